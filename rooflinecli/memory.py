@@ -14,6 +14,7 @@ from rooflinecli.ledger import Ledger, Row, Sizes, product, row_parameters
 from rooflinecli.lift import Plain
 from rooflinecli.num import INF, Number
 from rooflinecli.parallel import data, pipeline
+from rooflinecli.phases import recompute
 from rooflinecli.phases.recipe import NF4, RECIPE, adapter_parameters
 from rooflinecli.phases.sizes import layer_sizes, outer_sizes, work_sizes
 from rooflinecli.specs.dtypes import Formats
@@ -80,7 +81,7 @@ def trained(book: Ledger, plan: Plan, params: Held, lift: Plain) -> Held:
     inner: Number = 0.0
     for g in book.layers:
         sizes = layer_sizes(g, work, plan, book.spec.document, lift)
-        inner = inner + adapter_parameters(g.rows, sizes, plan.lora_rank) * (float(g.repeat) * share)
+        inner = inner + adapter_parameters(g.rows, sizes, plan.lora_rank, plan.lora_targets) * (float(g.repeat) * share)
     return Held(inner, 0.0)
 
 
@@ -130,21 +131,49 @@ def kv_cache(book: Ledger, plan: Plan, formats: Formats, batch: Number, tokens: 
     return total * (schedule.layers_per_stage(float(book.n_layers), plan.pp) / book.n_layers)
 
 
-def _saved(rows: tuple[Row, ...], sizes: Sizes, formats: Formats) -> Number:
-    kept = sum(product(axes, sizes) for row in rows for axes in row.saves)
+def _saved(
+    rows: tuple[Row, ...], sizes: Sizes, formats: Formats, dropped: dict[str, tuple[int, ...]] | None = None
+) -> Number:
+    gone = dropped or {}
+    kept = sum(
+        product(axes, sizes)
+        for row in rows
+        for place, axes in enumerate(row.saves)
+        if place not in gone.get(row.name, ())
+    )
     return kept * formats.activation
 
 
-def layer_activations(group: Any, plan: Plan, sizes: Sizes, formats: Formats) -> Number:
-    """Bytes one layer keeps for its backward pass, by recomputation kind."""
-    if plan.recompute == "full":
-        return product(("B", "Z", "D"), sizes) * formats.activation
-    return working_set(group, plan, sizes, formats, scores=plan.recompute == "none")
+def layer_activations(group: Any, plan: Plan, sizes: Sizes, formats: Formats, layers: Number = 1.0) -> Number:
+    """Bytes one of `layers` layers keeps for its backward pass, by recomputation kind; the mean where some recompute."""
+    boundary = product(("B", "Z", "D"), sizes) * formats.activation
+    if plan.recompute == "full" and plan.recompute_layers is None:
+        return boundary
+    if plan.recompute == "op":
+        return boundary + _kept_outputs(group, sizes) * formats.activation
+    kept = working_set(
+        group, plan, sizes, formats, scores=plan.recompute != "selective" or "core_attn" not in plan.recompute_modules
+    )
+    if plan.recompute != "full":
+        return kept
+    again = recompute.share(plan.recompute_layers, layers)
+    return f.part_recomputed(boundary, kept, again)
+
+
+def _kept_outputs(group: Any, sizes: Sizes) -> Number:
+    """Values that `op` keeps: what attention gave, and every second matmul, counted as half of each but the last."""
+    kept: Number = 0.0
+    for row in group.rows:
+        if row.name == "attention.out":
+            kept = kept + sum(product(axes, sizes) for axes in row.saves)
+        if row.contraction is not None and row.name not in recompute.LAST:
+            kept = kept + product(row.contraction.y, sizes) / 2
+    return kept
 
 
 def working_set(group: Any, plan: Plan, sizes: Sizes, formats: Formats, scores: bool) -> Number:
     """Bytes of everything a layer's backward pass reads: saved rows, dropout masks, materialised scores."""
-    kept = _saved(group.rows, sizes, formats)
+    kept = _saved(group.rows, sizes, formats, recompute.dropped(plan))
     if plan.dropout:
         kept = kept + sum(product(axes, sizes) for row in group.rows for axes in row.masks)
     if not plan.flash and scores and group.core is not None:
@@ -166,8 +195,8 @@ def training_activations(
     transient: Number = 0.0
     for group in book.layers:
         sizes = layer_sizes(group, work, plan, document, lift)
-        kept = kept + layer_activations(group, plan, sizes, formats) * float(group.repeat)
-        if plan.recompute == "full":
+        kept = kept + layer_activations(group, plan, sizes, formats, float(book.n_layers)) * float(group.repeat)
+        if plan.recompute in ("full", "op"):
             transient = num.maximum(transient, working_set(group, plan, sizes, formats, scores=True))
     per_stage = kept * (pipeline.fullest(plan, float(book.n_layers)) / book.n_layers)
     first, last = pipeline.in_flight(plan, microbatches)

@@ -10,7 +10,7 @@ from rooflinecli.errors import UsageError, unknown
 from rooflinecli.specs.dtypes import FORMATS
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.plan import OFFLOADS, RECIPES, RECOMPUTE, RINGS, SCHEDULES
+from rooflinecli.specs.plan import LORA_TARGETS, OFFLOADS, RECIPES, RECOMPUTE, RINGS, SCHEDULES
 from rooflinecli.specs.request import MOST, PHASES, Request
 
 # option -> (field of Request, how it is read)
@@ -33,12 +33,15 @@ NUMBERS = {
     "gradient-bytes": "gradient_bytes",
     "optimizer-bytes": "optimizer_bytes",
     "shard": "shard",
+    "recompute-layers": "recompute_layers",
     "imbalance": "imbalance",
     "lora-rank": "lora_rank",
     "concurrency": "concurrency",
     "qps": "qps",
 }
-WHOLE = tuple("n tp pp dp cp ep micro-batch virtual-stages batch prompt output seq shard lora-rank concurrency".split())
+WHOLE = tuple(
+    "n tp pp dp cp ep micro-batch virtual-stages batch prompt output seq shard recompute-layers lora-rank concurrency".split()
+)
 WORDS = {
     "dtype": "dtype",
     "kv-dtype": "kv_dtype",
@@ -53,6 +56,8 @@ WORDS = {
     "stages": "stages",
     "software": "software",
     "recipe": "recipe",
+    "lora-targets": "lora_targets",
+    "recompute-modules": "recompute_modules",
 }
 SWITCHES = {"sequence-parallel": "sequence_parallel", "flash": "flash", "dropout": "dropout"}
 CHOICES = {
@@ -63,6 +68,7 @@ CHOICES = {
     "ring": RINGS,
     "offload": OFFLOADS,
     "recipe": RECIPES,
+    "lora-targets": LORA_TARGETS,
 }
 OPTIONS = ("model", "hw", "phase", "zero", *NUMBERS, *WORDS, *SWITCHES)
 

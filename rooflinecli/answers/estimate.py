@@ -135,7 +135,19 @@ def _plan(choice: planning.Choice) -> dict[str, Any]:
 
 def _unusual(plan: Plan) -> dict[str, Any]:
     """The parts of a plan that are seldom given, where they were."""
-    names = ("schedule", "ring", "shard", "stages", "imbalance", "dropout", "offload", "software", "recipe")
+    names = (
+        "recompute_layers",
+        "recompute_modules",
+        "schedule",
+        "ring",
+        "shard",
+        "stages",
+        "imbalance",
+        "dropout",
+        "offload",
+        "software",
+        "recipe",
+    )
     return {name: getattr(plan, name) for name in names if getattr(plan, name) != getattr(Plan, name)}
 
 

@@ -8,21 +8,34 @@ from typing import Any
 from rooflinecli.answers.scene import Scene
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.formulas import constraints
+from rooflinecli.phases import recompute
 from rooflinecli.specs.hardware import load_defaults
 from rooflinecli.specs.plan import RECOMPUTE
 from rooflinecli.specs.request import Request
 
-_AS_GIVEN = ("schedule", "ring", "shard", "imbalance", "dropout", "offload", "software", "recipe", "lora_rank")
+_AS_GIVEN = (
+    "schedule",
+    "ring",
+    "shard",
+    "imbalance",
+    "dropout",
+    "offload",
+    "software",
+    "recipe",
+    "lora_rank",
+    "lora_targets",
+    "recompute_layers",
+)
 
 
 def layout(request: Request) -> dict[str, Any]:
     """What a plan takes from a request as it is: schedule, ring, shard group, framework, recipe."""
-    if request.stages is None:
-        return {name: value for name in _AS_GIVEN if (value := getattr(request, name)) is not None}
-    return {
-        **{name: value for name in _AS_GIVEN if (value := getattr(request, name)) is not None},
-        "stages": _stages(request),
-    }
+    given = {name: value for name in _AS_GIVEN if (value := getattr(request, name)) is not None}
+    if request.recompute_modules is not None:
+        given["recompute_modules"] = tuple(request.recompute_modules.split(","))
+    if request.stages is not None:
+        given["stages"] = _stages(request)
+    return given
 
 
 def _stages(request: Request) -> tuple[float, ...]:
@@ -126,9 +139,21 @@ def check(scene: Scene) -> None:
 def _check_training(scene: Scene) -> None:
     """Refuse training options that cannot be laid out. Raises UsageError with the flag and the remedy."""
     r = scene.request
-    for flag, value in (("--shard", r.shard), ("--imbalance", r.imbalance), ("--lora-rank", r.lora_rank)):
+    for flag, value in (
+        ("--shard", r.shard),
+        ("--recompute-layers", r.recompute_layers),
+        ("--imbalance", r.imbalance),
+        ("--lora-rank", r.lora_rank),
+    ):
         if value is not None and value < 1:
             raise UsageError(f"{flag} {value:g}: must be at least 1")
+    for module in r.recompute_modules.split(",") if r.recompute_modules else ():
+        if module not in recompute.MODULES:
+            raise unknown("--recompute-modules", module, tuple(recompute.MODULES))
+    if r.recompute_modules is not None and r.recompute != "selective":
+        raise UsageError("--recompute-modules says what selective recomputation repeats; add --recompute selective")
+    if r.recompute_layers is not None and r.recompute != "full":
+        raise UsageError("--recompute-layers says how many layers full recomputation covers; add --recompute full")
     if r.stages is not None:
         _stages(r)
     if r.shard is not None and r.dp is not None and int(r.dp) % int(r.shard):

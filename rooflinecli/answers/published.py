@@ -7,11 +7,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from rooflinecli import units
 from rooflinecli.answers.scene import Scene
 from rooflinecli.answers.train import train
+from rooflinecli.formulas import roofline
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.load import Document, read
-from rooflinecli.specs.model import ModelSpec, model_from
+from rooflinecli.specs.model import ModelSpec, load_model, model_from
 from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import Request
 
@@ -27,6 +29,7 @@ class Held:
     answer: dict[str, Any]
     error: float | None
     fits: bool
+    moe: bool
 
 
 @lru_cache(maxsize=1)
@@ -36,14 +39,16 @@ def rows() -> tuple[dict[str, Any], ...]:
 
 
 def model(row: dict[str, Any]) -> ModelSpec:
-    """The model of a row: a GPT (layer norms, biases, learned positions, tied embedding), or a gated one with rotary positions."""
+    """The model of a row: one of models/ by name, a GPT (layer norms, biases, learned positions, tied embedding), or a gated one with rotary positions."""
     m = row["model"]
+    if "name" in m:
+        return load_model(m["name"])
     plain = not m["gated"]
     attention = {
         "kind": "gqa",
         "n_heads": m["heads"],
         "n_kv_heads": m["kv_heads"],
-        "head_dim": m["d_model"] // m["heads"],
+        "head_dim": m.get("head_dim", m["d_model"] // m["heads"]),
         "qkv_bias": plain,
         "out_bias": plain,
         "rotary": not plain,
@@ -66,25 +71,30 @@ def model(row: dict[str, Any]) -> ModelSpec:
 def plan(row: dict[str, Any], **changes: Any) -> Plan:
     """The plan of a row, with some fields replaced."""
     given: dict[str, Any] = {k: float(v) if k in _SIZES else v for k, v in {**row["plan"], **changes}.items()}
+    if "recompute_modules" in given:
+        given["recompute_modules"] = tuple(given["recompute_modules"])
     return Plan(**given)
 
 
 def scene(row: dict[str, Any]) -> Scene:
-    """The question of a row, network overrides included."""
+    """The question of a row, with what its machine does not share with the chip file: links, memory, power."""
+    hardware = load_hardware(row["hardware"])
     request = Request(
-        model(row),
-        load_hardware(row["hardware"]),
-        batch=float(row["batch"]),
-        seq=float(row["model"]["seq"]),
-        dtype=row["dtype"],
+        model(row), hardware, batch=float(row["batch"]), seq=float(row["model"]["seq"]), dtype=row["dtype"]
     )
-    return Scene(
-        request, override={f"network.{level}.bandwidth": rate for level, rate in row.get("network", {}).items()} or None
-    )
+    override = {f"network.{level}.bandwidth": rate for level, rate in row.get("network", {}).items()}
+    override |= row.get("override", {})
+    if "power" in row and hardware.power is not None:
+        power = units.parse(row["power"], "W")
+        for dtype, rate in hardware.peak.items():
+            override[f"peak.{dtype}"] = roofline.power_capped_rate(rate.si, power, hardware.power.si)
+    return Scene(request, override=override or None)
 
 
 def hold(row: dict[str, Any]) -> Held:
     """Answer a row and hold it against what was measured."""
-    answer = train(scene(row), plan(row))
+    asked = scene(row)
+    answer = train(asked, plan(row))
     error = answer["time_s"] / row["step_s"] - 1 if "step_s" in row else None
-    return Held(row, answer, error, bool(answer["memory"]["total_bytes"] <= answer["memory"]["capacity_bytes"]))
+    fits = bool(answer["memory"]["total_bytes"] <= answer["memory"]["capacity_bytes"])
+    return Held(row, answer, error, fits, any(group.moe for group in asked.book.layers))

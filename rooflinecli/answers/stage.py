@@ -47,6 +47,7 @@ class Microbatch:
         self.framework = self.constants("framework")
         self.recipe = adapting.RECIPE[plan.recipe]
         self.weight_gradients: Number = 0.0
+        self.recomputed = recompute.share(plan.recompute_layers, float(scene.book.n_layers))
 
     def constants(self, kind: str) -> Any:
         return self.scene.chip.constants(REGIME, kind, self.plan.software)
@@ -57,7 +58,8 @@ class Microbatch:
         for group in self.scene.book.layers:
             sizes = layer_sizes(group, self.work, self.plan, self.scene.spec.document, self.scene.lift)
             times = float(group.repeat) * share
-            self._compute(self.forward.ops(group.rows, sizes), times)
+            early = recompute.stops_early(self.framework.early_stop, self.scene.spec.layers[group.index].norms)
+            self._compute(self.forward.ops(group.rows, sizes), times, early)
             if self.recipe.frozen:
                 self._adapt(group, sizes, times)
             if num.present(self.framework.bias_passes):
@@ -65,7 +67,7 @@ class Microbatch:
             self._communicate(group, sizes, times)
         return self.bill.total - before
 
-    def _compute(self, ops: list[Op], times: Number) -> None:
+    def _compute(self, ops: list[Op], times: Number, early_stop: bool) -> None:
         """Forward, what is computed again, and both halves of the backward pass."""
         plan, bill, recipe = self.plan, self.bill, self.recipe
         ops = self._busiest(ops)
@@ -73,7 +75,8 @@ class Microbatch:
             if op.kind == "prefill_attention" and plan.software != "any":
                 op.variant = plan.software
         inputs = backward.input_gradients(ops, self.scene.formats.activation, plan.dropout)
-        bill.add(self._eager([*ops, *inputs, *recompute.again(plan.recompute, plan.flash, ops)]), times)
+        bill.add(self._eager([*ops, *inputs]), times)
+        bill.add(recompute.again(plan, ops, early_stop), times * self.recomputed)
         if recipe.reference:
             bill.add(ops, times)
         if recipe.frozen:
@@ -85,12 +88,12 @@ class Microbatch:
     def _adapt(self, group: Any, sizes: dict[str, Number], times: Number) -> None:
         """Adapters beside frozen weights, and widening the weights where they are stored in four bits."""
         f, full = self.scene.formats, self.plan.recompute == "full"
-        ops = adapting.adapter_ops(group.rows, sizes, self.plan.lora_rank, f)
-        self.bill.add(
-            [*ops, *backward.input_gradients(ops), *backward.weight_gradients(ops, 0.0), *(ops if full else [])], times
-        )
+        ops = adapting.adapter_ops(group.rows, sizes, self.plan.lora_rank, f, self.plan.lora_targets)
+        self.bill.add([*ops, *backward.input_gradients(ops), *backward.weight_gradients(ops, 0.0)], times)
+        again = times * self.recomputed if full else 0.0
+        self.bill.add(ops if full else [], again)
         if self.recipe.quantised:
-            self.bill.add(adapting.dequantise(group.rows, sizes, f), times * (3 if full else 2))
+            self.bill.add(adapting.dequantise(group.rows, sizes, f), times * 2 + again)
 
     def _biases(self, group: Any, sizes: dict[str, Number]) -> Op:
         """Bias additions and bias gradients as kernels of their own."""
@@ -124,7 +127,8 @@ class Microbatch:
         plan, size, full = self.plan, self.scene.formats.activation, self.plan.recompute == "full"
         branches = tensor.branches(self.scene.spec.layers[group.index])
         for again in (False, True) if full else (False,):
-            for c in tensor.collectives(plan, self.tokens, sizes["D"], size, times, branches, True, again):
+            repeats = times * self.recomputed if again else times
+            for c in tensor.collectives(plan, self.tokens, sizes["D"], size, repeats, branches, True, again):
                 self.expose("tp", self.bill.collective(c), 0.0 if again else self.constants("tp_collective").overlap)
         if group.moe:
             for c in expert.collectives(plan, self.tokens, sizes["top_k"], sizes["D"], size, times, True):

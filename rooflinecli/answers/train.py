@@ -13,6 +13,7 @@ from rooflinecli.formulas import memory as memory_formulas
 from rooflinecli.formulas import roofline, schedule, training
 from rooflinecli.num import Number
 from rooflinecli.parallel import data, pipeline
+from rooflinecli.phases import recompute
 from rooflinecli.phases.forward import Pass
 from rooflinecli.phases.recipe import RECIPE
 from rooflinecli.phases.sizes import layer_sizes, work_sizes
@@ -135,18 +136,18 @@ def _breakdown(bill: Bill, parts: dict[str, Number], count: Number, seconds: Num
 
 def _recomputed(scene: Scene, plan: Plan) -> Number:
     """FLOPs of recomputation over the whole step and all devices."""
-    if plan.recompute == "none" or (plan.recompute == "selective" and plan.flash):
+    if plan.recompute == "none":
         return 0.0
-    if plan.recompute == "full":
-        return scene.model_flops(scene.train_batch, scene.seq, scene.seq, 0.0, decode=False)
     matmuls = Pass(scene.formats, full_attention=scene.request.attention_flops == "full")
+    early_stop = scene.chip.constants(REGIME, "framework", plan.software).early_stop
     total: Number = 0.0
     for group in scene.book.layers:
         work = work_sizes(scene.train_batch, scene.seq, scene.seq, scene.seq, Plan())
         sizes = layer_sizes(group, work, Plan(), scene.spec.document, scene.lift)
-        for op in matmuls.ops([row for row in group.rows if row.core is not None], sizes):
-            total = total + op.flops * float(group.repeat)
-    return total
+        early = recompute.stops_early(early_stop, scene.spec.layers[group.index].norms)
+        for op in recompute.again(plan, matmuls.ops(group.rows, sizes), early):
+            total = total + op.flops * op.count * float(group.repeat)
+    return total * recompute.share(plan.recompute_layers, float(scene.book.n_layers))
 
 
 def _memory(scene: Scene, plan: Plan, params: memory.Held, trained: memory.Held, count: Number) -> dict[str, Number]:

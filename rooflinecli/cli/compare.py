@@ -26,7 +26,7 @@ def compare(
     dp: str = _Opt(None, help="Data parallel replicas."),
     zero: str = _Opt(None, help="ZeRO stage 0..3."),
     micro_batch: str = _Opt(None, "--micro-batch", help="Sequences per replica and pipeline slot."),
-    recompute: str = _Opt(None, help="Activation recomputation: none, selective or full."),
+    recompute: str = _Opt(None, help="Activation recomputation: none, selective, full or op."),
     phase: list[str] = _Opt(None, "--phase", help="train, prefill, decode; omitted: those of --rank."),
     batch: str = _Opt(None, help="Sequences: global batch in training, concurrent per replica in serving."),
     prompt: str = _Opt(None, help="Prompt tokens."),

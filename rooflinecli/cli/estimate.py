@@ -31,7 +31,11 @@ def estimate(
     sequence_parallel: bool = _Opt(
         None, "--sequence-parallel/--no-sequence-parallel", help="Split activations outside TP too."
     ),
-    recompute: str = _Opt(None, help="Activation recomputation: none, selective or full."),
+    recompute: str = _Opt(None, help="Activation recomputation: none, selective, full or op."),
+    recompute_modules: str = _Opt(
+        None, "--recompute-modules", help="With selective: core_attn (default), mla_up_proj, mlp, moe, moe_act, ..."
+    ),
+    recompute_layers: str = _Opt(None, "--recompute-layers", help="Layers of the model that compute again; all."),
     flash: bool = _Opt(None, "--flash/--no-flash", help="Fused attention, or scores written to memory."),
     schedule: str = _Opt(None, help="Pipeline schedule: 1f1b, gpipe or zero-bubble."),
     stages: str = _Opt(None, help="Layers of each pipeline stage when uneven, such as 11,12,12,11."),
@@ -43,6 +47,9 @@ def estimate(
     software: str = _Opt(None, help="Training framework of the efficiency tables: megatron-2022, torchtitan, ..."),
     recipe: str = _Opt(None, help="What is trained: full, lora, qlora or dpo."),
     lora_rank: str = _Opt(None, "--lora-rank", help="Rank of LoRA adapters (16)."),
+    lora_targets: str = _Opt(
+        None, "--lora-targets", help="What carries adapters: all linear layers, attention or qkv."
+    ),
     phase: list[str] = _Opt(None, "--phase", help="train, prefill, decode; repeat or omit for all."),
     batch: str = _Opt(
         None, help="Sequences: global batch in training, concurrent per replica in serving; 4M-tokens works too."

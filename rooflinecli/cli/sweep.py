@@ -43,7 +43,7 @@ def sweep(
     micro_batch: str = _Opt(None, "--micro-batch", help="Sequences per replica and pipeline slot (1)."),
     virtual_stages: str = _Opt(None, "--virtual-stages", help="Interleaved stages per device (1)."),
     sequence_parallel: str = _Opt(None, "--sequence-parallel", help="yes, no or yes,no (training: yes where tp > 1)."),
-    recompute: str = _Opt(None, help="none, selective, full (none)."),
+    recompute: str = _Opt(None, help="none, selective, full, op (none)."),
     flash: str = _Opt(None, "--flash", help="yes, no or yes,no (yes)."),
     batch: str = _Opt(None, help="Sequences; 4M-tokens works too."),
     prompt: str = _Opt(None, help="Prompt tokens."),

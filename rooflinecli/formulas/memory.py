@@ -39,6 +39,14 @@ def kv_cache_rule(
     return 2 * bytes_per_value * batch * seq * layers * kv_heads * head_dim
 
 
+@formula(
+    "M_a", "B", "Megatron-LM, --recompute-num-layers: some layers keep their input alone, the others all they need"
+)
+def part_recomputed(boundary: Number, kept: Number, share: Number) -> Number:
+    """Activations per layer, on average, when a share of the layers computes again."""
+    return share * boundary + (1 - share) * kept
+
+
 @formula("M_a", "B", _KORTHIKANTI + ", eq. 1 to 4")
 def in_flight_activations(per_microbatch: Number, microbatches: Number) -> Number:
     """Activations of all microbatches a stage holds at once."""

@@ -124,6 +124,14 @@ def narrow_efficiency(efficiency: Number, width: Number, half_width: Number) -> 
     return efficiency * width / (width + half_width)
 
 
+@formula(
+    "P_cap", "FLOP/s", "power of CMOS logic grows with the cube of its clock (f V^2, V with f); torchtitan's 500 W H100"
+)
+def power_capped_rate(peak: Number, power: Number, rated: Number) -> Number:
+    """Peak rate at a power limit below the rated one, in W."""
+    return peak * num.minimum(power / rated, 1.0) ** (1 / 3)
+
+
 @formula("lo", "s", "80 % interval from validation residuals, never below the floor")
 def interval_low(expected: Number, relative_error: Number, floor: Number) -> Number:
     """Optimistic end of the interval."""

@@ -2,7 +2,7 @@
 
 Fused attention takes five matmuls where forward took two (q k^T is computed again inside the kernel; Dao 2023, section
 3.1), materialised attention four. Rows that are not contractions read what they wrote and write what they read; those
-that are not linear read their input again.
+that are not linear read their input again. A narrow format quantises the gradient of the output once, for both halves.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def input_gradients(forward: list[Op], activation: float = 2.0, dropout: bool = 
     result = []
     for op in forward:
         if op.kind in MATMULS:
-            result.append(_like(op, "input_gradient", 1.0, op.bytes))
+            result.append(_like(op, "input_gradient", 1.0, op.bytes, op.flops / (2 * op.k)))
         elif op.kind == "prefill_attention":
             result.append(_like(op, "gradient", FUSED_FACTOR, op.bytes * 2))
         elif op.kind == "scores":
@@ -40,13 +40,13 @@ def input_gradients(forward: list[Op], activation: float = 2.0, dropout: bool = 
 def weight_gradients(forward: list[Op], main_gradient: float = GRADIENT_BYTES) -> list[Op]:
     """Kernels that turn these forward matmuls into gradients of their weights."""
     return [
-        _like(op, "weight_gradient", 1.0, op.bytes + (op.k * op.n * main_gradient if op.kind == "matmul" else 0.0))
+        _like(op, "weight_gradient", 1.0, op.bytes + (op.k * op.n * main_gradient if op.kind == "matmul" else 0.0), 0)
         for op in forward
         if op.kind in MATMULS
     ]
 
 
-def _like(op: Op, suffix: str, factor: float, moved: Number) -> Op:
+def _like(op: Op, suffix: str, factor: float, moved: Number, quantised: Number | None = None) -> Op:
     flops = op.flops if factor == 1.0 else op.flops * factor
     return Op(
         f"{op.name}.{suffix}",
@@ -57,7 +57,7 @@ def _like(op: Op, suffix: str, factor: float, moved: Number) -> Op:
         op.count,
         op.k,
         op.n,
-        op.quantised,
+        op.quantised if quantised is None else quantised,
         op.ramp,
         op.items,
         op.variant,

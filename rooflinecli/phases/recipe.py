@@ -36,25 +36,39 @@ RECIPE = {
 }
 
 
-def adapted(rows: tuple[Row, ...]) -> list[Row]:
-    """Weight matmuls that carry an adapter: the dense linear layers of a block."""
-    return [row for row in rows if row.kind == "matmul" and row.contraction is not None and row.contraction.weight]
+_TARGETS: dict[str, str | tuple[str, ...]] = {
+    "all": "",
+    "attention": "attention.",
+    "qkv": ("attention.q", "attention.kv"),
+}
 
 
-def adapter_parameters(rows: tuple[Row, ...], sizes: Sizes, rank: Number) -> Number:
+def adapted(rows: tuple[Row, ...], targets: str = "all") -> list[Row]:
+    """Weight matmuls that carry an adapter: the dense linear layers of a block, of its attention, or q, k and v alone."""
+    return [
+        row
+        for row in rows
+        if row.kind == "matmul"
+        and row.contraction is not None
+        and row.contraction.weight
+        and row.name.startswith(_TARGETS[targets])
+    ]
+
+
+def adapter_parameters(rows: tuple[Row, ...], sizes: Sizes, rank: Number, targets: str = "all") -> Number:
     """Adapter parameters that one device of a replica holds for a layer."""
     total: Number = 0.0
-    for row in adapted(rows):
+    for row in adapted(rows, targets):
         c = row.contraction
         assert c is not None
         total = total + recipes.adapter_parameters(rank, product(c.k, sizes), product(c.n, sizes))
     return total
 
 
-def adapter_ops(rows: tuple[Row, ...], sizes: Sizes, rank: Number, formats: Formats) -> list[Op]:
+def adapter_ops(rows: tuple[Row, ...], sizes: Sizes, rank: Number, formats: Formats, targets: str = "all") -> list[Op]:
     """Forward kernels of the adapters of a layer."""
     ops = []
-    for row in adapted(rows):
+    for row in adapted(rows, targets):
         c = row.contraction
         assert c is not None
         m, k, n = product(c.m, sizes), product(c.k, sizes), product(c.n, sizes)

@@ -1,17 +1,83 @@
-"""What runs again before the backward pass of a layer: nothing, the attention core, or the whole forward pass."""
+"""What runs again before the backward pass of a layer: nothing, some modules or operations, or the forward pass.
+
+`op` is torchtitan's selective checkpointing per operation: outputs of attention and of every second matmul are kept, the
+rest runs again; counted as half of each matmul. An early stop leaves out what only the layer's output needs, its last
+projection: no gradient reads it (torch.utils.checkpoint without re-entry, and XLA, which drops unused results).
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from rooflinecli import num
+from rooflinecli.formulas import schedule
+from rooflinecli.num import Number
 from rooflinecli.phases.scores import SOFTMAX
+from rooflinecli.specs.plan import Plan
 from rooflinecli.work import Op
 
 CORE = ("prefill_attention", "scores")
+# Megatron-LM's --recompute-modules: rows that run again, and which of their saved tensors (by place) are no longer kept.
+MODULES: dict[str, tuple[tuple[str, ...], dict[str, tuple[int, ...]]]] = {
+    "core_attn": ((), {}),
+    "layernorm": (
+        ("norm.1", "norm.2"),
+        dict.fromkeys(
+            ("attention.qkv", "attention.q_down", "feedforward.gate_up", "feedforward.up", "moe.router"), (0,)
+        ),
+    ),
+    "mla_up_proj": (("attention.q_up", "attention.kv_up"), {"attention.q_up": (1,), "attention.kv_up": (1,)}),
+    "mlp": (
+        ("feedforward.gate_up", "feedforward.up", "feedforward.activation", "feedforward.down"),
+        {"feedforward.gate_up": (1,), "feedforward.up": (1,), "feedforward.down": (0,)},
+    ),
+    "moe_act": (("moe.activation",), {"moe.experts_down": (0,)}),
+    "moe": (
+        ("moe.experts_up", "moe.activation", "moe.experts_down", "moe.permute"),
+        {"moe.experts_up": (0, 1), "moe.experts_down": (0,)},
+    ),
+    "shared_experts": (
+        ("moe.shared_up", "moe.shared_activation", "moe.shared_down"),
+        {"moe.shared_up": (0,), "moe.shared_down": (0,)},
+    ),
+}
+PRE_NORM = 2  # norms of a layer whose branches start with one
+LAST = ("feedforward.down", "moe.shared_down", "residual")  # what only the output of a pre-norm layer needs
 
 
-def again(recompute: str, flash: bool, forward: list[Op]) -> list[Op]:
+def share(layers: Number | None, all_layers: Number) -> Number:
+    """Share of the layers that compute again: `layers` of them, or all."""
+    return 1.0 if layers is None else schedule.layer_share(num.minimum(layers, all_layers), all_layers)
+
+
+def again(plan: Plan, forward: list[Op], early_stop: bool = False) -> list[Op]:
     """Forward kernels of a layer that recomputation repeats. Fused attention repeats its scores inside its own backward."""
-    if recompute == "full":
-        return forward
-    if recompute == "selective" and not flash:
-        return [op for op in forward if op.kind in CORE or op.name == SOFTMAX]
+    if plan.recompute == "full":
+        return _needed(forward) if early_stop else forward
+    if plan.recompute == "op":
+        return [_half(op) for op in _needed(forward) if op.kind not in CORE and op.name != SOFTMAX]
+    if plan.recompute == "selective":
+        names = {name for module in plan.recompute_modules for name in MODULES[module][0]}
+        scores = not plan.flash and "core_attn" in plan.recompute_modules
+        return [op for op in forward if op.name in names or (scores and (op.kind in CORE or op.name == SOFTMAX))]
     return []
+
+
+def dropped(plan: Plan) -> dict[str, tuple[int, ...]]:
+    """By row, the places of the saved tensors that a selective recomputation does not keep."""
+    if plan.recompute != "selective":
+        return {}
+    return {row: places for module in plan.recompute_modules for row, places in MODULES[module][1].items()}
+
+
+def stops_early(early_stop: Number, norms: float) -> bool:
+    """Whether the framework stops early, and no norm after the last projection needs its output."""
+    return num.present(early_stop) and norms <= PRE_NORM
+
+
+def _needed(forward: list[Op]) -> list[Op]:
+    return [op for op in forward if op.name not in LAST]
+
+
+def _half(op: Op) -> Op:
+    return op if op.group == "elementwise" else replace(op, count=op.count * 0.5)

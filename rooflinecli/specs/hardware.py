@@ -89,6 +89,12 @@ class Efficiency(Spec):
         ge=0,
         description="framework: bytes per parameter of passes beside the optimizer: unscale, norm, clip, zero",
     )
+    early_stop: Scalar = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="framework: 1 where recomputation stops before a layer's last projection, which no gradient reads",
+    )
     error: Scalar = Field(0.25, ge=0, description="relative error (80 %) of this class, from held-out residuals")
     source: str
     note: str = ""

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from rooflinecli.num import Number
 
-RECOMPUTE = ("none", "selective", "full")
+RECOMPUTE = ("none", "selective", "full", "op")
+CHOSEN = RECOMPUTE[:3]  # what a search tries; `op` belongs to one framework and is asked for
 SCHEDULES = ("1f1b", "gpipe", "zero-bubble")
 RINGS = ("zigzag", "striped", "naive", "ulysses")
 OFFLOADS = ("none", "optimizer")
+LORA_TARGETS = ("all", "attention", "qkv")
 RECIPES = ("full", "lora", "qlora", "dpo")
 
 
@@ -20,7 +22,7 @@ class Plan:
     ep splits the experts over ep of the dp replicas, and the busiest holds `imbalance` times its share of tokens. zero is
     the ZeRO stage: 0 replicate, 1 optimizer, 2 + gradients, 3 + weights (FSDP), over `shard` replicas (all by default;
     fewer is HSDP). micro_batch is sequences per replica and pipeline slot. stages lists the layers of each pipeline
-    stage when they are uneven. ring is how context parallelism splits the sequence. software names a row of the training efficiency tables
+    stage when they are uneven. recompute selective repeats recompute_modules (attention scores, when they are materialised); recompute_layers of the model's layers compute again, all by default. ring is how context parallelism splits the sequence. software names a row of the training efficiency tables
     (hardware/defaults), recipe what is trained.
     """
 
@@ -34,6 +36,8 @@ class Plan:
     virtual_stages: Number = 1.0
     sequence_parallel: bool = False
     recompute: str = "none"
+    recompute_layers: Number | None = None
+    recompute_modules: tuple[str, ...] = ("core_attn",)
     flash: bool = True
     schedule: str = "1f1b"
     ring: str = "zigzag"
@@ -45,6 +49,7 @@ class Plan:
     software: str = "any"
     recipe: str = "full"
     lora_rank: Number = 16.0
+    lora_targets: str = "all"
 
     @property
     def devices(self) -> Number:

@@ -52,6 +52,8 @@ class Request:
     schedule: str | None = None
     ring: str | None = None
     shard: Number | None = None
+    recompute_layers: Number | None = None
+    recompute_modules: str | None = None
     imbalance: Number | None = None
     dropout: bool | None = None
     offload: str | None = None
@@ -59,3 +61,4 @@ class Request:
     software: str | None = None
     recipe: str | None = None
     lora_rank: Number | None = None
+    lora_targets: str | None = None

@@ -113,10 +113,11 @@ def test_backward_flops(flash, factor):
     after = [*backward.input_gradients(forward), *backward.weight_gradients(forward)]
     assert sum(op.flops for op in after if op.group == "attention") == pytest.approx(factor * flops[True])
     assert sum(op.flops for op in after if op.group != "attention") == pytest.approx(2 * flops[False])
-    assert [op.name for op in recompute.again("selective", flash, forward)] == (
+    plan = {kind: Plan(recompute=kind, flash=flash) for kind in ("none", "selective", "full")}
+    assert [op.name for op in recompute.again(plan["selective"], forward)] == (
         [] if flash else ["attention.core", "attention.softmax"]
     )
-    assert recompute.again("full", flash, forward) == forward and recompute.again("none", flash, forward) == []
+    assert recompute.again(plan["full"], forward) == forward and recompute.again(plan["none"], forward) == []
 
 
 def test_gradients_hide_behind_two_thirds_of_a_microbatch():

@@ -10,8 +10,7 @@ from rooflinecli import memory
 from rooflinecli.answers import published
 from rooflinecli.lift import PLAIN
 from rooflinecli.phases.sizes import layer_sizes, work_sizes
-from rooflinecli.price.chip import Chip
-from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.hardware import load_defaults
 
 ROWS = {row["id"]: row for row in published.rows()}
 TABLE_5 = [row for row in ROWS.values() if row["id"].startswith("korthikanti-t5")]
@@ -87,14 +86,31 @@ def test_korthikanti_baselines_do_not_fit_80_gb_and_the_improved_ones_do():
 
 
 def test_rows_that_ran_are_called_feasible():
-    fits = [published.hold(row).fits for row in TIMED if not row["id"].startswith("korthikanti")]
-    assert len(fits) > 100
+    """All but the runs that moved activations to the host, which no plan here does, and MaxText's at 0.6 % over."""
+    ran = [row for row in TIMED if not row["id"].startswith("korthikanti") and "host" not in row.get("note", "")]
+    fits = [published.hold(row).fits for row in ran]
+    assert len(fits) > 250
     assert mean(fits) >= 0.95
 
 
-@pytest.mark.parametrize(("source", "limit"), [("llm_foundry", 0.10), ("bloom", 0.10), ("megatron_sc21_t1", 0.05)])
+@pytest.mark.parametrize(
+    ("source", "limit"),
+    [
+        ("llm_foundry", 0.05),
+        ("bloom", 0.05),
+        ("megatron_sc21_t1", 0.05),
+        ("torchtitan_2024", 0.05),
+        ("fms_fsdp", 0.05),
+        ("mbridge_dense", 0.05),
+        ("mbridge_moe", 0.13),
+        ("nemo", 0.08),
+        ("maxtext_v5e", 0.06),
+        ("maxtext_v4", 0.05),
+        ("tpu_trillium", 0.05),
+    ],
+)
 def test_step_time_of_other_families(source, limit):
-    errors = [abs(published.hold(row).error) for row in TIMED if row["source"] == source]
+    errors = [abs(published.hold(row).error) for row in TIMED if row.get("group", row["source"]) == source]
     assert mean(errors) < limit
 
 
@@ -114,7 +130,6 @@ def test_old_megatron_is_slower_than_new():
 
 
 def test_every_software_named_by_a_row_is_in_the_tables():
-    chip = Chip(load_hardware("a100-sxm-80"))
-    plain = chip.constants("training", "framework", "any")
-    for software in {row["plan"]["software"] for row in ROWS.values()} - {"any"}:
-        assert vars(chip.constants("training", "framework", software)) != vars(plain), software
+    table = load_defaults("gpu").efficiency["training"]
+    for software in {row["plan"].get("software", "any") for row in ROWS.values()}:
+        assert any(software in table[kind] for kind in ("framework", "step")), software

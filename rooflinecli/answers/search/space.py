@@ -17,7 +17,7 @@ import numpy as np
 
 from rooflinecli.answers.scene import Scene
 from rooflinecli.answers.search.question import Question
-from rooflinecli.specs.plan import RECOMPUTE
+from rooflinecli.specs.plan import CHOSEN
 
 SIZES = ("tp", "pp", "cp", "dp", "ep", "micro_batch", "virtual_stages")
 
@@ -139,7 +139,7 @@ def _refusal(scene: Scene, tp: int, pp: int, cp: int, dp: int) -> str:
 
 def structures(question: Question) -> Iterator[tuple[int, str, bool]]:
     """ZeRO stage, recomputation and sequence parallelism, plainest first: ties go to the first."""
-    for recompute in question.open.get("recompute", RECOMPUTE):
+    for recompute in question.open.get("recompute", CHOSEN):
         for zero in question.open.get("zero", (0, 1, 2, 3)):
             for parallel in question.open.get("sequence-parallel", (False, True)):
                 yield int(zero), str(recompute), bool(parallel)

@@ -1,0 +1,132 @@
+"""What recomputation repeats and what it no longer keeps, counted by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from rooflinecli import memory
+from rooflinecli.answers import ask
+from rooflinecli.answers.estimate import estimate
+from rooflinecli.answers.scene import Scene
+from rooflinecli.answers.train import train
+from rooflinecli.errors import UsageError
+from rooflinecli.formulas import roofline
+from rooflinecli.phases import recompute
+from rooflinecli.phases.forward import Pass
+from rooflinecli.phases.sizes import layer_sizes, work_sizes
+from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.model import load_model
+from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.request import Request
+
+TOKENS = 4096.0
+
+
+def scene(model: str, chip: str = "h100-sxm", **asked) -> Scene:
+    return Scene(Request(load_model(model), load_hardware(chip), batch=8.0, seq=TOKENS, **asked))
+
+
+def layer(model: str, index: int = 0):
+    s = scene(model)
+    group = s.book.layers[index]
+    sizes = layer_sizes(group, work_sizes(1.0, TOKENS, TOKENS, 1.0, Plan()), Plan(), s.spec.document, s.lift)
+    return s, group, sizes
+
+
+def kept(model: str, index: int = 0, **plan) -> float:
+    s, group, sizes = layer(model, index)
+    return memory.layer_activations(group, Plan(**plan), sizes, s.formats, float(s.book.n_layers))
+
+
+def repeated(model: str, plan: Plan, early_stop: bool = False, index: int = 0) -> float:
+    s, group, sizes = layer(model, index)
+    forward = Pass(s.formats).ops(group.rows, sizes)
+    return sum(op.flops * op.count for op in recompute.again(plan, forward, early_stop))
+
+
+def test_an_early_stop_saves_the_down_projection():
+    full = repeated("llama-3-8b", Plan(recompute="full"))
+    stopped = repeated("llama-3-8b", Plan(recompute="full"), True)
+    assert full - stopped == 2 * TOKENS * 14336 * 4096
+
+
+def test_op_repeats_every_second_matmul_and_no_attention():
+    """q, k, v, o, gate, up, down: k, o and up run again, which are half of all but down."""
+    expected = 2 * TOKENS * 4096 * (1024 + 4096 + 14336)
+    assert repeated("llama-3-8b", Plan(recompute="op")) == pytest.approx(expected)
+
+
+def test_op_keeps_what_it_does_not_repeat():
+    """The layer's input, attention's output, and half of q, k, v, o, gate and up."""
+    values = TOKENS * (4096 + 4096 + (6144 + 4096 + 2 * 14336) / 2)
+    assert kept("llama-3-8b", recompute="op") == pytest.approx(2 * values)
+
+
+def test_a_norm_after_the_projection_needs_its_output():
+    assert recompute.stops_early(1.0, 2) and not recompute.stops_early(1.0, 4) and not recompute.stops_early(0.0, 2)
+
+
+def test_latent_up_projections_are_the_bulk_of_what_deepseek_keeps():
+    """q (128 heads of 192) and keys and values (128 heads of 128 + 128) of every token, in bf16."""
+    plain = kept("deepseek-v3", 1, recompute="selective")
+    fewer = kept("deepseek-v3", 1, recompute="selective", recompute_modules=("mla_up_proj",))
+    assert plain - fewer == pytest.approx(2 * TOKENS * 128 * (192 + 256))
+    flops = repeated("deepseek-v3", Plan(recompute="selective", recompute_modules=("mla_up_proj",)), index=1)
+    assert flops == pytest.approx(2 * TOKENS * 128 * (1536 * 192 + 512 * 256))
+
+
+def test_every_module_names_rows_that_exist():
+    rows = {
+        row.name: row
+        for name in ("llama-3-8b", "deepseek-v3", "gpt3-175b")
+        for group in layer(name)[0].book.layers
+        for row in group.rows
+    }
+    for again, drops in recompute.MODULES.values():
+        assert set(again) <= set(rows)
+        assert all(max(places) < len(rows[row].saves) for row, places in drops.items() if row in rows)
+        assert set(drops) <= set(rows)
+
+
+def test_part_of_the_layers_costs_part_of_the_time_and_keeps_part_of_the_rest():
+    s = scene("llama-3-8b")
+    answers = [
+        train(s, Plan(dp=8.0, zero=3, recompute=kind, recompute_layers=layers))
+        for kind, layers in (("none", None), ("full", 8.0), ("full", 32.0), ("full", None))
+    ]
+    times = [a["time_s"] for a in answers]
+    assert times[0] < times[1] < times[2] == times[3]
+    assert times[1] - times[0] == pytest.approx((times[3] - times[0]) / 4, rel=1e-6)
+    flops = [a["hardware_flops"] - a["flops"] for a in answers]
+    assert flops[0] == 0 and flops[1] == pytest.approx(flops[3] / 4) and flops[3] > 0
+    activations = [a["memory"]["activations_bytes"] for a in answers]
+    assert activations[0] > activations[1] > activations[2]
+
+
+def test_adapters_on_fewer_targets_cost_less():
+    s = scene("llama-3-8b")
+    found = {t: train(s, Plan(dp=8.0, recipe="lora", lora_targets=t)) for t in ("all", "attention", "qkv")}
+    times = [found[t]["time_s"] for t in ("all", "attention", "qkv")]
+    assert times == sorted(times, reverse=True) and len(set(times)) == 3
+    # rank 16 on q, k and v fused: (4096 + 6144) x 16 x 32 layers, 12 bytes each of optimizer state over 8 replicas
+    assert found["qkv"]["memory"]["optimizer_bytes"] == pytest.approx((4096 + 6144) * 16 * 32 * 12 / 8)
+
+
+def test_a_power_cap_costs_a_cube_root():
+    assert roofline.power_capped_rate(1000.0, 350.0, 700.0) == pytest.approx(1000 * 0.5 ** (1 / 3))
+    assert roofline.power_capped_rate(1000.0, 900.0, 700.0) == 1000.0
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"recompute-layers": 4}, "--recompute full"),
+        ({"recompute": "full", "recompute-layers": 0}, "at least 1"),
+        ({"recompute-modules": "mlp"}, "--recompute selective"),
+        ({"recompute": "selective", "recompute-modules": "mpl"}, "did you mean mlp"),
+        ({"recipe": "lora", "lora-targets": "none"}, "qkv"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(given, words):
+    with pytest.raises(UsageError, match=words):
+        estimate(ask.request({"model": "llama-3-8b", "hw": "h100", "phase": "train", "n": 8, **given}))
