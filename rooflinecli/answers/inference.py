@@ -41,9 +41,11 @@ def _first_token(scene: Scene, plan: Plan, step: Step) -> Step:
     per_stage, context = num.maximum(busy.batch / plan.pp, 1), serving.mean_context(scene.prompt, scene.output)
     under_way = forward_step(scene, plan, per_stage, 1.0, context, decode=True).seconds
     if busy.kind == "open":
-        seconds = serving.open_loop_ttft(step.seconds, under_way, busy.share, busy.prompt_cost, front)
+        meets = serving.busy_probability(busy.batch)
+        seconds = serving.open_loop_ttft(step.seconds, under_way, meets, busy.share, busy.prompt_cost, front)
     else:
-        seconds = serving.closed_loop_ttft(step.seconds, wait, per_stage, steps, under_way, front)
+        itl = under_way + serving.prefill_interference(per_stage, scene.output, busy.prompt_cost)
+        seconds = serving.closed_loop_ttft(step.seconds, wait, per_stage, steps, itl, front)
     step.bill.spend("waiting", seconds - step.seconds, "step", 1.0)
     return Step(step.bill, label(seconds, "t_ttft"))
 

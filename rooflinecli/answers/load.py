@@ -87,7 +87,7 @@ def _open(scene: Scene, plan: Plan, largest: Number) -> Load:
 def _crossing(excess: Any, most: Number) -> Number:
     """Where a convex, falling function of the batch crosses zero; `most` when it does not before."""
     before = 0.0 * most + 1.0
-    now = before + num.maximum(excess(before), 0.0)
+    now = num.maximum(before + excess(before), 1e-3)
     f_before = excess(before)
     for _ in range(ROUNDS):
         f_now = excess(now)

@@ -69,12 +69,17 @@ def prefill_interference(batch: Number, output: Number, prompt_cost: Number) -> 
     return num.maximum(batch - 1, 0) / num.maximum(output, 1) * prompt_cost
 
 
-@formula("t_ttft", "s", "closed loop: a share of the other requests' prompts is in front of one that arrives; " + _FIT)
+@formula(
+    "t_ttft",
+    "s",
+    "closed loop: a share of the other requests' prompts is in front of one that arrives, and the scheduler looks for it "
+    "after a few steps, each as long as a busy replica's are; " + _FIT,
+)
 def closed_loop_ttft(
-    prompt_pass: Number, wait: Number, batch: Number, steps: Number, step: Number, front: Number
+    prompt_pass: Number, wait: Number, batch: Number, steps: Number, itl: Number, front: Number
 ) -> Number:
-    """t_pass (1 + phi (b - 1) / 2) + k t_step + o_f."""
-    return prompt_pass * (1 + wait * num.maximum(batch - 1, 0) / 2) + steps * step + front
+    """t_pass (1 + phi (b - 1) / 2) + k ITL + o_f."""
+    return prompt_pass * (1 + wait * num.maximum(batch - 1, 0) / 2) + steps * itl + front
 
 
 @formula("u", "1", "definition")
@@ -89,10 +94,24 @@ def open_loop_itl(step: Number, load: Number) -> Number:
     return step / (1 - load)
 
 
-@formula("t_ttft", "s", "open loop: the step under way, then the queue of an M/D/1 server, then the pass; " + _FIT)
-def open_loop_ttft(prompt_pass: Number, step: Number, load: Number, prompt_cost: Number, front: Number) -> Number:
-    """pass + step/2 + u t_pre / (2 (1 - u)) + o_f."""
-    return prompt_pass + step / 2 + load * prompt_cost / (2 * (1 - load)) + front
+@formula("P_busy", "1", "sequences in flight are Poisson when arrivals are: one minus the chance of none (M/G/inf)")
+def busy_probability(in_flight: Number) -> Number:
+    """1 - e^-b: chance that an arrival finds others decoding."""
+    return 1 - 2.718281828459045 ** (-in_flight)
+
+
+@formula(
+    "t_ttft",
+    "s",
+    "open loop: an arrival that finds others decoding waits for half a step, then shares its pass with theirs, whose weights "
+    "are read once; then the queue of an M/D/1 server",
+)
+def open_loop_ttft(
+    prompt_pass: Number, step: Number, busy: Number, load: Number, prompt_cost: Number, front: Number
+) -> Number:
+    """t_pass + P_busy (3/2 t_step + t_pre - t_pass) + u t_pre / (2 (1 - u)) + o_f."""
+    beside = num.maximum(1.5 * step + prompt_cost - prompt_pass, 0.0 * step)
+    return prompt_pass + busy * beside + load * prompt_cost / (2 * (1 - load)) + front
 
 
 @formula("b", "sequences", "Little 1961: requests in flight are rate times the time each takes")

@@ -30,7 +30,9 @@ class Engine(Spec):
         description="share of the other requests whose prompts are in front of one that arrives (closed loop)",
     )
     steps_waited: Scalar = Field(
-        0.0, ge=0, description="decode steps that pass before a prompt is scheduled and after its pass, under load"
+        0.0,
+        ge=0,
+        description="inter-token latencies that pass before a prompt is scheduled and after its pass, under load",
     )
     front: Time = Field(
         0.0, ge=0, description="seconds of front end and polling before a prompt is scheduled, under load"

@@ -155,8 +155,11 @@ def _collected(row: dict[str, str]) -> Run:
 
 
 def _format(row: dict[str, str]) -> dict[str, str]:
-    """Number formats of a collected run; where the precision is missing, fp8. TensorRT-LLM's quantised checkpoints quantise the cache."""
-    precision = row["precision"] or "fp8"
+    """Number formats of a collected run. TensorRT-LLM's quantised checkpoints quantise the cache.
+
+    Where the precision is missing: bf16, the checkpoint's own, for vLLM, and fp8 for the others (see the note of the table).
+    """
+    precision = row["precision"] or ("bf16" if row["backend"] == "vllm" else "fp8")
     if precision == "int4" or (precision == "fp4" and row["system"].startswith("h")):
         return {"dtype": "bf16", "weight_dtype": "mxfp4" if precision == "fp4" else "int4"}
     dtype = {"fp4": "nvfp4"}.get(precision, precision)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from rooflinecli.answers.ask import request
 from rooflinecli.answers.estimate import estimate
 from rooflinecli.answers.kernel import kernel_attention, kernel_matmul
+from rooflinecli.formulas import serving
 from rooflinecli.lift import Traced
 from rooflinecli.num import value
 from rooflinecli.phases.forward import TILE
@@ -139,6 +140,22 @@ def test_an_open_loop_obeys_little() -> None:
     phase = decode(qps=4)["decode"]
     assert phase["batch"] == pytest.approx(4 * 256 * phase["time_s"], rel=1e-6)
     assert decode(qps=8)["decode"]["time_s"] > phase["time_s"]
+    rare = decode(qps=0.1)["decode"]  # less than one sequence in flight: what comes out is what went in
+    assert rare["batch"] < 1
+    assert rare["tokens_per_s"] == pytest.approx(0.1 * 256, rel=1e-3)
+
+
+def test_a_first_token_in_an_open_loop_by_hand() -> None:
+    """Alone: the pass and the front end. Always met by others: half a step, then prompt and step in one pass, whose weights are read once."""
+    assert serving.busy_probability(0.0) == 0 and serving.busy_probability(40.0) == pytest.approx(1)
+    assert serving.open_loop_ttft(0.030, 0.008, 0.0, 0.0, 0.028, 0.004) == pytest.approx(0.034)
+    assert serving.open_loop_ttft(0.030, 0.008, 1.0, 0.0, 0.028, 0.004) == pytest.approx(0.004 + 0.028 + 0.008 + 0.004)
+    assert serving.open_loop_ttft(0.030, 0.008, 1.0, 0.5, 0.028, 0.004) == pytest.approx(0.044 + 0.014)
+
+
+def test_a_first_token_in_a_closed_loop_by_hand() -> None:
+    """A tenth of 20 others' passes on average in front, four latencies for the scheduler, the front end."""
+    assert serving.closed_loop_ttft(0.1, 0.1, 21, 4, 0.02, 0.05) == pytest.approx(0.1 * 2 + 0.08 + 0.05)
 
 
 def test_the_largest_batch_fits_and_one_more_does_not() -> None:
