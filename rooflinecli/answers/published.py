@@ -76,8 +76,8 @@ def plan(row: dict[str, Any], **changes: Any) -> Plan:
     return Plan(**given)
 
 
-def scene(row: dict[str, Any]) -> Scene:
-    """The question of a row, with what its machine does not share with the chip file: links, memory, power."""
+def scene(row: dict[str, Any], replaced: dict[str, float] | None = None) -> Scene:
+    """The question of a row, with what its machine does not share with the chip file: links, memory, power; and more figures replaced."""
     hardware = load_hardware(row["hardware"])
     request = Request(
         model(row), hardware, batch=float(row["batch"]), seq=float(row["model"]["seq"]), dtype=row["dtype"]
@@ -88,7 +88,7 @@ def scene(row: dict[str, Any]) -> Scene:
         power = units.parse(row["power"], "W")
         for dtype, rate in hardware.peak.items():
             override[f"peak.{dtype}"] = roofline.power_capped_rate(rate.si, power, hardware.power.si)
-    return Scene(request, override=override or None)
+    return Scene(request, override={**override, **(replaced or {})} or None)
 
 
 def hold(row: dict[str, Any]) -> Held:

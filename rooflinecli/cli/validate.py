@@ -18,7 +18,7 @@ def validate(
     fit: bool = typer.Option(
         False,
         "--fit",
-        help="Refit the kernel constants on half of the shapes and show both halves, and each chip left out.",
+        help="Refit the kernel constants on half of the shapes and show both halves, and each left out.",
     ),
     plot: Path = typer.Option(
         None, help="A folder for pictures, one per table: predicted against measured, residuals by group."

@@ -22,7 +22,7 @@ COLUMNS: dict[str, tuple[str, bool]] = {
     "model_like": ("model-like", True),
     "fitted": ("refitted", True),
     "shipped": ("shipped", True),
-    "left_out": ("chip left out", True),
+    "left_out": ("left out", True),
     "suspect": ("suspect", False),
     "below_floor": ("below floor", False),
 }

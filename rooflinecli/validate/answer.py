@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from rooflinecli.errors import unknown
-from rooflinecli.validate import fit, kernels, tables, wheel
+from rooflinecli.validate import fit, kernels, tables, training_fit, waits_fit, wheel
 from rooflinecli.validate.stats import Table, summary
 
 SCHEMA = "roofline/validate/1"
@@ -32,7 +33,7 @@ def tables_of(subject: str, refit: bool = False) -> list[Table]:
     """Tables of a subject with the points behind them. Raises UsageError for an unknown subject or a missing extra."""
     if subject != EVERYTHING and subject not in tables.SUBJECTS:
         raise unknown("subject", subject, (*tables.SUBJECTS, EVERYTHING))
-    if subject == "kernels" or refit:
+    if subject == "kernels" or (refit and subject != "training"):
         wheel.systems()
     found: list[Table] = []
     for name, build in tables.SUBJECTS.items():
@@ -40,11 +41,14 @@ def tables_of(subject: str, refit: bool = False) -> list[Table]:
             found.append(Table("kernels", [], [tables.MISSING]))
         elif subject in (name, EVERYTHING):
             found += build()
-    return found + refitted() if refit else found
+    if refit:
+        for name, again in REFITS.items():
+            found += again() if subject in (name, EVERYTHING) else []
+    return found
 
 
 def refitted() -> list[Table]:
-    """Per class and chip: constants fitted on half of the shapes, their error and the shipped ones' on the other half, and with the chip left out."""
+    """Per class and chip: constants fitted on half of the shapes, their error and the shipped ones' on the other half, and with the left out."""
     found = []
     for name in kernels.CLASSES:
         groups = [k for k in kernels.every((name,)) if k.library == _reference(name, k.chip)]
@@ -83,3 +87,10 @@ def _reference(name: str, chip: str) -> str:
     if name in ("decode attention", "latent attention"):
         return "sglang" if small else "vllm" if name.startswith("decode") else "trtllm"
     return "vllm" if name == "grouped matmul" or (name == "matmul bf16" and small) else "trtllm"
+
+
+REFITS: dict[str, Callable[[], list[Table]]] = {
+    "kernels": refitted,
+    "training": training_fit.refitted,
+    "inference": waits_fit.refitted,
+}

@@ -1,0 +1,53 @@
+"""What `validate --fit` fits: known constants come back, and published steps give constants near those that ship."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rooflinecli.validate import training_fit, waits_fit
+
+
+def test_waits_come_back_from_made_up_runs() -> None:
+    rng = np.random.default_rng(0)
+    n = 400
+    runs = waits_fit.Waits(
+        np.full(n, "m"),
+        np.ones(n, dtype=bool),
+        np.zeros(n),
+        rng.uniform(0.02, 0.5, n),
+        rng.integers(1, 256, n).astype(float),
+        rng.uniform(0.005, 0.1, n),
+    )
+    truth = np.log([0.2, 3.0, 0.03])
+    runs.measured = runs.expected(truth)
+    assert np.exp(runs.fit(runs.seen)) == pytest.approx([0.2, 3.0, 0.03], rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("family", "names", "shipped"),
+    [("torchtitan_2024", ("flash_2",), {"flash_2": 0.237}), ("nemo", ("nemo_traffic",), {"nemo_traffic": 1.9})],
+)
+def test_a_family_gives_back_what_ships(family, names, shipped) -> None:
+    rows = [row for row in training_fit.rows() if training_fit.family(row) == family]
+    found = training_fit.fit(rows, names)
+    assert found == pytest.approx(shipped, rel=0.25)
+    before = np.mean([abs(training_fit.error(row, {})) for row in rows])
+    assert np.mean([abs(training_fit.error(row, found)) for row in rows]) < before + 0.01
+
+
+def test_a_constant_that_no_row_tells_takes_the_unknown_value() -> None:
+    rows = [row for row in training_fit.rows() if training_fit.family(row) == "maxtext_v4"]
+    assert training_fit.fit(rows, ("nemo_traffic",)) == {"nemo_traffic": 1}
+
+
+def test_korthikanti_is_never_fitted_and_every_constant_moves_some_row() -> None:
+    assert all(any(free.moves(row) for row in training_fit.rows()) for free in training_fit.FREE.values())
+    held_out = [row for row in training_fit.rows() if training_fit.family(row) in training_fit.UNSEEN]
+    assert len(held_out) == 4
+    assert training_fit.fit(held_out, ("eager_traffic",)) == {"eager_traffic": 1}
+
+
+def test_halves_are_stable_and_even() -> None:
+    seen = [training_fit.fitted(row) for row in training_fit.rows()]
+    assert 0.4 < sum(seen) / len(seen) < 0.6
