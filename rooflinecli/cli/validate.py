@@ -18,7 +18,7 @@ def validate(
     fit: bool = typer.Option(
         False,
         "--fit",
-        help="Refit the kernel constants on half of the shapes and show both halves, and each left out.",
+        help="Refit constants on half of the rows; show the other half, and each chip, family or model left out.",
     ),
     plot: Path = typer.Option(
         None, help="A folder for pictures, one per table: predicted against measured, residuals by group."

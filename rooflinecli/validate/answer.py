@@ -48,7 +48,7 @@ def tables_of(subject: str, refit: bool = False) -> list[Table]:
 
 
 def refitted() -> list[Table]:
-    """Per class and chip: constants fitted on half of the shapes, their error and the shipped ones' on the other half, and with the left out."""
+    """Per class and chip: constants fitted on half of the shapes, their error and the shipped ones' on the other half, and with the chip left out."""
     found = []
     for name in kernels.CLASSES:
         groups = [k for k in kernels.every((name,)) if k.library == _reference(name, k.chip)]
@@ -59,7 +59,7 @@ def refitted() -> list[Table]:
                 f"refit: {name}",
                 rows,
                 [
-                    "fitted and shipped: mean error on the half not fitted; left_out: with the medians of the other chips' constants, all rows of the chip."
+                    "refitted and shipped: mean error on the half not fitted; left out: with the medians of the other chips' constants, all rows of the chip."
                 ],
             )
         )

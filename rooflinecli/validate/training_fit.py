@@ -148,7 +148,7 @@ def refitted() -> list[Table]:
     }
     total = {"group": "all", "rows": sum(line["rows"] for line in found), **whole}
     notes = [
-        "fitted and shipped: mean error on the half not fitted; left_out: all rows of the family, with the constants it uses fitted to the "
+        "refitted and shipped: mean error on the half not fitted; left out: all rows of the family, with the constants it uses fitted to the "
         "other families, or at the value of an unknown framework or chip where no other uses them.",
         "Fitted to half: " + ", ".join(f"{name} {value:.3g}" for name, value in constants.items()) + ".",
     ]

@@ -98,6 +98,6 @@ def refitted() -> list[Table]:
             }
         )
     notes = [
-        "fitted and shipped: median error on the half of the cells not fitted; left_out: all runs, each model with waits fitted to the others."
+        "refitted and shipped: median error on the half of the cells not fitted; left out: all runs, each model with waits fitted to the others."
     ]
     return [Table("refit: time to first token in a closed loop", rows, notes)]
