@@ -61,11 +61,16 @@ def prompt_cost(scene: Scene, plan: Plan) -> Number:
     return label(step.seconds / MANY, "t_pre")
 
 
-def _open(scene: Scene, plan: Plan, largest: Number) -> Load:
-    """Sequences in flight follow from the rate and the inter-token latency they cause: the crossing, by secants."""
+def arriving(scene: Scene, plan: Plan) -> tuple[Number, Number, Number]:
+    """Requests per second on a replica, what a prompt costs it, and the share of its time they take: 1 and more is too much."""
     rate = scene.flag("qps", scene.request.qps, "1/s", "--qps") / plan.dp
     cost = prompt_cost(scene, plan)
-    share = serving.prefill_load(rate, cost)
+    return rate, cost, serving.prefill_load(rate, cost)
+
+
+def _open(scene: Scene, plan: Plan, largest: Number) -> Load:
+    """Sequences in flight follow from the rate and the inter-token latency they cause: the crossing, by secants."""
+    rate, cost, share = arriving(scene, plan)
     if num.plain(share) and num.value(share) >= 1:
         raise Infeasible(
             f"--qps {num.value(scene.request.qps):g}: prompts alone would keep each replica busy {float(num.value(share)):.0%} "
@@ -74,11 +79,11 @@ def _open(scene: Scene, plan: Plan, largest: Number) -> Load:
     plain = scene if not scene.lift.traced else Scene(scene.request)
     bare = Plan(**{key: num.value(value) for key, value in plan.__dict__.items()})
     context = serving.mean_context(plain.prompt, plain.output)
-    left, arriving = 1 - num.value(share), num.value(rate)
+    left, per_second = 1 - num.value(share), num.value(rate)
 
     def excess(batch: Number) -> Number:
         itl = forward_step(plain, bare, num.maximum(batch / bare.pp, 1), 1.0, context, decode=True).seconds / left
-        return serving.sequences_in_flight(arriving, plain.output, itl) - batch
+        return serving.sequences_in_flight(per_second, plain.output, itl) - batch
 
     batch = _crossing(excess, num.value(largest))
     return Load("open", solved(batch, rate, "b", "sequences", "b = qps S_o ITL(b)"), largest, cost, share)

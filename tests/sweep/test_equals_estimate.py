@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rooflinecli.answers import ask
@@ -150,7 +150,20 @@ def check(expected: Any, answer: Any, offset: int, allowed: float = TOLERANCE) -
         assert answer.flat(columns.pick(answer, f"{phase}.bound"))[offset] == result["bound"]
 
 
+SATURATED = {
+    "model": "llama-3-8b",
+    "hw": "epyc-9654",
+    "phase": "prefill",
+    "batch": "1",
+    "prompt": "100",
+    "output": "1",
+    "tp": "1",
+    "qps": "0.1,2,50",
+}
+
+
 @given(serving, st.integers(0, 10**6))
+@example(SATURATED, 8)  # prompts alone take more than all the time, and no decode says so
 @thorough
 def test_serving_points(options: dict[str, Any], index: int) -> None:
     compare(options, index)

@@ -14,6 +14,7 @@ import numpy as np
 from rooflinecli.answers import ask, inference
 from rooflinecli.answers import plan as planning
 from rooflinecli.answers.estimate import cost
+from rooflinecli.answers.load import arriving
 from rooflinecli.answers.scene import SEQ, Scene
 from rooflinecli.answers.sweep import legal
 from rooflinecli.answers.sweep.axes import Axis, figure
@@ -96,7 +97,8 @@ def answer(request: Request, axes: tuple[Axis, ...], box: Box) -> Answer:
         for phase, held in results.items()
     ]
     if question.qps is not None:
-        rules += [("prompts leave time to decode", result["time_s"] > 0) for phase, result in results.items()]
+        with np.errstate(all="ignore"):
+            rules += [("prompts leave time to decode", arriving(scene, plan)[2] < 1) for plan in plans.values()]
     plan = next(iter(plans.values()))
     shown = {name: getattr(plan, name) for name in ("devices", *_PLAN)}
     roofs = {"peak": scene.chip.peak(scene.formats.compute), "bandwidth": scene.chip.bandwidth}
