@@ -47,9 +47,16 @@ def layout(plan: dict[str, Any]) -> str:
     if plan.get("micro_batch", 1) > 1:
         sizes.append(f"micro-batch {plan['micro_batch']}")
     if plan["recompute"] != "none":
-        sizes.append(f"{plan['recompute']} recompute")
+        sizes.append(_recompute(plan))
     many = f"{plan['devices']} device{'s' if plan['devices'] != 1 else ''}"
     return many + (f" ({', '.join(sizes)})" if sizes else "")
+
+
+def _recompute(plan: dict[str, Any]) -> str:
+    """'full recompute', of which layers or modules where not all."""
+    modules = "+".join(plan.get("recompute_modules", ()))
+    layers = f" of {plan['recompute_layers']:.0f} layers" if "recompute_layers" in plan else ""
+    return f"{plan['recompute']} recompute{' of ' + modules if modules else ''}{layers}"
 
 
 def _plans(result: dict[str, Any]) -> str:

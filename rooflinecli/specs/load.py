@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,13 @@ _ALIASES = re.compile(r"^aliases:\s*\[(.*?)\]", re.MULTILINE | re.DOTALL)
 
 
 def aliases(path: Path) -> list[str]:
-    """The aliases a file declares, read without parsing the whole of it."""
+    """The aliases a file declares, read without parsing the whole of it; once per version of the file."""
+    state = path.stat()
+    return _declared(path, state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=1024)
+def _declared(path: Path, changed: int, size: int) -> list[str]:
     match = _ALIASES.search(path.read_text(encoding="utf-8"))
     return [a.strip().strip("'\"").lower() for a in match[1].split(",") if a.strip()] if match else []
 

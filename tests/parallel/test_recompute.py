@@ -14,6 +14,7 @@ from rooflinecli.formulas import roofline
 from rooflinecli.phases import recompute
 from rooflinecli.phases.forward import Pass
 from rooflinecli.phases.sizes import layer_sizes, work_sizes
+from rooflinecli.render.table import layout
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.plan import Plan
@@ -130,3 +131,11 @@ def test_a_power_cap_costs_a_cube_root():
 def test_options_that_do_not_go_together_are_refused(given, words):
     with pytest.raises(UsageError, match=words):
         estimate(ask.request({"model": "llama-3-8b", "hw": "h100", "phase": "train", "n": 8, **given}))
+
+
+def test_a_partial_recomputation_is_named() -> None:
+    asked = {"model": "llama-3-8b", "hw": "h100", "phase": "train", "n": 8}
+    part = estimate(ask.request({**asked, "recompute": "full", "recompute-layers": 20}))
+    assert "full recompute of 20 layers" in layout(part["phases"]["train"]["plan"])
+    modules = estimate(ask.request({**asked, "recompute": "selective", "recompute-modules": "mlp,layernorm"}))
+    assert "selective recompute of mlp+layernorm" in layout(modules["phases"]["train"]["plan"])
