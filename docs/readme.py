@@ -28,8 +28,37 @@ def printed(command: str) -> str:
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
 
 
+ERRORS = (
+    ("Matmul, bf16, H100 (TensorRT-LLM kernels)", "Kernels: matmul bf16", "h100-sxm trtllm"),
+    ("All-reduce inside a node", "Collectives: NCCL all-reduce", "all but PCIe"),
+    ("Training step, dense", "Training: seconds per step", "dense"),
+    ("Training step, experts", "Training: seconds per step", "MoE"),
+    ("Inter-token latency, dense", "Inference: collected, inter-token latency", "dense"),
+    ("Inter-token latency, experts", "Inference: collected, inter-token latency", "MoE"),
+    ("Time to first token under load, dense", "Inference: collected, time to first token", "dense"),
+    ("Time to first token under load, experts", "Inference: collected, time to first token", "MoE"),
+    ("Tokens/s at the largest batch", "Inference: published, throughput at the batch that memory allows", "all"),
+)
+COLUMNS = ("rows", "mean error", "median", "in the 80 % interval", "bare floor")
+
+
+def errors(page: str) -> str:
+    """The lines of docs/accuracy.md that the README shows, as a table."""
+    lines = ["| what | " + " | ".join(COLUMNS) + " |", "| --- " * (len(COLUMNS) + 1) + "|"]
+    for name, title, group in ERRORS:
+        table = page.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0].strip().splitlines()
+        heads, *rows = ([cell.strip() for cell in line.strip("| ").split(" | ")] for line in table if line[:1] == "|")
+        found = next(dict(zip(heads, row, strict=False)) for row in rows if row[0].startswith(group))
+        lines.append(f"| {name} | " + " | ".join(found[column] for column in COLUMNS) + " |")
+    return "\n".join(lines)
+
+
 def fill(text: str) -> str:
-    """Replace the console block, and the block after the explain command (its first lines)."""
+    """Replace the console block, the block after the explain command (its first lines), and the table of errors."""
+    page = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
+    text = re.sub(
+        r"(<!-- errors -->\n).*?(\n<!-- /errors -->)", lambda m: m[1] + errors(page) + m[2], text, flags=re.DOTALL
+    )
     text = re.sub(
         r"```console\n\$ (roofline [^\n]*)\n.*?```",
         lambda m: f"```console\n$ {m[1]}\n{printed(m[1])}\n```",
