@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import typer
 
+from rooflinecli.cli.calculator import Answer, calculator
 from rooflinecli.cli.main import QUIET
-from rooflinecli.cli.output import Format
 from rooflinecli.cli.quantities import (
-    DEPTH,
-    EXPLAIN,
-    FORMAT,
     HW,
-    OUT,
     Reader,
     cache_bytes,
     chip,
-    emit,
     parameters,
     quantity,
     width_of,
 )
-from rooflinecli.errors import Infeasible, UsageError
+from rooflinecli.errors import UsageError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -37,37 +31,29 @@ PER_TOKEN = typer.Option(None, "--kv-per-token", help="KV-cache bytes per token 
 
 
 @app.command()
+@calculator("serving-cost")
 def cost(
+    read: Reader,
     price: str = PRICE,
     busy: str = BUSY,
     rate: str = typer.Option(None, "--tokens-per-s", help="Output tokens per second."),
     prefill: str = typer.Option(None, "--prefill-tokens-per-s", help="Prompt tokens per second."),
-    fmt: Format = FORMAT,
-    out: Path = OUT,
-    explain: str = EXPLAIN,
-    depth: int = DEPTH,
-) -> None:
+) -> Answer:
     """Dollars per million input and output tokens."""
     from rooflinecli.answers.batching import token_cost
 
-    read = Reader(explain)
-    emit(
-        "serving-cost",
-        token_cost(
-            read("--usd-per-hour", price, "USD/h", "price"),
-            read("--utilisation", busy, "1", "u", at_most=1.0),
-            read("--tokens-per-s", rate, "tokens/s", "R"),
-            read("--prefill-tokens-per-s", prefill, "tokens/s", "R_p"),
-        ),
-        fmt,
-        out,
-        explain,
-        depth,
+    return token_cost(
+        read("--usd-per-hour", price, "USD/h", "price"),
+        read("--utilisation", busy, "1", "u", at_most=1.0),
+        read("--tokens-per-s", rate, "tokens/s", "R"),
+        read("--prefill-tokens-per-s", prefill, "tokens/s", "R_p"),
     )
 
 
 @app.command(name="break-even")
+@calculator("serving-break-even")
 def break_even(
+    read: Reader,
     price: str = PRICE,
     busy: str = BUSY,
     sell: str = typer.Option(..., "--usd-per-million", help="What a million output tokens sell for."),
@@ -79,15 +65,10 @@ def break_even(
     hw: str = HW,
     devices: str = typer.Option("1", "--devices", "-n", help="Devices of the server."),
     memory: str = typer.Option(None, "--memory", help="Memory per device, instead of --hw ('80 GB')."),
-    fmt: Format = FORMAT,
-    out: Path = OUT,
-    explain: str = EXPLAIN,
-    depth: int = DEPTH,
-) -> None:
+) -> Answer:
     """The batch at which a price per token pays for the hardware, and whether memory holds it."""
     from rooflinecli.answers import batching
 
-    read = Reader(explain)
     room: tuple[Any, Any, Any] = (None, None, None)
     if seq is not None:
         if (model is None) == (per_token is None):
@@ -108,26 +89,25 @@ def break_even(
         read("--tokens-per-s", rate, "tokens/s", "r"),
         *room,
     )
-    emit("serving-break-even", answer, fmt, out, explain, depth)
     if answer.get("feasible") is False:
-        raise Infeasible(
+        problem = (
             f"break-even takes {float(answer['batch']):g} sequences and memory holds "
             f"{float(answer['largest_batch']):g}; take more devices, shorter sequences or a narrower cache"
         )
+        return answer, problem
+    return answer
 
 
 @app.command(name="batching")
+@calculator("serving-batching")
 def static(
+    read: Reader,
     mean: str = typer.Option(None, "--mean-output", help="Mean answer length in tokens."),
     longest: str = typer.Option(None, "--max-output", help="Longest answer of a batch."),
     lengths: str = typer.Option(None, "--lengths", help="Instead: the answer lengths of a batch (100,200,500)."),
     batch: str = typer.Option(None, "--batch", help="Concurrent sequences, for the cache freed per step."),
     prompt: str = typer.Option(None, "--prompt", help="Prompt tokens, for the cache freed per step."),
-    fmt: Format = FORMAT,
-    out: Path = OUT,
-    explain: str = EXPLAIN,
-    depth: int = DEPTH,
-) -> None:
+) -> Answer:
     """Static against continuous batching: the share of slots that do useful work."""
     from rooflinecli.answers.batching import static_batching
 
@@ -136,123 +116,87 @@ def static(
         mean, longest = repr(sum(sizes) / len(sizes)), repr(max(sizes))
     if mean is None or longest is None:
         raise UsageError("give --mean-output and --max-output, or --lengths")
-    read = Reader(explain)
-    emit(
-        "serving-batching",
-        static_batching(
-            read("--mean-output", mean, "tokens", "o"),
-            read("--max-output", longest, "tokens", "o_max"),
-            read("--batch", batch, "1", "B"),
-            read("--prompt", prompt, "tokens", "P"),
-        ),
-        fmt,
-        out,
-        explain,
-        depth,
+    return static_batching(
+        read("--mean-output", mean, "tokens", "o"),
+        read("--max-output", longest, "tokens", "o_max"),
+        read("--batch", batch, "1", "B"),
+        read("--prompt", prompt, "tokens", "P"),
     )
 
 
 @app.command()
+@calculator("serving-beam")
 def beam(
+    read: Reader,
     beams: str = typer.Option(..., "--beams", "-k", help="Beams per sequence."),
     batch: str = typer.Option("1", "--batch", help="Sequences."),
     prompt: str = typer.Option("0", "--prompt", help="Prompt tokens."),
     output: str = typer.Option(..., "--output", help="Output tokens."),
     per_token: str = PER_TOKEN,
-    fmt: Format = FORMAT,
-    out: Path = OUT,
-    explain: str = EXPLAIN,
-    depth: int = DEPTH,
-) -> None:
+) -> Answer:
     """Beam search: how it multiplies the decode batch and the KV cache."""
     from rooflinecli.answers.batching import beam_search
 
-    read = Reader(explain)
-    emit(
-        "serving-beam",
-        beam_search(
-            read("--batch", batch, "1", "B"),
-            read("--beams", beams, "1", "k"),
-            read("--prompt", prompt, "tokens", "P", zero=True),
-            read("--output", output, "tokens", "G"),
-            read("--kv-per-token", per_token, "B", "b"),
-        ),
-        fmt,
-        out,
-        explain,
-        depth,
+    return beam_search(
+        read("--batch", batch, "1", "B"),
+        read("--beams", beams, "1", "k"),
+        read("--prompt", prompt, "tokens", "P", zero=True),
+        read("--output", output, "tokens", "G"),
+        read("--kv-per-token", per_token, "B", "b"),
     )
 
 
 @app.command(name="prefix-cache")
+@calculator("serving-prefix-cache")
 def prefix_cache(
+    read: Reader,
     requests: str = typer.Option(..., "--requests", help="Requests that share the prefix."),
     prompt: str = typer.Option(..., "--prompt", help="Prompt tokens, prefix included."),
     shared: str = typer.Option(..., "--shared", help="Tokens of the shared prefix."),
     hits: str = typer.Option("1", "--hit-rate", help="Chance that the prefix is still cached, 0 to 1."),
     rate: str = typer.Option(None, "--prefill-tokens-per-s", help="Prefill rate, for the time to first token."),
     params: str = typer.Option(None, "--params", "-p", help="Parameters or a model's name, for the FLOPs."),
-    fmt: Format = FORMAT,
-    out: Path = OUT,
-    explain: str = EXPLAIN,
-    depth: int = DEPTH,
-) -> None:
+) -> Answer:
     """Prefix caching: prompt tokens, FLOPs and time to first token saved."""
     from rooflinecli.answers.batching import prefix_cache as answer
 
-    read = Reader(explain)
-    emit(
-        "serving-prefix-cache",
-        answer(
-            read("--requests", requests, "1", "n"),
-            read("--prompt", prompt, "tokens", "P"),
-            read("--shared", shared, "tokens", "P_s", zero=True),
-            read("--hit-rate", hits, "1", "h", at_most=1.0, zero=True),
-            read("--prefill-tokens-per-s", rate, "tokens/s", "R_p"),
-            parameters(read, "--params", params),
-        ),
-        fmt,
-        out,
-        explain,
-        depth,
+    return answer(
+        read("--requests", requests, "1", "n"),
+        read("--prompt", prompt, "tokens", "P"),
+        read("--shared", shared, "tokens", "P_s", zero=True),
+        read("--hit-rate", hits, "1", "h", at_most=1.0, zero=True),
+        read("--prefill-tokens-per-s", rate, "tokens/s", "R_p"),
+        parameters(read, "--params", params),
     )
 
 
 @app.command()
+@calculator("serving-disaggregate")
 def disaggregate(
+    read: Reader,
     prefill: str = typer.Option(..., "--prefill", help="Prefill time of one prompt ('0.91 s')."),
     step: str = typer.Option(..., "--step", help="Decode step time ('19 ms')."),
     output: str = typer.Option(..., "--output", help="Output tokens per request."),
     batch: str = typer.Option(..., "--batch", help="Concurrent sequences of a decode server."),
     chips: str = typer.Option(None, "--devices", "-n", help="Devices of a decode server, for the rate per device."),
-    fmt: Format = FORMAT,
-    out: Path = OUT,
-    explain: str = EXPLAIN,
-    depth: int = DEPTH,
-) -> None:
+) -> Answer:
     """Disaggregated serving: prefill servers per decode server, requests per second."""
     from rooflinecli.answers.batching import disaggregation
 
-    read = Reader(explain)
-    emit(
-        "serving-disaggregate",
-        disaggregation(
-            read("--prefill", prefill, "s", "t_p"),
-            read("--step", step, "s", "t_d"),
-            read("--output", output, "tokens", "G"),
-            read("--batch", batch, "1", "B"),
-            read("--devices", chips, "1", "n"),
-        ),
-        fmt,
-        out,
-        explain,
-        depth,
+    return disaggregation(
+        read("--prefill", prefill, "s", "t_p"),
+        read("--step", step, "s", "t_d"),
+        read("--output", output, "tokens", "G"),
+        read("--batch", batch, "1", "B"),
+        read("--devices", chips, "1", "n"),
     )
 
 
 @app.command(name="quantize", hidden=True)
 @app.command()
+@calculator("serving-quantise")
 def quantise(
+    read: Reader,
     params: str = typer.Option(..., "--params", "-p", help="Parameters (70B), or a model's name."),
     before: str = typer.Option("bf16", "--from", help="Number format before."),
     after: str = typer.Option(..., "--to", help="Number format after."),
@@ -261,32 +205,20 @@ def quantise(
     hw: str = HW,
     memory: str = typer.Option(None, "--memory", help="Memory per device, instead of --hw ('16 GB')."),
     devices: str = typer.Option(None, "--devices", "-n", help="Devices, for the sequences that fit."),
-    fmt: Format = FORMAT,
-    out: Path = OUT,
-    explain: str = EXPLAIN,
-    depth: int = DEPTH,
-) -> None:
+) -> Answer:
     """Quantisation: weight bytes, devices, sequences and memory-bound decode speed in two formats."""
     from rooflinecli.answers.batching import quantise as answer
 
     if before == after:
         raise UsageError(f"--from and --to are both {after}; give two formats")
-    read = Reader(explain)
     capacity = chip(read, hw).capacity if hw else read("--memory", memory, "B", "M")
     widths = [(name, width_of(read, name)) for name in (before, after)]
-    emit(
-        "serving-quantise",
-        answer(
-            parameters(read, "--params", params),
-            widths[0],
-            widths[1],
-            read("--kv-per-sequence", cache, "B", "b_kv"),
-            read("--kv-after", cache_after, "B", "b_kv'"),
-            capacity,
-            read("--devices", devices, "1", "n"),
-        ),
-        fmt,
-        out,
-        explain,
-        depth,
+    return answer(
+        parameters(read, "--params", params),
+        widths[0],
+        widths[1],
+        read("--kv-per-sequence", cache, "B", "b_kv"),
+        read("--kv-after", cache_after, "B", "b_kv'"),
+        capacity,
+        read("--devices", devices, "1", "n"),
     )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import typer
 
+from rooflinecli.cli.calculator import Answer, calculator
 from rooflinecli.cli.main import QUIET
-from rooflinecli.cli.output import Format
-from rooflinecli.cli.quantities import DEPTH, EXPLAIN, FORMAT, HW, OUT, Reader, emit, quantity
+from rooflinecli.cli.quantities import HW, Reader, quantity
 from rooflinecli.errors import UsageError
 
 app = typer.Typer(
@@ -17,7 +15,9 @@ app = typer.Typer(
 
 
 @app.command()
+@calculator("occupancy-sm")
 def sm(
+    read: Reader,
     threads: str = typer.Option(..., "--threads", "-t", help="Threads per block."),
     shared: str = typer.Option("0 B", "--smem", help="Shared memory per block ('48 KiB')."),
     registers: str = typer.Option("0", "--registers", "-r", help="Registers per thread; 0: no limit from them."),
@@ -28,11 +28,7 @@ def sm(
     ),
     max_threads: str = typer.Option(None, "--max-threads-per-sm", help="Threads per multiprocessor, if otherwise."),
     grid: str = typer.Option(None, "--grid", help="Blocks of the launch, for its waves (needs --hw)."),
-    fmt: Format = FORMAT,
-    out: Path = OUT,
-    explain: str = EXPLAIN,
-    depth: int = DEPTH,
-) -> None:
+) -> Answer:
     """Blocks per multiprocessor and warp occupancy from threads, shared memory and registers."""
     from dataclasses import replace
 
@@ -41,7 +37,6 @@ def sm(
 
     if (hw is None) == (capability is None):
         raise UsageError("give --hw or --capability")
-    read = Reader(explain)
     spec = load_hardware(hw) if hw else None
     limits = answers.multiprocessor(capability or answers.capability_of(spec.id if spec else ""))
     if per_sm is not None:
@@ -51,25 +46,20 @@ def sm(
     units = read.leaf("n_sm", spec.units.count.si, "1", f"{spec.name}") if spec and spec.units else None
     if grid is not None and units is None:
         raise UsageError("--grid needs the number of multiprocessors; give --hw")
-    emit(
-        "occupancy-sm",
-        answers.occupancy(
-            limits,
-            read("--threads", threads, "1", "n_t"),
-            read("--smem", shared, "B", "M_s", zero=True),
-            read("--registers", registers, "1", "n_r", zero=True),
-            read("--grid", grid, "1", "n_g"),
-            units,
-        ),
-        fmt,
-        out,
-        explain,
-        depth,
+    return answers.occupancy(
+        limits,
+        read("--threads", threads, "1", "n_t"),
+        read("--smem", shared, "B", "M_s", zero=True),
+        read("--registers", registers, "1", "n_r", zero=True),
+        read("--grid", grid, "1", "n_g"),
+        units,
     )
 
 
 @app.command()
+@calculator("occupancy-systolic")
 def systolic(
+    read: Reader,
     m: str = typer.Argument(..., help="Rows of x."),
     k: str = typer.Argument(..., help="Contracted dimension."),
     n: str = typer.Argument(..., help="Columns of w."),
@@ -77,16 +67,12 @@ def systolic(
     rows: str = typer.Option(None, "--rows", help="Rows of the array; default 128."),
     cols: str = typer.Option(None, "--cols", help="Columns of the array; default: as many as rows."),
     clock: str = typer.Option(None, "--clock", help="Clock ('1.1 GHz'), for FLOP/s."),
-    fmt: Format = FORMAT,
-    out: Path = OUT,
-    explain: str = EXPLAIN,
-    depth: int = DEPTH,
-) -> None:
+) -> Answer:
     """Share of a systolic array that a matmul [m,k] x [k,n] uses, both conventions and by cycles."""
     from rooflinecli.answers.occupancy import systolic as answer
     from rooflinecli.specs.hardware import load_hardware
 
-    read, shape = Reader(explain), [128, 128]
+    shape = [128, 128]
     if hw is not None:
         units = load_hardware(hw).units
         if units is None or units.shape is None:
@@ -94,18 +80,11 @@ def systolic(
         shape, clock = units.shape, clock or f"{units.clock.si} Hz"
     rows = rows or str(shape[0])
     cols = cols or (rows if hw is None else str(shape[1]))
-    emit(
-        "occupancy-systolic",
-        answer(
-            read("m", m, "1", "m"),
-            read("k", k, "1", "k"),
-            read("n", n, "1", "n"),
-            read("--rows", rows, "1", "R"),
-            read("--cols", cols, "1", "C"),
-            read("--clock", clock, "Hz", "f"),
-        ),
-        fmt,
-        out,
-        explain,
-        depth,
+    return answer(
+        read("m", m, "1", "m"),
+        read("k", k, "1", "k"),
+        read("n", n, "1", "n"),
+        read("--rows", rows, "1", "R"),
+        read("--cols", cols, "1", "C"),
+        read("--clock", clock, "Hz", "f"),
     )

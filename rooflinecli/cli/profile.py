@@ -7,9 +7,10 @@ from typing import Any
 
 import typer
 
+from rooflinecli.cli.calculator import DEPTH, EXPLAIN, FORMAT, OUT, derived
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format
-from rooflinecli.cli.quantities import DEPTH, EXPLAIN, FORMAT, HW, OUT, Reader, chip, derived, quantity
+from rooflinecli.cli.quantities import HW, Reader, chip, quantity
 from rooflinecli.errors import UsageError
 
 app = typer.Typer(**QUIET)

@@ -1,19 +1,13 @@
-"""What the small calculators share: options, quantities with units, and writing an answer or its derivation."""
+"""What the small calculators share: quantities with units, and what they read from models and chips."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import typer
 
-from rooflinecli.cli.output import Format
 from rooflinecli.errors import UsageError
 
-FORMAT = typer.Option(Format.table, "--format", "-f", help="table, json, csv or markdown.")
-OUT = typer.Option(None, "--out", "-o", help="Write to this file instead of standard output.")
-EXPLAIN = typer.Option(None, "--explain", help="Print how this quantity follows, by its name in the JSON, e.g. tokens.")
-DEPTH = typer.Option(3, "--depth", help="How deep --explain goes.")
 HW = typer.Option(None, "--hw", help="Chip: a name, alias or YAML path. Gives the peak and the price.")
 _BARE = {"FLOP", "B", "USD", "USD/h", "FLOP/s", "s", "B/s", "tokens/s", "Hz"}
 
@@ -124,26 +118,6 @@ def _parse(text: str | float, unit: str) -> float:
         except ValueError:
             pass
         raise
-
-
-def emit(command: str, answer: dict[str, Any], fmt: Format, out: Path | None, explain: str | None, depth: int) -> None:
-    """Write the answer in the format asked for, or the derivation of one of its quantities."""
-    from rooflinecli.cli.output import write
-    from rooflinecli.render import sheet
-
-    answer = {"schema": f"roofline/{command}/1", **answer}
-    write(sheet.render(answer, fmt.value) if explain is None else derived(answer, explain, depth), out)
-
-
-def derived(answer: dict[str, Any], name: str, depth: int) -> str:
-    """How the quantity called `name` follows from the inputs."""
-    from rooflinecli import num
-    from rooflinecli.derivation import leaf
-    from rooflinecli.render import sheet
-    from rooflinecli.render.explain import explain
-
-    found = sheet.find(answer, name)
-    return explain(leaf(name, found, "", "a constant") if num.value(found) is found else found, depth)
 
 
 def one_of(**given: Any) -> None:

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import typer
 
+from rooflinecli.cli.calculator import Answer, calculator
 from rooflinecli.cli.main import QUIET
-from rooflinecli.cli.output import Format
 from rooflinecli.cli.quantities import (
-    DEPTH,
-    EXPLAIN,
-    FORMAT,
     HW,
-    OUT,
     Reader,
     chip,
-    emit,
     one_of,
     parameters,
     peak_of,
@@ -36,164 +29,116 @@ RATIO = typer.Option("20", "--tokens-per-param", help="Rule of thumb of Hoffmann
 
 
 @app.command()
+@calculator("scaling-chinchilla")
 def chinchilla(
+    read: Reader,
     params: str = PARAMS,
     tokens: str = TOKENS,
     flops: str = FLOPS,
     ratio: str = RATIO,
     fit: str = FIT,
-    fmt: Format = FORMAT,
-    out: Path = OUT,
-    explain: str = EXPLAIN,
-    depth: int = DEPTH,
-) -> None:
+) -> Answer:
     """Compute-optimal size and tokens from one of --params, --tokens, --flops."""
     from rooflinecli.answers.scaling import chinchilla as answer
 
     one_of(params=params, tokens=tokens, flops=flops)
-    read = Reader(explain)
-    emit(
-        "scaling-chinchilla",
-        answer(
-            parameters(read, "--params", params),
-            read("--tokens", tokens, "tokens", "D"),
-            read("--flops", flops, "FLOP", "C"),
-            read("--tokens-per-param", ratio, "1", "r"),
-            fit,
-        ),
-        fmt,
-        out,
-        explain,
-        depth,
+    return answer(
+        parameters(read, "--params", params),
+        read("--tokens", tokens, "tokens", "D"),
+        read("--flops", flops, "FLOP", "C"),
+        read("--tokens-per-param", ratio, "1", "r"),
+        fit,
     )
 
 
 @app.command()
+@calculator("scaling-loss")
 def loss(
+    read: Reader,
     params: str = typer.Option(..., "--params", "-p", help="Parameters (70B), or a model's name."),
     tokens: str = typer.Option(..., "--tokens", help="Training tokens (1.4T)."),
     fit: str = FIT,
-    fmt: Format = FORMAT,
-    out: Path = OUT,
-    explain: str = EXPLAIN,
-    depth: int = DEPTH,
-) -> None:
+) -> Answer:
     """Parametric loss of a run by each published fit, beside the optimum for its compute."""
     from rooflinecli.answers.scaling import loss as answer
 
-    read = Reader(explain)
-    emit(
-        "scaling-loss",
-        answer(parameters(read, "--params", params), read("--tokens", tokens, "tokens", "D"), fit),
-        fmt,
-        out,
-        explain,
-        depth,
-    )
+    return answer(parameters(read, "--params", params), read("--tokens", tokens, "tokens", "D"), fit)
 
 
 @app.command()
+@calculator("scaling-kaplan")
 def kaplan(
+    read: Reader,
     params: str = PARAMS,
     tokens: str = TOKENS,
     flops: str = FLOPS,
     days: str = typer.Option(None, "--pflop-s-days", help="Compute in PFLOP/s-days, instead of --flops."),
-    fmt: Format = FORMAT,
-    out: Path = OUT,
-    explain: str = EXPLAIN,
-    depth: int = DEPTH,
-) -> None:
+) -> Answer:
     """The three power laws of Kaplan et al.: loss by parameters, tokens, compute."""
     from rooflinecli.answers.scaling import kaplan as answer
     from rooflinecli.formulas.scaling import pflop_s_days_to_flops
 
     if flops is not None and days is not None:
         raise UsageError("--flops and --pflop-s-days say the same; give one of them")
-    read = Reader(explain)
     compute = read("--flops", flops, "FLOP", "C")
     if days is not None:
         compute = pflop_s_days_to_flops(read("--pflop-s-days", days, "1", "C"))
-    emit(
-        "scaling-kaplan",
-        answer(parameters(read, "--params", params), read("--tokens", tokens, "tokens", "D"), compute),
-        fmt,
-        out,
-        explain,
-        depth,
-    )
+    return answer(parameters(read, "--params", params), read("--tokens", tokens, "tokens", "D"), compute)
 
 
 @app.command(name="inference-aware")
+@calculator("scaling-inference-aware")
 def inference_aware(
+    read: Reader,
     served: str = typer.Option(..., "--tokens-served", help="Tokens served over the model's life (2T)."),
     params: str = PARAMS,
     tokens: str = TOKENS,
     target: str = typer.Option(None, "--loss", help="Loss to reach, instead of --params."),
     instead: str = typer.Option(None, "--instead", help="Another size to compare (7B)."),
     fit: str = typer.Option("sardana", "--fit", help="besiroglu, hoffmann, hoffmann-tex or sardana."),
-    fmt: Format = FORMAT,
-    out: Path = OUT,
-    explain: str = EXPLAIN,
-    depth: int = DEPTH,
-) -> None:
+) -> Answer:
     """The size with least training plus inference FLOPs, at the loss of --params (compute-optimal or at --tokens) or --loss."""
     from rooflinecli.answers.scaling import inference_aware as answer
 
     one_of(params=params, loss=target)
-    read = Reader(explain)
-    emit(
-        "scaling-inference-aware",
-        answer(
-            read("--tokens-served", served, "tokens", "D_inf", zero=True),
-            parameters(read, "--params", params),
-            read("--tokens", tokens, "tokens", "D"),
-            read("--loss", target, "1", "L"),
-            fit,
-            parameters(read, "--instead", instead),
-        ),
-        fmt,
-        out,
-        explain,
-        depth,
+    return answer(
+        read("--tokens-served", served, "tokens", "D_inf", zero=True),
+        parameters(read, "--params", params),
+        read("--tokens", tokens, "tokens", "D"),
+        read("--loss", target, "1", "L"),
+        fit,
+        parameters(read, "--instead", instead),
     )
 
 
 @app.command()
+@calculator("scaling-moe")
 def moe(
+    read: Reader,
     flops: str = FLOPS,
     active: str = typer.Option(None, "--active-params", help="Parameters a token passes through (1B)."),
     total: str = typer.Option(None, "--params", "-p", help="All parameters: the dense model to compare with."),
     experts: str = typer.Option(None, "--experts", help="Routed experts of a layer."),
     top_k: str = typer.Option(None, "--top-k", help="Experts a token visits."),
     batch_tokens: str = typer.Option(None, "--batch-tokens", help="Tokens routed together (2048)."),
-    fmt: Format = FORMAT,
-    out: Path = OUT,
-    explain: str = EXPLAIN,
-    depth: int = DEPTH,
-) -> None:
+) -> Answer:
     """A mixture of experts: tokens a budget buys by active parameters, and tokens each expert sees."""
     from rooflinecli.answers.training_plan import mixture as answer
 
-    read = Reader(explain)
-    emit(
-        "scaling-moe",
-        answer(
-            read("--flops", flops, "FLOP", "C"),
-            parameters(read, "--active-params", active),
-            parameters(read, "--params", total),
-            read("--experts", experts, "1", "E"),
-            read("--top-k", top_k, "1", "k"),
-            read("--batch-tokens", batch_tokens, "tokens", "T"),
-        ),
-        fmt,
-        out,
-        explain,
-        depth,
+    return answer(
+        read("--flops", flops, "FLOP", "C"),
+        parameters(read, "--active-params", active),
+        parameters(read, "--params", total),
+        read("--experts", experts, "1", "E"),
+        read("--top-k", top_k, "1", "k"),
+        read("--batch-tokens", batch_tokens, "tokens", "T"),
     )
 
 
 @app.command()
+@calculator("scaling-run")
 def run(
+    read: Reader,
     params: str = typer.Option(
         ..., "--params", "-p", help="Parameters (70.6B; active ones for a mixture), or a model's name."
     ),
@@ -208,95 +153,63 @@ def run(
     throughput: str = typer.Option(None, "--tokens-per-s", help="Measured tokens/s per device, instead of --mfu."),
     time: str = typer.Option(None, "--time", help="Duration ('91 days'), instead of --mfu."),
     price: str = typer.Option(None, "--price", help="USD per device-hour; default: the chip's."),
-    fmt: Format = FORMAT,
-    out: Path = OUT,
-    explain: str = EXPLAIN,
-    depth: int = DEPTH,
-) -> None:
+) -> Answer:
     """Time and dollars of a training run from its MFU; or the MFU, or the devices, that a deadline takes."""
     from rooflinecli.answers.training_plan import run as answer
 
     wanted = devices is None and mfu is not None and time is not None and throughput is None
     if not wanted:
         one_of(mfu=mfu, tokens_per_s=throughput, time=time)
-    read = Reader(explain)
     usd = read("--price", price, "USD/h", "price", zero=True)
     if usd is None and hw is not None:
         usd = chip(read, hw).price
-    emit(
-        "scaling-run",
-        answer(
-            parameters(read, "--params", params),
-            read("--tokens", tokens, "tokens", "D"),
-            None if wanted else read("--devices", devices or "1", "1", "n"),
-            peak_of(read, peak, hw, dtype),
-            read("--mfu", mfu, "1", "MFU", at_most=1.0),
-            read("--tokens-per-s", throughput, "tokens/s", "R"),
-            usd,
-            read("--time", time, "s", "t"),
-        ),
-        fmt,
-        out,
-        explain,
-        depth,
+    return answer(
+        parameters(read, "--params", params),
+        read("--tokens", tokens, "tokens", "D"),
+        None if wanted else read("--devices", devices or "1", "1", "n"),
+        peak_of(read, peak, hw, dtype),
+        read("--mfu", mfu, "1", "MFU", at_most=1.0),
+        read("--tokens-per-s", throughput, "tokens/s", "R"),
+        usd,
+        read("--time", time, "s", "t"),
     )
 
 
 @app.command()
+@calculator("scaling-width")
 def width(
+    read: Reader,
     params: str = typer.Option(..., "--params", "-p", help="Parameter budget without embeddings (10M)."),
     layers: str = typer.Option(..., "--layers", help="Layers."),
     expansion: str = typer.Option("4", "--expansion", help="d_ff / d_model."),
     multiple: str = typer.Option("64", "--multiple", help="Round the width to a multiple of this."),
-    fmt: Format = FORMAT,
-    out: Path = OUT,
-    explain: str = EXPLAIN,
-    depth: int = DEPTH,
-) -> None:
+) -> Answer:
     """The model width for a parameter budget."""
     from rooflinecli.answers.training_plan import width as answer
 
-    read = Reader(explain)
-    emit(
-        "scaling-width",
-        answer(
-            read("--params", params, "1", "N"),
-            read("--layers", layers, "1", "L"),
-            read("--expansion", expansion, "1", "E"),
-            read("--multiple", multiple, "1", "m"),
-        ),
-        fmt,
-        out,
-        explain,
-        depth,
+    return answer(
+        read("--params", params, "1", "N"),
+        read("--layers", layers, "1", "L"),
+        read("--expansion", expansion, "1", "E"),
+        read("--multiple", multiple, "1", "m"),
     )
 
 
 @app.command()
+@calculator("scaling-addition")
 def addition(
+    read: Reader,
     digits: str = typer.Option("3", "--digits", help="Digits of each addend."),
     params: str = typer.Option("10M", "--params", "-p", help="Parameters."),
     ratio: str = RATIO,
-    fmt: Format = FORMAT,
-    out: Path = OUT,
-    explain: str = EXPLAIN,
-    depth: int = DEPTH,
-) -> None:
+) -> Answer:
     """Data for a transformer that learns to add: tokens per example, tokens and examples."""
     from rooflinecli.answers.training_plan import addition as answer
 
-    read = Reader(explain)
-    emit(
-        "scaling-addition",
-        answer(
-            read("--digits", digits, "1", "n"),
-            read("--params", params, "1", "N"),
-            read("--tokens-per-param", ratio, "1", "r"),
-        ),
-        fmt,
-        out,
-        explain,
-        depth,
+    return answer(
+        read("--digits", digits, "1", "n"),
+        read("--params", params, "1", "N"),
+        read("--tokens-per-param", ratio, "1", "r"),
     )
 
 

@@ -2,113 +2,80 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import typer
 
+from rooflinecli.cli.calculator import Answer, calculator
 from rooflinecli.cli.main import QUIET
-from rooflinecli.cli.output import Format
-from rooflinecli.cli.quantities import DEPTH, EXPLAIN, FORMAT, OUT, Reader, emit
+from rooflinecli.cli.quantities import Reader
 from rooflinecli.errors import UsageError
 
 app = typer.Typer(**QUIET)
 
 
 @app.command()
+@calculator("scaling-batch")
 def batch(
+    read: Reader,
     examples_min: str = typer.Option(None, "--examples-min", help="Examples to the target at small batches (E_min)."),
     steps_min: str = typer.Option(None, "--steps-min", help="Steps to the target at huge batches (S_min)."),
     size: str = typer.Option(None, "--batch", help="A batch to judge."),
     per_example: str = typer.Option(None, "--seconds-per-example", help="Time per example (kappa)."),
     per_step: str = typer.Option(None, "--seconds-per-step", help="Fixed time per step (sigma)."),
     loss: str = typer.Option(None, "--loss", help="Instead: Kaplan's critical batch at this loss."),
-    fmt: Format = FORMAT,
-    out: Path = OUT,
-    explain: str = EXPLAIN,
-    depth: int = DEPTH,
-) -> None:
+) -> Answer:
     """Steps against examples, the critical batch, and the batch that trains soonest."""
     from rooflinecli.answers import training_plan as plan
 
-    read = Reader(explain)
     if loss is not None:
-        emit("scaling-batch", plan.kaplan_batch(read("--loss", loss, "1", "L")), fmt, out, explain, depth)
-        return
+        return plan.kaplan_batch(read("--loss", loss, "1", "L"))
     if examples_min is None or steps_min is None:
         raise UsageError("give --examples-min and --steps-min, or --loss")
     if (per_example is None) != (per_step is None):
         raise UsageError("--seconds-per-example and --seconds-per-step go together; give both or neither")
-    emit(
-        "scaling-batch",
-        plan.batch_size(
-            read("--examples-min", examples_min, "1", "E_min"),
-            read("--steps-min", steps_min, "1", "S_min"),
-            read("--batch", size, "1", "B"),
-            read("--seconds-per-example", per_example, "s", "kappa"),
-            read("--seconds-per-step", per_step, "s", "sigma"),
-        ),
-        fmt,
-        out,
-        explain,
-        depth,
+    return plan.batch_size(
+        read("--examples-min", examples_min, "1", "E_min"),
+        read("--steps-min", steps_min, "1", "S_min"),
+        read("--batch", size, "1", "B"),
+        read("--seconds-per-example", per_example, "s", "kappa"),
+        read("--seconds-per-step", per_step, "s", "sigma"),
     )
 
 
 @app.command()
+@calculator("scaling-noise")
 def noise(
+    read: Reader,
     small: str = typer.Option(..., "--small-batch", help="The smaller batch."),
     small_norm: str = typer.Option(..., "--small-norm2", help="Mean squared gradient norm there."),
     big: str = typer.Option(..., "--big-batch", help="The larger batch."),
     big_norm: str = typer.Option(..., "--big-norm2", help="Mean squared gradient norm there."),
-    fmt: Format = FORMAT,
-    out: Path = OUT,
-    explain: str = EXPLAIN,
-    depth: int = DEPTH,
-) -> None:
+) -> Answer:
     """The gradient noise scale, an estimate of the critical batch, from gradient norms at two batch sizes."""
     from rooflinecli.answers.training_plan import measured_noise_scale as answer
 
-    read = Reader(explain)
-    emit(
-        "scaling-noise",
-        answer(
-            read("--small-batch", small, "1", "b"),
-            read("--small-norm2", small_norm, "1", "|G_b|^2"),
-            read("--big-batch", big, "1", "B"),
-            read("--big-norm2", big_norm, "1", "|G_B|^2"),
-        ),
-        fmt,
-        out,
-        explain,
-        depth,
+    return answer(
+        read("--small-batch", small, "1", "b"),
+        read("--small-norm2", small_norm, "1", "|G_b|^2"),
+        read("--big-batch", big, "1", "B"),
+        read("--big-norm2", big_norm, "1", "|G_B|^2"),
     )
 
 
 @app.command()
+@calculator("scaling-lr")
 def lr(
+    read: Reader,
     rate: str = typer.Option(..., "--lr", help="Learning rate tuned at --batch (3e-4)."),
     size: str = typer.Option(..., "--batch", help="The batch it was tuned at."),
     new: str = typer.Option(..., "--new-batch", help="The batch to move to."),
     scale: str = typer.Option(None, "--noise-scale", help="Gradient noise scale, for the third rule."),
-    fmt: Format = FORMAT,
-    out: Path = OUT,
-    explain: str = EXPLAIN,
-    depth: int = DEPTH,
-) -> None:
+) -> Answer:
     """A learning rate for another batch: square root, linear, and by the noise scale."""
     from rooflinecli.answers.training_plan import learning_rate as answer
 
-    read = Reader(explain)
-    emit(
-        "scaling-lr",
-        answer(
-            read("--lr", rate, "1", "eta"),
-            read("--batch", size, "1", "B"),
-            read("--new-batch", new, "1", "B'"),
-            read("--noise-scale", scale, "1", "B_noise", zero=True),
-        ),
-        fmt,
-        out,
-        explain,
-        depth,
+    return answer(
+        read("--lr", rate, "1", "eta"),
+        read("--batch", size, "1", "B"),
+        read("--new-batch", new, "1", "B'"),
+        read("--noise-scale", scale, "1", "B_noise", zero=True),
     )

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import typer
 
+from rooflinecli.cli.calculator import Answer, calculator
 from rooflinecli.cli.main import QUIET
-from rooflinecli.cli.output import Format
-from rooflinecli.cli.quantities import DEPTH, EXPLAIN, FORMAT, OUT, Reader, emit, parameters
+from rooflinecli.cli.quantities import Reader, parameters
 from rooflinecli.errors import UsageError
 
 app = typer.Typer(**QUIET)
 
 
 @app.command()
+@calculator("speculate")
 def speculate(
+    read: Reader,
     acceptance: str = typer.Option(None, "--acceptance", "-a", help="Chance that a draft token is accepted, 0 to 1."),
     draft_cost: str = typer.Option(None, "--draft-cost", "-c", help="Time of a draft step over a target step (0.1)."),
     draft: str = typer.Option(None, "--draft", help="Instead of --draft-cost: the draft's parameters or name."),
@@ -31,17 +31,12 @@ def speculate(
         "once large batches make verification compute-bound.",
     ),
     itl: str = typer.Option(None, "--itl", help="Plain inter-token latency ('20 ms'), to get the new one."),
-    fmt: Format = FORMAT,
-    out: Path = OUT,
-    explain: str = EXPLAIN,
-    depth: int = DEPTH,
-) -> None:
+) -> Answer:
     """Speculative decoding: tokens per step, speed-up and best draft length, or the acceptance that a speed-up takes."""
     from rooflinecli.answers import speculate as answers
 
     if (acceptance is None) == (speedup is None):
         raise UsageError("give --acceptance for the speed-up, or --speedup for the acceptance it takes")
-    read = Reader(explain)
     verifying = read("--verify-cost", verify, "1", "v")
     if draft_cost is not None:
         cost = read("--draft-cost", draft_cost, "1", "c", zero=True)
@@ -59,4 +54,4 @@ def speculate(
     else:
         share = read("--acceptance", acceptance, "1", "a", at_most=1.0, zero=True)
         answer = answers.speculate(share, cost, drafts, verifying, read("--itl", itl, "s", "t"))
-    emit("speculate", answer, fmt, out, explain, depth)
+    return answer

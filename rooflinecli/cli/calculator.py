@@ -1,0 +1,71 @@
+"""A calculator: a function that answers, made a command that writes the answer or the derivation of one of its quantities."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from rooflinecli.cli.output import Format
+from rooflinecli.cli.quantities import Reader
+from rooflinecli.errors import Infeasible
+
+Answer = Any  # the answer's data, alone or with a sentence that says why it cannot be met
+
+FORMAT = typer.Option(Format.table, "--format", "-f", help="table, json, csv or markdown.")
+OUT = typer.Option(None, "--out", "-o", help="Write to this file instead of standard output.")
+EXPLAIN = typer.Option(None, "--explain", help="Print how this quantity follows, by its name in the JSON, e.g. tokens.")
+DEPTH = typer.Option(3, "--depth", help="How deep --explain goes.")
+_COMMON = (("fmt", Format, FORMAT), ("out", Path, OUT), ("explain", str, EXPLAIN), ("depth", int, DEPTH))
+
+
+def calculator(command: str) -> Callable[[Callable[..., Answer]], Callable[..., None]]:
+    """Hand `read` to the function, add --format, --out, --explain and --depth to its options, and write what it returns.
+
+    The command raises Infeasible, once the answer is written, where the function returns a sentence beside it.
+    """
+
+    def decorate(answer: Callable[..., Answer]) -> Callable[..., None]:
+        own = list(inspect.signature(answer, eval_str=True).parameters.values())[1:]
+        common = [
+            inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=option, annotation=kind)
+            for name, kind, option in _COMMON
+        ]
+
+        @wraps(answer)
+        def run(*, fmt: Format, out: Path | None, explain: str | None, depth: int, **given: Any) -> None:
+            found = answer(Reader(explain), **given)
+            data, problem = found if isinstance(found, tuple) else (found, None)
+            emit(command, data, fmt, out, explain, depth)
+            if problem is not None:
+                raise Infeasible(problem)
+
+        run.__signature__ = inspect.Signature([*own, *common])  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in (*own, *common)}
+        return run
+
+    return decorate
+
+
+def emit(command: str, answer: dict[str, Any], fmt: Format, out: Path | None, explain: str | None, depth: int) -> None:
+    """Write the answer in the format asked for, or the derivation of one of its quantities."""
+    from rooflinecli.cli.output import write
+    from rooflinecli.render import sheet
+
+    answer = {"schema": f"roofline/{command}/1", **answer}
+    write(sheet.render(answer, fmt.value) if explain is None else derived(answer, explain, depth), out)
+
+
+def derived(answer: dict[str, Any], name: str, depth: int) -> str:
+    """How the quantity called `name` follows from the inputs."""
+    from rooflinecli import num
+    from rooflinecli.derivation import leaf
+    from rooflinecli.render import sheet
+    from rooflinecli.render.explain import explain
+
+    found = sheet.find(answer, name)
+    return explain(leaf(name, found, "", "a constant") if num.value(found) is found else found, depth)
