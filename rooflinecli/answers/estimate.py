@@ -16,7 +16,7 @@ from rooflinecli.formulas import money, roofline, training
 from rooflinecli.lift import PLAIN, Plain
 from rooflinecli.num import Number
 from rooflinecli.specs.plan import Plan
-from rooflinecli.specs.request import PHASES, Request
+from rooflinecli.specs.request import MOST, PHASES, Request
 from rooflinecli.units import si
 
 SCHEMA = "roofline/estimate/1"
@@ -47,7 +47,7 @@ def estimate(request: Request, lift: Plain = PLAIN) -> dict[str, Any]:
         "model": _model(scene),
         "hardware": _hardware(scene),
         "plan": _plan(main),
-        "workload": _workload(scene),
+        "workload": _workload(scene) | _in_flight(phases),
         "phases": phases,
         "cost": cost(lifted, phases, choices),
         "feasible": not violations,
@@ -161,6 +161,8 @@ def _workload(scene: Scene) -> dict[str, Any]:
     }
     if "prefill" in r.phases or "decode" in r.phases:
         work |= {"batch": scene.batch, "prompt": scene.prompt, "output": scene.output}
+        work |= {"qps": r.qps} if r.qps is not None else {}
+        work |= {"concurrency": "max" if r.concurrency is MOST else r.concurrency} if r.concurrency is not None else {}
     if "train" in r.phases:
         work |= {
             "train_batch": scene.train_batch,
@@ -171,6 +173,11 @@ def _workload(scene: Scene) -> dict[str, Any]:
         if r.tokens is not None:
             work["tokens"] = r.tokens
     return work
+
+
+def _in_flight(phases: dict[str, Any]) -> dict[str, Any]:
+    """The batch that the load came to, where decode says."""
+    return {"batch": phases["decode"]["batch"]} if "decode" in phases else {}
 
 
 def cost(scene: Scene, phases: dict[str, Any], choices: dict[str, planning.Choice]) -> dict[str, Any]:

@@ -44,7 +44,9 @@ def estimate(
     imbalance: str = _Opt(None, help="Tokens of the busiest expert device over an even share."),
     dropout: bool = _Opt(None, "--dropout/--no-dropout", help="Dropout masks in memory and traffic."),
     offload: str = _Opt(None, help="What lives on the host: none or optimizer."),
-    software: str = _Opt(None, help="Training framework: megatron-2022, nemo-2024, deepspeed, llm-foundry, pytorch, torchtitan, ..."),
+    software: str = _Opt(
+        None, help="Training framework: megatron-2022, nemo-2024, deepspeed, llm-foundry, pytorch, torchtitan, ..."
+    ),
     recipe: str = _Opt(None, help="What is trained: full, lora, qlora or dpo."),
     lora_rank: str = _Opt(None, "--lora-rank", help="Rank of LoRA adapters (16)."),
     lora_targets: str = _Opt(

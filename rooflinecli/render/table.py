@@ -155,12 +155,24 @@ def money(usd: float) -> str:
     return f"{usd:,.0f}" if usd >= 1000 else f"{usd:.2f}" if usd >= 1 else f"{usd:.3g}"
 
 
+def _load(result: dict[str, Any]) -> str:
+    """How many sequences at once, and what keeps them coming."""
+    work = result["workload"]
+    if "qps" in work:
+        flight = f", {work['batch']:.3g} in flight per replica" if "decode" in result["phases"] else ""
+        return f"{work['qps']:g} requests per second{flight}"
+    if "concurrency" in work:
+        most = work["concurrency"] == "max"
+        if most and "decode" not in result["phases"]:
+            return "as many requests as memory holds"
+        return f"{work['batch']:g} requests in flight per replica{' (all that memory holds)' if most else ''}"
+    return f"{work['batch']:g} sequences per replica"
+
+
 def _foot(result: dict[str, Any]) -> str:
     work, parts = result["workload"], []
     if "batch" in work:
-        parts.append(
-            f"serving {work['batch']:g} sequences per replica, prompt {work['prompt']:g}, output {work['output']:g}"
-        )
+        parts.append(f"serving {_load(result)}, prompt {work['prompt']:g}, output {work['output']:g}")
     if "seq" in work:
         parts.append(f"training {work['train_batch']:g} sequences of {work['seq']:g}")
     notes = [

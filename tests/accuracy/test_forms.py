@@ -16,6 +16,7 @@ from rooflinecli.num import value
 from rooflinecli.phases.forward import TILE
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
+from rooflinecli.render import table
 from rooflinecli.specs.engine import engines, load_engine
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.work import Op
@@ -165,3 +166,20 @@ def test_the_largest_batch_fits_and_one_more_does_not() -> None:
     free = (held["capacity_bytes"] - held["weights_bytes"] - 2e9) * 0.92
     assert phase["batch"] == phase["largest_batch"]
     assert phase["batch"] * cache <= free < (phase["batch"] + 1) * cache
+
+
+@pytest.mark.parametrize(
+    ("load", "phases", "words"),
+    [
+        ({}, "decode", "serving 32 sequences per replica, prompt 1024"),
+        ({"batch": 8}, "decode", "serving 8 sequences per replica"),
+        ({"concurrency": 8}, "prefill,decode", "serving 8 requests in flight per replica, prompt"),
+        ({"concurrency": "max"}, "decode", "requests in flight per replica (all that memory holds)"),
+        ({"concurrency": "max"}, "prefill", "serving as many requests as memory holds"),
+        ({"qps": 4}, "decode", "serving 4 requests per second, "),
+        ({"qps": 4}, "prefill", "serving 4 requests per second, prompt"),
+    ],
+)
+def test_the_foot_says_which_load(load: dict, phases: str, words: str) -> None:
+    given = {"model": "llama-3-8b", "hw": "h100", "phase": phases, "n": 1, "prompt": 1024, "output": 256, **load}
+    assert words in " ".join(table.estimate(estimate(request(given))).split())

@@ -19,7 +19,7 @@ def moves(options: Options, result: dict[str, Any]) -> dict[str, list[Options]]:
     found = {"layout": _training_layouts(plan) if training else _layouts(plan)}
     if serving and work["kv_dtype"] in _WIDE:
         found["kv-dtype"] = [{"kv-dtype": dtype} for dtype in _NARROW]
-    if serving and not training:
+    if serving and not training and not {"qps", "concurrency"} & set(options):
         found["batch"] = [{"batch": batch} for batch in _around(int(work["batch"]))]
     found["devices"] = _devices(int(plan["devices"]))
     if not training and options.get("weight-dtype") is None and work["dtype"] in _WIDE:
