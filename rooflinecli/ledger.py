@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from rooflinecli.num import Number
@@ -179,9 +179,14 @@ class Ledger:
     head: tuple[Row, ...]
     axes: dict[str, int]
 
-    @property
+    @cached_property
     def n_layers(self) -> int:
         return sum(layer.repeat for layer in self.layers)
+
+    @cached_property
+    def document(self) -> Any:
+        """The file the model was read from."""
+        return self.spec.document
 
 
 def row_parameters(rows: tuple[Row, ...], sizes: Mapping[str, Number]) -> Number:

@@ -40,7 +40,7 @@ class Held:
 
 def held(book: Ledger, plan: Plan, lift: Plain) -> Held:
     """Parameters per device of a replica. With a pipeline the fullest stage carries the larger of embedding and head."""
-    document, work = book.spec.document, work_sizes(1.0, 1.0, 1.0, 1.0, plan)
+    document, work = book.document, work_sizes(1.0, 1.0, 1.0, 1.0, plan)
     share = pipeline.fullest(plan, float(book.n_layers)) / book.n_layers
     inner: Number = 0.0
     experts: Number = 0.0
@@ -80,7 +80,7 @@ def trained(book: Ledger, plan: Plan, params: Held, lift: Plain) -> Held:
     share = pipeline.fullest(plan, float(book.n_layers)) / book.n_layers
     inner: Number = 0.0
     for g in book.layers:
-        sizes = layer_sizes(g, work, plan, book.spec.document, lift)
+        sizes = layer_sizes(g, work, plan, book.document, lift)
         inner = inner + adapter_parameters(g.rows, sizes, plan.lora_rank, plan.lora_targets) * (float(g.repeat) * share)
     return Held(inner, 0.0)
 
@@ -118,7 +118,7 @@ def partitioned(params: Held, plan: Plan, state: str) -> Number:
 
 def kv_cache(book: Ledger, plan: Plan, formats: Formats, batch: Number, tokens: Number, lift: Plain) -> Number:
     """KV cache of `batch` sequences of `tokens` tokens on one device; a windowed layer keeps its window only."""
-    document, work = book.spec.document, work_sizes(1.0, 1.0, 1.0, 1.0, plan)
+    document, work = book.document, work_sizes(1.0, 1.0, 1.0, 1.0, plan)
     total: Number = 0.0
     for group in book.layers:
         core = group.core
@@ -188,7 +188,7 @@ def training_activations(
     book: Ledger, plan: Plan, formats: Formats, seq: Number, microbatches: Number, lift: Plain
 ) -> Number:
     """Activations on the fullest stage: microbatches in flight, and under full recomputation one layer's working set."""
-    document = book.spec.document
+    document = book.document
     queries = seq if num.plain(plan.cp) and num.value(plan.cp) == 1 else seq / plan.cp
     work = work_sizes(plan.micro_batch, queries, seq, queries, plan)
     kept: Number = 0.0
@@ -210,7 +210,7 @@ def inference_activations(
     book: Ledger, plan: Plan, formats: Formats, batch: Number, tokens: Number, lift: Plain
 ) -> Number:
     """Working set of one forward pass: the residual stream twice and the widest intermediate, plus the logits of a step."""
-    document, work = book.spec.document, work_sizes(batch, tokens, tokens, 1.0, plan)
+    document, work = book.document, work_sizes(batch, tokens, tokens, 1.0, plan)
     widest: Number = 0.0
     for group in book.layers:
         sizes = layer_sizes(group, work, plan, document, lift)

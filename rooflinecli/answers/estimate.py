@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from rooflinecli import memory, num
@@ -13,6 +14,7 @@ from rooflinecli.answers.scene import Scene
 from rooflinecli.answers.train import train
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.formulas import money, roofline, training
+from rooflinecli.ledger import Ledger
 from rooflinecli.lift import PLAIN, Plain
 from rooflinecli.num import Number
 from rooflinecli.specs.plan import Plan
@@ -29,7 +31,9 @@ def estimate(request: Request, lift: Plain = PLAIN) -> dict[str, Any]:
     Raises UsageError for a request that cannot be laid out. An infeasible one is answered, with `feasible` false.
     """
     scene = Scene(request)
-    request = scene.request = replace(request, phases=_phases(scene))
+    phases_asked = _phases(scene)
+    if phases_asked != request.phases:
+        request = scene.request = replace(request, phases=phases_asked)
     planning.check(scene)
     choices = choose_plans(scene)
     lifted = scene if lift is PLAIN else Scene(request, lift)
@@ -88,9 +92,15 @@ def _bound(resources: dict[str, Number]) -> tuple[str, float]:
     return name, first / second if second else float("inf")
 
 
+@lru_cache(maxsize=64)
+def _whole(book: Ledger) -> memory.Held:
+    """All parameters of a model on one device."""
+    return memory.held(book, Plan(), PLAIN)
+
+
 def _model(scene: Scene) -> dict[str, Any]:
     p = parameters(scene.spec)
-    whole = memory.held(scene.book, Plan(), PLAIN)
+    whole = _whole(scene.book)
     return {
         "name": scene.spec.name,
         "id": scene.spec.id,

@@ -140,10 +140,11 @@ def candidates_for(scene: Scene, phase: str, devices: int) -> Iterator[Plan]:
                     micro_batch=float(r.micro_batch or 1),
                     virtual_stages=float(r.virtual_stages or 1),
                     sequence_parallel=bool(r.sequence_parallel),
+                    zero=1 if training else 0,
                     flash=r.flash,
                     **layout(r),
                 )
-                yield from _training_variants(scene, base) if training else [replace(base, zero=0)]
+                yield from _training_variants(scene, base) if training else [base]
 
 
 def _training_variants(scene: Scene, base: Plan) -> Iterator[Plan]:

@@ -24,12 +24,12 @@ def table(scene: Scene, plan: Plan, phase: str, batch: Number | None) -> Table:
     forward, work = _pass(scene, plan, phase, batch)
     found: Table = {}
     for group in scene.book.layers:
-        _note(found, forward, group.rows, layer_sizes(group, work, plan, scene.spec.document, scene.lift), False)
+        _note(found, forward, group.rows, layer_sizes(group, work, plan, scene.book.document, scene.lift), False)
     _note(
         found,
         forward,
         (*scene.book.stem, *scene.book.head),
-        outer_sizes(scene.book, work, plan, scene.spec.document, scene.lift),
+        outer_sizes(scene.book, work, plan, scene.book.document, scene.lift),
         True,
     )
     return found

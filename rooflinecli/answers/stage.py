@@ -56,7 +56,7 @@ class Microbatch:
         """Charge `share` of every layer group; the seconds it takes."""
         before = self.bill.total
         for group in self.scene.book.layers:
-            sizes = layer_sizes(group, self.work, self.plan, self.scene.spec.document, self.scene.lift)
+            sizes = layer_sizes(group, self.work, self.plan, self.scene.book.document, self.scene.lift)
             times = float(group.repeat) * share
             early = recompute.stops_early(self.framework.early_stop, self.scene.spec.layers[group.index].norms)
             self._compute(self.forward.ops(group.rows, sizes), times, early)
@@ -155,7 +155,7 @@ class Microbatch:
         before = self.bill.total
         book, sizes = (
             self.scene.book,
-            outer_sizes(self.scene.book, self.work, self.plan, self.scene.spec.document, self.scene.lift),
+            outer_sizes(self.scene.book, self.work, self.plan, self.scene.book.document, self.scene.lift),
         )
         ops = self.forward.ops((*(book.stem if stem else ()), *(book.head if head else ())), sizes, outer=True)
         self.bill.add(self._eager([*ops, *backward.input_gradients(ops)]), 1.0)

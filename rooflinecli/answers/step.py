@@ -33,7 +33,7 @@ def forward_step(
     forward = Pass(
         scene.formats, decode=decode, full_attention=scene.request.attention_flops == "full", flash=scene.request.flash
     )
-    document, lift, size = scene.spec.document, scene.lift, scene.formats.activation
+    document, lift, size = scene.book.document, scene.lift, scene.formats.activation
     work = work_sizes(batch, queries, keys, 1.0, plan)
     tokens = batch * queries
     for group in scene.book.layers:

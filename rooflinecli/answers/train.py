@@ -143,7 +143,7 @@ def _recomputed(scene: Scene, plan: Plan) -> Number:
     total: Number = 0.0
     for group in scene.book.layers:
         work = work_sizes(scene.train_batch, scene.seq, scene.seq, scene.seq, Plan())
-        sizes = layer_sizes(group, work, Plan(), scene.spec.document, scene.lift)
+        sizes = layer_sizes(group, work, Plan(), scene.book.document, scene.lift)
         early = recompute.stops_early(early_stop, scene.spec.layers[group.index].norms)
         for op in recompute.again(plan, matmuls.ops(group.rows, sizes), early):
             total = total + op.flops * op.count * float(group.repeat)

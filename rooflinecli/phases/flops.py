@@ -20,7 +20,7 @@ def ledger_flops(
 ) -> Number:
     """Sum of the FLOPs of every row, each layer as often as it repeats."""
     work = work_sizes(batch, queries, keys, logits, _WHOLE)
-    document = book.spec.document
+    document = book.document
     total: Number = 0.0
     for group in book.layers:
         sizes = layer_sizes(group, work, _WHOLE, document, lift)
