@@ -24,8 +24,7 @@ def write(text: str, out: Path | None = None) -> None:
     if not text.endswith("\n"):
         text += "\n"
     if out is None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        _print(text)
         return
     partial = out.with_name(out.name + ".partial")
     try:
@@ -33,3 +32,14 @@ def write(text: str, out: Path | None = None) -> None:
         os.replace(partial, out)
     except OSError as error:
         raise UsageError(f"--out {out}: cannot be written ({error.strerror}); give a writable path") from None
+
+
+def _print(text: str) -> None:
+    """To standard output. A reader that went away is the caller's to notice; a full disk is an error with a remedy."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UsageError(f"standard output cannot be written ({error.strerror}); write elsewhere") from None
