@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -149,6 +151,7 @@ def test_an_open_loop_obeys_little() -> None:
 def test_a_first_token_in_an_open_loop_by_hand() -> None:
     """Alone: the pass and the front end. Always met by others: half a step, then prompt and step in one pass, whose weights are read once."""
     assert serving.busy_probability(0.0) == 0 and serving.busy_probability(40.0) == pytest.approx(1)
+    assert serving.busy_probability(1.0) == pytest.approx(1 - math.exp(-1))
     assert serving.open_loop_ttft(0.030, 0.008, 0.0, 0.0, 0.028, 0.004) == pytest.approx(0.034)
     assert serving.open_loop_ttft(0.030, 0.008, 1.0, 0.0, 0.028, 0.004) == pytest.approx(0.004 + 0.028 + 0.008 + 0.004)
     assert serving.open_loop_ttft(0.030, 0.008, 1.0, 0.5, 0.028, 0.004) == pytest.approx(0.044 + 0.014)
@@ -157,6 +160,10 @@ def test_a_first_token_in_an_open_loop_by_hand() -> None:
 def test_a_first_token_in_a_closed_loop_by_hand() -> None:
     """A tenth of 20 others' passes on average in front, four latencies for the scheduler, the front end."""
     assert serving.closed_loop_ttft(0.1, 0.1, 21, 4, 0.02, 0.05) == pytest.approx(0.1 * 2 + 0.08 + 0.05)
+    alone, busy = decode(batch=1)["prefill"], decode(concurrency=21, engine="trtllm")
+    engine, latency = load_engine("trtllm"), busy["decode"]["time_s"]  # k of what a busy replica really takes per token
+    expected = alone["time_s"] * (1 + engine.wait * 10) + engine.steps_waited * latency + engine.front
+    assert busy["prefill"]["time_s"] == pytest.approx(expected)
 
 
 def test_the_largest_batch_fits_and_one_more_does_not() -> None:

@@ -11,7 +11,7 @@ from rooflinecli.answers.scene import Scene
 from rooflinecli.answers.train import train
 from rooflinecli.errors import UsageError
 from rooflinecli.formulas import roofline
-from rooflinecli.phases import recompute
+from rooflinecli.phases import backward, recompute
 from rooflinecli.phases.forward import Pass
 from rooflinecli.phases.sizes import layer_sizes, work_sizes
 from rooflinecli.render.table import layout
@@ -139,3 +139,13 @@ def test_a_partial_recomputation_is_named() -> None:
     assert "full recompute of 20 layers" in layout(part["phases"]["train"]["plan"])
     modules = estimate(ask.request({**asked, "recompute": "selective", "recompute-modules": "mlp,layernorm"}))
     assert "selective recompute of mlp+layernorm" in layout(modules["phases"]["train"]["plan"])
+
+
+def test_narrow_formats_quantise_inputs_forward_and_output_gradients_backward() -> None:
+    """Each once: x has k columns, dy has n, and the weight gradient reads both as they are."""
+    s, group, sizes = layer("llama-3-8b")
+    up = next(op for op in Pass(s.formats).ops(group.rows, sizes) if op.name == "feedforward.gate_up")
+    (back,), (weight,) = backward.input_gradients([up]), backward.weight_gradients([up])
+    assert up.quantised == TOKENS * 4096
+    assert back.quantised == TOKENS * 2 * 14336
+    assert weight.quantised == 0
