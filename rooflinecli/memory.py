@@ -185,9 +185,18 @@ def working_set(group: Any, plan: Plan, sizes: Sizes, formats: Formats, scores: 
 
 
 def training_activations(
-    book: Ledger, plan: Plan, formats: Formats, seq: Number, microbatches: Number, lift: Plain
+    book: Ledger,
+    plan: Plan,
+    formats: Formats,
+    seq: Number,
+    microbatches: Number,
+    lift: Plain,
+    logit_bytes: Number = 0.0,
 ) -> Number:
-    """Activations on the fullest stage: microbatches in flight, and under full recomputation one layer's working set."""
+    """Activations on the fullest stage: microbatches in flight, and under full recomputation one layer's working set.
+
+    logit_bytes is what the framework's loss holds per logit beside them.
+    """
     document = book.document
     queries = seq if num.plain(plan.cp) and num.value(plan.cp) == 1 else seq / plan.cp
     work = work_sizes(plan.micro_batch, queries, seq, queries, plan)
@@ -202,6 +211,8 @@ def training_activations(
     first, last = pipeline.in_flight(plan, microbatches)
     outer = outer_sizes(book, work, plan, document, lift)
     stem, head = _saved(book.stem, outer, formats), _saved(book.head, outer, formats)
+    if num.present(logit_bytes) and book.spec.vocab_size:
+        head = head + f.loss_copies(product(("B", "O", "V"), outer), logit_bytes)
     stage = (f.in_flight_activations(per_stage, first), f.in_flight_activations(per_stage, last))
     return f.fullest_activations(stage[0], stage[1], stem, head, plan.pp) + transient
 

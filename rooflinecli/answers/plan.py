@@ -37,7 +37,7 @@ def training_bytes(scene: Scene, plan: Plan) -> Number:
     trained = memory.trained(scene.book, plan, params, scene.lift)
     state = memory.training_state(params, trained, plan, scene.formats, scene.gradient_bytes, scene.optimizer_bytes)
     return sum(state.values()) + memory.training_activations(
-        scene.book, plan, scene.formats, scene.seq, count, scene.lift
+        scene.book, plan, scene.formats, scene.seq, count, scene.lift, scene.logit_bytes(plan)
     )
 
 

@@ -106,6 +106,10 @@ class Scene:
         forward = Pass(self.formats, decode=decode, full_attention=self.request.attention_flops == "full")
         return ledger_flops(self.book, forward, self.lift, batch, queries, keys, logits)
 
+    def logit_bytes(self, plan: Plan) -> Number:
+        """Bytes per logit that the loss of the training framework holds beside the logits."""
+        return self.chip.constants("training", "framework", plan.software).logit_bytes
+
     def bill(self, regime: str, devices: Number) -> Bill:
         """A new bill for one pass. A listing of operations overrides this to keep the lines."""
         return Bill(self.chip, regime, devices)

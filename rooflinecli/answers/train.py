@@ -152,7 +152,8 @@ def _recomputed(scene: Scene, plan: Plan) -> Number:
 
 def _memory(scene: Scene, plan: Plan, params: memory.Held, trained: memory.Held, count: Number) -> dict[str, Number]:
     state = memory.training_state(params, trained, plan, scene.formats, scene.gradient_bytes, scene.optimizer_bytes)
-    activations = memory.training_activations(scene.book, plan, scene.formats, scene.seq, count, scene.lift)
+    copies = scene.logit_bytes(plan)
+    activations = memory.training_activations(scene.book, plan, scene.formats, scene.seq, count, scene.lift, copies)
     total = memory_formulas.total_memory(
         state["weights_bytes"], state["gradients_bytes"], state["optimizer_bytes"], activations, 0.0, 0.0
     )

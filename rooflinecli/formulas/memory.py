@@ -47,6 +47,12 @@ def part_recomputed(boundary: Number, kept: Number, share: Number) -> Number:
     return share * boundary + (1 - share) * kept
 
 
+@formula("M_l", "B", "logits widened, their softmax and its gradient, where a framework keeps them in fp32")
+def loss_copies(logits: Number, bytes_per_logit: Number) -> Number:
+    """Bytes a framework's loss holds beside the logits themselves."""
+    return logits * bytes_per_logit
+
+
 @formula("M_a", "B", _KORTHIKANTI + ", eq. 1 to 4")
 def in_flight_activations(per_microbatch: Number, microbatches: Number) -> Number:
     """Activations of all microbatches a stage holds at once."""

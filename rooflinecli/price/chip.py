@@ -37,6 +37,7 @@ _FIELDS = {
     "accumulate": ("b_acc", "B"),
     "bias_passes": ("x_b", "1"),
     "optimizer_bytes": ("b_opt", "B"),
+    "logit_bytes": ("b_logit", "B"),
     "early_stop": ("early_stop", "1"),
     "error": ("r", "1"),
 }

@@ -89,6 +89,9 @@ class Efficiency(Spec):
         ge=0,
         description="framework: bytes per parameter of passes beside the optimizer: unscale, norm, clip, zero",
     )
+    logit_bytes: Scalar = Field(
+        0.0, ge=0, description="framework: bytes per logit held beside those counted: fp32 copies of the cross-entropy"
+    )
     early_stop: Scalar = Field(
         0.0,
         ge=0,
