@@ -11,6 +11,8 @@ from rooflinecli.formulas import counts, money, noise, training
 from rooflinecli.formulas import scaling as law
 from rooflinecli.num import Number
 
+ROUNDING = 1e-9  # a duration at the peak gives back an MFU of one, but for the last digits
+
 
 def run(
     params: Number,
@@ -34,7 +36,7 @@ def run(
         mfu = training.mfu_from_throughput(per_token, throughput, peak)
     elif seconds is not None:
         mfu = training.model_flops_utilisation(flops, seconds, devices, peak)
-    if num.value(mfu) > 1:
+    if num.value(mfu) > 1 + ROUNDING:
         raise Impossible(
             f"that takes {num.value(mfu):.1%} of peak, and an MFU above 100 % is impossible; give more "
             "devices, a longer time or fewer tokens (training counts 6 N FLOPs per token)"
