@@ -38,14 +38,13 @@ def _first_token(scene: Scene, plan: Plan, step: Step) -> Step:
     wait, steps, front = (
         engine_constant(scene, name, unit) for name, unit in (("wait", "1"), ("steps_waited", "1"), ("front", "s"))
     )
-    per_stage, context = num.maximum(busy.batch / plan.pp, 1), serving.mean_context(scene.prompt, scene.output)
-    under_way = forward_step(scene, plan, per_stage, 1.0, context, decode=True).seconds
     if busy.kind == "open":
+        under_way = _decode_step(scene, plan, busy).seconds
         meets = serving.busy_probability(busy.batch)
         seconds = serving.open_loop_ttft(step.seconds, under_way, meets, busy.share, busy.prompt_cost, front)
     else:
-        itl = under_way + serving.prefill_interference(per_stage, scene.output, busy.prompt_cost)
-        seconds = serving.closed_loop_ttft(step.seconds, wait, per_stage, steps, itl, front)
+        itl = token(scene, plan, busy).seconds
+        seconds = serving.closed_loop_ttft(step.seconds, wait, sequences_per_stage(plan, busy), steps, itl, front)
     step.bill.spend("waiting", seconds - step.seconds, "step", 1.0)
     return Step(step.bill, label(seconds, "t_ttft"))
 
@@ -53,7 +52,7 @@ def _first_token(scene: Scene, plan: Plan, step: Step) -> Step:
 def decode(scene: Scene, plan: Plan) -> dict[str, Any]:
     """Inter-token latency in the middle of the answer, with the sequences of the load at once on each replica."""
     busy = load(scene, plan)
-    step = _token(scene, plan, busy)
+    step = token(scene, plan, busy)
     context = serving.mean_context(scene.prompt, scene.output)
     flops = scene.model_flops(busy.batch, 1.0, context, 1.0, decode=True)
     kv = memory.kv_cache(scene.book, plan, scene.formats, busy.batch, scene.prompt + scene.output, scene.lift)
@@ -72,14 +71,24 @@ def decode(scene: Scene, plan: Plan) -> dict[str, Any]:
     }
 
 
-def _token(scene: Scene, plan: Plan, busy: Load) -> Step:
-    """A decode step, and what the prompts of other requests add to it."""
-    per_stage = num.maximum(busy.batch / plan.pp, 1)
-    step = forward_step(scene, plan, per_stage, 1.0, serving.mean_context(scene.prompt, scene.output), decode=True)
+def sequences_per_stage(plan: Plan, busy: Load) -> Number:
+    """Sequences that one pass of a pipeline stage works on: the batch of the replica over its stages, at least one."""
+    return num.maximum(busy.batch / plan.pp, 1)
+
+
+def _decode_step(scene: Scene, plan: Plan, busy: Load) -> Step:
+    """One token for every sequence under way, in the middle of the answer."""
+    context = serving.mean_context(scene.prompt, scene.output)
+    return forward_step(scene, plan, sequences_per_stage(plan, busy), 1.0, context, decode=True)
+
+
+def token(scene: Scene, plan: Plan, busy: Load) -> Step:
+    """Inter-token latency: a decode step, and what the prompts of other requests add to it."""
+    step = _decode_step(scene, plan, busy)
     if busy.kind == "static":
         return step
     if busy.kind == "closed":
-        added = serving.prefill_interference(per_stage, scene.output, busy.prompt_cost)
+        added = serving.prefill_interference(sequences_per_stage(plan, busy), scene.output, busy.prompt_cost)
         seconds = step.seconds + added
     else:
         seconds = serving.open_loop_itl(step.seconds, busy.share)

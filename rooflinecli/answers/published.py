@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from rooflinecli import units
@@ -12,12 +10,13 @@ from rooflinecli.answers.scene import Scene
 from rooflinecli.answers.train import train
 from rooflinecli.formulas import roofline
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.load import Document, read
+from rooflinecli.specs.load import Document
 from rooflinecli.specs.model import ModelSpec, load_model, model_from
 from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.published import FOLDER, published
 from rooflinecli.specs.request import Request
 
-FILE = Path(__file__).resolve().parent.parent / "data_published" / "training.yaml"
+FILE = FOLDER / "training.yaml"
 _SIZES = ("tp", "pp", "dp", "cp", "ep", "micro_batch", "virtual_stages")
 
 
@@ -32,10 +31,19 @@ class Held:
     moe: bool
 
 
-@lru_cache(maxsize=1)
 def rows() -> tuple[dict[str, Any], ...]:
     """All rows, as read."""
-    return tuple(read(FILE, base="models").data["rows"])
+    return tuple(published("training")["rows"])
+
+
+def timed() -> tuple[dict[str, Any], ...]:
+    """The rows that give the time of a step."""
+    return tuple(row for row in rows() if "step_s" in row)
+
+
+def family(row: dict[str, Any]) -> str:
+    """The line of an error table that a row counts in: its group, or its source."""
+    return str(row.get("group", row["source"]))
 
 
 def model(row: dict[str, Any]) -> ModelSpec:

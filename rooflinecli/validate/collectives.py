@@ -9,8 +9,8 @@ import numpy as np
 
 from rooflinecli.answers.collective import collective
 from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.published import published
 from rooflinecli.validate import wheel
-from rooflinecli.validate.published import published
 from rooflinecli.validate.stats import Points
 
 OPS = {

@@ -16,8 +16,8 @@ from rooflinecli.formulas import roofline, serving
 from rooflinecli.lift import PLAIN
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.published import published
 from rooflinecli.validate import wheel
-from rooflinecli.validate.published import published
 from rooflinecli.validate.stats import Points
 
 # model path of a collected run -> model here; one that is not listed is not described here

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,3 +81,8 @@ def half(*columns: Array) -> Array:
             state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
             state = state ^ (state >> np.uint64(31))
     return (state & np.uint64(1)) == 0
+
+
+def half_by_name(name: str) -> bool:
+    """Whether a fit may see what goes by this name: the first bit of its SHA-256."""
+    return hashlib.sha256(name.encode()).digest()[0] < 128

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from rooflinecli.specs.published import excluded
 from rooflinecli.validate import collectives, inference, wheel
 from rooflinecli.validate import kernels as measured
-from rooflinecli.validate.published import excluded
 from rooflinecli.validate.stats import Points, Table, joined, summary
 
 MISSING = f"Measured kernels and collected serving runs need the wheel: {wheel.PIP}."
@@ -137,20 +137,15 @@ def training() -> list[Table]:
     """Published training steps, by source, and by kind of model."""
     from rooflinecli.answers import published as steps
 
-    by: dict[str, list[tuple[float, ...]]] = defaultdict(list)
-    for row in steps.rows():
-        if "step_s" in row:
-            held = steps.hold(row)
-            answer = held.answer
-            found = (row["step_s"], answer["time_s"], answer["floor_s"], *answer["interval_s"])
-            for group in (row.get("group", row["source"]), "MoE" if held.moe else "dense"):
-                by[group].append(found)
-    points = []
-    for name, rows in by.items():
-        step, expected, floor, low, high = (np.array(c, dtype=np.float64) for c in zip(*rows, strict=True))
-        points.append(Points(name, step, expected, floor, low, high))
-    kinds = [p for p in points if p.group in ("dense", "MoE")]
-    points = [p for p in points if p.group not in ("dense", "MoE")]
+    families: dict[str, list[tuple[float, ...]]] = defaultdict(list)
+    kinds: dict[str, list[tuple[float, ...]]] = defaultdict(list)
+    for row in steps.timed():
+        held = steps.hold(row)
+        answer = held.answer
+        found = (row["step_s"], answer["time_s"], answer["floor_s"], *answer["interval_s"])
+        families[steps.family(row)].append(found)
+        kinds["MoE" if held.moe else "dense"].append(found)
+    points = [_steps(name, rows) for name, rows in families.items()]
     notes = [
         "A dozen constants (frameworks, experts, attention kernels) were fitted to these rows, matmul rates to the same families; "
         "Korthikanti et al. Table 5 (korthikanti_t5) was in no fit.",
@@ -159,11 +154,21 @@ def training() -> list[Table]:
     return [
         Table(
             "training: seconds per step",
-            [*(summary(p) for p in (*points, *kinds)), summary(joined("all", points))],
+            [
+                *(summary(p) for p in points),
+                *(summary(_steps(name, rows)) for name, rows in kinds.items()),
+                summary(joined("all", points)),
+            ],
             notes,
             points,
         )
     ]
+
+
+def _steps(name: str, rows: list[tuple[float, ...]]) -> Points:
+    """Measured, expected, floor and interval of some steps, a column each."""
+    measured, expected, floor, low, high = np.array(rows, dtype=np.float64).T
+    return Points(name, measured, expected, floor, low, high)
 
 
 SUBJECTS: dict[str, Callable[[], list[Table]]] = {

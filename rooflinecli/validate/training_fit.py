@@ -6,17 +6,17 @@ other constants of the chips stay as shipped. Loss: mean |log(predicted / measur
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from statistics import fmean
 from typing import Any
 
 from rooflinecli.answers import published
+from rooflinecli.answers.published import family
+from rooflinecli.answers.published import timed as rows
 from rooflinecli.answers.train import train
-from rooflinecli.validate.stats import Table
+from rooflinecli.validate.stats import Table, half_by_name
 
 Row = dict[str, Any]
 Constants = dict[str, float]
@@ -75,19 +75,9 @@ def _hopper(row: Row) -> bool:
     return bool(row["hardware"].startswith(("h100", "h200")))
 
 
-@lru_cache(maxsize=1)
-def rows() -> tuple[Row, ...]:
-    """Published steps that give a time."""
-    return tuple(row for row in published.rows() if "step_s" in row)
-
-
-def family(row: Row) -> str:
-    return str(row.get("group", row["source"]))
-
-
 def fitted(row: Row) -> bool:
-    """The half that a fit sees: the first bit of a hash of the row's name."""
-    return hashlib.sha256(row["id"].encode()).digest()[0] < 128
+    """The half that a fit sees."""
+    return half_by_name(row["id"])
 
 
 def error(row: Row, constants: Constants) -> float:

@@ -6,14 +6,13 @@ inter-token latency of a run are the estimate's own; only the three waits are fr
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from rooflinecli import num
 from rooflinecli.answers import ask
+from rooflinecli.answers.inference import sequences_per_stage, token
 from rooflinecli.answers.load import load
 from rooflinecli.answers.scene import Scene
 from rooflinecli.answers.step import forward_step
@@ -21,7 +20,7 @@ from rooflinecli.formulas import serving
 from rooflinecli.specs.engine import load_engine
 from rooflinecli.validate import inference
 from rooflinecli.validate.fit import minimise
-from rooflinecli.validate.stats import Array, Table
+from rooflinecli.validate.stats import Array, Table, half_by_name
 
 START = np.log([0.15, 2.0, 0.05])  # phi, k, o_f in seconds
 LARGEST = np.log([1.0, 50.0, 1.0])
@@ -68,12 +67,9 @@ def _run(run: inference.Run) -> tuple[Any, ...]:
     scene, plan = Scene(ask.request(run.options)), run.plan
     alone = forward_step(scene, plan, 1.0, scene.prompt, scene.prompt, decode=False).seconds
     busy = load(scene, plan)
-    batch, context = num.maximum(busy.batch / plan.pp, 1), serving.mean_context(scene.prompt, scene.output)
-    step = forward_step(scene, plan, batch, 1.0, context, decode=True).seconds
-    itl = step + serving.prefill_interference(batch, scene.output, busy.prompt_cost)
     cell = f"{run.options['model']} {run.options['hw']} {run.engine} {scene.dtype} {plan.tp:g} {plan.dp:g}"
-    seen = hashlib.sha256(cell.encode()).digest()[0] < 128
-    return run.group, seen, run.measured["ttft"], alone, batch, itl
+    itl = token(scene, plan, busy).seconds
+    return run.group, half_by_name(cell), run.measured["ttft"], alone, sequences_per_stage(plan, busy), itl
 
 
 def refitted() -> list[Table]:

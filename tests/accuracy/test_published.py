@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from rooflinecli.specs.published import published
 from rooflinecli.validate import collectives, inference, tables
-from rooflinecli.validate.published import published
 from rooflinecli.validate.stats import summary
 
 # id of a published row -> relative tolerance; the numbers themselves are in data_published with their citation

@@ -8,13 +8,13 @@ from typing import Any
 
 from rooflinecli.specs.load import read
 
-_FOLDER = Path(__file__).resolve().parent.parent / "data_published"
+FOLDER = Path(__file__).resolve().parent.parent / "data_published"
 
 
 @lru_cache(maxsize=8)
 def published(name: str) -> dict[str, Any]:
     """sources, excluded and rows of data_published/NAME.yaml."""
-    return read(_FOLDER / f"{name}.yaml").data
+    return read(FOLDER / f"{name}.yaml").data
 
 
 def excluded(name: str) -> list[str]:
