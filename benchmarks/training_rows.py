@@ -6,10 +6,10 @@ import statistics
 import sys
 from collections import defaultdict
 
-from rooflinecli.answers.published import Held, hold, rows
+from rooflinecli.validate.published import Compared, compared, rows
 
 
-def summary(name: str, held: list[Held]) -> str:
+def summary(name: str, held: list[Compared]) -> str:
     errors = [h.error for h in held if h.error is not None]
     fits = sum(h.fits for h in held) / len(held)
     if not errors:
@@ -23,10 +23,10 @@ def summary(name: str, held: list[Held]) -> str:
 
 def main() -> None:
     wanted = sys.argv[1] if len(sys.argv) > 1 else ""
-    groups: dict[str, list[Held]] = defaultdict(list)
+    groups: dict[str, list[Compared]] = defaultdict(list)
     for row in rows():
         if row["id"].startswith(wanted) and "activation_bytes" not in row and "activation_percent" not in row:
-            held = hold(row)
+            held = compared(row)
             groups[row["source"]].append(held)
             peak = row.get("peak_memory_bytes")
             memory = held.answer["memory"]["total_bytes"]

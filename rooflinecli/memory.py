@@ -22,7 +22,7 @@ from rooflinecli.specs.plan import Plan
 
 
 @dataclass(frozen=True)
-class Held:
+class DeviceParameters:
     """Parameters on the fullest device of a replica: in layers, outside them (embedding, head), and in routed experts.
 
     has_experts is structure: a dense model has no expert group to exchange gradients in.
@@ -38,7 +38,7 @@ class Held:
         return self.inner + self.outer + self.experts
 
 
-def held(book: Ledger, plan: Plan, lift: Plain) -> Held:
+def device_parameters(book: Ledger, plan: Plan, lift: Plain) -> DeviceParameters:
     """Parameters per device of a replica. With a pipeline the fullest stage carries the larger of embedding and head."""
     document, work = book.document, work_sizes(1.0, 1.0, 1.0, 1.0, plan)
     share = pipeline.fullest(plan, float(book.n_layers)) / book.n_layers
@@ -58,12 +58,12 @@ def held(book: Ledger, plan: Plan, lift: Plain) -> Held:
     # A tied table is copied to the last stage, where it is the head.
     copied = head + product(("V", "D"), sizes) if book.spec.tied_embeddings else head
     for tower in book.spec.towers:
-        stem = stem + held(ledger(tower), plan, lift).total
+        stem = stem + device_parameters(ledger(tower), plan, lift).total
     outer = num.where(plan.pp > 1, num.maximum(stem, copied), stem + head)
-    return Held(inner, outer, experts, any(g.moe for g in book.layers))
+    return DeviceParameters(inner, outer, experts, any(g.moe for g in book.layers))
 
 
-def weights(params: Held, formats: Formats, shards: Number) -> Number:
+def weights(params: DeviceParameters, formats: Formats, shards: Number) -> Number:
     """Bytes of the working copy of the weights."""
     return (
         f.partitioned_bytes(params.inner, formats.weight, shards)
@@ -72,7 +72,7 @@ def weights(params: Held, formats: Formats, shards: Number) -> Number:
     )
 
 
-def trained(book: Ledger, plan: Plan, params: Held, lift: Plain) -> Held:
+def trained(book: Ledger, plan: Plan, params: DeviceParameters, lift: Plain) -> DeviceParameters:
     """Parameters that get gradients: all that are held, or the adapters beside them."""
     if not RECIPE[plan.recipe].frozen:
         return params
@@ -82,18 +82,23 @@ def trained(book: Ledger, plan: Plan, params: Held, lift: Plain) -> Held:
     for g in book.layers:
         sizes = layer_sizes(g, work, plan, book.document, lift)
         inner = inner + adapter_parameters(g.rows, sizes, plan.lora_rank, plan.lora_targets) * (float(g.repeat) * share)
-    return Held(inner, 0.0)
+    return DeviceParameters(inner, 0.0)
 
 
 def training_state(
-    params: Held, learned: Held, plan: Plan, formats: Formats, gradient_bytes: Number, optimizer_bytes: Number
+    params: DeviceParameters,
+    learned: DeviceParameters,
+    plan: Plan,
+    formats: Formats,
+    gradient_bytes: Number,
+    optimizer_bytes: Number,
 ) -> dict[str, Number]:
     """Weights, gradients and optimizer state after ZeRO partitioning; adapters and a reference are weights too."""
     recipe = RECIPE[plan.recipe]
     if recipe.quantised:
         formats = replace(formats, weight=recipes.nf4_bytes(*NF4))
     over = data.shards(plan)
-    dense = Held(params.inner, params.outer)
+    dense = DeviceParameters(params.inner, params.outer)
     experts = f.partitioned_bytes(params.experts, formats.expert_weight, data.shards(plan, True)["weights"])
     optimizer = optimizer_bytes if plan.offload == "none" else 0.0
     whole = weights(dense, formats, over["weights"]) + experts
@@ -108,7 +113,7 @@ def training_state(
     }
 
 
-def partitioned(params: Held, plan: Plan, state: str) -> Number:
+def partitioned(params: DeviceParameters, plan: Plan, state: str) -> Number:
     """Parameters whose weights, gradients or optimizer state one device keeps; experts are split over their own copies."""
     own = f.partitioned_parameters(params.inner + params.outer, data.shards(plan)[state])
     if not params.has_experts:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rooflinecli.answers import ask, equal
+from rooflinecli.answers import ask
+from rooflinecli.answers import equal_terms as equal
 from rooflinecli.answers.check.ends import Ends, ends, phase_of
 from rooflinecli.answers.check.requirement import unit_of
 from rooflinecli.answers.check.run import Estimator

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from rooflinecli.answers.estimate import PHASE
-from rooflinecli.answers.scene import Scene
+from rooflinecli.engine.scene import Scene
 from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import Request
 

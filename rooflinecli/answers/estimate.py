@@ -7,11 +7,11 @@ from functools import lru_cache
 from typing import Any
 
 from rooflinecli import memory, num
-from rooflinecli.answers import inference
-from rooflinecli.answers import plan as planning
 from rooflinecli.answers.parameters import parameters
-from rooflinecli.answers.scene import Scene
-from rooflinecli.answers.train import train
+from rooflinecli.engine import choose as planning
+from rooflinecli.engine import inference
+from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.training import train
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.formulas import money, roofline, training
 from rooflinecli.ledger import Ledger
@@ -93,9 +93,9 @@ def _bound(resources: dict[str, Number]) -> tuple[str, float]:
 
 
 @lru_cache(maxsize=64)
-def _whole(book: Ledger) -> memory.Held:
+def _whole(book: Ledger) -> memory.DeviceParameters:
     """All parameters of a model on one device."""
-    return memory.held(book, Plan(), PLAIN)
+    return memory.device_parameters(book, Plan(), PLAIN)
 
 
 def _model(scene: Scene) -> dict[str, Any]:

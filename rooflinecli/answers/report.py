@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from rooflinecli.answers import operations
+from rooflinecli.answers import ops as operations
 from rooflinecli.answers.curve import curve
 from rooflinecli.answers.estimate import choose_plans, estimate
 from rooflinecli.answers.explain import quantities
-from rooflinecli.answers.scene import Scene
 from rooflinecli.derivation import Traced
+from rooflinecli.engine.scene import Scene
 from rooflinecli.lift import Traced as TracedInputs
 from rooflinecli.specs.request import Request
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from rooflinecli.answers import ask
 from rooflinecli.answers.estimate import PHASE
-from rooflinecli.answers.scene import Scene
+from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError
 from rooflinecli.num import Number
 from rooflinecli.price.chip import Chip
@@ -80,7 +80,7 @@ def figures(chip: Chip) -> dict[str, Any]:
 def of_point(options: dict[str, Any], set_: list[str] | None) -> dict[str, Any]:
     """Elasticities of a sweep's single point, for every phase asked for. Raises UsageError for more points than one."""
     from rooflinecli.answers.sweep.axes import space
-    from rooflinecli.answers.sweep.evaluate import plan_of, question_of, request_of
+    from rooflinecli.answers.sweep.box import plan_of, question_of, request_of
     from rooflinecli.answers.sweep.run import choices
 
     grid = space(options, set_)

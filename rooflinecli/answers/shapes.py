@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli.answers.scene import Scene
-from rooflinecli.answers.stage import Microbatch
+from rooflinecli.engine.microbatch import Microbatch
+from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import serving
 from rooflinecli.ledger import Row, Sizes, product
 from rooflinecli.num import Number

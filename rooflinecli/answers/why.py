@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli import num
-from rooflinecli.answers import inference
-from rooflinecli.answers import plan as planning
 from rooflinecli.answers.estimate import choose_plans
-from rooflinecli.answers.scene import Scene
-from rooflinecli.answers.train import train
+from rooflinecli.engine import choose as planning
+from rooflinecli.engine import inference
+from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.training import train
 from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import Request
 

@@ -40,7 +40,7 @@ def cost(
     prefill: str = typer.Option(None, "--prefill-tokens-per-s", help="Prompt tokens per second."),
 ) -> Answer:
     """Dollars per million input and output tokens."""
-    from rooflinecli.answers.batching import token_cost
+    from rooflinecli.calculators.batching import token_cost
 
     return token_cost(
         read("--usd-per-hour", price, "USD/h", "price"),
@@ -67,7 +67,7 @@ def break_even(
     memory: str = typer.Option(None, "--memory", help="Memory per device, instead of --hw ('80 GB')."),
 ) -> Answer:
     """The batch at which a price per token pays for the hardware, and whether memory holds it."""
-    from rooflinecli.answers import batching
+    from rooflinecli.calculators import batching
 
     room: tuple[Any, Any, Any] = (None, None, None)
     if seq is not None:
@@ -109,7 +109,7 @@ def static(
     prompt: str = typer.Option(None, "--prompt", help="Prompt tokens, for the cache freed per step."),
 ) -> Answer:
     """Static against continuous batching: the share of slots that do useful work."""
-    from rooflinecli.answers.batching import static_batching
+    from rooflinecli.calculators.batching import static_batching
 
     if lengths is not None:
         sizes = [quantity("--lengths", part, "tokens") for part in lengths.split(",")]
@@ -135,7 +135,7 @@ def beam(
     per_token: str = PER_TOKEN,
 ) -> Answer:
     """Beam search: how it multiplies the decode batch and the KV cache."""
-    from rooflinecli.answers.batching import beam_search
+    from rooflinecli.calculators.batching import beam_search
 
     return beam_search(
         read("--batch", batch, "1", "B"),
@@ -158,7 +158,7 @@ def prefix_cache(
     params: str = typer.Option(None, "--params", "-p", help="Parameters or a model's name, for the FLOPs."),
 ) -> Answer:
     """Prefix caching: prompt tokens, FLOPs and time to first token saved."""
-    from rooflinecli.answers.batching import prefix_cache as answer
+    from rooflinecli.calculators.batching import prefix_cache as answer
 
     return answer(
         read("--requests", requests, "1", "n"),
@@ -181,7 +181,7 @@ def disaggregate(
     chips: str = typer.Option(None, "--devices", "-n", help="Devices of a decode server, for the rate per device."),
 ) -> Answer:
     """Disaggregated serving: prefill servers per decode server, requests per second."""
-    from rooflinecli.answers.batching import disaggregation
+    from rooflinecli.calculators.batching import disaggregation
 
     return disaggregation(
         read("--prefill", prefill, "s", "t_p"),
@@ -207,7 +207,7 @@ def quantise(
     devices: str = typer.Option(None, "--devices", "-n", help="Devices, for the sequences that fit."),
 ) -> Answer:
     """Quantisation: weight bytes, devices, sequences and memory-bound decode speed in two formats."""
-    from rooflinecli.answers.batching import quantise as answer
+    from rooflinecli.calculators.batching import quantise as answer
 
     if before == after:
         raise UsageError(f"--from and --to are both {after}; give two formats")

@@ -12,7 +12,7 @@ import typer
 
 from rooflinecli.cli.main import QUIET
 from rooflinecli.errors import DataError, UsageError
-from rooflinecli.specs.hold import Hold, Unsure
+from rooflinecli.specs.judging import Hold, Unsure
 
 app = typer.Typer(**QUIET)
 _Opt = typer.Option

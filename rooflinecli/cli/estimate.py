@@ -90,7 +90,7 @@ def estimate(
     options = {name: value for name, value in given.items() if name not in aside and value not in (None, [])}
     from rooflinecli.answers import ask
     from rooflinecli.answers.estimate import estimate as answer
-    from rooflinecli.answers.reality import hold
+    from rooflinecli.answers.measured import note
     from rooflinecli.cli.output import write
 
     request = ask.request(options)
@@ -107,7 +107,7 @@ def estimate(
         write(text(derivation(request, explain), depth), out)
         return
     result = answer(request)
-    hold(result, mfu, measured)
+    note(result, mfu, measured)
     from importlib import import_module
 
     write(import_module(f"rooflinecli.render.{format.value}").estimate(result), out)

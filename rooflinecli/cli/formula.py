@@ -27,7 +27,7 @@ def formula(
 
     Values may carry units; a bare B is a billion, and bytes are kB, MB, GiB or plain numbers.
     """
-    from rooflinecli.answers.evaluate import evaluate, find, parameters
+    from rooflinecli.answers.formula import evaluate, find, parameters
     from rooflinecli.cli.output import write
     from rooflinecli.formulas.catalogue import every
     from rooflinecli.render import formula as render

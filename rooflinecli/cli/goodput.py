@@ -31,7 +31,7 @@ def goodput(
 ) -> None:
     """What failures, checkpoints and restarts leave of a long run, and how often to save."""
     from rooflinecli.answers.ask import number
-    from rooflinecli.answers.goodput import goodput as answer
+    from rooflinecli.calculators.goodput import goodput as answer
     from rooflinecli.cli.output import write
     from rooflinecli.render.goodput import text
 

@@ -27,7 +27,7 @@ def layouts(
 ) -> None:
     """1D and 2D weight-stationary and weight-gathered layouts of a layer, and attention by head or sequence, ranked."""
     from rooflinecli.answers.ask import number
-    from rooflinecli.answers.layouts import layouts as answer
+    from rooflinecli.calculators.layouts import layouts as answer
     from rooflinecli.cli.output import write
     from rooflinecli.render.layouts import text
     from rooflinecli.specs.hardware import load_hardware

@@ -32,7 +32,7 @@ def sm(
     """Blocks per multiprocessor and warp occupancy from threads, shared memory and registers."""
     from dataclasses import replace
 
-    from rooflinecli.answers import occupancy as answers
+    from rooflinecli.calculators import occupancy as answers
     from rooflinecli.specs.hardware import load_hardware
 
     if (hw is None) == (capability is None):
@@ -69,7 +69,7 @@ def systolic(
     clock: str = typer.Option(None, "--clock", help="Clock ('1.1 GHz'), for FLOP/s."),
 ) -> Answer:
     """Share of a systolic array that a matmul [m,k] x [k,n] uses, both conventions and by cycles."""
-    from rooflinecli.answers.occupancy import systolic as answer
+    from rooflinecli.calculators.occupancy import systolic as answer
     from rooflinecli.specs.hardware import load_hardware
 
     shape = [128, 128]

@@ -33,7 +33,7 @@ def ops(
     prefill, decode step or training step. Exit code 1 when the plan does not fit.
     """
     from rooflinecli.answers import ask
-    from rooflinecli.answers.operations import operations
+    from rooflinecli.answers.ops import operations
     from rooflinecli.cli.output import write
     from rooflinecli.render.operations import draw, ranked, render
 

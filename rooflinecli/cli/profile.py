@@ -38,9 +38,9 @@ def profile(
     depth: int = DEPTH,
 ) -> None:
     """Kernel times rolled up: where the time goes, what fusion and overlap would buy, each kernel against its floor."""
-    from rooflinecli.answers.profile import profile as answer
     from rooflinecli.cli.output import write
     from rooflinecli.profile.read import read as kernels_of
+    from rooflinecli.profile.rollup import profile as answer
     from rooflinecli.render import profile as text
 
     read = Reader(explain)
@@ -54,7 +54,7 @@ def profile(
 
 def _rates(hw: str | None, dtype: str, peak: str | None, bandwidth: str | None, needed: bool) -> Any:
     """Peak and bandwidth from the chip, from options, or both; None when neither is given."""
-    from rooflinecli.answers.profile_floor import Rates
+    from rooflinecli.profile.floor import Rates
 
     if hw is None and peak is None and bandwidth is None:
         if needed:
@@ -78,7 +78,7 @@ def _ops(model: str | None, dtype: str, batch: str, seq: str | None, context: st
         return None
     if (seq is None) == (context is None):
         raise UsageError("--model needs --seq (a forward pass) or --context (a decode step)")
-    from rooflinecli.answers.profile_match import expected_ops
+    from rooflinecli.profile.match import expected_ops
 
     read = Reader()
     queries = 1.0 if seq is None else read("--seq", seq, "tokens", "S")

@@ -39,7 +39,7 @@ def chinchilla(
     fit: str = FIT,
 ) -> Answer:
     """Compute-optimal size and tokens from one of --params, --tokens, --flops."""
-    from rooflinecli.answers.scaling import chinchilla as answer
+    from rooflinecli.calculators.scaling import chinchilla as answer
 
     one_of(params=params, tokens=tokens, flops=flops)
     return answer(
@@ -60,7 +60,7 @@ def loss(
     fit: str = FIT,
 ) -> Answer:
     """Parametric loss of a run by each published fit, beside the optimum for its compute."""
-    from rooflinecli.answers.scaling import loss as answer
+    from rooflinecli.calculators.scaling import loss as answer
 
     return answer(parameters(read, "--params", params), read("--tokens", tokens, "tokens", "D"), fit)
 
@@ -75,7 +75,7 @@ def kaplan(
     days: str = typer.Option(None, "--pflop-s-days", help="Compute in PFLOP/s-days, instead of --flops."),
 ) -> Answer:
     """The three power laws of Kaplan et al.: loss by parameters, tokens, compute."""
-    from rooflinecli.answers.scaling import kaplan as answer
+    from rooflinecli.calculators.scaling import kaplan as answer
     from rooflinecli.formulas.scaling import pflop_s_days_to_flops
 
     if flops is not None and days is not None:
@@ -98,7 +98,7 @@ def inference_aware(
     fit: str = typer.Option("sardana", "--fit", help="besiroglu, hoffmann, hoffmann-tex or sardana."),
 ) -> Answer:
     """The size with least training plus inference FLOPs, at the loss of --params (compute-optimal or at --tokens) or --loss."""
-    from rooflinecli.answers.scaling import inference_aware as answer
+    from rooflinecli.calculators.scaling import inference_aware as answer
 
     one_of(params=params, loss=target)
     return answer(
@@ -123,7 +123,7 @@ def moe(
     batch_tokens: str = typer.Option(None, "--batch-tokens", help="Tokens routed together (2048)."),
 ) -> Answer:
     """A mixture of experts: tokens a budget buys by active parameters, and tokens each expert sees."""
-    from rooflinecli.answers.training_plan import mixture as answer
+    from rooflinecli.calculators.training_run import mixture as answer
 
     return answer(
         read("--flops", flops, "FLOP", "C"),
@@ -155,7 +155,7 @@ def run(
     price: str = typer.Option(None, "--price", help="USD per device-hour; default: the chip's."),
 ) -> Answer:
     """Time and dollars of a training run from its MFU; or the MFU, or the devices, that a deadline takes."""
-    from rooflinecli.answers.training_plan import run as answer
+    from rooflinecli.calculators.training_run import run as answer
 
     wanted = devices is None and mfu is not None and time is not None and throughput is None
     if not wanted:
@@ -185,7 +185,7 @@ def width(
     multiple: str = typer.Option("64", "--multiple", help="Round the width to a multiple of this."),
 ) -> Answer:
     """The model width for a parameter budget."""
-    from rooflinecli.answers.training_plan import width as answer
+    from rooflinecli.calculators.training_run import width as answer
 
     return answer(
         read("--params", params, "1", "N"),
@@ -204,7 +204,7 @@ def addition(
     ratio: str = RATIO,
 ) -> Answer:
     """Data for a transformer that learns to add: tokens per example, tokens and examples."""
-    from rooflinecli.answers.training_plan import addition as answer
+    from rooflinecli.calculators.training_run import addition as answer
 
     return answer(
         read("--digits", digits, "1", "n"),

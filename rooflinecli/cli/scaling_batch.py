@@ -24,7 +24,7 @@ def batch(
     loss: str = typer.Option(None, "--loss", help="Instead: Kaplan's critical batch at this loss."),
 ) -> Answer:
     """Steps against examples, the critical batch, and the batch that trains soonest."""
-    from rooflinecli.answers import training_plan as plan
+    from rooflinecli.calculators import training_run as plan
 
     if loss is not None:
         return plan.kaplan_batch(read("--loss", loss, "1", "L"))
@@ -51,7 +51,7 @@ def noise(
     big_norm: str = typer.Option(..., "--big-norm2", help="Mean squared gradient norm there."),
 ) -> Answer:
     """The gradient noise scale, an estimate of the critical batch, from gradient norms at two batch sizes."""
-    from rooflinecli.answers.training_plan import measured_noise_scale as answer
+    from rooflinecli.calculators.training_run import measured_noise_scale as answer
 
     return answer(
         read("--small-batch", small, "1", "b"),
@@ -71,7 +71,7 @@ def lr(
     scale: str = typer.Option(None, "--noise-scale", help="Gradient noise scale, for the third rule."),
 ) -> Answer:
     """A learning rate for another batch: square root, linear, and by the noise scale."""
-    from rooflinecli.answers.training_plan import learning_rate as answer
+    from rooflinecli.calculators.training_run import learning_rate as answer
 
     return answer(
         read("--lr", rate, "1", "eta"),

@@ -25,7 +25,7 @@ def shard(
     out: Path = typer.Option(None, help="Write to a file instead."),
 ) -> None:
     """Which of the four sharding cases a matmul is, the collective it needs, its bytes and time, and the alternatives."""
-    from rooflinecli.answers.shard import shard as answer
+    from rooflinecli.calculators.shard import shard as answer
     from rooflinecli.cli.output import write
     from rooflinecli.render.shard import text
     from rooflinecli.specs import sharding

@@ -33,7 +33,7 @@ def speculate(
     itl: str = typer.Option(None, "--itl", help="Plain inter-token latency ('20 ms'), to get the new one."),
 ) -> Answer:
     """Speculative decoding: tokens per step, speed-up and best draft length, or the acceptance that a speed-up takes."""
-    from rooflinecli.answers import speculate as answers
+    from rooflinecli.calculators import speculate as answers
 
     if (acceptance is None) == (speedup is None):
         raise UsageError("give --acceptance for the speed-up, or --speedup for the acceptance it takes")

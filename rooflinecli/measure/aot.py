@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from rooflinecli.answers.operations import Line, placed
+from rooflinecli.answers.ops import Line, placed
 from rooflinecli.errors import UsageError
 from rooflinecli.formulas import roofline
 from rooflinecli.lift import PLAIN

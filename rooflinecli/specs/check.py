@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from rooflinecli.errors import DataError
 from rooflinecli.specs.figure import Spec, validate
-from rooflinecli.specs.hold import Hold, Unsure
+from rooflinecli.specs.judging import Hold, Unsure
 from rooflinecli.specs.load import Document, read
 
 

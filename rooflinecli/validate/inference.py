@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from rooflinecli import memory
-from rooflinecli.answers import ask, inference
-from rooflinecli.answers.load import load
-from rooflinecli.answers.scene import Scene
-from rooflinecli.answers.step import forward_step
+from rooflinecli.answers import ask
+from rooflinecli.engine import inference
+from rooflinecli.engine.forward_step import forward_step
+from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.serving_load import load
 from rooflinecli.formulas import roofline, serving
 from rooflinecli.lift import PLAIN
 from rooflinecli.specs.model import load_model
@@ -200,7 +201,7 @@ def _ceiling(run: Run) -> float:
     """The rate that physics allows: all memory beside the weights is cache, sequences are half way, every step is at its floor."""
     scene = Scene(ask.request({key: value for key, value in run.options.items() if key != "concurrency"}))
     plan, context = run.plan, serving.mean_context(scene.prompt, scene.output)
-    free = scene.chip.capacity - memory.weights(memory.held(scene.book, plan, PLAIN), scene.formats, 1.0)
+    free = scene.chip.capacity - memory.weights(memory.device_parameters(scene.book, plan, PLAIN), scene.formats, 1.0)
     batch = max(free / memory.kv_cache(scene.book, plan, scene.formats, 1.0, context, PLAIN), 1.0)
     bill = forward_step(scene, plan, batch / plan.pp, 1.0, context, decode=True, engine=False).bill
     return float(batch * plan.dp / roofline.floor_time(bill.t_compute, bill.t_memory))

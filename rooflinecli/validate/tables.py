@@ -135,12 +135,12 @@ def collective_tables() -> list[Table]:
 
 def training() -> list[Table]:
     """Published training steps, by source, and by kind of model."""
-    from rooflinecli.answers import published as steps
+    from rooflinecli.validate import published as steps
 
     families: dict[str, list[tuple[float, ...]]] = defaultdict(list)
     kinds: dict[str, list[tuple[float, ...]]] = defaultdict(list)
     for row in steps.timed():
-        held = steps.hold(row)
+        held = steps.compared(row)
         answer = held.answer
         found = (row["step_s"], answer["time_s"], answer["floor_s"], *answer["interval_s"])
         families[steps.family(row)].append(found)

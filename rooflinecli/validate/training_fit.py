@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from rooflinecli.answers import published
-from rooflinecli.answers.published import family
-from rooflinecli.answers.published import timed as rows
-from rooflinecli.answers.train import train
+from rooflinecli.engine.training import train
+from rooflinecli.validate import published
+from rooflinecli.validate.published import family
+from rooflinecli.validate.published import timed as rows
 from rooflinecli.validate.stats import Table, half_by_name
 
 Row = dict[str, Any]

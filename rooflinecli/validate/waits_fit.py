@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.answers import ask
-from rooflinecli.answers.inference import sequences_per_stage, token
-from rooflinecli.answers.load import load
-from rooflinecli.answers.scene import Scene
-from rooflinecli.answers.step import forward_step
+from rooflinecli.engine.forward_step import forward_step
+from rooflinecli.engine.inference import sequences_per_stage, token
+from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.serving_load import load
 from rooflinecli.formulas import serving
 from rooflinecli.specs.engine import load_engine
 from rooflinecli.validate import inference

@@ -15,7 +15,7 @@ PACKAGE = ROOT / "rooflinecli"
 FLOORS = [
     {"errors", "units", "num"},
     {"derivation"},
-    {"lift"},
+    {"lift", "solve"},
     {"formulas"},
     {"specs"},
     {"ledger"},
@@ -25,7 +25,8 @@ FLOORS = [
     {"phases"},
     {"memory"},
     {"price"},
-    {"profile"},
+    {"profile", "engine"},
+    {"calculators"},
     {"answers"},
     {"measure", "validate"},
     {"render"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import sympy
 
-from rooflinecli.answers.scaling import FITS, inference_aware
+from rooflinecli.calculators.scaling import FITS, inference_aware
 from rooflinecli.formulas import noise
 from rooflinecli.formulas import scaling as law
 

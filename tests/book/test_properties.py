@@ -6,11 +6,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rooflinecli.answers import occupancy as occ
-from rooflinecli.answers.batching import beam_search, prefix_cache
-from rooflinecli.answers.scaling import FITS, chinchilla, inference_aware
-from rooflinecli.answers.speculate import best_length, break_even, speculate
-from rooflinecli.answers.training_plan import run, width
+from rooflinecli.calculators import occupancy as occ
+from rooflinecli.calculators.batching import beam_search, prefix_cache
+from rooflinecli.calculators.scaling import FITS, chinchilla, inference_aware
+from rooflinecli.calculators.speculate import best_length, break_even, speculate
+from rooflinecli.calculators.training_run import run, width
 from rooflinecli.errors import Infeasible, UsageError
 from rooflinecli.formulas import speculation as spec
 

@@ -12,8 +12,8 @@ from typer.main import get_command
 
 from rooflinecli.answers import ask
 from rooflinecli.answers.estimate import estimate
-from rooflinecli.answers.goodput import goodput
-from rooflinecli.answers.layouts import layouts
+from rooflinecli.calculators.goodput import goodput
+from rooflinecli.calculators.layouts import layouts
 from rooflinecli.errors import UsageError
 from rooflinecli.formulas import collectives, recipes
 from rooflinecli.formulas import goodput as g
@@ -154,7 +154,7 @@ def test_two_dimensional_layout_falls_with_the_root_of_n(n):
 
 @pytest.mark.parametrize("name", ["1D weight-stationary", "2D weight-stationary 2 x 4", "weight-gathered over 4"])
 def test_layout_formulas_count_what_the_collectives_send(name):
-    from rooflinecli.answers import layouts as module
+    from rooflinecli.calculators import layouts as module
 
     sends = {
         "1D weight-stationary": module._one(64.0, 512.0, 8, 2.0),

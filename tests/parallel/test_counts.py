@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rooflinecli.answers.goodput import goodput
-from rooflinecli.answers.scene import Scene
-from rooflinecli.answers.train import train
+from rooflinecli.calculators.goodput import goodput
+from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.training import train
 from rooflinecli.formulas import collectives as f
 from rooflinecli.formulas import torus as t
 from rooflinecli.parallel import context, data, expert, pipeline, tensor

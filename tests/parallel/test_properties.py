@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from rooflinecli import memory
 from rooflinecli.answers.collective import collective
-from rooflinecli.answers.scene import Scene
-from rooflinecli.answers.train import train
+from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.training import train
 from rooflinecli.lift import PLAIN
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.network import OPS, price_collective
@@ -152,9 +152,9 @@ def test_shards_sum_to_the_whole(model, zero, ep):
     if ep > 1 and not moe:
         pytest.skip("no experts")
     s, dp, tp = scene(model), 8.0, 1.0
-    whole = memory.held(s.book, Plan(), PLAIN)
+    whole = memory.device_parameters(s.book, Plan(), PLAIN)
     plan = Plan(tp=tp, dp=dp, ep=ep, zero=zero)
-    part = memory.held(s.book, plan, PLAIN)
+    part = memory.device_parameters(s.book, plan, PLAIN)
     assert part.experts * ep == pytest.approx(whole.experts)
     assert part.inner + part.outer == pytest.approx(whole.inner + whole.outer)
     for state, stage in (("weights", 3), ("gradients", 2), ("optimizer", 1)):
@@ -167,7 +167,7 @@ def test_shards_sum_to_the_whole(model, zero, ep):
 def test_tensor_parallel_shards_sum_to_the_whole(tp):
     """Matmul weights split exactly; norms are on every device; KV cache and activations under sequence parallelism split too."""
     s = scene("llama-3-70b")
-    whole, part = memory.held(s.book, Plan(), PLAIN), memory.held(s.book, Plan(tp=tp), PLAIN)
+    whole, part = memory.device_parameters(s.book, Plan(), PLAIN), memory.device_parameters(s.book, Plan(tp=tp), PLAIN)
     norms = 2 * 80 * 8192
     assert (part.inner - norms) * tp == pytest.approx(whole.inner - norms)
     kv = [memory.kv_cache(s.book, p, s.formats, 4.0, 1024.0, PLAIN) for p in (Plan(), Plan(tp=tp))]
@@ -181,9 +181,9 @@ def test_tensor_parallel_shards_sum_to_the_whole(tp):
 
 def test_pipeline_stages_sum_to_the_whole():
     s = scene("llama-3-70b")
-    whole = memory.held(s.book, Plan(), PLAIN)
-    assert memory.held(s.book, Plan(pp=8.0), PLAIN).inner * 8 == pytest.approx(whole.inner)
-    uneven = memory.held(s.book, Plan(pp=4.0, stages=(19.0, 21.0, 21.0, 19.0)), PLAIN).inner
+    whole = memory.device_parameters(s.book, Plan(), PLAIN)
+    assert memory.device_parameters(s.book, Plan(pp=8.0), PLAIN).inner * 8 == pytest.approx(whole.inner)
+    uneven = memory.device_parameters(s.book, Plan(pp=4.0, stages=(19.0, 21.0, 21.0, 19.0)), PLAIN).inner
     assert uneven == pytest.approx(whole.inner * 21 / 80)
 
 

@@ -7,10 +7,10 @@ from statistics import mean
 import pytest
 
 from rooflinecli import memory
-from rooflinecli.answers import published
 from rooflinecli.lift import PLAIN
 from rooflinecli.phases.sizes import layer_sizes, work_sizes
 from rooflinecli.specs.hardware import load_defaults
+from rooflinecli.validate import published
 
 ROWS = {row["id"]: row for row in published.rows()}
 TABLE_5 = [row for row in ROWS.values() if row["id"].startswith("korthikanti-t5")]
@@ -21,17 +21,17 @@ TIMED = [row for row in ROWS.values() if "step_s" in row]
 
 @pytest.mark.parametrize("row", TABLE_5, ids=lambda r: r["id"])
 def test_korthikanti_step_time(row):
-    assert abs(published.hold(row).error) < 0.05
+    assert abs(published.compared(row).error) < 0.05
 
 
 def test_korthikanti_step_time_mean_error_is_below_3_percent():
     """Efficiency values are those of isolated A100 kernels and of other families; none was fitted to these rows."""
-    assert mean(abs(published.hold(row).error) for row in TABLE_5) < 0.03
+    assert mean(abs(published.compared(row).error) for row in TABLE_5) < 0.03
 
 
 @pytest.mark.parametrize("row", FIGURE_1, ids=lambda r: r["id"])
 def test_korthikanti_activation_memory(row):
-    held = published.hold(row).answer["memory"]["activations_bytes"]
+    held = published.compared(row).answer["memory"]["activations_bytes"]
     assert held == pytest.approx(row["activation_bytes"], rel=0.04)
 
 
@@ -79,7 +79,7 @@ def test_activations_of_a_gpt_block_in_closed_form(tp):
 def test_korthikanti_baselines_do_not_fit_80_gb_and_the_improved_ones_do():
     """The point of figure 1: without recomputation the activations push every model over the dashed 80 GB line."""
     fits = {
-        row["id"].rsplit("-", 2)[1:][0] + "-" + row["id"].rsplit("-", 1)[1]: published.hold(row).fits
+        row["id"].rsplit("-", 2)[1:][0] + "-" + row["id"].rsplit("-", 1)[1]: published.compared(row).fits
         for row in FIGURE_1
     }
     assert fits == {"22b-none": False, "22b-selsp": True, "175b-none": False, "175b-selsp": True}
@@ -88,7 +88,7 @@ def test_korthikanti_baselines_do_not_fit_80_gb_and_the_improved_ones_do():
 def test_rows_that_ran_are_called_feasible():
     """All but the runs that moved activations to the host, which no plan here does, and MaxText's at 0.6 % over."""
     ran = [row for row in TIMED if not row["id"].startswith("korthikanti") and "host" not in row.get("note", "")]
-    fits = [published.hold(row).fits for row in ran]
+    fits = [published.compared(row).fits for row in ran]
     assert len(fits) > 250
     assert mean(fits) >= 0.95
 
@@ -110,13 +110,13 @@ def test_rows_that_ran_are_called_feasible():
     ],
 )
 def test_step_time_of_other_families(source, limit):
-    errors = [abs(published.hold(row).error) for row in TIMED if published.family(row) == source]
+    errors = [abs(published.compared(row).error) for row in TIMED if published.family(row) == source]
     assert mean(errors) < limit
 
 
 @pytest.mark.parametrize("row", TIMED[::9], ids=lambda r: r["id"])
 def test_no_published_time_beats_the_floor_and_no_estimate_does(row):
-    answer = published.hold(row).answer
+    answer = published.compared(row).answer
     assert answer["floor_s"] <= answer["time_s"]
     assert answer["floor_s"] <= row["step_s"]
 
@@ -124,7 +124,7 @@ def test_no_published_time_beats_the_floor_and_no_estimate_does(row):
 def test_old_megatron_is_slower_than_new():
     """Software is data: the same plan hides its communication in a framework that overlaps."""
     row = ROWS["korthikanti-t5-175b-selsp"]
-    old = published.hold(row).answer["time_s"]
+    old = published.compared(row).answer["time_s"]
     new = published.train(published.scene(row), published.plan(row, software="any"))["time_s"]
     assert new < old
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from rooflinecli import memory
-from rooflinecli.answers import ask, published
+from rooflinecli.answers import ask
 from rooflinecli.answers.estimate import estimate
-from rooflinecli.answers.scene import Scene
-from rooflinecli.answers.train import train
+from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.training import train
 from rooflinecli.errors import UsageError
 from rooflinecli.formulas import roofline
 from rooflinecli.phases import backward, recompute
@@ -19,6 +19,7 @@ from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import Request
+from rooflinecli.validate import published
 
 TOKENS = 4096.0
 
@@ -160,5 +161,5 @@ def test_pytorch_holds_its_loss_in_fp32() -> None:
     assert eager["activations_bytes"] - plain["activations_bytes"] == pytest.approx(8 * TOKENS * 128256)
     for row in published.rows():
         if row["source"] == "torchtitan_2024":
-            held = published.hold(row).answer["memory"]["total_bytes"]
+            held = published.compared(row).answer["memory"]["total_bytes"]
             assert 0.75 < held / row["peak_memory_bytes"] < 1

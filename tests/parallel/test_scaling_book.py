@@ -9,8 +9,8 @@ import pytest
 
 from rooflinecli import memory
 from rooflinecli.answers.collective import collective
-from rooflinecli.answers.scene import Scene
-from rooflinecli.answers.shard import shard
+from rooflinecli.calculators.shard import shard
+from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import collectives as f
 from rooflinecli.formulas import counts, roofline, training
 from rooflinecli.formulas import memory as m
@@ -144,7 +144,7 @@ def test_training_q3_v5p():
 def test_applied_training():
     """Llama 3 70B on a v5p pod of 8960."""
     scene = Scene(Request(load_model("llama-3-70b"), load_hardware("tpu-v5p")))
-    held = memory.held(scene.book, Plan(), scene.lift)
+    held = memory.device_parameters(scene.book, Plan(), scene.lift)
     assert rows_of("llama-3-70b", "feedforward.") == pytest.approx(56.3e9, rel=TOL)
     assert held.outer == pytest.approx(2.1e9, rel=TOL)
     assert counts.training_flops_rule(held.total, 1) == pytest.approx(4.2e11, rel=TOL)

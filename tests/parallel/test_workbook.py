@@ -6,9 +6,9 @@ import pytest
 
 from rooflinecli import memory
 from rooflinecli.answers.collective import collective
-from rooflinecli.answers.scene import Scene
-from rooflinecli.answers.shard import shard
-from rooflinecli.answers.train import train
+from rooflinecli.calculators.shard import shard
+from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.training import train
 from rooflinecli.formulas import collectives as f
 from rooflinecli.formulas import counts, roofline, schedule
 from rooflinecli.formulas import memory as m
@@ -53,7 +53,7 @@ def test_w2_4_fsdp_against_tensor_parallel_bytes_of_a_layer():
     """llama3-70b on 8 devices, batch 4 of 4096: gathering a layer's weights against all-reducing its activations."""
     spec = load_model("llama-3-70b")
     scene = Scene(Request(spec, load_hardware("h100-sxm")))
-    layer = memory.held(scene.book, Plan(), scene.lift).inner / spec.n_layers
+    layer = memory.device_parameters(scene.book, Plan(), scene.lift).inner / spec.n_layers
     gather = data.collectives(Plan(dp=8.0, zero=3), layer, 2.0, 2.0, 1.0)[1]
     assert f.gather_volume(gather.size, 8) == pytest.approx(1.4974e9, rel=2e-3)
     reduce = tensor.collectives(Plan(tp=8.0), 4 * 4096.0, 8192.0, 2.0, 1.0, 2.0, False)[0]
@@ -67,7 +67,7 @@ def test_w2_q_one_all_reduce_per_mlp_block_forward():
 
 def test_w4_1_fsdp_state():
     assert m.partitioned_bytes(70e9, 16, 64) == pytest.approx(17.5e9, rel=1e-6)
-    held = memory.Held(70e9, 0.0)
+    held = memory.DeviceParameters(70e9, 0.0)
     scene = Scene(Request(load_model("llama-3-70b"), load_hardware("h100-sxm")))
     state = memory.training_state(held, held, Plan(dp=64.0, zero=3), scene.formats, 2.0, 12.0)
     assert sum(state.values()) == pytest.approx(17.5e9, rel=1e-6)

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from rooflinecli.answers.shard import shard
+from rooflinecli.calculators.shard import shard
 from rooflinecli.specs import sharding
 from rooflinecli.specs.hardware import load_hardware
 

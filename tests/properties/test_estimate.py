@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from rooflinecli.answers.estimate import estimate
 from rooflinecli.answers.explain import quantities
-from rooflinecli.answers.inference import decode, prefill
-from rooflinecli.answers.scene import Scene
-from rooflinecli.answers.train import train
 from rooflinecli.derivation import Traced
+from rooflinecli.engine.inference import decode, prefill
+from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.training import train
 from rooflinecli.lift import PLAIN
 from rooflinecli.lift import Traced as TracedInputs
 from rooflinecli.specs.hardware import load_hardware

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from rooflinecli.answers import ask
 from rooflinecli.answers.estimate import PHASE, estimate
 from rooflinecli.answers.explain import quantities
-from rooflinecli.answers.scene import Scene
 from rooflinecli.answers.sweep import axes, columns, run
+from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import Infeasible, UsageError
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model

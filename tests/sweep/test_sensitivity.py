@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rooflinecli.answers.estimate import PHASE
-from rooflinecli.answers.scene import Scene
 from rooflinecli.answers.sensitivity import Scaled, elasticities, of_point
+from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model

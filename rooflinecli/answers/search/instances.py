@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.answers import inference
-from rooflinecli.answers import plan as planning
-from rooflinecli.answers.scene import Scene
 from rooflinecli.answers.search.space import divisors
 from rooflinecli.answers.sweep import legal
+from rooflinecli.engine import choose as planning
+from rooflinecli.engine import inference
+from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import money, provision
 from rooflinecli.num import Number
 from rooflinecli.specs.plan import Plan

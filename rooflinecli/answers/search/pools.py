@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rooflinecli.answers.scene import Scene
 from rooflinecli.answers.search import instances
+from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import provision
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.answers import plan as planning
-from rooflinecli.answers.scene import Scene
 from rooflinecli.answers.search import instances, pools
 from rooflinecli.answers.search.asked import Asked, asked
 from rooflinecli.answers.search.best import frontier
+from rooflinecli.engine import choose as planning
+from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError
 from rooflinecli.formulas import provision
 from rooflinecli.units import duration, si

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.answers.scene import Scene
 from rooflinecli.answers.search.question import Question
+from rooflinecli.engine.scene import Scene
 from rooflinecli.specs.plan import CHOSEN
 
 SIZES = ("tp", "pp", "cp", "dp", "ep", "micro_batch", "virtual_stages")

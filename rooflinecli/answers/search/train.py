@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.answers import plan as planning
 from rooflinecli.answers.estimate import cost
-from rooflinecli.answers.scene import Scene
 from rooflinecli.answers.search import space
 from rooflinecli.answers.search.best import Entry, Front, Ranking, frontier, sort
 from rooflinecli.answers.search.objective import joules_per_token
 from rooflinecli.answers.search.question import Question
+from rooflinecli.answers.sweep.box import Answer
 from rooflinecli.answers.sweep.columns import pick
-from rooflinecli.answers.sweep.evaluate import Answer
-from rooflinecli.answers.train import train
+from rooflinecli.engine import choose as planning
+from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.training import train
 from rooflinecli.errors import UsageError
 from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import Request

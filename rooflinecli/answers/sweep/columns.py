@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.answers.sweep import legal
-from rooflinecli.answers.sweep.evaluate import Answer
+from rooflinecli.answers.sweep.box import Answer
 from rooflinecli.errors import unknown
 
 DEFAULT = ("time_s", "tokens_per_s", "mfu", "bound", "memory.total_bytes")

@@ -8,7 +8,7 @@ import numpy as np
 
 from rooflinecli.answers.sweep import columns, legal, where
 from rooflinecli.answers.sweep.axes import Space
-from rooflinecli.answers.sweep.evaluate import Answer
+from rooflinecli.answers.sweep.box import Answer
 from rooflinecli.errors import UsageError
 
 

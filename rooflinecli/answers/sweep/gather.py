@@ -9,7 +9,7 @@ import numpy as np
 
 from rooflinecli.answers.sweep import columns, legal
 from rooflinecli.answers.sweep.axes import Space
-from rooflinecli.answers.sweep.evaluate import Answer
+from rooflinecli.answers.sweep.box import Answer
 
 MOST_POINTS, MOST_SERIES = 20_000, 12
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from rooflinecli import num
-from rooflinecli.answers.scene import Scene
+from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import constraints
 from rooflinecli.num import Number
 from rooflinecli.specs.plan import Plan

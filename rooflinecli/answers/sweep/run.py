@@ -10,7 +10,7 @@ from typing import Any
 
 from rooflinecli.answers.sweep import columns, grid
 from rooflinecli.answers.sweep.axes import Space
-from rooflinecli.answers.sweep.evaluate import Answer, answer, missing, request_of
+from rooflinecli.answers.sweep.box import Answer, answer, missing, request_of
 from rooflinecli.errors import Infeasible, RooflineError, UsageError
 
 CHUNK = 65536

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rooflinecli.answers.parameters import parameters
-from rooflinecli.answers.scene import Scene
-from rooflinecli.answers.train import train
+from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.training import train
 from rooflinecli.formulas import roofline
 from rooflinecli.num import value
 from rooflinecli.phases.forward import Pass

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli import memory, num
-from rooflinecli.answers.scene import Scene
 from rooflinecli.derivation import label
+from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import collectives as comm
 from rooflinecli.formulas import roofline, schedule, training
 from rooflinecli.ledger import product
@@ -168,14 +168,14 @@ class Microbatch:
             self.bill.add([Op("loss", "elementwise", self.scene.formats.compute, 0.0, moved)], 1.0)
         return self.bill.total - before
 
-    def accumulate(self, params: memory.Held) -> None:
+    def accumulate(self, params: memory.DeviceParameters) -> None:
         """Add this microbatch's gradients to the running sum, where the framework does so in a pass of its own."""
         c = self.framework
         traffic = training.accumulation_traffic(params.total, c.accumulate)
         seconds = roofline.effective_memory_time(traffic, self.scene.chip.bandwidth, self.constants("optimizer").memory)
         self.bill.spend("optimizer", seconds, "optimizer", c.error)
 
-    def gather_weights(self, params: memory.Held, compute: Number, buckets: Number) -> None:
+    def gather_weights(self, params: memory.DeviceParameters, compute: Number, buckets: Number) -> None:
         """ZeRO-3 gathers and scatters of every microbatch, hidden behind the computation they run beside."""
         f, moves = self.scene.formats, []
         gradients = 0.0 if self.recipe.frozen else f.activation
@@ -186,7 +186,7 @@ class Microbatch:
         self.bill.expose("dp", comm.exposed_behind(t, compute * self.constants("fsdp_collective").overlap))
 
 
-def stage(scene: Scene, plan: Plan, params: memory.Held, trained: memory.Held) -> Stage:
+def stage(scene: Scene, plan: Plan, params: memory.DeviceParameters, trained: memory.DeviceParameters) -> Stage:
     """Price one microbatch on the fullest stage of a plan that holds `params` and trains `trained`."""
     layers = float(scene.book.n_layers)
     m = Microbatch(scene, plan)

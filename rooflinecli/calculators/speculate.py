@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli import num
-from rooflinecli.answers.solve import falling_root, solved
 from rooflinecli.errors import UsageError
 from rooflinecli.formulas import speculation as spec
 from rooflinecli.num import Number
+from rooflinecli.solve import falling_root, solved
 
 LONGEST = 256  # drafts beyond this are not searched
 

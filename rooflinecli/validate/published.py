@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli import units
-from rooflinecli.answers.scene import Scene
-from rooflinecli.answers.train import train
+from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.training import train
 from rooflinecli.formulas import roofline
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.load import Document
@@ -21,7 +21,7 @@ _SIZES = ("tp", "pp", "dp", "cp", "ep", "micro_batch", "virtual_stages")
 
 
 @dataclass(frozen=True)
-class Held:
+class Compared:
     """One row and the answer to it; `error` is signed, None where the row gives no time."""
 
     row: dict[str, Any]
@@ -99,10 +99,10 @@ def scene(row: dict[str, Any], replaced: dict[str, float] | None = None) -> Scen
     return Scene(request, override={**override, **(replaced or {})} or None)
 
 
-def hold(row: dict[str, Any]) -> Held:
+def compared(row: dict[str, Any]) -> Compared:
     """Answer a row and hold it against what was measured."""
     asked = scene(row)
     answer = train(asked, plan(row))
     error = answer["time_s"] / row["step_s"] - 1 if "step_s" in row else None
     fits = bool(answer["memory"]["total_bytes"] <= answer["memory"]["capacity_bytes"])
-    return Held(row, answer, error, fits, any(group.moe for group in asked.book.layers))
+    return Compared(row, answer, error, fits, any(group.moe for group in asked.book.layers))

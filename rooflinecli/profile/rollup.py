@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from rooflinecli import num
-from rooflinecli.answers.profile_floor import Rates, floors
-from rooflinecli.answers.profile_match import match
 from rooflinecli.errors import UsageError
 from rooflinecli.formulas import collectives, fusion
 from rooflinecli.num import Number
 from rooflinecli.profile.classify import KINDS
+from rooflinecli.profile.floor import Rates, floors
 from rooflinecli.profile.intervals import Interval, length, overlap
 from rooflinecli.profile.kernel import Kernel
+from rooflinecli.profile.match import match
 from rooflinecli.work import Op
 
 Lift = Callable[[str, float, str, str], Number]

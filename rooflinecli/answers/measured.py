@@ -8,7 +8,7 @@ from rooflinecli import units
 from rooflinecli.errors import Impossible, UsageError
 
 
-def hold(result: dict[str, Any], mfu: str | None, measured: str | None) -> None:
+def note(result: dict[str, Any], mfu: str | None, measured: str | None) -> None:
     """Note a measured MFU or time beside the estimate. Raises Impossible when it beats the hardware's peak."""
     if mfu is not None:
         _mfu(result, mfu)

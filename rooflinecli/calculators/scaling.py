@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli import num
-from rooflinecli.answers.solve import falling_root, solved
 from rooflinecli.derivation import label
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.formulas import counts
 from rooflinecli.formulas import scaling as law
 from rooflinecli.num import Number
+from rooflinecli.solve import falling_root, solved
 
 TOKENS_PER_PARAM = 20.0  # Hoffmann et al. 2022, approaches 1 and 2
 

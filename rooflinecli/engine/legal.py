@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from rooflinecli.answers.scene import Scene
+from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.formulas import constraints
 from rooflinecli.phases import recompute

@@ -11,15 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.answers import ask, inference
-from rooflinecli.answers import plan as planning
+from rooflinecli.answers import ask
 from rooflinecli.answers.estimate import cost
-from rooflinecli.answers.load import arriving
-from rooflinecli.answers.scene import SEQ, Scene
 from rooflinecli.answers.sweep import legal
 from rooflinecli.answers.sweep.axes import Axis, figure
 from rooflinecli.answers.sweep.grid import Box
-from rooflinecli.answers.train import train
+from rooflinecli.engine import choose as planning
+from rooflinecli.engine import inference
+from rooflinecli.engine.scene import SEQ, Scene
+from rooflinecli.engine.serving_load import arriving
+from rooflinecli.engine.training import train
 from rooflinecli.num import Number
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rooflinecli.answers.scene import Scene
 from rooflinecli.derivation import label
+from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import serving
 from rooflinecli.num import Number
 from rooflinecli.parallel import expert, pipeline, tensor

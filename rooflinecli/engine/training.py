@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli import memory
-from rooflinecli.answers.scene import Scene
-from rooflinecli.answers.stage import REGIME, Stage, stage
 from rooflinecli.derivation import label
+from rooflinecli.engine.microbatch import REGIME, Stage, stage
+from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import collectives as comm
 from rooflinecli.formulas import memory as memory_formulas
 from rooflinecli.formulas import roofline, schedule, training
@@ -28,7 +28,7 @@ COVER = 2.0 / 3.0  # backward is two thirds of a microbatch's forward and backwa
 def train(scene: Scene, plan: Plan) -> dict[str, Any]:
     """One optimizer step of the global batch."""
     count = schedule.microbatch_count(scene.train_batch, plan.dp, plan.micro_batch)
-    params = memory.held(scene.book, plan, scene.lift)
+    params = memory.device_parameters(scene.book, plan, scene.lift)
     trained = memory.trained(scene.book, plan, params, scene.lift)
     recipe = RECIPE[plan.recipe]
     fullest = stage(scene, plan, params, trained)
@@ -68,7 +68,7 @@ def train(scene: Scene, plan: Plan) -> dict[str, Any]:
     }
 
 
-def _tail(scene: Scene, plan: Plan, params: memory.Held, fullest: Stage) -> tuple[Bill, dict[str, Number]]:
+def _tail(scene: Scene, plan: Plan, params: memory.DeviceParameters, fullest: Stage) -> tuple[Bill, dict[str, Number]]:
     """What happens once per step: gradients and weights among replicas, the optimizer, the pipeline's ends."""
     tail = Bill(scene.chip, REGIME, plan.devices)
     t = sum(tail.collective(c) for c in _gradient_collectives(scene, plan, params))
@@ -80,7 +80,7 @@ def _tail(scene: Scene, plan: Plan, params: memory.Held, fullest: Stage) -> tupl
     }
 
 
-def _gradient_collectives(scene: Scene, plan: Plan, params: memory.Held) -> list[Any]:
+def _gradient_collectives(scene: Scene, plan: Plan, params: memory.DeviceParameters) -> list[Any]:
     """Data parallel collectives of a step, a layer at a time; ZeRO-3 did all but the exchange between shard groups."""
     buckets = pipeline.fullest(plan, float(scene.book.n_layers))
     moves: list[Any] = []
@@ -94,7 +94,7 @@ def _gradient_collectives(scene: Scene, plan: Plan, params: memory.Held) -> list
     return moves
 
 
-def _optimizer(scene: Scene, plan: Plan, params: memory.Held) -> Number:
+def _optimizer(scene: Scene, plan: Plan, params: memory.DeviceParameters) -> Number:
     """Seconds of the optimizer on the device, or of sending gradients to the host and weights back."""
     owned = memory.partitioned(params, plan, "optimizer")
     passes = scene.chip.constants(REGIME, "framework", plan.software).optimizer_bytes
@@ -150,7 +150,9 @@ def _recomputed(scene: Scene, plan: Plan) -> Number:
     return total * recompute.share(plan.recompute_layers, float(scene.book.n_layers))
 
 
-def _memory(scene: Scene, plan: Plan, params: memory.Held, trained: memory.Held, count: Number) -> dict[str, Number]:
+def _memory(
+    scene: Scene, plan: Plan, params: memory.DeviceParameters, trained: memory.DeviceParameters, count: Number
+) -> dict[str, Number]:
     state = memory.training_state(params, trained, plan, scene.formats, scene.gradient_bytes, scene.optimizer_bytes)
     copies = scene.logit_bytes(plan)
     activations = memory.training_activations(scene.book, plan, scene.formats, scene.seq, count, scene.lift, copies)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli import num
-from rooflinecli.answers.scaling import KAPLAN_BATCH, TOKENS_PER_PARAM
+from rooflinecli.calculators.scaling import KAPLAN_BATCH, TOKENS_PER_PARAM
 from rooflinecli.errors import Impossible, UsageError
 from rooflinecli.formulas import counts, money, noise, training
 from rooflinecli.formulas import scaling as law

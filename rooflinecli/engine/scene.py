@@ -121,7 +121,7 @@ class Scene:
         return self.chip.price
 
 
-class _Held:
+class _Identity:
     """Hashes a spec by identity, so that a cache need not hash its contents."""
 
     __slots__ = ("spec",)
@@ -133,7 +133,7 @@ class _Held:
         return id(self.spec)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Held) and other.spec is self.spec
+        return isinstance(other, _Identity) and other.spec is self.spec
 
 
 def _chip(request: Request, lift: Plain, override: dict[str, Number] | None) -> Chip:
@@ -142,12 +142,12 @@ def _chip(request: Request, lift: Plain, override: dict[str, Number] | None) -> 
     ideal = request.efficiency == "ideal"
     if lift is not PLAIN or override:
         return Chip(request.hardware, lift, ideal=ideal, override=override)
-    return _cached_chip(_Held(request.hardware), ideal)
+    return _cached_chip(_Identity(request.hardware), ideal)
 
 
 @lru_cache(maxsize=64)
-def _cached_chip(held: _Held, ideal: bool) -> Chip:
-    return Chip(held.spec, ideal=ideal)
+def _cached_chip(same: _Identity, ideal: bool) -> Chip:
+    return Chip(same.spec, ideal=ideal)
 
 
 def _checkpoint_dtype(request: Request) -> str:

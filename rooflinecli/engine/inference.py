@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli import memory, num
-from rooflinecli.answers.load import Load, load
-from rooflinecli.answers.scene import Scene
-from rooflinecli.answers.step import REGIME, Step, engine_constant, forward_step
 from rooflinecli.derivation import label
+from rooflinecli.engine.forward_step import REGIME, Step, engine_constant, forward_step
+from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.serving_load import Load, load
 from rooflinecli.formulas import memory as memory_formulas
 from rooflinecli.formulas import roofline, serving, training
 from rooflinecli.num import Number
@@ -107,7 +107,7 @@ def _phase(
         roofline.floor_time(roofline.floor_time(bill.t_compute, bill.t_memory), bill.t_communication), "t_floor"
     )
     error = _error(scene, step, name)
-    params = memory.held(scene.book, plan, scene.lift)
+    params = memory.device_parameters(scene.book, plan, scene.lift)
     weights = memory.weights(params, scene.formats, 1.0)
     working = memory.inference_activations(scene.book, plan, scene.formats, batch, tokens, scene.lift)
     total = memory_formulas.total_memory(weights, 0.0, 0.0, working, kv, 0.0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rooflinecli.answers.mesh import Mesh, Send
+from rooflinecli.calculators.mesh import Mesh, Send
 from rooflinecli.errors import UsageError
 from rooflinecli.formulas import counts, roofline, sharding
 from rooflinecli.lift import PLAIN, Plain

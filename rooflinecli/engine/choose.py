@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from rooflinecli import memory
-from rooflinecli.answers.plan_rules import check as check
-from rooflinecli.answers.plan_rules import heads, layout, no_layout
-from rooflinecli.answers.scene import Scene
+from rooflinecli.engine.legal import check as check
+from rooflinecli.engine.legal import heads, layout, no_layout
+from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import Infeasible, UsageError
 from rooflinecli.formulas import schedule
 from rooflinecli.num import Number
@@ -32,7 +32,7 @@ class Choice:
 
 def training_bytes(scene: Scene, plan: Plan) -> Number:
     """Bytes resident per device while training under `plan`."""
-    params = memory.held(scene.book, plan, scene.lift)
+    params = memory.device_parameters(scene.book, plan, scene.lift)
     count = schedule.microbatch_count(scene.train_batch, plan.dp, plan.micro_batch)
     trained = memory.trained(scene.book, plan, params, scene.lift)
     state = memory.training_state(params, trained, plan, scene.formats, scene.gradient_bytes, scene.optimizer_bytes)
@@ -43,7 +43,7 @@ def training_bytes(scene: Scene, plan: Plan) -> Number:
 
 def serving_bytes(scene: Scene, plan: Plan) -> Number:
     """Bytes resident per device while serving the batch at its longest context."""
-    params = memory.held(scene.book, plan, scene.lift)
+    params = memory.device_parameters(scene.book, plan, scene.lift)
     cache = memory.kv_cache(scene.book, plan, scene.formats, scene.batch, scene.prompt + scene.output, scene.lift)
     work = memory.inference_activations(scene.book, plan, scene.formats, 1.0, scene.prompt, scene.lift)
     return memory.weights(params, scene.formats, 1.0) + cache + work

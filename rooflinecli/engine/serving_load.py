@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli import memory, num
-from rooflinecli.answers.scene import Scene
-from rooflinecli.answers.solve import solved
-from rooflinecli.answers.step import engine_constant, forward_step
 from rooflinecli.derivation import label
+from rooflinecli.engine.forward_step import engine_constant, forward_step
+from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import Infeasible
 from rooflinecli.formulas import serving
 from rooflinecli.num import Number
+from rooflinecli.solve import solved
 from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import MOST
 
@@ -48,7 +48,7 @@ def load(scene: Scene, plan: Plan) -> Load:
 
 def largest_batch(scene: Scene, plan: Plan) -> Number:
     """Most sequences of full length whose cache a replica holds beside the weights, as the engine shares memory out."""
-    resident = memory.weights(memory.held(scene.book, plan, scene.lift), scene.formats, 1.0)
+    resident = memory.weights(memory.device_parameters(scene.book, plan, scene.lift), scene.formats, 1.0)
     one = memory.kv_cache(scene.book, plan, scene.formats, 1.0, scene.prompt + scene.output, scene.lift)
     reserve, fraction = engine_constant(scene, "reserve_bytes", "B"), engine_constant(scene, "kv_fraction", "1")
     most = engine_constant(scene, "max_sequences", "1")

@@ -11,7 +11,7 @@ from typing import Any
 
 from rooflinecli.answers import shapes
 from rooflinecli.answers.estimate import PHASE, choose_plans, estimate
-from rooflinecli.answers.scene import Scene
+from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import roofline
 from rooflinecli.num import Number
 from rooflinecli.price.bill import Bill
