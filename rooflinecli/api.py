@@ -16,6 +16,7 @@ from rooflinecli.answers.estimate import estimate as _estimate
 from rooflinecli.answers.explain import derivation
 from rooflinecli.answers.parameters import Parameters
 from rooflinecli.answers.parameters import parameters as _parameters
+from rooflinecli.record import plain
 from rooflinecli.specs.model import load_model
 
 __all__ = ["estimate", "explain", "parameters"]
@@ -23,7 +24,7 @@ __all__ = ["estimate", "explain", "parameters"]
 
 def estimate(model: str, hw: str, **options: Any) -> dict[str, Any]:
     """What `roofline estimate MODEL --hw HW` prints as JSON."""
-    return _estimate(ask.request({"model": model, "hw": hw, **options}))
+    return dict(plain(_estimate(ask.request({"model": model, "hw": hw, **options}))))
 
 
 def explain(model: str, hw: str, quantity: str, depth: int = 3, **options: Any) -> str:

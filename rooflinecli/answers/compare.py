@@ -8,22 +8,22 @@ from typing import Any
 from rooflinecli.answers import ask
 from rooflinecli.answers import equal_terms as equal
 from rooflinecli.answers.check.ends import Ends, ends, phase_of
-from rooflinecli.answers.check.requirement import unit_of
 from rooflinecli.answers.check.run import Estimator
+from rooflinecli.answers.contract import Estimate
 from rooflinecli.errors import DataError, Infeasible, UsageError
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
+from rooflinecli.specs.quantities import COST, more_is_better, unit_of
 
 SCHEMA = "roofline/compare/1"
 RANK = "decode.time_s"
-_MORE = ("tokens_per_s", "tokens_per_s_per_user", "mfu", "hfu", "mbu", "headroom", "capacity_bytes")
 _SHOWN = {
     "prefill": ("prefill.time_s",),
-    "decode": ("decode.time_s", "decode.tokens_per_s", "cost.usd_per_million_output_tokens"),
+    "decode": ("decode.time_s", "decode.tokens_per_s", f"cost.{COST['decode']}"),
     "train": (
         "train.time_s",
         "train.tokens_per_s",
         "train.mfu",
-        "cost.usd_per_million_training_tokens",
+        f"cost.{COST['train']}",
         "train.run_s",
         "cost.training_usd",
     ),
@@ -35,7 +35,7 @@ class Entry:
     """One chip: its estimate, or why there is none."""
 
     name: str
-    result: dict[str, Any] | None
+    result: Estimate | None
     why: str = ""
 
 
@@ -55,7 +55,7 @@ def compare(options: dict[str, Any], chips: list[str], at: str = equal.AT[0], ra
     _answerable(entries)
     _known(entries, rank)
     rows = _ranked([_row(entry, rank, specs[entry.name]) for entry in entries], rank)
-    model = next((e.result["model"]["name"] for e in entries if e.result), str(options["model"]))
+    model = next((e.result.model.name for e in entries if e.result), str(options["model"]))
     return {
         "schema": SCHEMA,
         "model": {"name": model},
@@ -63,7 +63,7 @@ def compare(options: dict[str, Any], chips: list[str], at: str = equal.AT[0], ra
         "basis": basis,
         "rank": rank,
         "unit": unit_of(rank),
-        "better": "more" if _more(rank) else "less",
+        "better": "more" if more_is_better(rank) else "less",
         "rows": rows,
         "feasible": any(r["feasible"] for r in rows),
     }
@@ -84,14 +84,14 @@ def _entry(name: str, options: dict[str, Any], counts: list[int] | str, rank: st
     if not found:
         return Entry(name, None, why)
     best = min(found, key=lambda result: _badness(result, rank))  # the first of equals
-    worst = max(best["violations"], key=lambda v: v["needed"], default=None)
-    return Entry(name, best, worst["message"] if worst else "")
+    worst = max(best.violations, key=lambda v: v.needed or 0.0, default=None)
+    return Entry(name, best, worst.message if worst else "")
 
 
-def _badness(result: dict[str, Any], rank: str) -> tuple[bool, float]:
+def _badness(result: Estimate, rank: str) -> tuple[bool, float]:
     value = _ends(result, rank) if rank else None
     known = value is not None and isinstance(value.expected, (int, float))
-    return not result["feasible"], (-1 if _more(rank) else 1) * float(value.expected) if value and known else 0.0
+    return not result.feasible, (-1 if more_is_better(rank) else 1) * float(value.expected) if value and known else 0.0
 
 
 def _answerable(entries: list[Entry]) -> None:
@@ -134,43 +134,39 @@ def _row(entry: Entry, rank: str, spec: HardwareSpec) -> dict[str, Any]:
             "memory_bytes": None,
         }
     value = _ends(result, rank)
-    price = result["cost"]["usd_per_device_hour"]
-    devices = result["plan"]["devices"]
-    first = next(iter(result["phases"].values()))
-    ranked = result["phases"].get(value.phase or phase_of(rank), first) if value else first
-    names = [q for phase in result["phases"] for q in _SHOWN[phase]]
+    price = result.cost.usd_per_device_hour
+    devices = result.plan.devices
+    first = next(iter(result.phases.values()))
+    ranked = result.phases.get(value.phase or phase_of(rank), first) if value else first
+    names = [q for phase in result.phases for q in _SHOWN[phase]]
     return {
         "chip": entry.name,
         "name": spec.name,
-        "feasible": result["feasible"],
+        "feasible": result.feasible,
         "why": entry.why,
         "rank": None,
-        "plan": {k: result["plan"][k] for k in ("devices", "tp", "pp", "dp")},
+        "plan": {k: getattr(result.plan, k) for k in ("devices", "tp", "pp", "dp")},
         "value": value.expected if value else None,
         "interval": [value.low, value.high] if value and value.interval else None,
         "quantities": {
             q: found.expected for q in [*names, "memory.headroom"] if (found := _ends(result, q)) is not None
         },
-        "bound": ranked["bound"],
+        "bound": ranked.bound,
         "usd_per_hour": price * devices if price is not None else None,
-        "memory_bytes": devices * first["memory"]["capacity_bytes"],
+        "memory_bytes": devices * first.memory.capacity_bytes,
     }
 
 
-def _ends(result: dict[str, Any], quantity: str) -> Ends | None:
+def _ends(result: Estimate, quantity: str) -> Ends | None:
     try:
         return ends(result, quantity)
     except UsageError:
         return None
 
 
-def _more(rank: str) -> bool:
-    return rank.rpartition(".")[2] in _MORE
-
-
 def _ranked(rows: list[dict[str, Any]], rank: str) -> list[dict[str, Any]]:
     """Best first; a place is shared in doubt when the interval reaches the one above. What cannot run comes last, unranked."""
-    sign = -1 if _more(rank) else 1
+    sign = -1 if more_is_better(rank) else 1
     able = [r for r in rows if r["feasible"] and isinstance(r["value"], (int, float))]
     able.sort(key=lambda r: sign * r["value"])
     for place, row in enumerate(able, 1):

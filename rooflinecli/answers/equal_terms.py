@@ -71,8 +71,8 @@ def _fewest(options: dict[str, Any], chip: str, answer: Estimator) -> int | str:
         raise
     except RooflineError as error:
         return str(error)
-    unfit = [v["message"] for v in result["violations"]]
-    return unfit[0] if unfit else max(int(p["plan"]["devices"]) for p in result["phases"].values())
+    unfit = [v.message for v in result.violations]
+    return unfit[0] if unfit else max(p.laid_out.devices for p in result.phases.values())
 
 
 def _price(spec: HardwareSpec) -> float | None:

@@ -4,90 +4,107 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 from rooflinecli import memory, num
+from rooflinecli.answers.contract import Estimate, HardwareAnswer, ModelAnswer, ParameterCounts, Violation, Workload
+from rooflinecli.answers.cost import cost
 from rooflinecli.answers.parameters import parameters
-from rooflinecli.engine import choose as planning
-from rooflinecli.engine import inference
+from rooflinecli.engine import agree
+from rooflinecli.engine.answer import answer
+from rooflinecli.engine.choose import Choice, choose, nearest
+from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, PlanAnswer, Resources, plan_answer
 from rooflinecli.engine.scene import Scene
-from rooflinecli.engine.training import train
-from rooflinecli.errors import UsageError, unknown
-from rooflinecli.formulas import money, roofline, training
+from rooflinecli.errors import Infeasible, UsageError, unknown
+from rooflinecli.formulas import roofline
 from rooflinecli.ledger import Ledger
 from rooflinecli.lift import PLAIN, Plain
-from rooflinecli.num import Number
 from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import MOST, PHASES, Request
 from rooflinecli.units import si
 
-SCHEMA = "roofline/estimate/1"
-PHASE = {"prefill": inference.prefill, "decode": inference.decode, "train": train}
 
-
-def estimate(request: Request, lift: Plain = PLAIN) -> dict[str, Any]:
+def estimate(request: Request, lift: Plain = PLAIN) -> Estimate:
     """Everything `roofline estimate` prints, SI, the unit in the key. Numbers are Traced when `lift` is.
 
-    Raises UsageError for a request that cannot be laid out. An infeasible one is answered, with `feasible` false.
+    Raises UsageError for a request that cannot be laid out, Infeasible when no device count holds any phase of it. A plan
+    that does not fit is answered, with `feasible` false.
     """
-    scene = Scene(request)
-    phases_asked = _phases(scene)
-    if phases_asked != request.phases:
-        request = scene.request = replace(request, phases=phases_asked)
-    planning.check(scene)
-    choices = choose_plans(scene)
+    scene = scene_of(request)
+    request = scene.request
+    choices, homeless = choose_plans(scene)
     lifted = scene if lift is PLAIN else Scene(request, lift)
-    phases = {}
-    for phase in request.phases:
-        choice = choices[phase]
-        answer = PHASE[phase](lifted, lifted.plan(choice.plan))
-        answer["bound"], answer["bound_by"] = _bound(answer["resources_s"])
-        answer["plan"] = _plan(choice)
-        phases[phase] = answer
-    violations = _violations(scene, phases, choices)
-    main = next(iter(choices.values()))
-    return {
-        "schema": SCHEMA,
-        "model": _model(scene),
-        "hardware": _hardware(scene),
-        "plan": _plan(main),
-        "workload": _workload(scene) | _in_flight(phases),
-        "phases": phases,
-        "cost": cost(lifted, phases, choices),
-        "feasible": not violations,
-        "violations": violations,
-    }
+    phases = {phase: _answered(lifted, phase, choice) for phase, choice in choices.items()}
+    bill = cost(lifted, phases, {phase: choice.plan for phase, choice in choices.items()})
+    violations = [*_violations(scene, phases), *homeless]
+    return Estimate(
+        model=_model(scene),
+        hardware=_hardware(scene),
+        plan=next(iter(phases.values())).laid_out,
+        workload=_workload(scene, phases),
+        phases=phases,
+        cost=bill,
+        feasible=not violations,
+        violations=violations,
+    )
+
+
+def scene_of(request: Request) -> Scene:
+    """The scene of a request whose options agree, with the phases that its model has. Raises UsageError."""
+    scene = Scene(request)
+    asked = _phases(scene)
+    if asked != request.phases:
+        scene.request = replace(request, phases=asked)
+    agree.check(scene)
+    return scene
 
 
 def _phases(scene: Scene) -> tuple[str, ...]:
     """The phases asked for; an encoder has no decode, and asking for that alone is an error."""
     wanted = scene.request.phases
     for phase in wanted:
-        if phase not in PHASE:
+        if phase not in PHASES:
             raise unknown("phase", phase, PHASES)
     if not scene.generates and wanted == ("decode",):
         raise UsageError(f"{scene.spec.name} is an encoder and decodes nothing; use --phase prefill or train")
     return tuple(p for p in wanted if scene.generates or p != "decode")
 
 
-def choose_plans(scene: Scene) -> dict[str, planning.Choice]:
-    """A plan per phase; prefill and decode share one, chosen for decode."""
-    phases = scene.request.phases
-    result: dict[str, planning.Choice] = {}
-    serving = None
-    for phase in phases:
-        if phase == "train":
-            result[phase] = planning.choose(scene, phase, lambda p: train(scene, p)["time_s"])
-        else:
-            if serving is None:
-                serving = planning.choose(scene, phase, lambda p: inference.decode(scene, p)["time_s"])
-            result[phase] = serving
-    return result
+def choose_plans(scene: Scene) -> tuple[dict[str, Choice], list[Violation]]:
+    """A plan per phase, prefill and decode sharing one; and a violation for each kind of work that no count of devices holds.
+
+    Raises Infeasible when that is all of it.
+    """
+    found: dict[str, Choice] = {}
+    homeless: list[Violation] = []
+    serving = tuple(phase for phase in scene.request.phases if phase != "train")
+    training = tuple(phase for phase in scene.request.phases if phase == "train")
+    for phases in filter(None, (serving, training)):
+        try:
+            choice = choose(scene, phases)
+        except Infeasible as error:
+            if not (serving and training) or homeless:
+                raise
+            homeless.append(
+                Violation(
+                    constraint=f"{phases[-1]}.layout", needed=None, available=None, nearest=None, message=str(error)
+                )
+            )
+            continue
+        found |= dict.fromkeys(phases, choice)
+    return {phase: found[phase] for phase in scene.request.phases if phase in found}, homeless
 
 
-def _bound(resources: dict[str, Number]) -> tuple[str, float]:
+def _answered(scene: Scene, phase: str, choice: Choice) -> PhaseAnswer:
+    """A phase under the plan chosen for it, with what bounds it."""
+    found = answer(scene, scene.plan(choice.plan), phase)
+    found.bound, found.bound_by = bound(found.resources_s)
+    found.plan = plan_answer(choice.plan, choice.chosen, choice.reason)
+    return found
+
+
+def bound(resources: Resources) -> tuple[str, float]:
     """Which resource sets the floor, and how many times longer it takes than the next."""
-    ranked = sorted(((float(num.value(t)), name) for name, t in resources.items()), reverse=True)
+    ranked = sorted(((float(num.value(t)), name) for name, t in resources.entries()), reverse=True)
     (first, name), (second, _) = ranked[:2]
     return name, first / second if second else float("inf")
 
@@ -98,156 +115,76 @@ def _whole(book: Ledger) -> memory.DeviceParameters:
     return memory.device_parameters(book, Plan(), PLAIN)
 
 
-def _model(scene: Scene) -> dict[str, Any]:
+def _model(scene: Scene) -> ModelAnswer:
     p = parameters(scene.spec)
-    whole = _whole(scene.book)
-    return {
-        "name": scene.spec.name,
-        "id": scene.spec.id,
-        "layers": scene.book.n_layers,
-        "parameters": {
-            "total": p.total,
-            "active": p.active,
-            "embedding": p.embedding,
-            "active_without_embedding": p.active_without_embedding,
-        },
-        "weights_bytes": memory.weights(whole, scene.formats, 1.0),
-    }
-
-
-def _hardware(scene: Scene) -> dict[str, Any]:
-    spec = scene.request.hardware
-    return {
-        "name": spec.name,
-        "id": spec.id,
-        "peak_flops_per_s": scene.chip.peak(scene.formats.compute),
-        "bandwidth_bytes_per_s": scene.chip.bandwidth,
-        "capacity_bytes": scene.chip.capacity,
-        "ridge_flops_per_byte": roofline.ridge_point(scene.chip.peak(scene.formats.compute), scene.chip.bandwidth),
-    }
-
-
-def _plan(choice: planning.Choice) -> dict[str, Any]:
-    plan = choice.plan
-    sizes = {k: int(getattr(plan, k)) for k in ("devices", "tp", "pp", "dp", "cp", "ep")}
-    return {
-        **sizes,
-        "zero": plan.zero,
-        "micro_batch": int(plan.micro_batch),
-        "virtual_stages": int(plan.virtual_stages),
-        "sequence_parallel": plan.sequence_parallel,
-        "recompute": plan.recompute,
-        **_unusual(plan),
-        "chosen": choice.chosen,
-        "reason": choice.reason,
-    }
-
-
-def _unusual(plan: Plan) -> dict[str, Any]:
-    """The parts of a plan that are seldom given, where they were."""
-    names = (
-        "recompute_layers",
-        "recompute_modules",
-        "schedule",
-        "ring",
-        "shard",
-        "stages",
-        "imbalance",
-        "dropout",
-        "offload",
-        "software",
-        "recipe",
+    return ModelAnswer(
+        name=scene.spec.name,
+        id=scene.spec.id,
+        layers=scene.book.n_layers,
+        parameters=ParameterCounts(
+            total=p.total,
+            active=p.active,
+            embedding=p.embedding,
+            active_without_embedding=p.active_without_embedding,
+        ),
+        weights_bytes=memory.weights(_whole(scene.book), scene.formats, 1.0),
     )
-    return {name: getattr(plan, name) for name in names if getattr(plan, name) != getattr(Plan, name)}
 
 
-def _workload(scene: Scene) -> dict[str, Any]:
+def _hardware(scene: Scene) -> HardwareAnswer:
+    spec, peak = scene.request.hardware, scene.chip.peak(scene.formats.compute)
+    return HardwareAnswer(
+        name=spec.name,
+        id=spec.id,
+        peak_flops_per_s=peak,
+        bandwidth_bytes_per_s=scene.chip.bandwidth,
+        capacity_bytes=scene.chip.capacity,
+        ridge_flops_per_byte=roofline.ridge_point(peak, scene.chip.bandwidth),
+    )
+
+
+def _workload(scene: Scene, phases: dict[str, PhaseAnswer]) -> Workload:
     r = scene.request
-    work: dict[str, Any] = {
-        "dtype": scene.dtype,
-        "kv_dtype": r.kv_dtype or ("bf16" if scene.formats.kv == 2 else scene.dtype),
-        "attention_flops": r.attention_flops,
-        "efficiency": r.efficiency,
-    }
+    work = Workload(
+        dtype=scene.dtype,
+        kv_dtype=r.kv_dtype or ("bf16" if scene.formats.kv == 2 else scene.dtype),
+        attention_flops=r.attention_flops,
+        efficiency=r.efficiency,
+    )
     if "prefill" in r.phases or "decode" in r.phases:
-        work |= {"batch": scene.batch, "prompt": scene.prompt, "output": scene.output}
-        work |= {"qps": r.qps} if r.qps is not None else {}
-        work |= {"concurrency": "max" if r.concurrency is MOST else r.concurrency} if r.concurrency is not None else {}
+        decode = phases.get("decode")
+        work.batch = decode.batch if isinstance(decode, DecodeAnswer) else scene.batch
+        work.prompt, work.output, work.qps = scene.prompt, scene.output, r.qps
+        work.concurrency = "max" if r.concurrency is MOST else r.concurrency
     if "train" in r.phases:
-        work |= {
-            "train_batch": scene.train_batch,
-            "seq": scene.seq,
-            "gradient_bytes": scene.gradient_bytes,
-            "optimizer_bytes": scene.optimizer_bytes,
-        }
-        if r.tokens is not None:
-            work["tokens"] = r.tokens
+        work.train_batch, work.seq, work.tokens = scene.train_batch, scene.seq, r.tokens
+        work.gradient_bytes, work.optimizer_bytes = scene.gradient_bytes, scene.optimizer_bytes
     return work
 
 
-def _in_flight(phases: dict[str, Any]) -> dict[str, Any]:
-    """The batch that the load came to, where decode says."""
-    return {"batch": phases["decode"]["batch"]} if "decode" in phases else {}
-
-
-def cost(scene: Scene, phases: dict[str, Any], choices: dict[str, planning.Choice]) -> dict[str, Any]:
-    """Dollars per million tokens of each phase, and of a whole run when its tokens are given."""
-    price = scene.price
-    keys = {
-        "prefill": "usd_per_million_input_tokens",
-        "decode": "usd_per_million_output_tokens",
-        "train": "usd_per_million_training_tokens",
-    }
-    bill: dict[str, Any] = dict.fromkeys(keys.values()) | {"training_usd": None, "usd_per_device_hour": price}
-    if price is None:
-        return bill
-    for phase, key in keys.items():
-        if phase in phases:
-            hourly = money.fleet_price(scene.plan(choices[phase].plan).devices, price)
-            bill[key] = money.usd_per_million_tokens(hourly, phases[phase]["tokens_per_s"], scene.utilisation)
-    if "train" in phases and scene.request.tokens is not None:
-        tokens = scene.flag("T", scene.request.tokens, "tokens", "--tokens")
-        steps = training.training_steps(tokens, scene.train_batch, scene.seq)
-        seconds = steps * phases["train"]["time_s"]
-        phases["train"] |= {"steps": steps, "run_s": seconds}
-        hourly = money.fleet_price(scene.plan(choices["train"].plan).devices, price)
-        bill["training_usd"] = money.run_cost(seconds, hourly)
-    elif "train" in phases:
-        phases["train"] |= {"steps": None, "run_s": None}
-    return bill
-
-
-def _violations(scene: Scene, phases: dict[str, Any], choices: dict[str, planning.Choice]) -> list[dict[str, Any]]:
+def _violations(scene: Scene, phases: dict[str, PhaseAnswer]) -> list[Violation]:
     """What does not fit, by how much, and the nearest plan that would."""
     found = []
-    for phase, answer in phases.items():
-        held = answer["memory"]
-        needed, available = (float(num.value(held[k])) for k in ("total_bytes", "capacity_bytes"))
+    for phase, answered in phases.items():
+        held = answered.memory
+        needed, available = (float(num.value(n)) for n in (held.total_bytes, held.capacity_bytes))
         if needed <= available:
             continue
-        option = planning.nearest(scene, phase)
+        option = nearest(scene, ("train",) if phase == "train" else tuple(p for p in phases if p != "train"))
+        plan = plan_answer(option.plan, option.chosen, option.reason) if option else None
         remedy = (
-            f"nearest that works: {_flags(option.plan, phase)}"
-            if option
-            else "no layout holds it; lower --batch or the lengths"
+            f"nearest that works: {_flags(plan, phase)}" if plan else "no layout holds it; lower --batch or the lengths"
+        )
+        message = (
+            f"{phase} needs {si(needed, 'B')} per device, {si(needed - available, 'B')} more than the {si(available, 'B')} of "
+            f"{scene.request.hardware.name}; {remedy}"
         )
         found.append(
-            {
-                "constraint": f"{phase}.memory",
-                "needed": needed,
-                "available": available,
-                "nearest": _plan(option) if option else None,
-                "message": f"{phase} needs {si(needed, 'B')} per device, {si(needed - available, 'B')} more than the {si(available, 'B')} of "
-                f"{scene.request.hardware.name}; {remedy}",
-            }
+            Violation(constraint=f"{phase}.memory", needed=needed, available=available, nearest=plan, message=message)
         )
     return found
 
 
-def _flags(plan: Plan, phase: str) -> str:
-    text = f"-n {int(plan.devices)} --tp {int(plan.tp)}"
-    if plan.pp > 1:
-        text += f" --pp {int(plan.pp)}"
-    if phase == "train":
-        text += f" --zero {plan.zero} --recompute {plan.recompute}"
-    return text
+def _flags(plan: PlanAnswer, phase: str) -> str:
+    text = f"-n {plan.devices} --tp {plan.tp}" + (f" --pp {plan.pp}" if plan.pp > 1 else "")
+    return text + (f" --zero {plan.zero} --recompute {plan.recompute}" if phase == "train" else "")

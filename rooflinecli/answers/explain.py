@@ -8,19 +8,17 @@ from rooflinecli.answers.estimate import estimate
 from rooflinecli.derivation import Traced, leaf
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.lift import Traced as TracedInputs
+from rooflinecli.record import leaves
 from rooflinecli.specs.request import Request
 
 
-def quantities(result: Any, prefix: str = "") -> dict[str, Any]:
+def quantities(result: Any) -> dict[str, Any]:
     """Dotted path -> number, for every number of a result; `phases.` may be left out."""
-    found: dict[str, Any] = {}
-    for key, value in result.items() if isinstance(result, dict) else enumerate(result):
-        path = f"{prefix}{key}"
-        if isinstance(value, (dict, list)):
-            found |= quantities(value, f"{path}.")
-        elif isinstance(value, (int, float, Traced)) and not isinstance(value, bool):
-            found[path.removeprefix("phases.")] = value
-    return found
+    return {
+        path.removeprefix("phases."): value
+        for path, value in leaves(result)
+        if isinstance(value, (int, float, Traced)) and not isinstance(value, bool)
+    }
 
 
 def derivation(request: Request, quantity: str) -> Traced:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli import units
+from rooflinecli.answers.contract import Estimate
 from rooflinecli.errors import Impossible, UsageError
 
 
-def note(result: dict[str, Any], mfu: str | None, measured: str | None) -> None:
+def note(result: Estimate, mfu: str | None, measured: str | None) -> None:
     """Note a measured MFU or time beside the estimate. Raises Impossible when it beats the hardware's peak."""
     if mfu is not None:
         _mfu(result, mfu)
@@ -16,7 +15,7 @@ def note(result: dict[str, Any], mfu: str | None, measured: str | None) -> None:
         _time(result, measured)
 
 
-def _mfu(result: dict[str, Any], written: str) -> None:
+def _mfu(result: Estimate, written: str) -> None:
     try:
         value = units.parse(float(written) if written.replace(".", "", 1).isdigit() else written, "1")
     except ValueError as error:
@@ -28,24 +27,24 @@ def _mfu(result: dict[str, Any], written: str) -> None:
         )
     if value <= 0:
         raise UsageError(f"--mfu {written}: a utilisation lies above 0 and up to 1")
-    train = result["phases"].get("train")
+    train = result.phases.get("train")
     if train is None:
         raise UsageError("--mfu describes training; add --phase train")
-    train["measured_mfu"] = value
-    train["measured_time_s"] = train["time_s"] * train["mfu"] / value
+    train.measured_mfu = value
+    train.measured_time_s = train.time_s * train.mfu / value
 
 
-def _time(result: dict[str, Any], written: str) -> None:
-    if len(result["phases"]) != 1:
+def _time(result: Estimate, written: str) -> None:
+    if len(result.phases) != 1:
         raise UsageError("--measured belongs to one phase; add --phase train, prefill or decode")
     try:
         value = units.parse(written, "s")
     except ValueError as error:
         raise UsageError(f"--measured {error}") from None
-    ((name, phase),) = result["phases"].items()
-    if value < phase["floor_s"]:
+    ((name, phase),) = result.phases.items()
+    if value < phase.floor_s:
         raise Impossible(
-            f"--measured {written}: impossible; {name} cannot take less than its floor of {units.duration(phase['floor_s'])} "
+            f"--measured {written}: impossible; {name} cannot take less than its floor of {units.duration(phase.floor_s)} "
             "on this plan. Check batch, lengths, dtype and device count"
         )
-    phase["measured_time_s"] = value
+    phase.measured_time_s = value

@@ -10,13 +10,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli.answers import shapes
-from rooflinecli.answers.estimate import PHASE, choose_plans, estimate
+from rooflinecli.answers.contract import Estimate
+from rooflinecli.answers.estimate import choose_plans, estimate, scene_of
+from rooflinecli.engine.answer import PHASES
+from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, TrainAnswer
 from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import roofline
 from rooflinecli.num import Number
 from rooflinecli.price.bill import Bill
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import FUSIBLE, Priced, price
+from rooflinecli.record import plain
 from rooflinecli.specs.request import Request
 from rooflinecli.work import Op
 
@@ -64,20 +68,20 @@ def operations(request: Request) -> dict[str, Any]:
     result = estimate(request)
     return {
         "schema": SCHEMA,
-        **{key: result[key] for key in ("model", "hardware", "workload")},
+        **{key: plain(getattr(result, key)) for key in ("model", "hardware", "workload")},
         "roofs": roofs(request),
         "phases": {
             phase: {
-                "plan": answer["plan"],
-                "time_s": answer["time_s"],
-                "floor_s": answer["floor_s"],
-                "interval_s": answer["interval_s"],
+                "plan": plain(answer.plan),
+                "time_s": answer.time_s,
+                "floor_s": answer.floor_s,
+                "interval_s": list(answer.interval_s),
                 "operations": rows,
             }
-            for (phase, answer), rows in zip(result["phases"].items(), listed(request, result).values(), strict=True)
+            for (phase, answer), rows in zip(result.phases.items(), listed(request, result).values(), strict=True)
         },
-        "feasible": result["feasible"],
-        "violations": result["violations"],
+        "feasible": result.feasible,
+        "violations": plain(result.violations),
     }
 
 
@@ -92,28 +96,28 @@ def roofs(request: Request) -> dict[str, Any]:
     }
 
 
-def listed(request: Request, result: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+def listed(request: Request, result: Estimate) -> dict[str, list[dict[str, Any]]]:
     """The rows of each phase of an estimate."""
     found = {}
-    for phase, choice in choose_plans(Scene(request)).items():
+    for phase, choice in choose_plans(scene_of(request))[0].items():
         scene = WatchedScene(request)
-        again = PHASE[phase](scene, scene.plan(choice.plan))
+        again = PHASES[phase](scene, scene.plan(choice.plan))
         bill = _of_phase(scene, phase, again)
-        shape = shapes.table(scene, choice.plan, phase, again.get("batch"))
-        found[phase] = _rows(scene, bill, result["phases"][phase], shape)
+        shape = shapes.table(scene, choice.plan, phase, again.batch if isinstance(again, DecodeAnswer) else None)
+        found[phase] = _rows(scene, bill, result.phases[phase], shape)
     return found
 
 
-def _of_phase(scene: WatchedScene, phase: str, answer: dict[str, Any]) -> WatchedBill:
+def _of_phase(scene: WatchedScene, phase: str, answer: PhaseAnswer) -> WatchedBill:
     """The bill a phase was answered from; others were opened on the way (a further prompt, uneven stages)."""
     if phase == "train":
         return scene.bills[0]
-    return next(b for b in reversed(scene.bills) if b.groups == answer["breakdown_s"])
+    return next(b for b in reversed(scene.bills) if b.groups == answer.breakdown_s)
 
 
-def _rows(scene: Scene, bill: WatchedBill, answer: dict[str, Any], shape: dict[Any, str]) -> list[dict[str, Any]]:
+def _rows(scene: Scene, bill: WatchedBill, answer: PhaseAnswer, shape: dict[Any, str]) -> list[dict[str, Any]]:
     """Kernels, equal ones together, then what is no kernel."""
-    times, total = answer.get("microbatches", 1.0), answer["time_s"]
+    times, total = answer.microbatches if isinstance(answer, TrainAnswer) else 1.0, answer.time_s
     merged: dict[Any, dict[str, Any]] = {}
     for line in bill.lines:
         key = (line.op.name, line.flops, line.bytes)
@@ -156,15 +160,15 @@ def placed(chip: Chip, line: Line, launches: Number, total: Number, shape: str) 
     }
 
 
-def _others(kernels: list[dict[str, Any]], answer: dict[str, Any], total: Number) -> list[dict[str, Any]]:
+def _others(kernels: list[dict[str, Any]], answer: PhaseAnswer, total: Number) -> list[dict[str, Any]]:
     """Communication by axis, and the rest of every group that kernels do not account for."""
-    rest = dict(answer["breakdown_s"])
+    rest = dict(answer.breakdown_s)
     for row in kernels:
         rest[row["group"]] = rest.get(row["group"], 0.0) - row["time_s"]
-    parts = [(f"communication.{axis}", "communication", seconds) for axis, seconds in answer["communication_s"].items()]
+    parts = [(f"communication.{axis}", "communication", seconds) for axis, seconds in answer.communication_s.items()]
     rest["communication"] = rest.get("communication", 0.0) - sum(seconds for _, _, seconds in parts)
     parts += [(group, group, seconds) for group, seconds in rest.items()]
-    volumes = answer.get("communication_bytes", {})
+    volumes = answer.communication_bytes
     return [
         {
             "name": name,

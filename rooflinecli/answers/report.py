@@ -8,11 +8,11 @@ from typing import Any
 
 from rooflinecli.answers import ops as operations
 from rooflinecli.answers.curve import curve
-from rooflinecli.answers.estimate import choose_plans, estimate
+from rooflinecli.answers.estimate import choose_plans, estimate, scene_of
 from rooflinecli.answers.explain import quantities
 from rooflinecli.derivation import Traced
-from rooflinecli.engine.scene import Scene
 from rooflinecli.lift import Traced as TracedInputs
+from rooflinecli.record import plain
 from rooflinecli.specs.request import Request
 
 SCHEMA = "roofline/report/1"
@@ -31,22 +31,22 @@ def report(request: Request) -> Report:
     """Everything the page shows. Raises what `estimate` raises; an infeasible plan is reported all the same."""
     result = estimate(request)
     traced = quantities(estimate(request, TracedInputs()))
-    plans = choose_plans(Scene(request))
+    plans, _ = choose_plans(scene_of(request))
     data = {
         "schema": SCHEMA,
-        "estimate": result,
+        "estimate": plain(result),
         "roofs": operations.roofs(request),
         "operations": operations.listed(request, result),
         "curves": {
             phase: points
             for phase, choice in plans.items()
-            if (points := curve(request, phase, choice.plan, result["phases"][phase]))
+            if (points := curve(request, phase, choice.plan, result.phases[phase]))
         },
         "sources": [*_stated(request), *_sources(traced)],
     }
     wanted = [
-        *(f"{phase}.{key}" for phase in result["phases"] for key in EXPLAINED),
-        *(f"cost.{key}" for key in result["cost"]),
+        *(f"{phase}.{key}" for phase in result.phases for key in EXPLAINED),
+        *(f"cost.{key}" for key, _ in result.cost.entries()),
     ]
     return Report(
         data,

@@ -10,12 +10,12 @@ import math
 from typing import Any
 
 from rooflinecli.answers import ask
-from rooflinecli.answers.estimate import PHASE
+from rooflinecli.engine.answer import PHASES
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError
 from rooflinecli.num import Number
 from rooflinecli.price.chip import Chip
-from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.plan import SIZES, Plan
 from rooflinecli.specs.request import Request
 
 STEP = 1e-4
@@ -57,7 +57,7 @@ def elasticities(
 
 def seconds(scene: Scene, phase: str, plan: Plan) -> float:
     """Expected time of a phase under a plan."""
-    return float(PHASE[phase](scene, plan)["time_s"])
+    return float(PHASES[phase](scene, plan).time_s)
 
 
 def figures(chip: Chip) -> dict[str, Any]:
@@ -111,8 +111,7 @@ def of_layout(options: dict[str, Any], layout: dict[str, Any], phase: str) -> li
         *(("batch",) if phase == "train" else ()),
     )
     request = ask.request({k: v for k, v in options.items() if k in kept})
-    names = ("tp", "pp", "dp", "cp", "ep", "micro_batch", "virtual_stages")
-    sizes: dict[str, Any] = {k: float(layout[k]) for k in names if k in layout}
+    sizes: dict[str, Any] = {k: float(layout[k]) for k in SIZES if k in layout}
     if phase == "train":
         plan = Plan(
             **sizes, zero=layout["zero"], recompute=layout["recompute"], sequence_parallel=layout["sequence_parallel"]

@@ -92,6 +92,7 @@ def estimate(
     from rooflinecli.answers.estimate import estimate as answer
     from rooflinecli.answers.measured import note
     from rooflinecli.cli.output import write
+    from rooflinecli.record import plain
 
     request = ask.request(options)
     if explain == "plan":
@@ -110,6 +111,6 @@ def estimate(
     note(result, mfu, measured)
     from importlib import import_module
 
-    write(import_module(f"rooflinecli.render.{format.value}").estimate(result), out)
-    if not result["feasible"]:
+    write(import_module(f"rooflinecli.render.{format.value}").estimate(plain(result)), out)
+    if not result.feasible:
         raise typer.Exit(1)

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from rooflinecli import memory
-from rooflinecli.engine.legal import check as check
-from rooflinecli.engine.legal import heads, layout, no_layout
+from rooflinecli.engine import legal
+from rooflinecli.engine.answer import PHASES
+from rooflinecli.engine.candidates import candidates
+from rooflinecli.engine.phase_answer import Residency
+from rooflinecli.engine.residency import resident
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import Infeasible, UsageError
-from rooflinecli.formulas import schedule
 from rooflinecli.num import Number
 from rooflinecli.specs.plan import Plan
 from rooflinecli.units import si
 
 LARGEST = 65536
-MOST = 128  # largest size of one axis that is tried
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A plan, whether the device count was given, and one sentence on why it is this one."""
+    """A plan, whether the device count was chosen, and one sentence on why it is this one."""
 
     plan: Plan
     chosen: bool
@@ -30,163 +29,164 @@ class Choice:
     fits: bool
 
 
-def training_bytes(scene: Scene, plan: Plan) -> Number:
-    """Bytes resident per device while training under `plan`."""
-    params = memory.device_parameters(scene.book, plan, scene.lift)
-    count = schedule.microbatch_count(scene.train_batch, plan.dp, plan.micro_batch)
-    trained = memory.trained(scene.book, plan, params, scene.lift)
-    state = memory.training_state(params, trained, plan, scene.formats, scene.gradient_bytes, scene.optimizer_bytes)
-    return sum(state.values()) + memory.training_activations(
-        scene.book, plan, scene.formats, scene.seq, count, scene.lift, scene.logit_bytes(plan)
-    )
+@dataclass(frozen=True)
+class Weighed:
+    """A candidate with what it holds in the phase that holds most; `held` is None where its load cannot be followed at all."""
+
+    plan: Plan
+    held: Residency | None
+
+    @property
+    def fits(self) -> bool:
+        return self.held is not None and bool(self.held.fits)
+
+    @property
+    def needs(self) -> float:
+        return float(self.held.total_bytes) if self.held is not None else float("inf")
 
 
-def serving_bytes(scene: Scene, plan: Plan) -> Number:
-    """Bytes resident per device while serving the batch at its longest context."""
-    params = memory.device_parameters(scene.book, plan, scene.lift)
-    cache = memory.kv_cache(scene.book, plan, scene.formats, scene.batch, scene.prompt + scene.output, scene.lift)
-    work = memory.inference_activations(scene.book, plan, scene.formats, 1.0, scene.prompt, scene.lift)
-    return memory.weights(params, scene.formats, 1.0) + cache + work
+def choose(scene: Scene, phases: tuple[str, ...], fastest: bool = True) -> Choice:
+    """The best of the candidates that hold every one of `phases` (training alone, or those of serving).
 
-
-def choose(scene: Scene, phase: str, seconds: Callable[[Plan], Number]) -> Choice:
-    """The fastest legal plan that fits on the devices given, or on the fewest that hold the model.
-
-    `seconds` prices a plan. Raises UsageError when the sizes asked for cannot be laid out at all, Infeasible when no count holds them.
+    On the devices given, or on the fewest that hold it; where `fastest` is not asked for, the plainest. Raises UsageError when the sizes given cannot be laid out at all,
+    Infeasible when no count holds them.
     """
-    given = scene.request.devices
-    need = training_bytes if phase == "train" else serving_bytes
-    capacity = scene.chip.capacity
-    for devices in [int(given)] if given is not None else _counts(scene):
-        candidates = list(candidates_for(scene, phase, devices))
-        if given is not None and not candidates:
-            raise UsageError(no_layout(scene, devices))
-        needed = [(plan, need(scene, plan)) for plan in candidates]
-        fitting = [(plan, size) for plan, size in needed if size <= capacity]
-        if fitting:
-            plan, size = (
-                fitting[0] if len(fitting) == 1 else min(fitting, key=lambda pair: _rank(pair[0], phase, seconds))
-            )
-            return Choice(plan, given is None, _reason(scene, plan, size, given is None), True)
-        if given is not None:
-            plan = min(needed, key=lambda pair: pair[1])[0]
-            return Choice(plan, False, f"nothing fits on {devices}; shown is the layout that needs least memory", False)
-    raise Infeasible(
-        f"{scene.spec.name} does not fit on {LARGEST} x {scene.chip.spec.name} with the sizes given; lower --batch or --seq, or free --tp/--pp"
-    )
+    given, refused, overrun = scene.request.devices, list[legal.Rule](), list[Infeasible]()
+    if given is not None:
+        return _on(scene, phases, int(given), refused, overrun)
+    smaller: list[Weighed] = []
+    any_legal = False
+    for devices in _counts(scene):
+        tried = weigh(scene, phases, devices, refused, overrun)
+        best = _best(scene, phases if fastest else (), tried)
+        if best is not None:
+            return Choice(best.plan, True, _why_so_many(scene, best, smaller), True)
+        smaller, any_legal = tried, any_legal or bool(tried)
+    if not any_legal and refused:
+        raise UsageError(legal.most_in_the_way(refused).say())
+    raise overrun[-1] if overrun else Infeasible(_held_nowhere(scene))
 
 
-def _rank(plan: Plan, phase: str, seconds: Callable[[Plan], Number]) -> tuple[Number, ...]:
-    """Training takes the fastest step. Serving takes stages only where memory asks for them: replicas serve more users."""
-    return (seconds(plan), plan.pp, plan.tp) if phase == "train" else (plan.pp, seconds(plan), plan.tp)
+def _on(
+    scene: Scene, phases: tuple[str, ...], devices: int, refused: list[legal.Rule], overrun: list[Infeasible]
+) -> Choice:
+    """The best on the devices given, or the one that comes nearest to fitting."""
+    tried = weigh(scene, phases, devices, refused, overrun)
+    if not tried:
+        raise UsageError(_no_layout(scene, devices, refused))
+    best = _best(scene, phases, tried)
+    if best is not None:
+        return Choice(best.plan, False, _why(scene, phases, tried), True)
+    if all(one.held is None for one in tried):
+        raise overrun[0]
+    least = min(tried, key=lambda one: one.needs)
+    if len(tried) == 1:
+        return Choice(least.plan, False, f"it does not fit on {devices}", False)
+    none = f"none of the {len(tried)} layouts tried fits on {devices}; shown is the one that needs least memory"
+    return Choice(least.plan, False, none, False)
 
 
-def nearest(scene: Scene, phase: str) -> Choice | None:
+def _best(scene: Scene, phases: tuple[str, ...], tried: list[Weighed]) -> Weighed | None:
+    fitting = [one for one in tried if one.fits]
+    if len(fitting) < 2:
+        return fitting[0] if fitting else None
+    return min(fitting, key=lambda one: _rank(scene, phases, one.plan))
+
+
+def weigh(
+    scene: Scene, phases: tuple[str, ...], devices: int, refused: list[legal.Rule], overrun: list[Infeasible]
+) -> list[Weighed]:
+    """Every candidate on so many devices with what it holds; rules broken and loads that cannot be followed are collected."""
+    found = []
+    for plan in candidates(scene, phases[-1], devices, refused):
+        try:
+            held = max((resident(scene, plan, phase) for phase in phases), key=lambda r: float(r.total_bytes))
+            found.append(Weighed(plan, held))
+        except Infeasible as error:
+            overrun.append(error)
+            found.append(Weighed(plan, None))
+    return found
+
+
+def _rank(scene: Scene, phases: tuple[str, ...], plan: Plan) -> tuple[Number, ...]:
+    """Training takes the fastest step. Serving takes stages only where memory asks for them: replicas serve more users.
+
+    Without phases the plainest layout is as good as any.
+    """
+    if not phases:
+        return plan.pp, plan.tp
+    if phases == ("train",):
+        return PHASES["train"](scene, plan).time_s, plan.pp, plan.tp
+    return plan.pp, PHASES["decode"](scene, plan).time_s, plan.tp
+
+
+def nearest(scene: Scene, phases: tuple[str, ...]) -> Choice | None:
     """The plan on the fewest devices that works, all layout sizes free; None when there is none."""
     free = Scene(replace(scene.request, devices=None, tp=None, pp=None, dp=None, cp=None, ep=None))
     try:
-        return choose(free, phase, lambda plan: 0.0)
+        return choose(free, phases, fastest=False)
     except (UsageError, Infeasible):
         return None
 
 
 def _counts(scene: Scene) -> Iterator[int]:
-    """Device counts to try: powers of two inside a host, then whole hosts doubling; at least what the sizes given multiply to."""
+    """Device counts to try: what the sizes given multiply to, doubling as far as the network reaches."""
     r = scene.request
-    least = math.prod(int(x) for x in (r.tp, r.pp, r.dp, r.cp) if x is not None)
-    fixed = all(x is not None for x in (r.tp, r.pp, r.dp))
-    if fixed:
-        yield least
-        return
-    limit = 1 if not scene.chip.levels else scene.chip.levels[-1].size
-    count = least
-    while count <= min(LARGEST, limit):
-        yield count
+    count, _ = legal.product_of_given(r)
+    yield count
+    while None in (r.tp, r.pp, r.dp) and count * 2 <= reach(scene):
         count *= 2
+        yield count
 
 
-def candidates_for(scene: Scene, phase: str, devices: int) -> Iterator[Plan]:
-    """Every legal layout of the open sizes on so many devices."""
-    r, split = scene.request, heads(scene)
-    training = phase == "train"
-    for tp in _options(r.tp, devices):
-        if any(h % tp for h in split) or (r.tp is None and tp > _inner(scene)):
-            continue
-        for cp in [int(r.cp or 1)]:
-            for pp in _options(
-                r.pp if r.stages is None else float(str(r.stages).count(",") + 1), devices // max(tp * cp, 1)
-            ):
-                dp, rest = divmod(devices, tp * cp * pp)
-                if rest or dp < 1 or pp > scene.book.n_layers or (r.dp is not None and dp != int(r.dp)):
-                    continue
-                if dp % int(r.ep or 1) or (training and dp % int(r.shard or 1)):
-                    continue
-                if not training and r.dp is None and dp > int(r.ep or 1) and r.devices is None:
-                    continue
-                if (
-                    r.pp is None
-                    and not training
-                    and pp > 1
-                    and tp < min(_inner(scene), devices)
-                    and _splits(split, min(_inner(scene), devices))
-                ):
-                    continue
-                base = Plan(
-                    tp=float(tp),
-                    pp=float(pp),
-                    dp=float(dp),
-                    cp=float(cp),
-                    ep=float(r.ep or 1),
-                    micro_batch=float(r.micro_batch or 1),
-                    virtual_stages=float(r.virtual_stages or 1),
-                    sequence_parallel=bool(r.sequence_parallel),
-                    zero=1 if training else 0,
-                    flash=r.flash,
-                    **layout(r),
-                )
-                yield from _training_variants(scene, base) if training else [base]
+def reach(scene: Scene) -> int:
+    """Most devices that are tried on a chip."""
+    return int(min(scene.chip.levels[-1].size if scene.chip.levels else 1, LARGEST))
 
 
-def _training_variants(scene: Scene, base: Plan) -> Iterator[Plan]:
-    """ZeRO stages, recomputation and microbatches left open. A global batch must give every replica at least one microbatch.
-
-    Larger microbatches are tried on a given device count only: the fewest devices that hold a model hold it with one sequence.
-    """
+def _no_layout(scene: Scene, devices: int, refused: list[legal.Rule]) -> str:
+    """Why nothing can be laid out on the devices given."""
     r = scene.request
-    sizes = [base.micro_batch] if r.micro_batch is not None or r.devices is None else [1.0, 2.0, 4.0]
-    for micro in sizes:
-        if base.dp * micro > scene.train_batch:
-            return
-        for zero in [r.zero] if r.zero is not None else ([1, 3] if base.dp > 1 else [0]):
-            for recompute in [r.recompute] if r.recompute else ["none", "full"]:
-                parallel = base.tp > 1 if r.sequence_parallel is None else r.sequence_parallel
-                yield replace(base, micro_batch=micro, zero=zero, recompute=recompute, sequence_parallel=parallel)
+    product, asked = legal.product_of_given(r)
+    if devices % product:
+        return f"{asked} multiply to {product}, which does not divide -n {devices}; change one of them"
+    if None not in (r.tp, r.pp, r.dp) and product != devices:
+        return f"{asked} multiply to {product}, not to -n {devices}; change one of them"
+    if refused:
+        return legal.most_in_the_way(refused).say()
+    return f"no layout of {scene.spec.name} on -n {devices} with {asked or 'the sizes given'}; change -n or free a size"
 
 
-def _options(given: Number | None, devices: int) -> list[int]:
-    if given is not None:
-        return [int(given)]
-    return [size for size in range(1, min(devices, MOST) + 1) if devices % size == 0]
-
-
-def _splits(counts: list[int], tp: int) -> bool:
-    return not any(h % tp for h in counts)
-
-
-def _inner(scene: Scene) -> int:
-    """The largest tensor-parallel group tried: the innermost network domain, at most 16."""
+def _held_nowhere(scene: Scene) -> str:
+    """Why no device count will do."""
+    r, chip = scene.request, scene.chip.spec.name
     if not scene.chip.levels:
-        return 1
-    return int(min(scene.chip.levels[0].size, 16 if scene.chip.levels[0].level.kind == "torus" else 8))
+        return (
+            f"{scene.spec.name} does not fit on 1 x {chip}, whose file describes no network, so that a plan has one device; "
+            "add `network:` to it, or lower --batch or the lengths"
+        )
+    most = legal.product_of_given(r)[0] if None not in (r.tp, r.pp, r.dp) else reach(scene)
+    return f"{scene.spec.name} does not fit on {most} x {chip} with the sizes given; lower --batch or --seq, or free --tp/--pp"
 
 
-def _reason(scene: Scene, plan: Plan, needed: Number, chosen: bool) -> str:
-    """Why this plan, in one line."""
-    if not chosen:
-        return "the fastest layout that fits on the devices given"
-    smaller = plan.devices / 2
-    capacity = si(float(scene.request.hardware.memory.capacity.si), "B")
-    per = si(float(needed), "B")
-    if smaller < 1:
-        return f"one device holds it: {per} of {capacity}"
-    return f"fewest that hold it (counts double): {per} of {capacity} on each; half as many would not fit"
+def _why(scene: Scene, phases: tuple[str, ...], tried: list[Weighed]) -> str:
+    """Why this plan on the devices given: what was looked at."""
+    r = scene.request
+    if len(tried) == 1:
+        return "the layout given" if None not in (r.tp, r.pp, r.dp) else "the only layout of the sizes left open"
+    if sum(one.fits for one in tried) == 1:
+        return f"the only one of {len(tried)} layouts tried that fits"
+    how = "fastest" if phases == ("train",) else "fastest with the fewest stages"
+    return f"the {how} of {len(tried)} layouts tried; `roofline search` tries every one"
+
+
+def _why_so_many(scene: Scene, best: Weighed, smaller: list[Weighed]) -> str:
+    """Why this count: how full it is, and what half of it would have been."""
+    per = f"{si(best.needs, 'B')} of {si(float(scene.chip.capacity), 'B')}"
+    product, asked = legal.product_of_given(scene.request)
+    if best.plan.devices < 2:
+        return f"one device holds it: {per}"
+    if best.plan.devices == product:
+        return f"{asked} take {product} devices: {per} on each"
+    half = "half as many would not fit" if smaller else "half as many have no legal layout"
+    return f"fewest that hold it (counts double): {per} on each; {half}"

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli import memory, num
+from rooflinecli import num
 from rooflinecli.derivation import label
+from rooflinecli.engine import residency
 from rooflinecli.engine.forward_step import REGIME, Step, engine_constant, forward_step
+from rooflinecli.engine.phase_answer import DecodeAnswer, PrefillAnswer, Residency, Resources
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.serving_load import Load, load
-from rooflinecli.formulas import memory as memory_formulas
 from rooflinecli.formulas import roofline, serving, training
 from rooflinecli.num import Number
 from rooflinecli.specs.plan import Plan
 
 
-def prefill(scene: Scene, plan: Plan) -> dict[str, Any]:
+def prefill(scene: Scene, plan: Plan) -> PrefillAnswer:
     """Time to first token: of one prompt on an idle replica, or under the load asked for; and the rate at which prompts go in."""
     step = forward_step(scene, plan, 1.0, scene.prompt, scene.prompt, decode=False)
     # A pipeline works on pp prompts at once, so the fleet's rate is pp times what one prompt's latency says.
@@ -27,9 +28,8 @@ def prefill(scene: Scene, plan: Plan) -> dict[str, Any]:
     loaded = scene.request.concurrency is not None or scene.request.qps is not None
     if loaded:
         step = _first_token(scene, plan, step)
-    kv = memory.kv_cache(scene.book, plan, scene.formats, 1.0, scene.prompt, scene.lift)
-    result = _phase(scene, plan, step, flops, kv, scene.prompt, 1.0, "ttft" if loaded else "prefill")
-    return result | {"tokens_per_s": rate, "mfu": mfu}
+    shared = _shared(scene, step, residency.prefill(scene, plan), "ttft" if loaded else "prefill")
+    return PrefillAnswer(**shared, tokens_per_s=rate, mfu=mfu, flops=flops)
 
 
 def _first_token(scene: Scene, plan: Plan, step: Step) -> Step:
@@ -49,26 +49,26 @@ def _first_token(scene: Scene, plan: Plan, step: Step) -> Step:
     return Step(step.bill, label(seconds, "t_ttft"))
 
 
-def decode(scene: Scene, plan: Plan) -> dict[str, Any]:
+def decode(scene: Scene, plan: Plan) -> DecodeAnswer:
     """Inter-token latency in the middle of the answer, with the sequences of the load at once on each replica."""
     busy = load(scene, plan)
     step = token(scene, plan, busy)
     context = serving.mean_context(scene.prompt, scene.output)
     flops = scene.model_flops(busy.batch, 1.0, context, 1.0, decode=True)
-    kv = memory.kv_cache(scene.book, plan, scene.formats, busy.batch, scene.prompt + scene.output, scene.lift)
     moe = any(group.moe for group in scene.book.layers)
-    result = _phase(scene, plan, step, flops, kv, 1.0, busy.batch, "decode-moe" if moe else "decode")
-    rate = serving.decode_throughput(busy.batch, step.seconds, plan.dp)
+    held = residency.decode(scene, plan, busy.batch)
     devices = plan.tp * plan.cp * plan.pp
-    return result | {
-        "batch": busy.batch,
-        "largest_batch": busy.largest,
-        "load": busy.kind,
-        "tokens_per_s": rate,
-        "tokens_per_s_per_user": serving.tokens_per_user(step.seconds),
-        "mbu": training.memory_bandwidth_utilisation(step.bill.bytes, step.seconds, scene.chip.bandwidth),
-        "mfu": training.model_flops_utilisation(flops, step.seconds, devices, scene.chip.peak(scene.formats.compute)),
-    }
+    return DecodeAnswer(
+        **_shared(scene, step, held, "decode-moe" if moe else "decode"),
+        flops=flops,
+        batch=busy.batch,
+        largest_batch=busy.largest,
+        load=busy.kind,
+        tokens_per_s=serving.decode_throughput(busy.batch, step.seconds, plan.dp),
+        tokens_per_s_per_user=serving.tokens_per_user(step.seconds),
+        mbu=training.memory_bandwidth_utilisation(step.bill.bytes, step.seconds, scene.chip.bandwidth),
+        mfu=training.model_flops_utilisation(flops, step.seconds, devices, scene.chip.peak(scene.formats.compute)),
+    )
 
 
 def sequences_per_stage(plan: Plan, busy: Load) -> Number:
@@ -97,40 +97,23 @@ def token(scene: Scene, plan: Plan, busy: Load) -> Step:
     return Step(step.bill, label(seconds, "t_itl"))
 
 
-def _phase(
-    scene: Scene, plan: Plan, step: Step, flops: Number, kv: Number, tokens: Number, batch: Number, name: str
-) -> dict[str, Any]:
-    """The parts that prefill and decode share: time, floor, interval, bound, breakdown, memory."""
+def _shared(scene: Scene, step: Step, held: Residency, name: str) -> dict[str, Any]:
+    """The parts that prefill and decode share: time, floor, interval, resources, breakdown, memory."""
     bill = step.bill
-    resources = {"compute": bill.t_compute, "memory": bill.t_memory, "communication": bill.t_communication}
     floor = label(
         roofline.floor_time(roofline.floor_time(bill.t_compute, bill.t_memory), bill.t_communication), "t_floor"
     )
     error = _error(scene, step, name)
-    params = memory.device_parameters(scene.book, plan, scene.lift)
-    weights = memory.weights(params, scene.formats, 1.0)
-    working = memory.inference_activations(scene.book, plan, scene.formats, batch, tokens, scene.lift)
-    total = memory_formulas.total_memory(weights, 0.0, 0.0, working, kv, 0.0)
     return {
         "time_s": step.seconds,
         "floor_s": floor,
-        "interval_s": [roofline.interval_low(step.seconds, error, floor), roofline.interval_high(step.seconds, error)],
-        "flops": flops,
+        "interval_s": (roofline.interval_low(step.seconds, error, floor), roofline.interval_high(step.seconds, error)),
         "bytes_per_device": bill.bytes,
-        "resources_s": resources,
+        "resources_s": Resources(compute=bill.t_compute, memory=bill.t_memory, communication=bill.t_communication),
         "breakdown_s": dict(bill.groups),
         "communication_s": dict(bill.by_axis),
         "communication_bytes": dict(bill.volumes),
-        "memory": {
-            "weights_bytes": weights,
-            "gradients_bytes": 0.0,
-            "optimizer_bytes": 0.0,
-            "activations_bytes": working,
-            "kv_cache_bytes": kv,
-            "total_bytes": total,
-            "capacity_bytes": scene.chip.capacity,
-            "headroom": memory_formulas.headroom(total, scene.chip.capacity),
-        },
+        "memory": held,
     }
 
 

@@ -1,17 +1,78 @@
-"""What a plan must satisfy before it is priced, and the parts of it that a request gives outright."""
+"""What a legal layout is: one list of rules, read by estimate, the chooser, sweep, search and check alike.
+
+A rule has a name (what must hold, for a sweep's table and a search's count), the sizes it speaks of, a mask (a truth value,
+or one per point of an array), and a sentence with the remedy for whoever gave the sizes.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
+from rooflinecli import num
 from rooflinecli.engine.scene import Scene
-from rooflinecli.errors import UsageError, unknown
-from rooflinecli.formulas import constraints
-from rooflinecli.phases import recompute
-from rooflinecli.specs.hardware import load_defaults
-from rooflinecli.specs.plan import RECOMPUTE
+from rooflinecli.errors import UsageError
+from rooflinecli.formulas import constraints, schedule
+from rooflinecli.num import Number
+from rooflinecli.specs.plan import AXES, SIZES, Plan
 from rooflinecli.specs.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """`holds` where the layout keeps to it; `sizes` are the fields of the plan that decide; `say` is called for a scalar only."""
+
+    name: str
+    sizes: tuple[str, ...]
+    holds: Number
+    say: Callable[[], str]
+
+
+def rules(scene: Scene, plan: Plan, phase: str) -> Iterator[Rule]:
+    """Every rule for a layout of `phase` besides memory; sizes are scalars or arrays."""
+    yield from _tensor(scene, plan)
+    yield from _pipeline(scene, plan)
+    yield from _experts(scene, plan)
+    yield _network(scene, plan, phase)
+    yield from (_training if phase == "train" else _serving)(scene, plan)
+    yield from _lengths(scene, phase)
+
+
+def broken(scene: Scene, plan: Plan, phase: str) -> Rule | None:
+    """The first rule that a layout breaks, None where it is legal."""
+    return next((rule for rule in rules(scene, plan, phase) if not num.value(rule.holds)), None)
+
+
+def all_of(found: list[Rule]) -> Number:
+    """Where every rule holds."""
+    ok: Number = True
+    for rule in found:
+        ok = rule.holds & ok
+    return num.value(ok)
+
+
+def check(scene: Scene) -> None:
+    """Refuse the sizes that were given, whatever the open ones become. Raises UsageError with the flag and the remedy."""
+    r = scene.request
+    given = {name: float(value) for name in SIZES if (value := getattr(r, name)) is not None}
+    for phase in r.phases:
+        plan = Plan(**{**given, **layout(r)})
+        for rule in rules(scene, plan, phase):
+            if set(rule.sizes) <= set(given) and not num.value(rule.holds):
+                raise UsageError(rule.say())
+
+
+def layout(request: Request) -> dict[str, Any]:
+    """What a plan takes from a request as it is: schedule, ring, shard group, framework, recipe."""
+    given = {name: value for name in _AS_GIVEN if (value := getattr(request, name)) is not None}
+    if request.recompute_modules is not None:
+        given["recompute_modules"] = tuple(request.recompute_modules.split(","))
+    if request.stages is not None:
+        given["stages"] = _stages(request)
+    return given
+
 
 _AS_GIVEN = (
     "schedule",
@@ -26,16 +87,6 @@ _AS_GIVEN = (
     "lora_targets",
     "recompute_layers",
 )
-
-
-def layout(request: Request) -> dict[str, Any]:
-    """What a plan takes from a request as it is: schedule, ring, shard group, framework, recipe."""
-    given = {name: value for name in _AS_GIVEN if (value := getattr(request, name)) is not None}
-    if request.recompute_modules is not None:
-        given["recompute_modules"] = tuple(request.recompute_modules.split(","))
-    if request.stages is not None:
-        given["stages"] = _stages(request)
-    return given
 
 
 def _stages(request: Request) -> tuple[float, ...]:
@@ -54,133 +105,186 @@ def _stages(request: Request) -> tuple[float, ...]:
     return counts
 
 
-def heads(scene: Scene) -> list[int]:
-    return [g.axes["N"] for g in scene.book.layers if "N" in g.axes]
-
-
-def no_layout(scene: Scene, devices: int) -> str:
-    r = scene.request
-    given = {k: int(v) for k, v in (("tp", r.tp), ("pp", r.pp), ("dp", r.dp), ("cp", r.cp)) if v is not None}
-    asked = " ".join(f"--{k} {v}" for k, v in given.items())
-    for h in heads(scene):
-        if r.tp is not None and not constraints.divides(float(r.tp), float(h)):
-            return (
-                f"--tp {int(r.tp)} does not divide the {h} attention heads of {scene.spec.name}; use a divisor of {h}"
-            )
-    if math.prod(given.values()) and devices % math.prod(given.values()):
-        return (
-            f"{asked} multiply to {math.prod(given.values())}, which does not divide -n {devices}; change one of them"
+def _tensor(scene: Scene, plan: Plan) -> Iterator[Rule]:
+    for heads in sorted({g.axes["N"] for g in scene.book.layers if "N" in g.axes}):
+        yield Rule(
+            f"tp divides the {heads} heads",
+            ("tp",),
+            constraints.divides(plan.tp, float(heads)),
+            lambda h=heads: (  # type: ignore[misc]
+                f"--tp {plan.tp:.0f} does not divide the {h} attention heads of {scene.spec.name}; use a divisor of {h}"
+            ),
         )
-    if len({"tp", "pp", "dp"} & set(given)) == 3 and math.prod(given.values()) != devices:
-        return f"{asked} multiply to {math.prod(given.values())}, not to -n {devices}; change one of them"
-    if r.pp is not None and int(r.pp) > scene.book.n_layers:
-        return f"--pp {int(r.pp)} exceeds the {scene.book.n_layers} layers of {scene.spec.name}; use fewer stages"
-    return (
-        f"no layout of {scene.spec.name} on -n {devices} with {asked or 'the sizes given'}: every replica needs a sequence of the batch; "
-        "raise --batch, lower --micro-batch or -n"
+
+
+def _pipeline(scene: Scene, plan: Plan) -> Iterator[Rule]:
+    layers, name = float(scene.book.n_layers), scene.spec.name
+    yield Rule(
+        f"pp is at most the {layers:.0f} layers",
+        ("pp",),
+        constraints.within(plan.pp, layers),
+        lambda: f"--pp {plan.pp:.0f} exceeds the {layers:.0f} layers of {name}; use fewer stages",
     )
 
 
-def check(scene: Scene) -> None:
-    """Refuse sizes that are not sizes. Raises UsageError with the flag and the remedy."""
-    r = scene.request
-    for flag, value in (
-        ("-n", r.devices),
-        ("--tp", r.tp),
-        ("--pp", r.pp),
-        ("--dp", r.dp),
-        ("--cp", r.cp),
-        ("--ep", r.ep),
-        ("--micro-batch", r.micro_batch),
-        ("--virtual-stages", r.virtual_stages),
-        ("--batch", r.batch),
-        ("--prompt", r.prompt),
-        ("--seq", r.seq),
-    ):
-        if value is not None and value < 1:
-            raise UsageError(f"{flag} {value:g}: must be at least 1")
-    for flag, value in (("--output", r.output), ("--tokens", r.tokens), ("--price", r.price)):
-        if value is not None and value < 0:
-            raise UsageError(f"{flag} {value:g}: must not be negative")
-    if r.recompute and r.recompute not in RECOMPUTE:
-        raise UsageError(f"--recompute {r.recompute}: expected {', '.join(RECOMPUTE)}")
-    if r.zero is not None and r.zero not in (0, 1, 2, 3):
-        raise UsageError(f"--zero {r.zero}: expected 0, 1, 2 or 3")
-    if not 0 < r.utilisation <= 1:
-        raise UsageError(f"--utilisation {r.utilisation:g}: a share of time between 0 and 1")
-    for h in heads(scene):
-        if r.tp is not None and h % int(r.tp):
-            raise UsageError(no_layout(scene, int(r.devices or r.tp)))
-    if r.ep is not None and r.ep > 1:
-        experts = {g.axes["E"] for g in scene.book.layers if g.moe}
-        if not experts:
-            raise UsageError(f"--ep {int(r.ep)}: {scene.spec.name} has no experts; leave --ep out")
-        if any(e % int(r.ep) for e in experts):
-            raise UsageError(
-                f"--ep {int(r.ep)} does not divide the {max(experts)} experts of {scene.spec.name}; use a divisor"
-            )
-        if r.dp is not None and int(r.dp) % int(r.ep):
-            raise UsageError(
-                f"--ep {int(r.ep)} does not divide --dp {int(r.dp)}: experts are spread over data-parallel replicas; change one"
-            )
-    _check_training(scene)
-    if r.pp is not None and int(r.pp) > scene.book.n_layers:
-        raise UsageError(no_layout(scene, int(r.devices or 1)))
-    limit = scene.spec.max_context
-    if scene.spec.positions.kind == "learned" and limit:
-        for flag, value in (("--prompt plus --output", scene.prompt + scene.output), ("--seq", scene.seq)):
-            given = r.seq is not None if flag == "--seq" else r.prompt is not None or r.output is not None
-            if given and float(value) > limit:
-                raise UsageError(
-                    f"{flag} {float(value):g} exceeds the {limit} learned positions of {scene.spec.name}; shorten it"
-                )
+def _experts(scene: Scene, plan: Plan) -> Iterator[Rule]:
+    counts = sorted({g.axes["E"] for g in scene.book.layers if g.moe})
+    name = scene.spec.name
+    for experts in counts:
+        yield Rule(
+            f"ep divides the {experts} experts",
+            ("ep",),
+            constraints.divides(plan.ep, float(experts)),
+            lambda e=experts: f"--ep {plan.ep:.0f} does not divide the {e} experts of {name}; use a divisor",  # type: ignore[misc]
+        )
+    if not counts:
+        yield Rule(
+            "a dense model has no experts to split",
+            ("ep",),
+            constraints.within(plan.ep, 1.0),
+            lambda: f"--ep {plan.ep:.0f}: {name} has no experts; leave --ep out",
+        )
+    yield Rule(
+        "ep divides dp",
+        ("dp", "ep"),
+        constraints.divides(plan.ep, plan.dp),
+        lambda: (
+            f"--ep {plan.ep:.0f} does not divide --dp {plan.dp:.0f}: experts are spread over data-parallel replicas; change one"
+        ),
+    )
+    yield Rule(
+        "the axes multiply to the devices",
+        ("dp",),
+        constraints.divides(1.0, plan.dp) & constraints.within(1.0, plan.dp),
+        lambda: f"{plan.dp:g} replicas: the axes do not multiply to the devices; change one of them",
+    )
 
 
-def _check_training(scene: Scene) -> None:
-    """Refuse training options that cannot be laid out. Raises UsageError with the flag and the remedy."""
-    r = scene.request
-    for flag, value in (
-        ("--shard", r.shard),
-        ("--recompute-layers", r.recompute_layers),
-        ("--imbalance", r.imbalance),
-        ("--lora-rank", r.lora_rank),
-    ):
-        if value is not None and value < 1:
-            raise UsageError(f"{flag} {value:g}: must be at least 1")
-    for module in r.recompute_modules.split(",") if r.recompute_modules else ():
-        if module not in recompute.MODULES:
-            raise unknown("--recompute-modules", module, tuple(recompute.MODULES))
-    if r.recompute_modules is not None and r.recompute != "selective":
-        raise UsageError("--recompute-modules says what selective recomputation repeats; add --recompute selective")
-    if r.recompute_layers is not None and r.recompute != "full":
-        raise UsageError("--recompute-layers says how many layers full recomputation covers; add --recompute full")
-    if r.stages is not None:
-        _stages(r)
-    if r.shard is not None and r.dp is not None and int(r.dp) % int(r.shard):
-        raise UsageError(f"--shard {int(r.shard)} does not divide --dp {int(r.dp)}; use a divisor")
-    if r.virtual_stages is not None and r.virtual_stages > 1 and r.pp is not None:
-        if int(r.pp) == 1:
-            raise UsageError(
-                f"--virtual-stages {int(r.virtual_stages)} interleaves pipeline stages; give --pp at least 2, or leave it out"
-            )
-        if int(r.pp * r.virtual_stages) > scene.book.n_layers:
-            raise UsageError(
-                f"--pp {int(r.pp)} x --virtual-stages {int(r.virtual_stages)} exceeds the {scene.book.n_layers} layers of "
-                f"{scene.spec.name}; use fewer"
-            )
-    if r.software is not None and r.software not in frameworks(scene):
-        raise unknown("software", r.software, frameworks(scene))
-    if r.offload == "optimizer":
-        _ = scene.chip.host_link
+def _network(scene: Scene, plan: Plan, phase: str) -> Rule:
+    """The widest group with anything to exchange is joined by the chip's network; serving replicas exchange nothing."""
+    widest: Number = 1.0
+    for axis in AXES if phase == "train" else ("tp", "pp", "ep"):
+        n = getattr(plan, axis)
+        widest = num.maximum(widest, num.where(n > 1, n * plan.stride[axis], 1.0))
+    levels, chip = scene.chip.levels, scene.chip.spec.name
+    reach = levels[-1].size if levels else 1.0
+    return Rule(
+        f"the network joins {reach:.0f} device{'s' * (reach != 1)}",
+        AXES,
+        constraints.within(widest, reach),
+        lambda: (
+            f"{num.value(widest):.0f} devices: {chip} describes a network of {reach:.0f}; use fewer, or add an outer level to its file"
+            if levels
+            else f"{chip}: its file describes no network, so a plan has one device; add `network:` to it"
+        ),
+    )
 
 
-def frameworks(scene: Scene) -> list[str]:
-    """Training frameworks that the efficiency tables of a chip or of its kind tell apart."""
-    tables = [scene.chip.spec.efficiency, load_defaults(scene.chip.spec.kind).efficiency]
-    names = {
-        name
-        for table in tables
-        for kind in ("framework", "tp_collective", "step")
-        for name in table.get("training", {}).get(kind, {})
-    }
-    return sorted(names | {"any"})
+def _training(scene: Scene, plan: Plan) -> Iterator[Rule]:
+    yield Rule(
+        "cp divides the sequence",
+        ("cp",),
+        constraints.divides(plan.cp, scene.seq),
+        lambda: f"--cp {plan.cp:.0f} does not divide --seq {num.value(scene.seq):g}; use a divisor",
+    )
+    yield Rule(
+        "every replica has a microbatch",
+        ("dp", "micro_batch"),
+        constraints.within(plan.dp * plan.micro_batch, scene.train_batch),
+        lambda: (
+            f"{plan.dp:.0f} replicas of --micro-batch {plan.micro_batch:.0f} need more than the {num.value(scene.train_batch):g} sequences "
+            "of the batch: every replica needs a sequence of the batch; raise --batch, lower --micro-batch, --dp or -n"
+        ),
+    )
+    if plan.shard is not None:
+        yield Rule(
+            "shard divides dp",
+            ("dp",),
+            constraints.divides(plan.shard, plan.dp),
+            lambda: f"--shard {num.value(plan.shard):.0f} does not divide --dp {plan.dp:.0f}; use a divisor",
+        )
+    if not (num.plain(plan.virtual_stages) and num.value(plan.virtual_stages) == 1):
+        yield from _interleaving(scene, plan)
+
+
+def _interleaving(scene: Scene, plan: Plan) -> Iterator[Rule]:
+    """Virtual stages cut the layers evenly, and microbatches go round in groups of pp (Narayanan et al. 2021, section 2.2)."""
+    layers, name = float(scene.book.n_layers), scene.spec.name
+    pieces, interleaved = plan.pp * plan.virtual_stages, plan.virtual_stages > 1
+    yield Rule(
+        "virtual stages need at least two stages",
+        ("pp", "virtual_stages"),
+        constraints.within(num.where(interleaved, 2.0, 1.0), plan.pp),
+        lambda: (
+            f"--virtual-stages {plan.virtual_stages:.0f} interleaves pipeline stages; give --pp at least 2, or leave it out"
+        ),
+    )
+    yield Rule(
+        f"pp times virtual stages is at most the {layers:.0f} layers",
+        ("pp", "virtual_stages"),
+        constraints.within(num.where(interleaved, pieces, 1.0), layers),
+        lambda: (
+            f"--pp {plan.pp:.0f} x --virtual-stages {plan.virtual_stages:.0f} exceeds the {layers:.0f} layers of {name}; use fewer"
+        ),
+    )
+    if plan.stages is None:
+        yield Rule(
+            f"pp times virtual stages divides the {layers:.0f} layers",
+            ("pp", "virtual_stages"),
+            constraints.divides(num.where(interleaved, pieces, 1.0), layers),
+            lambda: (
+                f"--pp {plan.pp:.0f} x --virtual-stages {plan.virtual_stages:.0f} does not divide the {layers:.0f} layers of {name}; "
+                f"use sizes whose product divides {layers:.0f}, or give --stages"
+            ),
+        )
+    count = schedule.microbatch_count(scene.train_batch, plan.dp, plan.micro_batch)
+    yield Rule(
+        "interleaving needs microbatches in multiples of pp",
+        ("pp", "virtual_stages", "dp", "micro_batch"),
+        constraints.divides(num.where(plan.virtual_stages > 1, plan.pp, 1.0), count),
+        lambda: (
+            f"--virtual-stages {plan.virtual_stages:.0f} needs microbatches in multiples of --pp {plan.pp:.0f}, but each replica has "
+            f"{num.value(count):.0f}; change --batch, --dp or --micro-batch"
+        ),
+    )
+
+
+def _serving(scene: Scene, plan: Plan) -> Iterator[Rule]:
+    yield Rule(
+        "context parallelism is for training",
+        ("cp",),
+        constraints.within(plan.cp, 1.0),
+        lambda: (
+            f"--cp {plan.cp:.0f} splits the sequences of training and does nothing for serving; leave it out, or add --phase train"
+        ),
+    )
+
+
+def _lengths(scene: Scene, phase: str) -> Iterator[Rule]:
+    """Learned positions end where they end; only lengths that someone gave are held against them."""
+    r, limit = scene.request, scene.spec.max_context
+    if scene.spec.positions.kind != "learned" or not limit:
+        return
+    flag, length = ("--seq", scene.seq) if phase == "train" else ("--prompt plus --output", scene.prompt + scene.output)
+    if (r.seq if phase == "train" else r.prompt if r.prompt is not None else r.output) is None:
+        return
+    yield Rule(
+        f"{limit} learned positions",
+        (),
+        constraints.within(length, float(limit)),
+        lambda: f"{flag} {num.value(length):g} exceeds the {limit} learned positions of {scene.spec.name}; shorten it",
+    )
+
+
+def most_in_the_way(found: list[Rule]) -> Rule:
+    """Of the rules that candidates broke, the one that most of them did; the first of equals."""
+    counts: dict[str, int] = {}
+    for rule in found:
+        counts[rule.name] = counts.get(rule.name, 0) + 1
+    return max(found, key=lambda rule: counts[rule.name])
+
+
+def product_of_given(request: Request) -> tuple[int, str]:
+    """What the sizes given multiply to, and how they were written."""
+    given = {axis: int(value) for axis in ("tp", "pp", "dp", "cp") if (value := getattr(request, axis)) is not None}
+    return math.prod(given.values()), " ".join(f"--{axis} {size}" for axis, size in given.items())

@@ -17,7 +17,7 @@ from rooflinecli.price.chip import Chip
 from rooflinecli.specs.blocks import Quantization
 from rooflinecli.specs.dtypes import BITS, FORMATS, Formats, formats
 from rooflinecli.specs.engine import load_engine
-from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.plan import SIZES, Plan
 from rooflinecli.specs.request import MOST, Request
 
 BATCH, PROMPT, OUTPUT, TRAIN_TOKENS, SEQ = 32.0, 2048.0, 256.0, 4194304.0, 4096.0
@@ -95,10 +95,7 @@ class Scene:
         """The plan with its sizes lifted."""
         if not self.lift.traced:
             return plan
-        sizes = {
-            k: self.lift(k, getattr(plan, k), "1", f"plan: --{k.replace('_', '-')}")
-            for k in ("tp", "pp", "dp", "cp", "ep", "micro_batch", "virtual_stages")
-        }
+        sizes = {k: self.lift(k, getattr(plan, k), "1", f"plan: --{k.replace('_', '-')}") for k in SIZES}
         return Plan(**{**plan.__dict__, **sizes})
 
     def model_flops(self, batch: Number, queries: Number, keys: Number, logits: Number, decode: bool) -> Number:

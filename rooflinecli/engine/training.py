@@ -6,10 +6,11 @@ from typing import Any
 
 from rooflinecli import memory
 from rooflinecli.derivation import label
+from rooflinecli.engine import residency
 from rooflinecli.engine.microbatch import REGIME, Stage, stage
+from rooflinecli.engine.phase_answer import Resources, TrainAnswer
 from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import collectives as comm
-from rooflinecli.formulas import memory as memory_formulas
 from rooflinecli.formulas import roofline, schedule, training
 from rooflinecli.num import Number
 from rooflinecli.parallel import data, pipeline
@@ -25,7 +26,7 @@ from rooflinecli.work import Op
 COVER = 2.0 / 3.0  # backward is two thirds of a microbatch's forward and backward
 
 
-def train(scene: Scene, plan: Plan) -> dict[str, Any]:
+def train(scene: Scene, plan: Plan) -> TrainAnswer:
     """One optimizer step of the global batch."""
     count = schedule.microbatch_count(scene.train_batch, plan.dp, plan.micro_batch)
     params = memory.device_parameters(scene.book, plan, scene.lift)
@@ -42,30 +43,30 @@ def train(scene: Scene, plan: Plan) -> dict[str, Any]:
     executed = model + _recomputed(scene, plan)
     axes = {axis: t * count for axis, t in bill.by_axis.items()}
     axes["dp"] = axes.get("dp", 0.0) + parts["exposed_dp"]
-    return {
-        "time_s": label(seconds, "t_step"),
-        "floor_s": floor,
-        "interval_s": [roofline.interval_low(seconds, error, floor), roofline.interval_high(seconds, error)],
-        "tokens_per_s": tokens / seconds,
-        "flops": model,
-        "hardware_flops": executed,
-        "mfu": training.model_flops_utilisation(model, seconds, plan.devices, peak),
-        "hfu": training.hardware_flops_utilisation(executed, seconds, plan.devices, peak),
-        "microbatches": count,
-        "bubble_fraction": parts["bubble"] / seconds,
-        "resources_s": {
-            "compute": bill.t_compute * count,
-            "memory": bill.t_memory * count,
-            "communication": bill.t_communication * count + tail.t_communication,
-        },
-        "breakdown_s": _breakdown(bill, parts, count, seconds),
-        "communication_s": axes,
-        "communication_bytes": {
+    return TrainAnswer(
+        time_s=label(seconds, "t_step"),
+        floor_s=floor,
+        interval_s=(roofline.interval_low(seconds, error, floor), roofline.interval_high(seconds, error)),
+        tokens_per_s=tokens / seconds,
+        flops=model,
+        hardware_flops=executed,
+        mfu=training.model_flops_utilisation(model, seconds, plan.devices, peak),
+        hfu=training.hardware_flops_utilisation(executed, seconds, plan.devices, peak),
+        microbatches=count,
+        bubble_fraction=parts["bubble"] / seconds,
+        resources_s=Resources(
+            compute=bill.t_compute * count,
+            memory=bill.t_memory * count,
+            communication=bill.t_communication * count + tail.t_communication,
+        ),
+        breakdown_s=_breakdown(bill, parts, count, seconds),
+        communication_s=axes,
+        communication_bytes={
             axis: bill.volumes.get(axis, 0.0) * count + tail.volumes.get(axis, 0.0)
             for axis in {**bill.volumes, **tail.volumes}
         },
-        "memory": _memory(scene, plan, params, trained, count),
-    }
+        memory=residency.training(scene, plan),
+    )
 
 
 def _tail(scene: Scene, plan: Plan, params: memory.DeviceParameters, fullest: Stage) -> tuple[Bill, dict[str, Number]]:
@@ -148,22 +149,3 @@ def _recomputed(scene: Scene, plan: Plan) -> Number:
         for op in recompute.again(plan, matmuls.ops(group.rows, sizes), early):
             total = total + op.flops * op.count * float(group.repeat)
     return total * recompute.share(plan.recompute_layers, float(scene.book.n_layers))
-
-
-def _memory(
-    scene: Scene, plan: Plan, params: memory.DeviceParameters, trained: memory.DeviceParameters, count: Number
-) -> dict[str, Number]:
-    state = memory.training_state(params, trained, plan, scene.formats, scene.gradient_bytes, scene.optimizer_bytes)
-    copies = scene.logit_bytes(plan)
-    activations = memory.training_activations(scene.book, plan, scene.formats, scene.seq, count, scene.lift, copies)
-    total = memory_formulas.total_memory(
-        state["weights_bytes"], state["gradients_bytes"], state["optimizer_bytes"], activations, 0.0, 0.0
-    )
-    return {
-        **state,
-        "activations_bytes": activations,
-        "kv_cache_bytes": 0.0,
-        "total_bytes": total,
-        "capacity_bytes": scene.chip.capacity,
-        "headroom": memory_formulas.headroom(total, scene.chip.capacity),
-    }

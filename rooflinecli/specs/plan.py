@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from rooflinecli.num import Number
 
+AXES = ("tp", "pp", "dp", "cp", "ep")  # the parallel axes
+SIZES = (*AXES, "micro_batch", "virtual_stages")  # everything about a layout that is a whole number
+
 RECOMPUTE = ("none", "selective", "full", "op")
 CHOSEN = RECOMPUTE[:3]  # what a search tries; `op` belongs to one framework and is asked for
 SCHEDULES = ("1f1b", "gpipe", "zero-bubble")

@@ -182,12 +182,12 @@ def predict(run: Run) -> dict[str, tuple[float, float, float, float]]:
         return {"throughput": _static(scene, run)}
     if "itl" in run.measured or "throughput" in run.measured:
         answer = inference.decode(scene, run.plan)
-        result["itl"] = (answer["time_s"], answer["floor_s"], *answer["interval_s"])
+        result["itl"] = (answer.time_s, answer.floor_s, *answer.interval_s)
         if "throughput" in run.measured:
-            result["throughput"] = _rate(scene, answer["tokens_per_s"], _ceiling(run))
+            result["throughput"] = _rate(scene, answer.tokens_per_s, _ceiling(run))
     if "ttft" in run.measured:
-        answer = inference.prefill(scene, run.plan)
-        result["ttft"] = (answer["time_s"], answer["floor_s"], *answer["interval_s"])
+        first = inference.prefill(scene, run.plan)
+        result["ttft"] = (first.time_s, first.floor_s, *first.interval_s)
     return result
 
 
@@ -212,8 +212,8 @@ def _static(scene: Scene, run: Run) -> tuple[float, float, float, float]:
     busy = load(scene, run.plan)
     step = inference.decode(scene, run.plan)
     whole = forward_step(scene, run.plan, busy.batch, scene.prompt, scene.prompt, decode=False)
-    seconds = serving.answer_time(whole.seconds, step["time_s"], scene.output)
-    floor = roofline.floor_time(whole.bill.t_compute, whole.bill.t_memory) + (scene.output - 1) * step["floor_s"]
+    seconds = serving.answer_time(whole.seconds, step.time_s, scene.output)
+    floor = roofline.floor_time(whole.bill.t_compute, whole.bill.t_memory) + (scene.output - 1) * step.floor_s
     return _rate(scene, busy.batch * scene.output / seconds, busy.batch * scene.output / floor)
 
 

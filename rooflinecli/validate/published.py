@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli import units
+from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.training import train
 from rooflinecli.formulas import roofline
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.load import Document
 from rooflinecli.specs.model import ModelSpec, load_model, model_from
-from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.plan import SIZES, Plan
 from rooflinecli.specs.published import FOLDER, published
 from rooflinecli.specs.request import Request
 
 FILE = FOLDER / "training.yaml"
-_SIZES = ("tp", "pp", "dp", "cp", "ep", "micro_batch", "virtual_stages")
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Compared:
     """One row and the answer to it; `error` is signed, None where the row gives no time."""
 
     row: dict[str, Any]
-    answer: dict[str, Any]
+    answer: TrainAnswer
     error: float | None
     fits: bool
     moe: bool
@@ -78,7 +78,7 @@ def model(row: dict[str, Any]) -> ModelSpec:
 
 def plan(row: dict[str, Any], **changes: Any) -> Plan:
     """The plan of a row, with some fields replaced."""
-    given: dict[str, Any] = {k: float(v) if k in _SIZES else v for k, v in {**row["plan"], **changes}.items()}
+    given: dict[str, Any] = {k: float(v) if k in SIZES else v for k, v in {**row["plan"], **changes}.items()}
     if "recompute_modules" in given:
         given["recompute_modules"] = tuple(given["recompute_modules"])
     return Plan(**given)
@@ -103,6 +103,6 @@ def compared(row: dict[str, Any]) -> Compared:
     """Answer a row and hold it against what was measured."""
     asked = scene(row)
     answer = train(asked, plan(row))
-    error = answer["time_s"] / row["step_s"] - 1 if "step_s" in row else None
-    fits = bool(answer["memory"]["total_bytes"] <= answer["memory"]["capacity_bytes"])
+    error = answer.time_s / row["step_s"] - 1 if "step_s" in row else None
+    fits = bool(answer.memory.fits)
     return Compared(row, answer, error, fits, any(group.moe for group in asked.book.layers))

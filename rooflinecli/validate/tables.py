@@ -142,7 +142,7 @@ def training() -> list[Table]:
     for row in steps.timed():
         held = steps.compared(row)
         answer = held.answer
-        found = (row["step_s"], answer["time_s"], answer["floor_s"], *answer["interval_s"])
+        found = (row["step_s"], answer.time_s, answer.floor_s, *answer.interval_s)
         families[steps.family(row)].append(found)
         kinds["MoE" if held.moe else "dense"].append(found)
     points = [_steps(name, rows) for name, rows in families.items()]

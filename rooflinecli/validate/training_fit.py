@@ -87,7 +87,7 @@ def error(row: Row, constants: Constants) -> float:
         for name, free in FREE.items()
         if name in constants and free.moves(row)
     }
-    return float(train(published.scene(row, override), published.plan(row))["time_s"]) / float(row["step_s"]) - 1
+    return float(train(published.scene(row, override), published.plan(row)).time_s) / float(row["step_s"]) - 1
 
 
 def fit(seen: Iterable[Row], names: Iterable[str] = FREE) -> Constants:

@@ -15,7 +15,7 @@ PACKAGE = ROOT / "rooflinecli"
 FLOORS = [
     {"errors", "units", "num"},
     {"derivation"},
-    {"lift", "solve"},
+    {"lift", "solve", "record"},
     {"formulas"},
     {"specs"},
     {"ledger"},

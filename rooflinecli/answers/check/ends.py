@@ -5,18 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rooflinecli.answers.contract import Estimate
 from rooflinecli.errors import UsageError, unknown
+from rooflinecli.record import MISSING, at, entries, leaves
+from rooflinecli.specs.quantities import find, follows_time
 from rooflinecli.specs.request import PHASES
-
-LIKE_TIME = ("time_s", "run_s")
-AGAINST_TIME = ("tokens_per_s", "tokens_per_s_per_user", "mfu", "hfu", "mbu")
-COST = {
-    "usd_per_million_input_tokens": "prefill",
-    "usd_per_million_output_tokens": "decode",
-    "usd_per_million_training_tokens": "train",
-    "training_usd": "train",
-}
-_MISSING = object()
 
 
 @dataclass(frozen=True)
@@ -34,28 +27,28 @@ class Ends:
         return self.low is not None
 
 
-def ends(result: dict[str, Any], quantity: str) -> Ends:
+def ends(result: Estimate, quantity: str) -> Ends:
     """Raises UsageError when the quantity does not exist, is a group, or has no value under the options given."""
     if quantity.startswith("memory."):
         return _worst(result, quantity)
     value = _walk(result, quantity)
-    group, _, name = quantity.partition(".")
-    phase = phase_of(quantity)
-    if value is _MISSING or isinstance(value, (dict, list)):
+    name, phase = quantity.partition(".")[2], phase_of(quantity)
+    if value is MISSING or entries(value) is not None:
         raise _absent(result, quantity, value, phase)
     if value is None:
         raise UsageError(f"{quantity}: has no value here; {_needed(result, name)}")
-    time = result["phases"].get(phase)
-    if time is None or time["time_s"] <= 0 or not (name in LIKE_TIME or name in AGAINST_TIME or group == "cost"):
+    time, follows = result.phases.get(phase), follows_time(quantity)
+    if time is None or time.time_s <= 0 or not follows or isinstance(value, str):
         return Ends(value, phase)
-    points = [scaled(value, time["time_s"], t, name in AGAINST_TIME) for t in (time["floor_s"], *time["interval_s"])]
+    points = [scaled(value, time.time_s, t, follows < 0) for t in (time.floor_s, *time.interval_s)]
     return Ends(value, phase, points[0], min(points[1:]), max(points[1:]))
 
 
 def phase_of(quantity: str) -> str:
     """The phase a quantity belongs to, or ''."""
     group, _, name = quantity.partition(".")
-    return group if group in PHASES else COST.get(name, "") if group == "cost" else ""
+    row = find(name) if group == "cost" else None
+    return group if group in PHASES else row.phase if row is not None else ""
 
 
 def scaled(value: float, time: float, other: float, against: bool) -> float:
@@ -65,58 +58,42 @@ def scaled(value: float, time: float, other: float, against: bool) -> float:
     return value * (time / other if against else other / time) if other > 0 else value
 
 
-def _walk(result: dict[str, Any], quantity: str) -> Any:
-    parts = quantity.split(".")
-    value: Any = result["phases"] if parts[0] in PHASES else result
-    for part in parts:
-        if isinstance(value, dict) and part in value:
-            value = value[part]
-        elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
-            value = value[int(part)]
-        else:
-            return _MISSING
-    return value
+def _walk(result: Estimate, quantity: str) -> Any:
+    return at(result.phases if quantity.partition(".")[0] in PHASES else result, quantity)
 
 
-def _worst(result: dict[str, Any], quantity: str) -> Ends:
+def _worst(result: Estimate, quantity: str) -> Ends:
     """`memory.X`: the tightest phase. The least headroom, the most of anything else."""
-    found = {phase: _walk(result, f"{phase}.{quantity}") for phase in result["phases"]}
+    found = {phase: _walk(result, f"{phase}.{quantity}") for phase in result.phases}
     if any(not isinstance(v, (int, float)) for v in found.values()):
-        raise _absent(result, quantity, _MISSING, "")
+        raise _absent(result, quantity, MISSING, "")
     pick = min if quantity.endswith("headroom") else max
     phase = pick(found, key=lambda p: found[p])
     return Ends(found[phase], phase)
 
 
-def known(result: dict[str, Any]) -> list[str]:
+def known(result: Estimate) -> list[str]:
     """Every quantity, word and switch of a result that a requirement can name."""
-    paths = [p.removeprefix("phases.") for p in _leaves(result, "")]
+    paths = [path.removeprefix("phases.") for path, _ in leaves(result)]
     shared = {p.partition(".")[2] for p in paths if p.split(".")[1:2] == ["memory"]}
     return [*paths, *sorted(shared)]
 
 
-def _leaves(value: Any, prefix: str) -> list[str]:
-    if not isinstance(value, (dict, list)):
-        return [prefix.removesuffix(".")]
-    items = value.items() if isinstance(value, dict) else enumerate(value)
-    return [path for key, item in items for path in _leaves(item, f"{prefix}{key}.")]
-
-
-def _absent(result: dict[str, Any], quantity: str, value: Any, phase: str) -> UsageError:
+def _absent(result: Estimate, quantity: str, value: Any, phase: str) -> UsageError:
     names = known(result)
-    if phase and phase not in result["phases"]:
+    if phase and phase not in result.phases:
         return UsageError(f"{quantity}: the check does not ask for {phase}; add it to `phase` or drop `phase`")
     inside = [n for n in names if n.startswith(f"{quantity}.")]
-    if value is not _MISSING and inside:
+    if value is not MISSING and inside:
         return UsageError(f"{quantity}: a group; name one of {', '.join(inside[:8])}")
     return unknown("quantity", quantity, names, "`roofline estimate --format json` shows every quantity")
 
 
-def _needed(result: dict[str, Any], name: str) -> str:
-    if name in ("run_s", "steps") or (name == "training_usd" and result["cost"].get("usd_per_device_hour") is not None):
+def _needed(result: Estimate, name: str) -> str:
+    if name in ("run_s", "steps") or (name == "training_usd" and result.cost.usd_per_device_hour is not None):
         return "add `tokens`, the tokens of the whole run"
     if "usd" in name:
-        return f"no price is known for {result['hardware']['name']}, so add `price` in USD/h" + (
+        return f"no price is known for {result.hardware.name}, so add `price` in USD/h" + (
             " and `tokens`" if name == "training_usd" else ""
         )
     return "require something that this plan has"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from rooflinecli.answers.contract import Estimate
+from rooflinecli.engine.phase_answer import PlanAnswer
+
 Options = dict[str, Any]
 FARTHEST = 16
 OPEN: Options = {"tp": None, "pp": None, "dp": None, "cp": None}
@@ -11,23 +14,23 @@ _WIDE = ("bf16", "fp16", "fp32")
 _NARROW = ("fp8", "int8")
 
 
-def moves(options: Options, result: dict[str, Any]) -> dict[str, list[Options]]:
+def moves(options: Options, result: Estimate) -> dict[str, list[Options]]:
     """kind of change -> options over the ones given (None takes one back), from the least to the most disruptive kind."""
-    work, training = result["workload"], "train" in result["phases"]
-    serving = not training or len(result["phases"]) > 1
-    plan = result["phases"]["train" if training else next(iter(result["phases"]))]["plan"]
+    work, training = result.workload, "train" in result.phases
+    serving = not training or len(result.phases) > 1
+    plan = result.phases["train" if training else next(iter(result.phases))].laid_out
     found = {"layout": _training_layouts(plan) if training else _layouts(plan)}
-    if serving and work["kv_dtype"] in _WIDE:
+    if serving and work.kv_dtype in _WIDE:
         found["kv-dtype"] = [{"kv-dtype": dtype} for dtype in _NARROW]
     if serving and not training and not {"qps", "concurrency"} & set(options):
-        found["batch"] = [{"batch": batch} for batch in _around(int(work["batch"]))]
-    found["devices"] = _devices(int(plan["devices"]))
-    if not training and options.get("weight-dtype") is None and work["dtype"] in _WIDE:
+        found["batch"] = [{"batch": batch} for batch in _around(int(work.batch))]
+    found["devices"] = _devices(plan.devices)
+    if not training and options.get("weight-dtype") is None and work.dtype in _WIDE:
         found["weight-dtype"] = [{"weight-dtype": "fp8"}, {"weight-dtype": "int8"}, {"weight-dtype": "int4"}]
-    if work["dtype"] in _WIDE:
+    if work.dtype in _WIDE:
         found["dtype"] = [{"dtype": dtype} for dtype in _NARROW[: 1 if training else 2]]
     if training and not serving:
-        found["batch"] = [{"batch": int(work["train_batch"]) * k} for k in (2, 4, 8)]
+        found["batch"] = [{"batch": int(work.train_batch) * k} for k in (2, 4, 8)]
     return found
 
 
@@ -45,20 +48,20 @@ def pairs(kinds: dict[str, list[Options]]) -> list[Options]:
     ]
 
 
-def _layouts(plan: Options) -> list[Options]:
+def _layouts(plan: PlanAnswer) -> list[Options]:
     """Other tensor-parallel sizes on the same devices, the nearest first."""
-    n, tp = int(plan["devices"]), int(plan["tp"])
+    n, tp = plan.devices, plan.tp
     sizes = [2**i for i in range(n.bit_length()) if n % 2**i == 0 and 2**i != tp]
     return [{**OPEN, "n": n, "tp": size} for size in sorted(sizes, key=lambda s: abs(s.bit_length() - tp.bit_length()))]
 
 
-def _training_layouts(plan: Options) -> list[Options]:
+def _training_layouts(plan: PlanAnswer) -> list[Options]:
     """What training can trade on the same devices: recomputation, ZeRO, interleaving, the whole layout, the microbatch."""
-    n = int(plan["devices"])
+    n = plan.devices
     free: Options = {**OPEN, "n": n, "zero": None, "recompute": None}
     traded: list[Options] = [{"recompute": None}, {"zero": 2, "recompute": None}, {"zero": None, "recompute": None}]
     interleaved: list[Options] = (
-        [{**change, "virtual-stages": size} for change in ({}, *traded) for size in (2, 4, 8)] if plan["pp"] > 1 else []
+        [{**change, "virtual-stages": size} for change in ({}, *traded) for size in (2, 4, 8)] if plan.pp > 1 else []
     )
     return [*traded, *interleaved, free, *({**free, "micro-batch": size} for size in (2, 4))]
 

@@ -10,6 +10,7 @@ from typing import Any
 from rooflinecli.answers.check.moves import Options, moves, pairs
 from rooflinecli.answers.check.run import Estimator, Outcome, outcome
 from rooflinecli.answers.check.verdict import PASS
+from rooflinecli.answers.contract import Estimate
 from rooflinecli.errors import RooflineError
 
 ALTERNATIVES = 3
@@ -94,14 +95,14 @@ def _pair(search: _Search) -> Iterator[Remedy]:
 class _Search:
     """The missed check, and asking again with some of its options changed."""
 
-    def __init__(self, missed: Outcome, result: dict[str, Any], answer: Estimator, budget: Budget):
+    def __init__(self, missed: Outcome, result: Estimate, answer: Estimator, budget: Budget):
         self.case, self.result, self.answer, self.budget = missed.case, result, answer, budget
         self.kinds = moves(self.case.options, result)
 
     def passing(self, changes: Options) -> Outcome | None:
         options = {k: v for k, v in {**self.case.options, **changes}.items() if v is not None}
         if not self.answer.knows(options):
-            self.budget.spend(TRAINING if "train" in self.result["phases"] else 1)
+            self.budget.spend(TRAINING if "train" in self.result.phases else 1)
         try:
             found = outcome(replace(self.case, options=options), self.answer)
         except RooflineError:
@@ -113,7 +114,7 @@ class _Search:
 
     def refined(self, kind: str, changes: Options) -> Options:
         """The smallest such change that still passes, by bisection towards what the plan has now."""
-        training = "train" in self.result["phases"]
+        training = "train" in self.result.phases
         option = {"batch": None if training else "batch", "devices": "n" if training else None}.get(kind)
         if option is None:
             return changes
@@ -128,9 +129,7 @@ class _Search:
         return {**changes, option: good}
 
     def _now(self, kind: str) -> float:
-        return float(
-            self.result["workload"]["batch"] if kind == "batch" else self.result["phases"]["train"]["plan"]["devices"]
-        )
+        return float(self.result.workload.batch if kind == "batch" else self.result.phases["train"].laid_out.devices)
 
     def remedy(self, changes: Options) -> Remedy:
         found = self.passing(changes)
@@ -139,17 +138,19 @@ class _Search:
 
     def _words(self, changes: Options) -> list[tuple[str, Any, Any]]:
         """Options that are no part of the plan: formats and the batch."""
-        work = self.result["workload"]
+        work = self.result.workload
         before = {
-            "kv-dtype": work["kv_dtype"],
-            "dtype": work["dtype"],
-            "weight-dtype": self.case.options.get("weight-dtype", work["dtype"]),
-            "batch": int(work.get("batch", work.get("train_batch"))),
+            "kv-dtype": work.kv_dtype,
+            "dtype": work.dtype,
+            "weight-dtype": self.case.options.get("weight-dtype", work.dtype),
+            "batch": int(work.batch if work.batch is not None else work.train_batch),
         }
         return [(name, old, changes[name]) for name, old in before.items() if name in changes]
 
-    def _sizes(self, after: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    def _sizes(self, after: Estimate) -> list[tuple[str, Any, Any]]:
         """The plan sizes that differ, of the first phase whose plan does."""
-        plans = [(old["plan"], after["phases"][phase]["plan"]) for phase, old in self.result["phases"].items()]
-        old, new = next(((a, b) for a, b in plans if any(a[k] != b[k] for k in _PLAN)), plans[0])
-        return [(k.replace("_", "-"), old[k], new[k]) for k in _PLAN if old[k] != new[k]]
+        plans = [(old.laid_out, after.phases[phase].laid_out) for phase, old in self.result.phases.items()]
+        old, new = next(((a, b) for a, b in plans if any(getattr(a, k) != getattr(b, k) for k in _PLAN)), plans[0])
+        return [
+            (k.replace("_", "-"), getattr(old, k), getattr(new, k)) for k in _PLAN if getattr(old, k) != getattr(new, k)
+        ]

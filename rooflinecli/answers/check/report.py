@@ -8,6 +8,8 @@ from rooflinecli.answers.check.baseline import SCHEMA
 from rooflinecli.answers.check.remedy import Budget, Remedy, remedies
 from rooflinecli.answers.check.run import Estimator, Outcome, gate
 from rooflinecli.answers.check.verdict import FAIL, PASS, UNSURE, Judgement
+from rooflinecli.answers.contract import Estimate
+from rooflinecli.specs.plan import AXES
 
 
 def report(outcomes: list[Outcome], answer: Estimator, unsure: str, suggest: int) -> dict[str, Any]:
@@ -36,8 +38,8 @@ def _check(outcome: Outcome, found: list[Remedy] | None) -> dict[str, Any]:
         "hold": case.hold,
         "verdict": outcome.verdict,
         "verdict_at_expected": outcome.at_expected,
-        "model": result["model"]["name"] if result else None,
-        "hardware": result["hardware"]["name"] if result else None,
+        "model": result.model.name if result else None,
+        "hardware": result.hardware.name if result else None,
         "layout": _layout(result),
         "options": {k: v for k, v in case.options.items() if k not in ("model", "hw")},
         "binding": _binding(outcome),
@@ -47,10 +49,11 @@ def _check(outcome: Outcome, found: list[Remedy] | None) -> dict[str, Any]:
     }
 
 
-def _layout(result: dict[str, Any] | None) -> dict[str, Any]:
+def _layout(result: Estimate | None) -> dict[str, Any]:
     """phase -> its sizes."""
-    keys = ("devices", "tp", "pp", "dp", "cp", "ep", "zero", "micro_batch", "virtual_stages", "recompute")
-    return {phase: {k: answer["plan"][k] for k in keys} for phase, answer in result["phases"].items()} if result else {}
+    keys = ("devices", *AXES, "zero", "micro_batch", "virtual_stages", "recompute")
+    phases = result.phases.items() if result is not None else ()
+    return {phase: {k: getattr(answer.laid_out, k) for k in keys} for phase, answer in phases}
 
 
 def _row(j: Judgement, hold: str) -> dict[str, Any]:

@@ -8,23 +8,8 @@ from typing import Any
 
 from rooflinecli import units
 from rooflinecli.errors import DataError
+from rooflinecli.specs.quantities import unit_of
 
-_SUFFIXES = tuple(
-    (re.compile(pattern), unit)
-    for pattern, unit in (
-        (r"flops_per_byte$", "count"),
-        (r"(^|_)flops_per_s$", "FLOP/s"),
-        (r"(^|_)bytes_per_s$", "B/s"),
-        (r"(^|_)tokens_per_s(_per_\w+)?$", "tokens/s"),
-        (r"_per_s$", "count"),
-        (r"usd_per_(device_)?hour$", "USD/h"),
-        (r"(^|_)usd(_per_\w+)?$", "USD"),
-        (r"(^|_)flops(_per_\w+)?$", "FLOP"),
-        (r"(^|_)bytes(_per_\w+)?$", "B"),
-        (r"_s$", "s"),
-    )
-)
-_FRACTION = re.compile(r"(^|_)(mfu|hfu|mbu|headroom|fraction|share|utilisation)$")
 _WRITTEN = re.compile(r"^\s*(<=|>=|==|=|<|>|≤|≥)?\s*(.*?)\s*$", re.DOTALL)
 _SPELLING = {"≤": "<=", "≥": ">=", "=": "=="}
 _BARE = ("USD", "USD/h", "count", "fraction")
@@ -64,18 +49,6 @@ class Requirement:
     def upper(self) -> bool:
         """Whether the limit is one from above, so that a larger value is the worse one."""
         return self.comparison in ("<=", "<")
-
-
-def unit_of(quantity: str) -> str:
-    """The unit a quantity is in, by the suffix of its name or of the group it sits in; 'count' or 'fraction' when it has none."""
-    parts = [part for part in quantity.split(".") if not part.isdigit()][-2:]
-    if parts and _FRACTION.search(parts[-1]):
-        return "fraction"
-    for part in reversed(parts):
-        for pattern, unit in _SUFFIXES:
-            if pattern.search(part):
-                return unit
-    return "count"
 
 
 def parse(quantity: str, written: Any, where: str) -> Requirement:
@@ -134,6 +107,7 @@ def _example(quantity: str) -> str:
     return {
         "s": "40 ms",
         "B": "70 GB",
+        "J": "2 J",
         "USD": "2 USD",
         "USD/h": "3 USD/h",
         "FLOP": "1 EFLOP",

@@ -10,6 +10,7 @@ from rooflinecli.answers import ask
 from rooflinecli.answers.check.cases import Case
 from rooflinecli.answers.check.requirement import Requirement
 from rooflinecli.answers.check.verdict import FAIL, PASS, UNSURE, Judgement, judge, worst
+from rooflinecli.answers.contract import Estimate
 from rooflinecli.answers.estimate import estimate
 from rooflinecli.errors import DataError, Infeasible, RooflineError, UsageError
 
@@ -22,7 +23,7 @@ class Outcome:
     """A case with what was found: the estimate (none when no device count holds it) and a judgement per requirement."""
 
     case: Case
-    result: dict[str, Any] | None
+    result: Estimate | None
     judgements: tuple[Judgement, ...]
     problem: str = ""
 
@@ -39,9 +40,9 @@ class Estimator:
     """Estimates by options, each distinct one computed once."""
 
     def __init__(self) -> None:
-        self._memo: dict[str, dict[str, Any] | RooflineError] = {}
+        self._memo: dict[str, Estimate | RooflineError] = {}
 
-    def __call__(self, options: dict[str, Any]) -> dict[str, Any]:
+    def __call__(self, options: dict[str, Any]) -> Estimate:
         """Raises UsageError or Infeasible as the estimate does, and UsageError for numbers beyond any machine."""
         key = _key(options)
         if key not in self._memo:
@@ -58,7 +59,7 @@ class Estimator:
         """Whether asking costs nothing."""
         return _key(options) in self._memo
 
-    def _answer(self, options: dict[str, Any]) -> dict[str, Any]:
+    def _answer(self, options: dict[str, Any]) -> Estimate:
         try:
             request = ask.request(options)
             try:
@@ -90,29 +91,27 @@ def outcome(case: Case, answer: Estimator) -> Outcome:
     return Outcome(case, result, tuple(judgements))
 
 
-def _judged(requirement: Requirement, case: Case, result: dict[str, Any], unfit: dict[str, str]) -> Judgement:
+def _judged(requirement: Requirement, case: Case, result: Estimate, unfit: dict[str, str]) -> Judgement:
     try:
         return judge(requirement, result, case.hold, unfit)
     except UsageError as error:
         raise DataError(f"{requirement.where}: {case.name}: {error}") from None
 
 
-def _with_feasible(case: Case, result: dict[str, Any]) -> list[Requirement]:
+def _with_feasible(case: Case, result: Estimate) -> list[Requirement]:
     """The requirements, and that the plan fits: a plan that does not fit never passes by saying nothing about it."""
     said = any(r.quantity == "feasible" for r in case.requirements)
     implied = (
-        []
-        if said or result["feasible"]
-        else [Requirement("feasible", "==", True, "", "true", case.where, implied=True)]
+        [] if said or result.feasible else [Requirement("feasible", "==", True, "", "true", case.where, implied=True)]
     )
     return [*implied, *case.requirements]
 
 
-def _unfit(case: Case, result: dict[str, Any]) -> dict[str, str]:
+def _unfit(case: Case, result: Estimate) -> dict[str, str]:
     """phase -> why it cannot run; empty when the check says that it must not fit."""
     if any(r.quantity == "feasible" and r.limit is False for r in case.requirements):
         return {}
-    return {v["constraint"].partition(".")[0]: v["message"] for v in result["violations"]}
+    return {v.constraint.partition(".")[0]: v.message for v in result.violations}
 
 
 def _line(case: Case, message: str) -> str:

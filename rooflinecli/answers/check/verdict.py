@@ -11,6 +11,8 @@ from typing import Any
 
 from rooflinecli.answers.check.ends import Ends, ends
 from rooflinecli.answers.check.requirement import Requirement
+from rooflinecli.answers.contract import Estimate
+from rooflinecli.engine.phase_answer import Residency
 from rooflinecli.errors import UsageError
 
 PASS, FAIL, UNSURE = "pass", "fail", "unsure"
@@ -31,7 +33,7 @@ class Judgement:
     reason: str = ""
 
 
-def judge(requirement: Requirement, result: dict[str, Any], hold: str, unfit: dict[str, str]) -> Judgement:
+def judge(requirement: Requirement, result: Estimate, hold: str, unfit: dict[str, str]) -> Judgement:
     """`unfit`: phase -> why it cannot run at all; its times and costs describe nothing and fail.
 
     Raises UsageError when the quantity does not exist or cannot be compared so.
@@ -97,26 +99,26 @@ def _verdict(requirement: Requirement, found: Ends, value: Any, hold: str) -> st
     return UNSURE if found.interval and hold != "floor" and requirement.met(best) else FAIL
 
 
-def bound(requirement: Requirement, found: Ends, result: dict[str, Any]) -> str:
+def bound(requirement: Requirement, found: Ends, result: Estimate) -> str:
     """What the number is made of: the resource and the largest term of a time, the largest tenant of memory."""
     if "memory" in requirement.quantity.split("."):
-        return _tenant(result["phases"][found.phase or requirement.quantity.partition(".")[0]]["memory"])
-    phase = result["phases"].get(found.phase)
+        return _tenant(result.phases[found.phase or requirement.quantity.partition(".")[0]].memory)
+    phase = result.phases.get(found.phase)
     if phase is None or not found.interval:
         return ""
-    name, seconds = max(phase["breakdown_s"].items(), key=lambda item: item[1])
-    return f"{found.phase} is bound by {phase['bound']}; {name} takes {seconds / phase['time_s']:.0%} of the time"
+    name, seconds = max(phase.breakdown_s.items(), key=lambda item: item[1])
+    return f"{found.phase} is bound by {phase.bound}; {name} takes {seconds / phase.time_s:.0%} of the time"
 
 
-def _tenant(memory: dict[str, float]) -> str:
+def _tenant(memory: Residency) -> str:
     tenants = {
         k.removesuffix("_bytes"): v
-        for k, v in memory.items()
+        for k, v in memory.entries()
         if k.endswith("_bytes") and k not in ("total_bytes", "capacity_bytes")
     }
     name = max(tenants, key=lambda k: tenants[k])
     return (
-        f"{name.replace('_', ' ')} fill {tenants[name] / memory['total_bytes']:.0%} of what is resident"
-        if memory["total_bytes"]
+        f"{name.replace('_', ' ')} fill {tenants[name] / memory.total_bytes:.0%} of what is resident"
+        if memory.total_bytes
         else ""
     )

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.answers.search.space import divisors
-from rooflinecli.answers.sweep import legal
-from rooflinecli.engine import choose as planning
-from rooflinecli.engine import inference
+from rooflinecli.engine import legal
+from rooflinecli.engine.answer import answer
+from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import money, provision
 from rooflinecli.num import Number
 from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.quantities import COST
 from rooflinecli.specs.request import Request
 
 LARGEST_INSTANCE, LARGEST_BATCH = 64, 1024
@@ -26,7 +27,7 @@ class Grid:
 
     layouts: list[dict[str, int]]
     batches: np.ndarray
-    phases: dict[str, dict[str, Any]]
+    phases: dict[str, PhaseAnswer]
     serve: dict[str, np.ndarray]
     legal: np.ndarray
     fits: np.ndarray
@@ -70,15 +71,15 @@ def evaluate(request: Request, found: list[dict[str, int]], batches: np.ndarray,
         zero=0,
         flash=request.flash,
         sequence_parallel=bool(request.sequence_parallel),
-        **planning.layout(request),
+        **legal.layout(request),
     )
     with np.errstate(all="ignore"):
-        phases = {"prefill": inference.prefill(scene, plan), "decode": inference.decode(scene, plan)}
+        phases = {phase: answer(scene, plan, phase) for phase in ("prefill", "decode")}
         rules = [rule for phase in phases for rule in legal.rules(scene, plan, phase)]
         shape = (len(found), len(batches))
         fits = np.ones(shape, dtype=bool)
         for result in phases.values():
-            fits = fits & (result["memory"]["total_bytes"] <= result["memory"]["capacity_bytes"])
+            fits = fits & result.memory.fits
         serve = _serve(scene, plan, phases)
     ok = np.broadcast_to(legal.all_of(rules), shape)
     return Grid(
@@ -91,16 +92,16 @@ def evaluate(request: Request, found: list[dict[str, int]], batches: np.ndarray,
     )
 
 
-def _serve(scene: Scene, plan: Plan, phases: dict[str, dict[str, Any]]) -> dict[str, Number]:
+def _serve(scene: Scene, plan: Plan, phases: dict[str, PhaseAnswer]) -> dict[str, Number]:
     """What one instance offers: latencies, request rates of its two jobs, devices."""
     prefill, decode = phases["prefill"], phases["decode"]
     return {
         "instance_devices": plan.devices,
-        "ttft_s": prefill["time_s"],
-        "itl_s": decode["time_s"],
-        "prefill_requests_per_s": provision.request_rate(prefill["tokens_per_s"], scene.prompt),
-        "decode_requests_per_s": provision.request_rate(decode["tokens_per_s"], scene.output),
-        "instance_tokens_per_s": decode["tokens_per_s"],
+        "ttft_s": prefill.time_s,
+        "itl_s": decode.time_s,
+        "prefill_requests_per_s": provision.request_rate(prefill.tokens_per_s, scene.prompt),
+        "decode_requests_per_s": provision.request_rate(decode.tokens_per_s, scene.output),
+        "instance_tokens_per_s": decode.tokens_per_s,
     }
 
 
@@ -108,7 +109,7 @@ def costs(scene: Scene, devices: Number, tokens_per_s: Number) -> dict[str, Numb
     """Dollars per million output tokens and joules per token, where price and power are known."""
     result: dict[str, Number] = {}
     if scene.price is not None:
-        result["usd_per_million_output_tokens"] = money.usd_per_million_tokens(
+        result[COST["decode"]] = money.usd_per_million_tokens(
             money.fleet_price(devices, scene.price), tokens_per_s, scene.utilisation
         )
     if scene.chip.power is not None:

@@ -6,23 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli.errors import UsageError
-from rooflinecli.formulas import money
+from rooflinecli.specs.quantities import COST, more_is_better
 
-HIGHER = (
-    "tokens_per_s",
-    "tokens_per_s_per_user",
-    "mfu",
-    "hfu",
-    "mbu",
-    "headroom",
-    "requests_per_s",
-    "tokens_per_s_per_device",
-)
 TRAIN = {
     "throughput": "train.tokens_per_s",
     "latency": "train.time_s",
     "time": "train.time_s",
-    "cost": "cost.usd_per_million_training_tokens",
+    "cost": f"cost.{COST['train']}",
     "energy": "train.joules_per_token",
     "memory": "train.memory.total_bytes",
     "devices": "plan.devices",
@@ -30,7 +20,7 @@ TRAIN = {
 SERVE = {
     "throughput": "serve.tokens_per_s_per_device",
     "latency": "serve.itl_s",
-    "cost": "serve.usd_per_million_output_tokens",
+    "cost": f"serve.{COST['decode']}",
     "energy": "serve.joules_per_token",
     "devices": "serve.devices",
     "ttft": "serve.ttft_s",
@@ -61,9 +51,4 @@ def objective(name: str, phases: tuple[str, ...]) -> Objective:
         raise UsageError(
             f"--objective: empty; name one of {', '.join(known)} or a quantity such as {next(iter(known.values()))}"
         )
-    return Objective(name, quantity, -1.0 if quantity.rpartition(".")[2] in HIGHER else 1.0)
-
-
-def joules_per_token(devices: Any, watts: Any, seconds: Any, tokens: Any) -> Any:
-    """Energy at full draw per token of a step."""
-    return money.energy(devices, watts, seconds) / tokens
+    return Objective(name, quantity, -1.0 if more_is_better(quantity) else 1.0)

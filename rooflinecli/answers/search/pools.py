@@ -25,8 +25,7 @@ MOST = 4096
 def best(scene: Scene, asked: Asked, layouts: list[dict[str, int]], batches: np.ndarray) -> dict[str, Any] | None:
     """The fewest devices for the rate asked for, or the highest rate (per device) on the devices given; None when no pool can meet its limit."""
     grid = instances.evaluate(asked.request, layouts, batches, apart=True)
-    held = grid.phases["prefill"]["memory"], grid.phases["decode"]["memory"]
-    fits = [grid.legal & grid.whole(m["total_bytes"] <= m["capacity_bytes"]) for m in held]
+    fits = [grid.legal & grid.whole(grid.phases[phase].memory.fits) for phase in ("prefill", "decode")]
     prefill = _options(grid, fits[0], "prefill_requests_per_s", "ttft_s", asked.ttft)
     decode = _options(grid, fits[1], "decode_requests_per_s", "itl_s", asked.itl)
     if not prefill or not decode:

@@ -10,6 +10,9 @@ from rooflinecli.answers.search.best import Entry
 from rooflinecli.answers.search.question import Question
 from rooflinecli.answers.search.train import Found
 from rooflinecli.answers.sweep.where import quantity_of
+from rooflinecli.record import plain
+from rooflinecli.specs.plan import SIZES
+from rooflinecli.specs.quantities import COST
 from rooflinecli.units import duration, si
 
 SCHEMA = "roofline/search/1"
@@ -18,9 +21,7 @@ _FLAGS = ("tp", "pp", "cp", "dp", "ep", "zero", "micro_batch", "virtual_stages",
 
 def request_of(question: Question, layout: dict[str, Any]) -> Any:
     """The question with its layout filled in: what `estimate` is asked about a winner."""
-    sizes: dict[str, Any] = {
-        k: float(layout[k]) for k in ("tp", "pp", "cp", "dp", "ep", "micro_batch", "virtual_stages")
-    }
+    sizes: dict[str, Any] = {k: float(layout[k]) for k in SIZES}
     devices = float(layout["tp"] * layout["pp"] * layout["cp"] * layout["dp"])
     return replace(
         question.request,
@@ -62,7 +63,7 @@ def report(question: Question, found: Found, top: int = 5) -> dict[str, Any]:
 
 def _row(question: Question, entry: Entry) -> dict[str, Any]:
     result = estimate(request_of(question, entry.layout))
-    phase = result["phases"]["train"]
+    phase = plain(result.phases["train"])
     scores = {o.quantity: o.sign * key for o, key in zip(question.objectives, entry.keys, strict=True)}
     kept = (
         "time_s",
@@ -78,11 +79,11 @@ def _row(question: Question, entry: Entry) -> dict[str, Any]:
         "memory",
     )
     return {
-        "layout": {"devices": result["plan"]["devices"], **entry.layout},
+        "layout": {"devices": result.plan.devices, **entry.layout},
         "score": scores,
         "command": command(question, entry.layout),
         **{k: phase[k] for k in kept},
-        "usd_per_million_training_tokens": result["cost"]["usd_per_million_training_tokens"],
+        COST["train"]: result.cost.usd_per_million_training_tokens,
     }
 
 

@@ -9,10 +9,12 @@ import numpy as np
 from rooflinecli.answers.search import instances, pools
 from rooflinecli.answers.search.asked import Asked, asked
 from rooflinecli.answers.search.best import frontier
-from rooflinecli.engine import choose as planning
+from rooflinecli.engine import agree
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError
 from rooflinecli.formulas import provision
+from rooflinecli.record import MISSING, at, entries
+from rooflinecli.specs.quantities import COST
 from rooflinecli.units import duration, si
 
 SCHEMA = "roofline/search/1"
@@ -24,7 +26,7 @@ def search(
     """The report of a serving search, SI, the unit in the key."""
     question = asked(options, goal, where, limits)
     scene = Scene(question.request)
-    planning.check(scene)
+    agree.check(scene)
     most = int(min(question.devices or instances.LARGEST_INSTANCE, instances.LARGEST_INSTANCE))
     found = instances.layouts(scene, question.open, most)
     if not found:
@@ -108,12 +110,10 @@ def weigh(
 def value_of(grid: instances.Grid, serve: dict[str, np.ndarray], name: str) -> np.ndarray:
     """A quantity over the grid. Raises UsageError when there is none."""
     head, _, rest = name.partition(".")
-    value: Any = serve if head == "serve" else grid.phases.get(head)
-    for part in rest.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    if value is None and rest == "usd_per_million_output_tokens":
+    value: Any = at(serve if head == "serve" else grid.phases.get(head), rest)
+    if value is MISSING and rest == COST["decode"]:
         raise UsageError("no price is known for this chip; give --price, or --objective throughput")
-    if value is None or isinstance(value, (str, dict)):
+    if value is MISSING or value is None or isinstance(value, str) or entries(value) is not None:
         raise UsageError(
             f"no quantity '{name}' in a serving search; name serve.{', serve.'.join(serve)}, or prefill.… and decode.…"
         )
@@ -147,7 +147,7 @@ def _row(question: Asked, grid: instances.Grid, serve: dict[str, np.ndarray], i:
         "batch": float(grid.batches[j]),
     }
     used = {k: float(v[i, j]) for k, v in serve.items()}
-    memory = {k: float(grid.whole(v)[i, j]) for k, v in grid.phases["decode"]["memory"].items()}
+    memory = {k: float(grid.whole(v)[i, j]) for k, v in grid.phases["decode"].memory.entries()}
     return {
         "layout": layout,
         "score": {o.quantity: float(value_of(grid, serve, o.quantity)[i, j]) for o in question.objectives},
@@ -190,7 +190,7 @@ def _nearest(
             "command": row["command"],
             "lacks": "; ".join(lacks) or f"room on {question.devices:g} devices",
         }
-    needed = np.where(grid.legal, grid.whole(grid.phases["decode"]["memory"]["total_bytes"]), np.inf)
+    needed = np.where(grid.legal, grid.whole(grid.phases["decode"].memory.total_bytes), np.inf)
     i, j = np.unravel_index(int(np.argmin(needed)), needed.shape)
     row = _row(question, grid, serve, int(i), int(j))
     needs = f"memory: it needs {si(row['memory']['total_bytes'], 'B')} of {si(row['memory']['capacity_bytes'], 'B')}"

@@ -1,8 +1,7 @@
 """Every legal training layout on so many devices, as arrays: splits of the devices first, then what each split leaves open.
 
-A layout is legal when tp divides the heads, pp is at most the layers, ep divides
-dp and the experts, every replica gets a microbatch, cp divides the sequence, virtual stages divide the layers of a stage
-evenly and then the microbatches of a replica come in multiples of pp (Narayanan et al. 2021). Micro-batches are the divisors of a replica's share of the batch and the powers of two up to it.
+What is legal is engine/legal's to say. Micro-batches are the divisors of a replica's share of the batch and the powers of
+two up to it, expert groups the divisors of dp, virtual stages the divisors of the layers of a stage.
 """
 
 from __future__ import annotations
@@ -16,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.answers.search.question import Question
+from rooflinecli.engine import legal
 from rooflinecli.engine.scene import Scene
-from rooflinecli.specs.plan import CHOSEN
+from rooflinecli.specs.plan import CHOSEN, Plan
 
-SIZES = ("tp", "pp", "cp", "dp", "ep", "micro_batch", "virtual_stages")
+ORDER = ("tp", "pp", "cp", "dp", "ep", "micro_batch", "virtual_stages")  # rows of a table of layouts
 
 
 @dataclass
@@ -46,11 +46,6 @@ def divisors(n: int) -> tuple[int, ...]:
 def layouts(scene: Scene, question: Question, devices: int) -> Layouts:
     """All of them. Sizes the question fixes are taken as given and still have to be legal."""
     rows: list[np.ndarray] = []
-    rejected: dict[str, int] = {}
-
-    def refuse(why: str, count: int) -> None:
-        rejected[why] = rejected.get(why, 0) + count
-
     for number, (tp, pp, cp, dp) in enumerate(_splits(question, devices)):
         rest = [
             _allowed(question, "ep", _expert_groups(scene, dp)),
@@ -58,17 +53,26 @@ def layouts(scene: Scene, question: Question, devices: int) -> Layouts:
             _allowed(question, "virtual-stages", _virtual(scene, pp)),
         ]
         count = math.prod(len(r) for r in rest)
-        why = _refusal(scene, tp, pp, cp, dp)
-        if why or not count:
-            refuse(why or "a micro-batch or expert group as asked for", max(count, 1))
-            continue
-        grid = _interleaved(scene, np.stack([g.reshape(-1) for g in np.meshgrid(*rest, indexing="ij")]), pp, dp)
-        refuse("interleaving needs microbatches in multiples of pp", count - grid.shape[1])
-        count = grid.shape[1]
+        grid = np.stack([g.reshape(-1) for g in np.meshgrid(*rest, indexing="ij")])
         head = np.array([tp, pp, cp, dp], dtype=np.float64)[:, None]
         rows.append(np.concatenate([np.full((1, count), number), np.broadcast_to(head, (4, count)), grid]))
     table = np.concatenate(rows, axis=1) if rows else np.zeros((8, 0))
-    return Layouts(dict(zip(SIZES, table[1:], strict=True)), table[0], rejected)
+    return _legal(scene, Layouts(dict(zip(ORDER, table[1:], strict=True)), table[0]))
+
+
+def _legal(scene: Scene, found: Layouts) -> Layouts:
+    """Those that break no rule; the others are counted under the first they break."""
+    plan = Plan(**{**found.sizes, **legal.layout(scene.request)})
+    alive, rejected = np.ones(len(found), dtype=bool), dict[str, int]()
+    for rule in legal.rules(scene, plan, "train"):
+        holds = np.broadcast_to(rule.holds, alive.shape)
+        count = int((alive & ~holds).sum())
+        if count:
+            rejected[rule.name] = rejected.get(rule.name, 0) + count
+        alive &= holds
+    kept = found.take(np.flatnonzero(alive))
+    kept.rejected = rejected
+    return kept
 
 
 def _splits(question: Question, devices: int) -> Iterator[tuple[int, int, int, int]]:
@@ -98,9 +102,7 @@ def _expert_groups(scene: Scene, dp: int) -> list[int]:
 
 
 def _micro_batches(scene: Scene, dp: int) -> list[int]:
-    share = math.floor(scene.train_batch / dp)
-    if share < 1:
-        return []
+    share = max(math.floor(scene.train_batch / dp), 1)
     powers = [2**i for i in range(share.bit_length())]
     return sorted({*divisors(share), *powers})
 
@@ -110,31 +112,6 @@ def _virtual(scene: Scene, pp: int) -> list[int]:
     if pp == 1 or layers % pp:
         return [1]
     return list(divisors(layers // pp))
-
-
-def _interleaved(scene: Scene, grid: np.ndarray, pp: int, dp: int) -> np.ndarray:
-    """Columns (ep, micro-batch, virtual stages) that the interleaved schedule can run."""
-    count = np.ceil(scene.train_batch / (dp * grid[1]))
-    return grid[:, (grid[2] == 1) | (count % pp == 0)]
-
-
-def _refusal(scene: Scene, tp: int, pp: int, cp: int, dp: int) -> str:
-    """The rule a split of the devices breaks, or nothing."""
-    for heads in sorted({g.axes["N"] for g in scene.book.layers if "N" in g.axes}):
-        if heads % tp:
-            return f"tp divides the {heads} heads"
-    if pp > scene.book.n_layers:
-        return f"pp is at most the {scene.book.n_layers} layers"
-    if scene.seq % cp:
-        return "cp divides the sequence"
-    if dp > scene.train_batch:
-        return "every replica has a microbatch"
-    if dp % int(scene.request.shard or 1):
-        return "shard divides dp"
-    reach = scene.chip.levels[-1].size if scene.chip.levels else 1.0
-    if tp * pp * cp * dp > reach:
-        return f"the network joins {reach:.0f} devices"
-    return ""
 
 
 def structures(question: Question) -> Iterator[tuple[int, str, bool]]:

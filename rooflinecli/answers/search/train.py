@@ -8,18 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.answers.estimate import cost
+from rooflinecli.answers.cost import cost
 from rooflinecli.answers.search import space
 from rooflinecli.answers.search.best import Entry, Front, Ranking, frontier, sort
-from rooflinecli.answers.search.objective import joules_per_token
 from rooflinecli.answers.search.question import Question
 from rooflinecli.answers.sweep.box import Answer
 from rooflinecli.answers.sweep.columns import pick
-from rooflinecli.engine import choose as planning
+from rooflinecli.engine import agree, legal, residency
+from rooflinecli.engine.answer import answer as engine_answer
 from rooflinecli.engine.scene import Scene
-from rooflinecli.engine.training import train
 from rooflinecli.errors import UsageError
-from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.plan import AXES, Plan
 from rooflinecli.specs.request import Request
 
 CHUNK = 16384
@@ -47,7 +46,7 @@ class Found:
 def search(question: Question, tell: Callable[[int, int], None] | None = None) -> Found:
     """Look at every legal layout on every device count asked for. `tell(done, total)` hears of progress."""
     scene, found = Scene(question.request), Found()
-    planning.check(scene)
+    agree.check(scene)
     if not question.devices:
         raise UsageError(
             "a training search needs -n, the devices to lay the model over; give one count or several (-n 512,1024)"
@@ -56,8 +55,8 @@ def search(question: Question, tell: Callable[[int, int], None] | None = None) -
     structures = list(space.structures(question))
     work = [(n, s, space.concerned(per_device[n], question, s[0], s[2])) for n in per_device for s in structures]
     total = sum(len(chosen) for _, _, chosen in work)
-    for legal in per_device.values():
-        for why, count in legal.rejected.items():
+    for offered in per_device.values():
+        for why, count in offered.rejected.items():
             found.reject(why, count * len(structures))
     for n, structure, chosen in work:
         for start in range(0, len(chosen), CHUNK):
@@ -77,7 +76,7 @@ def plan_of(layouts: space.Layouts, structure: tuple[int, str, bool], request: R
         recompute=recompute,
         sequence_parallel=parallel,
         flash=request.flash,
-        **planning.layout(request),
+        **legal.layout(request),
     )
 
 
@@ -88,7 +87,7 @@ def _chunk(
     found.layouts += len(layouts)
     with np.errstate(all="ignore"):
         needed = np.broadcast_to(
-            planning.training_bytes(scene, plan_of(layouts, structure, question.request)), (len(layouts),)
+            residency.training(scene, plan_of(layouts, structure, question.request)).total_bytes, (len(layouts),)
         )
         fits = needed <= scene.chip.capacity
         if not fits.all():
@@ -107,15 +106,9 @@ def _chunk(
 def answer_of(scene: Scene, layouts: space.Layouts, structure: tuple[int, str, bool]) -> Answer:
     """`estimate` of every layout, as arrays."""
     plan = plan_of(layouts, structure, scene.request)
-    result = train(scene, plan)
-    bill = cost(scene, {"train": result}, {"train": planning.Choice(plan, False, "", True)})
-    if scene.chip.power is not None:
-        result["joules_per_token"] = joules_per_token(
-            plan.devices, scene.chip.power, result["time_s"], scene.train_batch * scene.seq
-        )
-    return Answer(
-        {"train": result}, {"devices": plan.devices, **layouts.sizes}, bill, [], [], (len(layouts),), (0,), {}, {}
-    )
+    phases = {"train": engine_answer(scene, plan, "train")}
+    bill = cost(scene, phases, {"train": plan})
+    return Answer(phases, {"devices": plan.devices, **layouts.sizes}, bill, [], [], (len(layouts),), (0,), {}, {})
 
 
 def _meet(
@@ -181,7 +174,7 @@ def _rank(
     _, first = np.unique(split, return_index=True)
     for i in order[first]:
         entry = _entry(layouts, structure, int(kept[i]), keys, int(i))
-        found.ranking.offer((n, *(entry.layout[k] for k in ("tp", "pp", "cp", "dp", "ep"))), entry)
+        found.ranking.offer((n, *(entry.layout[k] for k in AXES)), entry)
 
 
 def _entry(

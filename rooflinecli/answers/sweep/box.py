@@ -12,34 +12,33 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.answers import ask
-from rooflinecli.answers.estimate import cost
-from rooflinecli.answers.sweep import legal
+from rooflinecli.answers.contract import Cost
+from rooflinecli.answers.cost import cost
 from rooflinecli.answers.sweep.axes import Axis, figure
 from rooflinecli.answers.sweep.grid import Box
-from rooflinecli.engine import choose as planning
-from rooflinecli.engine import inference
+from rooflinecli.engine import legal
+from rooflinecli.engine.answer import answer as engine_answer
+from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.engine.scene import SEQ, Scene
 from rooflinecli.engine.serving_load import arriving
-from rooflinecli.engine.training import train
 from rooflinecli.num import Number
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.plan import SIZES, Plan
 from rooflinecli.specs.request import Request
 
-PHASE = {"prefill": inference.prefill, "decode": inference.decode, "train": train}
-_PLAN = ("tp", "pp", "dp", "cp", "ep", "micro_batch", "virtual_stages")
+Fit = tuple[str, Number]  # `decode.memory`, and where it is enough
 
 
 @dataclass
 class Answer:
     """What `estimate` says of every point of a box, as numbers and arrays that broadcast to `shape`."""
 
-    phases: dict[str, dict[str, Any]]
+    phases: dict[str, PhaseAnswer]
     plan: dict[str, Number]
-    cost: dict[str, Any]
+    cost: Cost
     rules: list[legal.Rule]
-    fits: list[legal.Rule]
+    fits: list[Fit]
     shape: tuple[int, ...]
     order: tuple[int, ...]
     axes: dict[str, Number]
@@ -90,20 +89,22 @@ def answer(request: Request, axes: tuple[Axis, ...], box: Box) -> Answer:
     plans = {phase: plan_of(question, phase, fields) for phase in request.phases}
     with np.errstate(all="ignore"):
         scene = Scene(question, override=override)
-        results = {phase: PHASE[phase](scene, plan) for phase, plan in plans.items()}
-        bill = cost(scene, results, {k: planning.Choice(p, False, "", True) for k, p in plans.items()})
+        results = {phase: engine_answer(scene, plan, phase) for phase, plan in plans.items()}
+        bill = cost(scene, results, plans)
         rules = [rule for phase, plan in plans.items() for rule in legal.rules(scene, plan, phase)]
-    fits = [
-        (f"{phase}.memory", held["memory"]["total_bytes"] <= held["memory"]["capacity_bytes"])
-        for phase, held in results.items()
-    ]
+    fits = [(f"{phase}.memory", found.memory.fits) for phase, found in results.items()]
     if question.qps is not None:
         with np.errstate(all="ignore"):
-            rules += [("prompts leave time to decode", arriving(scene, plan)[2] < 1) for plan in plans.values()]
+            rules += [_decodes(arriving(scene, plan)[2]) for plan in plans.values()]
     plan = next(iter(plans.values()))
-    shown = {name: getattr(plan, name) for name in ("devices", *_PLAN)}
+    shown = {name: getattr(plan, name) for name in ("devices", *SIZES)}
     roofs = {"peak": scene.chip.peak(scene.formats.compute), "bandwidth": scene.chip.bandwidth}
     return Answer(results, shown, bill, rules, fits, shape, order, sizes, roofs)
+
+
+def _decodes(share: Number) -> legal.Rule:
+    """Whether the prompts of a request rate leave a replica time for anything else."""
+    return legal.Rule("prompts leave time to decode", (), share < 1, lambda: "prompts alone take all the time")
 
 
 def question_of(
@@ -114,23 +115,23 @@ def question_of(
     fields = {ask.NUMBERS[a.name]: sizes[a.name] for a in axes if a.kind == "number"}
     if any(a.name == "batch" and a.tokens for a in axes):
         fields["batch"] = fields["batch"] / fields.get("seq", SEQ)
-    return replace(request, **{k: v for k, v in fields.items() if k not in (*_PLAN, "devices")}), override, fields
+    return replace(request, **{k: v for k, v in fields.items() if k not in (*SIZES, "devices")}), override, fields
 
 
 def missing(request: Request, axes: tuple[Axis, ...], box: Box, why: str) -> Answer:
     """A box of points whose structure does not exist on this chip: every one infeasible, for the reason given."""
     sizes, shape, order = lay_out(axes, box, request)
-    return Answer({}, {}, {}, [(why, np.bool_(False))], [], shape, order, sizes, {})
+    return Answer({}, {}, Cost(), [legal.Rule(why, (), np.bool_(False), lambda: why)], [], shape, order, sizes, {})
 
 
 def plan_of(request: Request, phase: str, sizes: dict[str, Number]) -> Plan:
     """The plan given: sizes default to 1 (dp to what -n leaves), ZeRO to 1, recomputation to none, as the help says."""
-    given = {name: sizes[name] for name in _PLAN if name in sizes}
+    given = {name: sizes[name] for name in SIZES if name in sizes}
     if "devices" in sizes and "dp" not in given:
         given["dp"] = sizes["devices"] / (given.get("tp", 1.0) * given.get("pp", 1.0) * given.get("cp", 1.0))
     parallel = request.sequence_parallel
     if phase != "train":
-        return Plan(**given, zero=0, sequence_parallel=bool(parallel), flash=request.flash, **planning.layout(request))
+        return Plan(**given, zero=0, sequence_parallel=bool(parallel), flash=request.flash, **legal.layout(request))
     if parallel is None:  # at tp = 1 it changes nothing, so a block may decide it once
         parallel = bool(np.any(np.greater(given.get("tp", 1.0), 1)))
     return Plan(
@@ -139,5 +140,5 @@ def plan_of(request: Request, phase: str, sizes: dict[str, Number]) -> Plan:
         sequence_parallel=parallel,
         recompute=request.recompute or "none",
         flash=request.flash,
-        **planning.layout(request),
+        **legal.layout(request),
     )

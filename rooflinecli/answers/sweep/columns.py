@@ -7,16 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.answers.sweep import legal
 from rooflinecli.answers.sweep.box import Answer
+from rooflinecli.engine import legal
+from rooflinecli.engine.phase_answer import Resources
 from rooflinecli.errors import unknown
+from rooflinecli.record import MISSING, at, leaves
+from rooflinecli.specs.quantities import COST
 
 DEFAULT = ("time_s", "tokens_per_s", "mfu", "bound", "memory.total_bytes")
-COSTS = {
-    "prefill": "usd_per_million_input_tokens",
-    "decode": "usd_per_million_output_tokens",
-    "train": "usd_per_million_training_tokens",
-}
 COUNTS = ("n", "tp", "pp", "dp", "cp", "ep", "micro-batch", "virtual-stages", "batch", "prompt", "output", "seq")
 
 
@@ -24,19 +22,11 @@ def names(answer: Answer) -> list[str]:
     """Every quantity the answer holds, in the order of the JSON."""
     found = [f"plan.{name}" for name in answer.plan]
     for phase, result in answer.phases.items():
-        found += [f"{phase}.{path}" for path in _paths(result)] + [f"{phase}.bound", f"{phase}.bound_by"]
-    return [*found, *(f"cost.{name}" for name, value in answer.cost.items() if value is not None)]
-
-
-def _paths(value: Any, prefix: str = "") -> list[str]:
-    items = value.items() if isinstance(value, dict) else enumerate(value)
-    found: list[str] = []
-    for key, inner in items:
-        if isinstance(inner, (dict, list)):
-            found += _paths(inner, f"{prefix}{key}.")
-        elif inner is not None and not isinstance(inner, str):
-            found.append(f"{prefix}{key}")
-    return found
+        found += [
+            f"{phase}.{path}" for path, value in leaves(result) if value is not None and not isinstance(value, str)
+        ]
+        found += [f"{phase}.bound", f"{phase}.bound_by"]
+    return [*found, *(f"cost.{name}" for name, value in answer.cost.entries() if value is not None)]
 
 
 def select(answer: Answer, wanted: list[str] | None) -> list[str]:
@@ -44,7 +34,7 @@ def select(answer: Answer, wanted: list[str] | None) -> list[str]:
     known = names(answer)
     if not wanted:
         kept = [f"{phase}.{name}" for phase in answer.phases for name in DEFAULT]
-        return [*kept, *(f"cost.{COSTS[phase]}" for phase in answer.phases if f"cost.{COSTS[phase]}" in known)]
+        return [*kept, *(f"cost.{COST[phase]}" for phase in answer.phases if f"cost.{COST[phase]}" in known)]
     chosen: list[str] = []
     for text in wanted:
         name = text.removeprefix("phases.")
@@ -59,17 +49,16 @@ def pick(answer: Answer, name: str) -> Any:
     """The value of one quantity, unbroadcast; not-a-number where this structure has none (a chip without a price)."""
     head, _, rest = name.removeprefix("phases.").partition(".")
     if rest in ("bound", "bound_by") and head in answer.phases:
-        return _bound(answer.phases[head]["resources_s"], rest, answer.shape)
-    value: Any = {"plan": answer.plan, "cost": answer.cost}.get(head, answer.phases.get(head))
-    for part in rest.split("."):
-        value = value[int(part)] if isinstance(value, list) else value.get(part) if isinstance(value, dict) else None
-    return np.nan if value is None else value
+        return _bound(answer.phases[head].resources_s, rest, answer.shape)
+    value = at({"plan": answer.plan, "cost": answer.cost}.get(head, answer.phases.get(head)), rest)
+    return np.nan if value is None or value is MISSING else value
 
 
-def _bound(resources: dict[str, Any], what: str, shape: tuple[int, ...]) -> np.ndarray:
+def _bound(resources: Resources, what: str, shape: tuple[int, ...]) -> np.ndarray:
     """Which resource sets the floor, or how many times longer it takes than the next (as `estimate` ranks them)."""
-    labels = sorted(resources, reverse=True)  # a tie goes to the name that sorts last, as in estimate
-    stack = np.stack([np.broadcast_to(resources[k], shape) for k in labels])
+    named = dict(resources.entries())
+    labels = sorted(named, reverse=True)  # a tie goes to the name that sorts last, as in estimate
+    stack = np.stack([np.broadcast_to(named[k], shape) for k in labels])
     if what == "bound":
         return np.array(labels, dtype=object)[stack.argmax(axis=0)]
     ranked = np.sort(stack, axis=0)
@@ -100,7 +89,7 @@ def _violations(answer: Answer, feasible: np.ndarray) -> np.ndarray:
     """The first condition each point fails; empty where it fails none."""
     if feasible.all():
         return np.full(len(feasible), "", dtype=object)
-    named = [*answer.rules, *answer.fits]
+    named = [*((rule.name, rule.holds) for rule in answer.rules), *answer.fits]
     codes = np.zeros(len(feasible), dtype=np.int16)
     for code, (_, mask) in reversed(list(enumerate(named, 1))):
         if not np.all(mask):

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.answers.sweep import columns, legal, where
+from rooflinecli.answers.sweep import columns, where
 from rooflinecli.answers.sweep.axes import Space
 from rooflinecli.answers.sweep.box import Answer
+from rooflinecli.engine import legal
 from rooflinecli.errors import UsageError
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.answers.sweep import columns, legal
 from rooflinecli.answers.sweep.axes import Space
 from rooflinecli.answers.sweep.box import Answer
+from rooflinecli.engine import legal
 
 MOST_POINTS, MOST_SERIES = 20_000, 12
 
@@ -68,7 +68,9 @@ class Gathered:
         """Take a thinned part of the feasible points of a box (of all legal ones where memory itself is shown)."""
         if not answer.phases:
             return
-        fits = legal.all_of(answer.rules if self.kind == "memory" else [*answer.rules, *answer.fits])
+        fits = legal.all_of(answer.rules)
+        for _, enough in answer.fits if self.kind != "memory" else ():
+            fits = fits & enough
         chosen = np.flatnonzero(answer.flat(fits))[:: self.every]
         x, y = (answer.flat(v)[chosen] for v in self._values(answer))
         names = [answer.flat(answer.axes[n])[chosen] for n in self.by]
@@ -81,19 +83,18 @@ class Gathered:
     def _values(self, answer: Answer) -> tuple[Any, Any]:
         result = answer.phases[self.phase]
         if self.kind == "memory":
-            return answer.axes.get(self.along, np.nan), result["memory"]["total_bytes"] / 1e9
+            return answer.axes.get(self.along, np.nan), result.memory.total_bytes / 1e9
         if self.kind == "roofline":
-            parts, roofs = result["resources_s"], answer.roofs
-            return parts["compute"] * roofs["peak"] / (parts["memory"] * roofs["bandwidth"]), result["mfu"] * roofs[
-                "peak"
-            ]
-        return result["time_s"] * 1e3, columns.pick(answer, f"{self.phase}.tokens_per_s") / answer.plan["devices"]
+            parts, roofs = result.resources_s, answer.roofs
+            intensity = parts.compute * roofs["peak"] / (parts.memory * roofs["bandwidth"])
+            return intensity, result.mfu * roofs["peak"]
+        return result.time_s * 1e3, result.tokens_per_s / answer.plan["devices"]
 
     def _edges(self, choice: dict[str, Any], answer: Answer) -> None:
         """Roofs, or the capacity, of the chip."""
         if self.kind == "memory":
             self.picture.limits[f"{choice['hw']} capacity"] = (
-                float(np.max(answer.phases[self.phase]["memory"]["capacity_bytes"])) / 1e9
+                float(np.max(answer.phases[self.phase].memory.capacity_bytes)) / 1e9
             )
         elif self.kind == "roofline":
             peak, bandwidth = (float(np.max(answer.roofs[k])) for k in ("peak", "bandwidth"))

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli import units
-from rooflinecli.answers.check.requirement import unit_of
+from rooflinecli.answers.contract import Estimate
 from rooflinecli.errors import UsageError
+from rooflinecli.record import MISSING, at
+from rooflinecli.specs.quantities import unit_of
 
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "<=": operator.le,
@@ -68,10 +70,8 @@ def _value(text: str, name: str, written: str) -> float:
         raise UsageError(f"--where {text!r}: {error}") from None
 
 
-def quantity_of(result: dict[str, Any], name: str) -> Any:
+def quantity_of(result: Estimate, name: str) -> Any:
     """A quantity of one estimate by its path; None when it has none."""
-    head, _, rest = name.partition(".")
-    value: Any = result.get(head) if head in result else result["phases"].get(head)
-    for part in rest.split("."):
-        value = value[int(part)] if isinstance(value, list) else value.get(part) if isinstance(value, dict) else None
-    return value
+    head = name.partition(".")[0]
+    value = at(result.phases if head in result.phases else result, name)
+    return None if value is MISSING else value

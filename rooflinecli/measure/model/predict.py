@@ -59,9 +59,7 @@ def predict(phase: str, spec: ModelSpec, hardware: HardwareSpec, batch: int, seq
     if phase == "train":
         answer = train(timed, plan)
         flops = 3 * value(counted.model_flops(batch, seq, seq, seq, decode=False))
-        return Prediction(
-            float(value(answer["time_s"])), float(value(answer["floor_s"])), flops, _plain(answer["breakdown_s"])
-        )
+        return Prediction(float(value(answer.time_s)), float(value(answer.floor_s)), flops, _plain(answer.breakdown_s))
     decode = phase == "decode"
     queries, logits = (1, 1) if decode else (seq, seq if phase == "forward" else 1)
     bill = _pass(timed, plan, batch, queries, seq, logits, decode)

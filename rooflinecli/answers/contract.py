@@ -1,0 +1,102 @@
+"""The object that `roofline estimate` answers with, typed: the JSON contract `roofline/estimate/1`, field by field.
+
+SI throughout, the unit in the key; docs/schema/estimate.json is generated from these classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rooflinecli.engine.phase_answer import PhaseAnswer, PlanAnswer
+from rooflinecli.num import Number
+from rooflinecli.record import OPTIONAL, Record
+
+SCHEMA = "roofline/estimate/1"
+
+
+@dataclass(slots=True, kw_only=True)
+class ParameterCounts(Record):
+    """Exact counts; `active` is what a token passes through, the input embedding included."""
+
+    total: int
+    active: int
+    embedding: int
+    active_without_embedding: int
+
+
+@dataclass(slots=True, kw_only=True)
+class ModelAnswer(Record):
+    name: str
+    id: str
+    layers: int
+    parameters: ParameterCounts
+    weights_bytes: Number
+
+
+@dataclass(slots=True, kw_only=True)
+class HardwareAnswer(Record):
+    """One device: dense peak in the format computed in, memory bandwidth and capacity, the ridge of its roofline."""
+
+    name: str
+    id: str
+    peak_flops_per_s: Number
+    bandwidth_bytes_per_s: Number
+    capacity_bytes: Number
+    ridge_flops_per_byte: Number
+
+
+@dataclass(slots=True, kw_only=True)
+class Workload(Record):
+    """What was asked, defaults filled in: sequences per replica in serving, the global batch in training, lengths in tokens."""
+
+    dtype: str
+    kv_dtype: str
+    attention_flops: str
+    efficiency: str
+    batch: Number = field(default=None, metadata=OPTIONAL)
+    prompt: Number = field(default=None, metadata=OPTIONAL)
+    output: Number = field(default=None, metadata=OPTIONAL)
+    qps: Number = field(default=None, metadata=OPTIONAL)
+    concurrency: Number = field(default=None, metadata=OPTIONAL)
+    train_batch: Number = field(default=None, metadata=OPTIONAL)
+    seq: Number = field(default=None, metadata=OPTIONAL)
+    gradient_bytes: Number = field(default=None, metadata=OPTIONAL)
+    optimizer_bytes: Number = field(default=None, metadata=OPTIONAL)
+    tokens: Number = field(default=None, metadata=OPTIONAL)
+
+
+@dataclass(slots=True, kw_only=True)
+class Cost(Record):
+    """Dollars; None where no price is known, or the phase was not asked for."""
+
+    usd_per_million_input_tokens: Number | None = None
+    usd_per_million_output_tokens: Number | None = None
+    usd_per_million_training_tokens: Number | None = None
+    training_usd: Number | None = None
+    usd_per_device_hour: Number | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Violation(Record):
+    """What does not fit: bytes needed and available per device, and the nearest plan that works."""
+
+    constraint: str
+    needed: float | None
+    available: float | None
+    nearest: PlanAnswer | None
+    message: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Estimate(Record):
+    """The whole answer; `plan` is that of the first phase."""
+
+    schema: str = SCHEMA
+    model: ModelAnswer
+    hardware: HardwareAnswer
+    plan: PlanAnswer
+    workload: Workload
+    phases: dict[str, PhaseAnswer]
+    cost: Cost
+    feasible: bool
+    violations: list[Violation]

@@ -1,0 +1,24 @@
+"""The one way into the engine: a scene, a plan and a phase in, a typed answer out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rooflinecli.engine.derive import derive
+from rooflinecli.engine.inference import decode, prefill
+from rooflinecli.engine.phase_answer import PhaseAnswer
+from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.training import train
+from rooflinecli.specs.plan import Plan
+
+PHASES: dict[str, Callable[[Scene, Plan], PhaseAnswer]] = {"prefill": prefill, "decode": decode, "train": train}
+
+
+def answer(scene: Scene, plan: Plan, phase: str) -> PhaseAnswer:
+    """What a phase costs under a plan whose sizes are of the scene's kind of number (`scene.plan`).
+
+    Raises UsageError for a network that cannot join the plan's groups, Infeasible for a rate no replica can follow.
+    """
+    found = PHASES[phase](scene, plan)
+    found.derived = derive(scene, plan, phase, found)
+    return found

@@ -1,0 +1,105 @@
+"""The layouts that the chooser looks at: splits of the devices into the sizes left open, then what training leaves open beside.
+
+Not every legal layout (`roofline search` has those): tensor parallelism stays inside the innermost network domain, context
+and expert parallelism are taken as given, microbatches up to 4, ZeRO 1 or 3, recomputation none or full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from rooflinecli.engine import legal
+from rooflinecli.engine.scene import Scene
+from rooflinecli.num import Number
+from rooflinecli.specs.plan import Plan
+
+MOST = 128  # largest size of one axis that is tried
+
+
+def candidates(scene: Scene, phase: str, devices: int, refused: list[legal.Rule] | None = None) -> Iterator[Plan]:
+    """Legal layouts of the open sizes on so many devices; `refused` collects the rules that the others broke."""
+    for split in _splits(scene, phase, devices):
+        for plan in _training_variants(scene, split) if phase == "train" else [split]:
+            rule = legal.broken(scene, plan, phase)
+            if rule is None:
+                yield plan
+            elif refused is not None:
+                refused.append(rule)
+
+
+def _splits(scene: Scene, phase: str, devices: int) -> Iterator[Plan]:
+    """Sizes of the axes that multiply to `devices`."""
+    r, training = scene.request, phase == "train"
+    cp = int(r.cp or 1)
+    stages = r.pp if r.stages is None else float(str(r.stages).count(",") + 1)
+    for tp in _sizes(r.tp, devices):
+        if r.tp is None and not _divides_heads(scene, tp):
+            continue
+        if r.tp is None and tp > innermost(scene):
+            continue
+        for pp in _sizes(stages, devices // max(tp * cp, 1)):
+            dp, rest = divmod(devices, tp * cp * pp)
+            if rest or dp < 1 or (r.dp is not None and dp != int(r.dp)):
+                continue
+            if not training and not _worth_serving(scene, devices, tp, pp, dp):
+                continue
+            yield _plan(scene, training, tp, pp, cp, dp)
+
+
+def _plan(scene: Scene, training: bool, tp: int, pp: int, cp: int, dp: int) -> Plan:
+    r = scene.request
+    return Plan(
+        tp=float(tp),
+        pp=float(pp),
+        dp=float(dp),
+        cp=float(cp),
+        ep=float(r.ep or 1),
+        micro_batch=float(r.micro_batch or 1),
+        virtual_stages=float(r.virtual_stages or 1),
+        sequence_parallel=bool(r.sequence_parallel),
+        zero=1 if training else 0,
+        flash=r.flash,
+        **legal.layout(r),
+    )
+
+
+def _worth_serving(scene: Scene, devices: int, tp: int, pp: int, dp: int) -> bool:
+    """One replica where the count is open; and stages only where tensor parallelism cannot fill the inner domain."""
+    r = scene.request
+    if r.dp is None and dp > int(r.ep or 1) and r.devices is None:
+        return False
+    if r.tp is not None:
+        return True
+    widest = min(innermost(scene), devices)
+    return not (r.pp is None and pp > 1 and tp < widest and _divides_heads(scene, widest))
+
+
+def _training_variants(scene: Scene, base: Plan) -> Iterator[Plan]:
+    """ZeRO stages, recomputation and microbatches left open.
+
+    Larger microbatches are tried on a given device count only: the fewest devices that hold a model hold it with one sequence.
+    """
+    r = scene.request
+    for micro in [base.micro_batch] if r.micro_batch is not None or r.devices is None else [1.0, 2.0, 4.0]:
+        for zero in [r.zero] if r.zero is not None else ([1, 3] if base.dp > 1 else [0]):
+            for recompute in [r.recompute] if r.recompute else ["none", "full"]:
+                parallel = base.tp > 1 if r.sequence_parallel is None else r.sequence_parallel
+                yield replace(base, micro_batch=micro, zero=zero, recompute=recompute, sequence_parallel=parallel)
+
+
+def _sizes(given: Number | None, devices: int) -> list[int]:
+    if given is not None:
+        return [int(given)]
+    return [size for size in range(1, min(devices, MOST) + 1) if devices % size == 0]
+
+
+def _divides_heads(scene: Scene, tp: int) -> bool:
+    return not any(g.axes["N"] % tp for g in scene.book.layers if "N" in g.axes)
+
+
+def innermost(scene: Scene) -> int:
+    """The largest tensor-parallel group tried: the innermost network domain, at most 16."""
+    if not scene.chip.levels:
+        return 1
+    return int(min(scene.chip.levels[0].size, 16 if scene.chip.levels[0].level.kind == "torus" else 8))

@@ -1,0 +1,152 @@
+"""What a phase answers, typed: times, rates, shares, memory. Numbers are floats, arrays of a sweep, or traced.
+
+Times are in seconds of one pass (a prompt, a token, a step), sizes in bytes per device, rates per second over all devices.
+The fields are the keys of the JSON contract, in its order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from rooflinecli import num
+from rooflinecli.num import Number
+from rooflinecli.record import OPTIONAL, SPREAD, Record
+from rooflinecli.specs.plan import SIZES, Plan
+
+
+@dataclass(slots=True, kw_only=True)
+class Resources(Record):
+    """Seconds that each resource needs at its peak, all else ignored."""
+
+    compute: Number
+    memory: Number
+    communication: Number
+
+
+@dataclass(slots=True, kw_only=True)
+class Residency(Record):
+    """Bytes on the fullest device, and what it can hold; headroom is the share of capacity left."""
+
+    weights_bytes: Number
+    gradients_bytes: Number
+    optimizer_bytes: Number
+    activations_bytes: Number
+    kv_cache_bytes: Number
+    total_bytes: Number
+    capacity_bytes: Number
+    headroom: Number
+
+    @property
+    def fits(self) -> Number:
+        """Whether it does; a mask where sizes are arrays."""
+        return num.value(self.total_bytes) <= num.value(self.capacity_bytes)
+
+
+@dataclass(slots=True, kw_only=True)
+class PlanAnswer(Record):
+    """A plan as the contract shows it: whole sizes, what is seldom given only where it was, and why it was taken."""
+
+    devices: int
+    tp: int
+    pp: int
+    dp: int
+    cp: int
+    ep: int
+    zero: int
+    micro_batch: int
+    virtual_stages: int
+    sequence_parallel: bool
+    recompute: str
+    unusual: dict[str, Any] = field(default_factory=dict, metadata=SPREAD)
+    chosen: bool
+    reason: str
+
+
+@dataclass(slots=True, kw_only=True)
+class PhaseAnswer(Record):
+    """What every phase answers. `plan`, `bound` and what was measured are noted by an estimate, not by a sweep."""
+
+    time_s: Number
+    floor_s: Number
+    interval_s: tuple[Number, Number]
+    tokens_per_s: Number
+    flops: Number
+    mfu: Number
+    resources_s: Resources
+    breakdown_s: dict[str, Number]
+    communication_s: dict[str, Number]
+    communication_bytes: dict[str, Number]
+    memory: Residency
+    derived: dict[str, Number] = field(default_factory=dict, metadata=SPREAD)
+    bound: str | None = field(default=None, metadata=OPTIONAL)
+    bound_by: float | None = field(default=None, metadata=OPTIONAL)
+    plan: PlanAnswer | None = field(default=None, metadata=OPTIONAL)
+    measured_mfu: float | None = field(default=None, metadata=OPTIONAL)
+    measured_time_s: float | None = field(default=None, metadata=OPTIONAL)
+
+    @property
+    def laid_out(self) -> PlanAnswer:
+        """The plan of an estimate's phase."""
+        assert self.plan is not None  # an estimate notes it before anyone reads it
+        return self.plan
+
+
+@dataclass(slots=True, kw_only=True)
+class PrefillAnswer(PhaseAnswer):
+    """time_s is the time to first token."""
+
+    bytes_per_device: Number
+
+
+@dataclass(slots=True, kw_only=True)
+class DecodeAnswer(PhaseAnswer):
+    """time_s is the inter-token latency; batch the sequences under way per replica, largest_batch what its memory takes."""
+
+    bytes_per_device: Number
+    batch: Number
+    largest_batch: Number
+    load: str
+    tokens_per_s_per_user: Number
+    mbu: Number
+
+
+@dataclass(slots=True, kw_only=True)
+class TrainAnswer(PhaseAnswer):
+    """time_s is one optimizer step; steps and run_s are those of a whole run, where its tokens are given."""
+
+    hardware_flops: Number
+    hfu: Number
+    microbatches: Number
+    bubble_fraction: Number
+    steps: Number | None = None
+    run_s: Number | None = None
+
+
+def plan_answer(plan: Plan, chosen: bool, reason: str) -> PlanAnswer:
+    """A plan as the contract shows it."""
+    sizes = {name: int(num.value(getattr(plan, name))) for name in ("devices", *SIZES)}
+    return PlanAnswer(
+        **sizes,
+        zero=plan.zero,
+        sequence_parallel=plan.sequence_parallel,
+        recompute=plan.recompute,
+        unusual={name: getattr(plan, name) for name in _SELDOM if getattr(plan, name) != getattr(Plan, name)},
+        chosen=chosen,
+        reason=reason,
+    )
+
+
+_SELDOM = (
+    "recompute_layers",
+    "recompute_modules",
+    "schedule",
+    "ring",
+    "shard",
+    "stages",
+    "imbalance",
+    "dropout",
+    "offload",
+    "software",
+    "recipe",
+)

@@ -1,0 +1,77 @@
+"""What a device holds in a phase: one answer, by which a plan is chosen, judged and reported.
+
+Prefill holds the weights, one prompt's cache and its working set; decode the weights, the cache of every sequence under way
+at its full length and a token's working set; training the state that ZeRO leaves, and activations.
+"""
+
+from __future__ import annotations
+
+from rooflinecli import memory
+from rooflinecli.engine.phase_answer import Residency
+from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.serving_load import load
+from rooflinecli.formulas import memory as f
+from rooflinecli.formulas import schedule
+from rooflinecli.num import Number
+from rooflinecli.specs.plan import Plan
+
+
+def resident(scene: Scene, plan: Plan, phase: str) -> Residency:
+    """Bytes on the fullest device of `plan` in a phase. Raises Infeasible where a rate leaves no time to decode."""
+    if phase == "train":
+        return training(scene, plan)
+    return prefill(scene, plan) if phase == "prefill" else decode(scene, plan, load(scene, plan).batch)
+
+
+def prefill(scene: Scene, plan: Plan) -> Residency:
+    """While one prompt is read."""
+    return _serving(scene, plan, 1.0, scene.prompt, 1.0, scene.prompt)
+
+
+def decode(scene: Scene, plan: Plan, batch: Number) -> Residency:
+    """While `batch` sequences per replica end."""
+    return _serving(scene, plan, batch, scene.prompt + scene.output, batch, 1.0)
+
+
+def _serving(scene: Scene, plan: Plan, cached: Number, length: Number, sequences: Number, tokens: Number) -> Residency:
+    """Weights, the cache of `cached` sequences of `length`, and the working set of a pass over `tokens` of `sequences`."""
+    params = memory.device_parameters(scene.book, plan, scene.lift)
+    return _held(
+        scene,
+        memory.weights(params, scene.formats, 1.0),
+        activations=memory.inference_activations(scene.book, plan, scene.formats, sequences, tokens, scene.lift),
+        cache=memory.kv_cache(scene.book, plan, scene.formats, cached, length, scene.lift),
+    )
+
+
+def training(scene: Scene, plan: Plan) -> Residency:
+    """While microbatches are in flight."""
+    params = memory.device_parameters(scene.book, plan, scene.lift)
+    trained = memory.trained(scene.book, plan, params, scene.lift)
+    count = schedule.microbatch_count(scene.train_batch, plan.dp, plan.micro_batch)
+    state = memory.training_state(params, trained, plan, scene.formats, scene.gradient_bytes, scene.optimizer_bytes)
+    kept = memory.training_activations(
+        scene.book, plan, scene.formats, scene.seq, count, scene.lift, scene.logit_bytes(plan)
+    )
+    return _held(scene, state["weights_bytes"], state["gradients_bytes"], state["optimizer_bytes"], kept)
+
+
+def _held(
+    scene: Scene,
+    weights: Number,
+    gradients: Number = 0.0,
+    optimizer: Number = 0.0,
+    activations: Number = 0.0,
+    cache: Number = 0.0,
+) -> Residency:
+    total, capacity = f.total_memory(weights, gradients, optimizer, activations, cache, 0.0), scene.chip.capacity
+    return Residency(
+        weights_bytes=weights,
+        gradients_bytes=gradients,
+        optimizer_bytes=optimizer,
+        activations_bytes=activations,
+        kv_cache_bytes=cache,
+        total_bytes=total,
+        capacity_bytes=capacity,
+        headroom=f.headroom(total, capacity),
+    )

@@ -1,0 +1,74 @@
+"""Typed answers that are also the JSON contract: a dataclass whose fields are its keys, walked by dotted path.
+
+A field marked OPTIONAL is a key only where it has a value; a SPREAD field holds further keys of the same object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+MISSING: Any = object()  # what `at` finds where a path leads nowhere
+
+
+class Record:
+    """Base of dataclasses that are answers."""
+
+    __slots__ = ()
+
+    def entries(self) -> Iterator[tuple[str, Any]]:
+        """The keys and values of the object, in the order of the contract."""
+        for name, optional, spread in _layout(type(self)):  # type: ignore[arg-type]
+            value = getattr(self, name)
+            if spread:
+                yield from value.items()
+            elif not optional or value is not None:
+                yield name, value
+
+
+OPTIONAL = {"optional": True}  # metadata of a field that is left out while it is None
+SPREAD = {"spread": True}  # metadata of a mapping whose entries are keys of the object itself
+
+
+@cache
+def _layout(kind: type) -> tuple[tuple[str, bool, bool], ...]:
+    fields = kind.__dataclass_fields__.values()  # type: ignore[attr-defined]
+    return tuple((f.name, "optional" in f.metadata, "spread" in f.metadata) for f in fields)
+
+
+def entries(value: Any) -> Iterator[tuple[str, Any]] | None:
+    """Keys and values of a record, a mapping or a sequence (whose keys are its places); None for anything else."""
+    if isinstance(value, Record):
+        return value.entries()
+    if isinstance(value, dict):
+        return iter(value.items())
+    if isinstance(value, (list, tuple)):
+        return ((str(i), item) for i, item in enumerate(value))
+    return None
+
+
+def plain(value: Any) -> Any:
+    """The object as dicts and lists, its numbers untouched: what is printed as JSON."""
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    found = entries(value)
+    return value if found is None else {key: plain(item) for key, item in found}
+
+
+def at(value: Any, path: str) -> Any:
+    """What stands at a dotted path, MISSING where nothing does."""
+    for part in path.split("."):
+        found = entries(value)
+        value = next((item for key, item in found if key == part), MISSING) if found is not None else MISSING
+    return value
+
+
+def leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted path, value) of everything that holds no further keys, None included."""
+    found = entries(value)
+    if found is None:
+        yield prefix.removesuffix("."), value
+        return
+    for key, item in found:
+        yield from leaves(item, f"{prefix}{key}.")

@@ -1,0 +1,158 @@
+"""What every number of an answer is called and measured in: one row each, read by tables, explanations, checks, sweeps and searches.
+
+A row with a `formula` is computed from others: its arguments are named in `of` (fields of the phase's answer, `devices`, or
+`power`, the chip's in W). To add such a quantity is to add its row: it is then in every format and every question.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from rooflinecli.formulas import provision
+
+LESS, MORE = "less", "more"
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One number of an answer.
+
+    unit: SI, `fraction` or `count`. better: `less`, `more` or neither. time: 1 where it grows in proportion to its phase's
+    time, -1 where it falls, 0 where it does not follow. phase: the only phase it speaks of. group: whether it stands for
+    everything under its name.
+    """
+
+    name: str
+    unit: str
+    label: str
+    better: str = ""
+    time: int = 0
+    phase: str = ""
+    group: bool = False
+    formula: Callable[..., Any] | None = None
+    of: tuple[str, ...] = ()
+
+
+def _q(name: str, unit: str, label: str, better: str = "", time: int = 0, **more: Any) -> Quantity:
+    return Quantity(name, unit, label, better, time, **more)
+
+
+_ROWS = (
+    _q("time_s", "s", "time", LESS, 1),
+    _q("floor_s", "s", "floor", LESS),
+    _q("interval_s", "s", "80 % interval", LESS),
+    _q("tokens_per_s", "tokens/s", "tokens per second", MORE, -1),
+    _q("tokens_per_s_per_user", "tokens/s", "tokens per second and user", MORE, -1),
+    _q("tokens_per_s_per_device", "tokens/s", "tokens per second and device", MORE, -1),
+    _q("requests_per_s", "count", "requests per second", MORE, -1),
+    _q("prefill_requests_per_s", "count", "requests per second of prefill", MORE, -1),
+    _q("decode_requests_per_s", "count", "requests per second of decode", MORE, -1),
+    _q("instance_tokens_per_s", "tokens/s", "tokens per second of one instance", MORE, -1),
+    _q("ttft_s", "s", "time to first token", LESS),
+    _q("itl_s", "s", "inter-token latency", LESS),
+    _q("flops", "FLOP", "model FLOPs"),
+    _q("hardware_flops", "FLOP", "FLOPs with recomputation"),
+    _q("mfu", "fraction", "MFU", MORE, -1),
+    _q("hfu", "fraction", "HFU", MORE, -1),
+    _q("mbu", "fraction", "MBU", MORE, -1),
+    _q("measured_mfu", "fraction", "measured MFU", MORE),
+    _q("measured_time_s", "s", "measured time", LESS),
+    _q("bytes_per_device", "B", "bytes moved per device"),
+    _q("resources_s", "s", "time at peak", LESS, group=True),
+    _q("breakdown_s", "s", "time", LESS, group=True),
+    _q("communication_s", "s", "exposed communication", LESS, group=True),
+    _q("communication_bytes", "B", "bytes sent", LESS, group=True),
+    _q("bound_by", "count", "times longer than the next resource"),
+    _q("batch", "count", "sequences"),
+    _q("largest_batch", "count", "most sequences", MORE),
+    _q("microbatches", "count", "microbatches"),
+    _q("bubble_fraction", "fraction", "pipeline bubble", LESS),
+    _q("steps", "count", "steps", LESS),
+    _q("run_s", "s", "time of the run", LESS, 1),
+    _q("weights_bytes", "B", "weights", LESS),
+    _q("gradients_bytes", "B", "gradients", LESS),
+    _q("optimizer_bytes", "B", "optimizer", LESS),
+    _q("activations_bytes", "B", "activations", LESS),
+    _q("kv_cache_bytes", "B", "KV cache", LESS),
+    _q("total_bytes", "B", "memory", LESS),
+    _q("capacity_bytes", "B", "capacity", MORE),
+    _q("headroom", "fraction", "memory left", MORE),
+    _q("usd_per_million_input_tokens", "USD", "per million input tokens", LESS, 1, phase="prefill"),
+    _q("usd_per_million_output_tokens", "USD", "per million output tokens", LESS, 1, phase="decode"),
+    _q("usd_per_million_training_tokens", "USD", "per million trained tokens", LESS, 1, phase="train"),
+    _q("training_usd", "USD", "the run", LESS, 1, phase="train"),
+    _q("usd_per_device_hour", "USD/h", "per device and hour", LESS),
+    _q("utilisation", "fraction", "share of paid time that is busy"),
+    _q(
+        "joules_per_token",
+        "J",
+        "at full draw per token",
+        LESS,
+        1,
+        formula=provision.joules_per_token,
+        of=("devices", "power", "tokens_per_s"),
+    ),
+)
+QUANTITIES: dict[str, Quantity] = {row.name: row for row in _ROWS}
+DERIVED = tuple(row for row in _ROWS if row.formula is not None)
+COST = {
+    row.phase: row.name for row in _ROWS if row.phase and row.name.startswith("usd_per_million")
+}  # phase -> its price
+
+_SUFFIXES = tuple(
+    (re.compile(pattern), unit)
+    for pattern, unit in (
+        (r"(^|_)(fraction|share)$", "fraction"),
+        (r"flops_per_byte$", "count"),
+        (r"(^|_)flops_per_s$", "FLOP/s"),
+        (r"(^|_)bytes_per_s$", "B/s"),
+        (r"(^|_)tokens_per_s(_per_\w+)?$", "tokens/s"),
+        (r"_per_s$", "count"),
+        (r"usd_per_(device_)?hour$", "USD/h"),
+        (r"(^|_)usd(_per_\w+)?$", "USD"),
+        (r"(^|_)flops(_per_\w+)?$", "FLOP"),
+        (r"(^|_)bytes(_per_\w+)?$", "B"),
+        (r"_s$", "s"),
+    )
+)
+
+
+def find(path: str) -> Quantity | None:
+    """The row of a dotted path (`decode.breakdown_s.matmul`), None for a name that has none."""
+    parts = _named(path)
+    for name in reversed(parts[:-1]):
+        if name in QUANTITIES and QUANTITIES[name].group:
+            return QUANTITIES[name]
+    return QUANTITIES.get(parts[-1]) if parts else None
+
+
+def unit_of(path: str) -> str:
+    """The unit of a quantity: its row's, else what its name or its group's ends in, else `count`."""
+    row = find(path)
+    if row is not None:
+        return row.unit
+    for part in reversed(_named(path)[-2:]):
+        for pattern, unit in _SUFFIXES:
+            if pattern.search(part):
+                return unit
+    return "count"
+
+
+def more_is_better(path: str) -> bool:
+    """Whether a larger value is the better one; less is, of what no row knows."""
+    row = find(path)
+    return row is not None and row.better == MORE
+
+
+def follows_time(path: str) -> int:
+    """1 where a quantity grows with its phase's time, -1 where it falls, 0 where it does not follow."""
+    row = find(path)
+    return row.time if row is not None else 0
+
+
+def _named(path: str) -> list[str]:
+    """The parts of a path without places in lists."""
+    return [part for part in path.split(".") if not part.isdigit()]
