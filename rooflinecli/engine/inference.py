@@ -35,18 +35,33 @@ def prefill(scene: Scene, plan: Plan) -> PrefillAnswer:
 def _first_token(scene: Scene, plan: Plan, step: Step) -> Step:
     """The pass with the wait in front of it charged to its bill."""
     busy = load(scene, plan)
-    wait, steps, front = (
-        engine_constant(scene, name, unit) for name, unit in (("wait", "1"), ("steps_waited", "1"), ("front", "s"))
-    )
     if busy.kind == "open":
+        front = engine_constant(scene, "front", "s")
         under_way = _decode_step(scene, plan, busy).seconds
         meets = serving.busy_probability(busy.batch)
         seconds = serving.open_loop_ttft(step.seconds, under_way, meets, busy.share, busy.prompt_cost, front)
     else:
-        itl = token(scene, plan, busy).seconds
-        seconds = serving.closed_loop_ttft(step.seconds, wait, sequences_per_stage(plan, busy), steps, itl, front)
+        seconds = _closed_first_token(scene, plan, busy, step.seconds, token(scene, plan, busy).seconds)
     step.bill.spend("waiting", seconds - step.seconds, "step", 1.0)
     return Step(step.bill, label(seconds, "t_ttft"))
+
+
+def _closed_first_token(scene: Scene, plan: Plan, busy: Load, alone: Number, itl: Number) -> Number:
+    """Time to first token in a closed loop, of a prompt whose pass takes `alone` on an idle replica."""
+    wait, steps, front = (
+        engine_constant(scene, name, unit) for name, unit in (("wait", "1"), ("steps_waited", "1"), ("front", "s"))
+    )
+    return serving.closed_loop_ttft(alone, wait, sequences_per_stage(plan, busy), steps, itl, front)
+
+
+def throughput(scene: Scene, plan: Plan, busy: Load, itl: Number) -> Number:
+    """Output tokens per second of all replicas: of the steps alone, or in a closed loop of whole requests, first tokens included."""
+    if busy.kind != "closed":
+        return serving.decode_throughput(busy.batch, itl, plan.dp)
+    alone = forward_step(scene, plan, 1.0, scene.prompt, scene.prompt, decode=False).seconds
+    first = _closed_first_token(scene, plan, busy, alone, itl)
+    rate = serving.closed_loop_throughput(busy.batch, scene.output, first, itl, plan.dp)
+    return num.minimum(rate, serving.prompt_bound_throughput(scene.output, busy.prompt_cost, plan.pp, plan.dp))
 
 
 def decode(scene: Scene, plan: Plan) -> DecodeAnswer:
@@ -64,7 +79,7 @@ def decode(scene: Scene, plan: Plan) -> DecodeAnswer:
         batch=busy.batch,
         largest_batch=busy.largest,
         load=busy.kind,
-        tokens_per_s=serving.decode_throughput(busy.batch, step.seconds, plan.dp),
+        tokens_per_s=throughput(scene, plan, busy, step.seconds),
         tokens_per_s_per_user=serving.tokens_per_user(step.seconds),
         mbu=training.memory_bandwidth_utilisation(step.bill.bytes, step.seconds, scene.chip.bandwidth),
         mfu=training.model_flops_utilisation(flops, step.seconds, devices, scene.chip.peak(scene.formats.compute)),

@@ -229,12 +229,12 @@ def _interleaving(scene: Scene, plan: Plan) -> Iterator[Rule]:
     )
     if plan.stages is None:
         yield Rule(
-            f"pp times virtual stages divides the {layers:.0f} layers",
+            f"pp times virtual stages splits the {layers:.0f} layers evenly",
             ("pp", "virtual_stages"),
-            constraints.divides(num.where(interleaved, pieces, 1.0), layers),
+            constraints.splits_evenly(num.where(interleaved, pieces, 1.0), layers),
             lambda: (
-                f"--pp {plan.pp:.0f} x --virtual-stages {plan.virtual_stages:.0f} does not divide the {layers:.0f} layers of {name}; "
-                f"use sizes whose product divides {layers:.0f}, or give --stages"
+                f"--pp {plan.pp:.0f} x --virtual-stages {plan.virtual_stages:.0f} do not split the {layers:.0f} layers of {name} evenly; "
+                f"use sizes whose product divides {layers:.0f}, or {layers + 2:.0f} with embedding and loss counted as layers"
             ),
         )
     count = schedule.microbatch_count(scene.train_batch, plan.dp, plan.micro_batch)

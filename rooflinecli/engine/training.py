@@ -34,8 +34,13 @@ def train(scene: Scene, plan: Plan) -> TrainAnswer:
     recipe = RECIPE[plan.recipe]
     fullest = stage(scene, plan, params, trained)
     tail, parts = _tail(scene, plan, trained, fullest)
-    seconds, floor = _seconds(scene, plan, fullest, parts, count)
     bill = fullest.bill
+    resources = Resources(
+        compute=bill.t_compute * count,
+        memory=bill.t_memory * count,
+        communication=bill.t_communication * count + tail.t_communication,
+    )
+    seconds, floor = _seconds(scene, plan, fullest, parts, count, resources)
     error = bill.relative_error(fullest.seconds)
     tokens = scene.train_batch * scene.seq
     model = recipe.passes * scene.model_flops(scene.train_batch, scene.seq, scene.seq, scene.seq, decode=False)
@@ -54,11 +59,7 @@ def train(scene: Scene, plan: Plan) -> TrainAnswer:
         hfu=training.hardware_flops_utilisation(executed, seconds, plan.devices, peak),
         microbatches=count,
         bubble_fraction=parts["bubble"] / seconds,
-        resources_s=Resources(
-            compute=bill.t_compute * count,
-            memory=bill.t_memory * count,
-            communication=bill.t_communication * count + tail.t_communication,
-        ),
+        resources_s=resources,
         breakdown_s=_breakdown(bill, parts, count, seconds),
         communication_s=axes,
         communication_bytes={
@@ -111,11 +112,10 @@ def _optimizer(scene: Scene, plan: Plan, params: memory.DeviceParameters) -> Num
 
 
 def _seconds(
-    scene: Scene, plan: Plan, fullest: Stage, parts: dict[str, Number], count: Number
+    scene: Scene, plan: Plan, fullest: Stage, parts: dict[str, Number], count: Number, resources: Resources
 ) -> tuple[Number, Number]:
-    """Seconds of the step and its floor."""
-    bill = fullest.bill
-    floor = roofline.floor_time(roofline.floor_time(bill.t_compute, bill.t_memory), bill.t_communication) * count
+    """Seconds of the step, and its floor: what the slowest resource takes, whatever runs beside it."""
+    floor = roofline.floor_time(roofline.floor_time(resources.compute, resources.memory), resources.communication)
     nodes = schedule.node_count(plan.devices, scene.chip.devices_per_host)
     per_doubling = scene.chip.constants(REGIME, "straggler").per_doubling
     straggle = training.straggler_factor(per_doubling, nodes)

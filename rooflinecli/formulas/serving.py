@@ -22,6 +22,24 @@ def decode_throughput(batch: Number, step_time: Number, replicas: Number) -> Num
     return batch * replicas / step_time
 
 
+@formula(
+    "tok/s",
+    "tokens/s",
+    "Little 1961: each of the sequences in flight takes its first token and an inter-token latency for every further one",
+)
+def closed_loop_throughput(batch: Number, output: Number, ttft: Number, itl: Number, replicas: Number) -> Number:
+    """b S_o / (TTFT + (S_o - 1) ITL) of all replicas."""
+    return batch * output * replicas / answer_time(ttft, itl, output)
+
+
+@formula(
+    "tok/s", "tokens/s", "a pipeline works on as many prompts at once as it has stages, and every answer needs one"
+)
+def prompt_bound_throughput(output: Number, prompt_cost: Number, stages: Number, replicas: Number) -> Number:
+    """Output tokens per second if replicas did nothing but prompts."""
+    return stages * output * replicas / prompt_cost
+
+
 @formula("tok/s/user", "tokens/s", "one over the inter-token latency")
 def tokens_per_user(step_time: Number) -> Number:
     """Tokens per second one user sees."""

@@ -1,7 +1,7 @@
 """Every legal training layout on so many devices, as arrays: splits of the devices first, then what each split leaves open.
 
 What is legal is engine/legal's to say. Micro-batches are the divisors of a replica's share of the batch and the powers of
-two up to it, expert groups the divisors of dp, virtual stages the divisors of the layers of a stage.
+two up to it, expert groups the divisors of dp, virtual stages those that cut the layers evenly.
 """
 
 from __future__ import annotations
@@ -109,9 +109,10 @@ def _micro_batches(scene: Scene, dp: int) -> list[int]:
 
 def _virtual(scene: Scene, pp: int) -> list[int]:
     layers = scene.book.n_layers
-    if pp == 1 or layers % pp:
+    if pp == 1:
         return [1]
-    return list(divisors(layers // pp))
+    counted = (layers, layers + 2)  # with embedding and loss counted as layers; engine/legal says which are
+    return sorted({1, *(v for n in counted if n % pp == 0 for v in divisors(n // pp) if pp * v <= layers)})
 
 
 def structures(question: Question) -> Iterator[tuple[int, str, bool]]:
