@@ -57,7 +57,7 @@ class Workload(Record):
     prompt: Number = field(default=None, metadata=OPTIONAL)
     output: Number = field(default=None, metadata=OPTIONAL)
     qps: Number = field(default=None, metadata=OPTIONAL)
-    concurrency: Number = field(default=None, metadata=OPTIONAL)
+    concurrency: float | str | None = field(default=None, metadata=OPTIONAL)
     train_batch: Number = field(default=None, metadata=OPTIONAL)
     seq: Number = field(default=None, metadata=OPTIONAL)
     gradient_bytes: Number = field(default=None, metadata=OPTIONAL)

@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 from rooflinecli.engine.derive import derive
 from rooflinecli.engine.inference import decode, prefill
-from rooflinecli.engine.phase_answer import PhaseAnswer
+from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, PrefillAnswer, TrainAnswer
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.training import train
 from rooflinecli.specs.plan import Plan
 
 PHASES: dict[str, Callable[[Scene, Plan], PhaseAnswer]] = {"prefill": prefill, "decode": decode, "train": train}
+ANSWERS: dict[str, type[PhaseAnswer]] = {"prefill": PrefillAnswer, "decode": DecodeAnswer, "train": TrainAnswer}
 
 
 def answer(scene: Scene, plan: Plan, phase: str) -> PhaseAnswer:
