@@ -89,7 +89,7 @@ class Violation(Record):
 
 @dataclass(slots=True, kw_only=True)
 class Estimate(Record):
-    """The whole answer; `plan` is that of the first phase."""
+    """The whole answer; `plan` is that of the first phase, `notes` what a reader should know before leaning on it."""
 
     schema: str = SCHEMA
     model: ModelAnswer
@@ -100,3 +100,4 @@ class Estimate(Record):
     cost: Cost
     feasible: bool
     violations: list[Violation]
+    notes: list[str] = field(default_factory=list)

@@ -9,6 +9,7 @@ from rooflinecli import memory, num
 from rooflinecli.answers.contract import Estimate, HardwareAnswer, ModelAnswer, ParameterCounts, Violation, Workload
 from rooflinecli.answers.cost import cost
 from rooflinecli.answers.parameters import parameters
+from rooflinecli.answers.support import unsupported
 from rooflinecli.engine import agree
 from rooflinecli.engine.answer import answer
 from rooflinecli.engine.choose import Choice, choose, nearest
@@ -45,6 +46,7 @@ def estimate(request: Request, lift: Plain = PLAIN) -> Estimate:
         cost=bill,
         feasible=not violations,
         violations=violations,
+        notes=unsupported(scene, phases),
     )
 
 

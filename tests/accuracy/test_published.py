@@ -63,3 +63,17 @@ def test_training_rows() -> None:
     rows = {row["group"]: row for row in tables.training()[0].rows}
     assert rows["korthikanti_t5"]["mean"] <= 0.06
     assert rows["all"]["mean"] <= 0.09 and rows["all"]["below_floor"] == 0
+
+
+def test_the_highest_published_mfu_is_what_the_rows_say():
+    from rooflinecli.validate.highest import FILE, text
+
+    assert FILE.read_text(encoding="utf-8") == text(), "run `python -m rooflinecli.validate.highest`"
+
+
+def test_an_mfu_beyond_every_published_run_says_so(cli):
+    beyond = cli("estimate", "gpt3", "--hw", "a100", "--phase", "train", "--format", "json").json
+    assert beyond["phases"]["train"]["mfu"] > 0.63
+    assert "above every published run" in beyond["notes"][0]
+    within = cli("estimate", "llama-3-70b", "--hw", "h100", "--phase", "train", "--format", "json").json
+    assert within["notes"] == []
