@@ -88,6 +88,18 @@ class Violation(Record):
 
 
 @dataclass(slots=True, kw_only=True)
+class Explanation(Record):
+    """A single assumption that moves a training step towards the measured one: what the step would take with it, the share
+    of the measured time that stays unexplained, and how large a change it asks for (0 none, 1 everything)."""
+
+    assumption: str
+    time_s: float
+    mfu: float
+    gap: float
+    change: float
+
+
+@dataclass(slots=True, kw_only=True)
 class Estimate(Record):
     """The whole answer; `plan` is that of the first phase, `notes` what a reader should know before leaning on it."""
 
@@ -101,3 +113,4 @@ class Estimate(Record):
     feasible: bool
     violations: list[Violation]
     notes: list[str] = field(default_factory=list)
+    explained_by: list[Explanation] | None = field(default=None, metadata=OPTIONAL)

@@ -12,8 +12,9 @@ from rooflinecli.answers.parameters import parameters
 from rooflinecli.answers.support import unsupported
 from rooflinecli.engine import agree
 from rooflinecli.engine.answer import answer
-from rooflinecli.engine.choose import Choice, choose, nearest
-from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, PlanAnswer, Resources, plan_answer
+from rooflinecli.engine.choose import Choice, choose
+from rooflinecli.engine.nearest import Remedy, nearest
+from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, Resources, plan_answer
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import Infeasible, UsageError, unknown
 from rooflinecli.formulas import roofline
@@ -173,9 +174,11 @@ def _violations(scene: Scene, phases: dict[str, PhaseAnswer]) -> list[Violation]
         if needed <= available:
             continue
         option = nearest(scene, ("train",) if phase == "train" else tuple(p for p in phases if p != "train"))
-        plan = plan_answer(option.plan, option.chosen, option.reason) if option else None
+        plan = plan_answer(option.plan, option.batch is None, option.reason) if option else None
         remedy = (
-            f"nearest that works: {_flags(plan, phase)}" if plan else "no layout holds it; lower --batch or the lengths"
+            f"nearest that works: {_flags(option, phase)}"
+            if option is not None
+            else "no layout holds it; lower --batch or the lengths"
         )
         message = (
             f"{phase} needs {si(needed, 'B')} per device, {si(needed - available, 'B')} more than the {si(available, 'B')} of "
@@ -187,6 +190,11 @@ def _violations(scene: Scene, phases: dict[str, PhaseAnswer]) -> list[Violation]
     return found
 
 
-def _flags(plan: PlanAnswer, phase: str) -> str:
+def _flags(remedy: Remedy, phase: str) -> str:
+    """The options that say a remedy."""
+    plan = plan_answer(remedy.plan, False, "")
     text = f"-n {plan.devices} --tp {plan.tp}" + (f" --pp {plan.pp}" if plan.pp > 1 else "")
+    if remedy.batch is not None:
+        experts = f" --ep {plan.ep}" if plan.ep > 1 else ""
+        return f"{text} --dp {plan.dp}{experts} --batch {remedy.batch:g}, {remedy.reason}"
     return text + (f" --zero {plan.zero} --recompute {plan.recompute}" if phase == "train" else "")

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from rooflinecli import units
 from rooflinecli.answers.contract import Estimate
+from rooflinecli.answers.estimate import choose_plans, scene_of
+from rooflinecli.answers.gap import explain
 from rooflinecli.errors import Impossible, UsageError
+from rooflinecli.specs.request import Request
 
 
-def note(result: Estimate, mfu: str | None, measured: str | None) -> None:
-    """Note a measured MFU or time beside the estimate. Raises Impossible when it beats the hardware's peak."""
+def note(request: Request, result: Estimate, mfu: str | None, measured: str | None) -> None:
+    """Note a measured MFU or time beside the estimate, and for a training step what would explain it.
+
+    Raises Impossible when it beats the hardware's peak.
+    """
     if mfu is not None:
         _mfu(result, mfu)
     if measured is not None:
         _time(result, measured)
+    train = result.phases.get("train")
+    if train is not None and train.measured_time_s is not None:
+        plans, _ = choose_plans(scene_of(request))
+        result.explained_by = explain(request, result, plans["train"].plan, float(train.measured_time_s))
 
 
 def _mfu(result: Estimate, written: str) -> None:

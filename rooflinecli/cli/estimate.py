@@ -108,7 +108,7 @@ def estimate(
         write(text(derivation(request, explain), depth), out)
         return
     result = answer(request)
-    note(result, mfu, measured)
+    note(request, result, mfu, measured)
     from importlib import import_module
 
     write(import_module(f"rooflinecli.render.{format.value}").estimate(plain(result)), out)

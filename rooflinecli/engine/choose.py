@@ -1,9 +1,9 @@
-"""Choosing a plan: the sizes a user left open, the smallest device count that holds the model, and the nearest that works."""
+"""Choosing a plan: the sizes a user left open, on the devices given or on the fewest that hold the model."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rooflinecli.engine import legal
 from rooflinecli.engine.answer import PHASES
@@ -120,15 +120,6 @@ def _rank(scene: Scene, phases: tuple[str, ...], plan: Plan) -> tuple[Number, ..
     return plan.pp, PHASES["decode"](scene, plan).time_s, plan.tp
 
 
-def nearest(scene: Scene, phases: tuple[str, ...]) -> Choice | None:
-    """The plan on the fewest devices that works, all layout sizes free; None when there is none."""
-    free = Scene(replace(scene.request, devices=None, tp=None, pp=None, dp=None, cp=None, ep=None))
-    try:
-        return choose(free, phases, fastest=False)
-    except (UsageError, Infeasible):
-        return None
-
-
 def _counts(scene: Scene) -> Iterator[int]:
     """Device counts to try: what the sizes given multiply to, doubling as far as the network reaches."""
     r = scene.request
@@ -187,6 +178,6 @@ def _why_so_many(scene: Scene, best: Weighed, smaller: list[Weighed]) -> str:
     if best.plan.devices < 2:
         return f"one device holds it: {per}"
     if best.plan.devices == product:
-        return f"{asked} take {product} devices: {per} on each"
+        return f"{product} devices, as {asked} say: {per} on each"
     half = "half as many would not fit" if smaller else "half as many have no legal layout"
     return f"fewest that hold it (counts double): {per} on each; {half}"

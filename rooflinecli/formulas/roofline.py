@@ -132,6 +132,12 @@ def power_capped_rate(peak: Number, power: Number, rated: Number) -> Number:
     return peak * num.minimum(power / rated, 1.0) ** (1 / 3)
 
 
+@formula("W", "W", "power_capped_rate solved for the power")
+def power_at_rate(share: Number, rated: Number) -> Number:
+    """Power limit at which a chip keeps a share of its peak."""
+    return rated * share**3
+
+
 @formula("lo", "s", "80 % interval from validation residuals, never below the floor")
 def interval_low(expected: Number, relative_error: Number, floor: Number) -> Number:
     """Optimistic end of the interval."""

@@ -132,6 +132,12 @@ def open_loop_ttft(
     return prompt_pass + busy * beside + load * prompt_cost / (2 * (1 - load)) + front
 
 
+@formula("b", "sequences", "definition; the fullest replica")
+def sequences_per_replica(sequences: Number, replicas: Number) -> Number:
+    """Sequences on the fullest of so many replicas."""
+    return num.ceil(sequences / replicas)
+
+
 @formula("b", "sequences", "Little 1961: requests in flight are rate times the time each takes")
 def sequences_in_flight(rate: Number, output: Number, itl: Number) -> Number:
     """Sequences decoding at once at a request rate."""

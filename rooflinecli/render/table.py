@@ -21,6 +21,7 @@ def estimate(result: dict[str, Any]) -> str:
         _spent(result),
         _memory(result),
         _cost(result),
+        _gap(result),
         _foot(result),
     ]
     if result["violations"]:
@@ -167,6 +168,24 @@ def _load(result: dict[str, Any]) -> str:
             return "as many requests as memory holds"
         return f"{work['batch']:g} requests in flight per replica{' (all that memory holds)' if most else ''}"
     return f"{work['batch']:g} sequences per replica"
+
+
+def _gap(result: dict[str, Any]) -> str:
+    """What alone would bring a training step to the time that was measured."""
+    rows = result.get("explained_by")
+    if not rows:
+        return ""
+    train = result["phases"]["train"]
+    head = f"what alone would bring the step from {duration(train['time_s'])} to {duration(train['measured_time_s'])}"
+    lines = [dim(head)]
+    for row in rows:
+        left = (
+            ""
+            if abs(row["gap"]) < 0.02
+            else f": {duration(row['time_s'])}, {abs(row['gap']):.0%} {'above' if row['gap'] > 0 else 'below'}"
+        )
+        lines.append(_wrap(f"- {row['assumption']}{left}", 2))
+    return "\n".join(lines)
 
 
 def _foot(result: dict[str, Any]) -> str:

@@ -1,0 +1,59 @@
+"""What would work where a plan does not fit: the same load as more replicas on the same devices, or the fewest devices that hold it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from rooflinecli.engine import legal
+from rooflinecli.engine.choose import choose
+from rooflinecli.engine.residency import resident
+from rooflinecli.engine.scene import Scene
+from rooflinecli.errors import Infeasible, UsageError
+from rooflinecli.formulas import serving
+from rooflinecli.num import Number
+from rooflinecli.specs.plan import Plan
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A plan that works, why, and the sequences per replica where those change with it."""
+
+    plan: Plan
+    reason: str
+    batch: Number | None = None
+
+
+def nearest(scene: Scene, phases: tuple[str, ...]) -> Remedy | None:
+    """The remedy that asks for least: the devices given with their sequences spread over replicas, else more devices."""
+    spread = None if phases == ("train",) else _as_replicas(scene, phases)
+    if spread is not None:
+        return spread
+    free = Scene(replace(scene.request, devices=None, tp=None, pp=None, dp=None, cp=None, ep=None))
+    try:
+        found = choose(free, phases, fastest=False)
+    except (UsageError, Infeasible):
+        return None
+    return Remedy(found.plan, found.reason)
+
+
+def _as_replicas(scene: Scene, phases: tuple[str, ...]) -> Remedy | None:
+    """The sequences of one replica spread over several on the devices given, experts over all of them (attention data parallelism)."""
+    r = scene.request
+    if r.devices is None or r.concurrency is not None or r.qps is not None or (r.dp or 1) > 1:
+        return None
+    for plan in _replicated(scene, int(r.devices)):
+        each = serving.sequences_per_replica(scene.batch, plan.dp)
+        asked = Scene(replace(r, batch=each))
+        if legal.broken(asked, plan, phases[-1]) is None and all(resident(asked, plan, p).fits for p in phases):
+            return Remedy(plan, f"the same {scene.batch:g} sequences as {plan.dp:.0f} replicas of {each:.0f}", each)
+    return None
+
+
+def _replicated(scene: Scene, devices: int) -> Iterator[Plan]:
+    """Fewest replicas first."""
+    moe = any(group.moe for group in scene.book.layers)
+    for dp in range(2, devices + 1):
+        if devices % dp == 0 and dp <= scene.batch:
+            tp, ep = float(devices // dp), float(dp if moe else 1)
+            yield Plan(tp=tp, dp=float(dp), ep=ep, zero=0, flash=scene.request.flash, **legal.layout(scene.request))

@@ -1,0 +1,60 @@
+"""`--mfu` and `--measured` on a training step: which single assumption would bring the estimate there."""
+
+from __future__ import annotations
+
+import pytest
+
+ASK = ("estimate", "llama-3-70b", "--hw", "h100", "-n", "256", "--phase", "train")
+
+
+@pytest.fixture(scope="module")
+def low():
+    from conftest import run_cli
+
+    return run_cli(*ASK, "--mfu", "0.32", "--format", "json").json
+
+
+def test_every_assumption_moves_towards_what_was_measured(low):
+    train = low["phases"]["train"]
+    before = abs(train["time_s"] / train["measured_time_s"] - 1)
+    assert len(low["explained_by"]) >= 6
+    for row in low["explained_by"]:
+        assert abs(row["gap"]) < before
+        assert row["gap"] == pytest.approx(row["time_s"] / train["measured_time_s"] - 1)
+        assert row["mfu"] == pytest.approx(train["mfu"] * train["time_s"] / row["time_s"])
+
+
+def test_those_that_close_the_gap_come_first_and_the_milder_before_the_larger(low):
+    closed = [abs(row["gap"]) <= 0.05 for row in low["explained_by"]]
+    assert closed == sorted(closed, reverse=True)
+    changes = [row["change"] for row, shut in zip(low["explained_by"], closed, strict=True) if shut]
+    assert changes == sorted(changes)
+
+
+def test_the_slower_link_it_names_gives_the_measured_step(low):
+    row = next(r for r in low["explained_by"] if r["assumption"].startswith("InfiniBand"))
+    rate = row["assumption"].split(": ")[1].partition(" per device")[0]
+    plan = low["phases"]["train"]["plan"]
+    from rooflinecli.answers import ask
+    from rooflinecli.engine.scene import Scene
+    from rooflinecli.engine.training import train
+    from rooflinecli.specs.plan import SIZES, Plan
+    from rooflinecli.units import parse
+
+    request = ask.request({"model": "llama-3-70b", "hw": "h100", "n": 256, "phase": "train"})
+    sizes = {k: float(plan[k]) for k in SIZES}
+    again = Plan(**sizes, zero=plan["zero"], recompute=plan["recompute"], sequence_parallel=plan["sequence_parallel"])
+    slow = train(Scene(request, override={"network.1.bandwidth": parse(rate, "B/s")}), again)
+    assert slow.time_s == pytest.approx(low["phases"]["train"]["measured_time_s"], rel=0.01)
+
+
+def test_a_faster_step_is_never_explained_by_a_loss(cli):
+    fast = cli(*ASK, "--mfu", "0.55", "--format", "json").json
+    assert all(row["time_s"] < fast["phases"]["train"]["time_s"] for row in fast["explained_by"])
+    assert not any("padding" in row["assumption"] for row in fast["explained_by"])
+
+
+def test_the_table_shows_them(cli):
+    text = cli(*ASK, "--measured", "22 s").out
+    assert "what alone would bring the step" in text
+    assert "- padding" in text
