@@ -22,6 +22,7 @@ from rooflinecli.specs.request import MOST
 
 MANY = 1048576.0  # prompts in one pass, so that weights and starts are shared among enough of them to vanish
 ROUNDS = 8
+LEAST = 1e-12  # sequences in flight: a rate may be as low as one likes
 
 
 @dataclass(slots=True)
@@ -92,11 +93,11 @@ def _open(scene: Scene, plan: Plan, largest: Number) -> Load:
 def _crossing(excess: Any, most: Number) -> Number:
     """Where a convex, falling function of the batch crosses zero; `most` when it does not before."""
     before = 0.0 * most + 1.0
-    now = num.maximum(before + excess(before), 1e-3)
+    now = num.maximum(before + excess(before), LEAST)
     f_before = excess(before)
     for _ in range(ROUNDS):
         f_now = excess(now)
         slope = (f_now - f_before) / num.where(now == before, 1.0, now - before)
         following = num.where(slope < 0, now - f_now / num.where(slope < 0, slope, -1.0), now)
-        before, f_before, now = now, f_now, num.minimum(num.maximum(following, 1e-3), 4 * num.maximum(most, 1.0))
+        before, f_before, now = now, f_now, num.minimum(num.maximum(following, LEAST), 4 * num.maximum(most, 1.0))
     return now
