@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from rooflinecli.answers.ask import request
 from rooflinecli.answers.estimate import estimate
 from rooflinecli.answers.kernel import kernel_attention, kernel_matmul
+from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.formulas import serving
 from rooflinecli.lift import Traced
 from rooflinecli.num import value
 from rooflinecli.phases.forward import TILE
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
+from rooflinecli.record import plain
 from rooflinecli.render import table
 from rooflinecli.specs.engine import engines, load_engine
 from rooflinecli.specs.hardware import load_hardware
@@ -109,7 +111,7 @@ def test_one_text_for_every_kind_of_number(kind: str, regime: str) -> None:
         assert value(price(op(kind, size, "bf16"), traced, regime).expected) == alone
 
 
-def decode(**options: object) -> dict:
+def decode(**options: object) -> dict[str, PhaseAnswer]:
     given = {
         "model": "llama-3-8b",
         "hw": "h100",
@@ -119,33 +121,33 @@ def decode(**options: object) -> dict:
         "output": 256,
         **options,
     }
-    return estimate(request(given))["phases"]
+    return estimate(request(given)).phases
 
 
 def test_load_adds_and_never_subtracts() -> None:
     static, closed = decode(batch=32), decode(concurrency=32)
-    assert closed["decode"]["time_s"] > static["decode"]["time_s"]
-    assert closed["prefill"]["time_s"] > static["prefill"]["time_s"]
-    assert closed["decode"]["breakdown_s"]["prefill_interference"] > 0
-    assert closed["decode"]["floor_s"] == static["decode"]["floor_s"]
-    assert decode(concurrency=1)["decode"]["time_s"] == pytest.approx(decode(batch=1)["decode"]["time_s"], rel=1e-12)
+    assert closed["decode"].time_s > static["decode"].time_s
+    assert closed["prefill"].time_s > static["prefill"].time_s
+    assert closed["decode"].breakdown_s["prefill_interference"] > 0
+    assert closed["decode"].floor_s == static["decode"].floor_s
+    assert decode(concurrency=1)["decode"].time_s == pytest.approx(decode(batch=1)["decode"].time_s, rel=1e-12)
 
 
 def test_engines_are_data_and_never_in_a_floor() -> None:
     assert set(engines()) == {"cuda-graph", "python-server", "vllm", "sglang", "trtllm"}
     fast, slow = decode(batch=8, engine="cuda-graph")["decode"], decode(batch=8)["decode"]
-    assert slow["time_s"] - fast["time_s"] == pytest.approx(1.5e-3 + 8 * 6e-6, rel=1e-6)
-    assert slow["floor_s"] == fast["floor_s"]
+    assert slow.time_s - fast.time_s == pytest.approx(1.5e-3 + 8 * 6e-6, rel=1e-6)
+    assert slow.floor_s == fast.floor_s
     assert load_engine("none") is load_engine("cuda-graph")
 
 
 def test_an_open_loop_obeys_little() -> None:
     phase = decode(qps=4)["decode"]
-    assert phase["batch"] == pytest.approx(4 * 256 * phase["time_s"], rel=1e-6)
-    assert decode(qps=8)["decode"]["time_s"] > phase["time_s"]
+    assert phase.batch == pytest.approx(4 * 256 * phase.time_s, rel=1e-6)
+    assert decode(qps=8)["decode"].time_s > phase.time_s
     rare = decode(qps=0.1)["decode"]  # less than one sequence in flight: what comes out is what went in
-    assert rare["batch"] < 1
-    assert rare["tokens_per_s"] == pytest.approx(0.1 * 256, rel=1e-3)
+    assert rare.batch < 1
+    assert rare.tokens_per_s == pytest.approx(0.1 * 256, rel=1e-3)
 
 
 def test_a_first_token_in_an_open_loop_by_hand() -> None:
@@ -161,18 +163,18 @@ def test_a_first_token_in_a_closed_loop_by_hand() -> None:
     """A tenth of 20 others' passes on average in front, four latencies for the scheduler, the front end."""
     assert serving.closed_loop_ttft(0.1, 0.1, 21, 4, 0.02, 0.05) == pytest.approx(0.1 * 2 + 0.08 + 0.05)
     alone, busy = decode(batch=1)["prefill"], decode(concurrency=21, engine="trtllm")
-    engine, latency = load_engine("trtllm"), busy["decode"]["time_s"]  # k of what a busy replica really takes per token
-    expected = alone["time_s"] * (1 + engine.wait * 10) + engine.steps_waited * latency + engine.front
-    assert busy["prefill"]["time_s"] == pytest.approx(expected)
+    engine, latency = load_engine("trtllm"), busy["decode"].time_s  # k of what a busy replica really takes per token
+    expected = alone.time_s * (1 + engine.wait * 10) + engine.steps_waited * latency + engine.front
+    assert busy["prefill"].time_s == pytest.approx(expected)
 
 
 def test_the_largest_batch_fits_and_one_more_does_not() -> None:
     phase = decode(concurrency="max")["decode"]
-    held = phase["memory"]
-    cache = held["kv_cache_bytes"] / phase["batch"]
-    free = (held["capacity_bytes"] - held["weights_bytes"] - 2e9) * 0.92
-    assert phase["batch"] == phase["largest_batch"]
-    assert phase["batch"] * cache <= free < (phase["batch"] + 1) * cache
+    held = phase.memory
+    cache = held.kv_cache_bytes / phase.batch
+    free = (held.capacity_bytes - held.weights_bytes - 2e9) * 0.92
+    assert phase.batch == phase.largest_batch
+    assert phase.batch * cache <= free < (phase.batch + 1) * cache
 
 
 @pytest.mark.parametrize(
@@ -189,4 +191,4 @@ def test_the_largest_batch_fits_and_one_more_does_not() -> None:
 )
 def test_the_foot_says_which_load(load: dict, phases: str, words: str) -> None:
     given = {"model": "llama-3-8b", "hw": "h100", "phase": phases, "n": 1, "prompt": 1024, "output": 256, **load}
-    assert words in " ".join(table.estimate(estimate(request(given))).split())
+    assert words in " ".join(table.estimate(plain(estimate(request(given)))).split())

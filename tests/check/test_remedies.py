@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from check.plans import plan, report
 
+from rooflinecli.answers import ask
 from rooflinecli.answers.check.moves import moves, pairs
+from rooflinecli.answers.estimate import estimate
 
 # quantity, comparison, limit as a multiple of what the plan reaches, unit
 LIMITS = [
@@ -102,12 +104,7 @@ def test_the_search_keeps_to_its_budget(tmp_path):
     assert len(few) <= len(many)
 
 
-def test_kinds_of_change_go_from_the_least_disruptive(tmp_path):
-    from conftest import run_cli
-
-    answer = run_cli(
-        "estimate", "llama-3.3-70b", "--hw", "h100", "-n", "8", "--phase", "decode", "--format", "json"
-    ).json
-    kinds = moves({}, answer)
+def test_kinds_of_change_go_from_the_least_disruptive():
+    kinds = moves({}, estimate(ask.request({"model": "llama-3.3-70b", "hw": "h100", "n": 8, "phase": "decode"})))
     assert list(kinds) == ["layout", "kv-dtype", "batch", "devices", "weight-dtype", "dtype"]
     assert all(len(pair) >= 2 for pair in pairs(kinds))

@@ -8,7 +8,12 @@ import re
 import pytest
 from check.plans import GOOD, check, plan, report, requiring, row
 
-from rooflinecli.answers.check.requirement import parse, unit_of
+from rooflinecli.answers import ask
+from rooflinecli.answers.check.ends import ends, known
+from rooflinecli.answers.check.requirement import parse
+from rooflinecli.answers.estimate import estimate
+from rooflinecli.errors import UsageError
+from rooflinecli.specs.quantities import unit_of
 
 READ = [
     ("decode.time_s", "<= 40 ms", 0.040),
@@ -148,13 +153,9 @@ def test_options_that_do_not_exist_or_cannot_be_are_errors_on_their_line(tmp_pat
     assert any(key in line for key in keys) or "decode.time_s" in line or line.strip() in ("3", "{"), line
 
 
-def test_every_quantity_of_an_estimate_can_be_required(tmp_path):
+def test_every_quantity_of_an_estimate_can_be_required():
     """Its unit follows from its name; a limit on its right side passes, one on its wrong side never does."""
-    from conftest import run_cli
-
-    answer = run_cli("estimate", "llama-3.3-70b", "--hw", "h100", "-n", "16", "--tokens", "1T", "--format", "json").json
-    from rooflinecli.answers.check.ends import ends, known
-
+    answer = estimate(ask.request({"model": "llama-3.3-70b", "hw": "h100", "n": 16, "tokens": "1T"}))
     units = {
         "s": "s",
         "B": "B",
@@ -162,6 +163,7 @@ def test_every_quantity_of_an_estimate_can_be_required(tmp_path):
         "FLOP/s": "FLOP/s",
         "B/s": "B/s",
         "tokens/s": "tokens/s",
+        "J": "J",
         "USD": "USD",
         "USD/h": "USD/h",
         "fraction": "",
@@ -177,9 +179,6 @@ def test_every_quantity_of_an_estimate_can_be_required(tmp_path):
 
 
 def _empty(answer, quantity):
-    from rooflinecli.answers.check.ends import ends
-    from rooflinecli.errors import UsageError
-
     try:
         ends(answer, quantity)
     except UsageError:

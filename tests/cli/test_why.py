@@ -28,8 +28,8 @@ def test_fewer_devices_would_not_do():
 
 
 def test_serving_prefers_replicas_to_stages():
-    plan = estimate(ask.request({"model": "llama70b", "hw": "h100", "n": 64, "phase": "decode"}))["plan"]
-    assert plan["pp"] == 1 and plan["tp"] == 8 and plan["dp"] == 8
+    plan = estimate(ask.request({"model": "llama70b", "hw": "h100", "n": 64, "phase": "decode"})).plan
+    assert plan.pp == 1 and plan.tp == 8 and plan.dp == 8
 
 
 def test_the_page_names_layouts_and_reasons():

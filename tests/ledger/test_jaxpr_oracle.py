@@ -108,7 +108,7 @@ def ledger_flops(s: dict, batch: int, seq: int) -> float:
         dp=1,
         zero=0,
     )
-    return estimate(request)["phases"]["train"]["flops"]
+    return estimate(request).phases["train"].flops
 
 
 @pytest.mark.parametrize("s", [GATED, PLAIN], ids=["gated-gqa", "plain-mha"])

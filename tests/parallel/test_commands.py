@@ -14,10 +14,12 @@ from rooflinecli.answers import ask
 from rooflinecli.answers.estimate import estimate
 from rooflinecli.calculators.goodput import goodput
 from rooflinecli.calculators.layouts import layouts
+from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.errors import UsageError
 from rooflinecli.formulas import collectives, recipes
 from rooflinecli.formulas import goodput as g
 from rooflinecli.formulas import layouts as lay
+from rooflinecli.record import plain
 from rooflinecli.specs import sharding
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
@@ -164,7 +166,7 @@ def test_layout_formulas_count_what_the_collectives_send(name):
     assert sum(collectives.gather_volume(size, members) for _, size, members, _ in sends[0]) == pytest.approx(sends[1])
 
 
-def recipe(name: str, **more) -> dict:
+def recipe(name: str, **more) -> PhaseAnswer:
     options = {
         "model": "llama-3-8b",
         "hw": "h100",
@@ -179,7 +181,7 @@ def recipe(name: str, **more) -> dict:
         "micro-batch": 1,
         "recipe": name,
     }
-    return estimate(ask.request(options | more))["phases"]["train"]
+    return estimate(ask.request(options | more)).phases["train"]
 
 
 def test_lora_trains_adapters_only():
@@ -187,32 +189,32 @@ def test_lora_trains_adapters_only():
     spec = load_model("llama-3-8b")
     d, kv, f = 4096, 1024, 14336
     adapters = 32 * 16 * ((d + d + 2 * kv) + (d + d) + (d + 2 * f) + (f + d))
-    assert lora["memory"]["gradients_bytes"] == pytest.approx(4 * adapters)
-    assert lora["memory"]["optimizer_bytes"] == pytest.approx(12 * adapters / 8)
-    assert lora["memory"]["weights_bytes"] == pytest.approx(full["memory"]["weights_bytes"] + 2 * adapters)
-    assert lora["flops"] == pytest.approx(full["flops"] * 2 / 3)
-    assert lora["floor_s"] < lora["time_s"] < full["time_s"]
+    assert lora.memory.gradients_bytes == pytest.approx(4 * adapters)
+    assert lora.memory.optimizer_bytes == pytest.approx(12 * adapters / 8)
+    assert lora.memory.weights_bytes == pytest.approx(full.memory.weights_bytes + 2 * adapters)
+    assert lora.flops == pytest.approx(full.flops * 2 / 3)
+    assert lora.floor_s < lora.time_s < full.time_s
     assert spec.n_layers == 32
 
 
 def test_qlora_stores_four_bits_and_pays_to_widen_them():
     lora, qlora = recipe("lora"), recipe("qlora")
     assert recipes.nf4_bytes(64, 256) * 8 == pytest.approx(4.127, abs=1e-3)
-    assert qlora["memory"]["weights_bytes"] < 0.45 * lora["memory"]["weights_bytes"]
-    assert qlora["time_s"] > lora["time_s"]
+    assert qlora.memory.weights_bytes < 0.45 * lora.memory.weights_bytes
+    assert qlora.time_s > lora.time_s
 
 
 def test_dpo_holds_two_models_and_adds_a_forward_pass():
     full, dpo = recipe("full"), recipe("dpo")
-    assert dpo["memory"]["weights_bytes"] == pytest.approx(2 * full["memory"]["weights_bytes"])
-    assert dpo["flops"] == pytest.approx(full["flops"] * 4 / 3)
-    assert dpo["time_s"] > full["time_s"]
+    assert dpo.memory.weights_bytes == pytest.approx(2 * full.memory.weights_bytes)
+    assert dpo.flops == pytest.approx(full.flops * 4 / 3)
+    assert dpo.time_s > full.time_s
 
 
 def test_offload_frees_the_device_and_costs_time():
     here, there = recipe("full"), recipe("full", offload="optimizer")
-    assert there["memory"]["optimizer_bytes"] == 0 < here["memory"]["optimizer_bytes"]
-    assert there["time_s"] > here["time_s"]
+    assert there.memory.optimizer_bytes == 0 < here.memory.optimizer_bytes
+    assert there.time_s > here.time_s
 
 
 @pytest.mark.parametrize(
@@ -246,13 +248,13 @@ def test_schedules_and_uneven_stages_through_estimate():
     }
 
     def seconds(**more) -> float:
-        return estimate(ask.request(base | more))["phases"]["train"]["time_s"]
+        return estimate(ask.request(base | more)).phases["train"].time_s
 
     assert seconds(schedule="zero-bubble") < seconds() == seconds(schedule="gpipe")
     assert seconds(stages="20,20,20,20") == pytest.approx(seconds(), rel=1e-3)
     assert seconds(stages="21,20,20,19") < seconds(stages="17,20,20,23")  # the head makes the last stage long
     held = [
-        estimate(ask.request(base | {"schedule": s}))["phases"]["train"]["memory"]["activations_bytes"]
+        estimate(ask.request(base | {"schedule": s})).phases["train"].memory.activations_bytes
         for s in ("1f1b", "gpipe")
     ]
     assert held[0] < held[1]
@@ -260,6 +262,6 @@ def test_schedules_and_uneven_stages_through_estimate():
 
 def test_json_shows_what_is_unusual_about_a_plan():
     base = {"model": "llama-3-8b", "hw": "h100", "n": 8, "tp": 1, "pp": 1, "phase": "train", "batch": 64}
-    assert "recipe" not in estimate(ask.request(base))["plan"]
-    plan = estimate(ask.request(base | {"recipe": "lora", "software": "torchtitan"}))["plan"]
+    assert "recipe" not in plain(estimate(ask.request(base)).plan)
+    plan = plain(estimate(ask.request(base | {"recipe": "lora", "software": "torchtitan"})).plan)
     assert (plan["recipe"], plan["software"]) == ("lora", "torchtitan")

@@ -128,11 +128,11 @@ def test_gradients_hide_behind_two_thirds_of_a_microbatch():
     )
     plan = Plan(dp=16.0, zero=0)
     answer = train(scene, plan)
-    compute = sum(v for k, v in answer["breakdown_s"].items() if k in ("matmul", "attention", "elementwise"))
+    compute = sum(v for k, v in answer.breakdown_s.items() if k in ("matmul", "attention", "elementwise"))
     params = 8030261248.0
     moves = data.collectives(plan, params, 2.0, 4.0, 32.0)
     total = sum(price_collective(c, scene.chip, "training", 16.0).expected * c.count for c in moves)
-    assert answer["communication_s"]["dp"] == pytest.approx(total - 2 / 3 * compute, rel=1e-3)
+    assert answer.communication_s["dp"] == pytest.approx(total - 2 / 3 * compute, rel=1e-3)
 
 
 def test_checkpoint_of_70b():

@@ -94,10 +94,10 @@ def test_a_group_array_equals_its_scalars_bit_for_bit(chip, op, size, stride):
 def test_floor_and_expected_of_a_plan(model, plan):
     assume(legal(plan, model))
     a = train(scene(model), plan)
-    low, high = a["interval_s"]
-    assert 0 < a["floor_s"] <= low <= a["time_s"] <= high
-    assert sum(a["communication_s"].values()) >= 0
-    assert a["memory"]["total_bytes"] > 0
+    low, high = a.interval_s
+    assert 0 < a.floor_s <= low <= a.time_s <= high
+    assert sum(a.communication_s.values()) >= 0
+    assert a.memory.total_bytes > 0
 
 
 @quick
@@ -105,13 +105,13 @@ def test_floor_and_expected_of_a_plan(model, plan):
 def test_more_bandwidth_never_slows_a_plan(model, plan):
     assume(legal(plan, model))
     hw = load_hardware("h100-sxm")
-    base = train(scene(model), plan)["time_s"]
+    base = train(scene(model), plan).time_s
     for name, value in (
         ("network.0.bandwidth", hw.network[0].bandwidth.si),
         ("network.1.bandwidth", hw.network[1].bandwidth.si),
         ("memory.bandwidth", hw.memory.bandwidth.si),
     ):
-        assert train(scene(model, **{name: 2 * value}), plan)["time_s"] <= base * (1 + 1e-12), name
+        assert train(scene(model, **{name: 2 * value}), plan).time_s <= base * (1 + 1e-12), name
 
 
 @quick
@@ -126,8 +126,8 @@ def test_an_axis_of_size_one_is_free(model, plan, axis):
     )
     assume(legal(plan, model))
     a = train(scene(model), plan)
-    assert a["communication_s"].get(axis, 0.0) == 0
-    assert a["communication_bytes"].get(axis, 0.0) == 0
+    assert a.communication_s.get(axis, 0.0) == 0
+    assert a.communication_bytes.get(axis, 0.0) == 0
 
 
 @quick
@@ -139,8 +139,8 @@ def test_a_plan_array_equals_its_scalars_bit_for_bit(model, plan):
     for i, n in enumerate(dp):
         one = train(scene(model), replace(plan, dp=float(n)))
         for key in ("time_s", "floor_s", "tokens_per_s", "mfu"):
-            assert many[key][i] == one[key], key
-        assert np.broadcast_to(many["memory"]["total_bytes"], dp.shape)[i] == one["memory"]["total_bytes"]
+            assert getattr(many, key)[i] == getattr(one, key), key
+        assert np.broadcast_to(many.memory.total_bytes, dp.shape)[i] == one.memory.total_bytes
 
 
 @pytest.mark.parametrize("model", MODELS)

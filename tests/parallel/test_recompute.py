@@ -14,6 +14,7 @@ from rooflinecli.formulas import roofline
 from rooflinecli.phases import backward, recompute
 from rooflinecli.phases.forward import Pass
 from rooflinecli.phases.sizes import layer_sizes, work_sizes
+from rooflinecli.record import plain
 from rooflinecli.render.table import layout
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
@@ -96,22 +97,22 @@ def test_part_of_the_layers_costs_part_of_the_time_and_keeps_part_of_the_rest():
         train(s, Plan(dp=8.0, zero=3, recompute=kind, recompute_layers=layers))
         for kind, layers in (("none", None), ("full", 8.0), ("full", 32.0), ("full", None))
     ]
-    times = [a["time_s"] for a in answers]
+    times = [a.time_s for a in answers]
     assert times[0] < times[1] < times[2] == times[3]
     assert times[1] - times[0] == pytest.approx((times[3] - times[0]) / 4, rel=1e-6)
-    flops = [a["hardware_flops"] - a["flops"] for a in answers]
+    flops = [a.hardware_flops - a.flops for a in answers]
     assert flops[0] == 0 and flops[1] == pytest.approx(flops[3] / 4) and flops[3] > 0
-    activations = [a["memory"]["activations_bytes"] for a in answers]
+    activations = [a.memory.activations_bytes for a in answers]
     assert activations[0] > activations[1] > activations[2]
 
 
 def test_adapters_on_fewer_targets_cost_less():
     s = scene("llama-3-8b")
     found = {t: train(s, Plan(dp=8.0, recipe="lora", lora_targets=t)) for t in ("all", "attention", "qkv")}
-    times = [found[t]["time_s"] for t in ("all", "attention", "qkv")]
+    times = [found[t].time_s for t in ("all", "attention", "qkv")]
     assert times == sorted(times, reverse=True) and len(set(times)) == 3
     # rank 16 on q, k and v fused: (4096 + 6144) x 16 x 32 layers, 12 bytes each of optimizer state over 8 replicas
-    assert found["qkv"]["memory"]["optimizer_bytes"] == pytest.approx((4096 + 6144) * 16 * 32 * 12 / 8)
+    assert found["qkv"].memory.optimizer_bytes == pytest.approx((4096 + 6144) * 16 * 32 * 12 / 8)
 
 
 def test_a_power_cap_costs_a_cube_root():
@@ -137,9 +138,9 @@ def test_options_that_do_not_go_together_are_refused(given, words):
 def test_a_partial_recomputation_is_named() -> None:
     asked = {"model": "llama-3-8b", "hw": "h100", "phase": "train", "n": 8}
     part = estimate(ask.request({**asked, "recompute": "full", "recompute-layers": 20}))
-    assert "full recompute of 20 layers" in layout(part["phases"]["train"]["plan"])
+    assert "full recompute of 20 layers" in layout(plain(part.phases["train"].laid_out))
     modules = estimate(ask.request({**asked, "recompute": "selective", "recompute-modules": "mlp,layernorm"}))
-    assert "selective recompute of mlp+layernorm" in layout(modules["phases"]["train"]["plan"])
+    assert "selective recompute of mlp+layernorm" in layout(plain(modules.phases["train"].laid_out))
 
 
 def test_narrow_formats_quantise_inputs_forward_and_output_gradients_backward() -> None:
@@ -156,10 +157,10 @@ def test_pytorch_holds_its_loss_in_fp32() -> None:
     """Softmax and gradient of every logit, four bytes each; within a fifth of what torchtitan printed."""
     s = scene("llama-3-8b")
     plain, eager = (
-        train(s, Plan(dp=8.0, zero=3, recompute="op", software=name))["memory"] for name in ("any", "torchtitan")
+        train(s, Plan(dp=8.0, zero=3, recompute="op", software=name)).memory for name in ("any", "torchtitan")
     )
-    assert eager["activations_bytes"] - plain["activations_bytes"] == pytest.approx(8 * TOKENS * 128256)
+    assert eager.activations_bytes - plain.activations_bytes == pytest.approx(8 * TOKENS * 128256)
     for row in published.rows():
         if row["source"] == "torchtitan_2024":
-            held = published.compared(row).answer["memory"]["total_bytes"]
+            held = published.compared(row).answer.memory.total_bytes
             assert 0.75 < held / row["peak_memory_bytes"] < 1

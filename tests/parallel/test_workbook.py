@@ -92,11 +92,7 @@ def test_w4_4_layout_of_70b_on_2048_h100():
     def seconds(**sizes) -> float:
         plan = Plan(**base, **sizes)
         answer = train(scene, plan)
-        return (
-            float(answer["time_s"])
-            if answer["memory"]["total_bytes"] <= answer["memory"]["capacity_bytes"]
-            else float("inf")
-        )
+        return float(answer.time_s) if answer.memory.total_bytes <= answer.memory.capacity_bytes else float("inf")
 
     book = seconds(tp=8.0, pp=4.0, dp=64.0, zero=1, virtual_stages=4.0, sequence_parallel=True)
     fsdp = seconds(dp=2048.0, zero=3)

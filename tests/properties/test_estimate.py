@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from rooflinecli.answers.estimate import estimate
 from rooflinecli.answers.explain import quantities
 from rooflinecli.derivation import Traced
-from rooflinecli.engine.inference import decode, prefill
+from rooflinecli.engine import answer as engine
+from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.engine.scene import Scene
-from rooflinecli.engine.training import train
 from rooflinecli.lift import PLAIN
 from rooflinecli.lift import Traced as TracedInputs
 from rooflinecli.specs.hardware import load_hardware
@@ -23,13 +23,12 @@ from rooflinecli.specs.request import Request
 
 MODELS = ("gpt2", "llama-3-8b", "llama-3-70b", "falcon-40b", "mixtral-8x7b", "deepseek-v3", "gemma-2-9b")
 CHIPS = ("h100", "a100", "h200", "tpu-v5e")
-PHASES = {"prefill": prefill, "decode": decode, "train": train}
 
 cases = st.fixed_dictionaries(
     {
         "model": st.sampled_from(MODELS),
         "chip": st.sampled_from(CHIPS),
-        "phase": st.sampled_from(sorted(PHASES)),
+        "phase": st.sampled_from(sorted(engine.PHASES)),
         "batch": st.sampled_from([8, 16, 64]),
         "length": st.sampled_from([128, 512, 1024]),
         "tp": st.sampled_from([1, 2, 4]),
@@ -47,7 +46,7 @@ def heads_divide(case: dict) -> bool:
     return all(g.attention.n_heads % case["tp"] == 0 for g in load_model(case["model"]).layers)
 
 
-def answer(case: dict, chip_override: dict | None = None, lift=PLAIN) -> dict:
+def answer(case: dict, chip_override: dict | None = None, lift=PLAIN) -> PhaseAnswer:
     request = Request(
         load_model(case["model"]),
         load_hardware(case["chip"]),
@@ -65,17 +64,17 @@ def answer(case: dict, chip_override: dict | None = None, lift=PLAIN) -> dict:
         recompute=case["recompute"],
         sequence_parallel=case["sequence_parallel"],
     )
-    return PHASES[case["phase"]](scene, scene.plan(plan))
+    return engine.answer(scene, scene.plan(plan), case["phase"])
 
 
 @thorough
 @given(cases.filter(heads_divide))
 def test_floor_expected_upper(case):
     a = answer(case)
-    low, high = a["interval_s"]
-    assert 0 < a["floor_s"] <= a["time_s"] * (1 + 1e-12)
-    assert a["floor_s"] <= low * (1 + 1e-12) and low <= a["time_s"] * (1 + 1e-12) and a["time_s"] <= high * (1 + 1e-12)
-    assert 0 < a["mfu"] <= 1 + 1e-12
+    low, high = a.interval_s
+    assert 0 < a.floor_s <= a.time_s * (1 + 1e-12)
+    assert a.floor_s <= low * (1 + 1e-12) and low <= a.time_s * (1 + 1e-12) and a.time_s <= high * (1 + 1e-12)
+    assert 0 < a.mfu <= 1 + 1e-12
 
 
 @thorough
@@ -97,8 +96,8 @@ def test_floor_expected_upper(case):
 @given(cases.filter(heads_divide))
 def test_breakdown_adds_up(case):
     a = answer(case)
-    assert sum(a["breakdown_s"].values()) == pytest.approx(a["time_s"], rel=1e-9)
-    assert all(t >= 0 for t in a["breakdown_s"].values())
+    assert sum(a.breakdown_s.values()) == pytest.approx(a.time_s, rel=1e-9)
+    assert all(t >= 0 for t in a.breakdown_s.values())
 
 
 @thorough
@@ -114,7 +113,7 @@ def test_faster_hardware_never_slows_a_plan(case, figure, factor):
         "peak.bf16": spec.peak["bf16"].si,
         "network.0.bandwidth": spec.network[0].bandwidth.si,
     }
-    assert answer(case, {figure: base[figure] * factor})["time_s"] <= answer(case)["time_s"] * (1 + 1e-12)
+    assert answer(case, {figure: base[figure] * factor}).time_s <= answer(case).time_s * (1 + 1e-12)
 
 
 @thorough
@@ -130,7 +129,7 @@ def test_a_traced_estimate_equals_the_plain_one_bit_for_bit(case):
 @given(cases)
 def test_an_axis_of_size_one_adds_no_communication(case):
     a = answer({**case, "tp": 1, "pp": 1, "dp": 1})
-    assert a["breakdown_s"].get("communication", 0.0) == 0.0 and a["resources_s"]["communication"] == 0.0
+    assert a.breakdown_s.get("communication", 0.0) == 0.0 and a.resources_s.communication == 0.0
 
 
 @settings(max_examples=30, deadline=None)
@@ -139,8 +138,8 @@ def test_doubling_the_batch_doubles_model_flops(model, batch, seq):
     request = Request(
         load_model(model), load_hardware("h100"), batch=batch, seq=seq, phases=("train",), devices=1, tp=1, pp=1, dp=1
     )
-    one = estimate(request)["phases"]["train"]["flops"]
-    assert estimate(replace(request, batch=2 * batch))["phases"]["train"]["flops"] == pytest.approx(2 * one, rel=1e-12)
+    one = estimate(request).phases["train"].flops
+    assert estimate(replace(request, batch=2 * batch)).phases["train"].flops == pytest.approx(2 * one, rel=1e-12)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -150,5 +149,5 @@ def test_training_flops_are_close_to_6n_where_attention_is_small(model):
 
     spec = load_model(model)
     request = Request(spec, load_hardware("h100"), batch=8, seq=128, phases=("train",), devices=1, tp=1, pp=1, dp=1)
-    got = estimate(request)["phases"]["train"]["flops"]
+    got = estimate(request).phases["train"].flops
     assert got == pytest.approx(6 * parameters(spec).active_without_embedding * 8 * 128, rel=0.08)

@@ -11,9 +11,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rooflinecli.answers import ask
-from rooflinecli.answers.estimate import PHASE, estimate
+from rooflinecli.answers.estimate import estimate
 from rooflinecli.answers.explain import quantities
 from rooflinecli.answers.sweep import axes, columns, run
+from rooflinecli.engine.answer import PHASES
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import Infeasible, UsageError
 from rooflinecli.specs.hardware import load_hardware
@@ -135,10 +136,8 @@ def check(expected: Any, answer: Any, offset: int, allowed: float = TOLERANCE) -
     if isinstance(expected, str):
         assert not table["feasible"][offset], f"estimate says: {expected}"
         return
-    assert table["feasible"][offset] == expected["feasible"], table["violation"][offset]
-    wanted = {
-        k: v for k, v in quantities({**expected["phases"], "cost": expected["cost"]}).items() if ".plan." not in k
-    }
+    assert table["feasible"][offset] == expected.feasible, table["violation"][offset]
+    wanted = {k: v for k, v in quantities({**expected.phases, "cost": expected.cost}).items() if ".plan." not in k}
     found = {name: answer.flat(columns.pick(answer, name))[offset] for name in wanted if not name.endswith("bound_by")}
     for name, value in found.items():
         assert math.isclose(value, wanted[name], rel_tol=allowed, abs_tol=0) or (value == wanted[name]), (
@@ -146,8 +145,8 @@ def check(expected: Any, answer: Any, offset: int, allowed: float = TOLERANCE) -
             value,
             wanted[name],
         )
-    for phase, result in expected["phases"].items():
-        assert answer.flat(columns.pick(answer, f"{phase}.bound"))[offset] == result["bound"]
+    for phase, result in expected.phases.items():
+        assert answer.flat(columns.pick(answer, f"{phase}.bound"))[offset] == result.bound
 
 
 SATURATED = {
@@ -226,8 +225,8 @@ def test_hardware_figures(path: str, phase: str, index: int) -> None:
     value = values[1 + index] * (axes.figure(load_hardware("h100"), path).si if relative else 1.0)
     request = ask.request({"model": "llama-3-8b", "hw": "h100", "phase": phase, "batch": 64})
     plan = Plan(tp=2.0, zero=1 if phase == "train" else 0, sequence_parallel=phase == "train")
-    wanted = PHASE[phase](Scene(request, override={path: value}), plan)["time_s"]
-    found = answer.flat(answer.phases[phase]["time_s"]).reshape(2, 2)[1, index]
+    wanted = PHASES[phase](Scene(request, override={path: value}), plan).time_s
+    found = answer.flat(answer.phases[phase].time_s).reshape(2, 2)[1, index]
     assert math.isclose(found, wanted, rel_tol=TOLERANCE)
 
 
@@ -244,9 +243,9 @@ def test_sums_without_powers_agree_to_the_bit() -> None:
     }
     space = axes.space(options)
     _, answer = next(run.answers(space, 0, space.points))
-    times = answer.flat(answer.phases["train"]["memory"]["total_bytes"])
+    times = answer.flat(answer.phases["train"].memory.total_bytes)
     for index in range(0, space.points, 7):
-        assert estimate(ask.request(point(space, index)))["phases"]["train"]["memory"]["total_bytes"] == times[index]
+        assert estimate(ask.request(point(space, index))).phases["train"].memory.total_bytes == times[index]
 
 
 def test_the_comparison_can_fail() -> None:
@@ -256,6 +255,6 @@ def test_the_comparison_can_fail() -> None:
     check(expected, answer, 0)
     with pytest.raises(AssertionError):
         check(expected, answer, 1)
-    expected["phases"]["decode"]["time_s"] *= 1 + 6 * 2.0**-52
+    expected.phases["decode"].time_s *= 1 + 6 * 2.0**-52
     with pytest.raises(AssertionError):
         check(expected, answer, 0)

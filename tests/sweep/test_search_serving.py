@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rooflinecli.answers.contract import Estimate
 from rooflinecli.answers.estimate import estimate
 from rooflinecli.answers.search.serve import search
 from rooflinecli.errors import UsageError
@@ -30,7 +31,7 @@ def ask(
     return search({**BASE, **options}, goal, list(where), {"ttft": ttft, "itl": itl, "qps": qps}, top)
 
 
-def by_hand(tp: int, pp: int, batch: int) -> dict[str, Any]:
+def by_hand(tp: int, pp: int, batch: int) -> Estimate:
     return estimate(
         Request(
             load_model(BASE["model"]),
@@ -52,8 +53,8 @@ def test_search_equals_brute_force(limit: float | None) -> None:
     best = math.inf
     for tp, pp, batch in itertools.product((1, 2, 4), (1, 2), range(1, 41)):
         result = by_hand(tp, pp, batch)
-        if result["feasible"] and (limit is None or result["phases"]["decode"]["time_s"] <= limit):
-            best = min(best, result["cost"]["usd_per_million_output_tokens"])
+        if result.feasible and (limit is None or result.phases["decode"].time_s <= limit):
+            best = min(best, result.cost.usd_per_million_output_tokens)
     found = ask("cost", tp="1,2,4", pp="1,2", batch="1..40", itl=None if limit is None else f"{limit} s")
     assert found["results"][0]["score"]["serve.usd_per_million_output_tokens"] == pytest.approx(best, rel=1e-14)
 
@@ -62,9 +63,9 @@ def test_every_row_is_an_estimate() -> None:
     for row in ask("throughput", ttft="200 ms", itl="20 ms")["results"]:
         layout, serve = row["layout"], row["serve"]
         result = by_hand(layout["tp"], layout["pp"], layout["batch"])
-        assert serve["ttft_s"] == pytest.approx(result["phases"]["prefill"]["time_s"], rel=1e-14)
-        assert serve["itl_s"] == pytest.approx(result["phases"]["decode"]["time_s"], rel=1e-14)
-        assert result["feasible"] and serve["ttft_s"] <= 0.2 and serve["itl_s"] <= 0.02
+        assert serve["ttft_s"] == pytest.approx(result.phases["prefill"].time_s, rel=1e-14)
+        assert serve["itl_s"] == pytest.approx(result.phases["decode"].time_s, rel=1e-14)
+        assert result.feasible and serve["ttft_s"] <= 0.2 and serve["itl_s"] <= 0.02
 
 
 def test_fewest_devices_carry_the_rate_and_one_fewer_instance_does_not() -> None:
@@ -104,11 +105,11 @@ def test_pools_meet_their_limits_and_no_split_by_hand_is_better() -> None:
                 batch=float(batch),
             )
         )
-        p, d = result["phases"]["prefill"], result["phases"]["decode"]
-        if p["time_s"] <= 0.2:
-            options["prefill"].append((tp, p["tokens_per_s"] / 1024))
-        if d["time_s"] <= 0.02:
-            options["decode"].append((tp, d["tokens_per_s"] / 128))
+        p, d = result.phases["prefill"], result.phases["decode"]
+        if p.time_s <= 0.2:
+            options["prefill"].append((tp, p.tokens_per_s / 1024))
+        if d.time_s <= 0.02:
+            options["decode"].append((tp, d.tokens_per_s / 128))
     for (a, pr), (b, dr) in itertools.product(set(options["prefill"]), options["decode"]):
         for count in range(1, 16 // a + 1):
             best = max(best, min(count * pr, (16 - count * a) // b * dr))

@@ -73,9 +73,9 @@ def brute_force(model: str, chip: str, n: int, batch: int, seq: int, fixed: dict
                     seq=float(seq),
                 )
             )
-            if result["feasible"]:
+            if result.feasible:
                 fitting += 1
-                best = min(best, result["phases"]["train"]["time_s"])
+                best = min(best, result.phases["train"].time_s)
     return best, fitting
 
 
@@ -147,7 +147,7 @@ def test_the_winner_never_loses_to_a_plan_by_hand(plan: dict[str, Any]) -> None:
         result = estimate(request)
     except UsageError:
         return  # a plan that cannot be laid out cannot win
-    by_hand = result["phases"]["train"]["time_s"] if result["feasible"] else math.inf
+    by_hand = result.phases["train"].time_s if result.feasible else math.inf
     assert found.ranking.top(1)[0].keys[0] <= by_hand
 
 
@@ -181,7 +181,7 @@ def test_nothing_feasible_names_the_nearest_miss() -> None:
     asked, found = ask("llama-3-8b", "h100", 8, 8, 4096, {}, where=("train.time_s <= 1 us",))
     miss = report(asked, found)["nearest_miss"]
     fastest = ask("llama-3-8b", "h100", 8, 8, 4096, {})[1].ranking.top(1)[0].keys[0]
-    assert estimate(request_of(asked, miss["layout"]))["phases"]["train"]["time_s"] == pytest.approx(fastest, rel=1e-12)
+    assert estimate(request_of(asked, miss["layout"])).phases["train"].time_s == pytest.approx(fastest, rel=1e-12)
 
 
 def test_the_report_reproduces_with_estimate() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rooflinecli.answers.estimate import PHASE
 from rooflinecli.answers.sensitivity import Scaled, elasticities, of_point
+from rooflinecli.engine.answer import PHASES
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError
 from rooflinecli.specs.hardware import load_hardware
@@ -47,7 +47,7 @@ def test_central_differences_agree_with_automatic_differentiation(case: tuple[st
     def logarithm(path: str, log_factor: Any) -> Any:
         import jax.numpy as jnp
 
-        time = PHASE[phase](Scene(asked, override=Scaled({}, path, jnp.exp(log_factor))), plan)["time_s"]
+        time = PHASES[phase](Scene(asked, override=Scaled({}, path, jnp.exp(log_factor))), plan).time_s
         return jnp.log(time)
 
     compared = 0
