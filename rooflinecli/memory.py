@@ -8,11 +8,10 @@ from typing import Any
 from rooflinecli import num
 from rooflinecli.formulas import memory as f
 from rooflinecli.formulas import recipes, schedule
-from rooflinecli.formulas.attention import visible_keys
 from rooflinecli.layers.build import ledger
 from rooflinecli.ledger import Ledger, Row, Sizes, product, row_parameters
 from rooflinecli.lift import Plain
-from rooflinecli.num import INF, Number
+from rooflinecli.num import Number
 from rooflinecli.parallel import data, pipeline
 from rooflinecli.phases import recompute
 from rooflinecli.phases.recipe import NF4, RECIPE, adapter_parameters
@@ -122,17 +121,13 @@ def partitioned(params: DeviceParameters, plan: Plan, state: str) -> Number:
 
 
 def kv_cache(book: Ledger, plan: Plan, formats: Formats, batch: Number, tokens: Number, lift: Plain) -> Number:
-    """KV cache of `batch` sequences of `tokens` tokens on one device; a windowed layer keeps its window only."""
+    """What `batch` sequences of `tokens` tokens leave in memory on one device, layer by layer as each mixer keeps it."""
     document, work = book.document, work_sizes(1.0, 1.0, 1.0, 1.0, plan)
     total: Number = 0.0
     for group in book.layers:
-        core = group.core
-        if core is None or not core.causal:
-            continue
-        sizes = layer_sizes(group, work, plan, document, lift)
-        values = sum(product(axes, sizes) for axes in core.cached)
-        kept = visible_keys(tokens, core.window or core.chunk or INF)
-        total = total + f.kv_cache_bytes(batch, kept, values, formats.kv) * float(group.repeat)
+        if group.mixer is not None:
+            sizes = layer_sizes(group, work, plan, document, lift)
+            total = total + group.mixer.cache_bytes(formats, sizes, batch, tokens) * float(group.repeat)
     return total * (schedule.layers_per_stage(float(book.n_layers), plan.pp) / book.n_layers)
 
 
@@ -181,11 +176,8 @@ def working_set(group: Any, plan: Plan, sizes: Sizes, formats: Formats, scores: 
     kept = _saved(group.rows, sizes, formats, recompute.dropped(plan))
     if plan.dropout:
         kept = kept + sum(product(axes, sizes) for row in group.rows for axes in row.masks)
-    if not plan.flash and scores and group.core is not None:
-        pairs = sizes["S"] * sizes["T"]
-        kept = kept + f.score_activations(
-            sizes["B"], sizes[group.core.heads], pairs, formats.activation, float(plan.dropout)
-        )
+    if not plan.flash and scores and group.mixer is not None:
+        kept = kept + group.mixer.score_bytes(formats, sizes, plan.dropout)
     return kept
 
 

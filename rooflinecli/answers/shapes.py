@@ -72,13 +72,8 @@ def _text(row: Row, sizes: Sizes) -> str:
         copies = f"{count(product(c.g, sizes))} x " if c.g else ""
         m, k, n = (count(product(axes, sizes)) for axes in (c.m, c.k, c.n))
         return f"{copies}[{m}, {k}] . [{k}, {n}]"
-    if row.core is not None:
-        core = row.core
-        b, s, t, heads, shared, width = (count(sizes[a]) for a in ("B", "S", "T", core.heads, core.kv_heads, core.qk))
-        window = (
-            f", window {count(core.window)}" if core.window else f", chunk {count(core.chunk)}" if core.chunk else ""
-        )
-        return f"{b} x {s} queries, {t} keys{window}, {heads}/{shared} heads of {width}"
+    if row.mixer is not None:
+        return row.mixer.text(sizes)
     return " ".join(_tensors("in", row.reads, sizes) + _tensors("out", row.writes, sizes))
 
 

@@ -105,7 +105,11 @@ def _optimizer(scene: Scene, plan: Plan, params: memory.DeviceParameters) -> Num
     )
     traffic = training.optimizer_traffic(owned, per_param)
     if plan.offload == "none":
-        return price(Op("optimizer", "optimizer", scene.formats.compute, 0.0, traffic), scene.chip, REGIME).expected
+        return price(
+            Op(name="optimizer", kind="optimizer", dtype=scene.formats.compute, flops=0.0, bytes=traffic),
+            scene.chip,
+            REGIME,
+        ).expected
     host = scene.chip.constants(REGIME, "host_optimizer")
     link = training.offload_transfer(owned, scene.gradient_bytes, scene.formats.weight, scene.chip.host_link)
     return host.overhead + roofline.effective_memory_time(traffic, scene.chip.host_link, host.memory) + link

@@ -47,15 +47,25 @@ def _layer(spec: ModelSpec, group: LayerSpec, index: int) -> Layer:
     axes: dict[str, int] = {"D": spec.d_model, "one": 1}
     for block in blocks:
         axes |= block.axes
-    core = next((row.core for row in rows if row.core is not None), None)
-    derived = tuple(rule for block in blocks for rule in block.derived)
-    return Layer(group.repeat, tuple(rows), axes, derived, group.feedforward.kind == "moe", core, index)
+    return Layer(
+        group.repeat,
+        tuple(rows),
+        axes,
+        derived=tuple(rule for block in blocks for rule in block.derived),
+        split=tuple(axis for block in blocks for axis in block.split),
+        shared=tuple(axis for block in blocks for axis in block.shared),
+        moe=group.feedforward.kind == "moe",
+        mixer=next((row.mixer for row in rows if row.mixer is not None), None),
+        index=index,
+    )
 
 
 def _residual(branches: int) -> Row:
     """One residual add per branch: read the stream and the branch, write the stream; with dropout a mask of a byte each."""
     whole = ("B", "Z", "D")
-    return elementwise("residual", (whole,) * (2 * branches), (whole,) * branches, masks=(whole,) * branches)
+    return elementwise(
+        "residual", (whole,) * (2 * branches), (whole,) * branches, masks=(whole,) * branches, linear=True
+    )
 
 
 def _stem(spec: ModelSpec, axes: dict[str, int]) -> tuple[Row, ...]:

@@ -33,13 +33,13 @@ def ledger_flops(
 
 
 def rows_flops(rows: tuple[Row, ...], forward: Pass, sizes: Sizes) -> Number:
-    """FLOPs of matmuls and attention cores; what is left is bandwidth."""
+    """FLOPs of matmuls and sequence mixers; what is left is bandwidth."""
     total: Number = 0.0
     for row in rows:
         c = row.contraction
         if c is not None:
             flops = counts.matmul_flops(product((*c.g, *c.m), sizes), product(c.k, sizes), product(c.n, sizes))
             total = total + label(flops, f"F[{row.name}]", "FLOP")
-        elif row.core is not None:
-            total = total + label(forward.core_flops(row.core, sizes), f"F[{row.name}]", "FLOP")
+        elif row.mixer is not None:
+            total = total + label(row.mixer.flops(forward, sizes), f"F[{row.name}]", "FLOP")
     return total
