@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib import import_module
-from typing import Any
-
+from rooflinecli.errors import DataError
 from rooflinecli.ledger import Block, Layer, Ledger, Row, elementwise, matmul, norm
-from rooflinecli.specs.model import LayerSpec, ModelSpec
+from rooflinecli.specs import registry
+from rooflinecli.specs.model import AttentionSpec, LayerSpec, ModelSpec
 
 _LEDGERS: dict[int, tuple[ModelSpec, Ledger]] = {}
 _KNOWN = 128
@@ -23,9 +21,17 @@ def ledger(spec: ModelSpec) -> Ledger:
     return held[1]
 
 
-@cache
-def _kind(family: str, kind: str) -> Any:
-    return import_module(f"rooflinecli.layers.{family}.{kind}").block
+def _attention(spec: AttentionSpec, model: ModelSpec) -> Block:
+    """The block of an attention kind, once the further sizes that its file declares are there. Raises DataError."""
+    kind = registry.load("layers/attention", spec.kind)
+    wanted: dict[str, str] = getattr(kind, "SIZES", {})
+    for name in sorted(set(spec.sizes) ^ set(wanted)):
+        reads = ", ".join(f"{size} ({what})" for size, what in wanted.items()) or "none"
+        fault = "needs" if name in wanted else "does not read"
+        raise DataError(
+            f"{model.document.at('attention', 'sizes')}: kind {spec.kind} {fault} sizes.{name}; its sizes are: {reads}"
+        )
+    return kind.block(spec, model)  # type: ignore[no-any-return]
 
 
 def _build(spec: ModelSpec) -> Ledger:
@@ -39,8 +45,8 @@ def _build(spec: ModelSpec) -> Ledger:
 def _layer(spec: ModelSpec, group: LayerSpec, index: int) -> Layer:
     blocks: list[Block] = []
     if group.attention is not None:
-        blocks.append(_kind("attention", group.attention.kind)(group.attention, spec))
-    blocks.append(_kind("feedforward", group.feedforward.kind)(group.feedforward, spec))
+        blocks.append(_attention(group.attention, spec))
+    blocks.append(registry.load("layers/feedforward", group.feedforward.kind).block(group.feedforward, spec))
     rows = [norm(f"norm.{i + 1}", spec.norm) for i in range(group.norms)]
     rows += [row for block in blocks for row in block.rows]
     rows.append(_residual(len(blocks)))
