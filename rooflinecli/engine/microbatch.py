@@ -10,7 +10,8 @@ from rooflinecli.derivation import label
 from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import collectives as comm
 from rooflinecli.formulas import roofline, schedule, training
-from rooflinecli.ledger import product
+from rooflinecli.layers.build import towers
+from rooflinecli.ledger import Ledger, product
 from rooflinecli.num import Number
 from rooflinecli.parallel import context, data, expert, pipeline, tensor
 from rooflinecli.phases import backward, recompute
@@ -35,21 +36,22 @@ class Stage:
 
 
 class Microbatch:
-    """Prices a microbatch: `share` of all layers, then the ends."""
+    """Prices a microbatch of the model, or of a further tower of it on the same bill: `share` of all layers, then the ends."""
 
-    def __init__(self, scene: Scene, plan: Plan):
+    def __init__(self, scene: Scene, plan: Plan, tower: tuple[Ledger, float] | None = None, bill: Bill | None = None):
         self.scene, self.plan = scene, plan
-        self.bill = scene.bill(REGIME, plan.devices)
+        self.book, seq = tower or (scene.book, scene.seq)
+        self.bill = bill or scene.bill(REGIME, plan.devices)
         self.forward = Pass(
             scene.formats,
             flash=plan.flash,
             dropout=plan.dropout,
-            uneven=context.imbalance(plan, scene.seq),
+            uneven=context.imbalance(plan, seq),
             imbalance=None if plan.imbalance is Plan.imbalance else plan.imbalance,
             software="" if plan.software == "any" else plan.software,
         )
-        self.queries = scene.seq if num.plain(plan.cp) and num.value(plan.cp) == 1 else scene.seq / plan.cp
-        self.work = work_sizes(plan.micro_batch, self.queries, scene.seq, self.queries, plan)
+        self.queries = seq if num.plain(plan.cp) and num.value(plan.cp) == 1 else seq / plan.cp
+        self.work = work_sizes(plan.micro_batch, self.queries, seq, self.queries, plan)
         self.tokens = plan.micro_batch * self.queries
         self.framework = self.constants("framework")
         self.recipe = adapting.RECIPE[plan.recipe]
@@ -62,10 +64,10 @@ class Microbatch:
     def layers(self, share: Number) -> Number:
         """Charge `share` of every layer group; the seconds it takes."""
         before = self.bill.total
-        for group in self.scene.book.layers:
-            sizes = layer_sizes(group, self.work, self.plan, self.scene.book.document, self.scene.lift)
+        for group in self.book.layers:
+            sizes = layer_sizes(group, self.work, self.plan, self.book.document, self.scene.lift)
             times = float(group.repeat) * share
-            early = recompute.stops_early(self.framework.early_stop, self.scene.spec.layers[group.index].norms)
+            early = recompute.stops_early(self.framework.early_stop, self.book.spec.layers[group.index].norms)
             self._compute(self.forward.ops(group.rows, sizes), times, early)
             if self.recipe.frozen:
                 self._adapt(group, sizes, times)
@@ -119,7 +121,7 @@ class Microbatch:
     def _communicate(self, group: Any, sizes: dict[str, Number], times: Number) -> None:
         """Tensor, expert and context parallel collectives of one layer group."""
         plan, size, full = self.plan, self.scene.formats.activation, self.plan.recompute == "full"
-        branches = tensor.branches(self.scene.spec.layers[group.index])
+        branches = tensor.branches(self.book.spec.layers[group.index])
         for again in (False, True) if full else (False,):
             repeats = times * self.recomputed if again else times
             for c in tensor.collectives(plan, self.tokens, sizes["D"], size, repeats, branches, True, again):
@@ -146,10 +148,8 @@ class Microbatch:
     def ends(self, stem: bool, head: bool) -> Number:
         """Charge embedding and head; the seconds they take."""
         before = self.bill.total
-        book, sizes = (
-            self.scene.book,
-            outer_sizes(self.scene.book, self.work, self.plan, self.scene.book.document, self.scene.lift),
-        )
+        book = self.book
+        sizes = outer_sizes(book, self.work, self.plan, book.document, self.scene.lift)
         ops = self.forward.ops((*(book.stem if stem else ()), *(book.head if head else ())), sizes, outer=True)
         inputs, ops = backward.input_gradients(ops), self._eager(ops)
         self.bill.add([*ops, *self._eager(inputs)], 1.0)
@@ -192,10 +192,21 @@ def stage(scene: Scene, plan: Plan, params: memory.DeviceParameters, trained: me
     m.transfer()
     ends = m.ends(True, True)
     mean = schedule.mean_stage(inside / share, ends, plan.pp)
+    for tower in towers(scene.book):
+        mean = mean + _tower(m, tower)
     m.accumulate(trained)
     if plan.zero >= 3:
         m.gather_weights(params, m.bill.total, per_stage)
     return Stage(m.bill, m.bill.total, mean, m.weight_gradients)
+
+
+def _tower(m: Microbatch, tower: tuple[Ledger, float]) -> Number:
+    """Charge a further tower, cut over the stages as the layers are; its mean time on a stage."""
+    t = Microbatch(m.scene, m.plan, tower, m.bill)
+    share = pipeline.share(m.plan, float(t.book.n_layers))
+    inside, ends = t.layers(share), t.ends(True, True)
+    m.weight_gradients = m.weight_gradients + t.weight_gradients
+    return schedule.mean_stage(inside / share, ends, m.plan.pp)
 
 
 def _uneven(scene: Scene, plan: Plan, layers: Number) -> Number:

@@ -21,6 +21,11 @@ def ledger(spec: ModelSpec) -> Ledger:
     return held[1]
 
 
+def towers(book: Ledger) -> list[tuple[Ledger, float]]:
+    """Further towers of a model (CLIP), each with the length of the input that it reads: the longest it is built for."""
+    return [(ledger(tower), float(tower.max_context or 1)) for tower in book.spec.towers]
+
+
 def _attention(spec: AttentionSpec, model: ModelSpec) -> Block:
     """The block of an attention kind, once the further sizes that its file declares are there. Raises DataError."""
     kind = registry.load("layers/attention", spec.kind)

@@ -59,6 +59,11 @@ def fullest(plan: Plan, layers: Number) -> Number:
     return schedule.layers_per_stage(layers, plan.pp) if plan.stages is None else max(plan.stages)
 
 
+def share(plan: Plan, layers: Number) -> Number:
+    """Share of the layers that the fullest stage holds."""
+    return schedule.layer_share(fullest(plan, layers), layers)
+
+
 def slowest(plan: Plan, layers: Number, layers_time: Number, stem: Number, head: Number) -> Number:
     """Time of a microbatch on the slowest of uneven stages: embedding on the first, head on the last."""
     assert plan.stages is not None
