@@ -35,7 +35,7 @@ def test_every_schedule_answers_everything(name):
 def test_an_unknown_schedule_lists_those_that_exist():
     with pytest.raises(UsageError, match="unknown schedule 'v-shape'; known: 1f1b, gpipe, zero-bubble"):
         pipeline.bubble(Plan(pp=4.0, schedule="v-shape"), 3.0, 1.0)
-    with pytest.raises(UsageError, match="1f1b, gpipe, zero-bubble"):
+    with pytest.raises(UsageError, match="1f1b.*gpipe.*zero-bubble"):
         ask.request({"model": "llama-3-8b", "hw": "h100", "schedule": "v-shape"})
 
 
