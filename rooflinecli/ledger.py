@@ -2,7 +2,7 @@
 
 A row such as `x[B S D] . Wqkv[D A H] -> qkv[B S A H]` says all there is to say about a matmul: axes in both operands
 and not in the result are contracted (k), axes of x that survive are rows (m), axes of W that survive are columns (n),
-axes in all three are independent copies (g). Rows that are not contractions (norms, activations, the attention core)
+axes in all three are independent copies (g). Rows that are not contractions (norms, activations, a sequence mixer)
 list what they read, write and keep instead.
 
 Axes: B sequences, S query tokens, T keys, O positions with logits, Z tokens outside tensor parallelism (S, or S/tp
@@ -15,9 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rooflinecli.num import Number
+
+if TYPE_CHECKING:
+    from rooflinecli.mixer import Mixer
 
 Axes = tuple[str, ...]
 Sizes = dict[str, Number]
@@ -61,29 +64,12 @@ def _operand(part: str, text: str) -> tuple[str, Axes]:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Core:
-    """The attention core of a layer, fused: its head axes, what bounds the keys, what decode reads per cached token."""
-
-    heads: str = "N"
-    kv_heads: str = "K"
-    qk: str = "H"
-    v: str = "H"
-    decode_kv_heads: str = "K"
-    decode_qk: str = "H"
-    decode_v: str = "H"
-    cached: tuple[Axes, ...] = (("K", "H"), ("K", "H"))
-    window: int | None = None
-    chunk: int | None = None
-    causal: bool = True
-
-
-@dataclass(frozen=True, eq=False, repr=False)
 class Row:
     """One operation of a layer.
 
     kind: matmul | grouped_matmul | attention | elementwise | gather. params: parameter tensors by axes (a matmul's W
     included unless tied). saves: activations kept for the backward pass (per-element activation bytes); masks: one-byte
-    tensors kept (dropout). reads/writes: traffic of rows that are not contractions.
+    tensors kept (dropout). reads/writes: traffic of rows that are not contractions. linear: its backward needs no input.
     """
 
     name: str
@@ -94,8 +80,8 @@ class Row:
     writes: tuple[Axes, ...] = ()
     saves: tuple[Axes, ...] = ()
     masks: tuple[Axes, ...] = ()
-    core: Core | None = None
-    replicated: bool = False
+    mixer: Mixer | None = None
+    linear: bool = False
 
 
 def matmul(
@@ -124,8 +110,9 @@ def elementwise(
     saves: tuple[Axes, ...] = (),
     masks: tuple[Axes, ...] = (),
     params: tuple[Axes, ...] = (),
+    linear: bool = False,
 ) -> Row:
-    return Row(name, "elementwise", params=params, reads=reads, writes=writes, saves=saves, masks=masks)
+    return Row(name, "elementwise", params=params, reads=reads, writes=writes, saves=saves, masks=masks, linear=linear)
 
 
 def product(axes: Axes, sizes: Mapping[str, Number]) -> Number:
@@ -143,23 +130,30 @@ Derived = tuple[tuple[str, Callable[[Sizes], Number]], ...]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Block:
-    """What an attention or feed-forward kind contributes to a layer."""
+    """What an attention or feed-forward kind contributes to a layer.
+
+    split: axes that tensor parallelism divides. shared: those it divides until one is left on each device (key/value heads).
+    """
 
     rows: tuple[Row, ...]
     axes: dict[str, int]
     derived: Derived = ()
+    split: Axes = ()
+    shared: Axes = ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Layer:
-    """`repeat` identical layers: rows, axis sizes, sizes that follow from others, and what each token leaves in the cache."""
+    """`repeat` identical layers: rows, axis sizes, sizes that follow from others, the axes that are split, the mixer."""
 
     repeat: int
     rows: tuple[Row, ...]
     axes: dict[str, int]
     derived: Derived
+    split: Axes
+    shared: Axes
     moe: bool
-    core: Core | None
+    mixer: Mixer | None
     index: int
 
     def sizes(self, base: Sizes) -> Sizes:

@@ -8,11 +8,10 @@ from typing import Any
 from rooflinecli import num
 from rooflinecli.formulas import memory as f
 from rooflinecli.formulas import recipes, schedule
-from rooflinecli.formulas.attention import visible_keys
-from rooflinecli.layers.build import ledger
+from rooflinecli.layers.build import towers
 from rooflinecli.ledger import Ledger, Row, Sizes, product, row_parameters
 from rooflinecli.lift import Plain
-from rooflinecli.num import INF, Number
+from rooflinecli.num import Number
 from rooflinecli.parallel import data, pipeline
 from rooflinecli.phases import recompute
 from rooflinecli.phases.recipe import NF4, RECIPE, adapter_parameters
@@ -57,8 +56,8 @@ def device_parameters(book: Ledger, plan: Plan, lift: Plain) -> DeviceParameters
     stem, head = row_parameters(book.stem, sizes), row_parameters(book.head, sizes)
     # A tied table is copied to the last stage, where it is the head.
     copied = head + product(("V", "D"), sizes) if book.spec.tied_embeddings else head
-    for tower in book.spec.towers:
-        stem = stem + device_parameters(ledger(tower), plan, lift).total
+    for tower, _ in towers(book):
+        stem = stem + device_parameters(tower, plan, lift).total
     outer = num.where(plan.pp > 1, num.maximum(stem, copied), stem + head)
     return DeviceParameters(inner, outer, experts, any(g.moe for g in book.layers))
 
@@ -82,7 +81,7 @@ def trained(book: Ledger, plan: Plan, params: DeviceParameters, lift: Plain) -> 
     for g in book.layers:
         sizes = layer_sizes(g, work, plan, book.document, lift)
         inner = inner + adapter_parameters(g.rows, sizes, plan.lora_rank, plan.lora_targets) * (float(g.repeat) * share)
-    return DeviceParameters(inner, 0.0)
+    return DeviceParameters(inner, sum((trained(tower, plan, params, lift).total for tower, _ in towers(book)), 0.0))
 
 
 def training_state(
@@ -122,17 +121,13 @@ def partitioned(params: DeviceParameters, plan: Plan, state: str) -> Number:
 
 
 def kv_cache(book: Ledger, plan: Plan, formats: Formats, batch: Number, tokens: Number, lift: Plain) -> Number:
-    """KV cache of `batch` sequences of `tokens` tokens on one device; a windowed layer keeps its window only."""
+    """What `batch` sequences of `tokens` tokens leave in memory on one device, layer by layer as each mixer keeps it."""
     document, work = book.document, work_sizes(1.0, 1.0, 1.0, 1.0, plan)
     total: Number = 0.0
     for group in book.layers:
-        core = group.core
-        if core is None or not core.causal:
-            continue
-        sizes = layer_sizes(group, work, plan, document, lift)
-        values = sum(product(axes, sizes) for axes in core.cached)
-        kept = visible_keys(tokens, core.window or core.chunk or INF)
-        total = total + f.kv_cache_bytes(batch, kept, values, formats.kv) * float(group.repeat)
+        if group.mixer is not None:
+            sizes = layer_sizes(group, work, plan, document, lift)
+            total = total + group.mixer.cache_bytes(formats, sizes, batch, tokens) * float(group.repeat)
     return total * (schedule.layers_per_stage(float(book.n_layers), plan.pp) / book.n_layers)
 
 
@@ -181,11 +176,8 @@ def working_set(group: Any, plan: Plan, sizes: Sizes, formats: Formats, scores: 
     kept = _saved(group.rows, sizes, formats, recompute.dropped(plan))
     if plan.dropout:
         kept = kept + sum(product(axes, sizes) for row in group.rows for axes in row.masks)
-    if not plan.flash and scores and group.core is not None:
-        pairs = sizes["S"] * sizes["T"]
-        kept = kept + f.score_activations(
-            sizes["B"], sizes[group.core.heads], pairs, formats.activation, float(plan.dropout)
-        )
+    if not plan.flash and scores and group.mixer is not None:
+        kept = kept + group.mixer.score_bytes(formats, sizes, plan.dropout)
     return kept
 
 
@@ -202,24 +194,34 @@ def training_activations(
 
     logit_bytes is what the framework's loss holds per logit beside them.
     """
-    document = book.document
+    layers = float(book.n_layers)
+    per_stage, transient, stem, head = _stack_activations(book, plan, formats, seq, lift, layers, logit_bytes)
+    first, last = pipeline.in_flight(plan, microbatches)
+    for tower, length in towers(book):
+        own, again, *ends = _stack_activations(tower, plan, formats, length, lift, layers, logit_bytes)
+        per_stage, transient, stem = per_stage + own, num.maximum(transient, again), stem + sum(ends)
+    stage = (f.in_flight_activations(per_stage, first), f.in_flight_activations(per_stage, last))
+    return f.fullest_activations(stage[0], stage[1], stem, head, plan.pp) + transient
+
+
+def _stack_activations(
+    book: Ledger, plan: Plan, formats: Formats, seq: Number, lift: Plain, layers: Number, logit_bytes: Number
+) -> tuple[Number, Number, Number, Number]:
+    """Bytes per microbatch that a stage's share of a ledger keeps, a layer's working set, and what stem and head keep."""
     queries = seq if num.plain(plan.cp) and num.value(plan.cp) == 1 else seq / plan.cp
     work = work_sizes(plan.micro_batch, queries, seq, queries, plan)
     kept: Number = 0.0
     transient: Number = 0.0
     for group in book.layers:
-        sizes = layer_sizes(group, work, plan, document, lift)
-        kept = kept + layer_activations(group, plan, sizes, formats, float(book.n_layers)) * float(group.repeat)
+        sizes = layer_sizes(group, work, plan, book.document, lift)
+        kept = kept + layer_activations(group, plan, sizes, formats, layers) * float(group.repeat)
         if plan.recompute in ("full", "op"):
             transient = num.maximum(transient, working_set(group, plan, sizes, formats, scores=True))
-    per_stage = kept * (pipeline.fullest(plan, float(book.n_layers)) / book.n_layers)
-    first, last = pipeline.in_flight(plan, microbatches)
-    outer = outer_sizes(book, work, plan, document, lift)
+    outer = outer_sizes(book, work, plan, book.document, lift)
     stem, head = _saved(book.stem, outer, formats), _saved(book.head, outer, formats)
-    if num.present(logit_bytes) and book.spec.vocab_size:
+    if num.present(logit_bytes) and book.spec.lm_head and book.spec.vocab_size:
         head = head + f.loss_copies(product(("B", "O", "V"), outer), logit_bytes)
-    stage = (f.in_flight_activations(per_stage, first), f.in_flight_activations(per_stage, last))
-    return f.fullest_activations(stage[0], stage[1], stem, head, plan.pp) + transient
+    return kept * (pipeline.fullest(plan, float(book.n_layers)) / book.n_layers), transient, stem, head
 
 
 def inference_activations(
@@ -235,4 +237,7 @@ def inference_activations(
                 widest = num.maximum(widest, product(row.contraction.y, sizes))
     sizes = outer_sizes(book, work, plan, document, lift)
     logits = product(("B", "V"), sizes) if book.spec.vocab_size else 0.0
-    return (2 * product(("B", "S", "D"), sizes) + widest + logits) * formats.activation
+    own = (2 * product(("B", "S", "D"), sizes) + widest + logits) * formats.activation
+    for tower, length in towers(book):  # one after the other, in the same memory
+        own = num.maximum(own, inference_activations(tower, plan, formats, batch, length, lift))
+    return own

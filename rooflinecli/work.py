@@ -6,27 +6,39 @@ from dataclasses import dataclass
 
 from rooflinecli.num import Number
 
+MIXING = (
+    "attention"  # where every class of a sequence mixer is reported; mixers name their classes, this table does not
+)
 GROUPS = {
     "matmul": "matmul",
     "grouped_matmul": "matmul",
-    "prefill_attention": "attention",
-    "decode_attention": "attention",
-    "scores": "attention",
-    "latent_attention": "attention",
     "elementwise": "elementwise",
     "gather": "elementwise",
     "optimizer": "optimizer",
 }
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
+class Gradient:
+    """The backward pass of a mixer's kernel: its FLOPs over the forward ones, the bytes it moves.
+
+    scores: whether it reads or writes attention scores, which recomputing core attention repeats once they went to memory.
+    """
+
+    flops: float
+    bytes: Number
+    scores: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Op:
     """One kernel, its least FLOPs and bytes, and the sizes its efficiency depends on.
 
     kind (and variant, where a class has several) names its constants. k, n: contracted and output width of a matmul,
     longest run of keys and head width of attention, expert width of a grouped matmul. quantised: elements of the input that
     a pass of their own touches (quantised, appended to a cache, permuted). ramp: filling work per useful work, in units of
-    k0. items: work items that start one after the other (query tiles, cached heads).
+    k0. items: work items that start one after the other (query tiles, cached heads). gradient: what a sequence mixer's
+    kernel costs backward; contractions and elementwise passes follow a rule instead.
     """
 
     name: str
@@ -41,11 +53,12 @@ class Op:
     ramp: Number = 0
     items: Number = 0
     variant: str = ""
+    gradient: Gradient | None = None
 
     @property
     def group(self) -> str:
         """The class it is reported under."""
-        return GROUPS[self.kind]
+        return GROUPS.get(self.kind, MIXING)
 
 
 @dataclass(slots=True, eq=False)

@@ -7,9 +7,9 @@ from typing import Any
 from rooflinecli import num
 from rooflinecli.derivation import label
 from rooflinecli.formulas import attention, counts, roofline
+from rooflinecli.layers.softmax import TILE
 from rooflinecli.lift import PLAIN, Plain
 from rooflinecli.num import INF, Number
-from rooflinecli.phases.forward import TILE
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
 from rooflinecli.specs.dtypes import formats, size_of
@@ -26,7 +26,17 @@ def kernel_matmul(
     m, k, n = _sizes(lift, m=m, k=k, n=n)
     f = formats(dtype, None, None, hardware.peak, hardware.name)
     moved = counts.matmul_bytes(m, k, n, f.matmul_input, f.weight, f.activation)
-    op = Op("matmul", "matmul", f.compute, counts.matmul_flops(m, k, n), moved, 1, k, n, m * k, 1 / k)
+    op = Op(
+        name="matmul",
+        kind="matmul",
+        dtype=f.compute,
+        flops=counts.matmul_flops(m, k, n),
+        bytes=moved,
+        k=k,
+        n=n,
+        quantised=m * k,
+        ramp=1 / k,
+    )
     return _answer(op, dtype, Chip(hardware, lift))
 
 
@@ -56,22 +66,28 @@ def kernel_attention(
         moved = moved + attention.unfused_scores_bytes(batch, heads, q, kv, f.activation)
     if decode:
         op = Op(
-            "attention", "decode_attention", f.attention_compute, flops, moved, 1, kv, head_dim, 0, 0, batch * kv_heads
+            name="attention",
+            kind="decode_attention",
+            dtype=f.attention_compute,
+            flops=flops,
+            bytes=moved,
+            k=kv,
+            n=head_dim,
+            items=batch * kv_heads,
         )
     else:
         appended = 2 * batch * kv * kv_heads * head_dim
         op = Op(
-            "attention",
-            "prefill_attention",
-            f.attention_compute,
-            flops,
-            moved,
-            1,
-            kv,
-            head_dim,
-            appended,
-            q / pairs,
-            batch * heads * q / TILE,
+            name="attention",
+            kind="prefill_attention",
+            dtype=f.attention_compute,
+            flops=flops,
+            bytes=moved,
+            k=kv,
+            n=head_dim,
+            quantised=appended,
+            ramp=q / pairs,
+            items=batch * heads * q / TILE,
         )
     return _answer(op, dtype, Chip(hardware, lift))
 
@@ -92,7 +108,9 @@ def kernel_elementwise(
     moved = counts.bytes_of(elements * (reads + writes), size_of(dtype))
     vector = "vector_fp32" if "vector_fp32" in hardware.peak else _fastest(hardware)
     return _answer(
-        Op("elementwise", "elementwise", vector, elements * flops_per_element, moved), dtype, Chip(hardware, lift)
+        Op(name="elementwise", kind="elementwise", dtype=vector, flops=elements * flops_per_element, bytes=moved),
+        dtype,
+        Chip(hardware, lift),
     )
 
 

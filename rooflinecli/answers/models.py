@@ -6,16 +6,15 @@ from typing import Any
 
 from rooflinecli.answers.parameters import layer_parameters, parameters
 from rooflinecli.errors import unknown
-from rooflinecli.formulas.attention import visible_keys
 from rooflinecli.formulas.memory import kv_cache_bytes
 from rooflinecli.layers.build import ledger
-from rooflinecli.ledger import Layer, product
-from rooflinecli.num import INF
+from rooflinecli.ledger import Layer
+from rooflinecli.specs.dtypes import formats
 from rooflinecli.specs.load import files, shown
 from rooflinecli.specs.model import LayerSpec, ModelSpec, load_model
 
 SCHEMA = "rooflinecli.model/1"
-_CACHE_BYTES = 2.0  # bf16
+_BF16 = formats("bf16", None, None, {"bf16": 1}, "any")
 
 
 def models(family: str | None = None) -> list[dict[str, Any]]:
@@ -70,25 +69,14 @@ def sheet(name: str) -> dict[str, Any]:
 
 
 def _cache(spec: ModelSpec) -> dict[str, Any]:
-    """Bytes of KV cache at bf16: what one more token adds, and what a sequence of the whole context holds."""
-    groups = [layer for layer in ledger(spec).layers if layer.core is not None and layer.core.causal]
-    if not groups:
-        return {"bytes_per_token": 0, "bytes_at_max_context": None}
-    whole = spec.max_context
-    at_end = sum(_cached(layer, float(whole)) for layer in groups) if whole else None
-    return {
-        "bytes_per_token": int(sum(_cached(layer, 1.0) for layer in groups)),
-        "bytes_at_max_context": int(at_end) if at_end is not None else None,
-    }
-
-
-def _cached(layer: Layer, tokens: float) -> Any:
-    """KV cache of one sequence in all layers of a group; a windowed layer keeps its window."""
-    core = layer.core
-    assert core is not None
-    kept = visible_keys(tokens, core.window or core.chunk or INF)
-    values = sum(product(axes, layer.axes) for axes in core.cached)
-    return kv_cache_bytes(1.0, kept, values, _CACHE_BYTES) * layer.repeat
+    """Bytes of cache at bf16: what one more token adds, and what a sequence of the whole context holds, states included."""
+    layers = [(layer, layer.mixer) for layer in ledger(spec).layers if layer.mixer is not None]
+    token = sum(
+        kv_cache_bytes(1.0, 1.0, mixer.per_token(dict(layer.axes)), _BF16.kv) * layer.repeat for layer, mixer in layers
+    )
+    whole = float(spec.max_context or 0)
+    held = sum(mixer.cache_bytes(_BF16, dict(layer.axes), 1.0, whole) * layer.repeat for layer, mixer in layers)
+    return {"bytes_per_token": int(token), "bytes_at_max_context": int(held) if whole and held else None}
 
 
 def _group(group: LayerSpec, layer: Layer) -> dict[str, Any]:

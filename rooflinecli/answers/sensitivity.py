@@ -14,6 +14,7 @@ from rooflinecli.engine.answer import PHASES
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError
 from rooflinecli.num import Number
+from rooflinecli.price import settable
 from rooflinecli.price.chip import Chip
 from rooflinecli.specs.plan import SIZES, Plan
 from rooflinecli.specs.request import Request
@@ -40,9 +41,8 @@ def elasticities(
 ) -> list[dict[str, Any]]:
     """[{figure, value, elasticity}] of expected time, strongest first; figures the time does not feel are left out."""
     base = override or {}
-    scene = Scene(
-        request, override={**base, "": 0.0}
-    )  # a chip of its own, so that its constants are only those used here
+    alone = Scaled(base, "memory.bandwidth", 1.0)  # a chip of its own, so that its constants are only those used here
+    scene = Scene(request, override=alone)
     seconds(scene, phase, plan)
     found = []
     for path, value in figures(scene.chip).items():
@@ -62,9 +62,7 @@ def seconds(scene: Scene, phase: str, plan: Plan) -> float:
 
 def figures(chip: Chip) -> dict[str, Any]:
     """What a priced chip read: figures by path, and constants by class and name (a list where dtypes or levels differ)."""
-    from rooflinecli.answers.sweep.axes import figures as of_file
-
-    found: dict[str, Any] = {path: f.si for path, f in of_file(chip.spec).items() if path not in _SILENT}
+    found: dict[str, Any] = {path: f.si for path, f in settable.figures(chip.spec).items() if path not in _SILENT}
     constants: dict[str, list[float]] = {}
     for (_, kind, *_rest), entry in chip._constants.items():
         for name, value in vars(entry).items():

@@ -7,7 +7,8 @@ from typing import Any
 from rooflinecli.engine.microbatch import Microbatch
 from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import serving
-from rooflinecli.ledger import Row, Sizes, product
+from rooflinecli.layers.build import towers
+from rooflinecli.ledger import Ledger, Row, Sizes, product
 from rooflinecli.num import Number
 from rooflinecli.phases.forward import Pass
 from rooflinecli.phases.sizes import layer_sizes, outer_sizes, work_sizes
@@ -23,16 +24,18 @@ def table(scene: Scene, plan: Plan, phase: str, batch: Number | None) -> Table:
     """Shape of every kernel of a phase, found by name and sizes."""
     forward, work = _pass(scene, plan, phase, batch)
     found: Table = {}
-    for group in scene.book.layers:
-        _note(found, forward, group.rows, layer_sizes(group, work, plan, scene.book.document, scene.lift), False)
-    _note(
-        found,
-        forward,
-        (*scene.book.stem, *scene.book.head),
-        outer_sizes(scene.book, work, plan, scene.book.document, scene.lift),
-        True,
-    )
+    _stack(found, scene, plan, scene.book, forward, work)
+    for tower, length in towers(scene.book) if phase != "decode" else ():
+        _stack(found, scene, plan, tower, forward, work_sizes(work["B"], length, length, length, plan))
     return found
+
+
+def _stack(found: Table, scene: Scene, plan: Plan, book: Ledger, forward: Pass, work: Sizes) -> None:
+    """Note the shapes of a ledger's layers and ends."""
+    for group in book.layers:
+        _note(found, forward, group.rows, layer_sizes(group, work, plan, book.document, scene.lift), False)
+    outer = outer_sizes(book, work, plan, book.document, scene.lift)
+    _note(found, forward, (*book.stem, *book.head), outer, True)
 
 
 def find(shapes: Table, op: Op) -> str:
@@ -72,13 +75,8 @@ def _text(row: Row, sizes: Sizes) -> str:
         copies = f"{count(product(c.g, sizes))} x " if c.g else ""
         m, k, n = (count(product(axes, sizes)) for axes in (c.m, c.k, c.n))
         return f"{copies}[{m}, {k}] . [{k}, {n}]"
-    if row.core is not None:
-        core = row.core
-        b, s, t, heads, shared, width = (count(sizes[a]) for a in ("B", "S", "T", core.heads, core.kv_heads, core.qk))
-        window = (
-            f", window {count(core.window)}" if core.window else f", chunk {count(core.chunk)}" if core.chunk else ""
-        )
-        return f"{b} x {s} queries, {t} keys{window}, {heads}/{shared} heads of {width}"
+    if row.mixer is not None:
+        return row.mixer.text(sizes)
     return " ".join(_tensors("in", row.reads, sizes) + _tensors("out", row.writes, sizes))
 
 

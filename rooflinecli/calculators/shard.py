@@ -203,16 +203,15 @@ def _local(local: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> Op:
     p = mesh.element
     dtype = next((d for d in FORMATS[mesh.dtype][1] if d in mesh.chip.spec.peak), mesh.dtype)
     return Op(
-        "matmul",
-        "matmul",
-        dtype,
-        counts.matmul_flops(m, depth, n),
-        counts.matmul_bytes(m, depth, n, p, p, p),
-        1,
-        depth,
-        n,
-        m * depth,
-        1 / depth,
+        name="matmul",
+        kind="matmul",
+        dtype=dtype,
+        flops=counts.matmul_flops(m, depth, n),
+        bytes=counts.matmul_bytes(m, depth, n, p, p, p),
+        k=depth,
+        n=n,
+        quantised=m * depth,
+        ramp=1 / depth,
     )
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from rooflinecli.derivation import label
 from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import serving
+from rooflinecli.layers.build import towers
+from rooflinecli.ledger import Ledger, Sizes
 from rooflinecli.num import Number
 from rooflinecli.parallel import expert, pipeline, tensor
 from rooflinecli.phases.forward import Pass
@@ -33,35 +35,39 @@ def forward_step(
     forward = Pass(
         scene.formats, decode=decode, full_attention=scene.request.attention_flops == "full", flash=scene.request.flash
     )
-    document, lift, size = scene.book.document, scene.lift, scene.formats.activation
-    work = work_sizes(batch, queries, keys, 1.0, plan)
-    tokens = batch * queries
-    for group in scene.book.layers:
-        sizes = layer_sizes(group, work, plan, document, lift)
+    _stack(scene, plan, scene.book, forward, bill, work_sizes(batch, queries, keys, 1.0, plan))
+    for c in pipeline.collectives(plan, batch * queries, float(scene.spec.d_model), scene.formats.activation, False):
+        bill.expose("pp", bill.collective(c, plan.pp - 1))
+    further = [] if decode else towers(scene.book)
+    for tower, length in further:
+        _stack(scene, plan, tower, forward, bill, work_sizes(batch, length, length, 1.0, plan))
+    _overheads(scene, bill, [scene.book, *(tower for tower, _ in further)], batch, engine)
+    return Step(bill, label(bill.total, "t_decode" if decode else "t_prefill"))
+
+
+def _stack(scene: Scene, plan: Plan, book: Ledger, forward: Pass, bill: Bill, work: Sizes) -> None:
+    """Charge the layers of a ledger, what stands before and after them, and what their devices exchange."""
+    size, tokens = scene.formats.activation, work["B"] * work["S"]
+    for group in book.layers:
+        sizes = layer_sizes(group, work, plan, book.document, scene.lift)
         bill.add(forward.ops(group.rows, sizes), float(group.repeat))
         if group.moe:
             for c in expert.collectives(plan, tokens, sizes["top_k"], sizes["D"], size, float(group.repeat), False):
                 bill.expose("ep", bill.collective(c))
-    outer = outer_sizes(scene.book, work, plan, document, lift)
-    bill.add(forward.ops((*scene.book.stem, *scene.book.head), outer, outer=True), 1.0)
-    for c in tensor.collectives(plan, tokens, outer["D"], size, float(scene.book.n_layers), 2.0, False):
+    outer = outer_sizes(book, work, plan, book.document, scene.lift)
+    bill.add(forward.ops((*book.stem, *book.head), outer, outer=True), 1.0)
+    sums = sum(layer.repeat * tensor.branches(layer) for layer in book.spec.layers)
+    for c in tensor.collectives(plan, tokens, outer["D"], size, 1.0, sums, False):
         bill.expose("tp", bill.collective(c))
-    for c in pipeline.collectives(plan, tokens, outer["D"], size, False):
-        bill.expose("pp", bill.collective(c, plan.pp - 1))
-    _overheads(scene, bill, batch, engine)
-    return Step(bill, label(bill.total, "t_decode" if decode else "t_prefill"))
 
 
-def _overheads(scene: Scene, bill: Bill, batch: Number, engine: bool) -> None:
+def _overheads(scene: Scene, bill: Bill, books: list[Ledger], batch: Number, engine: bool) -> None:
     """Kernel starts per layer, and the engine's time per step and sequence."""
     step = scene.chip.constants(REGIME, "step")
-    moe_layers = float(sum(g.repeat for g in scene.book.layers if g.moe))
-    bill.spend(
-        "overhead",
-        serving.layer_overhead(float(scene.book.n_layers), step.per_layer, moe_layers, step.per_moe_layer),
-        "step",
-        step.error,
-    )
+    layers = float(sum(book.n_layers for book in books))
+    moe_layers = float(sum(g.repeat for book in books for g in book.layers if g.moe))
+    seconds = serving.layer_overhead(layers, step.per_layer, moe_layers, step.per_moe_layer)
+    bill.spend("overhead", seconds, "step", step.error)
     if engine and not scene.chip.ideal:
         per_step, per_sequence = engine_constant(scene, "per_step", "s"), engine_constant(scene, "per_sequence", "s")
         bill.spend("engine", serving.engine_overhead(per_step, batch, per_sequence), "step", step.error)

@@ -16,6 +16,7 @@ from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError
 from rooflinecli.formulas import constraints, schedule
 from rooflinecli.num import Number
+from rooflinecli.parallel import pipeline
 from rooflinecli.specs.plan import AXES, SIZES, Plan
 from rooflinecli.specs.request import Request
 
@@ -205,10 +206,13 @@ def _training(scene: Scene, plan: Plan) -> Iterator[Rule]:
         )
     if not (num.plain(plan.virtual_stages) and num.value(plan.virtual_stages) == 1):
         yield from _interleaving(scene, plan)
+    count = schedule.microbatch_count(scene.train_batch, plan.dp, plan.micro_batch)
+    for need in pipeline.needs(plan, count):
+        yield Rule(need.name, ("pp", "virtual_stages", "dp", "micro_batch"), need.holds, need.say)
 
 
 def _interleaving(scene: Scene, plan: Plan) -> Iterator[Rule]:
-    """Virtual stages cut the layers evenly, and microbatches go round in groups of pp (Narayanan et al. 2021, section 2.2)."""
+    """Virtual stages cut the layers evenly (Narayanan et al. 2021, section 2.2)."""
     layers, name = float(scene.book.n_layers), scene.spec.name
     pieces, interleaved = plan.pp * plan.virtual_stages, plan.virtual_stages > 1
     yield Rule(
@@ -237,16 +241,6 @@ def _interleaving(scene: Scene, plan: Plan) -> Iterator[Rule]:
                 f"use sizes whose product divides {layers:.0f}, or {layers + 2:.0f} with embedding and loss counted as layers"
             ),
         )
-    count = schedule.microbatch_count(scene.train_batch, plan.dp, plan.micro_batch)
-    yield Rule(
-        "interleaving needs microbatches in multiples of pp",
-        ("pp", "virtual_stages", "dp", "micro_batch"),
-        constraints.divides(num.where(plan.virtual_stages > 1, plan.pp, 1.0), count),
-        lambda: (
-            f"--virtual-stages {plan.virtual_stages:.0f} needs microbatches in multiples of --pp {plan.pp:.0f}, but each replica has "
-            f"{num.value(count):.0f}; change --batch, --dp or --micro-batch"
-        ),
-    )
 
 
 def _serving(scene: Scene, plan: Plan) -> Iterator[Rule]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rooflinecli import memory, num
@@ -10,7 +10,8 @@ from rooflinecli.derivation import label
 from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import collectives as comm
 from rooflinecli.formulas import roofline, schedule, training
-from rooflinecli.ledger import product
+from rooflinecli.layers.build import towers
+from rooflinecli.ledger import Ledger, product
 from rooflinecli.num import Number
 from rooflinecli.parallel import context, data, expert, pipeline, tensor
 from rooflinecli.phases import backward, recompute
@@ -35,14 +36,22 @@ class Stage:
 
 
 class Microbatch:
-    """Prices a microbatch: `share` of all layers, then the ends."""
+    """Prices a microbatch of the model, or of a further tower of it on the same bill: `share` of all layers, then the ends."""
 
-    def __init__(self, scene: Scene, plan: Plan):
+    def __init__(self, scene: Scene, plan: Plan, tower: tuple[Ledger, float] | None = None, bill: Bill | None = None):
         self.scene, self.plan = scene, plan
-        self.bill = scene.bill(REGIME, plan.devices)
-        self.forward = Pass(scene.formats, flash=plan.flash, dropout=plan.dropout)
-        self.queries = scene.seq if num.plain(plan.cp) and num.value(plan.cp) == 1 else scene.seq / plan.cp
-        self.work = work_sizes(plan.micro_batch, self.queries, scene.seq, self.queries, plan)
+        self.book, seq = tower or (scene.book, scene.seq)
+        self.bill = bill or scene.bill(REGIME, plan.devices)
+        self.forward = Pass(
+            scene.formats,
+            flash=plan.flash,
+            dropout=plan.dropout,
+            uneven=context.imbalance(plan, seq),
+            imbalance=None if plan.imbalance is Plan.imbalance else plan.imbalance,
+            software="" if plan.software == "any" else plan.software,
+        )
+        self.queries = seq if num.plain(plan.cp) and num.value(plan.cp) == 1 else seq / plan.cp
+        self.work = work_sizes(plan.micro_batch, self.queries, seq, self.queries, plan)
         self.tokens = plan.micro_batch * self.queries
         self.framework = self.constants("framework")
         self.recipe = adapting.RECIPE[plan.recipe]
@@ -55,10 +64,10 @@ class Microbatch:
     def layers(self, share: Number) -> Number:
         """Charge `share` of every layer group; the seconds it takes."""
         before = self.bill.total
-        for group in self.scene.book.layers:
-            sizes = layer_sizes(group, self.work, self.plan, self.scene.book.document, self.scene.lift)
+        for group in self.book.layers:
+            sizes = layer_sizes(group, self.work, self.plan, self.book.document, self.scene.lift)
             times = float(group.repeat) * share
-            early = recompute.stops_early(self.framework.early_stop, self.scene.spec.layers[group.index].norms)
+            early = recompute.stops_early(self.framework.early_stop, self.book.spec.layers[group.index].norms)
             self._compute(self.forward.ops(group.rows, sizes), times, early)
             if self.recipe.frozen:
                 self._adapt(group, sizes, times)
@@ -70,12 +79,9 @@ class Microbatch:
     def _compute(self, ops: list[Op], times: Number, early_stop: bool) -> None:
         """Forward, what is computed again, and both halves of the backward pass."""
         plan, bill, recipe = self.plan, self.bill, self.recipe
-        ops = self._busiest(ops)
-        for op in ops:
-            if op.kind == "prefill_attention" and plan.software != "any":
-                op.variant = plan.software
-        inputs = backward.input_gradients(ops, self.scene.formats.activation, plan.dropout)
-        bill.add(self._eager([*ops, *inputs]), times)
+        inputs = backward.input_gradients(ops, self.scene.formats.activation)
+        ops = self._eager(ops)
+        bill.add([*ops, *self._eager(inputs)], times)
         bill.add(recompute.again(plan, ops, early_stop), times * self.recomputed)
         if recipe.reference:
             bill.add(ops, times)
@@ -103,29 +109,19 @@ class Microbatch:
             if row.contraction and (*row.contraction.g, *row.contraction.n) in row.params
         ]
         moved = sum(product(c.y, sizes) for c in biased) * self.framework.bias_passes * self.scene.formats.activation
-        return Op("bias", "elementwise", self.scene.formats.compute, 0.0, moved)
-
-    def _busiest(self, ops: list[Op]) -> list[Op]:
-        """Attention of the busiest rank of a context-parallel ring, experts of the busiest device."""
-        uneven = context.imbalance(self.plan, self.scene.seq)
-        for op in ops:
-            if uneven is not None and op.group == "attention":
-                op.flops = op.flops * uneven
-            if op.kind == "grouped_matmul" and self.plan.imbalance is not Plan.imbalance:
-                op.flops = op.flops * self.plan.imbalance
-        return ops
+        return Op(name="bias", kind="elementwise", dtype=self.scene.formats.compute, flops=0.0, bytes=moved)
 
     def _eager(self, ops: list[Op]) -> list[Op]:
         """Elementwise kernels without a compiler move more bytes."""
-        for op in ops:
-            if op.kind == "elementwise":
-                op.bytes = op.bytes * self.framework.traffic
-        return ops
+        traffic = self.framework.traffic
+        if num.plain(traffic) and num.value(traffic) == 1:
+            return ops
+        return [replace(op, bytes=op.bytes * traffic) if op.kind == "elementwise" else op for op in ops]
 
     def _communicate(self, group: Any, sizes: dict[str, Number], times: Number) -> None:
         """Tensor, expert and context parallel collectives of one layer group."""
         plan, size, full = self.plan, self.scene.formats.activation, self.plan.recompute == "full"
-        branches = tensor.branches(self.scene.spec.layers[group.index])
+        branches = tensor.branches(self.book.spec.layers[group.index])
         for again in (False, True) if full else (False,):
             repeats = times * self.recomputed if again else times
             for c in tensor.collectives(plan, self.tokens, sizes["D"], size, repeats, branches, True, again):
@@ -135,9 +131,8 @@ class Microbatch:
                 self.expose("ep", self.bill.collective(c), self.constants("ep_collective").overlap)
             step = self.constants("step")
             self.bill.spend("overhead", step.per_moe_layer * times, "step", step.error)
-        if group.core is not None:
-            kv, q = (sizes[heads] * sizes[group.core.qk] for heads in (group.core.kv_heads, group.core.heads))
-            for c in context.collectives(plan, self.tokens, 2 * kv, q, size, times, True):
+        if group.mixer is not None:
+            for c in context.collectives(plan, self.tokens, group.mixer.exchange(sizes), size, times, True):
                 self.expose("cp", self.bill.collective(c), self.constants("cp_collective").overlap)
 
     def expose(self, axis: str, seconds: Number, overlap: Number) -> None:
@@ -153,19 +148,20 @@ class Microbatch:
     def ends(self, stem: bool, head: bool) -> Number:
         """Charge embedding and head; the seconds they take."""
         before = self.bill.total
-        book, sizes = (
-            self.scene.book,
-            outer_sizes(self.scene.book, self.work, self.plan, self.scene.book.document, self.scene.lift),
-        )
+        book = self.book
+        sizes = outer_sizes(book, self.work, self.plan, book.document, self.scene.lift)
         ops = self.forward.ops((*(book.stem if stem else ()), *(book.head if head else ())), sizes, outer=True)
-        self.bill.add(self._eager([*ops, *backward.input_gradients(ops)]), 1.0)
+        inputs, ops = backward.input_gradients(ops), self._eager(ops)
+        self.bill.add([*ops, *self._eager(inputs)], 1.0)
         if not self.recipe.frozen:
             self.bill.add(backward.weight_gradients(ops, self.scene.gradient_bytes), 1.0)
         if self.recipe.reference:
             self.bill.add(ops, 1.0)
         if head and book.spec.lm_head and book.spec.vocab_size:
             moved = training.loss_traffic(product(("B", "O", "V"), sizes), self.scene.formats.activation)
-            self.bill.add([Op("loss", "elementwise", self.scene.formats.compute, 0.0, moved)], 1.0)
+            self.bill.add(
+                [Op(name="loss", kind="elementwise", dtype=self.scene.formats.compute, flops=0.0, bytes=moved)], 1.0
+            )
         return self.bill.total - before
 
     def accumulate(self, params: memory.DeviceParameters) -> None:
@@ -196,10 +192,21 @@ def stage(scene: Scene, plan: Plan, params: memory.DeviceParameters, trained: me
     m.transfer()
     ends = m.ends(True, True)
     mean = schedule.mean_stage(inside / share, ends, plan.pp)
+    for tower in towers(scene.book):
+        mean = mean + _tower(m, tower)
     m.accumulate(trained)
     if plan.zero >= 3:
         m.gather_weights(params, m.bill.total, per_stage)
     return Stage(m.bill, m.bill.total, mean, m.weight_gradients)
+
+
+def _tower(m: Microbatch, tower: tuple[Ledger, float]) -> Number:
+    """Charge a further tower, cut over the stages as the layers are; its mean time on a stage."""
+    t = Microbatch(m.scene, m.plan, tower, m.bill)
+    share = pipeline.share(m.plan, float(t.book.n_layers))
+    inside, ends = t.layers(share), t.ends(True, True)
+    m.weight_gradients = m.weight_gradients + t.weight_gradients
+    return schedule.mean_stage(inside / share, ends, m.plan.pp)
 
 
 def _uneven(scene: Scene, plan: Plan, layers: Number) -> Number:

@@ -12,6 +12,7 @@ from rooflinecli.engine.phase_answer import Resources, TrainAnswer
 from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import collectives as comm
 from rooflinecli.formulas import roofline, schedule, training
+from rooflinecli.layers.build import towers
 from rooflinecli.num import Number
 from rooflinecli.parallel import data, pipeline
 from rooflinecli.phases import recompute
@@ -105,7 +106,11 @@ def _optimizer(scene: Scene, plan: Plan, params: memory.DeviceParameters) -> Num
     )
     traffic = training.optimizer_traffic(owned, per_param)
     if plan.offload == "none":
-        return price(Op("optimizer", "optimizer", scene.formats.compute, 0.0, traffic), scene.chip, REGIME).expected
+        return price(
+            Op(name="optimizer", kind="optimizer", dtype=scene.formats.compute, flops=0.0, bytes=traffic),
+            scene.chip,
+            REGIME,
+        ).expected
     host = scene.chip.constants(REGIME, "host_optimizer")
     link = training.offload_transfer(owned, scene.gradient_bytes, scene.formats.weight, scene.chip.host_link)
     return host.overhead + roofline.effective_memory_time(traffic, scene.chip.host_link, host.memory) + link
@@ -142,10 +147,11 @@ def _recomputed(scene: Scene, plan: Plan) -> Number:
     matmuls = Pass(scene.formats, full_attention=scene.request.attention_flops == "full")
     early_stop = scene.chip.constants(REGIME, "framework", plan.software).early_stop
     total: Number = 0.0
-    for group in scene.book.layers:
-        work = work_sizes(scene.train_batch, scene.seq, scene.seq, scene.seq, Plan())
-        sizes = layer_sizes(group, work, Plan(), scene.book.document, scene.lift)
-        early = recompute.stops_early(early_stop, scene.spec.layers[group.index].norms)
-        for op in recompute.again(plan, matmuls.ops(group.rows, sizes), early):
-            total = total + op.flops * op.count * float(group.repeat)
+    for book, seq in ((scene.book, scene.seq), *towers(scene.book)):
+        work = work_sizes(scene.train_batch, seq, seq, seq, Plan())
+        for group in book.layers:
+            sizes = layer_sizes(group, work, Plan(), book.document, scene.lift)
+            early = recompute.stops_early(early_stop, book.spec.layers[group.index].norms)
+            for op in recompute.again(plan, matmuls.ops(group.rows, sizes), early):
+                total = total + op.flops * op.count * float(group.repeat)
     return total * recompute.share(plan.recompute_layers, float(scene.book.n_layers))

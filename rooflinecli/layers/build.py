@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib import import_module
-from typing import Any
-
+from rooflinecli.errors import DataError
 from rooflinecli.ledger import Block, Layer, Ledger, Row, elementwise, matmul, norm
-from rooflinecli.specs.model import LayerSpec, ModelSpec
+from rooflinecli.specs import registry
+from rooflinecli.specs.model import AttentionSpec, LayerSpec, ModelSpec
 
 _LEDGERS: dict[int, tuple[ModelSpec, Ledger]] = {}
 _KNOWN = 128
@@ -23,9 +21,22 @@ def ledger(spec: ModelSpec) -> Ledger:
     return held[1]
 
 
-@cache
-def _kind(family: str, kind: str) -> Any:
-    return import_module(f"rooflinecli.layers.{family}.{kind}").block
+def towers(book: Ledger) -> list[tuple[Ledger, float]]:
+    """Further towers of a model (CLIP), each with the length of the input that it reads: the longest it is built for."""
+    return [(ledger(tower), float(tower.max_context or 1)) for tower in book.spec.towers]
+
+
+def _attention(spec: AttentionSpec, model: ModelSpec) -> Block:
+    """The block of an attention kind, once the further sizes that its file declares are there. Raises DataError."""
+    kind = registry.load("layers/attention", spec.kind)
+    wanted: dict[str, str] = getattr(kind, "SIZES", {})
+    for name in sorted(set(spec.sizes) ^ set(wanted)):
+        reads = ", ".join(f"{size} ({what})" for size, what in wanted.items()) or "none"
+        fault = "needs" if name in wanted else "does not read"
+        raise DataError(
+            f"{model.document.at('attention', 'sizes')}: kind {spec.kind} {fault} sizes.{name}; its sizes are: {reads}"
+        )
+    return kind.block(spec, model)  # type: ignore[no-any-return]
 
 
 def _build(spec: ModelSpec) -> Ledger:
@@ -39,23 +50,33 @@ def _build(spec: ModelSpec) -> Ledger:
 def _layer(spec: ModelSpec, group: LayerSpec, index: int) -> Layer:
     blocks: list[Block] = []
     if group.attention is not None:
-        blocks.append(_kind("attention", group.attention.kind)(group.attention, spec))
-    blocks.append(_kind("feedforward", group.feedforward.kind)(group.feedforward, spec))
+        blocks.append(_attention(group.attention, spec))
+    blocks.append(registry.load("layers/feedforward", group.feedforward.kind).block(group.feedforward, spec))
     rows = [norm(f"norm.{i + 1}", spec.norm) for i in range(group.norms)]
     rows += [row for block in blocks for row in block.rows]
     rows.append(_residual(len(blocks)))
     axes: dict[str, int] = {"D": spec.d_model, "one": 1}
     for block in blocks:
         axes |= block.axes
-    core = next((row.core for row in rows if row.core is not None), None)
-    derived = tuple(rule for block in blocks for rule in block.derived)
-    return Layer(group.repeat, tuple(rows), axes, derived, group.feedforward.kind == "moe", core, index)
+    return Layer(
+        group.repeat,
+        tuple(rows),
+        axes,
+        derived=tuple(rule for block in blocks for rule in block.derived),
+        split=tuple(axis for block in blocks for axis in block.split),
+        shared=tuple(axis for block in blocks for axis in block.shared),
+        moe=group.feedforward.kind == "moe",
+        mixer=next((row.mixer for row in rows if row.mixer is not None), None),
+        index=index,
+    )
 
 
 def _residual(branches: int) -> Row:
     """One residual add per branch: read the stream and the branch, write the stream; with dropout a mask of a byte each."""
     whole = ("B", "Z", "D")
-    return elementwise("residual", (whole,) * (2 * branches), (whole,) * branches, masks=(whole,) * branches)
+    return elementwise(
+        "residual", (whole,) * (2 * branches), (whole,) * branches, masks=(whole,) * branches, linear=True
+    )
 
 
 def _stem(spec: ModelSpec, axes: dict[str, int]) -> tuple[Row, ...]:

@@ -206,16 +206,15 @@ def _matmuls(needed: Tally, chip: Chip) -> list[tuple[Line, str]]:
     found = []
     for dot, times in needed.dots.items():
         op = Op(
-            "matmul",
-            "matmul",
-            rate_of(dot, chip),
-            dot.flops,
-            dot.bytes,
-            1,
-            dot.k,
-            dot.n,
-            dot.g * dot.m * dot.k,
-            1 / max(dot.k, 1),
+            name="matmul",
+            kind="matmul",
+            dtype=rate_of(dot, chip),
+            flops=dot.flops,
+            bytes=dot.bytes,
+            k=dot.k,
+            n=dot.n,
+            quantised=dot.g * dot.m * dot.k,
+            ramp=1 / max(dot.k, 1),
         )
         shape = f"{f'{count(dot.g)} x ' if dot.g > 1 else ''}[{count(dot.m)}, {count(dot.k)}] . [{count(dot.k)}, {count(dot.n)}] {dot.dtype}"
         found.append((Line(op, dot.flops, dot.bytes, price(op, chip, REGIME), times), shape))
@@ -225,7 +224,7 @@ def _matmuls(needed: Tally, chip: Chip) -> list[tuple[Line, str]]:
 def _passes(needed: Tally, chip: Chip) -> list[tuple[Line, str]]:
     found = []
     for moved, times in needed.passes.items():
-        op = Op("elementwise", "elementwise", _elementwise_rate(chip), 0.0, moved)
+        op = Op(name="elementwise", kind="elementwise", dtype=_elementwise_rate(chip), flops=0.0, bytes=moved)
         found.append((Line(op, 0.0, moved, price(op, chip, REGIME), times), f"fused pass over {si(moved, 'B')}"))
     return found
 

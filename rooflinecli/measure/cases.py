@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rooflinecli.formulas import attention, counts, training
+from rooflinecli.layers.softmax import FUSED
 from rooflinecli.measure.dtypes import size_of
 from rooflinecli.phases import backward
-from rooflinecli.work import Op
+from rooflinecli.work import Gradient, Op
 
 Sizes = dict[str, int]
 
@@ -99,11 +100,12 @@ def matmul_training(m: int, n: int, k: int, dtype: str) -> Case:
 def prefill_training(batch: int, seq: int, heads: int, kv_heads: int, head: int, dtype: str) -> Case:
     """Causal attention with its gradients."""
     one = prefill(batch, seq, heads, kv_heads, head, dtype)
-    return _training(one, "prefill_training", [_op(one), *backward.input_gradients([_op(one)])])
+    op = replace(_op(one), gradient=Gradient(FUSED, one.bytes * 2))
+    return _training(one, "prefill_training", [op, *backward.input_gradients([op])])
 
 
 def _op(case: Case, k: int = 0, n: int = 0) -> Op:
-    return Op(case.op, case.kind, case.dtype, case.flops, case.bytes, k=k, n=n)
+    return Op(name=case.op, kind=case.kind, dtype=case.dtype, flops=case.flops, bytes=case.bytes, k=k, n=n)
 
 
 def _training(one: Case, op: str, parts: list[Op]) -> Case:

@@ -8,6 +8,7 @@ zig-zag splits even it out.
 from __future__ import annotations
 
 from rooflinecli.formulas import attention
+from rooflinecli.mixer import Exchange
 from rooflinecli.num import Number
 from rooflinecli.specs.plan import Plan
 from rooflinecli.work import Collective
@@ -24,22 +25,23 @@ def imbalance(plan: Plan, seq: Number) -> Number | None:
 def collectives(
     plan: Plan,
     tokens: Number,
-    kv_width: Number,
-    q_width: Number,
+    exchange: Exchange,
     bytes_per_value: Number,
     layers: Number,
     backward: bool,
 ) -> list[Collective]:
-    """Per layer: an all-gather of keys and values (a ring that visits everyone), and the way back of their gradients;
-    or an all-to-all each of q, k, v in and of the output back."""
+    """Per layer: an all-gather of keys and values (a ring that visits everyone), and the way back of their gradients; for a
+    mixer with a state an all-gather of the states that the ranks reach; or an all-to-all each of q, k, v in and of the
+    output back, after which every rank has whole sequences of its heads."""
     n, stride = plan.cp, plan.stride["cp"]
     if plan.ring == "ulysses":
-        size = tokens * (2 * q_width + kv_width) * bytes_per_value
+        size = tokens * (2 * exchange.queries + (0.0 if exchange.keys is None else exchange.keys)) * bytes_per_value
         return [Collective("cp.all_to_all", "all-to-all", size, "cp", n, stride, layers * (2 if backward else 1))]
-    size = tokens * kv_width * bytes_per_value * plan.cp
-    gathers = [Collective("cp.all_gather", "all-gather", size, "cp", n, stride, layers * (2 if backward else 1))]
-    return (
-        [*gathers, Collective("cp.reduce_scatter", "reduce-scatter", size, "cp", n, stride, layers)]
-        if backward
-        else gathers
-    )
+    moves = []
+    keys = None if exchange.keys is None else tokens * exchange.keys
+    for values in (v for v in (keys, exchange.state) if v is not None):
+        size = values * bytes_per_value * plan.cp
+        moves.append(Collective("cp.all_gather", "all-gather", size, "cp", n, stride, layers * (2 if backward else 1)))
+        if backward:
+            moves.append(Collective("cp.reduce_scatter", "reduce-scatter", size, "cp", n, stride, layers))
+    return moves

@@ -1,49 +1,67 @@
 """Pipeline parallelism (Narayanan et al. 2021): consecutive layers on `pp` stages, activations passed on by neighbours.
 
-Schedules differ in what a stage idles at the ends of a step (the bubble) and in how many microbatches it holds.
+A schedule is one file of schedules/: what a stage idles at the ends of a step (the bubble), how many microbatches it holds,
+how often it sends, and what it asks of a layout.
 """
 
 from __future__ import annotations
 
-from rooflinecli import num
-from rooflinecli.formulas import memory, schedule
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from rooflinecli.formulas import schedule
 from rooflinecli.num import Number
-from rooflinecli.specs.plan import Plan
+from rooflinecli.specs import registry
+from rooflinecli.specs.plan import SCHEDULES_IN, Plan
 from rooflinecli.work import Collective
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a schedule asks of a layout: a name, where it holds, and the sentence with the remedy where it does not."""
+
+    name: str
+    holds: Number
+    say: Callable[[], str]
+
+
+def _schedule(plan: Plan) -> Any:
+    return registry.load(SCHEDULES_IN, plan.schedule)
 
 
 def collectives(
     plan: Plan, tokens: Number, d_model: Number, bytes_per_value: Number, backward: bool
 ) -> list[Collective]:
-    """What one stage sends per microbatch: its output forward, its input gradient backward, once per virtual stage."""
+    """What one stage sends per microbatch: outputs forward, input gradients backward, as often as the schedule says."""
     size = tokens * d_model * bytes_per_value / plan.tp
-    times = plan.virtual_stages * (2 if backward else 1)
+    times = _schedule(plan).sends(plan, backward)
     return [Collective("pp.permute", "permute", size, "pp", plan.pp, plan.stride["pp"], times)]
 
 
 def bubble(plan: Plan, stage_time: Number, weight_gradient_time: Number) -> Number:
     """Idle time of a stage per step."""
-    if plan.schedule == "zero-bubble":
-        return schedule.zero_bubble(plan.pp, plan.virtual_stages, stage_time, weight_gradient_time)
-    return schedule.pipeline_bubble(plan.pp, plan.virtual_stages, stage_time)
+    return _schedule(plan).bubble(plan, stage_time, weight_gradient_time)  # type: ignore[no-any-return]
 
 
 def in_flight(plan: Plan, microbatches: Number) -> tuple[Number, Number]:
     """Microbatches (of a whole stage) whose activations the first and the last stage hold."""
-    if plan.schedule == "gpipe":
-        held = memory.in_flight_gpipe(microbatches, plan.pp)
-        return held, held
-    if num.plain(plan.virtual_stages):
-        if num.value(plan.virtual_stages) == 1:
-            return memory.in_flight_1f1b(microbatches, plan.pp), 1.0
-        return memory.in_flight_interleaved(microbatches, plan.pp, plan.virtual_stages), 1.0
-    interleaved = memory.in_flight_interleaved(microbatches, plan.pp, plan.virtual_stages)
-    return num.where(plan.virtual_stages > 1, interleaved, memory.in_flight_1f1b(microbatches, plan.pp)), 1.0
+    return _schedule(plan).in_flight(plan, microbatches)  # type: ignore[no-any-return]
+
+
+def needs(plan: Plan, microbatches: Number) -> Iterator[Need]:
+    """What the schedule asks of a layout, besides stages that exist."""
+    return _schedule(plan).needs(plan, microbatches)  # type: ignore[no-any-return]
 
 
 def fullest(plan: Plan, layers: Number) -> Number:
     """Layers on the fullest stage."""
     return schedule.layers_per_stage(layers, plan.pp) if plan.stages is None else max(plan.stages)
+
+
+def share(plan: Plan, layers: Number) -> Number:
+    """Share of the layers that the fullest stage holds."""
+    return schedule.layer_share(fullest(plan, layers), layers)
 
 
 def slowest(plan: Plan, layers: Number, layers_time: Number, stem: Number, head: Number) -> Number:

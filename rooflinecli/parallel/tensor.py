@@ -7,22 +7,19 @@ reduce-scatter in place of each, and activations outside the split matmuls divid
 from __future__ import annotations
 
 from rooflinecli import num
-from rooflinecli.ledger import Sizes
+from rooflinecli.ledger import Axes, Sizes
 from rooflinecli.num import Number
 from rooflinecli.specs.model import LayerSpec
 from rooflinecli.specs.plan import Plan
 from rooflinecli.work import Collective
 
-SPLIT = ("N", "F", "Fs", "V")
 
-
-def shard(sizes: Sizes, tp: Number) -> None:
-    """Divide the axes that tensor parallelism splits, in place; key/value heads are replicated once there are fewer than tp."""
-    for axis in SPLIT:
-        if axis in sizes:
-            sizes[axis] = sizes[axis] / tp
-    if "K" in sizes:
-        sizes["K"] = num.maximum(sizes["K"] / tp, 1)
+def shard(sizes: Sizes, tp: Number, split: Axes, shared: Axes = ()) -> None:
+    """Divide the axes that tensor parallelism splits, in place; a shared one is replicated once there are fewer than tp."""
+    for axis in split:
+        sizes[axis] = sizes[axis] / tp
+    for axis in shared:
+        sizes[axis] = num.maximum(sizes[axis] / tp, 1)
 
 
 def tokens_outside(tokens: Number, plan: Plan) -> Number:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rooflinecli.derivation import label
 from rooflinecli.formulas import counts
-from rooflinecli.layers.build import ledger
+from rooflinecli.layers.build import towers
 from rooflinecli.ledger import Ledger, Row, Sizes, product
 from rooflinecli.lift import Plain
 from rooflinecli.num import Number
@@ -26,20 +26,20 @@ def ledger_flops(
         sizes = layer_sizes(group, work, _WHOLE, document, lift)
         total = total + rows_flops(group.rows, forward, sizes) * float(group.repeat)
     total = total + rows_flops((*book.stem, *book.head), forward, outer_sizes(book, work, _WHOLE, document, lift))
-    for tower in book.spec.towers:
-        tokens = float(tower.max_context or 1)  # a further tower reads its own input, as long as it is built for
-        total = total + ledger_flops(ledger(tower), forward, lift, batch, tokens, tokens, logits)
+    if not forward.decode:
+        for tower, length in towers(book):
+            total = total + ledger_flops(tower, forward, lift, batch, length, length, logits)
     return total
 
 
 def rows_flops(rows: tuple[Row, ...], forward: Pass, sizes: Sizes) -> Number:
-    """FLOPs of matmuls and attention cores; what is left is bandwidth."""
+    """FLOPs of matmuls and sequence mixers; what is left is bandwidth."""
     total: Number = 0.0
     for row in rows:
         c = row.contraction
         if c is not None:
             flops = counts.matmul_flops(product((*c.g, *c.m), sizes), product(c.k, sizes), product(c.n, sizes))
             total = total + label(flops, f"F[{row.name}]", "FLOP")
-        elif row.core is not None:
-            total = total + label(forward.core_flops(row.core, sizes), f"F[{row.name}]", "FLOP")
+        elif row.mixer is not None:
+            total = total + label(row.mixer.flops(forward, sizes), f"F[{row.name}]", "FLOP")
     return total

@@ -74,16 +74,15 @@ def adapter_ops(rows: tuple[Row, ...], sizes: Sizes, rank: Number, formats: Form
         m, k, n = product(c.m, sizes), product(c.k, sizes), product(c.n, sizes)
         ops.append(
             Op(
-                f"{row.name}.adapter",
-                "matmul",
-                formats.outer_compute,
-                recipes.adapter_flops(m, rank, k, n),
-                recipes.adapter_bytes(m, k, n, formats.activation),
-                1,
-                k,
-                n,
-                m * k,
-                1 / k,
+                name=f"{row.name}.adapter",
+                kind="matmul",
+                dtype=formats.outer_compute,
+                flops=recipes.adapter_flops(m, rank, k, n),
+                bytes=recipes.adapter_bytes(m, k, n, formats.activation),
+                k=k,
+                n=n,
+                quantised=m * k,
+                ramp=1 / k,
             )
         )
     return ops
@@ -93,4 +92,6 @@ def dequantise(rows: tuple[Row, ...], sizes: Sizes, formats: Formats) -> list[Op
     """Kernels that widen the stored base weights before a pass."""
     weights = sum(product(row.contraction.w, sizes) for row in adapted(rows) if row.contraction)
     moved = recipes.dequantise_bytes(weights, recipes.nf4_bytes(*NF4), formats.activation)
-    return [Op("dequantise", "elementwise", formats.compute, counts.bytes_of(0.0, 1.0), moved)]
+    return [
+        Op(name="dequantise", kind="elementwise", dtype=formats.compute, flops=counts.bytes_of(0.0, 1.0), bytes=moved)
+    ]

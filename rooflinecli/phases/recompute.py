@@ -12,11 +12,9 @@ from dataclasses import replace
 from rooflinecli import num
 from rooflinecli.formulas import schedule
 from rooflinecli.num import Number
-from rooflinecli.phases.scores import SOFTMAX
 from rooflinecli.specs.plan import Plan
 from rooflinecli.work import Op
 
-CORE = ("prefill_attention", "scores")
 # Megatron-LM's --recompute-modules: rows that run again, and which of their saved tensors (by place) are no longer kept.
 MODULES: dict[str, tuple[tuple[str, ...], dict[str, tuple[int, ...]]]] = {
     "core_attn": ((), {}),
@@ -55,11 +53,11 @@ def again(plan: Plan, forward: list[Op], early_stop: bool = False) -> list[Op]:
     if plan.recompute == "full":
         return _needed(forward) if early_stop else forward
     if plan.recompute == "op":
-        return [_half(op) for op in _needed(forward) if op.kind not in CORE and op.name != SOFTMAX]
+        return [_half(op) for op in _needed(forward) if op.gradient is None]
     if plan.recompute == "selective":
         names = {name for module in plan.recompute_modules for name in MODULES[module][0]}
         scores = not plan.flash and "core_attn" in plan.recompute_modules
-        return [op for op in forward if op.name in names or (scores and (op.kind in CORE or op.name == SOFTMAX))]
+        return [op for op in forward if op.name in names or (scores and op.gradient and op.gradient.scores)]
     return []
 
 

@@ -29,6 +29,8 @@ _FIELDS: dict[str, tuple[str | int, ...]] = {
     "positions": ("positions",),
 }
 
+OUTER = ("V",)  # what tensor parallelism splits before and after the layers
+
 
 def _lifted(axes: dict[str, int], document: Any, lift: Plain) -> Sizes:
     if not lift.traced:
@@ -44,7 +46,7 @@ def work_sizes(batch: Number, queries: Number, keys: Number, logits: Number, pla
 def layer_sizes(layer: Layer, work: Sizes, plan: Plan, document: Any, lift: Plain) -> Sizes:
     """All sizes a layer's rows need, sharded."""
     sizes = _lifted(layer.axes, document, lift)
-    tensor.shard(sizes, plan.tp)
+    tensor.shard(sizes, plan.tp, layer.split, layer.shared)
     expert.shard(sizes, plan.ep)
     sizes.update(work)
     return layer.sizes(sizes)
@@ -53,6 +55,6 @@ def layer_sizes(layer: Layer, work: Sizes, plan: Plan, document: Any, lift: Plai
 def outer_sizes(book: Ledger, work: Sizes, plan: Plan, document: Any, lift: Plain) -> Sizes:
     """Sizes for the rows before and after the layers, sharded by vocabulary."""
     sizes = _lifted(book.axes, document, lift)
-    tensor.shard(sizes, plan.tp)
+    tensor.shard(sizes, plan.tp, OUTER)
     sizes.update(work)
     return sizes

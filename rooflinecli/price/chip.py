@@ -2,54 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from rooflinecli.errors import UsageError
+from rooflinecli.errors import DataError, UsageError
 from rooflinecli.lift import PLAIN, Plain
 from rooflinecli.num import Number
-from rooflinecli.specs.hardware import Efficiency, HardwareSpec, Level, load_defaults
-from rooflinecli.specs.load import Document
+from rooflinecli.price import settable
+from rooflinecli.specs.efficiency import CONSTANTS, SETTINGS, Efficiency
+from rooflinecli.specs.hardware import HardwareSpec, Level, load_defaults
+from rooflinecli.specs.load import Document, shown
 
 IDEAL = Efficiency(source="--efficiency ideal: every kernel reaches the roofline", error=0.0)
-UNKNOWN = Efficiency(source="no constant known for this class of operation: taken at the roofline")
-_FIELDS = {
-    "compute": ("e_c", "1"),
-    "memory": ("e_m", "1"),
-    "overhead": ("o", "s"),
-    "k0": ("k0", "1"),
-    "tau": ("tau", "s"),
-    "quant_bytes": ("b_q", "B"),
-    "quant_memory": ("e_q", "1"),
-    "per_hop": ("alpha", "s"),
-    "gamma": ("gamma", "s"),
-    "per_layer": ("o_L", "s"),
-    "per_moe_layer": ("o_moe", "s"),
-    "per_step": ("o_s", "s"),
-    "per_sequence": ("o_b", "s"),
-    "half_width": ("h_e", "1"),
-    "softmax_width": ("h0", "1"),
-    "tail_rows": ("w", "1"),
-    "per_item": ("u", "s"),
-    "per_doubling": ("sigma", "1"),
-    "overlap": ("omega", "1"),
-    "traffic": ("x_e", "1"),
-    "accumulate": ("b_acc", "B"),
-    "bias_passes": ("x_b", "1"),
-    "optimizer_bytes": ("b_opt", "B"),
-    "logit_bytes": ("b_logit", "B"),
-    "early_stop": ("early_stop", "1"),
-    "error": ("r", "1"),
-}
-_SHAPED = (
-    "k0",
-    "tau",
-    "quant_bytes",
-    "half_width",
-    "softmax_width",
-    "tail_rows",
-    "per_item",
-)  # constants that need an operation's sizes
+NEUTRAL = Efficiency(source="not given: neutral")
 UNBOUNDED = 2.0**40  # devices at a level that names no size; finite, so that floor() of it is a number
 
 
@@ -60,6 +26,7 @@ class Chip:
         self, spec: HardwareSpec, lift: Plain = PLAIN, *, ideal: bool = False, override: dict[str, Number] | None = None
     ):
         self.spec, self.lift, self.ideal, self.override = spec, lift, ideal, override or {}
+        settable.check(spec, self.override)
         self.bandwidth = self._figure("W", "memory", "bandwidth")
         self.capacity = self._figure("M_cap", "memory", "capacity")
         self._peaks: dict[str, Number] = {}
@@ -122,27 +89,34 @@ class Chip:
     def _resolve(self, regime: str, kind: str, dtype: str, variant: str) -> SimpleNamespace:
         if self.ideal:
             return self._lifted(IDEAL, self.spec.document, (), kind)
-        tables = [(self.spec.efficiency, self.spec.document)]
-        if not self.spec.measured.get("complete"):
-            defaults = load_defaults(self.spec.kind)
-            tables.append((defaults.efficiency, defaults.document))
-        for table, document in tables:
+        for table, document in self._tables(kind):
             for place in dict.fromkeys((regime, "kernel")):
                 found = table.get(place, {}).get(kind, {})
                 for name in (variant, dtype, "any"):
                     if name in found:
                         return self._lifted(found[name], document, ("efficiency", place, kind, name), kind)
-        return self._lifted(UNKNOWN, self.spec.document, (), kind)
+        if kind in SETTINGS:
+            return self._lifted(NEUTRAL, self.spec.document, (), kind)
+        raise DataError(
+            f"{shown(self.spec.document.path)}: {self.spec.name} has no efficiency for operations of class {kind} in {dtype}; "
+            f"add efficiency.{regime}.{kind}.any to that file or to hardware/defaults/{self.spec.kind}.yaml, or give --efficiency ideal"
+        )
+
+    def _tables(self, kind: str) -> Iterator[tuple[dict[str, Any], Document]]:
+        """Where the constants of a class may stand; a complete profile takes kernels that nobody timed from its kind."""
+        yield self.spec.efficiency, self.spec.document
+        if kind not in SETTINGS or not self.spec.measured.get("complete"):
+            defaults = load_defaults(self.spec.kind)
+            yield defaults.efficiency, defaults.document
 
     def _lifted(self, entry: Efficiency, document: Document, path: tuple[str | int, ...], kind: str) -> SimpleNamespace:
-        values: dict[str, Any] = {"p": entry.p, "known": entry is not UNKNOWN and entry is not IDEAL}
-        values["simple"] = not any(
-            getattr(entry, name) or f"efficiency.{kind}.{name}" in self.override for name in _SHAPED
-        )
-        for name, (symbol, unit) in _FIELDS.items():
-            value = self.override.get(f"efficiency.{kind}.{name}", getattr(entry, name))
+        values: dict[str, Any] = {"p": entry.p, "known": entry is not NEUTRAL and entry is not IDEAL, "simple": True}
+        for name, constant in CONSTANTS.items():
+            key, given = f"efficiency.{kind}.{name}", getattr(entry, name)
+            if constant.shaped and (given or key in self.override):
+                values["simple"] = False
             source = self._cite(document, (*path, name), entry.source)
-            values[name] = self.lift(f"{symbol}[{kind}]", value, unit, source)
+            values[name] = self.lift(f"{constant.symbol}[{kind}]", self.override.get(key, given), constant.unit, source)
         return SimpleNamespace(**values)
 
 

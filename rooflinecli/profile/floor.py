@@ -50,18 +50,17 @@ def _work(kernel: Kernel, rates: Rates) -> Op | None:
         flops = counts.matmul_flops(kernel.m, kernel.k, kernel.n)
         moved = counts.matmul_bytes(kernel.m, kernel.k, kernel.n, width, width, width)
         return Op(
-            kernel.name,
-            "matmul",
-            dtype,
-            fusion.per_shard(flops, kernel.shards),
-            fusion.per_shard(moved, kernel.shards),
-            1,
-            kernel.k,
-            kernel.n,
+            name=kernel.name,
+            kind="matmul",
+            dtype=dtype,
+            flops=fusion.per_shard(flops, kernel.shards),
+            bytes=fusion.per_shard(moved, kernel.shards),
+            k=kernel.k,
+            n=kernel.n,
         )
     if kernel.flops is None and kernel.bytes is None:
         return None
-    return Op(kernel.name, kind, dtype, kernel.flops or 0.0, kernel.bytes or 0.0)
+    return Op(name=kernel.name, kind=kind, dtype=dtype, flops=kernel.flops or 0.0, bytes=kernel.bytes or 0.0)
 
 
 def _judged(kernel: Kernel, op: Op, rates: Rates) -> dict[str, Any]:

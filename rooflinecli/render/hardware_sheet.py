@@ -8,8 +8,7 @@ from typing import Any
 
 from rooflinecli import units
 from rooflinecli.render.hardware import LEGEND
-
-_TIMES = ("overhead", "tau", "per_hop", "gamma", "per_layer", "per_moe_layer", "per_step", "per_sequence")
+from rooflinecli.specs.efficiency import CONSTANTS
 
 
 def rows(chip: dict[str, Any]) -> list[list[Any]]:
@@ -97,7 +96,7 @@ def _constants(item: dict[str, Any]) -> str:
 
 
 def _constant(name: str, value: float) -> str:
-    if name in _TIMES:
+    if name in CONSTANTS and CONSTANTS[name].unit == "s":
         return units.duration(value)
     return "max" if math.isinf(value) else f"{value:g}"
 

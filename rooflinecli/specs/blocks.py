@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from rooflinecli.specs.figure import Spec
+from rooflinecli.specs.registry import kinds
+
+
+def _one_of(folder: str) -> tuple[Any, ...]:
+    """Validation of a kind against the files of its folder, for YAML and for the JSON Schema."""
+
+    def known(kind: str) -> str:
+        if kind not in kinds(folder):
+            raise ValueError(f"unknown kind '{kind}'; expected one of {', '.join(kinds(folder))}")
+        return kind
+
+    return AfterValidator(known), WithJsonSchema({"type": "string", "enum": list(kinds(folder))})
 
 
 class AttentionSpec(Spec):
     """One attention block; `kind` names a file of layers/attention/."""
 
-    kind: Literal["mha", "gqa", "mqa", "mla"] = "gqa"
+    kind: Annotated[str, *_one_of("layers/attention")] = "gqa"
     n_heads: int = Field(gt=0)
     n_kv_heads: int | None = Field(None, gt=0, description="key/value heads; defaults to n_heads (mha) or 1 (mqa)")
     head_dim: int | None = Field(
@@ -34,6 +46,9 @@ class AttentionSpec(Spec):
     kv_lora_rank: int | None = Field(None, gt=0, description="MLA: rank of the key/value latent that is cached")
     qk_nope_head_dim: int | None = Field(None, gt=0)
     qk_rope_head_dim: int | None = Field(None, gt=0)
+    sizes: dict[str, Annotated[int, Field(gt=0)]] = Field(
+        default_factory=dict, description="further sizes by name; the file of the kind declares which it reads"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -70,7 +85,7 @@ class AttentionSpec(Spec):
 class FeedForwardSpec(Spec):
     """One feed-forward block; `kind` names a file of layers/feedforward/."""
 
-    kind: Literal["dense", "gated", "moe", "none"] = "gated"
+    kind: Annotated[str, *_one_of("layers/feedforward")] = "gated"
     d_ff: int | None = Field(None, gt=0, description="width of the hidden layer; of one expert in a mixture")
     activation: str = "silu"
     bias: bool = False

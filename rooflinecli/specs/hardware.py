@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -10,6 +9,7 @@ from typing import Literal
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from rooflinecli.errors import unknown
+from rooflinecli.specs.efficiency import Efficiency
 from rooflinecli.specs.figure import (
     ByteRate,
     Bytes,
@@ -18,10 +18,8 @@ from rooflinecli.specs.figure import (
     FlopRate,
     Hertz,
     Price,
-    Scalar,
     Seconds,
     Spec,
-    Time,
     Watts,
     validate,
 )
@@ -29,78 +27,6 @@ from rooflinecli.specs.load import Document, find, read
 
 DTYPES = ("fp64", "fp64_matrix", "fp32", "tf32", "bf16", "fp16", "fp8", "fp6", "fp4", "int8", "int4", "vector_fp32")
 REGIMES = ("kernel", "serving", "training")
-
-
-class Efficiency(Spec):
-    """How one class of operation falls short of the roofline: t = |FLOP/(compute·peak), bytes/(memory·bandwidth)|_p + overhead + …
-
-    Every extra term is non-negative and every fraction at most 1, so a priced time never beats its floor.
-    """
-
-    compute: Scalar = Field(1.0, gt=0, le=1, description="fraction of the dense peak FLOP/s reached")
-    memory: Scalar = Field(1.0, gt=0, le=1, description="fraction of memory (or link) bandwidth reached")
-    overhead: Time = Field(0.0, ge=0, description="seconds added per operation: launch and tail")
-    p: float = Field(math.inf, ge=1, description="exponent joining compute and memory time; .inf is max, 1 is the sum")
-    k0: Scalar = Field(
-        0.0,
-        ge=0,
-        description="filling: elements added to a matmul's contracted dimension, keys to each query, tokens to each expert",
-    )
-    tau: Time = Field(
-        0.0, ge=0, description="seconds per element of the contracted dimension (per key): serial loop latency"
-    )
-    quant_bytes: Scalar = Field(
-        0.0,
-        ge=0,
-        description="bytes per input element of a further pass: quantising, appending to the cache, permuting",
-    )
-    quant_memory: Scalar = Field(1.0, gt=0, le=1, description="fraction of bandwidth that this further pass reaches")
-    softmax_width: Scalar = Field(
-        0.0, ge=0, description="attention: columns added to the head, what the exponentials cost"
-    )
-    tail_rows: Scalar = Field(
-        0.0, ge=0, description="attention: query rows by which the longest tile outlasts the others, over all units"
-    )
-    per_item: Time = Field(0.0, ge=0, description="attention: seconds per query tile or per cached head and sequence")
-    per_hop: Time = Field(0.0, ge=0, description="seconds per further member of a collective's group")
-    gamma: Time = Field(
-        0.0, ge=0, description="time of the sqrt term between latency and bandwidth regimes of a collective"
-    )
-    per_layer: Time = Field(0.0, ge=0, description="seconds per layer: kernel starts")
-    per_moe_layer: Time = Field(0.0, ge=0, description="seconds per mixture-of-experts layer: routing, permutation")
-    per_step: Time = Field(0.0, ge=0, description="seconds per engine step: scheduling, sampling")
-    per_sequence: Time = Field(0.0, ge=0, description="seconds per sequence and engine step")
-    per_doubling: Scalar = Field(
-        0.0, ge=0, description="stragglers: fraction of a step added per doubling of the hosts"
-    )
-    half_width: Scalar = Field(0.0, ge=0, description="columns h of compute·n/(n+h): narrow grouped matmuls")
-    overlap: Scalar = Field(0.0, ge=0, le=1, description="share of this time that other work can hide")
-    traffic: Scalar = Field(
-        1.0, ge=1, description="framework: factor on the bytes of elementwise kernels when nothing fuses them"
-    )
-    accumulate: Scalar = Field(
-        0.0, ge=0, description="framework: bytes per parameter and microbatch to add gradients up"
-    )
-    bias_passes: Scalar = Field(
-        0.0, ge=0, description="framework: passes over the output of a biased matmul for its bias and bias gradient"
-    )
-    optimizer_bytes: Scalar = Field(
-        0.0,
-        ge=0,
-        description="framework: bytes per parameter of passes beside the optimizer: unscale, norm, clip, zero",
-    )
-    logit_bytes: Scalar = Field(
-        0.0, ge=0, description="framework: bytes per logit held beside those counted: fp32 copies of the cross-entropy"
-    )
-    early_stop: Scalar = Field(
-        0.0,
-        ge=0,
-        le=1,
-        description="framework: 1 where recomputation stops before a layer's last projection, which no gradient reads",
-    )
-    error: Scalar = Field(0.25, ge=0, description="relative error (80 %) of this class, from held-out residuals")
-    source: str
-    note: str = ""
 
 
 class Memory(Spec):

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rooflinecli.num import Number
+from rooflinecli.specs.registry import kinds
 
 AXES = ("tp", "pp", "dp", "cp", "ep")  # the parallel axes
 SIZES = (*AXES, "micro_batch", "virtual_stages")  # everything about a layout that is a whole number
 
 RECOMPUTE = ("none", "selective", "full", "op")
 CHOSEN = RECOMPUTE[:3]  # what a search tries; `op` belongs to one framework and is asked for
-SCHEDULES = ("1f1b", "gpipe", "zero-bubble")
+SCHEDULES_IN = "parallel/schedules"  # one file is one schedule
+SCHEDULES = kinds(SCHEDULES_IN)
 RINGS = ("zigzag", "striped", "naive", "ulysses")
 OFFLOADS = ("none", "optimizer")
 LORA_TARGETS = ("all", "attention", "qkv")

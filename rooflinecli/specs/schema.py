@@ -17,6 +17,7 @@ from rooflinecli.errors import unknown
 from rooflinecli.specs.figure import Figure
 
 KINDS = ("hardware", "model")
+_SAID = ("symbol", "shaped")  # what a constant says to the program, not to an editor
 _PARTIAL = ("Memory", "Units")  # an overlay with `extends` may give only some of their fields
 
 
@@ -67,17 +68,25 @@ def _units(defs: dict[str, Any]) -> None:
     """A figure's value must be written with a unit of its dimension."""
     for name, dimension in _figures().items():
         if name in defs:
-            written = "|".join(sorted(map(re.escape, units.UNITS[dimension]), key=len, reverse=True))
-            value = {"type": "string", "pattern": rf"^\s*[0-9][0-9_,.]*(e[-+]?[0-9]+)?\s*({written})\s*$"}
+            value = {"type": "string", "pattern": _written(dimension)}
             defs[name]["properties"]["value"] = {**value, "description": f"a number with its unit, in {dimension}"}
 
 
+def _written(dimension: str) -> str:
+    """The pattern of a number with a unit of this dimension."""
+    names = "|".join(sorted(map(re.escape, units.UNITS[dimension]), key=len, reverse=True))
+    return rf"^\s*[0-9][0-9_,.]*(e[-+]?[0-9]+)?\s*({names})\s*$"
+
+
 def _texts(efficiency: dict[str, Any]) -> None:
-    """Times and fractions may be written as text with a unit: '4 us', '80 %'."""
-    for name, field in efficiency.get("properties", {}).items():
-        if field.get("type") == "number":
-            limits = {k: field.pop(k) for k in list(field) if k not in ("title", "description", "default")}
-            field["anyOf"] = [limits, {"type": "string"}] if name != "p" else [limits]
+    """A constant is a bare SI number, or text in its unit: '4 us', '80 %', '33 B'."""
+    for field in efficiency.get("properties", {}).values():
+        unit = field.pop("unit", None)
+        if unit is not None:
+            limits = {k: field.pop(k) for k in list(field) if k not in ("title", "description", "default", *_SAID)}
+            field["anyOf"] = [limits, {"type": "string", "pattern": _written(unit)}]
+        for key in _SAID:
+            field.pop(key, None)
 
 
 def _shorthand(schema: dict[str, Any]) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from rooflinecli.formulas import attention, counts, roofline
+from rooflinecli.layers.attention.mla import HEADS as LATENT_HEADS
+from rooflinecli.layers.softmax import TILE
 from rooflinecli.num import INF
-from rooflinecli.phases.forward import LATENT_HEADS, TILE
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
 from rooflinecli.specs.hardware import load_hardware
@@ -72,13 +73,12 @@ class Kernels:
     def points(self, group: str, mask: Array, chip: Chip | None = None) -> Points:
         """Predictions for the rows of `mask` with the constants of `chip` (the shipped ones when omitted)."""
         chip = chip or Chip(load_hardware(wheel.CHIPS[self.chip]))
-        for op in self.ops:
-            op.variant = f"{op.dtype if op.kind == 'matmul' else 'any'}@{self.library}"
         total: Any = 0.0
         floor: Any = 0.0
         error = 0.0
         for op in self.ops:
-            priced = price(op, chip, "kernel")
+            variant = f"{op.dtype if op.kind == 'matmul' else 'any'}@{self.library}"
+            priced = price(replace(op, variant=variant), chip, "kernel")
             total = total + priced.expected
             floor = floor + roofline.floor_time(priced.t_compute, priced.t_memory)
             error = max(error, priced.error)
@@ -99,16 +99,15 @@ def _matmul(chip: str, library: str, dtype: str) -> Kernels | None:
     (m, n, k), seconds = wheel.median_rows([table[c][keep] for c in ("m", "n", "k")], table["latency"][keep] * 1e-3)
     x = {"bf16": 2.0, "fp8": 1.0, "fp4": 4.5 / 8}[dtype]
     op = Op(
-        "matmul",
-        "matmul",
-        dtype,
-        counts.matmul_flops(m, k, n),
-        counts.matmul_bytes(m, k, n, x, x, 2.0),
-        1,
-        k,
-        n,
-        m * k,
-        1 / k,
+        name="matmul",
+        kind="matmul",
+        dtype=dtype,
+        flops=counts.matmul_flops(m, k, n),
+        bytes=counts.matmul_bytes(m, k, n, x, x, 2.0),
+        k=k,
+        n=n,
+        quantised=m * k,
+        ramp=1 / k,
     )
     like = like_models(n, k)
     return Kernels(
@@ -175,17 +174,16 @@ def _prefill_op(b: Array, s: Array, h: Array, g: Array, d: Array, window: Array)
     flops = attention.attention_core_flops(b, h, pairs, d, d)
     moved = attention.flash_attention_bytes(b, s, s, h, g, d, d, 2.0, 2.0)
     return Op(
-        "attention",
-        "prefill_attention",
-        "bf16",
-        flops,
-        moved,
-        1,
-        np.minimum(s, window + TILE),
-        d,
-        2 * b * s * g * d,
-        s / pairs,
-        b * h * s / TILE,
+        name="attention",
+        kind="prefill_attention",
+        dtype="bf16",
+        flops=flops,
+        bytes=moved,
+        k=np.minimum(s, window + TILE),
+        n=d,
+        quantised=2 * b * s * g * d,
+        ramp=s / pairs,
+        items=b * h * s / TILE,
     )
 
 
@@ -193,17 +191,14 @@ def _decode_op(b: Array, s: Array, h: Array, g: Array, d: Array, window: Array) 
     keys = attention.visible_keys(s, window)
     moved = counts.bytes_of(b * keys * 2 * g * d, 2.0) + counts.bytes_of(b * h * 2 * d, 2.0)
     return Op(
-        "attention",
-        "decode_attention",
-        "bf16",
-        attention.attention_core_flops(b, h, keys, d, d),
-        moved,
-        1,
-        keys,
-        d,
-        0,
-        0,
-        b * g,
+        name="attention",
+        kind="decode_attention",
+        dtype="bf16",
+        flops=attention.attention_core_flops(b, h, keys, d, d),
+        bytes=moved,
+        k=keys,
+        n=d,
+        items=b * g,
     )
 
 
@@ -220,7 +215,14 @@ def _latent(chip: str, library: str) -> Kernels | None:
     flops = attention.attention_core_flops(b, h, s, 576.0, 512.0)
     moved = counts.bytes_of(b * s * 576, 2.0) + counts.bytes_of(b * h * 1088, 2.0)
     op = Op(
-        "attention", "latent_attention", "bf16", flops, moved, 1, s, 544.0 + 0 * s, 0, 0, b * np.ceil(h / LATENT_HEADS)
+        name="attention",
+        kind="latent_attention",
+        dtype="bf16",
+        flops=flops,
+        bytes=moved,
+        k=s,
+        n=544.0 + 0 * s,
+        items=b * np.ceil(h / LATENT_HEADS),
     )
     return Kernels(
         "latent attention",
@@ -256,16 +258,15 @@ def _experts(chip: str, library: str) -> Kernels | None:
     def op(name: str, k: Array, n: Array) -> Op:
         moved = counts.matmul_bytes(tokens, k, n, 2.0, 0, 2.0) + counts.bytes_of(active * k * n, 2.0)
         return Op(
-            name,
-            "grouped_matmul",
-            "bf16",
-            counts.matmul_flops(tokens, k, n),
-            moved,
-            1,
-            k,
-            width,
-            tokens * k,
-            active / tokens,
+            name=name,
+            kind="grouped_matmul",
+            dtype="bf16",
+            flops=counts.matmul_flops(tokens, k, n),
+            bytes=moved,
+            k=k,
+            n=width,
+            quantised=tokens * k,
+            ramp=active / tokens,
         )
 
     return Kernels(

@@ -14,9 +14,9 @@ from rooflinecli.answers.estimate import estimate
 from rooflinecli.answers.kernel import kernel_attention, kernel_matmul
 from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.formulas import serving
+from rooflinecli.layers.softmax import TILE
 from rooflinecli.lift import Traced
 from rooflinecli.num import value
-from rooflinecli.phases.forward import TILE
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
 from rooflinecli.record import plain
@@ -63,36 +63,46 @@ def op(kind: str, size: object, dtype: str) -> Op:
     """An operation of every class whose sizes follow one number."""
     return {
         "matmul": lambda: Op(
-            "x",
-            kind,
-            dtype,
-            2 * size * 4096 * 4096,
-            2.0 * size * 8192 + 4096 * 8192,
-            1,
-            4096.0,
-            4096.0,
-            size * 4096,
-            1 / 4096,
+            name="x",
+            kind=kind,
+            dtype=dtype,
+            flops=2 * size * 4096 * 4096,
+            bytes=2.0 * size * 8192 + 4096 * 8192,
+            k=4096.0,
+            n=4096.0,
+            quantised=size * 4096,
+            ramp=1 / 4096,
         ),
         "grouped_matmul": lambda: Op(
-            "x", kind, dtype, 2 * size * 4096 * 1536, 2.0 * size * 5632 + 1e7, 1, 4096.0, 1536.0, size * 4096, 8 / size
+            name="x",
+            kind=kind,
+            dtype=dtype,
+            flops=2 * size * 4096 * 1536,
+            bytes=2.0 * size * 5632 + 1e7,
+            k=4096.0,
+            n=1536.0,
+            quantised=size * 4096,
+            ramp=8 / size,
         ),
         "prefill_attention": lambda: Op(
-            "x",
-            kind,
-            dtype,
-            256 * size * size * 32,
-            4.0 * size * 128 * 40,
-            1,
-            size,
-            128.0,
-            size * 2048,
-            2 / size,
-            32 * size / TILE,
+            name="x",
+            kind=kind,
+            dtype=dtype,
+            flops=256 * size * size * 32,
+            bytes=4.0 * size * 128 * 40,
+            k=size,
+            n=128.0,
+            quantised=size * 2048,
+            ramp=2 / size,
+            items=32 * size / TILE,
         ),
-        "decode_attention": lambda: Op("x", kind, dtype, 512 * size * 32, size * 4096.0, 1, size, 128.0, 0, 0, 8.0),
-        "latent_attention": lambda: Op("x", kind, dtype, 2176 * size * 128, size * 1152.0, 1, size, 544.0, 0, 0, 2.0),
-        "elementwise": lambda: Op("x", kind, dtype, 0.0, size * 8192.0),
+        "decode_attention": lambda: Op(
+            name="x", kind=kind, dtype=dtype, flops=512 * size * 32, bytes=size * 4096.0, k=size, n=128.0, items=8.0
+        ),
+        "latent_attention": lambda: Op(
+            name="x", kind=kind, dtype=dtype, flops=2176 * size * 128, bytes=size * 1152.0, k=size, n=544.0, items=2.0
+        ),
+        "elementwise": lambda: Op(name="x", kind=kind, dtype=dtype, flops=0.0, bytes=size * 8192.0),
     }[kind]()
 
 

@@ -87,7 +87,7 @@ def test_the_written_profile_prices_as_the_fit_predicts(tmp_path, env):
     chip = Chip(load_hardware(str(path)))
     for m, n, k in ((1, 768, 768), (64, 3072, 768), (1024, 1024, 1024)):
         case = cases.matmul(m, n, k, "fp32")
-        op = Op("matmul", "matmul", "fp32", case.flops, case.bytes, k=k, n=n, ramp=1 / k)
+        op = Op(name="matmul", kind="matmul", dtype="fp32", flops=case.flops, bytes=case.bytes, k=k, n=n, ramp=1 / k)
         priced = price(op, chip, "kernel")
         fit = next(f for f in fits if f.regime == "kernel")
         assert priced.expected == pytest.approx(

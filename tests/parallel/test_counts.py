@@ -9,6 +9,7 @@ from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.training import train
 from rooflinecli.formulas import collectives as f
 from rooflinecli.formulas import torus as t
+from rooflinecli.mixer import Exchange
 from rooflinecli.parallel import context, data, expert, pipeline, tensor
 from rooflinecli.phases import backward, recompute
 from rooflinecli.phases.forward import Pass
@@ -44,18 +45,21 @@ def test_strided_groups_share_the_links_between_their_members(length, step):
     assert max(load) == pytest.approx(volume / t.links(float(m), float(step), 2.0))
 
 
+SENT = Exchange(queries=1024.0, keys=256.0)
+
+
 @pytest.mark.parametrize("ring", ["zigzag", "naive"])
 def test_a_ring_passes_keys_and_values_forward_twice_and_their_gradients_once(ring):
     plan = Plan(cp=4.0, ring=ring)
-    forward = context.collectives(plan, 512.0, 256.0, 1024.0, 2.0, 1.0, False)
-    both = context.collectives(plan, 512.0, 256.0, 1024.0, 2.0, 1.0, True)
+    forward = context.collectives(plan, 512.0, SENT, 2.0, 1.0, False)
+    both = context.collectives(plan, 512.0, SENT, 2.0, 1.0, True)
     assert [(c.op, c.size, c.count) for c in forward] == [("all-gather", 4 * 512 * 256 * 2, 1)]
     assert [(c.op, c.count) for c in both] == [("all-gather", 2), ("reduce-scatter", 1)]
 
 
 def test_ulysses_exchanges_q_k_v_and_o():
     plan = Plan(cp=4.0, ring="ulysses")
-    (forward,), (both,) = (context.collectives(plan, 512.0, 256.0, 1024.0, 2.0, 3.0, b) for b in (False, True))
+    (forward,), (both,) = (context.collectives(plan, 512.0, SENT, 2.0, 3.0, b) for b in (False, True))
     assert (forward.op, forward.size, forward.count, both.count) == ("all-to-all", 512 * (2 * 1024 + 256) * 2, 3, 6)
 
 

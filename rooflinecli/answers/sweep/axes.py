@@ -9,7 +9,8 @@ from rooflinecli import units
 from rooflinecli.answers import ask
 from rooflinecli.answers.sweep import ranges
 from rooflinecli.errors import UsageError, unknown
-from rooflinecli.specs.hardware import Efficiency, HardwareSpec, load_hardware
+from rooflinecli.price import settable
+from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 
 STRUCTURE = ("model", "hw", *ask.WORDS, "zero", *ask.SWITCHES)
 AT_LEAST_ONE = tuple(o for o in ask.WHOLE if o not in ("output", "lora-rank"))
@@ -112,10 +113,9 @@ def _figure(text: str, specs: list[HardwareSpec]) -> Axis:
     if not equals:
         raise UsageError(f"--set {text}: write --set FIGURE=VALUES, for example --set 'memory.bandwidth=2..5/0.5 TB/s'")
     relative = written.strip().startswith("x")
-    if path.startswith("efficiency."):
-        dimension = _efficiency_unit(path)
-    else:
-        dimension = {figure(spec, path).dimension for spec in specs}.pop()
+    if relative and path.startswith("efficiency."):
+        raise UsageError(f"--set {text}: constants differ by number format; give values, not multiples")
+    dimension = {settable.unit(spec, path) for spec in specs}.pop()
     read = (
         (lambda item: _parse(text, item.strip().removeprefix("x"), "1"))
         if relative
@@ -132,36 +132,3 @@ def _parse(text: str, item: str, dimension: str) -> float:
         return units.parse(item if dimension != "1" else item.strip(), dimension)
     except ValueError as error:
         raise UsageError(f"--set {text}: {error}") from None
-
-
-def _efficiency_unit(path: str) -> str:
-    parts = path.split(".")
-    names = sorted(set(Efficiency.model_fields) - {"source", "note", "p"})
-    if len(parts) != 3 or parts[2] not in names:
-        raise UsageError(
-            f"--set {path}: expected efficiency.CLASS.NAME, such as efficiency.matmul.compute; names are {', '.join(names)}"
-        )
-    times = ("overhead", "tau", "per_hop", "gamma", "per_layer", "per_moe_layer", "per_step", "per_sequence")
-    return "s" if parts[2] in times else "1"
-
-
-def figure(spec: HardwareSpec, path: str) -> Any:
-    """The Figure at a dotted path of a hardware file. Raises UsageError listing what can be set."""
-    known = figures(spec)
-    if path not in known:
-        raise unknown("figure", path, known, "efficiency.CLASS.NAME works too")
-    return known[path]
-
-
-def figures(spec: HardwareSpec) -> dict[str, Any]:
-    """Every figure the engine reads, by the path under which it can be overridden."""
-    found: dict[str, Any] = {f"peak.{dtype}": rate for dtype, rate in spec.peak.items()}
-    found |= {"memory.bandwidth": spec.memory.bandwidth, "memory.capacity": spec.memory.capacity}
-    for i, level in enumerate(spec.network):
-        found[f"network.{i}.bandwidth"] = level.bandwidth
-        if level.latency is not None:
-            found[f"network.{i}.latency"] = level.latency
-    found |= {
-        name: getattr(spec, name) for name in ("price", "power", "devices_per_host") if getattr(spec, name) is not None
-    }
-    return found

@@ -14,7 +14,7 @@ import numpy as np
 from rooflinecli.answers import ask
 from rooflinecli.answers.contract import Cost
 from rooflinecli.answers.cost import cost
-from rooflinecli.answers.sweep.axes import Axis, figure
+from rooflinecli.answers.sweep.axes import Axis
 from rooflinecli.answers.sweep.grid import Box
 from rooflinecli.engine import legal
 from rooflinecli.engine.answer import answer as engine_answer
@@ -22,6 +22,7 @@ from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.engine.scene import SEQ, Scene
 from rooflinecli.engine.serving_load import arriving
 from rooflinecli.num import Number
+from rooflinecli.price import settable
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.plan import SIZES, Plan
@@ -71,7 +72,7 @@ def lay_out(
     shape = tuple(lengths[i] for i in places)
     found: dict[str, Number] = {}
     for i, (axis, (start, stop)) in enumerate(zip(axes, box, strict=True)):
-        scale = figure(request.hardware, axis.name).si if axis.relative else 1.0
+        scale = settable.figure(request.hardware, axis.name).si if axis.relative else 1.0
         if len(axis.values) == 1:
             found[axis.name] = axis.values[0] * scale if axis.relative else axis.values[0]
             continue

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rooflinecli.ledger import Block, Core, Row, elementwise, matmul
+from rooflinecli.layers.softmax import Softmax
+from rooflinecli.ledger import Block, Row, elementwise, matmul
 from rooflinecli.specs.model import AttentionSpec, ModelSpec
 
 _X = ("B", "Z", "D")
@@ -15,14 +16,14 @@ def block(spec: AttentionSpec, model: ModelSpec) -> Block:
     rows += _qk_norm(spec)
     if spec.rotary and model.positions.kind == "rotary":
         rotated = (("B", "S", "N", "H"), ("B", "S", "K", "H"))
-        rows.append(elementwise("attention.rotary", rotated, rotated))
-    core = Core(window=spec.window, chunk=spec.chunk, causal=spec.causal)
-    rows.append(Row("attention.core", "attention", params=(("N",),) if spec.sinks else (), core=core))
+        rows.append(elementwise("attention.rotary", rotated, rotated, linear=True))
+    mixer = Softmax(window=spec.window, chunk=spec.chunk, causal=spec.causal)
+    rows.append(Row("attention.core", "attention", params=(("N",),) if spec.sinks else (), mixer=mixer))
     rows.append(
         matmul("attention.out", "o[B S N H] . Wo[N H D] -> y[B S D]", bias=spec.out_bias, saves=(("B", "S", "N", "H"),))
     )
     axes = {"N": spec.n_heads, "K": spec.n_kv_heads or spec.n_heads, "H": spec.head_dim or 0}
-    return Block(tuple(rows), axes, (("A", lambda s: s["N"] + 2 * s["K"]),))
+    return Block(tuple(rows), axes, (("A", lambda s: s["N"] + 2 * s["K"]),), split=("N",), shared=("K",))
 
 
 def _qk_norm(spec: AttentionSpec) -> list[Row]:

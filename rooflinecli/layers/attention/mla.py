@@ -5,11 +5,33 @@ Decode absorbs the up-projection into q and the output, so its core works on R +
 
 from __future__ import annotations
 
-from rooflinecli.ledger import Block, Core, Row, elementwise, matmul, norm
-from rooflinecli.specs.model import AttentionSpec, ModelSpec
+from dataclasses import dataclass
 
+from rooflinecli import num
+from rooflinecli.layers.softmax import Softmax
+from rooflinecli.ledger import Block, Row, Sizes, elementwise, matmul, norm
+from rooflinecli.mixer import Mode
+from rooflinecli.num import Number
+from rooflinecli.specs.model import AttentionSpec, ModelSpec
+from rooflinecli.work import Op
+
+HEADS = 64.0  # heads of a work item of decode: they read the latent once
 _X = ("B", "Z", "D")
-_CORE = Core(kv_heads="N", qk="H", v="Hv", decode_kv_heads="one", decode_qk="L", decode_v="R", cached=(("R",), ("P",)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Latent(Softmax):
+    """Attention as of any heads over a prompt; a decode step reads latents that all heads share."""
+
+    def decode(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
+        items = sizes["B"] * num.ceil(sizes[self.heads] / HEADS)
+        return [self._token(name, "latent_attention", mode, sizes, items)]
+
+    def _token_widths(self, sizes: Sizes) -> tuple[Number, Number]:
+        return sizes["L"], sizes["R"]
+
+
+_MIXER = Latent(kv_heads="N", v="Hv", cached=(("R",), ("P",)))
 
 
 def block(spec: AttentionSpec, model: ModelSpec) -> Block:
@@ -31,9 +53,12 @@ def block(spec: AttentionSpec, model: ModelSpec) -> Block:
             "attention.kv_up", "c[B S R] . Wkvb[R N J] -> kv[B S N J]", saves=(("B", "S", "R"), ("B", "S", "N", "J"))
         ),
         elementwise(
-            "attention.rotary", (("B", "S", "N", "P"), ("B", "S", "P")), (("B", "S", "N", "P"), ("B", "S", "P"))
+            "attention.rotary",
+            (("B", "S", "N", "P"), ("B", "S", "P")),
+            (("B", "S", "N", "P"), ("B", "S", "P")),
+            linear=True,
         ),
-        Row("attention.core", "attention", core=_CORE),
+        Row("attention.core", "attention", mixer=_MIXER),
         matmul(
             "attention.out", "o[B S N Hv] . Wo[N Hv D] -> y[B S D]", bias=spec.out_bias, saves=(("B", "S", "N", "Hv"),)
         ),
@@ -51,4 +76,4 @@ def block(spec: AttentionSpec, model: ModelSpec) -> Block:
     }
     if spec.q_lora_rank:
         axes["Q"] = spec.q_lora_rank
-    return Block(tuple(rows), axes)
+    return Block(tuple(rows), axes, split=("N",), shared=("K",))

@@ -13,4 +13,4 @@ def block(spec: FeedForwardSpec, model: ModelSpec) -> Block:
         elementwise("feedforward.activation", (hidden,), (hidden,)),
         matmul("feedforward.down", "h[B S F] . Wdown[F D] -> y[B S D]", bias=spec.bias, saves=(hidden,)),
     )
-    return Block(rows, {"F": spec.d_ff or 0})
+    return Block(rows, {"F": spec.d_ff or 0}, split=("F",))

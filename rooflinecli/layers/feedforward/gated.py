@@ -13,4 +13,4 @@ def block(spec: FeedForwardSpec, model: ModelSpec) -> Block:
         elementwise("feedforward.activation", (both,), (hidden,)),
         matmul("feedforward.down", "h[B S F] . Wdown[F D] -> y[B S D]", bias=spec.bias, saves=(hidden,)),
     )
-    return Block(rows, {"F": spec.d_ff or 0}, (("U", lambda s: 2 * s["F"]),))
+    return Block(rows, {"F": spec.d_ff or 0}, (("U", lambda s: 2 * s["F"]),), split=("F",))

@@ -32,7 +32,7 @@ def block(spec: FeedForwardSpec, model: ModelSpec) -> Block:
             saves=(hidden,),
             kind="grouped_matmul",
         ),
-        elementwise("moe.permute", (("X", "C", "D"), ("X", "C", "D")), (("X", "C", "D"), _X)),
+        elementwise("moe.permute", (("X", "C", "D"), ("X", "C", "D")), (("X", "C", "D"), _X), linear=True),
     )
     columns = 2 if spec.gated else 1
     derived = (("U", lambda s: columns * s["F"]), ("C", lambda s: s["B"] * s["S"] * s["top_k"] / s["X"]))
@@ -44,7 +44,8 @@ def block(spec: FeedForwardSpec, model: ModelSpec) -> Block:
         "top_k": spec.top_k or 0,
     }
     shared, shared_axes, shared_derived = _shared(spec, columns)
-    return Block((router, *extra, *experts, *shared), axes | shared_axes, (*derived, *shared_derived))
+    rows = (router, *extra, *experts, *shared)
+    return Block(rows, axes | shared_axes, (*derived, *shared_derived), split=("F", *shared_axes))
 
 
 def _shared(spec: FeedForwardSpec, columns: int) -> tuple[tuple[Row, ...], dict[str, int], tuple]:  # type: ignore[type-arg]

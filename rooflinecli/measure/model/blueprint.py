@@ -76,8 +76,8 @@ def _global(spec: ModelSpec) -> str:
 
 
 def _attention(a: AttentionSpec | None) -> str:
-    if a is None or a.kind == "mla":
-        return "no attention, or multi-head latent attention"
+    if a is None or a.kind not in ("mha", "mqa", "gqa"):
+        return "no attention, or attention of another kind"
     if a.chunk or a.window or a.sinks or not a.causal:
         return "windows, chunks, sinks or bidirectional attention"
     return f"a {a.qk_norm} q/k norm" if a.qk_norm not in ("none", "head") else ""

@@ -1,0 +1,171 @@
+"""Softmax attention, the mixer of every attention kind that scores each query against each key it sees.
+
+Fused, scores never leave the chip, and the backward pass takes five matmuls where forward took two (q k^T is computed again
+inside the kernel; Dao 2023, section 3.1). Without a fused kernel scores and probabilities go through memory, over every
+pair of query and key: two batched matmuls with a softmax between them, and four matmuls backward.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rooflinecli import num
+from rooflinecli.formulas import attention, counts, memory
+from rooflinecli.ledger import Axes, Sizes, product
+from rooflinecli.mixer import Exchange, Mixer, Mode
+from rooflinecli.num import INF, Number
+from rooflinecli.specs.dtypes import Formats
+from rooflinecli.units import count
+from rooflinecli.work import Gradient, Op
+
+TILE = 128.0  # query rows of a work item of fused attention
+FUSED = 2.5  # FLOPs of the backward pass over the forward ones
+MATERIALISED = 2.0
+ALIGNMENT = 8  # elements; tensor cores want rows of 16 bytes
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Softmax(Mixer):
+    """Heads of queries over shared heads of keys and values, by axis name; what bounds the keys; what is cached per token."""
+
+    heads: str = "N"
+    kv_heads: str = "K"
+    qk: str = "H"
+    v: str = "H"
+    cached: tuple[Axes, ...] = (("K", "H"), ("K", "H"))
+    window: int | None = None
+    chunk: int | None = None
+    causal: bool = True
+
+    @property
+    def reach(self) -> Number:
+        """Keys that a query sees at most."""
+        return self.window or self.chunk or INF
+
+    def pairs(self, mode: Mode, queries: Number, keys: Number) -> Number:
+        """Query-key pairs per head of one sequence's share on this device (queries may be a context-parallel part of keys)."""
+        if mode.full_attention or not self.causal:
+            whole = attention.full_pairs(keys, self.reach)
+        elif self.chunk:
+            whole = attention.chunked_pairs(keys, self.chunk)
+        else:
+            whole = attention.causal_pairs(keys, self.window or INF)
+        return whole if queries is keys else whole * (queries / keys)
+
+    def flops(self, mode: Mode, sizes: Sizes) -> Number:
+        if mode.decode:
+            return self._token_flops(sizes)
+        pairs = self.pairs(mode, sizes["S"], sizes["T"])
+        return attention.attention_core_flops(sizes["B"], sizes[self.heads], pairs, sizes[self.qk], sizes[self.v])
+
+    def prefill(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
+        return [self._fused(name, mode, sizes)] if mode.flash else self._materialised(name, mode, sizes)
+
+    def _fused(self, name: str, mode: Mode, sizes: Sizes) -> Op:
+        b, s, t = sizes["B"], sizes["S"], sizes["T"]
+        shared, width = sizes[self.kv_heads], sizes[self.qk] + sizes[self.v]
+        moved = self._traffic(mode.formats, sizes)
+        return Op(
+            name=name,
+            kind="prefill_attention",
+            dtype=mode.formats.attention_compute,
+            flops=_busiest(self.flops(mode, sizes), mode),
+            bytes=moved,
+            k=num.minimum(t, self.reach + TILE),
+            n=width / 2,
+            quantised=b * s * shared * width,
+            ramp=s / self.pairs(mode, s, t),
+            items=b * sizes[self.heads] * s / TILE,
+            variant=mode.software,
+            gradient=Gradient(FUSED, moved * 2, scores=True),
+        )
+
+    def _traffic(self, formats: Formats, sizes: Sizes) -> Number:
+        """Least bytes of a fused pass."""
+        b, s, t, heads, shared, qk, v = (sizes[a] for a in ("B", "S", "T", self.heads, self.kv_heads, self.qk, self.v))
+        return attention.flash_attention_bytes(b, s, t, heads, shared, qk, v, formats.activation, formats.activation)
+
+    def _materialised(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
+        """Scores and weighted values as one class of matmul, and softmax (with dropout) between them, its scores as `k`."""
+        f, dropout = mode.formats, float(mode.dropout)
+        b, s, t, heads, qk, v = (sizes[a] for a in ("B", "S", "T", self.heads, self.qk, self.v))
+        moved = self._traffic(f, sizes) + attention.unfused_scores_bytes(b, heads, s, t, f.activation) / 2
+        scored = b * heads * s * t
+        aligned = num.value(qk) % ALIGNMENT == 0 and num.value(v) % ALIGNMENT == 0
+        matmuls = Op(
+            name=name,
+            kind="scores",
+            dtype=f.attention_compute,
+            flops=_busiest(attention.attention_core_flops(b, heads, s * t, qk, v), mode),
+            bytes=moved,
+            k=qk,
+            variant="" if aligned else "unaligned",
+            gradient=Gradient(MATERIALISED, moved * 2, scores=True),
+        )
+        softmax = Op(
+            name="attention.softmax",
+            kind="elementwise",
+            dtype=f.compute,
+            flops=0.0,
+            bytes=attention.score_traffic(scored, f.activation, dropout),
+            k=scored,
+            gradient=Gradient(1.0, attention.score_gradient_traffic(scored, f.activation, dropout), scores=True),
+        )
+        return [matmuls, softmax]
+
+    def decode(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
+        """One query per sequence against its cache."""
+        return [self._token(name, "decode_attention", mode, sizes, sizes["B"] * sizes[self.kv_heads])]
+
+    def _token(self, name: str, kind: str, mode: Mode, sizes: Sizes, items: Number) -> Op:
+        f, b, heads = mode.formats, sizes["B"], sizes[self.heads]
+        keys, (qk, v) = self.visible(sizes["T"]), self._token_widths(sizes)
+        cached = counts.bytes_of(b * keys * self._widths_cached(sizes), f.kv)
+        return Op(
+            name=name,
+            kind=kind,
+            dtype=f.attention_compute,
+            flops=self._token_flops(sizes),
+            bytes=cached + counts.bytes_of(b * heads * (qk + v), f.activation),
+            k=keys,
+            n=(qk + v) / 2,
+            items=items,
+        )
+
+    def _token_flops(self, sizes: Sizes) -> Number:
+        keys, (qk, v) = self.visible(sizes["T"]), self._token_widths(sizes)
+        return attention.attention_core_flops(sizes["B"], sizes[self.heads], keys, qk, v)
+
+    def _token_widths(self, sizes: Sizes) -> tuple[Number, Number]:
+        """Widths of a query and of an output in a decode step."""
+        return sizes[self.qk], sizes[self.v]
+
+    def exchange(self, sizes: Sizes) -> Exchange:
+        kv, q = (sizes[heads] * sizes[self.qk] for heads in (self.kv_heads, self.heads))
+        return Exchange(queries=q, keys=2 * kv)
+
+    def visible(self, tokens: Number) -> Number:
+        return attention.visible_keys(tokens, self.reach)
+
+    def per_token(self, sizes: Sizes) -> Number:
+        """Attention both ways keeps nothing: there is no next token."""
+        return self._widths_cached(sizes) if self.causal else 0.0
+
+    def _widths_cached(self, sizes: Sizes) -> Number:
+        return sum(product(axes, sizes) for axes in self.cached)
+
+    def score_bytes(self, formats: Formats, sizes: Sizes, dropout: bool) -> Number:
+        pairs = sizes["S"] * sizes["T"]
+        return memory.score_activations(sizes["B"], sizes[self.heads], pairs, formats.activation, float(dropout))
+
+    def text(self, sizes: Sizes) -> str:
+        b, s, t, heads, shared, width = (count(sizes[a]) for a in ("B", "S", "T", self.heads, self.kv_heads, self.qk))
+        bound = (
+            f", window {count(self.window)}" if self.window else f", chunk {count(self.chunk)}" if self.chunk else ""
+        )
+        return f"{b} x {s} queries, {t} keys{bound}, {heads}/{shared} heads of {width}"
+
+
+def _busiest(flops: Number, mode: Mode) -> Number:
+    """On a causal ring the rank with the late tokens has the most pairs."""
+    return flops if mode.uneven is None else flops * mode.uneven

@@ -1,0 +1,16 @@
+"""GPipe (Huang et al. 2019): every microbatch forward, then every one backward; the bubble of 1F1B, and all of them kept."""
+
+from __future__ import annotations
+
+from rooflinecli.formulas import memory
+from rooflinecli.num import Number
+from rooflinecli.parallel.schedules.one_f_one_b import bubble, needs, sends
+from rooflinecli.specs.plan import Plan
+
+__all__ = ["bubble", "in_flight", "needs", "sends"]
+
+
+def in_flight(plan: Plan, microbatches: Number) -> tuple[Number, Number]:
+    """Microbatches whose activations the first and the last stage hold: all of them."""
+    held = memory.in_flight_gpipe(microbatches, plan.pp)
+    return held, held

@@ -1,0 +1,46 @@
+"""1F1B (Narayanan et al. 2021, section 2.2): each stage alternates forward and backward once the pipeline is full.
+
+With virtual stages it is interleaved: a stage holds several chunks of layers, and microbatches go round in groups of pp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rooflinecli import num
+from rooflinecli.formulas import constraints, memory, schedule
+from rooflinecli.num import Number
+from rooflinecli.parallel.pipeline import Need
+from rooflinecli.specs.plan import Plan
+
+
+def bubble(plan: Plan, stage_time: Number, weight_gradient_time: Number) -> Number:
+    """Idle time of a stage per step."""
+    return schedule.pipeline_bubble(plan.pp, plan.virtual_stages, stage_time)
+
+
+def in_flight(plan: Plan, microbatches: Number) -> tuple[Number, Number]:
+    """Microbatches (of a whole stage) whose activations the first and the last stage hold."""
+    plain = memory.in_flight_1f1b(microbatches, plan.pp)
+    if num.plain(plan.virtual_stages) and num.value(plan.virtual_stages) == 1:
+        return plain, 1.0
+    interleaved = memory.in_flight_interleaved(microbatches, plan.pp, plan.virtual_stages)
+    return num.where(plan.virtual_stages > 1, interleaved, plain), 1.0
+
+
+def sends(plan: Plan, backward: bool) -> Number:
+    """Activations that a stage passes on per microbatch: forward and backward, once per chunk of layers."""
+    return plan.virtual_stages * (2 if backward else 1)
+
+
+def needs(plan: Plan, microbatches: Number) -> Iterator[Need]:
+    """What the schedule asks of a layout."""
+    if not (num.plain(plan.virtual_stages) and num.value(plan.virtual_stages) == 1):
+        yield Need(
+            "interleaving needs microbatches in multiples of pp",
+            constraints.divides(num.where(plan.virtual_stages > 1, plan.pp, 1.0), microbatches),
+            lambda: (
+                f"--virtual-stages {plan.virtual_stages:.0f} needs microbatches in multiples of --pp {plan.pp:.0f}, but each "
+                f"replica has {num.value(microbatches):.0f}; change --batch, --dp or --micro-batch"
+            ),
+        )

@@ -1,0 +1,15 @@
+"""ZB-H1 (Qi et al. 2023, Zero Bubble Pipeline Parallelism): weight gradients wait for idle slots, in the memory of 1F1B."""
+
+from __future__ import annotations
+
+from rooflinecli.formulas import schedule
+from rooflinecli.num import Number
+from rooflinecli.parallel.schedules.one_f_one_b import in_flight, needs, sends
+from rooflinecli.specs.plan import Plan
+
+__all__ = ["bubble", "in_flight", "needs", "sends"]
+
+
+def bubble(plan: Plan, stage_time: Number, weight_gradient_time: Number) -> Number:
+    """Idle time of a stage per step."""
+    return schedule.zero_bubble(plan.pp, plan.virtual_stages, stage_time, weight_gradient_time)

@@ -1,0 +1,69 @@
+"""What of a chip can be replaced by its dotted path: in a sweep, a sensitivity, a fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rooflinecli.errors import UsageError, unknown
+from rooflinecli.specs.efficiency import CONSTANTS
+from rooflinecli.specs.hardware import HardwareSpec, load_defaults
+
+EFFICIENCY = "efficiency"
+
+
+def check(spec: HardwareSpec, paths: Iterable[str]) -> None:
+    """Refuse paths that nothing reads. Raises UsageError listing what exists."""
+    for path in paths:
+        unit(spec, path)
+
+
+def unit(spec: HardwareSpec, path: str) -> str:
+    """The unit of what stands at a path. Raises UsageError listing what exists."""
+    return constant_unit(spec, path) if path.partition(".")[0] == EFFICIENCY else str(figure(spec, path).dimension)
+
+
+def constant_unit(spec: HardwareSpec, path: str) -> str:
+    """The unit of efficiency.CLASS.NAME. Raises UsageError for a class this chip has no constants of, or another name."""
+    parts = path.split(".")
+    if len(parts) != 3:
+        raise UsageError(
+            f"{path}: expected efficiency.CLASS.NAME, such as efficiency.matmul.compute; "
+            f"classes are {', '.join(sorted(classes(spec)))}; names are {', '.join(sorted(CONSTANTS))}"
+        )
+    _, kind, name = parts
+    if kind not in classes(spec):
+        raise _no(path, f"class of operation '{kind}'", classes(spec))
+    if name not in CONSTANTS:
+        raise _no(path, f"constant '{name}'", CONSTANTS)
+    return CONSTANTS[name].unit
+
+
+def _no(path: str, what: str, known: Iterable[str]) -> UsageError:
+    return UsageError(f"{path}: there is no {what}; use one of {', '.join(sorted(known))}")
+
+
+def classes(spec: HardwareSpec) -> set[str]:
+    """Classes of operation that the chip's file or the defaults of its kind have constants of."""
+    tables = (spec.efficiency, load_defaults(spec.kind).efficiency)
+    return {kind for table in tables for kinds in table.values() for kind in kinds}
+
+
+def figure(spec: HardwareSpec, path: str) -> Any:
+    """The Figure at a dotted path of a hardware file. Raises UsageError listing what can be set."""
+    known = figures(spec)
+    if path not in known:
+        raise unknown("figure", path, known, "efficiency.CLASS.NAME works too")
+    return known[path]
+
+
+def figures(spec: HardwareSpec) -> dict[str, Any]:
+    """Every figure the engine reads, by the path under which it can be overridden."""
+    found: dict[str, Any] = {f"peak.{dtype}": rate for dtype, rate in spec.peak.items()}
+    found |= {"memory.bandwidth": spec.memory.bandwidth, "memory.capacity": spec.memory.capacity}
+    for i, level in enumerate(spec.network):
+        found[f"network.{i}.bandwidth"] = level.bandwidth
+        if level.latency is not None:
+            found[f"network.{i}.latency"] = level.latency
+    single = ("price", "power", "host_link", "devices_per_host")
+    return found | {name: getattr(spec, name) for name in single if getattr(spec, name) is not None}

@@ -1,0 +1,136 @@
+"""How classes of operation fall short of the roofline: constants with their units, and which classes are no kernels at all."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from rooflinecli import units
+from rooflinecli.specs.figure import Spec
+
+# Classes that describe a framework, an engine or a whole phase. Nothing runs in their name, so where a file is silent they
+# are neutral; a kernel's class has no neutral constants, and pricing one without any is an error.
+SETTINGS = frozenset(
+    "framework phase straggler step tp_collective pp_collective ep_collective cp_collective fsdp_collective dp_collective".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """Unit and symbol of a constant; `shaped`: it acts on an operation's sizes, not only on its FLOPs and bytes."""
+
+    unit: str
+    symbol: str
+    shaped: bool
+
+
+def _constant(
+    default: float,
+    unit: str,
+    symbol: str,
+    meaning: str,
+    *,
+    shaped: bool = False,
+    gt: float | None = None,
+    ge: float = 0,
+    le: float | None = None,
+) -> Any:
+    """The one declaration of a constant: text in a file or after --set is read in its unit, a bare YAML number is SI."""
+    said: Any = {"unit": unit, "symbol": symbol, "shaped": shaped}
+    least = ge if gt is None else None
+    return Field(default, description=meaning, json_schema_extra=said, gt=gt, ge=least, le=le)
+
+
+class Efficiency(Spec):
+    """How one class of operation falls short of the roofline: t = |FLOP/(compute·peak), bytes/(memory·bandwidth)|_p + overhead + …
+
+    Every extra term is non-negative and every fraction at most 1, so a priced time never beats its floor.
+    """
+
+    compute: float = _constant(1.0, "1", "e_c", "fraction of the dense peak FLOP/s reached", gt=0, le=1)
+    memory: float = _constant(1.0, "1", "e_m", "fraction of memory (or link) bandwidth reached", gt=0, le=1)
+    overhead: float = _constant(0.0, "s", "o", "seconds added per operation: launch and tail")
+    p: float = Field(math.inf, ge=1, description="exponent joining compute and memory time; .inf is max, 1 is the sum")
+    k0: float = _constant(
+        0.0,
+        "1",
+        "k0",
+        "filling: elements added to a matmul's contracted dimension, keys to each query, tokens to each expert",
+        shaped=True,
+    )
+    tau: float = _constant(
+        0.0, "s", "tau", "seconds per element of the contracted dimension (per key): serial loop latency", shaped=True
+    )
+    quant_bytes: float = _constant(
+        0.0,
+        "B",
+        "b_q",
+        "bytes per input element of a further pass: quantising, appending to the cache, permuting",
+        shaped=True,
+    )
+    quant_memory: float = _constant(1.0, "1", "e_q", "fraction of bandwidth that this further pass reaches", gt=0, le=1)
+    softmax_width: float = _constant(
+        0.0, "1", "h0", "attention: columns added to the head, what the exponentials cost", shaped=True
+    )
+    tail_rows: float = _constant(
+        0.0,
+        "1",
+        "w",
+        "attention: query rows by which the longest tile outlasts the others, over all units",
+        shaped=True,
+    )
+    per_item: float = _constant(
+        0.0, "s", "u", "attention: seconds per query tile or per cached head and sequence", shaped=True
+    )
+    per_hop: float = _constant(0.0, "s", "alpha", "seconds per further member of a collective's group")
+    gamma: float = _constant(
+        0.0, "s", "gamma", "time of the sqrt term between latency and bandwidth regimes of a collective"
+    )
+    per_layer: float = _constant(0.0, "s", "o_L", "seconds per layer: kernel starts")
+    per_moe_layer: float = _constant(0.0, "s", "o_moe", "seconds per mixture-of-experts layer: routing, permutation")
+    per_step: float = _constant(0.0, "s", "o_s", "seconds per engine step: scheduling, sampling")
+    per_sequence: float = _constant(0.0, "s", "o_b", "seconds per sequence and engine step")
+    per_doubling: float = _constant(0.0, "1", "sigma", "stragglers: fraction of a step added per doubling of the hosts")
+    half_width: float = _constant(0.0, "1", "h_e", "columns h of compute·n/(n+h): narrow grouped matmuls", shaped=True)
+    overlap: float = _constant(0.0, "1", "omega", "share of this time that other work can hide", le=1)
+    traffic: float = _constant(
+        1.0, "1", "x_e", "framework: factor on the bytes of elementwise kernels when nothing fuses them", ge=1
+    )
+    accumulate: float = _constant(
+        0.0, "B", "b_acc", "framework: bytes per parameter and microbatch to add gradients up"
+    )
+    bias_passes: float = _constant(
+        0.0, "1", "x_b", "framework: passes over the output of a biased matmul for its bias and bias gradient"
+    )
+    optimizer_bytes: float = _constant(
+        0.0, "B", "b_opt", "framework: bytes per parameter of passes beside the optimizer: unscale, norm, clip, zero"
+    )
+    logit_bytes: float = _constant(
+        0.0, "B", "b_logit", "framework: bytes per logit held beside those counted: fp32 copies of the cross-entropy"
+    )
+    early_stop: float = _constant(
+        0.0,
+        "1",
+        "early_stop",
+        "framework: 1 where recomputation stops before a layer's last projection, which no gradient reads",
+        le=1,
+    )
+    error: float = _constant(0.25, "1", "r", "relative error (80 %) of this class, from held-out residuals")
+    source: str
+    note: str = ""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _in_its_unit(cls, value: Any, field: ValidationInfo) -> Any:
+        constant = CONSTANTS.get(str(field.field_name))
+        return units.parse(value, constant.unit) if constant and isinstance(value, str) else value
+
+
+CONSTANTS: dict[str, Constant] = {
+    name: Constant(**field.json_schema_extra)  # type: ignore[arg-type]
+    for name, field in Efficiency.model_fields.items()
+    if isinstance(field.json_schema_extra, dict)
+}

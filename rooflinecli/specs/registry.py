@@ -1,0 +1,30 @@
+"""What a folder of the package offers: its files are its kinds. Nothing is imported to list them, so that help stays cheap."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from rooflinecli.errors import unknown
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_SPELLED = {"1f1b": "one_f_one_b"}  # names that people write and Python could not import
+
+
+@cache
+def kinds(folder: str) -> tuple[str, ...]:
+    """Names of the files in a folder such as 'layers/attention', as people write them, sorted."""
+    written = {module: name for name, module in _SPELLED.items()}
+    stems = (path.stem for path in (_PACKAGE / folder).glob("*.py"))
+    return tuple(sorted(written.get(s, s.replace("_", "-")) for s in stems if not s.startswith("_")))
+
+
+@cache
+def load(folder: str, name: str) -> Any:
+    """The module behind a name. Raises UsageError listing what exists."""
+    if name not in kinds(folder):
+        raise unknown(folder.rpartition("/")[2].removesuffix("s"), name, kinds(folder))
+    stem = _SPELLED.get(name, name.replace("-", "_"))
+    return import_module(f"rooflinecli.{folder.replace('/', '.')}.{stem}")

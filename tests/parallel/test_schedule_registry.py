@@ -1,0 +1,59 @@
+"""A pipeline schedule is one file of parallel/schedules, found by its name."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from rooflinecli.answers import ask
+from rooflinecli.engine import legal
+from rooflinecli.engine.scene import Scene
+from rooflinecli.errors import UsageError
+from rooflinecli.parallel import pipeline
+from rooflinecli.parallel.pipeline import Need
+from rooflinecli.specs import registry
+from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.model import load_model
+from rooflinecli.specs.plan import SCHEDULES, SCHEDULES_IN, Plan
+from rooflinecli.specs.request import Request
+
+
+def test_the_folder_is_the_list():
+    assert SCHEDULES == ("1f1b", "gpipe", "zero-bubble") == registry.kinds(SCHEDULES_IN)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_every_schedule_answers_everything(name):
+    plan = Plan(pp=4.0, schedule=name)
+    first, last = pipeline.in_flight(plan, 16.0)
+    assert first >= last >= 1 and pipeline.bubble(plan, 3.0, 1.0) > 0
+    assert pipeline.collectives(plan, 8.0, 8.0, 2.0, True)[0].count == 2
+    assert list(pipeline.needs(plan, 16.0)) == []
+
+
+def test_an_unknown_schedule_lists_those_that_exist():
+    with pytest.raises(UsageError, match="unknown schedule 'v-shape'; known: 1f1b, gpipe, zero-bubble"):
+        pipeline.bubble(Plan(pp=4.0, schedule="v-shape"), 3.0, 1.0)
+    with pytest.raises(UsageError, match="1f1b.*gpipe.*zero-bubble"):
+        ask.request({"model": "llama-3-8b", "hw": "h100", "schedule": "v-shape"})
+
+
+def test_a_schedule_of_its_own_decides_bubble_memory_traffic_and_legality(monkeypatch):
+    made_up = SimpleNamespace(
+        bubble=lambda plan, stage, weight: 7.0,
+        in_flight=lambda plan, microbatches: (plan.pp + 1, plan.pp + 1),
+        sends=lambda plan, backward: 4.0,
+        needs=lambda plan, count: iter(
+            [Need("an even pp", plan.pp % 2 == 0, lambda: f"--pp {plan.pp:.0f}: give an even one")]
+        ),
+    )
+    load = registry.load
+    monkeypatch.setattr(registry, "load", lambda f, name: made_up if name == "made-up" else load(f, name))
+    plan = Plan(pp=4.0, schedule="made-up")
+    assert pipeline.bubble(plan, 3.0, 1.0) == 7.0 and pipeline.in_flight(plan, 16.0) == (5.0, 5.0)
+    assert pipeline.collectives(plan, 8.0, 8.0, 2.0, True)[0].count == 4
+    scene = Scene(Request(load_model("llama-3-8b"), load_hardware("h100"), batch=64.0, seq=128.0))
+    assert legal.broken(scene, plan, "train") is None
+    broken = legal.broken(scene, Plan(pp=3.0, schedule="made-up"), "train")
+    assert broken is not None and broken.say() == "--pp 3: give an even one"
