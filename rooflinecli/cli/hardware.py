@@ -8,6 +8,7 @@ import typer
 
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format
+from rooflinecli.cli.shared import FORMAT, OUT
 from rooflinecli.errors import UsageError
 
 app = typer.Typer(**QUIET)
@@ -22,8 +23,8 @@ def hardware(
     min_memory: str = typer.Option(None, "--min-memory", help="List only chips with this much memory, e.g. '80 GiB'."),
     dtype: str = typer.Option(None, "--dtype", help="List only chips with a rate for this dtype, e.g. fp8."),
     schema: bool = typer.Option(False, "--schema", help="Print the JSON Schema of a hardware file."),
-    fmt: Format = typer.Option(Format.table, "--format", "-f", help="table, json, csv or markdown."),
-    out: Path = typer.Option(None, "--out", "-o", help="Write to this file instead of standard output."),
+    fmt: Format = FORMAT,
+    out: Path = OUT,
 ) -> None:
     """List chips, show one with the source of every figure, or set several side by side."""
     from rooflinecli.cli.output import write

@@ -8,6 +8,7 @@ import typer
 
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format
+from rooflinecli.cli.shared import OUT
 from rooflinecli.errors import UsageError
 
 app = typer.Typer(**QUIET)
@@ -24,7 +25,7 @@ def models(
     family: str = typer.Option(None, "--family", help="List only this family, e.g. llama."),
     schema: bool = typer.Option(False, "--schema", help="Print the JSON Schema of a model file."),
     fmt: Format = typer.Option(None, "--format", "-f", help="table (default), json, csv or markdown."),
-    out: Path = typer.Option(None, "--out", "-o", help="Write to this file instead of standard output."),
+    out: Path = OUT,
 ) -> None:
     """List models, show one in detail, or turn a Hugging Face config into a model file: `models import CONFIG.json --out my.yaml`."""
     from rooflinecli.cli.output import write

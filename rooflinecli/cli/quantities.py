@@ -9,7 +9,7 @@ import typer
 from rooflinecli.errors import UsageError
 
 HW = typer.Option(None, "--hw", help="Chip: a name, alias or YAML path. Gives the peak and the price.")
-_BARE = {"FLOP", "B", "USD", "USD/h", "FLOP/s", "s", "B/s", "tokens/s", "Hz"}
+_BARE = {"FLOP", "B", "USD", "USD/h", "s", "tokens/s"}  # SI already; a rate of a machine says its unit
 
 
 class Reader:
