@@ -189,7 +189,7 @@ def whole_sequences(tokens: Number, seq: Number | None, model: ModelSpec) -> Num
 def remark(model: ModelSpec, fields: dict[str, Any]) -> None:
     """Warn of a context longer than the model's and of a format that is seldom meant."""
     longest = fields.get("prompt", 0.0) + fields.get("output", 0.0)
-    if model.max_context and longest > model.max_context:
+    if model.max_context and longest > model.max_context and model.positions.kind != "learned":  # those are refused
         warn(
             f"--prompt and --output come to {longest:,.0f} tokens, more than the {model.max_context:,} of {model.name}"
         )
