@@ -22,7 +22,7 @@ _Opt = typer.Option
 @app.command(
     cls=Panelled,
     epilog="roofline compare llama70b --hw h100,h200,mi300x -n 8 --batch 64\n"
-    "roofline compare llama-3-8b --hw h100,tpu-v5p --at same-cost --rank train.time_s",
+    "roofline compare gpt3 --hw h100,tpu-v5p --at same-cost --rank train.time_s",
 )
 @asks(
     help={

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import typer
 
+from rooflinecli.cli.completion import chips
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format
 from rooflinecli.cli.shared import FORMAT, OUT
@@ -17,7 +18,9 @@ app = typer.Typer(**QUIET)
 @app.command()
 def hardware(
     names: list[str] = typer.Argument(
-        None, help="A name, alias or YAML path: its page. Several: side by side. None: all."
+        None,
+        help="A name, alias or YAML path: its page. Several: side by side. None: all.",
+        autocompletion=chips,
     ),
     vendor: str = typer.Option(None, "--vendor", help="List only this vendor's chips, e.g. nvidia."),
     min_memory: str = typer.Option(None, "--min-memory", help="List only chips with this much memory, e.g. '80 GiB'."),
@@ -43,10 +46,10 @@ def hardware(
     if names:
         write(_chips(names, fmt.value, None if out else _width()), out)
         return
-    from rooflinecli.answers.hardware import chips
+    from rooflinecli.answers.hardware import chips as listed
     from rooflinecli.render.hardware import listing
 
-    write(listing(chips(vendor, _bytes(min_memory), dtype), fmt.value, dtype), out)
+    write(listing(listed(vendor, _bytes(min_memory), dtype), fmt.value, dtype), out)
 
 
 def _chips(names: list[str], fmt: str, width: int | None) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import typer
 
+from rooflinecli.cli.completion import models as named
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format
 from rooflinecli.cli.shared import OUT
@@ -17,7 +18,9 @@ app = typer.Typer(**QUIET)
 @app.command()
 def models(
     name: str = typer.Argument(
-        None, help="A name, alias, YAML path or config.json: its page. 'import': convert CONFIG. None: all."
+        None,
+        help="A name, alias, YAML path or config.json: its page. 'import': convert CONFIG. None: all.",
+        autocompletion=named,
     ),
     config: str = typer.Argument(
         None, help="import: a Hugging Face config.json, the folder that holds it, or '-' for standard input."

@@ -6,9 +6,16 @@ from typing import Any
 
 import typer
 
+from rooflinecli.cli.completion import chips
 from rooflinecli.errors import UsageError
 
-HW = typer.Option(None, "--hw", help="Chip: a name, alias or YAML path. Gives the peak and the price.")
+HW = typer.Option(
+    None,
+    "--hw",
+    metavar="NAME",
+    help="Chip: a name, alias or YAML path. Gives the peak and the price.",
+    autocompletion=chips,
+)
 _BARE = {"FLOP", "B", "USD", "USD/h", "s", "tokens/s"}  # SI already; a rate of a machine says its unit
 
 
