@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from rooflinecli.cli.completion import words
+from rooflinecli.cli.completion import on_tab, words
 from rooflinecli.specs.options import KINDS, OPTIONS, OUTPUT, PANELS, Option
 
 
@@ -78,14 +78,16 @@ def _parameter(option: Option, ranged: bool, help: str | None, flag: str | None)
     names = (flag,) if flag else (option.short, *(f"--{n}" for n in (option.name, *option.also) if len(n) > 1))
     kind: Any = str
     if option.name == "model":
-        default = typer.Argument(..., metavar="MODEL", autocompletion=words(option), **about)
+        default = typer.Argument(..., metavar="MODEL", autocompletion=on_tab(words(option)), **about)
     elif option.kind == "switch" and not ranged:
         kind, default = bool, typer.Option(None, f"--{option.name}/--no-{option.name}", **about)
     else:
         metavar = KINDS[option.kind].metavar or "CHOICE"
         kind = list[str] if option.kind == "phases" else str
         first = ... if option.name == "hw" else None
-        default = typer.Option(first, *filter(None, names), metavar=metavar, autocompletion=words(option), **about)
+        default = typer.Option(
+            first, *filter(None, names), metavar=metavar, autocompletion=on_tab(words(option)), **about
+        )
     return inspect.Parameter(option.parameter, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 

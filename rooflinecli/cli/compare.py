@@ -10,6 +10,7 @@ import typer
 
 from rooflinecli.cli.asking import Panelled, asks
 from rooflinecli.cli.completion import chips as named
+from rooflinecli.cli.completion import on_tab
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format
 from rooflinecli.cli.shared import FORMAT, OUT
@@ -37,7 +38,7 @@ def compare(
         "--hw",
         metavar="NAMES",
         rich_help_panel=LOAD,
-        autocompletion=named,
+        autocompletion=on_tab(named),
         help="Chips, with commas or repeated; the first is the measure of --at.",
     ),
     at: str = _Opt(

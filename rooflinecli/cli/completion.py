@@ -25,6 +25,11 @@ def chips(incomplete: str) -> list[str]:
     return _registered("hardware", incomplete)
 
 
+def on_tab(complete: Complete | None) -> Complete | None:
+    """What a parameter completes with, if a shell asks; reading the function's signature costs every other start a little."""
+    return complete if COMPLETING in os.environ else None
+
+
 def words(option: Option) -> Complete | None:
     """The names an option takes, where they are known."""
     if option.name in ("model", "hw"):

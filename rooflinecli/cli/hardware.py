@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from rooflinecli.cli.completion import chips
+from rooflinecli.cli.completion import chips, on_tab
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format
 from rooflinecli.cli.shared import FORMAT, OUT
@@ -20,7 +20,7 @@ def hardware(
     names: list[str] = typer.Argument(
         None,
         help="A name, alias or YAML path: its page. Several: side by side. None: all.",
-        autocompletion=chips,
+        autocompletion=on_tab(chips),
     ),
     vendor: str = typer.Option(None, "--vendor", help="List only this vendor's chips, e.g. nvidia."),
     min_memory: str = typer.Option(None, "--min-memory", help="List only chips with this much memory, e.g. '80 GiB'."),

@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from rooflinecli.cli.completion import models as named
+from rooflinecli.cli.completion import on_tab
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format
 from rooflinecli.cli.shared import OUT
@@ -20,7 +21,7 @@ def models(
     name: str = typer.Argument(
         None,
         help="A name, alias, YAML path or config.json: its page. 'import': convert CONFIG. None: all.",
-        autocompletion=named,
+        autocompletion=on_tab(named),
     ),
     config: str = typer.Argument(
         None, help="import: a Hugging Face config.json, the folder that holds it, or '-' for standard input."

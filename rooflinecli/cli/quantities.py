@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from rooflinecli.cli.completion import chips
+from rooflinecli.cli.completion import chips, on_tab
 from rooflinecli.errors import UsageError
 
 HW = typer.Option(
@@ -14,7 +14,7 @@ HW = typer.Option(
     "--hw",
     metavar="NAME",
     help="Chip: a name, alias or YAML path. Gives the peak and the price.",
-    autocompletion=chips,
+    autocompletion=on_tab(chips),
 )
 _BARE = {"FLOP", "B", "USD", "USD/h", "s", "tokens/s"}  # SI already; a rate of a machine says its unit
 

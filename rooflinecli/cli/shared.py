@@ -6,14 +6,14 @@ from typing import Any
 
 import typer
 
-from rooflinecli.cli.completion import chips, models
+from rooflinecli.cli.completion import chips, models, on_tab
 from rooflinecli.cli.output import Format
 
 _CHIP = "A chip or system (`roofline hardware`)."
 MODEL: Any = typer.Argument(
-    ..., metavar="MODEL", help="A name or alias (`roofline models`), or a YAML path.", autocompletion=models
+    ..., metavar="MODEL", help="A name or alias (`roofline models`), or a YAML path.", autocompletion=on_tab(models)
 )
-HW: Any = typer.Option(..., "--hw", metavar="NAME", help=_CHIP, autocompletion=chips)
+HW: Any = typer.Option(..., "--hw", metavar="NAME", help=_CHIP, autocompletion=on_tab(chips))
 EXPLAIN: Any = typer.Option(None, "--explain", metavar="QUANTITY", help="Show how a quantity follows, e.g. time_s.")
 FORMAT: Any = typer.Option(Format.table, "--format", "-f", metavar="CHOICE", help="table, json, csv or markdown.")
 OUT: Any = typer.Option(None, "--out", "-o", metavar="FILE", help="Write to a file instead of standard output.")
