@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from rooflinecli.cli.main import COMPLETING
-from rooflinecli.specs.options import Option
+
+if TYPE_CHECKING:  # a verb that asks for no estimate needs no table
+    from rooflinecli.specs.options import Option
 
 SHELLS = ("bash", "zsh", "fish")
 Complete = Callable[[str], list[str]]

@@ -14,7 +14,7 @@ from rooflinecli.specs.plan import LORA_TARGETS, OFFLOADS, RECIPES, RECOMPUTE, R
 from rooflinecli.specs.request import PHASES
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)  # the plainest, since every start makes them
 class Kind:
     """What stands for a value in --help, the unit it is read in ('' for words), and the bounds of most such values.
 
@@ -51,7 +51,7 @@ LOAD, LAYOUT, NUMBERS, ENGINE, OUTPUT = "Model and load", "Layout", "Numbers", "
 PANELS = (LOAD, LAYOUT, NUMBERS, ENGINE, OUTPUT)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Option:
     """One option. `phase` is "train" for what only training has: a plan file that names no phase means training by it.
 
