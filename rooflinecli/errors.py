@@ -17,7 +17,13 @@ class RooflineError(Exception):
 
 
 class UsageError(RooflineError):
+    """`option` is the long name of the option at fault, for whoever knows where it was written."""
+
     exit_code = 2
+
+    def __init__(self, message: str, option: str = ""):
+        super().__init__(message)
+        self.option = option
 
 
 class Impossible(UsageError):
@@ -32,7 +38,11 @@ class Infeasible(RooflineError):
     exit_code = 1
 
 
-def unknown(what: str, name: str, known: Iterable[str], remedy: str = "") -> UsageError:
+class Remark(UserWarning):
+    """What a person should know beside an answer: a line on stderr, a warning in Python; the answer stands."""
+
+
+def unknown(what: str, name: str, known: Iterable[str], remedy: str = "", option: str = "") -> UsageError:
     """The error for a name that is not in a registry: names the near misses, or says how to list what exists."""
     import difflib  # here: most runs meet no unknown name
 
@@ -44,4 +54,4 @@ def unknown(what: str, name: str, known: Iterable[str], remedy: str = "") -> Usa
         else f"known: {', '.join(known[:12])}{' …' if len(known) > 12 else ''}."
     )
     name = " ".join(name.split())
-    return UsageError(f"unknown {what} '{name}'; {hint}{' ' + remedy if remedy else ''}")
+    return UsageError(f"unknown {what} '{name}'; {hint}{' ' + remedy if remedy else ''}", option)

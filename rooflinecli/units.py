@@ -1,6 +1,7 @@
 """Text with a unit <-> SI numbers. Inside the program everything is SI (FLOP/s, bytes, seconds); units live at the edges.
 
-GB is 1e9, GiB is 2**30, Gb is bits. `parse("3.35 TB/s", "B/s")` is 3.35e12.
+GB is 1e9, GiB is 2**30, Gb is bits. `parse("3.35 TB/s", "B/s")` is 3.35e12. The length of a sequence is counted in 1024s, as
+models are described: 2k is 2048, whether written 2k, 2K or 2.0k. A comma is refused: 2,150 is 2150 to one reader and 2.15 to another.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import re
 
 _SI = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_LENGTH = {"": 1.0, "k": 2.0**10, "K": 2.0**10, "M": 2.0**20}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
 _TIME = {
     "s": 1.0,
@@ -46,11 +48,14 @@ def _table() -> dict[str, dict[str, float]]:
         "USD": {p + n: f for n in ("USD", " USD") for p, f in _SI.items()} | {"$": 1.0},
         "tokens/s": {p + n: f for n in ("tokens/s", "tok/s") for p, f in _SI.items()},
         "tokens": {p + n: f for n in ("tokens", "tok", " tokens", "") for p, f in (_SI | {"B": 1e9}).items()},
+        "length": {p + n: f for n in ("", "tokens", " tokens") for p, f in _LENGTH.items()},
         "1": plain,
     }
 
 
 UNITS = _table()
+RATES = ("B/s", "FLOP/s", "Hz")  # of a machine: 15 is never meant as 15 bytes per second, so they always say their unit
+_PURE = ("1", "tokens", "length")  # may come as a bare number
 
 
 def parse(text: str | float | int, unit: str) -> float:
@@ -61,13 +66,13 @@ def parse(text: str | float | int, unit: str) -> float:
     if isinstance(text, bool) or not isinstance(text, (str, int, float)):
         raise ValueError(f"expected a number in {unit}, got {text!r}")
     if isinstance(text, (int, float)):
-        if unit in ("1", "tokens"):
+        if unit in _PURE:
             return float(text)
         raise ValueError(f"{text!r} has no unit; write it with one, for example '{_example(unit)}'")
     match = _TEXT.match(text)
     if not match:
         raise ValueError(f"{text!r} is not a number with a unit; write for example '{_example(unit)}'")
-    number, written = float(match[1].replace(",", "").replace("_", "")), match[2]
+    number, written = value(match[1]), match[2]
     factors = UNITS[unit]
     if written not in factors:
         other = next((dim for dim, table in UNITS.items() if written in table and written), None)
@@ -78,6 +83,14 @@ def parse(text: str | float | int, unit: str) -> float:
         )
         raise ValueError(f"{text!r}: {why}; expected {unit}, for example '{_example(unit)}'")
     return number * factors[written]
+
+
+def value(digits: str) -> float:
+    """The number that digits write. Raises ValueError for a comma, which may separate thousands or decimals."""
+    if "," in digits:
+        point = f" or {digits.replace(',', '.')}" if digits.count(",") == 1 else ""
+        raise ValueError(f"one number has no comma; write {digits.replace(',', '')}{point}")
+    return float(digits.replace("_", ""))
 
 
 def _example(unit: str) -> str:
@@ -92,6 +105,7 @@ def _example(unit: str) -> str:
         "USD/h": "2.50 USD/h",
         "1": "0.8",
         "tokens": "15T",
+        "length": "4k",
         "USD": "9 MUSD",
         "FLOP": "1 EFLOP",
         "tokens/s": "1500 tokens/s",

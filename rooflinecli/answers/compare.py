@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rooflinecli.answers import ask
 from rooflinecli.answers import equal_terms as equal
 from rooflinecli.answers.check.ends import Ends, ends, phase_of
 from rooflinecli.answers.check.run import Estimator
 from rooflinecli.answers.contract import Estimate
 from rooflinecli.errors import DataError, Infeasible, UsageError
+from rooflinecli.specs import ask
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.quantities import COST, more_is_better, unit_of
 

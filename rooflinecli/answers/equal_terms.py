@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from rooflinecli.answers import ask
 from rooflinecli.answers.check.run import Estimator
 from rooflinecli.errors import DataError, RooflineError, UsageError, unknown
+from rooflinecli.specs import ask
 from rooflinecli.specs.hardware import HardwareSpec
+from rooflinecli.specs.options import OPTIONS
 
 AT = ("same-devices", "same-cost", "same-memory")
 
@@ -21,9 +22,7 @@ def counts(options: dict[str, Any], specs: dict[str, HardwareSpec], at: str, ans
     """Device counts to try on each chip, best first, or why there is none; and one sentence on what is equal."""
     if at not in AT:
         raise unknown("setting of --at", at, AT)
-    given = ask.number("n", options["n"]) if options.get("n") is not None else None
-    if given is not None and given < 1:
-        raise UsageError(f"-n {given:g}: must be at least 1")
+    given = ask.value(OPTIONS["n"], options["n"]) if options.get("n") is not None else None
     if at == "same-devices":
         return _same_devices(options, specs, given, answer)
     reference = next(iter(specs))

@@ -20,6 +20,7 @@ from rooflinecli.errors import Infeasible, UsageError, unknown
 from rooflinecli.formulas import roofline
 from rooflinecli.ledger import Ledger
 from rooflinecli.lift import PLAIN, Plain
+from rooflinecli.specs.dtypes import size_of
 from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import MOST, PHASES, Request
 from rooflinecli.units import si
@@ -68,7 +69,7 @@ def _phases(scene: Scene) -> tuple[str, ...]:
         if phase not in PHASES:
             raise unknown("phase", phase, PHASES)
     if not scene.generates and wanted == ("decode",):
-        raise UsageError(f"{scene.spec.name} is an encoder and decodes nothing; use --phase prefill or train")
+        raise UsageError(f"{scene.spec.name} is an encoder and decodes nothing; use --phase prefill or train", "phase")
     return tuple(p for p in wanted if scene.generates or p != "decode")
 
 
@@ -150,7 +151,8 @@ def _workload(scene: Scene, phases: dict[str, PhaseAnswer]) -> Workload:
     r = scene.request
     work = Workload(
         dtype=scene.dtype,
-        kv_dtype=r.kv_dtype or ("bf16" if scene.formats.kv == 2 else scene.dtype),
+        kv_dtype=r.kv_dtype
+        or (scene.dtype if scene.formats.kv == size_of(scene.dtype) else scene.formats.outer_compute),
         attention_flops=r.attention_flops,
         efficiency=r.efficiency,
     )

@@ -88,6 +88,8 @@ def _read(name: str, text: str) -> tuple[float, str]:
     expected = _MEASURES.get(name) or ("B" if name.endswith("_bytes") else "s" if name.endswith("_s") else "")
     if unit and expected and unit != expected:
         raise UsageError(f"{name}={text}: measures {unit}, but {name} is in {expected}")
+    if expected in units.RATES and not unit:
+        raise UsageError(f"{name}={text}: the unit is missing; write {name}={text.strip()}{expected}")
     if not math.isfinite(product):
         raise UsageError(f"{name}={text}: expected a finite number")
     return product, unit or expected
@@ -102,7 +104,10 @@ def _factor(name: str, text: str, factor: str) -> tuple[float, str]:
         raise UsageError(
             f"{name}={text}: not a number with a known unit; write 4096, 70e9, 70B (a billion), 80GiB, 3.35TB/s or 2x8192"
         )
-    number = float(match[0].replace(",", "").replace("_", ""))
+    try:
+        number = units.value(match[0])
+    except ValueError as error:
+        raise UsageError(f"{name}={text}: {error}") from None
     return number * (plain if not dimension else units.UNITS[dimension])[
         written
     ], "" if dimension == "tokens" else dimension

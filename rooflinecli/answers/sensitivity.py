@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from rooflinecli.answers import ask
+from rooflinecli.answers.search.question import OPEN
+from rooflinecli.engine import legal
 from rooflinecli.engine.answer import PHASES
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError
 from rooflinecli.num import Number
 from rooflinecli.price import settable
 from rooflinecli.price.chip import Chip
+from rooflinecli.specs import ask
 from rooflinecli.specs.plan import SIZES, Plan
 from rooflinecli.specs.request import Request
 
@@ -96,28 +98,16 @@ def of_point(options: dict[str, Any], set_: list[str] | None) -> dict[str, Any]:
 
 def of_layout(options: dict[str, Any], layout: dict[str, Any], phase: str) -> list[dict[str, Any]]:
     """Elasticities of a search's winner: of the step, or of the inter-token latency when serving."""
-    kept = (
-        "model",
-        "hw",
-        "prompt",
-        "output",
-        "seq",
-        "dtype",
-        "kv_dtype",
-        "weight_dtype",
-        "efficiency",
-        *(("batch",) if phase == "train" else ()),
-    )
-    request = ask.request({k: v for k, v in options.items() if k in kept})
+    chosen = {"n", *OPEN, *(() if phase == "train" else ("batch",))}  # the layout says them
+    request = ask.request({k: v for k, v in options.items() if k not in chosen})
     sizes: dict[str, Any] = {k: float(layout[k]) for k in SIZES if k in layout}
+    given: dict[str, Any] = {"flash": request.flash, **legal.layout(request)}
     if phase == "train":
-        plan = Plan(
-            **sizes, zero=layout["zero"], recompute=layout["recompute"], sequence_parallel=layout["sequence_parallel"]
-        )
-        return elasticities(request, "train", plan)
+        words = {k: layout[k] for k in ("zero", "recompute", "sequence_parallel")}
+        return elasticities(request, "train", Plan(**sizes, **words, **given))
     from dataclasses import replace
 
-    return elasticities(replace(request, concurrency=layout["batch"]), "decode", Plan(**sizes, zero=0))
+    return elasticities(replace(request, concurrency=layout["batch"]), "decode", Plan(**sizes, zero=0, **given))
 
 
 def _report(request: Request, phases: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import typer
 
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format
+from rooflinecli.cli.shared import FORMAT, OUT
 from rooflinecli.errors import UsageError
 
 app = typer.Typer(**QUIET)
@@ -27,8 +28,8 @@ def aot(
         None,
         help="The roofline with the function's kernels on it: FILE.png, FILE.svg (extra `plot`), or - for the terminal.",
     ),
-    format: Format = _Opt(Format.table, help="table, json, csv or markdown."),
-    out: Path = _Opt(None, help="Write to a file instead."),
+    format: Format = FORMAT,
+    out: Path = OUT,
 ) -> None:
     """Lower and compile a JAX function ahead of time, and put it on the roofline of any chip; nothing is run on arrays.
 

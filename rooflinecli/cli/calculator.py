@@ -12,14 +12,13 @@ import typer
 
 from rooflinecli.cli.output import Format
 from rooflinecli.cli.quantities import Reader
+from rooflinecli.cli.shared import FORMAT, OUT, levels
 from rooflinecli.errors import Infeasible
 
 Answer = Any  # the answer's data, alone or with a sentence that says why it cannot be met
 
-FORMAT = typer.Option(Format.table, "--format", "-f", help="table, json, csv or markdown.")
-OUT = typer.Option(None, "--out", "-o", help="Write to this file instead of standard output.")
 EXPLAIN = typer.Option(None, "--explain", help="Print how this quantity follows, by its name in the JSON, e.g. tokens.")
-DEPTH = typer.Option(3, "--depth", help="How deep --explain goes.")
+DEPTH = levels(3)
 _COMMON = (("fmt", Format, FORMAT), ("out", Path, OUT), ("explain", str, EXPLAIN), ("depth", int, DEPTH))
 
 

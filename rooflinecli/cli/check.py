@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from rooflinecli.cli.main import QUIET
+from rooflinecli.cli.shared import OUT
 from rooflinecli.errors import DataError, UsageError
 from rooflinecli.specs.judging import Hold, Unsure
 
@@ -50,7 +51,7 @@ def check(
     report: list[str] = _Opt(
         None, "--report", metavar="FORMAT=FILE", help="Also write the report to a file; repeatable."
     ),
-    out: Path = _Opt(None, "--out", "-o", help="Write to a file instead."),
+    out: Path = OUT,
 ) -> None:
     """Hold the plans to what they promise: every requirement passes, fails, or is unsure within the estimate's interval.
 

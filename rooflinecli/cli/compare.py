@@ -4,51 +4,56 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import typer
 
+from rooflinecli.cli.asking import Panelled, asks
+from rooflinecli.cli.completion import chips as named
+from rooflinecli.cli.completion import on_tab
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format
+from rooflinecli.cli.shared import FORMAT, OUT
+from rooflinecli.specs.options import LOAD
 
 app = typer.Typer(**QUIET)
 _Opt = typer.Option
 
 
-@app.command()
+@app.command(
+    cls=Panelled,
+    epilog="roofline compare llama70b --hw h100,h200,mi300x -n 8 --batch 64\n"
+    "roofline compare gpt3 --hw h100,tpu-v5p --at same-cost --rank train.time_s",
+)
+@asks(
+    help={
+        "n": "Devices of the first chip; omitted: the fewest that hold it.",
+        "phase": "train, prefill, decode; omitted: those of --rank.",
+    }
+)
 def compare(
-    model: str = typer.Argument(..., help="A name or alias (`roofline models`), or a YAML path."),
-    hw: list[str] = _Opt(..., "--hw", help="Chips, with commas or repeated; the first is the measure of --at."),
-    at: str = _Opt("same-devices", help="What is equal: same-devices, same-cost (USD per hour) or same-memory."),
-    rank: str = _Opt("decode.time_s", help="Quantity to rank by, as named in the JSON of `roofline estimate`."),
-    n: str = _Opt(None, "-n", "--devices", help="Devices of the first chip; omitted: the fewest that hold it."),
-    tp: str = _Opt(None, help="Tensor parallel size."),
-    pp: str = _Opt(None, help="Pipeline stages."),
-    dp: str = _Opt(None, help="Data parallel replicas."),
-    zero: str = _Opt(None, help="ZeRO stage 0..3."),
-    micro_batch: str = _Opt(None, "--micro-batch", help="Sequences per replica and pipeline slot."),
-    recompute: str = _Opt(None, help="Activation recomputation: none, selective, full or op."),
-    phase: list[str] = _Opt(None, "--phase", help="train, prefill, decode; omitted: those of --rank."),
-    batch: str = _Opt(None, help="Sequences: global batch in training, concurrent per replica in serving."),
-    prompt: str = _Opt(None, help="Prompt tokens."),
-    output: str = _Opt(None, help="Output tokens."),
-    seq: str = _Opt(None, help="Training sequence length."),
-    dtype: str = _Opt(None, help="Number format of matmuls."),
-    kv_dtype: str = _Opt(None, "--kv-dtype", help="Number format of the KV cache."),
-    weight_dtype: str = _Opt(None, "--weight-dtype", help="Narrower storage of weights alone."),
-    tokens: str = _Opt(None, help="Tokens of the whole training run."),
-    format: Format = _Opt(Format.table, "--format", "-f", help="table, json, csv or markdown."),
-    out: Path = _Opt(None, "--out", "-o", help="Write to a file instead."),
+    options: dict[str, Any],
+    hw: list[str] = _Opt(
+        ...,
+        "--hw",
+        metavar="NAMES",
+        rich_help_panel=LOAD,
+        autocompletion=on_tab(named),
+        help="Chips, with commas or repeated; the first is the measure of --at.",
+    ),
+    at: str = _Opt(
+        "same-devices", metavar="CHOICE", help="What is equal: same-devices, same-cost (USD per hour) or same-memory."
+    ),
+    rank: str = _Opt(
+        "decode.time_s", metavar="QUANTITY", help="Quantity to rank by, as named in the JSON of `roofline estimate`."
+    ),
+    format: Format = FORMAT,
+    out: Path = OUT,
 ) -> None:
     """One plan on several chips side by side, ranked; a chip that cannot hold it is shown with the reason.
 
     Exit code 1 when no chip can.
     """
-    given = dict(locals())
-    options = {
-        name.replace("_", "-"): value
-        for name, value in given.items()
-        if name not in ("hw", "at", "rank", "format", "out") and value not in (None, [])
-    }
     from rooflinecli.answers.compare import compare as answer
     from rooflinecli.cli.output import write
 

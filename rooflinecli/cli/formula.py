@@ -8,6 +8,7 @@ import typer
 
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format
+from rooflinecli.cli.shared import FORMAT, OUT, levels
 
 app = typer.Typer(**QUIET)
 
@@ -19,9 +20,9 @@ def formula(
         None, help="argument=value each, with units: peak=989TFLOP/s size=80GiB params=70B rows=8x4096."
     ),
     explain: bool = typer.Option(False, "--explain", help="Show how the value follows from the arguments."),
-    depth: int = typer.Option(3, help="How many levels of an explanation."),
-    format: Format = typer.Option(Format.table, help="table, json, csv or markdown."),
-    out: Path = typer.Option(None, help="Write to a file instead."),
+    depth: int = levels(3),
+    format: Format = FORMAT,
+    out: Path = OUT,
 ) -> None:
     """List every formula, show one (arithmetic, unit, source), or evaluate it at the numbers given.
 

@@ -8,6 +8,7 @@ import typer
 
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format
+from rooflinecli.cli.shared import FORMAT, OUT, levels
 
 app = typer.Typer(**QUIET)
 _Opt = typer.Option
@@ -25,15 +26,15 @@ def goodput(
     interval: str = _Opt(None, help="Work between checkpoints; omitted: the best (Daly)."),
     run: str = _Opt(None, help="Failure-free length of the run: 54 days."),
     explain: str = _Opt(None, help="Show how a quantity follows, e.g. goodput."),
-    depth: int = _Opt(3, help="How many levels of an explanation."),
-    format: Format = _Opt(Format.table, help="table, json, csv or markdown."),
-    out: Path = _Opt(None, help="Write to a file instead."),
+    depth: int = levels(3),
+    format: Format = FORMAT,
+    out: Path = OUT,
 ) -> None:
     """What failures, checkpoints and restarts leave of a long run, and how often to save."""
-    from rooflinecli.answers.ask import number
     from rooflinecli.calculators.goodput import goodput as answer
     from rooflinecli.cli.output import write
     from rooflinecli.render.goodput import text
+    from rooflinecli.specs.ask import number
 
     given = {
         "checkpoint": checkpoint,
@@ -44,7 +45,7 @@ def goodput(
         "bandwidth": bandwidth,
     }
     q = {name: _positive(name, written) for name, written in given.items()}
-    devices, weights = number("n", n), None if params is None else number("params", params)
+    devices, weights = number("-n", n), None if params is None else number("--params", params, "amount")
     write(
         text(
             lambda lift: answer(

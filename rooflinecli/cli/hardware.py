@@ -6,8 +6,10 @@ from pathlib import Path
 
 import typer
 
+from rooflinecli.cli.completion import chips, on_tab
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format
+from rooflinecli.cli.shared import FORMAT, OUT
 from rooflinecli.errors import UsageError
 
 app = typer.Typer(**QUIET)
@@ -16,14 +18,16 @@ app = typer.Typer(**QUIET)
 @app.command()
 def hardware(
     names: list[str] = typer.Argument(
-        None, help="A name, alias or YAML path: its page. Several: side by side. None: all."
+        None,
+        help="A name, alias or YAML path: its page. Several: side by side. None: all.",
+        autocompletion=on_tab(chips),
     ),
     vendor: str = typer.Option(None, "--vendor", help="List only this vendor's chips, e.g. nvidia."),
     min_memory: str = typer.Option(None, "--min-memory", help="List only chips with this much memory, e.g. '80 GiB'."),
     dtype: str = typer.Option(None, "--dtype", help="List only chips with a rate for this dtype, e.g. fp8."),
     schema: bool = typer.Option(False, "--schema", help="Print the JSON Schema of a hardware file."),
-    fmt: Format = typer.Option(Format.table, "--format", "-f", help="table, json, csv or markdown."),
-    out: Path = typer.Option(None, "--out", "-o", help="Write to this file instead of standard output."),
+    fmt: Format = FORMAT,
+    out: Path = OUT,
 ) -> None:
     """List chips, show one with the source of every figure, or set several side by side."""
     from rooflinecli.cli.output import write
@@ -42,10 +46,10 @@ def hardware(
     if names:
         write(_chips(names, fmt.value, None if out else _width()), out)
         return
-    from rooflinecli.answers.hardware import chips
+    from rooflinecli.answers.hardware import chips as listed
     from rooflinecli.render.hardware import listing
 
-    write(listing(chips(vendor, _bytes(min_memory), dtype), fmt.value, dtype), out)
+    write(listing(listed(vendor, _bytes(min_memory), dtype), fmt.value, dtype), out)
 
 
 def _chips(names: list[str], fmt: str, width: int | None) -> str:

@@ -9,27 +9,23 @@ import typer
 
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format
+from rooflinecli.cli.shared import EXPLAIN, FORMAT, HW, OUT, levels
 
 app = typer.Typer(no_args_is_help=True, help="One operation on the roofline.", **QUIET)
-_HW: Any = typer.Option(..., "--hw", help="A chip or system (`roofline hardware`).")
 _DTYPE: Any = typer.Option("bf16", help="Number format.")
-_EXPLAIN: Any = typer.Option(None, help="Show how a quantity follows, e.g. time_s.")
-_DEPTH: Any = typer.Option(4, help="How many levels of an explanation.")
 _MEASURED: Any = typer.Option(None, help="A measured time such as '0.51 ms'; refused when it beats the floor.")
-_FORMAT: Any = typer.Option(Format.table, help="table, json, csv or markdown.")
-_OUT: Any = typer.Option(None, help="Write to a file instead.")
 
 
 def _sizes(**written: str | None) -> dict[str, float]:
     """Sizes as numbers, each at least 1."""
-    from rooflinecli.answers.ask import number
     from rooflinecli.errors import UsageError
+    from rooflinecli.specs.ask import number
 
     sizes = {}
     for name, text in written.items():
         if text is None:
             continue
-        value = number(name, text)
+        value = number(name, text, "amount")
         if value < 1 or value != int(value):
             raise UsageError(f"{name} {text}: a size is a whole number of at least 1")
         sizes[name] = value
@@ -41,13 +37,13 @@ def matmul(
     m: str = typer.Argument(..., help="Rows (tokens)."),
     k: str = typer.Argument(..., help="Contracted dimension."),
     n: str = typer.Argument(..., help="Columns."),
-    hw: str = _HW,
+    hw: str = HW,
     dtype: str = _DTYPE,
     measured: str = _MEASURED,
-    explain: str = _EXPLAIN,
-    depth: int = _DEPTH,
-    format: Format = _FORMAT,
-    out: Path = _OUT,
+    explain: str = EXPLAIN,
+    depth: int = levels(4),
+    format: Format = FORMAT,
+    out: Path = OUT,
 ) -> None:
     """x[M, K] @ w[K, N]: FLOPs, bytes, intensity, bound, floor and expected time."""
     from rooflinecli.answers.kernel import kernel_matmul
@@ -81,13 +77,13 @@ def attention(
     fused: bool = typer.Option(
         True, "--fused/--unfused", help="Flash attention, or scores and probabilities through memory."
     ),
-    hw: str = _HW,
+    hw: str = HW,
     dtype: str = _DTYPE,
     measured: str = _MEASURED,
-    explain: str = _EXPLAIN,
-    depth: int = _DEPTH,
-    format: Format = _FORMAT,
-    out: Path = _OUT,
+    explain: str = EXPLAIN,
+    depth: int = levels(4),
+    format: Format = FORMAT,
+    out: Path = OUT,
 ) -> None:
     """The attention core: q k^T, softmax, p v."""
     from rooflinecli.answers.kernel import kernel_attention
@@ -137,26 +133,29 @@ def elementwise(
     reads: str = typer.Option("1", help="Tensors of that size read."),
     writes: str = typer.Option("1", help="Tensors of that size written."),
     flops: str = typer.Option("1", "--flops-per-element", help="FLOPs per element."),
-    hw: str = _HW,
+    hw: str = HW,
     dtype: str = _DTYPE,
     measured: str = _MEASURED,
-    explain: str = _EXPLAIN,
-    depth: int = _DEPTH,
-    format: Format = _FORMAT,
-    out: Path = _OUT,
+    explain: str = EXPLAIN,
+    depth: int = levels(4),
+    format: Format = FORMAT,
+    out: Path = OUT,
 ) -> None:
     """An elementwise or normalisation pass: bytes in, bytes out."""
     from math import prod
 
-    from rooflinecli.answers.ask import number
     from rooflinecli.answers.kernel import kernel_elementwise
     from rooflinecli.cli.output import write
     from rooflinecli.render.operation import text
+    from rooflinecli.specs.ask import number
     from rooflinecli.specs.hardware import load_hardware
 
     count = prod(_sizes(elements=part)["elements"] for part in elements.lower().split("x"))
     each, chip = (
-        {name: number(name, text) for name, text in (("reads", reads), ("writes", writes), ("flops", flops))},
+        {
+            name: number(f"--{name}", text, "amount")
+            for name, text in (("reads", reads), ("writes", writes), ("flops", flops))
+        },
         load_hardware(hw),
     )
     write(

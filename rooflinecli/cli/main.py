@@ -7,14 +7,16 @@ import gc
 import os
 import sys
 import threading
+import warnings
+from collections.abc import Iterator
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from rooflinecli.errors import RooflineError, unknown
+from rooflinecli.errors import Remark, RooflineError, unknown
 
 # pydantic looks for plugins through importlib.metadata, which costs more than an estimate; we use none.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -46,7 +48,13 @@ VERBS: dict[str, tuple[str, str]] = {
     "validate": ("validate", "Predictions against published and measured rows: errors, bias, coverage."),
     "formula": ("formula", "List formulas, show one, or evaluate it at given numbers."),
 }
-QUIET: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
+QUIET: dict[str, Any] = {
+    "add_completion": False,
+    "rich_markup_mode": None,
+    "pretty_exceptions_enable": False,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+COMPLETING = "_ROOFLINE_COMPLETE"  # set by a shell that asks what may follow
 
 
 class LazyGroup(TyperGroup):
@@ -63,6 +71,11 @@ class LazyGroup(TyperGroup):
         command.name = cmd_name
         return command
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """The verbs from the table, with what they answer, without importing them."""
+        named: Any = {name: TyperCommand(name, help=text) for name, (_, text) in VERBS.items()}
+        return TyperGroup(name=self.name, commands=named, params=self.params).shell_complete(ctx, incomplete)
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
@@ -70,7 +83,6 @@ class LazyGroup(TyperGroup):
 
 app = typer.Typer(
     cls=LazyGroup,
-    no_args_is_help=True,
     help="A roofline calculator for transformers: FLOPs, memory, "
     "latency, throughput and dollars, each number explained.",
     **QUIET,
@@ -78,12 +90,25 @@ app = typer.Typer(
 
 
 @app.callback(invoke_without_command=True)
-def _root(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
+def _root(
+    ctx: typer.Context,
+    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
+    install_completion: bool = typer.Option(False, "--install-completion", help="Complete on tab in this shell."),
+    show_completion: bool = typer.Option(False, "--show-completion", help="Print the script that does."),
+) -> None:
     if version:
         from importlib.metadata import version as installed
 
         print(installed("rooflinecli"))
-        raise typer.Exit(0)
+    elif install_completion or show_completion:
+        from rooflinecli.cli.completion import install
+
+        print(install(show_completion))
+    elif ctx.invoked_subcommand is None:
+        print(ctx.get_help())
+    else:
+        return
+    raise typer.Exit(0)
 
 
 def run() -> None:
@@ -106,8 +131,13 @@ def run() -> None:
 
 def main() -> None:
     """Entry point: one clear sentence on stderr for every expected error, its exit code, and no traceback."""
+    if COMPLETING in os.environ:
+        from typer.completion import completion_init
+
+        completion_init()
     try:
-        sys.exit(app(standalone_mode=False) or 0)
+        with remarks():
+            sys.exit(_answer())
     except RooflineError as error:
         print(f"roofline: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
@@ -116,6 +146,34 @@ def main() -> None:
         sys.exit(0)
     except Exception as error:
         sys.exit(_click_exit(error))
+
+
+def _answer() -> int:
+    """What the verb returns; a group of verbs without one shows its help, as git does."""
+    try:
+        return app(prog_name="roofline", standalone_mode=False) or 0
+    except Exception as error:
+        if type(error).__name__ != "NoArgsIsHelpError":
+            raise
+        print(error.ctx.get_help())  # type: ignore[attr-defined]
+        return 0
+
+
+@contextlib.contextmanager
+def remarks() -> Iterator[None]:
+    """What the engine remarks on is a line on stderr, each once."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", Remark)
+        other = warnings.showwarning
+
+        def show(message: Any, category: Any, *where: Any) -> None:
+            if issubclass(category, Remark):
+                print(f"roofline: note: {message}", file=sys.stderr)
+            else:
+                other(message, category, *where)
+
+        warnings.showwarning = show  # type: ignore[assignment]
+        yield
 
 
 def _click_exit(error: Exception) -> int:

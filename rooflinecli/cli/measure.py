@@ -43,7 +43,7 @@ _Opt = typer.Option
 def _suite(name: str) -> Any:
     def command(
         quick: bool = _Opt(False, "--quick", help="A short grid, under 30 s on two CPU cores."),
-        out: Path = _Opt(None, help="The profile; omitted: DEVICE.yaml in this folder."),
+        out: Path = _Opt(None, "--out", "-o", metavar="FILE", help="The profile; omitted: DEVICE.yaml in this folder."),
         log: Path = _Opt(
             None, help="The log of timings, which an interrupted run resumes; omitted: the profile's name with .jsonl."
         ),
@@ -61,7 +61,7 @@ def _suite(name: str) -> Any:
         coordinator: str = _Opt(None, help="host:port of process 0, for several hosts."),
         processes: int = _Opt(None, min=1, help="How many processes take part."),
         process_id: int = _Opt(None, "--process-id", min=0, help="Which of them this is."),
-        format: Format = _Opt(Format.table, help="table or json."),
+        format: Format = _Opt(Format.table, "--format", "-f", metavar="CHOICE", help="table or json."),
     ) -> None:
         needs_jax()
         from rooflinecli.measure.run import Options, execute
@@ -107,7 +107,7 @@ def model(
     phase: list[str] = _Opt(None, "--phase", help="forward, train, prefill, decode; repeat or omit for all."),
     budget: float = _Opt(5.0, min=0.1, help="Seconds of timing per phase."),
     log: Path = _Opt(None, help="Where the results are stored; omitted: roofline-loop.jsonl."),
-    format: Format = _Opt(Format.table, help="table or json."),
+    format: Format = _Opt(Format.table, "--format", "-f", metavar="CHOICE", help="table or json."),
 ) -> None:
     """Close the loop: build the model in JAX from its YAML, run it, and hold the prediction against the clock."""
     needs_jax()

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import typer
 
+from rooflinecli.cli.completion import models as named
+from rooflinecli.cli.completion import on_tab
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format
+from rooflinecli.cli.shared import OUT
 from rooflinecli.errors import UsageError
 
 app = typer.Typer(**QUIET)
@@ -16,7 +19,9 @@ app = typer.Typer(**QUIET)
 @app.command()
 def models(
     name: str = typer.Argument(
-        None, help="A name, alias, YAML path or config.json: its page. 'import': convert CONFIG. None: all."
+        None,
+        help="A name, alias, YAML path or config.json: its page. 'import': convert CONFIG. None: all.",
+        autocompletion=on_tab(named),
     ),
     config: str = typer.Argument(
         None, help="import: a Hugging Face config.json, the folder that holds it, or '-' for standard input."
@@ -24,7 +29,7 @@ def models(
     family: str = typer.Option(None, "--family", help="List only this family, e.g. llama."),
     schema: bool = typer.Option(False, "--schema", help="Print the JSON Schema of a model file."),
     fmt: Format = typer.Option(None, "--format", "-f", help="table (default), json, csv or markdown."),
-    out: Path = typer.Option(None, "--out", "-o", help="Write to this file instead of standard output."),
+    out: Path = OUT,
 ) -> None:
     """List models, show one in detail, or turn a Hugging Face config into a model file: `models import CONFIG.json --out my.yaml`."""
     from rooflinecli.cli.output import write

@@ -7,35 +7,42 @@ from typing import Any
 
 import typer
 
-from rooflinecli.cli.borrowed import borrows
+from rooflinecli.cli.asking import Panelled, asks
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format
+from rooflinecli.cli.shared import FORMAT, OUT, most
 
 app = typer.Typer(**QUIET)
 _Opt = typer.Option
 
 
-@app.command()
-@borrows
+@app.command(
+    cls=Panelled,
+    epilog="roofline ops llama-3-8b --hw h100 -n 1 --phase decode --sort time --top 10\n"
+    "roofline ops llama70b --hw h100 -n 8 --phase prefill --plot roofline.svg",
+)
+@asks()
 def ops(
     options: dict[str, Any],
-    sort: str = _Opt("order", help="order (as they run), time, flops, bytes or intensity."),
-    top: int = _Opt(None, min=1, help="Only so many rows of each phase, the longest first."),
+    sort: str = _Opt("order", metavar="CHOICE", help="order (as they run), time, flops, bytes or intensity."),
+    top: int = most(None, "Only so many rows of each phase, the longest first."),
     plot: str = _Opt(
-        None, help="The roofline with these operations on it: FILE.png, FILE.svg (extra `plot`), or - for the terminal."
+        None,
+        metavar="FILE",
+        help="The roofline with these operations on it: FILE.png, FILE.svg (extra `plot`), or - for the terminal.",
     ),
-    format: Format = _Opt(Format.table, help="table, json, csv or markdown."),
-    out: Path = _Opt(None, help="Write to a file instead."),
+    format: Format = FORMAT,
+    out: Path = OUT,
 ) -> None:
     """Each operation of a phase: shape, FLOPs, bytes, intensity, bound, floor, expected time and its share.
 
     The shares of a phase add up to its time in `roofline estimate`. Figures are of one device, over all launches of one
     prefill, decode step or training step. Exit code 1 when the plan does not fit.
     """
-    from rooflinecli.answers import ask
     from rooflinecli.answers.ops import operations
     from rooflinecli.cli.output import write
     from rooflinecli.render.operations import draw, ranked, render
+    from rooflinecli.specs import ask
 
     answer = ranked(operations(ask.request(options)), sort, top)
     drawn = draw(answer, plot) if plot else None

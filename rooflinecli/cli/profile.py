@@ -11,6 +11,7 @@ from rooflinecli.cli.calculator import DEPTH, EXPLAIN, FORMAT, OUT, derived
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format
 from rooflinecli.cli.quantities import HW, Reader, chip, quantity
+from rooflinecli.cli.shared import most
 from rooflinecli.errors import UsageError
 
 app = typer.Typer(**QUIET)
@@ -31,7 +32,7 @@ def profile(
     context: str = typer.Option(None, "--context", help="With --model: context of a decode step, instead of --seq."),
     tp: str = typer.Option("1", "--tp", help="With --model: tensor-parallel size."),
     device: str = typer.Option(None, "--device", help="Which device of the trace; default: the busiest."),
-    top: int = typer.Option(15, "--top", min=1, help="Kernels to list."),
+    top: int = most(15, "Kernels to list."),
     fmt: Format = FORMAT,
     out: Path = OUT,
     explain: str = EXPLAIN,

@@ -6,10 +6,17 @@ from typing import Any
 
 import typer
 
+from rooflinecli.cli.completion import chips, on_tab
 from rooflinecli.errors import UsageError
 
-HW = typer.Option(None, "--hw", help="Chip: a name, alias or YAML path. Gives the peak and the price.")
-_BARE = {"FLOP", "B", "USD", "USD/h", "FLOP/s", "s", "B/s", "tokens/s", "Hz"}
+HW = typer.Option(
+    None,
+    "--hw",
+    metavar="NAME",
+    help="Chip: a name, alias or YAML path. Gives the peak and the price.",
+    autocompletion=on_tab(chips),
+)
+_BARE = {"FLOP", "B", "USD", "USD/h", "s", "tokens/s"}  # SI already; a rate of a machine says its unit
 
 
 class Reader:

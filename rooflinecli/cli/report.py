@@ -7,27 +7,34 @@ from typing import Any
 
 import typer
 
-from rooflinecli.cli.borrowed import borrows
+from rooflinecli.cli.asking import Panelled, asks
 from rooflinecli.cli.main import QUIET
+from rooflinecli.specs.options import OPTIONS
 
 app = typer.Typer(**QUIET)
 
 
-@app.command()
-@borrows
+@app.command(
+    cls=Panelled,
+    epilog="roofline report llama70b --hw h100 -n 8 --out report.html\n"
+    "roofline report llama-3-8b --hw tpu-v5e -n 8 --phase train --batch 256",
+)
+@asks()
 def report(
     options: dict[str, Any],
-    out: Path = typer.Option(Path("report.html"), help="The page to write; - for standard output."),
+    out: Path = typer.Option(
+        Path("report.html"), "--out", "-o", metavar="FILE", help="The page to write; - for standard output."
+    ),
 ) -> None:
     """One HTML page: times, memory, the roofline, latency against throughput, derivations that unfold, sources.
 
     It loads nothing from anywhere, reads on a phone, in the dark and on paper, and embeds its numbers as JSON. Exit code 1
     when the plan does not fit; the page is written all the same.
     """
-    from rooflinecli.answers import ask
     from rooflinecli.answers.report import report as answer
     from rooflinecli.cli.output import write
     from rooflinecli.render.report.page import page
+    from rooflinecli.specs import ask
 
     made = answer(ask.request(options))
     write(page(made, command(options)), None if str(out) == "-" else out)
@@ -42,10 +49,6 @@ def command(options: dict[str, Any]) -> str:
     import shlex
 
     words = ["roofline", "estimate", str(options["model"])]
-    for name, value in options.items():
-        flag = "-n" if name == "n" else "--" + name.replace("_", "-")
-        if isinstance(value, bool):
-            words.append(flag if value else "--no-" + flag[2:])
-        elif name != "model":
-            words += [word for item in (value if isinstance(value, list) else [value]) for word in (flag, str(item))]
+    for name, written in options.items():
+        words += OPTIONS[name].words(written) if name != "model" else []
     return shlex.join(words)

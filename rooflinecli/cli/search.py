@@ -3,65 +3,79 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import typer
 
+from rooflinecli.cli.asking import Panelled, asks
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format
+from rooflinecli.cli.shared import FORMAT, OUT, most
+from rooflinecli.specs.options import LOAD
 
 app = typer.Typer(**QUIET)
 _Opt = typer.Option
+_RESTRICTED = {
+    "tp": "tensor parallel sizes: 8 or 4,8 or 1..8x2",
+    "pp": "pipeline stages",
+    "dp": "data parallel replicas",
+    "cp": "context parallel sizes",
+    "ep": "expert parallel sizes",
+    "zero": "ZeRO stages, e.g. 1,3",
+    "micro-batch": "micro-batches",
+    "virtual-stages": "interleaved stages per device",
+    "recompute": "recomputation, e.g. none,selective",
+    "sequence-parallel": "to yes or no",
+}
 
 
-@app.command()
+@app.command(
+    cls=Panelled,
+    epilog="roofline search llama-3-405b --hw h100 -n 2048 --batch 2048 --top 3\n"
+    "roofline search llama70b --hw h100 -n 16 --phase decode --qps 5 --itl '40 ms'",
+)
+@asks(
+    ranged=_RESTRICTED,
+    without=("concurrency", "qps", "stages", "recompute-modules", "recompute-layers"),
+    help={
+        "phase": "train (default), or decode for serving (prefill is searched with it).",
+        "n": "Devices: one count or several (training); the most to use (serving).",
+        "batch": "Global batch (4M-tokens works too); serving: batches to try (1..1024).",
+        **{name: f"Restrict {what}." for name, what in _RESTRICTED.items()},
+    },
+)
 def search(
-    model: str = typer.Argument(..., help="A name or alias, a YAML path, or a Hugging Face config.json."),
-    hw: str = _Opt(..., "--hw", help="A name or alias, or a YAML path."),
-    phase: list[str] = _Opt(
-        None, "--phase", help="train (default), or decode for serving (prefill is searched with it)."
-    ),
-    n: str = _Opt(None, "-n", "--devices", help="Devices: one count or several (training); the most to use (serving)."),
+    options: dict[str, Any],
     objective: str = _Opt(
-        None, "--objective", help="throughput, latency, cost, energy, devices, any quantity, or two for a Pareto front."
+        None,
+        "--objective",
+        metavar="LIST",
+        help="throughput, latency, cost, energy, devices, any quantity, or two for a Pareto front.",
     ),
     where: list[str] = _Opt(
         None,
         "--where",
+        metavar="CONDITION",
         help="What must hold, e.g. 'train.mfu >= 0.4' or 'serve.itl_s <= 40 ms'; repeat. Memory always.",
     ),
-    ttft: str = _Opt(None, help="Serving: time to first token at most, e.g. '300 ms'."),
-    itl: str = _Opt(None, help="Serving: inter-token latency at most, e.g. '40 ms'."),
-    qps: str = _Opt(None, help="Serving: requests per second to carry; finds the fewest devices."),
-    tp: str = _Opt(None, help="Restrict tensor parallel sizes: 8 or 4,8 or 1..8x2."),
-    pp: str = _Opt(None, help="Restrict pipeline stages."),
-    dp: str = _Opt(None, help="Restrict data parallel replicas."),
-    cp: str = _Opt(None, help="Restrict context parallel sizes."),
-    ep: str = _Opt(None, help="Restrict expert parallel sizes."),
-    zero: str = _Opt(None, help="Restrict ZeRO stages, e.g. 1,3."),
-    micro_batch: str = _Opt(None, "--micro-batch", help="Restrict micro-batches."),
-    virtual_stages: str = _Opt(None, "--virtual-stages", help="Restrict interleaved stages per device."),
-    sequence_parallel: str = _Opt(None, "--sequence-parallel", help="Restrict to yes or no."),
-    recompute: str = _Opt(None, help="Restrict recomputation, e.g. none,selective."),
-    batch: str = _Opt(None, help="Global batch (4M-tokens works too); serving: batches to try (1..1024)."),
-    prompt: str = _Opt(None, help="Prompt tokens."),
-    output: str = _Opt(None, help="Output tokens."),
-    seq: str = _Opt(None, help="Training sequence length."),
-    dtype: str = _Opt(None, help="Number format of matmuls."),
-    kv_dtype: str = _Opt(None, "--kv-dtype", help="Number format of the KV cache."),
-    weight_dtype: str = _Opt(None, "--weight-dtype", help="Narrower storage of weights alone."),
-    tokens: str = _Opt(None, help="Tokens of the whole training run, for train.run_s and cost.training_usd."),
-    schedule: str = _Opt(None, help="Pipeline schedule: 1f1b, gpipe, zero-bubble."),
-    shard: str = _Opt(None, help="Replicas that ZeRO shards over (HSDP)."),
-    software: str = _Opt(None, help="Training framework whose efficiency applies."),
-    price: str = _Opt(None, help="USD per device-hour, instead of the file's."),
-    utilisation: str = _Opt(None, help="Share of paid time that is busy."),
-    efficiency: str = _Opt(None, help="expected, or ideal."),
-    top: int = _Opt(5, help="How many layouts to show, the best of each split of the devices."),
+    ttft: str = _Opt(
+        None, metavar="TIME", rich_help_panel=LOAD, help="Serving: time to first token at most, e.g. '300 ms'."
+    ),
+    itl: str = _Opt(
+        None, metavar="TIME", rich_help_panel=LOAD, help="Serving: inter-token latency at most, e.g. '40 ms'."
+    ),
+    qps: str = _Opt(
+        None,
+        metavar="RATE",
+        rich_help_panel=LOAD,
+        help="Serving: requests per second to carry; finds the fewest devices.",
+    ),
+    top: int = most(5, "How many layouts to show, the best of each split of the devices."),
     sensitivity: bool = _Opt(
         False, "--sensitivity", help="Also: how the winner's time moves with each hardware figure and constant."
     ),
-    format: Format = _Opt(Format.table, help="table, json, csv or markdown."),
-    out: Path = _Opt(None, help="Write to a file instead."),
+    format: Format = FORMAT,
+    out: Path = OUT,
 ) -> None:
     """Every legal layout, priced exactly: the winner, what is next and why, what was rejected and by what.
 
@@ -69,9 +83,6 @@ def search(
     sequence parallelism. Serving tries instance layouts and batches, together and with prefill and decode pools apart.
     Exit code 1 when nothing is feasible; the nearest miss is shown.
     """
-    given = locals()
-    skip = ("objective", "where", "ttft", "itl", "qps", "top", "sensitivity", "format", "out")
-    options = {key: value for key, value in given.items() if key not in skip and value not in (None, [])}
     from rooflinecli.cli.searching import run
 
     limits: dict[str, str | None] = {"ttft": ttft, "itl": itl, "qps": qps}

@@ -8,6 +8,7 @@ from typing import Any
 
 from rooflinecli.cli.progress import Progress
 from rooflinecli.errors import UsageError
+from rooflinecli.specs.options import OPTIONS
 
 
 def run(
@@ -39,26 +40,14 @@ def run(
 
 def _estimate(options: dict[str, Any], layout: str, serving: bool) -> str:
     """The whole command line that reproduces a row."""
-    kept = (
-        "prompt",
-        "output",
-        "seq",
-        "dtype",
-        "kv_dtype",
-        "weight_dtype",
-        "price",
-        "utilisation",
-        "efficiency",
-        "tokens",
-        "schedule",
-        "shard",
-        "software",
-    )
+    from rooflinecli.answers.search.question import OPEN
+
+    layout_says = {"model", "hw", "phase", "n", *OPEN, *(("batch",) if serving else ())}
     words = ["roofline", "estimate", options["model"], "--hw", options["hw"]]
     words += ["--phase", "prefill", "--phase", "decode"] if serving else ["--phase", "train"]
-    for name in (*kept, *(() if serving else ("batch",))):
-        if name in options:
-            words += [f"--{name.replace('_', '-')}", str(options[name])]
+    for name, written in options.items():
+        if name not in layout_says:
+            words += OPTIONS[name].words(written)
     return f"{shlex.join(words)} {layout}"
 
 

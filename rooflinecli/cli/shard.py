@@ -8,6 +8,7 @@ import typer
 
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format
+from rooflinecli.cli.shared import FORMAT, OUT
 
 app = typer.Typer(**QUIET)
 
@@ -21,8 +22,8 @@ def shard(
     sizes: str = typer.Option(..., help="Dimensions: I=1k,J=4k,K=16k."),
     hw: str = typer.Option(..., "--hw", help="A chip or system (`roofline hardware`)."),
     dtype: str = typer.Option("bf16", help="Number format."),
-    format: Format = typer.Option(Format.table, help="table, json, csv or markdown."),
-    out: Path = typer.Option(None, help="Write to a file instead."),
+    format: Format = FORMAT,
+    out: Path = OUT,
 ) -> None:
     """Which of the four sharding cases a matmul is, the collective it needs, its bytes and time, and the alternatives."""
     from rooflinecli.calculators.shard import shard as answer

@@ -8,6 +8,7 @@ import typer
 
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format
+from rooflinecli.cli.shared import FORMAT, OUT
 
 app = typer.Typer(**QUIET)
 
@@ -23,8 +24,8 @@ def validate(
     plot: Path = typer.Option(
         None, help="A folder for pictures, one per table: predicted against measured, residuals by group."
     ),
-    format: Format = typer.Option(Format.table, help="table, json, csv or markdown."),
-    out: Path = typer.Option(None, help="Write to a file instead."),
+    format: Format = FORMAT,
+    out: Path = OUT,
 ) -> None:
     """Predictions against published and measured rows: error, bias, coverage of the interval, beside the bare roofline.
 

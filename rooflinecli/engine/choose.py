@@ -63,7 +63,7 @@ def choose(scene: Scene, phases: tuple[str, ...], fastest: bool = True) -> Choic
             return Choice(best.plan, True, _why_so_many(scene, best, smaller), True)
         smaller, any_legal = tried, any_legal or bool(tried)
     if not any_legal and refused:
-        raise UsageError(legal.most_in_the_way(refused).say())
+        raise legal.most_in_the_way(refused).refusal
     raise overrun[-1] if overrun else Infeasible(_held_nowhere(scene))
 
 
@@ -73,7 +73,7 @@ def _on(
     """The best on the devices given, or the one that comes nearest to fitting."""
     tried = weigh(scene, phases, devices, refused, overrun)
     if not tried:
-        raise UsageError(_no_layout(scene, devices, refused))
+        raise _no_layout(scene, devices, refused)
     best = _best(scene, phases, tried)
     if best is not None:
         return Choice(best.plan, False, _why(scene, phases, tried), True)
@@ -135,17 +135,23 @@ def reach(scene: Scene) -> int:
     return int(min(scene.chip.levels[-1].size if scene.chip.levels else 1, LARGEST))
 
 
-def _no_layout(scene: Scene, devices: int, refused: list[legal.Rule]) -> str:
+def _no_layout(scene: Scene, devices: int, refused: list[legal.Rule]) -> UsageError:
     """Why nothing can be laid out on the devices given."""
     r = scene.request
     product, asked = legal.product_of_given(r)
+    first = asked.partition(" ")[0].removeprefix("--") or "n"
     if devices % product:
-        return f"{asked} multiply to {product}, which does not divide -n {devices}; change one of them"
+        return UsageError(
+            f"{asked} multiply to {product}, which does not divide -n {devices}; change one of them", first
+        )
     if None not in (r.tp, r.pp, r.dp) and product != devices:
-        return f"{asked} multiply to {product}, not to -n {devices}; change one of them"
+        return UsageError(f"{asked} multiply to {product}, not to -n {devices}; change one of them", first)
     if refused:
-        return legal.most_in_the_way(refused).say()
-    return f"no layout of {scene.spec.name} on -n {devices} with {asked or 'the sizes given'}; change -n or free a size"
+        return legal.most_in_the_way(refused).refusal
+    return UsageError(
+        f"no layout of {scene.spec.name} on -n {devices} with {asked or 'the sizes given'}; change -n or free a size",
+        "n",
+    )
 
 
 def _held_nowhere(scene: Scene) -> str:

@@ -23,12 +23,21 @@ from rooflinecli.specs.request import Request
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`holds` where the layout keeps to it; `sizes` are the fields of the plan that decide; `say` is called for a scalar only."""
+    """`holds` where the layout keeps to it; `sizes` are the fields of the plan that decide; `say` is called for a scalar only.
+
+    `option` is the one to change, where it is not the first of `sizes`.
+    """
 
     name: str
     sizes: tuple[str, ...]
     holds: Number
     say: Callable[[], str]
+    option: str = ""
+
+    @property
+    def refusal(self) -> UsageError:
+        """The error for a layout that was asked for, with the option to change."""
+        return UsageError(self.say(), self.option or next(iter(self.sizes), "").replace("_", "-"))
 
 
 def rules(scene: Scene, plan: Plan, phase: str) -> Iterator[Rule]:
@@ -62,7 +71,7 @@ def check(scene: Scene) -> None:
         plan = Plan(**{**given, **layout(r)})
         for rule in rules(scene, plan, phase):
             if set(rule.sizes) <= set(given) and not num.value(rule.holds):
-                raise UsageError(rule.say())
+                raise rule.refusal
 
 
 def layout(request: Request) -> dict[str, Any]:
@@ -95,14 +104,15 @@ def _stages(request: Request) -> tuple[float, ...]:
     try:
         counts = tuple(float(int(part)) for part in str(request.stages).split(","))
     except ValueError:
-        raise UsageError(f"--stages {request.stages}: expected whole numbers such as 11,12,12,11") from None
+        raise UsageError(f"--stages {request.stages}: expected whole numbers such as 11,12,12,11", "stages") from None
     layers = request.model.n_layers
     if sum(counts) != layers or min(counts) < 0:
         raise UsageError(
-            f"--stages {request.stages} adds up to {sum(counts):g}, but {request.model.name} has {layers} layers"
+            f"--stages {request.stages} adds up to {sum(counts):g}, but {request.model.name} has {layers} layers",
+            "stages",
         )
     if request.pp is not None and len(counts) != int(request.pp):
-        raise UsageError(f"--stages names {len(counts)} stages and --pp {int(request.pp)}; make them agree")
+        raise UsageError(f"--stages names {len(counts)} stages and --pp {int(request.pp)}; make them agree", "stages")
     return counts
 
 
@@ -152,6 +162,7 @@ def _experts(scene: Scene, plan: Plan) -> Iterator[Rule]:
         lambda: (
             f"--ep {plan.ep:.0f} does not divide --dp {plan.dp:.0f}: experts are spread over data-parallel replicas; change one"
         ),
+        "ep",
     )
     yield Rule(
         "the axes multiply to the devices",
@@ -203,6 +214,7 @@ def _training(scene: Scene, plan: Plan) -> Iterator[Rule]:
             ("dp",),
             constraints.divides(plan.shard, plan.dp),
             lambda: f"--shard {num.value(plan.shard):.0f} does not divide --dp {plan.dp:.0f}; use a divisor",
+            "shard",
         )
     if not (num.plain(plan.virtual_stages) and num.value(plan.virtual_stages) == 1):
         yield from _interleaving(scene, plan)
@@ -267,6 +279,7 @@ def _lengths(scene: Scene, phase: str) -> Iterator[Rule]:
         (),
         constraints.within(length, float(limit)),
         lambda: f"{flag} {num.value(length):g} exceeds the {limit} learned positions of {scene.spec.name}; shorten it",
+        "seq" if phase == "train" else "prompt",
     )
 
 

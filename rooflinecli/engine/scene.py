@@ -18,9 +18,9 @@ from rooflinecli.specs.blocks import Quantization
 from rooflinecli.specs.dtypes import BITS, FORMATS, Formats, formats
 from rooflinecli.specs.engine import load_engine
 from rooflinecli.specs.plan import SIZES, Plan
-from rooflinecli.specs.request import MOST, Request
+from rooflinecli.specs.request import MOST, SEQ, Request
 
-BATCH, PROMPT, OUTPUT, TRAIN_TOKENS, SEQ = 32.0, 2048.0, 256.0, 4194304.0, 4096.0
+BATCH, PROMPT, OUTPUT, TRAIN_TOKENS = 32.0, 2048.0, 256.0, 4194304.0
 
 
 class Scene:

@@ -64,6 +64,12 @@ def training_step(
     return num.maximum((microbatches * stage_time + bubble + exposed_dp + optimizer) * straggle, floor)
 
 
+@formula("b", "sequences", "half a sequence cannot be trained on; at least one is")
+def batch_sequences(tokens: Number, seq: Number) -> Number:
+    """The number of whole sequences nearest to a batch given in tokens."""
+    return num.maximum(num.floor(tokens / seq + 0.5), 1)
+
+
 @formula("s", "1", "fitted to published multi-node runs; docs/accuracy.md")
 def straggler_factor(per_doubling: Number, nodes: Number) -> Number:
     """1 + sigma log2(nodes)."""

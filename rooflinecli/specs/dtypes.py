@@ -75,7 +75,8 @@ def formats(
     if compute is None:
         have = ", ".join(sorted(d for d in peaks if d in FORMATS))
         raise UsageError(
-            f"--dtype {dtype}: {chip} has no {dtype} matmul rate; it has {have} (weights alone can be narrower: --weight-dtype {dtype})"
+            f"--dtype {dtype}: {chip} has no {dtype} matmul rate; it has {have} (weights alone can be narrower: --weight-dtype {dtype})",
+            "dtype",
         )
     quantised = size < 2
     wide = next((d for d in ("bf16", "fp16", "fp32") if d in peaks), compute) if quantised else compute

@@ -79,4 +79,4 @@ def load_engine(name: str) -> Engine:
     for stem, spec in engines().items():
         if wanted in (stem, *spec.aliases):
             return spec
-    raise unknown("engine", name, engines())
+    raise unknown("engine", name, engines(), option="engine")

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rooflinecli.num import Number
-from rooflinecli.specs.hardware import HardwareSpec
-from rooflinecli.specs.model import ModelSpec
 
+if TYPE_CHECKING:  # a command line knows the phases before it needs a chip
+    from rooflinecli.specs.hardware import HardwareSpec
+    from rooflinecli.specs.model import ModelSpec
+
+SEQ = 4096.0  # tokens of a training sequence where nothing is said and the model takes as many
 PHASES = ("prefill", "decode", "train")
 MOST = math.inf  # --concurrency max: as many sequences as memory holds
 

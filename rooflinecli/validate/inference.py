@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from rooflinecli import memory
-from rooflinecli.answers import ask
 from rooflinecli.engine import inference
 from rooflinecli.engine.forward_step import forward_step
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.serving_load import load
 from rooflinecli.formulas import roofline, serving
 from rooflinecli.lift import PLAIN
+from rooflinecli.specs import ask
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.published import published

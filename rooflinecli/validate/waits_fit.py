@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.answers import ask
 from rooflinecli.engine.forward_step import forward_step
 from rooflinecli.engine.inference import sequences_per_stage, token
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.serving_load import load
 from rooflinecli.formulas import serving
+from rooflinecli.specs import ask
 from rooflinecli.specs.engine import load_engine
 from rooflinecli.validate import inference
 from rooflinecli.validate.fit import minimise

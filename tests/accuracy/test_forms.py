@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rooflinecli.answers.ask import request
 from rooflinecli.answers.estimate import estimate
 from rooflinecli.answers.kernel import kernel_attention, kernel_matmul
 from rooflinecli.engine.phase_answer import PhaseAnswer
@@ -21,6 +20,7 @@ from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
 from rooflinecli.record import plain
 from rooflinecli.render import table
+from rooflinecli.specs.ask import request
 from rooflinecli.specs.engine import engines, load_engine
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.work import Op

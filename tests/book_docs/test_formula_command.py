@@ -48,7 +48,7 @@ def test_numbers_are_read_as_people_write_them(cli, written, si):
         (["matmul_flops", "1", "2", "3"], "argument=value"),
         (["matmul_flops", "m=1", "m=2", "k=1", "n=1"], "twice"),
         (["ridge_point", "peak=3 TB/s", "bandwidth=1"], "measures B/s"),
-        (["ridge_point", "peak=1", "bandwidth=0"], "no value"),
+        (["ridge_point", "peak=1FLOP/s", "bandwidth=0B/s"], "no value"),
         (["per_shard", "amount=much", "shards=1"], "not a number"),
         (["per_shard", "amount=1 parsec", "shards=1"], "known unit"),
         (["per_shard", "amount=2GBx3GB", "shards=1"], "more than one unit"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from check.plans import plan, report
 
-from rooflinecli.answers import ask
 from rooflinecli.answers.check.moves import moves, pairs
 from rooflinecli.answers.estimate import estimate
+from rooflinecli.specs import ask
 
 # quantity, comparison, limit as a multiple of what the plan reaches, unit
 LIMITS = [

@@ -8,11 +8,11 @@ import re
 import pytest
 from check.plans import GOOD, check, plan, report, requiring, row
 
-from rooflinecli.answers import ask
 from rooflinecli.answers.check.ends import ends, known
 from rooflinecli.answers.check.requirement import parse
 from rooflinecli.answers.estimate import estimate
 from rooflinecli.errors import UsageError
+from rooflinecli.specs import ask
 from rooflinecli.specs.quantities import unit_of
 
 READ = [

@@ -35,9 +35,9 @@ def test_the_slower_link_it_names_gives_the_measured_step(low):
     row = next(r for r in low["explained_by"] if r["assumption"].startswith("InfiniBand"))
     rate = row["assumption"].split(": ")[1].partition(" per device")[0]
     plan = low["phases"]["train"]["plan"]
-    from rooflinecli.answers import ask
     from rooflinecli.engine.scene import Scene
     from rooflinecli.engine.training import train
+    from rooflinecli.specs import ask
     from rooflinecli.specs.plan import SIZES, Plan
     from rooflinecli.units import parse
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from conftest import run_cli
 
-from rooflinecli.answers import ask
 from rooflinecli.answers.estimate import estimate
 from rooflinecli.answers.why import why
+from rooflinecli.specs import ask
 
 
 def test_the_chosen_plan_is_the_fastest_of_those_that_fit():

@@ -10,7 +10,6 @@ from importlib import import_module
 import pytest
 from typer.main import get_command
 
-from rooflinecli.answers import ask
 from rooflinecli.answers.estimate import estimate
 from rooflinecli.calculators.goodput import goodput
 from rooflinecli.calculators.layouts import layouts
@@ -20,7 +19,7 @@ from rooflinecli.formulas import collectives, recipes
 from rooflinecli.formulas import goodput as g
 from rooflinecli.formulas import layouts as lay
 from rooflinecli.record import plain
-from rooflinecli.specs import sharding
+from rooflinecli.specs import ask, sharding
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
 

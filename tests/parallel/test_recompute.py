@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from rooflinecli import memory
-from rooflinecli.answers import ask
 from rooflinecli.answers.estimate import estimate
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.training import train
@@ -16,6 +15,7 @@ from rooflinecli.phases.forward import Pass
 from rooflinecli.phases.sizes import layer_sizes, work_sizes
 from rooflinecli.record import plain
 from rooflinecli.render.table import layout
+from rooflinecli.specs import ask
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.plan import Plan

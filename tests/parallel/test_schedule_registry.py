@@ -6,13 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from rooflinecli.answers import ask
 from rooflinecli.engine import legal
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError
 from rooflinecli.parallel import pipeline
 from rooflinecli.parallel.pipeline import Need
-from rooflinecli.specs import registry
+from rooflinecli.specs import ask, registry
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.plan import SCHEDULES, SCHEDULES_IN, Plan
@@ -35,7 +34,7 @@ def test_every_schedule_answers_everything(name):
 def test_an_unknown_schedule_lists_those_that_exist():
     with pytest.raises(UsageError, match="unknown schedule 'v-shape'; known: 1f1b, gpipe, zero-bubble"):
         pipeline.bubble(Plan(pp=4.0, schedule="v-shape"), 3.0, 1.0)
-    with pytest.raises(UsageError, match="1f1b.*gpipe.*zero-bubble"):
+    with pytest.raises(UsageError, match=r"1f1b.*gpipe.*zero-bubble"):
         ask.request({"model": "llama-3-8b", "hw": "h100", "schedule": "v-shape"})
 
 

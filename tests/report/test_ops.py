@@ -137,16 +137,3 @@ def test_what_does_not_fit_is_listed_and_exits_1(cli):
     ran = cli("ops", "llama70b", "--hw", "h100", "-n", "1", "--phase", "decode")
     assert ran.code == 1
     assert "does not fit" in ran.out and "attention.qkv" in ran.out
-
-
-def test_options_are_those_of_estimate():
-    import inspect
-
-    from rooflinecli.cli.borrowed import KEPT_BACK
-    from rooflinecli.cli.estimate import estimate
-    from rooflinecli.cli.ops import ops
-    from rooflinecli.cli.report import report
-
-    lent = set(inspect.signature(estimate).parameters) - set(KEPT_BACK)
-    for verb in (ops, report):
-        assert lent <= set(inspect.signature(verb).parameters)

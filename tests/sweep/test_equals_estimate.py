@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from rooflinecli.answers import ask
 from rooflinecli.answers.estimate import estimate
 from rooflinecli.answers.explain import quantities
 from rooflinecli.answers.sweep import axes, columns, run
 from rooflinecli.engine.answer import PHASES
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import Infeasible, UsageError
+from rooflinecli.specs import ask
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.plan import Plan

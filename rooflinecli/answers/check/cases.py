@@ -11,30 +11,18 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from rooflinecli.answers import ask
 from rooflinecli.answers.check import requirement
 from rooflinecli.answers.check.ends import phase_of
 from rooflinecli.answers.check.requirement import Requirement
-from rooflinecli.errors import DataError, UsageError, unknown
+from rooflinecli.errors import DataError, UsageError
+from rooflinecli.specs import options as table
 from rooflinecli.specs.check import CheckFile, CheckSpec, load_checks
 from rooflinecli.specs.load import Document, KeyPath, find
-from rooflinecli.specs.request import PHASES
+from rooflinecli.specs.options import Option
 
-LONG_NAMES = {"devices": "n", "hardware": "hw"}
 FILES = {"model": "models", "hw": "hardware"}
 LARGEST_MATRIX = 10_000
 _SERVING = ["prefill", "decode"]
-_TRAINING = (
-    "tokens",
-    "seq",
-    "zero",
-    "micro-batch",
-    "virtual-stages",
-    "recompute",
-    "sequence-parallel",
-    "gradient-bytes",
-    "optimizer-bytes",
-)
 
 
 @dataclass(frozen=True)
@@ -76,7 +64,7 @@ def _cases(
     own = _options(check.options, document, key)
     axes = _options(check.matrix, document, (*key, "matrix"))
     lines = {
-        LONG_NAMES.get(k, k.replace("_", "-")): document.at(*at, k)
+        table.find(k).name: document.at(*at, k)
         for at, group in ((("defaults",), plan.defaults), (key, check.options), ((*key, "matrix"), check.matrix))
         for k in group
     }
@@ -99,34 +87,35 @@ def _cases(
 
 
 def _options(written: dict[str, Any], document: Document, key: tuple[str, ...]) -> dict[str, Any]:
-    """Options by the names `ask` knows. Raises DataError for one that does not exist or cannot hold what it was given."""
+    """Options by the names of the table. Raises DataError for one that does not exist or cannot hold what it was given."""
     found: dict[str, Any] = {}
     for name, value in written.items():
         where = document.at(*key, name)
-        option = LONG_NAMES.get(name, name.replace("_", "-"))
-        if option not in ask.OPTIONS:
-            error = unknown("option", name, (*ask.OPTIONS, *LONG_NAMES), "`roofline estimate --help` lists them")
-            raise DataError(f"{where}: {error}")
-        if option in found:
+        try:
+            option = table.find(name)
+        except UsageError as error:
+            raise DataError(f"{where}: {error}") from None
+        if option.name in found:
             raise DataError(f"{where}: {name}: the same option is given twice; keep one")
         for one in value if key[-1] == "matrix" else [value]:
             _fits(option, one, where)
-        found[option] = value
+        found[option.name] = value
     return found
 
 
-def _fits(option: str, value: Any, where: str) -> None:
+def _fits(option: Option, value: Any, where: str) -> None:
     """Kinds that reading an option would bend instead of refusing."""
-    if option in ask.SWITCHES and not isinstance(value, bool):
-        raise DataError(f"{where}: {option}: expected true or false, got {value!r}")
-    if option not in ask.SWITCHES and isinstance(value, bool):
+    name, switch = option.name, option.kind == "switch"
+    if switch and not isinstance(value, bool):
+        raise DataError(f"{where}: {name}: expected true or false, got {value!r}")
+    if not switch and isinstance(value, bool):
         raise DataError(
-            f"{where}: {option}: expected a value, got {str(value).lower()}; write it in quotes if it is a name"
+            f"{where}: {name}: expected a value, got {str(value).lower()}; write it in quotes if it is a name"
         )
-    if isinstance(value, list) and option != "phase":
-        raise DataError(f"{where}: {option}: expected one value, got a list; use `matrix` to try several")
-    if option == "phase" and not all(isinstance(p, str) for p in (value if isinstance(value, list) else [value])):
-        raise DataError(f"{where}: phase: expected {', '.join(PHASES)}, got {value!r}")
+    if option.kind != "phases" and isinstance(value, list):
+        raise DataError(f"{where}: {name}: expected one value, got a list; use `matrix` to try several")
+    if option.kind == "phases" and not all(isinstance(p, str) for p in (value if isinstance(value, list) else [value])):
+        raise DataError(f"{where}: {name}: expected {', '.join(option.choices)}, got {value!r}")
 
 
 def _requirements(check: CheckSpec, document: Document, key: tuple[str, ...]) -> Iterator[Requirement]:
@@ -148,11 +137,11 @@ def _asked(options: dict[str, Any], wanted: tuple[Requirement, ...], folder: Pat
     return asked
 
 
-def _phases(options: dict[str, Any], wanted: tuple[Requirement, ...]) -> list[str]:
+def _phases(asked: dict[str, Any], wanted: tuple[Requirement, ...]) -> list[str]:
     """Those the requirements name; without any, training when an option only training has is given, else serving."""
     named = {phase_of(r.quantity) for r in wanted} - {""}
     if not named:
-        return ["train"] if any(option in options for option in _TRAINING) else list(_SERVING)
+        return ["train"] if any(table.OPTIONS[name].phase == "train" for name in asked) else list(_SERVING)
     return [*(_SERVING if named - {"train"} else []), *(["train"] if "train" in named else [])]
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rooflinecli.answers import ask
 from rooflinecli.answers.check.cases import Case
 from rooflinecli.answers.check.requirement import Requirement
 from rooflinecli.answers.check.verdict import FAIL, PASS, UNSURE, Judgement, judge, worst
 from rooflinecli.answers.contract import Estimate
 from rooflinecli.answers.estimate import estimate
 from rooflinecli.errors import DataError, Infeasible, RooflineError, UsageError
+from rooflinecli.specs import ask
 
 _SIZES = ("tp", "pp", "dp", "cp")
-_FLAG = re.compile(r"-{1,2}([a-z][a-z-]*)")
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,8 @@ def outcome(case: Case, answer: Estimator) -> Outcome:
     except Infeasible as error:
         return Outcome(case, None, (), str(error))
     except UsageError as error:
-        raise DataError(f"{_line(case, str(error))}: {case.name}: {error}") from None
+        where = case.lines.get(error.option, case.where)
+        raise DataError(f"{where}: {case.name}: {error}") from None
     unfit = _unfit(case, result)
     judgements = [_judged(requirement, case, result, unfit) for requirement in _with_feasible(case, result)]
     return Outcome(case, result, tuple(judgements))
@@ -112,16 +111,6 @@ def _unfit(case: Case, result: Estimate) -> dict[str, str]:
     if any(r.quantity == "feasible" and r.limit is False for r in case.requirements):
         return {}
     return {v.constraint.partition(".")[0]: v.message for v in result.violations}
-
-
-def _line(case: Case, message: str) -> str:
-    """The line of the option a message speaks of, or the check's own."""
-    flag = _FLAG.match(message)
-    if flag and flag[1] in case.lines:
-        return case.lines[flag[1]]
-    named = re.match(r"unknown (chip|model|dtype|phase) ", message)
-    option = {"chip": "hw", "model": "model", "dtype": "dtype", "phase": "phase"}[named[1]] if named else ""
-    return case.lines.get(option, case.where)
 
 
 def run(cases: list[Case], answer: Estimator | None = None) -> list[Outcome]:

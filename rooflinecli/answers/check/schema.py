@@ -1,4 +1,4 @@
-"""docs/schema/check.json: the plan file's schema, from its pydantic spec and the options that `ask` reads.
+"""docs/schema/check.json: the plan file's schema, from its pydantic spec and the table of options.
 
 `python -m rooflinecli.answers.check.schema` rewrites it; a test compares the checked-in file with what this makes.
 """
@@ -9,20 +9,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rooflinecli.answers import ask
-from rooflinecli.answers.check.cases import LONG_NAMES
 from rooflinecli.specs.check import CheckFile
-from rooflinecli.specs.request import PHASES
-
-_ABOUT = {
-    "model": "a name or alias, or a YAML path (tried beside the plan first)",
-    "hw": "a name or alias, or a YAML path (tried beside the plan first)",
-    "phase": "what to estimate; omitted: the phases that the check speaks of",
-    "n": "devices; omitted: the fewest that hold the model",
-    "tokens": "tokens of a whole training run, such as 15T",
-    "price": "USD per device-hour, instead of the chip's file",
-    "batch": "sequences: the global batch of a training step, the concurrent sequences of one replica in serving",
-}
+from rooflinecli.specs.options import KINDS, OPTIONS, Option
 
 
 def generate() -> dict[str, Any]:
@@ -46,21 +34,25 @@ def generate() -> dict[str, Any]:
 
 def _options() -> dict[str, Any]:
     """option -> what it takes, under every spelling that is read."""
-    names = {**{o: o for o in ask.OPTIONS}, **{o.replace("-", "_"): o for o in ask.OPTIONS}, **LONG_NAMES}
+    names = {
+        spelt: option
+        for option in OPTIONS.values()
+        for name in (option.name, *option.also)
+        for spelt in (name, name.replace("-", "_"))
+    }
     return {name: _option(option) for name, option in sorted(names.items())}
 
 
-def _option(option: str) -> dict[str, Any]:
-    about = {"description": _ABOUT[option]} if option in _ABOUT else {}
-    if option in ask.SWITCHES:
+def _option(option: Option) -> dict[str, Any]:
+    about = {"description": option.help}
+    if option.kind == "switch":
         return {"type": "boolean", **about}
-    if option in ask.CHOICES:
-        return {"enum": list(ask.CHOICES[option]), **about}
-    if option == "phase":
-        phase = {"enum": list(PHASES)}
+    if option.kind == "choice":
+        return {"enum": list(option.choices), **about}
+    if option.kind == "phases":
+        phase = {"enum": list(option.choices)}
         return {"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": phase}], **about}
-    number = option in ask.NUMBERS or option == "zero"
-    return {"type": ["number", "string"] if number else "string", **about}
+    return {"type": ["number", "string"] if KINDS[option.kind].unit else "string", **about}
 
 
 def _limit() -> dict[str, Any]:

@@ -6,14 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli import units
-from rooflinecli.answers import ask
 from rooflinecli.answers.search import instances
 from rooflinecli.answers.search.objective import Objective, objective
-from rooflinecli.answers.search.question import sizes
-from rooflinecli.answers.sweep import ranges
+from rooflinecli.answers.search.question import open_values
+from rooflinecli.answers.sweep.axes import axis
 from rooflinecli.answers.sweep.where import Condition, condition
 from rooflinecli.errors import UsageError
+from rooflinecli.specs import ask
+from rooflinecli.specs.options import LAYOUT, OPTIONS
 from rooflinecli.specs.request import Request
+
+# parts of a layout that an instance does not have; serving splits activations outside TP too
+_TRAINING = {"dp", "cp", *(o.name for o in OPTIONS.values() if o.panel == LAYOUT and o.phase)} - {"sequence-parallel"}
 
 
 @dataclass(frozen=True)
@@ -33,16 +37,19 @@ class Asked:
 
 def asked(options: dict[str, Any], goal: str | None, where: list[str], limits: dict[str, str | None]) -> Asked:
     """Options as written -> a question. Raises UsageError naming the flag."""
-    given = {k.replace("_", "-"): v for k, v in options.items() if v is not None and k != "phase"}
-    fixed: dict[str, tuple[Any, ...]] = {str(k): sizes(k, given.pop(k)) for k in ("tp", "pp", "ep") if k in given}
-    wrong = {"dp", "cp", "zero", "micro-batch", "virtual-stages", "recompute"} & set(given)
+    given = ask.named({k: v for k, v in options.items() if k != "phase"}, "`roofline search --help` lists them")
+    fixed: dict[str, tuple[Any, ...]] = {k: open_values(k, given.pop(k)) for k in ("tp", "pp", "ep") if k in given}
+    wrong = min((name for name in given if name in _TRAINING), default="")
     if wrong:
-        raise UsageError(f"--{min(wrong)} belongs to training; a serving search takes --tp, --pp, --ep, --batch and -n")
-    devices = ask.number("n", given.pop("n")) if "n" in given else None
-    text = str(given.pop("batch", f"1..{instances.LARGEST_BATCH}"))
-    batches = ranges.values("--batch", text, lambda item: ask.number("batch", item))
+        raise UsageError(
+            f"--{wrong} belongs to training; a serving search takes --tp, --pp, --ep, --batch and -n", wrong
+        )
+    devices = ask.value(OPTIONS["n"], given.pop("n")) if "n" in given else None
+    batches = axis(OPTIONS["batch"], given.pop("batch", f"1..{instances.LARGEST_BATCH}"))
+    if batches.tokens:
+        raise UsageError("--batch: a serving search counts its batches in sequences, not in tokens", "batch")
     request = ask.request({**given, "phase": "prefill,decode"})
-    qps = _limit("qps", limits.get("qps"), "1")
+    qps = None if limits.get("qps") is None else ask.value(OPTIONS["qps"], limits["qps"])
     plain = "throughput" if request.price is None and request.hardware.price is None else "cost"
     names = goal or (f"devices,{plain}" if qps is not None else plain)
     found = tuple(objective(name, ("decode",)) for name in names.split(","))
@@ -51,7 +58,7 @@ def asked(options: dict[str, Any], goal: str | None, where: list[str], limits: d
     ttft, itl = _limit("ttft", limits.get("ttft"), "s"), _limit("itl", limits.get("itl"), "s")
     conditions = [condition(t) for t in where]
     conditions += [condition(f"serve.{n}_s <= {v!r} s") for n, v in (("ttft", ttft), ("itl", itl)) if v is not None]
-    return Asked(request, found, tuple(conditions), fixed, batches, devices, qps, ttft, itl)
+    return Asked(request, found, tuple(conditions), fixed, batches.values, devices, qps, ttft, itl)
 
 
 def _limit(name: str, text: str | None, unit: str) -> float | None:

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rooflinecli import units
-from rooflinecli.answers import ask
 from rooflinecli.answers.sweep import ranges
-from rooflinecli.errors import UsageError, unknown
+from rooflinecli.errors import UsageError
 from rooflinecli.price import settable
+from rooflinecli.specs import ask
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
-
-STRUCTURE = ("model", "hw", *ask.WORDS, "zero", *ask.SWITCHES)
-AT_LEAST_ONE = tuple(o for o in ask.WHOLE if o not in ("output", "lora-rank"))
+from rooflinecli.specs.model import load_model
+from rooflinecli.specs.options import FLAGS, OPTIONS, Option
+from rooflinecli.specs.request import MOST
 
 
 @dataclass(frozen=True)
@@ -52,58 +52,56 @@ class Space:
 
 
 def space(options: dict[str, Any], figures: list[str] | None = None) -> Space:
-    """Options by their long names -> the space they span. Raises UsageError naming the flag that is wrong."""
-    given = {k.replace("_", "-"): v for k, v in options.items() if v is not None}
-    asked = given.pop("phase", "prefill,decode")
-    phases = ask.phases(asked if isinstance(asked, str) else ",".join(asked))
-    for key in given:
-        if key not in ask.OPTIONS:
-            raise unknown("option", key, ask.OPTIONS, "`roofline sweep --help` lists them")
-    for key in ("model", "hw"):
-        if key not in given:
-            raise UsageError(f"no {'model' if key == 'model' else '--hw'} given")
-    structure = tuple(_structure(name, given[name]) for name in STRUCTURE if name in given)
-    sizes = tuple(_number(name, given[name]) for name in ask.NUMBERS if name in given)
+    """Options by any of their names -> the space they span. Raises UsageError naming the flag that is wrong."""
+    given = ask.named(options, "`roofline sweep --help` lists them")
+    phases = ask.phases(given.pop("phase", "prefill,decode"))
+    ask.agree(given, phases)
+    axes = [axis(option, given[name]) for name, option in OPTIONS.items() if name in given]
+    structure = tuple(a for a in axes if a.kind == "structure")
     chips = next(a.values for a in structure if a.name == "hw")
     specs = [load_hardware(name) for name in chips]
-    return Space(structure, (*sizes, *(_figure(text, specs) for text in figures or [])), phases, chips)
+    sizes = (*(a for a in axes if a.kind == "number"), *(_figure(text, specs) for text in figures or []))
+    _remark(structure, sizes)
+    return Space(structure, sizes, phases, chips)
 
 
-def _structure(name: str, written: Any) -> Axis:
-    items = written if isinstance(written, (list, tuple)) else str(written).split(";" if name == "stages" else ",")
-    if name in ask.SWITCHES:
-        return Axis(name, "structure", tuple(dict.fromkeys(_switch(name, i) for i in items)))
-    if name == "zero":
-        stages = ranges.values("--zero", ",".join(map(str, items)), lambda text: ask.number("zero", text))
-        if any(s not in (0, 1, 2, 3) for s in stages):
-            raise UsageError(f"--zero {written}: stages are 0, 1, 2 and 3")
-        return Axis(name, "structure", tuple(int(s) for s in stages))
-    words = tuple(dict.fromkeys(str(i).strip() for i in items if str(i).strip()))
-    return Axis(name, "structure", tuple(ask.word(name, w) for w in words) if name in ask.WORDS else words)
+def axis(option: Option, written: Any) -> Axis:
+    """What an option ranges over: numbers as ranges, anything else as a list (of lists: with semicolons)."""
+    flag = FLAGS.get(option.name, option.flag)
+    if option.numeric or option.kind == "stage":
+        return _numbers(
+            option, ",".join(map(str, written)) if isinstance(written, (list, tuple)) else str(written), flag
+        )
+    items = written if isinstance(written, (list, tuple)) else str(written).split(";" if option.kind == "list" else ",")
+    words = [str(item).strip() for item in items if str(item).strip()]
+    read = [w if option.kind == "name" else ask.value(option, w, flag) for w in words]
+    return Axis(option.name, "structure", tuple(dict.fromkeys(read)))
 
 
-def _switch(name: str, value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    word = str(value).strip().lower()
-    if word not in ("true", "false", "yes", "no", "on", "off"):
-        raise UsageError(f"--{name} {value}: expected yes or no")
-    return word in ("true", "yes", "on")
-
-
-def _number(name: str, written: Any) -> Axis:
-    text = ",".join(map(str, written)) if isinstance(written, (list, tuple)) else str(written)
-    tokens = [item.strip().endswith("-tokens") for item in text.split(",")]
+def _numbers(option: Option, text: str, flag: str) -> Axis:
+    tokens = [ask.in_tokens(item) for item in text.split(",")]
     if any(tokens) and not all(tokens):
-        raise UsageError(f"--{name} {text}: give every value in tokens, or none")
-    found = ranges.values(f"--{name}", text, lambda item: ask.number(name, item))
-    if max(found) == float("inf") and len(found) > 1:
-        raise UsageError(f"--{name} {text}: max stands alone; sweep numbers, or leave the rest out")
-    if name in AT_LEAST_ONE and min(found) < 1:
-        raise UsageError(f"--{name} {min(found):g}: must be at least 1")
-    if min(found) < 0 or (name == "utilisation" and not 0 < min(found) <= max(found) <= 1):
-        raise UsageError(f"--{name} {text}: out of range")
-    return Axis(name, "number", found, tokens=any(tokens))
+        raise UsageError(f"{flag} {text}: give every value in tokens, or none", option.name)
+    found = ranges.values(flag, text, lambda item: ask.unbounded(option, item, flag))
+    for end in (min(found), max(found)):
+        ask.bound(option, end, flag)
+    if max(found) == MOST and len(found) > 1:
+        raise UsageError(f"{flag} {text}: max stands alone; sweep numbers, or leave the rest out", option.name)
+    if option.kind == "stage":
+        return Axis(option.name, "structure", tuple(int(stage) for stage in found))
+    return Axis(option.name, "number", found, tokens=any(tokens))
+
+
+def _remark(structure: tuple[Axis, ...], sizes: tuple[Axis, ...]) -> None:
+    """What `estimate` would remark on at the largest point of each structure."""
+    largest = {a.name: max(a.values) for a in sizes if a.kind == "number"}
+    named = {a.name: a.values for a in structure}
+    for model in named["model"]:
+        for dtype in named.get("dtype", (None,)):
+            ask.remark(
+                load_model(model),
+                largest | {"dtype": dtype} | ({"weight_dtype": ""} if "weight-dtype" in named else {}),
+            )
 
 
 def _figure(text: str, specs: list[HardwareSpec]) -> Axis:

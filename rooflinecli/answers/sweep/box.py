@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.answers import ask
 from rooflinecli.answers.contract import Cost
 from rooflinecli.answers.cost import cost
 from rooflinecli.answers.sweep.axes import Axis
@@ -19,12 +18,14 @@ from rooflinecli.answers.sweep.grid import Box
 from rooflinecli.engine import legal
 from rooflinecli.engine.answer import answer as engine_answer
 from rooflinecli.engine.phase_answer import PhaseAnswer
-from rooflinecli.engine.scene import SEQ, Scene
+from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.serving_load import arriving
 from rooflinecli.num import Number
 from rooflinecli.price import settable
+from rooflinecli.specs import ask
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
+from rooflinecli.specs.options import OPTIONS
 from rooflinecli.specs.plan import SIZES, Plan
 from rooflinecli.specs.request import Request
 
@@ -56,11 +57,8 @@ class Answer:
 
 def request_of(choice: dict[str, Any], phases: tuple[str, ...]) -> Request:
     """The question of one choice of structure, sizes left open."""
-    words = {ask.WORDS[k]: v for k, v in choice.items() if k in ask.WORDS}
-    words |= {ask.SWITCHES[k]: v for k, v in choice.items() if k in ask.SWITCHES}
-    return Request(
-        load_model(choice["model"]), load_hardware(choice["hw"]), zero=choice.get("zero"), phases=phases, **words
-    )
+    words = {OPTIONS[k].field: v for k, v in choice.items() if k not in ("model", "hw")}
+    return Request(load_model(choice["model"]), load_hardware(choice["hw"]), phases=phases, **words)
 
 
 def lay_out(
@@ -113,9 +111,9 @@ def question_of(
 ) -> tuple[Request, dict[str, Number], dict[str, Number]]:
     """The request with its workload filled in, the hardware figures overridden, and every size by its field."""
     override = {a.name: sizes[a.name] for a in axes if a.kind == "figure"}
-    fields = {ask.NUMBERS[a.name]: sizes[a.name] for a in axes if a.kind == "number"}
+    fields = {OPTIONS[a.name].field: sizes[a.name] for a in axes if a.kind == "number"}
     if any(a.name == "batch" and a.tokens for a in axes):
-        fields["batch"] = fields["batch"] / fields.get("seq", SEQ)
+        fields["batch"] = ask.whole_sequences(fields["batch"], fields.get("seq"), request.model)
     return replace(request, **{k: v for k, v in fields.items() if k not in (*SIZES, "devices")}), override, fields
 
 

@@ -1,0 +1,29 @@
+"""Options that mean the same on every verb, with the same short names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from rooflinecli.cli.completion import chips, models, on_tab
+from rooflinecli.cli.output import Format
+
+_CHIP = "A chip or system (`roofline hardware`)."
+MODEL: Any = typer.Argument(
+    ..., metavar="MODEL", help="A name or alias (`roofline models`), or a YAML path.", autocompletion=on_tab(models)
+)
+HW: Any = typer.Option(..., "--hw", metavar="NAME", help=_CHIP, autocompletion=on_tab(chips))
+EXPLAIN: Any = typer.Option(None, "--explain", metavar="QUANTITY", help="Show how a quantity follows, e.g. time_s.")
+FORMAT: Any = typer.Option(Format.table, "--format", "-f", metavar="CHOICE", help="table, json, csv or markdown.")
+OUT: Any = typer.Option(None, "--out", "-o", metavar="FILE", help="Write to a file instead of standard output.")
+
+
+def levels(default: int) -> Any:
+    """--depth with its default."""
+    return typer.Option(default, "--depth", min=0, metavar="COUNT", help="How many levels of an explanation.")
+
+
+def most(default: int | None, help: str) -> Any:
+    """--top with its default."""
+    return typer.Option(default, "--top", min=1, metavar="COUNT", help=help)

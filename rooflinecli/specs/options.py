@@ -1,0 +1,159 @@
+"""The options of an estimate, once: what each is called, which field of a Request it fills, how it is read, what it may be.
+
+The command line, `--help`, shell completion, plan files and their schema, sweeps, searches and the Python API all read this
+table; it is imported whenever a command starts, so it imports nothing slow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rooflinecli.errors import unknown
+from rooflinecli.specs.plan import LORA_TARGETS, OFFLOADS, RECIPES, RECOMPUTE, RINGS, SCHEDULES
+from rooflinecli.specs.request import PHASES
+
+
+@dataclass(frozen=True, eq=False, repr=False)  # the plainest, since every start makes them
+class Kind:
+    """What stands for a value in --help, the unit it is read in ('' for words), and the bounds of most such values.
+
+    `above` is a bound that the value itself may not take.
+    """
+
+    metavar: str
+    unit: str = ""
+    whole: bool = False
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+
+
+KINDS = {
+    "name": Kind("NAME"),
+    "word": Kind("NAME"),
+    "phases": Kind("PHASE"),
+    "choice": Kind("CHOICE"),
+    "stage": Kind("CHOICE", "tokens", whole=True),
+    "dtype": Kind("FORMAT"),
+    "list": Kind("LIST"),
+    "switch": Kind(""),
+    "count": Kind("COUNT", "tokens", whole=True, least=1),
+    "length": Kind("TOKENS", "length", whole=True, least=1),
+    "amount": Kind("TOKENS", "tokens", least=0),
+    "number": Kind("NUMBER", "1", least=0),
+    "size": Kind("BYTES", "B", least=0),
+    "rate": Kind("RATE", "1", above=0),
+    "price": Kind("MONEY", "USD/h", least=0),
+    "share": Kind("SHARE", "1", above=0, most=1),
+}
+LOAD, LAYOUT, NUMBERS, ENGINE, OUTPUT = "Model and load", "Layout", "Numbers", "Engine", "Output"
+PANELS = (LOAD, LAYOUT, NUMBERS, ENGINE, OUTPUT)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Option:
+    """One option. `phase` is "train" for what only training has: a plan file that names no phase means training by it.
+
+    `choices` are the words it may be; for a number, those that may stand instead of one. `least` replaces the kind's bound.
+    `fills` is the field of Request, where it is not the name; `also` are other names, for the file and the API too.
+    """
+
+    name: str
+    kind: str
+    panel: str
+    help: str
+    phase: str = ""
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+    short: str = ""
+    fills: str = ""
+    also: tuple[str, ...] = ()
+
+    @property
+    def flag(self) -> str:
+        """As a person types it."""
+        return self.short or f"--{self.name}"
+
+    @property
+    def parameter(self) -> str:
+        """Its name in Python."""
+        return self.name.replace("-", "_")
+
+    def words(self, written: Any) -> list[str]:
+        """The option on a command line, with its value."""
+        if isinstance(written, bool):
+            return [f"--{'' if written else 'no-'}{self.name}"]
+        return [
+            word for item in (written if isinstance(written, list) else [written]) for word in (self.flag, str(item))
+        ]
+
+    @property
+    def field(self) -> str:
+        return self.fills or self.parameter
+
+    @property
+    def numeric(self) -> bool:
+        """Whether a sweep runs over it as an array; the others change what is computed."""
+        return bool(KINDS[self.kind].unit) and self.kind != "stage"
+
+
+# The order is that of --help inside a panel, and of the axes of a sweep, the first outermost.
+_ROWS = (
+    Option("model", "name", LOAD, "A name or alias (`roofline models`), a YAML path, or a Hugging Face config.json."),
+    Option("hw", "name", LOAD, "A name or alias (`roofline hardware`), or a YAML path.", fills="hardware", also=("hardware",)),
+    Option("phase", "phases", LOAD, "train, prefill, decode; repeat or omit for all.", choices=PHASES, fills="phases"),
+    Option("dtype", "dtype", NUMBERS, "Matmuls with their inputs, weights and activations: bf16, fp16, fp8, int8, ..."),
+    Option("kv-dtype", "dtype", NUMBERS, "Number format of the KV cache."),
+    Option("weight-dtype", "dtype", NUMBERS, "Weights alone, as GPTQ, AWQ and GGUF store them (int8, int4, fp8, ...)."),
+    Option("n", "count", LAYOUT, "Devices; omitted: the fewest that hold it.", short="-n", fills="devices", also=("devices",)),
+    Option("tp", "count", LAYOUT, "Tensor parallel size."),
+    Option("pp", "count", LAYOUT, "Pipeline stages."),
+    Option("dp", "count", LAYOUT, "Data parallel replicas."),
+    Option("cp", "count", LAYOUT, "Context parallel size."),
+    Option("ep", "count", LAYOUT, "Expert parallel size (inside dp)."),
+    Option("micro-batch", "count", LAYOUT, "Sequences per replica and pipeline slot.", "train"),
+    Option("virtual-stages", "count", LAYOUT, "Interleaved stages per device.", "train"),
+    Option("recompute", "choice", LAYOUT, "Activation recomputation", "train", RECOMPUTE),
+    Option("recompute-modules", "list", LAYOUT, "With selective: core_attn (default), mla_up_proj, mlp, moe, moe_act, ...", "train"),
+    Option("recompute-layers", "count", LAYOUT, "With full: layers of the model that compute again; all by default.", "train"),
+    Option("schedule", "choice", LAYOUT, "Pipeline schedule", "train", SCHEDULES),
+    Option("stages", "list", LAYOUT, "Layers of each pipeline stage when uneven, such as 11,12,12,11.", "train"),
+    Option("ring", "choice", LAYOUT, "How --cp splits the sequence", "train", RINGS),
+    Option("offload", "choice", LAYOUT, "What lives on the host", "train", OFFLOADS),
+    Option("zero", "stage", LAYOUT, "ZeRO stage", "train", ("0", "1", "2", "3")),
+    Option("shard", "count", LAYOUT, "Replicas that ZeRO shards over (HSDP); all by default.", "train"),
+    Option("sequence-parallel", "switch", LAYOUT, "Split activations outside TP too.", "train"),
+    Option("batch", "count", LOAD, "Sequences: global batch in training, concurrent per replica in serving; 4M-tokens works too."),
+    Option("prompt", "length", LOAD, "Prompt tokens; 4k is 4096."),
+    Option("output", "length", LOAD, "Output tokens.", least=0),
+    Option("seq", "length", LOAD, "Training sequence length; 4k is 4096.", "train"),
+    Option("tokens", "amount", LOAD, "Tokens of the whole training run, for its time and bill.", "train"),
+    Option("price", "price", LOAD, "USD per device-hour, instead of the file's."),
+    Option("utilisation", "share", LOAD, "Share of paid time that is busy, for the cost per token."),
+    Option("concurrency", "count", LOAD, "Closed loop: requests in flight per replica, each followed by the next; or max.", choices=("max",)),
+    Option("qps", "rate", LOAD, "Open loop: requests per second over all replicas."),
+    Option("gradient-bytes", "size", NUMBERS, "Bytes per parameter of gradients (4).", "train"),
+    Option("optimizer-bytes", "size", NUMBERS, "Bytes per parameter of optimizer state (12).", "train"),
+    Option("imbalance", "number", NUMBERS, "Tokens of the busiest expert device over an even share.", "train", least=1),
+    Option("recipe", "choice", NUMBERS, "What is trained", "train", RECIPES),
+    Option("lora-rank", "count", NUMBERS, "Rank of LoRA adapters (16).", "train"),
+    Option("lora-targets", "choice", NUMBERS, "What carries adapters", "train", LORA_TARGETS),
+    Option("attention-flops", "choice", NUMBERS, "Which pairs MFU counts: causal (half of S^2) or full.", choices=("causal", "full")),
+    Option("engine", "word", ENGINE, "Serving engine: python-server (default), cuda-graph, vllm, sglang, trtllm."),
+    Option("software", "word", ENGINE, "Training framework: megatron-2022, nemo-2024, deepspeed, llm-foundry, pytorch, torchtitan, ...", "train"),
+    Option("efficiency", "choice", ENGINE, "expected, or ideal: every kernel at the roofline.", choices=("expected", "ideal")),
+    Option("flash", "switch", ENGINE, "Fused attention, or scores written to memory."),
+    Option("dropout", "switch", ENGINE, "Dropout masks in memory and traffic.", "train"),
+)  # fmt: skip
+FLAGS = {"shard": "--shard-group"}  # where they differ in a sweep: its own --shard says which part of it to run
+OPTIONS = {option.name: option for option in _ROWS}
+_NAMES = {name: option for option in _ROWS for name in (option.name, *option.also)}
+
+
+def find(name: str, help: str = "`roofline estimate --help` lists them") -> Option:
+    """The option of that name, with dashes or underscores. Raises UsageError with near misses."""
+    option = _NAMES.get(name.replace("_", "-"))
+    if option is None:
+        raise unknown("option", name, _NAMES, help)
+    return option

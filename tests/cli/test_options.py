@@ -1,0 +1,332 @@
+"""The table of options: every door reads it, its bounds hold at every door, and an error names what was typed."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import os
+import subprocess
+import sys
+import warnings
+
+import pytest
+import yaml
+from conftest import run_cli
+
+from rooflinecli import api
+from rooflinecli.answers.search.question import question
+from rooflinecli.answers.sweep.axes import space
+from rooflinecli.cli.completion import chips, models
+from rooflinecli.errors import Remark, UsageError
+from rooflinecli.specs import ask
+from rooflinecli.specs.options import KINDS, OPTIONS, PANELS
+from rooflinecli.specs.request import Request
+
+BASE = {"model": "llama-3-8b", "hw": "h100"}
+OUTSIDE = {  # below the least that each kind of number may be
+    "count": -1,
+    "length": -1,
+    "amount": -1,
+    "number": -1,
+    "size": -1,
+    "rate": 0,
+    "price": -1,
+    "share": 0,
+    "stage": 4,
+}
+
+
+def test_the_table_and_the_request_have_the_same_fields():
+    assert {o.field for o in OPTIONS.values()} == {f.name for f in dataclasses.fields(Request)}
+
+
+def test_every_row_is_shown_somewhere_and_read_somehow():
+    assert all(o.kind in KINDS and o.panel in PANELS and o.help for o in OPTIONS.values())
+    assert all(o.choices for o in OPTIONS.values() if o.kind in ("choice", "stage", "phases"))
+
+
+@pytest.mark.parametrize("name", [name for name, o in OPTIONS.items() if o.kind in OUTSIDE])
+def test_a_number_out_of_bounds_is_refused_at_every_door(name, tmp_path):
+    """estimate, sweep, search, compare, check and the API: one sentence, with the option as data."""
+    option, value = OPTIONS[name], OUTSIDE[OPTIONS[name].kind]
+    for door in (
+        lambda: ask.request({**BASE, name: value}),
+        lambda: api.estimate(**BASE, **{option.parameter: value}),
+        lambda: space({**BASE, name: str(value)}),
+        lambda: question({**BASE, name: str(value)}, "throughput", []),
+    ):
+        with pytest.raises(UsageError, match=f"{option.name}.*(must|expected|share)") as caught:
+            door()
+        assert caught.value.option == name
+    ran = run_cli("compare", BASE["model"], "--hw", "h100,h200", option.flag, str(value))
+    assert ran.code == 2 and ran.err.startswith(f"roofline: {option.flag} {value}: ")
+    plan = tmp_path / "plan.yaml"
+    checks = {"a": {**BASE, name: value, "require": {"feasible": True}}}
+    plan.write_text(yaml.safe_dump({"checks": checks}, sort_keys=False))
+    ran = run_cli("check", str(plan))
+    line = plan.read_text().splitlines().index(f"    {name}: {value}") + 1
+    assert ran.code == 3 and f"plan.yaml:{line}: " in ran.err
+
+
+@pytest.mark.parametrize("verb", ["estimate", "ops", "report", "sweep", "search", "compare"])
+def test_help_is_grouped_has_examples_and_fits_80_columns(verb):
+    text = run_cli(verb, "-h").out
+    assert text == run_cli(verb, "--help").out
+    for panel in ("Model and load:", "Layout:", "Numbers:", "Engine:", "Output:", "Examples:"):
+        assert f"\n{panel}\n" in text
+    assert "<str>" not in text and max(map(len, text.splitlines())) <= 80
+    examples = text.split("\nExamples:\n")[1].strip().splitlines()
+    assert len(examples) == 2 and all(line.strip().startswith(f"roofline {verb} ") for line in examples)
+
+
+@pytest.mark.parametrize("verb", ["estimate", "compare", "ops", "report"])
+def test_a_verb_that_answers_from_an_estimate_takes_every_option(verb):
+    text = run_cli(verb, "--help").out
+    assert all(option.flag in text for name, option in OPTIONS.items() if name != "model")
+
+
+@pytest.mark.parametrize(
+    ("written", "tokens"), [("2k", 2048), ("2K", 2048), ("2.0k", 2048), ("1.5k", 1536), ("1M", 1048576), (2000, 2000)]
+)
+def test_a_length_counts_in_1024s_however_it_is_written(written, tokens):
+    assert ask.request({**BASE, "prompt": written}).prompt == tokens
+    assert space({**BASE, "prompt": written}).sizes[0].values == (tokens,)
+
+
+@pytest.mark.parametrize(
+    ("option", "written"), [("price", "2,15"), ("batch", "1,2"), ("tokens", "1,000"), ("prompt", "2,048")]
+)
+def test_a_comma_in_one_number_is_refused(option, written):
+    ran = run_cli("estimate", "llama-3-8b", "--hw", "h100", f"--{option}", written)
+    assert ran.code == 2 and f"--{option} {written}: one number has no comma; write " in ran.err
+
+
+def test_a_comma_is_refused_wherever_a_quantity_is_read():
+    for line in (
+        ("collective", "all-reduce", "1,5GB", "--hw", "h100", "-n", "8"),
+        ("formula", "memory_time", "bytes_moved=1,5GB", "bandwidth=1TB/s"),
+        ("estimate", "llama-3-8b", "--hw", "h100", "--phase", "decode", "--measured", "35,5 ms"),
+    ):
+        ran = run_cli(*line)
+        assert ran.code == 2 and "one number has no comma" in ran.err
+
+
+def test_a_batch_in_tokens_is_the_nearest_number_of_whole_sequences():
+    options = {**BASE, "phase": "train", "seq": 8192, "batch": "16M-tokens"}
+    with pytest.warns(Remark, match="1953"):
+        assert ask.request(options).batch == 1953
+    with pytest.warns(Remark):
+        assert question(options, "throughput", []).request.batch == 1953
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert ask.request({**options, "batch": "8192k tokens", "seq": 1000}).batch == 8192
+    assert ask.request({**options, "batch": "1-tokens"}).batch == 1
+
+
+def test_a_batch_in_tokens_is_divided_by_the_length_that_is_trained_on():
+    """gpt2 takes 1024 tokens, so 1M tokens are not a quarter as many sequences of 4096."""
+    assert ask.request({"model": "gpt2", "hw": "h100", "batch": "1048576-tokens"}).batch == 1024
+
+
+def test_a_sweep_takes_a_batch_in_tokens_as_estimate_does():
+    line = ("llama-3-8b", "--hw", "h100", "--phase", "train", "-n", "8", "--seq", "8192", "--zero", "3")
+    swept = run_cli("sweep", *line, "--batch", "4M-tokens,16M-tokens", "--columns", "train.time_s", "--format", "json")
+    for point in swept.json["points"]:
+        asked = run_cli("sweep", *line, "--batch", f"{point['batch'] / 8192:.0f}", "--format", "json")
+        assert asked.json["points"][0]["train.time_s"] == point["train.time_s"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"concurrency": 4, "qps": 3},
+        {"batch": 8, "concurrency": 4, "phase": "decode"},
+        {"batch": 8, "qps": 4, "phase": "prefill,decode"},
+    ],
+)
+def test_two_options_that_say_the_load_exclude_each_other(options):
+    for door in (ask.request, space):
+        with pytest.raises(UsageError, match="give one of them"):
+            door({**BASE, **options})
+
+
+def test_with_training_the_batch_is_the_trained_one():
+    request = ask.request({**BASE, "batch": 8, "concurrency": 4})
+    assert (request.batch, request.concurrency) == (8, 4)
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("--prompt", "20k"), "more than the 8,192 of Llama 3 8B"),
+        (("--dtype", "int4", "--hw", "a100"), "use --weight-dtype int4"),
+    ],
+)
+def test_what_is_seldom_meant_is_one_line_on_stderr_and_answered(args, says):
+    ran = run_cli("estimate", "llama-3-8b", "--hw", "h100", "--phase", "decode", *args)
+    assert ran.code == 0 and says in ran.err and ran.err.count("\n") == 1 and ran.out
+    swept = run_cli("sweep", "llama-3-8b", "--hw", "h100", "--phase", "decode", "--batch", "1", *args)
+    assert swept.code == 0 and says in swept.err and swept.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("args", [("--prompt", "4k"), ("--weight-dtype", "int4")])
+def test_what_is_commonly_meant_passes_without_a_word(args):
+    assert run_cli("estimate", "llama-3-8b", "--hw", "h100", "--phase", "decode", *args).err == ""
+
+
+def test_the_api_takes_the_long_names_too():
+    short, long = (
+        api.estimate("gpt2", "h100", n=2, phase="decode"),
+        api.estimate("gpt2", hardware="h100", devices=2, phase="decode"),
+    )
+    assert short == long
+    with pytest.raises(UsageError, match="twice"):
+        api.estimate("gpt2", "h100", n=2, devices=4)
+    with pytest.raises(UsageError, match="did you mean batch"):
+        api.estimate("gpt2", "h100", batches=4)
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp32", "int8"])
+def test_the_cache_is_reported_in_the_format_it_is_kept_in(dtype):
+    work = api.estimate("llama-3-8b", "a100", phase="decode", dtype=dtype)["workload"]
+    assert work["kv_dtype"] == ("bf16" if dtype == "int8" else dtype)
+
+
+@pytest.mark.parametrize(
+    "line", ["recipe: lora", "schedule: gpipe", "software: nemo-2024", "lora-rank: 8", "dropout: true"]
+)
+def test_a_check_with_a_training_option_alone_is_about_training(line, tmp_path):
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(
+        f"checks:\n  a:\n    model: llama-3-8b\n    hw: h100\n    {line}\n    require: {{feasible: true}}\n"
+    )
+    found = run_cli("check", str(plan), "--format", "json")
+    assert '"train"' in found.out and '"decode"' not in found.out
+
+
+def test_an_error_of_the_layout_names_its_line_without_reading_prose(tmp_path):
+    plan = tmp_path / "plan.yaml"
+    plan.write_text("checks:\n  a:\n    model: llama-3-8b\n    hw: h100\n    tp: 3\n    require: {feasible: true}\n")
+    assert f"{plan}:5: " in run_cli("check", str(plan)).err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "estimate gpt2 --hw h100 --explain decode.time_s --depth -3",
+        "ops gpt2 --hw h100 --top -1",
+        "search gpt2 --hw h100 -n 2 --top 0",
+        "kernel matmul 8 8 8 --hw h100 --explain time_s --depth -1",
+    ],
+)
+def test_depth_and_top_are_counts(line):
+    ran = run_cli(*line.split())
+    assert ran.code == 2 and ran.err.count("\n") == 1 and not ran.out
+
+
+def test_a_rate_says_its_unit_and_bytes_may_be_bare():
+    assert "unit is missing" in run_cli("formula", "memory_time", "bytes_moved=8", "bandwidth=8x15").err
+    assert run_cli("formula", "memory_time", "bytes_moved=8GB", "bandwidth=8x15GB/s").code == 0
+    bare = run_cli("collective", "all-reduce", "128000000", "--hw", "h100", "-n", "8", "--format", "json")
+    assert bare.json == run_cli("collective", "all-reduce", "128MB", "--hw", "h100", "-n", "8", "--format", "json").json
+
+
+def test_a_sweep_names_the_flag_that_was_typed():
+    ran = run_cli("sweep", "llama-3-8b", "--hw", "h100", "--phase", "train", "--shard-group", "0.5")
+    assert ran.code == 2 and "--shard-group 0.5" in ran.err
+
+
+def test_a_bare_roofline_is_its_help():
+    assert run_cli().code == 0 and run_cli().out == run_cli("--help").out == run_cli("-h").out
+    assert run_cli("kernel").code == 0 and "matmul" in run_cli("kernel").out
+
+
+def _verbs():
+    from rooflinecli.cli.main import VERBS
+
+    return sorted(VERBS)
+
+
+@pytest.mark.parametrize("verb", _verbs())
+def test_short_options_are_the_same_on_every_verb(verb):
+    import typer
+
+    from rooflinecli.cli.main import app
+
+    group = typer.main.get_command(app)
+    command = group.get_command(None, verb)
+    for one in [command, *getattr(command, "commands", {}).values()]:
+        flags = [p.opts for p in one.params]
+        for long, short in (("--format", "-f"), ("--out", "-o"), ("--devices", "-n")):
+            assert all(short in opts for opts in flags if long in opts), (verb, one.name, long)
+
+
+def test_names_complete_after_the_last_comma():
+    assert "llama-3-8b" in models("llama-3-")
+    assert "h100,b200-sxm" in chips("h100,b2")
+    assert chips("zzz") == []
+
+
+def completed(words: str, at: int) -> list[str]:
+    code = "import sys; sys.argv = ['roofline']; from rooflinecli.cli.main import main; main()"
+    env = {**os.environ, "_ROOFLINE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(at)}
+    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True).stdout.split()
+
+
+def test_a_shell_completes_verbs_options_names_and_choices():
+    assert completed("roofline se", 1) == ["search", "serving"]
+    assert "--recompute-layers" in completed("roofline estimate --rec", 2)
+    assert completed("roofline estimate x --recompute s", 4) == ["selective"]
+    assert "h100-sxm" in completed("roofline hardware h1", 2)
+
+
+def test_completion_is_installed_where_the_shell_looks(tmp_path, monkeypatch):
+    import shellingham
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for shell, path in (
+        ("bash", ".bash_completions/roofline.sh"),
+        ("fish", ".config/fish/completions/roofline.fish"),
+        ("zsh", ".zfunc/_roofline"),
+    ):
+        monkeypatch.setattr(shellingham, "detect_shell", lambda shell=shell: (shell, shell))
+        assert run_cli("--install-completion").code == 0
+        assert "_ROOFLINE_COMPLETE" in (tmp_path / path).read_text()
+        assert "roofline" in run_cli("--show-completion").out
+    monkeypatch.setattr(shellingham, "detect_shell", lambda: ("tcsh", "tcsh"))
+    monkeypatch.setenv("SHELL", "/bin/tcsh")
+    assert run_cli("--show-completion").code == 2
+
+
+def test_a_search_prints_the_options_it_was_given():
+    ran = run_cli(
+        "search",
+        "llama-3-8b",
+        "--hw",
+        "h100",
+        "-n",
+        "8",
+        "--batch",
+        "64",
+        "--software",
+        "nemo-2024",
+        "--recipe",
+        "lora",
+        "--format",
+        "json",
+    )
+    command = json.loads(ran.out)["results"][0]["estimate"]
+    assert "--software nemo-2024" in command and "--recipe lora" in command and "--batch 64" in command
+
+
+def test_the_commands_hold_no_list_of_their_own():
+    """A new row is on every verb: their signatures have no option of the table spelt out, save those that mean another thing there."""
+    from rooflinecli.cli import compare, estimate, search, sweep
+
+    own = {"estimate": set(), "sweep": set(), "search": {"qps"}, "compare": {"hw"}}
+    for module in (estimate, sweep, search, compare):
+        name = module.__name__.rpartition(".")[2]
+        source = inspect.getsource(module)
+        written = {o.name for o in OPTIONS.values() if f"    {o.parameter}: " in source}
+        assert written == own[name], name
