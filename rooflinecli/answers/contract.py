@@ -112,5 +112,5 @@ class Estimate(Record):
     cost: Cost
     feasible: bool
     violations: list[Violation]
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] | None = field(default=None, metadata=OPTIONAL)
     explained_by: list[Explanation] | None = field(default=None, metadata=OPTIONAL)

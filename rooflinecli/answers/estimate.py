@@ -48,7 +48,7 @@ def estimate(request: Request, lift: Plain = PLAIN) -> Estimate:
         cost=bill,
         feasible=not violations,
         violations=violations,
-        notes=unsupported(scene, phases),
+        notes=unsupported(scene, phases) or None,
     )
 
 

@@ -76,4 +76,4 @@ def test_an_mfu_beyond_every_published_run_says_so(cli):
     assert beyond["phases"]["train"]["mfu"] > 0.63
     assert "above every published run" in beyond["notes"][0]
     within = cli("estimate", "llama-3-70b", "--hw", "h100", "--phase", "train", "--format", "json").json
-    assert within["notes"] == []
+    assert "notes" not in within
