@@ -45,9 +45,8 @@ def device_parameters(book: Ledger, plan: Plan, lift: Plain) -> DeviceParameters
     experts: Number = 0.0
     for g in book.layers:
         layer = layer_sizes(g, work, plan, document, lift)
-        inner = inner + row_parameters(tuple(r for r in g.rows if r.kind != "grouped_matmul"), layer) * (
-            float(g.repeat) * share
-        )
+        everywhere = tuple(r for r in g.rows if r.kind != "grouped_matmul") if g.moe else g.rows
+        inner = inner + row_parameters(everywhere, layer) * (float(g.repeat) * share)
         if g.moe:
             experts = experts + row_parameters(tuple(r for r in g.rows if r.kind == "grouped_matmul"), layer) * (
                 float(g.repeat) * share

@@ -152,6 +152,7 @@ def _recomputed(scene: Scene, plan: Plan) -> Number:
         for group in book.layers:
             sizes = layer_sizes(group, work, Plan(), book.document, scene.lift)
             early = recompute.stops_early(early_stop, book.spec.layers[group.index].norms)
-            for op in recompute.again(plan, matmuls.ops(group.rows, sizes), early):
+            rows = [row for row in group.rows if row.contraction is not None or row.mixer is not None]
+            for op in recompute.again(plan, matmuls.ops(rows, sizes), early):
                 total = total + op.flops * op.count * float(group.repeat)
     return total * recompute.share(plan.recompute_layers, float(scene.book.n_layers))

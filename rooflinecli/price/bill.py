@@ -31,8 +31,8 @@ class Bill:
         for op in ops:
             priced = price(op, self.chip, self.regime)
             count = times if op.count == 1 else times * op.count
-            spent = label(priced.expected, f"t[{op.name}]") * count
-            self.spend(op.group, spent, op.kind, priced.error)
+            once = priced.expected if priced.expected.__class__ is float else label(priced.expected, f"t[{op.name}]")
+            self.spend(op.group, once * count, op.kind, priced.error)
             self.flops = self.flops + op.flops * count
             if op.kind not in FUSIBLE:
                 self.t_compute = self.t_compute + priced.t_compute * count
