@@ -16,6 +16,7 @@ from rooflinecli.answers.sweep import axes, columns, run
 from rooflinecli.engine.answer import PHASES
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import Infeasible, UsageError
+from rooflinecli.price import settable
 from rooflinecli.specs import ask
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
@@ -29,6 +30,18 @@ TOLERANCE = 2 * 2.0**-52
 
 def subset(*items: Any) -> st.SearchStrategy[str]:
     return st.lists(st.sampled_from(items), min_size=1, max_size=3, unique=True).map(lambda v: ",".join(map(str, v)))
+
+
+LOADS = {"concurrency": "1,7,100", "qps": "0.1,2,50"}
+
+
+def _one_load(options: dict[str, Any]) -> dict[str, Any]:
+    """Batch, requests in flight or a rate: one of them says how many sequences there are."""
+    load = options.pop("load", "batch")
+    if load != "batch":
+        options.pop("batch", None)
+        options[load] = LOADS[load]
+    return options
 
 
 serving = st.fixed_dictionaries(
@@ -51,10 +64,9 @@ serving = st.fixed_dictionaries(
         "attention_flops": subset("full", "causal"),
         "price": subset(1, 2.5),
         "utilisation": subset(0.5, 1),
-        "concurrency": subset(1, 7, 100),
-        "qps": subset(0.1, 2, 50),
+        "load": st.sampled_from(["batch", "concurrency", "qps"]),
     },
-)
+).map(lambda options: _one_load(dict(options)))
 training = st.fixed_dictionaries(
     {
         "model": st.sampled_from(MODELS),
@@ -153,7 +165,6 @@ SATURATED = {
     "model": "llama-3-8b",
     "hw": "epyc-9654",
     "phase": "prefill",
-    "batch": "1",
     "prompt": "100",
     "output": "1",
     "tp": "1",
@@ -222,7 +233,7 @@ def test_hardware_figures(path: str, phase: str, index: int) -> None:
     )
     index %= 2
     _, answer = next(run.answers(space, 0, space.points))
-    value = values[1 + index] * (axes.figure(load_hardware("h100"), path).si if relative else 1.0)
+    value = values[1 + index] * (settable.figure(load_hardware("h100"), path).si if relative else 1.0)
     request = ask.request({"model": "llama-3-8b", "hw": "h100", "phase": phase, "batch": 64})
     plan = Plan(tp=2.0, zero=1 if phase == "train" else 0, sequence_parallel=phase == "train")
     wanted = PHASES[phase](Scene(request, override={path: value}), plan).time_s
