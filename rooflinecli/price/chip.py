@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+from rooflinecli import num
 from rooflinecli.errors import DataError, UsageError
+from rooflinecli.formulas import roofline
 from rooflinecli.lift import PLAIN, Plain
 from rooflinecli.num import Number
 from rooflinecli.price import settable
@@ -16,6 +18,7 @@ from rooflinecli.specs.load import Document, shown
 
 IDEAL = Efficiency(source="--efficiency ideal: every kernel reaches the roofline", error=0.0)
 NEUTRAL = Efficiency(source="not given: neutral")
+STRUCTURAL = ("overlap", "early_stop", "logit_bytes")  # constants that say what happens, not how well
 UNBOUNDED = 2.0**40  # devices at a level that names no size; finite, so that floor() of it is a number
 
 
@@ -30,6 +33,7 @@ class Chip:
         self.bandwidth = self._figure("W", "memory", "bandwidth")
         self.capacity = self._figure("M_cap", "memory", "capacity")
         self._peaks: dict[str, Number] = {}
+        self._reachable: dict[str, Number] = {}
         self._constants: dict[tuple[str, ...], SimpleNamespace] = {}
         self.levels = [_LevelNumbers(self, level, i) for i, level in enumerate(spec.network)]
 
@@ -51,6 +55,14 @@ class Chip:
                 raise UsageError(f"{self.spec.name} has no {dtype} rate; it has {', '.join(sorted(self.spec.peak))}")
             self._peaks[dtype] = self._figure(f"P_{dtype}", "peak", dtype)
         return self._peaks[dtype]
+
+    def reachable(self, dtype: str) -> Number:
+        """The peak that the power limit leaves: below the power at which the file's rates were stated, clocks fall."""
+        if dtype not in self._reachable:
+            peak, limit, rated = self.peak(dtype), self.power, self.spec.rated_power
+            capped = limit is not None and rated is not None and not (num.plain(limit) and num.value(limit) >= rated)
+            self._reachable[dtype] = roofline.power_capped_rate(peak, limit, rated) if capped else peak
+        return self._reachable[dtype]
 
     @property
     def price(self) -> Number | None:
@@ -87,15 +99,13 @@ class Chip:
         return found
 
     def _resolve(self, regime: str, kind: str, dtype: str, variant: str) -> SimpleNamespace:
-        if self.ideal:
-            return self._lifted(IDEAL, self.spec.document, (), kind)
         for table, document in self._tables(kind):
             for place in dict.fromkeys((regime, "kernel")):
                 found = table.get(place, {}).get(kind, {})
                 for name in (variant, dtype, "any"):
                     if name in found:
                         return self._lifted(found[name], document, ("efficiency", place, kind, name), kind)
-        if kind in SETTINGS:
+        if kind in SETTINGS or self.ideal:
             return self._lifted(NEUTRAL, self.spec.document, (), kind)
         raise DataError(
             f"{shown(self.spec.document.path)}: {self.spec.name} has no efficiency for operations of class {kind} in {dtype}; "
@@ -110,7 +120,10 @@ class Chip:
             yield defaults.efficiency, defaults.document
 
     def _lifted(self, entry: Efficiency, document: Document, path: tuple[str | int, ...], kind: str) -> SimpleNamespace:
-        values: dict[str, Any] = {"p": entry.p, "known": entry is not NEUTRAL and entry is not IDEAL, "simple": True}
+        known = entry is not NEUTRAL and not self.ideal
+        if self.ideal:  # what is hidden and what is done stay as they are, only nothing is lost on the way
+            entry = IDEAL.model_copy(update={name: getattr(entry, name) for name in STRUCTURAL})
+        values: dict[str, Any] = {"p": entry.p, "known": known, "simple": True}
         for name, constant in CONSTANTS.items():
             key, given = f"efficiency.{kind}.{name}", getattr(entry, name)
             if constant.shaped and (given or key in self.override):

@@ -43,7 +43,7 @@ def price(op: Op, chip: Chip, regime: str) -> Priced:
     return Priced(
         roofline.compute_time(op.flops, peak),
         roofline.memory_time(op.bytes, bandwidth),
-        form(op, c, peak, bandwidth),
+        form(op, c, chip.reachable(op.dtype), bandwidth),
         c.error,
     )
 

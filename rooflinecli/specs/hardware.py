@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
+from rooflinecli import units
 from rooflinecli.errors import unknown
 from rooflinecli.specs.efficiency import Efficiency
 from rooflinecli.specs.figure import (
@@ -137,6 +138,15 @@ class HardwareSpec(Spec):
     @property
     def document(self) -> Document:
         return self._document
+
+    @cached_property
+    def rated_power(self) -> float | None:
+        """Watts at which the peak rates were stated: those of the file that states the rates, which this one may extend."""
+        stated = self._document
+        while stated.under is not None and "peak" not in stated.own:
+            stated = stated.under
+        power = stated.data.get("power")
+        return units.parse(power["value"], "W") if power is not None else None
 
     def citation(self, source: str) -> str:
         """The full citation behind a figure's source key."""

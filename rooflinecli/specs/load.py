@@ -24,11 +24,13 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 @dataclass
 class Document:
-    """One YAML file (after `extends`): plain data, and where each key path was written."""
+    """One YAML file (after `extends`): plain data, and where each key path was written; the file it extends, and what it says itself."""
 
     data: dict[str, Any]
     path: Path
     lines: dict[KeyPath, tuple[str, int]] = field(default_factory=dict)
+    under: Document | None = None
+    own: frozenset[str] = frozenset()
 
     def at(self, *key: str | int) -> str:
         """'hardware/h100-sxm.yaml:14' for a key path, or for its nearest ancestor that is written down."""
@@ -141,7 +143,7 @@ def _overlay(document: Document, parent: str, kind: str, seen: tuple[Path, ...])
     under.data.pop("aliases", None)
     merged = _merge(under.data, document.data)
     lines = {k: v for k, v in under.lines.items() if k and not _hidden(k, document.data)}
-    return Document(merged, document.path, {**lines, **document.lines})
+    return Document(merged, document.path, {**lines, **document.lines}, under, frozenset(document.data))
 
 
 def _hidden(key: KeyPath, data: Any) -> bool:

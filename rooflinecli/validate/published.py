@@ -9,7 +9,6 @@ from rooflinecli import units
 from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.training import train
-from rooflinecli.formulas import roofline
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.load import Document
 from rooflinecli.specs.model import ModelSpec, load_model, model_from
@@ -93,9 +92,7 @@ def scene(row: dict[str, Any], replaced: dict[str, float] | None = None) -> Scen
     override = {f"network.{level}.bandwidth": rate for level, rate in row.get("network", {}).items()}
     override |= row.get("override", {})
     if "power" in row and hardware.power is not None:
-        power = units.parse(row["power"], "W")
-        for dtype, rate in hardware.peak.items():
-            override[f"peak.{dtype}"] = roofline.power_capped_rate(rate.si, power, hardware.power.si)
+        override["power"] = units.parse(row["power"], "W")
     return Scene(request, override={**override, **(replaced or {})} or None)
 
 
