@@ -16,6 +16,7 @@ from rooflinecli.answers.sweep import axes, columns, run
 from rooflinecli.engine.answer import PHASES
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import Infeasible, UsageError
+from rooflinecli.price import settable
 from rooflinecli.specs import ask
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
@@ -54,7 +55,7 @@ serving = st.fixed_dictionaries(
         "concurrency": subset(1, 7, 100),
         "qps": subset(0.1, 2, 50),
     },
-)
+).map(lambda options: one_load(options))
 training = st.fixed_dictionaries(
     {
         "model": st.sampled_from(MODELS),
@@ -149,11 +150,16 @@ def check(expected: Any, answer: Any, offset: int, allowed: float = TOLERANCE) -
         assert answer.flat(columns.pick(answer, f"{phase}.bound"))[offset] == result.bound
 
 
+def one_load(options: dict[str, Any]) -> dict[str, Any]:
+    """A rate, a concurrency or a batch: they exclude each other."""
+    said = next(name for name in ("qps", "concurrency", "batch") if name in options)
+    return {k: v for k, v in options.items() if k == said or k not in ("qps", "concurrency", "batch")}
+
+
 SATURATED = {
     "model": "llama-3-8b",
     "hw": "epyc-9654",
     "phase": "prefill",
-    "batch": "1",
     "prompt": "100",
     "output": "1",
     "tp": "1",
@@ -222,7 +228,7 @@ def test_hardware_figures(path: str, phase: str, index: int) -> None:
     )
     index %= 2
     _, answer = next(run.answers(space, 0, space.points))
-    value = values[1 + index] * (axes.figure(load_hardware("h100"), path).si if relative else 1.0)
+    value = values[1 + index] * (settable.figure(load_hardware("h100"), path).si if relative else 1.0)
     request = ask.request({"model": "llama-3-8b", "hw": "h100", "phase": phase, "batch": 64})
     plan = Plan(tp=2.0, zero=1 if phase == "train" else 0, sequence_parallel=phase == "train")
     wanted = PHASES[phase](Scene(request, override={path: value}), plan).time_s
