@@ -29,10 +29,10 @@ def main() -> None:
             held = compared(row)
             groups[row["source"]].append(held)
             peak = row.get("peak_memory_bytes")
-            memory = held.answer["memory"]["total_bytes"]
+            memory = held.answer.memory.total_bytes
             beside = f" of {peak / 1e9:.0f} measured" if peak else ""
             print(
-                f"{row['id']:<52} {held.answer['time_s']:9.3f} s  {row['step_s']:9.3f} s  {held.error:+7.1%}  {memory / 1e9:5.1f} GB{beside}"
+                f"{row['id']:<52} {held.answer.time_s:9.3f} s  {row['step_s']:9.3f} s  {held.error:+7.1%}  {memory / 1e9:5.1f} GB{beside}"
             )
     for name, held in groups.items():
         print(summary(name, held))

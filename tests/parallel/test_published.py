@@ -31,7 +31,7 @@ def test_korthikanti_step_time_mean_error_is_below_3_percent():
 
 @pytest.mark.parametrize("row", FIGURE_1, ids=lambda r: r["id"])
 def test_korthikanti_activation_memory(row):
-    held = published.compared(row).answer["memory"]["activations_bytes"]
+    held = published.compared(row).answer.memory.activations_bytes
     assert held == pytest.approx(row["activation_bytes"], rel=0.04)
 
 
@@ -117,15 +117,15 @@ def test_step_time_of_other_families(source, limit):
 @pytest.mark.parametrize("row", TIMED[::9], ids=lambda r: r["id"])
 def test_no_published_time_beats_the_floor_and_no_estimate_does(row):
     answer = published.compared(row).answer
-    assert answer["floor_s"] <= answer["time_s"]
-    assert answer["floor_s"] <= row["step_s"]
+    assert answer.floor_s <= answer.time_s
+    assert answer.floor_s <= row["step_s"]
 
 
 def test_old_megatron_is_slower_than_new():
     """Software is data: the same plan hides its communication in a framework that overlaps."""
     row = ROWS["korthikanti-t5-175b-selsp"]
-    old = published.compared(row).answer["time_s"]
-    new = published.train(published.scene(row), published.plan(row, software="any"))["time_s"]
+    old = published.compared(row).answer.time_s
+    new = published.train(published.scene(row), published.plan(row, software="any")).time_s
     assert new < old
 
 
