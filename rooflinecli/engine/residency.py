@@ -35,7 +35,7 @@ def decode(scene: Scene, plan: Plan, batch: Number) -> Residency:
 
 def _serving(scene: Scene, plan: Plan, cached: Number, length: Number, sequences: Number, tokens: Number) -> Residency:
     """Weights, the cache of `cached` sequences of `length`, and the working set of a pass over `tokens` of `sequences`."""
-    params = memory.device_parameters(scene.book, plan, scene.lift)
+    params = scene.parameters(plan)
     return _held(
         scene,
         memory.weights(params, scene.formats, 1.0),
@@ -46,7 +46,7 @@ def _serving(scene: Scene, plan: Plan, cached: Number, length: Number, sequences
 
 def training(scene: Scene, plan: Plan) -> Residency:
     """While microbatches are in flight."""
-    params = memory.device_parameters(scene.book, plan, scene.lift)
+    params = scene.parameters(plan)
     trained = memory.trained(scene.book, plan, params, scene.lift)
     count = schedule.microbatch_count(scene.train_batch, plan.dp, plan.micro_batch)
     state = memory.training_state(params, trained, plan, scene.formats, scene.gradient_bytes, scene.optimizer_bytes)

@@ -9,6 +9,7 @@ from rooflinecli import num
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.layers.build import ledger
 from rooflinecli.lift import PLAIN, Plain
+from rooflinecli.memory import DeviceParameters, device_parameters
 from rooflinecli.num import Number
 from rooflinecli.phases.flops import ledger_flops
 from rooflinecli.phases.forward import Pass
@@ -29,6 +30,7 @@ class Scene:
     def __init__(self, request: Request, lift: Plain = PLAIN, override: dict[str, Number] | None = None):
         self.request, self.lift = request, lift
         self.book = ledger(request.model)
+        self._parameters: dict[int, tuple[Plan, DeviceParameters]] = {}
         self.spec: Any = request.model
         self.chip = _chip(request, lift, override)
         self.dtype = request.dtype or _checkpoint_dtype(request)
@@ -102,6 +104,13 @@ class Scene:
         """Forward FLOPs of `batch` sequences; the LM head counts for `logits` positions each."""
         forward = Pass(self.formats, decode=decode, full_attention=self.request.attention_flops == "full")
         return ledger_flops(self.book, forward, self.lift, batch, queries, keys, logits)
+
+    def parameters(self, plan: Plan) -> DeviceParameters:
+        """Parameters on the fullest device of a replica, counted once per plan."""
+        held = self._parameters.get(id(plan))
+        if held is None or held[0] is not plan:
+            held = self._parameters[id(plan)] = (plan, device_parameters(self.book, plan, self.lift))
+        return held[1]
 
     def logit_bytes(self, plan: Plan) -> Number:
         """Bytes per logit that the loss of the training framework holds beside the logits."""

@@ -49,7 +49,7 @@ def load(scene: Scene, plan: Plan) -> Load:
 
 def largest_batch(scene: Scene, plan: Plan) -> Number:
     """Most sequences of full length whose cache a replica holds beside the weights, as the engine shares memory out."""
-    resident = memory.weights(memory.device_parameters(scene.book, plan, scene.lift), scene.formats, 1.0)
+    resident = memory.weights(scene.parameters(plan), scene.formats, 1.0)
     one = memory.kv_cache(scene.book, plan, scene.formats, 1.0, scene.prompt + scene.output, scene.lift)
     reserve, fraction = engine_constant(scene, "reserve_bytes", "B"), engine_constant(scene, "kv_fraction", "1")
     most = engine_constant(scene, "max_sequences", "1")

@@ -30,7 +30,7 @@ COVER = 2.0 / 3.0  # backward is two thirds of a microbatch's forward and backwa
 def train(scene: Scene, plan: Plan) -> TrainAnswer:
     """One optimizer step of the global batch."""
     count = schedule.microbatch_count(scene.train_batch, plan.dp, plan.micro_batch)
-    params = memory.device_parameters(scene.book, plan, scene.lift)
+    params = scene.parameters(plan)
     trained = memory.trained(scene.book, plan, params, scene.lift)
     recipe = RECIPE[plan.recipe]
     fullest = stage(scene, plan, params, trained)

@@ -161,12 +161,6 @@ def check(expected: Any, answer: Any, offset: int, allowed: float = TOLERANCE) -
         assert answer.flat(columns.pick(answer, f"{phase}.bound"))[offset] == result.bound
 
 
-def one_load(options: dict[str, Any]) -> dict[str, Any]:
-    """A rate, a concurrency or a batch: they exclude each other."""
-    said = next(name for name in ("qps", "concurrency", "batch") if name in options)
-    return {k: v for k, v in options.items() if k == said or k not in ("qps", "concurrency", "batch")}
-
-
 SATURATED = {
     "model": "llama-3-8b",
     "hw": "epyc-9654",
