@@ -6,6 +6,7 @@ import textwrap
 from typing import Any
 
 from rooflinecli.render.style import bar, bold, dim, red
+from rooflinecli.specs.quantities import DERIVED
 from rooflinecli.units import count, duration, si
 
 WIDTH = 80
@@ -110,7 +111,8 @@ def _spent(result: dict[str, Any]) -> str:
         )
         if name == "decode":
             use = f"MBU {phase['mbu']:.0%}, {phase['tokens_per_s_per_user']:.1f} tok/s per user"
-        lines.append(_wrap(f"{name:<9}{use}; {spent}", 9))
+        made = [f"{si(phase[row.name], row.unit)} {row.label}" for row in DERIVED if row.name in phase]
+        lines.append(_wrap(f"{name:<9}{', '.join([use, *made])}; {spent}", 9))
     return "\n".join(lines)
 
 

@@ -89,7 +89,7 @@ _ROWS = (
     _q(
         "joules_per_token",
         "J",
-        "at full draw per token",
+        "per token at full draw",
         LESS,
         1,
         formula=provision.joules_per_token,
