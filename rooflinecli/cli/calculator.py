@@ -52,11 +52,13 @@ def calculator(command: str) -> Callable[[Callable[..., Answer]], Callable[..., 
 
 def emit(command: str, answer: dict[str, Any], fmt: Format, out: Path | None, explain: str | None, depth: int) -> None:
     """Write the answer in the format asked for, or the derivation of one of its quantities."""
-    from rooflinecli.cli.output import write
+    from rooflinecli.cli.output import columns, write
     from rooflinecli.render import sheet
 
     answer = {"schema": f"roofline/{command}/1", **answer}
-    write(sheet.render(answer, fmt.value) if explain is None else derived(answer, explain, depth), out)
+    write(
+        sheet.render(answer, fmt.value, columns(out=out)) if explain is None else derived(answer, explain, depth), out
+    )
 
 
 def derived(answer: dict[str, Any], name: str, depth: int) -> str:

@@ -32,7 +32,8 @@ def goodput(
 ) -> None:
     """What failures, checkpoints and restarts leave of a long run, and how often to save."""
     from rooflinecli.calculators.goodput import goodput as answer
-    from rooflinecli.cli.output import write
+    from rooflinecli.cli.output import columns, write
+    from rooflinecli.cli.quantities import whole
     from rooflinecli.render.goodput import text
     from rooflinecli.specs.ask import number
 
@@ -62,6 +63,7 @@ def goodput(
             format.value,
             explain,
             depth,
+            columns(out=out),
         ),
         out,
     )

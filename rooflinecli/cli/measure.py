@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from rooflinecli.cli.main import QUIET
-from rooflinecli.cli.output import Format
+from rooflinecli.cli.output import Format, columns
 
 _SUITES = {
     "matmul": "Matmuls: square, skinny as in decode, ragged.",
@@ -57,7 +57,11 @@ def _suite(name: str) -> Any:
             None, help="The known chip this profile extends, or 'none'; omitted: recognised by its name."
         ),
         pallas: bool = _Opt(True, "--pallas/--no-pallas", help="Pallas kernels beside XLA's, where they compile."),
-        force: bool = _Opt(False, "--force", help="Write fits that are worse than the bare roofline too."),
+        force: bool = _Opt(
+            False,
+            "--force",
+            help="Write the profile though the machine was busy, and fits that are worse than the bare roofline.",
+        ),
         coordinator: str = _Opt(None, help="host:port of process 0, for several hosts."),
         processes: int = _Opt(None, min=1, help="How many processes take part."),
         process_id: int = _Opt(None, "--process-id", min=0, help="Which of them this is."),
@@ -125,7 +129,7 @@ def model(
     for row in answer["phases"]:
         if row["warning"]:
             print(f"roofline: {row['phase']}: {row['warning']}", file=sys.stderr)
-    write(loop(answer["phases"], answer["checks"]))
+    write(loop(answer["phases"], answer["checks"], columns()))
 
 
 def needs_jax() -> None:
@@ -155,10 +159,10 @@ def _show(answer: Any, format: Format) -> int:
     if format is Format.json:
         write(render.as_json(answer.environment.record(), answer.records, answer.fits, answer.roofs, answer.extra))
     else:
-        parts = [render.timings(answer.records)]
+        parts = [render.timings(answer.records, columns())]
         if answer.roofs:
-            parts.append(render.fits(answer.fits, answer.roofs))
+            parts.append(render.fits(answer.fits, answer.roofs, columns()))
         if answer.text is not None:
             parts.append(f"wrote {answer.out}; use it as --hw {answer.out}")
         write("\n\n".join(parts))
-    return 130 if answer.interrupted else 0
+    return 130 if answer.interrupted else int(answer.withheld)

@@ -127,6 +127,14 @@ def _parse(text: str | float, unit: str) -> float:
         raise
 
 
+def whole(flag: str, text: str) -> float:
+    """A count of things there can only be whole ones of, at least one. Raises UsageError with the flag."""
+    value = quantity(flag, text, "1")
+    if value < 1 or value != int(value):
+        raise UsageError(f"{flag} {text}: expected a whole number of at least 1")
+    return value
+
+
 def one_of(**given: Any) -> None:
     """Exactly one of these options must be given."""
     names = ["--" + name.replace("_", "-") for name in given]
