@@ -8,7 +8,7 @@ import typer
 
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format, columns
-from rooflinecli.cli.shared import FORMAT, HW, OUT, levels, WIDE
+from rooflinecli.cli.shared import FORMAT, HW, OUT, WIDE, levels
 
 app = typer.Typer(**QUIET)
 

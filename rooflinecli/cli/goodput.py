@@ -33,7 +33,6 @@ def goodput(
     """What failures, checkpoints and restarts leave of a long run, and how often to save."""
     from rooflinecli.calculators.goodput import goodput as answer
     from rooflinecli.cli.output import columns, write
-    from rooflinecli.cli.quantities import whole
     from rooflinecli.render.goodput import text
     from rooflinecli.specs.ask import number
 

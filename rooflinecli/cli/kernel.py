@@ -160,7 +160,6 @@ def elementwise(
     from rooflinecli.answers.kernel import kernel_elementwise
     from rooflinecli.cli.output import write
     from rooflinecli.render.operation import text
-    from rooflinecli.specs.ask import number
     from rooflinecli.specs.hardware import load_hardware
 
     count = prod(_sizes(elements=part)["elements"] for part in elements.lower().split("x"))

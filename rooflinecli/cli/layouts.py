@@ -30,7 +30,6 @@ def layouts(
     """1D and 2D weight-stationary and weight-gathered layouts of a layer, and attention by head or sequence, ranked."""
     from rooflinecli.calculators.layouts import layouts as answer
     from rooflinecli.cli.output import write
-    from rooflinecli.cli.quantities import whole
     from rooflinecli.render.layouts import text
     from rooflinecli.specs.ask import number
     from rooflinecli.specs.hardware import load_hardware

@@ -170,7 +170,7 @@ def remarks() -> Iterator[None]:
 
         def show(message: Any, category: Any, *where: Any) -> None:
             if issubclass(category, Remark):
-                print(f"roofline: note: {message}", file=sys.stderr)
+                complain(f"note: {message}")
             else:
                 other(message, category, *where)
 

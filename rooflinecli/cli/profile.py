@@ -9,9 +9,9 @@ import typer
 
 from rooflinecli.cli.calculator import DEPTH, EXPLAIN, FORMAT, OUT, derived
 from rooflinecli.cli.main import QUIET
-from rooflinecli.cli.output import WIDE, Format, columns
+from rooflinecli.cli.output import Format, columns
 from rooflinecli.cli.quantities import HW, Reader, chip, quantity
-from rooflinecli.cli.shared import most
+from rooflinecli.cli.shared import WIDE, most
 from rooflinecli.errors import UsageError
 
 app = typer.Typer(**QUIET)

@@ -10,7 +10,7 @@ import typer
 from rooflinecli.cli.asking import Panelled, asks
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format, columns
-from rooflinecli.cli.shared import FORMAT, OUT, most, WIDE
+from rooflinecli.cli.shared import FORMAT, OUT, WIDE, most
 from rooflinecli.specs.options import LOAD
 
 app = typer.Typer(**QUIET)

@@ -190,7 +190,7 @@ def _foot(result: dict[str, Any], width: int) -> str:
         parts.append(f"serving {_load(result)}, prompt {work['prompt']:g}, output {work['output']:g}")
     if "seq" in work:
         parts.append(f"training {work['train_batch']:g} sequences of {work['seq']:g}")
-    notes = [_wrap(f"note: {text}", 6) for text in result.get("notes", ())]
+    notes = [f"note: {text}" for text in result.get("notes", ())]
     notes += [
         f"measured {name}: {duration(phase['measured_time_s'])}, {phase['measured_time_s'] / phase['time_s'] - 1:+.0%} against expected"
         for name, phase in result["phases"].items()

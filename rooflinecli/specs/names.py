@@ -179,6 +179,12 @@ def _as_written(kind: str, known: dict[str, Path], name: str) -> Path:
 def counted(kind: str, name: str) -> tuple[int | None, str]:
     """'8xH100' -> 8 and 'H100'; None and the name itself where it says no count, or is the name of a file."""
     match = next((m for m in (pattern.fullmatch(name.strip()) for pattern in _COUNTS) if m), None)
-    if kind != "hardware" or not match or os.sep in name or len(match["n"]) > 9 or name.lower() in files(kind):
+    if (
+        kind != "hardware"
+        or not match
+        or {os.sep, ","} & set(name)
+        or len(match["n"]) > 9
+        or name.lower() in files(kind)
+    ):
         return None, name
     return int(match["n"]), match["chip"].strip()
