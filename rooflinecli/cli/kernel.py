@@ -159,6 +159,7 @@ def elementwise(
 
     from rooflinecli.answers.kernel import kernel_elementwise
     from rooflinecli.cli.output import write
+    from rooflinecli.errors import UsageError
     from rooflinecli.render.operation import text
     from rooflinecli.specs.hardware import load_hardware
 
@@ -170,6 +171,8 @@ def elementwise(
         },
         load_hardware(hw),
     )
+    if not each["reads"] + each["writes"]:
+        raise UsageError("--reads 0 and --writes 0 move nothing; give one of them above zero")
     write(
         text(
             lambda lift: kernel_elementwise(

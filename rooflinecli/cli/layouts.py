@@ -30,18 +30,18 @@ def layouts(
     """1D and 2D weight-stationary and weight-gathered layouts of a layer, and attention by head or sequence, ranked."""
     from rooflinecli.calculators.layouts import layouts as answer
     from rooflinecli.cli.output import write
+    from rooflinecli.cli.quantities import at_least_one
     from rooflinecli.render.layouts import text
-    from rooflinecli.specs.ask import number
     from rooflinecli.specs.hardware import load_hardware
     from rooflinecli.specs.model import load_model
 
     result = answer(
         load_model(model),
         load_hardware(hw),
-        int(number("-n", n)),
-        number("--batch", batch),
-        number("--tokens", tokens, "length"),
-        number("--context", context, "length"),
+        int(at_least_one("-n", n)),
+        at_least_one("--batch", batch),
+        at_least_one("--tokens", tokens, "length"),
+        at_least_one("--context", context, "length"),
         dtype,
     )
     write(text(result, format.value, columns(wide, out)), out)

@@ -127,11 +127,13 @@ def _parse(text: str | float, unit: str) -> float:
         raise
 
 
-def whole(flag: str, text: str) -> float:
-    """A count of things there can only be whole ones of, at least one. Raises UsageError with the flag."""
-    value = quantity(flag, text, "1")
-    if value < 1 or value != int(value):
-        raise UsageError(f"{flag} {text}: expected a whole number of at least 1")
+def at_least_one(flag: str, text: str, kind: str = "count") -> float:
+    """A count of what there must be some of, as options.KINDS reads it. Raises UsageError with the flag."""
+    from rooflinecli.specs.ask import number
+
+    value = number(flag, text, kind)
+    if value < 1:
+        raise UsageError(f"{flag} {text}: must be at least 1")
     return value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -81,6 +82,8 @@ def person(name: str, value: Any) -> str:
     """A value with the unit its key names."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return str(value)
+    if not math.isfinite(value):
+        return "-"
     stem = name.split(".")[0] if name.rsplit(".", 1)[-1].isdigit() else name
     if stem.endswith("_flops_per_byte"):
         return f"{value:,.5g} FLOP/B"
