@@ -11,7 +11,7 @@ import typer
 from rooflinecli.cli.asking import Panelled, asks
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format, columns
-from rooflinecli.cli.shared import FORMAT, OUT, levels
+from rooflinecli.cli.shared import FORMAT, OUT, WIDE, levels
 
 app = typer.Typer(**QUIET)
 _Opt = typer.Option
@@ -33,6 +33,7 @@ def estimate(
         None, metavar="QUANTITY", help="Show how a quantity follows, e.g. decode.time_s; `plan`: why this layout."
     ),
     depth: int = levels(3),
+    wide: bool = WIDE,
     format: Format = FORMAT,
     out: Path = OUT,
 ) -> None:
@@ -48,12 +49,12 @@ def estimate(
 
     request = ask.request(options)
     if explain is not None:
-        write(_explained(request, explain, depth, columns(out=out)), out)
+        write(_explained(request, explain, depth, columns(wide, out)), out)
         return
     result = answer(request)
     note(request, result, mfu, measured)
     page = import_module(f"rooflinecli.render.{format.value}").estimate
-    write(page(plain(result), columns(out=out)) if format is Format.table else page(plain(result)), out)
+    write(page(plain(result), columns(wide, out)) if format is Format.table else page(plain(result)), out)
     if not result.feasible:
         raise typer.Exit(1)
 
