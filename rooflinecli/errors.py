@@ -5,11 +5,15 @@ RooflineError            one sentence on stderr, never a traceback
 │   └── Impossible   2   the input contradicts physics (an MFU above 100 %, a time below its floor)
 ├── DataError        3   a YAML or JSON file is wrong: file:line, field, what was expected
 └── Infeasible       1   a well-posed question whose answer is "it does not fit"
+
+Anything else that reaches the top is a mistake of ours: one sentence too, and exit code 70 (EX_SOFTWARE of sysexits.h).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+
+BUG = 70
 
 
 class RooflineError(Exception):

@@ -19,6 +19,8 @@ settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
 
+os.environ["ROOFLINE_TRACEBACK"] = "1"  # a mistake of ours fails a test with its traceback, here and in subprocesses
+
 ROOT = Path(__file__).resolve().parent.parent
 
 

@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rooflinecli.errors import UsageError, unknown
+from rooflinecli.errors import DataError, UsageError, unknown
 from rooflinecli.formulas.roofline import ridge_point
 from rooflinecli.specs.figure import Figure
 from rooflinecli.specs.hardware import DTYPES, HardwareSpec, Level, load_hardware
-from rooflinecli.specs.load import files
+from rooflinecli.specs.names import every
 
 SCHEMA = "rooflinecli.hardware/1"
 
 
-def chips(vendor: str | None = None, min_memory: float | None = None, dtype: str | None = None) -> list[dict[str, Any]]:
-    """Every chip of the registry that passes the filters. Raises UsageError for a vendor or dtype nobody has."""
+def chips(
+    vendor: str | None = None, min_memory: float | None = None, dtype: str | None = None
+) -> tuple[list[dict[str, Any]], list[DataError]]:
+    """Every chip of the registry that passes the filters, and what is wrong with files that cannot be read.
+
+    Raises UsageError for a vendor or dtype nobody has.
+    """
     if dtype is not None and dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
-    specs = [load_hardware(str(path)) for path in files("hardware").values()]
+    specs, broken = every("hardware", load_hardware)
     vendors = {spec.vendor for spec in specs}
     if vendor is not None and vendor.lower() not in vendors:
         raise unknown("vendor", vendor, vendors)
@@ -29,7 +34,7 @@ def chips(vendor: str | None = None, min_memory: float | None = None, dtype: str
         and (min_memory is None or spec.memory.capacity.si >= min_memory)
         and (dtype is None or dtype in spec.peak)
     ]
-    return [record(spec) for spec in sorted(kept, key=lambda s: (s.kind, s.vendor, s.year or 0, s.id))]
+    return [record(spec) for spec in sorted(kept, key=lambda s: (s.kind, s.vendor, s.year or 0, s.id))], broken
 
 
 def named(names: list[str]) -> list[dict[str, Any]]:

@@ -5,26 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.answers.parameters import layer_parameters, parameters
-from rooflinecli.errors import unknown
+from rooflinecli.errors import DataError, unknown
 from rooflinecli.formulas.memory import kv_cache_bytes
 from rooflinecli.layers.build import ledger
 from rooflinecli.ledger import Layer
 from rooflinecli.specs.dtypes import formats
-from rooflinecli.specs.load import files, shown
 from rooflinecli.specs.model import LayerSpec, ModelSpec, load_model
+from rooflinecli.specs.names import every, shown
 
 SCHEMA = "rooflinecli.model/1"
 _BF16 = formats("bf16", None, None, {"bf16": 1}, "any")
 
 
-def models(family: str | None = None) -> list[dict[str, Any]]:
-    """Every model of the registry, by family and size. Raises UsageError for a family nobody is in."""
-    specs = [load_model(str(path)) for path in files("models").values()]
+def models(family: str | None = None) -> tuple[list[dict[str, Any]], list[DataError]]:
+    """Every model of the registry, by family and size, and what is wrong with files that cannot be read.
+
+    Raises UsageError for a family nobody is in.
+    """
+    specs, broken = every("models", load_model)
     families = {spec.family.lower() for spec in specs if spec.family}
     if family is not None and family.lower() not in families:
         raise unknown("family", family, families, "`roofline models` lists them")
     kept = [record(spec) for spec in specs if family is None or spec.family.lower() == family.lower()]
-    return sorted(kept, key=lambda r: (r["family"], r["parameters"]["total"], r["name"]))
+    return sorted(kept, key=lambda r: (r["family"], r["parameters"]["total"], r["name"])), broken
 
 
 def record(spec: ModelSpec) -> dict[str, Any]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli.errors import UsageError
+from rooflinecli import num
+from rooflinecli.errors import Infeasible, UsageError
 from rooflinecli.formulas import goodput as f
 from rooflinecli.lift import PLAIN, Plain
 from rooflinecli.num import Number
+from rooflinecli.units import duration
 
 # Meta reports 419 unexpected interruptions of 16,384 H100 in 54 days (Llama 3 report, section 3.3.4): one per 50,700 device-hours.
 DEVICE_MTBF = 16384 * 54 * 86400 / 419
@@ -28,7 +30,8 @@ def goodput(
 ) -> dict[str, Any]:
     """Goodput of `devices` at the best checkpoint interval, or at the one given.
 
-    A checkpoint takes `checkpoint` seconds, or what `params` take at `bandwidth`. Raises UsageError when neither is given.
+    A checkpoint takes `checkpoint` seconds, or what `params` take at `bandwidth`. Raises UsageError when neither is given,
+    Infeasible when failures come so fast that nothing is ever finished.
     """
     mtbf = lift(
         "M_1",
@@ -54,7 +57,13 @@ def goodput(
     fleet = f.fleet_mtbf(mtbf, lift("n", devices, "devices", "-n"))
     best = f.daly_interval(save, fleet)
     used = best if interval is None else lift("tau", interval, "s", "--interval")
-    slow = f.slowdown(used, save, back, fleet)
+    try:
+        slow = f.slowdown(used, save, back, fleet)
+    except OverflowError:
+        raise Infeasible(
+            f"no progress: a failure every {duration(num.value(fleet))}, while a checkpoint takes {duration(num.value(save))} "
+            f"and a restart {duration(num.value(back))}; use fewer devices, or raise --mtbf"
+        ) from None
     answer = {
         "devices": devices,
         "mtbf_s": fleet,

@@ -7,8 +7,8 @@ from pathlib import Path
 import typer
 
 from rooflinecli.cli.main import QUIET
-from rooflinecli.cli.output import Format
-from rooflinecli.cli.shared import FORMAT, OUT
+from rooflinecli.cli.output import Format, columns
+from rooflinecli.cli.shared import FORMAT, OUT, WIDE
 from rooflinecli.errors import UsageError
 
 app = typer.Typer(**QUIET)
@@ -28,6 +28,7 @@ def aot(
         None,
         help="The roofline with the function's kernels on it: FILE.png, FILE.svg (extra `plot`), or - for the terminal.",
     ),
+    wide: bool = WIDE,
     format: Format = FORMAT,
     out: Path = OUT,
 ) -> None:
@@ -51,7 +52,7 @@ def aot(
     chip = load_hardware(hw)
     answer = analyse(load(target), arguments([*(args or []), *(more or [])]), chip, target, trips)
     drawn = draw(answer, plot) if plot else None
-    write(render(answer, format.value), out)
+    write(render(answer, format.value, columns(wide, out)), out)
     if drawn:
         write(drawn)
     if not answer["feasible"]:

@@ -12,18 +12,24 @@ import typer
 
 from rooflinecli.cli.output import Format
 from rooflinecli.cli.quantities import Reader
-from rooflinecli.cli.shared import FORMAT, OUT, levels
+from rooflinecli.cli.shared import FORMAT, OUT, WIDE, levels
 from rooflinecli.errors import Infeasible
 
 Answer = Any  # the answer's data, alone or with a sentence that says why it cannot be met
 
 EXPLAIN = typer.Option(None, "--explain", help="Print how this quantity follows, by its name in the JSON, e.g. tokens.")
 DEPTH = levels(3)
-_COMMON = (("fmt", Format, FORMAT), ("out", Path, OUT), ("explain", str, EXPLAIN), ("depth", int, DEPTH))
+_COMMON = (
+    ("wide", bool, WIDE),
+    ("fmt", Format, FORMAT),
+    ("out", Path, OUT),
+    ("explain", str, EXPLAIN),
+    ("depth", int, DEPTH),
+)
 
 
 def calculator(command: str) -> Callable[[Callable[..., Answer]], Callable[..., None]]:
-    """Hand `read` to the function, add --format, --out, --explain and --depth to its options, and write what it returns.
+    """Hand `read` to the function, add --wide, --format, --out, --explain and --depth to its options, and write what it returns.
 
     The command raises Infeasible, once the answer is written, where the function returns a sentence beside it.
     """
@@ -36,10 +42,10 @@ def calculator(command: str) -> Callable[[Callable[..., Answer]], Callable[..., 
         ]
 
         @wraps(answer)
-        def run(*, fmt: Format, out: Path | None, explain: str | None, depth: int, **given: Any) -> None:
+        def run(*, wide: bool, fmt: Format, out: Path | None, explain: str | None, depth: int, **given: Any) -> None:
             found = answer(Reader(explain), **given)
             data, problem = found if isinstance(found, tuple) else (found, None)
-            emit(command, data, fmt, out, explain, depth)
+            emit(command, data, fmt, out, explain, depth, wide)
             if problem is not None:
                 raise Infeasible(problem)
 
@@ -50,13 +56,16 @@ def calculator(command: str) -> Callable[[Callable[..., Answer]], Callable[..., 
     return decorate
 
 
-def emit(command: str, answer: dict[str, Any], fmt: Format, out: Path | None, explain: str | None, depth: int) -> None:
+def emit(
+    command: str, answer: dict[str, Any], fmt: Format, out: Path | None, explain: str | None, depth: int, wide: bool
+) -> None:
     """Write the answer in the format asked for, or the derivation of one of its quantities."""
-    from rooflinecli.cli.output import write
+    from rooflinecli.cli.output import columns, write
     from rooflinecli.render import sheet
 
     answer = {"schema": f"roofline/{command}/1", **answer}
-    write(sheet.render(answer, fmt.value) if explain is None else derived(answer, explain, depth), out)
+    page = sheet.render(answer, fmt.value, columns(wide, out)) if explain is None else derived(answer, explain, depth)
+    write(page, out)
 
 
 def derived(answer: dict[str, Any], name: str, depth: int) -> str:

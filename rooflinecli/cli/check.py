@@ -11,7 +11,8 @@ from typing import Any
 import typer
 
 from rooflinecli.cli.main import QUIET
-from rooflinecli.cli.shared import OUT
+from rooflinecli.cli.output import columns
+from rooflinecli.cli.shared import OUT, WIDE
 from rooflinecli.errors import DataError, UsageError
 from rooflinecli.specs.judging import Hold, Unsure
 
@@ -47,6 +48,7 @@ def check(
     tolerance: str = _Opt("2 %", help="How far a quantity may move before it is shown."),
     moved: Unsure = _Opt(Unsure.warn, help="What a move beyond the tolerance amounts to: warn or fail."),
     write_baseline: Path = _Opt(None, "--write-baseline", help="Save this report as the accepted plan."),
+    wide: bool = WIDE,
     format: Report = _Opt(Report.table, "--format", "-f", help="table, json, junit, github, sarif or markdown."),
     report: list[str] = _Opt(
         None, "--report", metavar="FORMAT=FILE", help="Also write the report to a file; repeatable."
@@ -76,17 +78,18 @@ def check(
         if format is Report.github:
             write(_annotated(str(error)))
         raise
-    write(_rendered(format, found), out)
+    write(_rendered(format, found, columns(wide, out)), out)
     for kind, path in also:
-        write(_rendered(kind, found), path)
+        write(_rendered(kind, found, columns(wide, path)), path)
     if write_baseline is not None:
         write(_rendered(Report.json, found), write_baseline)
     if not found["holds"]:
         raise typer.Exit(1)
 
 
-def _rendered(kind: Report, found: dict[str, Any]) -> str:
-    return str(import_module(f"rooflinecli.render.check.{kind.value}").render(found))
+def _rendered(kind: Report, found: dict[str, Any], width: int = 0) -> str:
+    page = import_module(f"rooflinecli.render.check.{kind.value}").render
+    return str(page(found, width) if kind is Report.table else page(found))
 
 
 def _also(item: str) -> tuple[Report, Path]:

@@ -7,8 +7,8 @@ from pathlib import Path
 import typer
 
 from rooflinecli.cli.main import QUIET
-from rooflinecli.cli.output import Format
-from rooflinecli.cli.shared import FORMAT, HW, OUT, levels
+from rooflinecli.cli.output import Format, columns
+from rooflinecli.cli.shared import FORMAT, HW, OUT, WIDE, levels
 
 app = typer.Typer(**QUIET)
 
@@ -21,6 +21,7 @@ def collective(
     n: str = typer.Option(..., "-n", "--devices", help="Devices in the group."),
     explain: str = typer.Option(None, help="Show how a quantity follows, e.g. time_s."),
     depth: int = levels(3),
+    wide: bool = WIDE,
     format: Format = FORMAT,
     out: Path = OUT,
 ) -> None:
@@ -29,7 +30,7 @@ def collective(
     from rooflinecli.cli.output import write
     from rooflinecli.cli.quantities import quantity
     from rooflinecli.errors import UsageError
-    from rooflinecli.render.operation import text
+    from rooflinecli.render.collective import text
     from rooflinecli.specs.ask import value
     from rooflinecli.specs.hardware import load_hardware
     from rooflinecli.specs.options import OPTIONS
@@ -37,6 +38,6 @@ def collective(
     size_bytes = quantity("size", size, "B")
     if size_bytes <= 0:
         raise UsageError(f"size {size}: must be above zero")
-    devices = value(OPTIONS["n"], n)
-    chip = load_hardware(hw)
-    write(text(lambda lift: answer(op, size_bytes, chip, devices, lift=lift), format.value, explain, depth), out)
+    devices, chip = value(OPTIONS["n"], n), load_hardware(hw)
+    asked = lambda lift: answer(op, size_bytes, chip, devices, lift=lift)  # noqa: E731
+    write(text(asked, format.value, explain, depth, columns(wide, out)), out)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ from rooflinecli.cli.asking import Panelled, asks
 from rooflinecli.cli.completion import chips as named
 from rooflinecli.cli.completion import on_tab
 from rooflinecli.cli.main import QUIET
-from rooflinecli.cli.output import Format
-from rooflinecli.cli.shared import FORMAT, OUT
+from rooflinecli.cli.output import Format, columns
+from rooflinecli.cli.shared import FORMAT, OUT, WIDE
 from rooflinecli.specs.options import LOAD
 
 app = typer.Typer(**QUIET)
@@ -47,6 +46,7 @@ def compare(
     rank: str = _Opt(
         "decode.time_s", metavar="QUANTITY", help="Quantity to rank by, as named in the JSON of `roofline estimate`."
     ),
+    wide: bool = WIDE,
     format: Format = FORMAT,
     out: Path = OUT,
 ) -> None:
@@ -56,9 +56,10 @@ def compare(
     """
     from rooflinecli.answers.compare import compare as answer
     from rooflinecli.cli.output import write
+    from rooflinecli.render.compare import render
 
     chips = [name.strip() for item in hw for name in item.split(",") if name.strip()]
     result = answer(options, chips, at, rank)
-    write(getattr(import_module("rooflinecli.render.compare"), format.value)(result), out)
+    write(render(result, format.value, columns(wide, out)), out)
     if not result["feasible"]:
         raise typer.Exit(1)

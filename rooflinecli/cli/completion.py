@@ -59,7 +59,7 @@ def _known(option: Option) -> list[str]:
 
 
 def _registered(kind: str, incomplete: str) -> list[str]:
-    from rooflinecli.specs.load import aliases, files
+    from rooflinecli.specs.names import aliases, files
 
     found = files(kind)
     names = _last(list(found), incomplete)

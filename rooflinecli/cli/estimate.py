@@ -10,8 +10,8 @@ import typer
 
 from rooflinecli.cli.asking import Panelled, asks
 from rooflinecli.cli.main import QUIET
-from rooflinecli.cli.output import Format
-from rooflinecli.cli.shared import FORMAT, OUT, levels
+from rooflinecli.cli.output import Format, columns
+from rooflinecli.cli.shared import FORMAT, OUT, WIDE, levels
 
 app = typer.Typer(**QUIET)
 _Opt = typer.Option
@@ -33,6 +33,7 @@ def estimate(
         None, metavar="QUANTITY", help="Show how a quantity follows, e.g. decode.time_s; `plan`: why this layout."
     ),
     depth: int = levels(3),
+    wide: bool = WIDE,
     format: Format = FORMAT,
     out: Path = OUT,
 ) -> None:
@@ -48,22 +49,23 @@ def estimate(
 
     request = ask.request(options)
     if explain is not None:
-        write(_explained(request, explain, depth), out)
+        write(_explained(request, explain, depth, columns(wide, out)), out)
         return
     result = answer(request)
     note(request, result, mfu, measured)
-    write(import_module(f"rooflinecli.render.{format.value}").estimate(plain(result)), out)
+    page = import_module(f"rooflinecli.render.{format.value}").estimate
+    write(page(plain(result), columns(wide, out)) if format is Format.table else page(plain(result)), out)
     if not result.feasible:
         raise typer.Exit(1)
 
 
-def _explained(request: Any, quantity: str, depth: int) -> str:
+def _explained(request: Any, quantity: str, depth: int, width: int) -> str:
     """The derivation of a quantity, or why the plan is the one it is."""
     if quantity == "plan":
         from rooflinecli.answers.why import why
         from rooflinecli.render.why import why as page
 
-        return page(why(request))
+        return page(why(request), width)
     from rooflinecli.answers.explain import derivation
     from rooflinecli.render.explain import explain as text
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import typer
 
 from rooflinecli.cli.main import QUIET
-from rooflinecli.cli.output import Format
-from rooflinecli.cli.shared import FORMAT, OUT, levels
+from rooflinecli.cli.output import Format, columns
+from rooflinecli.cli.shared import FORMAT, OUT, WIDE, levels
 
 app = typer.Typer(**QUIET)
 
@@ -21,6 +21,7 @@ def formula(
     ),
     explain: bool = typer.Option(False, "--explain", help="Show how the value follows from the arguments."),
     depth: int = levels(3),
+    wide: bool = WIDE,
     format: Format = FORMAT,
     out: Path = OUT,
 ) -> None:
@@ -34,7 +35,7 @@ def formula(
     from rooflinecli.render import formula as render
 
     if not name:
-        write(render.listing(), out)
+        write(render.listing(columns(wide, out)), out)
         return
     entry = find(name, every())
     if not arguments and parameters(entry) and not explain:

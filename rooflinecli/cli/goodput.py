@@ -32,9 +32,9 @@ def goodput(
 ) -> None:
     """What failures, checkpoints and restarts leave of a long run, and how often to save."""
     from rooflinecli.calculators.goodput import goodput as answer
-    from rooflinecli.cli.output import write
+    from rooflinecli.cli.output import columns, write
+    from rooflinecli.cli.quantities import at_least_one
     from rooflinecli.render.goodput import text
-    from rooflinecli.specs.ask import number
 
     given = {
         "checkpoint": checkpoint,
@@ -45,7 +45,7 @@ def goodput(
         "bandwidth": bandwidth,
     }
     q = {name: _positive(name, written) for name, written in given.items()}
-    devices, weights = number("-n", n), None if params is None else number("--params", params, "amount")
+    devices, weights = at_least_one("-n", n), None if params is None else at_least_one("--params", params, "amount")
     write(
         text(
             lambda lift: answer(
@@ -62,6 +62,7 @@ def goodput(
             format.value,
             explain,
             depth,
+            columns(out=out),
         ),
         out,
     )

@@ -8,8 +8,8 @@ import typer
 
 from rooflinecli.cli.completion import chips, on_tab
 from rooflinecli.cli.main import QUIET
-from rooflinecli.cli.output import Format
-from rooflinecli.cli.shared import FORMAT, OUT
+from rooflinecli.cli.output import Format, columns
+from rooflinecli.cli.shared import FORMAT, OUT, WIDE
 from rooflinecli.errors import UsageError
 
 app = typer.Typer(**QUIET)
@@ -26,10 +26,14 @@ def hardware(
     min_memory: str = typer.Option(None, "--min-memory", help="List only chips with this much memory, e.g. '80 GiB'."),
     dtype: str = typer.Option(None, "--dtype", help="List only chips with a rate for this dtype, e.g. fp8."),
     schema: bool = typer.Option(False, "--schema", help="Print the JSON Schema of a hardware file."),
+    wide: bool = WIDE,
     fmt: Format = FORMAT,
     out: Path = OUT,
 ) -> None:
-    """List chips, show one with the source of every figure, or set several side by side."""
+    """List chips, show one with the source of every figure, or set several side by side.
+
+    A file of the registry that cannot be read is named on stderr once the others are listed; the exit code is 3 then.
+    """
     from rooflinecli.cli.output import write
 
     filters = {"--vendor": vendor, "--min-memory": min_memory, "--dtype": dtype}
@@ -44,15 +48,18 @@ def hardware(
         write(text("hardware"), out)
         return
     if names:
-        write(_chips(names, fmt.value, None if out else _width()), out)
+        write(_chips(names, fmt.value, columns(wide, out)), out)
         return
     from rooflinecli.answers.hardware import chips as listed
     from rooflinecli.render.hardware import listing
+    from rooflinecli.specs.names import refuse
 
-    write(listing(listed(vendor, _bytes(min_memory), dtype), fmt.value, dtype), out)
+    found, broken = listed(vendor, _bytes(min_memory), dtype)
+    write(listing(found, fmt.value, dtype, columns(wide, out)), out)
+    refuse(broken)
 
 
-def _chips(names: list[str], fmt: str, width: int | None) -> str:
+def _chips(names: list[str], fmt: str, width: int) -> str:
     from rooflinecli.answers import hardware as answers
     from rooflinecli.render import hardware as render
 
@@ -70,10 +77,3 @@ def _bytes(text: str | None) -> float | None:
         return units.parse(text, "B")
     except ValueError as error:
         raise UsageError(f"--min-memory {error}") from None
-
-
-def _width() -> int:
-    """Columns to write for: the terminal's, COLUMNS, or 100 in a pipe."""
-    import shutil
-
-    return max(60, shutil.get_terminal_size((100, 24)).columns)

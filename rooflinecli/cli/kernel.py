@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from rooflinecli.cli.main import QUIET
-from rooflinecli.cli.output import Format
+from rooflinecli.cli.output import Format, columns
 from rooflinecli.cli.shared import EXPLAIN, FORMAT, HW, OUT, levels
 
 app = typer.Typer(no_args_is_help=True, help="One operation on the roofline.", **QUIET)
@@ -30,6 +30,17 @@ def _sizes(**written: str | None) -> dict[str, float]:
             raise UsageError(f"{name} {text}: a size is a whole number of at least 1")
         sizes[name] = value
     return sizes
+
+
+def _share(name: str, text: str) -> float:
+    """How often each element is read, written or worked on: any number, not below zero."""
+    from rooflinecli.cli.quantities import quantity
+    from rooflinecli.errors import UsageError
+
+    value = quantity(f"--{name}", text, "1")
+    if value < 0:
+        raise UsageError(f"--{name} {text}: must not be negative")
+    return value
 
 
 @app.command()
@@ -59,6 +70,7 @@ def matmul(
             explain,
             depth,
             measured,
+            columns(out=out),
         ),
         out,
     )
@@ -122,6 +134,7 @@ def attention(
             explain,
             depth,
             measured,
+            columns(out=out),
         ),
         out,
     )
@@ -146,25 +159,27 @@ def elementwise(
 
     from rooflinecli.answers.kernel import kernel_elementwise
     from rooflinecli.cli.output import write
+    from rooflinecli.errors import UsageError
     from rooflinecli.render.operation import text
-    from rooflinecli.specs.ask import number
     from rooflinecli.specs.hardware import load_hardware
 
     count = prod(_sizes(elements=part)["elements"] for part in elements.lower().split("x"))
     each, chip = (
         {
-            name: number(f"--{name}", text, "amount")
-            for name, text in (("reads", reads), ("writes", writes), ("flops", flops))
+            name: _share(name, text)
+            for name, text in (("reads", reads), ("writes", writes), ("flops-per-element", flops))
         },
         load_hardware(hw),
     )
+    if not each["reads"] + each["writes"]:
+        raise UsageError("--reads 0 and --writes 0 move nothing; give one of them above zero")
     write(
         text(
             lambda lift: kernel_elementwise(
                 count,
                 dtype,
                 chip,
-                flops_per_element=each["flops"],
+                flops_per_element=each["flops-per-element"],
                 reads=each["reads"],
                 writes=each["writes"],
                 lift=lift,
@@ -173,6 +188,7 @@ def elementwise(
             explain,
             depth,
             measured,
+            columns(out=out),
         ),
         out,
     )

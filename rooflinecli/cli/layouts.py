@@ -7,8 +7,8 @@ from pathlib import Path
 import typer
 
 from rooflinecli.cli.main import QUIET
-from rooflinecli.cli.output import Format
-from rooflinecli.cli.shared import FORMAT, HW, MODEL, OUT
+from rooflinecli.cli.output import Format, columns
+from rooflinecli.cli.shared import FORMAT, HW, MODEL, OUT, WIDE
 
 app = typer.Typer(**QUIET)
 _Opt = typer.Option
@@ -23,24 +23,25 @@ def layouts(
     tokens: str = _Opt("1", help="Tokens of each sequence in the pass: 1 in decode, the prompt in prefill."),
     context: str = _Opt("2048", help="Tokens in the cache."),
     dtype: str = _Opt("bf16", help="Number format."),
+    wide: bool = WIDE,
     format: Format = FORMAT,
     out: Path = OUT,
 ) -> None:
     """1D and 2D weight-stationary and weight-gathered layouts of a layer, and attention by head or sequence, ranked."""
     from rooflinecli.calculators.layouts import layouts as answer
     from rooflinecli.cli.output import write
+    from rooflinecli.cli.quantities import at_least_one
     from rooflinecli.render.layouts import text
-    from rooflinecli.specs.ask import number
     from rooflinecli.specs.hardware import load_hardware
     from rooflinecli.specs.model import load_model
 
     result = answer(
         load_model(model),
         load_hardware(hw),
-        int(number("-n", n)),
-        number("--batch", batch),
-        number("--tokens", tokens, "length"),
-        number("--context", context, "length"),
+        int(at_least_one("-n", n)),
+        at_least_one("--batch", batch),
+        at_least_one("--tokens", tokens, "length"),
+        at_least_one("--context", context, "length"),
         dtype,
     )
-    write(text(result, format.value), out)
+    write(text(result, format.value, columns(wide, out)), out)

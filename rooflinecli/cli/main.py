@@ -16,7 +16,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from rooflinecli.errors import Remark, RooflineError, unknown
+from rooflinecli.cli.output import any_encoding, complain
+from rooflinecli.errors import BUG, Remark, RooflineError, UsageError, unknown
 
 # pydantic looks for plugins through importlib.metadata, which costs more than an estimate; we use none.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -130,7 +131,8 @@ def run() -> None:
 
 
 def main() -> None:
-    """Entry point: one clear sentence on stderr for every expected error, its exit code, and no traceback."""
+    """Entry point: one clear sentence on stderr for every error, its exit code, and no traceback."""
+    any_encoding()
     if COMPLETING in os.environ:
         from typer.completion import completion_init
 
@@ -139,7 +141,7 @@ def main() -> None:
         with remarks():
             sys.exit(_answer())
     except RooflineError as error:
-        print(f"roofline: {error}", file=sys.stderr)
+        complain(error)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         sys.stderr.close()
@@ -168,7 +170,7 @@ def remarks() -> Iterator[None]:
 
         def show(message: Any, category: Any, *where: Any) -> None:
             if issubclass(category, Remark):
-                print(f"roofline: note: {message}", file=sys.stderr)
+                complain(f"note: {message}")
             else:
                 other(message, category, *where)
 
@@ -177,19 +179,32 @@ def remarks() -> Iterator[None]:
 
 
 def _click_exit(error: Exception) -> int:
-    """Exit code for what click raises itself; anything else is a bug and keeps its traceback."""
+    """Exit code for what click raises itself."""
     names = {cls.__name__ for cls in type(error).__mro__}
     if "Exit" in names:
         return int(getattr(error, "exit_code", 0))
     if "Abort" in names:
         return 130
     if "ClickException" in names or "UsageError" in names:
-        message = " ".join(str(error.format_message()).split())  # type: ignore[attr-defined]
         context = getattr(error, "ctx", None)
         hint = f" See `{context.command_path} --help`." if context is not None else ""
-        print(f"roofline: {message}{hint}", file=sys.stderr)
+        complain(f"{error.format_message()}{hint}")  # type: ignore[attr-defined]
         return 2
-    raise error
+    return _unforeseen(error)
+
+
+def _unforeseen(error: Exception) -> int:
+    """Numbers that arithmetic refuses are the user's to mend; anything else is our mistake, and says how to report it."""
+    if isinstance(error, ArithmeticError):
+        complain(f"the numbers given cannot be calculated with ({error}); give sizes above zero, and such as exist")
+        return UsageError.exit_code
+    if os.environ.get("ROOFLINE_TRACEBACK"):
+        raise error
+    complain(
+        f"internal error ({type(error).__name__}: {error}); please report the command line. "
+        "With ROOFLINE_TRACEBACK=1 in the environment it shows where"
+    )
+    return BUG
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ import typer
 from typer.core import TyperGroup
 
 from rooflinecli.cli.main import QUIET
-from rooflinecli.cli.output import Format
+from rooflinecli.cli.output import Format, columns
+from rooflinecli.cli.shared import WIDE
 
 _SUITES = {
     "matmul": "Matmuls: square, skinny as in decode, ragged.",
@@ -57,10 +58,15 @@ def _suite(name: str) -> Any:
             None, help="The known chip this profile extends, or 'none'; omitted: recognised by its name."
         ),
         pallas: bool = _Opt(True, "--pallas/--no-pallas", help="Pallas kernels beside XLA's, where they compile."),
-        force: bool = _Opt(False, "--force", help="Write fits that are worse than the bare roofline too."),
+        force: bool = _Opt(
+            False,
+            "--force",
+            help="Write the profile though the machine was busy, and fits that are worse than the bare roofline.",
+        ),
         coordinator: str = _Opt(None, help="host:port of process 0, for several hosts."),
         processes: int = _Opt(None, min=1, help="How many processes take part."),
         process_id: int = _Opt(None, "--process-id", min=0, help="Which of them this is."),
+        wide: bool = WIDE,
         format: Format = _Opt(Format.table, "--format", "-f", metavar="CHOICE", help="table or json."),
     ) -> None:
         needs_jax()
@@ -82,7 +88,7 @@ def _suite(name: str) -> Any:
             force,
             (coordinator, processes, process_id),
         )
-        raise typer.Exit(_show(execute(options, rate), format))
+        raise typer.Exit(_show(execute(options, rate), format, columns(wide)))
 
     command.__doc__ = _SUITES[name]
     return command
@@ -107,6 +113,7 @@ def model(
     phase: list[str] = _Opt(None, "--phase", help="forward, train, prefill, decode; repeat or omit for all."),
     budget: float = _Opt(5.0, min=0.1, help="Seconds of timing per phase."),
     log: Path = _Opt(None, help="Where the results are stored; omitted: roofline-loop.jsonl."),
+    wide: bool = WIDE,
     format: Format = _Opt(Format.table, "--format", "-f", metavar="CHOICE", help="table or json."),
 ) -> None:
     """Close the loop: build the model in JAX from its YAML, run it, and hold the prediction against the clock."""
@@ -125,7 +132,7 @@ def model(
     for row in answer["phases"]:
         if row["warning"]:
             print(f"roofline: {row['phase']}: {row['warning']}", file=sys.stderr)
-    write(loop(answer["phases"], answer["checks"]))
+    write(loop(answer["phases"], answer["checks"], columns(wide)))
 
 
 def needs_jax() -> None:
@@ -141,7 +148,7 @@ def needs_jax() -> None:
         )
 
 
-def _show(answer: Any, format: Format) -> int:
+def _show(answer: Any, format: Format, width: int) -> int:
     """Print a run's answer; returns the exit code."""
     from rooflinecli.cli.output import write
     from rooflinecli.render import measure as render
@@ -155,10 +162,10 @@ def _show(answer: Any, format: Format) -> int:
     if format is Format.json:
         write(render.as_json(answer.environment.record(), answer.records, answer.fits, answer.roofs, answer.extra))
     else:
-        parts = [render.timings(answer.records)]
+        parts = [render.timings(answer.records, width)]
         if answer.roofs:
-            parts.append(render.fits(answer.fits, answer.roofs))
+            parts.append(render.fits(answer.fits, answer.roofs, width))
         if answer.text is not None:
             parts.append(f"wrote {answer.out}; use it as --hw {answer.out}")
         write("\n\n".join(parts))
-    return 130 if answer.interrupted else 0
+    return 130 if answer.interrupted else int(answer.withheld)

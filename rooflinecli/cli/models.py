@@ -9,8 +9,8 @@ import typer
 from rooflinecli.cli.completion import models as named
 from rooflinecli.cli.completion import on_tab
 from rooflinecli.cli.main import QUIET
-from rooflinecli.cli.output import Format
-from rooflinecli.cli.shared import OUT
+from rooflinecli.cli.output import Format, columns
+from rooflinecli.cli.shared import OUT, WIDE
 from rooflinecli.errors import UsageError
 
 app = typer.Typer(**QUIET)
@@ -28,10 +28,14 @@ def models(
     ),
     family: str = typer.Option(None, "--family", help="List only this family, e.g. llama."),
     schema: bool = typer.Option(False, "--schema", help="Print the JSON Schema of a model file."),
+    wide: bool = WIDE,
     fmt: Format = typer.Option(None, "--format", "-f", help="table (default), json, csv or markdown."),
     out: Path = OUT,
 ) -> None:
-    """List models, show one in detail, or turn a Hugging Face config into a model file: `models import CONFIG.json --out my.yaml`."""
+    """List models, show one in detail, or turn a Hugging Face config into a model file: `models import CONFIG.json --out my.yaml`.
+
+    A file of the registry that cannot be read is named on stderr once the others are listed; the exit code is 3 then.
+    """
     from rooflinecli.cli.output import write
 
     shape = fmt.value if fmt else "table"
@@ -48,12 +52,15 @@ def models(
         from rooflinecli.answers.models import sheet
         from rooflinecli.render.models import page
 
-        write(page(sheet(name), shape), out)
+        write(page(sheet(name), shape, columns(wide, out)), out)
     else:
         from rooflinecli.answers.models import models as every
         from rooflinecli.render.models import listing
+        from rooflinecli.specs.names import refuse
 
-        write(listing(every(family), shape), out)
+        found, broken = every(family)
+        write(listing(found, shape, columns(wide, out)), out)
+        refuse(broken)
 
 
 def _check(name: str | None, config: str | None, family: str | None, schema: bool, fmt: Format | None) -> None:

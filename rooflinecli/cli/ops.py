@@ -9,8 +9,8 @@ import typer
 
 from rooflinecli.cli.asking import Panelled, asks
 from rooflinecli.cli.main import QUIET
-from rooflinecli.cli.output import Format
-from rooflinecli.cli.shared import FORMAT, OUT, most
+from rooflinecli.cli.output import Format, columns
+from rooflinecli.cli.shared import FORMAT, OUT, WIDE, most
 
 app = typer.Typer(**QUIET)
 _Opt = typer.Option
@@ -31,6 +31,7 @@ def ops(
         metavar="FILE",
         help="The roofline with these operations on it: FILE.png, FILE.svg (extra `plot`), or - for the terminal.",
     ),
+    wide: bool = WIDE,
     format: Format = FORMAT,
     out: Path = OUT,
 ) -> None:
@@ -47,7 +48,7 @@ def ops(
     answer = ranked(operations(ask.request(options)), sort, top)
     drawn = draw(answer, plot) if plot else None
     if plot != "-" or out is not None or format is not Format.table:
-        write(render(answer, format.value), out)
+        write(render(answer, format.value, columns(wide, out)), out)
     if drawn:
         write(drawn)
     if not answer["feasible"]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import os
+import codecs
 import sys
 from enum import Enum
 from pathlib import Path
 
+from rooflinecli import files
 from rooflinecli.errors import UsageError
+from rooflinecli.text import one_line
 
 
 class Format(str, Enum):
@@ -19,19 +21,21 @@ class Format(str, Enum):
     markdown = "markdown"
 
 
+def columns(wide: bool = False, out: Path | None = None) -> int:
+    """Columns to write for: the terminal's, those of a pipe or a file, or as many as it takes."""
+    from rooflinecli.render.style import columns as found
+
+    return found(wide, out is not None)
+
+
 def write(text: str, out: Path | None = None) -> None:
     """Print `text`, or put it in `out`. Raises UsageError when the file cannot be written."""
     if not text.endswith("\n"):
         text += "\n"
     if out is None:
         _print(text)
-        return
-    partial = out.with_name(out.name + ".partial")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, out)
-    except OSError as error:
-        raise UsageError(f"--out {out}: cannot be written ({error.strerror}); give a writable path") from None
+    else:
+        files.write(out, text)
 
 
 def _print(text: str) -> None:
@@ -43,3 +47,33 @@ def _print(text: str) -> None:
         raise
     except OSError as error:
         raise UsageError(f"standard output cannot be written ({error.strerror}); write elsewhere") from None
+
+
+def complain(message: object) -> None:
+    """One line on stderr. What a file or an option smuggled in of line breaks and escape sequences is taken out."""
+    print(f"roofline: {one_line(str(message))}", file=sys.stderr)
+
+
+# what this program prints beyond ASCII -> what looks like it; one cell for one where it stands in tables
+_LIKENESS = str.maketrans(
+    {"≤": "<=", "≥": ">=", "→": "->", "±": "+-"} | dict(zip("µμ–—·×…┤└─░▏▎▍▌▋▊▉█", "uu--.x~|+-.   #####", strict=True))
+)
+
+
+def _plainer(error: UnicodeError) -> tuple[str, int]:
+    """Characters that the encoding lacks -> their nearest in ASCII; `?` where there is none."""
+    import unicodedata
+
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lost = error.object[error.start : error.end].translate(_LIKENESS)
+    bare = (unicodedata.normalize("NFKD", c).encode("ascii", "ignore").decode() or "?" for c in lost)
+    return "".join(bare), error.end
+
+
+def any_encoding() -> None:
+    """Standard output and error take any text, whatever their encoding: ASCII and Latin-1 get the nearest character."""
+    codecs.register_error("plainer", _plainer)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="plainer")

@@ -9,9 +9,9 @@ import typer
 
 from rooflinecli.cli.calculator import DEPTH, EXPLAIN, FORMAT, OUT, derived
 from rooflinecli.cli.main import QUIET
-from rooflinecli.cli.output import Format
+from rooflinecli.cli.output import Format, columns
 from rooflinecli.cli.quantities import HW, Reader, chip, quantity
-from rooflinecli.cli.shared import most
+from rooflinecli.cli.shared import WIDE, most
 from rooflinecli.errors import UsageError
 
 app = typer.Typer(**QUIET)
@@ -33,6 +33,7 @@ def profile(
     tp: str = typer.Option("1", "--tp", help="With --model: tensor-parallel size."),
     device: str = typer.Option(None, "--device", help="Which device of the trace; default: the busiest."),
     top: int = most(15, "Kernels to list."),
+    wide: bool = WIDE,
     fmt: Format = FORMAT,
     out: Path = OUT,
     explain: str = EXPLAIN,
@@ -48,7 +49,7 @@ def profile(
     ops = _ops(model, dtype, batch, seq, context, tp)
     result = answer(kernels_of(trace), _rates(hw, dtype, peak, bandwidth, bool(ops)), device, ops, read.leaf)
     if explain is None:
-        write(text.render(result, fmt.value, top), out)
+        write(text.render(result, fmt.value, top, columns(wide, out)), out)
         return
     write(derived({key: value for key, value in result.items() if key != "kernels"}, explain, depth), out)
 

@@ -127,6 +127,16 @@ def _parse(text: str | float, unit: str) -> float:
         raise
 
 
+def at_least_one(flag: str, text: str, kind: str = "count") -> float:
+    """A count of what there must be some of, as options.KINDS reads it. Raises UsageError with the flag."""
+    from rooflinecli.specs.ask import number
+
+    value = number(flag, text, kind)
+    if value < 1:
+        raise UsageError(f"{flag} {text}: must be at least 1")
+    return value
+
+
 def one_of(**given: Any) -> None:
     """Exactly one of these options must be given."""
     names = ["--" + name.replace("_", "-") for name in given]

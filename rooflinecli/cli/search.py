@@ -9,8 +9,8 @@ import typer
 
 from rooflinecli.cli.asking import Panelled, asks
 from rooflinecli.cli.main import QUIET
-from rooflinecli.cli.output import Format
-from rooflinecli.cli.shared import FORMAT, OUT, most
+from rooflinecli.cli.output import Format, columns
+from rooflinecli.cli.shared import FORMAT, OUT, WIDE, most
 from rooflinecli.specs.options import LOAD
 
 app = typer.Typer(**QUIET)
@@ -74,6 +74,7 @@ def search(
     sensitivity: bool = _Opt(
         False, "--sensitivity", help="Also: how the winner's time moves with each hardware figure and constant."
     ),
+    wide: bool = WIDE,
     format: Format = FORMAT,
     out: Path = OUT,
 ) -> None:
@@ -86,5 +87,5 @@ def search(
     from rooflinecli.cli.searching import run
 
     limits: dict[str, str | None] = {"ttft": ttft, "itl": itl, "qps": qps}
-    if not run(options, objective, where or [], limits, top, sensitivity, format.value, out):
+    if not run(options, objective, where or [], limits, top, sensitivity, format.value, out, columns(wide, out)):
         raise typer.Exit(1)

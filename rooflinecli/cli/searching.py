@@ -20,6 +20,7 @@ def run(
     sensitivity: bool,
     format: str,
     out: Path | None,
+    width: int,
 ) -> bool:
     """Search and print; True when something is feasible."""
     from rooflinecli.cli.output import write
@@ -34,7 +35,7 @@ def run(
         row["estimate"] = _estimate(options, row["command"], serving)
     if sensitivity and result["feasible"]:
         result["sensitivity"] = _sensitivity(result, options)
-    write(text(result, format), out)
+    write(text(result, format, width), out)
     return bool(result["feasible"])
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import typer
 
 from rooflinecli.cli.main import QUIET
-from rooflinecli.cli.output import Format
-from rooflinecli.cli.shared import FORMAT, OUT
+from rooflinecli.cli.output import Format, columns
+from rooflinecli.cli.shared import FORMAT, OUT, WIDE
 
 app = typer.Typer(**QUIET)
 
@@ -22,6 +22,7 @@ def shard(
     sizes: str = typer.Option(..., help="Dimensions: I=1k,J=4k,K=16k."),
     hw: str = typer.Option(..., "--hw", help="A chip or system (`roofline hardware`)."),
     dtype: str = typer.Option("bf16", help="Number format."),
+    wide: bool = WIDE,
     format: Format = FORMAT,
     out: Path = OUT,
 ) -> None:
@@ -34,6 +35,5 @@ def shard(
 
     axes = sharding.mesh(mesh)
     arrays = sharding.arrays(matmul, axes)
-    write(
-        text(answer(arrays, axes, sharding.assignments(sizes, "--sizes"), load_hardware(hw), dtype), format.value), out
-    )
+    found = answer(arrays, axes, sharding.assignments(sizes, "--sizes"), load_hardware(hw), dtype)
+    write(text(found, format.value, columns(wide, out)), out)

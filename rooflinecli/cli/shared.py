@@ -16,6 +16,7 @@ MODEL: Any = typer.Argument(
 HW: Any = typer.Option(..., "--hw", metavar="NAME", help=_CHIP, autocompletion=on_tab(chips))
 EXPLAIN: Any = typer.Option(None, "--explain", metavar="QUANTITY", help="Show how a quantity follows, e.g. time_s.")
 FORMAT: Any = typer.Option(Format.table, "--format", "-f", metavar="CHOICE", help="table, json, csv or markdown.")
+WIDE: Any = typer.Option(False, "--wide", help="All columns of a table, however wide.")
 OUT: Any = typer.Option(None, "--out", "-o", metavar="FILE", help="Write to a file instead of standard output.")
 
 

@@ -10,7 +10,8 @@ import typer
 
 from rooflinecli.cli.asking import Panelled, asks
 from rooflinecli.cli.main import QUIET
-from rooflinecli.cli.shared import OUT
+from rooflinecli.cli.output import columns as room
+from rooflinecli.cli.shared import OUT, WIDE
 from rooflinecli.specs.options import FLAGS, OPTIONS
 
 app = typer.Typer(**QUIET)
@@ -78,6 +79,7 @@ def sweep(
         metavar="CHOICE",
         help="latency against throughput, the roofline, or memory against batch.",
     ),
+    wide: bool = WIDE,
     format: SweepFormat = _Opt(
         SweepFormat.table, "--format", "-f", metavar="CHOICE", help="table, csv, json, jsonl, markdown or parquet."
     ),
@@ -92,10 +94,20 @@ def sweep(
 
     wanted = [c.strip() for c in columns.split(",")] if columns else None
     if sensitivity:
-        sweeping.sensitivity(options, set_, format.value, out)
+        sweeping.sensitivity(options, set_, format.value, out, room(wide, out))
         return
     ask = sweeping.Ask(
-        options, set_, wanted, where or [], feasible_only, part, plot, plot_kind.value, format.value, out
+        options,
+        set_,
+        wanted,
+        where or [],
+        feasible_only,
+        part,
+        plot,
+        plot_kind.value,
+        format.value,
+        out,
+        room(wide, out),
     )
     if not sweeping.run(ask):
         raise typer.Exit(1)

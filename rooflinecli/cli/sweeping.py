@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rooflinecli import files
 from rooflinecli.cli.progress import Progress
 from rooflinecli.errors import UsageError
 
@@ -28,6 +28,7 @@ class Ask:
     plot_kind: str
     format: str
     out: Path | None
+    width: int
 
 
 def run(ask: Ask) -> bool:
@@ -44,7 +45,7 @@ def run(ask: Ask) -> bool:
     plot = Gathered(ask.plot_kind, space) if ask.plot else None
     progress, feasible = Progress(stop - start), False
     quiet = ask.plot == "-" and ask.out is None and ask.format == "table"
-    with writer(ask.format, ask.out, shown.names, _about(space, shown.names, start, stop), quiet) as out:
+    with writer(ask.format, ask.out, shown.names, _about(space, shown.names, start, stop), quiet, ask.width) as out:
         for choice, answer in sweep.answers(space, start, stop):
             table = keep(answer, sweep.table(shown, choice, answer))
             feasible = feasible or bool(table["feasible"].any())
@@ -91,7 +92,7 @@ class _Silent:
 
 @contextmanager
 def writer(
-    format: str, out: Path | None, names: list[str], about: dict[str, Any], quiet: bool = False
+    format: str, out: Path | None, names: list[str], about: dict[str, Any], quiet: bool = False, width: int = 120
 ) -> Iterator[Any]:
     """A writer to standard output, or to a file written whole or not at all. Raises UsageError when it cannot be written."""
     if quiet:
@@ -100,22 +101,15 @@ def writer(
     if out is None:
         if format == "parquet":
             raise UsageError("--format parquet needs --out FILE")
-        made = _writer(format, sys.stdout, names, about)
+        made = _writer(format, sys.stdout, names, about, width)
         yield made
         made.close()
         sys.stdout.flush()
         return
-    partial = out.with_name(out.name + ".partial")
-    try:
-        with _target(format, partial) as target:
-            made = _writer(format, target, names, about)
-            yield made
-            made.close()
-        os.replace(partial, out)
-    except OSError as error:
-        raise UsageError(f"--out {out}: cannot be written ({error.strerror}); give a writable path") from None
-    finally:
-        partial.unlink(missing_ok=True)
+    with files.replacing(out) as partial, _target(format, partial) as target:
+        made = _writer(format, target, names, about, width)
+        yield made
+        made.close()
 
 
 @contextmanager
@@ -123,11 +117,11 @@ def _target(format: str, path: Path) -> Iterator[Any]:
     if format == "parquet":
         yield path
         return
-    with path.open("w", encoding="utf-8") as stream:
+    with path.open("w", encoding="utf-8", errors="replace") as stream:
         yield stream
 
 
-def _writer(format: str, target: Any, names: list[str], about: dict[str, Any]) -> Any:
+def _writer(format: str, target: Any, names: list[str], about: dict[str, Any], width: int) -> Any:
     if format == "parquet":
         from rooflinecli.render.parquet import Parquet
 
@@ -136,15 +130,15 @@ def _writer(format: str, target: Any, names: list[str], about: dict[str, Any]) -
         from rooflinecli.render.jsonl import Jsonl
 
         return Jsonl(target, names, about)
-    from rooflinecli.render.sweep import WRITERS
+    from rooflinecli.render.sweep import WRITERS, Table
 
-    return WRITERS[format](target, names, about)
+    return Table(target, names, about, width) if format == "table" else WRITERS[format](target, names, about)
 
 
-def sensitivity(options: dict[str, Any], figures: list[str] | None, format: str, out: Path | None) -> None:
+def sensitivity(options: dict[str, Any], figures: list[str] | None, format: str, out: Path | None, width: int) -> None:
     """Elasticities of a single point."""
     from rooflinecli.answers.sensitivity import of_point
     from rooflinecli.cli.output import write
     from rooflinecli.render.sensitivity import text
 
-    write(text(of_point(options, figures), format), out)
+    write(text(of_point(options, figures), format, width), out)

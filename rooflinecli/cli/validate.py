@@ -7,8 +7,8 @@ from pathlib import Path
 import typer
 
 from rooflinecli.cli.main import QUIET
-from rooflinecli.cli.output import Format
-from rooflinecli.cli.shared import FORMAT, OUT
+from rooflinecli.cli.output import Format, columns
+from rooflinecli.cli.shared import FORMAT, OUT, WIDE
 
 app = typer.Typer(**QUIET)
 
@@ -24,6 +24,7 @@ def validate(
     plot: Path = typer.Option(
         None, help="A folder for pictures, one per table: predicted against measured, residuals by group."
     ),
+    wide: bool = WIDE,
     format: Format = FORMAT,
     out: Path = OUT,
 ) -> None:
@@ -43,4 +44,4 @@ def validate(
 
         beside = out.parent if out else Path()
         images = {title: relpath(path, beside) for title, path in pictures(found, plot).items()}
-    write(render(data(subject, found), format.value, images), out)
+    write(render(data(subject, found), format.value, images, columns(wide, out)), out)

@@ -59,7 +59,7 @@ class Scene:
             given is None,
         )
         self.engine = load_engine(r.engine)
-        train = r.batch if r.batch is not None else num.maximum(num.floor(TRAIN_TOKENS / seq), 1)
+        train = r.batch if r.batch is not None else num.maximum(num.floor(TRAIN_TOKENS / num.maximum(seq, 1)), 1)
         self.train_batch = self.flag("b", train, "sequences", "--batch", r.batch is None)
         self.gradient_bytes = self.flag(
             "p_g", r.gradient_bytes, "B", "--gradient-bytes", self._is(r.gradient_bytes, 4.0)

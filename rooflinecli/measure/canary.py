@@ -8,6 +8,11 @@ from typing import Any
 BUSY = 1.15
 
 
+def disturbed(record: dict[str, Any]) -> bool:
+    """Whether a kernel was timed while other programs ran."""
+    return bool(record.get("busy", 1.0) > BUSY)
+
+
 class Canary:
     """A matmul of a few hundred microseconds on all cores. `best` may come from an earlier run's log."""
 

@@ -99,7 +99,7 @@ def environment() -> Environment:
 def known_chip(kind: str) -> str | None:
     """The name under hardware/ that a device kind extends, when that file exists."""
     from rooflinecli.errors import RooflineError
-    from rooflinecli.specs.load import find
+    from rooflinecli.specs.names import find
 
     for pattern, name in KNOWN:
         if re.search(pattern, kind, re.IGNORECASE):

@@ -169,20 +169,11 @@ def provenance(environment: Environment, fits: list[Fit], extends: bool) -> dict
 
 
 def text_of(data: dict[str, Any], path: Path) -> str:
-    """The profile as YAML, proved readable: written beside `path`, loaded by the engine's own loader, removed.
-
-    Raises DataError when the engine refuses it, UsageError when the folder cannot be written.
-    """
-    from rooflinecli.errors import UsageError
-    from rooflinecli.specs.hardware import load_hardware
+    """The profile as YAML, proved readable by the engine's own loader. Raises DataError when that refuses it."""
+    from rooflinecli.specs.figure import validate
+    from rooflinecli.specs.hardware import HardwareSpec
+    from rooflinecli.specs.load import parse
 
     text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=140)
-    trial = path.with_name(f".{path.stem}.trial.yaml")
-    try:
-        trial.write_text(text, encoding="utf-8")
-        load_hardware(str(trial))
-    except OSError as error:
-        raise UsageError(f"--out {path}: cannot be written ({error.strerror}); give a writable path") from None
-    finally:
-        trial.unlink(missing_ok=True)
+    validate(HardwareSpec, parse(text, path, base="hardware"))
     return text

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.measure import distributed, grids, profile
-from rooflinecli.measure.canary import Canary
+from rooflinecli.measure.canary import Canary, disturbed
 from rooflinecli.measure.cases import Case
 from rooflinecli.measure.clockwork import dispatch_overhead
 from rooflinecli.measure.device import Environment, compute_capability, environment, keep_pages, known_chip
@@ -21,6 +21,7 @@ from rooflinecli.measure.session import Session
 from rooflinecli.measure.timing import FULL, QUICK
 
 QUICK_BUDGET, FULL_BUDGET = 21.0, 900.0
+DISTURBED = 0.1  # share of timings taken on a busy machine beyond which no profile is written
 PATIENCE = 0.2  # share of the budget spent on waiting for other programs to finish
 
 
@@ -54,6 +55,7 @@ class Answer:
     roofs: profile.Roofs | None = None
     text: str | None = None
     interrupted: bool = False
+    withheld: bool = False  # fitted, but on a machine too busy for the profile to be written
     failed: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     extra: dict[str, Any] = field(default_factory=dict)
@@ -140,6 +142,11 @@ def _answer(options: Options, session: Session, out: Path, planned: int) -> Answ
     return answer
 
 
+def disowned(records: list[dict[str, Any]]) -> bool:
+    """Whether more of the timings were disturbed by other programs than a fit can bear."""
+    return sum(map(disturbed, records)) > DISTURBED * len(records)
+
+
 def _fit(options: Options, answer: Answer) -> None:
     from rooflinecli.measure.collectives import network
 
@@ -153,4 +160,12 @@ def _fit(options: Options, answer: Answer) -> None:
     name = f"{env.kind}, {env.cores} cores, measured" if env.platform == "cpu" else f"{env.kind}, measured"
     levels = network(answer.records, answer.roofs, env)
     data = profile.document(answer.roofs, answer.fits, env, name=name, force=options.force, network=levels)
-    answer.text = profile.text_of(data, answer.out)
+    text = profile.text_of(data, answer.out)
+    answer.withheld = disowned(answer.records) and not options.force
+    if answer.withheld:
+        answer.notes.append(
+            f"no profile was written: the machine was too busy for it to be believed; run the same command again when it "
+            f"is idle, which looks again at what was disturbed, or write {answer.out} all the same with --force"
+        )
+        return
+    answer.text = text

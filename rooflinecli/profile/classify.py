@@ -20,9 +20,11 @@ _PATTERNS = [
             "attention",
             r"flash|fmha|attention|\bsdpa\b|\bmha\b|paged_?att|softmax_attn|(^|[_\W])(attn|mla)([_\W]|$)(?!.*(proj|norm|gemm|out))",
         ),
+        # XLA on a CPU hands matrix products with their neighbours to XNNPACK, YNN or oneDNN as one fusion; some reductions
+        # become a ynn_fusion too, which the name does not tell apart, but they hardly take time beside the products
         (
             "gemm",
-            r"gemm|gemv|cublas|cutlass|xmma|nvjet|wgmma|matmul|\bdot\b|dot[-_.]|_dot|convolution|conv\d?d|\bconv\b|"
+            r"(ynn|xnn|onednn)_fusion|gemm|gemv|cublas|cutlass|xmma|nvjet|wgmma|matmul|\bdot\b|dot[-_.]|_dot|convolution|conv\d?d|\bconv\b|"
             r"aten::(mm|bmm|addmm|baddbmm|linear|_scaled_mm)\b|onednn|mkldnn|linear|(^|[_\W])(qkv|q|k|v|o|up|gate|down|out)_?proj",
         ),
         (
@@ -36,7 +38,7 @@ _PATTERNS = [
             r"(^|[_\W])(add|sub|mul|div|exp|bias|cast|convert|scale|reduce|sum|mean|select|compare|broadcast|gather|"
             r"scatter|embedding|iota|rng|sort|topk|wrapped|multiply|subtract|divide|maximum|tuple)([_.\W\d]|$)|"
             r"cross_?entropy|adam|multi_tensor|optimizer|triton_(poi|red|per)|at::native|aten::|"
-            r"(?<!ynn_)(?<!xnn_)fusion",
+            r"fusion",
         ),
     )
 ]

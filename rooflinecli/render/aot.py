@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli.render import operations
+from rooflinecli.render import operations, tables
 from rooflinecli.render.json import dumps
-from rooflinecli.render.style import bold, dim, red
+from rooflinecli.render.style import PIPE, bold, dim
 from rooflinecli.units import duration, si
 
 
-def render(answer: dict[str, Any], format: str) -> str:
+def render(answer: dict[str, Any], format: str, width: int = PIPE) -> str:
     if format == "json":
         return dumps(answer)
     if format in ("csv", "markdown"):
         return operations.render(answer, format)
-    return "\n\n".join([*_head(answer), operations._table("call", answer["phases"]["call"]), *_foot(answer)])
+    table = operations.table("call", answer["phases"]["call"], width)
+    return "\n\n".join([*_head(answer, width), table, *_foot(answer, width)])
 
 
-def _head(answer: dict[str, Any]) -> list[str]:
+def _head(answer: dict[str, Any], width: int) -> list[str]:
     """The answer, then the two counts side by side."""
     counts, xla, roofs = answer["counts"], answer["xla"], answer["roofs"]
     low, high = answer["interval_s"]
@@ -43,10 +44,9 @@ def _head(answer: dict[str, Any]) -> list[str]:
             f"arguments {si(xla['argument_bytes'], 'B')}, results {si(xla['output_bytes'], 'B')}, temporaries {si(xla['temp_bytes'], 'B')}",
         ),
     ]
-    table = "\n".join(f"{name:<15}{text}" for name, text in lines)
     return [
         f"{first}\n{dim(f'{peaks}, ' + si(roofs['bandwidth_bytes_per_s'], 'B/s') + '; compiled for ' + answer['compiled_for'])}",
-        table,
+        "\n".join(tables.pairs(lines, width)),
     ]
 
 
@@ -57,7 +57,8 @@ def _shape(text: str) -> str:
     return re.sub(r"ShapeDtypeStruct\(shape=\(([\d, ]*?),?\), dtype=(\w+)\)", r"\2[\1]", text)
 
 
-def _foot(answer: dict[str, Any]) -> list[str]:
+def _foot(answer: dict[str, Any], width: int) -> list[str]:
     notes = [d["message"] for d in answer["differences"]] + answer["counts"]["loops"]
     notes += [f"not counted: {name}" for name in dict.fromkeys(answer["counts"]["uncounted"])]
-    return ["\n".join(notes)] * bool(notes) + [red("does not fit: ") + v["message"] for v in answer["violations"]]
+    said = [line for note in notes for line in tables.prose(note, width)]
+    return ["\n".join(said)] * bool(said) + operations.unfit(answer, width)

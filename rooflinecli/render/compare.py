@@ -7,30 +7,40 @@ from typing import Any
 from rooflinecli.answers.check.requirement import unit_of
 from rooflinecli.render import csv as comma
 from rooflinecli.render import json as plain
+from rooflinecli.render import markdown as marked
+from rooflinecli.render import tables
 from rooflinecli.render.check.words import number
+from rooflinecli.render.style import PIPE
 
 Row = dict[str, Any]
 
 
-def table(result: Row) -> str:
-    head, *body = grid = [_head(result), *(_cells(result, row) for row in result["rows"] if row["rank"])]
-    lines = [_title(result), ""]
-    if body:
-        widths = [max(len(line[i]) for line in grid) for i in range(len(head))]
-        lines += [
-            "  ".join(
-                c.ljust(w) if i < 3 else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in grid
-        ]
-    return "\n".join([*lines, *_notes(result)])
+# columns of the table go in this order where there is no room for all
+_DROP = ("bound", "memory headroom", "layout", "USD/h")
+_TEXT = ("chip", "layout")
+
+
+def render(result: Row, format: str, width: int = PIPE) -> str:
+    """The comparison in one of the formats of `--format`."""
+    return (
+        table(result, width) if format == "table" else {"markdown": markdown, "json": json, "csv": csv}[format](result)
+    )
+
+
+def table(result: Row, width: int = PIPE) -> str:
+    head = [name.replace(".", "\n") for name in _head(result)]
+    grid = [head, *(_cells(result, row) for row in result["rows"] if row["rank"])]
+    shown = [name.replace("\n", " ") for name in head]
+    drop = [*_DROP, *reversed(shown[6:-2]), "relative", "interval"]
+    lines = [*tables.prose(_title(result), width), ""]
+    lines += tables.table(grid, width, left=_TEXT, drop=drop) if len(grid) > 1 else []
+    return "\n".join([*lines, *(line for note in _notes(result) for line in tables.prose(note, width))])
 
 
 def markdown(result: Row) -> str:
-    head, *body = [_head(result), *(_cells(result, row) for row in result["rows"] if row["rank"])]
-    lines = [_title(result), "", f"| {' | '.join(head)} |", "|---" * 3 + "|---:" * (len(head) - 3) + "|"]
-    lines += [f"| {' | '.join(c.replace('|', ' ') for c in line)} |" for line in body]
-    return "\n".join([*lines, *(f"\n{n}" if n else n for n in _notes(result) if n)])
+    grid = [_head(result), *(_cells(result, row) for row in result["rows"] if row["rank"])]
+    lines = [marked.cell(_title(result)), "", marked.table(grid, right=range(3, len(grid[0])))]
+    return "\n".join([*lines, *(f"\n{marked.cell(n)}" for n in _notes(result) if n)])
 
 
 def json(result: Row) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterable
 from typing import Any
-
-from rooflinecli.answers.explain import quantities
 
 
 def estimate(result: dict[str, Any]) -> str:
+    from rooflinecli.answers.explain import quantities  # here: the calculators write CSV too, and need no YAML
+
     words = {
         "model.name": result["model"]["name"],
         "hardware.name": result["hardware"]["name"],
@@ -18,8 +19,26 @@ def estimate(result: dict[str, Any]) -> str:
     return rows([("quantity", "value"), *words.items(), *quantities(result).items()])
 
 
-def rows(table: list[Any]) -> str:
+def rows(table: Iterable[Iterable[Any]]) -> str:
     """Any rows as CSV text."""
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows(table)
+    csv.writer(out, lineterminator="\n").writerows([inert(cell) for cell in row] for row in table)
     return out.getvalue()
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def inert(cell: Any) -> Any:
+    """A cell that no spreadsheet takes for a formula: text that begins like one gets an apostrophe; numbers stay."""
+    if not isinstance(cell, str) or not cell.startswith(_FORMULA) or _number(cell):
+        return cell
+    return "'" + cell
+
+
+def _number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -6,17 +6,20 @@ from typing import Any
 
 from rooflinecli.derivation import Formula
 from rooflinecli.formulas.catalogue import every
+from rooflinecli.render import tables
+from rooflinecli.render.style import PIPE
 
 
-def listing() -> str:
+def listing(width: int = PIPE) -> str:
     formulas = every()
-    width = max(len(name) for name in formulas)
+    rows = [(f"  {name}", f"[{e.unit}]  {e.doc.splitlines()[0] if e.doc else ''}") for name, e in formulas.items()]
+    blocks = tables.pairs_apart(rows, width)
     lines, module = [], ""
-    for name, entry in formulas.items():
+    for entry, block in zip(formulas.values(), blocks, strict=True):
         if entry.module != module:
             module = entry.module
             lines += ["", module.rpartition(".")[2]]
-        lines.append(f"  {name:<{width}}  [{entry.unit}]  {entry.doc.splitlines()[0] if entry.doc else ''}".rstrip())
+        lines += block
     return "\n".join(lines).lstrip("\n")
 
 

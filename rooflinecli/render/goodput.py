@@ -6,10 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from rooflinecli.lift import PLAIN
+from rooflinecli.render import tables
+from rooflinecli.render.style import PIPE
+from rooflinecli.text import plural
 from rooflinecli.units import duration
 
 
-def text(answer: Callable[[Any], dict[str, Any]], format: str, explain: str | None = None, depth: int = 3) -> str:
+def text(
+    answer: Callable[[Any], dict[str, Any]], format: str, explain: str | None = None, depth: int = 3, width: int = PIPE
+) -> str:
     """`roofline goodput` in a format, or the derivation of one quantity."""
     if format != "table" or explain is not None:
         from rooflinecli.render.operation import text as plain
@@ -17,10 +22,10 @@ def text(answer: Callable[[Any], dict[str, Any]], format: str, explain: str | No
         return plain(answer, format, explain, depth)
     r = answer(PLAIN)
     lines = [
-        f"{r['devices']:.0f} devices: a failure every {duration(r['mtbf_s'])}",
+        f"{plural(r['devices'], 'device')}: a failure every {duration(r['mtbf_s'])}",
         f"save every {duration(r['interval_s'])} ({duration(r['checkpoint_s'])} each; best: {duration(r['daly_interval_s'])})",
         f"goodput {r['goodput']:.1%}: saving takes {r['checkpoint_overhead']:.1%}, a restart {duration(r['restart_s'])} and the lost work",
     ]
     if "run_s" in r:
-        lines.append(f"the run takes {duration(r['run_s'])} with {r['failures']:.0f} failures")
-    return "\n".join(lines)
+        lines.append(f"the run takes {duration(r['run_s'])} with {plural(round(r['failures']), 'failure')}")
+    return "\n".join(line for said in lines for line in tables.prose(said, width, "  "))

@@ -6,7 +6,9 @@ from itertools import groupby
 from typing import Any
 
 from rooflinecli import units
-from rooflinecli.render import csv, json
+from rooflinecli.render import csv, json, tables
+from rooflinecli.render import markdown as marked
+from rooflinecli.render.style import PIPE
 from rooflinecli.specs.hardware import DTYPES
 
 Row = list[str]
@@ -14,7 +16,7 @@ LEGEND = "? unconfirmed   - none, or not known   FLOP/B: ridge point, peak over 
 _HALF = ("bf16", "fp16")
 
 
-def listing(chips: list[dict[str, Any]], fmt: str, dtype: str | None = None) -> str:
+def listing(chips: list[dict[str, Any]], fmt: str, dtype: str | None = None, width: int = PIPE) -> str:
     if fmt == "json":
         return json.dumps(chips)
     if fmt == "csv":
@@ -26,14 +28,17 @@ def listing(chips: list[dict[str, Any]], fmt: str, dtype: str | None = None) -> 
     rows = [head, *(_line(chip, second) for chip in chips)]
     if fmt == "markdown":
         return f"{_markdown(rows)}\n\n{LEGEND}"
-    top, *lines = _aligned(rows)
+    made = tables.fit(rows, width, drop=("link", "FLOP/B", second, "$/h"))
+    lines = list(map(made.line, rows[1:]))
     body: list[str] = []
     for group, pairs in groupby(
         zip(chips, lines, strict=True), key=lambda pair: f"{pair[0]['vendor']} {pair[0]['kind']}"
     ):
         body += ["", group, *(line for _, line in pairs)]
     about = f"{len(chips)} chips. 16-bit, {second}: dense FLOP/s. link: innermost, one way, per second."
-    return "\n".join([top, "-" * max(map(len, [top, *lines])), *body[1:], "", about, LEGEND])
+    said = [line for text in (about, LEGEND) for line in tables.prose(text, width)]
+    top = "\n".join(made.head(head))
+    return "\n".join([top, "-" * max(map(len, [top, *lines])), *body[1:], "", *said, *made.note(width)])
 
 
 def _line(chip: dict[str, Any], dtype: str) -> Row:
@@ -51,7 +56,7 @@ def _line(chip: dict[str, Any], dtype: str) -> Row:
     ]
 
 
-def compare(chips: list[dict[str, Any]], fmt: str, width: int | None = None) -> str:
+def compare(chips: list[dict[str, Any]], fmt: str, width: int = PIPE) -> str:
     if fmt == "json":
         return json.dumps(chips)
     if fmt == "csv":
@@ -60,11 +65,11 @@ def compare(chips: list[dict[str, Any]], fmt: str, width: int | None = None) -> 
     if fmt == "markdown":
         return f"{_markdown(rows)}\n\n{LEGEND}"
     parts = []
-    for block in _blocks(rows, width or 10**6):
+    for block in _blocks(rows, width):
         cells = [[row[0], *(row[i] for i in block)] for row in rows]
-        top, *lines = _aligned([row for row in cells if set(row[1:]) != {"-"}])
+        top, *lines = tables.table([row for row in cells if set(row[1:]) != {"-"}], width)
         parts.append("\n".join([top, "-" * max(map(len, [top, *lines])), *lines]))
-    return "\n\n".join([*parts, LEGEND])
+    return "\n\n".join([*parts, "\n".join(tables.prose(LEGEND, width))])
 
 
 def _blocks(rows: list[Row], width: int) -> list[list[int]]:
@@ -159,14 +164,14 @@ def _link(chip: dict[str, Any], depth: int) -> str:
     return f"{links}{units.si(level['bandwidth_bytes_per_s'], 'B')}{mark}"
 
 
-def sheet(chip: dict[str, Any], fmt: str, width: int | None = None) -> str:
+def sheet(chip: dict[str, Any], fmt: str, width: int = PIPE) -> str:
     from rooflinecli.render.hardware_sheet import page, rows
 
     if fmt == "json":
         return json.dumps(chip)
     if fmt == "csv":
         return csv.rows(rows(chip))
-    return page(chip, width or 100, markdown=fmt == "markdown")
+    return page(chip, min(width, PIPE), markdown=fmt == "markdown")
 
 
 def _flat(chips: list[dict[str, Any]]) -> list[list[Any]]:
@@ -210,11 +215,5 @@ def _flat(chips: list[dict[str, Any]]) -> list[list[Any]]:
     return rows
 
 
-def _aligned(rows: list[Row]) -> list[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
-
-
 def _markdown(rows: list[Row]) -> str:
-    head, *body = [f"| {' | '.join(cell.replace('|', ' ') for cell in row)} |" for row in rows]
-    return "\n".join([head, "|---" + "|---:" * (len(rows[0]) - 1) + "|", *body])
+    return marked.table(rows, right=range(1, len(rows[0])))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from typing import Any
 
 from rooflinecli import units
+from rooflinecli.render import markdown as marked
+from rooflinecli.render import tables
 from rooflinecli.render.hardware import LEGEND
 from rooflinecli.specs.efficiency import CONSTANTS
 
@@ -46,16 +47,17 @@ def _text(chip: dict[str, Any], width: int) -> list[str]:
     figures = chip["figures"]
     head = ("figure", "value", "source", "line")
     cells = [(_label(f["quantity"]), _value(chip, f), f["source"], _place(f["at"])) for f in figures]
-    wide = [max(len(c[i]) for c in [*cells, head]) for i in range(4)]
-    wide[2] = min(wide[2], max(8, width - wide[0] - wide[1] - wide[3] - 6))
+    made = tables.fit(
+        [head, *cells], width, left=(0, 2, 3), drop=("line", "source"), shrink={"source": 8, "figure": 12}
+    )
     lines = [
         *(line for text in _title(chip) for line in _fill(text, width, "")),
         "",
-        _columns(head, wide),
-        "-" * min(width, sum(wide) + 6),
+        *made.head(head),
+        "-" * max(map(len, map(made.line, [head, *cells]))),
     ]
     for figure, cell in zip(figures, cells, strict=True):
-        lines.append(_columns(cell, wide))
+        lines.append(made.line(cell))
         extra = _extra(chip, figure)
         lines += _fill(extra, width, "    ") if extra else []
     lines += ["", "efficiency constants (what is not here comes from hardware/defaults)"]
@@ -67,7 +69,7 @@ def _text(chip: dict[str, Any], width: int) -> list[str]:
     lines += ["", "notes"] if chip["notes"] else []
     for note in chip["notes"]:
         lines += _fill(f"- {note}", width, "  ")
-    return [*lines, "", *_fill(LEGEND, width, "")]
+    return [*lines, "", *_fill(LEGEND, width, ""), *made.note(width)]
 
 
 def _label(quantity: str) -> str:
@@ -75,13 +77,6 @@ def _label(quantity: str) -> str:
     for prefix in ("network.", "on_chip.", "units."):
         quantity = quantity.removeprefix(prefix)
     return quantity
-
-
-def _columns(cell: tuple[str, ...], wide: list[int]) -> str:
-    quantity, value, source, place = cell
-    if len(source) > wide[2]:
-        source = source[: wide[2] - 1] + "…"
-    return f"{quantity:<{wide[0]}}  {value:>{wide[1]}}  {source:<{wide[2]}}  {place}"
 
 
 def _place(at: str) -> str:
@@ -102,21 +97,14 @@ def _constant(name: str, value: float) -> str:
 
 
 def _fill(text: str, width: int, indent: str) -> list[str]:
-    return textwrap.wrap(
-        text,
-        width,
-        initial_indent=indent,
-        subsequent_indent=indent + "  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return [indent + line for line in tables.wrap(text, width - len(indent), "  ")]
 
 
 def _markdown(chip: dict[str, Any]) -> str:
     head = ["figure", "value", "basis", "source", "line"]
     body = [[f["quantity"], _value(chip, f), _extra(chip, f), f["citation"], f["at"]] for f in chip["figures"]]
-    lines = [f"# {_title(chip)[0]}", "", _title(chip)[1], "", f"| {' | '.join(head)} |", "|---|---:|---|---|---|"]
-    lines += [f"| {' | '.join(cell.replace('|', ' ') for cell in row)} |" for row in body]
-    lines += ["", "| efficiency | constants | source | line |", "|---|---|---|---|"]
-    lines += [f"| {i['class']} | {_constants(i)} | {i['citation']} | {i['at']} |" for i in chip["efficiency"]]
-    return "\n".join([*lines, "", *(f"- {note}" for note in chip["notes"]), "", LEGEND])
+    constants = [[i["class"], _constants(i), i["citation"], i["at"]] for i in chip["efficiency"]]
+    lines = [f"# {marked.cell(_title(chip)[0])}", "", marked.cell(_title(chip)[1])]
+    lines += ["", marked.table([head, *body], right=[1])]
+    lines += ["", marked.table([["efficiency", "constants", "source", "line"], *constants])]
+    return "\n".join([*lines, "", *(f"- {marked.cell(note)}" for note in chip["notes"]), "", LEGEND])

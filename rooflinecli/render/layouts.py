@@ -4,29 +4,37 @@ from __future__ import annotations
 
 from typing import Any
 
+from rooflinecli.render import tables
+from rooflinecli.render.style import PIPE
 from rooflinecli.units import duration, si
 
 
-def text(result: dict[str, Any], format: str) -> str:
+def text(result: dict[str, Any], format: str, width: int = PIPE) -> str:
     """`roofline layouts` in a format."""
     if format != "table":
         from rooflinecli.render.operation import text as plain
 
-        return plain(lambda lift: result, format)
-    lines = [
-        f"{result['model']} on {result['devices']} x {result['hardware']}: one layer, {result['tokens']:.0f} tokens",
-        "",
-        "feed-forward, fastest first",
-    ]
-    lines += [
-        f"  {r['layout']:<28} {duration(r['time_s']):>8}  send {si(r['sent_bytes'], 'B'):>8} in {duration(r['communication_s']):>8}  "
-        f"read {si(r['weights_read_bytes'], 'B'):>8} in {duration(r['memory_s']):>8}"
-        for r in result["feedforward"]
-    ]
+        return plain(lambda lift: result, format, width=width)
+    head = f"{result['model']} on {result['devices']} x {result['hardware']}: one layer, {result['tokens']:.0f} tokens"
+    lines = [*tables.prose(head, width), "", "feed-forward, fastest first"]
+    lines += _ranking(result["feedforward"], "layout", "weights_read_bytes", width)
     lines += ["", f"attention over {result['context']:.0f} cached tokens"]
-    lines += [
-        f"  {r['attention']:<28} {duration(r['time_s']):>8}  send {si(r['sent_bytes'], 'B'):>8} in {duration(r['communication_s']):>8}  "
-        f"read {si(r['cache_bytes'], 'B'):>8} in {duration(r['memory_s']):>8}"
-        for r in result["attention"]
-    ]
+    lines += _ranking(result["attention"], "attention", "cache_bytes", width)
     return "\n".join(lines)
+
+
+def _ranking(rows: list[dict[str, Any]], name: str, read: str, width: int) -> list[str]:
+    """Time of each layout; what it sends and reads, and how long either takes."""
+    grid = [
+        [
+            r[name],
+            duration(r["time_s"]),
+            si(r["sent_bytes"], "B"),
+            duration(r["communication_s"]),
+            si(r[read], "B"),
+            duration(r["memory_s"]),
+        ]
+        for r in rows
+    ]
+    head = ["layout", "time", "send", "wires", "read", "memory"]
+    return tables.table([head, *grid], width, drop=("read", "send"), indent="  ")

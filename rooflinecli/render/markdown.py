@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rooflinecli.render.table import _PIECES, layout
+from rooflinecli.text import one_line
 from rooflinecli.units import count, duration, si
 
 
 def estimate(result: dict[str, Any]) -> str:
     model, chip = result["model"], result["hardware"]
     lines = [
-        f"### {model['name']} on {chip['name']}",
+        f"### {cell(model['name'])} on {cell(chip['name'])}",
         "",
         f"{count(model['parameters']['total'])} parameters, {si(model['weights_bytes'], 'B')} of weights, {result['workload']['dtype']}.",
         "",
@@ -50,12 +52,18 @@ def estimate(result: dict[str, Any]) -> str:
         if value is not None
     ]
     lines += [table([["cost", "USD"], *money])] if money else ["No price is known for this chip."]
-    lines += ["", *(f"**Does not fit:** {v['message']}" for v in result["violations"])]
+    lines += ["", *(f"**Does not fit:** {cell(v['message'])}" for v in result["violations"])]
     return "\n".join(lines).rstrip()
 
 
-def table(rows: list[list[str]]) -> str:
-    """A Markdown table; the first row is its head."""
-    escaped = [[str(cell).replace("|", "\\|") for cell in row] for row in rows]
-    head, *body = escaped
-    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *body])
+def table(rows: Sequence[Sequence[Any]], right: Iterable[int] = ()) -> str:
+    """A Markdown table; the first row is its head. Columns in `right` are aligned to the right."""
+    head, *body = [[cell(item) for item in row] for row in rows]
+    numbers = set(right)
+    rule = ["---:" if i in numbers else "---" for i in range(len(head))]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, rule, *body])
+
+
+def cell(item: Any) -> str:
+    """One line of text that ends no cell and opens no HTML."""
+    return one_line(str(item)).replace("<", "&lt;").replace("|", "\\|")

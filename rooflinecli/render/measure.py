@@ -7,6 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from rooflinecli import units
+from rooflinecli.measure.canary import disturbed
+from rooflinecli.render import tables
+from rooflinecli.render.style import PIPE
+
+# columns of a table go in this order where there is no room for all
+_DROP = ("MAD", "runs", "by", "time (p10)", "shapes", "p", "p90", "overhead", "memory", "floor")
 
 
 def rate(record: dict[str, Any]) -> str:
@@ -23,7 +29,7 @@ def label(record: dict[str, Any]) -> str:
     return f"{record['op']} {sizes} {record['dtype']}"
 
 
-def timings(records: list[dict[str, Any]]) -> str:
+def timings(records: list[dict[str, Any]], width: int = PIPE) -> str:
     """A table of all records: time (10th percentile), median, scatter, rate, engine."""
     rows = [
         (
@@ -37,10 +43,10 @@ def timings(records: list[dict[str, Any]]) -> str:
         )
         for r in records
     ]
-    return _table(("kernel", "by", "time (p10)", "median", "MAD", "runs", "rate"), rows)
+    return _table(("kernel", "by", "time (p10)", "median", "MAD", "runs", "rate"), rows, width)
 
 
-def fits(found: list[Any], limits: Any) -> str:
+def fits(found: list[Any], limits: Any, width: int = PIPE) -> str:
     """A table of fits: constants as rates, and errors on the shapes the fit never saw."""
     rows = []
     for f in found:
@@ -60,21 +66,31 @@ def fits(found: list[Any], limits: Any) -> str:
         )
     head = ("class", "compute", "memory", "overhead", "p", "shapes", "median", "p90", "roofline")
     peaks = ", ".join(f"{d} {units.si(p, 'FLOP/s')}" for d, p in sorted(limits.peaks.items()))
-    lines = [f"roofs: {peaks}; {units.si(limits.bandwidth, 'B/s')}", "", _table(head, rows)]
+    lines = [
+        *tables.prose(f"roofs: {peaks}; {units.si(limits.bandwidth, 'B/s')}", width),
+        "",
+        _table(head, rows, width),
+    ]
+    return "\n".join([*lines, *(line for said in _fit_notes(found) for line in tables.prose(said, width, "  "))])
+
+
+def _fit_notes(found: list[Any]) -> list[str]:
+    """Held-out errors of groups of shapes, and fits that nobody should use."""
+    lines = []
     for f in found:
         for name, (n, median, p90) in f.groups.items():
-            lines.append(f"  {f.kind} {f.dtype}, {name}: median {median:.1%}, p90 {p90:.1%} over {n} held-out shapes")
+            lines.append(f"{f.kind} {f.dtype}, {name}: median {median:.1%}, p90 {p90:.1%} over {n} held-out shapes")
         if f.worse:
             lines.append(
-                f"  {f.kind} {f.dtype}: the fit ({f.median:.1%}) is worse than the bare roofline ({f.raw:.1%}) on held-out shapes; "
+                f"{f.kind} {f.dtype}: the fit ({f.median:.1%}) is worse than the bare roofline ({f.raw:.1%}) on held-out shapes; "
                 "left out of the profile (--force writes it)"
             )
-    return "\n".join(lines)
+    return lines
 
 
 def warnings(records: list[dict[str, Any]], failed: dict[str, str]) -> list[str]:
     """Sentences for stderr: what is doubtful or failed, and what to do."""
-    busy = [r for r in records if r.get("busy", 1.0) > 1.15]
+    busy = [r for r in records if disturbed(r)]
     result = []
     if busy:
         result.append(
@@ -129,7 +145,7 @@ def as_json(
     return json.dumps(whole, indent=2, default=float)
 
 
-def loop(rows: list[dict[str, Any]], checks: list[str]) -> str:
+def loop(rows: list[dict[str, Any]], checks: list[str], width: int = PIPE) -> str:
     """Predicted against measured for each phase of a model."""
     table = _table(
         ("phase", "predicted", "measured", "off", "floor"),
@@ -143,16 +159,11 @@ def loop(rows: list[dict[str, Any]], checks: list[str]) -> str:
             )
             for r in rows
         ],
+        width,
     )
-    return "\n".join([*checks, "", table])
+    return "\n".join([*(line for c in checks for line in tables.prose(c, width)), "", table])
 
 
-def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    """Fixed-width columns, text left and figures right."""
-    if not rows:
-        return "nothing was timed"
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-    align = [str.ljust if i == 0 else str.rjust for i in range(len(head))]
-    return "\n".join(
-        "  ".join(a(cell, w) for a, cell, w in zip(align, row, widths, strict=True)).rstrip() for row in [head, *rows]
-    )
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], width: int) -> str:
+    """Text left and figures right."""
+    return "\n".join(tables.table([head, *rows], width, drop=_DROP)) if rows else "nothing was timed"

@@ -6,7 +6,9 @@ from itertools import groupby
 from typing import Any
 
 from rooflinecli import units
-from rooflinecli.render import json
+from rooflinecli.render import json, tables
+from rooflinecli.render import markdown as marked
+from rooflinecli.render.style import PIPE
 
 Row = list[str]
 Model = dict[str, Any]
@@ -14,7 +16,7 @@ _HEAD = ["model", "parameters", "active", "layers", "d_model", "context"]
 _COLUMNS = ("name", "family", "parameters_total", "parameters_active", "layers", "d_model", "max_context")
 
 
-def listing(models: list[Model], fmt: str) -> str:
+def listing(models: list[Model], fmt: str, width: int = PIPE) -> str:
     """Every model on a line."""
     if fmt == "json":
         return json.dumps(models)
@@ -28,13 +30,16 @@ def listing(models: list[Model], fmt: str) -> str:
         return csv.rows([list(_COLUMNS), *flat])
     rows = [_HEAD, *map(_line, models)]
     if fmt == "markdown":
-        return _markdown(rows)
-    top, *lines = _aligned(rows)
+        return marked.table(rows, right=range(1, len(_HEAD)))
+    made = tables.fit(rows, width, drop=("d_model", "layers", "context", "active"))
+    lines = list(map(made.line, rows[1:]))
     body: list[str] = []
     for family, pairs in groupby(zip(models, lines, strict=True), key=lambda pair: pair[0]["family"]):
         body += ["", family or "other", *(line for _, line in pairs)]
     about = f"{len(models)} models. active: parameters a token meets, input embedding included. `roofline models NAME` shows one."
-    return "\n".join([top, "-" * max(map(len, [top, *lines])), *body[1:], "", about])
+    top = "\n".join(made.head(_HEAD))
+    rule = "-" * max(map(len, [top, *lines]))
+    return "\n".join([top, rule, *body[1:], "", *tables.prose(about, width), *made.note(width)])
 
 
 def _line(m: Model) -> Row:
@@ -49,7 +54,7 @@ def _line(m: Model) -> Row:
     ]
 
 
-def page(model: Model, fmt: str) -> str:
+def page(model: Model, fmt: str, width: int = PIPE) -> str:
     """One model: what it is, its parameters by each convention, its cache, its layers."""
     if fmt == "json":
         return json.dumps(model)
@@ -59,12 +64,10 @@ def page(model: Model, fmt: str) -> str:
         return csv.rows([["quantity", "value"], *_flat(model)])
     parts = _parts(model)
     if fmt == "markdown":
-        text = [f"# {model['title']}", "", _markdown([["quantity", "value"], *parts])]
-        return "\n".join([*text, "", *(f"- {note}" for note in model["notes"])]).rstrip()
-    width = max(len(label) for label, _ in parts)
-    lines = [f"{label:<{width}}  {value}".rstrip() for label, value in parts]
-    notes = ["", *(f"note: {note}" for note in model["notes"])] if model["notes"] else []
-    return "\n".join([model["title"], "", *lines, *notes])
+        text = [f"# {marked.cell(model['title'])}", "", marked.table([["quantity", "value"], *parts], right=[1])]
+        return "\n".join([*text, "", *(f"- {marked.cell(note)}" for note in model["notes"])]).rstrip()
+    notes = [line for note in model["notes"] for line in tables.prose(f"note: {note}", width, "  ")]
+    return "\n".join([model["title"], "", *tables.pairs(parts, width), *([""] if notes else []), *notes])
 
 
 def _parts(m: Model) -> list[Row]:
@@ -124,13 +127,3 @@ def _flat(value: Any, path: str = "") -> list[list[Any]]:
     if isinstance(value, list):
         return [row for i, item in enumerate(value) for row in _flat(item, f"{path}.{i}")]
     return [[path, value]] if isinstance(value, (int, float)) and not isinstance(value, bool) else []
-
-
-def _aligned(rows: list[Row]) -> list[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
-
-
-def _markdown(rows: list[Row]) -> str:
-    head, *body = [f"| {' | '.join(cell.replace('|', ' ') for cell in row)} |" for row in rows]
-    return "\n".join([head, "|---" + "|---:" * (len(rows[0]) - 1) + "|", *body])

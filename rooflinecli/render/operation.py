@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,14 +12,22 @@ from rooflinecli.derivation import Traced, leaf
 from rooflinecli.errors import Impossible, UsageError, unknown
 from rooflinecli.lift import PLAIN
 from rooflinecli.lift import Traced as TracedInputs
-from rooflinecli.render import csv, markdown
+from rooflinecli.render import csv, markdown, tables
 from rooflinecli.render.json import dumps
+from rooflinecli.render.style import PIPE
 from rooflinecli.units import count, duration, si
 
 Answer = Callable[[Any], dict[str, Any]]
 
 
-def text(answer: Answer, format: str, explain: str | None = None, depth: int = 3, measured: str | None = None) -> str:
+def text(
+    answer: Answer,
+    format: str,
+    explain: str | None = None,
+    depth: int = 3,
+    measured: str | None = None,
+    width: int = PIPE,
+) -> str:
     """`answer(lift)` in a format, or the derivation of one of its quantities."""
     if explain is not None:
         return _derivation(answer(TracedInputs()), explain, depth)
@@ -32,8 +41,7 @@ def text(answer: Answer, format: str, explain: str | None = None, depth: int = 3
         return csv.rows([("quantity", "value"), *flat])
     if format == "markdown":
         return markdown.table([["quantity", "value"], *([name, person(name, value)] for name, value in flat)])
-    width = max(len(name) for name, _ in flat)
-    return "\n".join(f"{name:<{width}}  {person(name, value)}" for name, value in flat)
+    return "\n".join(tables.pairs(_for_people(result), width))
 
 
 def _flat(result: dict[str, Any]) -> dict[str, Any]:
@@ -51,10 +59,31 @@ def _flat(result: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
+def _for_people(result: dict[str, Any]) -> list[tuple[str, str]]:
+    """Label and value of everything; both ends of an interval on one line."""
+    ends = result.get("interval_s")
+    if ends is not None:
+        result = {k: v for k, v in result.items() if k != "interval_s"} | {
+            "80 % interval": " to ".join(map(duration, ends))
+        }
+    return [(label(name), person(name, value)) for name, value in _flat(result).items()]
+
+
+def label(name: str) -> str:
+    """What a quantity is called to a person: its name in the JSON without the unit, which stands beside the value."""
+    for unit in ("_flops_per_byte", "_bytes_per_s", "_flops_per_s", "_bytes", "_s"):
+        if name.endswith(unit) and name.removesuffix(unit):
+            name = name.removesuffix(unit)
+            break
+    return name.replace("_", " ").replace(".", " ")
+
+
 def person(name: str, value: Any) -> str:
     """A value with the unit its key names."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return str(value)
+    if not math.isfinite(value):
+        return "-"
     stem = name.split(".")[0] if name.rsplit(".", 1)[-1].isdigit() else name
     if stem.endswith("_flops_per_byte"):
         return f"{value:,.5g} FLOP/B"

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from rooflinecli.errors import unknown
-from rooflinecli.render import csv, markdown
+from rooflinecli.render import csv, markdown, tables
 from rooflinecli.render.json import dumps
-from rooflinecli.render.style import bold, dim, red
+from rooflinecli.render.style import PIPE, bold, dim, red
 from rooflinecli.units import count, duration, si
 
 HEAD = ("operation", "shape", "launches", "FLOPs", "bytes", "FLOP/B", "bound", "floor", "expected", "share")
@@ -49,7 +49,7 @@ def ranked(answer: dict[str, Any], sort: str, top: int | None) -> dict[str, Any]
     return answer
 
 
-def render(answer: dict[str, Any], format: str) -> str:
+def render(answer: dict[str, Any], format: str, width: int = PIPE) -> str:
     if format == "json":
         return dumps(answer)
     if format == "csv":
@@ -59,7 +59,7 @@ def render(answer: dict[str, Any], format: str) -> str:
     if format == "markdown":
         return "\n\n".join(_markdown(name, phase) for name, phase in answer["phases"].items())
     return "\n\n".join(
-        [_head(answer), *(_table(name, phase) for name, phase in answer["phases"].items()), *_foot(answer)]
+        [_head(answer), *(table(name, phase, width) for name, phase in answer["phases"].items()), *_foot(answer, width)]
     )
 
 
@@ -96,29 +96,30 @@ def _head(answer: dict[str, Any]) -> str:
     return f"{bold(answer['model']['name'])} on {bold(answer['hardware']['name'])}: {si(roofs['bandwidth_bytes_per_s'], 'B/s')}, {peaks}"
 
 
-def _foot(answer: dict[str, Any]) -> list[str]:
-    return [
-        dim("one device, all launches; FLOP/B is intensity; fused by an ideal engine, elementwise rows have no floor"),
-        *(red("does not fit: ") + v["message"] for v in answer["violations"]),
-    ]
+def _foot(answer: dict[str, Any], width: int) -> list[str]:
+    about = "one device, all launches; FLOP/B is intensity; fused by an ideal engine, elementwise rows have no floor"
+    return ["\n".join(map(dim, tables.prose(about, width))), *unfit(answer, width)]
 
 
-def _table(name: str, phase: dict[str, Any]) -> str:
+def unfit(answer: dict[str, Any], width: int) -> list[str]:
+    """What does not fit, a paragraph each, in red."""
+    said = (tables.prose(f"does not fit: {v['message']}", width) for v in answer["violations"])
+    return ["\n".join(map(red, lines)) for lines in said]
+
+
+# columns of the table go in this order where there is no room for all
+_DROP = ("launches", "bytes", "FLOPs", "shape", "FLOP/B", "floor", "bound")
+
+
+def table(name: str, phase: dict[str, Any], width: int = PIPE) -> str:
     """Aligned columns; what takes next to no time is one line."""
     rows = phase["operations"]
     shown, small = [r for r in rows if r["share"] >= SMALL], [r for r in rows if r["share"] < SMALL]
     grid = [list(HEAD), *map(cells, shown)]
-    widths = [max(len(row[i]) for row in grid) for i in range(len(HEAD))]
-    lines = [
-        "  ".join(
-            cell.ljust(w) if i in (0, 1, 6) else cell.rjust(w)
-            for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in grid
-    ]
+    lines = tables.table(grid, width, left=("operation", "shape", "bound"), drop=_DROP, shrink={"shape": 20})
     if small:
         lines.append(dim(f"and {len(small)} below {SMALL:.2%} each; --format csv lists them"))
-    return "\n".join([title(name, phase), dim(lines[0]), *lines[1:]])
+    return "\n".join([title(name, phase), *lines])
 
 
 def title(name: str, phase: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from rooflinecli import files
 from rooflinecli.errors import UsageError
 
 MARKS = "o+x*#@%&ABCD"
@@ -115,8 +116,7 @@ def _file(picture: Any, path: Path) -> None:
     axes.set(title=picture.title, xlabel=picture.x, ylabel=picture.y)
     axes.grid(alpha=0.3)
     try:
-        figure.savefig(path, dpi=150)
-    except OSError as error:
-        raise UsageError(f"--plot {path}: cannot be written ({error.strerror}); give a writable path") from None
+        with files.replacing(path, "--plot") as partial:
+            figure.savefig(partial, dpi=150, format=path.suffix[1:])
     finally:
         pyplot.close(figure)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from typing import Any
 
+from rooflinecli.render import csv, json, tables
+from rooflinecli.render import markdown as marked
 from rooflinecli.render.sheet import plain
+from rooflinecli.render.style import PIPE
 from rooflinecli.units import duration
 
-_WIDE = 56
+# columns of the table go in this order where there is no room for all
+_DROP = ("row", "bound", "expected", "floor", "calls", "time/floor")
 _COLUMNS = (
     "name",
     "kind",
@@ -27,28 +28,25 @@ _COLUMNS = (
 )
 
 
-def render(answer: dict[str, Any], fmt: str, top: int) -> str:
+def render(answer: dict[str, Any], fmt: str, top: int, width: int = PIPE) -> str:
     answer = plain(answer)
     if fmt == "json":
-        return json.dumps(answer, indent=2, ensure_ascii=False)
+        return json.dumps(answer)
     if fmt == "csv":
         return _csv(answer["kernels"])
-    return _report(answer, top, markdown=fmt == "markdown")
+    return _report(answer, top, width, markdown=fmt == "markdown")
 
 
 def _csv(kernels: dict[str, dict[str, Any]]) -> str:
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, _COLUMNS, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({"name": name, **row} for name, row in kernels.items())
-    return buffer.getvalue()
+    named = ({"name": name, **row} for name, row in kernels.items())
+    return csv.rows([_COLUMNS, *([row.get(column, "") for column in _COLUMNS] for row in named)])
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def _report(answer: dict[str, Any], top: int, markdown: bool) -> str:
+def _report(answer: dict[str, Any], top: int, width: int, markdown: bool) -> str:
     kinds = [
         ["kind", "time", "share", "launches"],
         *(
@@ -58,21 +56,25 @@ def _report(answer: dict[str, Any], top: int, markdown: bool) -> str:
     ]
     kernels = [
         ["kernel", "kind", "calls", "time", "share"],
-        *(_kernel(name, row, markdown) for name, row in list(answer["kernels"].items())[:top]),
+        *(_kernel(name, row) for name, row in list(answer["kernels"].items())[:top]),
     ]
     if any("floor_s" in row for row in answer["kernels"].values()):
         kernels[0] += ["floor", "expected", "time/floor", "bound", "row"]
-    width = max(len(row) for row in kernels)
-    kernels = [row + [""] * (width - len(row)) for row in kernels]
-    grid = _markdown if markdown else _aligned
+    many = max(len(row) for row in kernels)
+    kernels = [row + [""] * (many - len(row)) for row in kernels]
     left = len(answer["kernels"]) - top
     more = [f"… {left} more kernels; --top {len(answer['kernels'])} shows them"] if left > 0 else []
-    return "\n".join([*_headline(answer), "", *grid(kinds), "", *grid(kernels), *more, *_findings(answer)])
+    if markdown:
+        said = [*_headline(answer), "", marked.table(kinds), "", marked.table(kernels), *more, *_findings(answer)]
+        return "\n".join(said)
+    listed = tables.table(kernels, width, left=("kernel", "kind", "bound", "row"), drop=_DROP, shrink={"kernel": 24})
+    said = [line for text in _findings(answer) for line in tables.prose(text, width, " " * 15)]
+    head = [line for text in _headline(answer) for line in tables.prose(text, width)]
+    return "\n".join([*head, "", *tables.table(kinds, width), "", *listed, *more, *said])
 
 
-def _kernel(name: str, row: dict[str, Any], whole: bool) -> list[str]:
-    short = name if whole or len(name) <= _WIDE else name[: _WIDE - 1] + "…"
-    cells = [short, row["kind"], str(row["launches"]), duration(row["time_s"]), _percent(row["share"])]
+def _kernel(name: str, row: dict[str, Any]) -> list[str]:
+    cells = [name, row["kind"], str(row["launches"]), duration(row["time_s"]), _percent(row["share"])]
     if "floor_s" in row:
         expected = duration(row["expected_s"]) if row.get("expected_s") is not None else ""
         ratio = f"{row['over_floor']:.2f}x" if row.get("over_floor") is not None else ""
@@ -124,19 +126,3 @@ def _findings(answer: dict[str, Any]) -> list[str]:
             "check the shape, the sharding or the unit of the time"
         )
     return lines
-
-
-def _aligned(grid: list[list[str]]) -> list[str]:
-    widths = [max(len(row[i]) for row in grid) for i in range(len(grid[0]))]
-    text = {0, 1, len(grid[0]) - 1, len(grid[0]) - 2} if len(grid[0]) > 7 else {0, 1}
-    return [
-        "  ".join(
-            cell.ljust(w) if i in text else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in grid
-    ]
-
-
-def _markdown(grid: list[list[str]]) -> list[str]:
-    head, *body = ([cell.replace("|", "\\|") for cell in row] for row in grid)
-    return [f"| {' | '.join(head)} |", "|" + "---|" * len(head), *(f"| {' | '.join(row)} |" for row in body)]

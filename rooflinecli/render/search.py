@@ -4,41 +4,52 @@ from __future__ import annotations
 
 from typing import Any
 
+from rooflinecli.render import markdown as marked
+from rooflinecli.render import tables
 from rooflinecli.render.csv import rows as csv_rows
 from rooflinecli.render.json import dumps
-from rooflinecli.render.markdown import table as markdown_table
 from rooflinecli.render.sheet import pretty
+from rooflinecli.render.style import PIPE, WIDE, dim
 from rooflinecli.units import duration, si
 
+LEGEND = "mb: micro-batch, vs: virtual stages, sp: sequence parallel"
+# columns of the table go in this order where there is no room for all
+_DROP = ("memory", "MFU", "$/M out", "instances", "tokens/s", "requests/s", "devices", "first token")
 
-def text(result: dict[str, Any], format: str) -> str:
+
+def text(result: dict[str, Any], format: str, width: int = PIPE) -> str:
     """The result in one of the formats of `--format`."""
     if format == "json":
         return dumps(result)
-    grid = _grid(result)
     if format == "csv":
         return csv_rows(_flat(result))
-    head = _head(result)
-    body = [markdown_table(grid)] if format == "markdown" else _aligned(grid)
-    return "\n".join([head, "", *(body if len(grid) > 1 else []), *_tail(result)]).rstrip()
+    grid, body = _grid(result), []
+    if format == "markdown":
+        body = [marked.table(grid)] if len(grid) > 1 else []
+        return "\n".join([*map(marked.cell, _head(result)), "", *body, *map(marked.cell, _tail(result, WIDE))]).rstrip()
+    if len(grid) > 1:
+        body = tables.table(grid, width, left=(1,), drop=_DROP, shrink={grid[0][1]: 20})
+    head = [line for said in _head(result) for line in tables.prose(said, width)]
+    return "\n".join([*head, "", *body, *_tail(result, width)]).rstrip()
 
 
-def _head(result: dict[str, Any]) -> str:
+def _head(result: dict[str, Any]) -> list[str]:
     goal = " and ".join(result["objective"])
     where = f", where {'; '.join(result['where'])}" if result["where"] else ""
     counted = f"{result['layouts']:,} legal layouts, {result['fit']:,} fit in memory"
     met = f", {result['meet']:,} meet the conditions" if result["where"] else ""
-    return f"{result['model']} on {result['hardware']}: {'Pareto front of' if result['pareto'] else 'best'} {goal}{where}\n{counted}{met}"
+    best = "Pareto front of" if result["pareto"] else "best"
+    return [f"{result['model']} on {result['hardware']}: {best} {goal}{where}", f"{counted}{met}"]
 
 
 def layout(plan: dict[str, Any]) -> str:
-    """A layout in short: 2048 = tp8 pp4 dp64, zero 1, micro-batch 2, 5 virtual stages."""
+    """A layout in short (see LEGEND): 2048 = tp8 pp4 dp64, zero 1, mb 2, vs 5, sp, recompute full."""
     axes = " ".join(f"{k}{plan[k]}" for k in ("tp", "pp", "cp", "ep", "dp") if plan.get(k, 1) > 1) or "one device"
     extra = [f"{plan['devices']} = {axes}" if "devices" in plan else axes]
     if "zero" in plan:
-        extra += [f"zero {plan['zero']}", f"micro-batch {plan['micro_batch']}"]
-        extra += [f"{plan['virtual_stages']} virtual stages"] if plan["virtual_stages"] > 1 else []
-        extra += ["sequence parallel"] if plan["sequence_parallel"] else []
+        extra += [f"zero {plan['zero']}", f"mb {plan['micro_batch']}"]
+        extra += [f"vs {plan['virtual_stages']}"] if plan["virtual_stages"] > 1 else []
+        extra += ["sp"] if plan["sequence_parallel"] else []
         extra += [f"recompute {plan['recompute']}"] if plan["recompute"] != "none" else []
     return ", ".join(extra)
 
@@ -100,39 +111,32 @@ def _serving(result: dict[str, Any]) -> list[list[str]]:
     return grid
 
 
-def _aligned(grid: list[list[str]]) -> list[str]:
-    widths = [max(len(row[i]) for row in grid) for i in range(len(grid[0]))]
-    left = 2
-    return [
-        "  ".join(
-            c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in grid
-    ]
-
-
-def _tail(result: dict[str, Any]) -> list[str]:
-    lines = [""]
+def _tail(result: dict[str, Any], width: int) -> list[str]:
+    training = result["phase"] != "serve" and result["results"]
+    lines = [*(map(dim, tables.prose(LEGEND, width)) if training else ()), ""]
     for i, row in enumerate(result["results"][1:], 2):
-        lines += [f"{i} {row['why']}"] if "why" in row else []
+        lines += tables.prose(f"{i} is {row['why']}", width, "  ") if "why" in row else []
     if result["results"]:
-        lines += ["", f"winner: {result['results'][0].get('estimate', result['results'][0]['command'])}"]
+        lines += ["", *_command("winner", result["results"][0], width)]
     for name, pool in (result.get("pools") or {}).items():
-        lines += [f"{name}: {pool}"] if isinstance(pool, str) else []
+        lines += tables.prose(f"{name}: {pool}", width) if isinstance(pool, str) else []
     if result["rejected"]:
-        lines += ["", "rejected: " + "; ".join(f"{r['layouts']:,} by {r['constraint']}" for r in result["rejected"])]
+        by = "; ".join(f"{r['layouts']:,} by {r['constraint']}" for r in result["rejected"])
+        lines += ["", *tables.prose(f"rejected: {by}", width, "  ")]
     miss = result.get("nearest_miss")
     if miss:
-        lines += [
-            "",
-            f"nothing is feasible; nearest: {miss.get('estimate', miss['command'])}",
-            f"it lacks {miss['lacks']}",
-        ]
+        lines += ["", *_command("nothing is feasible; nearest", miss, width)]
+        lines += tables.prose(f"it lacks {miss['lacks']}", width)
     if result.get("sensitivity"):
         lines += ["", "per cent of the winner's time for one per cent of a figure:"]
-    for row in result.get("sensitivity", [])[:12]:
-        lines += [f"{row['elasticity']:+8.3f}  {row['figure']}"]
-    return lines
+    return [*lines, *(f"{row['elasticity']:+8.3f}  {row['figure']}" for row in result.get("sensitivity", [])[:12])]
+
+
+def _command(what: str, row: dict[str, Any], width: int) -> list[str]:
+    """A command line on the line that names it where both fit, else below."""
+    words = row.get("estimate", row["command"])
+    whole = f"{what}: {words}"
+    return [whole] if len(whole) <= width else [f"{what}:", *tables.command(words, width)]
 
 
 def _flat(result: dict[str, Any]) -> list[Any]:

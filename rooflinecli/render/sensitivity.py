@@ -6,12 +6,14 @@ import json
 from typing import Any
 
 from rooflinecli.errors import UsageError
+from rooflinecli.render import tables
 from rooflinecli.render.csv import rows
 from rooflinecli.render.json import dumps
 from rooflinecli.render.markdown import table
+from rooflinecli.render.style import PIPE
 
 
-def text(result: dict[str, Any], format: str) -> str:
+def text(result: dict[str, Any], format: str, width: int = PIPE) -> str:
     """The answer in one of the formats. Raises UsageError for one that suits streams only."""
     flat = [
         [phase, row["figure"], f"{row['elasticity']:+.4f}", _value(row["value"])]
@@ -32,16 +34,9 @@ def text(result: dict[str, Any], format: str) -> str:
         return table([head, *flat])
     if format != "table":
         raise UsageError(f"--sensitivity has no {format} form; use table, json, csv or markdown")
-    widths = [max(len(row[i]) for row in [head, *flat]) for i in range(4)]
-    lines = [
-        "  ".join(
-            c.ljust(w) if i != 2 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in [head, *flat]
-    ]
-    return "\n".join(
-        [f"{result['model']} on {result['hardware']}: per cent of time for one per cent of the figure", "", *lines]
-    )
+    title = f"{result['model']} on {result['hardware']}: per cent of time for one per cent of the figure"
+    lines = tables.table([head, *flat], width, left=(0, "figure", "value"), drop=("value",), shrink={"figure": 24})
+    return "\n".join([*tables.prose(title, width), "", *lines])
 
 
 def _value(value: Any) -> str:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from rooflinecli.render import tables
+from rooflinecli.render.style import PIPE
 from rooflinecli.units import duration, si
 
 
-def text(result: dict[str, Any], format: str) -> str:
+def text(result: dict[str, Any], format: str, width: int = PIPE) -> str:
     """`roofline shard` in a format."""
     if format != "table":
         from rooflinecli.render.operation import text as plain
 
-        return plain(lambda lift: result, format)
+        return plain(lambda lift: result, format, width=width)
     sends = result["collectives"]
     lines = [
         f"{result['matmul']} on {result['hardware']['name']}, {result['dtype']}",
@@ -38,11 +40,14 @@ def text(result: dict[str, Any], format: str) -> str:
         "",
         "split over the whole mesh instead, least communication first",
     ]
-    rows = result["ranking"]
-    width = max((len(r["matmul"]) for r in rows), default=0)
-    lines += [
-        f"  {r['sharding']:<11}  {r['matmul']:<{width}}  {duration(r['time_s']):>8}  sent {si(r['communication_bytes'], 'B'):>8}  "
-        f"held {si(r['held_bytes'], 'B'):>8}"
-        for r in rows
+    return "\n".join([*(line for said in lines for line in tables.prose(said, width, "  ")), *_ranking(result, width)])
+
+
+def _ranking(result: dict[str, Any], width: int) -> list[str]:
+    """The other ways to split it, as a table."""
+    grid = [
+        [r["sharding"], r["matmul"], duration(r["time_s"]), si(r["communication_bytes"], "B"), si(r["held_bytes"], "B")]
+        for r in result["ranking"]
     ]
-    return "\n".join(lines)
+    head = ["split", "matmul", "time", "sent", "held"]
+    return tables.table([head, *grid], width, left=(0, "matmul"), drop=("held", "sent"), indent="  ") if grid else []

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from rooflinecli import num, units
 from rooflinecli.errors import unknown
+from rooflinecli.render import csv as comma
+from rooflinecli.render import json, tables
+from rooflinecli.render import markdown as marked
+from rooflinecli.render.style import PIPE
 
 _SHARES = ("utilisation", "share", "occupancy", "fraction", "acceptance", "mfu", "saving")
+_USD = re.compile(r"(^|_)usd(?=_per_|$)")
+# what a name does not say to a person
+_CALLED = {"training_usd": "bill"}
 _COUNTS = ("params", "tokens", "examples", "steps", "sequences", "devices", "batch", "blocks", "warps", "registers")
 
 
@@ -64,7 +69,7 @@ def pretty(key: str, value: Any) -> str:
         if f"_{key}".endswith(suffix):
             return units.si(value, unit)
     last = key.rpartition("_")[2]
-    if last == "usd":
+    if _USD.search(key):
         return f"${value:,.2f}" if abs(value) >= 0.01 else f"${value:.3g}"
     if last in _SHARES:
         return f"{100 * value:.2f} %"
@@ -74,6 +79,10 @@ def pretty(key: str, value: Any) -> str:
 
 
 def _label(key: str) -> str:
+    if key in _CALLED:
+        return _CALLED[key]
+    if _USD.search(key):
+        return _USD.sub("" if not key.startswith("usd") else "cost", key).replace("_", " ")
     for suffix in ("_bytes", "_s", "_usd"):
         if not key.endswith("_per_s"):
             key = key.removesuffix(suffix)
@@ -84,11 +93,6 @@ def _grid(rows: dict[str, dict[str, Any]]) -> list[list[str]]:
     columns = list(dict.fromkeys(key for row in rows.values() for key in row))
     head = ["", *(_label(column) for column in columns)]
     return [head, *([_label(name), *(pretty(c, row.get(c)) for c in columns)] for name, row in rows.items())]
-
-
-def _aligned(grid: list[list[str]]) -> list[str]:
-    widths = [max(len(row[i]) for row in grid) for i in range(len(grid[0]))]
-    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in grid]
 
 
 def _parts(answer: dict[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, dict[str, Any]]], list[str]]:
@@ -103,36 +107,33 @@ def _parts(answer: dict[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, 
     return scalars, tables, notes
 
 
-def table(answer: dict[str, Any]) -> str:
-    scalars, tables, notes = _parts(answer)
-    width = max((len(_label(key)) for key in scalars), default=0)
-    lines = [f"{_label(key):<{width}}  {pretty(key, value)}" for key, value in scalars.items()]
-    for name, rows in tables.items():
-        lines += ["", _label(name), *("  " + line for line in _aligned(_grid(rows)))]
-    return "\n".join([*lines, *([""] if notes else []), *notes]).lstrip("\n")
+def table(answer: dict[str, Any], width: int = PIPE) -> str:
+    scalars, grids, notes = _parts(answer)
+    lines = tables.pairs(((_label(key), pretty(key, value)) for key, value in scalars.items()), width)
+    for name, rows in grids.items():
+        lines += ["", _label(name), *tables.table(_grid(rows), width, indent="  ")]
+    return "\n".join(
+        [*lines, *([""] if notes else []), *(line for n in notes for line in tables.prose(n, width))]
+    ).lstrip("\n")
 
 
 def markdown(answer: dict[str, Any]) -> str:
-    scalars, tables, notes = _parts(answer)
-    lines = ["| quantity | value |", "|---|---:|", *(f"| {_label(k)} | {pretty(k, v)} |" for k, v in scalars.items())]
-    for name, rows in tables.items():
-        head, *body = _grid(rows)
-        lines += ["", f"### {_label(name)}", "", f"| {' | '.join(head)} |", "|---" + "|---:" * (len(head) - 1) + "|"]
-        lines += [f"| {' | '.join(row)} |" for row in body]
-    return "\n".join([*lines, *([""] if notes else []), *notes])
+    scalars, grids, notes = _parts(answer)
+    lines = [marked.table([["quantity", "value"], *([_label(k), pretty(k, v)] for k, v in scalars.items())], right=[1])]
+    for name, rows in grids.items():
+        grid = _grid(rows)
+        lines += ["", f"### {marked.cell(_label(name))}", "", marked.table(grid, right=range(1, len(grid[0])))]
+    return "\n".join([*lines, *([""] if notes else []), *map(marked.cell, notes)])
 
 
 def _csv(answer: dict[str, Any]) -> str:
     """quantity,value in SI: one line per number, dotted names."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(["quantity", "value"])
-    writer.writerows([name, repr(value)] for name, value in quantities(answer) if isinstance(value, (int, float)))
-    return buffer.getvalue()
+    numbers = [[name, repr(value)] for name, value in quantities(answer) if isinstance(value, (int, float))]
+    return comma.rows([["quantity", "value"], *numbers])
 
 
-def render(answer: dict[str, Any], fmt: str) -> str:
+def render(answer: dict[str, Any], fmt: str, width: int = PIPE) -> str:
     answer = plain(answer)
-    if fmt == "json":
-        return json.dumps(answer, indent=2, ensure_ascii=False, allow_nan=False)
-    return {"table": table, "markdown": markdown, "csv": _csv}[fmt](answer)
+    if fmt == "table":
+        return table(answer, width)
+    return {"json": json.dumps, "markdown": markdown, "csv": _csv}[fmt](answer)

@@ -9,7 +9,11 @@ import json
 from collections.abc import Iterator
 from typing import Any, TextIO
 
+from rooflinecli.render import tables
+from rooflinecli.render.csv import inert
+from rooflinecli.render.markdown import cell
 from rooflinecli.render.sheet import pretty
+from rooflinecli.render.style import PIPE
 
 Chunk = dict[str, Any]
 
@@ -63,6 +67,7 @@ def _words(column: Any) -> bool:
 
 
 def _quoted(text: str) -> str:
+    text = inert(text)
     return '"' + text.replace('"', '""') + '"' if any(c in text for c in ',"\n') else text
 
 
@@ -95,13 +100,21 @@ class Json:
         self.stream.write("\n  ]\n}\n")
 
 
+# columns of a table go in this order where there is no room for all: the last parts of their names
+DROPPED = (
+    "violation", "usd_per_million_input_tokens", "usd_per_million_output_tokens", "usd_per_million_training_tokens",
+    "mfu", "total_bytes", "bound", "tokens_per_s",
+)  # fmt: skip
+
+
 class Table:
-    """Columns aligned to the first chunk, units for people, at most `limit` rows."""
+    """Columns aligned to the first chunk, units for people, at most `limit` rows, as many columns as there is room for."""
 
     limit = 200
 
-    def __init__(self, stream: TextIO, names: list[str], about: dict[str, Any]):
-        self.stream, self.names, self.widths, self.shown, self.total = stream, names, [], 0, 0  # type: ignore[var-annotated]
+    def __init__(self, stream: TextIO, names: list[str], about: dict[str, Any], width: int = PIPE):
+        self.stream, self.names, self.width = stream, names, width
+        self.made, self.shown, self.total = tables.Table({}, set()), 0, 0
 
     def add(self, chunk: Chunk) -> None:
         rows = min(length(chunk), self.limit - self.shown)
@@ -115,21 +128,31 @@ class Table:
         self.stream.write("".join(self.line(row) for row in grid))
 
     def start(self, grid: list[tuple[str, ...]]) -> None:
-        self.widths = [max(len(n), *(len(row[i]) for row in grid)) for i, n in enumerate(self.names)]
-        self.stream.write(self.line(tuple(self.names)))
+        heads = [name.replace(".", "\n") for name in self.names]
+        drop = [
+            name.replace(".", " ")
+            for last in DROPPED
+            for name in reversed(self.names)
+            if name.rpartition(".")[2] == last
+        ]
+        self.made = tables.fit([heads, *grid], self.width, left=(), drop=drop)
+        self._write(self.made.head(heads))
 
     def line(self, cells: tuple[str, ...]) -> str:
-        return "  ".join(cell.rjust(width) for cell, width in zip(cells, self.widths, strict=True)).rstrip() + "\n"
+        return self.made.line(cells) + "\n"
 
     def close(self) -> None:
+        self._write(self.made.note(self.width))
         if self.total > self.shown:
-            self.stream.write(
-                f"… {self.total - self.shown:,} more points; --format csv, jsonl or parquet holds them all\n"
-            )
+            more = f"… {self.total - self.shown:,} more points; --format csv, jsonl or parquet holds them all"
+            self._write(tables.prose(more, self.width))
+
+    def _write(self, lines: list[str]) -> None:
+        self.stream.write("".join(line + "\n" for line in lines))
 
 
 class Markdown(Table):
-    """The same rows as a Markdown table."""
+    """The same rows as a Markdown table, all columns."""
 
     limit = 2000
 
@@ -137,7 +160,7 @@ class Markdown(Table):
         self.stream.write(self.line(tuple(self.names)) + self.line(("---:",) * len(self.names)))
 
     def line(self, cells: tuple[str, ...]) -> str:
-        return f"| {' | '.join(c.replace('|', chr(92) + '|') for c in cells)} |\n"
+        return f"| {' | '.join(map(cell, cells))} |\n"
 
 
 def _head(column: Any, rows: int) -> list[Any]:
@@ -152,4 +175,4 @@ def _shown(name: str, value: Any) -> str:
     return value if isinstance(value, str) else pretty(name.rpartition(".")[2], value)
 
 
-WRITERS = {"csv": Csv, "json": Json, "table": Table, "markdown": Markdown}
+WRITERS = {"csv": Csv, "json": Json, "markdown": Markdown}

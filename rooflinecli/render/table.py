@@ -2,43 +2,42 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any
 
+from rooflinecli.render import tables
 from rooflinecli.render.style import bar, bold, dim, red
 from rooflinecli.specs.quantities import DERIVED
 from rooflinecli.units import count, duration, si
 
-WIDTH = 80
+SCREEN = 80  # the answer is laid out for this; a narrower terminal folds it
 _NAMES = {"prefill": "TTFT", "decode": "ITL", "train": "step"}
 
 
-def estimate(result: dict[str, Any]) -> str:
+def estimate(result: dict[str, Any], width: int = SCREEN) -> str:
     """The whole answer. Every figure is in the JSON too, in full precision."""
-    parts = [
-        _head(result),
-        _plans(result),
-        _times(result),
-        _spent(result),
-        _memory(result),
-        _cost(result),
-        _gap(result),
-        _foot(result),
-    ]
+    width = min(width, SCREEN)
+    parts = [part(result, width) for part in (_head, _plans, _times, _spent, _memory, _cost, _gap, _foot)]
     if result["violations"]:
-        parts.append("\n".join(_wrap(red("does not fit: ") + v["message"], 14) for v in result["violations"]))
+        said = (_wrap(f"does not fit: {v['message']}", 14, width) for v in result["violations"])
+        parts.append("\n".join(text.replace("does not fit:", red("does not fit:"), 1) for text in said))
     return "\n\n".join(part for part in parts if part)
 
 
-def _head(result: dict[str, Any]) -> str:
+def _head(result: dict[str, Any], width: int) -> str:
     model, chip, work = result["model"], result["hardware"], result["workload"]
     p = model["parameters"]
     active = "" if p["active"] == p["total"] else f" ({count(p['active'])} active per token)"
-    first = f"{bold(model['name'])} on {bold(chip['name'])}, {work['dtype']}"
-    return (
-        f"{first}\n{count(p['total'])} parameters{active}, {si(model['weights_bytes'], 'B')} of weights; "
-        f"chip {si(chip['peak_flops_per_s'], 'FLOP/s')}, {si(chip['bandwidth_bytes_per_s'], 'B/s')}, ridge {chip['ridge_flops_per_byte']:.0f} FLOP/B"
+    title = _wrap(f"{model['name']} on {chip['name']}, {work['dtype']}", 2, width)
+    for name in (model["name"], chip["name"]):
+        title = title.replace(name, bold(name), 1)
+    held = f"{count(p['total'])} parameters{active}, {si(model['weights_bytes'], 'B')} of weights"
+    roofs = (
+        f"chip {si(chip['peak_flops_per_s'], 'FLOP/s')}, {si(chip['bandwidth_bytes_per_s'], 'B/s')}, "
+        f"ridge {chip['ridge_flops_per_byte']:.0f} FLOP/B"
     )
+    one = f"{held}; {roofs}"
+    figures = one if len(one) <= width else f"{_wrap(held, 2, width)}\n{_wrap(roofs, 2, width)}"
+    return f"{title}\n{figures}"
 
 
 def layout(plan: dict[str, Any]) -> str:
@@ -61,30 +60,26 @@ def _recompute(plan: dict[str, Any]) -> str:
     return f"{plan['recompute']} recompute{' of ' + modules if modules else ''}{layers}"
 
 
-def _plans(result: dict[str, Any]) -> str:
+def _plans(result: dict[str, Any], width: int) -> str:
     lines, seen = [], []
     for name, phase in result["phases"].items():
         plan = phase["plan"]
         what = "training" if name == "train" else "serving"
         if (what, plan) not in seen:
             seen.append((what, plan))
-            lines.append(_wrap(f"{what + ':':<10}{layout(plan)}: {plan['reason']}", 10))
+            lines.append(_wrap(f"{what + ':':<10}{layout(plan)}: {plan['reason']}", 10, width))
     return "\n".join(lines)
 
 
-def _times(result: dict[str, Any]) -> str:
-    lines = [dim(f"{'':<14}{'floor':>9}{'expected':>11}{'80 % interval':>20}   {'bound by':<14}{'rate':>9}")]
+def _times(result: dict[str, Any], width: int) -> str:
+    grid = [["", "floor", "expected", "80 % interval", "bound by", "rate"]]
     for name, phase in result["phases"].items():
-        low, high = phase["interval_s"]
-        span = _span(low, high)
-        label = f"{name} {_NAMES[name]}"
         bound = phase["bound"] if phase["bound_by"] > 1e3 else f"{_short(phase['bound'])} {phase['bound_by']:.1f}x"
         rate = si(phase["tokens_per_s"], "").strip()
-        lines.append(
-            f"{label:<14}{duration(phase['floor_s']):>9}{duration(phase['time_s']):>11}"
-            f"{span:>20}   {bound:<14}{rate:>7} tok/s"
-        )
-    return "\n".join(lines)
+        times = [duration(phase["floor_s"]), duration(phase["time_s"]), _span(*phase["interval_s"])]
+        grid.append([f"{name} {_NAMES[name]}", *times, bound, f"{rate} tok/s"])
+    drop = ("rate", "bound by", "floor", "80 % interval")
+    return "\n".join(tables.table(grid, width, left=(0, "bound by"), drop=drop))
 
 
 def _short(bound: str) -> str:
@@ -99,7 +94,7 @@ def _span(low: float, high: float) -> str:
     return f"{a} – {b}"
 
 
-def _spent(result: dict[str, Any]) -> str:
+def _spent(result: dict[str, Any], width: int) -> str:
     """Where the expected time goes, and the utilisation it implies."""
     lines = []
     for name, phase in result["phases"].items():
@@ -112,7 +107,7 @@ def _spent(result: dict[str, Any]) -> str:
         if name == "decode":
             use = f"MBU {phase['mbu']:.0%}, {phase['tokens_per_s_per_user']:.1f} tok/s per user"
         made = [f"{si(phase[row.name], row.unit)} {row.label}" for row in DERIVED if row.name in phase]
-        lines.append(_wrap(f"{name:<9}{', '.join([use, *made])}; {spent}", 9))
+        lines.append(_wrap(f"{name:<9}{', '.join([use, *made])}; {spent}", 9, width))
     return "\n".join(lines)
 
 
@@ -125,21 +120,22 @@ _PIECES = (
 )
 
 
-def _memory(result: dict[str, Any]) -> str:
+def _memory(result: dict[str, Any], width: int) -> str:
     lines = [dim("memory per device")]
     for name, phase in result["phases"].items():
         held = phase["memory"]
         share = held["total_bytes"] / held["capacity_bytes"]
-        text = f"{name:<9}{bar(share)} {share:>5.0%} of {si(held['capacity_bytes'], 'B')}"
+        meter = bar(share) + " " if width >= 50 else ""
+        text = f"{name:<9}{meter}{share:>5.0%} of {si(held['capacity_bytes'], 'B')}"
         pieces = ", ".join(f"{label} {si(held[key], 'B')}" for key, label in _PIECES if held[key])
-        lines.append((red(text) if share > 1 else text) + "\n" + _wrap(" " * 9 + pieces, 9))
+        lines.append((red(text) if share > 1 else text) + "\n" + _inset(pieces, 9, width))
     return "\n".join(lines)
 
 
-def _cost(result: dict[str, Any]) -> str:
+def _cost(result: dict[str, Any], width: int) -> str:
     cost = result["cost"]
     if cost["usd_per_device_hour"] is None:
-        return "no price for this chip; --price USD gives the cost per million tokens"
+        return _wrap("no price for this chip; --price USD gives the cost per million tokens", 2, width)
     names = (
         ("usd_per_million_input_tokens", "input"),
         ("usd_per_million_output_tokens", "output"),
@@ -150,7 +146,7 @@ def _cost(result: dict[str, Any]) -> str:
     if cost["training_usd"] is not None:
         train = result["phases"]["train"]
         text += f"; the run: {count(train['steps'])} steps, {duration(train['run_s'])}, ${cost['training_usd']:,.0f}"
-    return _wrap(text, 2)
+    return _wrap(text, 2, width)
 
 
 def money(usd: float) -> str:
@@ -172,31 +168,31 @@ def _load(result: dict[str, Any]) -> str:
     return f"{work['batch']:g} sequences per replica"
 
 
-def _gap(result: dict[str, Any]) -> str:
+def _gap(result: dict[str, Any], width: int) -> str:
     """What alone would bring a training step to the time that was measured."""
     rows = result.get("explained_by")
     if not rows:
         return ""
     train = result["phases"]["train"]
     head = f"what alone would bring the step from {duration(train['time_s'])} to {duration(train['measured_time_s'])}"
-    lines = [dim(head)]
+    lines = list(map(dim, tables.prose(head, width)))
     for row in rows:
         left = (
             ""
             if abs(row["gap"]) < 0.02
             else f": {duration(row['time_s'])}, {abs(row['gap']):.0%} {'above' if row['gap'] > 0 else 'below'}"
         )
-        lines.append(_wrap(f"- {row['assumption']}{left}", 2))
+        lines.append(_wrap(f"- {row['assumption']}{left}", 2, width))
     return "\n".join(lines)
 
 
-def _foot(result: dict[str, Any]) -> str:
+def _foot(result: dict[str, Any], width: int) -> str:
     work, parts = result["workload"], []
     if "batch" in work:
         parts.append(f"serving {_load(result)}, prompt {work['prompt']:g}, output {work['output']:g}")
     if "seq" in work:
         parts.append(f"training {work['train_batch']:g} sequences of {work['seq']:g}")
-    notes = [_wrap(f"note: {text}", 6) for text in result.get("notes", ())]
+    notes = [f"note: {text}" for text in result.get("notes", ())]
     notes += [
         f"measured {name}: {duration(phase['measured_time_s'])}, {phase['measured_time_s'] / phase['time_s'] - 1:+.0%} against expected"
         for name, phase in result["phases"].items()
@@ -204,18 +200,14 @@ def _foot(result: dict[str, Any]) -> str:
     ]
     count_flops = f"MFU counts {work['attention_flops']} attention"
     hint = f"--explain {next(iter(reversed(result['phases'])))}.time_s shows where a number comes from"
-    return "\n".join([*notes, *(dim(line) for line in textwrap.wrap("; ".join([*parts, count_flops, hint]), WIDTH))])
+    notes = [line for note in notes for line in tables.prose(note, width, "  ")]
+    return "\n".join([*notes, *map(dim, tables.prose("; ".join([*parts, count_flops, hint]), width))])
 
 
-def _wrap(text: str, indent: int) -> str:
-    return "\n".join(
-        textwrap.wrap(
-            text,
-            WIDTH,
-            subsequent_indent=" " * indent,
-            drop_whitespace=True,
-            replace_whitespace=False,
-            initial_indent="",
-            break_long_words=False,
-        )
-    )
+def _wrap(text: str, indent: int, width: int) -> str:
+    return "\n".join(tables.prose(text, width, " " * indent))
+
+
+def _inset(text: str, indent: int, width: int) -> str:
+    indent = min(indent, width // 4)
+    return "\n".join(" " * indent + line for line in tables.prose(text, width - indent))

@@ -7,7 +7,9 @@ from typing import Any
 
 from rooflinecli.render import csv as comma
 from rooflinecli.render import markdown as marked
+from rooflinecli.render import tables
 from rooflinecli.render.json import dumps
+from rooflinecli.render.style import PIPE
 
 # column -> (heading, per cent?)
 COLUMNS: dict[str, tuple[str, bool]] = {
@@ -32,7 +34,7 @@ LEGEND = (
 )
 
 
-def render(result: dict[str, Any], format: str, images: dict[str, str] | None = None) -> str:
+def render(result: dict[str, Any], format: str, images: dict[str, str] | None = None, width: int = PIPE) -> str:
     """The answer in one of the formats. `images`: title of a table -> picture, shown in Markdown."""
     if format == "json":
         return dumps(result)
@@ -43,15 +45,33 @@ def render(result: dict[str, Any], format: str, images: dict[str, str] | None = 
         ]
         lines = [[t["title"], *(row.get(c, "") for c in columns)] for t in result["tables"] for row in t["rows"]]
         return comma.rows([["table", *columns], *lines])
-    parts = [preface()] if format == "markdown" and result["subject"] == "all" else []
-    for table in result["tables"]:
-        rows = cells(table["rows"])
-        title = f"## {table['title'][0].upper()}{table['title'][1:]}" if format == "markdown" else table["title"]
-        body = (marked.table(rows) if format == "markdown" else columns_of(rows)) if table["rows"] else ""
-        image = f"![{table['title']}]({images[table['title']]})" if images and table["title"] in images else ""
-        shown = image if format == "markdown" else ""
-        parts.append("\n\n".join(part for part in (title, body, shown, "\n".join(table["notes"])) if part))
-    return "\n\n".join([*parts, LEGEND])
+    if format == "markdown":
+        parts = [preface()] if result["subject"] == "all" else []
+        return "\n\n".join([*parts, *(_section(t, images or {}) for t in result["tables"]), LEGEND])
+    return "\n\n".join([*(_block(t, width) for t in result["tables"]), "\n".join(tables.prose(LEGEND, width))])
+
+
+def _section(table: dict[str, Any], images: dict[str, str]) -> str:
+    """A table in a document, with its picture."""
+    title = table["title"]
+    image = f"![{title}]({images[title]})" if title in images else ""
+    body = marked.table(cells(table["rows"])) if table["rows"] else ""
+    head = f"## {title[0].upper()}{title[1:]}"
+    return "\n\n".join(part for part in (head, body, image, "\n".join(table["notes"])) if part)
+
+
+# columns of a table for people go in this order where there is no room for all, after those no other table has
+_DROP = ("model_like", "below_floor", "suspect", "p90", "bias", "median", "shipped", "fitted", "rows")
+
+
+def _block(table: dict[str, Any], width: int) -> str:
+    """A table for people."""
+    grid = cells(table["rows"])
+    known = [heading for heading, _ in COLUMNS.values()]
+    drop = [name for name in grid[0] if name not in known] + [COLUMNS[c][0] for c in _DROP]
+    body = tables.table(grid, width, drop=drop, shrink={grid[0][0]: 24}) if table["rows"] else []
+    notes = [line for note in table["notes"] for line in tables.prose(note, width)]
+    return "\n\n".join("\n".join(part) for part in (tables.prose(table["title"], width), body, notes) if part)
 
 
 def preface() -> str:
@@ -74,14 +94,3 @@ def _cell(row: dict[str, Any], column: str) -> str:
     if COLUMNS[column][1]:
         return f"{value:+.1%}" if column == "bias" else f"{value:.1%}"
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def columns_of(rows: list[list[str]]) -> str:
-    """Aligned columns: the first to the left, numbers to the right."""
-    width = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, width, strict=True))
-        ).rstrip()
-        for row in rows
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from rooflinecli import files
 from rooflinecli.errors import UsageError
 
 _SHOWN = 2000  # points per group; more only blur
@@ -28,7 +29,8 @@ def pictures(tables: list[Any], folder: Path) -> dict[str, Path]:
         if table.points:
             figure = _picture(plt, table)
             path = folder / f"{_name(table.title)}.png"
-            figure.savefig(path, dpi=80)
+            with files.replacing(path, "--plot") as partial:
+                figure.savefig(partial, dpi=80, format="png")
             plt.close(figure)
             written[table.title] = path
     return written

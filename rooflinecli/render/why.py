@@ -4,30 +4,40 @@ from __future__ import annotations
 
 from typing import Any
 
+from rooflinecli.render import tables
+from rooflinecli.render.style import PIPE
 from rooflinecli.render.table import layout
 from rooflinecli.units import duration, si
 
 _SHOWN = 12
 
 
-def why(answers: list[dict[str, Any]]) -> str:
+def why(answers: list[dict[str, Any]], width: int = PIPE) -> str:
     """One block per kind of work: the choice, why not fewer devices, the layouts tried, fastest first."""
-    return "\n\n".join(_block(answer) for answer in answers)
+    return "\n\n".join(_block(answer, width) for answer in answers)
 
 
-def _block(answer: dict[str, Any]) -> str:
-    lines = [f"{answer['work']}: {layout(answer['chosen'])}", f"  {answer['reason']}"]
+def _block(answer: dict[str, Any], width: int) -> str:
+    lines = tables.prose(f"{answer['work']}: {layout(answer['chosen'])}", width, "  ")
+    said = [answer["reason"]]
     smaller = answer["smaller"]
     if smaller:
         devices = f"{smaller['devices']} device{'s' if smaller['devices'] > 1 else ''}"
-        lines.append(
-            f"  on {devices} the leanest layout needs {si(smaller['least_bytes_per_device'], 'B')} of {si(answer['capacity_bytes'], 'B')}"
-        )
-    lines += ["", f"  {'layout':<50}{'per device':>11}{'expected':>11}   mostly"]
-    for row in answer["considered"][:_SHOWN]:
-        mark = "*" if {k: row[k] for k in answer["chosen"]} == answer["chosen"] else " "
-        outcome = f"{duration(row['time_s']):>11}   {row['bound']}" if row["fits"] else "   does not fit"
-        lines.append(f"{mark} {layout(row):<50}{si(row['bytes_per_device'], 'B'):>11}{outcome}")
+        least, room = smaller["least_bytes_per_device"], answer["capacity_bytes"]
+        said.append(f"on {devices} the leanest layout needs {si(least, 'B')} of {si(room, 'B')}")
+    lines += [f"  {line}" for text in said for line in tables.prose(text, width - 2, "  ")]
+    grid = [
+        ["", "layout", "per device", "expected", "mostly"],
+        *(_row(answer, r) for r in answer["considered"][:_SHOWN]),
+    ]
+    drop = ("per device", "mostly")
+    lines += ["", *tables.table(grid, width, left=("", "layout", "mostly"), drop=drop, shrink={"layout": 24})]
     if len(answer["considered"]) > _SHOWN:
         lines.append(f"  … {len(answer['considered']) - _SHOWN} more")
     return "\n".join(lines)
+
+
+def _row(answer: dict[str, Any], row: dict[str, Any]) -> list[str]:
+    mark = "*" if {k: row[k] for k in answer["chosen"]} == answer["chosen"] else ""
+    outcome = [duration(row["time_s"]), row["bound"]] if row["fits"] else ["-", "does not fit"]
+    return [mark, layout(row), si(row["bytes_per_device"], "B"), *outcome]

@@ -14,6 +14,7 @@ from rooflinecli.num import Number
 from rooflinecli.specs.dtypes import FORMATS
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import ModelSpec, load_model
+from rooflinecli.specs.names import counted
 from rooflinecli.specs.options import KINDS, OPTIONS, Option, find
 from rooflinecli.specs.request import MOST, PHASES, SEQ, Request
 
@@ -44,11 +45,22 @@ def named(options: dict[str, Any], help: str = "`roofline estimate --help` lists
         option = find(name, help)
         if written is not None and given.setdefault(option.name, written) is not written:
             raise UsageError(f"{option.name} is given twice, once as {name}; keep one", option.name)
+    _spread(given)
     for name, what in (("model", "model"), ("hw", "--hw")):
         if name not in given:
             registry = "models" if name == "model" else "hardware"
             raise UsageError(f"no {what} given; name one (`roofline {registry}` lists them)", name)
     return given
+
+
+def _spread(given: dict[str, Any]) -> None:
+    """`--hw 8xH100` is `--hw H100 -n 8`. Raises UsageError where -n says otherwise."""
+    count, chip = counted("hardware", str(given.get("hw", "")))
+    if count is None:
+        return
+    if "n" in given and value(OPTIONS["n"], given["n"]) != count:
+        raise UsageError(f"--hw {given['hw']} says {count} devices, -n {given['n']}; leave one of them out", "hw")
+    given |= {"hw": chip, "n": count}
 
 
 def value(option: Option, written: Any, flag: str = "") -> Any:

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PrivateAttr, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
 
 from rooflinecli import units
 from rooflinecli.errors import DataError
 from rooflinecli.specs.load import Document
+from rooflinecli.text import one_line
+
+OneLine = Annotated[str, AfterValidator(one_line)]  # a name: it stands in headings and tables
 
 
 class Spec(BaseModel):

@@ -18,13 +18,15 @@ from rooflinecli.specs.figure import (
     Figure,
     FlopRate,
     Hertz,
+    OneLine,
     Price,
     Seconds,
     Spec,
     Watts,
     validate,
 )
-from rooflinecli.specs.load import Document, find, read
+from rooflinecli.specs.load import Document, read
+from rooflinecli.specs.names import find
 
 DTYPES = ("fp64", "fp64_matrix", "fp32", "tf32", "bf16", "fp16", "fp8", "fp6", "fp4", "int8", "int4", "vector_fp32")
 REGIMES = ("kernel", "serving", "training")
@@ -51,7 +53,7 @@ class Units(Spec):
 class Level(Spec):
     """One network level, from the inside out. `bandwidth` is per device, one way."""
 
-    name: str
+    name: OneLine
     kind: Literal["switch", "mesh", "torus", "pcie", "fabric"]
     size: int | None = Field(
         None, gt=0, description="devices in one domain of this level; omitted: as many as asked for"
@@ -70,9 +72,9 @@ class Level(Spec):
 class HardwareSpec(Spec):
     """hardware/*.yaml. Every figure carries value, unit, source and basis."""
 
-    name: str
-    aliases: list[str] = []
-    vendor: str
+    name: OneLine
+    aliases: list[OneLine] = []
+    vendor: OneLine
     kind: Literal["gpu", "tpu", "cpu", "accelerator"]
     year: int | None = None
     sources: dict[str, str] = Field(default_factory=dict, description="short key -> citation; figures name a key")
@@ -188,7 +190,7 @@ def load_hardware(name: str) -> HardwareSpec:
 
 @lru_cache(maxsize=8)
 def load_defaults(kind: str) -> Defaults:
-    from rooflinecli.specs.load import folders
+    from rooflinecli.specs.names import folders
 
     for folder in folders("hardware"):
         path = folder / "defaults" / f"{kind}.yaml"

@@ -1,25 +1,23 @@
-"""YAML -> spec. Every value keeps the file:line it was read from, so errors and explanations can point at it.
-
-Search order for a name: ROOFLINE_PATH folders, the working directory's hardware/ or models/, what the package ships.
-"""
+"""YAML -> spec. Every value keeps the file:line it was read from, so errors and explanations can point at it."""
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from rooflinecli.errors import DataError, unknown
+from rooflinecli.errors import DataError
+from rooflinecli.specs.names import find, folders, shown
+from rooflinecli.text import CONTROL
 
 Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 KeyPath = tuple[str | int, ...]
+DEEPEST = 100  # levels of a file that are read; a spec has less than ten
+SAFE = 2000  # levels that PyYAML's loader in C, which recurses, surely survives
 LARGEST = 200_000  # values of one file; aliases of aliases would otherwise expand without end
-_PACKAGE = Path(__file__).resolve().parent.parent
 
 
 @dataclass
@@ -41,95 +39,56 @@ class Document:
         return shown(self.path)
 
 
-def shown(path: Path) -> str:
-    """How a file is named to a person: folder/name for registry files, the path as given otherwise."""
-    if path.parent.name in ("hardware", "models", "defaults", "measured", "engines"):
-        return f"{path.parent.name}/{path.name}"
-    return str(path)
-
-
-def folders(kind: str) -> list[Path]:
-    """Registry folders for `kind` ('hardware' or 'models'), nearest first."""
-    extra = [Path(p) for p in os.environ.get("ROOFLINE_PATH", "").split(os.pathsep) if p]
-    packaged = _PACKAGE / "data" / kind
-    shipped = packaged if packaged.is_dir() else _PACKAGE.parent / kind
-    found = [f for root in extra for f in (root / kind, root)] + [Path.cwd() / kind, shipped]
-    return [f for f in dict.fromkeys(found) if f.is_dir()]
-
-
-def files(kind: str) -> dict[str, Path]:
-    """stem -> file for every registry file of `kind`; a nearer folder hides a farther one."""
-    result: dict[str, Path] = {}
-    for folder in folders(kind):
-        for path in sorted(folder.glob("*.yaml")) + sorted((folder / "measured").glob("*.yaml")):
-            if not path.stem.startswith("_"):
-                result.setdefault(path.stem, path)
-    return result
-
-
-_ALIASES = re.compile(r"^aliases:\s*\[(.*?)\]", re.MULTILINE | re.DOTALL)
-
-
-def aliases(path: Path) -> list[str]:
-    """The aliases a file declares, read without parsing the whole of it; once per version of the file."""
-    state = path.stat()
-    return _declared(path, state.st_mtime_ns, state.st_size)
-
-
-@lru_cache(maxsize=1024)
-def _declared(path: Path, changed: int, size: int) -> list[str]:
-    match = _ALIASES.search(path.read_text(encoding="utf-8"))
-    return [a.strip().strip("'\"").lower() for a in match[1].split(",") if a.strip()] if match else []
-
-
-def find(kind: str, name: str) -> Path:
-    """The file for a name, alias or path. Raises UsageError naming near misses."""
-    path = Path(name)
-    if path.suffix in (".yaml", ".yml", ".json") or os.sep in name:
-        if path.is_file() or (path / "config.json").is_file():
-            return path
-        raise DataError(
-            f"{name}: no such file; give a name from `roofline {kind}` or the path of an existing YAML file"
-        )
-    known, wanted = files(kind), name.lower()
-    if wanted in known:
-        return known[wanted]
-    names = {stem.lower(): p for stem, p in known.items()}
-    for p in known.values():
-        for alias in aliases(p):
-            names.setdefault(alias, p)
-    if wanted in names:
-        return names[wanted]
-    what = "chip" if kind == "hardware" else "model"
-    raise unknown(what, name, names, f"`roofline {kind}` lists them; a YAML path works too")
-
-
 def read(path: Path, *, base: str = "") -> Document:
     """Parse one YAML file and apply its `extends`. Raises DataError with file:line."""
+    return parse(_text(path), path, base)
+
+
+def _text(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise DataError(f"{path}: cannot be read ({reason}); give a readable YAML file") from None
-    return parse(text, path, base)
 
 
 def parse(text: str, path: Path, base: str = "", seen: tuple[Path, ...] = ()) -> Document:
+    document = Document({}, path)
     try:
+        _refuse_depth(text, path)
         node = yaml.compose(text, Loader=Loader)
+        if not isinstance(node, yaml.MappingNode):
+            raise DataError(f"{shown(path)}:1: expected a mapping of fields at the top level; start with 'name: …'")
+        document.data = _plain(node, (), document.lines, shown(path), frozenset())
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else 1
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be parsed"
         raise DataError(f"{shown(path)}:{line}: not valid YAML ({problem}); mend the syntax there") from None
     except RecursionError:
-        raise DataError(f"{shown(path)}:1: nested too deeply to be a spec; flatten it") from None
-    if not isinstance(node, yaml.MappingNode):
-        raise DataError(f"{shown(path)}:1: expected a mapping of fields at the top level; start with 'name: …'")
-    document = Document({}, path)
-    document.data = _plain(node, (), document.lines, shown(path), frozenset())
+        raise _nested(path, 1) from None
     parent = document.data.pop("extends", None)
     return _overlay(document, str(parent), base, (*seen, path.resolve())) if parent is not None and base else document
+
+
+def _refuse_depth(text: str, path: Path) -> None:
+    """Raises DataError where brackets and indents nest deeper than DEEPEST, before a loader that recurses in C meets them.
+
+    A level takes a bracket of its own or a column further to the right (a list in a mapping shares its), so most files
+    are cleared by counting; the others are scanned event by event, which does not recurse.
+    """
+    longest = max(map(len, text.splitlines()), default=0)
+    if text.count("[") + text.count("{") + 2 * longest < SAFE:
+        return
+    depth = 0
+    for event in yaml.parse(text, Loader=Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise _nested(path, event.start_mark.line + 1 if event.start_mark else 1)
+
+
+def _nested(path: Path, line: int) -> DataError:
+    return DataError(f"{shown(path)}:{line}: nested too deeply to be a spec; flatten it")
 
 
 def _overlay(document: Document, parent: str, kind: str, seen: tuple[Path, ...]) -> Document:
@@ -139,7 +98,7 @@ def _overlay(document: Document, parent: str, kind: str, seen: tuple[Path, ...])
     path = next((p for p in places if p.is_file() and p.resolve() not in seen), None) or find(kind, parent)
     if path.resolve() in seen:
         raise DataError(f"{where}: '{parent}' extends itself; name another base")
-    under = parse(path.read_text(encoding="utf-8"), path, kind, seen)
+    under = parse(_text(path), path, kind, seen)
     under.data.pop("aliases", None)
     merged = _merge(under.data, document.data)
     lines = {k: v for k, v in under.lines.items() if k and not _hidden(k, document.data)}
@@ -169,6 +128,10 @@ def _plain(
     """Node tree -> plain data, noting lines; refuses what PyYAML would quietly misread. `name` is the file as shown."""
     lines[key] = (name, node.start_mark.line + 1)
     if isinstance(node, yaml.ScalarNode):
+        if CONTROL.search(node.value):
+            raise DataError(
+                f"{name}:{node.start_mark.line + 1}: {node.value!a} holds control characters; write plain text"
+            )
         if node.tag == _TEXT_TAG and (node.style or not _LOOSE_NUMBER.match(node.value)):
             return node.value
         return _scalar(node, f"{name}:{node.start_mark.line + 1}")

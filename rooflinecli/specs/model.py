@@ -16,8 +16,9 @@ from typing import Any, Literal
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from rooflinecli.specs.blocks import AttentionSpec, FeedForwardSpec, LayerSpec, PatchSpec, PositionSpec, Quantization
-from rooflinecli.specs.figure import Spec, validate
-from rooflinecli.specs.load import Document, find, read
+from rooflinecli.specs.figure import OneLine, Spec, validate
+from rooflinecli.specs.load import Document, read
+from rooflinecli.specs.names import find
 
 __all__ = [
     "AttentionSpec",
@@ -35,9 +36,9 @@ __all__ = [
 class ModelSpec(Spec):
     """models/*.yaml. Layer groups are resolved: every layer carries its own attention and feed-forward."""
 
-    name: str
-    aliases: list[str] = Field(default_factory=list)
-    family: str = ""
+    name: OneLine
+    aliases: list[OneLine] = Field(default_factory=list)
+    family: OneLine = ""
     source: str = Field(description="where the dimensions come from")
     d_model: int = Field(gt=0)
     vocab_size: int = Field(0, ge=0, description="rows of the embedding as the checkpoint has it; 0 for an encoder")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.specs.load import read
+from rooflinecli.text import plural
 
 FOLDER = Path(__file__).resolve().parent.parent / "data_published"
 
@@ -19,4 +20,4 @@ def published(name: str) -> dict[str, Any]:
 
 def excluded(name: str) -> list[str]:
     """What was left out and why, one sentence each."""
-    return [f"{len(e['ids'])} rows excluded: {e['reason']}." for e in published(name).get("excluded", [])]
+    return [f"{plural(len(e['ids']), 'row')} excluded: {e['reason']}." for e in published(name).get("excluded", [])]

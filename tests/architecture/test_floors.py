@@ -13,7 +13,8 @@ PACKAGE = ROOT / "rooflinecli"
 
 # from the ground up; a module imports only from its own floor and those below
 FLOORS = [
-    {"errors", "units", "num"},
+    {"errors", "units", "num", "text"},
+    {"files"},
     {"derivation"},
     {"lift", "solve", "record"},
     {"formulas"},

@@ -38,5 +38,5 @@ def test_the_page_names_layouts_and_reasons():
         ran.code == 0
         and "fewest that hold it" in ran.out
         and "does not fit" in ran.out
-        and "* 2 devices (tp 2)" in ran.out
+        and "*  2 devices (tp 2)" in ran.out
     )

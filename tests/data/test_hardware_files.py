@@ -8,7 +8,7 @@ import pytest
 
 from rooflinecli.errors import DataError, UsageError
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.load import files, find
+from rooflinecli.specs.names import files, find
 
 GOOD = """\
 name: {name}

@@ -8,8 +8,8 @@ import pytest
 
 from rooflinecli.answers.models import sheet
 from rooflinecli.answers.parameters import parameters
-from rooflinecli.specs.load import aliases
 from rooflinecli.specs.model import load_model
+from rooflinecli.specs.names import aliases
 
 FOLDER = Path(__file__).resolve().parents[2] / "models"
 FILES = sorted(FOLDER.glob("*.yaml"))

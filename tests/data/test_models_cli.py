@@ -137,7 +137,7 @@ def test_nothing_heavy_is_imported(python):
     """The list counts parameters without numpy, jax, torch or transformers."""
     code = (
         "import sys\nfrom rooflinecli.answers.models import models\nfrom rooflinecli.render.models import listing\n"
-        "listing(models(), 'table')\nimport rooflinecli.specs.hf\n"
+        "listing(models()[0], 'table')\nimport rooflinecli.specs.hf\n"
         "print([m for m in ('numpy', 'jax', 'torch', 'transformers') if m in sys.modules])"
     )
     assert python(code, cwd=ROOT).stdout.strip() == "[]"

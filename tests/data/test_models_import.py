@@ -18,8 +18,9 @@ from rooflinecli.render.model_yaml import to_yaml
 from rooflinecli.specs.dtypes import formats
 from rooflinecli.specs.hf import TYPES, WRAPPED, from_config, model_document
 from rooflinecli.specs.hf.reader import parse_config
-from rooflinecli.specs.load import Document, files, parse
+from rooflinecli.specs.load import Document, parse
 from rooflinecli.specs.model import load_model, model_from
+from rooflinecli.specs.names import files
 
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = json.loads((ROOT / "oracle" / "golden.json").read_text(encoding="utf-8"))

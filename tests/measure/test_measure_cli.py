@@ -48,14 +48,31 @@ def test_usage_errors(args, said, tmp_path, monkeypatch):
 
 def test_a_short_run_writes_a_profile_that_the_engine_reads_and_resumes(tmp_path):
     out = tmp_path / "here.yaml"
-    answer = call("bandwidth", "--quick", "--looks", "1", "--out", str(out), "--format", "json")
+    answer = call("bandwidth", "--quick", "--looks", "1", "--out", str(out), "--format", "json", "--force")
     assert answer.exit_code == 0, answer.exception
     found = json.loads(answer.stdout)
     assert found["roofs"]["bandwidth_bytes_per_s"] > 1e8 and {t["op"] for t in found["timings"]} >= {"copy", "matmul"}
     spec = load_hardware(str(out))
     assert spec.measured["device"] and spec.peak["fp32"].si > 1e9
     before = (tmp_path / "here.jsonl").read_text().count('"suite"')
-    answer = call("matmul", "--quick", "--budget", "3", "--out", str(out))
+    answer = call("matmul", "--quick", "--budget", "3", "--out", str(out), "--force")
     assert answer.exit_code == 0 and "wrote" in answer.output
     assert (tmp_path / "here.jsonl").read_text().count('"suite"') >= before
     assert yaml.safe_load(out.read_text())["measured"]["platform"] == "cpu"
+
+
+def test_a_busy_machine_writes_no_profile_unless_forced(tmp_path, monkeypatch):
+    monkeypatch.setattr("rooflinecli.measure.session.Session._quiet", lambda self: 2.0)
+    out = tmp_path / "here.yaml"
+    asked = ("bandwidth", "--quick", "--looks", "1", "--budget", "4", "--out", str(out))
+    answer = call(*asked)
+    assert answer.exit_code == 1 and "no profile was written" in answer.output and not out.exists()
+    answer = call(*asked, "--force")
+    assert answer.exit_code == 0 and out.exists()
+
+
+@pytest.mark.parametrize(("quiet", "loud", "held_back"), [(10, 0, False), (9, 1, False), (8, 2, True), (0, 1, True)])
+def test_a_few_disturbed_timings_are_borne(quiet, loud, held_back):
+    from rooflinecli.measure.run import disowned
+
+    assert disowned([{"busy": 1.0}] * quiet + [{"busy": 1.5}] * loud) is held_back

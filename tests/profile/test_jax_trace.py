@@ -54,3 +54,9 @@ def test_every_hlo_operation_of_the_trace_is_counted_and_nothing_else(cli, folde
 def test_the_table_names_the_operations(cli, folder):
     out = cli("profile", str(folder)).out
     assert "memory-bound" in out and "fusion" in out
+
+
+def test_a_cpu_trace_is_told_apart(cli, folder):
+    """XLA hands the two matrix products to a library as fusions; they and the softmax are work of a known kind."""
+    kinds = cli("profile", str(folder), "--format", "json").json["kinds"]
+    assert kinds["gemm"]["launches"] >= 3 and kinds.get("other", {"share": 0.0})["share"] < 0.05

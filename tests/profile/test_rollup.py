@@ -30,6 +30,8 @@ from rooflinecli.profile.rollup import profile
         ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n", "gemm"),
         ("dot.17", "gemm"),
         ("gemm_fusion_dot_5", "gemm"),
+        ("ynn_fusion.5", "gemm"),
+        ("__onednn_fusion", "gemm"),
         ("aten::mm", "gemm"),
         ("attn_out_proj_gemm", "gemm"),
         ("convolution.2", "gemm"),

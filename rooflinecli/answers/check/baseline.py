@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.errors import DataError
-from rooflinecli.specs.load import shown
+from rooflinecli.specs.names import shown
 
 SCHEMA = "roofline/check/1"
 

@@ -17,7 +17,8 @@ from rooflinecli.answers.check.requirement import Requirement
 from rooflinecli.errors import DataError, UsageError
 from rooflinecli.specs import options as table
 from rooflinecli.specs.check import CheckFile, CheckSpec, load_checks
-from rooflinecli.specs.load import Document, KeyPath, find
+from rooflinecli.specs.load import Document, KeyPath
+from rooflinecli.specs.names import find
 from rooflinecli.specs.options import Option
 
 FILES = {"model": "models", "hw": "hardware"}

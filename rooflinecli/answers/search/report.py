@@ -119,7 +119,7 @@ def why(best: dict[str, Any], other: dict[str, Any], question: Question) -> str:
         if abs(memory) > 0.02 * best["memory"]["capacity_bytes"]
         else ""
     )
-    return f"{100 * gap:.2g} % behind: {says}{room}" if gap > 1e-4 else f"level: {says}{room}"
+    return f"{100 * gap:.2g} % behind: {says}{room}" if gap > 1e-4 else f"as good: {says}{room}"
 
 
 def nearest(question: Question, found: Found) -> dict[str, Any] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.render.check import words
+from rooflinecli.render.markdown import cell
 
 _MARK = {"pass": "✅ pass", "fail": "❌ fail", "unsure": "⚠️ unsure"}
 
@@ -20,14 +21,14 @@ def render(report: dict[str, Any]) -> str:
         lines += [_row(check, row) for row in check["requirements"] or [words.nowhere(check)]]
     missed = [c for c in report["checks"] if c["verdict"] != "pass"]
     if missed:
-        lines += ["", "**What would pass**", "", *(f"- {_cell(c['name'])}: {_cell(_way_out(c))}" for c in missed)]
+        lines += ["", "**What would pass**", "", *(f"- {cell(c['name'])}: {cell(_way_out(c))}" for c in missed)]
     changes = report.get("moved")
     if changes is not None:
         lines += [
             "",
             f"**Moved since the baseline** (beyond {report['tolerance']:.1%})",
             "",
-            *([f"- {_cell(words.moved(c))}" for c in changes] or ["- nothing"]),
+            *([f"- {cell(words.moved(c))}" for c in changes] or ["- nothing"]),
         ]
     return "\n".join(lines)
 
@@ -44,13 +45,8 @@ def _row(check: dict[str, Any], row: dict[str, Any]) -> str:
         row["verdict_at_expected"],
         f"{row['file']}:{row['line']}",
     ]
-    return f"| {' | '.join(_cell(c) for c in cells)} |"
+    return f"| {' | '.join(cell(c) for c in cells)} |"
 
 
 def _way_out(check: dict[str, Any]) -> str:
     return words.remedy(check) or check["problem"]
-
-
-def _cell(text: str) -> str:
-    """One line that ends no cell and opens no HTML."""
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.errors import DataError
-from rooflinecli.specs.load import Document, KeyPath, shown
+from rooflinecli.specs.load import Document, KeyPath
+from rooflinecli.specs.names import shown
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 

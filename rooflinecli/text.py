@@ -1,0 +1,18 @@
+"""Text that others wrote: what a terminal would obey instead of showing, and how it becomes one harmless line."""
+
+from __future__ import annotations
+
+import re
+
+# C0 and C1 controls but tab and newline, marks that reorder the line, and the two separators that end one
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def one_line(text: str) -> str:
+    """`text` without control characters and with single spaces for its line breaks, tabs and runs of spaces."""
+    return " ".join(CONTROL.sub("", text).split())
+
+
+def plural(count: float, what: str) -> str:
+    """'1 device', '1,024 devices'."""
+    return f"{count:,.12g} {what}{'' if count == 1 else 's'}"

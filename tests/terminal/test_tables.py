@@ -1,0 +1,131 @@
+"""Tables obey the terminal: at any width no line is wider, no figure is cut, and what was dropped is said."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rooflinecli.render import tables
+from rooflinecli.render.style import columns
+
+COMMANDS = [
+    ("estimate", "llama70b", "--hw", "h100"),
+    ("estimate", "llama-3-8b", "--hw", "h100", "--explain", "plan"),
+    ("sweep", "llama-3-8b", "--hw", "h100", "--batch", "1..8x2"),
+    ("search", "llama-3-8b", "--hw", "h100", "-n", "8"),
+    ("compare", "llama-3-8b", "--hw", "h100,h200"),
+    ("ops", "llama-3-8b", "--hw", "h100", "--phase", "decode"),
+    ("models",),
+    ("models", "llama-3-8b"),
+    ("hardware",),
+    ("hardware", "h100"),
+    ("hardware", "h100", "h200"),
+    ("layouts", "llama-3-8b", "--hw", "h100", "-n", "8"),
+    ("collective", "all-reduce", "1GB", "--hw", "h100", "-n", "16"),
+    ("kernel", "matmul", "64", "64", "64", "--hw", "h100"),
+    ("goodput", "-n", "1000", "--checkpoint", "30s"),
+    ("scaling", "run", "-p", "70B", "--tokens", "15T", "-n", "1000", "--hw", "h100", "--mfu", "0.4"),
+    ("formula",),
+]
+FIGURE = re.compile(r"\d[\d.,]*… | \d[\d.,]*…$")
+
+
+def at(width: int, cli, monkeypatch, *command: str) -> list[str]:
+    monkeypatch.setenv("COLUMNS", str(width))
+    ran = cli(*command)
+    assert ran.code == 0, ran.err
+    return ran.out.splitlines()
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_eighty_columns_hold_every_table(cli, monkeypatch, command: tuple[str, ...]) -> None:
+    lines = at(80, cli, monkeypatch, *command)
+    assert max(map(tables.cells, lines)) <= 80
+    assert not any(FIGURE.search(line) for line in lines), "a figure that is cut is a wrong figure"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [20, 33, 47, 60, 100, 120, 200])
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_no_width_breaks_a_table(cli, monkeypatch, command: tuple[str, ...], width: int) -> None:
+    assert max(map(tables.cells, at(width, cli, monkeypatch, *command))) <= width
+
+
+def test_wide_shows_every_column_and_a_narrow_table_says_what_it_lacks(cli, monkeypatch) -> None:
+    sweep = ("sweep", "llama-3-8b", "--hw", "h100", "--batch", "1,2")
+    wide, narrow = at(80, cli, monkeypatch, *sweep, "--wide"), at(80, cli, monkeypatch, *sweep)
+    assert "not shown" not in " ".join(wide) and "usd_per_million_output_tokens" in " ".join(wide)
+    assert "not shown for lack of room" in " ".join(narrow) and "decode mfu" in " ".join(narrow)
+
+
+def test_a_pipe_has_a_width_that_nothing_changes(cli, monkeypatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert columns() == 120 and columns(to_file=True) == 120
+    for hostile in ("0", "-5", "x", "9" * 5000, ""):
+        monkeypatch.setenv("COLUMNS", hostile)
+        assert columns() >= 20
+
+
+def test_a_terminal_is_asked_for_its_width() -> None:
+    """In a real pseudo-terminal of 72 columns, with colours."""
+    leader, follower = pty.openpty()
+    import fcntl
+    import termios
+
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 72, 0, 0))
+    env = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR")} | {"TERM": "xterm"}
+    command = [sys.executable, "-m", "rooflinecli.cli.main", "models", "--family", "llama"]
+    run = subprocess.Popen(command, stdout=follower, stderr=follower, env=env)
+    os.close(follower)
+    shown = b""
+    while True:
+        try:
+            part = os.read(leader, 4096)
+        except OSError:
+            break
+        if not part:
+            break
+        shown += part
+    assert run.wait() == 0
+    lines = re.sub(r"\x1b\[\d+m", "", shown.decode()).splitlines()
+    assert 40 < max(map(len, lines)) <= 72
+
+
+words = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), max_size=30)
+
+
+@given(
+    st.integers(1, 5).flatmap(lambda n: st.lists(st.lists(words, min_size=n, max_size=n), min_size=1, max_size=5)),
+    st.integers(8, 200),
+)
+def test_any_text_in_any_width(grid: list[list[str]], width: int) -> None:
+    lines = tables.table(grid, width)
+    assert all(tables.cells(line) <= width for line in lines)
+    assert not any(c in line for line in lines for c in "\x1b\n\r\x07")
+
+
+@given(st.lists(st.tuples(words, words), max_size=5), st.integers(20, 200))
+def test_any_pairs_in_any_width(rows: list[tuple[str, str]], width: int) -> None:
+    assert all(tables.cells(line) <= width for line in tables.pairs(rows, width))
+
+
+def test_columns_go_in_the_order_stated() -> None:
+    grid = [["name", "alpha", "beta", "gamma"], ["x", "1", "2", "3"]]
+    assert tables.table(grid, 19, drop=("alpha",))[:2] == ["name  beta  gamma", "x        2      3"]
+    assert tables.table(grid, 19)[:2] == ["name  alpha  beta", "x         1     2"]
+    assert tables.table(grid, 200) == ["name  alpha  beta  gamma", "x         1     2      3"]
+
+
+def test_a_command_line_that_is_folded_can_still_be_run() -> None:
+    line = "roofline estimate llama-3-70b --hw h100 --phase train -n 16 --tp 1 --pp 1 --cp 2 --dp 8"
+    folded = tables.command(line, 40)
+    assert len(folded) > 2 and max(map(len, folded)) <= 40
+    assert " ".join("\n".join(folded).replace("\\\n", " ").split()) == line
