@@ -51,7 +51,11 @@ def _closed_first_token(scene: Scene, plan: Plan, busy: Load, alone: Number, itl
     wait, steps, front = (
         engine_constant(scene, name, unit) for name, unit in (("wait", "1"), ("steps_waited", "1"), ("front", "s"))
     )
-    return serving.closed_loop_ttft(alone, wait, sequences_per_stage(plan, busy), steps, itl, front)
+    batch = sequences_per_stage(plan, busy)
+    step = forward_step(scene, plan, 1.0, 1.0, serving.mean_context(scene.prompt, scene.output), decode=True).seconds
+    request = serving.answer_time(serving.closed_loop_ttft(alone, wait, 1.0, steps, step, front), step, scene.output)
+    serial = serving.serial_ttft(batch, request, scene.output, itl)
+    return num.minimum(serving.closed_loop_ttft(alone, wait, batch, steps, itl, front), serial)
 
 
 def throughput(scene: Scene, plan: Plan, busy: Load, itl: Number) -> Number:

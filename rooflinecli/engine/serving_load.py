@@ -22,6 +22,7 @@ from rooflinecli.specs.request import MOST
 
 MANY = 1048576.0  # prompts in one pass, so that weights and starts are shared among enough of them to vanish
 ROUNDS = 8
+BEHIND = 1e-3  # of the sequences in flight: a rate missed by more is not carried
 LEAST = 1e-12  # sequences in flight: a rate may be as low as one likes
 
 
@@ -87,17 +88,23 @@ def _open(scene: Scene, plan: Plan, largest: Number) -> Load:
         return serving.sequences_in_flight(per_second, plain.output, itl) - batch
 
     batch = _crossing(excess, num.value(largest))
+    if num.plain(batch) and excess(batch) > BEHIND * batch:
+        raise Infeasible(
+            f"--qps {num.value(scene.request.qps):g}: a replica falls behind, with {float(batch):,.0f} sequences in flight it makes fewer tokens "
+            "than are asked for; use more replicas (--dp) or a lower rate"
+        )
     return Load("open", solved(batch, rate, "b", "sequences", "b = qps S_o ITL(b)"), largest, cost, share)
 
 
 def _crossing(excess: Any, most: Number) -> Number:
     """Where a convex, falling function of the batch crosses zero; `most` when it does not before."""
-    before = 0.0 * most + 1.0
+    before, farthest = 0.0 * most + 1.0, 4 * num.maximum(most, 1.0)
     now = num.maximum(before + excess(before), LEAST)
     f_before = excess(before)
     for _ in range(ROUNDS):
         f_now = excess(now)
         slope = (f_now - f_before) / num.where(now == before, 1.0, now - before)
-        following = num.where(slope < 0, now - f_now / num.where(slope < 0, slope, -1.0), now)
-        before, f_before, now = now, f_now, num.minimum(num.maximum(following, LEAST), 4 * num.maximum(most, 1.0))
+        behind = num.where(f_now > 0, farthest, now)  # more in flight only adds to what is asked for
+        following = num.where(slope < 0, now - f_now / num.where(slope < 0, slope, -1.0), behind)
+        before, f_before, now = now, f_now, num.minimum(num.maximum(following, LEAST), farthest)
     return now

@@ -100,6 +100,12 @@ def closed_loop_ttft(
     return prompt_pass * (1 + wait * num.maximum(batch - 1, 0) / 2) + steps * itl + front
 
 
+@formula("t_ttft", "s", "a replica can serve its requests one after the other; whatever waits waits no longer")
+def serial_ttft(batch: Number, request: Number, output: Number, itl: Number) -> Number:
+    """b t_request - (S_o - 1) ITL: the first token of a request whose whole time is that of b requests alone."""
+    return batch * request - num.maximum(output - 1, 0) * itl
+
+
 @formula("u", "1", "definition")
 def prefill_load(rate: Number, prompt_cost: Number) -> Number:
     """Share of the time that a request rate keeps a replica at prefill."""

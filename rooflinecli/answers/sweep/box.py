@@ -19,7 +19,7 @@ from rooflinecli.engine import legal
 from rooflinecli.engine.answer import answer as engine_answer
 from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.engine.scene import Scene
-from rooflinecli.engine.serving_load import arriving
+from rooflinecli.engine.serving_load import BEHIND, arriving
 from rooflinecli.num import Number
 from rooflinecli.price import settable
 from rooflinecli.specs import ask
@@ -95,10 +95,19 @@ def answer(request: Request, axes: tuple[Axis, ...], box: Box) -> Answer:
     if question.qps is not None:
         with np.errstate(all="ignore"):
             rules += [_decodes(arriving(scene, plan)[2]) for plan in plans.values()]
+            rules += [_keeps_up(question, scene.output, results["decode"])] if "decode" in results else []
     plan = next(iter(plans.values()))
     shown = {name: getattr(plan, name) for name in ("devices", *SIZES)}
     roofs = {"peak": scene.chip.peak(scene.formats.compute), "bandwidth": scene.chip.bandwidth}
     return Answer(results, shown, bill, rules, fits, shape, order, sizes, roofs)
+
+
+def _keeps_up(question: Request, output: Number, decode: PhaseAnswer) -> legal.Rule:
+    """Whether the replicas make the tokens that a request rate asks for."""
+    asked = question.qps * output * (1 - 2 * BEHIND)
+    return legal.Rule(
+        "replicas keep up with the rate", (), decode.tokens_per_s >= asked, lambda: "replicas fall behind the rate"
+    )
 
 
 def _decodes(share: Number) -> legal.Rule:
