@@ -60,7 +60,7 @@ def _text(chip: dict[str, Any], width: int) -> list[str]:
         lines.append(made.line(cell))
         extra = _extra(chip, figure)
         lines += _fill(extra, width, "    ") if extra else []
-    lines += ["", "efficiency constants (what is not here comes from hardware/defaults)"]
+    lines += ["", *_fill("efficiency constants (what is not here comes from hardware/defaults)", width, "")]
     for item in chip["efficiency"]:
         lines += _fill(f"{item['class']}: {_constants(item)}  [{item['source']}, {_place(item['at'])}]", width, "  ")
     lines += ["", "sources"]

@@ -16,9 +16,9 @@ def text(result: dict[str, Any], format: str, width: int = PIPE) -> str:
 
         return plain(lambda lift: result, format, width=width)
     head = f"{result['model']} on {result['devices']} x {result['hardware']}: one layer, {result['tokens']:.0f} tokens"
-    lines = [*tables.prose(head, width), "", "feed-forward, fastest first"]
+    lines = [*tables.prose(head, width), "", *tables.prose("feed-forward, fastest first", width)]
     lines += _ranking(result["feedforward"], "layout", "weights_read_bytes", width)
-    lines += ["", f"attention over {result['context']:.0f} cached tokens"]
+    lines += ["", *tables.prose(f"attention over {result['context']:.0f} cached tokens", width)]
     lines += _ranking(result["attention"], "attention", "cache_bytes", width)
     return "\n".join(lines)
 

@@ -59,7 +59,11 @@ def render(answer: dict[str, Any], format: str, width: int = PIPE) -> str:
     if format == "markdown":
         return "\n\n".join(_markdown(name, phase) for name, phase in answer["phases"].items())
     return "\n\n".join(
-        [_head(answer), *(table(name, phase, width) for name, phase in answer["phases"].items()), *_foot(answer, width)]
+        [
+            _head(answer, width),
+            *(table(name, phase, width) for name, phase in answer["phases"].items()),
+            *_foot(answer, width),
+        ]
     )
 
 
@@ -87,13 +91,17 @@ def _record(phase: str, row: dict[str, Any]) -> list[Any]:
     return ["" if values[name] is None else values[name] for name in COLUMNS]
 
 
-def _head(answer: dict[str, Any]) -> str:
+def _head(answer: dict[str, Any], width: int) -> str:
     roofs = answer["roofs"]
     peaks = ", ".join(
         f"{si(rate, 'FLOP/s')} {dtype} (ridge {rate / roofs['bandwidth_bytes_per_s']:.0f} FLOP/B)"
         for dtype, rate in roofs["peak_flops_per_s"].items()
     )
-    return f"{bold(answer['model']['name'])} on {bold(answer['hardware']['name'])}: {si(roofs['bandwidth_bytes_per_s'], 'B/s')}, {peaks}"
+    model, chip = answer["model"]["name"], answer["hardware"]["name"]
+    said = "\n".join(
+        tables.prose(f"{model} on {chip}: {si(roofs['bandwidth_bytes_per_s'], 'B/s')}, {peaks}", width, "  ")
+    )
+    return said.replace(model, bold(model), 1).replace(chip, bold(chip), 1)
 
 
 def _foot(answer: dict[str, Any], width: int) -> list[str]:
@@ -118,8 +126,9 @@ def table(name: str, phase: dict[str, Any], width: int = PIPE) -> str:
     grid = [list(HEAD), *map(cells, shown)]
     lines = tables.table(grid, width, left=("operation", "shape", "bound"), drop=_DROP, shrink={"shape": 20})
     if small:
-        lines.append(dim(f"and {len(small)} below {SMALL:.2%} each; --format csv lists them"))
-    return "\n".join([title(name, phase), *lines])
+        said = f"and {len(small)} below {SMALL:.2%} each; --format csv lists them"
+        lines += map(dim, tables.prose(said, width))
+    return "\n".join([*tables.prose(title(name, phase), width), *lines])
 
 
 def title(name: str, phase: dict[str, Any]) -> str:

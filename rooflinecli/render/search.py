@@ -128,7 +128,7 @@ def _tail(result: dict[str, Any], width: int) -> list[str]:
         lines += ["", *_command("nothing is feasible; nearest", miss, width)]
         lines += tables.prose(f"it lacks {miss['lacks']}", width)
     if result.get("sensitivity"):
-        lines += ["", "per cent of the winner's time for one per cent of a figure:"]
+        lines += ["", *tables.prose("per cent of the winner's time for one per cent of a figure:", width)]
     return [*lines, *(f"{row['elasticity']:+8.3f}  {row['figure']}" for row in result.get("sensitivity", [])[:12])]
 
 

@@ -133,14 +133,14 @@ def prose(text: str, width: int = PIPE, indent: str = "") -> list[str]:
 
 
 def command(words: str, width: int = PIPE) -> list[str]:
-    """A command line that can be copied: broken before an option, with the shell's continuation."""
-    lines = [""]
-    for word in words.replace(" -", "\n-").split("\n"):
-        if lines[-1] and len(lines[-1]) + len(word) + 3 > width:
+    """A command line that can be copied: broken before an option where possible, with the shell's continuation."""
+    lines, pieces = [""], words.replace(" -", "\n-").split("\n")
+    for piece in (p for whole in pieces for p in ([whole] if len(whole) + 4 <= width else whole.split())):
+        if lines[-1] and len(lines[-1]) + len(piece) + 3 > width:
             lines[-1] += " \\"
-            lines.append("  " + word)
+            lines.append("  " + piece)
         else:
-            lines[-1] += (" " if lines[-1] else "") + word
+            lines[-1] += (" " if lines[-1] else "") + piece
     return lines
 
 

@@ -69,36 +69,37 @@ _ALIASES = re.compile(r"^aliases:[ \t]*(?:\[(.*?)\]|((?:\n[ \t]*-[ \t]+[^\n]*)+)
 _TITLE = re.compile(r"^name:[ \t]*([^#\n]+)", re.MULTILINE)
 
 
-def aliases(path: Path) -> list[str]:
+def aliases(path: Path) -> tuple[str, ...]:
     """The aliases a file declares, read without parsing the whole of it; none where it cannot be read."""
-    match = _ALIASES.search(_content(path))
-    written = re.split(r",|\n[ \t]*-[ \t]+", match[1] or match[2] or "") if match else []
-    return [bare for bare in (_bare(a).lower() for a in written) if bare]
+    return _head(path)[0]
 
 
 def _title(path: Path) -> str:
     """The name a file gives what it describes, as `aliases` reads."""
-    match = _TITLE.search(_content(path))
-    return _bare(match[1]) if match else ""
+    return _head(path)[1]
+
+
+def _head(path: Path) -> tuple[tuple[str, ...], str, int]:
+    try:
+        state = path.stat()
+        return _read(path, state.st_mtime_ns, state.st_size)
+    except OSError:
+        return (), "", 1
+
+
+@lru_cache(maxsize=1024)
+def _read(path: Path, changed: int, size: int) -> tuple[tuple[str, ...], str, int]:
+    """Aliases, title, and the line of the aliases, once per version of a file: its identity stands before its figures."""
+    with path.open(encoding="utf-8", errors="replace") as stream:
+        text = stream.read(4096)
+    title, found = _TITLE.search(text), _ALIASES.search(text)
+    written = re.split(r",|\n[ \t]*-[ \t]+", found[1] or found[2] or "") if found else []
+    names = tuple(bare for bare in (_bare(a).lower() for a in written) if bare)
+    return names, _bare(title[1]) if title else "", text.count("\n", 0, found.start()) + 1 if found else 1
 
 
 def _bare(text: str) -> str:
     return one_line(text.strip().strip("'\""))
-
-
-def _content(path: Path) -> str:
-    try:
-        state = path.stat()
-        return _cached(path, state.st_mtime_ns, state.st_size)
-    except OSError:
-        return ""
-
-
-@lru_cache(maxsize=1024)
-def _cached(path: Path, changed: int, size: int) -> str:
-    """The head of a file, once per version of it: the identity stands before the figures."""
-    with path.open(encoding="utf-8", errors="replace") as stream:
-        return stream.read(4096)
 
 
 def find(kind: str, name: str) -> Path:
@@ -123,15 +124,10 @@ def _by_alias(known: dict[str, Path], wanted: str) -> Path | None:
     if len(claims) > 1:
         mine, other = claims[:2]
         raise DataError(
-            f"{mine}:{_line(mine)}: the alias '{wanted}' belongs to {shown(other)} too; remove it, "
+            f"{mine}:{_head(mine)[2]}: the alias '{wanted}' belongs to {shown(other)} too; remove it, "
             f"or name the file {wanted}.yaml to take its place"
         )
     return claims[0] if claims else None
-
-
-def _line(path: Path) -> int:
-    match = _ALIASES.search(_content(path))
-    return _content(path).count("\n", 0, match.start()) + 1 if match else 1
 
 
 # what people add to a name that changes no figure: makers, memory kinds; tunings of a checkpoint

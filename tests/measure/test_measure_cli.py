@@ -61,14 +61,24 @@ def test_a_short_run_writes_a_profile_that_the_engine_reads_and_resumes(tmp_path
     assert yaml.safe_load(out.read_text())["measured"]["platform"] == "cpu"
 
 
-def test_a_busy_machine_writes_no_profile_unless_forced(tmp_path, monkeypatch):
-    monkeypatch.setattr("rooflinecli.measure.session.Session._quiet", lambda self: 2.0)
-    out = tmp_path / "here.yaml"
-    asked = ("bandwidth", "--quick", "--looks", "1", "--budget", "4", "--out", str(out))
-    answer = call(*asked)
-    assert answer.exit_code == 1 and "no profile was written" in answer.output and not out.exists()
-    answer = call(*asked, "--force")
-    assert answer.exit_code == 0 and out.exists()
+@pytest.mark.parametrize("forced", [False, True])
+def test_a_busy_machine_writes_no_profile_unless_forced(tmp_path, monkeypatch, capsys, forced):
+    from types import SimpleNamespace
+
+    from rooflinecli.cli.output import Format
+    from rooflinecli.measure import run
+
+    for name, made in (("calibrate", (None, [])), ("document", {}), ("text_of", "name: x")):
+        monkeypatch.setattr(run.profile, name, lambda *_a, made=made, **_k: made)
+    monkeypatch.setattr("rooflinecli.measure.collectives.network", lambda *_: None)
+    monkeypatch.setattr("rooflinecli.render.measure.timings", lambda *_: "")
+    monkeypatch.setattr("rooflinecli.render.measure.warnings", lambda *_: [])
+    env = SimpleNamespace(kind="somebody's desktop", platform="gpu", cores=2)
+    answer = run.Answer(env, tmp_path / "here.yaml", [{"busy": 2.0}])
+    run._fit(run.Options(("bandwidth",), force=forced, extends="none"), answer)
+    assert cli._show(answer, Format.table, 120) == (0 if forced else 1)
+    assert answer.out.exists() is forced
+    assert ("no profile was written" in capsys.readouterr().err) is not forced
 
 
 @pytest.mark.parametrize(("quiet", "loud", "held_back"), [(10, 0, False), (9, 1, False), (8, 2, True), (0, 1, True)])
