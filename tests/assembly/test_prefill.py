@@ -1,0 +1,165 @@
+"""Prefill, one device: every kernel of a pass written out, family by family."""
+
+from __future__ import annotations
+
+import pytest
+from assembly.hand import (
+    PEAK,
+    Kernel,
+    W,
+    attention,
+    by_group,
+    elementwise,
+    experts,
+    gather,
+    matmul,
+    spread,
+    total,
+    touched,
+)
+
+S = 256  # prompt
+STEP, SEQUENCE = 1.5e-3, 6e-6  # seconds of the python-server engine per step and per sequence: engines/python-server.yaml
+
+
+def block(pairs: float, span: float = S) -> list[Kernel]:
+    """A layer of the dense model: D 256, 4 + 2 + 2 heads of 32, gated feed-forward of 512."""
+    return [
+        elementwise(2 * S * 256),  # norm: read and written
+        elementwise(2 * S * 256),
+        matmul(S, 256, 8 * 32),
+        elementwise(2 * S * (4 + 2) * 32),  # rotary on q and k
+        attention(1, S, 4, 2, 32, 32, pairs, span=span),
+        matmul(S, 4 * 32, 256),
+        matmul(S, 256, 2 * 512),
+        elementwise(S * (2 * 512 + 512)),  # silu(gate) * up
+        matmul(S, 512, 256),
+        elementwise(2 * 3 * S * 256),  # two residual additions: two read, one written
+    ]
+
+
+def ends(tokens: float = S) -> list[Kernel]:
+    """Embedding, final norm, and logits of the last token alone."""
+    return [gather(2 * tokens * 256), elementwise(2 * tokens * 256), matmul(1, 256, 1000)]
+
+
+def check(answer: dict, kernels: list[Kernel], layers: int, overhead: float | None = None, sequences: int = 1) -> None:
+    """Breakdown, sum, floor, interval, FLOPs, bytes of a pass of these kernels on one device."""
+    starts = layers * 10e-6 if overhead is None else overhead
+    engine = STEP + sequences * SEQUENCE
+    seconds = total(kernels) + starts + engine
+    assert answer["breakdown_s"] == pytest.approx(by_group(kernels) | {"overhead": starts, "engine": engine, "communication": 0.0})
+    assert answer["time_s"] == pytest.approx(seconds)
+    compute, memory = sum(k.flops for k in kernels) / PEAK, sum(k.bytes for k in kernels) / W
+    assert answer["resources_s"] == pytest.approx({"compute": compute, "memory": memory, "communication": 0.0})
+    assert answer["floor_s"] == pytest.approx(max(compute, memory))
+    assert answer["bytes_per_device"] == pytest.approx(sum(k.bytes for k in kernels))
+    error = spread(kernels, [(starts + engine, 0.4)]) / seconds
+    assert answer["interval_s"] == pytest.approx([seconds / (1 + error), seconds * (1 + error)])
+
+
+def test_dense(ask):
+    kernels = 6 * block(S * S / 2) + ends()
+    answer = ask("dense", "prefill", prompt=S)
+    check(answer, kernels, 6)
+    assert answer["flops"] == pytest.approx(sum(k.flops for k in kernels))
+    assert answer["mfu"] == pytest.approx(answer["flops"] / answer["time_s"] / PEAK)
+    assert answer["tokens_per_s"] == pytest.approx(S / answer["time_s"])
+
+
+def test_attention_counted_in_full(ask):
+    answer = ask("dense", "prefill", prompt=S, attention_flops="full")
+    check(answer, 6 * block(S * S) + ends(), 6)
+
+
+def test_windowed_and_chunked(ask):
+    local = 64 * 64 / 2 + (S - 64) * 64  # a window of 64
+    chunked = 2 * 96 * 96 / 2 + 64 * 64 / 2  # two whole chunks of 96 and 64 tokens of a third
+    kernels = 2 * (block(local, 64 + 128) + block(S * S / 2) + block(chunked, 96 + 128)) + ends()
+    answer = ask("windowed", "prefill", prompt=S)
+    check(answer, kernels, 6)
+    assert answer["flops"] == pytest.approx(sum(k.flops for k in kernels))
+
+
+def test_windows_count_every_pair_they_show_in_the_full_convention(ask):
+    kernels = 2 * (block(S * 64, 64 + 128) + block(S * S) + block(S * 96, 96 + 128)) + ends()
+    check(ask("windowed", "prefill", prompt=S, attention_flops="full"), kernels, 6)
+
+
+def test_experts(ask):
+    tokens = S * 2  # every token visits two experts
+    seen = touched(8, 2, S)
+    moe = [
+        *block(S * S / 2)[:6],
+        matmul(S, 256, 8),  # router
+        experts(tokens, 256, 2 * 160, 160, seen),
+        elementwise(tokens * (2 * 160 + 160)),
+        experts(tokens, 160, 256, 160, seen),
+        elementwise(3 * tokens * 256 + S * 256),  # gathered, scattered, summed
+        matmul(S, 256, 2 * 192),  # the shared expert
+        elementwise(S * (2 * 192 + 192)),
+        matmul(S, 192, 256),
+        elementwise(2 * 3 * S * 256),
+    ]
+    kernels = 2 * block(S * S / 2) + 4 * moe + ends()
+    answer = ask("moe", "prefill", prompt=S)
+    check(answer, kernels, 6, overhead=6 * 10e-6 + 4 * 17e-6)
+    assert answer["flops"] == pytest.approx(sum(k.flops for k in kernels))
+
+
+def test_latent_attention_works_on_whole_heads(ask):
+    layer = [
+        elementwise(2 * S * 256),
+        elementwise(2 * S * 256),
+        matmul(S, 256, 96),  # q down, norm, up
+        elementwise(2 * S * 96),
+        matmul(S, 96, 4 * 48),
+        matmul(S, 256, 64 + 16),  # latent and rotary key
+        elementwise(2 * S * 64),
+        matmul(S, 64, 4 * (32 + 24)),
+        elementwise(2 * (S * 4 * 16 + S * 16)),
+        attention(1, S, 4, 4, 48, 24, S * S / 2),
+        matmul(S, 4 * 24, 256),
+        *block(0.5)[6:],
+    ]
+    kernels = 6 * layer + ends()
+    answer = ask("mla", "prefill", prompt=S)
+    check(answer, kernels, 6)
+    assert answer["flops"] == pytest.approx(sum(k.flops for k in kernels))
+
+
+def test_encoder_takes_a_whole_image(ask):
+    s = 50  # 7 x 7 patches of 112 / 16 and a class token
+    layer = [
+        elementwise(2 * s * 256),
+        elementwise(2 * s * 256),
+        matmul(s, 256, 24 * 32),
+        attention(1, s, 8, 8, 32, 32, s * s),
+        matmul(s, 256, 256),
+        matmul(s, 256, 512),
+        elementwise(2 * s * 512),
+        matmul(s, 512, 256),
+        elementwise(2 * 3 * s * 256),
+    ]
+    patches = matmul(s, 16 * 16 * 3, 256)
+    kernels = [patches, gather(2 * s * 256), *6 * layer, elementwise(2 * s * 256), matmul(1, 256, 10)]
+    answer = ask("encoder", "prefill")
+    check(answer, kernels, 6)
+    assert answer["flops"] == pytest.approx(sum(k.flops for k in kernels))
+    assert answer["memory"]["kv_cache_bytes"] == 0
+
+
+def test_fp8_multiplies_in_eight_bits_and_keeps_the_rest_in_sixteen(ask):
+    rate = 0.4 * 160e12
+    eight = {"weight": 1.0, "x": 1.0, "rate": rate}
+    layer = block(S * S / 2)
+    for i, (m, k, n) in {2: (S, 256, 256), 5: (S, 128, 256), 6: (S, 256, 1024), 8: (S, 512, 256)}.items():
+        layer[i] = matmul(m, k, n, **eight)
+    kernels = 6 * layer + ends()
+    answer = ask("dense", "prefill", prompt=S, dtype="fp8")
+    assert answer["breakdown_s"]["matmul"] == pytest.approx(total(kernels, "matmul"))
+    assert answer["bytes_per_device"] == pytest.approx(sum(k.bytes for k in kernels))
+    in_layers = 6 * sum(layer[i].flops for i in (2, 5, 6, 8)) / 160e12
+    in_sixteen = (6 * layer[4].flops + kernels[-1].flops) / PEAK
+    assert answer["resources_s"]["compute"] == pytest.approx(in_layers + in_sixteen)
+    assert answer["mfu"] == pytest.approx(answer["flops"] / answer["time_s"] / 160e12)

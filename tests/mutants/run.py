@@ -1,0 +1,133 @@
+"""`make mutants N=60 SEED=1`: breaks the package in N places and prints what no test notices.
+
+Each mutant is one small change in a copy of the repository. It meets only tests that reach the function it is in, those of
+the quickest files first, and dies with the first that fails (or hangs). Exits with 1 when more than a tenth survive.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from pathlib import Path
+from queue import SimpleQueue
+
+import coverage
+from reach import WHOLE_FILE
+from sample import ROOT, Mutant, sample
+
+CACHE = ROOT / ".mutants"
+PYTEST = (sys.executable, "-m", "pytest", "-m", "not slow", "-p", "no:cacheprovider", "--hypothesis-profile=mutants")
+CARRIED = ("rooflinecli", "tests", "hardware", "models", "docs", "benchmarks", "examples")
+TOLERATED = 0.1
+
+
+def collected() -> tuple[dict[str, float], coverage.CoverageData]:
+    """Seconds of every quick test and what each reaches; kept until a source or a test changes."""
+    digest = sha256()
+    for path in sorted([*ROOT.glob("rooflinecli/**/*.py"), *ROOT.glob("tests/**/*.py")]):
+        digest.update(path.read_bytes())
+    stamp = CACHE / "stamp"
+    if not stamp.exists() or stamp.read_text(encoding="utf-8") != digest.hexdigest():
+        print("collecting which tests reach what (once) ...", flush=True)
+        shutil.rmtree(CACHE, ignore_errors=True)
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "ROOFLINE_REACH": str(CACHE)}
+        command = [*PYTEST, "-q", "-n", str(os.cpu_count()), "-p", "reach"]
+        subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, check=False)
+        coverage.Coverage(data_file=str(CACHE / "coverage")).combine([str(CACHE)])
+        stamp.write_text(digest.hexdigest(), encoding="utf-8")
+    data = coverage.CoverageData(str(CACHE / "coverage"))
+    data.read()
+    return json.loads((CACHE / "seconds.json").read_text(encoding="utf-8")), data
+
+
+def reaching(mutant: Mutant, seconds: dict[str, float], data: coverage.CoverageData) -> list[str]:
+    """Tests that run the mutated function, the quickest files first."""
+    first, last = mutant.lines
+    by_line = data.contexts_by_lineno(str(ROOT / mutant.path))
+    contexts = {name for line, names in by_line.items() if first <= line <= last for name in names}
+    files = {name.removesuffix(WHOLE_FILE) for name in contexts if name.endswith(WHOLE_FILE)}
+    tests = [test for test in seconds if test in contexts or _file(test) in files]
+    cost = dict.fromkeys(map(_file, tests), 0.0)
+    for test in tests:
+        cost[_file(test)] += seconds[test]
+    return sorted(tests, key=lambda test: (cost[_file(test)], _file(test)))
+
+
+def _file(test: str) -> str:
+    return test.partition("::")[0]
+
+
+def survives(mutant: Mutant, tests: list[str], allowed: float, copy: Path) -> bool:
+    """Whether all of these tests pass in a copy of the repository that is broken so; one that hangs fails."""
+    target, chosen = copy / mutant.path, copy / "chosen.txt"
+    whole = target.read_text(encoding="utf-8")
+    target.write_text(mutant.text, encoding="utf-8")
+    chosen.write_text("\n".join(tests), encoding="utf-8")
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [*PYTEST, "-q", "-x", "-n", "0", f"@{chosen}"]
+    try:
+        ran = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=allowed)
+    except subprocess.TimeoutExpired:
+        return False
+    finally:
+        target.write_text(whole, encoding="utf-8")
+    if ran.returncode not in (0, 1, 2, 3):  # 1 to 3: a test failed, or the package no longer loads
+        raise RuntimeError(ran.stdout[-2000:] + ran.stderr[-2000:])
+    return ran.returncode == 0
+
+
+def copies(count: int, folder: Path) -> SimpleQueue[Path]:
+    """Whole copies of the repository to break; bytecode is checked by content, since a change may keep size and second."""
+    free: SimpleQueue[Path] = SimpleQueue()
+    for i in range(count):
+        copy = folder / str(i)
+        for name in CARRIED:
+            shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        for file in [*ROOT.glob("*.*"), ROOT / "Makefile", ROOT / "LICENSE"]:
+            if file.is_file():
+                shutil.copy(file, copy)
+        compiling = [sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", "rooflinecli", "tests"]
+        subprocess.run(compiling, cwd=copy, check=True)
+        free.put(copy)
+    return free
+
+
+def main() -> int:
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("-n", type=int, default=60, help="mutants")
+    asked.add_argument("--seed", type=int, default=1)
+    asked.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    args = asked.parse_args()
+    seconds, data = collected()
+    mutants, began = sample(args.n, args.seed), time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        free = copies(args.jobs, Path(folder))
+
+        def fate(mutant: Mutant) -> tuple[Mutant, bool]:
+            tests, copy = reaching(mutant, seconds, data), free.get()
+            allowed = 30 + 3 * sum(seconds[test] for test in tests)
+            try:
+                alive = not tests or survives(mutant, tests, allowed, copy)
+            finally:
+                free.put(copy)
+            mark = ("survives " if tests else "unreached") if alive else "dies     "
+            print(f"{mark} {mutant.path}:{mutant.line} {mutant.function} ({len(tests)} tests)", flush=True)
+            return mutant, alive
+
+        with ThreadPoolExecutor(args.jobs) as pool:
+            alive = [mutant for mutant, lives in pool.map(fate, mutants) if lives]
+    print("\n\n".join(["", *(mutant.diff for mutant in alive)]))
+    print(f"\nseed {args.seed}: {len(alive)} of {len(mutants)} mutants survive, {time.perf_counter() - began:.0f} s")
+    return int(len(alive) > TOLERATED * len(mutants))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
