@@ -194,8 +194,8 @@ def wire(volume: float, hops: float, *, start: float = 1, outside: bool = False)
 
 
 def all_reduce(size: float, n: float) -> float:
-    """Ring over n devices of one host."""
-    return wire(2 * size * (n - 1) / n, 2 * (n - 1))
+    """Ring over n devices of one host; per_hop is a time per further member."""
+    return wire(2 * size * (n - 1) / n, n - 1)
 
 
 def gathering(size: float, n: float) -> float:

@@ -30,6 +30,13 @@ attention: {kind: mla, n_heads: 4, q_lora_rank: 96, kv_lora_rank: 64, qk_nope_he
 feedforward: {kind: gated, d_ff: 512}
 layers: 6
 """,
+    "mla_wide": """
+d_model: 256
+vocab_size: 1000
+attention: {kind: mla, n_heads: 72, kv_lora_rank: 64, qk_nope_head_dim: 32, qk_rope_head_dim: 16, v_head_dim: 24}
+feedforward: {kind: gated, d_ff: 512}
+layers: 6
+""",
     "encoder": """
 d_model: 256
 attention: {kind: mha, n_heads: 8, head_dim: 32, causal: false, qkv_bias: true, out_bias: true}

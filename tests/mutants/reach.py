@@ -28,6 +28,7 @@ class Reach:
     def __init__(self, worker: bool):
         self.worker, self.seconds, self.unfit = worker, dict[str, float](), set[str]()
         self.coverage = coverage.Coverage(data_file=str(OUT / "coverage"), data_suffix=True, source=["rooflinecli"])
+        self.coverage.set_option("run:relative_files", True)
         self.coverage.start()
 
     @pytest.hookimpl(wrapper=True)

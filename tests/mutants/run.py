@@ -51,7 +51,7 @@ def collected() -> tuple[dict[str, float], coverage.CoverageData]:
 def reaching(mutant: Mutant, seconds: dict[str, float], data: coverage.CoverageData) -> list[str]:
     """Tests that run the mutated function, the quickest files first."""
     first, last = mutant.lines
-    by_line = data.contexts_by_lineno(str(ROOT / mutant.path))
+    by_line = data.contexts_by_lineno(mutant.path)
     contexts = {name for line, names in by_line.items() if first <= line <= last for name in names}
     files = {name.removesuffix(WHOLE_FILE) for name in contexts if name.endswith(WHOLE_FILE)}
     tests = [test for test in seconds if test in contexts or _file(test) in files]
