@@ -57,7 +57,9 @@ class DropKeyword(OnNode):
 
     def choices(self, node: Any) -> list[str]:
         if node.type == "argument":  # the only one of its call
-            alone = node.children[1].type == "operator" and node.children[1].value == "=" and node.parent.type == "trailer"
+            alone = (
+                node.children[1].type == "operator" and node.children[1].value == "=" and node.parent.type == "trailer"
+            )
             return ["*()"] if alone else []
         if node.type != "arglist":
             return []
@@ -126,6 +128,4 @@ def families() -> dict[str, list[Operator]]:
     """Operators by what they break; a sample takes from each family alike."""
     core = provider.OperatorProvider()
     names = sorted({*_CORE, *_OURS})
-    return {
-        name: [core[op]() for op in _CORE.get(name, ())] + [op() for op in _OURS.get(name, ())] for name in names
-    }
+    return {name: [core[op]() for op in _CORE.get(name, ())] + [op() for op in _OURS.get(name, ())] for name in names}

@@ -94,7 +94,16 @@ def copies(count: int, folder: Path) -> SimpleQueue[Path]:
         for file in [*ROOT.glob("*.*"), ROOT / "Makefile", ROOT / "LICENSE"]:
             if file.is_file():
                 shutil.copy(file, copy)
-        compiling = [sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", "rooflinecli", "tests"]
+        compiling = [
+            sys.executable,
+            "-m",
+            "compileall",
+            "-q",
+            "--invalidation-mode",
+            "checked-hash",
+            "rooflinecli",
+            "tests",
+        ]
         subprocess.run(compiling, cwd=copy, check=True)
         free.put(copy)
     return free

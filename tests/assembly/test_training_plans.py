@@ -1,0 +1,234 @@
+"""A training step over several devices, axis by axis: shards, collectives and what of them shows, bubbles, stragglers."""
+
+from __future__ import annotations
+
+import pytest
+from assembly.hand import INSIDE, OUTSIDE, all_reduce, gathering, touched, total, wire
+from assembly.test_training_step import DENSE, EXPERT, LAYER, MOE_OTHERS, PARAMETERS, step, sparse
+from assembly.training import COUNT, Around, S, Work, adam, block, check, core, flat, head, stage_seconds, stem
+
+STREAM = S * 256 * 2  # bytes of the residual stream of a microbatch
+STAGE = flat(DENSE)
+
+
+def shown(times: float, spent: float, least: float, share: float) -> tuple[float, float, float]:
+    """`times` collectives of which a share is exposed."""
+    return times * spent, times * least, times * spent * share
+
+
+def halves(z: float = S) -> list[Work]:
+    return 6 * block(z=z, tp=2) + stem(z) + head(z, tp=2)
+
+
+HALF = 2 * 256 + 256 * 4 * 32 + 64 * 256 + 3 * 256 * 256  # parameters of a layer on one of two devices
+HALVED = 6 * HALF + 500 * 256 + 256 + 256 * 500
+
+
+def test_tensor_shards_sum_four_times_a_layer(ask):
+    wires = {"tp": shown(6 * 4, all_reduce(STREAM, 2), STREAM / INSIDE, 0.25)}
+    answer = step(ask, n=2, tp=2, sequence_parallel=False)
+    check(answer, flat(halves()), Around(adam(HALVED), wires))
+    assert answer["communication_s"]["tp"] == pytest.approx(COUNT * wires["tp"][2])
+
+
+def test_sequence_shards_gather_six_times_and_scatter_four(ask):
+    """Norms, residuals and embeddings see half of the tokens; backward gathers its input once more."""
+    wires = {"tp": shown(6 * (6 + 4), gathering(STREAM, 2), STREAM / 2 / INSIDE, 0.25)}
+    answer = step(ask, n=2, tp=2, sequence_parallel=True)
+    check(answer, flat(halves(S / 2)), Around(adam(HALVED), wires))
+
+
+def test_a_pipeline_of_two(ask):
+    """Half of the layers and both ends on the fullest stage; handovers there and back, 0.4 shown; one mean stage idle."""
+    ends = stem() + head()
+    work = 3 * block() + ends
+    wires = {"pp": shown(2, wire(STREAM, 1), STREAM / INSIDE, 0.4)}
+    mean = total(flat(6 * block() + ends)) / 2
+    held = 3 * LAYER + 256 + 256 * 1000
+    answer = step(ask, n=2, pp=2)
+    seconds = check(answer, flat(work), Around(adam(held), wires, bubble=mean))
+    assert answer["bubble_fraction"] == pytest.approx(mean / seconds)
+
+
+def test_virtual_stages_idle_less_and_hand_over_more(ask):
+    ends = stem() + head()
+    mean = total(flat(6 * block() + ends)) / 2
+    wires = {"pp": shown(2 * 3, wire(STREAM, 1), STREAM / INSIDE, 0.4)}
+    answer = step(ask, n=2, pp=2, virtual_stages=3)
+    check(answer, flat(3 * block() + ends), Around(adam(3 * LAYER + 256 + 256 * 1000), wires, bubble=mean / 3))
+
+
+def test_zero_bubble_puts_weight_gradients_into_the_gaps(ask):
+    """F + B - W of the layers: twice the weight gradients of a stage come off its mean time."""
+    ends = stem() + head()
+    mean = total(flat(6 * block() + ends)) / 2
+    gaps = mean - 2 * total(flat(3 * block(), "weights"))
+    wires = {"pp": shown(2, wire(STREAM, 1), STREAM / INSIDE, 0.4)}
+    answer = step(ask, n=2, pp=2, schedule="zero-bubble")
+    check(answer, flat(3 * block() + ends), Around(adam(3 * LAYER + 256 + 256 * 1000), wires, bubble=gaps))
+
+
+@pytest.mark.parametrize(("stages", "slowest"), [("5,1", 0), ("1,5", 1), ("2,4", 1)])
+def test_uneven_stages_run_at_the_pace_of_the_slowest(ask, stages, slowest):
+    """The first stage has the embedding, the last the head."""
+    counts = [int(part) for part in stages.split(",")]
+    end = [total(flat(stem())), total(flat(head()))]
+    one = total(flat(block()))
+    pace = max(counts[0] * one + end[0], counts[1] * one + end[1])
+    assert pace == pytest.approx(counts[slowest] * one + end[slowest])
+    answer = step(ask, n=2, pp=2, stages=stages)
+    parts = answer["breakdown_s"]
+    spent = parts["matmul"] + parts["attention"] + parts["elementwise"]
+    assert spent == pytest.approx(COUNT * pace)
+    mean = (6 * one + sum(end)) / 2
+    assert parts["bubble"] == pytest.approx(mean)
+
+
+def test_gradients_of_two_replicas_are_summed_layer_by_layer(ask):
+    """Six buckets of fp32 gradients, hidden behind 0.15 of the backward two thirds of the last microbatch."""
+    bucket = PARAMETERS * 4 / 6
+    spent, least = 6 * all_reduce(bucket, 2), 6 * bucket / INSIDE
+    cover = 2 / 3 * 0.15 * total(STAGE)
+    answer = step(ask, n=2, dp=2, zero=0, batch=2 * COUNT)
+    check(answer, STAGE, Around(adam(PARAMETERS), exposed_dp=spent - cover, tail=least))
+    assert answer["communication_s"] == pytest.approx({"tp": 0.0, "pp": 0.0, "cp": 0.0, "dp": spent - cover})
+    assert answer["communication_bytes"]["dp"] == pytest.approx(6 * bucket)
+
+
+def test_zero_1_scatters_gradients_and_gathers_weights(ask):
+    """4 bytes a parameter one way, 2 the other; each replica updates half."""
+    sizes = PARAMETERS * 4 / 6, PARAMETERS * 2 / 6
+    spent = sum(6 * gathering(size, 2) for size in sizes)
+    least = sum(6 * size / 2 / INSIDE for size in sizes)
+    cover = 2 / 3 * 0.15 * total(STAGE)
+    answer = step(ask, n=2, dp=2, zero=1, batch=2 * COUNT)
+    check(answer, STAGE, Around(adam(PARAMETERS / 2), exposed_dp=spent - cover, tail=least))
+
+
+def test_zero_3_moves_weights_twice_and_gradients_once_every_microbatch(ask):
+    """In 16 bits, beside a tenth of the computation."""
+    bucket = PARAMETERS * 2 / 6
+    spent, least = 6 * 3 * gathering(bucket, 2), 6 * 3 * bucket / 2 / INSIDE
+    wires = {"dp": (spent, least, spent - 0.1 * total(STAGE))}
+    answer = step(ask, n=2, dp=2, zero=3, batch=2 * COUNT)
+    check(answer, STAGE, Around(adam(PARAMETERS / 2), wires))
+
+
+def test_shard_groups_of_two_sum_their_shards_between_them(ask):
+    """Four replicas, ZeRO-3 over two: once a step half of the gradients meet the other group's, two devices away."""
+    bucket, shard = PARAMETERS * 2 / 6, PARAMETERS * 4 / 6 / 2
+    spent, least = 6 * 3 * gathering(bucket, 2), 6 * 3 * bucket / 2 / INSIDE
+    wires = {"dp": (spent, least, spent - 0.1 * total(STAGE))}
+    around = Around(adam(PARAMETERS / 2), wires)
+    cover = 2 / 3 * 0.15 * stage_seconds(STAGE, around)
+    between = 6 * all_reduce(shard, 2)
+    around.exposed_dp, around.tail = between - cover, 6 * shard / INSIDE
+    check(step(ask, n=4, dp=4, zero=3, shard=2, batch=4 * COUNT), STAGE, around)
+
+
+def test_shard_groups_under_zero_1_do_all_three(ask):
+    shard = PARAMETERS * 4 / 6 / 2
+    spent = 6 * (gathering(PARAMETERS * 4 / 6, 2) + gathering(PARAMETERS * 2 / 6, 2) + all_reduce(shard, 2))
+    cover = 2 / 3 * 0.15 * total(STAGE)
+    least = 6 * (PARAMETERS * (4 + 2) / 6 / 2 + shard) / INSIDE
+    answer = step(ask, n=4, dp=4, zero=1, shard=2, batch=4 * COUNT)
+    check(answer, STAGE, Around(adam(PARAMETERS / 2), exposed_dp=spent - cover, tail=least))
+
+
+def test_replicas_on_two_hosts(ask):
+    """Eight replicas, four a host: a ring inside, then quarters over the network, by ring or tree; two hosts straggle once."""
+    bucket = PARAMETERS * 4 / 6
+    quarter = bucket / 4
+    ring = wire(2 * quarter * 1 / 2, 2, outside=True)
+    tree = wire(2 * quarter, 2, outside=True)
+    spent = 6 * (all_reduce(bucket, 4) + min(ring, tree))
+    cover = 2 / 3 * 0.15 * total(STAGE)
+    least = 6 * max(1.5 * bucket / INSIDE, quarter / OUTSIDE)
+    answer = step(ask, n=8, dp=8, zero=0, batch=8 * COUNT)
+    check(answer, STAGE, Around(adam(PARAMETERS), exposed_dp=spent - cover, tail=least, straggle=1 + 0.02 * 1))
+    assert answer["communication_bytes"]["dp"] == pytest.approx(6 * (1.5 * bucket + quarter))
+
+
+def ring_block(share: float = 1) -> list[Work]:
+    """A layer over half of the tokens, which attend to all keys; `share`: work of the busiest rank over an even one."""
+    s = S // 2
+    attend = core(1, s, 4, 2, 32, 32, S * S / 4, keys=S, busiest=share)
+    return block(z=s, s=s, attend=attend)
+
+
+def ring_step(share: float = 1) -> list[Work]:
+    return 6 * ring_block(share) + stem(S / 2) + head(S / 2, s=S / 2)
+
+
+def ring_tail(stage: float) -> dict[str, float]:
+    """Both ranks of the ring hold the same weights, so they sum gradients as replicas do."""
+    bucket = PARAMETERS * 4 / 6
+    spent = 6 * all_reduce(bucket, 2)
+    return {"exposed_dp": spent - 2 / 3 * 0.15 * stage, "tail": 6 * bucket / INSIDE}
+
+
+@pytest.mark.parametrize("ring", ["zigzag", "striped", "naive"])
+def test_two_context_shards_pass_keys_and_values_round(ask, ring):
+    """Keys and values gathered twice, their gradients scattered once: 0.7 of it shows. The busiest rank of a split."""
+    c = S // 2
+    even = S * (S + 1) / 2 / 2
+    busiest = {"zigzag": even, "striped": 2 * c * (c + 1) / 2, "naive": c * (c + 1) / 2 + c * c}[ring]
+    work = flat(ring_step(busiest / even))
+    whole = S * 2 * 2 * 32 * 2  # bytes of all keys and values
+    wires = {"cp": shown(6 * 3, gathering(whole, 2), whole / 2 / INSIDE, 0.7)}
+    around = Around(adam(PARAMETERS), wires)
+    tail = ring_tail(stage_seconds(work, around))
+    around.exposed_dp, around.tail = tail["exposed_dp"], tail["tail"]
+    check(step(ask, n=2, cp=2, ring=ring), work, around)
+
+
+def test_ulysses_exchanges_heads_for_tokens(ask):
+    """q, k, v in and the output back, forward and backward: an all-to-all, half of which leaves."""
+    buffer = S // 2 * (2 * 4 * 32 + 2 * 2 * 32) * 2
+    wires = {"cp": shown(6 * 2, wire(buffer / 2, 1), buffer / 2 / INSIDE, 0.7)}
+    work = flat(ring_step())
+    around = Around(adam(PARAMETERS), wires)
+    tail = ring_tail(stage_seconds(work, around))
+    around.exposed_dp, around.tail = tail["exposed_dp"], tail["tail"]
+    check(step(ask, n=2, cp=2, ring="ulysses"), work, around)
+
+
+def test_experts_over_two_replicas(ask):
+    """Tokens go out and back, forward and backward, 0.8 of it shown; experts have one copy, all else two."""
+    work = flat(2 * block() + 4 * sparse(2 * S, touched(8, 2, 2 * S) / 2) + stem() + head())
+    volume = S * 2 * 256 * 2 / 2
+    wires = {"ep": shown(4 * 4, wire(volume, 1), volume / INSIDE, 0.8)}
+    around = Around(adam(MOE_OTHERS + 4 * 4 * EXPERT), wires, overhead=4 * 13e-6)
+    bucket = MOE_OTHERS * 4 / 6
+    around.exposed_dp = 6 * all_reduce(bucket, 2) - 2 / 3 * 0.15 * stage_seconds(work, around)
+    around.tail = 6 * bucket / INSIDE
+    answer = step(ask, "moe", n=2, dp=2, ep=2, batch=2 * COUNT)
+    check(answer, work, around)
+    assert answer["communication_s"]["ep"] == pytest.approx(COUNT * wires["ep"][2])
+
+
+def test_zero_3_with_experts_gathers_each_over_its_own_copies(ask):
+    """Four replicas, experts over two: everything else is gathered over four, the experts over the two that hold the same."""
+    work = flat(2 * block() + 4 * sparse(2 * S, touched(8, 2, 2 * S) / 2) + stem() + head())
+    volume = S * 2 * 256 * 2 / 2
+    wires = {"ep": shown(4 * 4, wire(volume, 1), volume / INSIDE, 0.8)}
+    around = Around(0.0, wires, overhead=4 * 13e-6)
+    others, expert = MOE_OTHERS * 2 / 6, 4 * 4 * EXPERT * 2 / 6
+    spent = 6 * 3 * (gathering(others, 4) + gathering(expert, 2))
+    least = 6 * 3 * (others * 3 / 4 + expert / 2) / INSIDE
+    wires["dp"] = (spent, least, spent - 0.1 * stage_seconds(work, around))
+    around.optimizer = adam(MOE_OTHERS / 4 + 4 * 4 * EXPERT / 2)
+    check(step(ask, "moe", n=4, dp=4, ep=2, zero=3, batch=4 * COUNT), work, around)
+
+
+def test_stragglers_grow_with_the_doublings_of_hosts(ask):
+    """Sixteen devices are four hosts: 2 x 2 % of all else."""
+    parts = step(ask, n=16, dp=16, batch=64)["breakdown_s"]
+    others = sum(v for k, v in parts.items() if k != "stragglers")
+    assert parts["stragglers"] == pytest.approx(0.04 * others)
+
+
+def test_gradients_that_hide_cost_nothing(ask):
+    """A long step covers the exchange: what shows is never below zero."""
+    answer = step(ask, batch=4, seq=8192, micro_batch=2, n=2, dp=2)
+    assert answer["communication_s"]["dp"] == 0.0
