@@ -6,7 +6,7 @@ import math
 
 import pytest
 from assembly.hand import total
-from assembly.test_decode import B, ENDS, block
+from assembly.test_decode import ENDS, B, block
 from assembly.test_prefill import S
 from assembly.test_prefill import block as prompt_block
 from assembly.test_prefill import ends as prompt_ends

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from assembly.hand import W, Kernel, elementwise, norm, total
+from assembly.hand import Kernel, W, elementwise, norm, total
 from assembly.test_training_memory import ADAPTERS
 from assembly.test_training_step import DENSE, PARAMETERS, step
 from assembly.training import COUNT, Around, S, adam, block, check, flat, head, stem

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from assembly.test_training_step import EXPERT, LAYER, LATENT_LAYER, MOE_OTHERS, PARAMETERS, step
+from assembly.test_training_step import EXPERT, LATENT_LAYER, LAYER, MOE_OTHERS, PARAMETERS, step
 from assembly.training import COUNT, S
 
 # Values one layer of the dense model keeps for its backward pass, per token: the inputs of both norms, of the query and of

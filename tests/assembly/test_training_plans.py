@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from assembly.hand import INSIDE, OUTSIDE, all_reduce, gathering, touched, total, wire
-from assembly.test_training_step import DENSE, EXPERT, LAYER, MOE_OTHERS, PARAMETERS, step, sparse
+from assembly.hand import INSIDE, OUTSIDE, all_reduce, gathering, total, touched, wire
+from assembly.test_training_step import DENSE, EXPERT, LAYER, MOE_OTHERS, PARAMETERS, sparse, step
 from assembly.training import COUNT, Around, S, Work, adam, block, check, core, flat, head, stage_seconds, stem
 
 STREAM = S * 256 * 2  # bytes of the residual stream of a microbatch

@@ -30,22 +30,35 @@ TOLERATED = 0.1
 
 
 def collected() -> tuple[dict[str, float], coverage.CoverageData]:
-    """Seconds of every quick test and what each reaches; kept until a source or a test changes."""
-    digest = sha256()
-    for path in sorted([*ROOT.glob("rooflinecli/**/*.py"), *ROOT.glob("tests/**/*.py")]):
-        digest.update(path.read_bytes())
-    stamp = CACHE / "stamp"
-    if not stamp.exists() or stamp.read_text(encoding="utf-8") != digest.hexdigest():
-        print("collecting which tests reach what (once) ...", flush=True)
+    """Seconds of every quick test and what each reaches; kept until the package or a test changes, and then mended."""
+    stamp, seconds = CACHE / "stamp.json", CACHE / "seconds.json"
+    digests = _digests()
+    known = json.loads(stamp.read_text(encoding="utf-8")) if stamp.exists() else {}
+    if known.get("package") != digests["package"]:
         shutil.rmtree(CACHE, ignore_errors=True)
+        known = {}
+    changed = [name for name, digest in digests.items() if known.get(name) != digest and name != "package"]
+    if changed:
+        print(f"collecting what {len(changed)} files of tests reach (once) ...", flush=True)
+        before = json.loads(seconds.read_text(encoding="utf-8")) if known else {}
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "ROOFLINE_REACH": str(CACHE)}
-        command = [*PYTEST, "-q", "-n", str(os.cpu_count()), "-p", "reach"]
+        command = [*PYTEST, "-q", "-n", str(os.cpu_count()), "-p", "reach", *changed]
         subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, check=False)
         coverage.Coverage(data_file=str(CACHE / "coverage")).combine([str(CACHE)])
-        stamp.write_text(digest.hexdigest(), encoding="utf-8")
+        kept = {test: spent for test, spent in before.items() if _file(test) in digests and _file(test) not in changed}
+        now = json.loads(seconds.read_text(encoding="utf-8"))
+        seconds.write_text(json.dumps(kept | now), encoding="utf-8")
+        stamp.write_text(json.dumps(digests), encoding="utf-8")
     data = coverage.CoverageData(str(CACHE / "coverage"))
     data.read()
-    return json.loads((CACHE / "seconds.json").read_text(encoding="utf-8")), data
+    return json.loads(seconds.read_text(encoding="utf-8")), data
+
+
+def _digests() -> dict[str, str]:
+    """A digest of every file of tests, and one of all they stand on."""
+    tests = {str(path.relative_to(ROOT)): path.read_bytes() for path in sorted(ROOT.glob("tests/**/test_*.py"))}
+    package = b"".join(path.read_bytes() for path in sorted(ROOT.glob("rooflinecli/**/*.py")))
+    return {name: sha256(text).hexdigest() for name, text in (tests | {"package": package}).items()}
 
 
 def reaching(mutant: Mutant, seconds: dict[str, float], data: coverage.CoverageData) -> list[str]:
