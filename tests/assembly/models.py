@@ -9,12 +9,7 @@ vocab_size: 1000
 attention: {kind: gqa, n_heads: 4, n_kv_heads: 2, head_dim: 32}
 feedforward: {kind: gated, d_ff: 512}
 """
-MODELS = {
-    "dense": _DENSE + "layers: 6\n",
-    "tied": _DENSE + "layers: 6\ntied_embeddings: true\n",
-    "windowed": _DENSE
-    + "layers:\n  - {repeat: 2, pattern: [{attention: {window: 64}}, {}, {attention: {chunk: 96}}]}\n",
-    "moe": """
+_MOE = """
 d_model: 256
 vocab_size: 1000
 attention: {kind: gqa, n_heads: 4, n_kv_heads: 2, head_dim: 32}
@@ -22,7 +17,19 @@ feedforward: {kind: moe, n_experts: 8, top_k: 2, d_ff: 160, n_shared: 1, shared_
 layers:
   - {repeat: 2, feedforward: {kind: gated, d_ff: 512}}
   - {repeat: 4}
-""",
+"""
+MODELS = {
+    "dense": _DENSE + "layers: 6\n",
+    "tied": _DENSE + "layers: 6\ntied_embeddings: true\n",
+    "windowed": _DENSE
+    + "layers:\n  - {repeat: 2, pattern: [{attention: {window: 64}}, {}, {attention: {chunk: 96}}]}\n",
+    # two layers that see everything before four that keep a cache
+    "prefix": _DENSE + "layers:\n  - {repeat: 2, attention: {causal: false}}\n  - {repeat: 4}\n",
+    # checkpoints stored narrower: all linear layers in eight bits, or in four with a scale and a zero point per 64
+    "eight": _DENSE + "layers: 6\nquantization: {dtype: fp8}\n",
+    "four": _DENSE + "layers: 6\nquantization: {dtype: int4, group_size: 64, scale_bits: 16, zero_bits: 8}\n",
+    "moe": _MOE,
+    "eight_experts": _MOE + "quantization: {dtype: fp8, applies_to: experts}\n",
     "mla": """
 d_model: 256
 vocab_size: 1000

@@ -139,9 +139,10 @@ TORUS = "    size: 64\n    axes: 3\n    shape: [4, 4, 4]\n    wrap: {wrap}\n"
 
 
 @pytest.mark.parametrize(("wrap", "links", "hops"), [("always", 6, 2), ("never", 3, 3), ("cubes-4x4x4", 6, 2)])
-def test_a_whole_cube(priced, wrap, links, hops):
+@pytest.mark.parametrize("shape", ["", "    shape: [4, 4, 4]\n"])
+def test_a_whole_cube(priced, wrap, links, hops, shape):
     """Three axes of four, each a ring of both directions or an open line; half or all the way along each."""
-    torus = level("torus", TORUS.format(wrap=wrap))
+    torus = level("torus", TORUS.format(wrap=wrap).replace("    shape: [4, 4, 4]\n", shape))
     gathered = priced(torus, "all-gather", 64)
     assert gathered["floor_s"] == pytest.approx(SIZE * 63 / 64 / (links * 100e9))
     assert gathered["time_s"] == pytest.approx(wire(SIZE * 63 / 64, links * 100e9, 3 * hops))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from assembly.hand import Kernel, W, elementwise, norm, total
+from assembly.hand import Kernel, W, all_reduce, elementwise, norm, total, wire
 from assembly.test_training_memory import ADAPTERS
 from assembly.test_training_step import DENSE, PARAMETERS, step
 from assembly.training import COUNT, Around, S, adam, block, check, flat, head, stem
@@ -81,6 +81,11 @@ def test_only_what_learns_is_summed_between_replicas(ask):
     learned = 6 * ADAPTERS["all"]
     zero_0, zero_3 = (step(ask, recipe="lora", n=2, dp=2, zero=z, batch=2 * COUNT) for z in (0, 3))
     assert zero_0["communication_bytes"]["dp"] == pytest.approx(learned * 4)
+    bucket = learned * 4 / 6
+    between = min(wire(bucket / 4, 2, outside=True), wire(2 * bucket / 4, 2, outside=True))  # a ring of hosts, or a tree
+    cover = 2 / 3 * 0.15 * total(FROZEN + 6 * adapters())
+    hosts = step(ask, recipe="lora", n=8, dp=8, zero=0, batch=8 * COUNT)
+    assert hosts["communication_s"]["dp"] == pytest.approx(6 * (all_reduce(bucket, 4) + between) - cover)
     assert zero_3["communication_bytes"]["dp"] == pytest.approx(COUNT * 2 * PARAMETERS * 2 / 2)
 
 

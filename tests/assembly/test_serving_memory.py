@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from assembly.hand import touched
 
 # parameters of the dense model, written out
 LAYER = 2 * 256 + 256 * (4 + 2 * 2) * 32 + 4 * 32 * 256 + 3 * 256 * 512
@@ -37,6 +38,11 @@ def test_decode_holds_the_whole_answer_of_every_sequence(ask):
 def test_a_windowed_layer_keeps_its_window_and_a_chunked_one_its_chunk(ask):
     held = memory(ask("windowed", "decode", batch=8, prompt=200, output=100))
     assert held["kv_cache_bytes"] == 8 * 2 * (64 + 300 + 96) * 2 * 2 * 32 * 2
+
+
+def test_layers_that_see_everything_keep_no_cache_and_those_after_them_do(ask):
+    held = memory(ask("prefix", "decode", batch=8, prompt=200, output=100))
+    assert held["kv_cache_bytes"] == 8 * 4 * 300 * 2 * 2 * 32 * 2
 
 
 def test_gemma_2_9b_keeps_4096_tokens_in_every_second_layer(ask):
@@ -104,3 +110,32 @@ def test_a_four_bit_checkpoint_keeps_its_experts_alone_in_four(ask):
     experts = 24 * 32 * (2880 * 2 * 2880 + 2 * 2880 + 2880 * 2880 + 2880)
     whole = 20_914_757_184  # parameters of the checkpoint, experts included
     assert held["weights_bytes"] == pytest.approx(experts * 4.25 / 8 + (whole - experts) * 2)
+
+
+def test_a_checkpoint_in_eight_bits_runs_in_eight_bits(ask):
+    stored, asked = (
+        ask(model, "prefill", prompt=S, whole=True, **dtype)
+        for model, dtype in (("eight", {}), ("dense", {"dtype": "fp8"}))
+    )
+    assert stored["workload"]["dtype"] == "fp8"
+    assert stored["phases"]["prefill"]["time_s"] == asked["phases"]["prefill"]["time_s"]
+    wide = ask("eight", "prefill", prompt=S, dtype="bf16")
+    assert wide == ask("dense", "prefill", prompt=S, dtype="bf16") | {"plan": wide["plan"]}
+
+
+def test_experts_alone_in_eight_bits_run_in_sixteen(ask):
+    """Their weights are half as wide; every rate is that of 16 bits."""
+    stored, whole = (ask(model, "prefill", prompt=S, whole=True) for model in ("eight_experts", "moe"))
+    assert stored["workload"]["dtype"] == "bf16"
+    a, b = (answer["phases"]["prefill"] for answer in (stored, whole))
+    assert b["memory"]["weights_bytes"] - a["memory"]["weights_bytes"] == 4 * 8 * 3 * 256 * 160
+    assert b["bytes_per_device"] - a["bytes_per_device"] == pytest.approx(4 * touched(8, 2, S) * 3 * 256 * 160)
+    assert b["resources_s"]["compute"] == a["resources_s"]["compute"]
+
+
+def test_four_bits_and_the_scales_beside_them(ask):
+    """4 bits, and 16 + 8 for every 64 weights; multiplied in 16 bits."""
+    answer = ask("four", "prefill", prompt=S, whole=True)
+    assert answer["workload"]["dtype"] == "bf16"
+    width = (4 + 24 / 64) / 8
+    assert memory(answer["phases"]["prefill"])["weights_bytes"] == pytest.approx(6 * LAYER * width + 2 * (TABLE + HEAD))

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from bisect import bisect
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
@@ -26,7 +27,13 @@ from sample import ROOT, Mutant, sample
 CACHE = ROOT / ".mutants"
 PYTEST = (sys.executable, "-m", "pytest", "-m", "not slow", "-p", "no:cacheprovider", "--hypothesis-profile=mutants")
 CARRIED = ("rooflinecli", "tests", "hardware", "models", "docs", "benchmarks", "examples")
-TOLERATED = 0.1
+TOLERATED = 0.1  # share of mutants that may survive
+COURSES = (
+    1.0,
+    5.0,
+    30.0,
+    300.0,
+)  # recorded seconds after which a course of tests ends; past the last a mutant survives
 
 
 def collected() -> tuple[dict[str, float], coverage.CoverageData]:
@@ -44,7 +51,9 @@ def collected() -> tuple[dict[str, float], coverage.CoverageData]:
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "ROOFLINE_REACH": str(CACHE)}
         command = [*PYTEST, "-q", "-n", str(os.cpu_count()), "-p", "reach", *changed]
         subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, check=False)
-        coverage.Coverage(data_file=str(CACHE / "coverage")).combine([str(CACHE)])
+        recorded = coverage.Coverage(data_file=str(CACHE / "coverage"))
+        recorded.load()
+        recorded.combine([str(CACHE)])
         kept = {test: spent for test, spent in before.items() if _file(test) in digests and _file(test) not in changed}
         now = json.loads(seconds.read_text(encoding="utf-8"))
         seconds.write_text(json.dumps(kept | now), encoding="utf-8")
@@ -61,8 +70,11 @@ def _digests() -> dict[str, str]:
     return {name: sha256(text).hexdigest() for name, text in (tests | {"package": package}).items()}
 
 
-def reaching(mutant: Mutant, seconds: dict[str, float], data: coverage.CoverageData) -> list[str]:
-    """Tests that run the mutated function, the quickest files first."""
+def reaching(mutant: Mutant, seconds: dict[str, float], data: coverage.CoverageData) -> list[list[str]]:
+    """Tests that run the mutated function in courses, the quickest files first, as far as COURSES go.
+
+    pytest imports all files of a course before it runs the first test, so the first courses are short.
+    """
     first, last = mutant.lines
     by_line = data.contexts_by_lineno(mutant.path)
     contexts = {name for line, names in by_line.items() if first <= line <= last for name in names}
@@ -71,18 +83,33 @@ def reaching(mutant: Mutant, seconds: dict[str, float], data: coverage.CoverageD
     cost = dict.fromkeys(map(_file, tests), 0.0)
     for test in tests:
         cost[_file(test)] += seconds[test]
-    return sorted(tests, key=lambda test: (cost[_file(test)], _file(test)))
+    courses, spent = [list[str]() for _ in COURSES], 0.0
+    for file in sorted(cost, key=lambda file: cost[file]):
+        course = bisect(COURSES, spent)
+        if course < len(COURSES):
+            courses[course] += [test for test in tests if _file(test) == file]
+        spent += cost[file]
+    return [course for course in courses if course]
 
 
 def _file(test: str) -> str:
     return test.partition("::")[0]
 
 
-def survives(mutant: Mutant, tests: list[str], allowed: float, copy: Path) -> bool:
-    """Whether all of these tests pass in a copy of the repository that is broken so; one that hangs fails."""
-    target, chosen = copy / mutant.path, copy / "chosen.txt"
+def survives(mutant: Mutant, courses: list[list[str]], seconds: dict[str, float], copy: Path) -> bool:
+    """Whether all of these tests pass in a copy of the repository that is broken so."""
+    target = copy / mutant.path
     whole = target.read_text(encoding="utf-8")
     target.write_text(mutant.text, encoding="utf-8")
+    try:
+        return all(_passes(course, 60 + 3 * sum(seconds[test] for test in course), copy) for course in courses)
+    finally:
+        target.write_text(whole, encoding="utf-8")
+
+
+def _passes(tests: list[str], allowed: float, copy: Path) -> bool:
+    """Whether these tests pass; one that hangs fails."""
+    chosen = copy / "chosen.txt"
     chosen.write_text("\n".join(tests), encoding="utf-8")
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     command = [*PYTEST, "-q", "-x", "-n", "0", f"@{chosen}"]
@@ -90,9 +117,7 @@ def survives(mutant: Mutant, tests: list[str], allowed: float, copy: Path) -> bo
         ran = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=allowed)
     except subprocess.TimeoutExpired:
         return False
-    finally:
-        target.write_text(whole, encoding="utf-8")
-    if ran.returncode not in (0, 1, 2, 3):  # 1 to 3: a test failed, or the package no longer loads
+    if ran.returncode > 2:  # 1: a test failed, 2: the package no longer loads
         raise RuntimeError(ran.stdout[-2000:] + ran.stderr[-2000:])
     return ran.returncode == 0
 
@@ -134,14 +159,16 @@ def main() -> int:
         free = copies(args.jobs, Path(folder))
 
         def fate(mutant: Mutant) -> tuple[Mutant, bool]:
-            tests, copy = reaching(mutant, seconds, data), free.get()
-            allowed = 30 + 3 * sum(seconds[test] for test in tests)
+            courses, copy = reaching(mutant, seconds, data), free.get()
             try:
-                alive = not tests or survives(mutant, tests, allowed, copy)
+                alive = survives(mutant, courses, seconds, copy)
             finally:
                 free.put(copy)
-            mark = ("survives " if tests else "unreached") if alive else "dies     "
-            print(f"{mark} {mutant.path}:{mutant.line} {mutant.function} ({len(tests)} tests)", flush=True)
+            met = sum(map(len, courses))
+            print(
+                f"{'survives' if alive else 'dies    '} {mutant.path}:{mutant.line} {mutant.function} (meets {met})",
+                flush=True,
+            )
             return mutant, alive
 
         with ThreadPoolExecutor(args.jobs) as pool:
