@@ -1,7 +1,7 @@
 """A chip whose every constant shows, and the times of its kernels written out by hand.
 
 Nothing here is taken from the package: the forms are those of docs/accuracy.md in plain arithmetic, the constants those of
-CHIP below. Each test writes a step as a list of these kernels and adds it up.
+hand.yaml. Each test writes a step as a list of these kernels and adds it up.
 """
 
 from __future__ import annotations
@@ -9,82 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-CHIP = """
-name: Hand
-vendor: nobody
-kind: gpu
-peak:
-  bf16: {value: 100 TFLOP/s, source: by hand}
-  fp8: {value: 160 TFLOP/s, source: by hand}
-memory:
-  capacity: {value: 50 GB, source: by hand}
-  bandwidth: {value: 1 TB/s, source: by hand}
-network:
-  - name: inside
-    kind: switch
-    size: 4
-    bandwidth: {value: 100 GB/s, source: by hand}
-    latency: {value: 9 us, source: by hand}
-    efficiency: {any: {memory: 0.8, overhead: 5 us, per_hop: 2 us, gamma: 3 us, error: 0.3, source: by hand}}
-  - name: outside
-    kind: fabric
-    bandwidth: {value: 10 GB/s, source: by hand}
-    latency: {value: 4 us, source: by hand}
-    efficiency: {any: {memory: 0.5, overhead: 8 us, per_hop: 1 us, gamma: 6 us, error: 0.35, source: by hand}}
-devices_per_host: {value: 4, source: by hand}
-host_link: {value: 50 GB/s, source: by hand}
-power: {value: 500 W, source: by hand}
-price: {value: 3 USD/h, source: by hand}
-measured: {complete: 1}
-efficiency:
-  kernel:
-    matmul:
-      any: {compute: 0.5, memory: 0.8, overhead: 3 us, p: 2, k0: 32, tau: 0.5 ns, quant_bytes: 3, quant_memory: 0.4, error: 0.1, source: by hand}
-      fp8: {compute: 0.4, memory: 0.8, overhead: 3 us, p: 2, k0: 32, tau: 0.5 ns, quant_bytes: 3, quant_memory: 0.4, error: 0.1, source: by hand}
-    grouped_matmul:
-      any: {compute: 0.6, memory: 0.9, overhead: 8 us, p: 3, k0: 20, half_width: 96, quant_bytes: 2, quant_memory: 0.35, error: 0.3, source: by hand}
-    prefill_attention:
-      any: {compute: 0.4, memory: 0.7, overhead: 5 us, p: 1, k0: 16, softmax_width: 24, tail_rows: 40, per_item: 7 ns, quant_bytes: 4, quant_memory: 0.6, error: 0.2, source: by hand}
-    scores:
-      any: {compute: 0.25, memory: 0.75, overhead: 6 us, error: 0.28, source: by hand}
-      unaligned: {compute: 0.05, memory: 0.75, overhead: 6 us, error: 0.28, source: by hand}
-    decode_attention:
-      any: {compute: 0.3, memory: 0.6, overhead: 4 us, p: 1.5, per_item: 50 ns, error: 0.15, source: by hand}
-    latent_attention:
-      any: {compute: 0.45, memory: 0.65, overhead: 6 us, p: 2, tau: 0.2 ns, per_item: 80 ns, error: 0.25, source: by hand}
-    elementwise:
-      any: {memory: 0.5, overhead: 1 us, p: 3, error: 0.12, source: by hand}
-    gather:
-      any: {memory: 0.25, overhead: 2 us, error: 0.22, source: by hand}
-    optimizer:
-      any: {memory: 0.6, overhead: 20 us, error: 0.05, source: by hand}
-  serving:
-    step:
-      any: {per_layer: 10 us, per_moe_layer: 17 us, error: 0.4, source: by hand}
-  training:
-    step:
-      any: {per_layer: 99 us, per_moe_layer: 13 us, error: 0.45, source: by hand}
-    straggler:
-      any: {per_doubling: 0.02, error: 0.1, source: by hand}
-    framework:
-      any: {error: 0.09, source: by hand}
-      eager: {traffic: 1.5, accumulate: 7, optimizer_bytes: 5, logit_bytes: 8, early_stop: 1, error: 0.09, source: by hand}
-      biased: {bias_passes: 1.25, error: 0.09, source: by hand}
-    tp_collective:
-      any: {overlap: 0.75, error: 0.1, source: by hand}
-    pp_collective:
-      any: {overlap: 0.6, error: 0.1, source: by hand}
-    ep_collective:
-      any: {overlap: 0.2, error: 0.1, source: by hand}
-    cp_collective:
-      any: {overlap: 0.3, error: 0.1, source: by hand}
-    fsdp_collective:
-      any: {overlap: 0.1, error: 0.1, source: by hand}
-    dp_collective:
-      any: {overlap: 0.15, error: 0.1, source: by hand}
-    host_optimizer:
-      any: {memory: 0.3, overhead: 1 ms, error: 0.3, source: by hand}
-"""
 PEAK, W = 100e12, 1e12  # FLOP/s, B/s
 INSIDE, OUTSIDE = 100e9, 10e9  # B/s of a device, one way
 

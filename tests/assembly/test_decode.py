@@ -10,39 +10,16 @@ from assembly.hand import (
     cached_attention,
     elementwise,
     experts,
-    gather,
     latent_attention,
     matmul,
     total,
     touched,
 )
-from assembly.serving import check
-
-B, CONTEXT = 8, 250  # prompt 200 and half of an answer of 100
-LOAD = {"batch": B, "prompt": 200, "output": 100}
-
-
-def block(keys: float = CONTEXT, kv: float = 2) -> list[Kernel]:
-    """A layer of the dense model over one token of each sequence."""
-    return [
-        elementwise(2 * B * 256),
-        elementwise(2 * B * 256),
-        matmul(B, 256, 8 * 32),
-        elementwise(2 * B * (4 + 2) * 32),
-        cached_attention(B, 4, 2, 32, 32, keys, kv),
-        matmul(B, 4 * 32, 256),
-        matmul(B, 256, 2 * 512),
-        elementwise(B * (2 * 512 + 512)),
-        matmul(B, 512, 256),
-        elementwise(2 * 3 * B * 256),
-    ]
-
-
-ENDS = [gather(2 * B * 256), elementwise(2 * B * 256), matmul(B, 256, 1000)]
+from assembly.serving import CONTEXT, LOAD, B, check, ends, token_layer
 
 
 def test_dense(ask):
-    kernels = 6 * block() + ENDS
+    kernels = 6 * token_layer() + ends(B, B)
     answer = ask("dense", "decode", **LOAD)
     seconds = check(answer, kernels, 6, sequences=B)
     assert answer["flops"] == pytest.approx(sum(k.flops for k in kernels))
@@ -53,7 +30,7 @@ def test_dense(ask):
 
 
 def test_windows_and_chunks_bound_what_is_read(ask):
-    kernels = 2 * (block(64) + block() + block(96)) + ENDS
+    kernels = 2 * (token_layer(64) + token_layer() + token_layer(96)) + ends(B, B)
     answer = ask("windowed", "decode", **LOAD)
     check(answer, kernels, 6, sequences=B)
     assert answer["flops"] == pytest.approx(sum(k.flops for k in kernels))
@@ -61,7 +38,7 @@ def test_windows_and_chunks_bound_what_is_read(ask):
 
 def test_a_cache_in_eight_bits_is_half_the_traffic(ask):
     answer = ask("dense", "decode", **LOAD, kv_dtype="fp8")
-    check(answer, 6 * block(kv=1) + ENDS, 6, sequences=B)
+    check(answer, 6 * token_layer(kv=1) + ends(B, B), 6, sequences=B)
     assert answer["memory"]["kv_cache_bytes"] == B * 300 * 6 * 2 * 2 * 32
 
 
@@ -76,7 +53,7 @@ def test_many_cached_heads_start_one_after_the_other(ask):
 def test_experts_touched_by_few_tokens(ask):
     seen = touched(8, 2, B)
     moe = [
-        *block()[:6],
+        *token_layer()[:6],
         matmul(B, 256, 8),
         experts(B * 2, 256, 2 * 160, 160, seen),
         elementwise(B * 2 * 3 * 160),
@@ -88,7 +65,7 @@ def test_experts_touched_by_few_tokens(ask):
         elementwise(2 * 3 * B * 256),
     ]
     answer = ask("moe", "decode", **LOAD)
-    check(answer, 2 * block() + 4 * moe + ENDS, 6, moe_layers=4, sequences=B)
+    check(answer, 2 * token_layer() + 4 * moe + ends(B, B), 6, moe_layers=4, sequences=B)
 
 
 def latent(heads: int, ranks: list[Kernel]) -> list[Kernel]:
@@ -103,13 +80,13 @@ def latent(heads: int, ranks: list[Kernel]) -> list[Kernel]:
         elementwise(2 * (B * heads * 16 + B * 16)),
         latent_attention(B, heads, 64, 16, CONTEXT, -(-heads // 64)),
         matmul(B, heads * 24, 256),
-        *block()[6:],
+        *token_layer()[6:],
     ]
 
 
 def test_latent_attention_streams_the_latent(ask):
     low_rank = [matmul(B, 256, 96), elementwise(2 * B * 96), matmul(B, 96, 4 * 48)]
-    kernels = 6 * latent(4, low_rank) + ENDS
+    kernels = 6 * latent(4, low_rank) + ends(B, B)
     answer = ask("mla", "decode", **LOAD)
     check(answer, kernels, 6, sequences=B)
     assert answer["flops"] == pytest.approx(sum(k.flops for k in kernels))
@@ -118,19 +95,19 @@ def test_latent_attention_streams_the_latent(ask):
 
 def test_seventy_two_latent_heads_are_two_work_items(ask):
     answer = ask("mla_wide", "decode", **LOAD)
-    check(answer, 6 * latent(72, [matmul(B, 256, 72 * 48)]) + ENDS, 6, sequences=B)
+    check(answer, 6 * latent(72, [matmul(B, 256, 72 * 48)]) + ends(B, B), 6, sequences=B)
 
 
 def test_an_engine_without_steps_costs_nothing(ask):
     """engines/cuda-graph.yaml adds nothing per step or sequence."""
     answer = ask("dense", "decode", **LOAD, engine="none")
-    assert answer["time_s"] == pytest.approx(total(6 * block() + ENDS) + 6 * 10e-6)
+    assert answer["time_s"] == pytest.approx(total(6 * token_layer() + ends(B, B)) + 6 * 10e-6)
     assert answer["breakdown_s"]["engine"] == 0
 
 
 def test_ideal_is_the_roofline_of_every_kernel(ask):
     """Each matmul and attention at the slower of compute and memory; elementwise at full bandwidth; no starts, no engine."""
-    kernels = 6 * block() + ENDS
+    kernels = 6 * token_layer() + ends(B, B)
     answer = ask("dense", "decode", **LOAD, efficiency="ideal")
     slower = sum(max(k.flops / PEAK, k.bytes / W) for k in kernels)
     passes = 6 * (2 * 2 * B * 256 + 2 * B * 6 * 32 + B * 1536 + 6 * B * 256) + 2 * B * 256 + 2 * B * 256

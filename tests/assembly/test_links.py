@@ -94,8 +94,9 @@ def test_the_faster_of_ring_and_sum(priced):
     ring = [wire(2 * s * 7 / 8, 100e9, 7) for s in (1e4, 1e8)]
     summed = [30e-6 + 7 * 1e-6 + s / 100e9 / 0.6 for s in (1e4, 1e8)]
     assert ring[0] < summed[0] and summed[1] < ring[1]
-    assert priced(summing, "all-reduce", 8, 1e4)["time_s"] == pytest.approx(ring[0])
-    assert priced(summing, "all-reduce", 8, 1e8)["time_s"] == pytest.approx(summed[1])
+    small, large = (priced(summing, "all-reduce", 8, size) for size in (1e4, 1e8))
+    assert small["time_s"] == pytest.approx(ring[0]) and small["algorithm"] == "ring"
+    assert large["time_s"] == pytest.approx(summed[1]) and large["algorithm"] == "in-network reduction"
 
 
 @pytest.mark.parametrize("n", [2, 4, 8])
@@ -126,7 +127,9 @@ def test_many_hosts_reduce_small_tensors_by_a_tree(priced, size):
     ring = wire(2 * size * 15 / 16, 100e9, 30)
     tree = wire(2 * size, 100e9, 8)
     assert (tree < ring) == (size == 1e4)
-    assert priced(FABRIC, "all-reduce", 16, size)["time_s"] == pytest.approx(min(ring, tree))
+    answer = priced(FABRIC, "all-reduce", 16, size)
+    assert answer["time_s"] == pytest.approx(min(ring, tree))
+    assert answer["algorithm"] == ("tree" if tree < ring else "ring")
 
 
 def test_a_slow_link_is_no_faster_than_its_latency(priced):
@@ -153,7 +156,7 @@ def test_a_whole_cube(priced, wrap, links, hops, shape):
 @pytest.mark.parametrize(("wrap", "links", "hops"), [("always", 2, 2), ("cubes-4x4x4", 1, 3), ("never", 1, 3)])
 def test_one_axis_of_four_closes_by_itself_or_only_in_a_slice_of_cubes(priced, wrap, links, hops):
     """Four devices alone are a line of a 1 x 2 x 2 or 4 x 1 x 1 slice; here the slice is the group."""
-    torus = level("torus", "    size: 4\n    axes: 1\n    shape: [4]\n    wrap: {wrap}\n".format(wrap=wrap))
+    torus = level("torus", f"    size: 4\n    axes: 1\n    shape: [4]\n    wrap: {wrap}\n")
     assert priced(torus, "all-gather", 4)["time_s"] == pytest.approx(wire(SIZE * 3 / 4, links * 100e9, hops))
 
 
@@ -166,7 +169,7 @@ def test_an_axis_of_sixteen_closes_and_one_of_eight_does_not(priced, n, links, h
 @pytest.mark.parametrize(("wrap", "load"), [("always", 16 / 4 / 4 / 2), ("never", 16 / 4 / 4)])
 def test_all_to_all_on_a_line_is_as_slow_as_its_middle(priced, wrap, load):
     """floor(m^2 / 4) / m of a device's buffer crosses the middle link, half of it on a ring."""
-    torus = level("torus", "    size: 4\n    axes: 1\n    shape: [4]\n    wrap: {wrap}\n".format(wrap=wrap))
+    torus = level("torus", f"    size: 4\n    axes: 1\n    shape: [4]\n    wrap: {wrap}\n")
     assert priced(torus, "all-to-all", 4)["floor_s"] == pytest.approx(SIZE * load / 100e9)
 
 

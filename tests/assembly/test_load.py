@@ -6,17 +6,14 @@ import math
 
 import pytest
 from assembly.hand import total
-from assembly.test_decode import ENDS, B, block
-from assembly.test_prefill import S
-from assembly.test_prefill import block as prompt_block
-from assembly.test_prefill import ends as prompt_ends
+from assembly.serving import SEQUENCE, STEP, B, S, ends, prompt_layer, token_layer
 
 # engines/python-server.yaml
-STEP, SEQUENCE, WAIT, STEPS, FRONT, ERROR = 1.5e-3, 6e-6, 0.115, 2.1, 50e-3, 0.95
+WAIT, STEPS, FRONT, ERROR = 0.115, 2.1, 50e-3, 0.95
 FRACTION, RESERVE, MOST = 0.92, 2e9, 2048
 STARTS = 6 * 10e-6
 LOAD = {"prompt": 200, "output": 100}
-DECODE = total(6 * block() + ENDS) + STARTS + STEP + B * SEQUENCE  # a step of 8 sequences at 250 tokens
+DECODE = total(6 * token_layer() + ends(B, B)) + STARTS + STEP + B * SEQUENCE  # a step of 8 sequences at 250 tokens
 
 
 def many_prompts(tokens: int) -> float:
@@ -70,7 +67,7 @@ def test_a_first_token_in_a_closed_loop(ask):
 
 
 def test_a_first_token_on_an_idle_replica_is_its_pass(ask):
-    kernels = 6 * prompt_block(S * S / 2) + prompt_ends()
+    kernels = 6 * prompt_layer() + ends(S, 1)
     assert ask("dense", "prefill", prompt=S)["time_s"] == pytest.approx(total(kernels) + STARTS + STEP + SEQUENCE)
 
 

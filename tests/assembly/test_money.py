@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from assembly.test_training_step import GIVEN
+from assembly.families import GIVEN
 from assembly.training import COUNT, S
 
 

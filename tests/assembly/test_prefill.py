@@ -3,35 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from assembly.hand import PEAK, Kernel, attention, elementwise, experts, gather, matmul, total, touched
-from assembly.serving import check
-
-S = 256  # prompt
-
-
-def block(pairs: float, span: float = S) -> list[Kernel]:
-    """A layer of the dense model: D 256, 4 + 2 + 2 heads of 32, gated feed-forward of 512."""
-    return [
-        elementwise(2 * S * 256),  # norm: read and written
-        elementwise(2 * S * 256),
-        matmul(S, 256, 8 * 32),
-        elementwise(2 * S * (4 + 2) * 32),  # rotary on q and k
-        attention(1, S, 4, 2, 32, 32, pairs, span=span),
-        matmul(S, 4 * 32, 256),
-        matmul(S, 256, 2 * 512),
-        elementwise(S * (2 * 512 + 512)),  # silu(gate) * up
-        matmul(S, 512, 256),
-        elementwise(2 * 3 * S * 256),  # two residual additions: two read, one written
-    ]
-
-
-def ends(tokens: float = S) -> list[Kernel]:
-    """Embedding, final norm, and logits of the last token alone."""
-    return [gather(2 * tokens * 256), elementwise(2 * tokens * 256), matmul(1, 256, 1000)]
+from assembly.hand import PEAK, attention, elementwise, experts, gather, matmul, total, touched
+from assembly.serving import S, check, ends, prompt_layer
 
 
 def test_dense(ask):
-    kernels = 6 * block(S * S / 2) + ends()
+    kernels = 6 * prompt_layer() + ends(S, 1)
     answer = ask("dense", "prefill", prompt=S)
     check(answer, kernels, 6)
     assert answer["flops"] == pytest.approx(sum(k.flops for k in kernels))
@@ -41,20 +18,20 @@ def test_dense(ask):
 
 def test_attention_counted_in_full(ask):
     answer = ask("dense", "prefill", prompt=S, attention_flops="full")
-    check(answer, 6 * block(S * S) + ends(), 6)
+    check(answer, 6 * prompt_layer(S * S) + ends(S, 1), 6)
 
 
 def test_windowed_and_chunked(ask):
     local = 64 * 64 / 2 + (S - 64) * 64  # a window of 64
     chunked = 2 * 96 * 96 / 2 + 64 * 64 / 2  # two whole chunks of 96 and 64 tokens of a third
-    kernels = 2 * (block(local, 64 + 128) + block(S * S / 2) + block(chunked, 96 + 128)) + ends()
+    kernels = 2 * (prompt_layer(local, 64 + 128) + prompt_layer() + prompt_layer(chunked, 96 + 128)) + ends(S, 1)
     answer = ask("windowed", "prefill", prompt=S)
     check(answer, kernels, 6)
     assert answer["flops"] == pytest.approx(sum(k.flops for k in kernels))
 
 
 def test_windows_count_every_pair_they_show_in_the_full_convention(ask):
-    kernels = 2 * (block(S * 64, 64 + 128) + block(S * S) + block(S * 96, 96 + 128)) + ends()
+    kernels = 2 * (prompt_layer(S * 64, 64 + 128) + prompt_layer(S * S) + prompt_layer(S * 96, 96 + 128)) + ends(S, 1)
     check(ask("windowed", "prefill", prompt=S, attention_flops="full"), kernels, 6)
 
 
@@ -62,7 +39,7 @@ def test_experts(ask):
     tokens = S * 2  # every token visits two experts
     seen = touched(8, 2, S)
     moe = [
-        *block(S * S / 2)[:6],
+        *prompt_layer()[:6],
         matmul(S, 256, 8),  # router
         experts(tokens, 256, 2 * 160, 160, seen),
         elementwise(tokens * (2 * 160 + 160)),
@@ -73,7 +50,7 @@ def test_experts(ask):
         matmul(S, 192, 256),
         elementwise(2 * 3 * S * 256),
     ]
-    kernels = 2 * block(S * S / 2) + 4 * moe + ends()
+    kernels = 2 * prompt_layer() + 4 * moe + ends(S, 1)
     answer = ask("moe", "prefill", prompt=S)
     check(answer, kernels, 6, moe_layers=4)
     assert answer["flops"] == pytest.approx(sum(k.flops for k in kernels))
@@ -92,9 +69,9 @@ def test_latent_attention_works_on_whole_heads(ask):
         elementwise(2 * (S * 4 * 16 + S * 16)),
         attention(1, S, 4, 4, 48, 24, S * S / 2),
         matmul(S, 4 * 24, 256),
-        *block(0.5)[6:],
+        *prompt_layer(0.5)[6:],
     ]
-    kernels = 6 * layer + ends()
+    kernels = 6 * layer + ends(S, 1)
     answer = ask("mla", "prefill", prompt=S)
     check(answer, kernels, 6)
     assert answer["flops"] == pytest.approx(sum(k.flops for k in kernels))
@@ -124,10 +101,10 @@ def test_encoder_takes_a_whole_image(ask):
 def test_fp8_multiplies_in_eight_bits_and_keeps_the_rest_in_sixteen(ask):
     rate = 0.4 * 160e12
     eight = {"weight": 1.0, "x": 1.0, "rate": rate}
-    layer = block(S * S / 2)
+    layer = prompt_layer()
     for i, (m, k, n) in {2: (S, 256, 256), 5: (S, 128, 256), 6: (S, 256, 1024), 8: (S, 512, 256)}.items():
         layer[i] = matmul(m, k, n, **eight)
-    kernels = 6 * layer + ends()
+    kernels = 6 * layer + ends(S, 1)
     answer = ask("dense", "prefill", prompt=S, dtype="fp8")
     assert answer["breakdown_s"]["matmul"] == pytest.approx(total(kernels, "matmul"))
     assert answer["bytes_per_device"] == pytest.approx(sum(k.bytes for k in kernels))

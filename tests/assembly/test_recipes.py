@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from assembly.families import ADAPTERS, DENSE, LAYER, PARAMETERS, step
 from assembly.hand import Kernel, W, all_reduce, elementwise, norm, total, wire
-from assembly.test_training_memory import ADAPTERS
-from assembly.test_training_step import DENSE, PARAMETERS, step
 from assembly.training import COUNT, Around, S, adam, block, check, flat, head, stem
 
 LINEAR = [(256, 256), (128, 256), (256, 1024), (512, 256)]  # query, output, gate and up, down: k x n
@@ -82,7 +81,9 @@ def test_only_what_learns_is_summed_between_replicas(ask):
     zero_0, zero_3 = (step(ask, recipe="lora", n=2, dp=2, zero=z, batch=2 * COUNT) for z in (0, 3))
     assert zero_0["communication_bytes"]["dp"] == pytest.approx(learned * 4)
     bucket = learned * 4 / 6
-    between = min(wire(bucket / 4, 2, outside=True), wire(2 * bucket / 4, 2, outside=True))  # a ring of hosts, or a tree
+    between = min(
+        wire(bucket / 4, 2, outside=True), wire(2 * bucket / 4, 2, outside=True)
+    )  # a ring of hosts, or a tree
     cover = 2 / 3 * 0.15 * total(FROZEN + 6 * adapters())
     hosts = step(ask, recipe="lora", n=8, dp=8, zero=0, batch=8 * COUNT)
     assert hosts["communication_s"]["dp"] == pytest.approx(6 * (all_reduce(bucket, 4) + between) - cover)
@@ -96,3 +97,34 @@ def test_only_what_learns_is_accumulated(ask):
     )
     assert whole == pytest.approx(COUNT * PARAMETERS * 7 / (0.6 * W) + adam(PARAMETERS, 35))
     assert learned == pytest.approx(COUNT * 6 * ADAPTERS["all"] * 7 / (0.6 * W) + adam(6 * ADAPTERS["all"], 35))
+
+
+@pytest.mark.parametrize("targets", ["all", "attention", "qkv"])
+def test_adapters_alone_have_gradients_and_state(ask, targets):
+    held = step(ask, recipe="lora", lora_targets=targets)["memory"]
+    learned = 6 * ADAPTERS[targets]
+    assert held["weights_bytes"] == pytest.approx(2 * PARAMETERS + 2 * learned)
+    assert held["gradients_bytes"] == pytest.approx(4 * learned)
+    assert held["optimizer_bytes"] == pytest.approx(12 * learned)
+
+
+def test_a_frozen_base_in_four_bits(ask):
+    """QLoRA (Dettmers et al. 2023, section 3): 4 bits, 8 more for each 64 weights, 32 for each 64 x 256; table and head in 16."""
+    bits = 4 + 8 / 64 + 32 / (64 * 256)
+    held = step(ask, recipe="qlora")["memory"]
+    outer = PARAMETERS - 6 * LAYER
+    assert held["weights_bytes"] == pytest.approx(6 * LAYER * bits / 8 + 2 * outer + 2 * 6 * ADAPTERS["all"])
+
+
+def test_a_reference_model_is_a_second_set_of_weights(ask):
+    held = step(ask, recipe="dpo")["memory"]
+    assert held["weights_bytes"] == 2 * 2 * PARAMETERS
+    assert held["gradients_bytes"] == 4 * PARAMETERS
+
+
+def test_stages_and_shards_hold_their_adapters(ask):
+    held = step(ask, recipe="lora", n=2, pp=2)["memory"]
+    assert held["gradients_bytes"] == pytest.approx(4 * 3 * ADAPTERS["all"])
+    split = step(ask, recipe="lora", n=2, tp=2)["memory"]
+    halved = 16 * (256 + 128 + 64 + 256 + 256 + 512 + 256 + 256)
+    assert split["gradients_bytes"] == pytest.approx(4 * 6 * halved)

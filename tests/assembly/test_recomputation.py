@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import pytest
-from assembly.hand import INSIDE, PEAK, Kernel, all_reduce, touched, wire
-from assembly.test_training_plans import HALVED, STREAM, halves
-from assembly.test_training_step import (
+from assembly.families import (
     DENSE,
     EXPERT,
+    HALVED,
     LATENT,
     LATENT_LAYER,
     LAYER,
     MOE_OTHERS,
     PARAMETERS,
+    STREAM,
+    halves,
     sparse,
     step,
     unfused,
 )
+from assembly.hand import INSIDE, PEAK, Kernel, all_reduce, touched, wire
 from assembly.training import COUNT, Around, S, Work, adam, block, check, flat, head, stem
 
 OUTER = stem() + head()

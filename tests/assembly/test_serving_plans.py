@@ -13,16 +13,13 @@ from assembly.hand import (
     cached_attention,
     elementwise,
     experts,
-    gather,
     matmul,
     touched,
     wire,
 )
-from assembly.serving import Wires, check
+from assembly.serving import CONTEXT, LOAD, B, S, Wires, check, ends, layer, prompt_layer
 
-S, B, CONTEXT = 256, 8, 250
 STREAM = S * 256 * 2  # bytes of the residual stream of a prompt
-LOAD = {"batch": B, "prompt": 200, "output": 100}
 
 
 def halves(tokens: int, core: Kernel) -> list[Kernel]:
@@ -39,28 +36,6 @@ def halves(tokens: int, core: Kernel) -> list[Kernel]:
         matmul(tokens, 256, 256),
         elementwise(2 * 3 * tokens * 256),
     ]
-
-
-def wholes(tokens: int, core: Kernel) -> list[Kernel]:
-    return [
-        elementwise(2 * tokens * 256),
-        elementwise(2 * tokens * 256),
-        matmul(tokens, 256, 8 * 32),
-        elementwise(2 * tokens * 6 * 32),
-        core,
-        matmul(tokens, 4 * 32, 256),
-        matmul(tokens, 256, 1024),
-        elementwise(tokens * 1536),
-        matmul(tokens, 512, 256),
-        elementwise(2 * 3 * tokens * 256),
-    ]
-
-
-def ends(tokens: int, logits: int, vocabulary: int = 1000) -> list[Kernel]:
-    return [gather(2 * tokens * 256), elementwise(2 * tokens * 256), matmul(logits, 256, vocabulary)]
-
-
-PROMPT = attention(1, S, 4, 2, 32, 32, S * S / 2)
 
 
 def test_two_tensor_shards_of_a_prompt(ask):
@@ -101,7 +76,7 @@ def test_a_prompt_passes_four_stages(ask):
     """All stages one after the other, the stream handed on three times; four prompts are under way at once."""
     wires = [(3 * wire(STREAM, 3), 3 * STREAM / INSIDE, 0.3)]
     answer = ask("dense", "prefill", prompt=S, n=4, pp=4, tp=1)
-    seconds = check(answer, 6 * wholes(S, PROMPT) + ends(S, 1), 6, wires=wires)
+    seconds = check(answer, 6 * prompt_layer() + ends(S, 1), 6, wires=wires)
     assert answer["communication_s"] == pytest.approx({"tp": 0.0, "pp": wires[0][0]})
     assert answer["tokens_per_s"] == pytest.approx(4 * S / seconds)
 
@@ -110,7 +85,7 @@ def test_a_stage_decodes_its_part_of_the_batch(ask):
     """Two stages take turns with four sequences each; a token needs both, and the handover once."""
     b = B // 2
     stream = b * 256 * 2
-    kernels = 6 * wholes(b, cached_attention(b, 4, 2, 32, 32, CONTEXT)) + ends(b, b)
+    kernels = 6 * layer(b, cached_attention(b, 4, 2, 32, 32, CONTEXT)) + ends(b, b)
     answer = ask("dense", "decode", **LOAD, n=2, pp=2, tp=1)
     seconds = check(answer, kernels, 6, sequences=b, wires=[(wire(stream, 1), stream / INSIDE, 0.3)])
     assert answer["tokens_per_s"] == pytest.approx(B / seconds)
@@ -134,7 +109,7 @@ def test_experts_over_two_replicas(ask):
     """Each device holds four experts and gets as many tokens as it sends; eight times an exchange goes out and back."""
     seen = touched(8, 2, 2 * S) / 2
     moe = [
-        *wholes(S, PROMPT)[:6],
+        *prompt_layer()[:6],
         matmul(S, 256, 8),
         experts(S * 2, 256, 320, 160, seen),
         elementwise(S * 2 * 480),
@@ -148,7 +123,7 @@ def test_experts_over_two_replicas(ask):
     spent, least = exchange(S)
     answer = ask("moe", "prefill", prompt=S, n=2, dp=2, ep=2, tp=1, pp=1)
     wires = [(4 * 2 * spent, 4 * 2 * least, 0.3)]
-    check(answer, 2 * wholes(S, PROMPT) + 4 * moe + ends(S, 1), 6, moe_layers=4, wires=wires)
+    check(answer, 2 * prompt_layer() + 4 * moe + ends(S, 1), 6, moe_layers=4, wires=wires)
     assert answer["communication_bytes"]["ep"] == pytest.approx(4 * 2 * S * 2 * 256 * 2 / 2)
 
 

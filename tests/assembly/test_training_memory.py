@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from assembly.test_training_step import EXPERT, LATENT_LAYER, LAYER, MOE_OTHERS, PARAMETERS, step
+from assembly.families import EXPERT, LATENT_LAYER, LAYER, MOE_OTHERS, PARAMETERS, step
 from assembly.training import COUNT, S
 
 # Values one layer of the dense model keeps for its backward pass, per token: the inputs of both norms, of the query and of
@@ -183,42 +183,3 @@ def test_a_tied_table_is_copied_to_the_last_stage(ask):
     table = 1000 * 256
     assert memory(step(ask, "tied"))["weights_bytes"] == 2 * (6 * LAYER + table + 256)
     assert memory(step(ask, "tied", n=2, pp=2))["weights_bytes"] == 2 * (3 * LAYER + table + 256)
-
-
-# Adapters of rank 16 beside the four linear layers of a block.
-ADAPTERS = {
-    "all": 16 * (256 + 256 + 128 + 256 + 256 + 1024 + 512 + 256),
-    "attention": 16 * (512 + 384),
-    "qkv": 16 * 512,
-}
-
-
-@pytest.mark.parametrize("targets", ["all", "attention", "qkv"])
-def test_adapters_alone_have_gradients_and_state(ask, targets):
-    held = memory(step(ask, recipe="lora", lora_targets=targets))
-    learned = 6 * ADAPTERS[targets]
-    assert held["weights_bytes"] == pytest.approx(2 * PARAMETERS + 2 * learned)
-    assert held["gradients_bytes"] == pytest.approx(4 * learned)
-    assert held["optimizer_bytes"] == pytest.approx(12 * learned)
-
-
-def test_a_frozen_base_in_four_bits(ask):
-    """QLoRA (Dettmers et al. 2023, section 3): 4 bits, 8 more for each 64 weights, 32 for each 64 x 256; table and head in 16."""
-    bits = 4 + 8 / 64 + 32 / (64 * 256)
-    held = memory(step(ask, recipe="qlora"))
-    outer = 1000 * 256 + HEAD
-    assert held["weights_bytes"] == pytest.approx(6 * LAYER * bits / 8 + 2 * outer + 2 * 6 * ADAPTERS["all"])
-
-
-def test_a_reference_model_is_a_second_set_of_weights(ask):
-    held = memory(step(ask, recipe="dpo"))
-    assert held["weights_bytes"] == 2 * 2 * PARAMETERS
-    assert held["gradients_bytes"] == 4 * PARAMETERS
-
-
-def test_stages_and_shards_hold_their_adapters(ask):
-    held = memory(step(ask, recipe="lora", n=2, pp=2))
-    assert held["gradients_bytes"] == pytest.approx(4 * 3 * ADAPTERS["all"])
-    split = memory(step(ask, recipe="lora", n=2, tp=2))
-    halved = 16 * (256 + 128 + 64 + 256 + 256 + 512 + 256 + 256)
-    assert split["gradients_bytes"] == pytest.approx(4 * 6 * halved)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from assembly.hand import PEAK, Kernel, W, elementwise, scores, total, touched
+from assembly.families import DENSE, EXPERT, LATENT, LATENT_LAYER, LAYER, MOE_OTHERS, PARAMETERS, sparse, step, unfused
+from assembly.hand import PEAK, Kernel, W, elementwise, total, touched
 from assembly.training import (
     COUNT,
     Around,
@@ -15,20 +16,10 @@ from assembly.training import (
     core,
     ew,
     flat,
-    grouped,
     head,
     mm,
     stem,
 )
-
-LAYER = 2 * 256 + 256 * 256 + 128 * 256 + 3 * 256 * 512
-PARAMETERS = 6 * LAYER + 1000 * 256 + 256 + 256 * 1000
-GIVEN = {"batch": COUNT, "seq": S, "micro_batch": 1, "zero": 0, "recompute": "none", "tp": 1, "pp": 1, "dp": 1}
-DENSE = 6 * block() + stem() + head()
-
-
-def step(ask, model: str = "dense", **options) -> dict:
-    return ask(model, "train", **{**GIVEN, **options})
 
 
 def test_dense(ask):
@@ -63,26 +54,6 @@ def test_windowed_and_chunked(ask):
     assert answer["flops"] == pytest.approx(3 * COUNT * sum(k.flops for k in flat(work, "forward")))
 
 
-def sparse(tokens: float, seen: float, busiest: float = 1) -> list[Work]:
-    """A layer with experts of 160 for `tokens` visits, a shared one of 192, and a router."""
-    return [
-        *block()[:6],
-        mm(S, 256, 8),
-        grouped(tokens, 256, 320, 160, seen, busiest),
-        ew(tokens * 320, tokens * 160),
-        grouped(tokens, 160, 256, 160, seen, busiest),
-        ew(2 * tokens * 256, tokens * 256 + S * 256, linear=True),
-        mm(S, 256, 384),
-        ew(S * 384, S * 192),
-        mm(S, 192, 256),
-        block()[9],
-    ]
-
-
-EXPERT = 3 * 256 * 160
-MOE_OTHERS = 6 * (LAYER - 3 * 256 * 512) + 2 * 3 * 256 * 512 + 4 * (256 * 8 + 3 * 256 * 192) + PARAMETERS - 6 * LAYER
-
-
 def test_experts(ask):
     work = 2 * block() + 4 * sparse(2 * S, touched(8, 2, S)) + stem() + head()
     answer = step(ask, "moe")
@@ -94,22 +65,6 @@ def test_the_busiest_device_of_uneven_experts_multiplies_more(ask):
     work = 2 * block() + 4 * sparse(2 * S, touched(8, 2, S), busiest=1.5) + stem() + head()
     answer = step(ask, "moe", imbalance=1.5)
     check(answer, flat(work), Around(adam(MOE_OTHERS + 4 * 8 * EXPERT), overhead=4 * 13e-6))
-
-
-LATENT = [
-    *block()[:2],
-    mm(S, 256, 96),
-    ew(S * 96, S * 96),
-    mm(S, 96, 4 * 48),
-    mm(S, 256, 80),
-    ew(S * 64, S * 64),
-    mm(S, 64, 4 * 56),
-    ew(S * 4 * 16 + S * 16, S * 4 * 16 + S * 16, linear=True),
-    core(1, S, 4, 4, 48, 24, S * S / 2),
-    mm(S, 4 * 24, 256),
-    *block()[6:],
-]
-LATENT_LAYER = 2 * 256 + 256 * 96 + 96 + 96 * 192 + 256 * 80 + 64 + 64 * 224 + 96 * 256 + 3 * 256 * 512
 
 
 def test_latent_attention(ask):
@@ -134,17 +89,6 @@ def test_encoder(ask):
     inside = 4 * 256 + 256 * 768 + 768 + 256 * 256 + 256 + 2 * 256 * 512 + 512 + 256
     outside = 768 * 256 + 256 + 256 + 50 * 256 + 2 * 256 + 256 * 10 + 10
     check(step(ask, "encoder", seq=50), flat(6 * layer + outer), Around(adam(6 * inside + outside)))
-
-
-# Materialised attention: 16 % of the peak unless rows are aligned, all pairs computed, softmax by kernels of its own.
-def unfused(dropout: bool) -> Work:
-    pairs = 4 * S * S
-    forward = pairs * (2 * 2 + (2 * 2 + 1 if dropout else 0))  # softmax reads and writes; dropout too, with its mask
-    back = pairs * (3 * 2 + (2 * 2 + 1 if dropout else 0))  # probabilities and their gradient read, one written
-    return Work(
-        (scores(1, S, 4, 2, 32), elementwise(0, moved=forward)),
-        (scores(1, S, 4, 2, 32, factor=2, passes=2), elementwise(0, moved=back)),
-    )
 
 
 def test_materialised_scores(ask):
@@ -195,3 +139,9 @@ def test_state_is_as_wide_as_asked(ask):
     check(answer, flat(work), Around(adam(PARAMETERS, 2 * 6 + 2 + 2)))
     assert answer["memory"]["gradients_bytes"] == 2 * PARAMETERS
     assert answer["memory"]["optimizer_bytes"] == 6 * PARAMETERS
+
+
+def test_ideal_is_certain(ask):
+    """Every kernel at the roofline: nothing is unsure, so the interval has no width."""
+    answer = step(ask, efficiency="ideal")
+    assert answer["interval_s"] == [answer["time_s"]] * 2

@@ -103,6 +103,11 @@ class Around:
     count: int = COUNT
 
 
+def shown(times: float, spent: float, least: float, share: float) -> tuple[float, float, float]:
+    """`times` collectives of which a share is exposed."""
+    return times * spent, times * least, times * spent * share
+
+
 def stage_seconds(kernels: list[Kernel], around: Around) -> float:
     return total(kernels) + sum(exposed for _, _, exposed in around.wires.values()) + around.overhead
 
