@@ -10,30 +10,32 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from bisect import bisect
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from hashlib import sha256
+from multiprocessing import SimpleQueue, get_context
 from pathlib import Path
-from queue import SimpleQueue
 
 import coverage
+import hypothesis  # noqa: F401  loaded once, for all children; so is what follows
+import numpy  # noqa: F401
+import pydantic  # noqa: F401
+import pytest
+import typer  # noqa: F401
 from reach import WHOLE_FILE
 from sample import ROOT, Mutant, sample
 
 CACHE = ROOT / ".mutants"
-PYTEST = (sys.executable, "-m", "pytest", "-m", "not slow", "-p", "no:cacheprovider", "--hypothesis-profile=mutants")
+OPTIONS = ("-q", "-m", "not slow", "-p", "no:cacheprovider", "--hypothesis-profile=mutants")
 CARRIED = ("rooflinecli", "tests", "hardware", "models", "docs", "benchmarks", "examples")
+_copy = Path()
 TOLERATED = 0.1  # share of mutants that may survive
-COURSES = (
-    1.0,
-    5.0,
-    30.0,
-    300.0,
-)  # recorded seconds after which a course of tests ends; past the last a mutant survives
+COURSES = (2.0, 15.0, 60.0, 300.0)  # recorded seconds at which a course of tests ends; past the last a mutant survives
 
 
 def collected() -> tuple[dict[str, float], coverage.CoverageData]:
@@ -49,7 +51,7 @@ def collected() -> tuple[dict[str, float], coverage.CoverageData]:
         print(f"collecting what {len(changed)} files of tests reach (once) ...", flush=True)
         before = json.loads(seconds.read_text(encoding="utf-8")) if known else {}
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "ROOFLINE_REACH": str(CACHE)}
-        command = [*PYTEST, "-q", "-n", str(os.cpu_count()), "-p", "reach", *changed]
+        command = [sys.executable, "-m", "pytest", *OPTIONS, "-n", str(os.cpu_count()), "-p", "reach", *changed]
         subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, check=False)
         recorded = coverage.Coverage(data_file=str(CACHE / "coverage"))
         recorded.load()
@@ -70,8 +72,10 @@ def _digests() -> dict[str, str]:
     return {name: sha256(text).hexdigest() for name, text in (tests | {"package": package}).items()}
 
 
-def reaching(mutant: Mutant, seconds: dict[str, float], data: coverage.CoverageData) -> list[list[str]]:
-    """Tests that run the mutated function in courses, the quickest files first, as far as COURSES go.
+def meeting(
+    mutant: Mutant, seconds: dict[str, float], data: coverage.CoverageData
+) -> tuple[list[list[str]], list[float]]:
+    """Courses of tests that run the mutated function, the quickest files first, and the seconds that each may take.
 
     pytest imports all files of a course before it runs the first test, so the first courses are short.
     """
@@ -89,62 +93,67 @@ def reaching(mutant: Mutant, seconds: dict[str, float], data: coverage.CoverageD
         if course < len(COURSES):
             courses[course] += [test for test in tests if _file(test) == file]
         spent += cost[file]
-    return [course for course in courses if course]
+    courses = [course for course in courses if course]
+    return courses, [60 + 3 * sum(seconds[test] for test in course) for course in courses]
 
 
 def _file(test: str) -> str:
     return test.partition("::")[0]
 
 
-def survives(mutant: Mutant, courses: list[list[str]], seconds: dict[str, float], copy: Path) -> bool:
-    """Whether all of these tests pass in a copy of the repository that is broken so."""
-    target = copy / mutant.path
+def survives(mutant: Mutant, courses: list[list[str]], allowed: list[float]) -> bool:
+    """Whether all of these tests pass in this worker's copy of the repository, broken so."""
+    target = _copy / mutant.path
     whole = target.read_text(encoding="utf-8")
     target.write_text(mutant.text, encoding="utf-8")
     try:
-        return all(_passes(course, 60 + 3 * sum(seconds[test] for test in course), copy) for course in courses)
+        return all(map(_passes, courses, allowed))
     finally:
         target.write_text(whole, encoding="utf-8")
 
 
-def _passes(tests: list[str], allowed: float, copy: Path) -> bool:
-    """Whether these tests pass; one that hangs fails."""
-    chosen = copy / "chosen.txt"
-    chosen.write_text("\n".join(tests), encoding="utf-8")
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [*PYTEST, "-q", "-x", "-n", "0", f"@{chosen}"]
-    try:
-        ran = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=allowed)
-    except subprocess.TimeoutExpired:
-        return False
-    if ran.returncode > 2:  # 1: a test failed, 2: the package no longer loads
-        raise RuntimeError(ran.stdout[-2000:] + ran.stderr[-2000:])
-    return ran.returncode == 0
+def _passes(tests: list[str], allowed: float) -> bool:
+    """Whether these tests pass, in a child that has pytest loaded and the package not; one that hangs is ended."""
+    child = os.fork()
+    if not child:
+        signal.alarm(int(allowed))
+        sink = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(sink, 1)
+        os.dup2(sink, 2)
+        os.chdir(_copy)
+        os.environ["PYTHONDONTWRITEBYTECODE"], sys.dont_write_bytecode, sys.path[0] = "1", True, str(_copy)
+        os._exit(pytest.main([*OPTIONS, "-x", "-n", "0", *tests]))
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code > 2:  # 0: all passed, 1: a test failed, 2: the package no longer loads, below 0: ended
+        raise RuntimeError(f"pytest exits with {code} on {tests[0]} ...")
+    return code == 0
 
 
-def copies(count: int, folder: Path) -> SimpleQueue[Path]:
-    """Whole copies of the repository to break; bytecode is checked by content, since a change may keep size and second."""
-    free: SimpleQueue[Path] = SimpleQueue()
-    for i in range(count):
-        copy = folder / str(i)
-        for name in CARRIED:
-            shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-        for file in [*ROOT.glob("*.*"), ROOT / "Makefile", ROOT / "LICENSE"]:
-            if file.is_file():
-                shutil.copy(file, copy)
-        compiling = [
-            sys.executable,
-            "-m",
-            "compileall",
-            "-q",
-            "--invalidation-mode",
-            "checked-hash",
-            "rooflinecli",
-            "tests",
-        ]
-        subprocess.run(compiling, cwd=copy, check=True)
-        free.put(copy)
-    return free
+def _settle(copies: SimpleQueue[str]) -> None:
+    """A worker takes a copy for its own."""
+    global _copy
+    _copy = Path(copies.get())
+
+
+def copied(folder: Path) -> str:
+    """A whole copy of the repository to break; its bytecode is checked by content, since a change may keep size and second."""
+    for name in CARRIED:
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in [*ROOT.glob("*.*"), ROOT / "Makefile", ROOT / "LICENSE"]:
+        if file.is_file():
+            shutil.copy(file, folder)
+    compiling = [
+        sys.executable,
+        "-m",
+        "compileall",
+        "-q",
+        "--invalidation-mode",
+        "checked-hash",
+        "rooflinecli",
+        "tests",
+    ]
+    subprocess.run(compiling, cwd=folder, check=True)
+    return str(folder)
 
 
 def main() -> int:
@@ -154,25 +163,21 @@ def main() -> int:
     asked.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     args = asked.parse_args()
     seconds, data = collected()
-    mutants, began = sample(args.n, args.seed), time.perf_counter()
+    mutants, began, alive = sample(args.n, args.seed), time.perf_counter(), list[Mutant]()
+    forking = get_context("fork")
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        free = copies(args.jobs, Path(folder))
-
-        def fate(mutant: Mutant) -> tuple[Mutant, bool]:
-            courses, copy = reaching(mutant, seconds, data), free.get()
-            try:
-                alive = survives(mutant, courses, seconds, copy)
-            finally:
-                free.put(copy)
-            met = sum(map(len, courses))
-            print(
-                f"{'survives' if alive else 'dies    '} {mutant.path}:{mutant.line} {mutant.function} (meets {met})",
-                flush=True,
-            )
-            return mutant, alive
-
-        with ThreadPoolExecutor(args.jobs) as pool:
-            alive = [mutant for mutant, lives in pool.map(fate, mutants) if lives]
+        copies = forking.SimpleQueue()
+        for i in range(args.jobs):
+            copies.put(copied(Path(folder, str(i))))
+        with ProcessPoolExecutor(args.jobs, forking, _settle, (copies,)) as pool:
+            fates = [pool.submit(survives, m, *meeting(m, seconds, data)) for m in mutants]
+            for mutant, fate in zip(mutants, fates, strict=True):
+                print(
+                    "survives" if fate.result() else "dies    ",
+                    f"{mutant.path}:{mutant.line} {mutant.function}",
+                    flush=True,
+                )
+                alive += [mutant] if fate.result() else []
     print("\n\n".join(["", *(mutant.diff for mutant in alive)]))
     print(f"\nseed {args.seed}: {len(alive)} of {len(mutants)} mutants survive, {time.perf_counter() - began:.0f} s")
     return int(len(alive) > TOLERATED * len(mutants))
