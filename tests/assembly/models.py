@@ -18,6 +18,29 @@ layers:
   - {repeat: 2, feedforward: {kind: gated, d_ff: 512}}
   - {repeat: 4}
 """
+_ENCODER = """
+d_model: 256
+attention: {kind: mha, n_heads: 8, head_dim: 32, causal: false, qkv_bias: true, out_bias: true}
+feedforward: {kind: dense, d_ff: 512, bias: true}
+norm: layernorm
+positions: {kind: learned, length: 50}
+patches: {image: 112, patch: 16}
+n_classes: 10
+max_context: 50
+layers: 6
+"""
+_TEXT = """towers:
+  - name: text
+    source: by hand
+    d_model: 256
+    vocab_size: 1000
+    attention: {kind: gqa, n_heads: 4, n_kv_heads: 2, head_dim: 32}
+    feedforward: {kind: gated, d_ff: 512}
+    lm_head: false
+    projection_dim: 64
+    max_context: 40
+    layers: 2
+"""
 MODELS = {
     "dense": _DENSE + "layers: 6\n",
     "tied": _DENSE + "layers: 6\ntied_embeddings: true\n",
@@ -44,15 +67,6 @@ attention: {kind: mla, n_heads: 72, kv_lora_rank: 64, qk_nope_head_dim: 32, qk_r
 feedforward: {kind: gated, d_ff: 512}
 layers: 6
 """,
-    "encoder": """
-d_model: 256
-attention: {kind: mha, n_heads: 8, head_dim: 32, causal: false, qkv_bias: true, out_bias: true}
-feedforward: {kind: dense, d_ff: 512, bias: true}
-norm: layernorm
-positions: {kind: learned, length: 50}
-patches: {image: 112, patch: 16}
-n_classes: 10
-max_context: 50
-layers: 6
-""",
+    "encoder": _ENCODER,
+    "pair": _ENCODER + _TEXT,
 }
