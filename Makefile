@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: run test test-all lint oracle docs clean
+.PHONY: run test test-all lint mutants oracle docs clean
 
 run: $(VENV)/.run
 	$(BIN)/roofline estimate llama70b --hw h100
@@ -17,6 +17,13 @@ test-all: $(VENV)/.test
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# `make mutants N=45 SEED=7`: breaks the package in N places and prints what no test notices.
+N ?= 60
+SEED ?= 1
+mutants: $(VENV)/.test
+	$(BIN)/python -m pip install -q -e '.[mutants]'
+	$(BIN)/python tests/mutants/run.py -n $(N) --seed $(SEED)
 
 oracle: $(VENV)/.test
 	$(BIN)/python -m pip install -q -e '.[oracle]'
@@ -37,4 +44,4 @@ $(VENV)/.test: $(VENV)/.run
 	touch $@
 
 clean:
-	rm -rf $(VENV) dist build .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) dist build .mutants .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 # CI repeats itself, so that a landing does not depend on luck; every run by hand looks at fresh cases.
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
+# A mutant is dead at the first failure; a smaller example of it is of no use.
+settings.register_profile("mutants", derandomize=True, phases=[Phase.explicit, Phase.generate])
 
 os.environ["ROOFLINE_TRACEBACK"] = "1"  # a mistake of ours fails a test with its traceback, here and in subprocesses
 

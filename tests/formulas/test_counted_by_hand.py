@@ -7,7 +7,7 @@ from conftest import run_cli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rooflinecli.formulas import attention, serving
+from rooflinecli.formulas import attention, provision, serving
 
 sizes = st.integers(1, 200)
 
@@ -46,3 +46,7 @@ def test_replicas_multiply_the_rate_and_nothing_else(phase):
 
 def test_answer_time_counts_the_first_token_once():
     assert serving.answer_time(2.0, 0.5, 5) == 2.0 + 4 * 0.5
+
+
+def test_a_part_of_an_instance_serves_nobody():
+    assert [provision.whole_instances(devices, 4.0) for devices in (15.0, 16.0, 17.0)] == [3, 4, 4]

@@ -1,0 +1,144 @@
+"""A training step of hand-written kernels: forward, what carries gradients back, weight gradients, and the parts around them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from assembly.hand import (
+    PEAK,
+    Kernel,
+    W,
+    attention,
+    by_group,
+    elementwise,
+    experts,
+    gather,
+    matmul,
+    spread,
+    total,
+    transposed,
+)
+
+S, COUNT = 256, 4  # tokens of a sequence; microbatches of one sequence
+
+
+@dataclass(frozen=True)
+class Work:
+    """Kernels of one operation: forward, input gradient, weight gradient."""
+
+    forward: tuple[Kernel, ...]
+    inputs: tuple[Kernel, ...]
+    weights: tuple[Kernel, ...] = ()
+
+
+def mm(m: float, k: float, n: float, gradient: float = 4) -> Work:
+    back, weights = transposed(m, k, n, gradient)
+    return Work((matmul(m, k, n),), (back,), (weights,))
+
+
+def grouped(tokens: float, k: float, n: float, width: float, seen: float, busiest: float = 1) -> Work:
+    """Experts: the weight gradient is added where it is made, so it moves no fp32 copy."""
+    back = experts(tokens, k, n, width, seen, again=tokens * n * busiest, flops=busiest)
+    weights = experts(tokens, k, n, width, seen, again=0, flops=busiest)
+    return Work((experts(tokens, k, n, width, seen, flops=busiest),), (back,), (weights,))
+
+
+def core(*args: Any, passes: float = 1, **kwargs: Any) -> Work:
+    """Fused attention; backward takes five matmuls where forward took two, and twice the traffic."""
+    return Work((attention(*args, **kwargs),), (attention(*args, factor=2.5, passes=2, **kwargs),))
+
+
+def ew(read: float, written: float, linear: bool = False, times: float = 1) -> Work:
+    """Backward reads and writes as much, and the input again where the operation is not linear."""
+    back = read + written + (0 if linear else read)
+    return Work((elementwise(read + written, times=times),), (elementwise(back, times=times),))
+
+
+def block(
+    z: float = S, tp: float = 1, times: float = 1, attend: Work | None = None, s: float = S, gradient: float = 4
+) -> list[Work]:
+    """A layer of the dense model over s tokens, z of them outside tensor parallelism of tp."""
+    heads, kv = 4 / tp, max(2 / tp, 1)
+    return [
+        ew(z * 256, z * 256, times=times),
+        ew(z * 256, z * 256, times=times),
+        mm(s, 256, (heads + 2 * kv) * 32, gradient),
+        ew(s * (heads + kv) * 32, s * (heads + kv) * 32, linear=True, times=times),
+        attend or core(1, S, heads, kv, 32, 32, S * S / 2),
+        mm(s, heads * 32, 256, gradient),
+        mm(s, 256, 1024 / tp, gradient),
+        ew(s * 1024 / tp, s * 512 / tp, times=times),
+        mm(s, 512 / tp, 256, gradient),
+        ew(4 * z * 256, 2 * z * 256, linear=True, times=times),
+    ]
+
+
+def stem(z: float = S) -> list[Work]:
+    return [Work((gather(2 * z * 256),), (gather(3 * z * 256),))]
+
+
+def head(z: float = S, tp: float = 1, times: float = 1, s: float = S, gradient: float = 4) -> list[Work]:
+    """Final norm, logits of every token, and the loss: 28 bytes a logit to widen, normalise, subtract and narrow."""
+    loss = Work((elementwise(0, moved=s * 1000 / tp * 28),), ())
+    return [ew(z * 256, z * 256, times=times), mm(s, 256, 1000 / tp, gradient), loss]
+
+
+def flat(work: list[Work], parts: str = "forward inputs weights") -> list[Kernel]:
+    return [kernel for w in work for part in parts.split() for kernel in getattr(w, part)]
+
+
+@dataclass
+class Around:
+    """What a step has beside the kernels of its microbatches. `wires`: axis -> seconds, least seconds, exposed seconds."""
+
+    optimizer: float
+    wires: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+    exposed_dp: float = 0.0
+    tail: float = 0.0  # least seconds of collectives once per step
+    overhead: float = 0.0
+    bubble: float = 0.0
+    straggle: float = 1.0
+    count: int = COUNT
+
+
+def shown(times: float, spent: float, least: float, share: float) -> tuple[float, float, float]:
+    """`times` collectives of which a share is exposed."""
+    return times * spent, times * least, times * spent * share
+
+
+def stage_seconds(kernels: list[Kernel], around: Around) -> float:
+    return total(kernels) + sum(exposed for _, _, exposed in around.wires.values()) + around.overhead
+
+
+def check(answer: dict[str, Any], kernels: list[Kernel], around: Around) -> float:
+    """Breakdown, sum, resources, floor and interval of a step; its seconds."""
+    a = around
+    stage, exposed = stage_seconds(kernels, a), sum(w[2] for w in a.wires.values())
+    unbound = a.count * stage + a.bubble + a.exposed_dp + a.optimizer
+    seconds = unbound * a.straggle
+    parts = {name: spent * a.count for name, spent in by_group(kernels).items()}
+    parts["communication"] = exposed * a.count + a.exposed_dp
+    parts["optimizer"] = parts.get("optimizer", 0.0) + a.optimizer
+    parts |= {"bubble": a.bubble, "stragglers": seconds - unbound}
+    parts |= {"overhead": a.overhead * a.count} if a.overhead else {}
+    assert answer["breakdown_s"] == pytest.approx(parts)
+    assert answer["time_s"] == pytest.approx(seconds)
+    compute, memory = (
+        sum(getattr(k, x) for k in kernels) * a.count / rate for x, rate in (("flops", PEAK), ("bytes", W))
+    )
+    wires = sum(least for _, least, _ in a.wires.values()) * a.count + a.tail
+    assert answer["resources_s"] == pytest.approx({"compute": compute, "memory": memory, "communication": wires})
+    if not a.tail:
+        assert answer["floor_s"] == pytest.approx(max(compute, memory, wires))
+    unsure = sum(spent for spent, _, _ in a.wires.values()) * 0.3
+    error = spread(kernels, [(a.overhead, 0.45), (unsure, 1.0)]) / stage
+    low = max(answer["floor_s"], seconds / (1 + error))
+    assert answer["interval_s"] == pytest.approx([low, seconds * (1 + error)])
+    return seconds
+
+
+def adam(parameters: float, per_parameter: float = 2 * 12 + 4 + 2) -> float:
+    """State read and written, gradient read, weight written, at 0.6 of the bandwidth."""
+    return parameters * per_parameter / (0.6 * W) + 20e-6
