@@ -63,9 +63,11 @@ def again(plan: Plan, forward: list[Op], early_stop: bool = False) -> list[Op]:
 
 def dropped(plan: Plan) -> dict[str, tuple[int, ...]]:
     """By row, the places of the saved tensors that a selective recomputation does not keep."""
-    if plan.recompute != "selective":
-        return {}
-    return {row: places for module in plan.recompute_modules for row, places in MODULES[module][1].items()}
+    gone: dict[str, tuple[int, ...]] = {}
+    for module in plan.recompute_modules if plan.recompute == "selective" else ():
+        for row, places in MODULES[module][1].items():
+            gone[row] = (*gone.get(row, ()), *places)
+    return gone
 
 
 def stops_early(early_stop: Number, norms: float) -> bool:
