@@ -20,10 +20,10 @@ MOST = 128  # largest size of one axis that is tried
 def candidates(scene: Scene, phase: str, devices: int, refused: list[legal.Rule] | None = None) -> Iterator[Plan]:
     """Legal layouts of the open sizes on so many devices; `refused` collects the rules that the others broke."""
     for split in _splits(scene, phase, devices):
-        for plan in _training_variants(scene, split) if phase == "train" else [split]:
-            rule = legal.broken(scene, plan, phase)
+        for sized in _micro_batches(scene, split) if phase == "train" else [split]:
+            rule = legal.broken(scene, sized, phase)
             if rule is None:
-                yield plan
+                yield from _training_variants(scene, sized) if phase == "train" else [sized]
             elif refused is not None:
                 refused.append(rule)
 
@@ -75,17 +75,20 @@ def _worth_serving(scene: Scene, devices: int, tp: int, pp: int, dp: int) -> boo
     return not (r.pp is None and pp > 1 and tp < widest and _divides_heads(scene, widest))
 
 
-def _training_variants(scene: Scene, base: Plan) -> Iterator[Plan]:
-    """ZeRO stages, recomputation and microbatches left open.
+def _micro_batches(scene: Scene, split: Plan) -> Iterator[Plan]:
+    """Larger microbatches are tried on a given device count only: the fewest devices that hold a model hold it with one sequence."""
+    given = scene.request.micro_batch is not None or scene.request.devices is None
+    for size in [split.micro_batch] if given else [1.0, 2.0, 4.0]:
+        yield split if size == split.micro_batch else replace(split, micro_batch=size)
 
-    Larger microbatches are tried on a given device count only: the fewest devices that hold a model hold it with one sequence.
-    """
+
+def _training_variants(scene: Scene, base: Plan) -> Iterator[Plan]:
+    """ZeRO stages and recomputation left open: no rule speaks of them."""
     r = scene.request
-    for micro in [base.micro_batch] if r.micro_batch is not None or r.devices is None else [1.0, 2.0, 4.0]:
-        for zero in [r.zero] if r.zero is not None else ([1, 3] if base.dp > 1 else [0]):
-            for recompute in [r.recompute] if r.recompute else ["none", "full"]:
-                parallel = base.tp > 1 if r.sequence_parallel is None else r.sequence_parallel
-                yield replace(base, micro_batch=micro, zero=zero, recompute=recompute, sequence_parallel=parallel)
+    parallel = base.tp > 1 if r.sequence_parallel is None else r.sequence_parallel
+    for zero in [r.zero] if r.zero is not None else ([1, 3] if base.dp > 1 else [0]):
+        for recompute in [r.recompute] if r.recompute else ["none", "full"]:
+            yield replace(base, zero=zero, recompute=recompute, sequence_parallel=parallel)
 
 
 def _sizes(given: Number | None, devices: int) -> list[int]:

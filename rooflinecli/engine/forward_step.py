@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from rooflinecli import num
 from rooflinecli.derivation import label
 from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import serving
@@ -36,7 +37,8 @@ def forward_step(
         scene.formats, decode=decode, full_attention=scene.request.attention_flops == "full", flash=scene.request.flash
     )
     _stack(scene, plan, scene.book, forward, bill, work_sizes(batch, queries, keys, 1.0, plan))
-    beside = replace(plan, dp=plan.ep)  # replicas exchange nothing, so a pipeline's stages stand beside each other
+    # Replicas exchange nothing, so a pipeline's stages stand beside each other.
+    beside = plan if num.plain(plan.dp) and num.value(plan.dp) == num.value(plan.ep) else replace(plan, dp=plan.ep)
     for c in pipeline.collectives(beside, batch * queries, float(scene.spec.d_model), scene.formats.activation, False):
         bill.expose("pp", bill.collective(c, plan.pp - 1))
     further = [] if decode else towers(scene.book)

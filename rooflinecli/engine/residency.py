@@ -9,7 +9,7 @@ from __future__ import annotations
 from rooflinecli import memory
 from rooflinecli.engine.phase_answer import Residency
 from rooflinecli.engine.scene import Scene
-from rooflinecli.engine.serving_load import load
+from rooflinecli.engine.serving_load import sequences
 from rooflinecli.formulas import memory as f
 from rooflinecli.formulas import schedule
 from rooflinecli.num import Number
@@ -20,7 +20,7 @@ def resident(scene: Scene, plan: Plan, phase: str) -> Residency:
     """Bytes on the fullest device of `plan` in a phase. Raises Infeasible where a rate leaves no time to decode."""
     if phase == "train":
         return training(scene, plan)
-    return prefill(scene, plan) if phase == "prefill" else decode(scene, plan, load(scene, plan).batch)
+    return prefill(scene, plan) if phase == "prefill" else decode(scene, plan, sequences(scene, plan))
 
 
 def prefill(scene: Scene, plan: Plan) -> Residency:

@@ -48,6 +48,12 @@ def load(scene: Scene, plan: Plan) -> Load:
     return Load("closed", batch, largest, prompt_cost(scene, plan))
 
 
+def sequences(scene: Scene, plan: Plan) -> Number:
+    """Sequences under way on a replica, without what else the load comes to."""
+    r = scene.request
+    return scene.batch if r.qps is None and r.concurrency is None else load(scene, plan).batch
+
+
 def largest_batch(scene: Scene, plan: Plan) -> Number:
     """Most sequences of full length whose cache a replica holds beside the weights, as the engine shares memory out."""
     resident = memory.weights(scene.parameters(plan), scene.formats, 1.0)
