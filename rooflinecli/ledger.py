@@ -178,6 +178,16 @@ class Ledger:
         return sum(layer.repeat for layer in self.layers)
 
     @cached_property
+    def heads(self) -> tuple[int, ...]:
+        """The numbers of attention heads that layers have, each once."""
+        return tuple(sorted({layer.axes["N"] for layer in self.layers if "N" in layer.axes}))
+
+    @cached_property
+    def experts(self) -> tuple[int, ...]:
+        """The numbers of routed experts that layers have, each once; empty for a dense model."""
+        return tuple(sorted({layer.axes["E"] for layer in self.layers if layer.moe}))
+
+    @cached_property
     def document(self) -> Any:
         """The file the model was read from."""
         return self.spec.document

@@ -7,7 +7,6 @@ and expert parallelism are taken as given, microbatches up to 4, ZeRO 1 or 3, re
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from rooflinecli.engine import legal
 from rooflinecli.engine.scene import Scene
@@ -79,7 +78,7 @@ def _micro_batches(scene: Scene, split: Plan) -> Iterator[Plan]:
     """Larger microbatches are tried on a given device count only: the fewest devices that hold a model hold it with one sequence."""
     given = scene.request.micro_batch is not None or scene.request.devices is None
     for size in [split.micro_batch] if given else [1.0, 2.0, 4.0]:
-        yield split if size == split.micro_batch else replace(split, micro_batch=size)
+        yield split if size == split.micro_batch else split.but(micro_batch=size)
 
 
 def _training_variants(scene: Scene, base: Plan) -> Iterator[Plan]:
@@ -88,7 +87,7 @@ def _training_variants(scene: Scene, base: Plan) -> Iterator[Plan]:
     parallel = base.tp > 1 if r.sequence_parallel is None else r.sequence_parallel
     for zero in [r.zero] if r.zero is not None else ([1, 3] if base.dp > 1 else [0]):
         for recompute in [r.recompute] if r.recompute else ["none", "full"]:
-            yield replace(base, zero=zero, recompute=recompute, sequence_parallel=parallel)
+            yield base.but(zero=zero, recompute=recompute, sequence_parallel=parallel)
 
 
 def _sizes(given: Number | None, devices: int) -> list[int]:
@@ -98,7 +97,7 @@ def _sizes(given: Number | None, devices: int) -> list[int]:
 
 
 def _divides_heads(scene: Scene, tp: int) -> bool:
-    return not any(g.axes["N"] % tp for g in scene.book.layers if "N" in g.axes)
+    return not any(heads % tp for heads in scene.book.heads)
 
 
 def innermost(scene: Scene) -> int:

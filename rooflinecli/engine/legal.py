@@ -21,7 +21,7 @@ from rooflinecli.specs.plan import AXES, SIZES, Plan
 from rooflinecli.specs.request import Request
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Rule:
     """`holds` where the layout keeps to it; `sizes` are the fields of the plan that decide; `say` is called for a scalar only.
 
@@ -117,7 +117,7 @@ def _stages(request: Request) -> tuple[float, ...]:
 
 
 def _tensor(scene: Scene, plan: Plan) -> Iterator[Rule]:
-    for heads in sorted({g.axes["N"] for g in scene.book.layers if "N" in g.axes}):
+    for heads in scene.book.heads:
         yield Rule(
             f"tp divides the {heads} heads",
             ("tp",),
@@ -139,8 +139,7 @@ def _pipeline(scene: Scene, plan: Plan) -> Iterator[Rule]:
 
 
 def _experts(scene: Scene, plan: Plan) -> Iterator[Rule]:
-    counts = sorted({g.axes["E"] for g in scene.book.layers if g.moe})
-    name = scene.spec.name
+    counts, name = scene.book.experts, scene.spec.name
     for experts in counts:
         yield Rule(
             f"ep divides the {experts} experts",
@@ -175,9 +174,10 @@ def _experts(scene: Scene, plan: Plan) -> Iterator[Rule]:
 def _network(scene: Scene, plan: Plan, phase: str) -> Rule:
     """The widest group with anything to exchange is joined by the chip's network; serving replicas exchange nothing."""
     widest: Number = 1.0
+    stride = plan.stride
     for axis in AXES if phase == "train" else ("tp", "pp", "ep"):
         n = getattr(plan, axis)
-        widest = num.maximum(widest, num.where(n > 1, n * plan.stride[axis], 1.0))
+        widest = num.maximum(widest, num.where(n > 1, n * stride[axis], 1.0))
     levels, chip = scene.chip.levels, scene.chip.spec.name
     reach = levels[-1].size if levels else 1.0
     return Rule(

@@ -42,8 +42,7 @@ class Grid:
 
 def layouts(scene: Scene, open: dict[str, tuple[Any, ...]], most: int) -> list[dict[str, int]]:
     """Instances of at most `most` devices: TP divides the heads, PP divides the layers, EP divides the experts."""
-    heads = {g.axes["N"] for g in scene.book.layers if "N" in g.axes}
-    experts = {g.axes["E"] for g in scene.book.layers if g.moe}
+    heads, experts = scene.book.heads, scene.book.experts
     tps = [t for t in divisors(min(heads, default=1)) if all(h % t == 0 for h in heads)]
     eps = [e for e in divisors(min(experts)) if all(x % e == 0 for x in experts)] if experts else [1]
     found = []

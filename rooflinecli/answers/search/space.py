@@ -97,7 +97,7 @@ def _allowed(question: Question, name: str, values: Any) -> list[float]:
 
 
 def _expert_groups(scene: Scene, dp: int) -> list[int]:
-    experts = {g.axes["E"] for g in scene.book.layers if g.moe}
+    experts = scene.book.experts
     return [e for e in divisors(dp) if all(x % e == 0 for x in experts)] if experts else [1]
 
 
