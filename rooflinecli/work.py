@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rooflinecli.num import Number
 
@@ -30,8 +31,7 @@ class Gradient:
     scores: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Op:
+class Op(NamedTuple):
     """One kernel, its least FLOPs and bytes, and the sizes its efficiency depends on.
 
     kind (and variant, where a class has several) names its constants. k, n: contracted and output width of a matmul,

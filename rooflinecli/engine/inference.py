@@ -28,7 +28,7 @@ def prefill(scene: Scene, plan: Plan) -> PrefillAnswer:
     loaded = scene.request.concurrency is not None or scene.request.qps is not None
     if loaded:
         step = _first_token(scene, plan, step)
-    shared = _shared(scene, step, residency.prefill(scene, plan), "ttft" if loaded else "prefill")
+    shared = _shared(scene, step, residency.resident(scene, plan, "prefill"), "ttft" if loaded else "prefill")
     return PrefillAnswer(**shared, tokens_per_s=rate, mfu=mfu, flops=flops)
 
 
@@ -75,7 +75,7 @@ def decode(scene: Scene, plan: Plan) -> DecodeAnswer:
     context = serving.mean_context(scene.prompt, scene.output)
     flops = scene.model_flops(busy.batch, 1.0, context, 1.0, decode=True)
     moe = any(group.moe for group in scene.book.layers)
-    held = residency.decode(scene, plan, busy.batch)
+    held = residency.resident(scene, plan, "decode")
     devices = plan.tp * plan.cp * plan.pp
     return DecodeAnswer(
         **_shared(scene, step, held, "decode-moe" if moe else "decode"),

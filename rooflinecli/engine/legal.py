@@ -67,8 +67,8 @@ def check(scene: Scene) -> None:
     """Refuse the sizes that were given, whatever the open ones become. Raises UsageError with the flag and the remedy."""
     r = scene.request
     given = {name: float(value) for name in SIZES if (value := getattr(r, name)) is not None}
-    for phase in r.phases:
-        plan = Plan(**{**given, **layout(r)})
+    plan = Plan(**{**given, **layout(r)})
+    for phase in r.phases if "decode" not in r.phases else (p for p in r.phases if p != "prefill"):
         for rule in rules(scene, plan, phase):
             if set(rule.sizes) <= set(given) and not num.value(rule.holds):
                 raise rule.refusal

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli import memory, num
@@ -116,7 +116,7 @@ class Microbatch:
         traffic = self.framework.traffic
         if num.plain(traffic) and num.value(traffic) == 1:
             return ops
-        return [replace(op, bytes=op.bytes * traffic) if op.kind == "elementwise" else op for op in ops]
+        return [op._replace(bytes=op.bytes * traffic) if op.kind == "elementwise" else op for op in ops]
 
     def _communicate(self, group: Any, sizes: dict[str, Number], times: Number) -> None:
         """Tensor, expert and context parallel collectives of one layer group."""

@@ -18,18 +18,17 @@ from rooflinecli.specs.plan import Plan
 
 def resident(scene: Scene, plan: Plan, phase: str) -> Residency:
     """Bytes on the fullest device of `plan` in a phase. Raises Infeasible where a rate leaves no time to decode."""
-    if phase == "train":
-        return training(scene, plan)
-    return prefill(scene, plan) if phase == "prefill" else decode(scene, plan, sequences(scene, plan))
+    return scene.once(plan, f"held in {phase}", lambda: _PHASES[phase](scene, plan))
 
 
-def prefill(scene: Scene, plan: Plan) -> Residency:
+def _prefill(scene: Scene, plan: Plan) -> Residency:
     """While one prompt is read."""
     return _serving(scene, plan, 1.0, scene.prompt, 1.0, scene.prompt)
 
 
-def decode(scene: Scene, plan: Plan, batch: Number) -> Residency:
-    """While `batch` sequences per replica end."""
+def _decode(scene: Scene, plan: Plan) -> Residency:
+    """While the sequences of the load end."""
+    batch = sequences(scene, plan)
     return _serving(scene, plan, batch, scene.prompt + scene.output, batch, 1.0)
 
 
@@ -44,7 +43,7 @@ def _serving(scene: Scene, plan: Plan, cached: Number, length: Number, sequences
     )
 
 
-def training(scene: Scene, plan: Plan) -> Residency:
+def _training(scene: Scene, plan: Plan) -> Residency:
     """While microbatches are in flight."""
     params = scene.parameters(plan)
     trained = memory.trained(scene.book, plan, params, scene.lift)
@@ -75,3 +74,6 @@ def _held(
         capacity_bytes=capacity,
         headroom=f.headroom(total, capacity),
     )
+
+
+_PHASES = {"prefill": _prefill, "decode": _decode, "train": _training}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from rooflinecli import num
 from rooflinecli.errors import UsageError, unknown
@@ -21,6 +22,7 @@ from rooflinecli.specs.engine import load_engine
 from rooflinecli.specs.plan import SIZES, Plan
 from rooflinecli.specs.request import MOST, SEQ, Request
 
+T = TypeVar("T")
 BATCH, PROMPT, OUTPUT, TRAIN_TOKENS = 32.0, 2048.0, 256.0, 4194304.0
 
 
@@ -30,7 +32,7 @@ class Scene:
     def __init__(self, request: Request, lift: Plain = PLAIN, override: dict[str, Number] | None = None):
         self.request, self.lift = request, lift
         self.book = ledger(request.model)
-        self._parameters: dict[int, tuple[Plan, DeviceParameters]] = {}
+        self._known: dict[tuple[int, str], tuple[Plan, Any]] = {}
         self.spec: Any = request.model
         self.chip = _chip(request, lift, override)
         self.dtype = request.dtype or _checkpoint_dtype(request)
@@ -107,10 +109,17 @@ class Scene:
 
     def parameters(self, plan: Plan) -> DeviceParameters:
         """Parameters on the fullest device of a replica, counted once per plan."""
-        held = self._parameters.get(id(plan))
-        if held is None or held[0] is not plan:
-            held = self._parameters[id(plan)] = (plan, device_parameters(self.book, plan, self.lift))
-        return held[1]
+        return self.once(plan, "parameters", lambda: device_parameters(self.book, plan, self.lift))
+
+    def once(self, plan: Plan, what: str, count: Callable[[], T]) -> T:
+        """What `count` gives, kept for this very plan; plans of arrays are too large to keep."""
+        known = self._known.get((id(plan), what))
+        if known is not None and known[0] is plan:
+            return cast(T, known[1])
+        found = count()
+        if num.plain(plan.tp) and num.plain(plan.dp):
+            self._known[id(plan), what] = (plan, found)
+        return found
 
     def logit_bytes(self, plan: Plan) -> Number:
         """Bytes per logit that the loss of the training framework holds beside the logits."""

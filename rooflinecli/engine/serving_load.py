@@ -39,6 +39,10 @@ class Load:
 
 def load(scene: Scene, plan: Plan) -> Load:
     """The load that the request asks for, on one replica."""
+    return scene.once(plan, "load", lambda: _load(scene, plan))
+
+
+def _load(scene: Scene, plan: Plan) -> Load:
     r, largest = scene.request, largest_batch(scene, plan)
     if r.qps is not None:
         return _open(scene, plan, largest)

@@ -67,7 +67,7 @@ def train(scene: Scene, plan: Plan) -> TrainAnswer:
             axis: bill.volumes.get(axis, 0.0) * count + tail.volumes.get(axis, 0.0)
             for axis in {**bill.volumes, **tail.volumes}
         },
-        memory=residency.training(scene, plan),
+        memory=residency.resident(scene, plan, "train"),
     )
 
 

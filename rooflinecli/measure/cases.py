@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from rooflinecli.formulas import attention, counts, training
@@ -100,7 +100,7 @@ def matmul_training(m: int, n: int, k: int, dtype: str) -> Case:
 def prefill_training(batch: int, seq: int, heads: int, kv_heads: int, head: int, dtype: str) -> Case:
     """Causal attention with its gradients."""
     one = prefill(batch, seq, heads, kv_heads, head, dtype)
-    op = replace(_op(one), gradient=Gradient(FUSED, one.bytes * 2))
+    op = _op(one)._replace(gradient=Gradient(FUSED, one.bytes * 2))
     return _training(one, "prefill_training", [op, *backward.input_gradients([op])])
 
 

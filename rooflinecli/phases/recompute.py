@@ -7,8 +7,6 @@ projection: no gradient reads it (torch.utils.checkpoint without re-entry, and X
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from rooflinecli import num
 from rooflinecli.formulas import schedule
 from rooflinecli.num import Number
@@ -80,4 +78,4 @@ def _needed(forward: list[Op]) -> list[Op]:
 
 
 def _half(op: Op) -> Op:
-    return op if op.group == "elementwise" else replace(op, count=op.count * 0.5)
+    return op if op.group == "elementwise" else op._replace(count=op.count * 0.5)

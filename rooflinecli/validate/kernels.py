@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -78,7 +78,7 @@ class Kernels:
         error = 0.0
         for op in self.ops:
             variant = f"{op.dtype if op.kind == 'matmul' else 'any'}@{self.library}"
-            priced = price(replace(op, variant=variant), chip, "kernel")
+            priced = price(op._replace(variant=variant), chip, "kernel")
             total = total + priced.expected
             floor = floor + roofline.floor_time(priced.t_compute, priced.t_memory)
             error = max(error, priced.error)

@@ -87,7 +87,8 @@ def _chunk(
     found.layouts += len(layouts)
     with np.errstate(all="ignore"):
         needed = np.broadcast_to(
-            residency.training(scene, plan_of(layouts, structure, question.request)).total_bytes, (len(layouts),)
+            residency.resident(scene, plan_of(layouts, structure, question.request), "train").total_bytes,
+            (len(layouts),),
         )
         fits = needed <= scene.chip.capacity
         if not fits.all():
