@@ -195,8 +195,9 @@ def _violations(scene: Scene, phases: dict[str, PhaseAnswer]) -> list[Violation]
 def _flags(remedy: Remedy, phase: str) -> str:
     """The options that say a remedy."""
     plan = plan_answer(remedy.plan, False, "")
-    text = f"-n {plan.devices} --tp {plan.tp}" + (f" --pp {plan.pp}" if plan.pp > 1 else "")
+    text = f"-n {plan.devices} --tp {plan.tp} --pp {plan.pp} --dp {plan.dp}"
     if remedy.batch is not None:
         experts = f" --ep {plan.ep}" if plan.ep > 1 else ""
-        return f"{text} --dp {plan.dp}{experts} --batch {remedy.batch:g}, {remedy.reason}"
-    return text + (f" --zero {plan.zero} --recompute {plan.recompute}" if phase == "train" else "")
+        return f"{text}{experts} --batch {remedy.batch:g}, {remedy.reason}"
+    trained = f" --zero {plan.zero} --recompute {plan.recompute} --micro-batch {plan.micro_batch}"
+    return text + (trained if phase == "train" else "")

@@ -85,14 +85,24 @@ def _read(name: str, text: str) -> tuple[float, str]:
         if unit and measures:
             raise UsageError(f"{name}={text}: more than one unit; write at most one")
         product, unit = product * value, unit or measures
-    expected = _MEASURES.get(name) or ("B" if name.endswith("_bytes") else "s" if name.endswith("_s") else "")
+    expected = _measure(name)
     if unit and expected and unit != expected:
         raise UsageError(f"{name}={text}: measures {unit}, but {name} is in {expected}")
     if expected in units.RATES and not unit:
         raise UsageError(f"{name}={text}: the unit is missing; write {name}={text.strip()}{expected}")
     if not math.isfinite(product):
         raise UsageError(f"{name}={text}: expected a finite number")
+    if expected and product < 0:
+        raise UsageError(f"{name}={text}: an amount in {expected} is not negative; write a positive number")
     return product, unit or expected
+
+
+def _measure(name: str) -> str:
+    """The dimension of an argument, by its name; nothing where the name leaves it open."""
+    words = name.split("_")
+    if "bytes" in words and "per" not in words:
+        return "B"
+    return _MEASURES.get(name) or ("s" if words[-1] in ("s", "time") or words[0] == "t" else "")
 
 
 def _factor(name: str, text: str, factor: str) -> tuple[float, str]:

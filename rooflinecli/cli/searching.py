@@ -30,6 +30,9 @@ def run(
     serving = "train" not in phases
     if not serving and phases != "train":
         raise UsageError("--phase train searches alone; ask for prefill and decode in a second search")
+    for name, written in limits.items():
+        if written is not None and not serving:
+            raise UsageError(f"--{name} {written}: belongs to serving; add --phase decode")
     result = _serve(options, objective, where, limits, top) if serving else _train(options, objective, where, top)
     for row in [*result["results"], *([result["nearest_miss"]] if result["nearest_miss"] else [])]:
         row["estimate"] = _estimate(options, row["command"], serving)

@@ -142,16 +142,20 @@ def _no_layout(scene: Scene, devices: int, refused: list[legal.Rule]) -> UsageEr
     first = asked.partition(" ")[0].removeprefix("--") or "n"
     if devices % product:
         return UsageError(
-            f"{asked} multiply to {product}, which does not divide -n {devices}; change one of them", first
+            f"{asked} {_makes(asked, product)}, which does not divide -n {devices}; change one of them", first
         )
     if None not in (r.tp, r.pp, r.dp) and product != devices:
-        return UsageError(f"{asked} multiply to {product}, not to -n {devices}; change one of them", first)
+        return UsageError(f"{asked} {_makes(asked, product)}, not -n {devices}; change one of them", first)
     if refused:
         return legal.most_in_the_way(refused).refusal
     return UsageError(
         f"no layout of {scene.spec.name} on -n {devices} with {asked or 'the sizes given'}; change -n or free a size",
         "n",
     )
+
+
+def _makes(asked: str, product: int) -> str:
+    return f"multiply to {product}" if asked.count("--") > 1 else f"takes {product} devices"
 
 
 def _held_nowhere(scene: Scene) -> str:

@@ -98,7 +98,7 @@ def _outside(option: Option, found: float) -> str:
     if option.kind == "stage":
         return "" if f"{found:g}" in option.choices else f"expected {', '.join(option.choices)}"
     if kind.most is not None and not (kind.above or 0.0) < found <= kind.most:
-        return "a share of time between 0 and 1"
+        return "a share of time above 0 and up to 1"
     if kind.above is not None and found <= kind.above:
         return "must be above zero"
     if least is not None and found < least:
@@ -180,6 +180,11 @@ def agree(given: Collection[str], phases: tuple[str, ...]) -> None:
         raise UsageError("--concurrency and --qps each say the load; give one of them", "qps")
     for load in {"concurrency", "qps"} & set(given) if "batch" in given and "train" not in phases else ():
         raise UsageError(f"--batch and --{load} each say how many sequences are served; give one of them", load)
+    idle = [OPTIONS[name].flag for name in given if OPTIONS[name].phase == "train"] if "train" not in phases else []
+    if idle:
+        warn(
+            f"{', '.join(idle)} belong{'s' if len(idle) == 1 else ''} to training and change{'s' if len(idle) == 1 else ''} nothing here"
+        )
 
 
 def in_tokens(written: Any) -> bool:

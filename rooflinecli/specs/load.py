@@ -58,7 +58,9 @@ def parse(text: str, path: Path, base: str = "", seen: tuple[Path, ...] = ()) ->
         _refuse_depth(text, path)
         node = yaml.compose(text, Loader=Loader)
         if not isinstance(node, yaml.MappingNode):
-            raise DataError(f"{shown(path)}:1: expected a mapping of fields at the top level; start with 'name: …'")
+            raise DataError(
+                f"{shown(path)}:1: expected a mapping of fields at the top level; start with '{'name' if base else 'checks'}: …'"
+            )
         document.data = _plain(node, (), document.lines, shown(path), frozenset())
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)

@@ -95,7 +95,7 @@ def command(question: Question, layout: dict[str, Any]) -> str:
         value = layout[name]
         if name == "sequence_parallel":
             words.append("--sequence-parallel" if value else "--no-sequence-parallel")
-        elif value != 1 or name in ("tp", "pp", "dp", "zero"):
+        elif value != 1 or name in ("tp", "pp", "dp", "zero", "micro_batch"):  # left out, these are chosen
             words.append(f"--{name.replace('_', '-')} {value}")
     return " ".join(words)
 

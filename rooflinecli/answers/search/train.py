@@ -58,6 +58,9 @@ def search(question: Question, tell: Callable[[int, int], None] | None = None) -
     for offered in per_device.values():
         for why, count in offered.rejected.items():
             found.reject(why, count * len(structures))
+    if not total and not found.rejected:
+        counts = " or ".join(f"{n:,}" for n in question.devices)
+        raise UsageError(f"no split of {counts} devices has the sizes given; free one of them, or change -n", "n")
     for n, structure, chosen in work:
         for start in range(0, len(chosen), CHUNK):
             _chunk(scene, question, found, n, per_device[n].take(chosen[start : start + CHUNK]), structure)

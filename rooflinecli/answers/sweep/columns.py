@@ -14,6 +14,7 @@ from rooflinecli.errors import unknown
 from rooflinecli.record import MISSING, at, leaves
 from rooflinecli.specs.quantities import COST
 
+ALWAYS = ("feasible", "violation")  # columns of every sweep
 DEFAULT = ("time_s", "tokens_per_s", "mfu", "bound", "memory.total_bytes")
 COUNTS = ("n", "tp", "pp", "dp", "cp", "ep", "micro-batch", "virtual-stages", "batch", "prompt", "output", "seq")
 
@@ -39,6 +40,8 @@ def select(answer: Answer, wanted: list[str] | None) -> list[str]:
     for text in wanted:
         name = text.removeprefix("phases.")
         matched = [k for k in known if k == name or k.startswith(name + ".") or fnmatchcase(k, name)]
+        if not matched and (name in answer.axes or name in ALWAYS):
+            continue  # it is printed anyway
         if not matched:
             raise unknown("column", name, known, "any number of `roofline estimate --format json` can be a column")
         chosen += matched

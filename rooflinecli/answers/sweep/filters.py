@@ -10,7 +10,8 @@ from rooflinecli.answers.sweep import columns, where
 from rooflinecli.answers.sweep.axes import Space
 from rooflinecli.answers.sweep.box import Answer
 from rooflinecli.engine import legal
-from rooflinecli.errors import UsageError
+from rooflinecli.errors import UsageError, unknown
+from rooflinecli.specs.request import PHASES
 
 
 class Filter:
@@ -20,7 +21,10 @@ class Filter:
         self.conditions = [where.condition(text) for text in conditions]
         self.feasible_only, self.known = feasible_only, False
         for c in self.conditions:
-            if c.quantity.partition(".")[0] not in (*space.phases, "plan", "cost"):
+            head = c.quantity.partition(".")[0]
+            if head not in (*PHASES, "plan", "cost"):
+                raise unknown("quantity", c.quantity, [*(f"{p}.time_s" for p in space.phases), "plan.devices"])
+            if head not in (*space.phases, "plan", "cost"):
                 raise UsageError(
                     f"--where {c.text!r}: this sweep has {', '.join(space.phases)}, plan and cost; add --phase to it"
                 )
