@@ -70,6 +70,11 @@ def weights(params: DeviceParameters, formats: Formats, shards: Number) -> Numbe
     )
 
 
+def resident_weight(formats: Formats) -> float:
+    """Bytes per weight of a layer in training: a narrow matmul keeps 16 bits, or 8 along rows and 8 along columns."""
+    return max(formats.weight, formats.activation)
+
+
 def trained(book: Ledger, plan: Plan, params: DeviceParameters, lift: Plain) -> DeviceParameters:
     """Parameters that get gradients: all that are held, or the adapters beside them."""
     if not RECIPE[plan.recipe].frozen:

@@ -24,6 +24,7 @@ class Bill:
         self.bytes: Number = 0.0
         self.errors: dict[str, Number] = {}
         self.by_axis: dict[str, Number] = {}
+        self.hidden: dict[str, Number] = {}
         self.volumes: dict[str, Number] = {}
 
     def add(self, ops: list[Op], times: Number) -> None:
@@ -52,6 +53,19 @@ class Bill:
         """Charge exposed communication of an axis."""
         self.groups["communication"] = self.groups.get("communication", 0.0) + seconds
         self.by_axis[axis] = self.by_axis.get(axis, 0.0) + seconds
+
+    def hide(self, axis: str, seconds: Number) -> None:
+        """Note communication of an axis that runs beside the work."""
+        self.hidden[axis] = self.hidden.get(axis, 0.0) + seconds
+
+    def take(self, other: Bill, times: Number) -> None:
+        """Charge everything on another bill `times` times."""
+        for name in ("groups", "errors", "by_axis", "hidden", "volumes"):
+            own = getattr(self, name)
+            for key, amount in getattr(other, name).items():
+                own[key] = own.get(key, 0.0) + amount * times
+        for name in ("t_compute", "t_memory", "t_communication", "flops", "bytes"):
+            setattr(self, name, getattr(self, name) + getattr(other, name) * times)
 
     def spend(self, group: str, seconds: Number, kind: str, error: Number) -> None:
         """Charge `seconds` to a group; their error adds up within `kind`."""
