@@ -139,8 +139,7 @@ class Microbatch:
         """Charge what a collective leaves exposed, and note what hides."""
         seconds = self.bill.collective(c)
         self.bill.expose(c.axis, label(comm.exposed(seconds, overlap), f"t_exposed[{c.axis}]"))
-        if num.present(overlap):
-            self.bill.hide(c.axis, label(comm.hidden(seconds, overlap), f"t_hidden[{c.axis}]"))
+        self.bill.hide(c.axis, label(comm.hidden(seconds, overlap), f"t_hidden[{c.axis}]"))
 
     def transfer(self) -> None:
         """Activations and their gradients between stages."""

@@ -154,9 +154,7 @@ def _overlap(
     return exposed, hidden
 
 
-def _error(
-    scene: Scene, plan: Plan, seconds: Number, exposed: dict[str, Number], hidden: dict[str, Number]
-) -> Number:
+def _error(scene: Scene, plan: Plan, seconds: Number, exposed: dict[str, Number], hidden: dict[str, Number]) -> Number:
     """80 % relative error of a step."""
     c = scene.chip.constants(REGIME, "residual", plan.software)
     experts = c.error_experts if any(group.moe for group in scene.book.layers) else 0.0

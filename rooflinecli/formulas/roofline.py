@@ -124,7 +124,9 @@ def narrow_efficiency(efficiency: Number, width: Number, half_width: Number) -> 
     return efficiency * width / (width + half_width)
 
 
-@formula("e", "1", "attention over short sequences reaches less of the peak; fitted to published steps, docs/accuracy.md")
+@formula(
+    "e", "1", "attention over short sequences reaches less of the peak; fitted to published steps, docs/accuracy.md"
+)
 def long_efficiency(efficiency: Number, length: Number, half_length: Number) -> Number:
     """efficiency / (1 + S0/S)."""
     return efficiency / (1 + half_length / length)

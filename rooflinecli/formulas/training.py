@@ -77,14 +77,18 @@ def straggler_factor(per_doubling: Number, nodes: Number, per_domain: Number, do
 
 
 @formula(
-    "r", "1", "80 % of published steps of families left out of the fit, in logarithms; parts independent; docs/accuracy.md"
+    "r",
+    "1",
+    "80 % of published steps of families left out of the fit, in logarithms; parts independent; docs/accuracy.md",
 )
 def step_error(base: Number, experts: Number, hidden: Number, exposed: Number) -> Number:
     """sqrt(base^2 + experts^2 + hidden^2 + exposed^2)."""
     return num.sqrt(base**2 + experts**2 + hidden**2 + exposed**2)
 
 
-@formula("r", "1", "the more of a step is communication, the less is known of it; hidden beyond 1.5 steps tells no more")
+@formula(
+    "r", "1", "the more of a step is communication, the less is known of it; hidden beyond 1.5 steps tells no more"
+)
 def communication_error(error: Number, seconds: Number, step: Number) -> Number:
     """error min(t/t_step, 1.5)."""
     return error * num.minimum(seconds / step, 1.5)

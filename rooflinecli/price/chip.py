@@ -18,7 +18,14 @@ from rooflinecli.specs.load import Document, shown
 
 IDEAL = Efficiency(source="--efficiency ideal: every kernel reaches the roofline", error=0.0)
 NEUTRAL = Efficiency(source="not given: neutral")
-STRUCTURAL = ("overlap", "beyond", "early_stop", "logit_bytes", "exchange_bytes", "mtp")  # constants that say what happens, not how well
+STRUCTURAL = (
+    "overlap",
+    "beyond",
+    "early_stop",
+    "logit_bytes",
+    "exchange_bytes",
+    "mtp",
+)  # constants that say what happens, not how well
 UNBOUNDED = 2.0**40  # devices at a level that names no size; finite, so that floor() of it is a number
 
 

@@ -161,7 +161,11 @@ def _rounds() -> list[tuple[int, str, list[str]]]:
         "200 runs that the first fit had not seen; the terms of the second round (docs/accuracy.md) were chosen with them in view.",
     ]
     both = ["Both rounds together."]
-    return [(1, "training: seconds per step", first), (2, "training: second round", second), (0, "training: both", both)]
+    return [
+        (1, "training: seconds per step", first),
+        (2, "training: second round", second),
+        (0, "training: both", both),
+    ]
 
 
 def _round(
