@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -47,6 +48,12 @@ class Microbatch:
         self.recipe = adapting.RECIPE[plan.recipe]
         self.weight_gradients: Number = 0.0
         self.recomputed = recompute.share(plan.recompute_layers, float(scene.book.n_layers))
+
+    def part(self) -> Microbatch:
+        """The same microbatch on an empty bill of its own."""
+        other = copy(self)
+        other.bill, other.weight_gradients = self.scene.bill(REGIME, self.plan.devices), 0.0
+        return other
 
     def constants(self, kind: str) -> Any:
         return self.scene.chip.constants(REGIME, kind, self.plan.software)

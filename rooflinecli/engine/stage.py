@@ -70,7 +70,7 @@ def stage(scene: Scene, plan: Plan, params: memory.DeviceParameters, trained: me
 def _stack(m: Microbatch) -> Number:
     """Charge the slowest stage's share of the layers, and its end; the mean time over all stages."""
     plan, layers = m.plan, float(m.book.n_layers)
-    inner, stem, head = (Microbatch(m.scene, plan) for _ in range(3))
+    inner, stem, head = m.part(), m.part(), m.part()
     t_inner, t_stem, t_head = inner.layers(1.0), stem.ends(True, False), head.ends(False, True)
     alone = num.where(plan.pp > 1, 0.0, 1.0)  # on one stage both ends meet
     slowest = pipeline.slowest(plan, layers, t_inner, t_stem, t_head)

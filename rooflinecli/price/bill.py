@@ -60,12 +60,17 @@ class Bill:
 
     def take(self, other: Bill, times: Number) -> None:
         """Charge everything on another bill `times` times."""
-        for name in ("groups", "errors", "by_axis", "hidden", "volumes"):
-            own = getattr(self, name)
-            for key, amount in getattr(other, name).items():
+        for own, added in zip(self._sums(), other._sums(), strict=True):
+            for key, amount in added.items():
                 own[key] = own.get(key, 0.0) + amount * times
-        for name in ("t_compute", "t_memory", "t_communication", "flops", "bytes"):
-            setattr(self, name, getattr(self, name) + getattr(other, name) * times)
+        self.t_compute = self.t_compute + other.t_compute * times
+        self.t_memory = self.t_memory + other.t_memory * times
+        self.t_communication = self.t_communication + other.t_communication * times
+        self.flops = self.flops + other.flops * times
+        self.bytes = self.bytes + other.bytes * times
+
+    def _sums(self) -> tuple[dict[str, Number], ...]:
+        return self.groups, self.errors, self.by_axis, self.hidden, self.volumes
 
     def spend(self, group: str, seconds: Number, kind: str, error: Number) -> None:
         """Charge `seconds` to a group; their error adds up within `kind`."""
