@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 from rooflinecli import memory, num
+from rooflinecli.derivation import label
 from rooflinecli.engine.microbatch import REGIME, Microbatch
 from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import collectives as comm
@@ -64,7 +65,8 @@ def stage(scene: Scene, plan: Plan, params: memory.DeviceParameters, trained: me
     hidden: Number = 0.0
     for seconds in m.bill.hidden.values():
         hidden = hidden + seconds
-    return Stage(m.bill, m.bill.total, hidden, mean, m.weight_gradients, m.constants("hidden").p)
+    work, hidden = label(m.bill.total, "t_work"), label(hidden, "t_hidden")
+    return Stage(m.bill, work, hidden, mean, m.weight_gradients, m.constants("hidden").p)
 
 
 def _stack(m: Microbatch) -> Number:
@@ -75,20 +77,21 @@ def _stack(m: Microbatch) -> Number:
     alone = num.where(plan.pp > 1, 0.0, 1.0)  # on one stage both ends meet
     slowest = pipeline.slowest(plan, layers, t_inner, t_stem, t_head)
     share = num.where(plan.pp > 1, schedule.effective_share(slowest, t_head, t_inner), 1.0)
-    further = _predicting(m, t_inner, t_stem, t_head)
-    for part, times in ((inner, share), (stem, alone), (head, 1.0)):
-        m.bill.take(part.bill, times * further)
-        m.weight_gradients = m.weight_gradients + part.weight_gradients * times * further
-    return schedule.mean_stage(t_inner, t_stem + t_head, plan.pp) * further
+    mean = schedule.mean_stage(t_inner, t_stem + t_head, plan.pp)
+    charges = [(inner, share), (stem, alone), (head, 1.0)]
+    if m.book.spec.mtp_layers and num.present(m.framework.mtp):
+        further = _predicting(m, t_inner, t_stem, t_head)
+        mean, charges = mean * further, [(part, times * further) for part, times in charges]
+    for part, times in charges:
+        m.bill.take(part.bill, times)
+        m.weight_gradients = m.weight_gradients + part.weight_gradients * times
+    return mean
 
 
 def _predicting(m: Microbatch, t_inner: Number, t_stem: Number, t_head: Number) -> Number:
     """Factor on a stage for layers that predict further tokens, each with a pass of the head, spread over the stages."""
-    extra = float(m.book.spec.mtp_layers)
-    if not extra or not num.present(m.framework.mtp):
-        return 1.0
     layer = schedule.stage_time(1.0, float(m.book.n_layers), t_inner, t_head)
-    return schedule.predicting_factor(extra, layer, t_inner + t_stem + t_head)
+    return schedule.predicting_factor(float(m.book.spec.mtp_layers), layer, t_inner + t_stem + t_head)
 
 
 def _tower(m: Microbatch, tower: tuple[Ledger, float]) -> Number:
