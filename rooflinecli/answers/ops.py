@@ -50,10 +50,10 @@ class WatchedBill(Bill):
         self.lines += [Line(op, op.flops, op.bytes, price(op, self.chip, self.regime), times * op.count) for op in ops]
         super().add(ops, times)
 
-    def take(self, other: Bill, times: Number) -> None:
+    def take(self, other: Bill, times: Number, least: Number) -> None:
         assert isinstance(other, WatchedBill)
         self.lines += [replace(line, launches=line.launches * times) for line in other.lines]
-        super().take(other, times)
+        super().take(other, times, least)
 
 
 class WatchedScene(Scene):

@@ -82,8 +82,8 @@ def _stack(m: Microbatch) -> Number:
     if m.book.spec.mtp_layers and num.present(m.framework.mtp):
         further = _predicting(m, t_inner, t_stem, t_head)
         mean, charges = mean * further, [(part, times * further) for part, times in charges]
-    for part, times in charges:
-        m.bill.take(part.bill, times)
+    for (part, times), least in zip(charges, pipeline.least_shares(plan, layers), strict=True):
+        m.bill.take(part.bill, times, least)
         m.weight_gradients = m.weight_gradients + part.weight_gradients * times
     return mean
 

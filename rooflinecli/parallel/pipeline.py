@@ -65,6 +65,15 @@ def share(plan: Plan, layers: Number) -> Number:
     return schedule.layer_share(fullest(plan, layers), layers)
 
 
+def least_shares(plan: Plan, layers: Number) -> tuple[Number, Number, Number]:
+    """Shares of all layers, embedding and head that the slowest stage does at least, whatever they take: for its floor."""
+    alone = num.where(plan.pp > 1, 0.0, 1.0)
+    if plan.stages is not None:
+        return share(plan, layers), alone, alone
+    even = schedule.layer_share(1.0, plan.pp)  # some stage does its mean part; the head's, where no other split is made
+    return even, alone, num.where(constraints.divides(plan.pp, layers), 1.0, even)
+
+
 def slowest(plan: Plan, layers: Number, layers_time: Number, stem: Number, head: Number) -> Number:
     """Time of a microbatch on the slowest stage: embedding on the first, head on the last, layers as the plan says or best."""
     if plan.stages is None:

@@ -58,14 +58,14 @@ class Bill:
         """Note communication of an axis that runs beside the work."""
         self.hidden[axis] = self.hidden.get(axis, 0.0) + seconds
 
-    def take(self, other: Bill, times: Number) -> None:
-        """Charge everything on another bill `times` times."""
+    def take(self, other: Bill, times: Number, least: Number) -> None:
+        """Charge everything on another bill `times` times; its floors, which no expected time may move, `least` times."""
         for own, added in zip(self._sums(), other._sums(), strict=True):
             for key, amount in added.items():
                 own[key] = own.get(key, 0.0) + amount * times
-        self.t_compute = self.t_compute + other.t_compute * times
-        self.t_memory = self.t_memory + other.t_memory * times
-        self.t_communication = self.t_communication + other.t_communication * times
+        self.t_compute = self.t_compute + other.t_compute * least
+        self.t_memory = self.t_memory + other.t_memory * least
+        self.t_communication = self.t_communication + other.t_communication * least
         self.flops = self.flops + other.flops * times
         self.bytes = self.bytes + other.bytes * times
 
