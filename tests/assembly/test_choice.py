@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from itertools import product
+from pathlib import Path
 
 import pytest
+from assembly.conftest import HAND
 from assembly.families import GIVEN
 
 from rooflinecli.errors import Infeasible, UsageError
@@ -75,3 +77,39 @@ def test_what_fits_nowhere_says_so(ask):
     assert held["total_bytes"] > 50e9 and not answer["feasible"]
     (violation,) = answer["violations"]
     assert violation["needed"] == held["total_bytes"] and violation["available"] == 50e9
+
+
+LONG = {"prompt": 99_900, "output": 100}  # a cache of 153.6 MB a sequence on one device, 76.8 on two and on four
+
+
+def test_sequences_too_many_for_one_replica_fit_as_two(ask):
+    """901 of them are 69.2 GB on each of four devices, since two key/value heads split no further; 451 are 34.6 on two."""
+    answer = ask("dense", "decode", whole=True, n=4, tp=4, batch=901, **LONG)
+    (violation,) = answer["violations"]
+    near = violation["nearest"]
+    assert (near["devices"], near["dp"], near["tp"]) == (4, 2, 2)
+    assert "2 replicas of 451" in near["reason"]
+    assert ask("dense", "decode", whole=True, n=4, dp=2, tp=2, batch=451, **LONG)["feasible"]
+
+
+def test_what_was_tried_is_told(ask):
+    """Three splits of four devices into replicas and heads; one where it was given."""
+    some, one = (ask("dense", "decode", batch=3000, n=4, **LONG, **given) for given in ({}, {"tp": 4, "pp": 1}))
+    assert some["plan"]["reason"].startswith("none of the 3 layouts tried fits on 4")
+    assert one["plan"]["reason"] == "it does not fit on 4"
+
+
+def test_sizes_that_do_not_multiply_to_the_devices_are_refused(ask):
+    with pytest.raises(UsageError, match="multiply to 3, which does not divide -n 8"):
+        ask("dense", "train", n=8, pp=3, **OPEN)
+
+
+def test_a_plan_stays_inside_the_network(ask, tmp_path):
+    """A chip whose file ends at four devices."""
+    lines = Path(HAND).read_text(encoding="utf-8").splitlines()
+    outside = next(i for i, line in enumerate(lines) if "outside" in line)
+    alone = tmp_path / "alone.yaml"
+    alone.write_text("\n".join([*lines[:outside], *lines[outside + 5 :]]), encoding="utf-8")
+    assert ask("dense", "train", chip=str(alone), n=4, dp=4, **OPEN)["plan"]["devices"] == 4
+    with pytest.raises(UsageError, match="describes a network of 4"):
+        ask("dense", "train", chip=str(alone), n=8, dp=8, **OPEN)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from conftest import run_cli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rooflinecli.formulas import attention, provision, serving
+from rooflinecli.formulas import attention, goodput, provision, serving
 
 sizes = st.integers(1, 200)
 
@@ -50,3 +52,11 @@ def test_answer_time_counts_the_first_token_once():
 
 def test_a_part_of_an_instance_serves_nobody():
     assert [provision.whole_instances(devices, 4.0) for devices in (15.0, 16.0, 17.0)] == [3, 4, 4]
+
+
+def test_a_checkpoint_longer_than_two_failures_is_taken_once_per_failure():
+    """Daly 2006, equation 37: tau = M from delta = 2 M on."""
+    assert [goodput.daly_interval(delta, 100.0) for delta in (200.0, 300.0)] == [100.0, 100.0]
+    assert goodput.daly_interval(199.0, 100.0) == pytest.approx(
+        200 * math.sqrt(0.995) * (1 + math.sqrt(0.995) / 3 + 0.995 / 9) - 199
+    )

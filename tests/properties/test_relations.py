@@ -241,7 +241,9 @@ def test_more_requests_in_flight_never_lower_the_rate(q: Question, concurrency: 
 @relations
 def test_an_open_loop_carries_the_rate_asked_for(q: Question, qps: float) -> None:
     found = ask(q, batch=None, qps=qps)
-    assume(bool(found.memory.fits))  # sequences that memory cannot hold carry nothing, and the answer says they do not fit
+    assume(
+        bool(found.memory.fits)
+    )  # sequences that memory cannot hold carry nothing, and the answer says they do not fit
     assert found.tokens_per_s == pytest.approx(qps * q[0].output, rel=2e-3)
 
 
