@@ -158,7 +158,7 @@ class Traced:
     __le__, _ = _binary("<=", operator.le)
     __gt__, _ = _binary(">", operator.gt)
     __ge__, _ = _binary(">=", operator.ge)
-    __eq__, _ = _binary("==", operator.eq)  # type: ignore[assignment]
+    __eq__, _ = _binary("==", operator.eq)
     __and__, __rand__ = _binary("and", operator.and_)
     __or__, __ror__ = _binary("or", operator.or_)
 

@@ -40,7 +40,7 @@ class Multiprocessor:
 def _table() -> dict[str, Any]:
     import yaml
 
-    return yaml.safe_load(Path(__file__).with_name("compute_capability.yaml").read_text(encoding="utf-8"))
+    return dict(yaml.safe_load(Path(__file__).with_name("compute_capability.yaml").read_text(encoding="utf-8")))
 
 
 def capability_of(hardware_id: str) -> str:
@@ -52,7 +52,7 @@ def capability_of(hardware_id: str) -> str:
             f"{hardware_id} has no streaming multiprocessors on record; give --capability, one of "
             f"{', '.join(_table()['capabilities'])}"
         )
-    return known[found]
+    return str(known[found])
 
 
 def multiprocessor(capability: str) -> Multiprocessor:

@@ -225,7 +225,7 @@ def _size_for(target: Number, served: Number, fit: Fit) -> Number:
         if law.loss_limit(params, fit.e, fit.a, fit.alpha) >= loss_value:
             return 1.0  # out of reach for this size, or too near to tell
         tokens = law.tokens_at_loss(params, loss_value, *fit.all)
-        return law.lifetime_balance(params, tokens, demand, *fit.slopes)
+        return float(law.lifetime_balance(params, tokens, demand, *fit.slopes))
 
     root = falling_root(balance, least * (1 + 1e-9), least * 1e6)
     return solved(root, target, "N*", "params", "root of lifetime_balance along the line of equal loss")

@@ -77,9 +77,11 @@ def best_length(acceptance: float, draft_cost: float, verify_cost: float) -> int
     """
 
     def speedup(length: int) -> float:
-        return spec.speculative_speedup(
-            spec.speculative_tokens(acceptance, length), spec.speculative_step_cost(length, draft_cost, verify_cost)
+        tokens, cost = (
+            spec.speculative_tokens(acceptance, length),
+            spec.speculative_step_cost(length, draft_cost, verify_cost),
         )
+        return float(num.value(spec.speculative_speedup(tokens, cost)))
 
     best = max(range(1, LONGEST + 1), key=speedup)
     return best if speedup(best) > 1 else 0
@@ -99,7 +101,7 @@ def break_even(
         )
 
     def short_of(acceptance: float) -> float:
-        return x - spec.speculative_speedup(spec.speculative_tokens(acceptance, k), c)
+        return float(x - spec.speculative_speedup(spec.speculative_tokens(acceptance, k), c))
 
     exact = falling_root(short_of, 1e-12, 1.0) if short_of(1e-12) > 0 else 0.0
     simple = spec.break_even_acceptance_simple(speedup, cost, draft_length)

@@ -98,4 +98,4 @@ def _shell() -> str:
         name = os.path.basename(os.environ.get("SHELL", ""))
     if name not in SHELLS:
         raise UsageError(f"completion is for {', '.join(SHELLS)}; run this from one of them")
-    return name
+    return str(name)

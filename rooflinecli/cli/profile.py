@@ -7,11 +7,11 @@ from typing import Any
 
 import typer
 
-from rooflinecli.cli.calculator import DEPTH, EXPLAIN, FORMAT, OUT, derived
+from rooflinecli.cli.calculator import DEPTH, EXPLAIN, derived
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format, columns
 from rooflinecli.cli.quantities import HW, Reader, chip, quantity
-from rooflinecli.cli.shared import WIDE, most
+from rooflinecli.cli.shared import FORMAT, OUT, WIDE, most
 from rooflinecli.errors import UsageError
 
 app = typer.Typer(**QUIET)

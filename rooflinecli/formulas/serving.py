@@ -100,10 +100,14 @@ def closed_loop_ttft(
     return prompt_pass * (1 + wait * num.maximum(batch - 1, 0) / 2) + steps * itl + front
 
 
-@formula("t_ttft", "s", "a replica can serve its requests one after the other; whatever waits waits no longer")
+@formula(
+    "t_ttft",
+    "s",
+    "a replica can serve its requests one after the other; whatever waits waits no longer (but for the last digits)",
+)
 def serial_ttft(batch: Number, request: Number, output: Number, itl: Number) -> Number:
     """b t_request - (S_o - 1) ITL: the first token of a request whose whole time is that of b requests alone."""
-    return batch * request - num.maximum(output - 1, 0) * itl
+    return batch * request * (1 + 1e-12) - num.maximum(output - 1, 0) * itl
 
 
 @formula("u", "1", "definition")

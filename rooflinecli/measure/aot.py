@@ -87,7 +87,7 @@ def _compile(function: Callable[..., Any], arguments: list[Any], name: str) -> t
     import jax
 
     try:
-        traced = (function if hasattr(function, "trace") else jax.jit(function)).trace(*arguments)  # type: ignore[attr-defined]
+        traced = (function if hasattr(function, "trace") else jax.jit(function)).trace(*arguments)
         return traced, traced.lower().compile()
     except Exception as error:  # whatever the user's function raises
         raise UsageError(

@@ -62,7 +62,7 @@ def load(target: str) -> Callable[..., Any]:
     if not callable(found):
         known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
         raise unknown("function", name, known)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def first_line(error: BaseException) -> str:

@@ -42,7 +42,7 @@ def collectives(
 
 def bubble(plan: Plan, stage_time: Number, weight_gradient_time: Number) -> Number:
     """Idle time of a stage per step."""
-    return _schedule(plan).bubble(plan, stage_time, weight_gradient_time)  # type: ignore[no-any-return]
+    return _schedule(plan).bubble(plan, stage_time, weight_gradient_time)
 
 
 def in_flight(plan: Plan, microbatches: Number) -> tuple[Number, Number]:

@@ -14,7 +14,8 @@ from rooflinecli.num import Number
 from rooflinecli.price import settable
 from rooflinecli.specs.efficiency import CONSTANTS, SETTINGS, Efficiency
 from rooflinecli.specs.hardware import HardwareSpec, Level, load_defaults
-from rooflinecli.specs.load import Document, shown
+from rooflinecli.specs.load import Document
+from rooflinecli.specs.names import shown
 
 IDEAL = Efficiency(source="--efficiency ideal: every kernel reaches the roofline", error=0.0)
 NEUTRAL = Efficiency(source="not given: neutral")

@@ -28,7 +28,7 @@ class Rates:
 
     def peak_for(self, dtype: str) -> float | None:
         if dtype and dtype != self.dtype and self.chip is not None:
-            return self.chip.peak(dtype)
+            return float(self.chip.peak(dtype))
         return self.peak
 
 
@@ -96,4 +96,4 @@ def _expected(op: Op, rates: Rates, calls: int) -> float | None:
     """What kernels of this class reach on the chip, where a chip was given and the class has constants."""
     if rates.chip is None:
         return None
-    return fusion.all_calls(price(op, rates.chip, "kernel").expected, calls)
+    return float(fusion.all_calls(price(op, rates.chip, "kernel").expected, calls))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli.answers.check.requirement import unit_of
 from rooflinecli.render import csv as comma
 from rooflinecli.render import json as plain
 from rooflinecli.render import markdown as marked
 from rooflinecli.render import tables
 from rooflinecli.render.check.words import number
 from rooflinecli.render.style import PIPE
+from rooflinecli.specs.quantities import unit_of
 
 Row = dict[str, Any]
 

@@ -29,7 +29,7 @@ def _title(chip: dict[str, Any]) -> list[str]:
 
 
 def _value(chip: dict[str, Any], figure: dict[str, Any]) -> str:
-    return figure["written"] + ("" if figure["verified"] else "?")
+    return f"{figure['written']}{'' if figure['verified'] else '?'}"
 
 
 def _extra(chip: dict[str, Any], figure: dict[str, Any]) -> str:

@@ -122,7 +122,7 @@ def _fits(option: Option, value: Any, where: str) -> None:
 def _requirements(check: CheckSpec, document: Document, key: tuple[str, ...]) -> Iterator[Requirement]:
     for quantity, written in check.require.items():
         several = isinstance(written, list)
-        for i, one in enumerate(written if several else [written]):  # type: ignore[arg-type, union-attr]
+        for i, one in enumerate(written if several else [written]):  # type: ignore[arg-type]
             at: KeyPath = (*key, "require", quantity, i) if several else (*key, "require", quantity)
             yield requirement.parse(quantity.removeprefix("phases."), one, document.at(*at))
 

@@ -63,10 +63,10 @@ def _bound(resources: Resources, what: str, shape: tuple[int, ...]) -> np.ndarra
     labels = sorted(named, reverse=True)  # a tie goes to the name that sorts last, as in estimate
     stack = np.stack([np.broadcast_to(named[k], shape) for k in labels])
     if what == "bound":
-        return np.array(labels, dtype=object)[stack.argmax(axis=0)]
+        return np.asarray(np.array(labels, dtype=object)[stack.argmax(axis=0)])
     ranked = np.sort(stack, axis=0)
     with np.errstate(all="ignore"):
-        return ranked[-1] / ranked[-2]
+        return np.asarray(ranked[-1] / ranked[-2])
 
 
 def flat(answer: Answer, axes: list[str], quantities: list[str]) -> dict[str, np.ndarray]:

@@ -39,7 +39,7 @@ def shard_map(fn: Callable[..., Any], mesh: Mesh, in_specs: Any, out_specs: Any)
         return jax.shard_map(fn, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
     from jax.experimental.shard_map import shard_map as old
 
-    return old(fn, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_rep=False)  # type: ignore[no-any-return]
+    return old(fn, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_rep=False)
 
 
 def collective(op: str, mesh: Mesh) -> Callable[[Any], Any]:

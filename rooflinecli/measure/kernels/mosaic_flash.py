@@ -77,7 +77,7 @@ def flash(q: jax.Array, k: jax.Array, v: jax.Array, *, causal: bool, plain: bool
         thread_name="wg",
         compiler_params=plgpu.CompilerParams(approx_math=True),
     )
-    return run(q, k, v)  # type: ignore[no-any-return]
+    return run(q, k, v)
 
 
 def _block(setup: Setup, q_ref: Any, k_ref: Any, v_ref: Any, o_ref: Any, held: dict[str, Any]) -> None:

@@ -77,7 +77,7 @@ def matmul(x: jax.Array, w: jax.Array, *, tile: Tile = Tile(), blocks: int | Non
         thread_name="wg",
         compiler_params=plgpu.CompilerParams(approx_math=True),
     )
-    return run(x, w)  # type: ignore[no-any-return]
+    return run(x, w)
 
 
 def _sms() -> int:

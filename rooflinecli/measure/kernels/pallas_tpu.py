@@ -55,7 +55,7 @@ def matmul(
         interpret=interpret,
         compiler_params=_params("parallel", "parallel", "arbitrary"),
     )
-    return call(x, w)  # type: ignore[no-any-return]
+    return call(x, w)
 
 
 def _flash_kernel(
@@ -135,4 +135,4 @@ def flash(
         interpret=interpret,
         compiler_params=_params("parallel", "parallel", "arbitrary"),
     )
-    return call(*flat).reshape(b, h, s, d).transpose(0, 2, 1, 3)  # type: ignore[no-any-return]
+    return call(*flat).reshape(b, h, s, d).transpose(0, 2, 1, 3)

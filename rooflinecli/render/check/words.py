@@ -89,13 +89,13 @@ def remedy(check: Row) -> str:
 
 def _remedy(found: Row) -> str:
     values = ", ".join(f"{v['quantity']} {number(v['value'], v['unit'])}" for v in found["values"])
-    return found["text"] + (f" ({values})" if values else "")
+    return f"{found['text']} ({values})" if values else str(found["text"])
 
 
 def subject(check: Row) -> str:
     """Model, hardware and layout in a few words."""
     if check["model"] is None:
-        return check["problem"]
+        return str(check["problem"])
     layouts = list(check["layout"].values())
     plan = layouts[0] if all(p == layouts[0] for p in layouts) else None
     sizes = (
