@@ -26,7 +26,8 @@ def unsupported(scene: Scene, phases: dict[str, PhaseAnswer]) -> list[str]:
 def _highest(scene: Scene) -> tuple[float, str] | None:
     """The highest MFU of a published run and where: on this chip in this format, on this chip, or on any of its kind."""
     spec, rows = scene.chip.spec, published("highest_mfu")["rows"]
-    same = [row for row in rows if row["chip"] == spec.id]
+    chip = spec.id
+    same = [row for row in rows if row["chip"] == chip]
     alike = [row for row in same if row["dtype"] == scene.dtype] or same or [r for r in rows if r["kind"] == spec.kind]
     best = max(alike, key=lambda row: row["mfu"], default=None)
     return (best["mfu"], f"{best['row']}, {best['chip']} in {best['dtype']}") if best is not None else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
@@ -72,11 +73,11 @@ class Chip:
             self._reachable[dtype] = roofline.power_capped_rate(peak, limit, rated) if capped else peak
         return self._reachable[dtype]
 
-    @property
+    @cached_property
     def price(self) -> Number | None:
         return self._figure("price", "price") if self.spec.price else None
 
-    @property
+    @cached_property
     def power(self) -> Number | None:
         return self._figure("TDP", "power") if self.spec.power else None
 
