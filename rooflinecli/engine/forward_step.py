@@ -38,7 +38,8 @@ def forward_step(
     )
     _stack(scene, plan, scene.book, forward, bill, work_sizes(batch, queries, keys, 1.0, plan))
     # Replicas exchange nothing, so a pipeline's stages stand beside each other.
-    beside = plan if num.plain(plan.dp) and num.value(plan.dp) == num.value(plan.ep) else plan.but(dp=plan.ep)
+    alone = num.plain(plan.dp) and num.plain(plan.ep) and num.value(plan.dp) == num.value(plan.ep)
+    beside = plan if alone else plan.but(dp=plan.ep)
     for c in pipeline.collectives(beside, batch * queries, float(scene.spec.d_model), scene.formats.activation, False):
         bill.expose("pp", bill.collective(c, plan.pp - 1))
     further = [] if decode else towers(scene.book)

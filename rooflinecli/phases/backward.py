@@ -59,6 +59,5 @@ def _like(op: Op, suffix: str, flops: Number, moved: Number, quantised: Number) 
         quantised=quantised,
         ramp=op.ramp,
         items=op.items,
-        length=op.length,
         variant=op.variant,
     )

@@ -100,7 +100,7 @@ def test_what_was_tried_is_told(ask):
 
 
 def test_sizes_that_do_not_multiply_to_the_devices_are_refused(ask):
-    with pytest.raises(UsageError, match="multiply to 3, which does not divide -n 8"):
+    with pytest.raises(UsageError, match="takes 3 devices, which does not divide -n 8"):
         ask("dense", "train", n=8, pp=3, **OPEN)
 
 

@@ -55,12 +55,12 @@ def space(options: dict[str, Any], figures: list[str] | None = None) -> Space:
     """Options by any of their names -> the space they span. Raises UsageError naming the flag that is wrong."""
     given = ask.named(options, "`roofline sweep --help` lists them")
     phases = ask.phases(given.pop("phase", "prefill,decode"))
-    ask.agree(given, phases)
     axes = [axis(option, given[name]) for name, option in OPTIONS.items() if name in given]
     structure = tuple(a for a in axes if a.kind == "structure")
     chips = next(a.values for a in structure if a.name == "hw")
     specs = [load_hardware(name) for name in chips]
     sizes = (*(a for a in axes if a.kind == "number"), *(_figure(text, specs) for text in figures or []))
+    ask.agree(given, phases)
     _remark(structure, sizes)
     return Space(structure, sizes, phases, chips)
 
