@@ -139,7 +139,8 @@ def main() -> None:
         completion_init()
     try:
         with remarks():
-            sys.exit(_answer())
+            code = _answer()
+        sys.exit(code)
     except RooflineError as error:
         complain(error)
         sys.exit(error.exit_code)
@@ -163,19 +164,22 @@ def _answer() -> int:
 
 @contextlib.contextmanager
 def remarks() -> Iterator[None]:
-    """What the engine remarks on is a line on stderr, each once."""
+    """What the engine remarks on is a line on stderr, each once, after the answer; a refusal says one thing alone."""
+    said: list[str] = []
     with warnings.catch_warnings():
         warnings.simplefilter("default", Remark)
         other = warnings.showwarning
 
         def show(message: Any, category: Any, *where: Any) -> None:
             if issubclass(category, Remark):
-                complain(f"note: {message}")
+                said.append(f"note: {message}")
             else:
                 other(message, category, *where)
 
         warnings.showwarning = show  # type: ignore[assignment]
         yield
+    for text in said:
+        complain(text)
 
 
 def _click_exit(error: Exception) -> int:

@@ -1,4 +1,4 @@
-"""200 checks in one file, start of the process included, in under a second."""
+"""200 checks in one file cost little more than the start of the process."""
 
 from __future__ import annotations
 
@@ -27,10 +27,8 @@ def many(limit: str) -> dict:
     return {"defaults": {"model": "llama-3.3-70b"}, "checks": checks}
 
 
-@pytest.mark.parametrize(("limit", "code"), [("<= 1 s", 0), ("<= 1 ms", 1)])
-def test_two_hundred_checks_take_under_a_second(tmp_path, limit, code):
-    """Processor time, which is the wall time of a machine that has nothing else to do; the best of three."""
-    path = written(tmp_path, many(limit))
+def processor_time(path, code) -> float:
+    """Best of three: what else the machine does costs a process cache, not this."""
     best = 1e9
     for _ in range(3):
         with subprocess.Popen(
@@ -40,7 +38,19 @@ def test_two_hundred_checks_take_under_a_second(tmp_path, limit, code):
             child.returncode = os.waitstatus_to_exitcode(status)
         assert child.returncode == code
         best = min(best, used.ru_utime + used.ru_stime)
-    assert best < 1.0
+    return best
+
+
+@pytest.mark.parametrize(("limit", "code"), [("<= 1 s", 0), ("<= 1 ms", 1)])
+def test_two_hundred_checks_cost_a_few_starts(tmp_path, limit, code):
+    """200 plans against five of them in the same run: the start of the process and its five chips are most of both."""
+    plans = many(limit)
+    few = {**plans, "checks": dict(list(plans["checks"].items())[:5])}
+    folders = tmp_path / "few", tmp_path / "many"
+    for folder in folders:
+        folder.mkdir()
+    alone = processor_time(written(folders[0], few), code)
+    assert processor_time(written(folders[1], plans), code) < 5 * alone
 
 
 def test_start_imports_nothing_heavy(tmp_path):
