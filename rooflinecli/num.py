@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
+from functools import cache
 from typing import Any
 
 Number = Any  # float | int | numpy.ndarray | Traced | pint.Quantity | sympy.Expr | jax.Array
@@ -124,3 +125,10 @@ def present(a: Number) -> bool:
         return bool(a)
     bare = value(a)
     return bool(bare) if isinstance(bare, _PLAIN) else bool((bare != 0).any())
+
+
+@cache
+def divisors(n: int) -> tuple[int, ...]:
+    """Those of n in rising order; of an n above 2^32, only those of which the number or its partner is at most 2^16."""
+    low = [d for d in range(1, min(math.isqrt(n), 2**16) + 1) if n % d == 0]
+    return tuple(dict.fromkeys([*low, *(n // d for d in reversed(low))]))

@@ -11,7 +11,7 @@ from rooflinecli.engine.residency import resident
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import Infeasible, UsageError
 from rooflinecli.formulas import serving
-from rooflinecli.num import Number
+from rooflinecli.num import Number, divisors
 from rooflinecli.specs.plan import Plan
 
 
@@ -53,7 +53,7 @@ def _as_replicas(scene: Scene, phases: tuple[str, ...]) -> Remedy | None:
 def _replicated(scene: Scene, devices: int) -> Iterator[Plan]:
     """Fewest replicas first."""
     moe = any(group.moe for group in scene.book.layers)
-    for dp in range(2, devices + 1):
-        if devices % dp == 0 and dp <= scene.batch:
+    for dp in divisors(devices)[1:]:
+        if dp <= scene.batch:
             tp, ep = float(devices // dp), float(dp if moe else 1)
             yield Plan(tp=tp, dp=float(dp), ep=ep, zero=0, flash=scene.request.flash, **legal.layout(scene.request))

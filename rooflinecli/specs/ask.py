@@ -18,6 +18,7 @@ from rooflinecli.specs.names import counted
 from rooflinecli.specs.options import KINDS, OPTIONS, Option, find
 from rooflinecli.specs.request import MOST, PHASES, SEQ, Request
 
+LARGEST, MOST_THINGS = 1e18, 1e12  # far beyond what exists; products of several stay numbers, divisors can be listed
 _YES, _NO = ("true", "yes", "on"), ("false", "no", "off")
 _IN_TOKENS = ("-tokens", " tokens")
 
@@ -103,7 +104,8 @@ def _outside(option: Option, found: float) -> str:
         return "must be above zero"
     if least is not None and found < least:
         return f"must be at least {least:g}" if least else "must not be negative"
-    return ""
+    largest = MOST_THINGS if kind.whole else LARGEST
+    return f"is more than anything there is; give at most {largest:g}" if largest < found < MOST else ""
 
 
 def number(flag: str, written: Any, kind: str = "count", option: str = "") -> float:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import signal
 import sys
+from collections.abc import Iterator
 from unittest.mock import patch
 
 import pytest
@@ -79,6 +81,25 @@ def command_lines(draw: st.DrawFn) -> list[str]:
     return [*line, *draw(st.sampled_from(((), ("--format", "json"), ("--format", "csv"), ("--format", "markdown"))))]
 
 
+SLOWEST = 60  # seconds; nothing here takes one, even on a busy machine
+
+
+@contextlib.contextmanager
+def in_time(line: list[str]) -> Iterator[None]:
+    """A command that never ends is a failure to report, not a suite that never ends."""
+
+    def stop(*_: object) -> None:
+        raise TimeoutError(line)
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(SLOWEST)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def run(line: list[str], width: int, encoding: str) -> tuple[int, str, str]:
     """Exit code, standard output, standard error; a mistake of ours raises (tests/conftest.py)."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding=encoding) for _ in range(2))
@@ -88,6 +109,7 @@ def run(line: list[str], width: int, encoding: str) -> tuple[int, str, str]:
         patch.dict(os.environ, {"COLUMNS": str(width)}),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
+        in_time(line),
     ):
         try:
             main()

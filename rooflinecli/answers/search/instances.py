@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.answers.search.space import divisors
 from rooflinecli.engine import legal
 from rooflinecli.engine.answer import answer
 from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import money, provision
-from rooflinecli.num import Number
+from rooflinecli.num import Number, divisors
 from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.quantities import COST
 from rooflinecli.specs.request import Request

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from rooflinecli.answers.search.question import Question
 from rooflinecli.engine import legal
 from rooflinecli.engine.scene import Scene
+from rooflinecli.num import divisors
 from rooflinecli.specs.plan import CHOSEN, Plan
 
 ORDER = ("tp", "pp", "cp", "dp", "ep", "micro_batch", "virtual_stages")  # rows of a table of layouts
@@ -35,12 +35,6 @@ class Layouts:
 
     def take(self, chosen: Any) -> Layouts:
         return Layouts({k: v[chosen] for k, v in self.sizes.items()}, self.split[chosen])
-
-
-@cache
-def divisors(n: int) -> tuple[int, ...]:
-    low = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
-    return tuple(dict.fromkeys([*low, *(n // d for d in reversed(low))]))
 
 
 def layouts(scene: Scene, question: Question, devices: int) -> Layouts:

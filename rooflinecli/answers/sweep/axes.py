@@ -74,6 +74,8 @@ def axis(option: Option, written: Any) -> Axis:
         )
     items = written if isinstance(written, (list, tuple)) else str(written).split(";" if option.kind == "list" else ",")
     words = [str(item).strip() for item in items if str(item).strip()]
+    if not words:
+        raise UsageError(f"{flag} {written!r}: expected a value", option.name)
     read = [w if option.kind == "name" else ask.value(option, w, flag) for w in words]
     return Axis(option.name, "structure", tuple(dict.fromkeys(read)))
 
