@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli import num
 from rooflinecli.derivation import label
 from rooflinecli.engine import residency
-from rooflinecli.engine.forward_step import REGIME, Step, engine_constant, forward_step
+from rooflinecli.engine.forward_step import (
+    REGIME,
+    Step,
+    engine_constant,
+    forward_step,
+    prompt_pass,
+    prompt_starts,
+    token_budget,
+)
 from rooflinecli.engine.phase_answer import DecodeAnswer, PrefillAnswer, Residency, Resources
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.serving_load import Load, load
@@ -18,7 +27,7 @@ from rooflinecli.specs.plan import Plan
 
 def prefill(scene: Scene, plan: Plan) -> PrefillAnswer:
     """Time to first token: of one prompt on an idle replica, or under the load asked for; and the rate at which prompts go in."""
-    step = forward_step(scene, plan, 1.0, scene.prompt, scene.prompt, decode=False)
+    step = prompt_pass(scene, plan)
     # A pipeline works on pp prompts at once, so the fleet's rate is pp times what one prompt's latency says.
     rate = serving.prefill_throughput(plan.pp, scene.prompt, step.seconds, plan.dp)
     flops = scene.model_flops(1.0, scene.prompt, scene.prompt, 1.0, decode=False)
@@ -39,7 +48,8 @@ def _first_token(scene: Scene, plan: Plan, step: Step) -> Step:
         front = engine_constant(scene, "front", "s")
         under_way = _decode_step(scene, plan, busy).seconds
         meets = serving.busy_probability(busy.batch)
-        seconds = serving.open_loop_ttft(step.seconds, under_way, meets, busy.share, busy.prompt_cost, front)
+        beside = busy.prompt_cost + prompt_starts(scene)  # a step that takes a prompt in is not replayed either
+        seconds = serving.open_loop_ttft(step.seconds, under_way, meets, busy.share, beside, busy.prompt_cost, front)
     else:
         seconds = _closed_first_token(scene, plan, busy, step.seconds, token(scene, plan, busy).seconds)
     step.bill.spend("waiting", seconds - step.seconds, "step", 1.0)
@@ -48,21 +58,60 @@ def _first_token(scene: Scene, plan: Plan, step: Step) -> Step:
 
 def _closed_first_token(scene: Scene, plan: Plan, busy: Load, alone: Number, itl: Number) -> Number:
     """Time to first token in a closed loop, of a prompt whose pass takes `alone` on an idle replica."""
-    wait, steps, front = (
-        engine_constant(scene, name, unit) for name, unit in (("wait", "1"), ("steps_waited", "1"), ("front", "s"))
-    )
     batch = sequences_per_stage(plan, busy)
     step = forward_step(scene, plan, 1.0, 1.0, serving.mean_context(scene.prompt, scene.output), decode=True).seconds
-    request = serving.answer_time(serving.closed_loop_ttft(alone, wait, 1.0, steps, step, front), step, scene.output)
+    mixed = step + busy.prompt_cost + prompt_starts(scene)
+    request = serving.answer_time(_turn(scene, Loop(alone, mixed, 0.0), 1.0, step), step, scene.output)
     serial = serving.serial_ttft(batch, request, scene.output, itl)
-    return num.minimum(serving.closed_loop_ttft(alone, wait, batch, steps, itl, front), serial)
+    if lockstep(scene):
+        front, per_stream = engine_constant(scene, "front", "s"), engine_constant(scene, "per_stream", "s")
+        found = serving.lockstep_ttft(alone, batch, busy.prompt_cost, front, per_stream)
+    else:
+        found = _turn(scene, closed_loop(scene, plan, busy, batch, alone, itl), batch, itl)
+    return num.minimum(found, serial)
+
+
+@dataclass(slots=True)
+class Loop:
+    """What a request meets in a closed loop: the burst at its start, a step that holds a prompt, the share of time prompts take."""
+
+    burst: Number
+    mixed: Number
+    share: Number
+
+
+def closed_loop(scene: Scene, plan: Plan, busy: Load, batch: Number, alone: Number, itl: Number) -> Loop:
+    """The closed loop of `batch` slots, seconds each; `alone` is the pass of one prompt on an idle replica."""
+    per_pass = serving.prompts_per_pass(token_budget(scene), scene.prompt)
+    together, seconds = num.minimum(per_pass, batch), alone
+    if not (num.plain(together) and num.value(together) <= 1):
+        whole = forward_step(scene, plan, together, scene.prompt, scene.prompt, decode=False).seconds
+        seconds = num.where(together > 1, whole, alone)
+    mixed = _decode_step(scene, plan, busy).seconds + busy.prompt_cost + prompt_starts(scene)
+    share = num.minimum(serving.prefill_load(batch / (num.maximum(scene.output, 1) * itl), busy.prompt_cost), 1)
+    return Loop(serving.burst_ttft(batch, per_pass, seconds), mixed, share)
+
+
+def _turn(scene: Scene, loop: Loop, batch: Number, itl: Number) -> Number:
+    """Time to first token in the mean of a slot's requests: the one in the burst, and those that follow another."""
+    hold, poll, late, ahead = (
+        engine_constant(scene, name, "1") for name in ("hold_steps", "poll_steps", "late_steps", "look_ahead")
+    )
+    turn = serving.turn_ttft(hold, poll, late, ahead, itl, loop.mixed, loop.share)
+    front, per_stream = engine_constant(scene, "front", "s"), engine_constant(scene, "per_stream", "s")
+    return serving.closed_loop_ttft(loop.burst, turn, scene.per_slot, front, per_stream, batch)
+
+
+def lockstep(scene: Scene) -> bool:
+    """Whether the slots of a closed loop begin together each time: equal lengths, under an engine that reads prompts first."""
+    return scene.request.equal_lengths and scene.engine.prompts_first
 
 
 def throughput(scene: Scene, plan: Plan, busy: Load, itl: Number) -> Number:
     """Output tokens per second of all replicas: of the steps alone, or in a closed loop of whole requests, first tokens included."""
     if busy.kind != "closed":
         return serving.decode_throughput(busy.batch, itl, plan.dp)
-    alone = forward_step(scene, plan, 1.0, scene.prompt, scene.prompt, decode=False).seconds
+    alone = prompt_pass(scene, plan).seconds
     first = _closed_first_token(scene, plan, busy, alone, itl)
     rate = serving.closed_loop_throughput(busy.batch, scene.output, first, itl, plan.dp)
     return num.minimum(rate, serving.prompt_bound_throughput(scene.output, busy.prompt_cost, plan.pp, plan.dp))
@@ -107,7 +156,8 @@ def token(scene: Scene, plan: Plan, busy: Load) -> Step:
     if busy.kind == "static":
         return step
     if busy.kind == "closed":
-        added = serving.prefill_interference(sequences_per_stage(plan, busy), scene.output, busy.prompt_cost)
+        form = serving.lockstep_interference if lockstep(scene) else serving.prefill_interference
+        added = form(sequences_per_stage(plan, busy), scene.output, busy.prompt_cost)
         seconds = step.seconds + added
     else:
         seconds = serving.open_loop_itl(step.seconds, busy.share)

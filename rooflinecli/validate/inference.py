@@ -50,6 +50,9 @@ class Run:
     measured: dict[str, float]
     engine: str
     static: bool = False
+    other: dict[str, Any] | None = (
+        None  # the options under the other reading of a precision that the source does not state
+    )
 
 
 def published_runs() -> list[Run]:
@@ -145,22 +148,28 @@ def _collected(row: dict[str, str]) -> Run:
         "concurrency": max(round(concurrency / dp), 1),
         **_format(row),
     }
+    if row["backend"] == "sglang" and not row["precision"]:
+        options["equal_lengths"] = (
+            True  # the vendor's runs of Qwen3-32B: in lockstep both of their times agree with bf16
+        )
     measured = {"itl": float(row["silicon_tpot_ms"]) / 1e3, "ttft": float(row["silicon_ttft_ms"]) / 1e3}
+    other = None if row["precision"] else {**options, **_format(row, other=True)}
     return Run(
         row["model_path"].split("/")[-1],
         options,
         Plan(tp=float(tp), dp=float(dp), ep=float(dp), zero=0),
         measured,
         row["backend"],
+        other=other,
     )
 
 
-def _format(row: dict[str, str]) -> dict[str, str]:
+def _format(row: dict[str, str], other: bool = False) -> dict[str, str]:
     """Number formats of a collected run. TensorRT-LLM's quantised checkpoints quantise the cache.
 
-    Where the precision is missing: bf16, the checkpoint's own, for vLLM, and fp8 for the others (see the note of the table).
+    Where the precision is missing: bf16, the checkpoint's own; `other` is the other reading, fp8 (see the note of the table).
     """
-    precision = row["precision"] or ("bf16" if row["backend"] == "vllm" else "fp8")
+    precision = row["precision"] or ("fp8" if other else "bf16")
     if precision == "int4" or (precision == "fp4" and row["system"].startswith("h")):
         return {"dtype": "bf16", "weight_dtype": "mxfp4" if precision == "fp4" else "int4"}
     dtype = {"fp4": "nvfp4"}.get(precision, precision)
@@ -217,9 +226,14 @@ def _static(scene: Scene, run: Run) -> tuple[float, float, float, float]:
     return _rate(scene, busy.batch * scene.output / seconds, busy.batch * scene.output / floor)
 
 
-def points(runs: list[Run], quantity: str, group: str) -> Points | None:
-    """Predictions and measurements of one quantity over some runs."""
-    rows = [(run.measured[quantity], *predict(run)[quantity]) for run in runs if quantity in run.measured]
+def points(runs: list[Run], quantity: str, group: str, known: dict[int, Any] | None = None) -> Points | None:
+    """Predictions and measurements of one quantity over some runs; `known` holds predictions by the identity of a run's options."""
+    answers = known or {}
+    rows = [
+        (run.measured[quantity], *(answers.get(id(run.options)) or predict(run))[quantity])
+        for run in runs
+        if quantity in run.measured
+    ]
     if not rows:
         return None
     measured, expected, floor, low, high = (np.array(column, dtype=np.float64) for column in zip(*rows, strict=True))
