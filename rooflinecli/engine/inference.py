@@ -17,7 +17,7 @@ from rooflinecli.engine.forward_step import (
     prompt_starts,
     token_budget,
 )
-from rooflinecli.engine.phase_answer import DecodeAnswer, PrefillAnswer, Residency, Resources
+from rooflinecli.engine.phase_answer import DecodeAnswer, PrefillAnswer, Residency, Resources, rate_interval
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.serving_load import Load, load
 from rooflinecli.formulas import roofline, serving, training
@@ -34,11 +34,14 @@ def prefill(scene: Scene, plan: Plan) -> PrefillAnswer:
     mfu = training.model_flops_utilisation(
         flops, step.seconds, plan.tp * plan.cp, scene.chip.peak(scene.formats.compute)
     )
+    error = _error(scene, step, "prefill")
+    span = rate_interval(rate, error, step.seconds, _floor(step))
     loaded = scene.request.concurrency is not None or scene.request.qps is not None
     if loaded:
         step = _first_token(scene, plan, step)
-    shared = _shared(scene, step, residency.resident(scene, plan, "prefill"), "ttft" if loaded else "prefill")
-    return PrefillAnswer(**shared, tokens_per_s=rate, mfu=mfu, flops=flops)
+        error = 0.0 if scene.chip.ideal else engine_constant(scene, "ttft_error", "1")
+    shared = _shared(step, residency.resident(scene, plan, "prefill"), error)
+    return PrefillAnswer(**shared, tokens_per_s=rate, tokens_per_s_interval=span, mfu=mfu, flops=flops)
 
 
 def _first_token(scene: Scene, plan: Plan, step: Step) -> Step:
@@ -123,16 +126,18 @@ def decode(scene: Scene, plan: Plan) -> DecodeAnswer:
     step = token(scene, plan, busy)
     context = serving.mean_context(scene.prompt, scene.output)
     flops = scene.model_flops(busy.batch, 1.0, context, 1.0, decode=True)
-    moe = any(group.moe for group in scene.book.layers)
+    error, of_rate = _decode_errors(scene, step, busy)
+    rate = throughput(scene, plan, busy, step.seconds)
     held = residency.resident(scene, plan, "decode")
     devices = plan.tp * plan.cp * plan.pp
     return DecodeAnswer(
-        **_shared(scene, step, held, "decode-moe" if moe else "decode"),
+        **_shared(step, held, error),
         flops=flops,
         batch=busy.batch,
         largest_batch=busy.largest,
         load=busy.kind,
-        tokens_per_s=throughput(scene, plan, busy, step.seconds),
+        tokens_per_s=rate,
+        tokens_per_s_interval=rate_interval(rate, of_rate, step.seconds, _floor(step)),
         tokens_per_s_per_user=serving.tokens_per_user(step.seconds),
         mbu=training.memory_bandwidth_utilisation(step.bill.bytes, step.seconds, scene.chip.bandwidth),
         mfu=training.model_flops_utilisation(flops, step.seconds, devices, scene.chip.peak(scene.formats.compute)),
@@ -166,13 +171,17 @@ def token(scene: Scene, plan: Plan, busy: Load) -> Step:
     return Step(step.bill, label(seconds, "t_itl"))
 
 
-def _shared(scene: Scene, step: Step, held: Residency, name: str) -> dict[str, Any]:
-    """The parts that prefill and decode share: time, floor, interval, resources, breakdown, memory."""
+def _floor(step: Step) -> Number:
+    """The slowest resource at its peak, perfect overlap between them."""
     bill = step.bill
-    floor = label(
+    return label(
         roofline.floor_time(roofline.floor_time(bill.t_compute, bill.t_memory), bill.t_communication), "t_floor"
     )
-    error = _error(scene, step, name)
+
+
+def _shared(step: Step, held: Residency, error: Number) -> dict[str, Any]:
+    """The parts that prefill and decode share: time, floor, interval, resources, breakdown, memory."""
+    bill, floor = step.bill, _floor(step)
     return {
         "time_s": step.seconds,
         "floor_s": floor,
@@ -186,11 +195,21 @@ def _shared(scene: Scene, step: Step, held: Residency, name: str) -> dict[str, A
     }
 
 
+def _decode_errors(scene: Scene, step: Step, busy: Load) -> tuple[Number, Number]:
+    """80 % relative errors of an inter-token latency and of the rate of whole requests."""
+    suffix = "-moe" if any(group.moe for group in scene.book.layers) else ""
+    unnamed = scene.formats.variant == "int4-weights" and not scene.engine.efficiency
+    named = "decode-int4" if unnamed else f"decode{suffix}"
+    error = _error(scene, step, named)
+    if busy.kind != "static":
+        return error, _error(scene, step, named if unnamed else f"throughput{suffix}")
+    alone = num.where(busy.batch <= 1, num.maximum(error, _error(scene, step, "decode-alone")), error)
+    return alone, alone
+
+
 def _error(scene: Scene, step: Step, name: str) -> Number:
     """80 % relative error of a phase: its own where runs gave one, else composed from the classes of its operations (docs/adr)."""
     if scene.chip.ideal:
         return 0.0
-    if name == "ttft":
-        return engine_constant(scene, "ttft_error", "1")
     whole = scene.chip.constants(REGIME, "phase", name)
     return whole.error if whole.known else step.bill.relative_error(step.seconds)

@@ -10,6 +10,7 @@ import numpy as np
 from rooflinecli import memory
 from rooflinecli.engine import inference
 from rooflinecli.engine.forward_step import forward_step
+from rooflinecli.engine.phase_answer import DecodeAnswer
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.serving_load import load
 from rooflinecli.formulas import roofline, serving
@@ -193,17 +194,17 @@ def predict(run: Run) -> dict[str, tuple[float, float, float, float]]:
         answer = inference.decode(scene, run.plan)
         result["itl"] = (answer.time_s, answer.floor_s, *answer.interval_s)
         if "throughput" in run.measured:
-            result["throughput"] = _rate(scene, answer.tokens_per_s, _ceiling(run))
+            result["throughput"] = _rate(answer, answer.tokens_per_s, _ceiling(run))
     if "ttft" in run.measured:
         first = inference.prefill(scene, run.plan)
         result["ttft"] = (first.time_s, first.floor_s, *first.interval_s)
     return result
 
 
-def _rate(scene: Scene, rate: float, ceiling: float) -> tuple[float, float, float, float]:
-    """A throughput with its interval; its floor is the rate at the floor of the time."""
-    error = scene.chip.constants("serving", "phase", "throughput").error
-    return rate, ceiling, rate / (1 + error), min(rate * (1 + error), ceiling)
+def _rate(answer: DecodeAnswer, rate: float, ceiling: float) -> tuple[float, float, float, float]:
+    """A throughput with an interval as wide as the answer's; its floor is the rate at the floor of the time."""
+    wide = answer.tokens_per_s / answer.tokens_per_s_interval[0]
+    return rate, ceiling, rate / wide, min(rate * wide, ceiling)
 
 
 def _ceiling(run: Run) -> float:
@@ -223,7 +224,7 @@ def _static(scene: Scene, run: Run) -> tuple[float, float, float, float]:
     whole = forward_step(scene, run.plan, busy.batch, scene.prompt, scene.prompt, decode=False)
     seconds = serving.answer_time(whole.seconds, step.time_s, scene.output)
     floor = roofline.floor_time(whole.bill.t_compute, whole.bill.t_memory) + (scene.output - 1) * step.floor_s
-    return _rate(scene, busy.batch * scene.output / seconds, busy.batch * scene.output / floor)
+    return _rate(step, busy.batch * scene.output / seconds, busy.batch * scene.output / floor)
 
 
 def points(runs: list[Run], quantity: str, group: str, known: dict[int, Any] | None = None) -> Points | None:
