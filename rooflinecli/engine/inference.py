@@ -23,6 +23,7 @@ from rooflinecli.engine.serving_load import Load, load
 from rooflinecli.formulas import roofline, serving, training
 from rooflinecli.num import Number
 from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.request import MOST
 
 
 def prefill(scene: Scene, plan: Plan) -> PrefillAnswer:
@@ -111,13 +112,19 @@ def lockstep(scene: Scene) -> bool:
 
 
 def throughput(scene: Scene, plan: Plan, busy: Load, itl: Number) -> Number:
-    """Output tokens per second of all replicas: of the steps alone, or in a closed loop of whole requests, first tokens included."""
+    """Output tokens per second of all replicas: of the steps alone, or in a closed loop of whole requests, first tokens included.
+
+    As many requests as memory holds are queued behind those under way, so that every slot is always taken.
+    """
     if busy.kind != "closed":
         return serving.decode_throughput(busy.batch, itl, plan.dp)
+    bound = serving.prompt_bound_throughput(scene.output, busy.prompt_cost, plan.pp, plan.dp)
+    if num.value(scene.request.concurrency) is MOST:  # what waits is queued outside, so that no slot is ever idle
+        return num.minimum(serving.decode_throughput(busy.batch, itl, plan.dp), bound)
     alone = prompt_pass(scene, plan).seconds
     first = _closed_first_token(scene, plan, busy, alone, itl)
     rate = serving.closed_loop_throughput(busy.batch, scene.output, first, itl, plan.dp)
-    return num.minimum(rate, serving.prompt_bound_throughput(scene.output, busy.prompt_cost, plan.pp, plan.dp))
+    return num.minimum(rate, bound)
 
 
 def decode(scene: Scene, plan: Plan) -> DecodeAnswer:

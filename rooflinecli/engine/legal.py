@@ -42,7 +42,7 @@ class Rule:
 
 def rules(scene: Scene, plan: Plan, phase: str) -> Iterator[Rule]:
     """Every rule for a layout of `phase` besides memory; sizes are scalars or arrays."""
-    yield from _tensor(scene, plan)
+    yield from _tensor(scene, plan, scene.engine.pads_heads and phase != "train")
     yield from _pipeline(scene, plan)
     yield from _experts(scene, plan)
     yield _network(scene, plan, phase)
@@ -116,8 +116,16 @@ def _stages(request: Request) -> tuple[float, ...]:
     return counts
 
 
-def _tensor(scene: Scene, plan: Plan) -> Iterator[Rule]:
+def _tensor(scene: Scene, plan: Plan, pads: bool) -> Iterator[Rule]:
     for heads in scene.book.heads:
+        if pads:
+            yield Rule(
+                f"tp is at most the {heads} heads",
+                ("tp",),
+                constraints.within(plan.tp, float(heads)),
+                lambda h=heads: f"--tp {plan.tp:.0f} exceeds the {h} attention heads of {scene.spec.name}; use fewer",  # type: ignore[misc]
+            )
+            continue
         yield Rule(
             f"tp divides the {heads} heads",
             ("tp",),

@@ -17,7 +17,7 @@ from rooflinecli.phases.forward import Pass
 from rooflinecli.price.bill import Bill
 from rooflinecli.price.chip import Chip
 from rooflinecli.specs.blocks import Quantization
-from rooflinecli.specs.dtypes import BITS, FORMATS, Formats, formats
+from rooflinecli.specs.dtypes import BITS, FORMATS, Formats, experts_alone, experts_format, formats
 from rooflinecli.specs.engine import Engine, load_engine
 from rooflinecli.specs.plan import SIZES, Plan
 from rooflinecli.specs.request import MOST, SEQ, Request
@@ -37,14 +37,7 @@ class Scene:
         self.engine = load_engine(request.engine)
         self.chip = _chip(request, lift, override, self.engine)
         self.dtype = request.dtype or _checkpoint_dtype(request)
-        self.formats: Formats = formats(
-            self.dtype,
-            request.kv_dtype,
-            request.weight_dtype,
-            request.hardware.peak,
-            request.hardware.name,
-            _stored(request),
-        )
+        self.formats: Formats = _formats(request, self.dtype, self.engine)
         self._workload()
 
     def _workload(self) -> None:
@@ -166,6 +159,15 @@ def _chip(request: Request, lift: Plain, override: dict[str, Number] | None, eng
 @lru_cache(maxsize=64)
 def _cached_chip(same: _Identity, ideal: bool, engine: _Identity) -> Chip:
     return Chip(same.spec, ideal=ideal, engine=engine.spec)
+
+
+def _formats(request: Request, dtype: str, engine: Engine) -> Formats:
+    """How the model runs; where only its experts are narrow, a narrow --dtype is theirs."""
+    chip, peaks, stored = request.hardware.name, request.hardware.peak, request.model.quantization
+    if stored is not None and experts_alone(request.dtype, request.weight_dtype, stored):
+        return experts_format(peaks, chip, request.kv_dtype, stored)
+    kv = request.kv_dtype or ("fp8" if engine.kv_dtype_fp8 and dtype == "fp8" else None)
+    return formats(dtype, kv, request.weight_dtype, peaks, chip, _stored(request))
 
 
 def _checkpoint_dtype(request: Request) -> str:

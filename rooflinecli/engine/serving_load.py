@@ -63,6 +63,9 @@ def largest_batch(scene: Scene, plan: Plan) -> Number:
     resident = memory.weights(scene.parameters(plan), scene.formats, 1.0)
     one = memory.kv_cache(scene.book, plan, scene.formats, 1.0, scene.prompt + scene.output, scene.lift)
     reserve, fraction = engine_constant(scene, "reserve_bytes", "B"), engine_constant(scene, "kv_fraction", "1")
+    if scene.engine.reserve_experts_bytes and any(group.moe for group in scene.book.layers):
+        gathered = engine_constant(scene, "reserve_experts_bytes", "B")
+        reserve = serving.reserve_beside(reserve, gathered, plan.ep)
     most = engine_constant(scene, "max_sequences", "1")
     return serving.largest_served(scene.chip.capacity, resident, reserve, fraction, num.maximum(one, 1.0), most)
 

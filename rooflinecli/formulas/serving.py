@@ -231,6 +231,12 @@ def sequences_in_flight(rate: Number, output: Number, itl: Number) -> Number:
     return rate * output * itl
 
 
+@formula("M_res", "B", "gathered tokens of an expert group need room of their own; 6 GB read off memory-limited runs")
+def reserve_beside(reserve: Number, gathered: Number, ep: Number) -> Number:
+    """Memory kept back per device, with that for tokens gathered where experts stand on several replicas."""
+    return reserve + gathered * num.minimum(ep - 1, 1)
+
+
 @formula("b_max", "sequences", "what an engine turns into cache, over the cache of one whole sequence")
 def largest_served(
     capacity: Number, weights: Number, reserve: Number, fraction: Number, kv_per_sequence: Number, most: Number

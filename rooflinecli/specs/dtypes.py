@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.formulas.counts import quantised_bytes_per_weight
@@ -42,6 +42,7 @@ class Formats:
     attention_compute: str
     expert_weight: float = 0.0  # routed experts alone may be stored narrower (gpt-oss); set by formats()
     variant: str = ""  # class of kernel constants of its own: "int4-weights" when only the weights are that narrow
+    expert_compute: str = ""  # the rate of routed experts where it is not that of the other matmuls
 
 
 def size_of(dtype: str) -> float:
@@ -56,6 +57,19 @@ def stored_size(stored: Quantization) -> float:
     if stored.group_size is None:
         return size_of(stored.dtype)
     return float(quantised_bytes_per_weight(BITS[stored.dtype], stored.group_size, stored.scale_bits, stored.zero_bits))
+
+
+def experts_alone(dtype: str | None, weight_dtype: str | None, stored: Quantization | None) -> bool:
+    """Whether a narrow --dtype speaks of the experts of a checkpoint whose other layers stay in 16 bits (gpt-oss)."""
+    narrow = dtype in FORMATS and FORMATS[dtype][0] < 2 if dtype else False
+    return narrow and weight_dtype is None and stored is not None and stored.applies_to == "experts"
+
+
+def experts_format(peaks: Mapping[str, object], chip: str, kv_dtype: str | None, stored: Quantization) -> Formats:
+    """16 bits beside experts of 4: those take fp8 inputs where the chip has 4-bit units (Blackwell), else 16-bit ones (Hopper)."""
+    wide = next((d for d in ("bf16", "fp16") if d in peaks), "bf16")
+    found = formats(wide, kv_dtype, None, peaks, chip, stored)
+    return replace(found, expert_compute="fp8" if {"fp4", "fp8"} <= set(peaks) else "")
 
 
 def formats(
