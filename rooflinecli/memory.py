@@ -70,6 +70,12 @@ def weights(params: DeviceParameters, formats: Formats, shards: Number) -> Numbe
     )
 
 
+def resident_weight(formats: Formats) -> float:
+    """Bytes per weight of a layer in training: narrow matmuls keep 16 bits, or 8 along rows and 8 along columns."""
+    narrow = formats.matmul_input < formats.activation
+    return max(formats.weight, formats.activation) if narrow else formats.weight
+
+
 def trained(book: Ledger, plan: Plan, params: DeviceParameters, lift: Plain) -> DeviceParameters:
     """Parameters that get gradients: all that are held, or the adapters beside them."""
     if not RECIPE[plan.recipe].frozen:
@@ -95,6 +101,8 @@ def training_state(
     recipe = RECIPE[plan.recipe]
     if recipe.quantised:
         formats = replace(formats, weight=recipes.nf4_bytes(*NF4))
+    elif not recipe.frozen:
+        formats = replace(formats, weight=resident_weight(formats), expert_weight=resident_weight(formats))
     over = data.shards(plan)
     dense = DeviceParameters(params.inner, params.outer)
     experts = f.partitioned_bytes(params.experts, formats.expert_weight, data.shards(plan, True)["weights"])
@@ -130,17 +138,29 @@ def kv_cache(book: Ledger, plan: Plan, formats: Formats, batch: Number, tokens: 
     return total * (schedule.layers_per_stage(float(book.n_layers), plan.pp) / book.n_layers)
 
 
-def _saved(
-    rows: tuple[Row, ...], sizes: Sizes, formats: Formats, dropped: dict[str, tuple[int, ...]] | None = None
-) -> Number:
-    gone = dropped or {}
-    kept = sum(
-        product(axes, sizes)
-        for row in rows
-        for place, axes in enumerate(row.saves)
-        if place not in gone.get(row.name, ())
-    )
-    return kept * formats.activation
+def _saved(rows: tuple[Row, ...], sizes: Sizes, formats: Formats) -> Number:
+    """Bytes that rows before and after the layers keep."""
+    return sum(product(axes, sizes) for row in rows for axes in row.saves) * formats.activation
+
+
+def _layer_saved(rows: tuple[Row, ...], sizes: Sizes, formats: Formats, gone: dict[str, tuple[int, ...]]) -> Number:
+    """Bytes that a layer's rows keep; the saved input of a narrow matmul (the tensor with its contracted axes) is narrow too."""
+    wide: Number = 0.0
+    narrow: Number = 0.0
+    for row in rows:
+        for place, axes in enumerate(row.saves):
+            if place in gone.get(row.name, ()):
+                continue
+            if row.contraction is not None and set(row.contraction.k) <= set(axes):
+                narrow = narrow + product(axes, sizes)
+            else:
+                wide = wide + product(axes, sizes)
+    return wide * formats.activation + narrow * saved_input(formats)
+
+
+def saved_input(formats: Formats) -> float:
+    """Bytes per element of a matmul's saved input: its own width, of four-bit formats 8 bits."""
+    return min(max(formats.matmul_input, 1.0), formats.activation)
 
 
 def layer_activations(group: Any, plan: Plan, sizes: Sizes, formats: Formats, layers: Number = 1.0) -> Number:
@@ -172,7 +192,7 @@ def _kept_outputs(group: Any, sizes: Sizes) -> Number:
 
 def working_set(group: Any, plan: Plan, sizes: Sizes, formats: Formats, scores: bool) -> Number:
     """Bytes of everything a layer's backward pass reads: saved rows, dropout masks, materialised scores."""
-    kept = _saved(group.rows, sizes, formats, recompute.dropped(plan))
+    kept = _layer_saved(group.rows, sizes, formats, recompute.dropped(plan))
     if plan.dropout:
         kept = kept + sum(product(axes, sizes) for row in group.rows for axes in row.masks)
     if not plan.flash and scores and group.mixer is not None:

@@ -13,7 +13,7 @@ def check(scene: Scene) -> None:
     """Raises UsageError with the option and the remedy."""
     _recomputation(scene)
     r = scene.request
-    if r.software is not None and r.software not in frameworks(scene):
+    if r.software is not None and not _named(r.software, frameworks(scene)):
         raise unknown("software", r.software, frameworks(scene), option="software")
     if r.offload == "optimizer":
         _ = scene.chip.host_link
@@ -37,13 +37,21 @@ def _recomputation(scene: Scene) -> None:
         )
 
 
+def _named(software: str, known: list[str]) -> bool:
+    """Whether the tables have a framework, and each of the options joined to it (torchtitan+async+rowwise)."""
+    plain, *options = software.split("+")
+    return plain in known and all(f"{plain}+{option}" in known for option in options)
+
+
 def frameworks(scene: Scene) -> list[str]:
     """Training frameworks that the efficiency tables of a chip or of its kind tell apart."""
     tables = [scene.chip.spec.efficiency, load_defaults(scene.chip.spec.kind).efficiency]
     names = {
         name
         for table in tables
-        for kind in ("framework", "tp_collective", "step")
+        for kind in ("framework", "tp_collective", "step", "matmul")
         for name in table.get("training", {}).get(kind, {})
+        if kind != "matmul" or "@" in name
     }
+    names = {name.rpartition("@")[2] for name in names}  # a matmul's are fp8@torchtitan+rowwise
     return sorted(names | {"any"})

@@ -63,10 +63,10 @@ def between(
 
 
 def shards(plan: Plan, experts: bool = False) -> dict[str, Number]:
-    """Over how many devices each state is partitioned, by ZeRO stage."""
+    """Over how many devices each state is partitioned, by ZeRO stage; in a pipeline weights stay whole between microbatches."""
     n = group(plan, experts).part
     return {
-        "weights": n if plan.zero >= 3 else 1.0,
+        "weights": num.where(plan.pp > 1, 1.0, n) if plan.zero >= 3 else 1.0,
         "gradients": n if plan.zero >= 2 else 1.0,
         "optimizer": n if plan.zero >= 1 else 1.0,
     }

@@ -141,7 +141,7 @@ _ROWS = (
     Option("lora-targets", "choice", NUMBERS, "What carries adapters", "train", LORA_TARGETS),
     Option("attention-flops", "choice", NUMBERS, "Which pairs MFU counts: causal (half of S^2) or full.", choices=("causal", "full")),
     Option("engine", "word", ENGINE, "Serving engine: python-server (default), cuda-graph, vllm, sglang, trtllm."),
-    Option("software", "word", ENGINE, "Training framework: megatron-2022, nemo-2024, deepspeed, llm-foundry, pytorch, torchtitan, ...", "train"),
+    Option("software", "word", ENGINE, "Training framework: megatron-2022, nemo-2024, deepspeed, llm-foundry, pytorch, torchtitan+async, ...", "train"),
     Option("efficiency", "choice", ENGINE, "expected, or ideal: every kernel at the roofline.", choices=("expected", "ideal")),
     Option("flash", "switch", ENGINE, "Fused attention, or scores written to memory."),
     Option("dropout", "switch", ENGINE, "Dropout masks in memory and traffic.", "train"),

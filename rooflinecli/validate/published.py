@@ -1,4 +1,4 @@
-"""Published training runs (data_published/training.yaml) as questions, and the engine's answer beside what was measured."""
+"""Published training runs (data_published/training*.yaml) as questions, and the engine's answer beside what was measured."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from rooflinecli.specs.published import FOLDER, published
 from rooflinecli.specs.request import Request
 
 FILE = FOLDER / "training.yaml"
+ROUNDS = {1: "training", 2: "training_2"}  # the second file holds runs that the first fit had not seen
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,18 @@ class Compared:
 
 
 def rows() -> tuple[dict[str, Any], ...]:
-    """All rows, as read."""
-    return tuple(published("training")["rows"])
+    """All rows of both rounds, as read."""
+    return tuple(row for name in ROUNDS.values() for row in published(name)["rows"])
 
 
 def timed() -> tuple[dict[str, Any], ...]:
     """The rows that give the time of a step."""
     return tuple(row for row in rows() if "step_s" in row)
+
+
+def round_of(row: dict[str, Any]) -> int:
+    """1 for a run of the first fit's file, 2 for one that came after it."""
+    return int(row.get("round", 1))
 
 
 def family(row: dict[str, Any]) -> str:

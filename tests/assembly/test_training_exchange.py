@@ -5,7 +5,22 @@ from __future__ import annotations
 import pytest
 from assembly.families import EXPERT, MOE_OTHERS, PARAMETERS, sparse, step
 from assembly.hand import INSIDE, all_reduce, gathering, touched, wire
-from assembly.training import COUNT, Around, S, Work, adam, block, check, core, flat, head, shown, stage_seconds, stem
+from assembly.training import (
+    COUNT,
+    Around,
+    S,
+    Work,
+    adam,
+    block,
+    check,
+    core,
+    flat,
+    head,
+    shown,
+    stage_parts,
+    stage_seconds,
+    stem,
+)
 
 
 def ring_block(share: float = 1) -> list[Work]:
@@ -19,11 +34,10 @@ def ring_step(share: float = 1) -> list[Work]:
     return 6 * ring_block(share) + stem(S / 2) + head(S / 2, s=S / 2)
 
 
-def ring_tail(stage: float) -> dict[str, float]:
+def ring_tail() -> dict[str, float]:
     """Both ranks of the ring hold the same weights, so they sum gradients as replicas do."""
     bucket = PARAMETERS * 4 / 6
-    spent = 6 * all_reduce(bucket, 2)
-    return {"exposed_dp": spent - 2 / 3 * 0.15 * stage, "tail": 6 * bucket / INSIDE}
+    return {"exchange": 6 * all_reduce(bucket, 2), "tail": 6 * bucket / INSIDE}
 
 
 @pytest.mark.parametrize("ring", ["zigzag", "striped", "naive"])
@@ -35,9 +49,7 @@ def test_two_context_shards_pass_keys_and_values_round(ask, ring):
     work = flat(ring_step(busiest / even))
     whole = S * 2 * 2 * 32 * 2  # bytes of all keys and values
     wires = {"cp": shown(6 * 3, gathering(whole, 2), whole / 2 / INSIDE, 0.7)}
-    around = Around(adam(PARAMETERS), wires)
-    tail = ring_tail(stage_seconds(work, around))
-    around.exposed_dp, around.tail = tail["exposed_dp"], tail["tail"]
+    around = Around(adam(PARAMETERS), wires, **ring_tail())
     check(step(ask, n=2, cp=2, ring=ring), work, around)
 
 
@@ -46,9 +58,7 @@ def test_ulysses_exchanges_heads_for_tokens(ask):
     buffer = S // 2 * (2 * 4 * 32 + 2 * 2 * 32) * 2
     wires = {"cp": shown(6 * 2, wire(buffer / 2, 1), buffer / 2 / INSIDE, 0.7)}
     work = flat(ring_step())
-    around = Around(adam(PARAMETERS), wires)
-    tail = ring_tail(stage_seconds(work, around))
-    around.exposed_dp, around.tail = tail["exposed_dp"], tail["tail"]
+    around = Around(adam(PARAMETERS), wires, **ring_tail())
     check(step(ask, n=2, cp=2, ring="ulysses"), work, around)
 
 
@@ -57,13 +67,13 @@ def test_experts_over_two_replicas(ask):
     work = flat(2 * block() + 4 * sparse(2 * S, touched(8, 2, 2 * S) / 2) + stem() + head())
     volume = S * 2 * 256 * 2 / 2
     wires = {"ep": shown(4 * 4, wire(volume, 1), volume / INSIDE, 0.8)}
-    around = Around(adam(MOE_OTHERS + 4 * 4 * EXPERT), wires, overhead=4 * 13e-6)
+    around = Around(adam(MOE_OTHERS + 4 * 4 * EXPERT), wires, overhead=4 * 13e-6, experts=True)
     bucket = MOE_OTHERS * 4 / 6
-    around.exposed_dp = 6 * all_reduce(bucket, 2) - 2 / 3 * 0.15 * stage_seconds(work, around)
-    around.tail = 6 * bucket / INSIDE
+    around.exchange, around.tail = 6 * all_reduce(bucket, 2), 6 * bucket / INSIDE
     answer = step(ask, "moe", n=2, dp=2, ep=2, batch=2 * COUNT)
     check(answer, work, around)
-    assert answer["communication_s"]["ep"] == pytest.approx(COUNT * wires["ep"][2])
+    late = stage_seconds(work, around) - stage_parts(work, around)[0]
+    assert answer["communication_s"]["ep"] == pytest.approx(COUNT * (wires["ep"][2] + late))
 
 
 def test_zero_3_with_experts_gathers_each_over_its_own_copies(ask):
@@ -71,10 +81,10 @@ def test_zero_3_with_experts_gathers_each_over_its_own_copies(ask):
     work = flat(2 * block() + 4 * sparse(2 * S, touched(8, 2, 2 * S) / 2) + stem() + head())
     volume = S * 2 * 256 * 2 / 2
     wires = {"ep": shown(4 * 4, wire(volume, 1), volume / INSIDE, 0.8)}
-    around = Around(0.0, wires, overhead=4 * 13e-6)
+    around = Around(0.0, wires, overhead=4 * 13e-6, experts=True)
     others, expert = MOE_OTHERS * 2 / 6, 4 * 4 * EXPERT * 2 / 6
     spent = 6 * 3 * (gathering(others, 4) + gathering(expert, 2))
     least = 6 * 3 * (others * 3 / 4 + expert / 2) / INSIDE
-    wires["dp"] = (spent, least, spent - 0.1 * stage_seconds(work, around))
+    wires["dp"] = (spent, least, 0.9 * spent)
     around.optimizer = adam(MOE_OTHERS / 4 + 4 * 4 * EXPERT / 2)
     check(step(ask, "moe", n=4, dp=4, ep=2, zero=3, batch=4 * COUNT), work, around)

@@ -57,14 +57,14 @@ def test_windowed_and_chunked(ask):
 def test_experts(ask):
     work = 2 * block() + 4 * sparse(2 * S, touched(8, 2, S)) + stem() + head()
     answer = step(ask, "moe")
-    check(answer, flat(work), Around(adam(MOE_OTHERS + 4 * 8 * EXPERT), overhead=4 * 13e-6))
+    check(answer, flat(work), Around(adam(MOE_OTHERS + 4 * 8 * EXPERT), overhead=4 * 13e-6, experts=True))
     assert answer["flops"] == pytest.approx(3 * COUNT * sum(k.flops for k in flat(work, "forward")))
 
 
 def test_the_busiest_device_of_uneven_experts_multiplies_more(ask):
     work = 2 * block() + 4 * sparse(2 * S, touched(8, 2, S), busiest=1.5) + stem() + head()
     answer = step(ask, "moe", imbalance=1.5)
-    check(answer, flat(work), Around(adam(MOE_OTHERS + 4 * 8 * EXPERT), overhead=4 * 13e-6))
+    check(answer, flat(work), Around(adam(MOE_OTHERS + 4 * 8 * EXPERT), overhead=4 * 13e-6, experts=True))
 
 
 def test_latent_attention(ask):
