@@ -76,11 +76,12 @@ def _tail(scene: Scene, plan: Plan, params: memory.DeviceParameters, fullest: St
     """What happens once per step: gradients and weights among replicas, the optimizer, the pipeline's ends."""
     tail = Bill(scene.chip, REGIME, plan.devices)
     t = sum(tail.collective(c) for c in _gradient_collectives(scene, plan, params))
-    overlap = scene.chip.constants(REGIME, "dp_collective", plan.software).overlap
-    beside = comm.hidden(t, overlap)
+    c = scene.chip.constants(REGIME, "dp_collective", plan.software)
+    beside = comm.hidden(t, c.overlap)
+    waits = comm.in_turns(c.per_hop, data.group(plan, False).part) if plan.zero in (1, 2) else 0.0
     return tail, {
-        "exposed_dp": comm.exposed(t, overlap) + (fullest.beside(beside) - fullest.seconds),
-        "exchange": t,
+        "exposed_dp": comm.exposed(t, c.overlap) + (fullest.beside(beside) - fullest.seconds) + waits,
+        "exchange": t + waits,
         "optimizer": _optimizer(scene, plan, params),
         "bubble": pipeline.bubble(plan, fullest.mean, fullest.weight_gradients),
     }

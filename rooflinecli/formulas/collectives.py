@@ -131,6 +131,16 @@ def fan_out(outer: Number, inner: Number) -> Number:
     return num.maximum(num.ceil(outer / inner), 1)
 
 
+@formula(
+    "t_turns",
+    "s",
+    "every rank sends its part of the updated weights in a broadcast of its own; InternEvo, 8 to 1,024 ranks, docs/accuracy.md",
+)
+def in_turns(per_member: Number, n: Number) -> Number:
+    """u (n - 1): what n ranks wait for one another when they send one after the other."""
+    return per_member * (n - 1)
+
+
 @formula("t_comm", "s", "a library that drives one port of a host leaves the others idle; the latency is the same")
 def on_rails(time: Number, latency: Number, rails: Number) -> Number:
     """latency + (t - latency)/rails."""

@@ -85,6 +85,9 @@ FREE = {
         "fsdp_collective", "rails", lambda r: _software("deepspeed")(r) and r["plan"]["zero"] == 3, 0.02, 1.0, 1.0
     ),
     "async_tp": Free("tp_collective", "overlap", lambda r: "+async" in r["plan"].get("software", ""), 0.05, 1.0, 0.95),
+    "internevo_traffic": Free("framework", "traffic", _software("internevo"), 1, 8, 1),
+    "internevo_turns": Free("dp_collective", "per_hop", _software("internevo"), 1e-4, 1e-1, 1e-4),
+    "xtuner_attention": Free("prefill_attention", "compute", _software("xtuner"), 0.05, 1.0, 0.5),
     "xla_exchange": Free("dp_collective", "overlap", _software("maxtext"), 0.01, 1.0, 1.0),
 }
 

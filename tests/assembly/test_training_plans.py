@@ -106,6 +106,15 @@ def test_zero_1_scatters_gradients_and_gathers_weights(ask):
     check(answer, STAGE, Around(adam(PARAMETERS / 2), exchange=spent, tail=least))
 
 
+@pytest.mark.parametrize(("zero", "members"), [(1, 4), (2, 4), (0, 1)])
+def test_ranks_that_send_their_weights_in_turn_wait_for_one_another(ask, zero, members):
+    """software `turns`: 2 ms for each further rank, once a step and in plain sight; ZeRO-0 has no weights to send."""
+    plain, turns = (step(ask, n=4, dp=4, zero=zero, batch=4 * COUNT, software=name) for name in ("any", "turns"))
+    assert turns["time_s"] - plain["time_s"] == pytest.approx(2e-3 * (members - 1), abs=1e-12)
+    assert turns["communication_s"]["dp"] - plain["communication_s"]["dp"] == pytest.approx(2e-3 * (members - 1))
+    assert turns["hidden_s"]["dp"] == pytest.approx(plain["hidden_s"]["dp"])
+
+
 def test_zero_3_moves_weights_twice_and_gradients_once_every_microbatch(ask):
     """In 16 bits, a tenth of it beside the computation."""
     bucket = PARAMETERS * 2 / 6
