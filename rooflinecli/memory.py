@@ -106,7 +106,7 @@ def training_state(
     over = data.shards(plan)
     dense = DeviceParameters(params.inner, params.outer)
     experts = f.partitioned_bytes(params.experts, formats.expert_weight, data.shards(plan, True)["weights"])
-    optimizer = optimizer_bytes if plan.offload == "none" else 0.0
+    optimizer = 0.0 if plan.optimizer_on_host else optimizer_bytes
     whole = weights(dense, formats, over["weights"]) + experts
     if recipe.reference:
         whole = whole + whole
@@ -138,9 +138,10 @@ def kv_cache(book: Ledger, plan: Plan, formats: Formats, batch: Number, tokens: 
     return total * (schedule.layers_per_stage(float(book.n_layers), plan.pp) / book.n_layers)
 
 
-def _saved(rows: tuple[Row, ...], sizes: Sizes, formats: Formats) -> Number:
-    """Bytes that rows before and after the layers keep."""
-    return sum(product(axes, sizes) for row in rows for axes in row.saves) * formats.activation
+def _saved(rows: tuple[Row, ...], sizes: Sizes, formats: Formats, axis: str = "") -> Number:
+    """Bytes that rows before and after the layers keep; of tensors with `axis` alone where it is given."""
+    kept = (axes for row in rows for axes in row.saves if not axis or axis in axes)
+    return sum(product(axes, sizes) for axes in kept) * formats.activation
 
 
 def _layer_saved(rows: tuple[Row, ...], sizes: Sizes, formats: Formats, gone: dict[str, tuple[int, ...]]) -> Number:
@@ -209,9 +210,10 @@ def training_activations(
     lift: Plain,
     logit_bytes: Number = 0.0,
 ) -> Number:
-    """Activations on the fullest stage: microbatches in flight, and under full recomputation one layer's working set.
+    """Activations on the fullest stage: microbatches in flight, and where layers compute again or wait on the host one at work.
 
-    logit_bytes is what the framework's loss holds per logit beside them.
+    The loss is done with its logits before the first layer is at work again. logit_bytes is what the framework's loss holds
+    per logit beside them.
     """
     layers = float(book.n_layers)
     per_stage, transient, stem, head = _stack_activations(book, plan, formats, seq, lift, layers, logit_bytes)
@@ -219,8 +221,19 @@ def training_activations(
     for tower, length in towers(book):
         own, again, *ends = _stack_activations(tower, plan, formats, length, lift, layers, logit_bytes)
         per_stage, transient, stem = per_stage + own, num.maximum(transient, again), stem + sum(ends)
+    if plan.activations_on_host:
+        per_stage = f.kept_on_device(per_stage, recompute.share(plan.offload_layers, layers))
     stage = (f.in_flight_activations(per_stage, first), f.in_flight_activations(per_stage, last))
-    return f.fullest_activations(stage[0], stage[1], stem, head, plan.pp) + transient
+    return f.fullest_activations(stage[0], stage[1], stem, head, transient, plan.pp)
+
+
+def offloaded_activations(book: Ledger, plan: Plan, formats: Formats, seq: Number, lift: Plain) -> Number:
+    """Bytes that the layers of the fullest stage send to the host per microbatch."""
+    layers = float(book.n_layers)
+    sent: Number = 0.0
+    for tower, length in ((book, seq), *towers(book)):
+        sent = sent + _stack_activations(tower, plan, formats, length, lift, layers, 0.0)[0]
+    return f.sent_to_host(sent, recompute.share(plan.offload_layers, layers))
 
 
 def _stack_activations(
@@ -234,12 +247,16 @@ def _stack_activations(
     for group in book.layers:
         sizes = layer_sizes(group, work, plan, book.document, lift)
         kept = kept + layer_activations(group, plan, sizes, formats, layers) * float(group.repeat)
-        if plan.recompute in ("full", "op"):
+        if plan.recompute in ("full", "op") or plan.activations_on_host:
             transient = num.maximum(transient, working_set(group, plan, sizes, formats, scores=True))
     outer = outer_sizes(book, work, plan, book.document, lift)
     stem, head = _saved(book.stem, outer, formats), _saved(book.head, outer, formats)
+    logits = _saved(book.head, outer, formats, "V")
     if num.present(logit_bytes) and book.spec.lm_head and book.spec.vocab_size:
-        head = head + f.loss_copies(product(("B", "O", "V"), outer), logit_bytes)
+        copies = f.loss_copies(product(("B", "O", "V"), outer), logit_bytes)
+        head, logits = head + copies, logits + copies
+    if not (num.plain(plan.loss_chunks) and num.value(plan.loss_chunks) == 1):
+        head = f.chunked_loss(head, logits, plan.loss_chunks)
     return kept * (pipeline.fullest(plan, float(book.n_layers)) / book.n_layers), transient, stem, head
 
 

@@ -7,6 +7,7 @@ from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.phases import recompute
 from rooflinecli.specs.hardware import load_defaults
+from rooflinecli.specs.plan import OFFLOADS
 
 
 def check(scene: Scene) -> None:
@@ -15,7 +16,7 @@ def check(scene: Scene) -> None:
     r = scene.request
     if r.software is not None and not _named(r.software, frameworks(scene)):
         raise unknown("software", r.software, frameworks(scene), option="software")
-    if r.offload == "optimizer":
+    if r.offload is not None and _offloads(r.offload):
         _ = scene.chip.host_link
     legal.check(scene)
 
@@ -35,6 +36,15 @@ def _recomputation(scene: Scene) -> None:
             "--recompute-layers says how many layers full recomputation covers; add --recompute full",
             "recompute-layers",
         )
+
+
+def _offloads(said: str) -> bool:
+    """Whether something goes to the host. Raises UsageError unless that is known, and layers are whole numbers of activations."""
+    kind, named, layers = said.partition(":")
+    whole = not named or (kind.endswith("activations") and layers.isdigit() and int(layers) > 0)
+    if kind not in OFFLOADS or not whole:
+        raise UsageError(f"--offload {said}: expected {', '.join(OFFLOADS)}, or activations:LAYERS", "offload")
+    return kind != "none"
 
 
 def _named(software: str, known: list[str]) -> bool:

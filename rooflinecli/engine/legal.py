@@ -81,6 +81,9 @@ def layout(request: Request) -> dict[str, Any]:
         given["recompute_modules"] = tuple(request.recompute_modules.split(","))
     if request.stages is not None:
         given["stages"] = _stages(request)
+    if request.offload is not None:
+        given["offload"], _, layers = str(request.offload).partition(":")
+        given |= {"offload_layers": float(layers)} if layers else {}
     return given
 
 
@@ -90,7 +93,7 @@ _AS_GIVEN = (
     "shard",
     "imbalance",
     "dropout",
-    "offload",
+    "loss_chunks",
     "software",
     "recipe",
     "lora_rank",

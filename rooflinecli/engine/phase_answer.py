@@ -149,6 +149,8 @@ _SELDOM = (
     "imbalance",
     "dropout",
     "offload",
+    "offload_layers",
+    "loss_chunks",
     "software",
     "recipe",
 )

@@ -14,7 +14,7 @@ from rooflinecli.derivation import label
 from rooflinecli.engine.microbatch import REGIME, Microbatch
 from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import collectives as comm
-from rooflinecli.formulas import schedule
+from rooflinecli.formulas import schedule, training
 from rooflinecli.layers.build import towers
 from rooflinecli.ledger import Ledger
 from rooflinecli.num import Number
@@ -62,6 +62,9 @@ def stage(scene: Scene, plan: Plan, params: memory.DeviceParameters, trained: me
     m.accumulate(trained)
     if plan.zero >= 3:
         m.gather_weights(params, pipeline.fullest(plan, float(scene.book.n_layers)))
+    if plan.activations_on_host:
+        sent = memory.offloaded_activations(scene.book, plan, scene.formats, scene.seq, scene.lift)
+        m.bill.hide("host", label(training.activation_transfer(sent, scene.chip.host_link), "t_hidden[host]"))
     hidden: Number = 0.0
     for seconds in m.bill.hidden.values():
         hidden = hidden + seconds

