@@ -121,7 +121,7 @@ class Microbatch:
     def _communicate(self, group: Any, sizes: dict[str, Number], times: Number) -> None:
         """Tensor, expert and context parallel collectives of one layer group."""
         plan, size, full = self.plan, self.scene.formats.activation, self.plan.recompute == "full"
-        branches = tensor.branches(self.book.spec.layers[group.index])
+        branches = tensor.branches(self.book.spec.layers[group.index], plan)
         for again in (False, True) if full else (False,):
             repeats = times * self.recomputed if again else times
             for c in tensor.collectives(plan, self.tokens, sizes["D"], size, repeats, branches, True, again):

@@ -151,6 +151,7 @@ _SELDOM = (
     "offload",
     "offload_layers",
     "loss_chunks",
+    "expert_tp",
     "software",
     "recipe",
 )

@@ -25,10 +25,12 @@ class Group:
 
 
 def group(plan: Plan, experts: bool) -> Group:
-    """The group of a parameter; experts have ep times fewer copies."""
-    spread = plan.ep if experts else 1.0
-    every = plan.replicas / spread
-    return Group(every, num.minimum(plan.partition, every), plan.stride["cp"] * spread)
+    """The group of a parameter; experts have ep times fewer copies, and more where tensor ranks hold them whole."""
+    if not experts:
+        return Group(plan.replicas, num.minimum(plan.partition, plan.replicas), plan.stride["cp"])
+    apart = plan.apart
+    every = plan.replicas * apart / plan.ep
+    return Group(every, num.minimum(plan.partition * apart, every), plan.stride["cp"] * plan.ep / apart)
 
 
 def collectives(

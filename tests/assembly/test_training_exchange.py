@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from assembly.families import EXPERT, MOE_OTHERS, PARAMETERS, sparse, step
+from assembly.families import EXPERT, HALVED, MOE_OTHERS, PARAMETERS, STREAM, sparse, step
 from assembly.hand import INSIDE, all_reduce, gathering, touched, wire
 from assembly.training import (
     COUNT,
@@ -14,8 +14,11 @@ from assembly.training import (
     block,
     check,
     core,
+    ew,
     flat,
+    grouped,
     head,
+    mm,
     shown,
     stage_parts,
     stage_seconds,
@@ -88,3 +91,45 @@ def test_zero_3_with_experts_gathers_each_over_its_own_copies(ask):
     wires["dp"] = (spent, least, 0.9 * spent)
     around.optimizer = adam(MOE_OTHERS / 4 + 4 * 4 * EXPERT / 2)
     check(step(ask, "moe", n=4, dp=4, ep=2, zero=3, batch=4 * COUNT), work, around)
+
+
+def test_experts_over_tensor_ranks_and_replicas(ask):
+    """Two tensor ranks of two replicas hold two whole experts each, as Megatron-LM lays them: ep 4 where dp is 2.
+
+    A rank sends its half of the tokens, and its experts have no other copy; attention and the shared expert stay split in two.
+    """
+    half, seen = block(tp=2), touched(8, 2, 2 * S) / 4
+    layer = [
+        *half[:6],
+        mm(S, 256, 8),
+        grouped(S, 256, 320, 160, seen),
+        ew(S * 320, S * 160),
+        grouped(S, 160, 256, 160, seen),
+        ew(2 * S * 256, S * 256 + S * 256, linear=True),
+        mm(S, 256, 192),
+        ew(S * 192, S * 96),
+        mm(S, 96, 256),
+        half[9],
+    ]
+    work = flat(2 * half + 4 * layer + stem() + head(tp=2))
+    leaves = S * 2 * 256 * 2 / 2 * 3 / 4
+    wires = {
+        "tp": shown(6 * 4, all_reduce(STREAM, 2), STREAM / INSIDE, 0.25),
+        "ep": shown(4 * 4, wire(leaves, 3), leaves / INSIDE, 0.8),
+    }
+    others = HALVED - 4 * 3 * 256 * 256 + 4 * (256 * 8 + 3 * 256 * 96)
+    around = Around(adam(others + 4 * 2 * EXPERT), wires, overhead=4 * 13e-6, experts=True)
+    around.exchange, around.tail = 6 * all_reduce(others * 4 / 6, 2), 6 * others * 4 / 6 / INSIDE
+    answer = step(ask, "moe", n=4, tp=2, dp=2, ep=4, sequence_parallel=False, batch=2 * COUNT)
+    check(answer, work, around)
+    assert answer["memory"]["weights_bytes"] == pytest.approx(2 * (others + 4 * 2 * EXPERT))
+
+
+def test_whole_experts_on_every_tensor_rank_when_asked(ask):
+    """--expert-tp 1 where ep fits into the replicas: each device holds half as many experts of twice the width, and two copies."""
+    split, whole = (
+        step(ask, "moe", n=4, tp=2, dp=2, ep=2, zero=1, sequence_parallel=True, batch=2 * COUNT, **how)["memory"]
+        for how in ({}, {"expert_tp": 1})
+    )
+    assert whole["weights_bytes"] - split["weights_bytes"] == pytest.approx(2 * 4 * 4 * EXPERT / 2)
+    assert whole["optimizer_bytes"] == pytest.approx(split["optimizer_bytes"])
