@@ -76,6 +76,7 @@ class Softmax(Mixer):
             quantised=b * s * shared * width,
             ramp=s / self.pairs(mode, s, t),
             items=b * sizes[self.heads] * s / TILE,
+            length=t,
             variant=mode.software,
             gradient=Gradient(FUSED, moved * 2, scores=True),
         )

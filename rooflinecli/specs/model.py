@@ -57,6 +57,9 @@ class ModelSpec(Spec):
     projection_dim: int | None = Field(None, gt=0, description="tower: width of the shared embedding space (CLIP)")
     pre_norm: bool = Field(False, description="a norm before the first layer (CLIP vision tower)")
     max_context: int | None = Field(None, gt=0)
+    mtp_layers: int = Field(
+        0, ge=0, description="layers that predict further tokens while training; not among the parameters"
+    )
     layers: list[LayerSpec]
     quantization: Quantization | None = None
     towers: list[ModelSpec] = Field(

@@ -61,6 +61,8 @@ class Request:
     imbalance: Number | None = None
     dropout: bool | None = None
     offload: str | None = None
+    loss_chunks: Number | None = None
+    expert_tp: Number | None = None
     stages: str | None = None
     software: str | None = None
     recipe: str | None = None

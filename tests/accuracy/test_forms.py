@@ -94,6 +94,7 @@ def op(kind: str, size: object, dtype: str) -> Op:
             n=128.0,
             quantised=size * 2048,
             ramp=2 / size,
+            length=size,
             items=32 * size / TILE,
         ),
         "decode_attention": lambda: Op(
