@@ -53,6 +53,9 @@ class Request:
     engine: str = "python-server"
     concurrency: Number | None = None
     qps: Number | None = None
+    prompts_per_slot: Number = 10.0
+    equal_lengths: bool = False
+    token_budget: Number | None = None
     schedule: str | None = None
     ring: str | None = None
     shard: Number | None = None
