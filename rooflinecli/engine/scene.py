@@ -43,6 +43,7 @@ class Scene:
             request.hardware.peak,
             request.hardware.name,
             _stored(request),
+            request.state_dtype,
         )
         self._workload()
 

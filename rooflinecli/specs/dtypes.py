@@ -41,6 +41,7 @@ class Formats:
     outer_compute: str
     attention_compute: str
     expert_weight: float = 0.0  # routed experts alone may be stored narrower (gpt-oss); set by formats()
+    state: float = 0.0  # recurrent state where the user says; 0: each mixer's own
     variant: str = ""  # class of kernel constants of its own: "int4-weights" when only the weights are that narrow
 
 
@@ -65,6 +66,7 @@ def formats(
     peaks: Mapping[str, object],
     chip: str,
     stored: Quantization | None = None,
+    state_dtype: str | None = None,
 ) -> Formats:
     """How a model runs in `dtype` on a chip with these peaks; `stored` is the checkpoint's own format, when it is kept.
 
@@ -96,5 +98,6 @@ def formats(
         wide,
         wide,
         expert,
+        size_of(state_dtype) if state_dtype else 0.0,
         variant,
     )
