@@ -35,7 +35,8 @@ class Pass(Mode):
     def _outer(self, row: Row, c: Contraction, sizes: Sizes) -> Op:
         """Before and after the layers, where formats stay wide."""
         f = self.formats
-        return _dense(row, c, sizes, f.outer_compute, (f.activation, f.outer_weight, f.activation), "")
+        width = f.head_weight or f.outer_weight
+        return _dense(row, c, sizes, f.outer_compute, (f.activation, width, f.activation), "")
 
     def _experts(self, row: Row, c: Contraction, sizes: Sizes) -> Op:
         """The experts held here, of which a small batch reaches some."""

@@ -165,6 +165,16 @@ class PatchSpec(Spec):
     bias: bool = True
 
 
+class Widths(Spec):
+    """Bytes per parameter as the tensors of a file come to, part by part; a tied embedding is the head."""
+
+    layers: float = Field(gt=0)
+    experts: float = Field(0.0, ge=0)
+    embedding: float = Field(gt=0)
+    head: float = Field(gt=0)
+    outer: float = Field(gt=0, description="embedding, head and final norm together")
+
+
 class Quantization(Spec):
     """What the checkpoint stores: bits per weight and the scales beside them."""
 
@@ -173,3 +183,16 @@ class Quantization(Spec):
     scale_bits: int = Field(16, ge=0)
     zero_bits: int = Field(0, ge=0)
     applies_to: Literal["linear", "experts", "all"] = "linear"
+    widths: Widths | None = Field(None, description="where tensors differ (GGUF): the mean of each part instead")
+
+
+class Checkpoint(Spec):
+    """What the header of a checkpoint file says. Packed formats hold several weights in an element."""
+
+    file: str
+    format: Literal["gguf", "safetensors"]
+    files: int = Field(1, gt=0)
+    tensors: int = Field(ge=0)
+    elements: int = Field(ge=0)
+    bytes: int = Field(ge=0)
+    dtypes: dict[str, int] = Field(default_factory=dict, description="bytes by format")
