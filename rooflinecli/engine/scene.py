@@ -44,6 +44,7 @@ class Scene:
             request.hardware.peak,
             request.hardware.name,
             _stored(request),
+            request.state_dtype,
         )
         self._workload()
 
@@ -188,6 +189,6 @@ def _checkpoint_dtype(request: Request) -> str:
 def _stored(request: Request) -> Quantization | None:
     """The format of a quantised checkpoint, kept while neither --dtype nor --weight-dtype says otherwise."""
     stored = request.model.quantization
-    if stored is None or request.dtype or request.weight_dtype or stored.dtype not in BITS:
+    if stored is None or request.dtype or request.weight_dtype or (stored.dtype not in BITS and stored.widths is None):
         return None
     return stored

@@ -105,6 +105,7 @@ _ROWS = (
     Option("phase", "phases", LOAD, "train, prefill, decode; repeat or omit for all.", choices=PHASES, fills="phases"),
     Option("dtype", "dtype", NUMBERS, "Matmuls with their inputs, weights and activations: bf16, fp16, fp8, int8, ..."),
     Option("kv-dtype", "dtype", NUMBERS, "Number format of the KV cache."),
+    Option("state-dtype", "dtype", NUMBERS, "Recurrent state of hybrid models in memory; omitted: the model's own (fp32)."),
     Option("weight-dtype", "dtype", NUMBERS, "Weights alone, as GPTQ, AWQ and GGUF store them (int8, int4, fp8, ...)."),
     Option("n", "count", LAYOUT, "Devices; omitted: the fewest that hold it.", short="-n", fills="devices", also=("devices",)),
     Option("tp", "count", LAYOUT, "Tensor parallel size."),

@@ -43,6 +43,7 @@ class Request:
     dtype: str | None = None
     kv_dtype: str | None = None
     weight_dtype: str | None = None
+    state_dtype: str | None = None
     attention_flops: str = "causal"
     efficiency: str = "expected"
     tokens: Number | None = None
