@@ -11,6 +11,7 @@ from rooflinecli import units
 from rooflinecli.errors import unknown
 from rooflinecli.specs.figure import Scalar, Spec, Time, validate
 from rooflinecli.specs.load import Document, read
+from rooflinecli.specs.scheduler import Scheduler
 
 DEFAULT = "python-server"
 _FOLDER = Path(__file__).resolve().parent.parent / "engines"
@@ -47,6 +48,7 @@ class Engine(Spec):
     )
     reserve: str = Field("0 B", description="memory kept back per device for the runtime")
     max_sequences: int = Field(2048, gt=0, description="most sequences the scheduler takes at once")
+    scheduler: Scheduler = Field(default_factory=Scheduler, description="how it forms its steps, for `roofline simulate`")
     note: str = ""
     source: str
     _document: Document = PrivateAttr()
