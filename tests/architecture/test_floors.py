@@ -28,6 +28,7 @@ FLOORS = [
     {"price"},
     {"profile", "engine"},
     {"calculators"},
+    {"launch"},
     {"answers"},
     {"measure", "validate"},
     {"render"},
