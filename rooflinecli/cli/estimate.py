@@ -20,9 +20,7 @@ _Opt = typer.Option
 @app.command(
     cls=Panelled,
     epilog="roofline estimate llama70b --hw h100 -n 8 --prompt 8k --concurrency 32\n"
-    "roofline estimate llama-3-8b --hw tpu-v5p -n 64 --phase train --tokens 15T\n"
-    "roofline estimate llama70b --hw h100 --emit vllm\n"
-    "roofline estimate --from 'vllm serve meta-llama/Llama-3.1-8B -tp 2' --hw h100",
+    "roofline estimate llama-3-8b --hw tpu-v5p -n 64 --phase train --tokens 15T",
 )
 @asks(loose=("model", "hw"))
 def estimate(

@@ -25,7 +25,7 @@ QUANTIZED: dict[str, dict[str, str]] = {
 }  # fmt: skip
 CACHE = {"fp8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "int8": "int8", "bfloat16": "bf16", "float16": "fp16", "bf16": "bf16",
          "f16": "fp16", "fp16": "fp16", "nvfp4": "nvfp4", "fp8_inc": "fp8", "q8_0": "int8", "q4_0": "int4", "f32": "fp32"}  # fmt: skip
-_NAMED = (  # endings of checkpoint names, longest first
+_NAMED: tuple[tuple[str, dict[str, str]], ...] = (  # endings of checkpoint names, longest first
     (r"[-_.](w8a8[-_])?fp8([-_](dynamic|kv|block))*", {"dtype": "fp8"}),
     (r"[-_.](nv)?fp4(-v\d)?", {"dtype": "nvfp4"}),
     (r"[-_.]mxfp4(-\d+-of-\d+)?", {"weight-dtype": "mxfp4"}),

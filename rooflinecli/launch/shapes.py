@@ -25,8 +25,8 @@ def shape_of(model: ModelSpec) -> dict[str, Any]:
     return {
         "layers": model.n_layers,
         "d_model": model.d_model,
-        "heads": attention.n_heads,
-        "kv_heads": attention.n_kv_heads or attention.n_heads,
+        "heads": attention.n_heads if attention else 0,
+        "kv_heads": (attention.n_kv_heads or attention.n_heads) if attention else 0,
         "d_ff": ffn.d_ff,
         "gated": ffn.gated,
         "experts": ffn.n_experts or 0,
