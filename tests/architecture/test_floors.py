@@ -29,6 +29,7 @@ FLOORS = [
     {"profile", "engine"},
     {"simulate"},
     {"calculators"},
+    {"launch"},
     {"answers"},
     {"measure", "validate"},
     {"render"},
