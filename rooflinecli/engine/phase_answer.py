@@ -115,8 +115,10 @@ class DecodeAnswer(PhaseAnswer):
 
 @dataclass(slots=True, kw_only=True)
 class TrainAnswer(PhaseAnswer):
-    """time_s is one optimizer step; steps and run_s are those of a whole run, where its tokens are given."""
+    """time_s is one optimizer step; steps and run_s are those of a whole run, where its tokens are given. communication_s is
+    what an axis leaves exposed, hidden_s what of it runs beside other work."""
 
+    hidden_s: dict[str, Number]
     hardware_flops: Number
     hfu: Number
     microbatches: Number
@@ -155,6 +157,9 @@ _SELDOM = (
     "imbalance",
     "dropout",
     "offload",
+    "offload_layers",
+    "loss_chunks",
+    "expert_tp",
     "software",
     "recipe",
 )

@@ -164,10 +164,10 @@ def _cached_chip(same: _Identity, ideal: bool, engine: _Identity) -> Chip:
 def _formats(request: Request, dtype: str, engine: Engine) -> Formats:
     """How the model runs; where only its experts are narrow, a narrow --dtype is theirs."""
     chip, peaks, stored = request.hardware.name, request.hardware.peak, request.model.quantization
-    if stored is not None and experts_alone(request.dtype, request.weight_dtype, stored):
-        return experts_format(peaks, chip, request.kv_dtype, stored)
+    if stored is not None and experts_alone(request.dtype, request.weight_dtype, stored, "train" in request.phases):
+        return experts_format(peaks, chip, request.kv_dtype, stored, request.state_dtype)
     kv = request.kv_dtype or ("fp8" if engine.kv_dtype_fp8 and dtype == "fp8" else None)
-    return formats(dtype, kv, request.weight_dtype, peaks, chip, _stored(request))
+    return formats(dtype, kv, request.weight_dtype, peaks, chip, _stored(request), request.state_dtype)
 
 
 def _checkpoint_dtype(request: Request) -> str:
@@ -190,6 +190,6 @@ def _checkpoint_dtype(request: Request) -> str:
 def _stored(request: Request) -> Quantization | None:
     """The format of a quantised checkpoint, kept while neither --dtype nor --weight-dtype says otherwise."""
     stored = request.model.quantization
-    if stored is None or request.dtype or request.weight_dtype or stored.dtype not in BITS:
+    if stored is None or request.dtype or request.weight_dtype or (stored.dtype not in BITS and stored.widths is None):
         return None
     return stored

@@ -135,6 +135,14 @@ def unpacking_share(efficiency: Number, rate: Number, bandwidth: Number) -> Numb
 
 
 @formula(
+    "e", "1", "attention over short sequences reaches less of the peak; fitted to published steps, docs/accuracy.md"
+)
+def long_efficiency(efficiency: Number, length: Number, half_length: Number) -> Number:
+    """efficiency / (1 + S0/S)."""
+    return efficiency / (1 + half_length / length)
+
+
+@formula(
     "P_cap", "FLOP/s", "power of CMOS logic grows with the cube of its clock (f V^2, V with f); torchtitan's 500 W H100"
 )
 def power_capped_rate(peak: Number, power: Number, rated: Number) -> Number:

@@ -21,7 +21,14 @@ from rooflinecli.specs.names import shown
 
 IDEAL = Efficiency(source="--efficiency ideal: every kernel reaches the roofline", error=0.0)
 NEUTRAL = Efficiency(source="not given: neutral")
-STRUCTURAL = ("overlap", "early_stop", "logit_bytes")  # constants that say what happens, not how well
+STRUCTURAL = (
+    "overlap",
+    "beyond",
+    "early_stop",
+    "logit_bytes",
+    "exchange_bytes",
+    "mtp",
+)  # constants that say what happens, not how well
 UNBOUNDED = 2.0**40  # devices at a level that names no size; finite, so that floor() of it is a number
 
 
@@ -112,7 +119,7 @@ class Chip:
             for place in dict.fromkeys((regime, "kernel")):
                 found = table.get(place, {}).get(kind, {})
                 own = self._engine_kernels(place, kind) if found else {}
-                for name in (variant, dtype, "any"):
+                for name in (*_names(variant), *_names(dtype), "any"):
                     if name in own and self.engine is not None:
                         return self._lifted(own[name], self.engine.document, ("efficiency", kind, name), kind)
                     if name in found:
@@ -147,6 +154,15 @@ class Chip:
             source = self._cite(document, (*path, name), entry.source)
             values[name] = self.lift(f"{constant.symbol}[{kind}]", self.override.get(key, given), constant.unit, source)
         return SimpleNamespace(**values)
+
+
+def _names(name: str) -> Iterator[str]:
+    """Under which names constants may stand: software with options (torchtitan+async) falls back to each option, then to the plain name."""
+    yield name
+    plain, *options = name.split("+")
+    if options:
+        yield from (f"{plain}+{option}" for option in options)
+        yield plain
 
 
 class _LevelNumbers:

@@ -213,7 +213,7 @@ def remark(model: ModelSpec, fields: dict[str, Any]) -> None:
             f"--prompt and --output come to {longest:,.0f} tokens, more than the {model.max_context:,} of {model.name}"
         )
     dtype = fields.get("dtype")
-    theirs = experts_alone(dtype, fields.get("weight_dtype"), model.quantization)
+    theirs = experts_alone(dtype, fields.get("weight_dtype"), model.quantization, training=True)
     if dtype and FORMATS[dtype][0] < 1 and "weight_dtype" not in fields and not theirs:
         warn(
             f"--dtype {dtype} narrows activations too; for quantised weights alone (GPTQ, AWQ, GGUF) use --weight-dtype {dtype}"

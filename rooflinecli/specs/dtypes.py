@@ -21,6 +21,8 @@ FORMATS: dict[str, tuple[float, tuple[str, ...]]] = {
     "fp4": (0.5, ("fp4",)),
     "mxfp4": (4.25 / 8, ("fp4",)),  # one 8-bit scale per 32 values; OCP Microscaling v1.0
     "nvfp4": (4.5 / 8, ("fp4",)),  # one 8-bit scale per 16 values; NVIDIA Blackwell
+    "q8_0": (34 / 32, ()),  # ggml blocks, of a cache or of weights alone; no unit computes in them
+    "q4_0": (18 / 32, ()),
 }
 BITS = {"fp8": 8, "int8": 8, "int4": 4, "fp4": 4, "mxfp4": 4, "nvfp4": 4}  # without the scales
 
@@ -41,6 +43,8 @@ class Formats:
     outer_compute: str
     attention_compute: str
     expert_weight: float = 0.0  # routed experts alone may be stored narrower (gpt-oss); set by formats()
+    state: float = 0.0  # recurrent state where the user says; 0: each mixer's own
+    head_weight: float = 0.0  # the LM head where a file stores it in a format of its own; 0: outer_weight
     variant: str = ""  # class of kernel constants of its own: "int4-weights" when only the weights are that narrow
     expert_compute: str = ""  # the rate of routed experts where it is not that of the other matmuls
 
@@ -59,16 +63,23 @@ def stored_size(stored: Quantization) -> float:
     return float(quantised_bytes_per_weight(BITS[stored.dtype], stored.group_size, stored.scale_bits, stored.zero_bits))
 
 
-def experts_alone(dtype: str | None, weight_dtype: str | None, stored: Quantization | None) -> bool:
-    """Whether a narrow --dtype speaks of the experts of a checkpoint whose other layers stay in 16 bits (gpt-oss)."""
-    narrow = dtype in FORMATS and FORMATS[dtype][0] < 2 if dtype else False
+def experts_alone(
+    dtype: str | None, weight_dtype: str | None, stored: Quantization | None, training: bool = False
+) -> bool:
+    """Whether a narrow --dtype speaks of the experts of a checkpoint whose other layers stay in 16 bits (gpt-oss).
+
+    Who trains in 8 bits means all matmuls.
+    """
+    narrow = dtype is not None and FORMATS[dtype][0] < (1 if training else 2)
     return narrow and weight_dtype is None and stored is not None and stored.applies_to == "experts"
 
 
-def experts_format(peaks: Mapping[str, object], chip: str, kv_dtype: str | None, stored: Quantization) -> Formats:
+def experts_format(
+    peaks: Mapping[str, object], chip: str, kv_dtype: str | None, stored: Quantization, state_dtype: str | None = None
+) -> Formats:
     """16 bits beside experts of 4: those take fp8 inputs where the chip has 4-bit units (Blackwell), else 16-bit ones (Hopper)."""
     wide = next((d for d in ("bf16", "fp16") if d in peaks), "bf16")
-    found = formats(wide, kv_dtype, None, peaks, chip, stored)
+    found = formats(wide, kv_dtype, None, peaks, chip, stored, state_dtype)
     return replace(found, expert_compute="fp8" if {"fp4", "fp8"} <= set(peaks) else "")
 
 
@@ -79,6 +90,7 @@ def formats(
     peaks: Mapping[str, object],
     chip: str,
     stored: Quantization | None = None,
+    state_dtype: str | None = None,
 ) -> Formats:
     """How a model runs in `dtype` on a chip with these peaks; `stored` is the checkpoint's own format, when it is kept.
 
@@ -96,13 +108,17 @@ def formats(
     wide = next((d for d in ("bf16", "fp16", "fp32") if d in peaks), compute) if quantised else compute
     activation = 2.0 if quantised else size
     weight = expert = size_of(weight_dtype) if weight_dtype else size
-    if stored is not None:
+    outer, head = activation, 0.0
+    if stored is not None and stored.widths is not None:
+        parts = stored.widths
+        weight, expert, outer, head = parts.layers, parts.experts, parts.outer, parts.head
+    elif stored is not None:
         expert = stored_size(stored)
         weight = size if stored.applies_to == "experts" else expert
     variant = f"{weight_dtype}-weights" if weight_dtype and size_of(weight_dtype) < size else ""
     return Formats(
         weight,
-        activation,
+        outer,
         size if quantised else activation,
         activation,
         size_of(kv_dtype) if kv_dtype else activation,
@@ -110,5 +126,7 @@ def formats(
         wide,
         wide,
         expert,
+        size_of(state_dtype) if state_dtype else 0.0,
+        head,
         variant,
     )

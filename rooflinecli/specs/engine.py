@@ -12,6 +12,7 @@ from rooflinecli.errors import unknown
 from rooflinecli.specs.efficiency import Efficiency
 from rooflinecli.specs.figure import Scalar, Spec, Time, validate
 from rooflinecli.specs.load import Document, read
+from rooflinecli.specs.scheduler import Scheduler
 
 DEFAULT = "python-server"
 _FOLDER = Path(__file__).resolve().parent.parent / "engines"
@@ -79,6 +80,9 @@ class Engine(Spec):
     efficiency: dict[str, dict[str, Efficiency]] = Field(
         default_factory=dict,
         description="kernels of its own by class and dtype, in place of the serving constants that GPUs share",
+    )
+    scheduler: Scheduler = Field(
+        default_factory=Scheduler, description="how it forms its steps, for `roofline simulate`"
     )
     note: str = ""
     source: str

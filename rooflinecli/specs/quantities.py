@@ -67,6 +67,7 @@ _ROWS = (
     _q("resources_s", "s", "time at peak", LESS, group=True),
     _q("breakdown_s", "s", "time", LESS, group=True),
     _q("communication_s", "s", "exposed communication", LESS, group=True),
+    _q("hidden_s", "s", "hidden communication", LESS, group=True),
     _q("communication_bytes", "B", "bytes sent", LESS, group=True),
     _q("bound_by", "count", "times longer than the next resource"),
     _q("batch", "count", "sequences"),

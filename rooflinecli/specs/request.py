@@ -43,6 +43,7 @@ class Request:
     dtype: str | None = None
     kv_dtype: str | None = None
     weight_dtype: str | None = None
+    state_dtype: str | None = None
     attention_flops: str = "causal"
     efficiency: str = "expected"
     tokens: Number | None = None
@@ -64,6 +65,8 @@ class Request:
     imbalance: Number | None = None
     dropout: bool | None = None
     offload: str | None = None
+    loss_chunks: Number | None = None
+    expert_tp: Number | None = None
     stages: str | None = None
     software: str | None = None
     recipe: str | None = None

@@ -51,6 +51,7 @@ class Run:
     measured: dict[str, float]
     engine: str
     static: bool = False
+    seen: str = "collected"  # whether the serving constants were fitted to its group, read off it, or never saw it
     requests: float | None = None  # sent in all, where the source says
     other: dict[str, Any] | None = (
         None  # the options under the other reading of a precision that the source does not state
@@ -90,6 +91,7 @@ def _published(row: dict[str, Any]) -> Run:
         measured,
         row["engine"],
         load == "static",
+        published("inference")["fit"].get(row["group"], "never seen"),
         row.get("requests"),
     )
 
