@@ -44,7 +44,11 @@ def forward_step(
     """
     bill = scene.bill(REGIME, plan.devices)
     forward = Pass(
-        scene.formats, decode=decode, full_attention=scene.request.attention_flops == "full", flash=scene.request.flash
+        scene.formats,
+        decode=decode,
+        full_attention=scene.request.attention_flops == "full",
+        flash=scene.request.flash,
+        cached=None if decode else scene.cached,
     )
     _stack(scene, plan, scene.book, forward, bill, work_sizes(batch, queries, keys, 1.0, plan), passes)
     # Replicas exchange nothing, so a pipeline's stages stand beside each other.
@@ -111,10 +115,10 @@ def prompt_starts(scene: Scene) -> Number:
 
 def prompt_pass(scene: Scene, plan: Plan) -> Step:
     """The pass over one prompt alone, in as many pieces as the tokens of a step make of it."""
-    whole, passes = scene.prompt, serving.prompt_passes(token_budget(scene), scene.prompt)
+    read, passes = scene.read, serving.prompt_passes(token_budget(scene), scene.read)
     if scene.chip.ideal or (num.plain(passes) and num.value(passes) <= 1):
-        return forward_step(scene, plan, 1.0, whole, whole, decode=False)
-    return forward_step(scene, plan, 1.0, whole / passes, whole, decode=False, passes=passes)
+        return forward_step(scene, plan, 1.0, read, scene.prompt, decode=False)
+    return forward_step(scene, plan, 1.0, read / passes, scene.prompt, decode=False, passes=passes)
 
 
 def token_budget(scene: Scene) -> Number:

@@ -31,7 +31,7 @@ def prefill(scene: Scene, plan: Plan) -> PrefillAnswer:
     step = prompt_pass(scene, plan)
     # A pipeline works on pp prompts at once, so the fleet's rate is pp times what one prompt's latency says.
     rate = serving.prefill_throughput(plan.pp, scene.prompt, step.seconds, plan.dp)
-    flops = scene.model_flops(1.0, scene.prompt, scene.prompt, 1.0, decode=False)
+    flops = scene.model_flops(1.0, scene.read, scene.prompt, 1.0, decode=False, cached=scene.cached)
     mfu = training.model_flops_utilisation(
         flops, step.seconds, plan.tp * plan.cp, scene.chip.peak(scene.formats.compute)
     )
@@ -86,10 +86,10 @@ class Loop:
 
 def closed_loop(scene: Scene, plan: Plan, busy: Load, batch: Number, alone: Number, itl: Number) -> Loop:
     """The closed loop of `batch` slots, seconds each; `alone` is the pass of one prompt on an idle replica."""
-    per_pass = serving.prompts_per_pass(token_budget(scene), scene.prompt)
+    per_pass = serving.prompts_per_pass(token_budget(scene), scene.read)
     together, seconds = num.minimum(per_pass, batch), alone
     if not (num.plain(together) and num.value(together) <= 1):
-        whole = forward_step(scene, plan, together, scene.prompt, scene.prompt, decode=False).seconds
+        whole = forward_step(scene, plan, together, scene.read, scene.prompt, decode=False).seconds
         seconds = num.where(together > 1, whole, alone)
     mixed = _decode_step(scene, plan, busy).seconds + busy.prompt_cost + prompt_starts(scene)
     share = num.minimum(serving.prefill_load(batch / (num.maximum(scene.output, 1) * itl), busy.prompt_cost), 1)

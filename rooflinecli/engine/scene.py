@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 
 from rooflinecli import num
 from rooflinecli.errors import UsageError, unknown
+from rooflinecli.formulas import serving
 from rooflinecli.layers.build import ledger
 from rooflinecli.lift import PLAIN, Plain
 from rooflinecli.memory import DeviceParameters, device_parameters
@@ -54,6 +55,7 @@ class Scene:
             "--batch" if r.concurrency is None else "--concurrency",
             given is None,
         )
+        self.read = self._read()
         self.per_slot = self.flag(
             "N_w", r.prompts_per_slot, "1", "--prompts-per-slot", self._is(r.prompts_per_slot, 10.0)
         )
@@ -66,6 +68,20 @@ class Scene:
             "p_o", r.optimizer_bytes, "B", "--optimizer-bytes", self._is(r.optimizer_bytes, 12.0)
         )
         self.utilisation = self.flag("u", r.utilisation, "1", "--utilisation", self._is(r.utilisation, 1.0))
+
+    def _read(self) -> Number:
+        """Prompt tokens that prefill computes: all but those that the prefix cache holds."""
+        hit = self.request.prefix_hit
+        return (
+            self.prompt
+            if hit is None
+            else serving.tokens_to_read(self.prompt, self.flag("h", hit, "1", "--prefix-hit"))
+        )
+
+    @property
+    def cached(self) -> Number | None:
+        """Prompt tokens that the prefix cache holds; None where nobody asked."""
+        return None if self.request.prefix_hit is None else self.prompt - self.read
 
     def _lengths(self, limit: float) -> tuple[Number, Number, Number]:
         """Prompt, output and training length: as asked, else defaults that fit the model's context; an encoder takes it whole."""
@@ -98,9 +114,13 @@ class Scene:
         sizes = {k: self.lift(k, getattr(plan, k), "1", f"plan: --{k.replace('_', '-')}") for k in SIZES}
         return Plan(**{**plan.__dict__, **sizes})
 
-    def model_flops(self, batch: Number, queries: Number, keys: Number, logits: Number, decode: bool) -> Number:
+    def model_flops(
+        self, batch: Number, queries: Number, keys: Number, logits: Number, decode: bool, cached: Number | None = None
+    ) -> Number:
         """Forward FLOPs of `batch` sequences; the LM head counts for `logits` positions each."""
-        forward = Pass(self.formats, decode=decode, full_attention=self.request.attention_flops == "full")
+        forward = Pass(
+            self.formats, decode=decode, full_attention=self.request.attention_flops == "full", cached=cached
+        )
         return ledger_flops(self.book, forward, self.lift, batch, queries, keys, logits)
 
     def parameters(self, plan: Plan) -> DeviceParameters:

@@ -72,7 +72,7 @@ def largest_batch(scene: Scene, plan: Plan) -> Number:
 
 def prompt_cost(scene: Scene, plan: Plan) -> Number:
     """Seconds that one more prompt adds to a busy replica: its pass without weights to stream or kernels to start."""
-    step = forward_step(scene, plan, MANY, scene.prompt, scene.prompt, decode=False, engine=False)
+    step = forward_step(scene, plan, MANY, scene.read, scene.prompt, decode=False, engine=False)
     return label(step.seconds / MANY, "t_pre")
 
 

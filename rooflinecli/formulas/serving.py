@@ -97,6 +97,16 @@ def prefill_interference(batch: Number, output: Number, prompt_cost: Number) -> 
     return num.maximum(batch - 1, 0) / num.maximum(output, 1) * prompt_cost
 
 
+@formula(
+    "S_new",
+    "tokens",
+    "prefix caching: what is in the cache is not read again, but for the last token, whose logits are wanted",
+)
+def tokens_to_read(prompt: Number, hit: Number) -> Number:
+    """Prompt tokens that a pass still computes."""
+    return num.maximum(prompt * (1 - hit), 1)
+
+
 @formula("m", "prompts", "what fits into the tokens that one step takes in; at least one")
 def prompts_per_pass(budget: Number, prompt: Number) -> Number:
     """Prompts that one pass takes in."""

@@ -44,13 +44,18 @@ class Softmax(Mixer):
 
     def pairs(self, mode: Mode, queries: Number, keys: Number) -> Number:
         """Query-key pairs per head of one sequence's share on this device (queries may be a context-parallel part of keys)."""
+        whole, rest = self._all_pairs(mode, keys), keys
+        if mode.cached is not None:  # queries stand behind what is cached and see it too
+            whole, rest = whole - self._all_pairs(mode, mode.cached), keys - mode.cached
+        return whole if queries is keys else whole * (queries / rest)
+
+    def _all_pairs(self, mode: Mode, keys: Number) -> Number:
+        """Pairs of a whole sequence with itself."""
         if mode.full_attention or not self.causal:
-            whole = attention.full_pairs(keys, self.reach)
-        elif self.chunk:
-            whole = attention.chunked_pairs(keys, self.chunk)
-        else:
-            whole = attention.causal_pairs(keys, self.window or INF)
-        return whole if queries is keys else whole * (queries / keys)
+            return attention.full_pairs(keys, self.reach)
+        if self.chunk:
+            return attention.chunked_pairs(keys, self.chunk)
+        return attention.causal_pairs(keys, self.window or INF)
 
     def flops(self, mode: Mode, sizes: Sizes) -> Number:
         if mode.decode:

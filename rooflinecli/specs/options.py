@@ -136,6 +136,7 @@ _ROWS = (
     Option("utilisation", "share", LOAD, "Share of paid time that is busy, for the cost per token."),
     Option("concurrency", "count", LOAD, "Closed loop: requests in flight per replica, each followed by the next; or max.", choices=("max",)),
     Option("qps", "rate", LOAD, "Open loop: requests per second over all replicas."),
+    Option("prefix-hit", "share", LOAD, "Share of prompt tokens found in the prefix cache: less work of prefill, no less memory."),
     Option("prompts-per-slot", "rate", LOAD, "Closed loop: requests that each slot sends in all (10), the first in a burst; inf is steady state.", choices=("inf",), least=1),
     Option("equal-lengths", "switch", LOAD, "Closed loop: all requests are equally long, so an engine that reads prompts first runs in lockstep."),
     Option("gradient-bytes", "size", NUMBERS, "Bytes per parameter of gradients (4).", "train"),

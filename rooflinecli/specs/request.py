@@ -57,6 +57,7 @@ class Request:
     prompts_per_slot: Number = 10.0
     equal_lengths: bool = False
     token_budget: Number | None = None
+    prefix_hit: Number | None = None
     schedule: str | None = None
     ring: str | None = None
     shard: Number | None = None

@@ -35,7 +35,8 @@ class Indexed(mla.Latent):
         return tokens
 
     def _score_flops(self, mode: Mode, sizes: Sizes) -> Number:
-        pairs = sizes["T"] if mode.decode else sizes["S"] * sizes["T"] / (1 if mode.full_attention else 2)
+        seen = sizes["T"] if mode.cached is None else sizes["T"] + mode.cached
+        pairs = sizes["T"] if mode.decode else sizes["S"] * seen / (1 if mode.full_attention else 2)
         return attention.indexer_flops(sizes["B"], sizes["Ni"], pairs, sizes["Hi"])
 
     def pairs(self, mode: Mode, queries: Number, keys: Number) -> Number:
