@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rooflinecli.engine import legal
+from rooflinecli.engine import legal, speculation
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.phases import recompute
@@ -18,6 +18,7 @@ def check(scene: Scene) -> None:
         raise unknown("software", r.software, frameworks(scene), option="software")
     if r.offload is not None and _offloads(r.offload):
         _ = scene.chip.host_link
+    speculation.check(scene)
     legal.check(scene)
 
 

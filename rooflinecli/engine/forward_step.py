@@ -37,10 +37,11 @@ def forward_step(
     decode: bool,
     engine: bool = True,
     passes: Number = 1.0,
+    logits: Number = 1.0,
 ) -> Step:
     """Price a forward pass of `batch` sequences through all stages, one after the other; `engine` adds what a step costs the engine.
 
-    `passes` such passes one after the other, where a prompt is read in pieces.
+    `passes` such passes one after the other, where a prompt is read in pieces; `logits` positions of each sequence are scored.
     """
     bill = scene.bill(REGIME, plan.devices)
     forward = Pass(
@@ -50,7 +51,7 @@ def forward_step(
         flash=scene.request.flash,
         cached=None if decode else scene.cached,
     )
-    _stack(scene, plan, scene.book, forward, bill, work_sizes(batch, queries, keys, 1.0, plan), passes)
+    _stack(scene, plan, scene.book, forward, bill, work_sizes(batch, queries, keys, logits, plan), passes)
     # Replicas exchange nothing, so a pipeline's stages stand beside each other.
     alone = num.plain(plan.dp) and num.plain(plan.ep) and num.value(plan.dp) == num.value(plan.ep)
     beside = plan if alone else plan.but(dp=plan.ep)

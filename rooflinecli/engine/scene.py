@@ -33,6 +33,7 @@ class Scene:
     def __init__(self, request: Request, lift: Plain = PLAIN, override: dict[str, Number] | None = None):
         self.request, self.lift = request, lift
         self.book = ledger(request.model)
+        self.draft: Scene | None = None  # what speculation drafts with, once something asked for it
         self._known: dict[tuple[int, str], tuple[Plan, Any]] = {}
         self.spec: Any = request.model
         self.engine = load_engine(request.engine)

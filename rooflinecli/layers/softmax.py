@@ -132,7 +132,7 @@ class Softmax(Mixer):
             kind=kind,
             dtype=f.attention_compute,
             flops=self._token_flops(sizes),
-            bytes=cached + counts.bytes_of(b * heads * (qk + v), f.activation),
+            bytes=cached + counts.bytes_of(asked(sizes) * heads * (qk + v), f.activation),
             k=keys,
             n=(qk + v) / 2,
             items=items,
@@ -140,7 +140,7 @@ class Softmax(Mixer):
 
     def _token_flops(self, sizes: Sizes) -> Number:
         keys, (qk, v) = self.visible(sizes["T"]), self._token_widths(sizes)
-        return attention.attention_core_flops(sizes["B"], sizes[self.heads], keys, qk, v)
+        return attention.attention_core_flops(asked(sizes), sizes[self.heads], keys, qk, v)
 
     def _token_widths(self, sizes: Sizes) -> tuple[Number, Number]:
         """Widths of a query and of an output in a decode step."""
@@ -175,3 +175,9 @@ class Softmax(Mixer):
 def busiest(flops: Number, mode: Mode) -> Number:
     """On a causal ring the rank with the late tokens has the most pairs."""
     return flops if mode.uneven is None else flops * mode.uneven
+
+
+def asked(sizes: Sizes) -> Number:
+    """Queries of a decode step: one per sequence, or as many as speculation verifies at once."""
+    b, s = sizes["B"], sizes["S"]
+    return b if s.__class__ is float and s == 1.0 else b * s
