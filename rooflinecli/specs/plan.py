@@ -82,3 +82,6 @@ class Plan:
         """Devices between neighbours of each axis's group."""
         inner = self.tp * self.cp
         return {"tp": 1.0, "cp": self.tp, "ep": inner, "dp": inner, "pp": inner * self.dp}
+
+
+WHOLE = Plan()  # one device
