@@ -15,6 +15,7 @@ from rooflinecli.specs.plan import WHOLE, Plan
 from rooflinecli.specs.request import Request
 
 MOST = 128  # largest size of one axis that is tried
+LARGEST = 65536  # devices
 
 
 def candidates(scene: Scene, phase: str, devices: int, refused: list[legal.Rule] | None = None) -> Iterator[Plan]:
@@ -103,3 +104,8 @@ def innermost(scene: Scene) -> int:
     if not scene.chip.levels:
         return 1
     return int(min(scene.chip.levels[0].size, 16 if scene.chip.levels[0].level.kind == "torus" else 8))
+
+
+def reach(scene: Scene) -> int:
+    """Most devices that are tried on a chip."""
+    return int(min(scene.chip.levels[-1].size if scene.chip.levels else 1, LARGEST))

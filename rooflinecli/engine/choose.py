@@ -6,18 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from rooflinecli.engine import legal
+from rooflinecli.engine import legal, refusal
 from rooflinecli.engine.answer import priced
-from rooflinecli.engine.candidates import candidates
+from rooflinecli.engine.candidates import candidates, reach
 from rooflinecli.engine.phase_answer import PlanAnswer, plan_answer
 from rooflinecli.engine.residency import resident
 from rooflinecli.engine.scene import Scene
-from rooflinecli.errors import Infeasible, UsageError
+from rooflinecli.errors import Infeasible
 from rooflinecli.num import Number
 from rooflinecli.specs.plan import Plan
 from rooflinecli.units import si
-
-LARGEST = 65536
 
 
 @dataclass(frozen=True)
@@ -43,6 +41,12 @@ class Weighed:
     fits: bool
     follows: bool = True
 
+    def needs(self, scene: Scene, phases: tuple[str, ...]) -> float:
+        """Bytes per device in the phase that holds most."""
+        if not self.follows:
+            return float("inf")
+        return max(float(resident(scene, self.plan, phase).total_bytes) for phase in phases)
+
 
 def choose(scene: Scene, phases: tuple[str, ...], fastest: bool = True) -> Choice:
     """The best of the candidates that hold every one of `phases` (training alone, or those of serving).
@@ -59,13 +63,13 @@ def choose(scene: Scene, phases: tuple[str, ...], fastest: bool = True) -> Choic
         tried = weigh(scene, phases, devices, refused, overrun)
         best = _best(scene, phases if fastest else (), tried)
         if best is not None:
-            return Choice(best.plan, True, _why_so_many(scene, best.plan, _needs(scene, phases, best), smaller), True)
+            return Choice(best.plan, True, _why_so_many(scene, best.plan, best.needs(scene, phases), smaller), True)
         smaller, any_legal = tried, any_legal or bool(tried)
     if not any_legal:
         legal.check(scene)
         if refused:
             raise legal.most_in_the_way(refused).refusal
-    raise overrun[-1] if overrun else Infeasible(_held_nowhere(scene))
+    raise overrun[-1] if overrun else Infeasible(refusal.held_nowhere(scene))
 
 
 def _on(
@@ -74,13 +78,13 @@ def _on(
     """The best on the devices given, or the one that comes nearest to fitting."""
     tried = weigh(scene, phases, devices, refused, overrun)
     if not tried:
-        raise _no_layout(scene, devices, refused)
+        raise refusal.no_layout(scene, devices, refused)
     best = _best(scene, phases, tried)
     if best is not None:
         return Choice(best.plan, False, _why(scene, phases, tried), True)
     if not any(one.follows for one in tried):
         raise overrun[0]
-    least = min(tried, key=lambda one: _needs(scene, phases, one))
+    least = min(tried, key=lambda one: one.needs(scene, phases))
     if len(tried) == 1:
         return Choice(least.plan, False, f"it does not fit on {devices}", False)
     none = f"none of the {len(tried)} layouts tried fits on {devices}; shown is the one that needs least memory"
@@ -119,13 +123,6 @@ def weigh(
     return found
 
 
-def _needs(scene: Scene, phases: tuple[str, ...], one: Weighed) -> float:
-    """Bytes that a candidate holds in the phase that holds most."""
-    if not one.follows:
-        return float("inf")
-    return max(float(resident(scene, one.plan, phase).total_bytes) for phase in phases)
-
-
 def _rank(scene: Scene, phases: tuple[str, ...], plan: Plan) -> tuple[Number, ...]:
     """Training takes the fastest step. Serving takes stages only where memory asks for them: replicas serve more users.
 
@@ -146,47 +143,6 @@ def _counts(scene: Scene) -> Iterator[int]:
     while None in (r.tp, r.pp, r.dp) and count * 2 <= reach(scene):
         count *= 2
         yield count
-
-
-def reach(scene: Scene) -> int:
-    """Most devices that are tried on a chip."""
-    return int(min(scene.chip.levels[-1].size if scene.chip.levels else 1, LARGEST))
-
-
-def _no_layout(scene: Scene, devices: int, refused: list[legal.Rule]) -> UsageError:
-    """Why nothing can be laid out on the devices given. Raises UsageError where a size given could not be laid out on any."""
-    legal.check(scene)
-    r = scene.request
-    product, asked = legal.product_of_given(r)
-    first = asked.partition(" ")[0].removeprefix("--") or "n"
-    if devices % product:
-        return UsageError(
-            f"{asked} {_makes(asked, product)}, which does not divide -n {devices}; change one of them", first
-        )
-    if None not in (r.tp, r.pp, r.dp) and product != devices:
-        return UsageError(f"{asked} {_makes(asked, product)}, not -n {devices}; change one of them", first)
-    if refused:
-        return legal.most_in_the_way(refused).refusal
-    return UsageError(
-        f"no layout of {scene.spec.name} on -n {devices} with {asked or 'the sizes given'}; change -n or free a size",
-        "n",
-    )
-
-
-def _makes(asked: str, product: int) -> str:
-    return f"multiply to {product}" if asked.count("--") > 1 else f"takes {product} devices"
-
-
-def _held_nowhere(scene: Scene) -> str:
-    """Why no device count will do."""
-    r, chip = scene.request, scene.chip.spec.name
-    if not scene.chip.levels:
-        return (
-            f"{scene.spec.name} does not fit on 1 x {chip}, whose file describes no network, so that a plan has one device; "
-            "add `network:` to it, or lower --batch or the lengths"
-        )
-    most = legal.product_of_given(r)[0] if None not in (r.tp, r.pp, r.dp) else reach(scene)
-    return f"{scene.spec.name} does not fit on {most} x {chip} with the sizes given; lower --batch or --seq, or free --tp/--pp"
 
 
 def _why(scene: Scene, phases: tuple[str, ...], tried: list[Weighed]) -> str:
