@@ -8,7 +8,7 @@ from rooflinecli import memory, num
 from rooflinecli.derivation import label
 from rooflinecli.engine import residency
 from rooflinecli.engine.microbatch import REGIME
-from rooflinecli.engine.phase_answer import Resources, TrainAnswer
+from rooflinecli.engine.phase_answer import Resources, TrainAnswer, rate_interval
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.stage import Stage, stage
 from rooflinecli.formulas import collectives as comm
@@ -54,6 +54,7 @@ def train(scene: Scene, plan: Plan) -> TrainAnswer:
         floor_s=floor,
         interval_s=(roofline.interval_low(seconds, error, floor), roofline.interval_high(seconds, error)),
         tokens_per_s=tokens / seconds,
+        tokens_per_s_interval=rate_interval(tokens / seconds, error, seconds, floor),
         flops=model,
         hardware_flops=executed,
         mfu=training.model_flops_utilisation(model, seconds, plan.devices, peak),

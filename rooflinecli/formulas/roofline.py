@@ -158,6 +158,24 @@ def interval_high(expected: Number, relative_error: Number) -> Number:
     return expected * (1 + relative_error)
 
 
+@formula("lo", "tokens/s", "80 % interval of a rate: its time is longer by the relative error")
+def rate_low(expected: Number, relative_error: Number) -> Number:
+    """Pessimistic end of the interval of a rate."""
+    return expected / (1 + relative_error)
+
+
+@formula("hi", "tokens/s", "80 % interval of a rate, never above what the floor of its time allows")
+def rate_high(expected: Number, relative_error: Number, most: Number) -> Number:
+    """Optimistic end of the interval of a rate."""
+    return num.minimum(expected * (1 + relative_error), most)
+
+
+@formula("hi", "tokens/s", "definition")
+def rate_at_floor(expected: Number, time: Number, floor: Number) -> Number:
+    """A rate if its step took no longer than the floor."""
+    return expected * time / floor
+
+
 @formula("r", "1", "errors fully correlated within a class and independent between classes")
 def combined_error(variance: Number, expected: Number) -> Number:
     """Relative error of a sum of classes; `variance` is the sum of (class time x class error)^2."""

@@ -93,7 +93,7 @@ def plan(row: dict[str, Any], **changes: Any) -> Plan:
 def scene(row: dict[str, Any], replaced: dict[str, float] | None = None) -> Scene:
     """The question of a row, with what its machine does not share with the chip file: links, memory, power; and more figures replaced."""
     hardware = load_hardware(row["hardware"])
-    state = {name: float(row[name]) for name in ("gradient_bytes", "optimizer_bytes") if name in row}
+    state: dict[str, Any] = {name: float(row[name]) for name in ("gradient_bytes", "optimizer_bytes") if name in row}
     request = Request(
         model(row), hardware, batch=float(row["batch"]), seq=float(row["model"]["seq"]), dtype=row["dtype"], **state
     )

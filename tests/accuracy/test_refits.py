@@ -16,12 +16,15 @@ def test_waits_come_back_from_made_up_runs() -> None:
         np.ones(n, dtype=bool),
         np.zeros(n),
         rng.uniform(0.02, 0.5, n),
+        np.ones(n),
+        rng.uniform(0.02, 0.3, n),
+        rng.uniform(0, 0.8, n),
         rng.integers(1, 256, n).astype(float),
         rng.uniform(0.005, 0.1, n),
     )
-    truth = np.log([0.2, 3.0, 0.03])
+    truth = np.log([3.0, 0.03, 5e-4])
     runs.measured = runs.expected(truth)
-    assert np.exp(runs.fit(runs.seen)) == pytest.approx([0.2, 3.0, 0.03], rel=0.05)
+    assert np.exp(runs.fit(runs.seen)) == pytest.approx([3.0, 0.03, 5e-4], rel=0.05)
 
 
 @pytest.mark.parametrize(

@@ -18,23 +18,35 @@ def block(spec: FeedForwardSpec, model: ModelSpec) -> Block:
     router = matmul("moe.router", "x[B S D] . Wr[D E] -> p[B S E]", bias=spec.router_bias, saves=(_X,))
     extra: tuple[Row, ...] = (elementwise("moe.score_bias", (), (), params=(("E",),)),) if spec.score_bias else ()
     hidden, first = ("X", "C", "F"), ("X", "C", "U")
+    d = "De" if spec.latent_dim else "D"
+    inner = spec.shared_bias or False  # Nemotron-H: the latent projections have the bias of its MLPs
+    down, up = (
+        (
+            (matmul("moe.latent_down", "x[B S D] . Wld[D De] -> l[B S De]", bias=inner),),
+            (matmul("moe.latent_up", "l[B S De] . Wlu[De D] -> y[B S D]", bias=inner, saves=(("B", "S", "De"),)),),
+        )
+        if spec.latent_dim
+        else ((), ())
+    )
     experts = (
+        *down,
         matmul(
             "moe.experts_up",
-            "x[X C D] . Wup[X D U] -> u[X C U]",
+            f"x[X C {d}] . Wup[X {d} U] -> u[X C U]",
             bias=spec.bias,
-            saves=(("X", "C", "D"), first),
+            saves=(("X", "C", d), first),
             kind="grouped_matmul",
         ),
         elementwise("moe.activation", (first,), (hidden,)),
         matmul(
             "moe.experts_down",
-            "h[X C F] . Wdown[X F D] -> y[X C D]",
+            f"h[X C F] . Wdown[X F {d}] -> y[X C {d}]",
             bias=spec.bias,
             saves=(hidden,),
             kind="grouped_matmul",
         ),
-        elementwise("moe.permute", (("X", "C", "D"), ("X", "C", "D")), (("X", "C", "D"), _X), linear=True),
+        elementwise("moe.permute", (("X", "C", d), ("X", "C", d)), (("X", "C", d), ("B", "Z", d)), linear=True),
+        *up,
     )
     columns = 2 if spec.gated else 1
     derived = (("U", lambda s: columns * s["F"]), ("C", _tokens))
@@ -45,6 +57,8 @@ def block(spec: FeedForwardSpec, model: ModelSpec) -> Block:
         "Fe": spec.d_ff or 0,
         "top_k": spec.top_k or 0,
     }
+    if spec.latent_dim:
+        axes["De"] = spec.latent_dim
     shared, shared_axes, shared_derived = _shared(spec, columns)
     rows = (router, *extra, *experts, *shared)
     return Block(rows, axes | shared_axes, (*derived, *shared_derived), split=("F", *shared_axes))
