@@ -25,7 +25,7 @@ def plans(trains: bool):
                 yield base | kv | {"phase": ["prefill", "decode"], "prompt": 10, "output": 10}
             continue
         for zero, recompute in itertools.product((0, 1, 2, 3), ("none", "selective", "full", "op")):
-            yield base | {"phase": ["train"], "zero": zero, "recompute": recompute, "micro-batch": 1, "virtual-stages": size, "seq": 512, "sequence-parallel": True}
+            yield base | {"phase": ["train"], "zero": zero, "recompute": recompute, "micro-batch": 1, "virtual-stages": size, "seq": 512, "sequence-parallel": True, "expert-tp": 1}
 
 
 @pytest.mark.parametrize("tool", sorted(DOCUMENTED))

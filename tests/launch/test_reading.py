@@ -110,6 +110,7 @@ def test_a_size_that_only_running_tells_is_refused_unless_given(tmp_path):
         ("./build/bin/llama-server -m /m/gpt-oss-120b-mxfp4-00001-of-00003.gguf -c 32768 -np 4 -ngl 99", {"model": "gpt-oss-120b", "weight-dtype": "mxfp4", "batch": 4}),
         ("llama-server -hf ggml-org/Qwen3-8B-GGUF:Q8_0 --tensor-split 1,1", {"model": "Qwen3-8B", "weight-dtype": "int8", "pp": 2}),
         ("torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --group-query-attention --num-query-groups 8 --ffn-hidden-size 14336 --swiglu --seq-length 4096 --micro-batch-size 1 --global-batch-size 128 --tensor-model-parallel-size 4 --bf16 --use-distributed-optimizer --recompute-activations", {"tp": 4, "dp": 4, "n": 16, "zero": 1, "recompute": "selective", "model": "llama-3-8b"}),
+        ("torchrun --nproc_per_node 8 --nnodes 4 pretrain_gpt.py --num-layers 30 --hidden-size 4096 --num-attention-heads 32 --seq-length 4096 --micro-batch-size 1 --global-batch-size 128 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 4 --num-experts 8 --expert-model-parallel-size 8 --expert-tensor-parallel-size 1 --bf16 --account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split", {"tp": 2, "pp": 4, "ep": 8, "expert-tp": "1", "stages": "embedding+loss"}),
     ],
 )  # fmt: skip
 def test_commands(command, wanted):

@@ -43,7 +43,7 @@ def training(draw):
         "dtype": draw(st.sampled_from(["bf16", "fp16", "fp8"])),
     }  # fmt: skip
     seldom = {"ring": ["ulysses"], "shard": [dp], "offload": ["optimizer"], "recipe": ["lora"], "schedule": ["gpipe", "1f1b"], "tokens": ["1T"],
-              "stages": ["11,12,12,11"], "dropout": [True], "recompute-layers": [8], "software": ["megatron-2022"]}  # fmt: skip
+              "stages": ["11,12,12,11"], "dropout": [True], "recompute-layers": [8], "software": ["megatron-2022"], "expert-tp": [1]}  # fmt: skip
     return options | {k: draw(st.sampled_from(v)) for k, v in seldom.items() if draw(st.booleans()) and draw(st.booleans())}
 
 
