@@ -115,11 +115,15 @@ _AS_GIVEN = (
 
 
 def _stages(request: Request) -> tuple[float, ...]:
-    """Layers per stage. Raises UsageError unless they are whole numbers that add up to the model."""
+    """Layers per stage, in numbers or by a framework's rule. Raises UsageError unless they are whole and add up to the model."""
+    if request.stages in ENDS:
+        return _counting_ends(request, *ENDS[str(request.stages)])
     try:
         counts = tuple(float(int(part)) for part in str(request.stages).split(","))
     except ValueError:
-        raise UsageError(f"--stages {request.stages}: expected whole numbers such as 11,12,12,11", "stages") from None
+        raise UsageError(
+            f"--stages {request.stages}: expected whole numbers such as 11,12,12,11, or {', '.join(ENDS)}", "stages"
+        ) from None
     layers = request.model.n_layers
     if sum(counts) != layers or min(counts) < 0:
         raise UsageError(
@@ -129,6 +133,23 @@ def _stages(request: Request) -> tuple[float, ...]:
     if request.pp is not None and len(counts) != int(request.pp):
         raise UsageError(f"--stages names {len(counts)} stages and --pp {int(request.pp)}; make them agree", "stages")
     return counts
+
+
+# Megatron-LM's --account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split: an end counts as a layer.
+ENDS = {"embedding": (1, 0), "loss": (0, 1), "embedding+loss": (1, 1)}
+
+
+def _counting_ends(request: Request, first: int, last: int) -> tuple[float, ...]:
+    """Equal stages of layers and the ends that count as one. Raises UsageError where pp is not given or does not divide them."""
+    layers, pp = request.model.n_layers + first + last, int(request.pp or 0)
+    if pp < 2 or layers % pp:
+        raise UsageError(
+            f"--stages {request.stages} counts {layers} layers and ends; give a --pp of at least 2 that divides them",
+            "stages",
+        )
+    counts = [layers // pp] * pp
+    counts[0], counts[-1] = counts[0] - first, counts[-1] - last
+    return tuple(float(count) for count in counts)
 
 
 def _tensor(scene: Scene, plan: Plan) -> Iterator[Rule]:
@@ -259,7 +280,7 @@ def _expert_ranks(plan: Plan) -> Iterator[Rule]:
 
 
 def _interleaving(scene: Scene, plan: Plan) -> Iterator[Rule]:
-    """Virtual stages cut the layers evenly (Narayanan et al. 2021, section 2.2)."""
+    """Every chunk of a stage holds a layer or an end; frameworks cut unevenly too (Megatron-LM's pipeline layouts)."""
     layers, name = float(scene.book.n_layers), scene.spec.name
     pieces, interleaved = plan.pp * plan.virtual_stages, plan.virtual_stages > 1
     yield Rule(
@@ -271,23 +292,13 @@ def _interleaving(scene: Scene, plan: Plan) -> Iterator[Rule]:
         ),
     )
     yield Rule(
-        f"pp times virtual stages is at most the {layers:.0f} layers",
+        f"pp times virtual stages is at most the {layers:.0f} layers and both ends",
         ("pp", "virtual_stages"),
-        constraints.within(num.where(interleaved, pieces, 1.0), layers),
+        constraints.within(num.where(interleaved, pieces, 1.0), layers + 2),
         lambda: (
-            f"--pp {plan.pp:.0f} x --virtual-stages {plan.virtual_stages:.0f} exceeds the {layers:.0f} layers of {name}; use fewer"
+            f"--pp {plan.pp:.0f} x --virtual-stages {plan.virtual_stages:.0f} exceeds the {layers:.0f} layers of {name} with embedding and loss; use fewer"
         ),
     )
-    if plan.stages is None:
-        yield Rule(
-            f"pp times virtual stages splits the {layers:.0f} layers evenly",
-            ("pp", "virtual_stages"),
-            constraints.splits_evenly(num.where(interleaved, pieces, 1.0), layers),
-            lambda: (
-                f"--pp {plan.pp:.0f} x --virtual-stages {plan.virtual_stages:.0f} do not split the {layers:.0f} layers of {name} evenly; "
-                f"use sizes whose product divides {layers:.0f}, or {layers + 2:.0f} with embedding and loss counted as layers"
-            ),
-        )
 
 
 def _serving(scene: Scene, plan: Plan) -> Iterator[Rule]:
