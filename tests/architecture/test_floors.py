@@ -32,7 +32,7 @@ FLOORS = [
     {"answers"},
     {"measure", "validate"},
     {"render"},
-    {"frames", "api"},
+    {"frames", "api", "doors"},
     {"cli"},
 ]
 RANK = {name: rank for rank, floor in enumerate(FLOORS) for name in floor}
