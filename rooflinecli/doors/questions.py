@@ -31,6 +31,13 @@ def asked(question: Callable[[Options], Options], options: Options) -> Options:
     return {"answer": answer, "remarks": list(said), "sources": sources(options)}
 
 
+def quietly(question: Callable[[Options], Any], options: Options) -> Any:
+    """An answer alone, one at a time."""
+    with _ONE, warnings.catch_warnings():
+        warnings.simplefilter("ignore", Remark)
+        return question(dict(options))
+
+
 def sources(options: Options) -> Options:
     """Where the figures of a model and of chips come from, to be cited; nothing of what cannot be loaded."""
     found: Options = {}

@@ -26,7 +26,7 @@ def test_an_answer_is_typed_and_is_the_json(cli):
 
 def test_a_phase_that_was_not_asked_for_says_so():
     with pytest.raises(UsageError, match="answers decode; ask for phase='train'"):
-        rl.estimate(**ASKED, phase="decode").train
+        _ = rl.estimate(**ASKED, phase="decode").train
 
 
 def test_explain_is_that_of_the_command_line(cli):
