@@ -27,6 +27,7 @@ FLOORS = [
     {"memory"},
     {"price"},
     {"profile", "engine"},
+    {"simulate"},
     {"calculators"},
     {"launch"},
     {"answers"},
