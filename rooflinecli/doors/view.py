@@ -62,10 +62,11 @@ def _settled(request: Request, result: Estimate) -> Request:
     """The request with its plan said, so that what is drawn beside the answer need not choose it again."""
     if len({phase == "train" for phase in result.phases}) > 1:
         return request
-    plan, sizes = result.plan, ("devices", *AXES)
-    sizes += ("zero", "micro_batch", "virtual_stages", "sequence_parallel", "recompute") if "train" in result.phases else ()
-    said = {name: getattr(plan, name) for name in sizes if getattr(request, name) is None}
-    return replace(request, **{k: float(v) if k in (*sizes[:6], "micro_batch", "virtual_stages") else v for k, v in said.items()})
+    numbers = ("devices", *AXES, *(("micro_batch", "virtual_stages") if "train" in result.phases else ()))
+    words = ("zero", "sequence_parallel", "recompute") if "train" in result.phases else ()
+    said: dict[str, Any] = {name: float(getattr(result.plan, name)) for name in numbers}
+    said |= {name: getattr(result.plan, name) for name in words}
+    return replace(request, **{name: value for name, value in said.items() if getattr(request, name) is None})
 
 
 def _section(ident: str, name: str, content: Any) -> Safe:

@@ -74,6 +74,7 @@ def read(words: list[str], launch: Launch) -> None:
         value = args.take(*names)
         launch.put(option, str(value).replace("_", "") if value else None, f"--{names[0]}")
     _formats(args, launch)
+    args.put(launch, "expert-tp", "expert-tensor-parallel-size")
     _recomputed(args, launch, sizes)
     launch.options["sequence-parallel"] = bool(args.take("sequence-parallel")) and launch.options.get("tp", 1) != 1
     stages = sizes["num-layers-per-virtual-pipeline-stage"]
@@ -149,6 +150,7 @@ def write(options: dict[str, Any], model: str) -> str:
             ("--pipeline-model-parallel-size", pp),
             ("--context-parallel-size", serving.above_one(options, "cp")),
             ("--expert-model-parallel-size", serving.above_one(options, "ep")),
+            ("--expert-tensor-parallel-size", options.get("expert-tp")),
             ("--sequence-parallel", options.get("sequence-parallel", False)),
             ("--num-layers-per-virtual-pipeline-stage", shape["layers"] // (pp * stages) if stages > 1 and pp > 1 else None),
             ("--micro-batch-size", options.get("micro-batch")),
