@@ -51,6 +51,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "aot": ("aot", "A jitted function on the roofline: XLA's FLOPs, bytes and memory, and what XLA miscounts."),
     "measure": ("measure", "Time real kernels on this machine and write a hardware profile."),
     "validate": ("validate", "Predictions against published and measured rows: errors, bias, coverage."),
+    "serve": ("serve", "A page to play with in the browser, on this machine."),
+    "mcp": ("mcp", "The same questions as tools for an agent (Model Context Protocol)."),
     "formula": ("formula", "List formulas, show one, or evaluate it at given numbers."),
 }
 QUIET: dict[str, Any] = {
