@@ -9,6 +9,7 @@ from pydantic import Field, PrivateAttr
 
 from rooflinecli import units
 from rooflinecli.errors import unknown
+from rooflinecli.specs.efficiency import Constant
 from rooflinecli.specs.figure import Scalar, Spec, Time, validate
 from rooflinecli.specs.load import Document, read
 
@@ -58,6 +59,20 @@ class Engine(Spec):
     @property
     def reserve_bytes(self) -> float:
         return units.parse(self.reserve, "B")
+
+
+# what can be replaced by its path (engine.NAME), or multiplied by a calibration
+CONSTANTS: dict[str, Constant] = {
+    name: Constant(unit, name, False, most)
+    for name, unit, most in (
+        ("per_step", "s", None),
+        ("per_sequence", "s", None),
+        ("wait", "1", 1.0),
+        ("steps_waited", "1", None),
+        ("front", "s", None),
+        ("kv_fraction", "1", 1.0),
+    )
+}
 
 
 @lru_cache(maxsize=1)
