@@ -80,10 +80,14 @@ SERVING = (
     Block("compute", 0.4, _paths("matmul prefill_attention decode_attention latent_attention .compute")),
     Block("experts", 0.6, _paths("grouped_matmul .compute")),
     Block("collective", 0.5, _paths("collective .memory overhead per_hop gamma")),
-    Block("layer", 0.6, _paths("step .per_layer per_moe_layer")),
-    Block("engine", 0.6, _engine("per_step", "per_sequence")),
+    Block(
+        "layer",
+        0.6,
+        (*_paths("step .per_layer per_moe_layer"), *_engine("per_layer", "per_moe_layer", "prompt_per_layer")),
+    ),
+    Block("engine", 0.6, _engine("per_step", "per_sequence", "per_sequence_moe")),
 )
-QUEUE = Block("queue", 0.52, _engine("wait", "steps_waited", "front"))
+QUEUE = Block("queue", 0.52, _engine("look_ahead", "hold_steps", "poll_steps", "late_steps", "front", "per_stream"))
 BLOCKS: dict[str, tuple[Block, ...]] = {
     "train": TRAINING,
     "decode": SERVING,

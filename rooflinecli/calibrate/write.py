@@ -11,7 +11,6 @@ from rooflinecli.calibrate.answer import Result
 from rooflinecli.calibrate.blocks import merged
 from rooflinecli.calibrate.group import Group
 from rooflinecli.calibrate.probe import Probe
-from rooflinecli.specs.calibration import Calibration
 from rooflinecli.specs.hardware import HardwareSpec
 from rooflinecli.specs.names import files
 from rooflinecli.text import plural
@@ -42,8 +41,8 @@ def base(hardware: HardwareSpec) -> str:
 
 def _entry(g: Group, hardware: HardwareSpec, day: str) -> dict[str, object]:
     factors = {path: round(float(f), 4) for path, f in merged(g.phase, g.x).items() if abs(float(f) - 1) > LEAST}
-    kept: dict[str, dict[str, Calibration]] = {**hardware.calibration}
-    earlier = kept.get(g.phase, {}).get(g.software)
+    kept = {phase: table for phase, table in hardware.calibration.items() if phase == g.phase}
+    earlier = next((table.get(g.software) for table in kept.values()), None)
     stale = {path: 1.0 for path in (earlier.factors if earlier else {}) if path not in factors}
     shown = next((p for p in g.proofs if p.on == "held out"), g.proofs[0] if g.proofs else None)
     return {

@@ -81,6 +81,9 @@ def layout(request: Request) -> dict[str, Any]:
         given["recompute_modules"] = tuple(request.recompute_modules.split(","))
     if request.stages is not None:
         given["stages"] = _stages(request)
+    if request.offload is not None:
+        given["offload"], _, layers = str(request.offload).partition(":")
+        given |= {"offload_layers": float(layers)} if layers else {}
     return given
 
 
@@ -90,7 +93,8 @@ _AS_GIVEN = (
     "shard",
     "imbalance",
     "dropout",
-    "offload",
+    "loss_chunks",
+    "expert_tp",
     "software",
     "recipe",
     "lora_rank",
@@ -155,15 +159,6 @@ def _experts(scene: Scene, plan: Plan) -> Iterator[Rule]:
             lambda: f"--ep {plan.ep:.0f}: {name} has no experts; leave --ep out",
         )
     yield Rule(
-        "ep divides dp",
-        ("dp", "ep"),
-        constraints.divides(plan.ep, plan.dp),
-        lambda: (
-            f"--ep {plan.ep:.0f} does not divide --dp {plan.dp:.0f}: experts are spread over data-parallel replicas; change one"
-        ),
-        "ep",
-    )
-    yield Rule(
         "the axes multiply to the devices",
         ("dp",),
         constraints.divides(1.0, plan.dp) & constraints.within(1.0, plan.dp),
@@ -193,6 +188,7 @@ def _network(scene: Scene, plan: Plan, phase: str) -> Rule:
 
 
 def _training(scene: Scene, plan: Plan) -> Iterator[Rule]:
+    yield from _expert_ranks(plan)
     yield Rule(
         "cp divides the sequence",
         ("cp",),
@@ -221,6 +217,29 @@ def _training(scene: Scene, plan: Plan) -> Iterator[Rule]:
     count = schedule.microbatch_count(scene.train_batch, plan.dp, plan.micro_batch)
     for need in pipeline.needs(plan, count):
         yield Rule(need.name, ("pp", "virtual_stages", "dp", "micro_batch"), need.holds, need.say)
+
+
+def _expert_ranks(plan: Plan) -> Iterator[Rule]:
+    """Experts are spread over the replicas, and where they are whole on every tensor rank over those too, as Megatron-LM lays them."""
+    ranks = plan.replicas * plan.apart
+    if plan.expert_tp is not None:
+        yield Rule(
+            "expert tensor parallelism divides tp",
+            ("tp",),
+            constraints.divides(plan.expert_tp, plan.tp),
+            lambda: f"--expert-tp {num.value(plan.expert_tp):.0f} does not divide --tp {plan.tp:.0f}; use a divisor",
+            "expert-tp",
+        )
+    yield Rule(
+        "ep divides dp x cp, or tp x dp x cp",
+        ("tp", "dp", "ep"),
+        constraints.divides(plan.ep, ranks),
+        lambda: (
+            f"--ep {plan.ep:.0f} does not divide the {num.value(ranks):.0f} ranks that share a layer's experts; "
+            "use a divisor, or other --tp, --dp or --cp"
+        ),
+        "ep",
+    )
 
 
 def _interleaving(scene: Scene, plan: Plan) -> Iterator[Rule]:
@@ -256,6 +275,15 @@ def _interleaving(scene: Scene, plan: Plan) -> Iterator[Rule]:
 
 
 def _serving(scene: Scene, plan: Plan) -> Iterator[Rule]:
+    yield Rule(
+        "ep divides dp",
+        ("dp", "ep"),
+        constraints.divides(plan.ep, plan.dp),
+        lambda: (
+            f"--ep {plan.ep:.0f} does not divide --dp {plan.dp:.0f}: experts are spread over data-parallel replicas; change one"
+        ),
+        "ep",
+    )
     yield Rule(
         "context parallelism is for training",
         ("cp",),

@@ -1,4 +1,4 @@
-"""Published training runs (data_published/training.yaml) as questions, and the engine's answer beside what was measured."""
+"""Published training runs (data_published/training*.yaml) as questions, and the engine's answer beside what was measured."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from rooflinecli.specs.published import FOLDER, published
 from rooflinecli.specs.request import Request
 
 FILE = FOLDER / "training.yaml"
+# The second file holds runs that the first fit had not seen, the third those of frameworks that neither round had.
+ROUNDS = {1: "training", 2: "training_2", 3: "training_3"}
 
 
 @dataclass(frozen=True)
@@ -31,13 +33,18 @@ class Compared:
 
 
 def rows() -> tuple[dict[str, Any], ...]:
-    """All rows, as read."""
-    return tuple(published("training")["rows"])
+    """All rows of all rounds, as read."""
+    return tuple(row for name in ROUNDS.values() for row in published(name)["rows"])
 
 
 def timed() -> tuple[dict[str, Any], ...]:
     """The rows that give the time of a step."""
     return tuple(row for row in rows() if "step_s" in row)
+
+
+def round_of(row: dict[str, Any]) -> int:
+    """The number of the file a row is in: 1 that of the first fit, 2 what came after it, 3 other frameworks."""
+    return int(row.get("round", 1))
 
 
 def family(row: dict[str, Any]) -> str:
@@ -86,8 +93,9 @@ def plan(row: dict[str, Any], **changes: Any) -> Plan:
 def scene(row: dict[str, Any], replaced: dict[str, float] | None = None) -> Scene:
     """The question of a row, with what its machine does not share with the chip file: links, memory, power; and more figures replaced."""
     hardware = load_hardware(row["hardware"])
+    state = {name: float(row[name]) for name in ("gradient_bytes", "optimizer_bytes") if name in row}
     request = Request(
-        model(row), hardware, batch=float(row["batch"]), seq=float(row["model"]["seq"]), dtype=row["dtype"]
+        model(row), hardware, batch=float(row["batch"]), seq=float(row["model"]["seq"]), dtype=row["dtype"], **state
     )
     override = {f"network.{level}.bandwidth": rate for level, rate in row.get("network", {}).items()}
     override |= row.get("override", {})

@@ -16,17 +16,20 @@ def test_waits_come_back_from_made_up_runs() -> None:
         np.ones(n, dtype=bool),
         np.zeros(n),
         rng.uniform(0.02, 0.5, n),
+        np.ones(n),
+        rng.uniform(0.02, 0.3, n),
+        rng.uniform(0, 0.8, n),
         rng.integers(1, 256, n).astype(float),
         rng.uniform(0.005, 0.1, n),
     )
-    truth = np.log([0.2, 3.0, 0.03])
+    truth = np.log([3.0, 0.03, 5e-4])
     runs.measured = runs.expected(truth)
-    assert np.exp(runs.fit(runs.seen)) == pytest.approx([0.2, 3.0, 0.03], rel=0.05)
+    assert np.exp(runs.fit(runs.seen)) == pytest.approx([3.0, 0.03, 5e-4], rel=0.05)
 
 
 @pytest.mark.parametrize(
     ("family", "names", "shipped"),
-    [("torchtitan_2024", ("flash_2",), {"flash_2": 0.237}), ("nemo", ("nemo_traffic",), {"nemo_traffic": 1.9})],
+    [("torchtitan_2024", ("flash_2",), {"flash_2": 0.237}), ("nemo", ("nemo_traffic",), {"nemo_traffic": 1.4})],
 )
 def test_a_family_gives_back_what_ships(family, names, shipped) -> None:
     rows = [row for row in training_fit.rows() if training_fit.family(row) == family]

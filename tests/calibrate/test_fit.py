@@ -14,6 +14,7 @@ from rooflinecli.errors import UsageError
 from rooflinecli.price import settable
 from rooflinecli.price.chip import Chip
 from rooflinecli.specs import ask
+from rooflinecli.specs.engine import load_engine
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.plan import Plan
 
@@ -97,10 +98,10 @@ def test_fractions_never_exceed_one_and_overlap_leaves_zero():
     assert settable.moved("efficiency.tp_collective.overlap", 0.0, 2.0) == 0.5
     assert settable.moved("efficiency.tp_collective.overlap", 1.0, 0.5) == 0.5
     assert settable.moved("engine.per_step", 1.5e-3, 2.0) == 3e-3
-    assert settable.moved("engine.wait", 0.9, 2.0) == 1
+    assert settable.moved("engine.kv_fraction", 0.9, 2.0) == 1
 
 
-@pytest.mark.parametrize("path", ["times.peak.bf16", "times.efficiency.nothing.compute", "engine.nothing", "times.engine.reserve"])
+@pytest.mark.parametrize("path", ["times.peak.bf16", "times.efficiency.nothing.compute", "engine.nothing", "times.engine.source"])
 def test_unknown_constants_are_errors(path):
     with pytest.raises(UsageError, match=path.removeprefix("times.").rpartition(".")[2]):
         Chip(load_hardware("h100-sxm"), override={path: 1.0})
@@ -108,10 +109,11 @@ def test_unknown_constants_are_errors(path):
 
 def test_engine_constants_can_be_replaced():
     """A step that costs the engine 10 ms more takes 10 ms more."""
+    shipped = load_engine("python-server").per_step
     options = {"model": "llama-3.1-8b", "hw": "h100-sxm", "batch": 1, "prompt": 512, "output": 128}
     plain, slower = (
         seconds(Scene(ask.request(options), override=override), Plan(zero=0), "itl")
-        for override in (None, {"engine.per_step": 11.5e-3})
+        for override in (None, {"engine.per_step": shipped + 10e-3})
     )
     assert slower - plain == pytest.approx(10e-3)
 
