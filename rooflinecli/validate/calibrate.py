@@ -16,7 +16,6 @@ from rooflinecli.calibrate.question import Pricer, Question
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import RooflineError
 from rooflinecli.specs import ask
-from rooflinecli.specs.published import FOLDER, published
 from rooflinecli.validate import inference, wheel
 from rooflinecli.validate import published as steps
 from rooflinecli.validate.stats import Table
@@ -30,7 +29,7 @@ KINDS = {"train": "training", "decode": "decode", "ttft": "first token under loa
 
 @dataclass
 class Unit:
-    """Rows of one family, chip and software; `seen`: the shipped constants were fitted to some of them."""
+    """Rows of one family, chip and software; `seen`: they are of the first round, which most shipped constants were fitted to."""
 
     name: str
     questions: list[Question]
@@ -61,12 +60,9 @@ def units(phase: str) -> tuple[Unit, ...]:
 
 
 def _training() -> Iterable[tuple[str, Question, bool]]:
-    for path in sorted(FOLDER.glob("training*.yaml")):
-        for row in published(path.stem)["rows"]:
-            if "step_s" in row:
-                software = row["plan"].get("software", "any")
-                name = " ".join((steps.family(row), row["hardware"], software))
-                yield name, Question(steps.scene(row), steps.plan(row), "train", row["step_s"]), path.stem == "training"
+    for row in steps.timed():
+        name = " ".join((steps.family(row), row["hardware"], row["plan"].get("software", "any")))
+        yield name, Question(steps.scene(row), steps.plan(row), "train", row["step_s"]), steps.round_of(row) == 1
 
 
 def _serving(phase: str) -> Iterable[tuple[str, Question, bool]]:
@@ -187,8 +183,8 @@ def _divided(members: Sequence[Unit]) -> list[tuple[str, list[Unit]]]:
     ]
     if unseen and len(unseen) < len(members):
         found += [
-            ("above 10 %, never fitted", [u for u in unseen if off(u.shipped()) > LIMIT]),
-            ("at or below 10 %, never fitted", [u for u in unseen if off(u.shipped()) <= LIMIT]),
+            ("above 10 %, later rounds", [u for u in unseen if off(u.shipped()) > LIMIT]),
+            ("at or below 10 %, later rounds", [u for u in unseen if off(u.shipped()) <= LIMIT]),
         ]
     return found
 

@@ -208,6 +208,16 @@ OSU = """# OSU MPI-CUDA Bandwidth Test v7.5
 4194304             24000.00
 """
 
+RUN = {
+    "schema": "roofline/serving-run/1", "url": "http://localhost:8000", "model": "m", "engine": "vllm", "concurrency": 4, "requests": 16,
+    "prompt_tokens": 511.6, "output_tokens": 64.0, "first_token_s": 0.05, "inter_token_s": 0.01, "output_tokens_per_s": 380.0, "wall_s": 2.7,
+}  # fmt: skip
+CASE = {
+    "schema": "roofline-measure/1", "fingerprint": "f", "key": "matmul/matmul/xla/bf16/m=4096,n=4096,k=4096", "suite": "matmul", "op": "matmul",
+    "kind": "matmul", "dtype": "bf16", "sizes": {"m": 4096, "n": 4096, "k": 4096}, "time_s": 2.0e-4,
+}  # fmt: skip
+SHIFT = {**CASE, "key": "c", "suite": "collectives", "op": "all-gather", "kind": "collective", "sizes": {"bytes": 2**24, "n": 8}, "time_s": 1.0e-4}
+
 LOGS: dict[str, tuple[str, list[tuple]]] = {
     "vllm-serve": (
         json.dumps(VLLM) + "\n" + json.dumps({**VLLM, "max_concurrency": None, "request_rate": 2.5}),
@@ -297,4 +307,12 @@ LOGS: dict[str, tuple[str, list[tuple]]] = {
         [(2, "matmul", 2 * 4096**3 / 650e12, "s", {"m": 4096, "dtype": "bf16"})],
     ),
     "cutlass": (CUTLASS, [(3, "matmul", 0.19e-3, "s", {"m": 4096, "dtype": "bf16"})]),
+    "own-server": (
+        json.dumps(RUN),
+        [(1, "itl", 0.01, "s", {"prompt": 512, "output": 64, "concurrency": 4, "engine": "vllm"}), (1, "ttft", 0.05, "s", {"model": "m"})],
+    ),
+    "own-measure": (
+        "\n".join(json.dumps(case) for case in ({"schema": "roofline-measure/1", "key": "environment"}, CASE, SHIFT)),
+        [(2, "matmul", 2.0e-4, "s", {"m": 4096, "dtype": "bf16"}), (3, "collective", 1.0e-4, "s", {"op": "all-gather", "n": 8})],
+    ),
 }
