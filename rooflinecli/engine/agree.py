@@ -1,8 +1,11 @@
-"""Options that do not go together, whatever the layout: refused before anything is chosen."""
+"""Options that do not go together, whatever the layout: refused before anything is chosen.
+
+Sizes that no layout can have are `legal.check`'s: asked at once where layouts are arrays, else once nothing was found legal.
+"""
 
 from __future__ import annotations
 
-from rooflinecli.engine import legal, speculation
+from rooflinecli.engine import speculation
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.phases import recompute
@@ -19,7 +22,6 @@ def check(scene: Scene) -> None:
     if r.offload is not None and _offloads(r.offload):
         _ = scene.chip.host_link
     speculation.check(scene)
-    legal.check(scene)
 
 
 def _recomputation(scene: Scene) -> None:
