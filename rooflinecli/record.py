@@ -13,9 +13,17 @@ MISSING: Any = object()  # what `at` finds where a path leads nowhere
 
 
 class Record:
-    """Base of dataclasses that are answers."""
+    """Base of dataclasses that are answers. What these say of themselves is said here once: writing it for each takes a start longer."""
 
     __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and list(self.entries()) == list(other.entries())
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.entries())})"
 
     def entries(self) -> Iterator[tuple[str, Any]]:
         """The keys and values of the object, in the order of the contract."""
@@ -33,7 +41,7 @@ SPREAD = {"spread": True}  # metadata of a mapping whose entries are keys of the
 
 @cache
 def _layout(kind: type) -> tuple[tuple[str, bool, bool], ...]:
-    fields = kind.__dataclass_fields__.values()  # type: ignore[attr-defined]
+    fields = kind.__dataclass_fields__.values()
     return tuple((f.name, "optional" in f.metadata, "spread" in f.metadata) for f in fields)
 
 
