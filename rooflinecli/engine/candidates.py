@@ -33,7 +33,7 @@ def _splits(scene: Scene, phase: str, devices: int) -> Iterator[Plan]:
     """Sizes of the axes that multiply to `devices`."""
     r, training = scene.request, phase == "train"
     cp, whole = int(r.cp or 1), _undivided(r, training)
-    stages = r.pp if r.stages is None else float(str(r.stages).count(",") + 1)
+    stages = r.pp if r.stages is None or r.stages in legal.ENDS else float(str(r.stages).count(",") + 1)
     for tp in _sizes(r.tp, devices):
         if r.tp is None and not _divides_heads(scene, tp):
             continue

@@ -18,7 +18,7 @@ from rooflinecli.price.bill import Bill
 from rooflinecli.price.chip import Chip
 from rooflinecli.specs.blocks import Quantization
 from rooflinecli.specs.dtypes import BITS, FORMATS, Formats, formats
-from rooflinecli.specs.engine import load_engine
+from rooflinecli.specs.engine import Engine, load_engine
 from rooflinecli.specs.plan import SIZES, Plan
 from rooflinecli.specs.request import MOST, SEQ, Request
 
@@ -34,7 +34,8 @@ class Scene:
         self.book = ledger(request.model)
         self._known: dict[tuple[int, str], tuple[Plan, Any]] = {}
         self.spec: Any = request.model
-        self.chip = _chip(request, lift, override)
+        self.engine = load_engine(request.engine)
+        self.chip = _chip(request, lift, override, self.engine)
         self.dtype = request.dtype or _checkpoint_dtype(request)
         self.formats: Formats = formats(
             self.dtype,
@@ -43,6 +44,7 @@ class Scene:
             request.hardware.peak,
             request.hardware.name,
             _stored(request),
+            request.state_dtype,
         )
         self._workload()
 
@@ -60,7 +62,9 @@ class Scene:
             "--batch" if r.concurrency is None else "--concurrency",
             given is None,
         )
-        self.engine = load_engine(r.engine)
+        self.per_slot = self.flag(
+            "N_w", r.prompts_per_slot, "1", "--prompts-per-slot", self._is(r.prompts_per_slot, 10.0)
+        )
         train = r.batch if r.batch is not None else num.maximum(num.floor(TRAIN_TOKENS / num.maximum(seq, 1)), 1)
         self.train_batch = self.flag("b", train, "sequences", "--batch", r.batch is None)
         self.gradient_bytes = self.flag(
@@ -151,18 +155,18 @@ class _Identity:
         return isinstance(other, _Identity) and other.spec is self.spec
 
 
-def _chip(request: Request, lift: Plain, override: dict[str, Number] | None) -> Chip:
+def _chip(request: Request, lift: Plain, override: dict[str, Number] | None, engine: Engine) -> Chip:
     if request.efficiency not in ("expected", "ideal"):
         raise unknown("efficiency", request.efficiency, ("expected", "ideal"))
     ideal = request.efficiency == "ideal"
     if lift is not PLAIN or override:
-        return Chip(request.hardware, lift, ideal=ideal, override=override)
-    return _cached_chip(_Identity(request.hardware), ideal)
+        return Chip(request.hardware, lift, ideal=ideal, override=override, engine=engine)
+    return _cached_chip(_Identity(request.hardware), ideal, _Identity(engine))
 
 
 @lru_cache(maxsize=64)
-def _cached_chip(same: _Identity, ideal: bool) -> Chip:
-    return Chip(same.spec, ideal=ideal)
+def _cached_chip(same: _Identity, ideal: bool, engine: _Identity) -> Chip:
+    return Chip(same.spec, ideal=ideal, engine=engine.spec)
 
 
 def _checkpoint_dtype(request: Request) -> str:
@@ -185,6 +189,6 @@ def _checkpoint_dtype(request: Request) -> str:
 def _stored(request: Request) -> Quantization | None:
     """The format of a quantised checkpoint, kept while neither --dtype nor --weight-dtype says otherwise."""
     stored = request.model.quantization
-    if stored is None or request.dtype or request.weight_dtype or stored.dtype not in BITS:
+    if stored is None or request.dtype or request.weight_dtype or (stored.dtype not in BITS and stored.widths is None):
         return None
     return stored

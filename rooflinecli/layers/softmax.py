@@ -69,13 +69,14 @@ class Softmax(Mixer):
             name=name,
             kind="prefill_attention",
             dtype=mode.formats.attention_compute,
-            flops=_busiest(self.flops(mode, sizes), mode),
+            flops=busiest(self.flops(mode, sizes), mode),
             bytes=moved,
             k=num.minimum(t, self.reach + TILE),
             n=width / 2,
             quantised=b * s * shared * width,
             ramp=s / self.pairs(mode, s, t),
             items=b * sizes[self.heads] * s / TILE,
+            length=t,
             variant=mode.software,
             gradient=Gradient(FUSED, moved * 2, scores=True),
         )
@@ -96,7 +97,7 @@ class Softmax(Mixer):
             name=name,
             kind="scores",
             dtype=f.attention_compute,
-            flops=_busiest(attention.attention_core_flops(b, heads, s * t, qk, v), mode),
+            flops=busiest(attention.attention_core_flops(b, heads, s * t, qk, v), mode),
             bytes=moved,
             k=qk,
             variant="" if aligned else "unaligned",
@@ -166,6 +167,6 @@ class Softmax(Mixer):
         return f"{b} x {s} queries, {t} keys{bound}, {heads}/{shared} heads of {width}"
 
 
-def _busiest(flops: Number, mode: Mode) -> Number:
+def busiest(flops: Number, mode: Mode) -> Number:
     """On a causal ring the rank with the late tokens has the most pairs."""
     return flops if mode.uneven is None else flops * mode.uneven

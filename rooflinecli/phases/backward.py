@@ -59,5 +59,6 @@ def _like(op: Op, suffix: str, flops: Number, moved: Number, quantised: Number) 
         quantised=quantised,
         ramp=op.ramp,
         items=op.items,
+        length=op.length,
         variant=op.variant,
     )

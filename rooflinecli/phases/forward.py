@@ -35,7 +35,8 @@ class Pass(Mode):
     def _outer(self, row: Row, c: Contraction, sizes: Sizes) -> Op:
         """Before and after the layers, where formats stay wide."""
         f = self.formats
-        return _dense(row, c, sizes, f.outer_compute, (f.activation, f.outer_weight, f.activation), "")
+        width = f.head_weight or f.outer_weight
+        return _dense(row, c, sizes, f.outer_compute, (f.activation, width, f.activation), "")
 
     def _experts(self, row: Row, c: Contraction, sizes: Sizes) -> Op:
         """The experts held here, of which a small batch reaches some."""
@@ -77,12 +78,14 @@ class Pass(Mode):
 def _dense(row: Row, c: Contraction, sizes: Sizes, dtype: str, element: tuple[float, float, float], variant: str) -> Op:
     """A matmul; `element` holds the bytes of an element of its input, weight and result."""
     m, k, n = product(c.m, sizes), product(c.k, sizes), product(c.n, sizes)
+    copies = product(c.g, sizes) if c.g else None  # block-diagonal: independent matmuls in one kernel
+    flops, moved = counts.matmul_flops(m, k, n), counts.matmul_bytes(m, k, n, *element)
     return kernel(
         name=row.name,
         kind="matmul",
         dtype=dtype,
-        flops=counts.matmul_flops(m, k, n),
-        bytes=counts.matmul_bytes(m, k, n, *element),
+        flops=flops if copies is None else flops * copies,
+        bytes=moved if copies is None else moved * copies,
         k=k,
         n=n,
         quantised=m * k,

@@ -14,13 +14,21 @@ from rooflinecli.lift import PLAIN, Plain
 from rooflinecli.num import Number
 from rooflinecli.price import settable
 from rooflinecli.specs.efficiency import CONSTANTS, SETTINGS, Efficiency
+from rooflinecli.specs.engine import Engine
 from rooflinecli.specs.hardware import HardwareSpec, Level, load_defaults
 from rooflinecli.specs.load import Document
 from rooflinecli.specs.names import shown
 
 IDEAL = Efficiency(source="--efficiency ideal: every kernel reaches the roofline", error=0.0)
 NEUTRAL = Efficiency(source="not given: neutral")
-STRUCTURAL = ("overlap", "early_stop", "logit_bytes")  # constants that say what happens, not how well
+STRUCTURAL = (
+    "overlap",
+    "beyond",
+    "early_stop",
+    "logit_bytes",
+    "exchange_bytes",
+    "mtp",
+)  # constants that say what happens, not how well
 UNBOUNDED = 2.0**40  # devices at a level that names no size; finite, so that floor() of it is a number
 
 
@@ -28,9 +36,15 @@ class Chip:
     """Numbers of one chip. `override` replaces figures by dotted path (sensitivities, sweeps over hardware)."""
 
     def __init__(
-        self, spec: HardwareSpec, lift: Plain = PLAIN, *, ideal: bool = False, override: dict[str, Number] | None = None
+        self,
+        spec: HardwareSpec,
+        lift: Plain = PLAIN,
+        *,
+        ideal: bool = False,
+        override: dict[str, Number] | None = None,
+        engine: Engine | None = None,
     ):
-        self.spec, self.lift, self.ideal, self.override = spec, lift, ideal, override or {}
+        self.spec, self.lift, self.ideal, self.override, self.engine = spec, lift, ideal, override or {}, engine
         settable.check(spec, self.override)
         self.bandwidth = self._figure("W", "memory", "bandwidth")
         self.capacity = self._figure("M_cap", "memory", "capacity")
@@ -104,7 +118,10 @@ class Chip:
         for table, document in self._tables(kind):
             for place in dict.fromkeys((regime, "kernel")):
                 found = table.get(place, {}).get(kind, {})
-                for name in (variant, dtype, "any"):
+                own = self._engine_kernels(place, kind) if found else {}
+                for name in (*_names(variant), *_names(dtype), "any"):
+                    if name in own and self.engine is not None:
+                        return self._lifted(own[name], self.engine.document, ("efficiency", kind, name), kind)
                     if name in found:
                         return self._lifted(found[name], document, ("efficiency", place, kind, name), kind)
         if kind in SETTINGS or self.ideal:
@@ -113,6 +130,10 @@ class Chip:
             f"{shown(self.spec.document.path)}: {self.spec.name} has no efficiency for operations of class {kind} in {dtype}; "
             f"add efficiency.{regime}.{kind}.any to that file or to hardware/defaults/{self.spec.kind}.yaml, or give --efficiency ideal"
         )
+
+    def _engine_kernels(self, place: str, kind: str) -> dict[str, Efficiency]:
+        """What the engine says of its kernels of a class: it stands in for the constants that all engines share."""
+        return self.engine.efficiency.get(kind, {}) if self.engine is not None and place == "serving" else {}
 
     def _tables(self, kind: str) -> Iterator[tuple[dict[str, Any], Document]]:
         """Where the constants of a class may stand; a complete profile takes kernels that nobody timed from its kind."""
@@ -133,6 +154,15 @@ class Chip:
             source = self._cite(document, (*path, name), entry.source)
             values[name] = self.lift(f"{constant.symbol}[{kind}]", self.override.get(key, given), constant.unit, source)
         return SimpleNamespace(**values)
+
+
+def _names(name: str) -> Iterator[str]:
+    """Under which names constants may stand: software with options (torchtitan+async) falls back to each option, then to the plain name."""
+    yield name
+    plain, *options = name.split("+")
+    if options:
+        yield from (f"{plain}+{option}" for option in options)
+        yield plain
 
 
 class _LevelNumbers:

@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from rooflinecli.answers.check.cases import FROM
 from rooflinecli.specs.check import CheckFile
 from rooflinecli.specs.options import KINDS, OPTIONS, Option
 
@@ -19,7 +20,9 @@ def generate() -> dict[str, Any]:
     options = _options()
     defs = schema["$defs"]
     check = defs["CheckSpec"]
-    check["properties"] |= options
+    check["properties"] |= options | {
+        FROM: {"type": "string", "description": "a launch script, config or command to read options from"}
+    }
     check["additionalProperties"] = False
     check["properties"]["matrix"] |= {
         "properties": {k: {"type": "array", "minItems": 1} for k in options},
