@@ -41,7 +41,7 @@ SPREAD = {"spread": True}  # metadata of a mapping whose entries are keys of the
 
 @cache
 def _layout(kind: type) -> tuple[tuple[str, bool, bool], ...]:
-    fields = kind.__dataclass_fields__.values()
+    fields = kind.__dataclass_fields__.values()  # type: ignore[attr-defined]
     return tuple((f.name, "optional" in f.metadata, "spread" in f.metadata) for f in fields)
 
 
