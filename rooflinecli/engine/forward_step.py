@@ -127,7 +127,7 @@ def token_budget(scene: Scene) -> Number:
 
 def engine_constant(scene: Scene, name: str, unit: str) -> Number:
     """A constant of the engine as a number of the scene's kind."""
-    value = getattr(scene.engine, name)
+    value = scene.chip.settled(f"engine.{name}", getattr(scene.engine, name))
     if not scene.lift.traced:
         return value
     key = name.removesuffix("_bytes")
