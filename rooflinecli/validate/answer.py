@@ -29,7 +29,7 @@ def data(subject: str, found: list[Table]) -> dict[str, Any]:
     }
 
 
-def tables_of(subject: str, refit: bool = False) -> list[Table]:
+def tables_of(subject: str, refit: bool = False, simulated: bool = False) -> list[Table]:
     """Tables of a subject with the points behind them. Raises UsageError for an unknown subject or a missing extra."""
     if subject != EVERYTHING and subject not in tables.SUBJECTS:
         raise unknown("subject", subject, (*tables.SUBJECTS, EVERYTHING))
@@ -44,6 +44,10 @@ def tables_of(subject: str, refit: bool = False) -> list[Table]:
     if refit:
         for name, again in REFITS.items():
             found += again() if subject in (name, EVERYTHING) else []
+    if simulated:
+        from rooflinecli.validate.simulated import tables as simulations
+
+        found += simulations()
     return found
 
 

@@ -50,6 +50,7 @@ class Run:
     measured: dict[str, float]
     engine: str
     static: bool = False
+    row: dict[str, str] | None = None  # of the wheel, for what an estimate has no use for
 
 
 def published_runs() -> list[Run]:
@@ -152,6 +153,7 @@ def _collected(row: dict[str, str]) -> Run:
         Plan(tp=float(tp), dp=float(dp), ep=float(dp), zero=0),
         measured,
         row["backend"],
+        row=row,
     )
 
 

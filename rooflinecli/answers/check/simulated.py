@@ -1,0 +1,80 @@
+"""Quantities of a simulation as a check holds them: the expected run, and the ends that other seeds and step prices give."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from rooflinecli.answers.check.cases import Case
+from rooflinecli.answers.check.ends import Ends
+from rooflinecli.answers.contract import Estimate
+from rooflinecli.answers.simulate.question import Question
+from rooflinecli.answers.simulate.run import fewest, figures, run
+from rooflinecli.answers.simulate.spread import SEEDS, intervals, repeats
+from rooflinecli.answers.simulate.study import cells
+from rooflinecli.errors import UsageError, unknown
+from rooflinecli.specs.options import OPTIONS
+
+LOAD = ("qps", "concurrency", "prompt", "output")
+OWN = {
+    "trace": "trace", "arrivals": "arrivals", "prompts-per-slot": "per_slot", "prompt": "prompt", "output": "output", "lengths": "spread",
+    "requests": "requests", "speed": "speed", "window": "window", "skip-bad": "skip_bad", "slo": "slo", "router": "router",
+    "prefill-pool": "prefill_pool", "decode-pool": "decode_pool", "kv-link": "link", "prefix-cache": "prefix_cache",
+    "scheduler": "settings", "seed": "seed",
+}  # fmt: skip
+VARIED = ("qps", "concurrency", "replicas")
+NEITHER = ("batch", "phase", "tokens", "attention-flops")
+
+
+def ends(case: Case, result: Estimate, name: str) -> Ends:
+    """A number of the case's simulation, on the plan that the estimate took. Raises UsageError for one that is not there."""
+    values, sure = _simulated(*_asked(case, result))
+    if name not in values:
+        raise unknown("quantity of a simulation", name, values, "`roofline simulate --format json` shows them")
+    value = values[name]
+    if name not in sure:
+        return Ends(value)
+    low, high = sure[name]
+    return Ends(value, "", low, low, high)
+
+
+def _asked(case: Case, result: Estimate) -> tuple[Question, bool]:
+    """The question of a case. Raises UsageError for an entry of `simulate:` that does not exist."""
+    plan = next((found.laid_out for name, found in result.phases.items() if name != "train"), None)
+    if plan is None:
+        raise UsageError("a simulation serves; add prefill or decode to `phase`", "phase")
+    options = {
+        name: value
+        for name, value in case.options.items()
+        if name not in (*LOAD, *NEITHER) and OPTIONS[name].phase != "train"
+    }
+    options |= {"n": plan.devices, **{axis: getattr(plan, axis) for axis in ("tp", "pp", "dp", "cp", "ep")}}
+    written = {name: case.options[name] for name in LOAD if name in case.options}
+    for name, value in case.simulate:
+        if name.replace("_", "-") not in (*OWN, *VARIED):
+            raise unknown("entry of simulate", name, (*OWN, *VARIED))
+        written[name.replace("_", "-")] = value
+    varied = {name: str(written[name]) for name in VARIED if name in written}
+    given: dict[str, Any] = {OWN[name]: _read(name, value) for name, value in written.items() if name in OWN}
+    found = cells(options, given, varied)
+    if len(found) > 1:
+        raise UsageError("a check asks for one simulation; use `matrix` to try several")
+    return found[0].question, found[0].fewest
+
+
+def _read(name: str, value: Any) -> Any:
+    """An entry in the form that the question keeps it in."""
+    if name == "scheduler":
+        return tuple(value if isinstance(value, list) else [str(value)])
+    if name in ("skip-bad", "prefix-cache"):
+        return bool(value)
+    if name in ("prompts-per-slot", "prefill-pool", "decode-pool", "seed"):
+        return int(value)
+    return float(value) if name == "speed" else str(value)
+
+
+@lru_cache(maxsize=256)
+def _simulated(question: Question, least: bool) -> tuple[dict[str, Any], dict[str, list[float]]]:
+    """The numbers of a question, and their ends. Raises Infeasible."""
+    found = fewest(question)[0] if least else run(question)
+    return found.values, intervals(found.values, map(figures, repeats(found.question, SEEDS)))
