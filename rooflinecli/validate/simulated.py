@@ -91,7 +91,7 @@ def simulate(run: Run, **changes: Any) -> Simulated:
         float(first.mean()),
         float(per.mean()),
         float(rate),
-        concurrency * whole > 0.9 * pool,
+        concurrency * (prompt + output) > 0.9 * pool,
         _possible(run, scene, whole),
         setting,
     )

@@ -12,11 +12,11 @@ from rooflinecli.errors import Infeasible, UsageError
 from rooflinecli.formulas import money, provision
 from rooflinecli.simulate import arrivals, outcome
 from rooflinecli.simulate import fleet as running
-from rooflinecli.simulate.cluster import Spread
 from rooflinecli.simulate.job import Job
 from rooflinecli.simulate.lengths import Lengths, lengths, spread
 from rooflinecli.simulate.replica import Replica
 from rooflinecli.simulate.traces.row import Trace
+from rooflinecli.spread import Spread
 
 SCHEMA = "roofline/simulate/1"
 NOTES = (

@@ -10,8 +10,8 @@ from typing import Any
 from rooflinecli.answers.simulate.question import Question, check, whole
 from rooflinecli.answers.simulate.run import fewest, run
 from rooflinecli.errors import Infeasible, UsageError
-from rooflinecli.simulate.cluster import Spread
 from rooflinecli.specs import ask
+from rooflinecli.spread import Spread
 
 SCHEMA = "roofline/simulate-study/1"
 _LISTED = ("model", "hw", "engine", "dtype", "kv-dtype", "tp", "pp", "dp", "ep", "n")
