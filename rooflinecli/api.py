@@ -20,7 +20,7 @@ from rooflinecli.record import plain
 from rooflinecli.specs import ask
 from rooflinecli.specs.model import load_model
 
-__all__ = ["estimate", "explain", "parameters"]
+__all__ = ["estimate", "explain", "parameters", "simulate"]
 
 
 def estimate(model: str, hw: str | None = None, **options: Any) -> dict[str, Any]:
@@ -33,6 +33,17 @@ def explain(model: str, hw: str | None = None, quantity: str = "", depth: int = 
     from rooflinecli.render.explain import explain as text
 
     return text(derivation(ask.request({"model": model, "hw": hw, **options}), quantity), depth)
+
+
+def simulate(model: str, hw: str, **options: Any) -> dict[str, Any]:
+    """What `roofline simulate MODEL --hw HW` says of one load, without repeats: the numbers under `simulate` in its JSON.
+
+    Options are those of an estimate and of the load (qps, concurrency, trace, prompt, output, requests, slo, replicas, ...).
+    """
+    from rooflinecli.answers.simulate.run import run
+    from rooflinecli.answers.simulate.study import asked
+
+    return run(asked({"model": model, "hw": hw, **options})).values
 
 
 def parameters(model: str) -> Parameters:

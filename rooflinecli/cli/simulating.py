@@ -64,6 +64,10 @@ def _one(ask: Ask, cell: Any) -> bool:
         drawn = draw(picture(found, ask.plot_kind), ask.plot)
         if drawn:
             print(drawn)
+    if found.cut:
+        import typer
+
+        raise typer.Exit(130)
     return bool(result["slo"] is None or result["slo"]["kept"])
 
 

@@ -259,17 +259,18 @@ class Replica:
 
     def _mixed(self, chunks: list[tuple[Job, int]], ride: bool) -> None:
         """A step with prompts, decodes riding along where the policy lets them; otherwise they stand still."""
-        tokens = sum(take for _, take in chunks)
-        attention = sum(self.prices.attention(job.done, job.done + take) for job, take in chunks)
+        tokens, attention = 0, 0.0
+        for job, take in chunks:
+            tokens += take
+            attention += self.prices.attention(job.done, job.done + take)
         batch = self.batch if ride else 0
         seconds, fill = self.prices.mixed(tokens, attention, batch, self.context / batch if batch else 0.0)
-        self._advance(seconds + self._pay(), 1, seconds)
-        self.tally.prompt_tokens += tokens
-        self.tally.most_tokens = max(self.tally.most_tokens, tokens + batch)
-        if batch:
-            self._ticked(1, seconds)
-        elif self.batch:
+        if self.batch and not batch:
             self.stall += seconds
+        if self.debt:
+            seconds += self._pay()
+        self.tally.prompt_tokens += tokens
+        self._move(seconds, 1, seconds, batch, tokens + batch)
         for job, take in chunks:
             job.done += take
             if job.done >= job.need:
@@ -277,29 +278,28 @@ class Replica:
 
     def _stride(self, until: float) -> None:
         """As many decode steps as nothing interrupts."""
-        batch = self.batch
-        level, slope = self.prices.row(batch)
+        prices, batch = self.prices, self.batch
+        if batch >= len(prices.level):
+            prices.grow_decodes(batch)
         context = self.context / batch
         i = int(context).bit_length()
         if i > KNOTS:
             i = KNOTS
-        first = last = level[i] + slope[i] * context
+        slope = prices.slope[batch][i]
+        first = last = prices.level[batch][i] + slope * context
         n = self._most()
         if n > 1:
             future = self.future
             event = future[0].ready if future and future[0].ready < until else until
-            last = self.prices.decode(batch, context + n - 1)
+            last = prices.decode(batch, context + n - 1)
             if self.now + n * (first + last) / 2 > event:
-                n = self._before(event, first, slope[i], n)
-                last = first if n == 1 else self.prices.decode(batch, context + n - 1)
+                n = self._before(event, first, slope, n)
+                last = first if n == 1 else prices.decode(batch, context + n - 1)
         seconds = n * (first + last) / 2
         if self.debt:
             seconds += self._pay()
-        self._advance(seconds, n, last)
-        if batch > self.tally.most_tokens:
-            self.tally.most_tokens = batch
-        self._ticked(n, seconds)
         self.held += n
+        self._move(seconds, n, last, batch, batch)
 
     def _most(self) -> int:
         """Decode steps until something must be looked at."""
@@ -338,44 +338,39 @@ class Replica:
         owed, self.debt = self.debt, 0.0
         return owed
 
-    def _advance(self, seconds: float, steps: int, last: float) -> None:
-        """The clock, past `steps` steps of which the last takes `last` seconds."""
+    def _move(self, seconds: float, n: int, last: float, batch: int, tokens: int) -> None:
+        """The clock, past `n` steps of `tokens` tokens each, the last of which takes `last` seconds, in which `batch` sequences write on.
+
+        What stood still before them counts to the gap before their first token.
+        """
         tally = self.tally
         self.now = now = self.now + seconds
         self.decided = now - last
-        self.steps += steps
+        self.steps += n
+        self.tick += n if batch else 0
+        written = batch * n
+        self.context += written
         count = self.batch + len(self.partial)
         used = self.context + self.filling + self.pad * count - self.saved
-        tally.busy += seconds
-        tally.steps += steps
-        tally.area_batch += seconds * count
-        tally.area_used += seconds * used
+        tally.note(seconds, n, count, used, written / 2)
         if used > tally.most_used:
             tally.most_used = used
-        if self.batch > tally.most_batch:
-            tally.most_batch = self.batch
-        tally.count += 1
+        if batch > tally.most_batch:
+            tally.most_batch = batch
+        if tokens > tally.most_tokens:
+            tally.most_tokens = tokens
         if tally.count >= tally.due:
             tally.sample(now, count, len(self.waiting), used / self.limits.pool)
-
-    def _ticked(self, n: int, seconds: float) -> None:
-        """Every running sequence has written `n` tokens in `seconds`; what stood still before them counts to the first."""
-        tally, batch = self.tally, self.batch
+        if not batch:
+            return
+        self.owed -= written
+        tally.output_tokens += written
         if self.stall:
             tally.gap(seconds / n + self.stall, batch)
-            if n > 1:
-                tally.gap(seconds / n, batch * (n - 1))
-            self.stall = 0.0
-        else:
-            tally.gap(seconds / n, batch * n)
-        self.tick += n
-        self.context += batch * n
-        self.owed -= batch * n
-        tally.output_tokens += batch * n
-        used = self.context + self.filling + self.pad * (batch + len(self.partial)) - self.saved
-        if used > tally.most_used:
-            tally.most_used = used
+            self.stall, written = 0.0, written - batch
+        if written:
+            tally.gap(seconds / n, written)
         if self.unsent:
             self._send_due()
-        if self.ends and self.ends[0][0] <= self.tick:
+        if self.ends[0][0] <= self.tick:
             self._end_due()

@@ -45,7 +45,8 @@ def tables_of(subject: str, refit: bool = False, simulated: bool = False) -> lis
         for name, again in REFITS.items():
             found += again() if subject in (name, EVERYTHING) else []
     if simulated:
-        from rooflinecli.validate import percentiles, simulated as simulations
+        from rooflinecli.validate import percentiles
+        from rooflinecli.validate import simulated as simulations
 
         found += [*simulations.tables(), *percentiles.tables()]
     return found

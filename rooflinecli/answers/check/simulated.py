@@ -11,18 +11,11 @@ from rooflinecli.answers.contract import Estimate
 from rooflinecli.answers.simulate.question import Question
 from rooflinecli.answers.simulate.run import fewest, figures, run
 from rooflinecli.answers.simulate.spread import SEEDS, intervals, repeats
-from rooflinecli.answers.simulate.study import cells
+from rooflinecli.answers.simulate.study import OWN, VARIED, one
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.specs.options import OPTIONS
 
 LOAD = ("qps", "concurrency", "prompt", "output")
-OWN = {
-    "trace": "trace", "arrivals": "arrivals", "prompts-per-slot": "per_slot", "prompt": "prompt", "output": "output", "lengths": "spread",
-    "requests": "requests", "speed": "speed", "window": "window", "skip-bad": "skip_bad", "slo": "slo", "router": "router",
-    "prefill-pool": "prefill_pool", "decode-pool": "decode_pool", "kv-link": "link", "prefix-cache": "prefix_cache",
-    "scheduler": "settings", "seed": "seed",
-}  # fmt: skip
-VARIED = ("qps", "concurrency", "replicas")
 NEITHER = ("batch", "phase", "tokens", "attention-flops")
 
 
@@ -54,23 +47,8 @@ def _asked(case: Case, result: Estimate) -> tuple[Question, bool]:
         if name.replace("_", "-") not in (*OWN, *VARIED):
             raise unknown("entry of simulate", name, (*OWN, *VARIED))
         written[name.replace("_", "-")] = value
-    varied = {name: str(written[name]) for name in VARIED if name in written}
-    given: dict[str, Any] = {OWN[name]: _read(name, value) for name, value in written.items() if name in OWN}
-    found = cells(options, given, varied)
-    if len(found) > 1:
-        raise UsageError("a check asks for one simulation; use `matrix` to try several")
-    return found[0].question, found[0].fewest
-
-
-def _read(name: str, value: Any) -> Any:
-    """An entry in the form that the question keeps it in."""
-    if name == "scheduler":
-        return tuple(value if isinstance(value, list) else [str(value)])
-    if name in ("skip-bad", "prefix-cache"):
-        return bool(value)
-    if name in ("prompts-per-slot", "prefill-pool", "decode-pool", "seed"):
-        return int(value)
-    return float(value) if name == "speed" else str(value)
+    found = one({**options, **written})
+    return found.question, found.fewest
 
 
 @lru_cache(maxsize=256)
