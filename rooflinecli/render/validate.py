@@ -27,6 +27,7 @@ COLUMNS: dict[str, tuple[str, bool]] = {
     "left_out": ("left out", True),
     "formula_mean": ("formula, mean", True),
     "formula_median": ("formula, median", True),
+    "left_out_inside": ("left out, in the 80 % interval", True),
     "suspect": ("suspect", False),
     "below_floor": ("below floor", False),
 }

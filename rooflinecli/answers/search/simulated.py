@@ -32,6 +32,14 @@ def simulated(
     ]
 
 
+def note(
+    options: dict[str, Any], rows: list[dict[str, Any]], limits: dict[str, str | None], over: Spread | None
+) -> None:
+    """Put beside each row what its simulation says."""
+    for row, values in zip(rows, simulated(options, rows, limits, over or map), strict=True):
+        row["simulate"] = values
+
+
 def _cell(options: dict[str, Any], row: dict[str, Any], limits: dict[str, str | None]) -> Cell:
     layout = row["layout"]
     own = {k: v for k, v in options.items() if k not in _LAYOUT and OPTIONS[k].phase != "train"}

@@ -65,6 +65,7 @@ def search(question: Question, tell: Callable[[int, int], None] | None = None, o
     """Look at every legal layout on every device count asked for. `tell(done, total)` hears of progress; `over` spreads the work."""
     scene, found = Scene(question.request), Found()
     agree.check(scene)
+    legal.check(scene)
     if not question.devices:
         raise UsageError(
             "a training search needs -n, the devices to lay the model over; give one count or several (-n 512,1024)"
