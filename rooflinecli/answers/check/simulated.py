@@ -15,8 +15,8 @@ from rooflinecli.answers.simulate.study import OWN, VARIED, one
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.specs.options import OPTIONS
 
-LOAD = ("qps", "concurrency", "prompt", "output")
-NEITHER = ("batch", "phase", "tokens", "attention-flops")
+LOAD = ("qps", "concurrency", "prompt", "output", "prompts-per-slot")
+NEITHER = ("equal-lengths", "batch", "phase", "tokens", "attention-flops")
 
 
 def ends(case: Case, result: Estimate, name: str) -> Ends:
