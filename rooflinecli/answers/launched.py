@@ -36,7 +36,11 @@ def settled(options: Mapping[str, Any], result: Estimate, trains: bool) -> dict[
         found |= {name.replace("_", "-"): getattr(plan, name) for name in _TRAINED}
         found |= {name.replace("_", "-"): _plain(value) for name, value in plan.unusual.items()}
         return {**found, "batch": _whole(work.train_batch), "seq": _whole(work.seq)}
-    found |= {"prompt": _whole(work.prompt), "output": _whole(work.output), "engine": given.get("engine", "python-server")}
+    found |= {
+        "prompt": _whole(work.prompt),
+        "output": _whole(work.output),
+        "engine": given.get("engine", "python-server"),
+    }
     if not {"qps", "concurrency"} & set(given):
         found["batch"] = _whole(work.batch)
     return found
@@ -53,7 +57,11 @@ def _sizes(plan: PlanAnswer) -> dict[str, int]:
 
 
 def _plain(value: Any) -> Any:
-    return ",".join(f"{v:g}" if isinstance(v, float) else str(v) for v in value) if isinstance(value, (tuple, list)) else value
+    return (
+        ",".join(f"{v:g}" if isinstance(v, float) else str(v) for v in value)
+        if isinstance(value, (tuple, list))
+        else value
+    )
 
 
 def _whole(value: Any) -> Any:

@@ -34,7 +34,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "models": ("models", "List models, show one, or import a Hugging Face config."),
     "sweep": ("sweep", "A grid of estimates: every numeric input a range."),
     "search": ("search", "The best legal layout, exactly: training splits, or serving instances and pools."),
-    "simulate": ("simulate", "An engine's scheduler over step prices: percentiles, SLOs, the fewest replicas for a load."),
+    "simulate": (
+        "simulate",
+        "An engine's scheduler over step prices: percentiles, SLOs, the fewest replicas for a load.",
+    ),
     "compare": ("compare", "One plan across chips, ranked, at the same devices, cost or memory."),
     "check": ("check", "Hold capacity plans to their promises, in CI: pass, fail or unsure."),
     "scaling": ("scaling", "Scaling laws: compute-optimal sizes, batches, learning rates, runs."),

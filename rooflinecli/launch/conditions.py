@@ -73,7 +73,11 @@ def _compared(words: list[str], shell: Expander) -> bool | None:
         return None
     left, sign, right = values
     if sign in _NUMBERS:
-        return _NUMBERS[sign](int(left), int(right)) if left.lstrip("-").isdigit() and right.lstrip("-").isdigit() else None
+        return (
+            _NUMBERS[sign](int(left), int(right))
+            if left.lstrip("-").isdigit() and right.lstrip("-").isdigit()
+            else None
+        )
     if sign in ("=", "==", "!="):
         return fnmatchcase(left, right.replace("[", "[[]")) == (sign != "!=")
     return None

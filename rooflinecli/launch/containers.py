@@ -12,7 +12,9 @@ import yaml
 from rooflinecli.errors import DataError
 from rooflinecli.launch.expand import unknown
 
-_HELM_LINE = re.compile(r"^\s*\{\{-?\s*(if|else|end|with|range|define|include|template|toYaml|/\*)[^\n]*\}\}\s*$", re.MULTILINE)
+_HELM_LINE = re.compile(
+    r"^\s*\{\{-?\s*(if|else|end|with|range|define|include|template|toYaml|/\*)[^\n]*\}\}\s*$", re.MULTILINE
+)
 _HELM = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}", re.DOTALL)
 _DEFAULT = re.compile(r"default\s+(\"[^\"]*\"|'[^']*'|[\w./-]+)|\|\s*default\s+(\S+)")
 COMMANDS = ("command", "args", "entrypoint", "cmd")
@@ -39,7 +41,9 @@ def documents(text: str, name: str) -> list[Any]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else 1
-        raise DataError(f"{name}:{line}: not valid YAML ({getattr(error, 'problem', None) or error}); mend the syntax") from None
+        raise DataError(
+            f"{name}:{line}: not valid YAML ({getattr(error, 'problem', None) or error}); mend the syntax"
+        ) from None
 
 
 class _Loader(yaml.SafeLoader):
@@ -55,12 +59,20 @@ _Loader.add_multi_constructor("!", lambda loader, suffix, node: _plain_node(load
 def _plain_node(loader: Any, node: Any) -> Any:
     if isinstance(node, yaml.ScalarNode):
         return loader.construct_scalar(node)
-    return loader.construct_sequence(node, True) if isinstance(node, yaml.SequenceNode) else loader.construct_mapping(node, True)
+    return (
+        loader.construct_sequence(node, True)
+        if isinstance(node, yaml.SequenceNode)
+        else loader.construct_mapping(node, True)
+    )
 
 
 def _filled(match: re.Match[str]) -> str:
     default = _DEFAULT.search(match[1])
-    return (default[1] or default[2]).strip("\"'") if default else unknown(re.sub(r"[^\w./ |-]", "", match[1]) or "template")
+    return (
+        (default[1] or default[2]).strip("\"'")
+        if default
+        else unknown(re.sub(r"[^\w./ |-]", "", match[1]) or "template")
+    )
 
 
 def containers(document: Any) -> Iterator[Container]:
@@ -76,7 +88,11 @@ def containers(document: Any) -> Iterator[Container]:
     if named and not any(isinstance(v, Mapping) for v in named.values()):
         yield _container(document, named, environment)
     for key, value in document.items():
-        if isinstance(value, str) and key not in COMMANDS and (key.endswith(("_cmd", "_command")) or "\n" in value or key == "run"):
+        if (
+            isinstance(value, str)
+            and key not in COMMANDS
+            and (key.endswith(("_cmd", "_command")) or "\n" in value or key == "run")
+        ):
             yield Container([], value, environment)
         elif key not in (*COMMANDS, "env", "environment"):
             yield from containers(value)
@@ -140,6 +156,10 @@ def mounted(found: list[Any]) -> dict[str, str]:
     """Files that config maps of the same text hold, by name."""
     files: dict[str, str] = {}
     for document in found:
-        if isinstance(document, Mapping) and document.get("kind") == "ConfigMap" and isinstance(document.get("data"), Mapping):
+        if (
+            isinstance(document, Mapping)
+            and document.get("kind") == "ConfigMap"
+            and isinstance(document.get("data"), Mapping)
+        ):
             files |= {str(k): v for k, v in document["data"].items() if isinstance(v, str)}
     return files

@@ -26,7 +26,9 @@ class Launch:
     unmodelled: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     per_replica: int | None = None  # sequences of a training batch to a replica, where their number follows from -n
-    shape: dict[str, Any] = field(default_factory=dict)  # of the model, where a launch describes it instead of naming it
+    shape: dict[str, Any] = field(
+        default_factory=dict
+    )  # of the model, where a launch describes it instead of naming it
 
     def put(self, option: str, written: Any, flag: str) -> None:
         """An option as the launch has it; nothing where it says nothing, `auto` or None."""

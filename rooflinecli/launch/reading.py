@@ -42,7 +42,9 @@ class _Source:
         base = written.rpartition("/")[2]
         if base in self.files:
             return self.files[base]
-        for path in (self.folder / written, self.folder / base) if self.folder and base and not unknowns(written) else ():
+        for path in (
+            (self.folder / written, self.folder / base) if self.folder and base and not unknowns(written) else ()
+        ):
             if path.is_file() and path.stat().st_size < LARGEST:
                 return path.read_text(encoding="utf-8", errors="replace")
         return None
@@ -58,10 +60,14 @@ def read(source: str) -> Launch:
     opened = _opened(chosen[1] if which and chosen else source)
     found = list(_launches(opened))
     if not found:
-        raise UsageError(f"{opened.name}: no launch of a tool known here ({', '.join(kinds(TOOLS))}); give the options instead")
+        raise UsageError(
+            f"{opened.name}: no launch of a tool known here ({', '.join(kinds(TOOLS))}); give the options instead"
+        )
     if which is not None:
         if not 1 <= which <= len(found):
-            raise UsageError(f"{source}: {opened.name} holds {len(found)} launches; give a number from 1 to {len(found)}")
+            raise UsageError(
+                f"{source}: {opened.name} holds {len(found)} launches; give a number from 1 to {len(found)}"
+            )
         found = [found[which - 1]]
     if any(_key(one) != _key(found[0]) for one in found[1:]):
         listed = "; ".join(f"#{i} {one.tool} {_shown(one)}" for i, one in enumerate(found[:8], 1))
@@ -99,7 +105,9 @@ def _opened(source: str) -> _Source:
             raise DataError(f"{path}: longer than {LARGEST} bytes; give the launch alone")
         return _Source(path.read_text(encoding="utf-8", errors="replace"), str(path), path.parent)
     if path is not None and (" " not in source or path.suffix in (".sh", ".yaml", ".yml", ".json", ".toml")):
-        raise DataError(f"{one_line(source)}: no such file; give a launch script, a config, or a whole command in quotes")
+        raise DataError(
+            f"{one_line(source)}: no such file; give a launch script, a config, or a whole command in quotes"
+        )
     return _Source(source, "the command")
 
 
@@ -171,11 +179,30 @@ def _script(text: str, source: _Source, values: dict[str, Value], offset: int = 
     for command in script.commands:
         for launch in _launched(command.words, source, command.line + offset):
             if script.undecided:
-                launch.notes.append(f"not decidable from here, so every branch was followed: {one_line(script.undecided[0])}")
+                launch.notes.append(
+                    f"not decidable from here, so every branch was followed: {one_line(script.undecided[0])}"
+                )
             yield launch
 
 
-_SAID = ("echo", "printf", "cat", "grep", "pkill", "pgrep", "which", "command", "ls", "rm", "cp", "mkdir", "curl", "tee", "kill", "#")
+_SAID = (
+    "echo",
+    "printf",
+    "cat",
+    "grep",
+    "pkill",
+    "pgrep",
+    "which",
+    "command",
+    "ls",
+    "rm",
+    "cp",
+    "mkdir",
+    "curl",
+    "tee",
+    "kill",
+    "#",
+)
 
 
 def _launched(words: list[str], source: _Source, line: int) -> Iterator[Launch]:
@@ -183,7 +210,9 @@ def _launched(words: list[str], source: _Source, line: int) -> Iterator[Launch]:
     if not words or words[0] in _SAID:
         return
     if words[0] == "vllm-image":
-        words = ["vllm", "serve", *words[1:]] if words[1:2] and words[1].startswith("-") and words[1] != "-m" else words[1:]
+        words = (
+            ["vllm", "serve", *words[1:]] if words[1:2] and words[1].startswith("-") and words[1] != "-m" else words[1:]
+        )
     where = f"{source.name}:{line}" if line and source.folder else source.name
     for name in kinds(TOOLS):
         tool = load(TOOLS, name)
@@ -262,13 +291,18 @@ def _share(launch: Launch, known: Mapping[str, Any], found: dict[str, Any]) -> N
     """The global batch, from that of a replica and the replicas that -n leaves."""
     try:
         n = int(str(known.get("n", 0)))
-        replicas = int(str(known.get("dp", 0))) or n // (int(str(known.get("tp", 1))) * int(str(known.get("pp", 1))) * int(str(known.get("cp", 1))))
+        replicas = int(str(known.get("dp", 0))) or n // (
+            int(str(known.get("tp", 1))) * int(str(known.get("pp", 1))) * int(str(known.get("cp", 1)))
+        )
     except ValueError:
         return
     if replicas:
         found["batch"] = replicas * int(launch.per_replica or 1)
     else:
-        raise UsageError(f"{launch.where}: its batch is {launch.per_replica} sequences a replica, and how many there are is not said; give -n", "n")
+        raise UsageError(
+            f"{launch.where}: its batch is {launch.per_replica} sequences a replica, and how many there are is not said; give -n",
+            "n",
+        )
 
 
 def _described(launch: Launch) -> str:

@@ -66,7 +66,9 @@ class Reader:
                 self.functions[name] = body[start + 1 : end - 1]
                 i = end
             else:
-                end = next((k for k in range(i, len(body)) if body[k].kind == "op" and body[k].text in _JOINS), len(body))
+                end = next(
+                    (k for k in range(i, len(body)) if body[k].kind == "op" and body[k].text in _JOINS), len(body)
+                )
                 self._command(body[i:end])
                 i = max(end, i + 1)
 
@@ -105,7 +107,11 @@ class Reader:
         """A command, and that which it hands to another shell: `srun bash -c "..."`."""
         for before, after in pairwise(range(len(command.words))):
             word = command.words[before]
-            if word in ("-c", "-lc", "-ec", "-euc") and command.words[before - 1].rpartition("/")[2] in ("bash", "sh", "zsh"):
+            if word in ("-c", "-lc", "-ec", "-euc") and command.words[before - 1].rpartition("/")[2] in (
+                "bash",
+                "sh",
+                "zsh",
+            ):
                 nested = tokens(command.words[after])
                 for token in nested:
                     token.line = command.line
@@ -131,7 +137,12 @@ class Reader:
         name, adds, written = match.groups()
         value: Value
         if written.startswith("("):
-            value = [w for t in tokens(written[1:].rstrip().removesuffix(")")) if t.kind == "word" for w in self.shell.fields(t.text)]
+            value = [
+                w
+                for t in tokens(written[1:].rstrip().removesuffix(")"))
+                if t.kind == "word"
+                for w in self.shell.fields(t.text)
+            ]
         else:
             value = self.shell.text(written)
         before = self.shell.values.get(name)
@@ -193,8 +204,25 @@ class Reader:
         self.follow(body[1:-1])
 
 
-_COMPOUND = {"if": "_if", "for": "_for", "select": "_for", "while": "_while", "until": "_while", "case": "_case", "{": "_group"}
-_OPENS = {"if": "fi", "for": "done", "select": "done", "while": "done", "until": "done", "case": "esac", "{": "}", "(": ")"}
+_COMPOUND = {
+    "if": "_if",
+    "for": "_for",
+    "select": "_for",
+    "while": "_while",
+    "until": "_while",
+    "case": "_case",
+    "{": "_group",
+}
+_OPENS = {
+    "if": "fi",
+    "for": "done",
+    "select": "done",
+    "while": "done",
+    "until": "done",
+    "case": "esac",
+    "{": "}",
+    "(": ")",
+}
 
 
 def _starts(body: list[Token], i: int) -> bool:

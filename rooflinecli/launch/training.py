@@ -8,7 +8,18 @@ from typing import Any
 from rooflinecli.launch.found import Launch
 
 MODEL_PARALLEL = ("tp", "pp", "cp")
-IDLE_OPTIMIZER = ("*lr*", "*adam*", "*decay*", "*warmup*", "*clip*", "*loss*", "*beta*", "*eps", "*momentum*", "*learning_rate*")
+IDLE_OPTIMIZER = (
+    "*lr*",
+    "*adam*",
+    "*decay*",
+    "*warmup*",
+    "*clip*",
+    "*loss*",
+    "*beta*",
+    "*eps",
+    "*momentum*",
+    "*learning_rate*",
+)
 
 
 def layout(launch: Launch, devices: int | None, **sizes: int | None) -> None:

@@ -36,7 +36,9 @@ def emit(name: str, options: Mapping[str, Any]) -> str:
     phases = options.get("phase") or []
     if ("train" in phases) != module.TRAINS:
         work = "trains" if module.TRAINS else "serves"
-        raise UsageError(f"--emit {name}: {module.VERSION} {work}; ask for --phase {'train' if module.TRAINS else 'decode'}", "emit")
+        raise UsageError(
+            f"--emit {name}: {module.VERSION} {work}; ask for --phase {'train' if module.TRAINS else 'decode'}", "emit"
+        )
     body = module.write(dict(options), hub(load_model(str(options["model"]))))
     said = reading.read_text(body, name).options
     rest = {k: v for k, v in options.items() if k not in said or not same(k, said[k], v)}

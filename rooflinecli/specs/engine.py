@@ -77,7 +77,9 @@ class Engine(Spec):
         default_factory=dict,
         description="kernels of its own by class and dtype, in place of the serving constants that GPUs share",
     )
-    scheduler: Scheduler = Field(default_factory=Scheduler, description="how it forms its steps, for `roofline simulate`")
+    scheduler: Scheduler = Field(
+        default_factory=Scheduler, description="how it forms its steps, for `roofline simulate`"
+    )
     note: str = ""
     source: str
     _document: Document = PrivateAttr()

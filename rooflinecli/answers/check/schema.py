@@ -20,7 +20,9 @@ def generate() -> dict[str, Any]:
     options = _options()
     defs = schema["$defs"]
     check = defs["CheckSpec"]
-    check["properties"] |= options | {FROM: {"type": "string", "description": "a launch script, config or command to read options from"}}
+    check["properties"] |= options | {
+        FROM: {"type": "string", "description": "a launch script, config or command to read options from"}
+    }
     check["additionalProperties"] = False
     check["properties"]["matrix"] |= {
         "properties": {k: {"type": "array", "minItems": 1} for k in options},

@@ -32,7 +32,10 @@ def read(tree: Mapping[str, Any], launch: Launch) -> None:
     sizes = {axis: args.whole(launch, f"{word}_parallel_size") for axis, word in (("tp", "tensor"), ("cp", "context"))}
     training.layout(launch, None, **sizes)
     args.put(launch, "seq", "sequence_len")
-    micro, steps = args.whole(launch, "micro_batch_size"), args.whole(launch, "gradient_accumulation_steps", default=1) or 1
+    micro, steps = (
+        args.whole(launch, "micro_batch_size"),
+        args.whole(launch, "gradient_accumulation_steps", default=1) or 1,
+    )
     if micro:
         launch.options["micro-batch"] = micro
         launch.per_replica = micro * steps

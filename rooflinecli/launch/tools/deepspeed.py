@@ -75,13 +75,21 @@ def _offload(args: Arguments, launch: Launch) -> None:
     if optimizer in ("cpu", "nvme"):
         launch.options["offload"] = "optimizer"
     if weights in ("cpu", "nvme"):
-        launch.unmodelled.append(f"zero_optimization.offload_param.device {weights}: weights are taken to stay on the device")
-    for name in [n for n in args.given if n.startswith(("zero_optimization.offload_param.", "zero_optimization.offload_optimizer."))]:
+        launch.unmodelled.append(
+            f"zero_optimization.offload_param.device {weights}: weights are taken to stay on the device"
+        )
+    for name in [
+        n
+        for n in args.given
+        if n.startswith(("zero_optimization.offload_param.", "zero_optimization.offload_optimizer."))
+    ]:
         args.take(name)
 
 
 def _dtype(args: Arguments) -> str:
-    on = {kind: str(args.take(f"{kind}.enabled", default=False)).lower() in ("true", "auto") for kind in ("bf16", "fp16")}
+    on = {
+        kind: str(args.take(f"{kind}.enabled", default=False)).lower() in ("true", "auto") for kind in ("bf16", "fp16")
+    }
     on["bf16"] = on["bf16"] or args.take("bfloat16.enabled") is True
     return "bf16" if on["bf16"] else "fp16" if on["fp16"] else "fp32"
 

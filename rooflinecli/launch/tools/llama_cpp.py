@@ -18,7 +18,19 @@ SHORT = {"-m": "model", "-hf": "hf-repo", "-hfr": "hf-repo", "-c": "ctx-size", "
          "--n-gpu-layers": "gpu-layers", "-ctk": "cache-type-k", "-ctv": "cache-type-v", "-sm": "split-mode", "-ts": "tensor-split",
          "-n": "predict", "--n-predict": "predict", "-fa": "flash-attn", "-t": "threads", "-b": "batch-size", "-ub": "ubatch-size",
          "-tb": "threads-batch", "-cb": "cont-batching", "-mg": "main-gpu", "-a": "alias", "-md": "model-draft"}  # fmt: skip
-SWITCHES = {"cont-batching", "jinja", "perf", "no-mmap", "mlock", "verbose", "no-webui", "metrics", "embeddings", "embedding", "reranking"}
+SWITCHES = {
+    "cont-batching",
+    "jinja",
+    "perf",
+    "no-mmap",
+    "mlock",
+    "verbose",
+    "no-webui",
+    "metrics",
+    "embeddings",
+    "embedding",
+    "reranking",
+}
 IDLE = (
     *serving.IDLE, "threads*", "prio*", "perf", "no-perf", "jinja", "mlock", "no-mmap", "no-warmup", "alias", "cont-batching",
     "batch-size", "ubatch-size", "temp*", "top-*", "min-p", "repeat-*", "presence-penalty", "reasoning*", "flash-attn", "main-gpu",

@@ -22,7 +22,13 @@ _AXES = {"dp": ("data",), "fsdp": ("fsdp", "fsdp_transpose"), "tp": ("tensor", "
          "pp": ("pipeline",), "cp": ("context", "sequence"), "ep": ("expert",)}  # fmt: skip
 _NAMES = {"deepseek3-671b": "deepseek-v3", "deepseek2-16b": "deepseek-v2-lite", "kimi-k2-1t": "kimi-k2", "llama4-17b-16e": "llama-4-scout",
           "llama4-17b-128e": "llama-4-maverick"}  # fmt: skip
-_REMAT = {"full": "full", "minimal": "none", "none": "none", "save_qkv_proj": "selective", "minimal_with_context": "none"}
+_REMAT = {
+    "full": "full",
+    "minimal": "none",
+    "none": "none",
+    "save_qkv_proj": "selective",
+    "minimal_with_context": "none",
+}
 IDLE = (
     *training.IDLE_OPTIMIZER, "base_config", "run_name", "hardware", "steps", "packing", "max_segments*", "attention", "use_iota_embed",
     "scan_layers", "logits_dot_in_fp32", "shardy", "*profil*", "*checkpoint*", "dataset*", "base_output*", "reuse_example_batch",
@@ -64,7 +70,9 @@ def read(tree: Mapping[str, Any] | list[str], launch: Launch) -> None:
     launch.options["zero"] = 0 if fsdp == 1 else 3
     if closed and data and data > 1 and fsdp and fsdp > 1:
         launch.options["shard"] = fsdp * int(sizes["ep"] or 1)
-    training.unreadable(launch, {f"{net}_{n}_parallelism": a for net in ("ici", "dcn") for a, ns in _AXES.items() for n in ns})
+    training.unreadable(
+        launch, {f"{net}_{n}_parallelism": a for net in ("ici", "dcn") for a, ns in _AXES.items() for n in ns}
+    )
     args.take("model_name")
     name = str(tree.get("model_name") or "")
     launch.put("model", _NAMES.get(name, name), "model_name")

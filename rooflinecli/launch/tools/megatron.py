@@ -37,7 +37,8 @@ IDLE = (
     "grad-reduce-in-bf16", "mmap-*", "use-cpu-initialization", "dataloader-*", "micro-batch-*", "logging-level", "max-epochs",
 )  # fmt: skip
 _SWITCHES = ("bf16", "fp16", "sequence-parallel", "swiglu", "use-distributed-optimizer", "recompute-activations", "checkpoint-activations",
-             "mock-data", "group-query-attention", "deepspeed", "overlap-grad-reduce", "overlap-param-gather")  # fmt: skip
+             "mock-data", "group-query-attention", "deepspeed", "overlap-grad-reduce", "overlap-param-gather",
+             "account-for-embedding-in-pipeline-split", "account-for-loss-in-pipeline-split")  # fmt: skip
 SIZES = {"nproc-per-node": "n", "nnodes": "n", "num-gpus": "n", "tensor-model-parallel-size": "tp", "pipeline-model-parallel-size": "pp",
          "context-parallel-size": "cp", "expert-model-parallel-size": "ep", "ds-sequence-parallel-size": "cp",
          "num-layers-per-virtual-pipeline-stage": "virtual-stages", "recompute-num-layers": "recompute-layers",
@@ -70,7 +71,11 @@ def read(words: list[str], launch: Launch) -> None:
         launch.options["ring"] = "ulysses"
     training.unreadable(launch, SIZES)
     _shape(args, launch, sizes)
-    for option, names in {"seq": ("seq-length",), "batch": ("global-batch-size",), "micro-batch": ("micro-batch-size",)}.items():
+    for option, names in {
+        "seq": ("seq-length",),
+        "batch": ("global-batch-size",),
+        "micro-batch": ("micro-batch-size",),
+    }.items():
         value = args.take(*names)
         launch.put(option, str(value).replace("_", "") if value else None, f"--{names[0]}")
     _formats(args, launch)
@@ -81,6 +86,9 @@ def read(words: list[str], launch: Launch) -> None:
     if stages and sizes["num-layers"] and "pp" in launch.options:
         launch.options["virtual-stages"] = sizes["num-layers"] // (stages * launch.options["pp"])
     args.put(launch, "virtual-stages", "num-virtual-stages-per-pipeline-rank")
+    args.put(launch, "expert-tp", "expert-tensor-parallel-size")
+    if ends := [end for end in ("embedding", "loss") if args.take(f"account-for-{end}-in-pipeline-split")]:
+        launch.options["stages"] = "+".join(ends)
     launch.unmodelled += args.left(IDLE)
 
 
@@ -89,7 +97,11 @@ def _shape(args: Arguments, launch: Launch, sizes: dict[str, int | None]) -> Non
             "d_ff": "ffn-hidden-size", "experts": "num-experts"}  # fmt: skip
     launch.shape = {key: sizes[name] for key, name in keys.items() if sizes[name]}
     launch.shape["gated"] = bool(args.take("swiglu"))
-    for key, *names in (("vocab", "vocab-size", "pad-vocab-size-to"), ("top_k", "moe-router-topk"), ("d_ff", "moe-ffn-hidden-size")):
+    for key, *names in (
+        ("vocab", "vocab-size", "pad-vocab-size-to"),
+        ("top_k", "moe-router-topk"),
+        ("d_ff", "moe-ffn-hidden-size"),
+    ):
         value = args.take(*names)
         if str(value).isdigit():
             launch.shape[key] = int(str(value))
@@ -101,7 +113,9 @@ def _formats(args: Arguments, launch: Launch) -> None:
     launch.options["dtype"] = "fp8" if narrow else half
     fsdp = args.take("use-torch-fsdp2", "use-megatron-fsdp", "use-custom-fsdp")
     stage = args.take("zero-stage")
-    sharding = {"optim": 1, "optim_grads": 2, "optim_grads_params": 3}.get(str(args.take("data-parallel-sharding-strategy")))
+    sharding = {"optim": 1, "optim_grads": 2, "optim_grads_params": 3}.get(
+        str(args.take("data-parallel-sharding-strategy"))
+    )
     plain = 1 if args.take("use-distributed-optimizer") else 0
     launch.put("zero", stage if stage is not None else (sharding or 3) if fsdp else plain, "--zero-stage")
 

@@ -43,16 +43,18 @@ IDLE = (
 
 
 def claims(tree: Mapping[str, Any]) -> bool:
-    return (any(key.rpartition(".")[2] == _SIZES["tp"] for key in Arguments.of_tree(tree).given) and "policy" not in tree) or (
-        isinstance(tree.get("policy"), Mapping) and "megatron_cfg" in tree["policy"]
-    )
+    return (
+        any(key.rpartition(".")[2] == _SIZES["tp"] for key in Arguments.of_tree(tree).given) and "policy" not in tree
+    ) or (isinstance(tree.get("policy"), Mapping) and "megatron_cfg" in tree["policy"])
 
 
 def read(tree: Mapping[str, Any], launch: Launch) -> None:
     """A config as a training plan; keys are told by their last part, wherever a release nests them."""
     trained = {k: v for k, v in tree.items() if k != "policy"} | _policy(tree)
     flat = Arguments.of_tree(trained)
-    args = Arguments({_last(key): value for key, value in flat.given.items()}, written={_last(k): k for k in flat.given})
+    args = Arguments(
+        {_last(key): value for key, value in flat.given.items()}, written={_last(k): k for k in flat.given}
+    )
     per_node, nodes = args.whole(launch, "devices", "gpus_per_node"), args.whole(launch, "num_nodes")
     sizes = {axis: args.whole(launch, name) for axis, name in _SIZES.items()}
     training.layout(launch, per_node * nodes if per_node and nodes else None, **sizes)
@@ -85,7 +87,9 @@ def _last(key: str) -> str:
 def _policy(tree: Mapping[str, Any]) -> dict[str, Any]:
     """The trained side of NeMo RL: what generates beside it is another plan."""
     policy = tree.get("policy")
-    return {k: v for k, v in policy.items() if k not in ("generation", "tokenizer")} if isinstance(policy, Mapping) else {}
+    return (
+        {k: v for k, v in policy.items() if k not in ("generation", "tokenizer")} if isinstance(policy, Mapping) else {}
+    )
 
 
 def _recomputed(args: Arguments, launch: Launch) -> None:

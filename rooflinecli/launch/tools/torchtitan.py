@@ -22,7 +22,13 @@ IDLE = (
     "parallelism.pipeline_parallel_microbatch_size", "parallelism.context_parallel_rotate_method", "model.print_after_conversion",
 )  # fmt: skip
 _DEGREES = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}
-_SCHEDULES = {"1f1b": "1f1b", "gpipe": "gpipe", "interleaved1f1b": "1f1b", "interleavedzerobubble": "zero-bubble", "zbvzerobubble": "zero-bubble"}
+_SCHEDULES = {
+    "1f1b": "1f1b",
+    "gpipe": "gpipe",
+    "interleaved1f1b": "1f1b",
+    "interleavedzerobubble": "zero-bubble",
+    "zbvzerobubble": "zero-bubble",
+}
 # names of flavors that are not the model's size, and of models that are not the family's
 _FLAVORS = {"llama4 17bx16e": "llama-4-scout", "llama4 17bx128e": "llama-4-maverick", "deepseek_v3 671B": "deepseek-v3",
             "deepseek_v3 16B": "deepseek-v2-lite"}  # fmt: skip
@@ -92,7 +98,9 @@ def _recomputed(args: Arguments, launch: Launch) -> None:
         launch.options["recompute"] = "op"
     elif mode == "selective":
         launch.options["recompute"] = "full"
-        launch.unmodelled.append(f"activation_checkpoint.selective_ac_option {option}: every layer is taken to compute again")
+        launch.unmodelled.append(
+            f"activation_checkpoint.selective_ac_option {option}: every layer is taken to compute again"
+        )
     elif mode:
         launch.options["recompute"] = mode
 
@@ -116,10 +124,13 @@ def write(options: dict[str, Any], model: str) -> str:
     lines += ["", "[training]", f"local_batch_size = {int(options.get('micro-batch') or 1)}"]
     lines += [f"global_batch_size = {int(options['batch'])}"] if options.get("batch") else []
     lines += [f"seq_len = {int(options['seq'])}"] if options.get("seq") else []
-    lines += ["", "[parallelism]", f"data_parallel_replicate_degree = {dp // within}", f"data_parallel_shard_degree = {within}"]
+    lines += [
+        "",
+        "[parallelism]",
+        f"data_parallel_replicate_degree = {dp // within}",
+        f"data_parallel_shard_degree = {within}",
+    ]
     lines += [f"{word}_parallel_degree = {int(options.get(axis, 1))}" for axis, word in _DEGREES.items()]
     mode = {"op": "selective"}.get(recompute, recompute if recompute in ("none", "full") else "none")
     lines += ["", "[activation_checkpoint]", f'mode = "{mode}"']
     return "\n".join(lines + (['selective_ac_option = "op"'] if recompute == "op" else [])) + "\n"
-
-

@@ -14,7 +14,14 @@ from rooflinecli.launch.found import Arguments, Launch
 VERSION = "TensorRT-LLM 1.1"
 TRAINS = False
 SUFFIX = ".sh"
-LAUNCHERS = ("trtllm-serve serve", "trtllm-serve", "-m tensorrt_llm.commands.serve", "-m dynamo.trtllm", "trtllm-build", "trtllm-bench")
+LAUNCHERS = (
+    "trtllm-serve serve",
+    "trtllm-serve",
+    "-m tensorrt_llm.commands.serve",
+    "-m dynamo.trtllm",
+    "trtllm-build",
+    "trtllm-bench",
+)
 SWITCHES = {"trust-remote-code", "enable-chunked-prefill", "use-fused-mlp", "enable-block-reuse"}
 FILES = ("extra-llm-api-options", "config", "extra-engine-args")  # flags that name a YAML with the rest
 IDLE = (
@@ -40,14 +47,20 @@ def read(words: list[str], launch: Launch, tree: Mapping[str, Any] | None = None
     if words[:1] in (["disaggregated"], ["disaggregated_mpi_worker"]):
         launch.refuse("n", "trtllm-serve disaggregated leaves its pools to the config of -c, which is not read")
         return
-    args = Arguments.of_words(words, SWITCHES, {"--tensor_parallel_size": "tp-size", "--pipeline_parallel_size": "pp-size"})
+    args = Arguments.of_words(
+        words, SWITCHES, {"--tensor_parallel_size": "tp-size", "--pipeline_parallel_size": "pp-size"}
+    )
     if tree is not None:
         for name in FILES:
             args.take(name)
         inner = Arguments.of_tree(tree)
         for key, values in inner.given.items():
             args.given.setdefault(_KEYS.get(key, key.replace("_", "-")), values)
-    model = args.take("model", "model-path", "model-name") or next(iter(args.positional), None) or args.take("checkpoint-dir")
+    model = (
+        args.take("model", "model-path", "model-name")
+        or next(iter(args.positional), None)
+        or args.take("checkpoint-dir")
+    )
     args.take("checkpoint-dir")
     formats.quantized(launch, args.take("quantization"), "--quantization")
     formats.checkpoint(launch, model, "the model")

@@ -47,7 +47,9 @@ def read(words: list[str], launch: Launch) -> None:
     formats.cache(launch, args.take("kv-cache-dtype"), "--kv-cache-dtype")
     tp, pp, dp = (args.whole(launch, f"{axis}-parallel-size") for axis in ("tensor", "pipeline", "data"))
     serving.server(launch, tp, pp, dp, dp if args.take("enable-expert-parallel") else None)
-    serving.unreadable(launch, {"tensor-parallel-size": "tp", "pipeline-parallel-size": "pp", "data-parallel-size": "dp"})
+    serving.unreadable(
+        launch, {"tensor-parallel-size": "tp", "pipeline-parallel-size": "pp", "data-parallel-size": "dp"}
+    )
     if args.given.get("decode-context-parallel-size", ["1"]) == ["1"]:
         args.take("decode-context-parallel-size")
     args.put(launch, "batch", "max-num-seqs")
