@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -82,6 +83,7 @@ class Links(HTMLParser):
         self.found += [given[key] for key in ("href", "src") if given.get(key) and tag in ("a", "img")]
 
 
+@cache
 def links(page: Path) -> Links:
     parser = Links()
     parser.feed(page.read_text(encoding="utf-8"))
