@@ -11,6 +11,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from rooflinecli import units
 from rooflinecli.errors import unknown
+from rooflinecli.specs.calibration import Calibrated, Calibration
 from rooflinecli.specs.efficiency import Efficiency
 from rooflinecli.specs.figure import (
     ByteRate,
@@ -92,6 +93,10 @@ class HardwareSpec(Spec):
     price: Price | None = None
     efficiency: dict[str, dict[str, dict[str, Efficiency]]] = Field(
         default_factory=dict, description="regime (kernel, serving, training) -> operation class -> dtype or 'any'"
+    )
+    calibration: dict[Calibrated, dict[str, Calibration]] = Field(
+        default_factory=dict,
+        description="what `roofline calibrate` found: phase -> engine (serving) or software (training) -> factors",
     )
     measured: dict[str, str | float | int] = Field(default_factory=dict, description="provenance of a measured profile")
     notes: list[str] = []
