@@ -20,7 +20,7 @@ from rooflinecli.validate import inference, wheel
 from rooflinecli.validate import published as steps
 from rooflinecli.validate.stats import Table
 
-SEEDS, LEFT, MOST = 20, 2, 40  # draws, rows left to score at least, rows of a collected family at most
+SEEDS, LEFT, MOST = 20, 2, 24  # draws, rows left to score at least, rows of a collected family at most
 LIMIT = 0.10  # shipped error that divides families
 WRONG = 4.0  # what a corrupted row is multiplied by
 KS = {"train": (2, 3, 4, 6), "decode": (2, 4, 8), "ttft": (2, 4, 8), "prefill": (2, 4)}
