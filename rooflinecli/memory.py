@@ -251,12 +251,12 @@ def _stack_activations(
             transient = num.maximum(transient, working_set(group, plan, sizes, formats, scores=True))
     outer = outer_sizes(book, work, plan, book.document, lift)
     stem, head = _saved(book.stem, outer, formats), _saved(book.head, outer, formats)
-    logits = _saved(book.head, outer, formats, "V")
+    copies: Number = 0.0
     if num.present(logit_bytes) and book.spec.lm_head and book.spec.vocab_size:
         copies = f.loss_copies(product(("B", "O", "V"), outer), logit_bytes)
-        head, logits = head + copies, logits + copies
+        head = head + copies
     if not (num.plain(plan.loss_chunks) and num.value(plan.loss_chunks) == 1):
-        head = f.chunked_loss(head, logits, plan.loss_chunks)
+        head = f.chunked_loss(head, _saved(book.head, outer, formats, "V") + copies, plan.loss_chunks)
     return kept * (pipeline.fullest(plan, float(book.n_layers)) / book.n_layers), transient, stem, head
 
 

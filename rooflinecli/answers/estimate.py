@@ -111,7 +111,7 @@ def _answered(scene: Scene, phase: str, choice: Choice) -> PhaseAnswer:
     """A phase under the plan chosen for it, with what bounds it."""
     found = answer(scene, scene.plan(choice.plan), phase)
     found.bound, found.bound_by = bound(found.resources_s)
-    found.plan = plan_answer(choice.plan, choice.chosen, choice.reason)
+    found.plan = choice.shown
     return found
 
 

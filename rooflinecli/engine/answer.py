@@ -22,6 +22,11 @@ def answer(scene: Scene, plan: Plan, phase: str) -> PhaseAnswer:
 
     Raises UsageError for a network that cannot join the plan's groups, Infeasible for a rate no replica can follow.
     """
-    found = PHASES[phase](scene, plan)
+    found = priced(scene, plan, phase)
     found.derived = derive(scene, plan, phase, found)
     return found
+
+
+def priced(scene: Scene, plan: Plan, phase: str) -> PhaseAnswer:
+    """The same without quantities derived from it, computed once: a plan that was compared with others is answered already."""
+    return scene.once(plan, phase, lambda: PHASES[phase](scene, plan))

@@ -27,10 +27,11 @@ class Group:
 def group(plan: Plan, experts: bool) -> Group:
     """The group of a parameter; experts have ep times fewer copies, and more where tensor ranks hold them whole."""
     if not experts:
-        return Group(plan.replicas, num.minimum(plan.partition, plan.replicas), plan.stride["cp"])
+        every = plan.replicas
+        return Group(every, every if plan.shard is None else num.minimum(plan.partition, every), plan.tp)
     apart = plan.apart
     every = plan.replicas * apart / plan.ep
-    return Group(every, num.minimum(plan.partition * apart, every), plan.stride["cp"] * plan.ep / apart)
+    return Group(every, num.minimum(plan.partition * apart, every), plan.tp * plan.ep / apart)
 
 
 def collectives(

@@ -78,6 +78,8 @@ def slowest(plan: Plan, layers: Number, layers_time: Number, stem: Number, head:
     """Time of a microbatch on the slowest stage: embedding on the first, head on the last, layers as the plan says or best."""
     if plan.stages is None:
         even = schedule.even_stage(layers_time, plan.pp, stem, head)
+        if num.plain(plan.pp) and num.value(constraints.divides(plan.pp, layers)):
+            return even
         best = _best_split(plan, layers, layers_time, stem, head)
         return num.where(constraints.divides(plan.pp, layers), even, best)
     time: Number = 0.0

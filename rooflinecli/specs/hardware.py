@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Literal
@@ -138,7 +139,7 @@ class HardwareSpec(Spec):
                 raise ValueError(f"{what} must be above zero, got {figure.value!r}")
         return self
 
-    @property
+    @cached_property
     def id(self) -> str:
         return self._document.path.stem
 
@@ -180,8 +181,8 @@ class Defaults(Spec):
 
 
 @lru_cache(maxsize=256)
-def _load(path: Path, stamp: float) -> HardwareSpec:
-    document = read(path, base="hardware")
+def _load(path: str, stamp: float) -> HardwareSpec:
+    document = read(Path(path).resolve(), base="hardware")
     spec = validate(HardwareSpec, document)
     spec._document = document
     return spec
@@ -189,8 +190,8 @@ def _load(path: Path, stamp: float) -> HardwareSpec:
 
 def load_hardware(name: str) -> HardwareSpec:
     """The chip called `name` (name, alias or YAML path). Raises UsageError or DataError."""
-    path = find("hardware", name).resolve()
-    return _load(path, path.stat().st_mtime)
+    path = os.path.abspath(find("hardware", name))
+    return _load(path, os.stat(path).st_mtime)
 
 
 @lru_cache(maxsize=8)

@@ -120,7 +120,7 @@ _ROWS = (
     Option("recompute-modules", "list", LAYOUT, "With selective: core_attn (default), mla_up_proj, mlp, moe, moe_act, ...", "train"),
     Option("recompute-layers", "count", LAYOUT, "With full: layers of the model that compute again; all by default.", "train"),
     Option("schedule", "choice", LAYOUT, "Pipeline schedule", "train", SCHEDULES),
-    Option("stages", "list", LAYOUT, "Layers of each pipeline stage when uneven, such as 11,12,12,11.", "train"),
+    Option("stages", "list", LAYOUT, "Layers of each pipeline stage when uneven, such as 11,12,12,11; or embedding, loss, embedding+loss: equal, with these counted as layers.", "train"),
     Option("ring", "choice", LAYOUT, "How --cp splits the sequence", "train", RINGS),
     Option("offload", "word", LAYOUT, "What lives on the host: none, optimizer, activations, activations:LAYERS or optimizer+activations.", "train"),
     Option("loss-chunks", "count", LAYOUT, "Parts in which the loss is taken; one part's logits are held.", "train"),

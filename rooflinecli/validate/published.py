@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from rooflinecli import units
 from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.training import train
-from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.load import Document
 from rooflinecli.specs.model import ModelSpec, load_model, model_from
 from rooflinecli.specs.plan import SIZES, Plan
@@ -52,7 +53,24 @@ def family(row: dict[str, Any]) -> str:
     return str(row.get("group", row["source"]))
 
 
+_MODELS: dict[str, ModelSpec] = {}
+
+
+@lru_cache(maxsize=64)
+def _chip_file(name: str) -> HardwareSpec:
+    """A chip, read once: a fit asks for the same rows many thousand times."""
+    return load_hardware(name)
+
+
 def model(row: dict[str, Any]) -> ModelSpec:
+    """The model of a row, built once."""
+    key = f"{row['id']} {row['model']}"
+    if key not in _MODELS:
+        _MODELS[key] = _model(row)
+    return _MODELS[key]
+
+
+def _model(row: dict[str, Any]) -> ModelSpec:
     """The model of a row: one of models/ by name, a GPT (layer norms, biases, learned positions, tied embedding), or a gated one with rotary positions."""
     m = row["model"]
     if "name" in m:
@@ -92,8 +110,8 @@ def plan(row: dict[str, Any], **changes: Any) -> Plan:
 
 def scene(row: dict[str, Any], replaced: dict[str, float] | None = None) -> Scene:
     """The question of a row, with what its machine does not share with the chip file: links, memory, power; and more figures replaced."""
-    hardware = load_hardware(row["hardware"])
-    state = {name: float(row[name]) for name in ("gradient_bytes", "optimizer_bytes") if name in row}
+    hardware = _chip_file(row["hardware"])
+    state: dict[str, Any] = {name: float(row[name]) for name in ("gradient_bytes", "optimizer_bytes") if name in row}
     request = Request(
         model(row), hardware, batch=float(row["batch"]), seq=float(row["model"]["seq"]), dtype=row["dtype"], **state
     )

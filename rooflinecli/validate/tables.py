@@ -182,7 +182,8 @@ def _rounds() -> list[tuple[int, str, list[str]]]:
     ]
     others = [
         "Other frameworks. internevo and xtuner: constants of their own, fitted to these rows; torchtune: constants of torchtitan, no row of it in a fit, "
-        "and chips that no training run was fitted to.",
+        "and chips that no training run was fitted to. "
+        "whole_runs: GPU-hours of a whole run over its tokens, in no fit; restarts and what else the hours hold are in them.",
         *excluded("training_3"),
     ]
     both = ["The first and the second round together."]

@@ -27,7 +27,7 @@ def serving(draw):
         "prompt": draw(st.integers(1, 100_000)), "output": draw(st.integers(0, 10_000)), "dtype": draw(st.sampled_from(["bf16", "fp16", "fp8", "int8"])),
         "engine": draw(st.sampled_from(["vllm", "sglang", "trtllm", "python-server"])),
     }  # fmt: skip
-    seldom = {"kv-dtype": ["fp8", "int8", "bf16"], "weight-dtype": ["int4", "int8", "mxfp4"], "price": ["2.5 USD/h"], "flash": [False], "qps": [0.5]}
+    seldom = {"kv-dtype": ["fp8", "int8", "bf16", "q8_0"], "weight-dtype": ["int4", "int8", "mxfp4", "q8_0"], "token-budget": [8192], "price": ["2.5 USD/h"], "flash": [False], "qps": [0.5]}
     return options | {k: draw(st.sampled_from(v)) for k, v in seldom.items() if draw(st.booleans())}
 
 
@@ -42,7 +42,7 @@ def training(draw):
         "recompute": draw(st.sampled_from(["none", "selective", "full", "op"])), "seq": draw(st.integers(1, 131072)),
         "dtype": draw(st.sampled_from(["bf16", "fp16", "fp8"])),
     }  # fmt: skip
-    seldom = {"ring": ["ulysses"], "shard": [dp], "offload": ["optimizer"], "recipe": ["lora"], "schedule": ["gpipe", "1f1b"], "tokens": ["1T"],
+    seldom = {"expert-tp": [1, 2], "ring": ["ulysses"], "shard": [dp], "offload": ["optimizer"], "recipe": ["lora"], "schedule": ["gpipe", "1f1b"], "tokens": ["1T"],
               "stages": ["11,12,12,11"], "dropout": [True], "recompute-layers": [8], "software": ["megatron-2022"]}  # fmt: skip
     return options | {k: draw(st.sampled_from(v)) for k, v in seldom.items() if draw(st.booleans()) and draw(st.booleans())}
 

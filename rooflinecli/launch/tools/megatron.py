@@ -37,7 +37,8 @@ IDLE = (
     "grad-reduce-in-bf16", "mmap-*", "use-cpu-initialization", "dataloader-*", "micro-batch-*", "logging-level", "max-epochs",
 )  # fmt: skip
 _SWITCHES = ("bf16", "fp16", "sequence-parallel", "swiglu", "use-distributed-optimizer", "recompute-activations", "checkpoint-activations",
-             "mock-data", "group-query-attention", "deepspeed", "overlap-grad-reduce", "overlap-param-gather")  # fmt: skip
+             "mock-data", "group-query-attention", "deepspeed", "overlap-grad-reduce", "overlap-param-gather",
+             "account-for-embedding-in-pipeline-split", "account-for-loss-in-pipeline-split")  # fmt: skip
 SIZES = {"nproc-per-node": "n", "nnodes": "n", "num-gpus": "n", "tensor-model-parallel-size": "tp", "pipeline-model-parallel-size": "pp",
          "context-parallel-size": "cp", "expert-model-parallel-size": "ep", "ds-sequence-parallel-size": "cp",
          "num-layers-per-virtual-pipeline-stage": "virtual-stages", "recompute-num-layers": "recompute-layers",
@@ -78,12 +79,16 @@ def read(words: list[str], launch: Launch) -> None:
         value = args.take(*names)
         launch.put(option, str(value).replace("_", "") if value else None, f"--{names[0]}")
     _formats(args, launch)
+    args.put(launch, "expert-tp", "expert-tensor-parallel-size")
     _recomputed(args, launch, sizes)
     launch.options["sequence-parallel"] = bool(args.take("sequence-parallel")) and launch.options.get("tp", 1) != 1
     stages = sizes["num-layers-per-virtual-pipeline-stage"]
     if stages and sizes["num-layers"] and "pp" in launch.options:
         launch.options["virtual-stages"] = sizes["num-layers"] // (stages * launch.options["pp"])
     args.put(launch, "virtual-stages", "num-virtual-stages-per-pipeline-rank")
+    args.put(launch, "expert-tp", "expert-tensor-parallel-size")
+    if ends := [end for end in ("embedding", "loss") if args.take(f"account-for-{end}-in-pipeline-split")]:
+        launch.options["stages"] = "+".join(ends)
     launch.unmodelled += args.left(IDLE)
 
 
@@ -159,6 +164,7 @@ def write(options: dict[str, Any], model: str) -> str:
             ("--pipeline-model-parallel-size", pp),
             ("--context-parallel-size", serving.above_one(options, "cp")),
             ("--expert-model-parallel-size", serving.above_one(options, "ep")),
+            ("--expert-tensor-parallel-size", options.get("expert-tp")),
             ("--sequence-parallel", options.get("sequence-parallel", False)),
             ("--num-layers-per-virtual-pipeline-stage", shape["layers"] // (pp * stages) if stages > 1 and pp > 1 else None),
             ("--micro-batch-size", options.get("micro-batch")),
