@@ -30,9 +30,8 @@ def read_sqlite(file: Path) -> list[Kernel]:
         found = [_kernel(*row) for row in link.execute(named)]
         for table, name in _COPIES.items():
             if table in tables:
-                found += [
-                    _kernel(*row, name) for row in link.execute(f"select start, end, deviceId, streamId from {table}")
-                ]
+                copied = link.execute(f"select start, end, deviceId, streamId, '{name}' from {table}")
+                found += [_kernel(*row) for row in copied]
     except sqlite3.Error as error:
         raise DataError(f"{file}: not a whole nsys export ({error}); export the report again") from None
     finally:
