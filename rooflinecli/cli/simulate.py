@@ -24,7 +24,7 @@ _TRAINING = [name for name, option in OPTIONS.items() if option.phase == "train"
     "roofline simulate llama70b --hw h100 --tp 4 --engine vllm --trace trace.csv --replicas min --slo ttft=2s@99",
 )
 @asks(
-    without=(*_TRAINING, "phase", "batch", "tokens", "attention-flops"),
+    without=(*_TRAINING, "phase", "batch", "tokens", "attention-flops", "prompts-per-slot"),
     help={
         "hw": "A name or alias (`roofline hardware`), or a YAML path; several make a study.",
         "tp": "Tensor parallel size; several make a study.",

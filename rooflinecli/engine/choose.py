@@ -18,7 +18,7 @@ from rooflinecli.specs.plan import Plan
 from rooflinecli.units import si
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Choice:
     """A plan, whether the device count was chosen, and one sentence on why it is this one."""
 
@@ -33,7 +33,7 @@ class Choice:
         return plan_answer(self.plan, self.chosen, self.reason)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Weighed:
     """A candidate, and whether it holds every phase; `follows` says whether its load can be followed at all."""
 

@@ -20,7 +20,7 @@ from rooflinecli.specs.plan import Plan
 REGIME = "serving"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Step:
     """One forward pass on a replica: the bill, and its sum."""
 

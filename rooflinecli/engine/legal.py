@@ -21,7 +21,7 @@ from rooflinecli.specs.plan import AXES, SIZES, Plan
 from rooflinecli.specs.request import Request
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Rule:
     """`holds` where the layout keeps to it; `sizes` are the fields of the plan that decide; `say` is called for a scalar only.
 

@@ -23,7 +23,7 @@ from rooflinecli.work import Collective
 OPS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "permute")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class PricedCollective:
     floor: Number
     expected: Number
