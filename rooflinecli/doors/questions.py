@@ -95,16 +95,16 @@ def compare(options: Options) -> Options:
 
 def check(options: Options) -> Options:
     """Hold capacity plans to their promises; `plan` is the path of a plan file, or its YAML."""
+    from rooflinecli import files
     from rooflinecli.answers.check import ask_plans
-    from rooflinecli.files import lies
 
     plan, hold = str(options.get("plan") or ""), options.get("hold")
     settings = ask_plans.Settings(hold=hold)
-    if "\n" not in plan and lies(Path(plan)):
+    if "\n" not in plan and files.lies(Path(plan)):
         return dict(plain(ask_plans.check([Path(plan)], settings)))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "plan.yaml"
-        path.write_text(plan, encoding="utf-8")
+        files.write(path, plan)
         return dict(plain(ask_plans.check([path], settings)))
 
 
