@@ -150,7 +150,9 @@ def emit(tool: str, answer: Answer) -> str:
     return text(tool, answer.options, answer.result)
 
 
-def sweep(model: str, hw: str, *, columns: list[str] | None = None, where: list[str] | None = None, **options: Any) -> Any:
+def sweep(
+    model: str, hw: str, *, columns: list[str] | None = None, where: list[str] | None = None, **options: Any
+) -> Any:
     """What `roofline sweep` prints, as a frame: a row for each point. Ranges are strings (1..512x2) or lists of values."""
     from rooflinecli.frames import sweep as rows
 

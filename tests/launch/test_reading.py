@@ -56,7 +56,7 @@ def test_branches_nobody_can_decide_are_all_followed_and_said():
 
 
 def test_a_file_that_the_script_would_write_is_read():
-    script = Reader().read("S=2\ncat <<EOF > conf/ds.json\n{\"stage\": $S, \"name\": \"x\"}\nEOF\nrun")
+    script = Reader().read('S=2\ncat <<EOF > conf/ds.json\n{"stage": $S, "name": "x"}\nEOF\nrun')
     assert script.files == {"ds.json": '{"stage": 2, "name": "x"}'}
     assert [c.words[0] for c in script.commands] == ["cat", "run"]
 
@@ -92,7 +92,9 @@ def test_options_given_beside_a_launch_go_before_its_own(tmp_path):
 
 def test_a_size_that_only_running_tells_is_refused_unless_given(tmp_path):
     text = "vllm serve meta-llama/Llama-3.1-8B --tensor-parallel-size $(nvidia-smi -L | wc -l)"
-    with pytest.raises(UsageError, match=r"launch\.sh:1: --tensor-parallel-size \$\(nvidia-smi -L \| wc -l\) is no number; give --tp"):
+    with pytest.raises(
+        UsageError, match=r"launch\.sh:1: --tensor-parallel-size \$\(nvidia-smi -L \| wc -l\) is no number; give --tp"
+    ):
         options_of(text, tmp_path)
     assert options_of(text, tmp_path, tp=4)[0]["tp"] == 4
 
@@ -140,7 +142,9 @@ def test_what_cannot_be_read_is_named(command, names):
 def test_an_option_that_is_not_understood_is_named(cli, flags, named):
     ran = cli("estimate", "--from", f"vllm serve meta-llama/Llama-3.1-8B {flags}", "--hw", "h100")
     assert ran.code == 0 and named in ran.err and "may change the cost" in ran.err
-    assert "may change" not in cli("estimate", "--from", "vllm serve meta-llama/Llama-3.1-8B --port 1", "--hw", "h100").err
+    assert (
+        "may change" not in cli("estimate", "--from", "vllm serve meta-llama/Llama-3.1-8B --port 1", "--hw", "h100").err
+    )
 
 
 COMPOSE = """
