@@ -17,7 +17,7 @@ from rooflinecli.specs.dtypes import Formats
 from rooflinecli.work import Op
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Mode:
     """How a pass is counted, besides its sizes.
 
@@ -36,7 +36,7 @@ class Mode:
     software: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Exchange:
     """What context parallelism brings together for one layer, in values: queries (outputs are as wide) and keys with values,
     per token; and the states of all sequences that a rank hands on. None: the mixer has no such thing."""

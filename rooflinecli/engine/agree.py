@@ -1,8 +1,10 @@
-"""Options that do not go together, whatever the layout: refused before anything is chosen."""
+"""Options that do not go together, whatever the layout: refused before anything is chosen.
+
+Sizes that no layout can have are `legal.check`'s: asked at once where layouts are arrays, else once nothing was found legal.
+"""
 
 from __future__ import annotations
 
-from rooflinecli.engine import legal
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.phases import recompute
@@ -18,7 +20,6 @@ def check(scene: Scene) -> None:
         raise unknown("software", r.software, frameworks(scene), option="software")
     if r.offload is not None and _offloads(r.offload):
         _ = scene.chip.host_link
-    legal.check(scene)
 
 
 def _recomputation(scene: Scene) -> None:

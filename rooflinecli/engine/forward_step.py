@@ -20,7 +20,7 @@ from rooflinecli.specs.plan import Plan
 REGIME = "serving"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Step:
     """One forward pass on a replica: the bill, and its sum."""
 
@@ -127,7 +127,7 @@ def token_budget(scene: Scene) -> Number:
 
 def engine_constant(scene: Scene, name: str, unit: str) -> Number:
     """A constant of the engine as a number of the scene's kind."""
-    value = getattr(scene.engine, name)
+    value = scene.chip.settled(f"engine.{name}", getattr(scene.engine, name))
     if not scene.lift.traced:
         return value
     key = name.removesuffix("_bytes")

@@ -24,6 +24,8 @@ from rooflinecli.formulas import roofline, serving, training
 from rooflinecli.num import Number
 from rooflinecli.specs.plan import Plan
 
+FIRST = "first token of a closed loop"
+
 
 def prefill(scene: Scene, plan: Plan) -> PrefillAnswer:
     """Time to first token: of one prompt on an idle replica, or under the load asked for; and the rate at which prompts go in."""
@@ -54,7 +56,8 @@ def _first_token(scene: Scene, plan: Plan, step: Step) -> Step:
         beside = busy.prompt_cost + prompt_starts(scene)  # a step that takes a prompt in is not replayed either
         seconds = serving.open_loop_ttft(step.seconds, under_way, meets, busy.share, beside, busy.prompt_cost, front)
     else:
-        seconds = _closed_first_token(scene, plan, busy, step.seconds, token(scene, plan, busy).seconds)
+        itl = token(scene, plan, busy).seconds
+        seconds = scene.once(plan, FIRST, lambda: _closed_first_token(scene, plan, busy, step.seconds, itl))
     step.bill.spend("waiting", seconds - step.seconds, "step", 1.0)
     return Step(step.bill, label(seconds, "t_ttft"))
 
@@ -114,8 +117,10 @@ def throughput(scene: Scene, plan: Plan, busy: Load, itl: Number) -> Number:
     """Output tokens per second of all replicas: of the steps alone, or in a closed loop of whole requests, first tokens included."""
     if busy.kind != "closed":
         return serving.decode_throughput(busy.batch, itl, plan.dp)
-    alone = prompt_pass(scene, plan).seconds
-    first = _closed_first_token(scene, plan, busy, alone, itl)
+    # Prefill answers with the same time: it is worked out for whichever comes first.
+    first = scene.once(
+        plan, FIRST, lambda: _closed_first_token(scene, plan, busy, prompt_pass(scene, plan).seconds, itl)
+    )
     rate = serving.closed_loop_throughput(busy.batch, scene.output, first, itl, plan.dp)
     return num.minimum(rate, serving.prompt_bound_throughput(scene.output, busy.prompt_cost, plan.pp, plan.dp))
 

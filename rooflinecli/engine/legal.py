@@ -21,7 +21,7 @@ from rooflinecli.specs.plan import AXES, SIZES, Plan
 from rooflinecli.specs.request import Request
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Rule:
     """`holds` where the layout keeps to it; `sizes` are the fields of the plan that decide; `say` is called for a scalar only.
 
@@ -41,13 +41,24 @@ class Rule:
 
 
 def rules(scene: Scene, plan: Plan, phase: str) -> Iterator[Rule]:
-    """Every rule for a layout of `phase` besides memory; sizes are scalars or arrays."""
-    yield from _tensor(scene, plan)
-    yield from _pipeline(scene, plan)
-    yield from _experts(scene, plan)
+    """Every rule for a layout of `phase` besides memory; sizes are scalars or arrays.
+
+    Nothing is split by the scalar 1, so no rule of it can be broken.
+    """
+    if not _one(plan.tp):
+        yield from _tensor(scene, plan)
+    if not _one(plan.pp):
+        yield from _pipeline(scene, plan)
+    if not _one(plan.ep):
+        yield from _experts(scene, plan)
+    yield _whole(plan)
     yield _network(scene, plan, phase)
     yield from (_training if phase == "train" else _serving)(scene, plan)
     yield from _lengths(scene, phase)
+
+
+def _one(size: Number) -> bool:
+    return num.plain(size) and bool(num.value(size) == 1)
 
 
 def broken(scene: Scene, plan: Plan, phase: str) -> Rule | None:
@@ -179,7 +190,10 @@ def _experts(scene: Scene, plan: Plan) -> Iterator[Rule]:
             constraints.within(plan.ep, 1.0),
             lambda: f"--ep {plan.ep:.0f}: {name} has no experts; leave --ep out",
         )
-    yield Rule(
+
+
+def _whole(plan: Plan) -> Rule:
+    return Rule(
         "the axes multiply to the devices",
         ("dp",),
         constraints.divides(1.0, plan.dp) & constraints.within(1.0, plan.dp),
@@ -209,13 +223,15 @@ def _network(scene: Scene, plan: Plan, phase: str) -> Rule:
 
 
 def _training(scene: Scene, plan: Plan) -> Iterator[Rule]:
-    yield from _expert_ranks(plan)
-    yield Rule(
-        "cp divides the sequence",
-        ("cp",),
-        constraints.divides(plan.cp, scene.seq),
-        lambda: f"--cp {plan.cp:.0f} does not divide --seq {num.value(scene.seq):g}; use a divisor",
-    )
+    if not _one(plan.ep) or plan.expert_tp is not None:
+        yield from _expert_ranks(plan)
+    if not _one(plan.cp):
+        yield Rule(
+            "cp divides the sequence",
+            ("cp",),
+            constraints.divides(plan.cp, scene.seq),
+            lambda: f"--cp {plan.cp:.0f} does not divide --seq {num.value(scene.seq):g}; use a divisor",
+        )
     yield Rule(
         "every replica has a microbatch",
         ("dp", "micro_batch"),
@@ -233,7 +249,7 @@ def _training(scene: Scene, plan: Plan) -> Iterator[Rule]:
             lambda: f"--shard {num.value(plan.shard):.0f} does not divide --dp {plan.dp:.0f}; use a divisor",
             "shard",
         )
-    if not (num.plain(plan.virtual_stages) and num.value(plan.virtual_stages) == 1):
+    if not _one(plan.virtual_stages):
         yield from _interleaving(scene, plan)
     count = schedule.microbatch_count(scene.train_batch, plan.dp, plan.micro_batch)
     for need in pipeline.needs(plan, count):
@@ -286,23 +302,25 @@ def _interleaving(scene: Scene, plan: Plan) -> Iterator[Rule]:
 
 
 def _serving(scene: Scene, plan: Plan) -> Iterator[Rule]:
-    yield Rule(
-        "ep divides dp",
-        ("dp", "ep"),
-        constraints.divides(plan.ep, plan.dp),
-        lambda: (
-            f"--ep {plan.ep:.0f} does not divide --dp {plan.dp:.0f}: experts are spread over data-parallel replicas; change one"
-        ),
-        "ep",
-    )
-    yield Rule(
-        "context parallelism is for training",
-        ("cp",),
-        constraints.within(plan.cp, 1.0),
-        lambda: (
-            f"--cp {plan.cp:.0f} splits the sequences of training and does nothing for serving; leave it out, or add --phase train"
-        ),
-    )
+    if not _one(plan.ep):
+        yield Rule(
+            "ep divides dp",
+            ("dp", "ep"),
+            constraints.divides(plan.ep, plan.dp),
+            lambda: (
+                f"--ep {plan.ep:.0f} does not divide --dp {plan.dp:.0f}: experts are spread over data-parallel replicas; change one"
+            ),
+            "ep",
+        )
+    if not _one(plan.cp):
+        yield Rule(
+            "context parallelism is for training",
+            ("cp",),
+            constraints.within(plan.cp, 1.0),
+            lambda: (
+                f"--cp {plan.cp:.0f} splits the sequences of training and does nothing for serving; leave it out, or add --phase train"
+            ),
+        )
 
 
 def _lengths(scene: Scene, phase: str) -> Iterator[Rule]:

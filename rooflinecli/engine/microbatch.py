@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -51,8 +50,8 @@ class Microbatch:
 
     def part(self) -> Microbatch:
         """The same microbatch on an empty bill of its own."""
-        other = copy(self)
-        other.bill, other.weight_gradients = self.scene.bill(REGIME, self.plan.devices), 0.0
+        other = object.__new__(Microbatch)  # a tenth of copy.copy's time
+        other.__dict__.update(self.__dict__, bill=self.scene.bill(REGIME, self.plan.devices), weight_gradients=0.0)
         return other
 
     def constants(self, kind: str) -> Any:

@@ -16,7 +16,7 @@ from rooflinecli.record import OPTIONAL, SPREAD, Record
 from rooflinecli.specs.plan import SIZES, Plan
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Resources(Record):
     """Seconds that each resource needs at its peak, all else ignored."""
 
@@ -25,7 +25,7 @@ class Resources(Record):
     communication: Number
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Residency(Record):
     """Bytes on the fullest device, and what it can hold; headroom is the share of capacity left."""
 
@@ -44,7 +44,7 @@ class Residency(Record):
         return num.value(self.total_bytes) <= num.value(self.capacity_bytes)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PlanAnswer(Record):
     """A plan as the contract shows it: whole sizes, what is seldom given only where it was, and why it was taken."""
 
@@ -64,7 +64,7 @@ class PlanAnswer(Record):
     reason: str
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PhaseAnswer(Record):
     """What every phase answers. `plan`, `bound` and what was measured are noted by an estimate, not by a sweep."""
 
@@ -94,14 +94,14 @@ class PhaseAnswer(Record):
         return self.plan
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PrefillAnswer(PhaseAnswer):
     """time_s is the time to first token."""
 
     bytes_per_device: Number
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DecodeAnswer(PhaseAnswer):
     """time_s is the inter-token latency; batch the sequences under way per replica, largest_batch what its memory takes."""
 
@@ -113,7 +113,7 @@ class DecodeAnswer(PhaseAnswer):
     mbu: Number
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TrainAnswer(PhaseAnswer):
     """time_s is one optimizer step; steps and run_s are those of a whole run, where its tokens are given. communication_s is
     what an axis leaves exposed, hidden_s what of it runs beside other work."""

@@ -24,7 +24,7 @@ QUANTIZED: dict[str, dict[str, str]] = {
     "eetq": {"weight-dtype": "int8"},
 }  # fmt: skip
 CACHE = {"fp8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "int8": "int8", "bfloat16": "bf16", "float16": "fp16", "bf16": "bf16",
-         "f16": "fp16", "fp16": "fp16", "nvfp4": "nvfp4", "fp8_inc": "fp8", "q8_0": "int8", "q4_0": "int4", "f32": "fp32"}  # fmt: skip
+         "f16": "fp16", "fp16": "fp16", "nvfp4": "nvfp4", "fp8_inc": "fp8", "q8_0": "q8_0", "q4_0": "q4_0", "f32": "fp32"}  # fmt: skip
 _NAMED: tuple[tuple[str, dict[str, str]], ...] = (  # endings of checkpoint names, longest first
     (r"[-_.](w8a8[-_])?fp8([-_](dynamic|kv|block))*", {"dtype": "fp8"}),
     (r"[-_.](nv)?fp4(-v\d)?", {"dtype": "nvfp4"}),
@@ -34,8 +34,8 @@ _NAMED: tuple[tuple[str, dict[str, str]], ...] = (  # endings of checkpoint name
     (r"[-_.](quantized\.)?w8a8", {"dtype": "int8"}),
     (r"[-_.](bnb-4bit)", {"weight-dtype": "int4"}),
     (r"[-_.](bf16|fp16|f16)", {}),
-    (r"[-_.]q8_0", {"weight-dtype": "int8"}),
-    (r"[-_.]q4_[01k](_[sml])?", {"weight-dtype": "int4"}),
+    (r"[-_.]q8_0", {"weight-dtype": "q8_0"}),
+    (r"[-_.]q4_[01k](_[sml])?", {"weight-dtype": "q4_0"}),
 )
 _SHARDED = re.compile(r"-\d{5}-of-\d{5}$")
 

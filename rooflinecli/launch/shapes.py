@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from rooflinecli import files
 from rooflinecli.specs.model import ModelSpec, load_model
 from rooflinecli.specs.names import every
 
@@ -61,7 +62,7 @@ def written(shape: dict[str, Any]) -> str | None:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = folder / f"{shape['layers']}x{shape['d_model']}" / "config.json"
     path.parent.mkdir()
-    path.write_text(json.dumps(_config(shape)), encoding="utf-8")
+    files.write(path, json.dumps(_config(shape)))
     return str(path)
 
 

@@ -15,7 +15,7 @@ from rooflinecli.specs.plan import Plan
 from rooflinecli.work import Collective
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Group:
     """Devices that hold copies of the same parameters: `all` of them, `part` of which ZeRO splits over, every `stride`."""
 

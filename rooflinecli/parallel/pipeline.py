@@ -18,7 +18,7 @@ from rooflinecli.specs.plan import SCHEDULES_IN, Plan
 from rooflinecli.work import Collective
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Need:
     """What a schedule asks of a layout: a name, where it holds, and the sentence with the remedy where it does not."""
 

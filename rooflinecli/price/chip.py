@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from copy import copy
 from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from rooflinecli.formulas import roofline
 from rooflinecli.lift import PLAIN, Plain
 from rooflinecli.num import Number
 from rooflinecli.price import settable
+from rooflinecli.price.settable import TIMES
 from rooflinecli.specs.efficiency import CONSTANTS, SETTINGS, Efficiency
 from rooflinecli.specs.engine import Engine
 from rooflinecli.specs.hardware import HardwareSpec, Level, load_defaults
@@ -46,12 +48,36 @@ class Chip:
     ):
         self.spec, self.lift, self.ideal, self.override, self.engine = spec, lift, ideal, override or {}, engine
         settable.check(spec, self.override)
+        _check_calibration(spec)
+        self.factors = {} if ideal else _factors(self.override)
         self.bandwidth = self._figure("W", "memory", "bandwidth")
         self.capacity = self._figure("M_cap", "memory", "capacity")
         self._peaks: dict[str, Number] = {}
         self._reachable: dict[str, Number] = {}
         self._constants: dict[tuple[str, ...], SimpleNamespace] = {}
         self.levels = [_LevelNumbers(self, level, i) for i, level in enumerate(spec.network)]
+
+    def times(self, factors: Mapping[str, Number]) -> Chip:
+        """This chip with constants multiplied. Raises UsageError for a path that is none."""
+        settable.check(self.spec, (TIMES + path for path in factors))
+        other = copy(self)
+        other.factors, other._constants = {} if self.ideal else dict(factors), {}
+        for path in () if self.ideal else self.factors.keys() & factors.keys():
+            other.factors[path] = factors[path] * self.factors[path]
+        other.factors |= {path: f for path, f in self.factors.items() if path not in factors}
+        other.levels = [_LevelNumbers(other, level, i) for i, level in enumerate(self.spec.network)]
+        return other
+
+    def settled(self, path: str, given: Number) -> Number:
+        """A constant as it counts: the file's or its override, times the factor that a calibration found for it."""
+        value = self.override.get(path, given)
+        return settable.moved(path, value, self.factors[path]) if path in self.factors else value
+
+    def _calibrated(self, path: str) -> str:
+        """What an explanation adds to a constant's citation where a factor moved it."""
+        if not self.lift.traced or path not in self.factors:
+            return ""
+        return f"; times {num.value(self.factors[path]):.4g} ({self.spec.document.at('calibration')})"
 
     def _figure(self, symbol: str, *path: str) -> Number:
         figure: Any = self.spec
@@ -151,9 +177,26 @@ class Chip:
             key, given = f"efficiency.{kind}.{name}", getattr(entry, name)
             if constant.shaped and (given or key in self.override):
                 values["simple"] = False
-            source = self._cite(document, (*path, name), entry.source)
-            values[name] = self.lift(f"{constant.symbol}[{kind}]", self.override.get(key, given), constant.unit, source)
+            source = self._cite(document, (*path, name), entry.source) + self._calibrated(key)
+            values[name] = self.lift(f"{constant.symbol}[{kind}]", self.settled(key, given), constant.unit, source)
         return SimpleNamespace(**values)
+
+
+def _check_calibration(spec: HardwareSpec) -> None:
+    """Raises DataError with file:line for a calibrated constant that nothing reads."""
+    for phase, table in spec.calibration.items():
+        for name, found in table.items():
+            for path in found.factors:
+                try:
+                    settable.unit(spec, TIMES + path)
+                except UsageError as error:
+                    where = spec.document.at("calibration", phase, name, "factors", path)
+                    raise DataError(f"{where}: {str(error).removeprefix(TIMES)}") from None
+
+
+def _factors(override: dict[str, Number]) -> dict[str, Number]:
+    """What an override multiplies, by the path of the constant."""
+    return {key.removeprefix(TIMES): value for key, value in override.items() if key.startswith(TIMES)}
 
 
 def _names(name: str) -> Iterator[str]:

@@ -22,7 +22,7 @@ from rooflinecli.work import Op
 FUSIBLE = ("elementwise", "gather")  # an ideal engine fuses these into their neighbours, so they have no floor
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Priced:
     """Seconds of one kernel: compute and memory at peak, and what is expected."""
 

@@ -23,7 +23,7 @@ from rooflinecli.work import Collective
 OPS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "permute")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class PricedCollective:
     floor: Number
     expected: Number
@@ -82,6 +82,8 @@ def by_level(collective: Collective, chip: Chip, regime: str, devices: Number) -
                 part.error = num.where(fan > 1, part.error, 0.0)
             yield level, part
             size = size / fan if collective.op in ("all-reduce", "all-gather", "reduce-scatter") else size
+        if num.plain(members) and num.value(members) == num.value(collective.n):
+            return  # nobody is left to meet further out
         inner = members
 
 

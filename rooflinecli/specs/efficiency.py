@@ -20,11 +20,12 @@ SETTINGS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """Unit and symbol of a constant; `shaped`: it acts on an operation's sizes, not only on its FLOPs and bytes."""
+    """Unit and symbol of a constant; `shaped`: it acts on an operation's sizes, not only on its FLOPs and bytes; `most`: its bound."""
 
     unit: str
     symbol: str
     shaped: bool
+    most: float | None = None
 
 
 def _constant(
@@ -39,7 +40,7 @@ def _constant(
     le: float | None = None,
 ) -> Any:
     """The one declaration of a constant: text in a file or after --set is read in its unit, a bare YAML number is SI."""
-    said: Any = {"unit": unit, "symbol": symbol, "shaped": shaped}
+    said: Any = {"unit": unit, "symbol": symbol, "shaped": shaped, "most": le}
     least = ge if gt is None else None
     return Field(default, description=meaning, json_schema_extra=said, gt=gt, ge=least, le=le)
 

@@ -9,7 +9,7 @@ from pydantic import Field, PrivateAttr
 
 from rooflinecli import units
 from rooflinecli.errors import unknown
-from rooflinecli.specs.efficiency import Efficiency
+from rooflinecli.specs.efficiency import Constant, Efficiency
 from rooflinecli.specs.figure import Scalar, Spec, Time, validate
 from rooflinecli.specs.load import Document, read
 from rooflinecli.specs.scheduler import Scheduler
@@ -95,6 +95,19 @@ class Engine(Spec):
     @property
     def reserve_experts_bytes(self) -> float:
         return units.parse(self.reserve_experts, "B")
+
+
+# unit -> what can be replaced by its path (engine.NAME), or multiplied by a calibration
+_SETTABLE = {
+    "s": "per_step per_layer per_moe_layer prompt_per_layer per_sequence per_sequence_moe front per_stream",
+    "1": "look_ahead hold_steps poll_steps late_steps kv_fraction max_sequences",
+    "tokens": "token_budget",
+    "B": "reserve_bytes reserve_experts_bytes",
+}
+_MOST = {"kv_fraction": 1.0}
+CONSTANTS: dict[str, Constant] = {
+    name: Constant(unit, name, False, _MOST.get(name)) for unit, names in _SETTABLE.items() for name in names.split()
+}
 
 
 @lru_cache(maxsize=1)

@@ -9,7 +9,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+import os
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -105,7 +106,7 @@ class ModelSpec(Spec):
     def n_layers(self) -> int:
         return sum(group.repeat for group in self.layers)
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The name to call it by: the file's, or the folder's for a config.json."""
         path = self._document.path
@@ -170,7 +171,8 @@ def _locate(spec: ModelSpec, document: Document) -> None:
 
 
 @lru_cache(maxsize=256)
-def _load(path: Path, stamp: float) -> ModelSpec:
+def _load(written: str, stamp: float) -> ModelSpec:
+    path = Path(written).resolve()
     if is_checkpoint(path):
         return model_from(checkpoint_document(path))
     if path.suffix != ".json":
@@ -187,5 +189,5 @@ def load_model(name: str) -> ModelSpec:
     Raises UsageError or DataError.
     """
     path = find("models", name)
-    path = (path / "config.json" if path.is_dir() else path).resolve()
-    return _load(path, path.stat().st_mtime)
+    whole = os.path.abspath(path / "config.json" if path.is_dir() else path)
+    return _load(whole, os.stat(whole).st_mtime)

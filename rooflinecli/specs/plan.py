@@ -116,3 +116,6 @@ class Plan:
         apart = self.apart
         folded = num.where(constraints.divides(self.ep, self.dp), inner, self.tp)
         return num.where(apart > 1, self.tp / apart, folded)
+
+
+WHOLE = Plan()  # one device

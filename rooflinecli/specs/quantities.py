@@ -16,7 +16,7 @@ from rooflinecli.formulas import provision
 LESS, MORE = "less", "more"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Quantity:
     """One number of an answer.
 

@@ -51,6 +51,7 @@ class Run:
     measured: dict[str, float]
     engine: str
     static: bool = False
+    row: dict[str, str] | None = None  # of the wheel, for what an estimate has no use for
     other: dict[str, Any] | None = (
         None  # the options under the other reading of a precision that the source does not state
     )
@@ -161,6 +162,7 @@ def _collected(row: dict[str, str]) -> Run:
         Plan(tp=float(tp), dp=float(dp), ep=float(dp), zero=0),
         measured,
         row["backend"],
+        row=row,
         other=other,
     )
 

@@ -56,7 +56,7 @@ def test_branches_nobody_can_decide_are_all_followed_and_said():
 
 
 def test_a_file_that_the_script_would_write_is_read():
-    script = Reader().read('S=2\ncat <<EOF > conf/ds.json\n{"stage": $S, "name": "x"}\nEOF\nrun')
+    script = Reader().read("S=2\ncat <<EOF > conf/ds.json\n{\"stage\": $S, \"name\": \"x\"}\nEOF\nrun")
     assert script.files == {"ds.json": '{"stage": 2, "name": "x"}'}
     assert [c.words[0] for c in script.commands] == ["cat", "run"]
 
@@ -92,9 +92,7 @@ def test_options_given_beside_a_launch_go_before_its_own(tmp_path):
 
 def test_a_size_that_only_running_tells_is_refused_unless_given(tmp_path):
     text = "vllm serve meta-llama/Llama-3.1-8B --tensor-parallel-size $(nvidia-smi -L | wc -l)"
-    with pytest.raises(
-        UsageError, match=r"launch\.sh:1: --tensor-parallel-size \$\(nvidia-smi -L \| wc -l\) is no number; give --tp"
-    ):
+    with pytest.raises(UsageError, match=r"launch\.sh:1: --tensor-parallel-size \$\(nvidia-smi -L \| wc -l\) is no number; give --tp"):
         options_of(text, tmp_path)
     assert options_of(text, tmp_path, tp=4)[0]["tp"] == 4
 
@@ -110,9 +108,8 @@ def test_a_size_that_only_running_tells_is_refused_unless_given(tmp_path):
         ("trtllm-serve serve --backend pytorch --tp_size 4 --max_batch_size=16 nvidia/Llama-3.1-70B-Instruct-FP4", {"tp": 4, "batch": "16", "dtype": "nvfp4", "model": "Llama-3.1-70B-Instruct"}),
         ("docker run --gpus all -p 80:80 ghcr.io/huggingface/text-generation-inference:3.3 --model-id tiiuae/falcon-7b --num-shard 2", {"tp": 2, "model": "falcon-7b"}),
         ("./build/bin/llama-server -m /m/gpt-oss-120b-mxfp4-00001-of-00003.gguf -c 32768 -np 4 -ngl 99", {"model": "gpt-oss-120b", "weight-dtype": "mxfp4", "batch": 4}),
-        ("llama-server -hf ggml-org/Qwen3-8B-GGUF:Q8_0 --tensor-split 1,1", {"model": "Qwen3-8B", "weight-dtype": "int8", "pp": 2}),
+        ("llama-server -hf ggml-org/Qwen3-8B-GGUF:Q8_0 --tensor-split 1,1", {"model": "Qwen3-8B", "weight-dtype": "q8_0", "pp": 2}),
         ("torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --group-query-attention --num-query-groups 8 --ffn-hidden-size 14336 --swiglu --seq-length 4096 --micro-batch-size 1 --global-batch-size 128 --tensor-model-parallel-size 4 --bf16 --use-distributed-optimizer --recompute-activations", {"tp": 4, "dp": 4, "n": 16, "zero": 1, "recompute": "selective", "model": "llama-3-8b"}),
-        ("torchrun --nproc_per_node 8 --nnodes 4 pretrain_gpt.py --num-layers 30 --hidden-size 4096 --num-attention-heads 32 --seq-length 4096 --micro-batch-size 1 --global-batch-size 128 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 4 --num-experts 8 --expert-model-parallel-size 8 --expert-tensor-parallel-size 1 --bf16 --account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split", {"tp": 2, "pp": 4, "ep": 8, "expert-tp": "1", "stages": "embedding+loss"}),
     ],
 )  # fmt: skip
 def test_commands(command, wanted):
@@ -143,9 +140,7 @@ def test_what_cannot_be_read_is_named(command, names):
 def test_an_option_that_is_not_understood_is_named(cli, flags, named):
     ran = cli("estimate", "--from", f"vllm serve meta-llama/Llama-3.1-8B {flags}", "--hw", "h100")
     assert ran.code == 0 and named in ran.err and "may change the cost" in ran.err
-    assert (
-        "may change" not in cli("estimate", "--from", "vllm serve meta-llama/Llama-3.1-8B --port 1", "--hw", "h100").err
-    )
+    assert "may change" not in cli("estimate", "--from", "vllm serve meta-llama/Llama-3.1-8B --port 1", "--hw", "h100").err
 
 
 COMPOSE = """

@@ -43,10 +43,11 @@ def _options() -> dict[str, Any]:
         for name in (option.name, *option.also)
         for spelt in (name, name.replace("-", "_"))
     }
-    return {name: _option(option) for name, option in sorted(names.items())}
+    return {name: option_schema(option) for name, option in sorted(names.items())}
 
 
-def _option(option: Option) -> dict[str, Any]:
+def option_schema(option: Option) -> dict[str, Any]:
+    """JSON Schema of one option's value."""
     about = {"description": option.help}
     if option.kind == "switch":
         return {"type": "boolean", **about}

@@ -70,7 +70,7 @@ def read(words: list[str], launch: Launch) -> None:
 def write(options: dict[str, Any], model: str) -> str:
     """The command that serves this plan. A GGUF file of these weights is named as they are on the Hub."""
     tp, pp, slots = options.get("tp", 1), options.get("pp", 1), int(options.get("batch", 1))
-    kind = {"int8": "Q8_0", "int4": "Q4_0", "mxfp4": "mxfp4"}.get(options.get("weight-dtype", ""), "BF16")
+    kind = {"q8_0": "Q8_0", "q4_0": "Q4_0", "mxfp4": "mxfp4"}.get(options.get("weight-dtype", ""), "BF16")
     split = max(tp, pp)
     lengths = serving.longest(options)
     return serving.command(
@@ -81,7 +81,7 @@ def write(options: dict[str, Any], model: str) -> str:
             ("--tensor-split", ",".join(["1"] * split) if split > 1 else None),
             ("--ctx-size", lengths * slots if lengths else None),
             ("--parallel", slots),
-            ("--cache-type-k", "q8_0" if options.get("kv-dtype") == "int8" else None),
-            ("--cache-type-v", "q8_0" if options.get("kv-dtype") == "int8" else None),
+            ("--cache-type-k", options["kv-dtype"] if options.get("kv-dtype") in ("q8_0", "q4_0") else None),
+            ("--cache-type-v", options["kv-dtype"] if options.get("kv-dtype") in ("q8_0", "q4_0") else None),
         ],
     )

@@ -79,6 +79,7 @@ def read(words: list[str], launch: Launch) -> None:
         value = args.take(*names)
         launch.put(option, str(value).replace("_", "") if value else None, f"--{names[0]}")
     _formats(args, launch)
+    args.put(launch, "expert-tp", "expert-tensor-parallel-size")
     _recomputed(args, launch, sizes)
     launch.options["sequence-parallel"] = bool(args.take("sequence-parallel")) and launch.options.get("tp", 1) != 1
     stages = sizes["num-layers-per-virtual-pipeline-stage"]

@@ -21,7 +21,7 @@ SWITCHES = {"trust-remote-code", "enable-dp-attention", "enable-metrics", "disab
             "disable-cuda-graph", "skip-server-warmup", "enable-mixed-chunk", "enable-dp-lm-head", "enable-ep-moe"}  # fmt: skip
 IDLE = (
     *serving.IDLE, "attention-backend", "*-attention-backend", "disable-radix-cache", "cuda-graph-*", "disable-cuda-graph*",
-    "chunked-prefill-size", "max-prefill-tokens", "schedule-*", "enable-torch-compile", "torch-compile-*", "page-size",
+    "max-prefill-tokens", "schedule-*", "enable-torch-compile", "torch-compile-*", "page-size",
     "sampling-backend", "moe-*-backend", "stream-interval", "enable-mixed-chunk", "enable-dp-lm-head", "disable-custom-all-reduce",
     "constrained-json*", "grammar-backend", "enable-nccl-nvls", "num-continuous-decode-steps", "fp8-gemm-backend",
 )  # fmt: skip
@@ -48,6 +48,8 @@ def read(words: list[str], launch: Launch) -> None:
     serving.server(launch, tp, pp, dp, ep)
     serving.unreadable(launch, {f"{axis}-size": axis for axis in ("tp", "pp", "dp", "ep")})
     args.put(launch, "batch", "max-running-requests")
+    if args.take("chunked-prefill-size") != "-1":  # which takes a prompt whole
+        args.put(launch, "token-budget", "chunked-prefill-size")
     formats.length(launch, args.take("context-length"), "--context-length")
     launch.options["engine"] = "sglang"
     launch.unmodelled += args.left(IDLE)
@@ -70,5 +72,6 @@ def write(options: dict[str, Any], model: str) -> str:
             ("--kv-cache-dtype", "fp8_e4m3" if options.get("kv-dtype") == "fp8" else None),
             ("--context-length", serving.longest(options)),
             ("--max-running-requests", options.get("batch")),
+            ("--chunked-prefill-size", options.get("token-budget")),
         ],
     )

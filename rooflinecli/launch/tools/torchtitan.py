@@ -65,8 +65,7 @@ def read(tree: Mapping[str, Any], launch: Launch) -> None:
         launch.options["schedule"] = _SCHEDULES[str(schedule).lower()]
     elif schedule:
         launch.unmodelled.append(f"parallelism.pipeline_parallel_schedule {schedule}")
-    if args.take("parallelism.expert_tensor_parallel_degree", default=1) not in (1, sizes["tp"]):
-        launch.unmodelled.append("parallelism.expert_tensor_parallel_degree")
+    args.put(launch, "expert-tp", "parallelism.expert_tensor_parallel_degree")
     launch.options["sequence-parallel"] = (sizes["tp"] or 1) > 1
     launch.unmodelled += args.left(IDLE)
 

@@ -25,7 +25,7 @@ LAUNCHERS = (
 SWITCHES = {"trust-remote-code", "enable-chunked-prefill", "use-fused-mlp", "enable-block-reuse"}
 FILES = ("extra-llm-api-options", "config", "extra-engine-args")  # flags that name a YAML with the rest
 IDLE = (
-    *serving.IDLE, "max-num-tokens", "max-input-len", "max-beam-width", "*-dir", "workers", "gemm-plugin", "gpt-attention-plugin",
+    *serving.IDLE, "max-input-len", "max-beam-width", "*-dir", "workers", "gemm-plugin", "gpt-attention-plugin",
     "reduce-fusion", "use-fused-mlp", "remove-input-padding", "context-fmha", "use-paged-context-fmha", "paged-kv-cache",
     "enable-chunked-prefill", "cuda-graph-config*", "gpus-per-node", "use-cuda-graph", "print-iter-log", "disable-overlap-scheduler",
     "scheduler-config*", "moe-config*", "attn-backend", "multiple-profiles", "stream-interval", "kv-cache-config.enable-block-reuse",
@@ -73,6 +73,7 @@ def read(words: list[str], launch: Launch, tree: Mapping[str, Any] | None = None
         serving.server(launch, tp, pp)
     serving.unreadable(launch, {f"{axis}-size": axis for axis in ("tp", "pp", "ep")})
     args.put(launch, "batch", "max-batch-size")
+    args.put(launch, "token-budget", "max-num-tokens")
     formats.length(launch, args.take("max-seq-len", "max-input-len"), "--max_seq_len")
     launch.options["engine"] = "trtllm"
     launch.unmodelled += args.left(IDLE)
@@ -91,6 +92,7 @@ def write(options: dict[str, Any], model: str) -> str:
             ("--tp_size", options.get("tp")),
             ("--pp_size", serving.above_one(options, "pp")),
             ("--max_batch_size", options.get("batch")),
+            ("--max_num_tokens", options.get("token-budget")),
             ("--max_seq_len", serving.longest(options)),
         ],
     )

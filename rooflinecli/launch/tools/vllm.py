@@ -27,7 +27,7 @@ SWITCHES = {
 # speed of the same work, not what is computed: kernels, graphs, schedules of the engine's steps
 IDLE = (
     *serving.IDLE, "compilation-config", "attention-backend", "enforce-eager", "async-scheduling", "enable-chunked-prefill",
-    "no-enable-chunked-prefill", "max-num-batched-tokens", "no-enable-prefix-caching", "block-size", "data-parallel-size-local",
+    "no-enable-chunked-prefill", "no-enable-prefix-caching", "block-size", "data-parallel-size-local",
     "data-parallel-backend", "disable-custom-all-reduce", "language-model-only", "runner", "task", "enable-server-load-tracking",
     "cuda-graph-sizes", "max-seq-len-to-capture", "all2all-backend", "enable-dbo", "disable-cascade-attn", "override-generation-config",
 )  # fmt: skip
@@ -53,6 +53,7 @@ def read(words: list[str], launch: Launch) -> None:
     if args.given.get("decode-context-parallel-size", ["1"]) == ["1"]:
         args.take("decode-context-parallel-size")
     args.put(launch, "batch", "max-num-seqs")
+    args.put(launch, "token-budget", "max-num-batched-tokens")
     formats.length(launch, args.take("max-model-len"), "--max-model-len")
     launch.options["engine"] = "vllm"
     launch.unmodelled += args.left(IDLE)
@@ -73,6 +74,7 @@ def write(options: dict[str, Any], model: str) -> str:
             ("--kv-cache-dtype", "fp8" if options.get("kv-dtype") == "fp8" else None),
             ("--max-model-len", serving.longest(options)),
             ("--max-num-seqs", options.get("batch")),
+            ("--max-num-batched-tokens", options.get("token-budget")),
         ],
     )
 
