@@ -12,7 +12,7 @@ from rooflinecli.errors import UsageError, unknown
 from rooflinecli.formulas import serving
 from rooflinecli.layers.build import ledger
 from rooflinecli.lift import PLAIN, Plain
-from rooflinecli.memory import DeviceParameters, device_parameters
+from rooflinecli.memory import DeviceParameters, device_parameters, predicting
 from rooflinecli.num import Number
 from rooflinecli.phases.flops import ledger_flops
 from rooflinecli.phases.forward import Pass
@@ -143,6 +143,16 @@ class Scene:
     def parameters(self, plan: Plan) -> DeviceParameters:
         """Parameters on the fullest device of a replica, counted once per plan."""
         return self.once(plan, "parameters", lambda: device_parameters(self.book, plan, self.lift))
+
+    def trained_parameters(self, plan: Plan) -> DeviceParameters:
+        """The same while training: with the modules that predict further tokens."""
+        depth, params = self.predicts(plan), self.parameters(plan)
+        return predicting(params, self.book, plan, depth, self.lift) if depth else params
+
+    def predicts(self, plan: Plan) -> float:
+        """Modules that predict further tokens, where the training framework trains them."""
+        depth = float(self.spec.mtp_layers)
+        return depth if depth and num.present(self.chip.constants("training", "framework", plan.software).mtp) else 0.0
 
     def once(self, plan: Plan, what: str, count: Callable[[], T]) -> T:
         """What `count` gives, kept for this very plan; plans of arrays are too large to keep."""

@@ -20,7 +20,9 @@ def highest() -> list[dict[str, Any]]:
     """chip, kind, dtype, mfu and row: model FLOPs over the measured time, as the estimate counts them (causal attention)."""
     best: dict[tuple[str, str], dict[str, Any]] = {}
     for row in timed():
-        if family(row) == "whole_runs":  # hours with restarts and other phases in them say nothing of what a step can reach
+        if (
+            family(row) == "whole_runs"
+        ):  # hours with restarts and other phases in them say nothing of what a step can reach
             continue
         asked, answer = scene(row), compared(row).answer
         spec, dtype = asked.chip.spec, asked.dtype
