@@ -15,6 +15,8 @@ from rooflinecli.specs.options import ENGINE, LAYOUT, LOAD, OPTIONS
 
 app = typer.Typer(**QUIET)
 _Opt = typer.Option
+# what speaks of means, or of work that the simulated engine does not do; prompts per slot are whole here, a schedule is set by --scheduler
+_MEANS = ("prompts-per-slot", "equal-lengths", "token-budget", "prefix-hit", "speculate", "draft-tokens", "acceptance")
 _TRAINING = [name for name, option in OPTIONS.items() if option.phase == "train"]
 
 
@@ -24,7 +26,7 @@ _TRAINING = [name for name, option in OPTIONS.items() if option.phase == "train"
     "roofline simulate llama70b --hw h100 --tp 4 --engine vllm --trace trace.csv --replicas min --slo ttft=2s@99",
 )
 @asks(
-    without=(*_TRAINING, "phase", "batch", "tokens", "attention-flops", "prompts-per-slot", "equal-lengths"),
+    without=(*_TRAINING, *_MEANS, "phase", "batch", "tokens", "attention-flops"),
     help={
         "hw": "A name or alias (`roofline hardware`), or a YAML path; several make a study.",
         "tp": "Tensor parallel size; several make a study.",
