@@ -48,7 +48,9 @@ def test_a_plan_is_held_to_a_simulation(tmp_path):
 )
 def test_a_mistake_in_a_plan_is_placed(tmp_path, entry, says):
     path = tmp_path / "plan.yaml"
-    path.write_text(f"checks:\n  a:\n    model: llama-3-8b\n    hw: h100\n    qps: 1\n    {entry}\n    require:\n      simulate.ttft_p99_s: '<= 2 s'\n")
+    path.write_text(
+        f"checks:\n  a:\n    model: llama-3-8b\n    hw: h100\n    qps: 1\n    {entry}\n    require:\n      simulate.ttft_p99_s: '<= 2 s'\n"
+    )
     ran = run_cli("check", str(path))
     assert ran.code == 3 and says in ran.err and "plan.yaml:8" in ran.err and "Traceback" not in ran.err
 
@@ -75,7 +77,22 @@ def test_the_function_refuses_a_search():
 
 
 def test_a_search_ends_with_simulations():
-    args = ("search", "llama-3-8b", "--hw", "h100", "-n", "8", "--phase", "decode", "--qps", "20", "--itl", "30 ms", "--simulate", "2")
+    args = (
+        "search",
+        "llama-3-8b",
+        "--hw",
+        "h100",
+        "-n",
+        "8",
+        "--phase",
+        "decode",
+        "--qps",
+        "20",
+        "--itl",
+        "30 ms",
+        "--simulate",
+        "2",
+    )
     found = json.loads(run_cli(*args, "--format", "json").out)["results"]
     assert [("simulate" in row) for row in found[:3]] == [True, True, False][: len(found)]
     row = found[0]

@@ -164,3 +164,21 @@ def test_pools_move_caches():
 def test_mistakes_are_one_sentence(args, says, code):
     ran = run_cli(*BASE, *args)
     assert ran.code == code and says in ran.err and ran.err.count("\n") == 1 and "Traceback" not in ran.err, ran.err
+
+
+def test_an_interrupted_run_says_what_it_knows(monkeypatch):
+    """Ctrl-C in the middle: the requests that had ended, and exit code 130."""
+    from rooflinecli.simulate.replica import Replica
+
+    steps = iter(range(10_000))
+    taken = Replica.step
+
+    def interrupted(self, until):
+        if next(steps) == 400:
+            raise KeyboardInterrupt
+        return taken(self, until)
+
+    monkeypatch.setattr(Replica, "step", interrupted)
+    ran = run_cli(*BASE, "--qps", "10", "--format", "json")
+    found = json.loads(ran.out)
+    assert ran.code == 130 and found["interrupted"] and 0 < found["simulate"]["requests"] < 200
