@@ -83,7 +83,8 @@ def _matmul(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Numb
     """Matmul, dense or grouped by expert: filling, serial latency of the k loop, and a further pass over the input."""
     efficiency = roofline.narrow_efficiency(c.compute, op.n, c.half_width) if num.present(c.half_width) else c.compute
     t_compute = roofline.filled_compute_time(op.flops, op.ramp, c.k0, peak, efficiency)
-    t_memory = roofline.effective_memory_time(op.bytes, bandwidth, c.memory)
+    share = roofline.unpacking_share(c.memory, c.unpack, bandwidth) if num.present(c.unpack) else c.memory
+    t_memory = roofline.effective_memory_time(op.bytes, bandwidth, share)
     overhead = roofline.matmul_overhead(c.overhead, c.tau, op.k) if num.present(c.tau) else c.overhead
     expected = join(t_compute, t_memory, c, overhead)
     if num.present(c.quant_bytes):
