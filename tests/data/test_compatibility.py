@@ -53,4 +53,5 @@ def test_a_key_that_goes_is_noticed():
 def test_every_schema_has_a_name_and_a_number():
     found = [m for p in (ROOT / "rooflinecli").rglob("*.py") for m in re.findall(r'^SCHEMA = "([^"]+)"', p.read_text(), re.MULTILINE)]
     ours = [name for name in found if not name.startswith("https://docs.oasis-open.org")]
-    assert len(ours) > 8 and all(re.fullmatch(r"roofline/[a-z-]+/\d+", name) for name in ours)
+    # logs of `roofline measure` were named before the rule, and are read back for as long as they lie about
+    assert len(ours) > 8 and {name for name in ours if not re.fullmatch(r"roofline/[a-z-]+/\d+", name)} == {"roofline-measure/1"}
