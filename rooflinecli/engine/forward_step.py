@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rooflinecli import num
 from rooflinecli.derivation import label
 from rooflinecli.engine.scene import Scene
-from rooflinecli.formulas import serving
+from rooflinecli.formulas import roofline, serving
 from rooflinecli.layers.build import towers
 from rooflinecli.ledger import Ledger, Sizes
 from rooflinecli.num import Number
@@ -18,6 +18,7 @@ from rooflinecli.price.bill import Bill
 from rooflinecli.specs.plan import Plan
 
 REGIME = "serving"
+CLOCK = 2.0e9  # cycles per second of a chip whose file does not say: where the cycles of a layer were fitted
 
 
 @dataclass(slots=True)
@@ -71,6 +72,10 @@ def _overheads(scene: Scene, bill: Bill, books: list[Ledger], batch: Number, eng
     layers = float(sum(book.n_layers for book in books))
     moe_layers = float(sum(g.repeat for book in books for g in book.layers if g.moe))
     seconds = serving.layer_overhead(layers, step.per_layer, moe_layers, step.per_moe_layer)
+    if num.present(step.layer_cycles) or num.present(step.moe_layer_cycles):
+        clock = scene.chip.clock or CLOCK
+        started = roofline.layer_cycles_time(layers, step.layer_cycles, clock)
+        seconds = seconds + started + roofline.layer_cycles_time(moe_layers, step.moe_layer_cycles, clock)
     bill.spend("overhead", seconds, "step", step.error)
     if engine and not scene.chip.ideal:
         per_step, per_sequence = engine_constant(scene, "per_step", "s"), engine_constant(scene, "per_sequence", "s")

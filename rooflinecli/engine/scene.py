@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 from rooflinecli import num
+from rooflinecli.engine.quantised import stored
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.layers.build import ledger
 from rooflinecli.lift import PLAIN, Plain
@@ -18,7 +19,7 @@ from rooflinecli.price.bill import Bill
 from rooflinecli.price.chip import Chip
 from rooflinecli.specs.blocks import Quantization
 from rooflinecli.specs.dtypes import BITS, FORMATS, Formats, formats
-from rooflinecli.specs.engine import load_engine
+from rooflinecli.specs.engine import Engine, load_engine
 from rooflinecli.specs.plan import SIZES, Plan
 from rooflinecli.specs.request import MOST, SEQ, Request
 
@@ -30,11 +31,13 @@ class Scene:
     """Ledger, chip, formats and workload of a request; numbers are plain or traced."""
 
     def __init__(self, request: Request, lift: Plain = PLAIN, override: dict[str, Number] | None = None):
+        request = stored(request)
         self.request, self.lift = request, lift
         self.book = ledger(request.model)
         self._known: dict[tuple[int, str], tuple[Plan, Any]] = {}
         self.spec: Any = request.model
-        self.chip = _chip(request, lift, override)
+        self.engine = load_engine(request.engine)
+        self.chip = _chip(request, lift, override, self.engine)
         self.dtype = request.dtype or _checkpoint_dtype(request)
         self.formats: Formats = formats(
             self.dtype,
@@ -44,6 +47,7 @@ class Scene:
             request.hardware.name,
             _stored(request),
             request.state_dtype,
+            self.engine.compute.get(request.hardware.vendor, "") if self.engine.backends else None,
         )
         self._workload()
 
@@ -61,7 +65,6 @@ class Scene:
             "--batch" if r.concurrency is None else "--concurrency",
             given is None,
         )
-        self.engine = load_engine(r.engine)
         train = r.batch if r.batch is not None else num.maximum(num.floor(TRAIN_TOKENS / num.maximum(seq, 1)), 1)
         self.train_batch = self.flag("b", train, "sequences", "--batch", r.batch is None)
         self.gradient_bytes = self.flag(
@@ -152,18 +155,20 @@ class _Identity:
         return isinstance(other, _Identity) and other.spec is self.spec
 
 
-def _chip(request: Request, lift: Plain, override: dict[str, Number] | None) -> Chip:
+def _chip(request: Request, lift: Plain, override: dict[str, Number] | None, engine: Engine) -> Chip:
     if request.efficiency not in ("expected", "ideal"):
         raise unknown("efficiency", request.efficiency, ("expected", "ideal"))
     ideal = request.efficiency == "ideal"
+    if request.memory is not None:
+        override = {"memory.capacity": request.memory, **(override or {})}
     if lift is not PLAIN or override:
-        return Chip(request.hardware, lift, ideal=ideal, override=override)
-    return _cached_chip(_Identity(request.hardware), ideal)
+        return Chip(request.hardware, lift, ideal=ideal, override=override, engine=engine)
+    return _cached_chip(_Identity(request.hardware), ideal, _Identity(engine))
 
 
 @lru_cache(maxsize=64)
-def _cached_chip(same: _Identity, ideal: bool) -> Chip:
-    return Chip(same.spec, ideal=ideal)
+def _cached_chip(same: _Identity, ideal: bool, engine: _Identity) -> Chip:
+    return Chip(same.spec, ideal=ideal, engine=engine.spec)
 
 
 def _checkpoint_dtype(request: Request) -> str:
@@ -184,8 +189,11 @@ def _checkpoint_dtype(request: Request) -> str:
 
 
 def _stored(request: Request) -> Quantization | None:
-    """The format of a quantised checkpoint, kept while neither --dtype nor --weight-dtype says otherwise."""
+    """The format of a quantised checkpoint, kept while neither --dtype nor --weight-dtype says otherwise; that of a file's own
+    tensors is kept beside a 16-bit --dtype, which is then that of activations."""
     stored = request.model.quantization
-    if stored is None or request.dtype or request.weight_dtype or (stored.dtype not in BITS and stored.widths is None):
+    if stored is not None and stored.widths is not None:
+        return None if request.weight_dtype or (request.dtype and FORMATS[request.dtype][0] < 2) else stored
+    if stored is None or request.dtype or request.weight_dtype or stored.dtype not in BITS:
         return None
     return stored

@@ -14,6 +14,7 @@ from rooflinecli.lift import PLAIN, Plain
 from rooflinecli.num import Number
 from rooflinecli.price import settable
 from rooflinecli.specs.efficiency import CONSTANTS, SETTINGS, Efficiency
+from rooflinecli.specs.engine import Engine
 from rooflinecli.specs.hardware import HardwareSpec, Level, load_defaults
 from rooflinecli.specs.load import Document
 from rooflinecli.specs.names import shown
@@ -28,9 +29,15 @@ class Chip:
     """Numbers of one chip. `override` replaces figures by dotted path (sensitivities, sweeps over hardware)."""
 
     def __init__(
-        self, spec: HardwareSpec, lift: Plain = PLAIN, *, ideal: bool = False, override: dict[str, Number] | None = None
+        self,
+        spec: HardwareSpec,
+        lift: Plain = PLAIN,
+        *,
+        ideal: bool = False,
+        override: dict[str, Number] | None = None,
+        engine: Engine | None = None,
     ):
-        self.spec, self.lift, self.ideal, self.override = spec, lift, ideal, override or {}
+        self.spec, self.lift, self.ideal, self.override, self.engine = spec, lift, ideal, override or {}, engine
         settable.check(spec, self.override)
         self.bandwidth = self._figure("W", "memory", "bandwidth")
         self.capacity = self._figure("M_cap", "memory", "capacity")
@@ -67,6 +74,25 @@ class Chip:
         return self._reachable[dtype]
 
     @cached_property
+    def targets(self) -> tuple[str, ...]:
+        """What an engine may call this chip, the nearest name first: its file; vendor with HBM or architecture; vendor; or cpu."""
+        spec = self.spec
+        if spec.kind == "cpu":
+            return (spec.id, "cpu")
+        stacked = (f"{spec.vendor}-hbm",) if spec.memory.kind.startswith("HBM") else ()
+        return (spec.id, *stacked, f"{spec.vendor}-{spec.architecture}", spec.vendor)
+
+    @cached_property
+    def clock(self) -> Number | None:
+        """Cycles per second of its units, where the file gives them."""
+        return self._figure("f_clk", "units", "clock") if self.spec.units else None
+
+    @cached_property
+    def unit_clocks(self) -> Number | None:
+        """Cycles per second of all its units together."""
+        return None if self.clock is None else self._figure("n_u", "units", "count") * self.clock
+
+    @cached_property
     def price(self) -> Number | None:
         return self._figure("price", "price") if self.spec.price else None
 
@@ -101,6 +127,9 @@ class Chip:
         return found
 
     def _resolve(self, regime: str, kind: str, dtype: str, variant: str) -> SimpleNamespace:
+        own = self._backend(regime, kind, dtype, variant)
+        if own is not None:
+            return own
         for table, document in self._tables(kind):
             for place in dict.fromkeys((regime, "kernel")):
                 found = table.get(place, {}).get(kind, {})
@@ -113,6 +142,17 @@ class Chip:
             f"{shown(self.spec.document.path)}: {self.spec.name} has no efficiency for operations of class {kind} in {dtype}; "
             f"add efficiency.{regime}.{kind}.any to that file or to hardware/defaults/{self.spec.kind}.yaml, or give --efficiency ideal"
         )
+
+    def _backend(self, regime: str, kind: str, dtype: str, variant: str) -> SimpleNamespace | None:
+        """What the engine says of its own kernels on this very chip, its generation or its vendor's."""
+        if regime != "serving" or self.engine is None:
+            return None
+        for target, table in self.engine.kernels(self.targets):
+            for name in (variant, dtype, "any"):
+                if name in table.get(kind, {}):
+                    path = ("backends", target, kind, name)
+                    return self._lifted(table[kind][name], self.engine.document, path, kind)
+        return None
 
     def _tables(self, kind: str) -> Iterator[tuple[dict[str, Any], Document]]:
         """Where the constants of a class may stand; a complete profile takes kernels that nobody timed from its kind."""

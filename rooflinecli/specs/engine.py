@@ -9,6 +9,7 @@ from pydantic import Field, PrivateAttr
 
 from rooflinecli import units
 from rooflinecli.errors import unknown
+from rooflinecli.specs.efficiency import Efficiency
 from rooflinecli.specs.figure import Scalar, Spec, Time, validate
 from rooflinecli.specs.load import Document, read
 
@@ -47,6 +48,13 @@ class Engine(Spec):
     )
     reserve: str = Field("0 B", description="memory kept back per device for the runtime")
     max_sequences: int = Field(2048, gt=0, description="most sequences the scheduler takes at once")
+    backends: dict[str, dict[str, dict[str, Efficiency]]] = Field(
+        default_factory=dict,
+        description="this engine's own kernels: chip, vendor-architecture or vendor -> operation class -> dtype, variant or 'any'",
+    )
+    compute: dict[str, str] = Field(
+        default_factory=dict, description="vendor -> the rate at which matmuls of quantised weights run, such as int8"
+    )
     note: str = ""
     source: str
     _document: Document = PrivateAttr()
@@ -54,6 +62,10 @@ class Engine(Spec):
     @property
     def document(self) -> Document:
         return self._document
+
+    def kernels(self, targets: tuple[str, ...]) -> list[tuple[str, dict[str, dict[str, Efficiency]]]]:
+        """Its kernels' constants for a chip, the nearest first: each with the name it stands under."""
+        return [(target, self.backends[target]) for target in targets if target in self.backends]
 
     @property
     def reserve_bytes(self) -> float:

@@ -203,6 +203,15 @@ def test_blocks_name_what_tensor_parallelism_splits():
 def test_chips_of_every_kind_price_every_class():
     for chip in ("h100", "tpu-v5e", "epyc-9654", "gaudi3"):
         for regime in ("kernel", "serving", "training"):
-            for kind in ("scores", "chunked_scan", "state_update", "latent_attention", "grouped_matmul", "gather", "decode_attention", "collective"):
+            for kind in (
+                "scores",
+                "chunked_scan",
+                "state_update",
+                "latent_attention",
+                "grouped_matmul",
+                "gather",
+                "decode_attention",
+                "collective",
+            ):
                 assert Chip(load_hardware(chip)).constants(regime, kind).known
         assert Chip(load_hardware(chip)).constants("training", "host_optimizer").known
