@@ -144,7 +144,7 @@ def test_load_adds_and_never_subtracts() -> None:
 
 
 def test_engines_are_data_and_never_in_a_floor() -> None:
-    assert set(engines()) == {"cuda-graph", "python-server", "vllm", "sglang", "trtllm"}
+    assert set(engines()) >= {"cuda-graph", "python-server", "vllm", "sglang", "trtllm"}
     fast, slow = decode(batch=8, engine="cuda-graph")["decode"], decode(batch=8)["decode"]
     assert slow.time_s - fast.time_s == pytest.approx(1.5e-3 + 8 * 6e-6, rel=1e-6)
     assert slow.floor_s == fast.floor_s
