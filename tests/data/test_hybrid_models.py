@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from rooflinecli.answers.models import sheet
 from rooflinecli.answers.parameters import parameters
 from rooflinecli.engine.inference import decode, prefill
 from rooflinecli.engine.scene import Scene
@@ -32,6 +33,7 @@ from rooflinecli.specs.request import Request
 
 ROOT = Path(__file__).resolve().parent / "hf_counts"
 COUNTS = {k: v for k, v in json.loads((ROOT / "counts.json").read_text()).items() if k != "_meta"}
+RANDOM = json.loads((ROOT.parents[1] / "oracle" / "golden_hybrids.json").read_text())["cases"]
 READ = sorted(name for name, c in COUNTS.items() if c["model_type"] in (*TYPES, *WRAPPED))
 STATEFUL = [name for name in READ if {"conv", "recurrent", "indexer"} & set(COUNTS[name]["state_parts_bytes"] or {})]
 PLAIN_FORMATS = formats("bf16", None, None, {"bf16": 1}, "any")
@@ -179,3 +181,32 @@ def test_a_wrapper_of_an_unknown_decoder_is_refused():
     odd["text_config"]["model_type"] = "hyena"
     with pytest.raises(DataError, match="is a 'hyena', but llava holds a decoder this importer knows"):
         from_config(odd)
+
+
+@pytest.mark.parametrize("case", RANDOM, ids=lambda case: case["file"])
+def test_parameters_of_random_sizes(case):
+    """Sizes, biases and tying changed at random; counted by transformers on the meta device (tests/oracle/hybrids.py)."""
+    spec = model_from(Document(from_config({**config(case["file"]), **case["change"]}), Path("config.json")))
+    assert parameters(spec).total == case["total"], case["change"]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("qwen3-next-80b-a3b", "12 x (3 x gated-delta + moe 10 of 512, gqa + moe 10 of 512)"),
+        ("falcon-h1-odd", "9 x attention-ssm + gated"),
+        ("mamba2-2.7b-odd", "mamba2"),
+    ],
+)
+def test_the_page_of_a_model_says_pattern_and_state(name, says):
+    page = sheet(str(ROOT / f"{name}.json"))
+    assert says in page["pattern"]
+    known = COUNTS[name]
+    recurrent = known["state_parts_bytes"].get("recurrent", 0) * 2 + known["state_parts_bytes"].get("conv", 0)
+    assert page["kv_cache"]["state_bytes_per_sequence"] == recurrent
+    assert page["kv_cache"]["bytes_at_4096"] == known["state_bytes_4096_fp32_recurrent"]
+
+
+def test_fields_that_change_no_shape_are_named():
+    notes = spec_of("jamba-v0.1").notes
+    assert any(note.startswith("Of the config not used") and "use_associative_scan" in note for note in notes)

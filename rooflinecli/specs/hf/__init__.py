@@ -96,7 +96,14 @@ def from_config(config: Mapping[str, Any], where: Where | str = "config.json") -
     _refuse(fields)
     wrapper = _INSIDE if name in WRAPPED else frozenset()
     fields.finish(NOISE | family.ignored | wrapper | {"quantization_config", "compression_config"})
+    fields.notes += _unused(fields, family)
     return _title(config, name, at) | model | _notes(fields)
+
+
+def _unused(f: Fields, family: Family) -> list[str]:
+    """Which fields of a config were looked at and change no shape, those of bookkeeping aside."""
+    names = [k for k, v in f.data.items() if k not in f.used and k in family.ignored and v not in (None, False, [], {})]
+    return [f"Of the config not used, since it changes no shape: {', '.join(names)}."] if names else []
 
 
 def _model_type(config: Mapping[str, Any], at: Where) -> str:
