@@ -41,13 +41,24 @@ class Rule:
 
 
 def rules(scene: Scene, plan: Plan, phase: str) -> Iterator[Rule]:
-    """Every rule for a layout of `phase` besides memory; sizes are scalars or arrays."""
-    yield from _tensor(scene, plan)
-    yield from _pipeline(scene, plan)
-    yield from _experts(scene, plan)
+    """Every rule for a layout of `phase` besides memory; sizes are scalars or arrays.
+
+    Nothing is split by the scalar 1, so no rule of it can be broken.
+    """
+    if not _one(plan.tp):
+        yield from _tensor(scene, plan)
+    if not _one(plan.pp):
+        yield from _pipeline(scene, plan)
+    if not _one(plan.ep):
+        yield from _experts(scene, plan)
+    yield _whole(plan)
     yield _network(scene, plan, phase)
     yield from (_training if phase == "train" else _serving)(scene, plan)
     yield from _lengths(scene, phase)
+
+
+def _one(size: Number) -> bool:
+    return num.plain(size) and bool(num.value(size) == 1)
 
 
 def broken(scene: Scene, plan: Plan, phase: str) -> Rule | None:
@@ -81,6 +92,9 @@ def layout(request: Request) -> dict[str, Any]:
         given["recompute_modules"] = tuple(request.recompute_modules.split(","))
     if request.stages is not None:
         given["stages"] = _stages(request)
+    if request.offload is not None:
+        given["offload"], _, layers = str(request.offload).partition(":")
+        given |= {"offload_layers": float(layers)} if layers else {}
     return given
 
 
@@ -90,7 +104,8 @@ _AS_GIVEN = (
     "shard",
     "imbalance",
     "dropout",
-    "offload",
+    "loss_chunks",
+    "expert_tp",
     "software",
     "recipe",
     "lora_rank",
@@ -100,11 +115,15 @@ _AS_GIVEN = (
 
 
 def _stages(request: Request) -> tuple[float, ...]:
-    """Layers per stage. Raises UsageError unless they are whole numbers that add up to the model."""
+    """Layers per stage, in numbers or by a framework's rule. Raises UsageError unless they are whole and add up to the model."""
+    if request.stages in ENDS:
+        return _counting_ends(request, *ENDS[str(request.stages)])
     try:
         counts = tuple(float(int(part)) for part in str(request.stages).split(","))
     except ValueError:
-        raise UsageError(f"--stages {request.stages}: expected whole numbers such as 11,12,12,11", "stages") from None
+        raise UsageError(
+            f"--stages {request.stages}: expected whole numbers such as 11,12,12,11, or {', '.join(ENDS)}", "stages"
+        ) from None
     layers = request.model.n_layers
     if sum(counts) != layers or min(counts) < 0:
         raise UsageError(
@@ -114,6 +133,23 @@ def _stages(request: Request) -> tuple[float, ...]:
     if request.pp is not None and len(counts) != int(request.pp):
         raise UsageError(f"--stages names {len(counts)} stages and --pp {int(request.pp)}; make them agree", "stages")
     return counts
+
+
+# Megatron-LM's --account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split: an end counts as a layer.
+ENDS = {"embedding": (1, 0), "loss": (0, 1), "embedding+loss": (1, 1)}
+
+
+def _counting_ends(request: Request, first: int, last: int) -> tuple[float, ...]:
+    """Equal stages of layers and the ends that count as one. Raises UsageError where pp is not given or does not divide them."""
+    layers, pp = request.model.n_layers + first + last, int(request.pp or 0)
+    if pp < 2 or layers % pp:
+        raise UsageError(
+            f"--stages {request.stages} counts {layers} layers and ends; give a --pp of at least 2 that divides them",
+            "stages",
+        )
+    counts = [layers // pp] * pp
+    counts[0], counts[-1] = counts[0] - first, counts[-1] - last
+    return tuple(float(count) for count in counts)
 
 
 def _tensor(scene: Scene, plan: Plan) -> Iterator[Rule]:
@@ -154,16 +190,10 @@ def _experts(scene: Scene, plan: Plan) -> Iterator[Rule]:
             constraints.within(plan.ep, 1.0),
             lambda: f"--ep {plan.ep:.0f}: {name} has no experts; leave --ep out",
         )
-    yield Rule(
-        "ep divides dp",
-        ("dp", "ep"),
-        constraints.divides(plan.ep, plan.dp),
-        lambda: (
-            f"--ep {plan.ep:.0f} does not divide --dp {plan.dp:.0f}: experts are spread over data-parallel replicas; change one"
-        ),
-        "ep",
-    )
-    yield Rule(
+
+
+def _whole(plan: Plan) -> Rule:
+    return Rule(
         "the axes multiply to the devices",
         ("dp",),
         constraints.divides(1.0, plan.dp) & constraints.within(1.0, plan.dp),
@@ -193,12 +223,15 @@ def _network(scene: Scene, plan: Plan, phase: str) -> Rule:
 
 
 def _training(scene: Scene, plan: Plan) -> Iterator[Rule]:
-    yield Rule(
-        "cp divides the sequence",
-        ("cp",),
-        constraints.divides(plan.cp, scene.seq),
-        lambda: f"--cp {plan.cp:.0f} does not divide --seq {num.value(scene.seq):g}; use a divisor",
-    )
+    if not _one(plan.ep) or plan.expert_tp is not None:
+        yield from _expert_ranks(plan)
+    if not _one(plan.cp):
+        yield Rule(
+            "cp divides the sequence",
+            ("cp",),
+            constraints.divides(plan.cp, scene.seq),
+            lambda: f"--cp {plan.cp:.0f} does not divide --seq {num.value(scene.seq):g}; use a divisor",
+        )
     yield Rule(
         "every replica has a microbatch",
         ("dp", "micro_batch"),
@@ -216,15 +249,38 @@ def _training(scene: Scene, plan: Plan) -> Iterator[Rule]:
             lambda: f"--shard {num.value(plan.shard):.0f} does not divide --dp {plan.dp:.0f}; use a divisor",
             "shard",
         )
-    if not (num.plain(plan.virtual_stages) and num.value(plan.virtual_stages) == 1):
+    if not _one(plan.virtual_stages):
         yield from _interleaving(scene, plan)
     count = schedule.microbatch_count(scene.train_batch, plan.dp, plan.micro_batch)
     for need in pipeline.needs(plan, count):
         yield Rule(need.name, ("pp", "virtual_stages", "dp", "micro_batch"), need.holds, need.say)
 
 
+def _expert_ranks(plan: Plan) -> Iterator[Rule]:
+    """Experts are spread over the replicas, and where they are whole on every tensor rank over those too, as Megatron-LM lays them."""
+    ranks = plan.replicas * plan.apart
+    if plan.expert_tp is not None:
+        yield Rule(
+            "expert tensor parallelism divides tp",
+            ("tp",),
+            constraints.divides(plan.expert_tp, plan.tp),
+            lambda: f"--expert-tp {num.value(plan.expert_tp):.0f} does not divide --tp {plan.tp:.0f}; use a divisor",
+            "expert-tp",
+        )
+    yield Rule(
+        "ep divides dp x cp, or tp x dp x cp",
+        ("tp", "dp", "ep"),
+        constraints.divides(plan.ep, ranks),
+        lambda: (
+            f"--ep {plan.ep:.0f} does not divide the {num.value(ranks):.0f} ranks that share a layer's experts; "
+            "use a divisor, or other --tp, --dp or --cp"
+        ),
+        "ep",
+    )
+
+
 def _interleaving(scene: Scene, plan: Plan) -> Iterator[Rule]:
-    """Virtual stages cut the layers evenly (Narayanan et al. 2021, section 2.2)."""
+    """Every chunk of a stage holds a layer or an end; frameworks cut unevenly too (Megatron-LM's pipeline layouts)."""
     layers, name = float(scene.book.n_layers), scene.spec.name
     pieces, interleaved = plan.pp * plan.virtual_stages, plan.virtual_stages > 1
     yield Rule(
@@ -236,34 +292,35 @@ def _interleaving(scene: Scene, plan: Plan) -> Iterator[Rule]:
         ),
     )
     yield Rule(
-        f"pp times virtual stages is at most the {layers:.0f} layers",
+        f"pp times virtual stages is at most the {layers:.0f} layers and both ends",
         ("pp", "virtual_stages"),
-        constraints.within(num.where(interleaved, pieces, 1.0), layers),
+        constraints.within(num.where(interleaved, pieces, 1.0), layers + 2),
         lambda: (
-            f"--pp {plan.pp:.0f} x --virtual-stages {plan.virtual_stages:.0f} exceeds the {layers:.0f} layers of {name}; use fewer"
+            f"--pp {plan.pp:.0f} x --virtual-stages {plan.virtual_stages:.0f} exceeds the {layers:.0f} layers of {name} with embedding and loss; use fewer"
         ),
     )
-    if plan.stages is None:
-        yield Rule(
-            f"pp times virtual stages splits the {layers:.0f} layers evenly",
-            ("pp", "virtual_stages"),
-            constraints.splits_evenly(num.where(interleaved, pieces, 1.0), layers),
-            lambda: (
-                f"--pp {plan.pp:.0f} x --virtual-stages {plan.virtual_stages:.0f} do not split the {layers:.0f} layers of {name} evenly; "
-                f"use sizes whose product divides {layers:.0f}, or {layers + 2:.0f} with embedding and loss counted as layers"
-            ),
-        )
 
 
 def _serving(scene: Scene, plan: Plan) -> Iterator[Rule]:
-    yield Rule(
-        "context parallelism is for training",
-        ("cp",),
-        constraints.within(plan.cp, 1.0),
-        lambda: (
-            f"--cp {plan.cp:.0f} splits the sequences of training and does nothing for serving; leave it out, or add --phase train"
-        ),
-    )
+    if not _one(plan.ep):
+        yield Rule(
+            "ep divides dp",
+            ("dp", "ep"),
+            constraints.divides(plan.ep, plan.dp),
+            lambda: (
+                f"--ep {plan.ep:.0f} does not divide --dp {plan.dp:.0f}: experts are spread over data-parallel replicas; change one"
+            ),
+            "ep",
+        )
+    if not _one(plan.cp):
+        yield Rule(
+            "context parallelism is for training",
+            ("cp",),
+            constraints.within(plan.cp, 1.0),
+            lambda: (
+                f"--cp {plan.cp:.0f} splits the sequences of training and does nothing for serving; leave it out, or add --phase train"
+            ),
+        )
 
 
 def _lengths(scene: Scene, phase: str) -> Iterator[Rule]:

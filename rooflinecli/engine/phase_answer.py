@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rooflinecli import num
+from rooflinecli.formulas import roofline
 from rooflinecli.num import Number
 from rooflinecli.record import OPTIONAL, SPREAD, Record
 from rooflinecli.specs.plan import SIZES, Plan
@@ -71,6 +72,7 @@ class PhaseAnswer(Record):
     floor_s: Number
     interval_s: tuple[Number, Number]
     tokens_per_s: Number
+    tokens_per_s_interval: tuple[Number, Number]
     flops: Number
     mfu: Number
     resources_s: Resources
@@ -113,14 +115,22 @@ class DecodeAnswer(PhaseAnswer):
 
 @dataclass(slots=True, kw_only=True)
 class TrainAnswer(PhaseAnswer):
-    """time_s is one optimizer step; steps and run_s are those of a whole run, where its tokens are given."""
+    """time_s is one optimizer step; steps and run_s are those of a whole run, where its tokens are given. communication_s is
+    what an axis leaves exposed, hidden_s what of it runs beside other work."""
 
+    hidden_s: dict[str, Number]
     hardware_flops: Number
     hfu: Number
     microbatches: Number
     bubble_fraction: Number
     steps: Number | None = None
     run_s: Number | None = None
+
+
+def rate_interval(rate: Number, error: Number, time: Number, floor: Number) -> tuple[Number, Number]:
+    """80 % interval of a rate that goes against a time with this floor."""
+    most = roofline.rate_at_floor(rate, time, floor)
+    return roofline.rate_low(rate, error), roofline.rate_high(rate, error, most)
 
 
 def plan_answer(plan: Plan, chosen: bool, reason: str) -> PlanAnswer:
@@ -147,6 +157,9 @@ _SELDOM = (
     "imbalance",
     "dropout",
     "offload",
+    "offload_layers",
+    "loss_chunks",
+    "expert_tp",
     "software",
     "recipe",
 )

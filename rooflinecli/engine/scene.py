@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from copy import copy
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
@@ -35,6 +36,7 @@ class Scene:
         self.request, self.lift = request, lift
         self.book = ledger(request.model)
         self._known: dict[tuple[int, str], tuple[Plan, Any]] = {}
+        self._multiplied: dict[int, tuple[Any, Scene]] = {}
         self.spec: Any = request.model
         self.engine = load_engine(request.engine)
         self.chip = _chip(request, lift, override, self.engine)
@@ -64,6 +66,9 @@ class Scene:
             "sequences",
             "--batch" if r.concurrency is None else "--concurrency",
             given is None,
+        )
+        self.per_slot = self.flag(
+            "N_w", r.prompts_per_slot, "1", "--prompts-per-slot", self._is(r.prompts_per_slot, 10.0)
         )
         train = r.batch if r.batch is not None else num.maximum(num.floor(TRAIN_TOKENS / num.maximum(seq, 1)), 1)
         self.train_batch = self.flag("b", train, "sequences", "--batch", r.batch is None)
@@ -98,6 +103,20 @@ class Scene:
         if not self.lift.traced:
             return value
         return self.lift(symbol, value, unit, f"{name}{' (default)' if default else ''}")
+
+    def times(self, factors: Mapping[str, Number]) -> Scene:
+        """This scene with constants of its chip and engine multiplied; kept, so that equal factors cost once."""
+        known = self._multiplied.get(id(factors))
+        if known is None or known[0] is not factors:
+            other = self.on(self.chip.times(factors))
+            known = self._multiplied[id(factors)] = (factors, other)
+        return known[1]
+
+    def on(self, chip: Chip) -> Scene:
+        """This scene on another chip of the same file."""
+        other = copy(self)
+        other.chip, other._known, other._multiplied = chip, {}, {}
+        return other
 
     def plan(self, plan: Plan) -> Plan:
         """The plan with its sizes lifted."""

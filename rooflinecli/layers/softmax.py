@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from rooflinecli import num
 from rooflinecli.formulas import attention, counts, memory
-from rooflinecli.ledger import Axes, Sizes, product
+from rooflinecli.ledger import Axes, Sizes, elements
 from rooflinecli.mixer import Exchange, Mixer, Mode
 from rooflinecli.num import INF, Number
 from rooflinecli.specs.dtypes import Formats
 from rooflinecli.units import count
-from rooflinecli.work import Gradient, Op
+from rooflinecli.work import Gradient, Op, kernel
 
 TILE = 128.0  # query rows of a work item of fused attention
 FUSED = 2.5  # FLOPs of the backward pass over the forward ones
@@ -65,7 +65,7 @@ class Softmax(Mixer):
         b, s, t = sizes["B"], sizes["S"], sizes["T"]
         shared, width = sizes[self.kv_heads], sizes[self.qk] + sizes[self.v]
         moved = self._traffic(mode.formats, sizes)
-        return Op(
+        return kernel(
             name=name,
             kind="prefill_attention",
             dtype=mode.formats.attention_compute,
@@ -76,6 +76,7 @@ class Softmax(Mixer):
             quantised=b * s * shared * width,
             ramp=s / self.pairs(mode, s, t),
             items=b * sizes[self.heads] * s / TILE,
+            length=t,
             variant=mode.software,
             gradient=Gradient(FUSED, moved * 2, scores=True),
         )
@@ -92,7 +93,7 @@ class Softmax(Mixer):
         moved = self._traffic(f, sizes) + attention.unfused_scores_bytes(b, heads, s, t, f.activation) / 2
         scored = b * heads * s * t
         aligned = num.value(qk) % ALIGNMENT == 0 and num.value(v) % ALIGNMENT == 0
-        matmuls = Op(
+        matmuls = kernel(
             name=name,
             kind="scores",
             dtype=f.attention_compute,
@@ -102,7 +103,7 @@ class Softmax(Mixer):
             variant="" if aligned else "unaligned",
             gradient=Gradient(MATERIALISED, moved * 2, scores=True),
         )
-        softmax = Op(
+        softmax = kernel(
             name="attention.softmax",
             kind="elementwise",
             dtype=f.compute,
@@ -121,7 +122,7 @@ class Softmax(Mixer):
         f, b, heads = mode.formats, sizes["B"], sizes[self.heads]
         keys, (qk, v) = self.visible(sizes["T"]), self._token_widths(sizes)
         cached = counts.bytes_of(b * keys * self._widths_cached(sizes), f.kv)
-        return Op(
+        return kernel(
             name=name,
             kind=kind,
             dtype=f.attention_compute,
@@ -152,7 +153,7 @@ class Softmax(Mixer):
         return self._widths_cached(sizes) if self.causal else 0.0
 
     def _widths_cached(self, sizes: Sizes) -> Number:
-        return sum(product(axes, sizes) for axes in self.cached)
+        return elements(self.cached, sizes)
 
     def score_bytes(self, formats: Formats, sizes: Sizes, dropout: bool) -> Number:
         pairs = sizes["S"] * sizes["T"]

@@ -15,10 +15,13 @@ from rooflinecli.work import Collective
 COPIES = 4
 
 
-def shard(sizes: Sizes, ep: Number) -> None:
-    """Divide the experts held per device, in place."""
-    if "X" in sizes:
-        sizes["X"] = sizes["X"] / ep
+def shard(sizes: Sizes, ep: Number, apart: Number) -> None:
+    """Divide the experts held per device, in place; those that tensor parallelism does not cut (`apart` > 1) stay whole."""
+    if "X" not in sizes:
+        return
+    sizes["X"] = sizes["X"] / ep
+    if not (num.plain(apart) and num.value(apart) == 1):
+        sizes["F"], sizes["apart"] = sizes["F"] * apart, apart
 
 
 def collectives(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rooflinecli.formulas import counts
-from rooflinecli.ledger import Contraction, Row, Sizes, product
+from rooflinecli.ledger import Contraction, Row, Sizes, elements, product
 from rooflinecli.mixer import Mode
-from rooflinecli.work import Op
+from rooflinecli.work import Op, kernel
 
 
 class Pass(Mode):
@@ -47,7 +47,7 @@ class Pass(Mode):
         )
         flops = counts.matmul_flops(tokens, k, n)
         weights = counts.bytes_of(active * k * n, f.expert_weight)
-        return Op(
+        return kernel(
             name=row.name,
             kind="grouped_matmul",
             dtype=f.compute,
@@ -61,12 +61,11 @@ class Pass(Mode):
         )
 
     def _elementwise(self, row: Row, sizes: Sizes) -> Op:
-        read = sum(product(axes, sizes) for axes in row.reads)
-        elements = read + sum(product(axes, sizes) for axes in row.writes)
-        moved = counts.bytes_of(elements, self.formats.activation)
+        read = elements(row.reads, sizes)
+        moved = counts.bytes_of(read + elements(row.writes, sizes), self.formats.activation)
         if self.dropout and row.masks:
-            moved = moved + sum(product(axes, sizes) for axes in row.masks)
-        return Op(
+            moved = moved + elements(row.masks, sizes)
+        return kernel(
             name=row.name,
             kind=row.kind,
             dtype=self.formats.compute,
@@ -81,7 +80,7 @@ def _dense(row: Row, c: Contraction, sizes: Sizes, dtype: str, element: tuple[fl
     m, k, n = product(c.m, sizes), product(c.k, sizes), product(c.n, sizes)
     copies = product(c.g, sizes) if c.g else None  # block-diagonal: independent matmuls in one kernel
     flops, moved = counts.matmul_flops(m, k, n), counts.matmul_bytes(m, k, n, *element)
-    return Op(
+    return kernel(
         name=row.name,
         kind="matmul",
         dtype=dtype,

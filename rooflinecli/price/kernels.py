@@ -102,8 +102,12 @@ def _matmul(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Numb
 
 def _prefill_attention(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Number:
     """Fused attention over many queries: matrix work and exponentials, the longest tile, traffic, cache append, tile starts."""
-    flops = roofline.softmax_flops(op.flops, op.n, c.softmax_width)
-    t_compute = roofline.filled_compute_time(flops, op.ramp, c.k0, peak, c.compute)
+    # A mixer that names no width has no exponentials beside its matmuls, one that names no length has one rate.
+    softmax = num.present(c.softmax_width) and num.present(op.n)
+    flops = roofline.softmax_flops(op.flops, op.n, c.softmax_width) if softmax else op.flops
+    rises = num.present(c.half_length) and num.present(op.length)
+    efficiency = roofline.long_efficiency(c.compute, op.length, c.half_length) if rises else c.compute
+    t_compute = roofline.filled_compute_time(flops, op.ramp, c.k0, peak, efficiency)
     t_tail = roofline.longest_tile_time(c.tail_rows, op.n + c.softmax_width, op.k, peak, c.compute)
     t_memory = roofline.effective_memory_time(op.bytes, bandwidth, c.memory)
     append = roofline.quantise_time(op.quantised, c.quant_bytes, bandwidth, c.quant_memory)

@@ -6,6 +6,7 @@ HF_HUB_OFFLINE. Nothing is asked for unless a person types a name that no file h
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -46,17 +47,17 @@ def document(name: str) -> Document:
 
 def _fetched(repo: str, revision: str | None) -> Path:
     """The copy of a config.json in the library's cache, fetched where there is none or the Hub has another."""
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     try:
         from huggingface_hub import constants, hf_hub_download
-        from huggingface_hub.utils import disable_progress_bars, logging
+        from huggingface_hub.utils import logging
     except ImportError:
         raise UsageError(
             f"{repo}: a name of the Hugging Face Hub needs huggingface_hub: pip install 'rooflinecli[hub]'; "
             "`roofline models` lists the models that come along, and a config.json works too",
             "model",
         ) from None
-    disable_progress_bars()
-    logging.set_verbosity_error()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     here = not _reachable(constants.ENDPOINT)
     try:
         return Path(hf_hub_download(repo, "config.json", revision=revision, etag_timeout=WAIT, local_files_only=here))

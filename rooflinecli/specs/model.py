@@ -9,7 +9,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+import os
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -68,6 +69,9 @@ class ModelSpec(Spec):
     projection_dim: int | None = Field(None, gt=0, description="tower: width of the shared embedding space (CLIP)")
     pre_norm: bool = Field(False, description="a norm before the first layer (CLIP vision tower)")
     max_context: int | None = Field(None, gt=0)
+    mtp_layers: int = Field(
+        0, ge=0, description="layers that predict further tokens while training; not among the parameters"
+    )
     layers: list[LayerSpec]
     quantization: Quantization | None = None
     checkpoint: Checkpoint | None = None
@@ -103,7 +107,7 @@ class ModelSpec(Spec):
     def n_layers(self) -> int:
         return sum(group.repeat for group in self.layers)
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The name to call it by: the file's, or the folder's for a config.json."""
         path = self._document.path
@@ -168,7 +172,8 @@ def _locate(spec: ModelSpec, document: Document) -> None:
 
 
 @lru_cache(maxsize=256)
-def _load(path: Path, stamp: float) -> ModelSpec:
+def _load(written: str, stamp: float) -> ModelSpec:
+    path = Path(written).resolve()
     if is_checkpoint(path):
         return model_from(checkpoint_document(path))
     if path.suffix != ".json":
@@ -203,5 +208,5 @@ def load_model(name: str) -> ModelSpec:
         path = find("models", name)
     except RooflineError as error:
         return _load_hub(name, error)
-    path = (path / "config.json" if path.is_dir() else path).resolve()
-    return _load(path, path.stat().st_mtime)
+    whole = os.path.abspath(path / "config.json" if path.is_dir() else path)
+    return _load(whole, os.stat(whole).st_mtime)

@@ -55,6 +55,9 @@ class Request:
     memory: Number | None = None
     concurrency: Number | None = None
     qps: Number | None = None
+    prompts_per_slot: Number = 10.0
+    equal_lengths: bool = False
+    token_budget: Number | None = None
     schedule: str | None = None
     ring: str | None = None
     shard: Number | None = None
@@ -63,6 +66,8 @@ class Request:
     imbalance: Number | None = None
     dropout: bool | None = None
     offload: str | None = None
+    loss_chunks: Number | None = None
+    expert_tp: Number | None = None
     stages: str | None = None
     software: str | None = None
     recipe: str | None = None

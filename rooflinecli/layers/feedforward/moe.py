@@ -1,11 +1,13 @@
 """Mixture of experts: a router sends each token to top_k of E experts; shared experts see every token (DeepSeekMoE, 2024).
 
-X experts are held here (E over the expert-parallel group); C tokens reach each of them when routing is balanced.
+X experts are held here (E over the expert-parallel group); C tokens reach each of them when routing is balanced. Where the
+ranks of a tensor group hold different experts, `apart` of them, each sends on its part of the tokens.
 """
 
 from __future__ import annotations
 
-from rooflinecli.ledger import Block, Row, elementwise, matmul
+from rooflinecli.ledger import Block, Row, Sizes, elementwise, matmul
+from rooflinecli.num import Number
 from rooflinecli.specs.model import FeedForwardSpec, ModelSpec
 
 _X = ("B", "Z", "D")
@@ -47,7 +49,7 @@ def block(spec: FeedForwardSpec, model: ModelSpec) -> Block:
         *up,
     )
     columns = 2 if spec.gated else 1
-    derived = (("U", lambda s: columns * s["F"]), ("C", lambda s: s["B"] * s["S"] * s["top_k"] / s["X"]))
+    derived = (("U", lambda s: columns * s["F"]), ("C", _tokens))
     axes = {
         "E": spec.n_experts or 0,
         "X": spec.n_experts or 0,
@@ -60,6 +62,11 @@ def block(spec: FeedForwardSpec, model: ModelSpec) -> Block:
     shared, shared_axes, shared_derived = _shared(spec, columns)
     rows = (router, *extra, *experts, *shared)
     return Block(rows, axes | shared_axes, (*derived, *shared_derived), split=("F", *shared_axes))
+
+
+def _tokens(s: Sizes) -> Number:
+    visits = s["B"] * s["S"] * s["top_k"] / s["X"]
+    return visits / s["apart"] if "apart" in s else visits
 
 
 def _shared(spec: FeedForwardSpec, columns: int) -> tuple[tuple[Row, ...], dict[str, int], tuple]:  # type: ignore[type-arg]
