@@ -10,7 +10,7 @@ import typer
 from rooflinecli.cli.asking import Panelled, asks
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format, columns
-from rooflinecli.cli.shared import FORMAT, OUT, WIDE
+from rooflinecli.cli.shared import CLUSTER, FORMAT, JOBS, OUT, WIDE
 from rooflinecli.specs.options import ENGINE, LAYOUT, LOAD, OPTIONS
 
 app = typer.Typer(**QUIET)
@@ -144,10 +144,8 @@ def simulate(
         metavar="CHOICE",
         help="percentiles, load (batch and queue over time), or slo (share inside the limits against the rate).",
     ),
-    jobs: int = _Opt(1, min=1, metavar="COUNT", help="Processes to spread runs over."),
-    cluster: str = _Opt(
-        None, metavar="ADDRESS", help="A Dask scheduler to spread runs over (extra rooflinecli\\[cluster])."
-    ),
+    jobs: int = JOBS,
+    cluster: str = CLUSTER,
     wide: bool = WIDE,
     format: Format = FORMAT,
     out: Path = OUT,

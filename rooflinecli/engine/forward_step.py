@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rooflinecli import num
 from rooflinecli.derivation import label
 from rooflinecli.engine.scene import Scene
-from rooflinecli.formulas import serving
+from rooflinecli.formulas import roofline, serving
 from rooflinecli.layers.build import towers
 from rooflinecli.ledger import Ledger, Sizes
 from rooflinecli.num import Number
@@ -18,6 +18,7 @@ from rooflinecli.price.bill import Bill
 from rooflinecli.specs.plan import Plan
 
 REGIME = "serving"
+CLOCK = 2.0e9  # cycles per second of a chip whose file does not say: where the cycles of a layer were fitted
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -92,6 +93,10 @@ def _overheads(
     if not given:
         per_layer, per_moe_layer = (engine_constant(scene, name, "s") for name in ("per_layer", "per_moe_layer"))
     seconds = serving.layer_overhead(layers, per_layer, moe_layers, per_moe_layer)
+    if num.present(step.layer_cycles) or num.present(step.moe_layer_cycles):
+        clock = scene.chip.clock or CLOCK
+        started = roofline.layer_cycles_time(layers, step.layer_cycles, clock)
+        seconds = seconds + started + roofline.layer_cycles_time(moe_layers, step.moe_layer_cycles, clock)
     if engine and not decode and not given:
         seconds = seconds + prompt_starts(scene)
     bill.spend("overhead", _times(seconds, passes), "step", step.error)

@@ -219,6 +219,8 @@ def _decode_errors(scene: Scene, step: Step, busy: Load) -> tuple[Number, Number
     error = _error(scene, step, named)
     if busy.kind != "static":
         return error, _error(scene, step, named if unnamed else f"throughput{suffix}")
+    if scene.engine.backends:  # whose errors are those of one stream
+        return error, error
     alone = num.where(busy.batch <= 1, num.maximum(error, _error(scene, step, "decode-alone")), error)
     return alone, alone
 

@@ -157,25 +157,28 @@ def plan_answer(plan: Plan, chosen: bool, reason: str) -> PlanAnswer:
         zero=plan.zero,
         sequence_parallel=plan.sequence_parallel,
         recompute=plan.recompute,
-        unusual={name: getattr(plan, name) for name in _SELDOM if getattr(plan, name) != getattr(Plan, name)},
+        unusual={name: given for name, usual in _SELDOM.items() if (given := getattr(plan, name)) != usual},
         chosen=chosen,
         reason=reason,
     )
 
 
-_SELDOM = (
-    "recompute_layers",
-    "recompute_modules",
-    "schedule",
-    "ring",
-    "shard",
-    "stages",
-    "imbalance",
-    "dropout",
-    "offload",
-    "offload_layers",
-    "loss_chunks",
-    "expert_tp",
-    "software",
-    "recipe",
-)
+_SELDOM = {
+    name: getattr(Plan, name)
+    for name in (
+        "recompute_layers",
+        "recompute_modules",
+        "schedule",
+        "ring",
+        "shard",
+        "stages",
+        "imbalance",
+        "dropout",
+        "offload",
+        "offload_layers",
+        "loss_chunks",
+        "expert_tp",
+        "software",
+        "recipe",
+    )
+}

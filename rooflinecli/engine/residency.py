@@ -47,7 +47,7 @@ def _serving(scene: Scene, plan: Plan, cached: Number, length: Number, sequences
 
 def _training(scene: Scene, plan: Plan) -> Residency:
     """While microbatches are in flight."""
-    params = scene.parameters(plan)
+    params = scene.trained_parameters(plan)
     trained = memory.trained(scene.book, plan, params, scene.lift)
     count = schedule.microbatch_count(scene.train_batch, plan.dp, plan.micro_batch)
     state = memory.training_state(params, trained, plan, scene.formats, scene.gradient_bytes, scene.optimizer_bytes)

@@ -8,11 +8,12 @@ from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 from rooflinecli import num
+from rooflinecli.engine.quantised import stored
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.formulas import serving
 from rooflinecli.layers.build import ledger
 from rooflinecli.lift import PLAIN, Plain
-from rooflinecli.memory import DeviceParameters, device_parameters
+from rooflinecli.memory import DeviceParameters, device_parameters, predicting
 from rooflinecli.num import Number
 from rooflinecli.phases.flops import ledger_flops
 from rooflinecli.phases.forward import Pass
@@ -32,6 +33,7 @@ class Scene:
     """Ledger, chip, formats and workload of a request; numbers are plain or traced."""
 
     def __init__(self, request: Request, lift: Plain = PLAIN, override: dict[str, Number] | None = None):
+        request = stored(request)
         self.request, self.lift = request, lift
         self.book = ledger(request.model)
         self.draft: Scene | None = None  # what speculation drafts with, once something asked for it
@@ -144,6 +146,16 @@ class Scene:
         """Parameters on the fullest device of a replica, counted once per plan."""
         return self.once(plan, "parameters", lambda: device_parameters(self.book, plan, self.lift))
 
+    def trained_parameters(self, plan: Plan) -> DeviceParameters:
+        """The same while training: with the modules that predict further tokens."""
+        depth, params = self.predicts(plan), self.parameters(plan)
+        return predicting(params, self.book, plan, depth, self.lift) if depth else params
+
+    def predicts(self, plan: Plan) -> float:
+        """Modules that predict further tokens, where the training framework trains them."""
+        depth = float(self.spec.mtp_layers)
+        return depth if depth and num.present(self.chip.constants("training", "framework", plan.software).mtp) else 0.0
+
     def once(self, plan: Plan, what: str, count: Callable[[], T]) -> T:
         """What `count` gives, kept for this very plan; plans of arrays are too large to keep."""
         known = self._known.get((id(plan), what))
@@ -188,6 +200,8 @@ def _chip(request: Request, lift: Plain, override: dict[str, Number] | None, eng
     if request.efficiency not in ("expected", "ideal"):
         raise unknown("efficiency", request.efficiency, ("expected", "ideal"))
     ideal = request.efficiency == "ideal"
+    if request.memory is not None:
+        override = {"memory.capacity": request.memory, **(override or {})}
     if lift is not PLAIN or override:
         return Chip(request.hardware, lift, ideal=ideal, override=override, engine=engine)
     return _cached_chip(_Identity(request.hardware), ideal, _Identity(engine))
@@ -204,7 +218,8 @@ def _formats(request: Request, dtype: str, engine: Engine) -> Formats:
     if stored is not None and experts_alone(request.dtype, request.weight_dtype, stored, "train" in request.phases):
         return experts_format(peaks, chip, request.kv_dtype, stored, request.state_dtype)
     kv = request.kv_dtype or ("fp8" if engine.kv_dtype_fp8 and dtype == "fp8" else None)
-    return formats(dtype, kv, request.weight_dtype, peaks, chip, _stored(request), request.state_dtype)
+    computes = engine.compute.get(request.hardware.vendor, "") if engine.backends else None
+    return formats(dtype, kv, request.weight_dtype, peaks, chip, _stored(request), request.state_dtype, computes)
 
 
 def _checkpoint_dtype(request: Request) -> str:
@@ -225,8 +240,11 @@ def _checkpoint_dtype(request: Request) -> str:
 
 
 def _stored(request: Request) -> Quantization | None:
-    """The format of a quantised checkpoint, kept while neither --dtype nor --weight-dtype says otherwise."""
+    """The format of a quantised checkpoint, kept while neither --dtype nor --weight-dtype says otherwise; that of a file's own
+    tensors is kept beside a 16-bit --dtype, which is then that of activations."""
     stored = request.model.quantization
-    if stored is None or request.dtype or request.weight_dtype or (stored.dtype not in BITS and stored.widths is None):
+    if stored is not None and stored.widths is not None:
+        return None if request.weight_dtype or (request.dtype and FORMATS[request.dtype][0] < 2) else stored
+    if stored is None or request.dtype or request.weight_dtype or stored.dtype not in BITS:
         return None
     return stored

@@ -91,8 +91,10 @@ def formats(
     chip: str,
     stored: Quantization | None = None,
     state_dtype: str | None = None,
+    packed: str | None = None,
 ) -> Formats:
-    """How a model runs in `dtype` on a chip with these peaks; `stored` is the checkpoint's own format, when it is kept.
+    """How a model runs in `dtype` on a chip with these peaks; `stored` is the checkpoint's own format, when it is kept; `packed`
+    the rate at which its engine multiplies weights of less than 16 bits, where the chip has it.
 
     Raises UsageError when the chip cannot compute in it.
     """
@@ -116,6 +118,8 @@ def formats(
         expert = stored_size(stored)
         weight = size if stored.applies_to == "experts" else expert
     variant = f"{weight_dtype}-weights" if weight_dtype and size_of(weight_dtype) < size else ""
+    if packed is not None and (weight < 2 or 0 < expert < 2):
+        compute, variant = packed if packed in peaks else compute, "packed"
     return Formats(
         weight,
         outer,

@@ -95,6 +95,16 @@ class Efficiency(Spec):
     )
     per_layer: float = _constant(0.0, "s", "o_L", "seconds per layer: kernel starts")
     per_moe_layer: float = _constant(0.0, "s", "o_moe", "seconds per mixture-of-experts layer: routing, permutation")
+    layer_cycles: float = _constant(
+        0.0, "1", "c_L", "clock cycles per layer: kernel starts of an engine on GPUs of one kind"
+    )
+    moe_layer_cycles: float = _constant(0.0, "1", "c_moe", "clock cycles per mixture-of-experts layer beside them")
+    unit_bytes: float = _constant(
+        0.0, "B", "b_u", "bytes that a unit (SM) draws per clock at most: what keeps small kernels from filling HBM"
+    )
+    flops_per_joule: float = _constant(
+        0.0, "1", "g", "FLOP per joule at the power limit, joined with the compute time in a norm of 4"
+    )
     per_step: float = _constant(0.0, "s", "o_s", "seconds per engine step: scheduling, sampling")
     per_sequence: float = _constant(0.0, "s", "o_b", "seconds per sequence and engine step")
     per_doubling: float = _constant(0.0, "1", "sigma", "stragglers: fraction of a step added per doubling of the hosts")

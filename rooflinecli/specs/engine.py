@@ -77,6 +77,13 @@ class Engine(Spec):
         "0 B", description="memory kept back beside it where experts stand on several replicas: their gathered tokens"
     )
     max_sequences: int = Field(2048, gt=0, description="most sequences the scheduler takes at once")
+    backends: dict[str, dict[str, dict[str, Efficiency]]] = Field(
+        default_factory=dict,
+        description="its kernels by machine: chip, vendor-architecture or vendor -> operation class -> dtype, variant or 'any'",
+    )
+    compute: dict[str, str] = Field(
+        default_factory=dict, description="vendor -> the rate at which matmuls of quantised weights run, such as int8"
+    )
     efficiency: dict[str, dict[str, Efficiency]] = Field(
         default_factory=dict,
         description="kernels of its own by class and dtype, in place of the serving constants that GPUs share",
@@ -91,6 +98,10 @@ class Engine(Spec):
     @property
     def document(self) -> Document:
         return self._document
+
+    def kernels(self, targets: tuple[str, ...]) -> list[tuple[str, dict[str, dict[str, Efficiency]]]]:
+        """Its kernels' constants for a chip, the nearest first: each with the name it stands under."""
+        return [(target, self.backends[target]) for target in targets if target in self.backends]
 
     @property
     def reserve_bytes(self) -> float:

@@ -52,6 +52,7 @@ class Request:
     gradient_bytes: Number = 4.0
     optimizer_bytes: Number = 12.0
     engine: str = "python-server"
+    memory: Number | None = None
     concurrency: Number | None = None
     qps: Number | None = None
     prompts_per_slot: Number = 10.0

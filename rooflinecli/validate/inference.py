@@ -51,11 +51,10 @@ class Run:
     measured: dict[str, float]
     engine: str
     static: bool = False
+    row: dict[str, str] | None = None  # of the wheel, for what an estimate has no use for
     seen: str = "collected"  # whether the serving constants were fitted to its group, read off it, or never saw it
     requests: float | None = None  # sent in all, where the source says
-    other: dict[str, Any] | None = (
-        None  # the options under the other reading of a precision that the source does not state
-    )
+    other: dict[str, Any] | None = None  # the options under the other reading of a precision that no source states
 
 
 def published_runs() -> list[Run]:
@@ -91,8 +90,8 @@ def _published(row: dict[str, Any]) -> Run:
         measured,
         row["engine"],
         load == "static",
-        published("inference")["fit"].get(row["group"], "never seen"),
-        row.get("requests"),
+        seen=published("inference")["fit"].get(row["group"], "never seen"),
+        requests=row.get("requests"),
     )
 
 
@@ -165,6 +164,7 @@ def _collected(row: dict[str, str]) -> Run:
         Plan(tp=float(tp), dp=float(dp), ep=float(dp), zero=0),
         measured,
         row["backend"],
+        row=row,
         other=other,
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.specs.published import excluded
-from rooflinecli.validate import collectives, inference, wheel
+from rooflinecli.validate import collectives, desk, inference, wheel
 from rooflinecli.validate import kernels as measured
 from rooflinecli.validate.stats import Points, Table, joined, summary
 
@@ -237,4 +237,5 @@ SUBJECTS: dict[str, Callable[[], list[Table]]] = {
     "training": training,
     "inference": inference_tables,
     "collectives": collective_tables,
+    "desk": desk.tables,
 }

@@ -26,7 +26,12 @@ def log(tmp_path_factory):
     runs = []
     for batch, prompt in LOADS:
         expected = estimate("h100-sxm", batch, prompt)["phases"]["decode"]["time_s"]
-        sizes = {"max_concurrency": batch, "total_input_tokens": 100 * prompt, "mean_tpot_ms": 1300 * expected, "median_tpot_ms": 1300 * expected}
+        sizes = {
+            "max_concurrency": batch,
+            "total_input_tokens": 100 * prompt,
+            "mean_tpot_ms": 1300 * expected,
+            "median_tpot_ms": 1300 * expected,
+        }
         runs.append({**VLLM, **sizes, "mean_ttft_ms": None, "median_ttft_ms": None})
     file.write_text("".join(json.dumps(run) + "\n" for run in runs))
     return file
@@ -64,7 +69,10 @@ def test_beyond_the_rows_the_interval_is_the_wider_one_and_says_so(log, tmp_path
     assert "calibrated for --engine vllm" in other["notes"][0]
     assert other["phases"] == estimate("h100-sxm", 16, 1024, "--engine", "sglang")["phases"]
     ideal = estimate(out, 16, 1024, "--efficiency", "ideal")
-    assert ideal["phases"]["decode"]["time_s"] == estimate("h100-sxm", 16, 1024, "--efficiency", "ideal")["phases"]["decode"]["time_s"]
+    assert (
+        ideal["phases"]["decode"]["time_s"]
+        == estimate("h100-sxm", 16, 1024, "--efficiency", "ideal")["phases"]["decode"]["time_s"]
+    )
 
 
 def test_an_explanation_cites_the_calibration(log, tmp_path):
@@ -123,7 +131,10 @@ def test_rows_below_the_floor_are_named_and_left_out(log, tmp_path):
 def test_a_probe_alone_moves_the_collectives(tmp_path):
     """An all-reduce three times slower than the shipped link."""
     file = tmp_path / "nccl.log"
-    rows = "".join(f"  {2**i}   {2**i // 4}   float  sum  -1  {3 * 1.5 * 2**i / 380e3:.2f}  1.0  1.0  0  1.0 1.0 1.0 0\n" for i in range(24, 33))
+    rows = "".join(
+        f"  {2**i}   {2**i // 4}   float  sum  -1  {3 * 1.5 * 2**i / 380e3:.2f}  1.0  1.0  0  1.0 1.0 1.0 0\n"
+        for i in range(24, 33)
+    )
     head, _, rest = NCCL.partition("     8388608")
     file.write_text(head + rows + "# Avg bus" + rest.partition("# Avg bus")[2])
     ran = run_cli("calibrate", str(file), "--hw", "h100", "--format", "json")
@@ -146,9 +157,75 @@ def test_the_next_measurement_narrows_the_target(log):
 
 def test_unknown_factors_in_a_file_are_errors(tmp_path):
     file = tmp_path / "c.yaml"
-    entry = "{factors: {efficiency.matmull.memory: 0.7}, error: 0.1, date: '2026-11-22', rows: 4, before: 0.2, after: 0.1}"
+    entry = (
+        "{factors: {efficiency.matmull.memory: 0.7}, error: 0.1, date: '2026-11-22', rows: 4, before: 0.2, after: 0.1}"
+    )
     file.write_text(f"extends: h100-sxm\ncalibration:\n  decode:\n    vllm: {entry}\n")
     ran = run_cli("estimate", "llama-3.1-8b", "--hw", str(file), "--phase", "decode")
     assert ran.code == 3
     assert f"{file}:4" in ran.err
     assert "matmull" in ran.err
+
+
+def test_more_requests_in_flight_than_allowed_contradict_themselves(log, tmp_path):
+    """The usual factor of two to nine: a rate that counts prompts too."""
+    lines = log.read_text().splitlines()
+    run = json.loads(lines[0])
+    each = run["total_output_tokens"] / run["completed"]
+    alone = 1 / (0.02 + (each - 1) * run["mean_tpot_ms"] / 1e3) * each
+    lines[0] = json.dumps({**run, "mean_ttft_ms": 20.0, "output_throughput": 5 * alone})
+    file = tmp_path / "bench.json"
+    file.write_text("\n".join(lines))
+    ran = run_cli("calibrate", str(file), "--hw", "h100", "-n", "1", "--format", "json")
+    said = ran.json["tables"][2]["rows"]
+    assert [(row["row"], row["left_out"]) for row in said] == [(f"{file}:1", "yes")]
+    assert "Little's law" in said[0]["reason"]
+
+
+def test_measured_rows_stand_beside_the_estimate(log):
+    ran = run_cli("compare", "llama-3.1-8b", "--hw", "h100", "-n", "1", "--measured", str(log), "--format", "json")
+    assert ran.code == 0, ran.err
+    rows = ran.json["rows"]
+    assert [row["row"] for row in rows] == [f"{log}:{i}" for i in range(1, 8)]
+    assert all(row["gap"] == pytest.approx(0.3, abs=1e-6) for row in rows)
+    asks = [e["asks"] for e in rows[0]["explained_by"]]
+    assert asks == sorted(asks) and asks
+    assert "stream" in rows[0]["explained_by"][0]["what"] or "layer" in rows[0]["explained_by"][0]["what"]
+    assert run_cli("compare", "llama-3.1-8b", "--hw", "h100,h200", "-n", "1", "--measured", str(log)).code == 2
+    assert "would explain +30%" in run_cli("compare", "llama-3.1-8b", "--hw", "h100", "-n", "1", "--measured", str(log)).out
+
+
+def test_a_training_log_is_explained_by_assumptions(tmp_path):
+    file = tmp_path / "train.log"
+    file.write_text(LOGS["llm-foundry"][0])
+    ran = run_cli(
+        "compare", "llama-2-7b", "--hw", "a100", "-n", "64", "--batch", "256", "--seq", "2k", "--micro-batch", "4", "--zero", "3",
+        "--tp", "1", "--pp", "1", "--measured", str(file), "--format", "json",
+    )  # fmt: skip
+    (row,) = ran.json["rows"]
+    assert (row["quantity"], row["measured_s"], row["software"]) == ("train", 4.0, "llm-foundry")
+    assert row["verdict"] == "slower"
+    assert any("padding" in e["what"] for e in row["explained_by"])
+
+
+def test_worse_on_the_rows_held_out_writes_nothing_without_force(tmp_path, monkeypatch):
+    from rooflinecli.calibrate import answer as module
+    from rooflinecli.calibrate.group import Proof, group
+
+    def worse(*args):
+        found = group(*args)
+        found.proofs[0] = Proof("held out", 2, 0.05, 0.2, 1.0, 0.5)
+        return found
+
+    monkeypatch.setattr(module, "group", worse)
+    file, out = tmp_path / "bench.json", tmp_path / "mine.yaml"
+    runs = []
+    for batch, prompt in LOADS:
+        expected = estimate("h100-sxm", batch, prompt)["phases"]["decode"]["time_s"]
+        runs.append({**VLLM, "max_concurrency": batch, "total_input_tokens": 100 * prompt, "mean_tpot_ms": 1500 * expected, "mean_ttft_ms": None, "median_ttft_ms": None})
+    file.write_text("".join(json.dumps(run) + "\n" for run in runs))
+    ran = run_cli("calibrate", str(file), "--hw", "h100", "-n", "1", "--out", str(out))
+    assert (ran.code, out.exists()) == (1, False)
+    assert "worse on the rows held out" in ran.out
+    assert run_cli("calibrate", str(file), "--hw", "h100", "-n", "1", "--out", str(out), "--force").code == 0
+    assert out.exists()
