@@ -59,9 +59,11 @@ def inference_tables() -> list[Table]:
         inference.published_runs(),
         lambda run: [run.group, f"{inference.kind(run)}, {run.seen}"],
         [SEEN, *excluded("inference")],
+        {},
     )
     if not wheel.installed():
         return [*tables, Table("inference: collected runs", [], [MISSING])]
+    known: dict[int, Any] = {}
     runs, out = inference.collected_runs()
     notes = [f"{count} rows left out: {reason}." for reason, count in out.items()]
     notes.append(UNSTATED)
@@ -70,8 +72,9 @@ def inference_tables() -> list[Table]:
         runs,
         lambda run: [inference.kind(run), f"{inference.kind(run)}, {run.engine}", run.group],
         notes,
+        known,
     )
-    return [*tables, *found, *_serving(READINGS, readings(runs), lambda run: [run.group], [UNSTATED])]
+    return [*tables, *found, *_serving(READINGS, readings(runs), lambda run: [run.group], [UNSTATED], known)]
 
 
 SEEN = (
@@ -98,14 +101,19 @@ def readings(runs: list[inference.Run]) -> list[inference.Run]:
     return found
 
 
-def _serving(title: str, runs: list[Any], groups: Callable[[Any], list[str]], notes: list[str]) -> list[Table]:
-    """One table per measured quantity."""
+def _serving(
+    title: str, runs: list[Any], groups: Callable[[Any], list[str]], notes: list[str], known: dict[int, Any]
+) -> list[Table]:
+    """One table per measured quantity; `known` holds predictions by the identity of a run's options, and takes what was missing."""
     names = {
         "itl": "inter-token latency",
         "ttft": "time to first token",
         "throughput": "throughput at the batch that memory allows",
     }
-    tables, known = [], {id(run.options): inference.predict(run) for run in runs}
+    tables: list[Table] = []
+    for run in runs:
+        if id(run.options) not in known:
+            known[id(run.options)] = inference.predict(run)
     for quantity, name in names.items():
         having = [run for run in runs if quantity in run.measured]
         if not having:
