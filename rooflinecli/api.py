@@ -26,7 +26,7 @@ from rooflinecli.specs import ask
 from rooflinecli.specs.model import load_model
 
 P = TypeVar("P", bound=PhaseAnswer)
-__all__ = ["Answer", "compare", "emit", "estimate", "explain", "parameters", "search", "sweep"]
+__all__ = ["Answer", "compare", "emit", "estimate", "explain", "parameters", "search", "simulate", "sweep"]
 
 
 class Answer(dict[str, Any]):
@@ -150,7 +150,9 @@ def emit(tool: str, answer: Answer) -> str:
     return text(tool, answer.options, answer.result)
 
 
-def sweep(model: str, hw: str, *, columns: list[str] | None = None, where: list[str] | None = None, **options: Any) -> Any:
+def sweep(
+    model: str, hw: str, *, columns: list[str] | None = None, where: list[str] | None = None, **options: Any
+) -> Any:
     """What `roofline sweep` prints, as a frame: a row for each point. Ranges are strings (1..512x2) or lists of values."""
     from rooflinecli.frames import sweep as rows
 
@@ -171,6 +173,17 @@ def compare(model: str, hw: list[str], *, at: str = "same-devices", rank: str = 
     from rooflinecli.frames import compare as rows
 
     return rows({"model": model, **options}, hw, at, rank)
+
+
+def simulate(model: str, hw: str, **options: Any) -> dict[str, Any]:
+    """What `roofline simulate MODEL --hw HW` says of one load, without repeats: the numbers under `simulate` in its JSON.
+
+    Options are those of an estimate and of the load (qps, concurrency, trace, prompt, output, requests, slo, replicas, ...).
+    """
+    from rooflinecli.answers.simulate.run import run
+    from rooflinecli.answers.simulate.study import asked
+
+    return run(asked({"model": model, "hw": hw, **options})).values
 
 
 def parameters(model: str) -> Parameters:

@@ -73,5 +73,7 @@ def _ranges(options: Mapping[str, Any]) -> dict[str, Any]:
         if name == "phase":
             found[name] = list(value) if several else [value]
         else:
-            found[name.replace("_", "-")] = ",".join(map(str, value)) if several else value if isinstance(value, bool) else str(value)
+            found[name.replace("_", "-")] = (
+                ",".join(map(str, value)) if several else value if isinstance(value, bool) else str(value)
+            )
     return found

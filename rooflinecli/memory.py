@@ -61,6 +61,18 @@ def device_parameters(book: Ledger, plan: Plan, lift: Plain) -> DeviceParameters
     return DeviceParameters(inner, outer, experts, any(g.moe for g in book.layers))
 
 
+def predicting(params: DeviceParameters, book: Ledger, plan: Plan, depth: float, lift: Plain) -> DeviceParameters:
+    """`params` with `depth` modules that predict further tokens on the stage of the head, whose embedding and head they share: a layer as
+    the last, a projection of 2 D to D and three norms (DeepSeek-V3, section 2.2)."""
+    group = book.layers[-1]
+    sizes = layer_sizes(group, work_sizes(1.0, 1.0, 1.0, 1.0, plan), plan, book.document, lift)
+    grouped = tuple(row for row in group.rows if row.kind == "grouped_matmul")
+    everywhere = tuple(row for row in group.rows if row.kind != "grouped_matmul")
+    joined = f.prediction_parameters(sizes["D"], plan.tp)
+    inner = params.inner + (row_parameters(everywhere, sizes) + joined) * depth
+    return replace(params, inner=inner, experts=params.experts + row_parameters(grouped, sizes) * depth)
+
+
 def weights(params: DeviceParameters, formats: Formats, shards: Number) -> Number:
     """Bytes of the working copy of the weights."""
     return (
@@ -112,11 +124,17 @@ def training_state(
         whole = whole + whole
     if recipe.frozen:
         whole = whole + partitioned(learned, plan, "weights") * formats.activation
-    return {
+    state = {
         "weights_bytes": whole,
         "gradients_bytes": partitioned(learned, plan, "gradients") * gradient_bytes,
         "optimizer_bytes": partitioned(learned, plan, "optimizer") * optimizer,
     }
+    copies = pipeline.copies(plan)
+    if num.plain(copies) and num.value(copies) == 1:
+        return state
+    # Of two copies ZeRO splits the optimizer over twice the devices, so a device's part is the same.
+    shared = "optimizer_bytes" if plan.zero >= 1 else ""
+    return {name: held if name == shared else held * copies for name, held in state.items()}
 
 
 def partitioned(params: DeviceParameters, plan: Plan, state: str) -> Number:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.answers.parameters import layer_parameters, parameters
+from rooflinecli.answers.pattern import pattern
 from rooflinecli.errors import DataError, unknown
 from rooflinecli.formulas.memory import kv_cache_bytes
 from rooflinecli.layers.build import ledger
@@ -13,7 +14,7 @@ from rooflinecli.specs.dtypes import formats
 from rooflinecli.specs.model import LayerSpec, ModelSpec, load_model
 from rooflinecli.specs.names import every, shown
 
-SCHEMA = "rooflinecli.model/1"
+SCHEMA = "roofline/model/1"
 _BF16 = formats("bf16", None, None, {"bf16": 1}, "any")
 
 
@@ -64,6 +65,7 @@ def sheet(name: str) -> dict[str, Any]:
             "published": spec.parameters_published,
         },
         "kv_cache": _cache(spec),
+        "pattern": pattern(spec),
         "groups": [_group(group, layer) for group, layer in zip(spec.layers, ledger(spec).layers, strict=True)],
         "towers": [{"title": tower.name, "parameters": {"total": parameters(tower).total}} for tower in spec.towers],
         "quantization": spec.quantization.model_dump() if spec.quantization else None,
@@ -79,8 +81,18 @@ def _cache(spec: ModelSpec) -> dict[str, Any]:
         kv_cache_bytes(1.0, 1.0, mixer.per_token(dict(layer.axes)), _BF16.kv) * layer.repeat for layer, mixer in layers
     )
     whole = float(spec.max_context or 0)
-    held = sum(mixer.cache_bytes(_BF16, dict(layer.axes), 1.0, whole) * layer.repeat for layer, mixer in layers)
-    return {"bytes_per_token": int(token), "bytes_at_max_context": int(held) if whole and held else None}
+
+    def held(tokens: float) -> int:
+        return int(
+            sum(mixer.cache_bytes(_BF16, dict(layer.axes), 1.0, tokens) * layer.repeat for layer, mixer in layers)
+        )
+
+    return {
+        "bytes_per_token": int(token),
+        "state_bytes_per_sequence": held(0.0),
+        "bytes_at_4096": held(4096.0),
+        "bytes_at_max_context": held(whole) or None if whole else None,
+    }
 
 
 def _group(group: LayerSpec, layer: Layer) -> dict[str, Any]:

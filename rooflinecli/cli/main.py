@@ -39,6 +39,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "An engine's scheduler over step prices: percentiles, SLOs, the fewest replicas for a load.",
     ),
     "compare": ("compare", "One plan across chips, ranked, at the same devices, cost or memory."),
+    "fit": ("fit", "Which quantisations of a model fit a machine, with what context, how fast."),
     "check": ("check", "Hold capacity plans to their promises, in CI: pass, fail or unsure."),
     "scaling": ("scaling", "Scaling laws: compute-optimal sizes, batches, learning rates, runs."),
     "speculate": ("speculate", "Speculative decoding: speed-up, best draft length, break-even."),

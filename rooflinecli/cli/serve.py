@@ -26,7 +26,9 @@ def serve(
         from rooflinecli.doors.web import LOOPBACK
         from rooflinecli.doors.web import app as made
     except ImportError:
-        raise UsageError("`roofline serve` needs a web server; install it with: pip install 'rooflinecli[serve]'") from None
+        raise UsageError(
+            "`roofline serve` needs a web server; install it with: pip install 'rooflinecli[serve]'"
+        ) from None
     hosts = LOOPBACK if host in LOOPBACK or host == "::1" else (host,) if host not in ("0.0.0.0", "::") else ("*",)
     server = uvicorn.Server(uvicorn.Config(made(hosts), host=host, port=port, log_level="warning", server_header=False))
     _listening(server, host, port)
@@ -42,7 +44,9 @@ def _listening(server: object, host: str, port: int) -> None:
         try:
             listener.bind((host, port))
         except OSError as error:
-            raise UsageError(f"--host {host} --port {port}: cannot listen there ({error.strerror}); give another --port") from None
+            raise UsageError(
+                f"--host {host} --port {port}: cannot listen there ({error.strerror}); give another --port"
+            ) from None
         listener.listen(2048)  # from here on a browser waits instead of being refused
         shown = f"[{host}]" if ":" in host else host
         print(f"http://{shown}:{listener.getsockname()[1]}/  (Ctrl-C ends it)", flush=True)

@@ -26,9 +26,13 @@ def options(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
         if not text:
             continue
         if len(text) > LONGEST or not text.isprintable():
-            raise UsageError(f"{option.flag}: longer than {LONGEST} characters, or not plain text; shorten it", option.name)
+            raise UsageError(
+                f"{option.flag}: longer than {LONGEST} characters, or not plain text; shorten it", option.name
+            )
         if option.kind == "name" and ({"/", "\\", "\x00"} & set(text) or text.lower().endswith(_ENDINGS)):
-            raise UsageError(f"{option.flag} {text}: a page answers for names of the registry, not for files", option.name)
+            raise UsageError(
+                f"{option.flag} {text}: a page answers for names of the registry, not for files", option.name
+            )
         if option.name in found:
             raise UsageError(f"{option.flag} is given twice; keep one", option.name)
         found[option.name] = text

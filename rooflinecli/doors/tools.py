@@ -41,15 +41,29 @@ _OWN: dict[str, dict[str, Any]] = {
         "hold": {"enum": ["floor", "expected", "pessimistic"], "description": "which end is held to the limits"},
     },
 }
-_NEEDS = {"estimate": [], "explain": ["model", "hw", "quantity"], "search": ["model", "hw"], "compare": ["model", "hw"], "check": ["plan"]}
+_NEEDS = {
+    "estimate": [],
+    "explain": ["model", "hw", "quantity"],
+    "search": ["model", "hw"],
+    "compare": ["model", "hw"],
+    "check": ["plan"],
+}
 
 
 def schema(tool: str) -> dict[str, Any]:
     """JSON Schema of a tool's arguments: the options of an estimate under their long names, and its own."""
     options = {} if tool == "check" else {name: option_schema(option) for name, option in OPTIONS.items()}
     if tool == "search":  # several values, as ranges and lists
-        options = {name: {**about, "type": ["string", "number", "boolean"]} if "type" in about else about for name, about in options.items()}
-    return {"type": "object", "properties": options | _OWN[tool], "required": _NEEDS[tool], "additionalProperties": False}
+        options = {
+            name: {**about, "type": ["string", "number", "boolean"]} if "type" in about else about
+            for name, about in options.items()
+        }
+    return {
+        "type": "object",
+        "properties": options | _OWN[tool],
+        "required": _NEEDS[tool],
+        "additionalProperties": False,
+    }
 
 
 def describe(tool: str) -> str:

@@ -140,7 +140,9 @@ def _field(option: Option, value: Any) -> Safe:
     slider: Safe | None = None
     if option.name in SLID:
         low, high = SLID[option.name]
-        slider = tag("input", type="range", min=low, max=high, step=1, data_for=ident, aria_label=f"{option.name}, powers of two")
+        slider = tag(
+            "input", type="range", min=low, max=high, step=1, data_for=ident, aria_label=f"{option.name}, powers of two"
+        )
     return tag("div", tag("label", option.name, for_=ident), field, slider, class_="field")
 
 

@@ -84,7 +84,9 @@ def _answered(question: Callable[[dict[str, Any]], Any], options: dict[str, Any]
     try:
         return questions.quietly(question, options)
     except (ArithmeticError, ValueError, MemoryError) as error:
-        raise UsageError(f"these values cannot be calculated with ({error}); give sizes that a machine could have") from None
+        raise UsageError(
+            f"these values cannot be calculated with ({error}); give sizes that a machine could have"
+        ) from None
 
 
 def _options(request: Request, *beside: str) -> dict[str, Any]:

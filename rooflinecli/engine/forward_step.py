@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rooflinecli import num
 from rooflinecli.derivation import label
 from rooflinecli.engine.scene import Scene
-from rooflinecli.formulas import serving
+from rooflinecli.formulas import roofline, serving
 from rooflinecli.layers.build import towers
 from rooflinecli.ledger import Ledger, Sizes
 from rooflinecli.num import Number
@@ -18,6 +18,7 @@ from rooflinecli.price.bill import Bill
 from rooflinecli.specs.plan import Plan
 
 REGIME = "serving"
+CLOCK = 2.0e9  # cycles per second of a chip whose file does not say: where the cycles of a layer were fitted
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -37,16 +38,21 @@ def forward_step(
     decode: bool,
     engine: bool = True,
     passes: Number = 1.0,
+    logits: Number = 1.0,
 ) -> Step:
     """Price a forward pass of `batch` sequences through all stages, one after the other; `engine` adds what a step costs the engine.
 
-    `passes` such passes one after the other, where a prompt is read in pieces.
+    `passes` such passes one after the other, where a prompt is read in pieces; `logits` positions of each sequence are scored.
     """
     bill = scene.bill(REGIME, plan.devices)
     forward = Pass(
-        scene.formats, decode=decode, full_attention=scene.request.attention_flops == "full", flash=scene.request.flash
+        scene.formats,
+        decode=decode,
+        full_attention=scene.request.attention_flops == "full",
+        flash=scene.request.flash,
+        cached=None if decode else scene.cached,
     )
-    _stack(scene, plan, scene.book, forward, bill, work_sizes(batch, queries, keys, 1.0, plan), passes)
+    _stack(scene, plan, scene.book, forward, bill, work_sizes(batch, queries, keys, logits, plan), passes)
     # Replicas exchange nothing, so a pipeline's stages stand beside each other.
     alone = num.plain(plan.dp) and num.plain(plan.ep) and num.value(plan.dp) == num.value(plan.ep)
     beside = plan if alone else plan.but(dp=plan.ep)
@@ -87,6 +93,10 @@ def _overheads(
     if not given:
         per_layer, per_moe_layer = (engine_constant(scene, name, "s") for name in ("per_layer", "per_moe_layer"))
     seconds = serving.layer_overhead(layers, per_layer, moe_layers, per_moe_layer)
+    if num.present(step.layer_cycles) or num.present(step.moe_layer_cycles):
+        clock = scene.chip.clock or CLOCK
+        started = roofline.layer_cycles_time(layers, step.layer_cycles, clock)
+        seconds = seconds + started + roofline.layer_cycles_time(moe_layers, step.moe_layer_cycles, clock)
     if engine and not decode and not given:
         seconds = seconds + prompt_starts(scene)
     bill.spend("overhead", _times(seconds, passes), "step", step.error)
@@ -111,10 +121,10 @@ def prompt_starts(scene: Scene) -> Number:
 
 def prompt_pass(scene: Scene, plan: Plan) -> Step:
     """The pass over one prompt alone, in as many pieces as the tokens of a step make of it."""
-    whole, passes = scene.prompt, serving.prompt_passes(token_budget(scene), scene.prompt)
+    read, passes = scene.read, serving.prompt_passes(token_budget(scene), scene.read)
     if scene.chip.ideal or (num.plain(passes) and num.value(passes) <= 1):
-        return forward_step(scene, plan, 1.0, whole, whole, decode=False)
-    return forward_step(scene, plan, 1.0, whole / passes, whole, decode=False, passes=passes)
+        return forward_step(scene, plan, 1.0, read, scene.prompt, decode=False)
+    return forward_step(scene, plan, 1.0, read / passes, scene.prompt, decode=False, passes=passes)
 
 
 def token_budget(scene: Scene) -> Number:

@@ -102,6 +102,21 @@ class PrefillAnswer(PhaseAnswer):
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
+class SpeculationAnswer(Record):
+    """A round of speculation: tokens it writes, seconds of draft and verification, gain over plain decoding at this batch.
+
+    pays_up_to_batch: the most sequences at which a token comes sooner than without; left out where that is never looked for
+    or beyond what was searched.
+    """
+
+    tokens_per_step: Number
+    draft_s: Number
+    verify_s: Number
+    speedup: Number
+    pays_up_to_batch: float | None = field(default=None, metadata=OPTIONAL)
+
+
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DecodeAnswer(PhaseAnswer):
     """time_s is the inter-token latency; batch the sequences under way per replica, largest_batch what its memory takes."""
 
@@ -111,6 +126,7 @@ class DecodeAnswer(PhaseAnswer):
     load: str
     tokens_per_s_per_user: Number
     mbu: Number
+    speculation: SpeculationAnswer | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
@@ -141,25 +157,28 @@ def plan_answer(plan: Plan, chosen: bool, reason: str) -> PlanAnswer:
         zero=plan.zero,
         sequence_parallel=plan.sequence_parallel,
         recompute=plan.recompute,
-        unusual={name: getattr(plan, name) for name in _SELDOM if getattr(plan, name) != getattr(Plan, name)},
+        unusual={name: given for name, usual in _SELDOM.items() if (given := getattr(plan, name)) != usual},
         chosen=chosen,
         reason=reason,
     )
 
 
-_SELDOM = (
-    "recompute_layers",
-    "recompute_modules",
-    "schedule",
-    "ring",
-    "shard",
-    "stages",
-    "imbalance",
-    "dropout",
-    "offload",
-    "offload_layers",
-    "loss_chunks",
-    "expert_tp",
-    "software",
-    "recipe",
-)
+_SELDOM = {
+    name: getattr(Plan, name)
+    for name in (
+        "recompute_layers",
+        "recompute_modules",
+        "schedule",
+        "ring",
+        "shard",
+        "stages",
+        "imbalance",
+        "dropout",
+        "offload",
+        "offload_layers",
+        "loss_chunks",
+        "expert_tp",
+        "software",
+        "recipe",
+    )
+}

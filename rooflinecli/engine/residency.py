@@ -10,6 +10,7 @@ from rooflinecli import memory
 from rooflinecli.engine.phase_answer import Residency
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.serving_load import sequences
+from rooflinecli.engine.speculation import held
 from rooflinecli.formulas import memory as f
 from rooflinecli.formulas import schedule
 from rooflinecli.num import Number
@@ -35,17 +36,18 @@ def _decode(scene: Scene, plan: Plan) -> Residency:
 def _serving(scene: Scene, plan: Plan, cached: Number, length: Number, sequences: Number, tokens: Number) -> Residency:
     """Weights, the cache of `cached` sequences of `length`, and the working set of a pass over `tokens` of `sequences`."""
     params = scene.parameters(plan)
+    draft, beside = held(scene, plan, cached, length)
     return _held(
         scene,
-        memory.weights(params, scene.formats, 1.0),
+        memory.weights(params, scene.formats, 1.0) + draft,
         activations=memory.inference_activations(scene.book, plan, scene.formats, sequences, tokens, scene.lift),
-        cache=memory.kv_cache(scene.book, plan, scene.formats, cached, length, scene.lift),
+        cache=memory.kv_cache(scene.book, plan, scene.formats, cached, length, scene.lift) + beside,
     )
 
 
 def _training(scene: Scene, plan: Plan) -> Residency:
     """While microbatches are in flight."""
-    params = scene.parameters(plan)
+    params = scene.trained_parameters(plan)
     trained = memory.trained(scene.book, plan, params, scene.lift)
     count = schedule.microbatch_count(scene.train_batch, plan.dp, plan.micro_batch)
     state = memory.training_state(params, trained, plan, scene.formats, scene.gradient_bytes, scene.optimizer_bytes)

@@ -8,17 +8,19 @@ from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 from rooflinecli import num
+from rooflinecli.engine.quantised import stored
 from rooflinecli.errors import UsageError, unknown
+from rooflinecli.formulas import serving
 from rooflinecli.layers.build import ledger
 from rooflinecli.lift import PLAIN, Plain
-from rooflinecli.memory import DeviceParameters, device_parameters
+from rooflinecli.memory import DeviceParameters, device_parameters, predicting
 from rooflinecli.num import Number
 from rooflinecli.phases.flops import ledger_flops
 from rooflinecli.phases.forward import Pass
 from rooflinecli.price.bill import Bill
 from rooflinecli.price.chip import Chip
 from rooflinecli.specs.blocks import Quantization
-from rooflinecli.specs.dtypes import BITS, FORMATS, Formats, formats
+from rooflinecli.specs.dtypes import BITS, FORMATS, Formats, experts_alone, experts_format, formats
 from rooflinecli.specs.engine import Engine, load_engine
 from rooflinecli.specs.plan import SIZES, Plan
 from rooflinecli.specs.request import MOST, SEQ, Request
@@ -31,23 +33,17 @@ class Scene:
     """Ledger, chip, formats and workload of a request; numbers are plain or traced."""
 
     def __init__(self, request: Request, lift: Plain = PLAIN, override: dict[str, Number] | None = None):
+        request = stored(request)
         self.request, self.lift = request, lift
         self.book = ledger(request.model)
+        self.draft: Scene | None = None  # what speculation drafts with, once something asked for it
         self._known: dict[tuple[int, str], tuple[Plan, Any]] = {}
         self._multiplied: dict[int, tuple[Any, Scene]] = {}
         self.spec: Any = request.model
         self.engine = load_engine(request.engine)
         self.chip = _chip(request, lift, override, self.engine)
         self.dtype = request.dtype or _checkpoint_dtype(request)
-        self.formats: Formats = formats(
-            self.dtype,
-            request.kv_dtype,
-            request.weight_dtype,
-            request.hardware.peak,
-            request.hardware.name,
-            _stored(request),
-            request.state_dtype,
-        )
+        self.formats: Formats = _formats(request, self.dtype, self.engine)
         self._workload()
 
     def _workload(self) -> None:
@@ -64,6 +60,7 @@ class Scene:
             "--batch" if r.concurrency is None else "--concurrency",
             given is None,
         )
+        self.read = self._read()
         self.per_slot = self.flag(
             "N_w", r.prompts_per_slot, "1", "--prompts-per-slot", self._is(r.prompts_per_slot, 10.0)
         )
@@ -76,6 +73,20 @@ class Scene:
             "p_o", r.optimizer_bytes, "B", "--optimizer-bytes", self._is(r.optimizer_bytes, 12.0)
         )
         self.utilisation = self.flag("u", r.utilisation, "1", "--utilisation", self._is(r.utilisation, 1.0))
+
+    def _read(self) -> Number:
+        """Prompt tokens that prefill computes: all but those that the prefix cache holds."""
+        hit = self.request.prefix_hit
+        return (
+            self.prompt
+            if hit is None
+            else serving.tokens_to_read(self.prompt, self.flag("h", hit, "1", "--prefix-hit"))
+        )
+
+    @property
+    def cached(self) -> Number | None:
+        """Prompt tokens that the prefix cache holds; None where nobody asked."""
+        return None if self.request.prefix_hit is None else self.prompt - self.read
 
     def _lengths(self, limit: float) -> tuple[Number, Number, Number]:
         """Prompt, output and training length: as asked, else defaults that fit the model's context; an encoder takes it whole."""
@@ -122,14 +133,28 @@ class Scene:
         sizes = {k: self.lift(k, getattr(plan, k), "1", f"plan: --{k.replace('_', '-')}") for k in SIZES}
         return Plan(**{**plan.__dict__, **sizes})
 
-    def model_flops(self, batch: Number, queries: Number, keys: Number, logits: Number, decode: bool) -> Number:
+    def model_flops(
+        self, batch: Number, queries: Number, keys: Number, logits: Number, decode: bool, cached: Number | None = None
+    ) -> Number:
         """Forward FLOPs of `batch` sequences; the LM head counts for `logits` positions each."""
-        forward = Pass(self.formats, decode=decode, full_attention=self.request.attention_flops == "full")
+        forward = Pass(
+            self.formats, decode=decode, full_attention=self.request.attention_flops == "full", cached=cached
+        )
         return ledger_flops(self.book, forward, self.lift, batch, queries, keys, logits)
 
     def parameters(self, plan: Plan) -> DeviceParameters:
         """Parameters on the fullest device of a replica, counted once per plan."""
         return self.once(plan, "parameters", lambda: device_parameters(self.book, plan, self.lift))
+
+    def trained_parameters(self, plan: Plan) -> DeviceParameters:
+        """The same while training: with the modules that predict further tokens."""
+        depth, params = self.predicts(plan), self.parameters(plan)
+        return predicting(params, self.book, plan, depth, self.lift) if depth else params
+
+    def predicts(self, plan: Plan) -> float:
+        """Modules that predict further tokens, where the training framework trains them."""
+        depth = float(self.spec.mtp_layers)
+        return depth if depth and num.present(self.chip.constants("training", "framework", plan.software).mtp) else 0.0
 
     def once(self, plan: Plan, what: str, count: Callable[[], T]) -> T:
         """What `count` gives, kept for this very plan; plans of arrays are too large to keep."""
@@ -175,6 +200,8 @@ def _chip(request: Request, lift: Plain, override: dict[str, Number] | None, eng
     if request.efficiency not in ("expected", "ideal"):
         raise unknown("efficiency", request.efficiency, ("expected", "ideal"))
     ideal = request.efficiency == "ideal"
+    if request.memory is not None:
+        override = {"memory.capacity": request.memory, **(override or {})}
     if lift is not PLAIN or override:
         return Chip(request.hardware, lift, ideal=ideal, override=override, engine=engine)
     return _cached_chip(_Identity(request.hardware), ideal, _Identity(engine))
@@ -183,6 +210,16 @@ def _chip(request: Request, lift: Plain, override: dict[str, Number] | None, eng
 @lru_cache(maxsize=64)
 def _cached_chip(same: _Identity, ideal: bool, engine: _Identity) -> Chip:
     return Chip(same.spec, ideal=ideal, engine=engine.spec)
+
+
+def _formats(request: Request, dtype: str, engine: Engine) -> Formats:
+    """How the model runs; where only its experts are narrow, a narrow --dtype is theirs."""
+    chip, peaks, stored = request.hardware.name, request.hardware.peak, request.model.quantization
+    if stored is not None and experts_alone(request.dtype, request.weight_dtype, stored, "train" in request.phases):
+        return experts_format(peaks, chip, request.kv_dtype, stored, request.state_dtype)
+    kv = request.kv_dtype or ("fp8" if engine.kv_dtype_fp8 and dtype == "fp8" else None)
+    computes = engine.compute.get(request.hardware.vendor, "") if engine.backends else None
+    return formats(dtype, kv, request.weight_dtype, peaks, chip, _stored(request), request.state_dtype, computes)
 
 
 def _checkpoint_dtype(request: Request) -> str:
@@ -203,8 +240,11 @@ def _checkpoint_dtype(request: Request) -> str:
 
 
 def _stored(request: Request) -> Quantization | None:
-    """The format of a quantised checkpoint, kept while neither --dtype nor --weight-dtype says otherwise."""
+    """The format of a quantised checkpoint, kept while neither --dtype nor --weight-dtype says otherwise; that of a file's own
+    tensors is kept beside a 16-bit --dtype, which is then that of activations."""
     stored = request.model.quantization
-    if stored is None or request.dtype or request.weight_dtype or (stored.dtype not in BITS and stored.widths is None):
+    if stored is not None and stored.widths is not None:
+        return None if request.weight_dtype or (request.dtype and FORMATS[request.dtype][0] < 2) else stored
+    if stored is None or request.dtype or request.weight_dtype or stored.dtype not in BITS:
         return None
     return stored

@@ -17,6 +17,7 @@ from rooflinecli.layers.build import towers
 from rooflinecli.num import Number
 from rooflinecli.parallel import data, pipeline
 from rooflinecli.phases import recompute
+from rooflinecli.phases.flops import predicting_flops
 from rooflinecli.phases.forward import Pass
 from rooflinecli.phases.recipe import RECIPE
 from rooflinecli.phases.sizes import layer_sizes, work_sizes
@@ -31,7 +32,7 @@ TINY = 1e-30  # s, keeps a share of nothing finite in a sweep
 def train(scene: Scene, plan: Plan) -> TrainAnswer:
     """One optimizer step of the global batch."""
     count = schedule.microbatch_count(scene.train_batch, plan.dp, plan.micro_batch)
-    params = scene.parameters(plan)
+    params = scene.trained_parameters(plan)
     trained = memory.trained(scene.book, plan, params, scene.lift)
     recipe = RECIPE[plan.recipe]
     fullest = stage(scene, plan, params, trained)
@@ -46,7 +47,7 @@ def train(scene: Scene, plan: Plan) -> TrainAnswer:
     exposed, hidden = _overlap(fullest, tail, parts, count)
     error = _error(scene, plan, seconds, exposed, hidden)
     tokens = scene.train_batch * scene.seq
-    model = recipe.passes * scene.model_flops(scene.train_batch, scene.seq, scene.seq, scene.seq, decode=False)
+    model = recipe.passes * _forward_flops(scene, plan)
     peak = scene.chip.peak(scene.formats.compute)
     executed = model + _recomputed(scene, plan)
     return TrainAnswer(
@@ -73,6 +74,16 @@ def train(scene: Scene, plan: Plan) -> TrainAnswer:
     )
 
 
+def _forward_flops(scene: Scene, plan: Plan) -> Number:
+    """Model FLOPs of the batch's forward pass, further tokens included where they are predicted."""
+    own = scene.model_flops(scene.train_batch, scene.seq, scene.seq, scene.seq, decode=False)
+    depth = scene.predicts(plan)
+    if not depth:
+        return own
+    forward = Pass(scene.formats, full_attention=scene.request.attention_flops == "full")
+    return own + predicting_flops(scene.book, forward, scene.lift, scene.train_batch, scene.seq, depth)
+
+
 def _tail(scene: Scene, plan: Plan, params: memory.DeviceParameters, fullest: Stage) -> tuple[Bill, dict[str, Number]]:
     """What happens once per step: gradients and weights among replicas, the optimizer, the pipeline's ends."""
     tail = Bill(scene.chip, REGIME, plan.devices)
@@ -94,7 +105,9 @@ def _gradient_collectives(scene: Scene, plan: Plan, params: memory.DeviceParamet
     c = scene.chip.constants(REGIME, "dp_collective", plan.software)
     between = c.exchange_bytes if num.present(c.exchange_bytes) else scene.gradient_bytes
     moves: list[Any] = []
-    for held, experts in ((params.inner + params.outer, False), (params.experts, True)):
+    copies = pipeline.copies(plan)
+    parts = ((params.inner + params.outer) * copies, False), (params.experts * copies, True)
+    for held, experts in parts:
         if experts and not params.has_experts:
             continue
         if plan.zero >= 3:

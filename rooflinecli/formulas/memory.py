@@ -137,6 +137,16 @@ def kept_on_device(activations: Number, share: Number) -> Number:
     return activations * (1 - share)
 
 
+@formula(
+    "P_mtp",
+    "1",
+    "DeepSeek-V3 Technical Report, section 2.2, eq. 21: M_k [RMSNorm(h); RMSNorm(Emb(t))]; a final norm of its own",
+)
+def prediction_parameters(d_model: Number, tp: Number) -> Number:
+    """2 D^2/tp + 3 D: what a module that predicts a further token adds to its layer."""
+    return 2 * d_model * d_model / tp + 3 * d_model
+
+
 @formula("M_host", "B", "definition")
 def sent_to_host(activations: Number, share: Number) -> Number:
     """s M: activations of a microbatch that go to the host."""

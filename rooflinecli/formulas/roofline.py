@@ -125,6 +125,16 @@ def narrow_efficiency(efficiency: Number, width: Number, half_width: Number) -> 
 
 
 @formula(
+    "e_m",
+    "1",
+    "packed weights are unpacked by the chip, at a rate of its own: 0.95 TB/s of int4 on A100 and H100 under gpt-fast and llama.cpp",
+)
+def unpacking_share(efficiency: Number, rate: Number, bandwidth: Number) -> Number:
+    """min(e_m, U / W): share of the bandwidth at which packed weights are read."""
+    return num.minimum(efficiency, rate / bandwidth)
+
+
+@formula(
     "e", "1", "attention over short sequences reaches less of the peak; fitted to published steps, docs/accuracy.md"
 )
 def long_efficiency(efficiency: Number, length: Number, half_length: Number) -> Number:
@@ -192,3 +202,29 @@ def systolic_peak(rows: Number, cols: Number, clock: Number, arrays: Number) -> 
 def unit_peak(units: Number, flops_per_clock: Number, clock: Number) -> Number:
     """Peak of `units` units that each do so many FLOPs a clock."""
     return units * flops_per_clock * clock
+
+
+@formula(
+    "t_u",
+    "s",
+    "a kernel whose units each have so many loads under way; fitted to llama.cpp on V100, A100 and H100 boards",
+)
+def unit_streaming_time(moved: Number, bytes_per_clock: Number, unit_clocks: Number) -> Number:
+    """Seconds that units take to draw their bytes, `unit_clocks` cycles of all of them together a second."""
+    return moved / (bytes_per_clock * unit_clocks)
+
+
+@formula(
+    "t_W",
+    "s",
+    "board power decides the clock under load: FLOP over joules per second; fitted to llama.cpp prefill on 28 boards",
+)
+def power_bound_time(flops: Number, flops_per_joule: Number, watts: Number) -> Number:
+    """Seconds that so many FLOPs take at a power limit."""
+    return flops / (flops_per_joule * watts)
+
+
+@formula("t_L", "s", "kernel starts follow the clock of the chip that runs them")
+def layer_cycles_time(layers: Number, cycles: Number, clock: Number) -> Number:
+    """Seconds of overhead of so many layers."""
+    return layers * cycles / clock

@@ -282,6 +282,8 @@ def options(source: str, given: Mapping[str, Any], warn: Callable[[str], None]) 
     serving = "train" not in str({**found, **asked}.get("phase", ""))
     if serving and {"concurrency", "qps"} & set(asked):
         found.pop("batch", None)
+    settled = {"give -n": "n", "give --prompt and --output": "prompt"}  # what a note asks for may have been given
+    launch.notes = [n for n in launch.notes if not any(n.endswith(k) and v in asked for k, v in settled.items())]
     for remark in remarks(launch):
         warn(remark)
     return {**found, **asked}

@@ -30,6 +30,17 @@ def ledger_flops(
     return total
 
 
+def predicting_flops(book: Ledger, forward: Pass, lift: Plain, batch: Number, seq: Number, depth: float) -> Number:
+    """FLOPs of `depth` modules that predict further tokens (DeepSeek-V3, section 2.2): a layer as the last, the head again, and
+    a projection of the token and the stream, 2 D wide, to D."""
+    work, group = work_sizes(batch, seq, seq, seq, WHOLE), book.layers[-1]
+    sizes = layer_sizes(group, work, WHOLE, book.document, lift)
+    layer = rows_flops(group.rows, forward, sizes)
+    head = rows_flops(book.head, forward, outer_sizes(book, work, WHOLE, book.document, lift))
+    joined = counts.matmul_flops(product(("B", "S"), sizes), 2 * sizes["D"], sizes["D"])
+    return depth * (layer + head + joined)
+
+
 def rows_flops(rows: tuple[Row, ...], forward: Pass, sizes: Sizes) -> Number:
     """FLOPs of matmuls and sequence mixers; what is left is bandwidth."""
     total: Number = 0.0

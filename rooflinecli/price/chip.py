@@ -107,6 +107,25 @@ class Chip:
         return self._reachable[dtype]
 
     @cached_property
+    def targets(self) -> tuple[str, ...]:
+        """What an engine may call this chip, the nearest name first: its file; vendor with HBM or architecture; vendor; or cpu."""
+        spec = self.spec
+        if spec.kind == "cpu":
+            return (spec.id, "cpu")
+        stacked = (f"{spec.vendor}-hbm",) if spec.memory.kind.startswith("HBM") else ()
+        return (spec.id, *stacked, f"{spec.vendor}-{spec.architecture}", spec.vendor)
+
+    @cached_property
+    def clock(self) -> Number | None:
+        """Cycles per second of its units, where the file gives them."""
+        return self._figure("f_clk", "units", "clock") if self.spec.units else None
+
+    @cached_property
+    def unit_clocks(self) -> Number | None:
+        """Cycles per second of all its units together."""
+        return None if self.clock is None else self._figure("n_u", "units", "count") * self.clock
+
+    @cached_property
     def price(self) -> Number | None:
         return self._figure("price", "price") if self.spec.price else None
 
@@ -141,6 +160,9 @@ class Chip:
         return found
 
     def _resolve(self, regime: str, kind: str, dtype: str, variant: str) -> SimpleNamespace:
+        backend = self._backend(regime, kind, dtype, variant)
+        if backend is not None:
+            return backend
         for table, document in self._tables(kind):
             for place in dict.fromkeys((regime, "kernel")):
                 found = table.get(place, {}).get(kind, {})
@@ -156,6 +178,17 @@ class Chip:
             f"{shown(self.spec.document.path)}: {self.spec.name} has no efficiency for operations of class {kind} in {dtype}; "
             f"add efficiency.{regime}.{kind}.any to that file or to hardware/defaults/{self.spec.kind}.yaml, or give --efficiency ideal"
         )
+
+    def _backend(self, regime: str, kind: str, dtype: str, variant: str) -> SimpleNamespace | None:
+        """What the engine says of its own kernels on this very chip, its generation or its vendor's."""
+        if regime != "serving" or self.engine is None:
+            return None
+        for target, table in self.engine.kernels(self.targets):
+            for name in (variant, dtype, "any"):
+                if name in table.get(kind, {}):
+                    path = ("backends", target, kind, name)
+                    return self._lifted(table[kind][name], self.engine.document, path, kind)
+        return None
 
     def _engine_kernels(self, place: str, kind: str) -> dict[str, Efficiency]:
         """What the engine says of its kernels of a class: it stands in for the constants that all engines share."""
@@ -227,8 +260,13 @@ class _LevelNumbers:
         latency = chip.override.get(f"network.{index}.latency", latency)
         self.latency = chip.lift(f"alpha_{index}", latency, "s", source)
 
+    @property
+    def own(self) -> bool:
+        """Whether the level's constants hold in every regime: beyond the host and over PCIe, where no shared fit has seen a run."""
+        return self.index > 0 or self.level.kind == "pcie"
+
     def constants(self, regime: str, op: str) -> SimpleNamespace:
-        """Collective constants at this level: the level's own in the kernel regime and beyond the host, else the chip's class `collective`."""
+        """Collective constants at this level: the level's own in the kernel regime, beyond the host and over PCIe, else the chip's class `collective`."""
         chip, table = self.chip, self.level.efficiency
         key = (regime, "collective", op, str(self.index))
         if key not in chip._constants:
@@ -236,7 +274,7 @@ class _LevelNumbers:
             if (
                 entry is not None
                 and not chip.ideal
-                and (regime == "kernel" or self.index > 0 or "collective" not in chip.spec.efficiency.get(regime, {}))
+                and (self.own or regime == "kernel" or "collective" not in chip.spec.efficiency.get(regime, {}))
             ):
                 place = ("network", self.index, "efficiency", op if op in table else "any")
                 chip._constants[key] = chip._lifted(entry, chip.spec.document, place, "collective")

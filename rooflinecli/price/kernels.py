@@ -19,6 +19,7 @@ from rooflinecli.num import Number
 from rooflinecli.price.chip import Chip
 from rooflinecli.work import Op
 
+POWER_NORM = 4  # how compute and power limit join; fitted with the constants of engines/llamacpp.yaml
 FUSIBLE = ("elementwise", "gather")  # an ideal engine fuses these into their neighbours, so they have no floor
 
 
@@ -40,12 +41,20 @@ def price(op: Op, chip: Chip, regime: str) -> Priced:
         return Priced(0.0, 0.0, _pass(op, c, bandwidth), c.error)
     peak = chip.peak(op.dtype)
     form = _plain if c.simple else _FORMS.get(op.kind, _plain)
-    return Priced(
-        roofline.compute_time(op.flops, peak),
-        roofline.memory_time(op.bytes, bandwidth),
-        form(op, c, chip.reachable(op.dtype), bandwidth),
-        c.error,
-    )
+    expected = form(op, c, chip.reachable(op.dtype), bandwidth)
+    if num.present(c.unit_bytes) or num.present(c.flops_per_joule):
+        expected = _bounded(op, c, chip, expected)
+    return Priced(roofline.compute_time(op.flops, peak), roofline.memory_time(op.bytes, bandwidth), expected, c.error)
+
+
+def _bounded(op: Op, c: SimpleNamespace, chip: Chip, expected: Number) -> Number:
+    """What the loads of its units and the power limit leave of a kernel's rate."""
+    if num.present(c.unit_bytes) and chip.unit_clocks is not None:
+        expected = num.maximum(expected, roofline.unit_streaming_time(op.bytes, c.unit_bytes, chip.unit_clocks))
+    if num.present(c.flops_per_joule) and chip.power is not None:
+        limited = roofline.power_bound_time(op.flops, c.flops_per_joule, chip.power)
+        expected = roofline.joined_norm(expected, limited, POWER_NORM, 0.0)
+    return expected
 
 
 def join(t_compute: Number, t_memory: Number, c: SimpleNamespace, overhead: Number) -> Number:
@@ -83,7 +92,8 @@ def _matmul(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Numb
     """Matmul, dense or grouped by expert: filling, serial latency of the k loop, and a further pass over the input."""
     efficiency = roofline.narrow_efficiency(c.compute, op.n, c.half_width) if num.present(c.half_width) else c.compute
     t_compute = roofline.filled_compute_time(op.flops, op.ramp, c.k0, peak, efficiency)
-    t_memory = roofline.effective_memory_time(op.bytes, bandwidth, c.memory)
+    share = roofline.unpacking_share(c.memory, c.unpack, bandwidth) if num.present(c.unpack) else c.memory
+    t_memory = roofline.effective_memory_time(op.bytes, bandwidth, share)
     overhead = roofline.matmul_overhead(c.overhead, c.tau, op.k) if num.present(c.tau) else c.overhead
     expected = join(t_compute, t_memory, c, overhead)
     if num.present(c.quant_bytes):

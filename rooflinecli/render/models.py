@@ -94,12 +94,18 @@ def _parts(m: Model) -> list[Row]:
         ["context", str(m["max_context"] or "-")],
         ["KV cache, bf16, per token", units.si(cache["bytes_per_token"], "B")],
     ]
+    if cache["state_bytes_per_sequence"]:
+        rows.append(
+            ["  state of a sequence", f"{units.si(cache['state_bytes_per_sequence'], 'B')}, whatever its length"]
+        )
+        rows.append(["  of 4,096 tokens, state included", units.si(cache["bytes_at_4096"], "B")])
     if cache["bytes_at_max_context"]:
         rows.append(["  of one full context", units.si(cache["bytes_at_max_context"], "B")])
     if m["quantization"]:
         rows.append(["checkpoint", _said({k: v for k, v in m["quantization"].items() if k != "widths"})])
     if m["checkpoint"]:
         rows += _header(m["checkpoint"], p["total"])
+    rows.append(["layer pattern", m["pattern"]])
     return rows + [["layers of one kind", _group(group)] for group in m["groups"]]
 
 

@@ -17,7 +17,9 @@ def page(result: Estimate) -> str:
     rows = "".join(_row(name, phase) for name, phase in result.phases.items())
     title = f"{result.model.name} on {result.plan.devices} × {result.hardware.name}, {result.workload.dtype}"
     wrong = "".join(f"<p><strong>Does not fit:</strong> {escape(v.message)}</p>" for v in result.violations)
-    return f"<table><caption>{escape(title)}</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{wrong}"
+    return (
+        f"<table><caption>{escape(title)}</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{wrong}"
+    )
 
 
 def _row(name: str, phase: PhaseAnswer) -> str:

@@ -11,7 +11,8 @@ from rooflinecli import num, units
 from rooflinecli.errors import Remark, UsageError, unknown
 from rooflinecli.formulas.training import batch_sequences
 from rooflinecli.num import Number
-from rooflinecli.specs.dtypes import FORMATS
+from rooflinecli.specs.checkpoint.mix import file_type
+from rooflinecli.specs.dtypes import FORMATS, experts_alone
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import ModelSpec, load_model
 from rooflinecli.specs.names import counted
@@ -33,6 +34,8 @@ def request(options: dict[str, Any]) -> Request:
     fields = {OPTIONS[name].field: value(OPTIONS[name], text) for name, text in given.items()}
     agree(given, fields.get("phases", PHASES))
     model = fields["model"]
+    if (model.checkpoint is not None and model.checkpoint.format == "gguf") or file_type(fields.get("weight_dtype")):
+        fields.setdefault("engine", "llamacpp")  # what reads such files
     if "batch" in given and in_tokens(given["batch"]):
         fields["batch"] = whole_sequences(fields["batch"], fields.get("seq"), model)
     remark(model, fields)
@@ -146,7 +149,7 @@ def word(option: Option, written: Any, flag: str = "") -> str:
     said = str(written).lower()
     if option.kind == "choice" and said not in option.choices:
         raise UsageError(f"{flag or option.flag} {written}: expected {' or '.join(option.choices)}", option.name)
-    if option.kind == "dtype" and said not in FORMATS:
+    if option.kind == "dtype" and said not in FORMATS and not (option.name == "weight-dtype" and file_type(said)):
         raise unknown("dtype", said, FORMATS, option=option.name)
     return said
 
@@ -213,7 +216,8 @@ def remark(model: ModelSpec, fields: dict[str, Any]) -> None:
             f"--prompt and --output come to {longest:,.0f} tokens, more than the {model.max_context:,} of {model.name}"
         )
     dtype = fields.get("dtype")
-    if dtype and FORMATS[dtype][0] < 1 and "weight_dtype" not in fields:
+    theirs = experts_alone(dtype, fields.get("weight_dtype"), model.quantization, training=True)
+    if dtype and FORMATS[dtype][0] < 1 and "weight_dtype" not in fields and not theirs:
         warn(
             f"--dtype {dtype} narrows activations too; for quantised weights alone (GPTQ, AWQ, GGUF) use --weight-dtype {dtype}"
         )

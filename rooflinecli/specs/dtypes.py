@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.formulas.counts import quantised_bytes_per_weight
@@ -46,6 +46,7 @@ class Formats:
     state: float = 0.0  # recurrent state where the user says; 0: each mixer's own
     head_weight: float = 0.0  # the LM head where a file stores it in a format of its own; 0: outer_weight
     variant: str = ""  # class of kernel constants of its own: "int4-weights" when only the weights are that narrow
+    expert_compute: str = ""  # the rate of routed experts where it is not that of the other matmuls
 
 
 def size_of(dtype: str) -> float:
@@ -62,6 +63,26 @@ def stored_size(stored: Quantization) -> float:
     return float(quantised_bytes_per_weight(BITS[stored.dtype], stored.group_size, stored.scale_bits, stored.zero_bits))
 
 
+def experts_alone(
+    dtype: str | None, weight_dtype: str | None, stored: Quantization | None, training: bool = False
+) -> bool:
+    """Whether a narrow --dtype speaks of the experts of a checkpoint whose other layers stay in 16 bits (gpt-oss).
+
+    Who trains in 8 bits means all matmuls.
+    """
+    narrow = dtype is not None and FORMATS[dtype][0] < (1 if training else 2)
+    return narrow and weight_dtype is None and stored is not None and stored.applies_to == "experts"
+
+
+def experts_format(
+    peaks: Mapping[str, object], chip: str, kv_dtype: str | None, stored: Quantization, state_dtype: str | None = None
+) -> Formats:
+    """16 bits beside experts of 4: those take fp8 inputs where the chip has 4-bit units (Blackwell), else 16-bit ones (Hopper)."""
+    wide = next((d for d in ("bf16", "fp16") if d in peaks), "bf16")
+    found = formats(wide, kv_dtype, None, peaks, chip, stored, state_dtype)
+    return replace(found, expert_compute="fp8" if {"fp4", "fp8"} <= set(peaks) else "")
+
+
 def formats(
     dtype: str,
     kv_dtype: str | None,
@@ -70,8 +91,10 @@ def formats(
     chip: str,
     stored: Quantization | None = None,
     state_dtype: str | None = None,
+    packed: str | None = None,
 ) -> Formats:
-    """How a model runs in `dtype` on a chip with these peaks; `stored` is the checkpoint's own format, when it is kept.
+    """How a model runs in `dtype` on a chip with these peaks; `stored` is the checkpoint's own format, when it is kept; `packed`
+    the rate at which its engine multiplies weights of less than 16 bits, where the chip has it.
 
     Raises UsageError when the chip cannot compute in it.
     """
@@ -95,6 +118,8 @@ def formats(
         expert = stored_size(stored)
         weight = size if stored.applies_to == "experts" else expert
     variant = f"{weight_dtype}-weights" if weight_dtype and size_of(weight_dtype) < size else ""
+    if packed is not None and (weight < 2 or 0 < expert < 2):
+        compute, variant = packed if packed in peaks else compute, "packed"
     return Formats(
         weight,
         outer,

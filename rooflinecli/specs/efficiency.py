@@ -86,12 +86,25 @@ class Efficiency(Spec):
     per_item: float = _constant(
         0.0, "s", "u", "attention: seconds per query tile or per cached head and sequence", shaped=True
     )
+    unpack: float = _constant(
+        0.0, "B/s", "U", "packed weights a chip unpacks a second, where that and not memory is the bound", shaped=True
+    )
     per_hop: float = _constant(0.0, "s", "alpha", "seconds per further member of a collective's group")
     gamma: float = _constant(
         0.0, "s", "gamma", "time of the sqrt term between latency and bandwidth regimes of a collective"
     )
     per_layer: float = _constant(0.0, "s", "o_L", "seconds per layer: kernel starts")
     per_moe_layer: float = _constant(0.0, "s", "o_moe", "seconds per mixture-of-experts layer: routing, permutation")
+    layer_cycles: float = _constant(
+        0.0, "1", "c_L", "clock cycles per layer: kernel starts of an engine on GPUs of one kind"
+    )
+    moe_layer_cycles: float = _constant(0.0, "1", "c_moe", "clock cycles per mixture-of-experts layer beside them")
+    unit_bytes: float = _constant(
+        0.0, "B", "b_u", "bytes that a unit (SM) draws per clock at most: what keeps small kernels from filling HBM"
+    )
+    flops_per_joule: float = _constant(
+        0.0, "1", "g", "FLOP per joule at the power limit, joined with the compute time in a norm of 4"
+    )
     per_step: float = _constant(0.0, "s", "o_s", "seconds per engine step: scheduling, sampling")
     per_sequence: float = _constant(0.0, "s", "o_b", "seconds per sequence and engine step")
     per_doubling: float = _constant(0.0, "1", "sigma", "stragglers: fraction of a step added per doubling of the hosts")

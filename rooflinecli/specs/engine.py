@@ -56,6 +56,10 @@ class Engine(Spec):
     per_stream: Time = Field(
         0.0, ge=0, description="seconds more per concurrent stream that the front end feeds (closed loop)"
     )
+    pads_heads: bool = Field(
+        False, description="heads that the tensor-parallel size does not divide are padded up to the next multiple"
+    )
+    kv_dtype_fp8: bool = Field(False, description="the cache is kept in fp8 where matmuls run in fp8")
     prompts_first: bool = Field(
         False,
         description="prompts are read before any token is written, so that requests of equal length run in lockstep",
@@ -73,6 +77,13 @@ class Engine(Spec):
         "0 B", description="memory kept back beside it where experts stand on several replicas: their gathered tokens"
     )
     max_sequences: int = Field(2048, gt=0, description="most sequences the scheduler takes at once")
+    backends: dict[str, dict[str, dict[str, Efficiency]]] = Field(
+        default_factory=dict,
+        description="its kernels by machine: chip, vendor-architecture or vendor -> operation class -> dtype, variant or 'any'",
+    )
+    compute: dict[str, str] = Field(
+        default_factory=dict, description="vendor -> the rate at which matmuls of quantised weights run, such as int8"
+    )
     efficiency: dict[str, dict[str, Efficiency]] = Field(
         default_factory=dict,
         description="kernels of its own by class and dtype, in place of the serving constants that GPUs share",
@@ -87,6 +98,10 @@ class Engine(Spec):
     @property
     def document(self) -> Document:
         return self._document
+
+    def kernels(self, targets: tuple[str, ...]) -> list[tuple[str, dict[str, dict[str, Efficiency]]]]:
+        """Its kernels' constants for a chip, the nearest first: each with the name it stands under."""
+        return [(target, self.backends[target]) for target in targets if target in self.backends]
 
     @property
     def reserve_bytes(self) -> float:

@@ -79,6 +79,9 @@ class HardwareSpec(Spec):
     vendor: OneLine
     kind: Literal["gpu", "tpu", "cpu", "accelerator"]
     year: int | None = None
+    architecture: OneLine = Field(
+        "", description="generation, such as ada: engines may have constants of their own for it"
+    )
     sources: dict[str, str] = Field(default_factory=dict, description="short key -> citation; figures name a key")
     peak: dict[str, FlopRate] = Field(
         description="dense matrix FLOP/s per device and dtype; never a sparse headline rate"

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
+from rooflinecli.errors import DataError, RooflineError
 from rooflinecli.specs.blocks import (
     AttentionSpec,
     Checkpoint,
@@ -182,12 +183,30 @@ def _load(written: str, stamp: float) -> ModelSpec:
     return model_from(model_document(path))
 
 
+_HUB: dict[str, ModelSpec] = {}  # names typed in this run
+
+
+def _load_hub(name: str, error: RooflineError) -> ModelSpec:
+    """A model that no file here has, by its name on the Hugging Face Hub; asked once in a run."""
+    if "/" not in name or (isinstance(error, DataError) and "@" not in name):
+        raise error
+    if name not in _HUB:
+        from rooflinecli.specs.hub import fallback
+
+        _HUB[name] = model_from(fallback(name, error))
+    return _HUB[name]
+
+
 def load_model(name: str) -> ModelSpec:
     """The model called `name`: a name or alias, a YAML path, a Hugging Face config.json (or its folder), or a checkpoint
-    file (.gguf, .safetensors beside its config.json, the index of a sharded one).
+    file (.gguf, .safetensors beside its config.json, the index of a sharded one), or the name of one on the Hugging Face
+    Hub (org/name) that none of these has.
 
     Raises UsageError or DataError.
     """
-    path = find("models", name)
+    try:
+        path = find("models", name)
+    except RooflineError as error:
+        return _load_hub(name, error)
     whole = os.path.abspath(path / "config.json" if path.is_dir() else path)
     return _load(whole, os.stat(whole).st_mtime)

@@ -52,11 +52,16 @@ class Request:
     gradient_bytes: Number = 4.0
     optimizer_bytes: Number = 12.0
     engine: str = "python-server"
+    memory: Number | None = None
     concurrency: Number | None = None
     qps: Number | None = None
     prompts_per_slot: Number = 10.0
     equal_lengths: bool = False
     token_budget: Number | None = None
+    prefix_hit: Number | None = None
+    speculate: str | None = None
+    draft_tokens: Number | None = None
+    acceptance: Number | None = None
     schedule: str | None = None
     ring: str | None = None
     shard: Number | None = None

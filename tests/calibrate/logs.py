@@ -29,7 +29,10 @@ AIPERF = {
     "output_token_throughput": {"unit": "tokens/sec", "avg": 100.7},
     "output_sequence_length": {"unit": "tokens", "avg": 199.98},
     "input_sequence_length": {"unit": "tokens", "avg": 100.0},
-    "input_config": {"endpoint": {"model_names": ["Qwen/Qwen3-0.6B"], "streaming": True}, "loadgen": {"concurrency": 2, "request_count": 64}},
+    "input_config": {
+        "endpoint": {"model_names": ["Qwen/Qwen3-0.6B"], "streaming": True},
+        "loadgen": {"concurrency": 2, "request_count": 64},
+    },
 }
 
 
@@ -216,13 +219,27 @@ CASE = {
     "schema": "roofline-measure/1", "fingerprint": "f", "key": "matmul/matmul/xla/bf16/m=4096,n=4096,k=4096", "suite": "matmul", "op": "matmul",
     "kind": "matmul", "dtype": "bf16", "sizes": {"m": 4096, "n": 4096, "k": 4096}, "time_s": 2.0e-4,
 }  # fmt: skip
-SHIFT = {**CASE, "key": "c", "suite": "collectives", "op": "all-gather", "kind": "collective", "sizes": {"bytes": 2**24, "n": 8}, "time_s": 1.0e-4}
+SHIFT = {
+    **CASE,
+    "key": "c",
+    "suite": "collectives",
+    "op": "all-gather",
+    "kind": "collective",
+    "sizes": {"bytes": 2**24, "n": 8},
+    "time_s": 1.0e-4,
+}
 
 LOGS: dict[str, tuple[str, list[tuple]]] = {
     "vllm-serve": (
         json.dumps(VLLM) + "\n" + json.dumps({**VLLM, "max_concurrency": None, "request_rate": 2.5}),
         [
-            (1, "itl", 0.0095, "s", {"model": "meta-llama/Llama-3.1-8B-Instruct", "prompt": 1024, "output": 128, "concurrency": 16}),
+            (
+                1,
+                "itl",
+                0.0095,
+                "s",
+                {"model": "meta-llama/Llama-3.1-8B-Instruct", "prompt": 1024, "output": 128, "concurrency": 16},
+            ),
             (1, "ttft", 0.12, "s", {"engine": "vllm"}),
             (2, "itl", 0.0095, "s", {"qps": 2.5}),
             (2, "ttft", 0.12, "s", {}),
@@ -233,7 +250,15 @@ LOGS: dict[str, tuple[str, list[tuple]]] = {
         [(1, "static", 0.9, "s/batch", {"engine": "vllm"})],
     ),
     "vllm-throughput": (
-        json.dumps({"elapsed_time": 10.0, "num_requests": 100, "total_num_tokens": 51200, "requests_per_second": 10.0, "tokens_per_second": 5120.0}),
+        json.dumps(
+            {
+                "elapsed_time": 10.0,
+                "num_requests": 100,
+                "total_num_tokens": 51200,
+                "requests_per_second": 10.0,
+                "tokens_per_second": 5120.0,
+            }
+        ),
         [(1, "throughput", 5120.0, "total tokens/s", {"concurrency": "max"})],
     ),
     "sglang": (
@@ -244,24 +269,59 @@ LOGS: dict[str, tuple[str, list[tuple]]] = {
             (2, "throughput", 426.0, "tokens/s", {"concurrency": "max"}),
         ],
     ),
-    "serve-text": (SERVE, [(3, "itl", 0.0042, "s", {"model": "openai/gpt-oss-120b", "concurrency": 1}), (3, "ttft", 0.69349, "s", {"prompt": 20000})]),
+    "serve-text": (
+        SERVE,
+        [
+            (3, "itl", 0.0042, "s", {"model": "openai/gpt-oss-120b", "concurrency": 1}),
+            (3, "ttft", 0.69349, "s", {"prompt": 20000}),
+        ],
+    ),
     "aiperf": (
         json.dumps(AIPERF, indent=2),
-        [(1, "itl", 0.00825, "s", {"model": "Qwen/Qwen3-0.6B", "concurrency": 2, "output": 200}), (1, "ttft", 0.0305, "s", {})],
+        [
+            (1, "itl", 0.00825, "s", {"model": "Qwen/Qwen3-0.6B", "concurrency": 2, "output": 200}),
+            (1, "ttft", 0.0305, "s", {}),
+        ],
     ),
-    "aiperf-csv": (AIPERF_CSV, [(3, "itl", 0.01185, "s", {"prompt": 1000, "output": 250}), (5, "ttft", 0.23014, "s", {})]),
+    "aiperf-csv": (
+        AIPERF_CSV,
+        [(3, "itl", 0.01185, "s", {"prompt": 1000, "output": 250}), (5, "ttft", 0.23014, "s", {})],
+    ),
     "guidellm": (
         json.dumps(GUIDELLM, indent=1),
-        [(12, "itl", 0.008, "s", {"concurrency": 8, "prompt": 512}), (12, "ttft", 0.055, "s", {"model": "meta-llama/Llama-3.1-8B-Instruct"})],
+        [
+            (12, "itl", 0.008, "s", {"concurrency": 8, "prompt": 512}),
+            (12, "ttft", 0.055, "s", {"model": "meta-llama/Llama-3.1-8B-Instruct"}),
+        ],
     ),
     "inferencex": (
         json.dumps(INFERENCEX),
-        [(1, "itl", 0.004, "s", {"hw": "h200", "tp": 8.0, "concurrency": 8, "prompt": 900, "weight-dtype": "mxfp4"}), (1, "ttft", 0.08, "s", {})],
+        [
+            (1, "itl", 0.004, "s", {"hw": "h200", "tp": 8.0, "concurrency": 8, "prompt": 900, "weight-dtype": "mxfp4"}),
+            (1, "ttft", 0.08, "s", {}),
+        ],
     ),
-    "trtllm": (TRTLLM, [(20, "throughput", 6400.0, "tokens/s", {"tp": 8.0, "n": 8.0, "dtype": "fp8", "kv-dtype": "fp8", "concurrency": "max"})]),
+    "trtllm": (
+        TRTLLM,
+        [
+            (
+                20,
+                "throughput",
+                6400.0,
+                "tokens/s",
+                {"tp": 8.0, "n": 8.0, "dtype": "fp8", "kv-dtype": "fp8", "concurrency": "max"},
+            )
+        ],
+    ),
     "llama-bench-jsonl": (
-        "ggml_cuda_init: found 1 ROCm devices:\n" + json.dumps(LLAMA) + "\n" + json.dumps({**LLAMA, "n_prompt": 0, "n_gen": 128, "avg_ts": 100.0}),
-        [(2, "prefill", 0.1, "s", {"prompt": 512.0, "batch": 1}), (3, "itl", 0.01, "s", {"weight-dtype": "int4", "output": 128.0})],
+        "ggml_cuda_init: found 1 ROCm devices:\n"
+        + json.dumps(LLAMA)
+        + "\n"
+        + json.dumps({**LLAMA, "n_prompt": 0, "n_gen": 128, "avg_ts": 100.0}),
+        [
+            (2, "prefill", 0.1, "s", {"prompt": 512.0, "batch": 1}),
+            (3, "itl", 0.01, "s", {"weight-dtype": "int4", "output": 128.0}),
+        ],
     ),
     "llama-bench-md": (
         "| model | size | params | backend | ngl | test | t/s |\n| --- | ---: | ---: | --- | --: | ---: | ---: |\n"
@@ -274,12 +334,32 @@ LOGS: dict[str, tuple[str, list[tuple]]] = {
         [(2, "prefill", 0.1, "s", {"prompt": 512.0})],
     ),
     "mlperf": (MLPERF, [(8, "itl", 0.058, "s", {"output": 128, "qps": 4.0}), (8, "ttft", 0.6, "s", {})]),
-    "nccl": (NCCL, [(9, "collective", 59.48e-6, "s", {"op": "all-reduce", "bytes": 8388608, "n": 2}), (10, "collective", 0.175763, "s", {})]),
-    "osu": (OSU, [(4, "collective", 1048576 / 23000.5e6, "s", {"op": "permute", "n": 2}), (5, "collective", 4194304 / 24e9, "s", {})]),
+    "nccl": (
+        NCCL,
+        [
+            (9, "collective", 59.48e-6, "s", {"op": "all-reduce", "bytes": 8388608, "n": 2}),
+            (10, "collective", 0.175763, "s", {}),
+        ],
+    ),
+    "osu": (
+        OSU,
+        [
+            (4, "collective", 1048576 / 23000.5e6, "s", {"op": "permute", "n": 2}),
+            (5, "collective", 4194304 / 24e9, "s", {}),
+        ],
+    ),
     "perftest": (PERFTEST, [(4, "collective", 8388608 / (192.5e9 / 8), "s", {"op": "permute"})]),
     "megatron": (
         MEGATRON,
-        [(9, "train", 12.0, "s", {"n": 64, "tp": 4, "pp": 8, "dp": 2, "batch": 1024, "seq": 2048, "dtype": "bf16", "recompute": "full"})],
+        [
+            (
+                9,
+                "train",
+                12.0,
+                "s",
+                {"n": 64, "tp": 4, "pp": 8, "dp": 2, "batch": 1024, "seq": 2048, "dtype": "bf16", "recompute": "full"},
+            )
+        ],
     ),
     "nemo": (
         "Training epoch 0, iteration 9/49 | lr: 1e-5 | global_batch_size: 128 | global_step: 9 | train_step_timing in s: 46.84 | consumed_samples: 1\n",
@@ -297,10 +377,16 @@ LOGS: dict[str, tuple[str, list[tuple]]] = {
         [(1, "train", 0.8, "s", {"batch": 4})],
     ),
     "hf-trainer-json": (
-        json.dumps({"epoch": 1.0, "train_runtime": 200.0, "train_samples_per_second": 5.0, "train_steps_per_second": 1.25}, indent=4),
+        json.dumps(
+            {"epoch": 1.0, "train_runtime": 200.0, "train_samples_per_second": 5.0, "train_steps_per_second": 1.25},
+            indent=4,
+        ),
         [(3, "train", 0.8, "s", {"batch": 4})],
     ),
-    "mllog": (MLLOG, [(6, "train", 1.160, "samples/s", {"model": "llama-2-70b", "batch": 8.0, "seq": 8192.0, "recipe": "lora"})]),
+    "mllog": (
+        MLLOG,
+        [(6, "train", 1.160, "samples/s", {"model": "llama-2-70b", "batch": 8.0, "seq": 8192.0, "recipe": "lora"})],
+    ),
     "mamf": (
         "Command line: ./mamf-finder.py --m 4096 --dtype bfloat16\n"
         "     1 |  650.0(mean)  655.0(median)  700.0(max) @ 4096x4096x4096 (MxNxK) | best:  650.0(mean) TFLOPS\n",
@@ -309,10 +395,16 @@ LOGS: dict[str, tuple[str, list[tuple]]] = {
     "cutlass": (CUTLASS, [(3, "matmul", 0.19e-3, "s", {"m": 4096, "dtype": "bf16"})]),
     "own-server": (
         json.dumps(RUN),
-        [(1, "itl", 0.01, "s", {"prompt": 512, "output": 64, "concurrency": 4, "engine": "vllm"}), (1, "ttft", 0.05, "s", {"model": "m"})],
+        [
+            (1, "itl", 0.01, "s", {"prompt": 512, "output": 64, "concurrency": 4, "engine": "vllm"}),
+            (1, "ttft", 0.05, "s", {"model": "m"}),
+        ],
     ),
     "own-measure": (
         "\n".join(json.dumps(case) for case in ({"schema": "roofline-measure/1", "key": "environment"}, CASE, SHIFT)),
-        [(2, "matmul", 2.0e-4, "s", {"m": 4096, "dtype": "bf16"}), (3, "collective", 1.0e-4, "s", {"op": "all-gather", "n": 8})],
+        [
+            (2, "matmul", 2.0e-4, "s", {"m": 4096, "dtype": "bf16"}),
+            (3, "collective", 1.0e-4, "s", {"op": "all-gather", "n": 8}),
+        ],
     ),
 }

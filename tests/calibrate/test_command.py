@@ -26,7 +26,12 @@ def log(tmp_path_factory):
     runs = []
     for batch, prompt in LOADS:
         expected = estimate("h100-sxm", batch, prompt)["phases"]["decode"]["time_s"]
-        sizes = {"max_concurrency": batch, "total_input_tokens": 100 * prompt, "mean_tpot_ms": 1300 * expected, "median_tpot_ms": 1300 * expected}
+        sizes = {
+            "max_concurrency": batch,
+            "total_input_tokens": 100 * prompt,
+            "mean_tpot_ms": 1300 * expected,
+            "median_tpot_ms": 1300 * expected,
+        }
         runs.append({**VLLM, **sizes, "mean_ttft_ms": None, "median_ttft_ms": None})
     file.write_text("".join(json.dumps(run) + "\n" for run in runs))
     return file
@@ -64,7 +69,10 @@ def test_beyond_the_rows_the_interval_is_the_wider_one_and_says_so(log, tmp_path
     assert "calibrated for --engine vllm" in other["notes"][0]
     assert other["phases"] == estimate("h100-sxm", 16, 1024, "--engine", "sglang")["phases"]
     ideal = estimate(out, 16, 1024, "--efficiency", "ideal")
-    assert ideal["phases"]["decode"]["time_s"] == estimate("h100-sxm", 16, 1024, "--efficiency", "ideal")["phases"]["decode"]["time_s"]
+    assert (
+        ideal["phases"]["decode"]["time_s"]
+        == estimate("h100-sxm", 16, 1024, "--efficiency", "ideal")["phases"]["decode"]["time_s"]
+    )
 
 
 def test_an_explanation_cites_the_calibration(log, tmp_path):
@@ -123,7 +131,10 @@ def test_rows_below_the_floor_are_named_and_left_out(log, tmp_path):
 def test_a_probe_alone_moves_the_collectives(tmp_path):
     """An all-reduce three times slower than the shipped link."""
     file = tmp_path / "nccl.log"
-    rows = "".join(f"  {2**i}   {2**i // 4}   float  sum  -1  {3 * 1.5 * 2**i / 380e3:.2f}  1.0  1.0  0  1.0 1.0 1.0 0\n" for i in range(24, 33))
+    rows = "".join(
+        f"  {2**i}   {2**i // 4}   float  sum  -1  {3 * 1.5 * 2**i / 380e3:.2f}  1.0  1.0  0  1.0 1.0 1.0 0\n"
+        for i in range(24, 33)
+    )
     head, _, rest = NCCL.partition("     8388608")
     file.write_text(head + rows + "# Avg bus" + rest.partition("# Avg bus")[2])
     ran = run_cli("calibrate", str(file), "--hw", "h100", "--format", "json")
@@ -146,7 +157,9 @@ def test_the_next_measurement_narrows_the_target(log):
 
 def test_unknown_factors_in_a_file_are_errors(tmp_path):
     file = tmp_path / "c.yaml"
-    entry = "{factors: {efficiency.matmull.memory: 0.7}, error: 0.1, date: '2026-11-22', rows: 4, before: 0.2, after: 0.1}"
+    entry = (
+        "{factors: {efficiency.matmull.memory: 0.7}, error: 0.1, date: '2026-11-22', rows: 4, before: 0.2, after: 0.1}"
+    )
     file.write_text(f"extends: h100-sxm\ncalibration:\n  decode:\n    vllm: {entry}\n")
     ran = run_cli("estimate", "llama-3.1-8b", "--hw", str(file), "--phase", "decode")
     assert ran.code == 3

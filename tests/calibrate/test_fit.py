@@ -24,10 +24,26 @@ SIZES = [(1, 512), (4, 2048), (16, 1024), (64, 4096), (128, 512), (32, 8192)]
 def decode_rows(factors, noise=None):
     rows = []
     for i, (batch, prompt) in enumerate(SIZES):
-        options = {"model": "llama-3.1-8b", "hw": "h100-sxm", "batch": batch, "prompt": prompt, "output": 128, "phase": ["decode"]}
+        options = {
+            "model": "llama-3.1-8b",
+            "hw": "h100-sxm",
+            "batch": batch,
+            "prompt": prompt,
+            "output": 128,
+            "phase": ["decode"],
+        }
         scene, plan = Scene(ask.request(options)), Plan(zero=0)
         wobble = 1.0 if noise is None else noise[i]
-        rows.append(Question(scene, plan, "itl", float(seconds(scene.times(factors), plan, "itl")) * wobble, f"log:{i}", options=options))
+        rows.append(
+            Question(
+                scene,
+                plan,
+                "itl",
+                float(seconds(scene.times(factors), plan, "itl")) * wobble,
+                f"log:{i}",
+                options=options,
+            )
+        )
     return rows
 
 
@@ -40,7 +56,11 @@ def test_every_constant_of_a_block_exists(phase):
 
 def test_what_was_moved_is_found():
     """Weights stream at 0.75 of the shipped rate: the block moves by 1/0.75, others hardly."""
-    moved = {path: 0.75 for path in merged("decode", np.zeros(7)) if path.endswith("matmul.memory") or path.startswith("efficiency.elementwise")}
+    moved = {
+        path: 0.75
+        for path in merged("decode", np.zeros(7))
+        if path.endswith("matmul.memory") or path.startswith("efficiency.elementwise")
+    }
     found = fit(decode_rows(moved), Setting(2.0, 0.02, 0.9))
     names = [b.name for b in found.blocks]
     assert np.expm1(found.x[names.index("stream")]) == pytest.approx(1 / 0.75 - 1, abs=0.08)
@@ -101,7 +121,9 @@ def test_fractions_never_exceed_one_and_overlap_leaves_zero():
     assert settable.moved("engine.kv_fraction", 0.9, 2.0) == 1
 
 
-@pytest.mark.parametrize("path", ["times.peak.bf16", "times.efficiency.nothing.compute", "engine.nothing", "times.engine.source"])
+@pytest.mark.parametrize(
+    "path", ["times.peak.bf16", "times.efficiency.nothing.compute", "engine.nothing", "times.engine.source"]
+)
 def test_unknown_constants_are_errors(path):
     with pytest.raises(UsageError, match=path.removeprefix("times.").rpartition(".")[2]):
         Chip(load_hardware("h100-sxm"), override={path: 1.0})

@@ -41,7 +41,9 @@ class Server(BaseHTTPRequestHandler):
             if i:
                 time.sleep(STEP)
             self._event({"choices": [{"text": text}]})
-        self._event({"choices": [], "usage": {"prompt_tokens": len(asked["prompt"].split()), "completion_tokens": count}})
+        self._event(
+            {"choices": [], "usage": {"prompt_tokens": len(asked["prompt"].split()), "completion_tokens": count}}
+        )
         self.wfile.write(b"data: [DONE]\n\n")
 
     def _event(self, body):
@@ -73,7 +75,19 @@ def address(server):
 
 def test_a_closed_loop_finds_the_pace_of_the_server(server, tmp_path):
     out = tmp_path / "run.jsonl"
-    ran = run_cli("measure", "vllm", address(server), "--concurrency", "1,4", "--prompt", "32", "--output", "16", "--out", str(out))
+    ran = run_cli(
+        "measure",
+        "vllm",
+        address(server),
+        "--concurrency",
+        "1,4",
+        "--prompt",
+        "32",
+        "--output",
+        "16",
+        "--out",
+        str(out),
+    )
     assert ran.code == 0, ran.err
     one, four = map(json.loads, out.read_text().splitlines())
     assert FIRST <= one["first_token_s"] < 2 * FIRST

@@ -46,15 +46,22 @@ def test_the_tools_have_schemas():
 def test_an_estimate_is_the_command_lines_digit_for_digit(cli):
     found = call("estimate", ASKED)
     assert found.is_error is False
-    assert json.loads(json.dumps(found.structured_content["answer"])) == cli("estimate", *WORDS, "--format", "json").json
+    assert (
+        json.loads(json.dumps(found.structured_content["answer"])) == cli("estimate", *WORDS, "--format", "json").json
+    )
     assert json.loads(found.content[0].text) == found.structured_content
     decode = found.structured_content["answer"]["phases"]["decode"]
     assert decode["floor_s"] <= decode["interval_s"][0] <= decode["time_s"]
-    assert "Llama" in found.structured_content["sources"]["model"] and found.structured_content["sources"]["hardware"]["h100"]
+    assert (
+        "Llama" in found.structured_content["sources"]["model"]
+        and found.structured_content["sources"]["hardware"]["h100"]
+    )
 
 
 def test_over_standard_input_and_output_it_is_the_same():
-    child = mcp.StdioServerParameters(command=sys.executable, args=["-m", "rooflinecli.cli.main", "mcp"], env={"PYTHONPATH": str(ROOT)})
+    child = mcp.StdioServerParameters(
+        command=sys.executable, args=["-m", "rooflinecli.cli.main", "mcp"], env={"PYTHONPATH": str(ROOT)}
+    )
     assert call("estimate", ASKED, child).structured_content == call("estimate", ASKED).structured_content
 
 

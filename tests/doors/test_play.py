@@ -43,7 +43,11 @@ def site():
 def visit(browser, url, width=1280, dark=False):
     browser.events.clear()
     browser.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600)
-    browser.call("Emulation.setEmulatedMedia", media="screen", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+    browser.call(
+        "Emulation.setEmulatedMedia",
+        media="screen",
+        features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
+    )
     browser.call("Page.navigate", url=url)
     browser.wait("Page.loadEventFired")
 
@@ -68,9 +72,26 @@ DECODE = "estimate.phases.decode.time_s"
 def test_moving_a_field_moves_the_answer_and_the_address_bar(browser, site, cli):
     visit(browser, site + ASKED)
     before = value(browser, DECODE)
-    browser.run("(() => { const s = document.querySelector('input[type=range][data-for=\"o-batch\"]'); s.value = 6; s.dispatchEvent(new Event('input', {bubbles: true})); })()")
+    browser.run(
+        "(() => { const s = document.querySelector('input[type=range][data-for=\"o-batch\"]'); s.value = 6; s.dispatchEvent(new Event('input', {bubbles: true})); })()"
+    )
     until(browser, "document.getElementById('answer').dataset.said?.includes('batch=64')")
-    printed = cli("estimate", "llama-3-8b", "--hw", "h100", "-n", "2", "--tp", "2", "--phase", "prefill,decode", "--batch", "64", "--format", "json").json
+    printed = cli(
+        "estimate",
+        "llama-3-8b",
+        "--hw",
+        "h100",
+        "-n",
+        "2",
+        "--tp",
+        "2",
+        "--phase",
+        "prefill,decode",
+        "--batch",
+        "64",
+        "--format",
+        "json",
+    ).json
     assert float(value(browser, DECODE)) == printed["phases"]["decode"]["time_s"] != float(before)
     link = browser.run("location.href")
     assert "batch=64" in link and browser.complaints() == []
@@ -83,14 +104,28 @@ def test_any_number_unfolds_by_keyboard(browser, site):
     visit(browser, site + ASKED)
     browser.run("document.querySelector('details[data-quantity=\"decode.time_s\"] > summary').focus()")
     for kind in ("keyDown", "keyUp"):
-        browser.call("Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", text="\r" if kind == "keyDown" else "", windowsVirtualKeyCode=13)
-    until(browser, "document.querySelector('details[data-quantity=\"decode.time_s\"] .math')?.textContent.includes('t_matmul')")
+        browser.call(
+            "Input.dispatchKeyEvent",
+            type=kind,
+            key="Enter",
+            code="Enter",
+            text="\r" if kind == "keyDown" else "",
+            windowsVirtualKeyCode=13,
+        )
+    until(
+        browser,
+        "document.querySelector('details[data-quantity=\"decode.time_s\"] .math')?.textContent.includes('t_matmul')",
+    )
 
 
 def test_every_field_has_a_label_and_takes_the_keyboard(browser, site):
     visit(browser, site + ASKED)
-    bare = browser.run("[...document.querySelectorAll('#ask input:not([type=hidden]), #ask select')].filter(e => !e.labels.length && !e.ariaLabel).map(e => e.id)")
-    assert bare == [] and browser.run("[...document.querySelectorAll('#ask *')].filter(e => e.tabIndex > 0).length") == 0
+    bare = browser.run(
+        "[...document.querySelectorAll('#ask input:not([type=hidden]), #ask select')].filter(e => !e.labels.length && !e.ariaLabel).map(e => e.id)"
+    )
+    assert (
+        bare == [] and browser.run("[...document.querySelectorAll('#ask *')].filter(e => e.tabIndex > 0).length") == 0
+    )
     assert browser.run("document.querySelector('#status').getAttribute('aria-live')") == "polite"
 
 
@@ -98,7 +133,9 @@ def test_every_field_has_a_label_and_takes_the_keyboard(browser, site):
 def test_it_fits_a_phone(browser, site, dark):
     visit(browser, site + ASKED, 360, dark)
     assert browser.run("document.documentElement.scrollWidth") <= 360 and browser.complaints() == []
-    paper, ink = browser.run("(() => { const s = getComputedStyle(document.body); return [s.backgroundColor, s.color]; })()")
+    paper, ink = browser.run(
+        "(() => { const s = getComputedStyle(document.body); return [s.backgroundColor, s.color]; })()"
+    )
     light = [sum(map(int, re.findall(r"\d+", colour)[:3])) for colour in (paper, ink)]
     assert (light[0] < light[1]) == dark
 

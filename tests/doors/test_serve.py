@@ -39,7 +39,10 @@ def test_the_json_is_the_command_lines_byte_for_byte(client, cli):
 def test_the_page_shows_the_command_lines_digits(client, cli):
     printed = cli("estimate", *WORDS, "--format", "json").json["phases"]
     html = client.get(f"/?{ASKED}").text
-    shown = dict(re.findall(r'<data value="([^"]+)" data-path="([^"]+)"', html)[i][::-1] for i in range(html.count("<data value=")))
+    shown = dict(
+        re.findall(r'<data value="([^"]+)" data-path="([^"]+)"', html)[i][::-1]
+        for i in range(html.count("<data value="))
+    )
     for phase in ("prefill", "decode"):
         for key in ("time_s", "floor_s"):
             assert float(shown[f"estimate.phases.{phase}.{key}"]) == printed[phase][key]
@@ -50,7 +53,9 @@ def test_a_link_reproduces_the_question_and_the_answer(client):
     page, part = client.get(f"/?{ASKED}").text, client.get(f"/part?{ASKED}").text
     assert part in page
     assert 'name="batch" title=' in page and re.search(r'id="o-batch"[^>]*|value="16"', page)
-    assert re.search(r'<input value="16"[^>]*id="o-batch"', page) and '<option value="prefill,decode" selected="">' in page
+    assert (
+        re.search(r'<input value="16"[^>]*id="o-batch"', page) and '<option value="prefill,decode" selected="">' in page
+    )
 
 
 def test_any_number_unfolds_into_what_explain_says(client, cli):
@@ -92,7 +97,9 @@ def test_only_its_own_name_is_answered_to(client):
 
 def test_the_page_loads_nothing_from_elsewhere(client):
     texts = [client.get(path).text for path in ("/", "/app.js", "/style.css")]
-    assert not [u for text in texts for u in re.findall(r"(?:https?:)?//[a-z][\w.-]+\.[a-z]{2,}", text) if "www.w3.org" not in u]
+    assert not [
+        u for text in texts for u in re.findall(r"(?:https?:)?//[a-z][\w.-]+\.[a-z]{2,}", text) if "www.w3.org" not in u
+    ]
 
 
 def test_an_answer_costs_less_than_a_tenth_of_a_second():
@@ -122,7 +129,9 @@ def served():
 @pytest.mark.slow
 def test_fifty_clients_at_once_get_their_own_answers(served, cli):
     def ask(batch):
-        with urllib.request.urlopen(f"{served}api/estimate?model=llama-3-8b&hw=h100&n=1&phase=decode&batch={batch}", timeout=60) as got:
+        with urllib.request.urlopen(
+            f"{served}api/estimate?model=llama-3-8b&hw=h100&n=1&phase=decode&batch={batch}", timeout=60
+        ) as got:
             return json.loads(got.read())["phases"]["decode"]
 
     with concurrent.futures.ThreadPoolExecutor(50) as pool:

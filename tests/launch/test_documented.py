@@ -18,14 +18,36 @@ DOCUMENTED = yaml.safe_load((Path(__file__).parent / "documented.yaml").read_tex
 
 def plans(trains: bool):
     """Plans that reach every flag: wide and narrow sizes, each format, each way to shard."""
-    for size, dtype, model in itertools.product((1, 2), ("bf16", "fp16", "fp8", "fp32"), ("llama-3-8b", "mixtral-8x7b")):
-        base = {"model": model, "hw": "h100", "tp": size, "pp": size, "dp": size, "cp": size, "ep": size, "n": size**4, "batch": 8, "dtype": dtype}
+    for size, dtype, model in itertools.product(
+        (1, 2), ("bf16", "fp16", "fp8", "fp32"), ("llama-3-8b", "mixtral-8x7b")
+    ):
+        base = {
+            "model": model,
+            "hw": "h100",
+            "tp": size,
+            "pp": size,
+            "dp": size,
+            "cp": size,
+            "ep": size,
+            "n": size**4,
+            "batch": 8,
+            "dtype": dtype,
+        }
         if not trains:
             for kv in ({}, {"kv-dtype": "fp8"}, {"kv-dtype": "q8_0", "token-budget": 8192}):
                 yield base | kv | {"phase": ["prefill", "decode"], "prompt": 10, "output": 10}
             continue
         for zero, recompute in itertools.product((0, 1, 2, 3), ("none", "selective", "full", "op")):
-            yield base | {"phase": ["train"], "zero": zero, "recompute": recompute, "micro-batch": 1, "virtual-stages": size, "seq": 512, "sequence-parallel": True, "expert-tp": size}
+            yield base | {
+                "phase": ["train"],
+                "zero": zero,
+                "recompute": recompute,
+                "micro-batch": 1,
+                "virtual-stages": size,
+                "seq": 512,
+                "sequence-parallel": True,
+                "expert-tp": size,
+            }
 
 
 @pytest.mark.parametrize("tool", sorted(DOCUMENTED))

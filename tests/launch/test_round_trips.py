@@ -13,7 +13,17 @@ from rooflinecli.launch import reading, writing
 
 SERVE = ("vllm", "sglang", "trtllm", "llama.cpp")
 TRAIN = ("megatron", "nemo", "torchtitan", "maxtext", "deepspeed")
-MODELS = ("llama-3-70b", "llama-3.1-8b", "mixtral-8x7b", "qwen3-8b", "deepseek-v3", "gpt3-175b", "gpt-oss-120b", "llama-2-7b", "kimi-k2")
+MODELS = (
+    "llama-3-70b",
+    "llama-3.1-8b",
+    "mixtral-8x7b",
+    "qwen3-8b",
+    "deepseek-v3",
+    "gpt3-175b",
+    "gpt-oss-120b",
+    "llama-2-7b",
+    "kimi-k2",
+)
 SIZE = st.sampled_from([1, 2, 3, 4, 8, 16])
 
 
@@ -27,7 +37,14 @@ def serving(draw):
         "prompt": draw(st.integers(1, 100_000)), "output": draw(st.integers(0, 10_000)), "dtype": draw(st.sampled_from(["bf16", "fp16", "fp8", "int8"])),
         "engine": draw(st.sampled_from(["vllm", "sglang", "trtllm", "python-server"])),
     }  # fmt: skip
-    seldom = {"kv-dtype": ["fp8", "int8", "bf16", "q8_0"], "weight-dtype": ["int4", "int8", "mxfp4", "q8_0"], "token-budget": [8192], "price": ["2.5 USD/h"], "flash": [False], "qps": [0.5]}
+    seldom = {
+        "kv-dtype": ["fp8", "int8", "bf16", "q8_0"],
+        "weight-dtype": ["int4", "int8", "mxfp4", "q8_0"],
+        "token-budget": [8192],
+        "price": ["2.5 USD/h"],
+        "flash": [False],
+        "qps": [0.5],
+    }
     return options | {k: draw(st.sampled_from(v)) for k, v in seldom.items() if draw(st.booleans())}
 
 
@@ -44,7 +61,9 @@ def training(draw):
     }  # fmt: skip
     seldom = {"expert-tp": [1, 2], "ring": ["ulysses"], "shard": [dp], "offload": ["optimizer"], "recipe": ["lora"], "schedule": ["gpipe", "1f1b"], "tokens": ["1T"],
               "stages": ["11,12,12,11"], "dropout": [True], "recompute-layers": [8], "software": ["megatron-2022"]}  # fmt: skip
-    return options | {k: draw(st.sampled_from(v)) for k, v in seldom.items() if draw(st.booleans()) and draw(st.booleans())}
+    return options | {
+        k: draw(st.sampled_from(v)) for k, v in seldom.items() if draw(st.booleans()) and draw(st.booleans())
+    }
 
 
 def differing(options: dict, back: dict) -> dict:
@@ -84,12 +103,31 @@ OWN = {
 
 @pytest.mark.parametrize("tool", (*SERVE, *TRAIN))
 def test_what_a_tool_has_flags_for_is_not_left_to_the_comment(tool):
-    options = {"model": "llama-3.1-8b", "hw": "h100", "tp": 2, "pp": 2, "dp": 4, "cp": 1, "ep": 1, "n": 16, "batch": 64, "dtype": "bf16"}
+    options = {
+        "model": "llama-3.1-8b",
+        "hw": "h100",
+        "tp": 2,
+        "pp": 2,
+        "dp": 4,
+        "cp": 1,
+        "ep": 1,
+        "n": 16,
+        "batch": 64,
+        "dtype": "bf16",
+    }
     if tool in SERVE:
         options |= {"phase": ["prefill", "decode"], "prompt": 1000, "output": 200, "engine": "vllm"}
         options |= {"dp": 1, "n": 4} if tool == "trtllm" else {"dp": 1, "pp": 1, "n": 2} if tool == "llama.cpp" else {}
     else:
-        options |= {"phase": ["train"], "zero": 1, "micro-batch": 1, "virtual-stages": 2, "sequence-parallel": True, "recompute": "full", "seq": 8192}
+        options |= {
+            "phase": ["train"],
+            "zero": 1,
+            "micro-batch": 1,
+            "virtual-stages": 2,
+            "sequence-parallel": True,
+            "recompute": "full",
+            "seq": 8192,
+        }
         options |= {"zero": 3, "virtual-stages": 1} if tool in ("torchtitan", "maxtext") else {}
         options |= {"tp": 1, "pp": 1, "n": 4} if tool == "deepspeed" else {}
     text = writing.emit(tool, options)
@@ -109,7 +147,9 @@ def test_the_launch_of_an_estimate_gives_the_same_digits(cli, tmp_path, tool, ph
     asked = ("llama-3.1-8b", "--hw", "h100", "-n", "8", "--phase", phase, "--dtype", "fp8")
     file = tmp_path / "launch.sh"
     assert cli("estimate", *asked, "--emit", tool, "--out", str(file)).code == 0
-    one, other = (cli("estimate", *words, "--format", "json").json for words in (asked, ("--from", str(file), "--phase", phase)))
+    one, other = (
+        cli("estimate", *words, "--format", "json").json for words in (asked, ("--from", str(file), "--phase", phase))
+    )
     assert one["phases"][phase]["time_s"] == other["phases"][phase]["time_s"]
     assert one["phases"][phase]["memory"] == other["phases"][phase]["memory"]
 

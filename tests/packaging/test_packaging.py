@@ -40,13 +40,19 @@ def built(tmp_path_factory):
 def test_wheel_and_sdist_pass_the_checks(built):
     pytest.importorskip("twine"), pytest.importorskip("check_wheel_contents")
     assert "FAILED" not in ran(sys.executable, "-m", "twine", "check", "--strict", *map(str, built.values()))
-    ran(sys.executable, "-m", "check_wheel_contents", "--ignore", "W002", str(built[".whl"]))  # equal files: empty __init__.py
+    ran(
+        sys.executable, "-m", "check_wheel_contents", "--ignore", "W002", str(built[".whl"])
+    )  # equal files: empty __init__.py
 
 
 @pytest.mark.slow
 def test_the_wheel_carries_data_pages_and_notices(built):
     names = zipfile.ZipFile(built[".whl"]).namelist()
-    for wanted in ("rooflinecli/data/models/llama-3-70b.yaml", "rooflinecli/doors/page/app.js", "rooflinecli/render/report/style.css"):
+    for wanted in (
+        "rooflinecli/data/models/llama-3-70b.yaml",
+        "rooflinecli/doors/page/app.js",
+        "rooflinecli/render/report/style.css",
+    ):
         assert wanted in names
     assert any(n.endswith("/LICENSE") for n in names) and any(n.endswith("/NOTICE") for n in names)
     assert not [n for n in names if n.startswith(("tests/", "docs/")) or "__pycache__" in n]
@@ -76,7 +82,11 @@ def test_the_image_runs_without_rights_and_from_pinned_ground():
     stages = [line.split()[1] for line in lines if line.startswith("FROM")]
     assert all(":" in image and not image.endswith(":latest") for image in stages)
     users = [line.split()[1] for line in lines if line.startswith("USER")]
-    assert users and users[-1] not in ("root", "0") and lines.index(f"USER {users[-1]}") < next(i for i, line in enumerate(lines) if line.startswith("ENTRYPOINT"))
+    assert (
+        users
+        and users[-1] not in ("root", "0")
+        and lines.index(f"USER {users[-1]}") < next(i for i, line in enumerate(lines) if line.startswith("ENTRYPOINT"))
+    )
     for line in lines:
         if line.startswith("COPY") and "--from" not in line:
             assert all((ROOT / name.removeprefix("./")).exists() for name in line.split()[1:-1]), line
@@ -89,7 +99,10 @@ def test_workflows_are_jobs_over_the_three_systems():
     systems = " ".join(jobs["test"]["strategy"]["matrix"]["os"])
     assert all(name in systems for name in ("ubuntu", "macos", "windows"))
     release = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())
-    assert release["jobs"]["publish"]["permissions"] == {"id-token": "write"} and release["jobs"]["publish"]["needs"] == "build"
+    assert (
+        release["jobs"]["publish"]["permissions"] == {"id-token": "write"}
+        and release["jobs"]["publish"]["needs"] == "build"
+    )
 
 
 def test_the_linters_are_pinned():

@@ -142,6 +142,24 @@ def test_multi_token_prediction_is_one_layer_and_one_head():
     assert 1 + 1 / 61 < ratio[0] / ratio[1] < 1.045
 
 
+def test_multi_token_prediction_has_parameters_and_flops():
+    """A module of DeepSeek-V3 (section 2.2; 14B on Hugging Face with its copies of embedding and head, 0.93B each): a layer of 256
+    experts, MLA, a shared expert and the projection. Its FLOPs are those of its active parameters, the head again, and attention."""
+    s = scene("deepseek-v3", "h800-sxm", batch=512.0, dtype="bf16")
+    with_it, without = (train(s, Plan(dp=64.0, ep=64.0, zero=0, software=name)) for name in ("any", "nemo-2024"))
+    d, experts, mla = 7168, 3 * 7168 * 2048, 7168 * 1536 + 1536 * 24576 + 7168 * 576 + 512 * 32768 + 16384 * 7168
+    held = 4 * experts + experts + mla + 256 * d + 2 * d * d
+    assert (with_it.memory.weights_bytes - without.memory.weights_bytes) / 2 == pytest.approx(held, rel=1e-3)
+    whole = (256 + 1) * experts + mla + 256 * d + 2 * d * d
+    assert whole + 2 * 129280 * d == pytest.approx(14e9, rel=0.05)
+    tokens = 512 * 4096
+    active = 8 * experts + experts + mla + 256 * d + 2 * d * d + 129280 * d
+    attention = (
+        128 * 4096 * (192 + 128)
+    )  # causal: half of the keys for each query and head, keys of 192 and values of 128
+    assert with_it.flops - without.flops == pytest.approx(3 * tokens * (2 * active + attention), rel=1e-3)
+
+
 def test_clamped_experts_pass_over_their_outputs():
     """gpt-oss: biases and a clamped gate cost 16 passes over the outputs of gate_up and down of each token's four experts."""
     s = scene("gpt-oss-120b", "b200-sxm", batch=8.0, dtype="bf16")

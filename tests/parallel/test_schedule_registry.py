@@ -19,7 +19,7 @@ from rooflinecli.specs.request import Request
 
 
 def test_the_folder_is_the_list():
-    assert SCHEDULES == ("1f1b", "gpipe", "zero-bubble") == registry.kinds(SCHEDULES_IN)
+    assert SCHEDULES == ("1f1b", "dualpipe", "gpipe", "zero-bubble") == registry.kinds(SCHEDULES_IN)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -28,13 +28,21 @@ def test_every_schedule_answers_everything(name):
     first, last = pipeline.in_flight(plan, 16.0)
     assert first >= last >= 1 and pipeline.bubble(plan, 3.0, 1.0) > 0
     assert pipeline.collectives(plan, 8.0, 8.0, 2.0, True)[0].count == 2
-    assert list(pipeline.needs(plan, 16.0)) == []
+    assert all(need.holds for need in pipeline.needs(plan, 16.0))
+
+
+def test_dualpipe_needs_pairs_of_stages_and_of_microbatches():
+    def broken(pp: float, microbatches: float) -> list[str]:
+        return [need.say() for need in pipeline.needs(Plan(pp=pp, schedule="dualpipe"), microbatches) if not need.holds]
+
+    assert broken(4.0, 16.0) == broken(1.0, 3.0) == []
+    assert "--pp 3 has to be even" in broken(3.0, 16.0)[0] and "has 5" in broken(4.0, 5.0)[0]
 
 
 def test_an_unknown_schedule_lists_those_that_exist():
-    with pytest.raises(UsageError, match="unknown schedule 'v-shape'; known: 1f1b, gpipe, zero-bubble"):
+    with pytest.raises(UsageError, match="unknown schedule 'v-shape'; known: 1f1b, dualpipe, gpipe, zero-bubble"):
         pipeline.bubble(Plan(pp=4.0, schedule="v-shape"), 3.0, 1.0)
-    with pytest.raises(UsageError, match=r"1f1b.*gpipe.*zero-bubble"):
+    with pytest.raises(UsageError, match=r"1f1b.*dualpipe.*gpipe.*zero-bubble"):
         ask.request({"model": "llama-3-8b", "hw": "h100", "schedule": "v-shape"})
 
 

@@ -35,7 +35,13 @@ def block(spec: AttentionSpec, model: ModelSpec) -> Block:
         norm("attention.ssm.norm", "rmsnorm"),
         *mamba2.rows(scan, "attention.ssm", "M", "P"),
     )
-    axes = {"N": spec.n_heads, "K": spec.n_kv_heads or spec.n_heads, "H": spec.head_dim or 0, "D2": model.d_model}
+    axes = {
+        "three": 3,
+        "N": spec.n_heads,
+        "K": spec.n_kv_heads or spec.n_heads,
+        "H": spec.head_dim or 0,
+        "D2": model.d_model,
+    }
     axes |= {"M": sizes["ssm_heads"], "P": sizes["ssm_head_dim"], "G": sizes["groups"], "F": sizes["ff"]}
     axes |= {name: sizes[name] for name in ("state", "taps", "chunk", "adapter")}
     derived = (

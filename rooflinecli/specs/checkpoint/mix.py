@@ -55,6 +55,12 @@ class Shape:
         return i < self.layers // part
 
 
+def file_type(name: str | None) -> str | None:
+    """The file type that a weight format names, as people write it; None for a format of the machine (int4, fp8)."""
+    written = (name or "").upper()
+    return written if written in DEFAULTS and written not in _WIDE and written not in ("MXFP4", "NVFP4") else None
+
+
 def tensor_type(file: str, role: str, layer: int, columns: int, shape: Shape) -> str:
     """The type of one matrix: `role` is its name without block number (attn_v, ffn_down, token_embd, output, ...)."""
     wanted = _choose(file, role.removesuffix("_exps").removesuffix("_shexp"), layer, shape, role.endswith("_exps"))

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.errors import DataError
-from rooflinecli.specs.hf.fields import Family, Fields, Where
+from rooflinecli.specs.hf.fields import MISSING, Family, Fields, Where
 from rooflinecli.specs.hf.noise import NOISE
 from rooflinecli.specs.hf.quantization import stored
 from rooflinecli.specs.hf.reader import read_config
+from rooflinecli.specs.hf.refused import REFUSED
 from rooflinecli.specs.load import Document, KeyPath
 
 # model_type -> file of families/ that reads it
@@ -19,6 +20,7 @@ TYPES: dict[str, str] = {
     **dict.fromkeys(("llama", "granite", "olmo2", "glm", "glm4", "phi3"), "llama"),
     **dict.fromkeys(("mistral", "mixtral", "starcoder2"), "mistral"),
     **dict.fromkeys(("qwen2", "qwen2_moe", "qwen3", "qwen3_moe"), "qwen"),
+    **dict.fromkeys(("qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text", "qwen3_vl_moe_text"), "qwen"),
     **dict.fromkeys(("gemma", "gemma2", "gemma3_text"), "gemma"),
     **dict.fromkeys(("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "glm4_moe", "glm4_moe_lite"), "deepseek"),
     **dict.fromkeys(("gpt2", "gpt_neox", "gptj", "opt", "bloom"), "gpt"),
@@ -30,11 +32,31 @@ TYPES: dict[str, str] = {
         ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "kimi_linear", "minimax", "minimax_m2"), "linear"
     ),
     **dict.fromkeys(("lfm2", "lfm2_moe", "recurrent_gemma", "rwkv"), "convolution"),
+    **dict.fromkeys(
+        "arcee ministral ministral3 seed_oss smollm3 olmo3 olmoe exaone4 cohere2 ernie4_5 ernie4_5_moe hunyuan_v1_dense "
+        "hunyuan_v1_moe nemotron persimmon stablelm gpt_bigcode".split(),
+        "more",
+    ),
     "gpt_oss": "gpt_oss",
     "llama4_text": "llama4",
 }
 # A model with a vision tower: the type of its text decoder
-WRAPPED = {"gemma3": "gemma3_text", "llama4": "llama4_text"}
+WRAPPED = {
+    "gemma3": "gemma3_text",
+    "llama4": "llama4_text",
+    "qwen2_vl": "qwen2_vl_text",
+    "qwen2_5_vl": "qwen2_5_vl_text",
+    "qwen3_vl": "qwen3_vl_text",
+    "qwen3_vl_moe": "qwen3_vl_moe_text",
+    "qwen3_5": "qwen3_5_text",
+    "qwen3_5_moe": "qwen3_5_moe_text",
+    "paligemma": "gemma",
+    "mistral3": "mistral",
+    "internvl": "qwen2",
+    "llava": "llama",
+}
+# Wrappers around a decoder of any type: the one above is that of a config that does not say
+ANY_DECODER = frozenset({"paligemma", "mistral3", "internvl", "llava"})
 # What a causal language model ends in; a bare *Model has no head
 _HEADS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 # Where the lines of a converted model's fields are, for errors and explanations
@@ -72,14 +94,26 @@ def from_config(config: Mapping[str, Any], where: Where | str = "config.json") -
         fields.used.add("quantization_config")
         model["quantization"] = quantization
     _refuse(fields)
-    fields.finish(NOISE | family.ignored | {"quantization_config", "compression_config"})
+    wrapper = _INSIDE if name in WRAPPED else frozenset()
+    fields.finish(NOISE | family.ignored | wrapper | {"quantization_config", "compression_config"})
+    fields.notes += _unused(fields, family)
     return _title(config, name, at) | model | _notes(fields)
+
+
+def _unused(f: Fields, family: Family) -> list[str]:
+    """Which fields of a config were looked at and change no shape, those of bookkeeping aside."""
+    names = [k for k, v in f.data.items() if k not in f.used and k in family.ignored and v not in (None, False, [], {})]
+    return [f"Of the config not used, since it changes no shape: {', '.join(names)}."] if names else []
 
 
 def _model_type(config: Mapping[str, Any], at: Where) -> str:
     name = config.get("model_type")
     if name is None:
         raise DataError(f'{at()}: model_type: required, but missing; add it, for example "model_type": "llama"')
+    if isinstance(name, str) and name in REFUSED:
+        raise DataError(
+            f"{at('model_type')}: model_type: '{name}' is not read: {REFUSED[name]}; write the model as YAML (docs/add-model.md)"
+        )
     if not isinstance(name, str) or (name not in TYPES and name not in WRAPPED):
         raise DataError(
             f"{at('model_type')}: model_type: '{name}' is not one this importer knows; known: "
@@ -96,12 +130,22 @@ def _family(name: str) -> Family:
 def _text(outer: Fields, name: str) -> tuple[Fields, Family]:
     """The text decoder of a model with a vision tower; tying is said outside when it is said there."""
     text = outer.raw("text_config")
+    if (
+        text is MISSING and "hidden_size" in outer.data
+    ):  # as older files on the Hub: the decoder's fields beside the tower
+        outside = {"vision_config", "architectures", "quantization_config", "model_type", "image_token_id"}
+        outside |= _TOWER - {"hidden_size", "vocab_size"}
+        text = {key: value for key, value in outer.data.items() if key not in outside}
+        outer.used.update(text)
     if not isinstance(text, dict):
         raise outer.fail("text_config", f"required for model_type {name}; add it")
     kind = text.get("model_type", WRAPPED[name])
-    if kind != WRAPPED[name]:
-        raise outer.fail("text_config", f"is a '{kind}', but {name} holds a {WRAPPED[name]}; mend model_type")
-    family = _family(WRAPPED[name])
+    if kind != WRAPPED[name] and not (name in ANY_DECODER and kind in TYPES):
+        known = "a decoder this importer knows" if name in ANY_DECODER else f"a {WRAPPED[name]}"
+        raise outer.fail("text_config", f"is a '{kind}', but {name} holds {known}; mend model_type")
+    family = _family(str(kind))
+    if name == "paligemma":  # both ways over image and prompt alone; what it writes is causal and cached
+        text = {key: value for key, value in text.items() if key != "use_bidirectional_attention"}
     inner = Fields(text, {**family.defaults}, outer.where, ("text_config",))
     if "tie_word_embeddings" in outer.data:
         inner = Fields(
@@ -123,9 +167,22 @@ def _text(outer: Fields, name: str) -> tuple[Fields, Family]:
             "eoi_token_id",
             "image_token_id",
         }
+        | _TOWER
     )
+    inner.used.add("model_type")
     inner.notes.append("Text decoder only: the vision tower and its projector are left out.")
     return inner, family
+
+
+# Fields of a wrapper that shape its tower or projector alone
+_TOWER = frozenset(
+    "video_token_id video_token_index vision_start_token_id vision_end_token_id vision_token_id spatial_merge_size vision_feature_layer "
+    "vision_feature_select_strategy multimodal_projector_bias projector_hidden_act projection_dim image_seq_length image_seq_len "
+    "downsample_ratio hidden_size vocab_size num_image_tokens image_grid_pinpoints".split()
+)
+
+
+_INSIDE = frozenset({"num_image_tokens"})  # the same, inside text_config
 
 
 def _refuse(f: Fields) -> None:

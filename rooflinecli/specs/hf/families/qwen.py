@@ -110,3 +110,10 @@ FAMILIES = {
         _IGNORED | {"max_window_layers"},
     ),
 }
+# the text decoders of the vision-language models are the same classes but for rotary positions in three axes
+FAMILIES |= {
+    "qwen2_vl_text": FAMILIES["qwen2"],
+    "qwen2_5_vl_text": FAMILIES["qwen2"],
+    "qwen3_vl_text": FAMILIES["qwen3"],
+    "qwen3_vl_moe_text": FAMILIES["qwen3_moe"],
+}

@@ -1,0 +1,133 @@
+"""Which quantisations of a model fit a machine, with how much context, and how fast each is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rooflinecli import memory
+from rooflinecli.answers.parameters import parameters
+from rooflinecli.engine.forward_step import engine_constant
+from rooflinecli.engine.inference import decode, prefill
+from rooflinecli.engine.quantised import as_file
+from rooflinecli.engine.scene import Scene
+from rooflinecli.errors import unknown
+from rooflinecli.num import value
+from rooflinecli.specs.checkpoint.mix import DEFAULTS
+from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.request import Request
+
+SCHEMA = "rooflinecli.fit/1"
+FILES = (
+    "F16",
+    "Q8_0",
+    "Q6_K",
+    "Q5_K_M",
+    "Q4_K_M",
+    "Q4_K_S",
+    "IQ4_XS",
+    "Q3_K_L",
+    "Q3_K_M",
+    "Q3_K_S",
+    "IQ3_M",
+    "Q2_K",
+    "IQ2_M",
+    "IQ2_XS",
+    "IQ1_M",
+)
+MIXTURES = ("F16", "Q8_0", "MXFP4_MOE", *FILES[2:])
+MOST = 2**20  # tokens looked at where a model names no longest context
+LEAST = 512.0  # tokens of context below which nobody would call it a fit
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """One file type: bytes of its tensors, bits per weight, whether it fits, the longest context, and rates at the prompt asked for."""
+
+    file: str
+    bytes: int
+    bits_per_weight: float
+    fits: bool
+    max_context: int
+    decode_tokens_per_s: float | None = None
+    decode_interval_per_s: tuple[float, float] | None = None
+    prefill_tokens_per_s: float | None = None
+    prefill_interval_per_s: tuple[float, float] | None = None
+
+
+def fit(request: Request, files: tuple[str, ...] | None = None) -> dict[str, Any]:
+    """Every file type on one device, largest first, and the largest that holds the prompt and the answer asked for.
+
+    Raises DataError for a model whose tensors llama.cpp names differently, UsageError for an unknown file type.
+    """
+    spec = request.model
+    moe = any(group.feedforward.kind == "moe" for group in spec.layers)
+    wanted = files or (MIXTURES if moe else FILES)
+    total = parameters(spec).total
+    asked = [_fitting(request, file, total) for file in wanted]
+    base = Scene(request)
+    needed = float(value(base.prompt + base.output))
+    best = next((f.file for f in sorted(asked, key=lambda f: -f.bytes) if f.fits and f.max_context >= needed), None)
+    return {
+        "schema": SCHEMA,
+        "model": {"name": spec.name, "id": spec.id, "parameters": total, "max_context": spec.max_context},
+        "hardware": {
+            "name": request.hardware.name,
+            "id": request.hardware.id,
+            "capacity_bytes": float(value(base.chip.capacity)),
+            "reserve_bytes": float(value(engine_constant(base, "reserve_bytes", "B"))),
+        },
+        "workload": {"prompt": value(base.prompt), "output": value(base.output), "batch": 1, "engine": request.engine},
+        "largest": best,
+        "files": [vars(f) for f in asked],
+    }
+
+
+def _fitting(request: Request, file: str, total: int) -> Fitting:
+    """One file type on one device, one sequence."""
+    model = as_file(request.model, file)
+    scene = Scene(replace(request, model=model, weight_dtype=None, devices=1.0, batch=1.0))
+    plan = Plan()
+    weights = float(value(memory.weights(scene.parameters(plan), scene.formats, 1.0)))
+    room = float(value(scene.chip.capacity)) - weights - float(value(engine_constant(scene, "reserve_bytes", "B")))
+    longest = _longest(scene, plan, room)
+    line = Fitting(file, round(weights), weights * 8 / total, longest >= LEAST, int(max(longest, 0)))
+    if not line.fits:
+        return line
+    step, prompt = decode(scene, plan), prefill(scene, plan)
+    low, high = (1 / float(value(t)) for t in reversed(step.interval_s))
+    slow, fast = (float(value(scene.prompt / t)) for t in reversed(prompt.interval_s))
+    return replace(
+        line,
+        decode_tokens_per_s=1 / float(value(step.time_s)),
+        decode_interval_per_s=(low, high),
+        prefill_tokens_per_s=float(value(scene.prompt / prompt.time_s)),
+        prefill_interval_per_s=(slow, fast),
+    )
+
+
+def _longest(scene: Scene, plan: Plan, room: float) -> float:
+    """Tokens of one sequence whose cache the rest of the memory holds, as far as the model goes: by halving, since windows and
+    states make the cache no straight line."""
+
+    def fits(tokens: int) -> bool:
+        return float(value(memory.kv_cache(scene.book, plan, scene.formats, 1.0, float(tokens), scene.lift))) <= room
+
+    low, high = 0, int(scene.spec.max_context or MOST)
+    if room < 0 or not fits(1):
+        return 0.0
+    if fits(high):
+        return float(high)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return float(low)
+
+
+def wanted(named: list[str] | None) -> tuple[str, ...] | None:
+    """File types as people write them. Raises UsageError for one that does not exist."""
+    found = tuple(part.strip().upper() for item in named or () for part in item.split(",") if part.strip())
+    for name in found:
+        if name not in DEFAULTS:
+            raise unknown("file type", name, DEFAULTS, option="file")
+    return found or None

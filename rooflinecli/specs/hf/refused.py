@@ -1,0 +1,26 @@
+"""Model types of transformers 5.23 that are transformers and yet not read, each with the reason that a person is told."""
+
+from __future__ import annotations
+
+_ENCODER = "an encoder, which sees tokens both ways and keeps no cache, and only decoders are read"
+_PAIR = "an encoder with a decoder that attends to it, and only decoders are read"
+_IMAGE = "an image encoder; `roofline models` lists ViT and CLIP models of the same form"
+REFUSED: dict[str, str] = {
+    **dict.fromkeys(
+        "bert roberta xlm-roberta modernbert distilbert electra deberta deberta-v2 albert camembert esm".split(),
+        _ENCODER,
+    ),
+    **dict.fromkeys("t5 mt5 umt5 bart mbart pegasus marian whisper m2m_100 seamless_m4t speech_to_text".split(), _PAIR),
+    **dict.fromkeys("vit clip siglip siglip2 dinov2 dinov3_vit beit deit swin vit_mae".split(), _IMAGE),
+    **dict.fromkeys(
+        "gemma3n gemma3n_text".split(),
+        "its per-layer embeddings and alternating updates have no rows here, and it shares caches between layers",
+    ),
+    **dict.fromkeys(
+        "mllama mllama_text_model".split(), "its cross-attention layers keep keys of the image, which have no rows here"
+    ),
+    "mpt": "its attention is described in a block of its own (attn_config) that is not read",
+    "dbrx": "its attention and experts are described in blocks of their own (attn_config, ffn_config) that are not read",
+    "bitnet": "its norms inside attention and MLP have no rows here",
+    "apertus": "the learned scalars of its activation have no rows here",
+}

@@ -1,0 +1,176 @@
+"""Machines on a desk: what fits, engines with kernels of their own, and published rows held against the shipped constants."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from conftest import run_cli
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rooflinecli.answers.fit import fit
+from rooflinecli.engine.inference import decode, prefill
+from rooflinecli.engine.quantised import as_file
+from rooflinecli.engine.scene import Scene
+from rooflinecli.errors import UsageError
+from rooflinecli.price.chip import Chip
+from rooflinecli.specs import ask
+from rooflinecli.specs.engine import engines, load_engine
+from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.model import load_model
+from rooflinecli.specs.names import files
+from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.request import Request
+from rooflinecli.validate import desk
+from rooflinecli.validate.stats import joined, summary
+
+CHIPS = ("rtx-4060", "rtx-3090", "rtx-2080-ti", "dgx-spark", "m1", "m3-max", "m5-max", "rx-7900-xtx", "ryzen-ai-max-395", "arc-b580", "core-i9-13900k", "jetson-agx-orin-64")  # fmt: skip
+DESK = tuple(name for name, engine in engines().items() if engine.backends)
+
+
+def question(chip: str, file: str | None = "q4_k_m", model: str = "llama-3.1-8b", **asked) -> Scene:
+    given = {"devices": 1.0, "batch": 1.0, "prompt": 512.0, "output": 128.0, "engine": "llamacpp", **asked}
+    return Scene(Request(load_model(model), load_hardware(chip), weight_dtype=file, **given))
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("file", ["q4_k_m", "q8_0", "iq2_xs"])
+def test_no_engine_beats_the_floor_on_any_chip(chip, file):
+    for engine in DESK:
+        scene = question(chip, file, engine=engine)
+        for phase in (prefill, decode):
+            answer = phase(scene, Plan())
+            assert answer.time_s >= answer.floor_s > 0, (engine, phase)
+            assert answer.interval_s[0] <= answer.time_s <= answer.interval_s[1]
+
+
+@settings(max_examples=20, deadline=None)
+@given(context=st.integers(1, 100_000), chip=st.sampled_from(CHIPS))
+def test_a_longer_context_never_speeds_a_token_up(context, chip):
+    short, long = (decode(question(chip, prompt=float(n)), Plan()).time_s for n in (context, 2 * context))
+    assert long >= short
+
+
+def test_a_step_is_bytes_over_the_bus_and_an_overhead_per_layer():
+    """RTX 4090, 7B in Q4_0, empty cache: file less embedding at 0.895 of 1.008 TB/s, and 32 layers of 94,000 cycles at 2.52 GHz."""
+    answer = decode(question("rtx-4090", "q4_0", "llama-2-7b", prompt=1.0, output=1.0), Plan())
+    read = 3825065984 - 32000 * 4096 // 32 * 18
+    assert answer.time_s == pytest.approx(read / (0.895 * 1.008e12) + 32 * 94000 / 2.52e9, rel=2e-3)
+
+
+def test_weights_in_a_file_type_weigh_the_file():
+    answer = decode(question("rtx-4090", "q4_k_m", "llama-2-7b"), Plan())
+    assert answer.memory.weights_bytes == pytest.approx(
+        4080218931, rel=2e-3
+    )  # llama.cpp pull request 3084 prints 3.80 GiB
+
+
+def test_a_power_limit_slows_prefill_and_not_decode():
+    """Two boards of equal units, one with half the watts: a laptop's prefill, and a decode step that the bus decides."""
+    chip = load_hardware("rtx-4090")
+    scenes = [Scene(question("rtx-4090").request, override={"power": watts}) for watts in (450.0, 150.0)]
+    (p1, d1), (p2, d2) = ((prefill(s, Plan()).time_s, decode(s, Plan()).time_s) for s in scenes)
+    assert chip.power is not None and p2 > 1.5 * p1
+    assert d2 == pytest.approx(d1, rel=0.02)
+
+
+def test_the_nearest_backend_wins():
+    turing, ada, hbm = (
+        Chip(load_hardware(c), engine=load_engine("llamacpp")) for c in ("rtx-2080-ti", "rtx-4090", "h100")
+    )
+    assert turing.constants("serving", "matmul", "int8", "packed").flops_per_joule == 150e9
+    assert ada.constants("serving", "matmul", "int8", "packed").flops_per_joule == 458e9
+    assert hbm.constants("serving", "step").per_layer == pytest.approx(55e-6)
+    assert turing.constants("serving", "step").layer_cycles == 94000  # not said for Turing: the vendor's
+    assert turing.constants("kernel", "matmul").flops_per_joule == 0  # kernels alone know no engine
+
+
+def test_an_engine_without_kernels_leaves_the_chip_alone():
+    assert Chip(load_hardware("h100"), engine=load_engine("vllm")).constants("serving", "matmul").memory == Chip(load_hardware("h100")).constants("serving", "matmul").memory  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["rtx-4060", "m4-max", "dgx-spark", "arc-a770-16", "raspberry-pi-5", "rx-9070-xt"])
+def test_desk_parts_are_found_and_every_figure_has_a_source(name):
+    spec = load_hardware(name)
+    for figure in (spec.memory.capacity, spec.memory.bandwidth, *spec.peak.values()):
+        assert figure.source in spec.sources
+    assert len(files("hardware")) > 140
+
+
+def test_what_fits_a_card_of_8_gb():
+    found = fit(
+        ask.request(
+            {
+                "model": "llama-3.1-8b",
+                "hw": "rtx-4060",
+                "engine": "llamacpp",
+                "batch": 1,
+                "phase": ["prefill", "decode"],
+            }
+        )
+    )
+    by = {f["file"]: f for f in found["files"]}
+    assert not by["F16"]["fits"] and not by["Q8_0"]["fits"] and by["Q4_K_M"]["fits"]
+    assert found["largest"] == "Q6_K"
+    sizes = [by[f]["bytes"] for f in ("Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M", "Q2_K")]
+    assert sizes == sorted(sizes, reverse=True)
+    # 32 layers x 8 heads x 128 x keys and values x 2 bytes: 131,072 B a token in what is left of 8 GiB
+    left = 8 * 2**30 - by["Q4_K_M"]["bytes"] - 1.3e9
+    assert by["Q4_K_M"]["max_context"] == int(left // 131072)
+
+
+def test_the_command_and_its_exit_code():
+    ran = run_cli("fit", "llama-3.1-8b", "--hw", "rtx-4060", "--file", "q4_k_m,q8_0", "--format", "json")
+    assert ran.code == 0 and [f["file"] for f in json.loads(ran.out)["files"]] == ["Q4_K_M", "Q8_0"]
+    none = run_cli("fit", "llama-3.1-70b", "--hw", "rtx-4060")
+    assert none.code == 1 and "None holds 2048 + 256 tokens" in none.out
+    wrong = run_cli("fit", "llama-3.1-8b", "--hw", "rtx-4060", "--file", "q4_x")
+    assert wrong.code == 2 and "q4_x" in wrong.err.lower() and wrong.err.count("\n") == 1
+    small = run_cli(
+        "fit", "llama-3.1-8b", "--hw", "m3-max", "--memory", "7GB", "--file", "Q8_0,Q4_K_M", "--format", "csv"
+    )
+    assert small.code == 0 and "Q8_0,8532934656,8.5" in small.out and ",False,0,," in small.out
+
+
+def test_a_hybrid_says_that_its_file_is_needed():
+    ran = run_cli("fit", "tests/data/hf_counts/jamba-v0.1.json", "--hw", "rtx-4090")
+    assert ran.code == 3 and "has mamba layers; give the file itself" in ran.err
+
+
+def test_a_file_type_is_a_weight_format_and_brings_its_engine():
+    request = ask.request({"model": "llama-3.1-8b", "hw": "rtx-4090", "weight-dtype": "q4_k_m"})
+    assert request.engine == "llamacpp"
+    assert ask.request({"model": "llama-3.1-8b", "hw": "rtx-4090", "weight-dtype": "int4"}).engine == "python-server"
+    with pytest.raises(UsageError, match="q4_k_x"):
+        ask.request({"model": "llama-3.1-8b", "hw": "rtx-4090", "weight-dtype": "q4_k_x"})
+
+
+def test_a_stored_file_is_built_once():
+    spec = load_model("llama-3.1-8b")
+    assert as_file(spec, "Q4_K_M") is as_file(spec, "Q4_K_M") is not as_file(spec, "Q6_K")
+
+
+def test_memory_can_be_set():
+    asked = question("m3-max").request
+    assert Scene(replace(asked, memory=27e9)).chip.capacity == 27e9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("which", "group", "mean"),
+    [("decode", "llamacpp_metal_board", 0.06), ("decode", "llamacpp_cuda_board", 0.10), ("prefill", "llamacpp_metal_board", 0.06), ("prefill", "llamacpp_cuda_board", 0.14), ("decode", "llamacpp_dgx_spark", 0.08)],
+)  # fmt: skip
+def test_published_rows(which, group, mean):
+    """Errors of the shipped constants as measured when they were shipped; the last group was in no fit."""
+    assert summary(desk.points(which, group))["mean"] < mean
+
+
+def test_no_published_decode_rate_beats_the_bus():
+    fitted = [
+        desk.points("decode", g) for g in ("llamacpp_metal_board", "llamacpp_vulkan_board", "llamacpp_rocm_board")
+    ]
+    found = summary(joined("all", fitted))
+    assert found["suspect"] == 0 and found["below_floor"] == 0
+    assert 0.7 <= found["coverage"] <= 0.98
