@@ -19,7 +19,7 @@ from rooflinecli.calibrate.question import Pricer, Question
 Array = Any  # numpy.ndarray of float64
 FREEDOM = 4.0
 ROUNDS, LONGEST = 6, 0.7  # iterations, and the longest move of a logarithm in one
-SETTLED = 1e-4
+SETTLED = 3e-3  # nats: a gain below it is none
 SCALES = (0.03, 0.06, 0.12)  # what a row's own error may be, when moved constants are weighed against the shipped ones
 _CONSTANT = lgamma((FREEDOM + 1) / 2) - lgamma(FREEDOM / 2) - 0.5 * log(FREEDOM * pi)
 
