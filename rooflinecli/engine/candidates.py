@@ -48,24 +48,28 @@ def _splits(scene: Scene, phase: str, devices: int) -> Iterator[Plan]:
 
 def _plan(scene: Scene, training: bool, tp: int, pp: int, cp: int, dp: int) -> Plan:
     r = scene.request
+    sizes = (float(tp), float(dp), float(r.ep) if r.ep is not None else None)
+    ranks = (sizes[0], sizes[1], sizes[2] or 1.0) if training else legal.attention_parallel(r, *sizes)
     return Plan(
-        tp=float(tp),
+        tp=ranks[0],
         pp=float(pp),
-        dp=float(dp),
+        dp=ranks[1],
         cp=float(cp),
-        ep=float(r.ep or 1),
+        ep=ranks[2],
         micro_batch=float(r.micro_batch or 1),
         virtual_stages=float(r.virtual_stages or 1),
         sequence_parallel=bool(r.sequence_parallel),
         zero=1 if training else 0,
         flash=r.flash,
-        **legal.layout(r),
+        **legal.layout(r, "train" if training else "serve"),
     )
 
 
 def _worth_serving(scene: Scene, devices: int, tp: int, pp: int, dp: int) -> bool:
     """One replica where the count is open; and stages only where tensor parallelism cannot fill the inner domain."""
     r = scene.request
+    if r.attention_dp:
+        return r.tp is not None or tp == 1
     if r.dp is None and dp > int(r.ep or 1) and r.devices is None:
         return False
     if r.tp is not None:

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from rooflinecli import num
 from rooflinecli.derivation import label
+from rooflinecli.engine import experts
 from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import serving
 from rooflinecli.layers.build import towers
 from rooflinecli.ledger import Ledger, Sizes
 from rooflinecli.num import Number
-from rooflinecli.parallel import expert, pipeline, tensor
+from rooflinecli.parallel import pipeline, tensor
 from rooflinecli.phases.forward import Pass
 from rooflinecli.phases.sizes import layer_sizes, outer_sizes, work_sizes
 from rooflinecli.price.bill import Bill
@@ -39,7 +40,7 @@ def forward_step(
     _stack(scene, plan, scene.book, forward, bill, work_sizes(batch, queries, keys, 1.0, plan))
     # Replicas exchange nothing, so a pipeline's stages stand beside each other.
     alone = num.plain(plan.dp) and num.plain(plan.ep) and num.value(plan.dp) == num.value(plan.ep)
-    beside = plan if alone else plan.but(dp=plan.ep)
+    beside = plan if alone else plan.but(dp=plan.expert_replicas)
     for c in pipeline.collectives(beside, batch * queries, float(scene.spec.d_model), scene.formats.activation, False):
         bill.expose("pp", bill.collective(c, plan.pp - 1))
     further = [] if decode else towers(scene.book)
@@ -54,9 +55,12 @@ def _stack(scene: Scene, plan: Plan, book: Ledger, forward: Pass, bill: Bill, wo
     size, tokens = scene.formats.activation, work["B"] * work["S"]
     for group in book.layers:
         sizes = layer_sizes(group, work, plan, book.document, scene.lift)
-        bill.add(forward.ops(group.rows, sizes), float(group.repeat))
+        rows = tuple(row for row in group.rows if not row.routed) if group.moe else group.rows
+        bill.add(forward.ops(rows, sizes), float(group.repeat))
         if group.moe:
-            for c in expert.collectives(plan, tokens, sizes["top_k"], sizes["D"], size, float(group.repeat), False):
+            mode = experts.exchange_mode(scene, plan, forward.decode)
+            bill.add([experts.routed_op(scene, plan, group, sizes, tokens, mode, forward.decode)], float(group.repeat))
+            for c in experts.exchanges(scene, plan, sizes, tokens, mode, float(group.repeat)):
                 bill.expose("ep", bill.collective(c))
     outer = outer_sizes(book, work, plan, book.document, scene.lift)
     bill.add(forward.ops((*book.stem, *book.head), outer, outer=True), 1.0)

@@ -1,24 +1,32 @@
 """Expert parallelism (GShard, Lepikhin et al. 2020): experts over `ep` replicas; tokens travel to them and back.
 
-A token crosses to another node once, however many experts it visits there, and routers visit at most four nodes
-(DeepSeek-V3, section 3.2.2), so at most four copies of it use the network between nodes.
+In training a token crosses to another node once, however many experts it visits there, and routers visit at most four nodes
+(DeepSeek-V3, section 3.2.2), so at most four copies of it use the network between nodes. In serving kernels say what they
+send (formulas/exchange.py), and experts may be spread over tensor-parallel ranks too.
 """
 
 from __future__ import annotations
 
 from rooflinecli import num
+from rooflinecli.formulas import experts
 from rooflinecli.ledger import Sizes
 from rooflinecli.num import Number
 from rooflinecli.specs.plan import Plan
-from rooflinecli.work import Collective
+from rooflinecli.work import Collective, Exchange
 
 COPIES = 4
+SCALED_FP8 = 1.03125  # bytes per value of fp8 with a 32-bit scale for 128 values: what DeepEP dispatches
 
 
-def shard(sizes: Sizes, ep: Number) -> None:
-    """Divide the experts held per device, in place."""
-    if "X" in sizes:
-        sizes["X"] = sizes["X"] / ep
+def shard(sizes: Sizes, plan: Plan) -> None:
+    """Divide the experts held per device, in place; with copies of busy ones, and whole where ep reaches over tensor-parallel ranks."""
+    if "X" not in sizes:
+        return
+    if num.present(plan.redundant_experts):
+        sizes["X"] = sizes["X"] + plan.redundant_experts
+    sizes["X"] = sizes["X"] / plan.ep
+    if num.present(num.maximum(plan.ep - plan.dp, 0.0)):
+        sizes["F"] = experts.width_kept(sizes["F"], plan.ep, plan.dp)
 
 
 def collectives(
@@ -30,4 +38,28 @@ def collectives(
     between = num.minimum(top_k, COPIES) / top_k
     return [
         Collective("ep.all_to_all", "all-to-all", size, "ep", plan.ep, plan.stride["ep"], times, outer_share=between)
+    ]
+
+
+def exchanges(
+    plan: Plan,
+    mode: str,
+    tokens: Number,
+    top_k: Number,
+    d_model: Number,
+    dispatched: Number,
+    layers: Number,
+    variant: str,
+) -> list[Exchange]:
+    """Dispatch and combine of `layers` MoE layers in serving: `tokens` of a replica, `dispatched` bytes per value on the way out.
+
+    Tensor-parallel ranks of a replica share its tokens out among themselves; where ep takes them in, all exchange with all.
+    """
+    inside = experts.ranks_inside(plan.ep, plan.expert_replicas)
+    n = plan.expert_replicas * inside
+    share = tokens / (inside if num.present(inside - 1) else plan.tp)
+    stride = plan.stride["ep"] if not num.present(inside - 1) else experts.ranks_inside(plan.tp, inside)
+    return [
+        Exchange(f"ep.{phase}", mode, phase, share, top_k, d_model, size, "ep", n, stride, layers, variant=variant)
+        for phase, size in (("dispatch", dispatched), ("combine", 2.0))
     ]

@@ -47,7 +47,7 @@ def layer_sizes(layer: Layer, work: Sizes, plan: Plan, document: Any, lift: Plai
     """All sizes a layer's rows need, sharded."""
     sizes = _lifted(layer.axes, document, lift)
     tensor.shard(sizes, plan.tp, layer.split, layer.shared)
-    expert.shard(sizes, plan.ep)
+    expert.shard(sizes, plan)
     sizes.update(work)
     return layer.sizes(sizes)
 

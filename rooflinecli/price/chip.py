@@ -100,6 +100,10 @@ class Chip:
             found = self._constants[key] = self._resolve(regime, kind, dtype, variant)
         return found
 
+    def knows(self, kind: str, name: str) -> bool:
+        """Whether the chip's file or the defaults of its kind give kernel constants of a class under this very name."""
+        return any(name in table.get("kernel", {}).get(kind, {}) for table, _ in self._tables(kind))
+
     def _resolve(self, regime: str, kind: str, dtype: str, variant: str) -> SimpleNamespace:
         for table, document in self._tables(kind):
             for place in dict.fromkeys((regime, "kernel")):

@@ -42,6 +42,7 @@ class Formats:
     attention_compute: str
     expert_weight: float = 0.0  # routed experts alone may be stored narrower (gpt-oss); set by formats()
     variant: str = ""  # class of kernel constants of its own: "int4-weights" when only the weights are that narrow
+    expert_format: str = ""  # what kernels of experts are called by: bf16, fp8, nvfp4, int4, mxfp4, mxfp4-fp8
 
 
 def size_of(dtype: str) -> float:
@@ -85,6 +86,7 @@ def formats(
     if stored is not None:
         expert = stored_size(stored)
         weight = size if stored.applies_to == "experts" else expert
+    stored_as = stored.dtype if stored is not None else weight_dtype or dtype
     variant = f"{weight_dtype}-weights" if weight_dtype and size_of(weight_dtype) < size else ""
     return Formats(
         weight,
@@ -97,4 +99,11 @@ def formats(
         wide,
         expert,
         variant,
+        _expert_format(stored_as, compute),
     )
+
+
+def _expert_format(weights: str, compute: str) -> str:
+    """The name that kernels of experts go by: their weights' format, and what they compute in where that is no matter of course."""
+    name = {"fp16": "bf16", "fp4": "nvfp4"}.get(weights, weights)
+    return f"{name}-{compute}" if name == "mxfp4" and compute == "fp8" else name

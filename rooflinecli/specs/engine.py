@@ -13,6 +13,14 @@ from rooflinecli.specs.figure import Scalar, Spec, Time, validate
 from rooflinecli.specs.load import Document, read
 
 DEFAULT = "python-server"
+EXPERT_KERNELS = (
+    "vllm",
+    "sglang",
+    "trtllm",
+    "trtllm-wide",
+    "deepep",
+    "deepep-low-latency",
+)  # variants of the class `experts`
 _FOLDER = Path(__file__).resolve().parent.parent / "engines"
 
 
@@ -47,6 +55,7 @@ class Engine(Spec):
     )
     reserve: str = Field("0 B", description="memory kept back per device for the runtime")
     max_sequences: int = Field(2048, gt=0, description="most sequences the scheduler takes at once")
+    kernels: str = Field("vllm", description="library whose kernels of experts, exchanges and all-reduces it runs")
     note: str = ""
     source: str
     _document: Document = PrivateAttr()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli.errors import unknown
-from rooflinecli.specs.plan import LORA_TARGETS, OFFLOADS, RECIPES, RECOMPUTE, RINGS, SCHEDULES
+from rooflinecli.specs.plan import EXCHANGES, LORA_TARGETS, OFFLOADS, OVERLAPS, RECIPES, RECOMPUTE, RINGS, SCHEDULES
 from rooflinecli.specs.request import PHASES
 
 
@@ -112,6 +112,10 @@ _ROWS = (
     Option("dp", "count", LAYOUT, "Data parallel replicas."),
     Option("cp", "count", LAYOUT, "Context parallel size."),
     Option("ep", "count", LAYOUT, "Expert parallel size (inside dp)."),
+    Option("attention-dp", "switch", LAYOUT, "Serving: attention data parallel, experts over all ranks that -n or --tp and --dp give."),
+    Option("redundant-experts", "count", LAYOUT, "Serving: further copies of busy experts, over all ranks; balances them.", least=0),
+    Option("exchange", "choice", LAYOUT, "Serving: what moves tokens to experts", choices=EXCHANGES),
+    Option("overlap", "choice", LAYOUT, "Serving: two-batch hides the exchange of half a batch behind the other's work", choices=OVERLAPS),
     Option("micro-batch", "count", LAYOUT, "Sequences per replica and pipeline slot.", "train"),
     Option("virtual-stages", "count", LAYOUT, "Interleaved stages per device.", "train"),
     Option("recompute", "choice", LAYOUT, "Activation recomputation", "train", RECOMPUTE),
@@ -135,7 +139,7 @@ _ROWS = (
     Option("qps", "rate", LOAD, "Open loop: requests per second over all replicas."),
     Option("gradient-bytes", "size", NUMBERS, "Bytes per parameter of gradients (4).", "train"),
     Option("optimizer-bytes", "size", NUMBERS, "Bytes per parameter of optimizer state (12).", "train"),
-    Option("imbalance", "number", NUMBERS, "Tokens of the busiest expert device over an even share.", "train", least=1),
+    Option("imbalance", "number", NUMBERS, "Tokens of the busiest expert device over an even share; serving works it out where it is not given.", least=1),
     Option("recipe", "choice", NUMBERS, "What is trained", "train", RECIPES),
     Option("lora-rank", "count", NUMBERS, "Rank of LoRA adapters (16).", "train"),
     Option("lora-targets", "choice", NUMBERS, "What carries adapters", "train", LORA_TARGETS),

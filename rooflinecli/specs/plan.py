@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rooflinecli import num
 from rooflinecli.num import Number
 from rooflinecli.specs.registry import kinds
 
@@ -18,6 +19,8 @@ SCHEDULES = kinds(SCHEDULES_IN)
 RINGS = ("zigzag", "striped", "naive", "ulysses")
 OFFLOADS = ("none", "optimizer")
 LORA_TARGETS = ("all", "attention", "qkv")
+EXCHANGES = ("auto", "deepep-low-latency", "deepep", "nvlink", "gather", "nccl")
+OVERLAPS = ("none", "two-batch")
 RECIPES = ("full", "lora", "qlora", "dpo")
 
 
@@ -29,7 +32,8 @@ class Plan:
     the ZeRO stage: 0 replicate, 1 optimizer, 2 + gradients, 3 + weights (FSDP), over `shard` replicas (all by default;
     fewer is HSDP). micro_batch is sequences per replica and pipeline slot. stages lists the layers of each pipeline
     stage when they are uneven. recompute selective repeats recompute_modules (attention scores, when they are materialised); recompute_layers of the model's layers compute again, all by default. ring is how context parallelism splits the sequence. software names a row of the training efficiency tables
-    (hardware/defaults), recipe what is trained.
+    (hardware/defaults), recipe what is trained. In serving ep may also reach over the tensor-parallel ranks (up to tp x dp), with
+    redundant_experts further copies in all; exchange names the kernels that move tokens, overlap whether halves of a batch hide them.
     """
 
     tp: Number = 1.0
@@ -56,6 +60,9 @@ class Plan:
     recipe: str = "full"
     lora_rank: Number = 16.0
     lora_targets: str = "all"
+    redundant_experts: Number = 0.0
+    exchange: str = "auto"
+    overlap: str = "none"
 
     def but(self, **changes: Any) -> Plan:
         """This plan with some fields replaced: dataclasses.replace at a fifth of its time, since a chooser makes thousands."""
@@ -66,6 +73,11 @@ class Plan:
     @property
     def devices(self) -> Number:
         return self.tp * self.cp * self.dp * self.pp
+
+    @property
+    def expert_replicas(self) -> Number:
+        """Replicas whose tokens meet in one expert group: those that ep reaches over, all of them where it takes in tp too."""
+        return num.minimum(self.ep, self.dp)
 
     @property
     def replicas(self) -> Number:

@@ -29,7 +29,6 @@ CLASSES = (
     "prefill attention",
     "decode attention",
     "latent attention",
-    "grouped matmul",
 )
 # rows whose times no form here explains, with the reason given in the notes of the table
 UNUSABLE = {
@@ -77,7 +76,7 @@ class Kernels:
         floor: Any = 0.0
         error = 0.0
         for op in self.ops:
-            variant = f"{op.dtype if op.kind == 'matmul' else 'any'}@{self.library}"
+            variant = op.variant or f"{op.dtype if op.kind == 'matmul' else 'any'}@{self.library}"
             priced = price(op._replace(variant=variant), chip, "kernel")
             total = total + priced.expected
             floor = floor + roofline.floor_time(priced.t_compute, priced.t_memory)
@@ -238,51 +237,6 @@ def _latent(chip: str, library: str) -> Kernels | None:
     )
 
 
-def _experts(chip: str, library: str) -> Kernels | None:
-    """Both grouped matmuls and the activation between them, experts on one device, unbalanced routing."""
-    table = wheel.columns(chip, "moe", library, "moe_perf.parquet")
-    if table is None:
-        return None
-    keep = (
-        (table["moe_dtype"] == "bfloat16")
-        & (table["moe_ep_size"] == 1)
-        & (table["latency"] > 0)
-        & (table["distribution"] == "power_law_1.2")
-    )
-    if not keep.any():
-        return None
-    names = ("num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size")
-    (t, d, f, top, e, tp), seconds = wheel.median_rows([table[c][keep] for c in names], table["latency"][keep] * 1e-3)
-    width, active, tokens = f / tp, counts.active_experts(e, top, t), t * top
-
-    def op(name: str, k: Array, n: Array) -> Op:
-        moved = counts.matmul_bytes(tokens, k, n, 2.0, 0, 2.0) + counts.bytes_of(active * k * n, 2.0)
-        return Op(
-            name=name,
-            kind="grouped_matmul",
-            dtype="bf16",
-            flops=counts.matmul_flops(tokens, k, n),
-            bytes=moved,
-            k=k,
-            n=width,
-            quantised=tokens * k,
-            ramp=active / tokens,
-        )
-
-    return Kernels(
-        "grouped matmul",
-        chip,
-        library,
-        str(table["version"]),
-        [op("up", d, 2 * width), op("down", width, d)],
-        seconds,
-        half(t, d, f, top, e, tp),
-        t > 0,
-        np.ones(len(t)),
-        t > 0,
-    )
-
-
 @lru_cache(maxsize=512)
 def load(name: str, chip: str, library: str) -> Kernels | None:
     """Measured rows of a class, or None where there are none (or the chip's file gives no peak for the dtype)."""
@@ -291,7 +245,7 @@ def load(name: str, chip: str, library: str) -> Kernels | None:
         return _matmul(chip, library, dtype) if dtype in load_hardware(wheel.CHIPS[chip]).peak else None
     if name.endswith("attention") and not name.startswith("latent"):
         return _attention(chip, library, name.startswith("decode"))
-    return _latent(chip, library) if name.startswith("latent") else _experts(chip, library)
+    return _latent(chip, library)
 
 
 def every(names: tuple[str, ...] = CLASSES) -> Iterator[Kernels]:
@@ -299,7 +253,7 @@ def every(names: tuple[str, ...] = CLASSES) -> Iterator[Kernels]:
     for name in names:
         for chip in wheel.CHIPS:
             for library in LIBRARIES:
-                if (name, chip, library) in UNUSABLE or (name == "grouped matmul" and library != "vllm"):
+                if (name, chip, library) in UNUSABLE:
                     continue
                 found: Any = load(name, chip, library)
                 if found is not None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.specs.published import excluded
-from rooflinecli.validate import collectives, inference, wheel
+from rooflinecli.validate import collectives, experts, inference, wheel
 from rooflinecli.validate import kernels as measured
 from rooflinecli.validate.stats import Points, Table, joined, summary
 
@@ -21,9 +21,12 @@ KERNEL_NOTES = {
     "decode attention": "Caches beyond 1.5 of L2: the collector replays one cache, so smaller ones are read warm, which no decode step does. "
     "TensorRT-LLM 1.0.0 on A100 is left out: a fifth of its rows is faster than memory.",
     "latent attention": "DeepSeek's multi-head latent attention in bf16. TensorRT-LLM on A100, L40S and RTX PRO is left out: no form explains it (39 %).",
-    "grouped matmul": "Both matmuls and the activation of unquantised experts on one device, power-law routing. Suspect rows beat the floor because "
-    "skewed routing visits fewer experts than independent draws, which is what the floor assumes.",
 }
+EXPERT_NOTE = (
+    "Both products of a layer of experts and what lies between them, every expert-parallel size and routing: half of the shapes (a hash) that the "
+    "constants were not fitted to, a line per library, format and generation, whose chips share one set. Rows that name no gate have two matrices. "
+    "Suspect rows read weights that fit into L2 (L40S), or whose busiest rank got less than an even share."
+)
 
 
 def kernels() -> list[Table]:
@@ -48,6 +51,20 @@ def kernels() -> list[Table]:
                 everything,
             )
         )
+    return [*found, *expert_tables()]
+
+
+def expert_tables() -> list[Table]:
+    """A table per family of expert kernels: rows not fitted, by generation, format and library."""
+    families: dict[str, dict[str, list[Points]]] = defaultdict(lambda: defaultdict(list))
+    for k in experts.every():
+        group = f"{experts.generation(k.chip)} {k.ops[0].variant}"
+        families[k.name][group].append(k.points(group, ~k.fitted))
+    found = []
+    for name, groups in families.items():
+        points = [joined(group, parts) for group, parts in sorted(groups.items())]
+        rows = [*(summary(p) for p in points), summary(joined("all", points))]
+        found.append(Table(f"kernels: {name}", rows, [EXPERT_NOTE], points))
     return found
 
 

@@ -48,7 +48,7 @@ def test_no_prediction_beats_its_floor_and_no_row_is_impossible() -> None:
 
 
 # mean, median that the tables must not exceed: the goals of the project where rows reach them
-BARS = {"itl": (0.13, 0.11), "throughput": (0.15, 0.12), "ttft": (0.32, 0.27)}
+BARS = {"itl": (0.13, 0.11), "throughput": (0.16, 0.11), "ttft": (0.32, 0.27)}
 
 
 @pytest.mark.parametrize("quantity", BARS)

@@ -1,0 +1,103 @@
+"""The routed experts of a layer in serving: one kernel on the busiest rank, and the exchange that feeds it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rooflinecli import num
+from rooflinecli.engine.scene import Scene
+from rooflinecli.errors import UsageError
+from rooflinecli.formulas import experts as f
+from rooflinecli.ledger import Layer, Sizes
+from rooflinecli.num import Number
+from rooflinecli.parallel import expert
+from rooflinecli.phases.experts import Shape, Stored, experts_op
+from rooflinecli.price import exchange
+from rooflinecli.specs.plan import Plan
+from rooflinecli.work import Collective, Exchange, Op
+
+WIDE = {"deepep": "deepep", "deepep-low-latency": "deepep-low-latency", "nvlink": "trtllm-wide"}
+ONE_HOST = 8.0  # ranks up to which engines gather tokens instead of sending them
+
+
+def exchange_mode(scene: Scene, plan: Plan, decode: bool) -> str:
+    """The kernels that move tokens: as asked for, else what engines use at that size. Raises UsageError for unknown ones.
+
+    Inside a host tokens are gathered; in an NVLink domain beyond it they are sent over NVLink; over hosts DeepEP sends them,
+    its low-latency kernels in decode and its normal ones in prefill.
+    """
+    chip = scene.chip
+    if plan.exchange != "auto":
+        if plan.exchange != "nccl" and not exchange.known(chip, plan.exchange):
+            raise UsageError(
+                f"--exchange {plan.exchange}: nobody timed these kernels on {chip.spec.name}; use nccl, or auto",
+                "exchange",
+            )
+        return plan.exchange
+    if not exchange.known(chip, exchange.GATHER):
+        return "nccl"
+    widest = num.value(plan.expert_replicas)
+    reach = float(widest if num.plain(widest) else widest.max()) * float(
+        num.value(plan.stride["ep"]) if num.plain(plan.stride["ep"]) else num.value(plan.stride["ep"]).max()
+    )
+    if reach <= ONE_HOST:
+        return exchange.GATHER
+    if reach <= chip.levels[0].size and exchange.known(chip, "nvlink"):
+        return "nvlink"
+    return "deepep-low-latency" if decode else "deepep"
+
+
+def routed_op(scene: Scene, plan: Plan, layer: Layer, sizes: Sizes, tokens: Number, mode: str, decode: bool) -> Op:
+    """The layer's experts as the busiest rank of the group meets them."""
+    formats, book = scene.formats, scene.book
+    copies = plan.redundant_experts
+    count = sizes["E"] + copies if num.present(copies) else sizes["E"]
+    gated = book.spec.layers[layer.index].feedforward.gated
+    shape = Shape(sizes["D"], sizes["F"], 3.0 if gated else 2.0, count, sizes["top_k"])
+    together = f.group_tokens(tokens, plan.expert_replicas)
+    stored = Stored(
+        formats.expert_weight, formats.matmul_input, formats.activation, formats.compute, _variant(scene, mode)
+    )
+    op = experts_op("moe.experts", together, shape, stored, plan.ep, _busiest(scene, plan, together, shape))
+    assert op.routed is not None
+    return op._replace(routed=replace(op.routed, crowded=f.crowded(tokens))) if decode else op
+
+
+def _busiest(scene: Scene, plan: Plan, tokens: Number, shape: Shape) -> Number:
+    """Slots of the busiest rank over an even share: as given, by chance alone where copies balance experts, else by skew."""
+    if scene.request.imbalance is not None:
+        return f.busiest_given(plan.ep, scene.flag("I", scene.request.imbalance, "1", "--imbalance"))
+    copies = plan.redundant_experts
+    skewed = f.busiest_rank(plan.ep, shape.experts, f.SPREAD)
+    if not num.present(copies):
+        return skewed
+    balanced = f.busiest_rank_balanced(plan.ep, tokens * shape.top_k)
+    return balanced if num.plain(copies) else num.where(copies > 0, balanced, skewed)
+
+
+def _variant(scene: Scene, mode: str) -> str:
+    """Constants of the kernels behind an exchange where they were timed apart, else of the engine's library."""
+    wide = f"{scene.formats.expert_format}@{WIDE.get(mode, '')}"
+    return wide if scene.chip.knows("experts", wide) else f"{scene.formats.expert_format}@{scene.engine.kernels}"
+
+
+def exchanges(
+    scene: Scene, plan: Plan, sizes: Sizes, tokens: Number, mode: str, layers: float
+) -> list[Exchange | Collective]:
+    """Dispatch and combine of so many layers."""
+    top_k, d = sizes["top_k"], sizes["D"]
+    narrow = scene.formats.compute in ("fp8", "fp4")
+    if mode == "nccl":
+        return list(_all_to_all(scene, plan, sizes, tokens, layers))
+    # fp8 experts get their tokens in fp8; an engine that gathers quantised inputs sends what its matmul reads
+    size = scene.formats.matmul_input if mode == exchange.GATHER else expert.SCALED_FP8
+    variant = "vllm" if scene.engine.kernels == "vllm" and scene.request.engine == "vllm" else ""
+    return list(expert.exchanges(plan, mode, tokens, top_k, d, size if narrow else 2.0, layers, variant))
+
+
+def _all_to_all(scene: Scene, plan: Plan, sizes: Sizes, tokens: Number, layers: float) -> list[Collective]:
+    """NCCL's direct exchange in 16 bits, a copy for every chosen expert: nothing is merged."""
+    found = expert.collectives(plan, tokens, sizes["top_k"], sizes["D"], scene.formats.activation, layers, False)
+    for c in found:
+        c.outer_share, c.n = 1.0, plan.expert_replicas
+    return found
