@@ -9,7 +9,7 @@ from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError
 from rooflinecli.formulas import experts as f
 from rooflinecli.ledger import Layer, Sizes
-from rooflinecli.num import Number
+from rooflinecli.num import INF, Number
 from rooflinecli.parallel import expert
 from rooflinecli.phases.experts import Shape, Stored, experts_op
 from rooflinecli.price import exchange
@@ -17,14 +17,16 @@ from rooflinecli.specs.plan import Plan
 from rooflinecli.work import Collective, Exchange, Op
 
 WIDE = {"deepep": "deepep", "deepep-low-latency": "deepep-low-latency", "nvlink": "trtllm-wide"}
+SENDING = 20.0  # SMs of DeepEP's normal kernels, as its tables and SGLang have it
 ONE_HOST = 8.0  # ranks up to which engines gather tokens instead of sending them
 
 
-def exchange_mode(scene: Scene, plan: Plan, decode: bool) -> str:
-    """The kernels that move tokens: as asked for, else what engines use at that size. Raises UsageError for unknown ones.
+def exchange_modes(scene: Scene, plan: Plan, decode: bool) -> list[tuple[str, Number]]:
+    """The kernels that move tokens, each with where a plan uses them (1 or 0; arrays in a sweep of sizes).
 
-    Inside a host tokens are gathered; in an NVLink domain beyond it they are sent over NVLink; over hosts DeepEP sends them,
-    its low-latency kernels in decode and its normal ones in prefill.
+    As asked for; else inside a host tokens are gathered, in an NVLink domain beyond it they are sent over NVLink, and over
+    hosts DeepEP sends them, its low-latency kernels in decode and its normal ones in prefill. Raises UsageError for kernels
+    that nobody timed on the chip.
     """
     chip = scene.chip
     if plan.exchange != "auto":
@@ -33,18 +35,24 @@ def exchange_mode(scene: Scene, plan: Plan, decode: bool) -> str:
                 f"--exchange {plan.exchange}: nobody timed these kernels on {chip.spec.name}; use nccl, or auto",
                 "exchange",
             )
-        return plan.exchange
+        return [(plan.exchange, 1.0)]
     if not exchange.known(chip, exchange.GATHER):
-        return "nccl"
-    widest = num.value(plan.expert_replicas)
-    reach = float(widest if num.plain(widest) else widest.max()) * float(
-        num.value(plan.stride["ep"]) if num.plain(plan.stride["ep"]) else num.value(plan.stride["ep"]).max()
-    )
-    if reach <= ONE_HOST:
-        return exchange.GATHER
-    if reach <= chip.levels[0].size and exchange.known(chip, "nvlink"):
-        return "nvlink"
-    return "deepep-low-latency" if decode else "deepep"
+        return [("nccl", 1.0)]
+    reach = num.value(plan.expert_replicas * plan.stride["ep"])
+    domain = chip.levels[0].size if exchange.known(chip, "nvlink") else ONE_HOST
+    sent = "deepep-low-latency" if decode else "deepep"
+    inside = f.uses(reach, 0.0, ONE_HOST), f.uses(reach, ONE_HOST, domain), f.uses(reach, domain, INF)
+    found = zip((exchange.GATHER, "nvlink", sent), inside, strict=True)
+    return [(mode, share) for mode, share in found if num.present(share)]
+
+
+def sending_share(scene: Scene, plan: Plan, decode: bool) -> Number:
+    """Share of the chip's units that DeepEP's normal kernels keep while they send; the others take none of it."""
+    units = scene.chip.spec.units
+    if units is None:
+        return 0.0
+    used = sum(share for mode, share in exchange_modes(scene, plan, decode) if mode == "deepep")
+    return f.units_kept(SENDING, units.count.si) * used if num.present(used) else 0.0
 
 
 def routed_op(scene: Scene, plan: Plan, layer: Layer, sizes: Sizes, tokens: Number, mode: str, decode: bool) -> Op:
@@ -82,7 +90,7 @@ def _variant(scene: Scene, mode: str) -> str:
 
 
 def exchanges(
-    scene: Scene, plan: Plan, sizes: Sizes, tokens: Number, mode: str, layers: float
+    scene: Scene, plan: Plan, sizes: Sizes, tokens: Number, mode: str, layers: Number
 ) -> list[Exchange | Collective]:
     """Dispatch and combine of so many layers."""
     top_k, d = sizes["top_k"], sizes["D"]
@@ -95,7 +103,7 @@ def exchanges(
     return list(expert.exchanges(plan, mode, tokens, top_k, d, size if narrow else 2.0, layers, variant))
 
 
-def _all_to_all(scene: Scene, plan: Plan, sizes: Sizes, tokens: Number, layers: float) -> list[Collective]:
+def _all_to_all(scene: Scene, plan: Plan, sizes: Sizes, tokens: Number, layers: Number) -> list[Collective]:
     """NCCL's direct exchange in 16 bits, a copy for every chosen expert: nothing is merged."""
     found = expert.collectives(plan, tokens, sizes["top_k"], sizes["D"], scene.formats.activation, layers, False)
     for c in found:

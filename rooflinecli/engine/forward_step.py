@@ -37,7 +37,10 @@ def forward_step(
     forward = Pass(
         scene.formats, decode=decode, full_attention=scene.request.attention_flops == "full", flash=scene.request.flash
     )
-    _stack(scene, plan, scene.book, forward, bill, work_sizes(batch, queries, keys, 1.0, plan))
+    if plan.overlap == "two-batch":
+        _halves(scene, plan, forward, bill, (batch, queries, keys))
+    else:
+        _stack(scene, plan, scene.book, forward, bill, work_sizes(batch, queries, keys, 1.0, plan))
     # Replicas exchange nothing, so a pipeline's stages stand beside each other.
     alone = num.plain(plan.dp) and num.plain(plan.ep) and num.value(plan.dp) == num.value(plan.ep)
     beside = plan if alone else plan.but(dp=plan.expert_replicas)
@@ -50,22 +53,45 @@ def forward_step(
     return Step(bill, label(bill.total, "t_decode" if decode else "t_prefill"))
 
 
-def _stack(scene: Scene, plan: Plan, book: Ledger, forward: Pass, bill: Bill, work: Sizes) -> None:
-    """Charge the layers of a ledger, what stands before and after them, and what their devices exchange."""
+def _halves(scene: Scene, plan: Plan, forward: Pass, bill: Bill, sizes: tuple[Number, Number, Number]) -> None:
+    """Both halves of a batch, one's tokens under way to their experts while the other's are worked on.
+
+    Its price: every kernel starts twice, weights are read twice, and kernels that send keep part of the chip to themselves.
+    A single sequence has no halves by sequence: its tokens are split, and attention of the second sees the keys of the first.
+    """
+    batch, queries, keys = sizes
+    if forward.decode:
+        half = work_sizes(serving.half(batch), queries, keys, 1.0, plan)
+    else:
+        half = work_sizes(batch, serving.half(queries), serving.three_quarters(keys), 1.0, plan)
+    _stack(scene, plan, scene.book, forward, bill, half, times=2.0)
+    sent = bill.by_axis.get("ep", 0.0)
+    worked = bill.total - sent
+    share = experts.sending_share(scene, plan, forward.decode)
+    if num.present(share):
+        slower = label(serving.beside_sending(worked, share), "t_beside")
+        bill.spend("overlap", slower - worked, "step", 0.3)
+        worked = slower
+    bill.expose("ep", serving.left_over(worked, sent) - sent)
+
+
+def _stack(scene: Scene, plan: Plan, book: Ledger, forward: Pass, bill: Bill, work: Sizes, times: float = 1.0) -> None:
+    """Charge the layers of a ledger, what stands before and after them, and what their devices exchange, `times` over."""
     size, tokens = scene.formats.activation, work["B"] * work["S"]
     for group in book.layers:
         sizes = layer_sizes(group, work, plan, book.document, scene.lift)
         rows = tuple(row for row in group.rows if not row.routed) if group.moe else group.rows
-        bill.add(forward.ops(rows, sizes), float(group.repeat))
+        bill.add(forward.ops(rows, sizes), times * group.repeat)
         if group.moe:
-            mode = experts.exchange_mode(scene, plan, forward.decode)
-            bill.add([experts.routed_op(scene, plan, group, sizes, tokens, mode, forward.decode)], float(group.repeat))
-            for c in experts.exchanges(scene, plan, sizes, tokens, mode, float(group.repeat)):
-                bill.expose("ep", bill.collective(c))
+            for mode, share in experts.exchange_modes(scene, plan, forward.decode):
+                layers = share * (times * group.repeat)
+                bill.add([experts.routed_op(scene, plan, group, sizes, tokens, mode, forward.decode)], layers)
+                for c in experts.exchanges(scene, plan, sizes, tokens, mode, layers):
+                    bill.expose("ep", bill.collective(c))
     outer = outer_sizes(book, work, plan, book.document, scene.lift)
-    bill.add(forward.ops((*book.stem, *book.head), outer, outer=True), 1.0)
+    bill.add(forward.ops((*book.stem, *book.head), outer, outer=True), times)
     sums = sum(layer.repeat * tensor.branches(layer) for layer in book.spec.layers)
-    for c in tensor.collectives(plan, tokens, outer["D"], size, 1.0, sums, False):
+    for c in tensor.collectives(plan, tokens, outer["D"], size, times, sums, False):
         bill.expose("tp", bill.collective(c))
 
 

@@ -100,6 +100,12 @@ def as_served_cost(constant: Number, factor: Number) -> Number:
     return constant * factor
 
 
+@formula("c", "1", "definition")
+def uses(reach: Number, above: Number, most: Number) -> Number:
+    """1 where a group of devices is larger than one bound and no larger than another, else 0."""
+    return num.where((reach > above) & (reach <= most), 1.0, 0.0)
+
+
 @formula("c", "1", "sequences that one step decodes, from which runs at the limit of memory were fitted; " + _FIT)
 def crowded(sequences: Number) -> Number:
     """1 from CROWD sequences on, else 0."""
@@ -134,3 +140,9 @@ def ranks_inside(ranks: Number, groups: Number) -> Number:
 def group_tokens(tokens: Number, replicas: Number) -> Number:
     """Tokens of all replicas whose experts are shared."""
     return tokens * replicas
+
+
+@formula("x", "1", "definition")
+def units_kept(kept: Number, units: Number) -> Number:
+    """Share of a chip's units that a kernel keeps to itself."""
+    return kept / units

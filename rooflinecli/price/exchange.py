@@ -35,13 +35,7 @@ def price_exchange(e: Exchange, chip: Chip) -> PricedCollective:
     inner = chip.levels[0]
     inside = collectives.members_within(inner.size, e.stride, e.n)
     nodes = collectives.fan_out(e.n, inside)
-    several = not (num.plain(nodes) and num.value(nodes) == 1)
-    if several and len(chip.levels) < 2:
-        if num.plain(nodes):
-            raise UsageError(
-                f"{num.value(e.n):.0f} ranks: {chip.spec.name} describes a network of {inner.size:.0f}; use fewer, or add an outer level to its file"
-            )
-        several = False
+    several = num.present(nodes - 1) and _reaches(e, chip, nodes)
     wide = chip.levels[1].bandwidth if several else inner.bandwidth
     least_in, least_out = _merged(e, inside, nodes)
     sent_in, sent_out = _sent(e, inside, nodes, (least_in, least_out))
@@ -53,6 +47,20 @@ def price_exchange(e: Exchange, chip: Chip) -> PricedCollective:
         expected = num.where(nodes > 1, across[0], here[0])
         error = num.where(nodes > 1, across[1], here[1])
     return PricedCollective(floor, num.maximum(expected, floor), sent_in + sent_out, error)
+
+
+def _reaches(e: Exchange, chip: Chip, nodes: Number) -> bool:
+    """Whether the mode's kernels go between hosts. Raises UsageError where a scalar asks for it and they or the network do not."""
+    timed = e.mode == GATHER or chip.knows(KIND, f"{e.mode}-{e.phase}-nodes")
+    if timed and len(chip.levels) > 1:
+        return True
+    if num.plain(nodes):
+        size = chip.levels[0].size
+        raise UsageError(
+            f"{num.value(e.n):.0f} ranks: {e.mode} stays inside the {size:.0f} devices of {chip.levels[0].level.name} on "
+            f"{chip.spec.name}; use fewer, or another --exchange"
+        )
+    return False  # a sweep masks the points beyond
 
 
 def _merged(e: Exchange, inside: Number, nodes: Number) -> tuple[Number, Number]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.specs.published import excluded
-from rooflinecli.validate import collectives, experts, inference, wheel
+from rooflinecli.validate import collectives, deployments, exchange, experts, inference, wheel
 from rooflinecli.validate import kernels as measured
 from rooflinecli.validate.stats import Points, Table, joined, summary
 
@@ -73,6 +73,7 @@ def inference_tables() -> list[Table]:
     tables = _serving(
         "inference: published", inference.published_runs(), lambda run: [run.group], excluded("inference")
     )
+    tables.append(_deployments())
     if not wheel.installed():
         return [*tables, Table("inference: collected runs", [], [MISSING])]
     runs, out = inference.collected_runs()
@@ -87,6 +88,18 @@ def inference_tables() -> list[Table]:
         runs,
         lambda run: [inference.kind(run), f"{inference.kind(run)}, {run.engine}", run.group],
         notes,
+    )
+
+
+def _deployments() -> Table:
+    """Experts over many devices as DeepSeek and SGLang published it."""
+    points = [deployments.points(row) for row in deployments.rows()]
+    notes = [
+        "None was fitted: exchange, kernels and engine have constants from elsewhere, the norm of the overlap is 2.",
+        *excluded("deployments"),
+    ]
+    return Table(
+        "inference: published deployments of experts, tokens per second", [summary(p) for p in points], notes, points
     )
 
 
@@ -147,7 +160,37 @@ def collective_tables() -> list[Table]:
                 wired,
             )
         )
-    return found if wheel.installed() else [*found, Table("collectives: NCCL", [], [MISSING])]
+    return [*found, *exchange_tables()] if wheel.installed() else [*found, Table("collectives: NCCL", [], [MISSING])]
+
+
+def exchange_tables() -> list[Table]:
+    """Tokens to experts and back, and all-reduces by kernels of engines."""
+    sent, reduced = list(exchange.exchanges()), list(exchange.all_reduces())
+    said = "Half of the shapes (a hash) that the constants were not fitted to; a generation's chips share one set"
+    return [
+        Table(
+            "collectives: exchange of tokens",
+            [
+                *(summary(p) for p in sent),
+                *(summary(joined(name, parts)) for name, parts in _apart(sent)),
+                summary(joined("all", sent)),
+            ],
+            [f"{said}. Several nodes were timed on H100 alone; DeepEP's normal kernels on 20 SMs, up to 4 nodes."],
+            sent,
+        ),
+        Table(
+            "collectives: custom all-reduce",
+            [*(summary(p) for p in reduced), summary(joined("all", reduced))],
+            [f"{said}. 256 B to 1 GB, 2 to 8 devices, CUDA graphs."],
+            reduced,
+        ),
+    ]
+
+
+def _apart(sent: list[Points]) -> list[tuple[str, list[Points]]]:
+    """Across nodes, and inside one."""
+    across = [p for p in sent if "nodes" in p.group]
+    return [("all over several nodes", across), ("all inside a node", [p for p in sent if p not in across])]
 
 
 def training() -> list[Table]:
