@@ -146,3 +146,9 @@ def group_tokens(tokens: Number, replicas: Number) -> Number:
 def units_kept(kept: Number, units: Number) -> Number:
     """Share of a chip's units that a kernel keeps to itself."""
     return kept / units
+
+
+@formula("n", "ranks", "definition")
+def exchanging(replicas: Number, inside: Number) -> Number:
+    """Ranks that send each other tokens: all of so many replicas, or none where there is one."""
+    return num.where(replicas > 1, replicas * inside, 1.0)

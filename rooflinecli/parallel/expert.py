@@ -56,7 +56,8 @@ def exchanges(
     Tensor-parallel ranks of a replica share its tokens out among themselves; where ep takes them in, all exchange with all.
     """
     inside = experts.ranks_inside(plan.ep, plan.expert_replicas)
-    n = plan.expert_replicas * inside
+    # one replica alone sends nothing: its ranks hold the same tokens, and their results are summed as tensor parallelism does
+    n = experts.exchanging(plan.expert_replicas, inside)
     share = tokens / (inside if num.present(inside - 1) else plan.tp)
     stride = plan.stride["ep"] if not num.present(inside - 1) else experts.ranks_inside(plan.tp, inside)
     return [

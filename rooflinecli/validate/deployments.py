@@ -28,6 +28,8 @@ def points(row: dict[str, Any]) -> Points:
     found: Any = answer.phases[phase]
     # a static load's rate is in proportion to one over its time, so the ends of the interval follow
     low, high = found.interval_s
-    rates = [serving.rate_at(found.tokens_per_s, found.time_s, t) for t in (found.floor_s, high, low)]
-    columns = (np.array([value], dtype=np.float64) for value in (row[quantity], found.tokens_per_s, *rates))
-    return Points(row["id"], *columns, higher=True)
+    ceiling, least, most = (serving.rate_at(found.tokens_per_s, found.time_s, t) for t in (found.floor_s, high, low))
+    measured, expected, floor, low, high = (
+        np.array([value], dtype=np.float64) for value in (row[quantity], found.tokens_per_s, ceiling, least, most)
+    )
+    return Points(row["id"], measured, expected, floor, low, high, higher=True)

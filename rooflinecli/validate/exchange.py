@@ -133,5 +133,7 @@ def all_reduces() -> Iterator[Points]:
 def _against(group: str, priced: Any, seconds: Array, held: Array) -> Points:
     low = roofline.interval_low(priced.expected, priced.error, priced.floor)
     high = roofline.interval_high(priced.expected, priced.error)
-    columns = [np.broadcast_to(x, seconds.shape)[held] for x in (priced.expected, priced.floor, low, high)]
-    return Points(group, seconds[held], *columns)
+    expected, floor, low, high = (
+        np.broadcast_to(x, seconds.shape)[held] for x in (priced.expected, priced.floor, low, high)
+    )
+    return Points(group, seconds[held], expected, floor, low, high)
