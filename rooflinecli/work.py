@@ -86,7 +86,8 @@ class Collective:
     """A collective over one axis of a plan. `size` is the whole tensor in bytes, `axis` names who pays, `count` repeats.
 
     The group has `n` members, one every `stride` devices; `mesh` names members and length per torus axis where known.
-    `outer_share` is the part of the bytes left for levels beyond the innermost, where copies are sent once.
+    `outer_share` is the part of the bytes left for levels beyond the innermost, where copies are sent once. `library` is an
+    engine's that may reduce by kernels of its own.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Collective:
     count: Number = 1
     mesh: tuple[tuple[Number, Number], ...] | None = None
     outer_share: Number = 1.0
+    library: str = ""
 
 
 @dataclass(slots=True, eq=False)

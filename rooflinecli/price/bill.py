@@ -5,6 +5,7 @@ from __future__ import annotations
 from rooflinecli.derivation import label
 from rooflinecli.formulas import roofline
 from rooflinecli.num import Number
+from rooflinecli.price import custom
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.exchange import price_exchange
 from rooflinecli.price.kernels import FUSIBLE, price
@@ -46,6 +47,8 @@ class Bill:
             priced = price_exchange(collective, self.chip)
         else:
             priced = price_collective(collective, self.chip, self.regime, self.devices)
+            if collective.library and collective.op == "all-reduce":
+                priced = custom.instead(collective, self.chip, priced)
         count = collective.count * times
         self.t_communication = self.t_communication + priced.floor * count
         self.volumes[collective.axis] = self.volumes.get(collective.axis, 0.0) + priced.volume * count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from rooflinecli import num
@@ -9,6 +10,7 @@ from rooflinecli.formulas import collectives, exchange
 from rooflinecli.num import Number
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.network import PricedCollective
+from rooflinecli.work import Collective
 
 KIND = "custom_all_reduce"
 MOST = 8.0  # devices that these kernels serve
@@ -38,3 +40,13 @@ def all_reduce(size: Number, n: Number, chip: Chip, library: str, shot: str = ""
 
 def _constants(chip: Chip, shot: str, library: str) -> Any:
     return chip.constants("kernel", KIND, shot, f"{shot}@{library}")
+
+
+def instead(collective: Collective, chip: Chip, priced: PricedCollective) -> PricedCollective:
+    """The price of an all-reduce where an engine's own kernels may do it: NCCL's, or theirs where they reach and are faster."""
+    if not chip.levels or chip.ideal or not known(chip, collective.library):
+        return priced
+    own = all_reduce(collective.size, collective.n, chip, collective.library)
+    reach = num.minimum(MOST, chip.levels[0].size)
+    near = (collective.n * collective.stride <= reach) & (collective.n > 1)
+    return replace(priced, expected=num.where(near, num.minimum(own.expected, priced.expected), priced.expected))
