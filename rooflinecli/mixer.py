@@ -23,7 +23,7 @@ class Mode:
 
     decode: one token per sequence. full_attention: masked query-key pairs count too. flash: scores stay on the chip. uneven: work of
     the busiest rank of a context-parallel ring over an even share, for mixers whose work grows along the sequence.
-    imbalance: tokens of the busiest expert device over an even share. software: whose kernels run.
+    imbalance: tokens of the busiest expert device over an even share. software: whose kernels run in training, library: in serving.
     """
 
     formats: Formats
@@ -34,6 +34,7 @@ class Mode:
     uneven: Number | None = None
     imbalance: Number | None = None
     software: str = ""
+    library: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,11 @@ def forward_step(
     """Price a forward pass of `batch` sequences through all stages, one after the other; `engine` adds what a step costs the engine."""
     bill = scene.bill(REGIME, plan.devices)
     forward = Pass(
-        scene.formats, decode=decode, full_attention=scene.request.attention_flops == "full", flash=scene.request.flash
+        scene.formats,
+        decode=decode,
+        full_attention=scene.request.attention_flops == "full",
+        flash=scene.request.flash,
+        library=scene.engine.kernels,
     )
     if plan.overlap == "two-batch":
         _halves(scene, plan, forward, bill, (batch, queries, keys))

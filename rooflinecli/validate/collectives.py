@@ -39,7 +39,16 @@ class Measured:
 def published_rows() -> list[Measured]:
     """Rows of data_published/collectives.yaml."""
     return [
-        Measured(r["group"], r["op"], r["hw"], float(r["devices"]), float(r["bytes"]), r["time_us"] * 1e-6, "published", r.get("mesh", ""))
+        Measured(
+            r["group"],
+            r["op"],
+            r["hw"],
+            float(r["devices"]),
+            float(r["bytes"]),
+            r["time_us"] * 1e-6,
+            "published",
+            r.get("mesh", ""),
+        )
         for r in published("collectives")["rows"]
     ]
 

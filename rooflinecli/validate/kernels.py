@@ -29,6 +29,7 @@ CLASSES = (
     "prefill attention",
     "decode attention",
     "latent attention",
+    "latent attention of prompts",
 )
 # rows whose times no form here explains, with the reason given in the notes of the table
 UNUSABLE = {
@@ -237,12 +238,52 @@ def _latent(chip: str, library: str) -> Kernels | None:
     )
 
 
+def _latent_prompts(chip: str, library: str) -> Kernels | None:
+    """Latent attention over prompts, priced as heads 192 wide against values 128 wide, in bf16."""
+    table = wheel.columns(chip, "mla", library, "context_mla_perf.parquet")
+    if table is None or not Chip(load_hardware(wheel.CHIPS[chip])).knows("prefill_attention", f"latent@{library}"):
+        return None
+    keep = (table["mla_dtype"] == "bfloat16") & (table["kv_cache_dtype"] == "bfloat16") & (table["latency"] > 0)
+    keep &= (table["step"] == 0) & (table["isl"] >= 64)
+    columns = [table[c][keep] for c in ("batch_size", "isl", "num_heads")]
+    (b, s, h), seconds = wheel.median_rows(columns, table["latency"][keep] * 1e-3)
+    pairs = attention.causal_pairs(s, INF)
+    op = Op(
+        name="attention",
+        kind="prefill_attention",
+        dtype="bf16",
+        flops=attention.attention_core_flops(b, h, pairs, 192.0, 128.0),
+        bytes=attention.flash_attention_bytes(b, s, s, h, h, 192.0, 128.0, 2.0, 2.0),
+        k=s,
+        n=160.0 + 0 * s,
+        quantised=b * s * 576,
+        ramp=s / pairs,
+        items=b * h * s / TILE,
+        variant=f"latent@{library}",
+    )
+    every = s > 0
+    return Kernels(
+        "latent attention of prompts",
+        chip,
+        library,
+        str(table["version"]),
+        [op],
+        seconds,
+        half(b, s, h),
+        every,
+        np.ones(len(s)),
+        every,
+    )
+
+
 @lru_cache(maxsize=512)
 def load(name: str, chip: str, library: str) -> Kernels | None:
     """Measured rows of a class, or None where there are none (or the chip's file gives no peak for the dtype)."""
     if name.startswith("matmul"):
         dtype = name.split()[1]
         return _matmul(chip, library, dtype) if dtype in load_hardware(wheel.CHIPS[chip]).peak else None
+    if name.endswith("prompts"):
+        return _latent_prompts(chip, library)
     if name.endswith("attention") and not name.startswith("latent"):
         return _attention(chip, library, name.startswith("decode"))
     return _latent(chip, library)
