@@ -31,8 +31,8 @@ def printed(command: str) -> str:
 ERRORS = (
     ("Matmul, bf16, H100 (TensorRT-LLM kernels)", "Kernels: matmul bf16", "h100-sxm trtllm"),
     ("All-reduce inside a node", "Collectives: NCCL all-reduce", "all but PCIe"),
-    ("Training step, dense", "Training: seconds per step", "dense"),
-    ("Training step, experts", "Training: seconds per step", "MoE"),
+    ("Training step, dense", "Training: both", "dense"),
+    ("Training step, experts", "Training: both", "MoE"),
     ("Inter-token latency, dense", "Inference: collected, inter-token latency", "dense"),
     ("Inter-token latency, experts", "Inference: collected, inter-token latency", "MoE"),
     ("Time to first token under load, dense", "Inference: collected, time to first token", "dense"),

@@ -1,8 +1,10 @@
-"""The public Python API: the command line's answers as plain dictionaries, SI, the unit in the key.
+"""The public Python API, also at the top of the package: the command line's answers as objects.
 
-    from rooflinecli import api
-    api.estimate("llama70b", "h100", n=8, batch=64)["phases"]["decode"]["time_s"]
-    print(api.explain("llama70b", "h100", "decode.time_s"))
+    import rooflinecli as rl
+    e = rl.estimate("llama70b", hw="h100", tp=8)
+    e.decode.time_s, e.decode.interval_s, e["phases"]["decode"]["time_s"]
+    print(e.explain("decode.time_s"))
+    rl.sweep("llama70b", hw="h100", tp=8, batch="1..512x2")     # a pandas or polars frame
 
 Options are those of the command line with underscores, `devices` and `hardware` among them. Errors are those of
 `rooflinecli.errors`; what a person may not have meant is a warning, `rooflinecli.errors.Remark`.
@@ -10,22 +12,128 @@ Options are those of the command line with underscores, `devices` and `hardware`
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
+from rooflinecli.answers.contract import Cost, Estimate, HardwareAnswer, ModelAnswer, Violation, Workload
 from rooflinecli.answers.estimate import estimate as _estimate
 from rooflinecli.answers.explain import derivation
 from rooflinecli.answers.parameters import Parameters
 from rooflinecli.answers.parameters import parameters as _parameters
+from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, PlanAnswer, PrefillAnswer, TrainAnswer
+from rooflinecli.errors import UsageError
 from rooflinecli.record import plain
 from rooflinecli.specs import ask
 from rooflinecli.specs.model import load_model
 
-__all__ = ["estimate", "explain", "parameters"]
+P = TypeVar("P", bound=PhaseAnswer)
+__all__ = ["Answer", "compare", "emit", "estimate", "explain", "parameters", "search", "sweep"]
 
 
-def estimate(model: str, hw: str | None = None, **options: Any) -> dict[str, Any]:
-    """What `roofline estimate MODEL --hw HW` prints as JSON."""
-    return dict(plain(_estimate(ask.request({"model": model, "hw": hw, **options}))))
+class Answer(dict[str, Any]):
+    """What an estimate answers: the object of the JSON contract, which is also typed.
+
+    Times are in seconds of one pass (a prompt, a token, a step), sizes in bytes per device, rates per second over all devices.
+    """
+
+    def __init__(self, result: Estimate, options: dict[str, Any]):
+        super().__init__(plain(result))
+        self.result, self.options = result, options
+
+    @property
+    def model(self) -> ModelAnswer:
+        """Name, layers, parameters, bytes of its weights."""
+        return self.result.model
+
+    @property
+    def hardware(self) -> HardwareAnswer:
+        """One device: peak, bandwidth, capacity, ridge."""
+        return self.result.hardware
+
+    @property
+    def plan(self) -> PlanAnswer:
+        """The layout of the first phase, and whether it was chosen; each phase carries its own."""
+        return self.result.plan
+
+    @property
+    def workload(self) -> Workload:
+        """What was asked, defaults filled in."""
+        return self.result.workload
+
+    @property
+    def cost(self) -> Cost:
+        """Dollars."""
+        return self.result.cost
+
+    @property
+    def feasible(self) -> bool:
+        """Whether every phase fits."""
+        return self.result.feasible
+
+    @property
+    def violations(self) -> list[Violation]:
+        """What does not fit, by how much, and the nearest plan that does."""
+        return self.result.violations
+
+    @property
+    def prefill(self) -> PrefillAnswer:
+        """The prompt; time_s is the time to first token. Raises UsageError where it was not asked for."""
+        return self._phase("prefill", PrefillAnswer)
+
+    @property
+    def decode(self) -> DecodeAnswer:
+        """One token; time_s is the inter-token latency. Raises UsageError where it was not asked for."""
+        return self._phase("decode", DecodeAnswer)
+
+    @property
+    def train(self) -> TrainAnswer:
+        """One optimizer step. Raises UsageError where it was not asked for."""
+        return self._phase("train", TrainAnswer)
+
+    def _phase(self, name: str, kind: type[P]) -> P:
+        found = self.result.phases.get(name)
+        if not isinstance(found, kind):
+            raise UsageError(f"this estimate answers {', '.join(self.result.phases)}; ask for phase={name!r}", "phase")
+        return found
+
+    def explain(self, quantity: str, depth: int = 3) -> str:
+        """The derivation of a quantity such as decode.time_s, as text. Raises UsageError for one that does not exist."""
+        from rooflinecli.render.explain import explain as text
+
+        return text(derivation(ask.request(self.options), quantity), depth)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON contract as a plain dictionary."""
+        return dict(plain(self.result))
+
+    def to_frame(self) -> Any:
+        """A row for each phase, a column for each number: a pandas frame, or a polars one where only that is installed."""
+        from rooflinecli.frames import frame
+        from rooflinecli.record import leaves
+
+        return frame([{"phase": name} | dict(leaves(phase)) for name, phase in self.result.phases.items()])
+
+    def _repr_html_(self) -> str:
+        """A table for a notebook."""
+        from rooflinecli.render.notebook import page
+
+        return page(self.result)
+
+    def __repr__(self) -> str:
+        times = ", ".join(f"{name} {float(phase.time_s):.4g} s" for name, phase in self.result.phases.items())
+        return f"<{self.model.name} on {self.plan.devices} x {self.hardware.name}: {times}>"
+
+
+def estimate(model: str | None = None, hw: str | None = None, *, source: str | None = None, **options: Any) -> Answer:
+    """What `roofline estimate MODEL --hw HW` answers; `source` is its --from.
+
+    Raises UsageError for options that are wrong, DataError for a broken file, Infeasible when no device count holds it.
+    """
+    asked: dict[str, Any] = {"model": model, "hw": hw, **options}
+    if source is not None:
+        from rooflinecli.launch.reading import options as launched
+
+        asked = launched(source, asked, ask.warn)
+    return Answer(_estimate(ask.request(asked)), asked)
 
 
 def explain(model: str, hw: str | None = None, quantity: str = "", depth: int = 3, **options: Any) -> str:
@@ -33,6 +141,36 @@ def explain(model: str, hw: str | None = None, quantity: str = "", depth: int = 
     from rooflinecli.render.explain import explain as text
 
     return text(derivation(ask.request({"model": model, "hw": hw, **options}), quantity), depth)
+
+
+def emit(tool: str, answer: Answer) -> str:
+    """The command or config of an answer's plan for vllm, sglang, trtllm, megatron, ...; what --emit prints."""
+    from rooflinecli.answers.launched import launch as text
+
+    return text(tool, answer.options, answer.result)
+
+
+def sweep(model: str, hw: str, *, columns: list[str] | None = None, where: list[str] | None = None, **options: Any) -> Any:
+    """What `roofline sweep` prints, as a frame: a row for each point. Ranges are strings (1..512x2) or lists of values."""
+    from rooflinecli.frames import sweep as rows
+
+    return rows({"model": model, "hw": hw, **options}, columns, where or [])
+
+
+def search(
+    model: str, hw: str, *, objective: str | None = None, where: list[str] | None = None, top: int = 5, **options: Any
+) -> Any:
+    """What `roofline search` prints, as a frame: a row for each layout, the best first. `ttft`, `itl` and `qps` bound serving."""
+    from rooflinecli.frames import search as rows
+
+    return rows({"model": model, "hw": hw, **options}, objective, where or [], top)
+
+
+def compare(model: str, hw: list[str], *, at: str = "same-devices", rank: str = "decode.time_s", **options: Any) -> Any:
+    """What `roofline compare` prints, as a frame: a row for each chip, the best first."""
+    from rooflinecli.frames import compare as rows
+
+    return rows({"model": model, **options}, hw, at, rank)
 
 
 def parameters(model: str) -> Parameters:

@@ -79,3 +79,11 @@ def _pour(partial: Path, path: Path) -> None:
     """The content into whatever `path` opens, at its end, so that a redirected /dev/stdout loses nothing."""
     with partial.open("rb") as source, os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as sink:
         shutil.copyfileobj(source, sink)
+
+
+def lies(path: Path, mark: str = "") -> bool:
+    """Whether a file lies there, or one does at what stands before the last `mark`; False for what cannot be a path."""
+    try:
+        return path.is_file() or bool(mark and mark in str(path) and Path(str(path).rpartition(mark)[0]).is_file())
+    except (OSError, ValueError):
+        return False

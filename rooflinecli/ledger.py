@@ -12,7 +12,7 @@ F d_ff, U columns of the first feed-forward matmul, V vocabulary, E experts, X e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
@@ -122,12 +122,18 @@ def elementwise(
 
 def product(axes: Axes, sizes: Mapping[str, Number]) -> Number:
     """The number of elements of a tensor with these axes."""
-    if not axes:
-        return 1
-    result = sizes[axes[0]]
-    for axis in axes[1:]:
-        result = result * sizes[axis]
-    return result
+    result = None
+    for axis in axes:
+        result = sizes[axis] if result is None else result * sizes[axis]
+    return 1 if result is None else result
+
+
+def elements(tensors: Iterable[Axes], sizes: Mapping[str, Number]) -> Number:
+    """The number of elements of several tensors."""
+    total: Number = 0
+    for axes in tensors:
+        total = total + product(axes, sizes)
+    return total
 
 
 Derived = tuple[tuple[str, Callable[[Sizes], Number]], ...]
@@ -200,4 +206,8 @@ class Ledger:
 
 def row_parameters(rows: tuple[Row, ...], sizes: Mapping[str, Number]) -> Number:
     """Parameters of some rows; exact integers when the sizes are."""
-    return sum(product(axes, sizes) for row in rows for axes in row.params)
+    total: Number = 0
+    for row in rows:
+        for axes in row.params:
+            total = total + product(axes, sizes)
+    return total

@@ -70,6 +70,12 @@ def weights(params: DeviceParameters, formats: Formats, shards: Number) -> Numbe
     )
 
 
+def resident_weight(formats: Formats) -> float:
+    """Bytes per weight of a layer in training: narrow matmuls keep 16 bits, or 8 along rows and 8 along columns."""
+    narrow = formats.matmul_input < formats.activation
+    return max(formats.weight, formats.activation) if narrow else formats.weight
+
+
 def trained(book: Ledger, plan: Plan, params: DeviceParameters, lift: Plain) -> DeviceParameters:
     """Parameters that get gradients: all that are held, or the adapters beside them."""
     if not RECIPE[plan.recipe].frozen:
@@ -95,10 +101,12 @@ def training_state(
     recipe = RECIPE[plan.recipe]
     if recipe.quantised:
         formats = replace(formats, weight=recipes.nf4_bytes(*NF4))
+    elif not recipe.frozen:
+        formats = replace(formats, weight=resident_weight(formats), expert_weight=resident_weight(formats))
     over = data.shards(plan)
     dense = DeviceParameters(params.inner, params.outer)
     experts = f.partitioned_bytes(params.experts, formats.expert_weight, data.shards(plan, True)["weights"])
-    optimizer = optimizer_bytes if plan.offload == "none" else 0.0
+    optimizer = 0.0 if plan.optimizer_on_host else optimizer_bytes
     whole = weights(dense, formats, over["weights"]) + experts
     if recipe.reference:
         whole = whole + whole
@@ -130,17 +138,30 @@ def kv_cache(book: Ledger, plan: Plan, formats: Formats, batch: Number, tokens: 
     return total * (schedule.layers_per_stage(float(book.n_layers), plan.pp) / book.n_layers)
 
 
-def _saved(
-    rows: tuple[Row, ...], sizes: Sizes, formats: Formats, dropped: dict[str, tuple[int, ...]] | None = None
-) -> Number:
-    gone = dropped or {}
-    kept = sum(
-        product(axes, sizes)
-        for row in rows
-        for place, axes in enumerate(row.saves)
-        if place not in gone.get(row.name, ())
-    )
-    return kept * formats.activation
+def _saved(rows: tuple[Row, ...], sizes: Sizes, formats: Formats, axis: str = "") -> Number:
+    """Bytes that rows before and after the layers keep; of tensors with `axis` alone where it is given."""
+    kept = (axes for row in rows for axes in row.saves if not axis or axis in axes)
+    return sum(product(axes, sizes) for axes in kept) * formats.activation
+
+
+def _layer_saved(rows: tuple[Row, ...], sizes: Sizes, formats: Formats, gone: dict[str, tuple[int, ...]]) -> Number:
+    """Bytes that a layer's rows keep; the saved input of a narrow matmul (the tensor with its contracted axes) is narrow too."""
+    wide: Number = 0.0
+    narrow: Number = 0.0
+    for row in rows:
+        for place, axes in enumerate(row.saves):
+            if place in gone.get(row.name, ()):
+                continue
+            if row.contraction is not None and set(row.contraction.k) <= set(axes):
+                narrow = narrow + product(axes, sizes)
+            else:
+                wide = wide + product(axes, sizes)
+    return wide * formats.activation + narrow * saved_input(formats)
+
+
+def saved_input(formats: Formats) -> float:
+    """Bytes per element of a matmul's saved input: its own width, of four-bit formats 8 bits."""
+    return min(max(formats.matmul_input, 1.0), formats.activation)
 
 
 def layer_activations(group: Any, plan: Plan, sizes: Sizes, formats: Formats, layers: Number = 1.0) -> Number:
@@ -172,7 +193,7 @@ def _kept_outputs(group: Any, sizes: Sizes) -> Number:
 
 def working_set(group: Any, plan: Plan, sizes: Sizes, formats: Formats, scores: bool) -> Number:
     """Bytes of everything a layer's backward pass reads: saved rows, dropout masks, materialised scores."""
-    kept = _saved(group.rows, sizes, formats, recompute.dropped(plan))
+    kept = _layer_saved(group.rows, sizes, formats, recompute.dropped(plan))
     if plan.dropout:
         kept = kept + sum(product(axes, sizes) for row in group.rows for axes in row.masks)
     if not plan.flash and scores and group.mixer is not None:
@@ -189,9 +210,10 @@ def training_activations(
     lift: Plain,
     logit_bytes: Number = 0.0,
 ) -> Number:
-    """Activations on the fullest stage: microbatches in flight, and under full recomputation one layer's working set.
+    """Activations on the fullest stage: microbatches in flight, and where layers compute again or wait on the host one at work.
 
-    logit_bytes is what the framework's loss holds per logit beside them.
+    The loss is done with its logits before the first layer is at work again. logit_bytes is what the framework's loss holds
+    per logit beside them.
     """
     layers = float(book.n_layers)
     per_stage, transient, stem, head = _stack_activations(book, plan, formats, seq, lift, layers, logit_bytes)
@@ -199,8 +221,19 @@ def training_activations(
     for tower, length in towers(book):
         own, again, *ends = _stack_activations(tower, plan, formats, length, lift, layers, logit_bytes)
         per_stage, transient, stem = per_stage + own, num.maximum(transient, again), stem + sum(ends)
+    if plan.activations_on_host:
+        per_stage = f.kept_on_device(per_stage, recompute.share(plan.offload_layers, layers))
     stage = (f.in_flight_activations(per_stage, first), f.in_flight_activations(per_stage, last))
-    return f.fullest_activations(stage[0], stage[1], stem, head, plan.pp) + transient
+    return f.fullest_activations(stage[0], stage[1], stem, head, transient, plan.pp)
+
+
+def offloaded_activations(book: Ledger, plan: Plan, formats: Formats, seq: Number, lift: Plain) -> Number:
+    """Bytes that the layers of the fullest stage send to the host per microbatch."""
+    layers = float(book.n_layers)
+    sent: Number = 0.0
+    for tower, length in ((book, seq), *towers(book)):
+        sent = sent + _stack_activations(tower, plan, formats, length, lift, layers, 0.0)[0]
+    return f.sent_to_host(sent, recompute.share(plan.offload_layers, layers))
 
 
 def _stack_activations(
@@ -214,12 +247,16 @@ def _stack_activations(
     for group in book.layers:
         sizes = layer_sizes(group, work, plan, book.document, lift)
         kept = kept + layer_activations(group, plan, sizes, formats, layers) * float(group.repeat)
-        if plan.recompute in ("full", "op"):
+        if plan.recompute in ("full", "op") or plan.activations_on_host:
             transient = num.maximum(transient, working_set(group, plan, sizes, formats, scores=True))
     outer = outer_sizes(book, work, plan, book.document, lift)
     stem, head = _saved(book.stem, outer, formats), _saved(book.head, outer, formats)
+    copies: Number = 0.0
     if num.present(logit_bytes) and book.spec.lm_head and book.spec.vocab_size:
-        head = head + f.loss_copies(product(("B", "O", "V"), outer), logit_bytes)
+        copies = f.loss_copies(product(("B", "O", "V"), outer), logit_bytes)
+        head = head + copies
+    if not (num.plain(plan.loss_chunks) and num.value(plan.loss_chunks) == 1):
+        head = f.chunked_loss(head, _saved(book.head, outer, formats, "V") + copies, plan.loss_chunks)
     return kept * (pipeline.fullest(plan, float(book.n_layers)) / book.n_layers), transient, stem, head
 
 

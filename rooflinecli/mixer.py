@@ -17,7 +17,7 @@ from rooflinecli.specs.dtypes import Formats
 from rooflinecli.work import Op
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Mode:
     """How a pass is counted, besides its sizes.
 
@@ -37,7 +37,7 @@ class Mode:
     library: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Exchange:
     """What context parallelism brings together for one layer, in values: queries (outputs are as wide) and keys with values,
     per token; and the states of all sequences that a rank hands on. None: the mixer has no such thing."""
@@ -89,3 +89,38 @@ class Mixer(ABC):
     def score_bytes(self, formats: Formats, sizes: Sizes, dropout: bool) -> Number:
         """Bytes kept for the backward pass when nothing is fused, beside what the rows save."""
         return 0.0
+
+
+class Together(Mixer):
+    """Two mixers of one layer, each a row of its own: what the layer keeps and sends is the sum of both."""
+
+    def __init__(self, parts: tuple[Mixer, ...]):
+        self.parts = parts
+
+    def flops(self, mode: Mode, sizes: Sizes) -> Number:
+        return sum(part.flops(mode, sizes) for part in self.parts)
+
+    def prefill(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
+        return [op for part in self.parts for op in part.prefill(name, mode, sizes)]
+
+    def decode(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
+        return [op for part in self.parts for op in part.decode(name, mode, sizes)]
+
+    def exchange(self, sizes: Sizes) -> Exchange:
+        sent = [part.exchange(sizes) for part in self.parts]
+        keys, states = (
+            [v for v in values if v is not None] for values in zip(*((e.keys, e.state) for e in sent), strict=True)
+        )
+        return Exchange(sum(e.queries for e in sent), sum(keys) if keys else None, sum(states) if states else None)
+
+    def text(self, sizes: Sizes) -> str:
+        return "; ".join(part.text(sizes) for part in self.parts)
+
+    def per_token(self, sizes: Sizes) -> Number:
+        return sum(part.per_token(sizes) for part in self.parts)
+
+    def cache_bytes(self, formats: Formats, sizes: Sizes, batch: Number, tokens: Number) -> Number:
+        return sum(part.cache_bytes(formats, sizes, batch, tokens) for part in self.parts)
+
+    def score_bytes(self, formats: Formats, sizes: Sizes, dropout: bool) -> Number:
+        return sum(part.score_bytes(formats, sizes, dropout) for part in self.parts)

@@ -13,9 +13,17 @@ MISSING: Any = object()  # what `at` finds where a path leads nowhere
 
 
 class Record:
-    """Base of dataclasses that are answers."""
+    """Base of dataclasses that are answers. What these say of themselves is said here once: writing it for each takes a start longer."""
 
     __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and list(self.entries()) == list(other.entries())
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.entries())})"
 
     def entries(self) -> Iterator[tuple[str, Any]]:
         """The keys and values of the object, in the order of the contract."""

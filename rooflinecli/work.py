@@ -13,7 +13,7 @@ MIXING = (
 GROUPS = {
     "matmul": "matmul",
     "grouped_matmul": "matmul",
-    "experts": "matmul",
+    "routed_experts": "matmul",
     "elementwise": "elementwise",
     "gather": "elementwise",
     "optimizer": "optimizer",
@@ -55,9 +55,9 @@ class Op(NamedTuple):
     kind (and variant, where a class has several) names its constants. k, n: contracted and output width of a matmul,
     longest run of keys and head width of attention, expert width of a grouped matmul. quantised: elements of the input that
     a pass of their own touches (quantised, appended to a cache, permuted). ramp: filling work per useful work, in units of
-    k0. items: work items that start one after the other (query tiles, cached heads). gradient: what a sequence mixer's
+    k0. length: tokens of the sequence that attention runs over, whatever its window. items: work items that start one after the other (query tiles, cached heads). gradient: what a sequence mixer's
     kernel costs backward; contractions and elementwise passes follow a rule instead. routed: what all experts of a layer meet
-    (kind experts), both products and what lies between.
+    (kind routed_experts), both products and what lies between.
     """
 
     name: str
@@ -71,6 +71,7 @@ class Op(NamedTuple):
     quantised: Number = 0
     ramp: Number = 0
     items: Number = 0
+    length: Number = 0
     variant: str = ""
     gradient: Gradient | None = None
     routed: Routed | None = None
@@ -81,13 +82,35 @@ class Op(NamedTuple):
         return GROUPS.get(self.kind, MIXING)
 
 
+def kernel(
+    *,
+    name: str,
+    kind: str,
+    dtype: str,
+    flops: Number,
+    bytes: Number,
+    count: Number = 1,
+    k: Number = 0,
+    n: Number = 0,
+    quantised: Number = 0,
+    ramp: Number = 0,
+    items: Number = 0,
+    length: Number = 0,
+    variant: str = "",
+    gradient: Gradient | None = None,
+) -> Op:
+    """An Op, in half the time that calling the class with keywords takes: a pass makes dozens."""
+    fields = (name, kind, dtype, flops, bytes, count, k, n, quantised, ramp, items, length, variant, gradient, None)
+    return tuple.__new__(Op, fields)
+
+
 @dataclass(slots=True, eq=False)
 class Collective:
     """A collective over one axis of a plan. `size` is the whole tensor in bytes, `axis` names who pays, `count` repeats.
 
     The group has `n` members, one every `stride` devices; `mesh` names members and length per torus axis where known.
-    `outer_share` is the part of the bytes left for levels beyond the innermost, where copies are sent once. `library` is an
-    engine's that may reduce by kernels of its own.
+    `outer_share` is the part of the bytes left for levels beyond the innermost, where copies are sent once;
+    `rails` the share of the ports there that the software uses. `library` is an engine's that may reduce by kernels of its own.
     """
 
     name: str
@@ -99,6 +122,7 @@ class Collective:
     count: Number = 1
     mesh: tuple[tuple[Number, Number], ...] | None = None
     outer_share: Number = 1.0
+    rails: Number = 1.0
     library: str = ""
 
 

@@ -14,7 +14,7 @@ from rooflinecli.record import OPTIONAL, Record
 SCHEMA = "roofline/estimate/1"
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ParameterCounts(Record):
     """Exact counts; `active` is what a token passes through, the input embedding included."""
 
@@ -24,7 +24,7 @@ class ParameterCounts(Record):
     active_without_embedding: int
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ModelAnswer(Record):
     name: str
     id: str
@@ -33,7 +33,7 @@ class ModelAnswer(Record):
     weights_bytes: Number
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class HardwareAnswer(Record):
     """One device: dense peak in the format computed in, memory bandwidth and capacity, the ridge of its roofline."""
 
@@ -45,7 +45,7 @@ class HardwareAnswer(Record):
     ridge_flops_per_byte: Number
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Workload(Record):
     """What was asked, defaults filled in: sequences per replica in serving, the global batch in training, lengths in tokens."""
 
@@ -65,7 +65,7 @@ class Workload(Record):
     tokens: Number = field(default=None, metadata=OPTIONAL)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Cost(Record):
     """Dollars; None where no price is known, or the phase was not asked for."""
 
@@ -76,7 +76,7 @@ class Cost(Record):
     usd_per_device_hour: Number | None = None
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Violation(Record):
     """What does not fit: bytes needed and available per device, and the nearest plan that works."""
 
@@ -87,7 +87,7 @@ class Violation(Record):
     message: str
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Explanation(Record):
     """A single assumption that moves a training step towards the measured one: what the step would take with it, the share
     of the measured time that stays unexplained, and how large a change it asks for (0 none, 1 everything)."""
@@ -99,7 +99,7 @@ class Explanation(Record):
     change: float
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Estimate(Record):
     """The whole answer; `plan` is that of the first phase, `notes` what a reader should know before leaning on it."""
 

@@ -10,7 +10,7 @@ from rooflinecli.answers.contract import Estimate, HardwareAnswer, ModelAnswer, 
 from rooflinecli.answers.cost import cost
 from rooflinecli.answers.parameters import parameters
 from rooflinecli.answers.support import unsupported
-from rooflinecli.engine import agree
+from rooflinecli.engine import agree, calibrated
 from rooflinecli.engine.answer import answer
 from rooflinecli.engine.choose import Choice, choose
 from rooflinecli.engine.nearest import Remedy, nearest
@@ -48,8 +48,17 @@ def estimate(request: Request, lift: Plain = PLAIN) -> Estimate:
         cost=bill,
         feasible=not violations,
         violations=violations,
-        notes=unsupported(scene, phases) or None,
+        notes=[*unsupported(scene, phases), *_calibration(scene, choices, phases)] or None,
     )
+
+
+def _calibration(scene: Scene, choices: dict[str, Choice], phases: dict[str, PhaseAnswer]) -> list[str]:
+    """What a reader should know of the chip file's calibration, phase by phase."""
+    if not scene.request.hardware.calibration:
+        return []
+    return [
+        note for phase, found in phases.items() for note in calibrated.notes(scene, choices[phase].plan, phase, found)
+    ]
 
 
 def scene_of(request: Request) -> Scene:
@@ -102,7 +111,7 @@ def _answered(scene: Scene, phase: str, choice: Choice) -> PhaseAnswer:
     """A phase under the plan chosen for it, with what bounds it."""
     found = answer(scene, scene.plan(choice.plan), phase)
     found.bound, found.bound_by = bound(found.resources_s)
-    found.plan = plan_answer(choice.plan, choice.chosen, choice.reason)
+    found.plan = choice.shown
     return found
 
 

@@ -67,6 +67,7 @@ def sheet(name: str) -> dict[str, Any]:
         "groups": [_group(group, layer) for group, layer in zip(spec.layers, ledger(spec).layers, strict=True)],
         "towers": [{"title": tower.name, "parameters": {"total": parameters(tower).total}} for tower in spec.towers],
         "quantization": spec.quantization.model_dump() if spec.quantization else None,
+        "checkpoint": spec.checkpoint.model_dump() if spec.checkpoint else None,
         "notes": spec.notes,
     }
 

@@ -6,7 +6,7 @@ add up to its time. What is no kernel (communication, the engine, bubbles) follo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rooflinecli.answers import shapes
@@ -49,6 +49,11 @@ class WatchedBill(Bill):
     def add(self, ops: list[Op], times: Number) -> None:
         self.lines += [Line(op, op.flops, op.bytes, price(op, self.chip, self.regime), times * op.count) for op in ops]
         super().add(ops, times)
+
+    def take(self, other: Bill, times: Number, least: Number) -> None:
+        assert isinstance(other, WatchedBill)
+        self.lines += [replace(line, launches=line.launches * times) for line in other.lines]
+        super().take(other, times, least)
 
 
 class WatchedScene(Scene):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from rooflinecli.layers.build import ledger
 from rooflinecli.ledger import Layer, Ledger, product, row_parameters
@@ -21,7 +22,12 @@ class Parameters:
 
 def parameters(spec: ModelSpec) -> Parameters:
     """Parameters of all towers, to the unit."""
-    book = ledger(spec)
+    return _counted(ledger(spec))
+
+
+@lru_cache(maxsize=64)
+def _counted(book: Ledger) -> Parameters:
+    spec = book.spec
     outer = int(row_parameters(book.stem, book.axes) + row_parameters(book.head, book.axes))
     inner = sum(layer.repeat * layer_parameters(layer) for layer in book.layers)
     idle = sum(layer.repeat * _idle(layer) for layer in book.layers)

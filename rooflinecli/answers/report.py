@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli.answers import ops as operations
+from rooflinecli.answers.contract import Estimate
 from rooflinecli.answers.curve import curve
 from rooflinecli.answers.estimate import choose_plans, estimate, scene_of
 from rooflinecli.answers.explain import quantities
@@ -31,8 +32,21 @@ def report(request: Request) -> Report:
     """Everything the page shows. Raises what `estimate` raises; an infeasible plan is reported all the same."""
     result = estimate(request)
     traced = quantities(estimate(request, TracedInputs()))
+    data = outline(request, result) | {"sources": [*_stated(request), *_sources(traced)]}
+    wanted = [
+        *(f"{phase}.{key}" for phase in result.phases for key in EXPLAINED),
+        *(f"cost.{key}" for key, _ in result.cost.entries()),
+    ]
+    return Report(
+        data,
+        {path: traced[path] for path in wanted if isinstance(traced.get(path), Traced) and traced[path].op != "leaf"},
+    )
+
+
+def outline(request: Request, result: Estimate) -> dict[str, Any]:
+    """What there is to show of an estimate before anything is derived: roofs, operations, the curve over the batch."""
     plans, _ = choose_plans(scene_of(request))
-    data = {
+    return {
         "schema": SCHEMA,
         "estimate": plain(result),
         "roofs": operations.roofs(request),
@@ -42,16 +56,7 @@ def report(request: Request) -> Report:
             for phase, choice in plans.items()
             if (points := curve(request, phase, choice.plan, result.phases[phase]))
         },
-        "sources": [*_stated(request), *_sources(traced)],
     }
-    wanted = [
-        *(f"{phase}.{key}" for phase in result.phases for key in EXPLAINED),
-        *(f"cost.{key}" for key, _ in result.cost.entries()),
-    ]
-    return Report(
-        data,
-        {path: traced[path] for path in wanted if isinstance(traced.get(path), Traced) and traced[path].op != "leaf"},
-    )
 
 
 def _stated(request: Request) -> list[dict[str, Any]]:

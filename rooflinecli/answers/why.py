@@ -42,7 +42,7 @@ def _layout(scene: Scene, phases: tuple[str, ...], one: Weighed) -> dict[str, An
     found = answer(scene, one.plan, "train" if "train" in phases else "decode") if one.fits else None
     return {
         **_sizes(one.plan),
-        "bytes_per_device": one.needs,
+        "bytes_per_device": one.needs(scene, phases),
         "fits": one.fits,
         "time_s": found.time_s if found else None,
         "bound": max(found.breakdown_s, key=found.breakdown_s.__getitem__) if found else None,
@@ -54,7 +54,7 @@ def _smaller(scene: Scene, phases: tuple[str, ...], choice: Choice) -> dict[str,
     half = int(choice.plan.devices) // 2
     if not choice.chosen or half < 1:
         return None
-    needed = [one.needs for one in weigh(scene, phases, half, [], [])]
+    needed = [one.needs(scene, phases) for one in weigh(scene, phases, half, [], [])]
     return {"devices": half, "least_bytes_per_device": min(needed)} if needed else None
 
 

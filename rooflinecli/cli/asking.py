@@ -44,10 +44,12 @@ def asks(
     without: Collection[str] = (),
     help: Mapping[str, str] = {},
     flags: Mapping[str, str] = {},
+    loose: Collection[str] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """A command with every option of an estimate before its own; those given arrive in `options` by name, as written.
 
-    `ranged` options take several values; `without` leaves some out; `help` and `flags` replace the table's.
+    `ranged` options take several values; `without` leaves some out; `help` and `flags` replace the table's;
+    `loose` ones may come from elsewhere, though the table's readers need them.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,7 +63,7 @@ def asks(
             return function(options=options, **{p.name: given[p.name] for p in own})
 
         parameters = [
-            *(_parameter(o, o.name in ranged, help.get(o.name), flags.get(o.name)) for o in lent),
+            *(_parameter(o, o.name in ranged, help.get(o.name), flags.get(o.name), o.name in loose) for o in lent),
             *(p.replace(annotation=hints[p.name], kind=inspect.Parameter.KEYWORD_ONLY) for p in own),
         ]
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -72,19 +74,19 @@ def asks(
     return decorate
 
 
-def _parameter(option: Option, ranged: bool, help: str | None, flag: str | None) -> inspect.Parameter:
+def _parameter(option: Option, ranged: bool, help: str | None, flag: str | None, loose: bool) -> inspect.Parameter:
     """An option of the table as a parameter of a command."""
     about: dict[str, Any] = {"help": help or _help(option, ranged), "rich_help_panel": option.panel}
     names = (flag,) if flag else (option.short, *(f"--{n}" for n in (option.name, *option.also) if len(n) > 1))
     kind: Any = str
     if option.name == "model":
-        default = typer.Argument(..., metavar="MODEL", autocompletion=on_tab(words(option)), **about)
+        default = typer.Argument(None if loose else ..., metavar="MODEL", autocompletion=on_tab(words(option)), **about)
     elif option.kind == "switch" and not ranged:
         kind, default = bool, typer.Option(None, f"--{option.name}/--no-{option.name}", **about)
     else:
         metavar = KINDS[option.kind].metavar or "CHOICE"
         kind = list[str] if option.kind == "phases" else str
-        first = ... if option.name == "hw" else None
+        first = ... if option.name == "hw" and not loose else None
         default = typer.Option(
             first, *filter(None, names), metavar=metavar, autocompletion=on_tab(words(option)), **about
         )

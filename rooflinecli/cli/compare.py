@@ -22,7 +22,8 @@ _Opt = typer.Option
 @app.command(
     cls=Panelled,
     epilog="roofline compare llama70b --hw h100,h200,mi300x -n 8 --batch 64\n"
-    "roofline compare gpt3 --hw h100,tpu-v5p --at same-cost --rank train.time_s",
+    "roofline compare gpt3 --hw h100,tpu-v5p --at same-cost --rank train.time_s\n"
+    "roofline compare llama-3.1-8b --hw h100 -n 1 --measured bench.json",
 )
 @asks(
     help={
@@ -46,6 +47,12 @@ def compare(
     rank: str = _Opt(
         "decode.time_s", metavar="QUANTITY", help="Quantity to rank by, as named in the JSON of `roofline estimate`."
     ),
+    measured: list[Path] = _Opt(
+        None,
+        "--measured",
+        metavar="FILE",
+        help="Results of a benchmark or a training log: each row beside the estimate on the one --hw, and what would explain the gap.",
+    ),
     wide: bool = WIDE,
     format: Format = FORMAT,
     out: Path = OUT,
@@ -58,8 +65,25 @@ def compare(
     from rooflinecli.cli.output import write
     from rooflinecli.render.compare import render
 
+    if measured:
+        write(_measured(options, hw, measured, format, columns(wide, out)), out)
+        return
     chips = [name.strip() for item in hw for name in item.split(",") if name.strip()]
     result = answer(options, chips, at, rank)
     write(render(result, format.value, columns(wide, out)), out)
     if not result["feasible"]:
         raise typer.Exit(1)
+
+
+def _measured(options: dict[str, Any], hw: list[str], files: list[Path], format: Format, width: int) -> str:
+    """Measured rows beside the estimate on one chip."""
+    from rooflinecli.calibrate.explain import against
+    from rooflinecli.calibrate.readers import read
+    from rooflinecli.calibrate.resolve import resolve
+    from rooflinecli.errors import UsageError
+    from rooflinecli.render.measured import render
+
+    if len(hw) != 1 or "," in hw[0]:
+        raise UsageError("--measured is held against one chip; give one --hw", "hw")
+    found = resolve([reading for file in files for reading in read(file)], {**options, "hw": hw[0]})
+    return render({**against(found.questions), "aside": found.aside, "notes": found.notes}, format.value, width)

@@ -22,7 +22,7 @@ _Opt = typer.Option
     epilog="roofline estimate llama70b --hw h100 -n 8 --prompt 8k --concurrency 32\n"
     "roofline estimate llama-3-8b --hw tpu-v5p -n 64 --phase train --tokens 15T",
 )
-@asks()
+@asks(loose=("model", "hw"))
 def estimate(
     options: dict[str, Any],
     mfu: str = _Opt(None, metavar="SHARE", help="A measured training MFU to hold against the estimate."),
@@ -33,6 +33,10 @@ def estimate(
         None, metavar="QUANTITY", help="Show how a quantity follows, e.g. decode.time_s; `plan`: why this layout."
     ),
     depth: int = levels(3),
+    source: str = _Opt(
+        None, "--from", metavar="LAUNCH", help="Read options from a launch script, a config or a command in quotes."
+    ),
+    emit: str = _Opt(None, metavar="TOOL", help="Print the launch of this plan instead: vllm, sglang, megatron, ..."),
     wide: bool = WIDE,
     format: Format = FORMAT,
     out: Path = OUT,
@@ -47,11 +51,22 @@ def estimate(
     from rooflinecli.record import plain
     from rooflinecli.specs import ask
 
+    if source is not None:
+        from rooflinecli.launch.reading import options as launched
+
+        options = launched(source, options, ask.warn)
     request = ask.request(options)
     if explain is not None:
         write(_explained(request, explain, depth, columns(wide, out)), out)
         return
     result = answer(request)
+    if emit is not None:
+        from rooflinecli.answers.launched import launch
+
+        write(launch(emit, options, result), out)
+        if not result.feasible:
+            raise typer.Exit(1)
+        return
     note(request, result, mfu, measured)
     page = import_module(f"rooflinecli.render.{format.value}").estimate
     write(page(plain(result), columns(wide, out)) if format is Format.table else page(plain(result)), out)

@@ -34,6 +34,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "models": ("models", "List models, show one, or import a Hugging Face config."),
     "sweep": ("sweep", "A grid of estimates: every numeric input a range."),
     "search": ("search", "The best legal layout, exactly: training splits, or serving instances and pools."),
+    "simulate": (
+        "simulate",
+        "An engine's scheduler over step prices: percentiles, SLOs, the fewest replicas for a load.",
+    ),
     "compare": ("compare", "One plan across chips, ranked, at the same devices, cost or memory."),
     "check": ("check", "Hold capacity plans to their promises, in CI: pass, fail or unsure."),
     "scaling": ("scaling", "Scaling laws: compute-optimal sizes, batches, learning rates, runs."),
@@ -46,7 +50,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "layouts": ("layouts", "Inference layouts side by side: weight-stationary in one or two axes, weight-gathered."),
     "aot": ("aot", "A jitted function on the roofline: XLA's FLOPs, bytes and memory, and what XLA miscounts."),
     "measure": ("measure", "Time real kernels on this machine and write a hardware profile."),
+    "calibrate": ("calibrate", "Fit the engine's constants to your own benchmark results and training logs."),
     "validate": ("validate", "Predictions against published and measured rows: errors, bias, coverage."),
+    "serve": ("serve", "A page to play with in the browser, on this machine."),
+    "mcp": ("mcp", "The same questions as tools for an agent (Model Context Protocol)."),
     "formula": ("formula", "List formulas, show one, or evaluate it at given numbers."),
 }
 QUIET: dict[str, Any] = {

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format, columns
 from rooflinecli.cli.shared import WIDE
+from rooflinecli.errors import UsageError
 
 _SUITES = {
     "matmul": "Matmuls: square, skinny as in decode, ragged.",
@@ -135,11 +136,63 @@ def model(
     write(loop(answer["phases"], answer["checks"], columns(wide)))
 
 
+def _server(engine: str | None) -> Any:
+    def command(
+        url: str = typer.Argument(..., help="The server's address, such as http://localhost:8000."),
+        model: str = _Opt(None, "--model", help="The model to ask for; omitted: the only one that the server lists."),
+        concurrency: str = _Opt("1,4,16", metavar="COUNTS", help="Requests in flight, one run each."),
+        prompt: str = _Opt(
+            "512",
+            metavar="TOKENS",
+            help="Tokens of a prompt, about; the server's own count is kept. Several with commas.",
+        ),
+        output: int = _Opt(64, min=2, metavar="TOKENS", help="Tokens of an answer."),
+        requests: int = _Opt(None, min=1, metavar="COUNT", help="Requests of a run; omitted: four for each in flight."),
+        timeout: float = _Opt(120.0, min=1.0, metavar="SECONDS", help="How long to wait for one answer."),
+        out: Path = _Opt(
+            None,
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="Where the runs go, for `roofline calibrate`; omitted: standard output.",
+        ),
+    ) -> None:
+        import json
+
+        from rooflinecli.cli.output import write
+        from rooflinecli.measure.served import Loop, close
+
+        runs = [
+            close(Loop(url, model, engine, many, length, output, requests or 0, timeout))
+            for many in _counts("--concurrency", concurrency)
+            for length in _counts("--prompt", prompt)
+        ]
+        write("\n".join(json.dumps(run) for run in runs), out)
+
+    command.__doc__ = f"""A closed loop against a running {"vLLM" if engine else "OpenAI-compatible"} server: first token, time per token.
+
+    Writes a line of JSON per load, which `roofline calibrate FILE --hw H -n N` reads. OPENAI_API_KEY is sent where it is set.
+    """
+    return command
+
+
+def _counts(flag: str, text: str) -> list[int]:
+    """Whole numbers with commas between. Raises UsageError."""
+    from rooflinecli.specs import ask
+
+    found = [ask.number(flag, part.strip()) for part in text.split(",")]
+    if any(value < 1 or value != int(value) for value in found):
+        raise UsageError(f"{flag} {text}: expected whole numbers above zero, such as 1,4,16")
+    return [int(value) for value in found]
+
+
+app.command("openai")(_server(None))
+app.command("vllm")(_server("vllm"))
+
+
 def needs_jax() -> None:
     """Raises UsageError with the pip line where jax is not installed."""
     from importlib.util import find_spec
-
-    from rooflinecli.errors import UsageError
 
     if find_spec("jax") is None:
         raise UsageError(

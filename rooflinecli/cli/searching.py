@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.cli.progress import Progress
-from rooflinecli.errors import UsageError
 from rooflinecli.specs.options import OPTIONS
 
 
@@ -26,14 +25,8 @@ def run(
     from rooflinecli.cli.output import write
     from rooflinecli.render.search import text
 
-    phases = ",".join(options.get("phase") or ["train"])
-    serving = "train" not in phases
-    if not serving and phases != "train":
-        raise UsageError("--phase train searches alone; ask for prefill and decode in a second search")
-    for name, written in limits.items():
-        if written is not None and not serving:
-            raise UsageError(f"--{name} {written}: belongs to serving; add --phase decode")
-    result = _serve(options, objective, where, limits, top) if serving else _train(options, objective, where, top)
+    serving = "train" not in ",".join(options.get("phase") or ["train"])
+    result = _answered(options, objective, where, limits, top)
     for row in [*result["results"], *([result["nearest_miss"]] if result["nearest_miss"] else [])]:
         row["estimate"] = _estimate(options, row["command"], serving)
     if sensitivity and result["feasible"]:
@@ -55,12 +48,11 @@ def _estimate(options: dict[str, Any], layout: str, serving: bool) -> str:
     return f"{shlex.join(words)} {layout}"
 
 
-def _train(options: dict[str, Any], objective: str | None, where: list[str], top: int) -> dict[str, Any]:
-    from rooflinecli.answers.search.question import question
-    from rooflinecli.answers.search.report import report
-    from rooflinecli.answers.search.train import search
+def _answered(
+    options: dict[str, Any], objective: str | None, where: list[str], limits: dict[str, str | None], top: int
+) -> dict[str, Any]:
+    from rooflinecli.answers.search.answered import answered
 
-    asked = question({**options, "phase": "train"}, objective or "throughput", where)
     bar: list[Progress] = []
 
     def tell(done: int, total: int) -> None:
@@ -68,18 +60,10 @@ def _train(options: dict[str, Any], objective: str | None, where: list[str], top
             bar.append(Progress(total, "layouts"))
         bar[0].add(done)
 
-    found = search(asked, tell)
+    found = answered(options, objective, where, limits, top, tell)
     for progress in bar:
         progress.close()
-    return report(asked, found, top)
-
-
-def _serve(
-    options: dict[str, Any], objective: str | None, where: list[str], limits: dict[str, str | None], top: int
-) -> dict[str, Any]:
-    from rooflinecli.answers.search.serve import search
-
-    return search(options, objective, where, limits, top)
+    return found
 
 
 def _sensitivity(result: dict[str, Any], options: dict[str, Any]) -> list[dict[str, Any]]:

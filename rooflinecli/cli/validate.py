@@ -15,7 +15,9 @@ app = typer.Typer(**QUIET)
 
 @app.command()
 def validate(
-    subject: str = typer.Argument("all", help="kernels, training, inference, collectives, or all."),
+    subject: str = typer.Argument(
+        "all", help="kernels, training, inference, collectives, or all; calibrate: what a few own rows buy (minutes)."
+    ),
     fit: bool = typer.Option(
         False,
         "--fit",

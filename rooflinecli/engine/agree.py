@@ -1,23 +1,25 @@
-"""Options that do not go together, whatever the layout: refused before anything is chosen."""
+"""Options that do not go together, whatever the layout: refused before anything is chosen.
+
+Sizes that no layout can have are `legal.check`'s: asked at once where layouts are arrays, else once nothing was found legal.
+"""
 
 from __future__ import annotations
 
-from rooflinecli.engine import legal
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.phases import recompute
 from rooflinecli.specs.hardware import load_defaults
+from rooflinecli.specs.plan import OFFLOADS
 
 
 def check(scene: Scene) -> None:
     """Raises UsageError with the option and the remedy."""
     _recomputation(scene)
     r = scene.request
-    if r.software is not None and r.software not in frameworks(scene):
+    if r.software is not None and not _named(r.software, frameworks(scene)):
         raise unknown("software", r.software, frameworks(scene), option="software")
-    if r.offload == "optimizer":
+    if r.offload is not None and _offloads(r.offload):
         _ = scene.chip.host_link
-    legal.check(scene)
 
 
 def _recomputation(scene: Scene) -> None:
@@ -37,13 +39,30 @@ def _recomputation(scene: Scene) -> None:
         )
 
 
+def _offloads(said: str) -> bool:
+    """Whether something goes to the host. Raises UsageError unless that is known, and layers are whole numbers of activations."""
+    kind, named, layers = said.partition(":")
+    whole = not named or (kind.endswith("activations") and layers.isdigit() and int(layers) > 0)
+    if kind not in OFFLOADS or not whole:
+        raise UsageError(f"--offload {said}: expected {', '.join(OFFLOADS)}, or activations:LAYERS", "offload")
+    return kind != "none"
+
+
+def _named(software: str, known: list[str]) -> bool:
+    """Whether the tables have a framework, and each of the options joined to it (torchtitan+async+rowwise)."""
+    plain, *options = software.split("+")
+    return plain in known and all(f"{plain}+{option}" in known for option in options)
+
+
 def frameworks(scene: Scene) -> list[str]:
     """Training frameworks that the efficiency tables of a chip or of its kind tell apart."""
     tables = [scene.chip.spec.efficiency, load_defaults(scene.chip.spec.kind).efficiency]
     names = {
         name
         for table in tables
-        for kind in ("framework", "tp_collective", "step")
+        for kind in ("framework", "tp_collective", "step", "matmul")
         for name in table.get("training", {}).get(kind, {})
+        if kind != "matmul" or "@" in name
     }
+    names = {name.rpartition("@")[2] for name in names}  # a matmul's are fp8@torchtitan+rowwise
     return sorted(names | {"any"})

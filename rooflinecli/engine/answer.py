@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rooflinecli.engine.calibrated import calibrated
 from rooflinecli.engine.derive import derive
 from rooflinecli.engine.inference import decode, prefill
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, PrefillAnswer, TrainAnswer
@@ -11,7 +12,8 @@ from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.training import train
 from rooflinecli.specs.plan import Plan
 
-PHASES: dict[str, Callable[[Scene, Plan], PhaseAnswer]] = {"prefill": prefill, "decode": decode, "train": train}
+SHIPPED: dict[str, Callable[[Scene, Plan], PhaseAnswer]] = {"prefill": prefill, "decode": decode, "train": train}
+PHASES = {phase: calibrated(phase, answered) for phase, answered in SHIPPED.items()}
 ANSWERS: dict[str, type[PhaseAnswer]] = {"prefill": PrefillAnswer, "decode": DecodeAnswer, "train": TrainAnswer}
 
 
@@ -20,6 +22,11 @@ def answer(scene: Scene, plan: Plan, phase: str) -> PhaseAnswer:
 
     Raises UsageError for a network that cannot join the plan's groups, Infeasible for a rate no replica can follow.
     """
-    found = PHASES[phase](scene, plan)
+    found = priced(scene, plan, phase)
     found.derived = derive(scene, plan, phase, found)
     return found
+
+
+def priced(scene: Scene, plan: Plan, phase: str) -> PhaseAnswer:
+    """The same without quantities derived from it, computed once: a plan that was compared with others is answered already."""
+    return scene.once(plan, phase, lambda: PHASES[phase](scene, plan))

@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from rooflinecli.engine import legal
 from rooflinecli.engine.scene import Scene
 from rooflinecli.num import Number
-from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.plan import WHOLE, Plan
+from rooflinecli.specs.request import Request
 
 MOST = 128  # largest size of one axis that is tried
+LARGEST = 65536  # devices
 
 
 def candidates(scene: Scene, phase: str, devices: int, refused: list[legal.Rule] | None = None) -> Iterator[Plan]:
@@ -30,8 +32,8 @@ def candidates(scene: Scene, phase: str, devices: int, refused: list[legal.Rule]
 def _splits(scene: Scene, phase: str, devices: int) -> Iterator[Plan]:
     """Sizes of the axes that multiply to `devices`."""
     r, training = scene.request, phase == "train"
-    cp = int(r.cp or 1)
-    stages = r.pp if r.stages is None else float(str(r.stages).count(",") + 1)
+    cp, whole = int(r.cp or 1), _undivided(r, training)
+    stages = r.pp if r.stages is None or r.stages in legal.ENDS else float(str(r.stages).count(",") + 1)
     for tp in _sizes(r.tp, devices):
         if r.tp is None and not _divides_heads(scene, tp):
             continue
@@ -43,19 +45,18 @@ def _splits(scene: Scene, phase: str, devices: int) -> Iterator[Plan]:
                 continue
             if not training and not _worth_serving(scene, devices, tp, pp, dp):
                 continue
-            yield _plan(scene, training, tp, pp, cp, dp)
+            if training or not r.attention_dp:
+                yield whole.but(tp=float(tp), pp=float(pp), dp=float(dp))
+            else:
+                ranks = legal.attention_parallel(r, float(tp), float(dp), float(r.ep) if r.ep is not None else None)
+                yield whole.but(tp=ranks[0], pp=float(pp), dp=ranks[1], ep=ranks[2])
 
 
-def _plan(scene: Scene, training: bool, tp: int, pp: int, cp: int, dp: int) -> Plan:
-    r = scene.request
-    sizes = (float(tp), float(dp), float(r.ep) if r.ep is not None else None)
-    ranks = (sizes[0], sizes[1], sizes[2] or 1.0) if training else legal.attention_parallel(r, *sizes)
-    return Plan(
-        tp=ranks[0],
-        pp=float(pp),
-        dp=ranks[1],
-        cp=float(cp),
-        ep=ranks[2],
+def _undivided(r: Request, training: bool) -> Plan:
+    """What every split has in common."""
+    return WHOLE.but(
+        cp=float(r.cp or 1),
+        ep=float(r.ep or 1),
         micro_batch=float(r.micro_batch or 1),
         virtual_stages=float(r.virtual_stages or 1),
         sequence_parallel=bool(r.sequence_parallel),
@@ -109,3 +110,8 @@ def innermost(scene: Scene) -> int:
     if not scene.chip.levels:
         return 1
     return int(min(scene.chip.levels[0].size, 16 if scene.chip.levels[0].level.kind == "torus" else 8))
+
+
+def reach(scene: Scene) -> int:
+    """Most devices that are tried on a chip."""
+    return int(min(scene.chip.levels[-1].size if scene.chip.levels else 1, LARGEST))

@@ -38,7 +38,7 @@ def exchange_modes(scene: Scene, plan: Plan, decode: bool) -> list[tuple[str, Nu
         return [(plan.exchange, 1.0)]
     if not exchange.known(chip, exchange.GATHER):
         return [("nccl", 1.0)]
-    reach = num.value(plan.expert_replicas * plan.stride["ep"])
+    reach = num.value(plan.expert_replicas * plan.tp * plan.cp)
     domain = chip.levels[0].size if exchange.known(chip, "nvlink") else ONE_HOST
     sent = "deepep-low-latency" if decode else "deepep"
     inside = f.uses(reach, 0.0, ONE_HOST), f.uses(reach, ONE_HOST, domain), f.uses(reach, domain, INF)
@@ -86,7 +86,7 @@ def _busiest(scene: Scene, plan: Plan, tokens: Number, shape: Shape) -> Number:
 def _variant(scene: Scene, mode: str) -> str:
     """Constants of the kernels behind an exchange where they were timed apart, else of the engine's library."""
     wide = f"{scene.formats.expert_format}@{WIDE.get(mode, '')}"
-    return wide if scene.chip.knows("experts", wide) else f"{scene.formats.expert_format}@{scene.engine.kernels}"
+    return wide if scene.chip.knows("routed_experts", wide) else f"{scene.formats.expert_format}@{scene.engine.kernels}"
 
 
 def exchanges(

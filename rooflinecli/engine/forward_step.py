@@ -21,7 +21,7 @@ from rooflinecli.specs.plan import Plan
 REGIME = "serving"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Step:
     """One forward pass on a replica: the bill, and its sum."""
 
@@ -30,9 +30,19 @@ class Step:
 
 
 def forward_step(
-    scene: Scene, plan: Plan, batch: Number, queries: Number, keys: Number, decode: bool, engine: bool = True
+    scene: Scene,
+    plan: Plan,
+    batch: Number,
+    queries: Number,
+    keys: Number,
+    decode: bool,
+    engine: bool = True,
+    passes: Number = 1.0,
 ) -> Step:
-    """Price a forward pass of `batch` sequences through all stages, one after the other; `engine` adds what a step costs the engine."""
+    """Price a forward pass of `batch` sequences through all stages, one after the other; `engine` adds what a step costs the engine.
+
+    `passes` such passes one after the other, where a prompt is read in pieces.
+    """
     bill = scene.bill(REGIME, plan.devices)
     forward = Pass(
         scene.formats,
@@ -42,22 +52,24 @@ def forward_step(
         library=scene.engine.kernels,
     )
     if plan.overlap == "two-batch":
-        _halves(scene, plan, forward, bill, (batch, queries, keys))
+        _halves(scene, plan, forward, bill, (batch, queries, keys), passes)
     else:
-        _stack(scene, plan, scene.book, forward, bill, work_sizes(batch, queries, keys, 1.0, plan))
+        _stack(scene, plan, scene.book, forward, bill, work_sizes(batch, queries, keys, 1.0, plan), passes)
     # Replicas exchange nothing, so a pipeline's stages stand beside each other.
     alone = num.plain(plan.dp) and num.plain(plan.ep) and num.value(plan.dp) == num.value(plan.ep)
     beside = plan if alone else plan.but(dp=plan.expert_replicas)
     for c in pipeline.collectives(beside, batch * queries, float(scene.spec.d_model), scene.formats.activation, False):
-        bill.expose("pp", bill.collective(c, plan.pp - 1))
+        bill.expose("pp", bill.collective(c, _times(plan.pp - 1, passes)))
     further = [] if decode else towers(scene.book)
     for tower, length in further:
-        _stack(scene, plan, tower, forward, bill, work_sizes(batch, length, length, 1.0, plan))
-    _overheads(scene, bill, [scene.book, *(tower for tower, _ in further)], batch, engine)
+        _stack(scene, plan, tower, forward, bill, work_sizes(batch, length, length, 1.0, plan), 1.0)
+    _overheads(scene, bill, [scene.book, *(tower for tower, _ in further)], batch, engine, decode, passes)
     return Step(bill, label(bill.total, "t_decode" if decode else "t_prefill"))
 
 
-def _halves(scene: Scene, plan: Plan, forward: Pass, bill: Bill, sizes: tuple[Number, Number, Number]) -> None:
+def _halves(
+    scene: Scene, plan: Plan, forward: Pass, bill: Bill, sizes: tuple[Number, Number, Number], passes: Number
+) -> None:
     """Both halves of a batch, one's tokens under way to their experts while the other's are worked on.
 
     Its price: every kernel starts twice, weights are read twice, and kernels that send keep part of the chip to themselves.
@@ -68,7 +80,7 @@ def _halves(scene: Scene, plan: Plan, forward: Pass, bill: Bill, sizes: tuple[Nu
         half = work_sizes(serving.half(batch), queries, keys, 1.0, plan)
     else:
         half = work_sizes(batch, serving.half(queries), serving.three_quarters(keys), 1.0, plan)
-    _stack(scene, plan, scene.book, forward, bill, half, times=2.0)
+    _stack(scene, plan, scene.book, forward, bill, half, _times(2.0, passes))
     sent = bill.by_axis.get("ep", 0.0)
     worked = bill.total - sent
     share = experts.sending_share(scene, plan, forward.decode)
@@ -79,42 +91,81 @@ def _halves(scene: Scene, plan: Plan, forward: Pass, bill: Bill, sizes: tuple[Nu
     bill.expose("ep", serving.left_over(worked, sent) - sent)
 
 
-def _stack(scene: Scene, plan: Plan, book: Ledger, forward: Pass, bill: Bill, work: Sizes, times: float = 1.0) -> None:
-    """Charge the layers of a ledger, what stands before and after them, and what their devices exchange, `times` over."""
+def _stack(scene: Scene, plan: Plan, book: Ledger, forward: Pass, bill: Bill, work: Sizes, passes: Number) -> None:
+    """Charge the layers of a ledger, what stands before and after them, and what their devices exchange, `passes` over."""
     size, tokens = scene.formats.activation, work["B"] * work["S"]
     for group in book.layers:
         sizes = layer_sizes(group, work, plan, book.document, scene.lift)
         rows = tuple(row for row in group.rows if not row.routed) if group.moe else group.rows
-        bill.add(forward.ops(rows, sizes), times * group.repeat)
+        repeat = _times(float(group.repeat), passes)
+        bill.add(forward.ops(rows, sizes), repeat)
         if group.moe:
             for mode, share in experts.exchange_modes(scene, plan, forward.decode):
-                layers = share * (times * group.repeat)
+                layers = _times(share, repeat)
                 bill.add([experts.routed_op(scene, plan, group, sizes, tokens, mode, forward.decode)], layers)
                 for c in experts.exchanges(scene, plan, sizes, tokens, mode, layers):
                     bill.expose("ep", bill.collective(c))
     outer = outer_sizes(book, work, plan, book.document, scene.lift)
-    bill.add(forward.ops((*book.stem, *book.head), outer, outer=True), times)
+    bill.add(forward.ops((*book.stem, *book.head), outer, outer=True), passes)
     sums = sum(layer.repeat * tensor.branches(layer) for layer in book.spec.layers)
-    for c in tensor.collectives(plan, tokens, outer["D"], size, times, sums, False):
+    for c in tensor.collectives(plan, tokens, outer["D"], size, 1.0, sums, False):
         c.library = scene.engine.kernels
-        bill.expose("tp", bill.collective(c))
+        bill.expose("tp", bill.collective(c, passes))
 
 
-def _overheads(scene: Scene, bill: Bill, books: list[Ledger], batch: Number, engine: bool) -> None:
-    """Kernel starts per layer, and the engine's time per step and sequence."""
+def _overheads(
+    scene: Scene, bill: Bill, books: list[Ledger], batch: Number, engine: bool, decode: bool, passes: Number
+) -> None:
+    """Kernel starts per layer, as the chip's file says or else as the engine does; and the engine's time per step and sequence."""
     step = scene.chip.constants(REGIME, "step")
     layers = float(sum(book.n_layers for book in books))
     moe_layers = float(sum(g.repeat for book in books for g in book.layers if g.moe))
-    seconds = serving.layer_overhead(layers, step.per_layer, moe_layers, step.per_moe_layer)
-    bill.spend("overhead", seconds, "step", step.error)
+    per_layer, per_moe_layer = step.per_layer, step.per_moe_layer
+    given = num.present(per_layer) or num.present(per_moe_layer) or scene.chip.ideal
+    if not given:
+        per_layer, per_moe_layer = (engine_constant(scene, name, "s") for name in ("per_layer", "per_moe_layer"))
+    seconds = serving.layer_overhead(layers, per_layer, moe_layers, per_moe_layer)
+    if engine and not decode and not given:
+        seconds = seconds + prompt_starts(scene)
+    bill.spend("overhead", _times(seconds, passes), "step", step.error)
     if engine and not scene.chip.ideal:
-        per_step, per_sequence = engine_constant(scene, "per_step", "s"), engine_constant(scene, "per_sequence", "s")
-        bill.spend("engine", serving.engine_overhead(per_step, batch, per_sequence), "step", step.error)
+        beside = "per_sequence_moe" if moe_layers and scene.engine.per_sequence_moe is not None else "per_sequence"
+        per_step, per_sequence = engine_constant(scene, "per_step", "s"), engine_constant(scene, beside, "s")
+        seconds = serving.engine_overhead(per_step, batch, per_sequence)
+        bill.spend("engine", _times(seconds, passes), "step", step.error)
+
+
+def _times(count: Number, passes: Number) -> Number:
+    """`count` over all passes; one pass leaves nothing to explain."""
+    return count if passes.__class__ is float and passes == 1.0 else count * passes
+
+
+def prompt_starts(scene: Scene) -> Number:
+    """Seconds by which the starts of a pass that holds a prompt exceed those of a replayed graph; nothing where engines replay both."""
+    if not scene.engine.prompt_per_layer or scene.chip.ideal:
+        return 0.0
+    return serving.prompt_starts(float(scene.book.n_layers), engine_constant(scene, "prompt_per_layer", "s"))
+
+
+def prompt_pass(scene: Scene, plan: Plan) -> Step:
+    """The pass over one prompt alone, in as many pieces as the tokens of a step make of it."""
+    whole, passes = scene.prompt, serving.prompt_passes(token_budget(scene), scene.prompt)
+    if scene.chip.ideal or (num.plain(passes) and num.value(passes) <= 1):
+        return forward_step(scene, plan, 1.0, whole, whole, decode=False)
+    return forward_step(scene, plan, 1.0, whole / passes, whole, decode=False, passes=passes)
+
+
+def token_budget(scene: Scene) -> Number:
+    """Tokens of prompts that one step takes in: as asked, else the engine's."""
+    asked = scene.request.token_budget
+    if asked is None:
+        return engine_constant(scene, "token_budget", "tokens")
+    return scene.flag("budget", asked, "tokens", "--token-budget")
 
 
 def engine_constant(scene: Scene, name: str, unit: str) -> Number:
     """A constant of the engine as a number of the scene's kind."""
-    value = getattr(scene.engine, name)
+    value = scene.chip.settled(f"engine.{name}", getattr(scene.engine, name))
     if not scene.lift.traced:
         return value
     key = name.removesuffix("_bytes")

@@ -2,34 +2,48 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli import num
 from rooflinecli.derivation import label
 from rooflinecli.engine import residency
-from rooflinecli.engine.forward_step import REGIME, Step, engine_constant, forward_step
-from rooflinecli.engine.phase_answer import DecodeAnswer, PrefillAnswer, Residency, Resources
+from rooflinecli.engine.forward_step import (
+    REGIME,
+    Step,
+    engine_constant,
+    forward_step,
+    prompt_pass,
+    prompt_starts,
+    token_budget,
+)
+from rooflinecli.engine.phase_answer import DecodeAnswer, PrefillAnswer, Residency, Resources, rate_interval
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.serving_load import Load, load
 from rooflinecli.formulas import roofline, serving, training
 from rooflinecli.num import Number
 from rooflinecli.specs.plan import Plan
 
+FIRST = "first token of a closed loop"
+
 
 def prefill(scene: Scene, plan: Plan) -> PrefillAnswer:
     """Time to first token: of one prompt on an idle replica, or under the load asked for; and the rate at which prompts go in."""
-    step = forward_step(scene, plan, 1.0, scene.prompt, scene.prompt, decode=False)
+    step = prompt_pass(scene, plan)
     # A pipeline works on pp prompts at once, so the fleet's rate is pp times what one prompt's latency says.
     rate = serving.prefill_throughput(plan.pp, scene.prompt, step.seconds, plan.dp)
     flops = scene.model_flops(1.0, scene.prompt, scene.prompt, 1.0, decode=False)
     mfu = training.model_flops_utilisation(
         flops, step.seconds, plan.tp * plan.cp, scene.chip.peak(scene.formats.compute)
     )
+    error = _error(scene, step, "prefill")
+    span = rate_interval(rate, error, step.seconds, _floor(step))
     loaded = scene.request.concurrency is not None or scene.request.qps is not None
     if loaded:
         step = _first_token(scene, plan, step)
-    shared = _shared(scene, step, residency.resident(scene, plan, "prefill"), "ttft" if loaded else "prefill")
-    return PrefillAnswer(**shared, tokens_per_s=rate, mfu=mfu, flops=flops)
+        error = 0.0 if scene.chip.ideal else engine_constant(scene, "ttft_error", "1")
+    shared = _shared(step, residency.resident(scene, plan, "prefill"), error)
+    return PrefillAnswer(**shared, tokens_per_s=rate, tokens_per_s_interval=span, mfu=mfu, flops=flops)
 
 
 def _first_token(scene: Scene, plan: Plan, step: Step) -> Step:
@@ -39,31 +53,74 @@ def _first_token(scene: Scene, plan: Plan, step: Step) -> Step:
         front = engine_constant(scene, "front", "s")
         under_way = _decode_step(scene, plan, busy).seconds
         meets = serving.busy_probability(busy.batch)
-        seconds = serving.open_loop_ttft(step.seconds, under_way, meets, busy.share, busy.prompt_cost, front)
+        beside = busy.prompt_cost + prompt_starts(scene)  # a step that takes a prompt in is not replayed either
+        seconds = serving.open_loop_ttft(step.seconds, under_way, meets, busy.share, beside, busy.prompt_cost, front)
     else:
-        seconds = _closed_first_token(scene, plan, busy, step.seconds, token(scene, plan, busy).seconds)
+        itl = token(scene, plan, busy).seconds
+        seconds = scene.once(plan, FIRST, lambda: _closed_first_token(scene, plan, busy, step.seconds, itl))
     step.bill.spend("waiting", seconds - step.seconds, "step", 1.0)
     return Step(step.bill, label(seconds, "t_ttft"))
 
 
 def _closed_first_token(scene: Scene, plan: Plan, busy: Load, alone: Number, itl: Number) -> Number:
     """Time to first token in a closed loop, of a prompt whose pass takes `alone` on an idle replica."""
-    wait, steps, front = (
-        engine_constant(scene, name, unit) for name, unit in (("wait", "1"), ("steps_waited", "1"), ("front", "s"))
-    )
     batch = sequences_per_stage(plan, busy)
     step = forward_step(scene, plan, 1.0, 1.0, serving.mean_context(scene.prompt, scene.output), decode=True).seconds
-    request = serving.answer_time(serving.closed_loop_ttft(alone, wait, 1.0, steps, step, front), step, scene.output)
+    mixed = step + busy.prompt_cost + prompt_starts(scene)
+    request = serving.answer_time(_turn(scene, Loop(alone, mixed, 0.0), 1.0, step), step, scene.output)
     serial = serving.serial_ttft(batch, request, scene.output, itl)
-    return num.minimum(serving.closed_loop_ttft(alone, wait, batch, steps, itl, front), serial)
+    if lockstep(scene):
+        front, per_stream = engine_constant(scene, "front", "s"), engine_constant(scene, "per_stream", "s")
+        found = serving.lockstep_ttft(alone, batch, busy.prompt_cost, front, per_stream)
+    else:
+        found = _turn(scene, closed_loop(scene, plan, busy, batch, alone, itl), batch, itl)
+    return num.minimum(found, serial)
+
+
+@dataclass(slots=True)
+class Loop:
+    """What a request meets in a closed loop: the burst at its start, a step that holds a prompt, the share of time prompts take."""
+
+    burst: Number
+    mixed: Number
+    share: Number
+
+
+def closed_loop(scene: Scene, plan: Plan, busy: Load, batch: Number, alone: Number, itl: Number) -> Loop:
+    """The closed loop of `batch` slots, seconds each; `alone` is the pass of one prompt on an idle replica."""
+    per_pass = serving.prompts_per_pass(token_budget(scene), scene.prompt)
+    together, seconds = num.minimum(per_pass, batch), alone
+    if not (num.plain(together) and num.value(together) <= 1):
+        whole = forward_step(scene, plan, together, scene.prompt, scene.prompt, decode=False).seconds
+        seconds = num.where(together > 1, whole, alone)
+    mixed = _decode_step(scene, plan, busy).seconds + busy.prompt_cost + prompt_starts(scene)
+    share = num.minimum(serving.prefill_load(batch / (num.maximum(scene.output, 1) * itl), busy.prompt_cost), 1)
+    return Loop(serving.burst_ttft(batch, per_pass, seconds), mixed, share)
+
+
+def _turn(scene: Scene, loop: Loop, batch: Number, itl: Number) -> Number:
+    """Time to first token in the mean of a slot's requests: the one in the burst, and those that follow another."""
+    hold, poll, late, ahead = (
+        engine_constant(scene, name, "1") for name in ("hold_steps", "poll_steps", "late_steps", "look_ahead")
+    )
+    turn = serving.turn_ttft(hold, poll, late, ahead, itl, loop.mixed, loop.share)
+    front, per_stream = engine_constant(scene, "front", "s"), engine_constant(scene, "per_stream", "s")
+    return serving.closed_loop_ttft(loop.burst, turn, scene.per_slot, front, per_stream, batch)
+
+
+def lockstep(scene: Scene) -> bool:
+    """Whether the slots of a closed loop begin together each time: equal lengths, under an engine that reads prompts first."""
+    return scene.request.equal_lengths and scene.engine.prompts_first
 
 
 def throughput(scene: Scene, plan: Plan, busy: Load, itl: Number) -> Number:
     """Output tokens per second of all replicas: of the steps alone, or in a closed loop of whole requests, first tokens included."""
     if busy.kind != "closed":
         return serving.decode_throughput(busy.batch, itl, plan.dp)
-    alone = forward_step(scene, plan, 1.0, scene.prompt, scene.prompt, decode=False).seconds
-    first = _closed_first_token(scene, plan, busy, alone, itl)
+    # Prefill answers with the same time: it is worked out for whichever comes first.
+    first = scene.once(
+        plan, FIRST, lambda: _closed_first_token(scene, plan, busy, prompt_pass(scene, plan).seconds, itl)
+    )
     rate = serving.closed_loop_throughput(busy.batch, scene.output, first, itl, plan.dp)
     return num.minimum(rate, serving.prompt_bound_throughput(scene.output, busy.prompt_cost, plan.pp, plan.dp))
 
@@ -74,16 +131,18 @@ def decode(scene: Scene, plan: Plan) -> DecodeAnswer:
     step = token(scene, plan, busy)
     context = serving.mean_context(scene.prompt, scene.output)
     flops = scene.model_flops(busy.batch, 1.0, context, 1.0, decode=True)
-    moe = any(group.moe for group in scene.book.layers)
+    error, of_rate = _decode_errors(scene, step, busy)
+    rate = throughput(scene, plan, busy, step.seconds)
     held = residency.resident(scene, plan, "decode")
     devices = plan.tp * plan.cp * plan.pp
     return DecodeAnswer(
-        **_shared(scene, step, held, "decode-moe" if moe else "decode"),
+        **_shared(step, held, error),
         flops=flops,
         batch=busy.batch,
         largest_batch=busy.largest,
         load=busy.kind,
-        tokens_per_s=throughput(scene, plan, busy, step.seconds),
+        tokens_per_s=rate,
+        tokens_per_s_interval=rate_interval(rate, of_rate, step.seconds, _floor(step)),
         tokens_per_s_per_user=serving.tokens_per_user(step.seconds),
         mbu=training.memory_bandwidth_utilisation(step.bill.bytes, step.seconds, scene.chip.bandwidth),
         mfu=training.model_flops_utilisation(flops, step.seconds, devices, scene.chip.peak(scene.formats.compute)),
@@ -107,7 +166,8 @@ def token(scene: Scene, plan: Plan, busy: Load) -> Step:
     if busy.kind == "static":
         return step
     if busy.kind == "closed":
-        added = serving.prefill_interference(sequences_per_stage(plan, busy), scene.output, busy.prompt_cost)
+        form = serving.lockstep_interference if lockstep(scene) else serving.prefill_interference
+        added = form(sequences_per_stage(plan, busy), scene.output, busy.prompt_cost)
         seconds = step.seconds + added
     else:
         seconds = serving.open_loop_itl(step.seconds, busy.share)
@@ -116,13 +176,17 @@ def token(scene: Scene, plan: Plan, busy: Load) -> Step:
     return Step(step.bill, label(seconds, "t_itl"))
 
 
-def _shared(scene: Scene, step: Step, held: Residency, name: str) -> dict[str, Any]:
-    """The parts that prefill and decode share: time, floor, interval, resources, breakdown, memory."""
+def _floor(step: Step) -> Number:
+    """The slowest resource at its peak, perfect overlap between them."""
     bill = step.bill
-    floor = label(
+    return label(
         roofline.floor_time(roofline.floor_time(bill.t_compute, bill.t_memory), bill.t_communication), "t_floor"
     )
-    error = _error(scene, step, name)
+
+
+def _shared(step: Step, held: Residency, error: Number) -> dict[str, Any]:
+    """The parts that prefill and decode share: time, floor, interval, resources, breakdown, memory."""
+    bill, floor = step.bill, _floor(step)
     return {
         "time_s": step.seconds,
         "floor_s": floor,
@@ -136,11 +200,21 @@ def _shared(scene: Scene, step: Step, held: Residency, name: str) -> dict[str, A
     }
 
 
+def _decode_errors(scene: Scene, step: Step, busy: Load) -> tuple[Number, Number]:
+    """80 % relative errors of an inter-token latency and of the rate of whole requests."""
+    suffix = "-moe" if any(group.moe for group in scene.book.layers) else ""
+    unnamed = scene.formats.variant == "int4-weights" and not scene.engine.efficiency
+    named = "decode-int4" if unnamed else f"decode{suffix}"
+    error = _error(scene, step, named)
+    if busy.kind != "static":
+        return error, _error(scene, step, named if unnamed else f"throughput{suffix}")
+    alone = num.where(busy.batch <= 1, num.maximum(error, _error(scene, step, "decode-alone")), error)
+    return alone, alone
+
+
 def _error(scene: Scene, step: Step, name: str) -> Number:
     """80 % relative error of a phase: its own where runs gave one, else composed from the classes of its operations (docs/adr)."""
     if scene.chip.ideal:
         return 0.0
-    if name == "ttft":
-        return engine_constant(scene, "ttft_error", "1")
     whole = scene.chip.constants(REGIME, "phase", name)
     return whole.error if whole.known else step.bill.relative_error(step.seconds)

@@ -21,7 +21,7 @@ from rooflinecli.specs.plan import AXES, SIZES, Plan
 from rooflinecli.specs.request import Request
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Rule:
     """`holds` where the layout keeps to it; `sizes` are the fields of the plan that decide; `say` is called for a scalar only.
 
@@ -41,13 +41,24 @@ class Rule:
 
 
 def rules(scene: Scene, plan: Plan, phase: str) -> Iterator[Rule]:
-    """Every rule for a layout of `phase` besides memory; sizes are scalars or arrays."""
-    yield from _tensor(scene, plan)
-    yield from _pipeline(scene, plan)
-    yield from _experts(scene, plan, phase)
+    """Every rule for a layout of `phase` besides memory; sizes are scalars or arrays.
+
+    Nothing is split by the scalar 1, so no rule of it can be broken.
+    """
+    if not _one(plan.tp):
+        yield from _tensor(scene, plan)
+    if not _one(plan.pp):
+        yield from _pipeline(scene, plan)
+    if not _one(plan.ep):
+        yield from _experts(scene, plan, phase)
+    yield _whole(plan)
     yield _network(scene, plan, phase)
     yield from (_training if phase == "train" else _serving)(scene, plan)
     yield from _lengths(scene, phase)
+
+
+def _one(size: Number) -> bool:
+    return num.plain(size) and bool(num.value(size) == 1)
 
 
 def broken(scene: Scene, plan: Plan, phase: str) -> Rule | None:
@@ -95,6 +106,9 @@ def layout(request: Request, phase: str) -> dict[str, Any]:
         given["recompute_modules"] = tuple(request.recompute_modules.split(","))
     if request.stages is not None:
         given["stages"] = _stages(request)
+    if request.offload is not None:
+        given["offload"], _, layers = str(request.offload).partition(":")
+        given |= {"offload_layers": float(layers)} if layers else {}
     return given
 
 
@@ -104,7 +118,8 @@ _AS_GIVEN = (
     "shard",
     "imbalance",
     "dropout",
-    "offload",
+    "loss_chunks",
+    "expert_tp",
     "software",
     "recipe",
     "lora_rank",
@@ -117,11 +132,15 @@ _SERVED = ("redundant_experts", "exchange", "overlap")
 
 
 def _stages(request: Request) -> tuple[float, ...]:
-    """Layers per stage. Raises UsageError unless they are whole numbers that add up to the model."""
+    """Layers per stage, in numbers or by a framework's rule. Raises UsageError unless they are whole and add up to the model."""
+    if request.stages in ENDS:
+        return _counting_ends(request, *ENDS[str(request.stages)])
     try:
         counts = tuple(float(int(part)) for part in str(request.stages).split(","))
     except ValueError:
-        raise UsageError(f"--stages {request.stages}: expected whole numbers such as 11,12,12,11", "stages") from None
+        raise UsageError(
+            f"--stages {request.stages}: expected whole numbers such as 11,12,12,11, or {', '.join(ENDS)}", "stages"
+        ) from None
     layers = request.model.n_layers
     if sum(counts) != layers or min(counts) < 0:
         raise UsageError(
@@ -131,6 +150,23 @@ def _stages(request: Request) -> tuple[float, ...]:
     if request.pp is not None and len(counts) != int(request.pp):
         raise UsageError(f"--stages names {len(counts)} stages and --pp {int(request.pp)}; make them agree", "stages")
     return counts
+
+
+# Megatron-LM's --account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split: an end counts as a layer.
+ENDS = {"embedding": (1, 0), "loss": (0, 1), "embedding+loss": (1, 1)}
+
+
+def _counting_ends(request: Request, first: int, last: int) -> tuple[float, ...]:
+    """Equal stages of layers and the ends that count as one. Raises UsageError where pp is not given or does not divide them."""
+    layers, pp = request.model.n_layers + first + last, int(request.pp or 0)
+    if pp < 2 or layers % pp:
+        raise UsageError(
+            f"--stages {request.stages} counts {layers} layers and ends; give a --pp of at least 2 that divides them",
+            "stages",
+        )
+    counts = [layers // pp] * pp
+    counts[0], counts[-1] = counts[0] - first, counts[-1] - last
+    return tuple(float(count) for count in counts)
 
 
 def _tensor(scene: Scene, plan: Plan) -> Iterator[Rule]:
@@ -172,38 +208,14 @@ def _experts(scene: Scene, plan: Plan, phase: str) -> Iterator[Rule]:
             constraints.within(plan.ep, 1.0),
             lambda: f"--ep {plan.ep:.0f}: {name} has no experts; leave --ep out",
         )
-    yield _expert_ranks(plan, phase)
-    yield Rule(
+
+
+def _whole(plan: Plan) -> Rule:
+    return Rule(
         "the axes multiply to the devices",
         ("dp",),
         constraints.divides(1.0, plan.dp) & constraints.within(1.0, plan.dp),
         lambda: f"{plan.dp:g} replicas: the axes do not multiply to the devices; change one of them",
-    )
-
-
-def _expert_ranks(plan: Plan, phase: str) -> Rule:
-    """Training spreads experts over replicas; serving over tensor-parallel ranks too, all of them or a divisor."""
-    inside = constraints.divides(plan.ep, plan.dp)
-    if phase == "train":
-        return Rule(
-            "ep divides dp",
-            ("dp", "ep"),
-            inside,
-            lambda: (
-                f"--ep {plan.ep:.0f} does not divide --dp {plan.dp:.0f}: experts are spread over data-parallel replicas; change one"
-            ),
-            "ep",
-        )
-    reaches = constraints.divides(plan.dp, plan.ep) & constraints.divides(plan.ep, plan.tp * plan.dp)
-    return Rule(
-        "ep divides dp, or takes in tensor-parallel ranks",
-        ("tp", "dp", "ep"),
-        inside | reaches,
-        lambda: (
-            f"--ep {plan.ep:.0f} neither divides --dp {plan.dp:.0f} nor is a multiple of it that divides the "
-            f"{plan.tp * plan.dp:.0f} ranks of --tp and --dp; change one"
-        ),
-        "ep",
     )
 
 
@@ -212,7 +224,9 @@ def _network(scene: Scene, plan: Plan, phase: str) -> Rule:
     widest: Number = 1.0
     stride = plan.stride
     for axis in AXES if phase == "train" else ("tp", "pp", "ep"):
-        n = getattr(plan, axis) if axis != "ep" else plan.expert_replicas
+        n = getattr(plan, axis)
+        if axis == "ep" and phase != "train":
+            n, stride["ep"] = plan.expert_replicas, plan.tp * plan.cp
         widest = num.maximum(widest, num.where(n > 1, n * stride[axis], 1.0))
     levels, chip = scene.chip.levels, scene.chip.spec.name
     reach = levels[-1].size if levels else 1.0
@@ -229,12 +243,15 @@ def _network(scene: Scene, plan: Plan, phase: str) -> Rule:
 
 
 def _training(scene: Scene, plan: Plan) -> Iterator[Rule]:
-    yield Rule(
-        "cp divides the sequence",
-        ("cp",),
-        constraints.divides(plan.cp, scene.seq),
-        lambda: f"--cp {plan.cp:.0f} does not divide --seq {num.value(scene.seq):g}; use a divisor",
-    )
+    if not _one(plan.ep) or plan.expert_tp is not None:
+        yield from _expert_ranks(plan)
+    if not _one(plan.cp):
+        yield Rule(
+            "cp divides the sequence",
+            ("cp",),
+            constraints.divides(plan.cp, scene.seq),
+            lambda: f"--cp {plan.cp:.0f} does not divide --seq {num.value(scene.seq):g}; use a divisor",
+        )
     yield Rule(
         "every replica has a microbatch",
         ("dp", "micro_batch"),
@@ -252,15 +269,38 @@ def _training(scene: Scene, plan: Plan) -> Iterator[Rule]:
             lambda: f"--shard {num.value(plan.shard):.0f} does not divide --dp {plan.dp:.0f}; use a divisor",
             "shard",
         )
-    if not (num.plain(plan.virtual_stages) and num.value(plan.virtual_stages) == 1):
+    if not _one(plan.virtual_stages):
         yield from _interleaving(scene, plan)
     count = schedule.microbatch_count(scene.train_batch, plan.dp, plan.micro_batch)
     for need in pipeline.needs(plan, count):
         yield Rule(need.name, ("pp", "virtual_stages", "dp", "micro_batch"), need.holds, need.say)
 
 
+def _expert_ranks(plan: Plan) -> Iterator[Rule]:
+    """Experts are spread over the replicas, and where they are whole on every tensor rank over those too, as Megatron-LM lays them."""
+    ranks = plan.replicas * plan.apart
+    if plan.expert_tp is not None:
+        yield Rule(
+            "expert tensor parallelism divides tp",
+            ("tp",),
+            constraints.divides(plan.expert_tp, plan.tp),
+            lambda: f"--expert-tp {num.value(plan.expert_tp):.0f} does not divide --tp {plan.tp:.0f}; use a divisor",
+            "expert-tp",
+        )
+    yield Rule(
+        "ep divides dp x cp, or tp x dp x cp",
+        ("tp", "dp", "ep"),
+        constraints.divides(plan.ep, ranks),
+        lambda: (
+            f"--ep {plan.ep:.0f} does not divide the {num.value(ranks):.0f} ranks that share a layer's experts; "
+            "use a divisor, or other --tp, --dp or --cp"
+        ),
+        "ep",
+    )
+
+
 def _interleaving(scene: Scene, plan: Plan) -> Iterator[Rule]:
-    """Virtual stages cut the layers evenly (Narayanan et al. 2021, section 2.2)."""
+    """Every chunk of a stage holds a layer or an end; frameworks cut unevenly too (Megatron-LM's pipeline layouts)."""
     layers, name = float(scene.book.n_layers), scene.spec.name
     pieces, interleaved = plan.pp * plan.virtual_stages, plan.virtual_stages > 1
     yield Rule(
@@ -272,34 +312,37 @@ def _interleaving(scene: Scene, plan: Plan) -> Iterator[Rule]:
         ),
     )
     yield Rule(
-        f"pp times virtual stages is at most the {layers:.0f} layers",
+        f"pp times virtual stages is at most the {layers:.0f} layers and both ends",
         ("pp", "virtual_stages"),
-        constraints.within(num.where(interleaved, pieces, 1.0), layers),
+        constraints.within(num.where(interleaved, pieces, 1.0), layers + 2),
         lambda: (
-            f"--pp {plan.pp:.0f} x --virtual-stages {plan.virtual_stages:.0f} exceeds the {layers:.0f} layers of {name}; use fewer"
+            f"--pp {plan.pp:.0f} x --virtual-stages {plan.virtual_stages:.0f} exceeds the {layers:.0f} layers of {name} with embedding and loss; use fewer"
         ),
     )
-    if plan.stages is None:
-        yield Rule(
-            f"pp times virtual stages splits the {layers:.0f} layers evenly",
-            ("pp", "virtual_stages"),
-            constraints.splits_evenly(num.where(interleaved, pieces, 1.0), layers),
-            lambda: (
-                f"--pp {plan.pp:.0f} x --virtual-stages {plan.virtual_stages:.0f} do not split the {layers:.0f} layers of {name} evenly; "
-                f"use sizes whose product divides {layers:.0f}, or {layers + 2:.0f} with embedding and loss counted as layers"
-            ),
-        )
 
 
 def _serving(scene: Scene, plan: Plan) -> Iterator[Rule]:
-    yield Rule(
-        "context parallelism is for training",
-        ("cp",),
-        constraints.within(plan.cp, 1.0),
-        lambda: (
-            f"--cp {plan.cp:.0f} splits the sequences of training and does nothing for serving; leave it out, or add --phase train"
-        ),
-    )
+    if not _one(plan.ep):
+        whole = constraints.divides(plan.ep, plan.tp * plan.dp) & constraints.divides(plan.tp * plan.dp, plan.ep)
+        yield Rule(
+            "ep divides dp, or is tp x dp",
+            ("tp", "dp", "ep"),
+            constraints.divides(plan.ep, plan.dp) | whole,
+            lambda: (
+                f"--ep {plan.ep:.0f} neither divides --dp {plan.dp:.0f} nor is {plan.tp * plan.dp:.0f}, the ranks of --tp and --dp; "
+                "change one"
+            ),
+            "ep",
+        )
+    if not _one(plan.cp):
+        yield Rule(
+            "context parallelism is for training",
+            ("cp",),
+            constraints.within(plan.cp, 1.0),
+            lambda: (
+                f"--cp {plan.cp:.0f} splits the sequences of training and does nothing for serving; leave it out, or add --phase train"
+            ),
+        )
 
 
 def _lengths(scene: Scene, phase: str) -> Iterator[Rule]:

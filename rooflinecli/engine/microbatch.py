@@ -1,16 +1,15 @@
-"""One microbatch on the fullest pipeline stage of a training step: kernels forward and backward, and what they wait for."""
+"""One microbatch of a training step: kernels forward and backward, and what they wait for or hide."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from rooflinecli import memory, num
 from rooflinecli.derivation import label
 from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import collectives as comm
-from rooflinecli.formulas import roofline, schedule, training
-from rooflinecli.layers.build import towers
+from rooflinecli.formulas import roofline, training
 from rooflinecli.ledger import Ledger, product
 from rooflinecli.num import Number
 from rooflinecli.parallel import context, data, expert, pipeline, tensor
@@ -19,31 +18,22 @@ from rooflinecli.phases import recipe as adapting
 from rooflinecli.phases.forward import Pass
 from rooflinecli.phases.sizes import layer_sizes, outer_sizes, work_sizes
 from rooflinecli.price.bill import Bill
+from rooflinecli.specs.dtypes import Formats
 from rooflinecli.specs.plan import Plan
-from rooflinecli.work import Op
+from rooflinecli.work import Collective, Op
 
 REGIME = "training"
 
 
-@dataclass
-class Stage:
-    """Bill of a microbatch on the fullest stage; its seconds, the mean over stages, and the weight gradients among them."""
-
-    bill: Bill
-    seconds: Number
-    mean: Number
-    weight_gradients: Number
-
-
 class Microbatch:
-    """Prices a microbatch of the model, or of a further tower of it on the same bill: `share` of all layers, then the ends."""
+    """Prices a microbatch of the model, or of a further tower of it, on `bill`: `share` of all layers, then the ends."""
 
     def __init__(self, scene: Scene, plan: Plan, tower: tuple[Ledger, float] | None = None, bill: Bill | None = None):
         self.scene, self.plan = scene, plan
         self.book, seq = tower or (scene.book, scene.seq)
         self.bill = bill or scene.bill(REGIME, plan.devices)
         self.forward = Pass(
-            scene.formats,
+            kernels(scene.formats, plan.software),
             flash=plan.flash,
             dropout=plan.dropout,
             uneven=context.imbalance(plan, seq),
@@ -58,6 +48,12 @@ class Microbatch:
         self.weight_gradients: Number = 0.0
         self.recomputed = recompute.share(plan.recompute_layers, float(scene.book.n_layers))
 
+    def part(self) -> Microbatch:
+        """The same microbatch on an empty bill of its own."""
+        other = object.__new__(Microbatch)  # a tenth of copy.copy's time
+        other.__dict__.update(self.__dict__, bill=self.scene.bill(REGIME, self.plan.devices), weight_gradients=0.0)
+        return other
+
     def constants(self, kind: str) -> Any:
         return self.scene.chip.constants(REGIME, kind, self.plan.software)
 
@@ -71,8 +67,7 @@ class Microbatch:
             self._compute(self.forward.ops(group.rows, sizes), times, early)
             if self.recipe.frozen:
                 self._adapt(group, sizes, times)
-            if num.present(self.framework.bias_passes):
-                self.bill.add([self._biases(group, sizes)], times)
+            self.bill.add(self._biases(group, sizes), times)
             self._communicate(group, sizes, times)
         return self.bill.total - before
 
@@ -101,15 +96,19 @@ class Microbatch:
         if self.recipe.quantised:
             self.bill.add(adapting.dequantise(group.rows, sizes, f), times * 2 + again)
 
-    def _biases(self, group: Any, sizes: dict[str, Number]) -> Op:
-        """Bias additions and bias gradients as kernels of their own."""
-        biased = [
-            row.contraction
-            for row in group.rows
-            if row.contraction and (*row.contraction.g, *row.contraction.n) in row.params
-        ]
-        moved = sum(product(c.y, sizes) for c in biased) * self.framework.bias_passes * self.scene.formats.activation
-        return Op(name="bias", kind="elementwise", dtype=self.scene.formats.compute, flops=0.0, bytes=moved)
+    def _biases(self, group: Any, sizes: dict[str, Number]) -> list[Op]:
+        """Bias additions and bias gradients as kernels of their own; experts with a clamped gate pass over their outputs more often."""
+        spec, passes = self.book.spec.layers[group.index].feedforward, self.framework.bias_passes
+        clamped = self.constants("experts").bias_passes if group.moe and "clamped" in spec.activation else passes
+        if not (num.present(passes) or num.present(clamped)):
+            return []
+        moved: Number = 0.0
+        for row in group.rows:
+            c = row.contraction
+            if c and (*c.g, *c.n) in row.params:
+                moved = moved + product(c.y, sizes) * (clamped if row.kind == "grouped_matmul" else passes)
+        moved = moved * self.scene.formats.activation
+        return [Op(name="bias", kind="elementwise", dtype=self.scene.formats.compute, flops=0.0, bytes=moved)]
 
     def _eager(self, ops: list[Op]) -> list[Op]:
         """Elementwise kernels without a compiler move more bytes."""
@@ -121,29 +120,39 @@ class Microbatch:
     def _communicate(self, group: Any, sizes: dict[str, Number], times: Number) -> None:
         """Tensor, expert and context parallel collectives of one layer group."""
         plan, size, full = self.plan, self.scene.formats.activation, self.plan.recompute == "full"
-        branches = tensor.branches(self.book.spec.layers[group.index])
+        branches = tensor.branches(self.book.spec.layers[group.index], plan)
         for again in (False, True) if full else (False,):
             repeats = times * self.recomputed if again else times
             for c in tensor.collectives(plan, self.tokens, sizes["D"], size, repeats, branches, True, again):
-                self.expose("tp", self.bill.collective(c), 0.0 if again else self.constants("tp_collective").overlap)
+                self.communicate(c, 0.0 if again else self._within("tp_collective", c))
         if group.moe:
             for c in expert.collectives(plan, self.tokens, sizes["top_k"], sizes["D"], size, times, True):
-                self.expose("ep", self.bill.collective(c), self.constants("ep_collective").overlap)
+                self.communicate(c, self._within("ep_collective", c))
             step = self.constants("step")
             self.bill.spend("overhead", step.per_moe_layer * times, "step", step.error)
         if group.mixer is not None:
             for c in context.collectives(plan, self.tokens, group.mixer.exchange(sizes), size, times, True):
-                self.expose("cp", self.bill.collective(c), self.constants("cp_collective").overlap)
+                self.communicate(c, self.constants("cp_collective").overlap)
 
-    def expose(self, axis: str, seconds: Number, overlap: Number) -> None:
-        self.bill.expose(axis, label(comm.exposed(seconds, overlap), f"t_exposed[{axis}]"))
+    def _within(self, kind: str, c: Collective) -> Number:
+        """Share of a collective that hides: kernels that overlap it work inside the innermost network, or only beyond."""
+        found, levels = self.constants(kind), self.scene.chip.levels
+        if not levels:
+            return found.overlap
+        return comm.overlap_within(found.overlap, found.beyond, c.n * c.stride, levels[0].size)
+
+    def communicate(self, c: Collective, overlap: Number) -> None:
+        """Charge what a collective leaves exposed, and note what hides."""
+        seconds = self.bill.collective(c)
+        self.bill.expose(c.axis, label(comm.exposed(seconds, overlap), f"t_exposed[{c.axis}]"))
+        self.bill.hide(c.axis, label(comm.hidden(seconds, overlap), f"t_hidden[{c.axis}]"))
 
     def transfer(self) -> None:
         """Activations and their gradients between stages."""
         for c in pipeline.collectives(
             self.plan, self.tokens, float(self.scene.spec.d_model), self.scene.formats.activation, True
         ):
-            self.expose("pp", self.bill.collective(c), self.constants("pp_collective").overlap)
+            self.communicate(c, self.constants("pp_collective").overlap)
 
     def ends(self, stem: bool, head: bool) -> Number:
         """Charge embedding and head; the seconds they take."""
@@ -171,49 +180,19 @@ class Microbatch:
         seconds = roofline.effective_memory_time(traffic, self.scene.chip.bandwidth, self.constants("optimizer").memory)
         self.bill.spend("optimizer", seconds, "optimizer", c.error)
 
-    def gather_weights(self, params: memory.DeviceParameters, compute: Number, buckets: Number) -> None:
-        """ZeRO-3 gathers and scatters of every microbatch, hidden behind the computation they run beside."""
-        f, moves = self.scene.formats, []
+    def gather_weights(self, params: memory.DeviceParameters, buckets: Number) -> None:
+        """ZeRO-3 gathers and scatters of every microbatch, prefetched beside the computation."""
+        f, c = self.scene.formats, self.constants("fsdp_collective")
         gradients = 0.0 if self.recipe.frozen else f.activation
         for held, experts in ((params.inner + params.outer, False), (params.experts, True)):
             if not experts or params.has_experts:
-                moves += data.collectives(self.plan, held, f.weight, gradients, buckets, experts)
-        t = sum(self.bill.collective(c) for c in moves)
-        self.bill.expose("dp", comm.exposed_behind(t, compute * self.constants("fsdp_collective").overlap))
+                weight = memory.resident_weight(f)
+                for move in data.collectives(self.plan, held, weight, gradients, buckets, experts):
+                    self.communicate(replace(move, rails=c.rails), c.overlap)
 
 
-def stage(scene: Scene, plan: Plan, params: memory.DeviceParameters, trained: memory.DeviceParameters) -> Stage:
-    """Price one microbatch on the fullest stage of a plan that holds `params` and trains `trained`."""
-    layers = float(scene.book.n_layers)
-    m = Microbatch(scene, plan)
-    per_stage = pipeline.fullest(plan, layers)
-    share = schedule.layer_share(per_stage, layers) if plan.stages is None else _uneven(scene, plan, layers)
-    inside = m.layers(share)
-    m.transfer()
-    ends = m.ends(True, True)
-    mean = schedule.mean_stage(inside / share, ends, plan.pp)
-    for tower in towers(scene.book):
-        mean = mean + _tower(m, tower)
-    m.accumulate(trained)
-    if plan.zero >= 3:
-        m.gather_weights(params, m.bill.total, per_stage)
-    return Stage(m.bill, m.bill.total, mean, m.weight_gradients)
-
-
-def _tower(m: Microbatch, tower: tuple[Ledger, float]) -> Number:
-    """Charge a further tower, cut over the stages as the layers are; its mean time on a stage."""
-    t = Microbatch(m.scene, m.plan, tower, m.bill)
-    share = pipeline.share(m.plan, float(t.book.n_layers))
-    inside, ends = t.layers(share), t.ends(True, True)
-    m.weight_gradients = m.weight_gradients + t.weight_gradients
-    return schedule.mean_stage(inside / share, ends, m.plan.pp)
-
-
-def _uneven(scene: Scene, plan: Plan, layers: Number) -> Number:
-    """Share of all layers that makes the slowest of uneven stages, once the ends are charged beside it."""
-    whole, ends = Microbatch(scene, plan), Microbatch(scene, plan)
-    layers_time = whole.layers(1.0)
-    stem = ends.ends(True, False)
-    head = ends.ends(False, True)
-    slowest = pipeline.slowest(plan, layers, layers_time, stem, head)
-    return schedule.effective_share(slowest, stem + head, layers_time)
+def kernels(formats: Formats, software: str) -> Formats:
+    """Formats whose matmuls ask for the constants of a training framework where it has its own."""
+    if software == "any" or formats.variant:
+        return formats
+    return replace(formats, variant=f"{formats.compute}@{software}")

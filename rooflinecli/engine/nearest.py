@@ -15,7 +15,7 @@ from rooflinecli.num import Number, divisors
 from rooflinecli.specs.plan import Plan
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Remedy:
     """A plan that works, why, and the sequences per replica where those change with it."""
 

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rooflinecli import num
+from rooflinecli.formulas import roofline
 from rooflinecli.num import Number
 from rooflinecli.record import OPTIONAL, SPREAD, Record
 from rooflinecli.specs.plan import SIZES, Plan
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Resources(Record):
     """Seconds that each resource needs at its peak, all else ignored."""
 
@@ -24,7 +25,7 @@ class Resources(Record):
     communication: Number
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Residency(Record):
     """Bytes on the fullest device, and what it can hold; headroom is the share of capacity left."""
 
@@ -43,7 +44,7 @@ class Residency(Record):
         return num.value(self.total_bytes) <= num.value(self.capacity_bytes)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PlanAnswer(Record):
     """A plan as the contract shows it: whole sizes, what is seldom given only where it was, and why it was taken."""
 
@@ -63,7 +64,7 @@ class PlanAnswer(Record):
     reason: str
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PhaseAnswer(Record):
     """What every phase answers. `plan`, `bound` and what was measured are noted by an estimate, not by a sweep."""
 
@@ -71,6 +72,7 @@ class PhaseAnswer(Record):
     floor_s: Number
     interval_s: tuple[Number, Number]
     tokens_per_s: Number
+    tokens_per_s_interval: tuple[Number, Number]
     flops: Number
     mfu: Number
     resources_s: Resources
@@ -92,14 +94,14 @@ class PhaseAnswer(Record):
         return self.plan
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PrefillAnswer(PhaseAnswer):
     """time_s is the time to first token."""
 
     bytes_per_device: Number
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DecodeAnswer(PhaseAnswer):
     """time_s is the inter-token latency; batch the sequences under way per replica, largest_batch what its memory takes."""
 
@@ -111,16 +113,24 @@ class DecodeAnswer(PhaseAnswer):
     mbu: Number
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TrainAnswer(PhaseAnswer):
-    """time_s is one optimizer step; steps and run_s are those of a whole run, where its tokens are given."""
+    """time_s is one optimizer step; steps and run_s are those of a whole run, where its tokens are given. communication_s is
+    what an axis leaves exposed, hidden_s what of it runs beside other work."""
 
+    hidden_s: dict[str, Number]
     hardware_flops: Number
     hfu: Number
     microbatches: Number
     bubble_fraction: Number
     steps: Number | None = None
     run_s: Number | None = None
+
+
+def rate_interval(rate: Number, error: Number, time: Number, floor: Number) -> tuple[Number, Number]:
+    """80 % interval of a rate that goes against a time with this floor."""
+    most = roofline.rate_at_floor(rate, time, floor)
+    return roofline.rate_low(rate, error), roofline.rate_high(rate, error, most)
 
 
 def plan_answer(plan: Plan, chosen: bool, reason: str) -> PlanAnswer:
@@ -150,6 +160,9 @@ _SELDOM = (
     "overlap",
     "dropout",
     "offload",
+    "offload_layers",
+    "loss_chunks",
+    "expert_tp",
     "software",
     "recipe",
 )

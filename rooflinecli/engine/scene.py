@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from copy import copy
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
@@ -18,7 +19,7 @@ from rooflinecli.price.bill import Bill
 from rooflinecli.price.chip import Chip
 from rooflinecli.specs.blocks import Quantization
 from rooflinecli.specs.dtypes import BITS, FORMATS, Formats, formats
-from rooflinecli.specs.engine import load_engine
+from rooflinecli.specs.engine import Engine, load_engine
 from rooflinecli.specs.plan import SIZES, Plan
 from rooflinecli.specs.request import MOST, SEQ, Request
 
@@ -33,8 +34,10 @@ class Scene:
         self.request, self.lift = request, lift
         self.book = ledger(request.model)
         self._known: dict[tuple[int, str], tuple[Plan, Any]] = {}
+        self._multiplied: dict[int, tuple[Any, Scene]] = {}
         self.spec: Any = request.model
-        self.chip = _chip(request, lift, override)
+        self.engine = load_engine(request.engine)
+        self.chip = _chip(request, lift, override, self.engine)
         self.dtype = request.dtype or _checkpoint_dtype(request)
         self.formats: Formats = formats(
             self.dtype,
@@ -43,6 +46,7 @@ class Scene:
             request.hardware.peak,
             request.hardware.name,
             _stored(request),
+            request.state_dtype,
         )
         self._workload()
 
@@ -60,7 +64,9 @@ class Scene:
             "--batch" if r.concurrency is None else "--concurrency",
             given is None,
         )
-        self.engine = load_engine(r.engine)
+        self.per_slot = self.flag(
+            "N_w", r.prompts_per_slot, "1", "--prompts-per-slot", self._is(r.prompts_per_slot, 10.0)
+        )
         train = r.batch if r.batch is not None else num.maximum(num.floor(TRAIN_TOKENS / num.maximum(seq, 1)), 1)
         self.train_batch = self.flag("b", train, "sequences", "--batch", r.batch is None)
         self.gradient_bytes = self.flag(
@@ -94,6 +100,20 @@ class Scene:
         if not self.lift.traced:
             return value
         return self.lift(symbol, value, unit, f"{name}{' (default)' if default else ''}")
+
+    def times(self, factors: Mapping[str, Number]) -> Scene:
+        """This scene with constants of its chip and engine multiplied; kept, so that equal factors cost once."""
+        known = self._multiplied.get(id(factors))
+        if known is None or known[0] is not factors:
+            other = self.on(self.chip.times(factors))
+            known = self._multiplied[id(factors)] = (factors, other)
+        return known[1]
+
+    def on(self, chip: Chip) -> Scene:
+        """This scene on another chip of the same file."""
+        other = copy(self)
+        other.chip, other._known, other._multiplied = chip, {}, {}
+        return other
 
     def plan(self, plan: Plan) -> Plan:
         """The plan with its sizes lifted."""
@@ -151,18 +171,18 @@ class _Identity:
         return isinstance(other, _Identity) and other.spec is self.spec
 
 
-def _chip(request: Request, lift: Plain, override: dict[str, Number] | None) -> Chip:
+def _chip(request: Request, lift: Plain, override: dict[str, Number] | None, engine: Engine) -> Chip:
     if request.efficiency not in ("expected", "ideal"):
         raise unknown("efficiency", request.efficiency, ("expected", "ideal"))
     ideal = request.efficiency == "ideal"
     if lift is not PLAIN or override:
-        return Chip(request.hardware, lift, ideal=ideal, override=override)
-    return _cached_chip(_Identity(request.hardware), ideal)
+        return Chip(request.hardware, lift, ideal=ideal, override=override, engine=engine)
+    return _cached_chip(_Identity(request.hardware), ideal, _Identity(engine))
 
 
 @lru_cache(maxsize=64)
-def _cached_chip(same: _Identity, ideal: bool) -> Chip:
-    return Chip(same.spec, ideal=ideal)
+def _cached_chip(same: _Identity, ideal: bool, engine: _Identity) -> Chip:
+    return Chip(same.spec, ideal=ideal, engine=engine.spec)
 
 
 def _checkpoint_dtype(request: Request) -> str:
@@ -185,6 +205,6 @@ def _checkpoint_dtype(request: Request) -> str:
 def _stored(request: Request) -> Quantization | None:
     """The format of a quantised checkpoint, kept while neither --dtype nor --weight-dtype says otherwise."""
     stored = request.model.quantization
-    if stored is None or request.dtype or request.weight_dtype or stored.dtype not in BITS:
+    if stored is None or request.dtype or request.weight_dtype or (stored.dtype not in BITS and stored.widths is None):
         return None
     return stored

@@ -26,7 +26,7 @@ BEHIND = 1e-3  # of the sequences in flight: a rate missed by more is not carrie
 LEAST = 1e-12  # sequences in flight: a rate may be as low as one likes
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Load:
     """Sequences decoding at once on a replica, and what a further prompt costs it (0 when none arrives)."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli import memory
+from rooflinecli import memory, num
 from rooflinecli.derivation import label
 from rooflinecli.engine import residency
-from rooflinecli.engine.microbatch import REGIME, Stage, stage
-from rooflinecli.engine.phase_answer import Resources, TrainAnswer
+from rooflinecli.engine.microbatch import REGIME
+from rooflinecli.engine.phase_answer import Resources, TrainAnswer, rate_interval
 from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.stage import Stage, stage
 from rooflinecli.formulas import collectives as comm
 from rooflinecli.formulas import roofline, schedule, training
 from rooflinecli.layers.build import towers
@@ -24,7 +25,7 @@ from rooflinecli.price.kernels import price
 from rooflinecli.specs.plan import Plan
 from rooflinecli.work import Op
 
-COVER = 2.0 / 3.0  # backward is two thirds of a microbatch's forward and backward
+TINY = 1e-30  # s, keeps a share of nothing finite in a sweep
 
 
 def train(scene: Scene, plan: Plan) -> TrainAnswer:
@@ -42,18 +43,18 @@ def train(scene: Scene, plan: Plan) -> TrainAnswer:
         communication=bill.t_communication * count + tail.t_communication,
     )
     seconds, floor = _seconds(scene, plan, fullest, parts, count, resources)
-    error = bill.relative_error(fullest.seconds)
+    exposed, hidden = _overlap(fullest, tail, parts, count)
+    error = _error(scene, plan, seconds, exposed, hidden)
     tokens = scene.train_batch * scene.seq
     model = recipe.passes * scene.model_flops(scene.train_batch, scene.seq, scene.seq, scene.seq, decode=False)
     peak = scene.chip.peak(scene.formats.compute)
     executed = model + _recomputed(scene, plan)
-    axes = {axis: t * count for axis, t in bill.by_axis.items()}
-    axes["dp"] = axes.get("dp", 0.0) + parts["exposed_dp"]
     return TrainAnswer(
         time_s=label(seconds, "t_step"),
         floor_s=floor,
         interval_s=(roofline.interval_low(seconds, error, floor), roofline.interval_high(seconds, error)),
         tokens_per_s=tokens / seconds,
+        tokens_per_s_interval=rate_interval(tokens / seconds, error, seconds, floor),
         flops=model,
         hardware_flops=executed,
         mfu=training.model_flops_utilisation(model, seconds, plan.devices, peak),
@@ -61,8 +62,9 @@ def train(scene: Scene, plan: Plan) -> TrainAnswer:
         microbatches=count,
         bubble_fraction=parts["bubble"] / seconds,
         resources_s=resources,
-        breakdown_s=_breakdown(bill, parts, count, seconds),
-        communication_s=axes,
+        breakdown_s=_breakdown(fullest, parts, count),
+        communication_s=exposed,
+        hidden_s=hidden,
         communication_bytes={
             axis: bill.volumes.get(axis, 0.0) * count + tail.volumes.get(axis, 0.0)
             for axis in {**bill.volumes, **tail.volumes}
@@ -75,9 +77,12 @@ def _tail(scene: Scene, plan: Plan, params: memory.DeviceParameters, fullest: St
     """What happens once per step: gradients and weights among replicas, the optimizer, the pipeline's ends."""
     tail = Bill(scene.chip, REGIME, plan.devices)
     t = sum(tail.collective(c) for c in _gradient_collectives(scene, plan, params))
-    cover = COVER * fullest.seconds * scene.chip.constants(REGIME, "dp_collective", plan.software).overlap
+    c = scene.chip.constants(REGIME, "dp_collective", plan.software)
+    beside = comm.hidden(t, c.overlap)
+    waits = comm.in_turns(c.per_hop, data.group(plan, False).part) if plan.zero in (1, 2) else 0.0
     return tail, {
-        "exposed_dp": comm.exposed_behind(t, cover),
+        "exposed_dp": comm.exposed(t, c.overlap) + (fullest.beside(beside) - fullest.seconds) + waits,
+        "exchange": t + waits,
         "optimizer": _optimizer(scene, plan, params),
         "bubble": pipeline.bubble(plan, fullest.mean, fullest.weight_gradients),
     }
@@ -86,12 +91,14 @@ def _tail(scene: Scene, plan: Plan, params: memory.DeviceParameters, fullest: St
 def _gradient_collectives(scene: Scene, plan: Plan, params: memory.DeviceParameters) -> list[Any]:
     """Data parallel collectives of a step, a layer at a time; ZeRO-3 did all but the exchange between shard groups."""
     buckets = pipeline.fullest(plan, float(scene.book.n_layers))
+    c = scene.chip.constants(REGIME, "dp_collective", plan.software)
+    between = c.exchange_bytes if num.present(c.exchange_bytes) else scene.gradient_bytes
     moves: list[Any] = []
     for held, experts in ((params.inner + params.outer, False), (params.experts, True)):
         if experts and not params.has_experts:
             continue
         if plan.zero >= 3:
-            moves += data.between(plan, held, scene.gradient_bytes, buckets, experts)
+            moves += data.between(plan, held, between, buckets, experts)
         else:
             moves += data.collectives(plan, held, scene.formats.weight, scene.gradient_bytes, buckets, experts)
     return moves
@@ -105,7 +112,7 @@ def _optimizer(scene: Scene, plan: Plan, params: memory.DeviceParameters) -> Num
         scene.optimizer_bytes, scene.gradient_bytes, scene.formats.weight, passes
     )
     traffic = training.optimizer_traffic(owned, per_param)
-    if plan.offload == "none":
+    if not plan.optimizer_on_host:
         return price(
             Op(name="optimizer", kind="optimizer", dtype=scene.formats.compute, flops=0.0, bytes=traffic),
             scene.chip,
@@ -122,8 +129,9 @@ def _seconds(
     """Seconds of the step, and its floor: what the slowest resource takes, whatever runs beside it."""
     floor = roofline.floor_time(roofline.floor_time(resources.compute, resources.memory), resources.communication)
     nodes = schedule.node_count(plan.devices, scene.chip.devices_per_host)
-    per_doubling = scene.chip.constants(REGIME, "straggler").per_doubling
-    straggle = training.straggler_factor(per_doubling, nodes)
+    c, domain = scene.chip.constants(REGIME, "straggler"), scene.chip.levels[0].size if scene.chip.levels else 1.0
+    domains = schedule.node_count(plan.devices, domain)
+    straggle = training.straggler_factor(c.per_doubling, nodes, c.per_domain, domains)
     spent = (count, fullest.seconds, parts["bubble"], parts["exposed_dp"], parts["optimizer"], straggle)
     seconds, unbound = training.training_step(*spent, floor), training.training_step(*spent, 0.0)
     parts["stragglers"] = unbound - unbound / straggle
@@ -132,10 +140,36 @@ def _seconds(
     return seconds, floor
 
 
-def _breakdown(bill: Bill, parts: dict[str, Number], count: Number, seconds: Number) -> dict[str, Number]:
+def _overlap(
+    fullest: Stage, tail: Bill, parts: dict[str, Number], count: Number
+) -> tuple[dict[str, Number], dict[str, Number]]:
+    """Seconds of a step's communication by axis: what shows, and what hides. What hiding costs falls on the axes by their part."""
+    bill, late = fullest.bill, fullest.seconds - fullest.work
+    exposed = {axis: t * count for axis, t in bill.by_axis.items()}
+    hidden = {axis: t * count for axis, t in bill.hidden.items()}
+    for axis, t in bill.hidden.items() if num.present(fullest.hidden) else ():
+        shown = comm.share_of(late * count, t, num.maximum(fullest.hidden, TINY))
+        exposed[axis], hidden[axis] = exposed.get(axis, 0.0) + shown, hidden[axis] - shown
+    after = parts["exposed_dp"]
+    exposed["dp"] = exposed.get("dp", 0.0) + after
+    hidden["dp"] = hidden.get("dp", 0.0) + parts["exchange"] - after
+    return exposed, hidden
+
+
+def _error(scene: Scene, plan: Plan, seconds: Number, exposed: dict[str, Number], hidden: dict[str, Number]) -> Number:
+    """80 % relative error of a step."""
+    c = scene.chip.constants(REGIME, "residual", plan.software)
+    experts = c.error_experts if any(group.moe for group in scene.book.layers) else 0.0
+    beside = training.communication_error(c.error_hidden, sum(hidden.values()), seconds)
+    shown = training.communication_error(c.error_exposed, sum(exposed.values()), seconds)
+    return training.step_error(c.error, experts, beside, shown)
+
+
+def _breakdown(fullest: Stage, parts: dict[str, Number], count: Number) -> dict[str, Number]:
     """Seconds of the step by what they are spent on; they add up to it."""
-    result = {name: t * count for name, t in bill.groups.items()}
-    result["communication"] = result.get("communication", 0.0) + parts["exposed_dp"] + parts["wires"]
+    result = {name: t * count for name, t in fullest.bill.groups.items()}
+    late = (fullest.seconds - fullest.work) * count
+    result["communication"] = result.get("communication", 0.0) + late + parts["exposed_dp"] + parts["wires"]
     result["optimizer"] = result.get("optimizer", 0.0) + parts["optimizer"]
     return {**result, "bubble": parts["bubble"], "stragglers": parts["stragglers"]}
 

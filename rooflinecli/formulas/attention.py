@@ -48,6 +48,16 @@ def attention_core_flops(batch: Number, heads: Number, pairs: Number, qk_dim: Nu
     return 2 * batch * heads * pairs * (qk_dim + v_dim)
 
 
+@formula(
+    "F_idx",
+    "FLOP",
+    "small heads score every key and are summed by a weight each; DeepSeek-V3.2-Exp report, eq. 1",
+)
+def indexer_flops(batch: Number, heads: Number, pairs: Number, width: Number) -> Number:
+    """FLOPs by which an indexer ranks so many query-key pairs."""
+    return 2 * batch * heads * pairs * (width + 1)
+
+
 @formula("B_attn", "B", "q and o once, k and v once, scores never leave the chip; " + _DAO)
 def flash_attention_bytes(
     batch: Number,

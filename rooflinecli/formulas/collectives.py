@@ -13,6 +13,11 @@ from rooflinecli.num import Number
 _THAKUR = "Thakur, Rabenseifner, Gropp 2005, Optimization of Collective Communication Operations in MPICH"
 _PATARASUK = "Patarasuk, Yuan 2009, Bandwidth optimal all-reduce algorithms"
 
+_BESIDE = (
+    "work and the sum of the communication hidden beside it, expected times, share a device; "
+    "exponent fitted to published steps, docs/accuracy.md"
+)
+
 
 @formula("V", "B", _PATARASUK)
 def all_reduce_volume(size: Number, n: Number) -> Number:
@@ -135,6 +140,53 @@ def members_within(level_size: Number, stride: Number, n: Number) -> Number:
 def fan_out(outer: Number, inner: Number) -> Number:
     """Members at a level once its inner domains count as one."""
     return num.maximum(num.ceil(outer / inner), 1)
+
+
+@formula(
+    "t_turns",
+    "s",
+    "every rank sends its part of the updated weights in a broadcast of its own; InternEvo, 8 to 1,024 ranks, docs/accuracy.md",
+)
+def in_turns(per_member: Number, n: Number) -> Number:
+    """u (n - 1): what n ranks wait for one another when they send one after the other."""
+    return per_member * (n - 1)
+
+
+@formula("t_comm", "s", "a library that drives one port of a host leaves the others idle; the latency is the same")
+def on_rails(time: Number, latency: Number, rails: Number) -> Number:
+    """latency + (t - latency)/rails."""
+    return latency + (time - latency) / rails
+
+
+@formula("t_hidden", "s", "what overlap hides, while the work beside it lasts")
+def hidden(time: Number, overlap: Number) -> Number:
+    """Communication that runs beside other work."""
+    return time * overlap
+
+
+@formula("t", "s", _BESIDE)
+def work_beside(work: Number, hidden: Number, p: Number) -> Number:
+    """(work^p + hidden^p)^(1/p), never below either."""
+    slow, fast = num.maximum(work, hidden), num.minimum(work, hidden)
+    return slow * (1 + (fast / slow) ** p) ** (1 / p)
+
+
+@formula("t", "s", "perfect overlap")
+def work_covering(work: Number, hidden: Number) -> Number:
+    """max(work, hidden)."""
+    return num.maximum(work, hidden)
+
+
+@formula("omega", "1", "overlapped kernels reach their group over the innermost network alone")
+def overlap_within(within: Number, beyond: Number, last: Number, domain: Number) -> Number:
+    """Share that hides in a group whose members lie `last` devices apart in all."""
+    return num.where(last <= domain, within, beyond)
+
+
+@formula("t_exposed", "s", "what comes to light of an axis is its part of all that hides")
+def share_of(whole: Number, part: Number, total: Number) -> Number:
+    """whole part/total."""
+    return whole * (part / total)
 
 
 @formula("t_exposed", "s", "what overlap leaves visible")

@@ -124,12 +124,6 @@ def busiest_given(ep: Number, imbalance: Number) -> Number:
     return num.minimum(ep, imbalance)
 
 
-@formula("F", "1", "where expert parallelism takes in tensor-parallel ranks, each holds its experts less divided")
-def width_kept(width: Number, ep: Number, dp: Number) -> Number:
-    """F max(ep / dp, 1): an expert's width on a rank, of what tensor parallelism alone leaves."""
-    return width * num.maximum(ep / dp, 1)
-
-
 @formula("n", "ranks", "definition")
 def ranks_inside(ranks: Number, groups: Number) -> Number:
     """Ranks of each of so many groups, at least one."""

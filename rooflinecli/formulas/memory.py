@@ -123,9 +123,32 @@ def score_activations(batch: Number, heads: Number, pairs: Number, p: Number, dr
 
 
 @formula("M_a", "B", "the first stage holds the most microbatches, the last one holds the head")
-def fullest_activations(first: Number, last: Number, stem: Number, head: Number, pp: Number) -> Number:
-    """Activations on the fullest stage; one stage holds both ends."""
-    return num.where(pp > 1, num.maximum(first + stem, last + head), first + stem + head)
+def fullest_activations(
+    first: Number, last: Number, stem: Number, head: Number, transient: Number, pp: Number
+) -> Number:
+    """Activations on the fullest stage; one stage holds both ends, and what one layer needs at work or the loss, never both."""
+    most = num.maximum(head, transient)
+    return num.where(pp > 1, num.maximum(first + stem + transient, last + most), first + stem + most)
+
+
+@formula("M_act", "B", "layers whose activations wait on the host keep nothing between their passes")
+def kept_on_device(activations: Number, share: Number) -> Number:
+    """(1 - s) M: what stays when a share of the layers sends its activations to the host."""
+    return activations * (1 - share)
+
+
+@formula("M_host", "B", "definition")
+def sent_to_host(activations: Number, share: Number) -> Number:
+    """s M: activations of a microbatch that go to the host."""
+    return activations * share
+
+
+@formula(
+    "M_act", "B", "Hsu et al. 2024, Liger Kernel, section 3.2: gradients of a part of the logits are taken at once"
+)
+def chunked_loss(head: Number, logits: Number, chunks: Number) -> Number:
+    """head - logits (1 - 1/c): what the head holds when the loss is taken a part of the tokens at a time."""
+    return head - logits * (1 - 1 / chunks)
 
 
 @formula("b_min", "sequences", "eq. 3.9 of the " + _NOTES)

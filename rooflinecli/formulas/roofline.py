@@ -119,6 +119,14 @@ def quantise_time(elements: Number, bytes_per_element: Number, bandwidth: Number
 
 
 @formula(
+    "e", "1", "attention over short sequences reaches less of the peak; fitted to published steps, docs/accuracy.md"
+)
+def long_efficiency(efficiency: Number, length: Number, half_length: Number) -> Number:
+    """efficiency / (1 + S0/S)."""
+    return efficiency / (1 + half_length / length)
+
+
+@formula(
     "P_cap", "FLOP/s", "power of CMOS logic grows with the cube of its clock (f V^2, V with f); torchtitan's 500 W H100"
 )
 def power_capped_rate(peak: Number, power: Number, rated: Number) -> Number:
@@ -142,6 +150,24 @@ def interval_low(expected: Number, relative_error: Number, floor: Number) -> Num
 def interval_high(expected: Number, relative_error: Number) -> Number:
     """Pessimistic end of the interval."""
     return expected * (1 + relative_error)
+
+
+@formula("lo", "tokens/s", "80 % interval of a rate: its time is longer by the relative error")
+def rate_low(expected: Number, relative_error: Number) -> Number:
+    """Pessimistic end of the interval of a rate."""
+    return expected / (1 + relative_error)
+
+
+@formula("hi", "tokens/s", "80 % interval of a rate, never above what the floor of its time allows")
+def rate_high(expected: Number, relative_error: Number, most: Number) -> Number:
+    """Optimistic end of the interval of a rate."""
+    return num.minimum(expected * (1 + relative_error), most)
+
+
+@formula("hi", "tokens/s", "definition")
+def rate_at_floor(expected: Number, time: Number, floor: Number) -> Number:
+    """A rate if its step took no longer than the floor."""
+    return expected * time / floor
 
 
 @formula("r", "1", "errors fully correlated within a class and independent between classes")

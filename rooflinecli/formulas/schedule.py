@@ -61,6 +61,37 @@ def mean_stage(layers_time: Number, ends: Number, pp: Number) -> Number:
     return (layers_time + ends) / pp
 
 
+@formula("t_stage", "s", "layers that pp divides: an even split, and the larger end on its stage")
+def even_stage(layers_time: Number, pp: Number, stem: Number, head: Number) -> Number:
+    """Time of a microbatch on the slowest of equal stages."""
+    return layers_time / pp + num.maximum(stem, head)
+
+
+@formula("t_stage", "s", "no split is faster than its mean, nor than an end alone")
+def least_stage(mean: Number, stem: Number, head: Number) -> Number:
+    """Lower bound on the slowest stage of any split."""
+    return num.maximum(mean, num.maximum(stem, head))
+
+
+@formula("t_stage", "s", "a stage holds whole layers")
+def whole_layers(least: Number, end: Number, layer: Number) -> Number:
+    """Least time from `least` on of a stage with this end and whole layers."""
+    return end + num.ceil((least - end) / layer - 1e-9) * layer
+
+
+@formula("L", "layers", "first and last stage make room for embedding and head")
+def layers_within(stage: Number, layer: Number, stem: Number, head: Number, pp: Number) -> Number:
+    """Whole layers that pp stages work off within this time each."""
+    first, last = num.floor((stage - stem) / layer + 1e-9), num.floor((stage - head) / layer + 1e-9)
+    return (pp - 2) * num.floor(stage / layer + 1e-9) + first + last
+
+
+@formula("f_mtp", "1", "DeepSeek-V3, section 2.2: each further token has a layer of its own and shares the head")
+def predicting_factor(depth: Number, layer: Number, model: Number) -> Number:
+    """1 + D (t_layer + t_head)/t_model: work with multi-token prediction over work without."""
+    return 1 + depth * layer / model
+
+
 @formula("beta", "1", _NARAYANAN + "; bubble over the whole step")
 def bubble_fraction(pp: Number, microbatches: Number, virtual_stages: Number) -> Number:
     """(pp-1)/(v m + pp - 1): share of a step that a stage idles."""

@@ -71,9 +71,27 @@ def batch_sequences(tokens: Number, seq: Number) -> Number:
 
 
 @formula("s", "1", "fitted to published multi-node runs; docs/accuracy.md")
-def straggler_factor(per_doubling: Number, nodes: Number) -> Number:
-    """1 + sigma log2(nodes)."""
-    return 1 + per_doubling * num.log(nodes) / 0.6931471805599453
+def straggler_factor(per_doubling: Number, nodes: Number, per_domain: Number, domains: Number) -> Number:
+    """1 + sigma log2(nodes) + sigma_d log2(domains)."""
+    return 1 + (per_doubling * num.log(nodes) + per_domain * num.log(domains)) / 0.6931471805599453
+
+
+@formula(
+    "r",
+    "1",
+    "80 % of published steps of families left out of the fit, in logarithms; parts independent; docs/accuracy.md",
+)
+def step_error(base: Number, experts: Number, hidden: Number, exposed: Number) -> Number:
+    """sqrt(base^2 + experts^2 + hidden^2 + exposed^2)."""
+    return num.sqrt(base**2 + experts**2 + hidden**2 + exposed**2)
+
+
+@formula(
+    "r", "1", "the more of a step is communication, the less is known of it; hidden beyond 1.5 steps tells no more"
+)
+def communication_error(error: Number, seconds: Number, step: Number) -> Number:
+    """error min(t/t_step, 1.5)."""
+    return error * num.minimum(seconds / step, 1.5)
 
 
 @formula(
@@ -112,6 +130,16 @@ def accumulation_traffic(params: Number, bytes_per_param: Number) -> Number:
 def offload_transfer(params: Number, gradient_bytes: Number, weight_bytes: Number, link: Number) -> Number:
     """Time to move gradients to the host and weights back."""
     return params * (gradient_bytes + weight_bytes) / link
+
+
+@formula(
+    "t_swap",
+    "s",
+    "what a layer keeps goes down the host link forward and comes back up for backward; Rhu et al. 2016, vDNN",
+)
+def activation_transfer(activations: Number, link: Number) -> Number:
+    """Time to send activations to the host and fetch them again."""
+    return 2 * activations / link
 
 
 @formula(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rooflinecli.errors import DataError
 from rooflinecli.ledger import Block, Layer, Ledger, Row, elementwise, matmul, norm
+from rooflinecli.mixer import Mixer, Together
 from rooflinecli.specs import registry
 from rooflinecli.specs.model import AttentionSpec, LayerSpec, ModelSpec
 
@@ -27,11 +28,12 @@ def towers(book: Ledger) -> list[tuple[Ledger, float]]:
 
 
 def _attention(spec: AttentionSpec, model: ModelSpec) -> Block:
-    """The block of an attention kind, once the further sizes that its file declares are there. Raises DataError."""
+    """The block of an attention kind, once the further sizes that its file declares are there (those in OPTIONAL may be absent). Raises DataError."""
     kind = registry.load("layers/attention", spec.kind)
     wanted: dict[str, str] = getattr(kind, "SIZES", {})
-    for name in sorted(set(spec.sizes) ^ set(wanted)):
-        reads = ", ".join(f"{size} ({what})" for size, what in wanted.items()) or "none"
+    optional: dict[str, str] = getattr(kind, "OPTIONAL", {})
+    for name in sorted((set(spec.sizes) ^ set(wanted)) - set(optional)):
+        reads = ", ".join(f"{size} ({what})" for size, what in (wanted | optional).items()) or "none"
         fault = "needs" if name in wanted else "does not read"
         raise DataError(
             f"{model.document.at('attention', 'sizes')}: kind {spec.kind} {fault} sizes.{name}; its sizes are: {reads}"
@@ -54,7 +56,7 @@ def _layer(spec: ModelSpec, group: LayerSpec, index: int) -> Layer:
     blocks.append(registry.load("layers/feedforward", group.feedforward.kind).block(group.feedforward, spec))
     rows = [norm(f"norm.{i + 1}", spec.norm) for i in range(group.norms)]
     rows += [row for block in blocks for row in block.rows]
-    rows.append(_residual(len(blocks)))
+    rows.append(_residual(sum(bool(block.rows) for block in blocks)))
     axes: dict[str, int] = {"D": spec.d_model, "one": 1}
     for block in blocks:
         axes |= block.axes
@@ -66,9 +68,15 @@ def _layer(spec: ModelSpec, group: LayerSpec, index: int) -> Layer:
         split=tuple(axis for block in blocks for axis in block.split),
         shared=tuple(axis for block in blocks for axis in block.shared),
         moe=group.feedforward.kind == "moe",
-        mixer=next((row.mixer for row in rows if row.mixer is not None), None),
+        mixer=_mixer(rows),
         index=index,
     )
+
+
+def _mixer(rows: list[Row]) -> Mixer | None:
+    """The sequence mixer of a layer: none, one, or two that stand beside each other (Falcon-H1, Zamba2)."""
+    found = [row.mixer for row in rows if row.mixer is not None]
+    return Together(tuple(found)) if len(found) > 1 else found[0] if found else None
 
 
 def _residual(branches: int) -> Row:

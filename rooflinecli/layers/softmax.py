@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from rooflinecli import num
 from rooflinecli.formulas import attention, counts, memory
-from rooflinecli.ledger import Axes, Sizes, product
+from rooflinecli.ledger import Axes, Sizes, elements
 from rooflinecli.mixer import Exchange, Mixer, Mode
 from rooflinecli.num import INF, Number
 from rooflinecli.specs.dtypes import Formats
 from rooflinecli.units import count
-from rooflinecli.work import Gradient, Op
+from rooflinecli.work import Gradient, Op, kernel
 
 TILE = 128.0  # query rows of a work item of fused attention
 FUSED = 2.5  # FLOPs of the backward pass over the forward ones
@@ -65,17 +65,18 @@ class Softmax(Mixer):
         b, s, t = sizes["B"], sizes["S"], sizes["T"]
         shared, width = sizes[self.kv_heads], sizes[self.qk] + sizes[self.v]
         moved = self._traffic(mode.formats, sizes)
-        return Op(
+        return kernel(
             name=name,
             kind="prefill_attention",
             dtype=mode.formats.attention_compute,
-            flops=_busiest(self.flops(mode, sizes), mode),
+            flops=busiest(self.flops(mode, sizes), mode),
             bytes=moved,
             k=num.minimum(t, self.reach + TILE),
             n=width / 2,
             quantised=b * s * shared * width,
             ramp=s / self.pairs(mode, s, t),
             items=b * sizes[self.heads] * s / TILE,
+            length=t,
             variant=mode.software,
             gradient=Gradient(FUSED, moved * 2, scores=True),
         )
@@ -92,17 +93,17 @@ class Softmax(Mixer):
         moved = self._traffic(f, sizes) + attention.unfused_scores_bytes(b, heads, s, t, f.activation) / 2
         scored = b * heads * s * t
         aligned = num.value(qk) % ALIGNMENT == 0 and num.value(v) % ALIGNMENT == 0
-        matmuls = Op(
+        matmuls = kernel(
             name=name,
             kind="scores",
             dtype=f.attention_compute,
-            flops=_busiest(attention.attention_core_flops(b, heads, s * t, qk, v), mode),
+            flops=busiest(attention.attention_core_flops(b, heads, s * t, qk, v), mode),
             bytes=moved,
             k=qk,
             variant="" if aligned else "unaligned",
             gradient=Gradient(MATERIALISED, moved * 2, scores=True),
         )
-        softmax = Op(
+        softmax = kernel(
             name="attention.softmax",
             kind="elementwise",
             dtype=f.compute,
@@ -121,7 +122,7 @@ class Softmax(Mixer):
         f, b, heads = mode.formats, sizes["B"], sizes[self.heads]
         keys, (qk, v) = self.visible(sizes["T"]), self._token_widths(sizes)
         cached = counts.bytes_of(b * keys * self._widths_cached(sizes), f.kv)
-        return Op(
+        return kernel(
             name=name,
             kind=kind,
             dtype=f.attention_compute,
@@ -152,7 +153,7 @@ class Softmax(Mixer):
         return self._widths_cached(sizes) if self.causal else 0.0
 
     def _widths_cached(self, sizes: Sizes) -> Number:
-        return sum(product(axes, sizes) for axes in self.cached)
+        return elements(self.cached, sizes)
 
     def score_bytes(self, formats: Formats, sizes: Sizes, dropout: bool) -> Number:
         pairs = sizes["S"] * sizes["T"]
@@ -166,6 +167,6 @@ class Softmax(Mixer):
         return f"{b} x {s} queries, {t} keys{bound}, {heads}/{shared} heads of {width}"
 
 
-def _busiest(flops: Number, mode: Mode) -> Number:
+def busiest(flops: Number, mode: Mode) -> Number:
     """On a causal ring the rank with the late tokens has the most pairs."""
     return flops if mode.uneven is None else flops * mode.uneven

@@ -15,7 +15,7 @@ from rooflinecli.specs.plan import Plan
 from rooflinecli.work import Collective
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Group:
     """Devices that hold copies of the same parameters: `all` of them, `part` of which ZeRO splits over, every `stride`."""
 
@@ -25,10 +25,13 @@ class Group:
 
 
 def group(plan: Plan, experts: bool) -> Group:
-    """The group of a parameter; experts have ep times fewer copies."""
-    spread = plan.ep if experts else 1.0
-    every = plan.replicas / spread
-    return Group(every, num.minimum(plan.partition, every), plan.stride["cp"] * spread)
+    """The group of a parameter; experts have ep times fewer copies, and more where tensor ranks hold them whole."""
+    if not experts:
+        every = plan.replicas
+        return Group(every, every if plan.shard is None else num.minimum(plan.partition, every), plan.tp)
+    apart = plan.apart
+    every = plan.replicas * apart / plan.ep
+    return Group(every, num.minimum(plan.partition * apart, every), plan.tp * plan.ep / apart)
 
 
 def collectives(
@@ -63,10 +66,10 @@ def between(
 
 
 def shards(plan: Plan, experts: bool = False) -> dict[str, Number]:
-    """Over how many devices each state is partitioned, by ZeRO stage."""
+    """Over how many devices each state is partitioned, by ZeRO stage; in a pipeline weights stay whole between microbatches."""
     n = group(plan, experts).part
     return {
-        "weights": n if plan.zero >= 3 else 1.0,
+        "weights": num.where(plan.pp > 1, 1.0, n) if plan.zero >= 3 else 1.0,
         "gradients": n if plan.zero >= 2 else 1.0,
         "optimizer": n if plan.zero >= 1 else 1.0,
     }

@@ -18,15 +18,15 @@ COPIES = 4
 SCALED_FP8 = 1.03125  # bytes per value of fp8 with a 32-bit scale for 128 values: what DeepEP dispatches
 
 
-def shard(sizes: Sizes, plan: Plan) -> None:
-    """Divide the experts held per device, in place; with copies of busy ones, and whole where ep reaches over tensor-parallel ranks."""
+def shard(sizes: Sizes, ep: Number, apart: Number, copies: Number) -> None:
+    """Divide the experts held per device, and `copies` of busy ones, in place; those that tensor parallelism does not cut (`apart` > 1) stay whole."""
     if "X" not in sizes:
         return
-    if num.present(plan.redundant_experts):
-        sizes["X"] = sizes["X"] + plan.redundant_experts
-    sizes["X"] = sizes["X"] / plan.ep
-    if num.present(num.maximum(plan.ep - plan.dp, 0.0)):
-        sizes["F"] = experts.width_kept(sizes["F"], plan.ep, plan.dp)
+    if num.present(copies):
+        sizes["X"] = sizes["X"] + copies
+    sizes["X"] = sizes["X"] / ep
+    if not (num.plain(apart) and num.value(apart) == 1):
+        sizes["F"], sizes["apart"] = sizes["F"] * apart, apart
 
 
 def collectives(
@@ -59,7 +59,7 @@ def exchanges(
     # one replica alone sends nothing: its ranks hold the same tokens, and their results are summed as tensor parallelism does
     n = experts.exchanging(plan.expert_replicas, inside)
     share = tokens / (inside if num.present(inside - 1) else plan.tp)
-    stride = plan.stride["ep"] if not num.present(inside - 1) else experts.ranks_inside(plan.tp, inside)
+    stride = plan.stride["ep"]
     return [
         Exchange(f"ep.{phase}", mode, phase, share, top_k, d_model, size, "ep", n, stride, layers, variant=variant)
         for phase, size in (("dispatch", dispatched), ("combine", 2.0))

@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from rooflinecli.formulas import schedule
+from rooflinecli import num
+from rooflinecli.formulas import constraints, schedule
 from rooflinecli.num import Number
 from rooflinecli.specs import registry
 from rooflinecli.specs.plan import SCHEDULES_IN, Plan
 from rooflinecli.work import Collective
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Need:
     """What a schedule asks of a layout: a name, where it holds, and the sentence with the remedy where it does not."""
 
@@ -64,11 +65,41 @@ def share(plan: Plan, layers: Number) -> Number:
     return schedule.layer_share(fullest(plan, layers), layers)
 
 
+def least_shares(plan: Plan, layers: Number) -> tuple[Number, Number, Number]:
+    """Shares of all layers, embedding and head that the slowest stage does at least, whatever they take: for its floor."""
+    alone = num.where(plan.pp > 1, 0.0, 1.0)
+    if plan.stages is not None:
+        return share(plan, layers), alone, alone
+    even = schedule.layer_share(1.0, plan.pp)  # some stage does its mean part; the head's, where no other split is made
+    return even, alone, num.where(constraints.divides(plan.pp, layers), 1.0, even)
+
+
 def slowest(plan: Plan, layers: Number, layers_time: Number, stem: Number, head: Number) -> Number:
-    """Time of a microbatch on the slowest of uneven stages: embedding on the first, head on the last."""
-    assert plan.stages is not None
+    """Time of a microbatch on the slowest stage: embedding on the first, head on the last, layers as the plan says or best."""
+    if plan.stages is None:
+        even = schedule.even_stage(layers_time, plan.pp, stem, head)
+        if num.plain(plan.pp) and num.value(constraints.divides(plan.pp, layers)):
+            return even
+        best = _best_split(plan, layers, layers_time, stem, head)
+        return num.where(constraints.divides(plan.pp, layers), even, best)
     time: Number = 0.0
     for i, count in enumerate(plan.stages):
         ends = (stem if i == 0 else 0.0) + (head if i == len(plan.stages) - 1 else 0.0)
         time = schedule.slowest_stage(time, schedule.stage_time(count, layers, layers_time, ends))
     return time
+
+
+def _best_split(plan: Plan, layers: Number, layers_time: Number, stem: Number, head: Number) -> Number:
+    """Slowest stage of the best split into whole layers: the least time within which all stages together do them.
+
+    A stage's time is whole layers and its end, so only three times from the lower bound on can be the least; one layer
+    above the bound is always enough.
+    """
+    layer = schedule.stage_time(1.0, layers, layers_time, 0.0)
+    bound = schedule.least_stage(schedule.mean_stage(layers_time, stem + head, plan.pp), stem, head)
+    best = bound + layer
+    for end in (0.0, stem, head):
+        time = schedule.whole_layers(bound, end, layer)
+        enough = schedule.layers_within(time, layer, stem, head, plan.pp) >= layers
+        best = num.where(enough, num.minimum(time, best), best)
+    return best

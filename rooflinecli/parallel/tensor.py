@@ -27,10 +27,18 @@ def tokens_outside(tokens: Number, plan: Plan) -> Number:
     return tokens / plan.tp if plan.sequence_parallel else tokens
 
 
-def branches(layer: LayerSpec) -> float:
-    """Times a layer's activations are summed over the group: after attention and after the feed-forward, once if parallel."""
-    count = (layer.attention is not None) + (layer.feedforward.kind != "none")
-    return 1.0 if layer.parallel else float(count)
+def branches(layer: LayerSpec, plan: Plan | None = None) -> Number:
+    """Times a layer's activations are summed over the group: after attention and after the feed-forward, once if parallel.
+
+    Experts that `plan` keeps whole on every rank sum nothing, unless one is shared by all tokens.
+    """
+    count = float((layer.attention is not None) + (layer.feedforward.kind != "none"))
+    if layer.parallel:
+        return 1.0
+    apart = 1.0 if plan is None or layer.feedforward.kind != "moe" else plan.apart
+    if (num.plain(apart) and num.value(apart) == 1) or layer.feedforward.n_shared or layer.feedforward.shared_d_ff:
+        return count
+    return num.where(apart > 1, count - 1, count)
 
 
 def collectives(

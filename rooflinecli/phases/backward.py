@@ -8,7 +8,7 @@ once, for both halves.
 from __future__ import annotations
 
 from rooflinecli.num import Number
-from rooflinecli.work import GROUPS, Op
+from rooflinecli.work import GROUPS, Op, kernel
 
 GRADIENT_BYTES = 4.0  # the weight gradient is added to an fp32 main gradient
 MATMULS = ("matmul", "grouped_matmul")
@@ -47,7 +47,7 @@ def weight_gradients(forward: list[Op], main_gradient: float = GRADIENT_BYTES) -
 
 def _like(op: Op, suffix: str, flops: Number, moved: Number, quantised: Number) -> Op:
     """A kernel of the same class and sizes."""
-    return Op(
+    return kernel(
         name=f"{op.name}.{suffix}",
         kind=op.kind,
         dtype=op.dtype,
@@ -59,5 +59,6 @@ def _like(op: Op, suffix: str, flops: Number, moved: Number, quantised: Number) 
         quantised=quantised,
         ramp=op.ramp,
         items=op.items,
+        length=op.length,
         variant=op.variant,
     )

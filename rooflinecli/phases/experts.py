@@ -25,7 +25,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Bytes per weight, per value read and written, what computes, and whose kernels (a variant of the class `experts`)."""
+    """Bytes per weight, per value read and written, what computes, and whose kernels (a variant of the class `routed_experts`)."""
 
     weight: float
     read: float
@@ -59,7 +59,7 @@ def experts_op(
     moved = f.expert_token_bytes(fair, shape.top_k, shape.d_model, stored.read, stored.written)
     return Op(
         name=name,
-        kind="experts",
+        kind="routed_experts",
         dtype=stored.compute,
         flops=f.expert_flops(fair, *sizes),
         bytes=f.expert_weight_bytes(least, *sizes, stored.weight) + moved,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rooflinecli.formulas import counts
-from rooflinecli.ledger import Contraction, Row, Sizes, product
+from rooflinecli.ledger import Contraction, Row, Sizes, elements, product
 from rooflinecli.mixer import Mode
-from rooflinecli.work import Op
+from rooflinecli.work import Op, kernel
 
 
 class Pass(Mode):
@@ -35,7 +35,8 @@ class Pass(Mode):
     def _outer(self, row: Row, c: Contraction, sizes: Sizes) -> Op:
         """Before and after the layers, where formats stay wide."""
         f = self.formats
-        return _dense(row, c, sizes, f.outer_compute, (f.activation, f.outer_weight, f.activation), "")
+        width = f.head_weight or f.outer_weight
+        return _dense(row, c, sizes, f.outer_compute, (f.activation, width, f.activation), "")
 
     def _experts(self, row: Row, c: Contraction, sizes: Sizes) -> Op:
         """The experts held here, of which a small batch reaches some."""
@@ -46,7 +47,7 @@ class Pass(Mode):
         )
         flops = counts.matmul_flops(tokens, k, n)
         weights = counts.bytes_of(active * k * n, f.expert_weight)
-        return Op(
+        return kernel(
             name=row.name,
             kind="grouped_matmul",
             dtype=f.compute,
@@ -60,12 +61,11 @@ class Pass(Mode):
         )
 
     def _elementwise(self, row: Row, sizes: Sizes) -> Op:
-        read = sum(product(axes, sizes) for axes in row.reads)
-        elements = read + sum(product(axes, sizes) for axes in row.writes)
-        moved = counts.bytes_of(elements, self.formats.activation)
+        read = elements(row.reads, sizes)
+        moved = counts.bytes_of(read + elements(row.writes, sizes), self.formats.activation)
         if self.dropout and row.masks:
-            moved = moved + sum(product(axes, sizes) for axes in row.masks)
-        return Op(
+            moved = moved + elements(row.masks, sizes)
+        return kernel(
             name=row.name,
             kind=row.kind,
             dtype=self.formats.compute,
@@ -78,12 +78,14 @@ class Pass(Mode):
 def _dense(row: Row, c: Contraction, sizes: Sizes, dtype: str, element: tuple[float, float, float], variant: str) -> Op:
     """A matmul; `element` holds the bytes of an element of its input, weight and result."""
     m, k, n = product(c.m, sizes), product(c.k, sizes), product(c.n, sizes)
-    return Op(
+    copies = product(c.g, sizes) if c.g else None  # block-diagonal: independent matmuls in one kernel
+    flops, moved = counts.matmul_flops(m, k, n), counts.matmul_bytes(m, k, n, *element)
+    return kernel(
         name=row.name,
         kind="matmul",
         dtype=dtype,
-        flops=counts.matmul_flops(m, k, n),
-        bytes=counts.matmul_bytes(m, k, n, *element),
+        flops=flops if copies is None else flops * copies,
+        bytes=moved if copies is None else moved * copies,
         k=k,
         n=n,
         quantised=m * k,

@@ -11,7 +11,7 @@ from rooflinecli.specs.dtypes import Formats
 from rooflinecli.work import Op
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Recipe:
     """frozen: base weights get no gradients, adapters do. reference: one more model, forward only. quantised: base in NF4.
 

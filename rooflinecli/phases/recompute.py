@@ -27,6 +27,7 @@ MODULES: dict[str, tuple[tuple[str, ...], dict[str, tuple[int, ...]]]] = {
         ("feedforward.gate_up", "feedforward.up", "feedforward.activation", "feedforward.down"),
         {"feedforward.gate_up": (1,), "feedforward.up": (1,), "feedforward.down": (0,)},
     ),
+    "mlp_act": (("feedforward.activation",), {"feedforward.down": (0,)}),  # XLA's and MaxText's minimal policies
     "moe_act": (("moe.activation",), {"moe.experts_down": (0,)}),
     "moe": (
         ("moe.experts_up", "moe.activation", "moe.experts_down", "moe.permute"),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from rooflinecli.ledger import Layer, Ledger, Sizes
-from rooflinecli.lift import Plain
+from rooflinecli.lift import PLAIN, Plain
 from rooflinecli.num import Number
 from rooflinecli.parallel import expert, tensor
 from rooflinecli.specs.plan import Plan
@@ -45,11 +46,24 @@ def work_sizes(batch: Number, queries: Number, keys: Number, logits: Number, pla
 
 def layer_sizes(layer: Layer, work: Sizes, plan: Plan, document: Any, lift: Plain) -> Sizes:
     """All sizes a layer's rows need, sharded."""
+    tp, ep, apart, copies = plan.tp, plan.ep, plan.apart, plan.redundant_experts
+    if all(size.__class__ is float for size in (tp, ep, apart, copies)) and not lift.traced:
+        return layer.sizes({**_held(layer, tp, ep, apart, copies), **work})
+    return layer.sizes({**_sharded(layer, tp, ep, apart, copies, document, lift), **work})
+
+
+def _sharded(layer: Layer, tp: Number, ep: Number, apart: Number, copies: Number, document: Any, lift: Plain) -> Sizes:
+    """The sizes that the model and its sharding decide, whatever the work."""
     sizes = _lifted(layer.axes, document, lift)
-    tensor.shard(sizes, plan.tp, layer.split, layer.shared)
-    expert.shard(sizes, plan)
-    sizes.update(work)
-    return layer.sizes(sizes)
+    tensor.shard(sizes, tp, layer.split, layer.shared)
+    expert.shard(sizes, ep, apart, copies)
+    return sizes
+
+
+@lru_cache(maxsize=1024)
+def _held(layer: Layer, tp: float, ep: float, apart: float, copies: float) -> Sizes:
+    """The same as plain numbers: every pass of every phase asks for them."""
+    return _sharded(layer, tp, ep, apart, copies, None, PLAIN)
 
 
 def outer_sizes(book: Ledger, work: Sizes, plan: Plan, document: Any, lift: Plain) -> Sizes:

@@ -26,6 +26,7 @@ class Bill:
         self.bytes: Number = 0.0
         self.errors: dict[str, Number] = {}
         self.by_axis: dict[str, Number] = {}
+        self.hidden: dict[str, Number] = {}
         self.volumes: dict[str, Number] = {}
 
     def add(self, ops: list[Op], times: Number) -> None:
@@ -59,6 +60,24 @@ class Bill:
         """Charge exposed communication of an axis."""
         self.groups["communication"] = self.groups.get("communication", 0.0) + seconds
         self.by_axis[axis] = self.by_axis.get(axis, 0.0) + seconds
+
+    def hide(self, axis: str, seconds: Number) -> None:
+        """Note communication of an axis that runs beside the work."""
+        self.hidden[axis] = self.hidden.get(axis, 0.0) + seconds
+
+    def take(self, other: Bill, times: Number, least: Number) -> None:
+        """Charge everything on another bill `times` times; its floors, which no expected time may move, `least` times."""
+        for own, added in zip(self._sums(), other._sums(), strict=True):
+            for key, amount in added.items():
+                own[key] = own.get(key, 0.0) + amount * times
+        self.t_compute = self.t_compute + other.t_compute * least
+        self.t_memory = self.t_memory + other.t_memory * least
+        self.t_communication = self.t_communication + other.t_communication * least
+        self.flops = self.flops + other.flops * times
+        self.bytes = self.bytes + other.bytes * times
+
+    def _sums(self) -> tuple[dict[str, Number], ...]:
+        return self.groups, self.errors, self.by_axis, self.hidden, self.volumes
 
     def spend(self, group: str, seconds: Number, kind: str, error: Number) -> None:
         """Charge `seconds` to a group; their error adds up within `kind`."""

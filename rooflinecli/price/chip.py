@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from copy import copy
 from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
@@ -13,14 +14,23 @@ from rooflinecli.formulas import roofline
 from rooflinecli.lift import PLAIN, Plain
 from rooflinecli.num import Number
 from rooflinecli.price import settable
+from rooflinecli.price.settable import TIMES
 from rooflinecli.specs.efficiency import CONSTANTS, SETTINGS, Efficiency
+from rooflinecli.specs.engine import Engine
 from rooflinecli.specs.hardware import HardwareSpec, Level, load_defaults
 from rooflinecli.specs.load import Document
 from rooflinecli.specs.names import shown
 
 IDEAL = Efficiency(source="--efficiency ideal: every kernel reaches the roofline", error=0.0)
 NEUTRAL = Efficiency(source="not given: neutral")
-STRUCTURAL = ("overlap", "early_stop", "logit_bytes")  # constants that say what happens, not how well
+STRUCTURAL = (
+    "overlap",
+    "beyond",
+    "early_stop",
+    "logit_bytes",
+    "exchange_bytes",
+    "mtp",
+)  # constants that say what happens, not how well
 UNBOUNDED = 2.0**40  # devices at a level that names no size; finite, so that floor() of it is a number
 
 
@@ -28,16 +38,46 @@ class Chip:
     """Numbers of one chip. `override` replaces figures by dotted path (sensitivities, sweeps over hardware)."""
 
     def __init__(
-        self, spec: HardwareSpec, lift: Plain = PLAIN, *, ideal: bool = False, override: dict[str, Number] | None = None
+        self,
+        spec: HardwareSpec,
+        lift: Plain = PLAIN,
+        *,
+        ideal: bool = False,
+        override: dict[str, Number] | None = None,
+        engine: Engine | None = None,
     ):
-        self.spec, self.lift, self.ideal, self.override = spec, lift, ideal, override or {}
+        self.spec, self.lift, self.ideal, self.override, self.engine = spec, lift, ideal, override or {}, engine
         settable.check(spec, self.override)
+        _check_calibration(spec)
+        self.factors = {} if ideal else _factors(self.override)
         self.bandwidth = self._figure("W", "memory", "bandwidth")
         self.capacity = self._figure("M_cap", "memory", "capacity")
         self._peaks: dict[str, Number] = {}
         self._reachable: dict[str, Number] = {}
         self._constants: dict[tuple[str, ...], SimpleNamespace] = {}
         self.levels = [_LevelNumbers(self, level, i) for i, level in enumerate(spec.network)]
+
+    def times(self, factors: Mapping[str, Number]) -> Chip:
+        """This chip with constants multiplied. Raises UsageError for a path that is none."""
+        settable.check(self.spec, (TIMES + path for path in factors))
+        other = copy(self)
+        other.factors, other._constants = {} if self.ideal else dict(factors), {}
+        for path in () if self.ideal else self.factors.keys() & factors.keys():
+            other.factors[path] = factors[path] * self.factors[path]
+        other.factors |= {path: f for path, f in self.factors.items() if path not in factors}
+        other.levels = [_LevelNumbers(other, level, i) for i, level in enumerate(self.spec.network)]
+        return other
+
+    def settled(self, path: str, given: Number) -> Number:
+        """A constant as it counts: the file's or its override, times the factor that a calibration found for it."""
+        value = self.override.get(path, given)
+        return settable.moved(path, value, self.factors[path]) if path in self.factors else value
+
+    def _calibrated(self, path: str) -> str:
+        """What an explanation adds to a constant's citation where a factor moved it."""
+        if not self.lift.traced or path not in self.factors:
+            return ""
+        return f"; times {num.value(self.factors[path]):.4g} ({self.spec.document.at('calibration')})"
 
     def _figure(self, symbol: str, *path: str) -> Number:
         figure: Any = self.spec
@@ -108,7 +148,10 @@ class Chip:
         for table, document in self._tables(kind):
             for place in dict.fromkeys((regime, "kernel")):
                 found = table.get(place, {}).get(kind, {})
-                for name in (variant, dtype, "any"):
+                own = self._engine_kernels(place, kind) if found else {}
+                for name in (*_names(variant), *_names(dtype), "any"):
+                    if name in own and self.engine is not None:
+                        return self._lifted(own[name], self.engine.document, ("efficiency", kind, name), kind)
                     if name in found:
                         return self._lifted(found[name], document, ("efficiency", place, kind, name), kind)
         if kind in SETTINGS or self.ideal:
@@ -117,6 +160,10 @@ class Chip:
             f"{shown(self.spec.document.path)}: {self.spec.name} has no efficiency for operations of class {kind} in {dtype}; "
             f"add efficiency.{regime}.{kind}.any to that file or to hardware/defaults/{self.spec.kind}.yaml, or give --efficiency ideal"
         )
+
+    def _engine_kernels(self, place: str, kind: str) -> dict[str, Efficiency]:
+        """What the engine says of its kernels of a class: it stands in for the constants that all engines share."""
+        return self.engine.efficiency.get(kind, {}) if self.engine is not None and place == "serving" else {}
 
     def _tables(self, kind: str) -> Iterator[tuple[dict[str, Any], Document]]:
         """Where the constants of a class may stand; a complete profile takes kernels that nobody timed from its kind."""
@@ -134,9 +181,35 @@ class Chip:
             key, given = f"efficiency.{kind}.{name}", getattr(entry, name)
             if constant.shaped and (given or key in self.override):
                 values["simple"] = False
-            source = self._cite(document, (*path, name), entry.source)
-            values[name] = self.lift(f"{constant.symbol}[{kind}]", self.override.get(key, given), constant.unit, source)
+            source = self._cite(document, (*path, name), entry.source) + self._calibrated(key)
+            values[name] = self.lift(f"{constant.symbol}[{kind}]", self.settled(key, given), constant.unit, source)
         return SimpleNamespace(**values)
+
+
+def _check_calibration(spec: HardwareSpec) -> None:
+    """Raises DataError with file:line for a calibrated constant that nothing reads."""
+    for phase, table in spec.calibration.items():
+        for name, found in table.items():
+            for path in found.factors:
+                try:
+                    settable.unit(spec, TIMES + path)
+                except UsageError as error:
+                    where = spec.document.at("calibration", phase, name, "factors", path)
+                    raise DataError(f"{where}: {str(error).removeprefix(TIMES)}") from None
+
+
+def _factors(override: dict[str, Number]) -> dict[str, Number]:
+    """What an override multiplies, by the path of the constant."""
+    return {key.removeprefix(TIMES): value for key, value in override.items() if key.startswith(TIMES)}
+
+
+def _names(name: str) -> Iterator[str]:
+    """Under which names constants may stand: software with options (torchtitan+async) falls back to each option, then to the plain name."""
+    yield name
+    plain, *options = name.split("+")
+    if options:
+        yield from (f"{plain}+{option}" for option in options)
+        yield plain
 
 
 class _LevelNumbers:

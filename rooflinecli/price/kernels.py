@@ -22,7 +22,7 @@ from rooflinecli.work import Op
 FUSIBLE = ("elementwise", "gather")  # an ideal engine fuses these into their neighbours, so they have no floor
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Priced:
     """Seconds of one kernel: compute and memory at peak, and what is expected."""
 
@@ -38,7 +38,7 @@ def price(op: Op, chip: Chip, regime: str) -> Priced:
     bandwidth = chip.bandwidth
     if op.kind in FUSIBLE:
         return Priced(0.0, 0.0, _pass(op, c, bandwidth), c.error)
-    if op.kind == "experts" and regime == "serving":
+    if op.kind == "routed_experts" and regime == "serving":
         c = _as_served(c, chip)
     peak = chip.peak(op.dtype)
     form = _plain if c.simple else _FORMS.get(op.kind, _plain)
@@ -94,7 +94,7 @@ def _matmul(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Numb
 
 def _as_served(c: SimpleNamespace, chip: Chip) -> SimpleNamespace:
     """Constants of kernel tables as serving runs see them: streams overlap, and less is started one by one."""
-    key = ("serving", "experts", str(id(c)))
+    key = ("serving", "routed_experts", str(id(c)))
     found = chip._constants.get(key)
     if found is None:
         s = chip.constants("serving", "served_experts")
@@ -126,8 +126,12 @@ def _experts(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Num
 
 def _prefill_attention(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Number:
     """Fused attention over many queries: matrix work and exponentials, the longest tile, traffic, cache append, tile starts."""
-    flops = roofline.softmax_flops(op.flops, op.n, c.softmax_width)
-    t_compute = roofline.filled_compute_time(flops, op.ramp, c.k0, peak, c.compute)
+    # A mixer that names no width has no exponentials beside its matmuls, one that names no length has one rate.
+    softmax = num.present(c.softmax_width) and num.present(op.n)
+    flops = roofline.softmax_flops(op.flops, op.n, c.softmax_width) if softmax else op.flops
+    rises = num.present(c.half_length) and num.present(op.length)
+    efficiency = roofline.long_efficiency(c.compute, op.length, c.half_length) if rises else c.compute
+    t_compute = roofline.filled_compute_time(flops, op.ramp, c.k0, peak, efficiency)
     t_tail = roofline.longest_tile_time(c.tail_rows, op.n + c.softmax_width, op.k, peak, c.compute)
     t_memory = roofline.effective_memory_time(op.bytes, bandwidth, c.memory)
     append = roofline.quantise_time(op.quantised, c.quant_bytes, bandwidth, c.quant_memory)
@@ -152,7 +156,7 @@ def _latent_attention(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Numbe
 _FORMS: dict[str, Callable[[Op, SimpleNamespace, Number, Number], Number]] = {
     "matmul": _matmul,
     "grouped_matmul": _matmul,
-    "experts": _experts,
+    "routed_experts": _experts,
     "prefill_attention": _prefill_attention,
     "decode_attention": _decode_attention,
     "latent_attention": _latent_attention,

@@ -23,7 +23,7 @@ from rooflinecli.work import Collective
 OPS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "permute")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class PricedCollective:
     floor: Number
     expected: Number
@@ -45,9 +45,12 @@ def price_collective(collective: Collective, chip: Chip, regime: str, devices: N
     error: Number = 0.0
     latency: Number = 0.0
     together = collective.op in ("all-to-all", "permute")
-    for _, part in by_level(collective, chip, regime, devices):
+    for level, part in by_level(collective, chip, regime, devices):
         floor = f.side_by_side(floor, part.floor)
-        expected = f.side_by_side(expected, part.expected) if together else expected + part.expected
+        spent = part.expected
+        if level.index > 0 and not (num.plain(collective.rails) and num.value(collective.rails) == 1):
+            spent = f.on_rails(spent, part.latency, collective.rails)
+        expected = f.side_by_side(expected, spent) if together else expected + spent
         volume = volume + part.volume
         error = num.maximum(error, part.error)
         latency = latency + part.latency
@@ -83,6 +86,8 @@ def by_level(collective: Collective, chip: Chip, regime: str, devices: Number) -
                 part.error = num.where(fan > 1, part.error, 0.0)
             yield level, part
             size = size / fan if collective.op in ("all-reduce", "all-gather", "reduce-scatter") else size
+        if num.plain(members) and num.value(members) == num.value(collective.n):
+            return  # nobody is left to meet further out
         inner = members
 
 

@@ -6,10 +6,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from rooflinecli.errors import UsageError, unknown
+from rooflinecli.formulas import calibration
+from rooflinecli.num import Number
 from rooflinecli.specs.efficiency import CONSTANTS
+from rooflinecli.specs.engine import CONSTANTS as ENGINE_CONSTANTS
 from rooflinecli.specs.hardware import HardwareSpec, load_defaults
 
-EFFICIENCY = "efficiency"
+EFFICIENCY, ENGINE = "efficiency", "engine"
+TIMES = "times."  # before the path of a constant: a factor on whatever the files say of it
 
 
 def check(spec: HardwareSpec, paths: Iterable[str]) -> None:
@@ -20,7 +24,40 @@ def check(spec: HardwareSpec, paths: Iterable[str]) -> None:
 
 def unit(spec: HardwareSpec, path: str) -> str:
     """The unit of what stands at a path. Raises UsageError listing what exists."""
-    return constant_unit(spec, path) if path.partition(".")[0] == EFFICIENCY else str(figure(spec, path).dimension)
+    if path.startswith(TIMES):
+        return factor_unit(spec, path)
+    head, _, name = path.partition(".")
+    if head == ENGINE:
+        return engine_unit(path, name)
+    return constant_unit(spec, path) if head == EFFICIENCY else str(figure(spec, path).dimension)
+
+
+def factor_unit(spec: HardwareSpec, path: str) -> str:
+    """The unit of a factor on a constant. Raises UsageError for what is no constant of an operation or an engine."""
+    inner = path.removeprefix(TIMES)
+    if inner.partition(".")[0] not in (EFFICIENCY, ENGINE):
+        raise UsageError(
+            f"{path}: factors are of constants; expected {TIMES}efficiency.CLASS.NAME or {TIMES}engine.NAME"
+        )
+    unit(spec, inner)
+    return "1"
+
+
+def engine_unit(path: str, name: str) -> str:
+    """The unit of engine.NAME. Raises UsageError for another name."""
+    if name not in ENGINE_CONSTANTS:
+        raise _no(path, f"constant '{name}' of an engine", ENGINE_CONSTANTS)
+    return ENGINE_CONSTANTS[name].unit
+
+
+def moved(path: str, value: Number, factor: Number) -> Number:
+    """A constant times a factor, within the bounds that it has. `path` is without TIMES."""
+    name = path.rpartition(".")[2]
+    if name == "overlap":
+        return calibration.calibrated_overlap(value, factor)
+    constant = (ENGINE_CONSTANTS if path.startswith(ENGINE) else CONSTANTS)[name]
+    form = calibration.calibrated if constant.most is None else calibration.calibrated_fraction
+    return form(value, factor)
 
 
 def constant_unit(spec: HardwareSpec, path: str) -> str:

@@ -18,7 +18,7 @@ def estimate(result: dict[str, Any]) -> str:
         f"{count(model['parameters']['total'])} parameters, {si(model['weights_bytes'], 'B')} of weights, {result['workload']['dtype']}.",
         "",
     ]
-    rows = [["phase", "devices", "floor", "expected", "80 % interval", "bound by", "tokens/s"]]
+    rows = [["phase", "devices", "floor", "expected", "80 % interval", "bound by", "tokens/s", "80 % interval"]]
     for name, phase in result["phases"].items():
         low, high = phase["interval_s"]
         rows.append(
@@ -30,6 +30,7 @@ def estimate(result: dict[str, Any]) -> str:
                 f"{duration(low)} to {duration(high)}",
                 phase["bound"],
                 si(phase["tokens_per_s"], "").strip(),
+                " to ".join(si(end, "").strip() for end in phase["tokens_per_s_interval"]),
             ]
         )
     lines += [table(rows), ""]

@@ -97,8 +97,28 @@ def _parts(m: Model) -> list[Row]:
     if cache["bytes_at_max_context"]:
         rows.append(["  of one full context", units.si(cache["bytes_at_max_context"], "B")])
     if m["quantization"]:
-        rows.append(["checkpoint", _said(m["quantization"])])
+        rows.append(["checkpoint", _said({k: v for k, v in m["quantization"].items() if k != "widths"})])
+    if m["checkpoint"]:
+        rows += _header(m["checkpoint"], p["total"])
     return rows + [["layers of one kind", _group(group)] for group in m["groups"]]
+
+
+def _header(c: Model, parameters: int) -> list[Row]:
+    """What the file's header says, and whether it holds as many parameters as the model has."""
+    rows = [
+        [
+            "file",
+            f"{c['file']}, {c['tensors']} tensors in {c['files']} file{'s' if c['files'] > 1 else ''}, {units.si(c['bytes'], 'B')}",
+        ]
+    ]
+    rows += [[f"  {name}", units.si(size, "B")] for name, size in c["dtypes"].items()]
+    off = c["elements"] - parameters
+    said = (
+        "header and model agree"
+        if not off
+        else f"the header holds {abs(off):,} {'more' if off > 0 else 'fewer'} than the model"
+    )
+    return [*rows, ["  elements", f"{c['elements']:,}: {said}"]]
 
 
 def _group(group: Model) -> str:

@@ -106,6 +106,8 @@ def _spent(result: dict[str, Any], width: int) -> str:
         )
         if name == "decode":
             use = f"MBU {phase['mbu']:.0%}, {phase['tokens_per_s_per_user']:.1f} tok/s per user"
+        low, high = (si(end, "").strip() for end in phase["tokens_per_s_interval"])
+        use = f"{low} – {high} tok/s, {use}"
         made = [f"{si(phase[row.name], row.unit)} {row.label}" for row in DERIVED if row.name in phase]
         lines.append(_wrap(f"{name:<9}{', '.join([use, *made])}; {spent}", 9, width))
     return "\n".join(lines)

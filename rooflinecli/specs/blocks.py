@@ -21,6 +21,9 @@ def _one_of(folder: str) -> tuple[Any, ...]:
     return AfterValidator(known), WithJsonSchema({"type": "string", "enum": list(kinds(folder))})
 
 
+_LATENT = ("mla", "sparse-mla")  # kinds whose cache is a latent
+
+
 class AttentionSpec(Spec):
     """One attention block; `kind` names a file of layers/attention/."""
 
@@ -46,6 +49,17 @@ class AttentionSpec(Spec):
     kv_lora_rank: int | None = Field(None, gt=0, description="MLA: rank of the key/value latent that is cached")
     qk_nope_head_dim: int | None = Field(None, gt=0)
     qk_rope_head_dim: int | None = Field(None, gt=0)
+    conv_bias: bool = Field(False, description="recurrent kinds: a bias of the short convolution")
+    gated_norm: bool = Field(
+        True, description="recurrent kinds: a norm of the output before its gate (Falcon-H1 may lack it)"
+    )
+    out_gate: bool = Field(False, description="a sigmoid gate on the attention output, as wide as q (Qwen3-Next)")
+    shared: bool = Field(
+        False, description="weights are those of an earlier layer: used again, not counted again (Zamba2)"
+    )
+    state_dtype: str | None = Field(
+        None, description="recurrent kinds: number format of the state in memory; omitted: that of the kind"
+    )
     sizes: dict[str, Annotated[int, Field(gt=0)]] = Field(
         default_factory=dict, description="further sizes by name; the file of the kind declares which it reads"
     )
@@ -59,11 +73,11 @@ class AttentionSpec(Spec):
         kind = data.get("kind", "gqa")
         if kind == "mqa":
             data.setdefault("n_kv_heads", 1)
-        elif kind in ("mha", "mla"):
+        elif kind in ("mha", *_LATENT):
             data.setdefault("n_kv_heads", data.get("n_heads"))
         elif kind == "gqa" and data.get("n_kv_heads") is None:
             raise ValueError("n_kv_heads: required for grouped-query attention; add it, or use kind mha or mqa")
-        if kind == "mla":
+        if kind in _LATENT:
             missing = [
                 f for f in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim") if not data.get(f)
             ]
@@ -101,6 +115,9 @@ class FeedForwardSpec(Spec):
     )
     shared_gate: bool = Field(False, description="a learned scalar gate on the shared expert (Qwen2-MoE)")
     router_bias: bool = False
+    latent_dim: int | None = Field(
+        None, gt=0, description="moe: width that routed experts work in, down from d_model and back (Nemotron-H)"
+    )
     score_bias: bool = Field(
         False, description="a per-expert correction bias that is a buffer or parameter of the router"
     )
@@ -148,6 +165,16 @@ class PatchSpec(Spec):
     bias: bool = True
 
 
+class Widths(Spec):
+    """Bytes per parameter as the tensors of a file come to, part by part; a tied embedding is the head."""
+
+    layers: float = Field(gt=0)
+    experts: float = Field(0.0, ge=0)
+    embedding: float = Field(gt=0)
+    head: float = Field(gt=0)
+    outer: float = Field(gt=0, description="embedding, head and final norm together")
+
+
 class Quantization(Spec):
     """What the checkpoint stores: bits per weight and the scales beside them."""
 
@@ -156,3 +183,16 @@ class Quantization(Spec):
     scale_bits: int = Field(16, ge=0)
     zero_bits: int = Field(0, ge=0)
     applies_to: Literal["linear", "experts", "all"] = "linear"
+    widths: Widths | None = Field(None, description="where tensors differ (GGUF): the mean of each part instead")
+
+
+class Checkpoint(Spec):
+    """What the header of a checkpoint file says. Packed formats hold several weights in an element."""
+
+    file: str
+    format: Literal["gguf", "safetensors"]
+    files: int = Field(1, gt=0)
+    tensors: int = Field(ge=0)
+    elements: int = Field(ge=0)
+    bytes: int = Field(ge=0)
+    dtypes: dict[str, int] = Field(default_factory=dict, description="bytes by format")

@@ -21,6 +21,8 @@ FORMATS: dict[str, tuple[float, tuple[str, ...]]] = {
     "fp4": (0.5, ("fp4",)),
     "mxfp4": (4.25 / 8, ("fp4",)),  # one 8-bit scale per 32 values; OCP Microscaling v1.0
     "nvfp4": (4.5 / 8, ("fp4",)),  # one 8-bit scale per 16 values; NVIDIA Blackwell
+    "q8_0": (34 / 32, ()),  # ggml blocks, of a cache or of weights alone; no unit computes in them
+    "q4_0": (18 / 32, ()),
 }
 BITS = {"fp8": 8, "int8": 8, "int4": 4, "fp4": 4, "mxfp4": 4, "nvfp4": 4}  # without the scales
 
@@ -41,6 +43,8 @@ class Formats:
     outer_compute: str
     attention_compute: str
     expert_weight: float = 0.0  # routed experts alone may be stored narrower (gpt-oss); set by formats()
+    state: float = 0.0  # recurrent state where the user says; 0: each mixer's own
+    head_weight: float = 0.0  # the LM head where a file stores it in a format of its own; 0: outer_weight
     variant: str = ""  # class of kernel constants of its own: "int4-weights" when only the weights are that narrow
     expert_format: str = ""  # what kernels of experts are called by: bf16, fp8, nvfp4, int4, mxfp4, mxfp4-fp8
 
@@ -66,6 +70,7 @@ def formats(
     peaks: Mapping[str, object],
     chip: str,
     stored: Quantization | None = None,
+    state_dtype: str | None = None,
 ) -> Formats:
     """How a model runs in `dtype` on a chip with these peaks; `stored` is the checkpoint's own format, when it is kept.
 
@@ -83,14 +88,18 @@ def formats(
     wide = next((d for d in ("bf16", "fp16", "fp32") if d in peaks), compute) if quantised else compute
     activation = 2.0 if quantised else size
     weight = expert = size_of(weight_dtype) if weight_dtype else size
-    if stored is not None:
+    outer, head = activation, 0.0
+    if stored is not None and stored.widths is not None:
+        parts = stored.widths
+        weight, expert, outer, head = parts.layers, parts.experts, parts.outer, parts.head
+    elif stored is not None:
         expert = stored_size(stored)
         weight = size if stored.applies_to == "experts" else expert
     stored_as = stored.dtype if stored is not None else weight_dtype or dtype
     variant = f"{weight_dtype}-weights" if weight_dtype and size_of(weight_dtype) < size else ""
     return Formats(
         weight,
-        activation,
+        outer,
         size if quantised else activation,
         activation,
         size_of(kv_dtype) if kv_dtype else activation,
@@ -98,6 +107,8 @@ def formats(
         wide,
         wide,
         expert,
+        size_of(state_dtype) if state_dtype else 0.0,
+        head,
         variant,
         _expert_format(stored_as, compute),
     )

@@ -14,17 +14,18 @@ from rooflinecli.specs.figure import Spec
 # Classes that describe a framework, an engine or a whole phase. Nothing runs in their name, so where a file is silent they
 # are neutral; a kernel's class has no neutral constants, and pricing one without any is an error.
 SETTINGS = frozenset(
-    "served_experts framework phase straggler step tp_collective pp_collective ep_collective cp_collective fsdp_collective dp_collective".split()
+    "served_experts framework phase straggler step tp_collective pp_collective ep_collective cp_collective fsdp_collective dp_collective hidden experts residual".split()
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """Unit and symbol of a constant; `shaped`: it acts on an operation's sizes, not only on its FLOPs and bytes."""
+    """Unit and symbol of a constant; `shaped`: it acts on an operation's sizes, not only on its FLOPs and bytes; `most`: its bound."""
 
     unit: str
     symbol: str
     shaped: bool
+    most: float | None = None
 
 
 def _constant(
@@ -39,7 +40,7 @@ def _constant(
     le: float | None = None,
 ) -> Any:
     """The one declaration of a constant: text in a file or after --set is read in its unit, a bare YAML number is SI."""
-    said: Any = {"unit": unit, "symbol": symbol, "shaped": shaped}
+    said: Any = {"unit": unit, "symbol": symbol, "shaped": shaped, "most": le}
     least = ge if gt is None else None
     return Field(default, description=meaning, json_schema_extra=said, gt=gt, ge=least, le=le)
 
@@ -107,7 +108,19 @@ class Efficiency(Spec):
     of_memory: float = _constant(1.0, "1", "x_m", "factor on the memory share of kernel tables, as serving sees it")
     of_overhead: float = _constant(1.0, "1", "x_o", "factor on the overhead of kernel tables, as serving sees it")
     of_passes: float = _constant(1.0, "1", "x_z", "factor on the passes of kernel tables, as serving sees it")
+    per_domain: float = _constant(
+        0.0, "1", "sigma_d", "stragglers: fraction of a step added per doubling of the innermost network's domains"
+    )
+    half_length: float = _constant(
+        0.0, "tokens", "S0", "attention: sequence length S0 of compute/(1 + S0/S)", shaped=True
+    )
     overlap: float = _constant(0.0, "1", "omega", "share of this time that other work can hide", le=1)
+    beyond: float = _constant(
+        0.0, "1", "omega_b", "the same for tensor and expert groups that reach beyond the innermost network level", le=1
+    )
+    rails: float = _constant(
+        1.0, "1", "rho", "share of a host's ports that a collective between hosts uses", gt=0, le=1
+    )
     traffic: float = _constant(
         1.0, "1", "x_e", "framework: factor on the bytes of elementwise kernels when nothing fuses them", ge=1
     )
@@ -120,6 +133,12 @@ class Efficiency(Spec):
     optimizer_bytes: float = _constant(
         0.0, "B", "b_opt", "framework: bytes per parameter of passes beside the optimizer: unscale, norm, clip, zero"
     )
+    exchange_bytes: float = _constant(
+        0.0, "B", "b_x", "bytes per gradient that shard groups exchange; 0: those that a gradient is kept in"
+    )
+    mtp: float = _constant(
+        0.0, "1", "mtp", "framework: 1 where it trains a model's multi-token prediction layers", le=1
+    )
     logit_bytes: float = _constant(
         0.0, "B", "b_logit", "framework: bytes per logit held beside those counted: fp32 copies of the cross-entropy"
     )
@@ -130,6 +149,9 @@ class Efficiency(Spec):
         "framework: 1 where recomputation stops before a layer's last projection, which no gradient reads",
         le=1,
     )
+    error_experts: float = _constant(0.0, "1", "r_x", "what a mixture of experts adds to the error, in quadrature")
+    error_hidden: float = _constant(0.0, "1", "r_h", "error per hidden communication over the step, in quadrature")
+    error_exposed: float = _constant(0.0, "1", "r_e", "error per exposed communication over the step, in quadrature")
     error: float = _constant(0.25, "1", "r", "relative error (80 %) of this class, from held-out residuals")
     source: str
     note: str = ""

@@ -9,8 +9,10 @@ from pydantic import Field, PrivateAttr
 
 from rooflinecli import units
 from rooflinecli.errors import unknown
+from rooflinecli.specs.efficiency import Constant, Efficiency
 from rooflinecli.specs.figure import Scalar, Spec, Time, validate
 from rooflinecli.specs.load import Document, read
+from rooflinecli.specs.scheduler import Scheduler
 
 DEFAULT = "python-server"
 EXPERT_KERNELS = (
@@ -20,7 +22,7 @@ EXPERT_KERNELS = (
     "trtllm-wide",
     "deepep",
     "deepep-low-latency",
-)  # variants of the class `experts`
+)  # variants of the class `routed_experts`
 _FOLDER = Path(__file__).resolve().parent.parent / "engines"
 
 
@@ -30,20 +32,41 @@ class Engine(Spec):
     name: str
     aliases: list[str] = Field(default_factory=list)
     per_step: Time = Field(ge=0, description="seconds of scheduling and sampling per engine step")
+    per_layer: Time = Field(
+        0.0, ge=0, description="seconds per layer: kernel starts, where the chip's file gives none of its own"
+    )
+    per_moe_layer: Time = Field(
+        0.0, ge=0, description="seconds more per mixture-of-experts layer, where the chip's file gives none of its own"
+    )
+    prompt_per_layer: Time = Field(
+        0.0, ge=0, description="seconds more per layer of a pass over one prompt, for which no graph is replayed"
+    )
     per_sequence: Time = Field(ge=0, description="seconds per sequence and engine step")
-    wait: Scalar = Field(
+    per_sequence_moe: Time | None = Field(
+        None, ge=0, description="the same where layers have experts, when it is another era of the engine that ran them"
+    )
+    token_budget: Scalar = Field(
+        8192.0, gt=0, description="tokens of prompts that one step takes in; a longer prompt takes several steps"
+    )
+    look_ahead: Scalar = Field(
         0.0,
         ge=0,
-        le=1,
-        description="share of the other requests whose prompts are in front of one that arrives (closed loop)",
+        description="steps scheduled ahead while one runs: whole steps that an arrival waits more (closed loop)",
     )
-    steps_waited: Scalar = Field(
-        0.0,
-        ge=0,
-        description="inter-token latencies that pass before a prompt is scheduled and after its pass, under load",
+    hold_steps: Scalar = Field(
+        0.0, ge=0, description="steps for which prompts are held back so that more come together (closed loop)"
     )
-    front: Time = Field(
-        0.0, ge=0, description="seconds of front end and polling before a prompt is scheduled, under load"
+    poll_steps: Scalar = Field(
+        0.0, ge=0, description="steps between two looks at what has arrived; an arrival waits for half (closed loop)"
+    )
+    late_steps: Scalar = Field(0.0, ge=0, description="steps after its pass until a first token is sent (closed loop)")
+    front: Time = Field(0.0, ge=0, description="seconds of front end per request, under load")
+    per_stream: Time = Field(
+        0.0, ge=0, description="seconds more per concurrent stream that the front end feeds (closed loop)"
+    )
+    prompts_first: bool = Field(
+        False,
+        description="prompts are read before any token is written, so that requests of equal length run in lockstep",
     )
     ttft_error: Scalar = Field(
         1.0,
@@ -54,8 +77,18 @@ class Engine(Spec):
         1.0, gt=0, le=1, description="share of the memory left after weights and reserve that becomes cache"
     )
     reserve: str = Field("0 B", description="memory kept back per device for the runtime")
+    reserve_experts: str = Field(
+        "0 B", description="memory kept back beside it where experts stand on several replicas: their gathered tokens"
+    )
     max_sequences: int = Field(2048, gt=0, description="most sequences the scheduler takes at once")
     kernels: str = Field("vllm", description="library whose kernels of experts, exchanges and all-reduces it runs")
+    efficiency: dict[str, dict[str, Efficiency]] = Field(
+        default_factory=dict,
+        description="kernels of its own by class and dtype, in place of the serving constants that GPUs share",
+    )
+    scheduler: Scheduler = Field(
+        default_factory=Scheduler, description="how it forms its steps, for `roofline simulate`"
+    )
     note: str = ""
     source: str
     _document: Document = PrivateAttr()
@@ -67,6 +100,23 @@ class Engine(Spec):
     @property
     def reserve_bytes(self) -> float:
         return units.parse(self.reserve, "B")
+
+    @property
+    def reserve_experts_bytes(self) -> float:
+        return units.parse(self.reserve_experts, "B")
+
+
+# unit -> what can be replaced by its path (engine.NAME), or multiplied by a calibration
+_SETTABLE = {
+    "s": "per_step per_layer per_moe_layer prompt_per_layer per_sequence per_sequence_moe front per_stream",
+    "1": "look_ahead hold_steps poll_steps late_steps kv_fraction max_sequences",
+    "tokens": "token_budget",
+    "B": "reserve_bytes reserve_experts_bytes",
+}
+_MOST = {"kv_fraction": 1.0}
+CONSTANTS: dict[str, Constant] = {
+    name: Constant(unit, name, False, _MOST.get(name)) for unit, names in _SETTABLE.items() for name in names.split()
+}
 
 
 @lru_cache(maxsize=1)

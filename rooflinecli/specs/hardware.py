@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Literal
@@ -10,6 +11,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from rooflinecli import units
 from rooflinecli.errors import unknown
+from rooflinecli.specs.calibration import Calibrated, Calibration
 from rooflinecli.specs.efficiency import Efficiency
 from rooflinecli.specs.figure import (
     ByteRate,
@@ -92,6 +94,10 @@ class HardwareSpec(Spec):
     efficiency: dict[str, dict[str, dict[str, Efficiency]]] = Field(
         default_factory=dict, description="regime (kernel, serving, training) -> operation class -> dtype or 'any'"
     )
+    calibration: dict[Calibrated, dict[str, Calibration]] = Field(
+        default_factory=dict,
+        description="what `roofline calibrate` found: phase -> engine (serving) or software (training) -> factors",
+    )
     measured: dict[str, str | float | int] = Field(default_factory=dict, description="provenance of a measured profile")
     notes: list[str] = []
     _document: Document = PrivateAttr()
@@ -133,7 +139,7 @@ class HardwareSpec(Spec):
                 raise ValueError(f"{what} must be above zero, got {figure.value!r}")
         return self
 
-    @property
+    @cached_property
     def id(self) -> str:
         return self._document.path.stem
 
@@ -175,8 +181,8 @@ class Defaults(Spec):
 
 
 @lru_cache(maxsize=256)
-def _load(path: Path, stamp: float) -> HardwareSpec:
-    document = read(path, base="hardware")
+def _load(path: str, stamp: float) -> HardwareSpec:
+    document = read(Path(path).resolve(), base="hardware")
     spec = validate(HardwareSpec, document)
     spec._document = document
     return spec
@@ -184,8 +190,8 @@ def _load(path: Path, stamp: float) -> HardwareSpec:
 
 def load_hardware(name: str) -> HardwareSpec:
     """The chip called `name` (name, alias or YAML path). Raises UsageError or DataError."""
-    path = find("hardware", name).resolve()
-    return _load(path, path.stat().st_mtime)
+    path = os.path.abspath(find("hardware", name))
+    return _load(path, os.stat(path).st_mtime)
 
 
 @lru_cache(maxsize=8)

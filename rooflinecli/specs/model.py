@@ -9,13 +9,24 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+import os
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from rooflinecli.specs.blocks import AttentionSpec, FeedForwardSpec, LayerSpec, PatchSpec, PositionSpec, Quantization
+from rooflinecli.specs.blocks import (
+    AttentionSpec,
+    Checkpoint,
+    FeedForwardSpec,
+    LayerSpec,
+    PatchSpec,
+    PositionSpec,
+    Quantization,
+)
+from rooflinecli.specs.checkpoint import document as checkpoint_document
+from rooflinecli.specs.checkpoint import is_checkpoint
 from rooflinecli.specs.figure import OneLine, Spec, validate
 from rooflinecli.specs.load import Document, read
 from rooflinecli.specs.names import find
@@ -57,8 +68,12 @@ class ModelSpec(Spec):
     projection_dim: int | None = Field(None, gt=0, description="tower: width of the shared embedding space (CLIP)")
     pre_norm: bool = Field(False, description="a norm before the first layer (CLIP vision tower)")
     max_context: int | None = Field(None, gt=0)
+    mtp_layers: int = Field(
+        0, ge=0, description="layers that predict further tokens while training; not among the parameters"
+    )
     layers: list[LayerSpec]
     quantization: Quantization | None = None
+    checkpoint: Checkpoint | None = None
     towers: list[ModelSpec] = Field(
         default_factory=list, description="further towers whose parameters and FLOPs count (CLIP)"
     )
@@ -91,7 +106,7 @@ class ModelSpec(Spec):
     def n_layers(self) -> int:
         return sum(group.repeat for group in self.layers)
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The name to call it by: the file's, or the folder's for a config.json."""
         path = self._document.path
@@ -156,7 +171,10 @@ def _locate(spec: ModelSpec, document: Document) -> None:
 
 
 @lru_cache(maxsize=256)
-def _load(path: Path, stamp: float) -> ModelSpec:
+def _load(written: str, stamp: float) -> ModelSpec:
+    path = Path(written).resolve()
+    if is_checkpoint(path):
+        return model_from(checkpoint_document(path))
     if path.suffix != ".json":
         return model_from(read(path, base="models"))
     from rooflinecli.specs.hf import model_document
@@ -165,10 +183,11 @@ def _load(path: Path, stamp: float) -> ModelSpec:
 
 
 def load_model(name: str) -> ModelSpec:
-    """The model called `name`: a name or alias, a YAML path, or a Hugging Face config.json (or its folder).
+    """The model called `name`: a name or alias, a YAML path, a Hugging Face config.json (or its folder), or a checkpoint
+    file (.gguf, .safetensors beside its config.json, the index of a sharded one).
 
     Raises UsageError or DataError.
     """
     path = find("models", name)
-    path = (path / "config.json" if path.is_dir() else path).resolve()
-    return _load(path, path.stat().st_mtime)
+    whole = os.path.abspath(path / "config.json" if path.is_dir() else path)
+    return _load(whole, os.stat(whole).st_mtime)

@@ -105,7 +105,7 @@ def _bare(text: str) -> str:
 def find(kind: str, name: str) -> Path:
     """The file for a name, alias or path. Raises UsageError naming near misses, DataError for an alias of two files."""
     path = Path(name)
-    written_as_path = path.suffix in (".yaml", ".yml", ".json")
+    written_as_path = path.suffix in (".yaml", ".yml", ".json", ".gguf", ".safetensors")
     if written_as_path or os.sep in name:
         if os.path.isfile(path) or os.path.isfile(path / "config.json"):
             return path

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli.errors import unknown
-from rooflinecli.specs.plan import EXCHANGES, LORA_TARGETS, OFFLOADS, OVERLAPS, RECIPES, RECOMPUTE, RINGS, SCHEDULES
+from rooflinecli.specs.plan import EXCHANGES, LORA_TARGETS, OVERLAPS, RECIPES, RECOMPUTE, RINGS, SCHEDULES
 from rooflinecli.specs.request import PHASES
 
 
@@ -105,26 +105,29 @@ _ROWS = (
     Option("phase", "phases", LOAD, "train, prefill, decode; repeat or omit for all.", choices=PHASES, fills="phases"),
     Option("dtype", "dtype", NUMBERS, "Matmuls with their inputs, weights and activations: bf16, fp16, fp8, int8, ..."),
     Option("kv-dtype", "dtype", NUMBERS, "Number format of the KV cache."),
+    Option("state-dtype", "dtype", NUMBERS, "Recurrent state of hybrid models in memory; omitted: the model's own (fp32)."),
     Option("weight-dtype", "dtype", NUMBERS, "Weights alone, as GPTQ, AWQ and GGUF store them (int8, int4, fp8, ...)."),
     Option("n", "count", LAYOUT, "Devices; omitted: the fewest that hold it.", short="-n", fills="devices", also=("devices",)),
     Option("tp", "count", LAYOUT, "Tensor parallel size."),
     Option("pp", "count", LAYOUT, "Pipeline stages."),
     Option("dp", "count", LAYOUT, "Data parallel replicas."),
     Option("cp", "count", LAYOUT, "Context parallel size."),
-    Option("ep", "count", LAYOUT, "Expert parallel size (inside dp)."),
     Option("attention-dp", "switch", LAYOUT, "Serving: attention data parallel, experts over all ranks that -n or --tp and --dp give."),
     Option("redundant-experts", "count", LAYOUT, "Serving: further copies of busy experts, over all ranks; balances them.", least=0),
     Option("exchange", "choice", LAYOUT, "Serving: what moves tokens to experts", choices=EXCHANGES),
     Option("overlap", "choice", LAYOUT, "Serving: two-batch hides the exchange of half a batch behind the other's work", choices=OVERLAPS),
+    Option("ep", "count", LAYOUT, "Expert parallel size (inside dp; in training over tp x dp where dp is too small)."),
+    Option("expert-tp", "count", LAYOUT, "Tensor ranks that split an expert's matrices; tp, or 1 where ep needs the tensor ranks.", "train"),
     Option("micro-batch", "count", LAYOUT, "Sequences per replica and pipeline slot.", "train"),
     Option("virtual-stages", "count", LAYOUT, "Interleaved stages per device.", "train"),
     Option("recompute", "choice", LAYOUT, "Activation recomputation", "train", RECOMPUTE),
     Option("recompute-modules", "list", LAYOUT, "With selective: core_attn (default), mla_up_proj, mlp, moe, moe_act, ...", "train"),
     Option("recompute-layers", "count", LAYOUT, "With full: layers of the model that compute again; all by default.", "train"),
     Option("schedule", "choice", LAYOUT, "Pipeline schedule", "train", SCHEDULES),
-    Option("stages", "list", LAYOUT, "Layers of each pipeline stage when uneven, such as 11,12,12,11.", "train"),
+    Option("stages", "list", LAYOUT, "Layers of each pipeline stage when uneven, such as 11,12,12,11; or embedding, loss, embedding+loss: equal, with these counted as layers.", "train"),
     Option("ring", "choice", LAYOUT, "How --cp splits the sequence", "train", RINGS),
-    Option("offload", "choice", LAYOUT, "What lives on the host", "train", OFFLOADS),
+    Option("offload", "word", LAYOUT, "What lives on the host: none, optimizer, activations, activations:LAYERS or optimizer+activations.", "train"),
+    Option("loss-chunks", "count", LAYOUT, "Parts in which the loss is taken; one part's logits are held.", "train"),
     Option("zero", "stage", LAYOUT, "ZeRO stage", "train", ("0", "1", "2", "3")),
     Option("shard", "count", LAYOUT, "Replicas that ZeRO shards over (HSDP); all by default.", "train"),
     Option("sequence-parallel", "switch", LAYOUT, "Split activations outside TP too.", "train"),
@@ -137,6 +140,8 @@ _ROWS = (
     Option("utilisation", "share", LOAD, "Share of paid time that is busy, for the cost per token."),
     Option("concurrency", "count", LOAD, "Closed loop: requests in flight per replica, each followed by the next; or max.", choices=("max",)),
     Option("qps", "rate", LOAD, "Open loop: requests per second over all replicas."),
+    Option("prompts-per-slot", "rate", LOAD, "Closed loop: requests that each slot sends in all (10), the first in a burst; inf is steady state.", choices=("inf",), least=1),
+    Option("equal-lengths", "switch", LOAD, "Closed loop: all requests are equally long, so an engine that reads prompts first runs in lockstep."),
     Option("gradient-bytes", "size", NUMBERS, "Bytes per parameter of gradients (4).", "train"),
     Option("optimizer-bytes", "size", NUMBERS, "Bytes per parameter of optimizer state (12).", "train"),
     Option("imbalance", "number", NUMBERS, "Tokens of the busiest expert device over an even share; serving works it out where it is not given.", least=1),
@@ -144,8 +149,9 @@ _ROWS = (
     Option("lora-rank", "count", NUMBERS, "Rank of LoRA adapters (16).", "train"),
     Option("lora-targets", "choice", NUMBERS, "What carries adapters", "train", LORA_TARGETS),
     Option("attention-flops", "choice", NUMBERS, "Which pairs MFU counts: causal (half of S^2) or full.", choices=("causal", "full")),
-    Option("engine", "word", ENGINE, "Serving engine: python-server (default), cuda-graph, vllm, sglang, trtllm."),
-    Option("software", "word", ENGINE, "Training framework: megatron-2022, nemo-2024, deepspeed, llm-foundry, pytorch, torchtitan, ...", "train"),
+    Option("engine", "word", ENGINE, "Serving engine: python-server (default), cuda-graph, vllm, sglang, trtllm, trtllm-cpp."),
+    Option("token-budget", "count", ENGINE, "Tokens of prompts that one step takes in (chunked prefill), instead of the engine's."),
+    Option("software", "word", ENGINE, "Training framework: megatron-2022, nemo-2024, deepspeed, llm-foundry, pytorch, torchtitan+async, ...", "train"),
     Option("efficiency", "choice", ENGINE, "expected, or ideal: every kernel at the roofline.", choices=("expected", "ideal")),
     Option("flash", "switch", ENGINE, "Fused attention, or scores written to memory."),
     Option("dropout", "switch", ENGINE, "Dropout masks in memory and traffic.", "train"),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli import num
+from rooflinecli.formulas import constraints
 from rooflinecli.num import Number
 from rooflinecli.specs.registry import kinds
 
@@ -17,7 +18,7 @@ CHOSEN = RECOMPUTE[:3]  # what a search tries; `op` belongs to one framework and
 SCHEDULES_IN = "parallel/schedules"  # one file is one schedule
 SCHEDULES = kinds(SCHEDULES_IN)
 RINGS = ("zigzag", "striped", "naive", "ulysses")
-OFFLOADS = ("none", "optimizer")
+OFFLOADS = ("none", "optimizer", "activations", "optimizer+activations")
 LORA_TARGETS = ("all", "attention", "qkv")
 EXCHANGES = ("auto", "deepep-low-latency", "deepep", "nvlink", "gather", "nccl")
 OVERLAPS = ("none", "two-batch")
@@ -31,9 +32,12 @@ class Plan:
     ep splits the experts over ep of the dp replicas, and the busiest holds `imbalance` times its share of tokens. zero is
     the ZeRO stage: 0 replicate, 1 optimizer, 2 + gradients, 3 + weights (FSDP), over `shard` replicas (all by default;
     fewer is HSDP). micro_batch is sequences per replica and pipeline slot. stages lists the layers of each pipeline
-    stage when they are uneven. recompute selective repeats recompute_modules (attention scores, when they are materialised); recompute_layers of the model's layers compute again, all by default. ring is how context parallelism splits the sequence. software names a row of the training efficiency tables
-    (hardware/defaults), recipe what is trained. In serving ep may also reach over the tensor-parallel ranks (up to tp x dp), with
-    redundant_experts further copies in all; exchange names the kernels that move tokens, overlap whether halves of a batch hide them.
+    stage when they are uneven. recompute selective repeats recompute_modules (attention scores, when they are materialised); recompute_layers of the model's layers compute again, all by default. offload names what waits on the host: optimizer state, or the activations of
+    offload_layers of the model's layers (all by default). expert_tp is over how many of the tp ranks the matrices of an expert are
+    split: all of them where ep fits into the replicas, else none, and every rank of a tensor group holds experts of its own (Megatron-LM's
+    --expert-tensor-parallel-size). The loss is taken loss_chunks parts of the logits at a time. ring is how context parallelism splits the sequence. software names a row of the training efficiency tables
+    (hardware/defaults), recipe what is trained. In serving ep may also be tp x dp, with redundant_experts further copies in all;
+    exchange names the kernels that move tokens, overlap whether halves of a batch hide them.
     """
 
     tp: Number = 1.0
@@ -55,6 +59,9 @@ class Plan:
     imbalance: Number = 1.0
     dropout: bool = False
     offload: str = "none"
+    offload_layers: Number | None = None
+    loss_chunks: Number = 1.0
+    expert_tp: Number | None = None
     stages: tuple[Number, ...] | None = None
     software: str = "any"
     recipe: str = "full"
@@ -69,6 +76,14 @@ class Plan:
         other = object.__new__(Plan)
         other.__dict__.update(self.__dict__, **changes)
         return other
+
+    @property
+    def optimizer_on_host(self) -> bool:
+        return self.offload.startswith("optimizer")
+
+    @property
+    def activations_on_host(self) -> bool:
+        return self.offload.endswith("activations")
 
     @property
     def devices(self) -> Number:
@@ -90,7 +105,28 @@ class Plan:
         return self.replicas if self.shard is None else self.shard * self.cp
 
     @property
+    def apart(self) -> Number:
+        """Ranks of a tensor group that hold different experts: tp over expert_tp."""
+        if num.plain(self.tp) and num.value(self.tp) == 1:
+            return 1.0
+        if self.expert_tp is not None:
+            return self.tp / self.expert_tp
+        if num.plain(self.ep) and num.value(self.ep) == 1:
+            return 1.0
+        return num.where(constraints.divides(self.ep, self.replicas), 1.0, self.tp)
+
+    @property
     def stride(self) -> dict[str, Number]:
         """Devices between neighbours of each axis's group."""
         inner = self.tp * self.cp
-        return {"tp": 1.0, "cp": self.tp, "ep": inner, "dp": inner, "pp": inner * self.dp}
+        # Experts of their own on every tensor rank fill the host first; so do those that context shards hold.
+        ep = inner if num.plain(self.ep) and num.value(self.ep) == 1 else self._between_experts(inner)
+        return {"tp": 1.0, "cp": self.tp, "ep": ep, "dp": inner, "pp": inner * self.dp}
+
+    def _between_experts(self, inner: Number) -> Number:
+        apart = self.apart
+        folded = num.where(constraints.divides(self.ep, self.dp), inner, self.tp)
+        return num.where(apart > 1, self.tp / apart, folded)
+
+
+WHOLE = Plan()  # one device

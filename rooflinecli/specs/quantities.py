@@ -16,12 +16,13 @@ from rooflinecli.formulas import provision
 LESS, MORE = "less", "more"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Quantity:
     """One number of an answer.
 
     unit: SI, `fraction` or `count`. better: `less`, `more` or neither. time: 1 where it grows in proportion to its phase's
-    time, -1 where it falls, 0 where it does not follow. phase: the only phase it speaks of. group: whether it stands for
+    time, -1 where it falls, 0 where it does not follow. rate: whether it follows the tokens per second, whose interval is
+    then its own. phase: the only phase it speaks of. group: whether it stands for
     everything under its name.
     """
 
@@ -32,6 +33,7 @@ class Quantity:
     time: int = 0
     phase: str = ""
     group: bool = False
+    rate: bool = False
     formula: Callable[..., Any] | None = None
     of: tuple[str, ...] = ()
 
@@ -44,10 +46,11 @@ _ROWS = (
     _q("time_s", "s", "time", LESS, 1),
     _q("floor_s", "s", "floor", LESS),
     _q("interval_s", "s", "80 % interval", LESS),
-    _q("tokens_per_s", "tokens/s", "tokens per second", MORE, -1),
+    _q("tokens_per_s", "tokens/s", "tokens per second", MORE, -1, rate=True),
+    _q("tokens_per_s_interval", "tokens/s", "80 % interval of the tokens per second", MORE),
     _q("tokens_per_s_per_user", "tokens/s", "tokens per second and user", MORE, -1),
-    _q("tokens_per_s_per_device", "tokens/s", "tokens per second and device", MORE, -1),
-    _q("requests_per_s", "count", "requests per second", MORE, -1),
+    _q("tokens_per_s_per_device", "tokens/s", "tokens per second and device", MORE, -1, rate=True),
+    _q("requests_per_s", "count", "requests per second", MORE, -1, rate=True),
     _q("prefill_requests_per_s", "count", "requests per second of prefill", MORE, -1),
     _q("decode_requests_per_s", "count", "requests per second of decode", MORE, -1),
     _q("instance_tokens_per_s", "tokens/s", "tokens per second of one instance", MORE, -1),
@@ -64,6 +67,7 @@ _ROWS = (
     _q("resources_s", "s", "time at peak", LESS, group=True),
     _q("breakdown_s", "s", "time", LESS, group=True),
     _q("communication_s", "s", "exposed communication", LESS, group=True),
+    _q("hidden_s", "s", "hidden communication", LESS, group=True),
     _q("communication_bytes", "B", "bytes sent", LESS, group=True),
     _q("bound_by", "count", "times longer than the next resource"),
     _q("batch", "count", "sequences"),
@@ -80,9 +84,9 @@ _ROWS = (
     _q("total_bytes", "B", "memory", LESS),
     _q("capacity_bytes", "B", "capacity", MORE),
     _q("headroom", "fraction", "memory left", MORE),
-    _q("usd_per_million_input_tokens", "USD", "per million input tokens", LESS, 1, phase="prefill"),
-    _q("usd_per_million_output_tokens", "USD", "per million output tokens", LESS, 1, phase="decode"),
-    _q("usd_per_million_training_tokens", "USD", "per million trained tokens", LESS, 1, phase="train"),
+    _q("usd_per_million_input_tokens", "USD", "per million input tokens", LESS, 1, phase="prefill", rate=True),
+    _q("usd_per_million_output_tokens", "USD", "per million output tokens", LESS, 1, phase="decode", rate=True),
+    _q("usd_per_million_training_tokens", "USD", "per million trained tokens", LESS, 1, phase="train", rate=True),
     _q("training_usd", "USD", "the run", LESS, 1, phase="train"),
     _q("usd_per_device_hour", "USD/h", "per device and hour", LESS),
     _q("utilisation", "fraction", "share of paid time that is busy"),
@@ -92,6 +96,7 @@ _ROWS = (
         "per token at full draw",
         LESS,
         1,
+        rate=True,
         formula=provision.joules_per_token,
         of=("devices", "power", "tokens_per_s"),
     ),
@@ -151,6 +156,12 @@ def follows_time(path: str) -> int:
     """1 where a quantity grows with its phase's time, -1 where it falls, 0 where it does not follow."""
     row = find(path)
     return row.time if row is not None else 0
+
+
+def follows_rate(path: str) -> bool:
+    """Whether a quantity follows its phase's tokens per second, and so has their interval rather than that of its time."""
+    row = find(path)
+    return row is not None and row.rate
 
 
 def _named(path: str) -> list[str]:

@@ -43,6 +43,7 @@ class Request:
     dtype: str | None = None
     kv_dtype: str | None = None
     weight_dtype: str | None = None
+    state_dtype: str | None = None
     attention_flops: str = "causal"
     efficiency: str = "expected"
     tokens: Number | None = None
@@ -53,6 +54,9 @@ class Request:
     engine: str = "python-server"
     concurrency: Number | None = None
     qps: Number | None = None
+    prompts_per_slot: Number = 10.0
+    equal_lengths: bool = False
+    token_budget: Number | None = None
     schedule: str | None = None
     ring: str | None = None
     shard: Number | None = None
@@ -61,6 +65,8 @@ class Request:
     imbalance: Number | None = None
     dropout: bool | None = None
     offload: str | None = None
+    loss_chunks: Number | None = None
+    expert_tp: Number | None = None
     stages: str | None = None
     software: str | None = None
     recipe: str | None = None

@@ -17,7 +17,7 @@ from rooflinecli.errors import unknown
 from rooflinecli.specs.figure import Figure
 
 KINDS = ("hardware", "model")
-_SAID = ("symbol", "shaped")  # what a constant says to the program, not to an editor
+_SAID = ("symbol", "shaped", "most")  # what a constant says to the program, not to an editor
 _PARTIAL = ("Memory", "Units")  # an overlay with `extends` may give only some of their fields
 
 

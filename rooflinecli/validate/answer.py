@@ -12,7 +12,7 @@ from rooflinecli.validate import fit, kernels, tables, training_fit, waits_fit, 
 from rooflinecli.validate.stats import Table, summary
 
 SCHEMA = "roofline/validate/1"
-EVERYTHING = "all"
+EVERYTHING, CALIBRATE = "all", "calibrate"
 
 
 def validate(subject: str = EVERYTHING, refit: bool = False) -> dict[str, Any]:
@@ -31,8 +31,12 @@ def data(subject: str, found: list[Table]) -> dict[str, Any]:
 
 def tables_of(subject: str, refit: bool = False) -> list[Table]:
     """Tables of a subject with the points behind them. Raises UsageError for an unknown subject or a missing extra."""
+    if subject == CALIBRATE:  # minutes of fits, so only when asked for by name
+        from rooflinecli.validate import calibrate
+
+        return calibrate.tables()
     if subject != EVERYTHING and subject not in tables.SUBJECTS:
-        raise unknown("subject", subject, (*tables.SUBJECTS, EVERYTHING))
+        raise unknown("subject", subject, (*tables.SUBJECTS, CALIBRATE, EVERYTHING))
     if subject == "kernels" or (refit and subject != "training"):
         wheel.systems()
     found: list[Table] = []

@@ -13,7 +13,7 @@ from rooflinecli.specs.published import FOLDER
 from rooflinecli.validate.published import compared, scene, timed
 
 FILE = FOLDER / "highest_mfu.yaml"
-_HEAD = "# The highest measured MFU of data_published/training.yaml, by chip and format (python -m rooflinecli.validate.highest).\n"
+_HEAD = "# The highest measured MFU of data_published/training*.yaml, by chip and format (python -m rooflinecli.validate.highest).\n"
 
 
 def highest() -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ import numpy as np
 from rooflinecli import memory
 from rooflinecli.engine import inference
 from rooflinecli.engine.forward_step import forward_step
+from rooflinecli.engine.phase_answer import DecodeAnswer
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.serving_load import load
 from rooflinecli.formulas import roofline, serving
@@ -50,6 +51,9 @@ class Run:
     measured: dict[str, float]
     engine: str
     static: bool = False
+    other: dict[str, Any] | None = (
+        None  # the options under the other reading of a precision that the source does not state
+    )
 
 
 def published_runs() -> list[Run]:
@@ -145,22 +149,28 @@ def _collected(row: dict[str, str]) -> Run:
         "concurrency": max(round(concurrency / dp), 1),
         **_format(row),
     }
+    if row["backend"] == "sglang" and not row["precision"]:
+        options["equal_lengths"] = (
+            True  # the vendor's runs of Qwen3-32B: in lockstep both of their times agree with bf16
+        )
     measured = {"itl": float(row["silicon_tpot_ms"]) / 1e3, "ttft": float(row["silicon_ttft_ms"]) / 1e3}
+    other = None if row["precision"] else {**options, **_format(row, other=True)}
     return Run(
         row["model_path"].split("/")[-1],
         options,
         Plan(tp=float(tp), dp=float(dp), ep=float(dp), zero=0),
         measured,
         row["backend"],
+        other=other,
     )
 
 
-def _format(row: dict[str, str]) -> dict[str, str]:
+def _format(row: dict[str, str], other: bool = False) -> dict[str, str]:
     """Number formats of a collected run. TensorRT-LLM's quantised checkpoints quantise the cache.
 
-    Where the precision is missing: bf16, the checkpoint's own, for vLLM, and fp8 for the others (see the note of the table).
+    Where the precision is missing: bf16, the checkpoint's own; `other` is the other reading, fp8 (see the note of the table).
     """
-    precision = row["precision"] or ("bf16" if row["backend"] == "vllm" else "fp8")
+    precision = row["precision"] or ("fp8" if other else "bf16")
     if precision == "int4" or (precision == "fp4" and row["system"].startswith("h")):
         return {"dtype": "bf16", "weight_dtype": "mxfp4" if precision == "fp4" else "int4"}
     dtype = {"fp4": "nvfp4"}.get(precision, precision)
@@ -184,17 +194,17 @@ def predict(run: Run) -> dict[str, tuple[float, float, float, float]]:
         answer = inference.decode(scene, run.plan)
         result["itl"] = (answer.time_s, answer.floor_s, *answer.interval_s)
         if "throughput" in run.measured:
-            result["throughput"] = _rate(scene, answer.tokens_per_s, _ceiling(run))
+            result["throughput"] = _rate(answer, answer.tokens_per_s, _ceiling(run))
     if "ttft" in run.measured:
         first = inference.prefill(scene, run.plan)
         result["ttft"] = (first.time_s, first.floor_s, *first.interval_s)
     return result
 
 
-def _rate(scene: Scene, rate: float, ceiling: float) -> tuple[float, float, float, float]:
-    """A throughput with its interval; its floor is the rate at the floor of the time."""
-    error = scene.chip.constants("serving", "phase", "throughput").error
-    return rate, ceiling, rate / (1 + error), min(rate * (1 + error), ceiling)
+def _rate(answer: DecodeAnswer, rate: float, ceiling: float) -> tuple[float, float, float, float]:
+    """A throughput with an interval as wide as the answer's; its floor is the rate at the floor of the time."""
+    wide = answer.tokens_per_s / answer.tokens_per_s_interval[0]
+    return rate, ceiling, rate / wide, min(rate * wide, ceiling)
 
 
 def _ceiling(run: Run) -> float:
@@ -214,12 +224,17 @@ def _static(scene: Scene, run: Run) -> tuple[float, float, float, float]:
     whole = forward_step(scene, run.plan, busy.batch, scene.prompt, scene.prompt, decode=False)
     seconds = serving.answer_time(whole.seconds, step.time_s, scene.output)
     floor = roofline.floor_time(whole.bill.t_compute, whole.bill.t_memory) + (scene.output - 1) * step.floor_s
-    return _rate(scene, busy.batch * scene.output / seconds, busy.batch * scene.output / floor)
+    return _rate(step, busy.batch * scene.output / seconds, busy.batch * scene.output / floor)
 
 
-def points(runs: list[Run], quantity: str, group: str) -> Points | None:
-    """Predictions and measurements of one quantity over some runs."""
-    rows = [(run.measured[quantity], *predict(run)[quantity]) for run in runs if quantity in run.measured]
+def points(runs: list[Run], quantity: str, group: str, known: dict[int, Any] | None = None) -> Points | None:
+    """Predictions and measurements of one quantity over some runs; `known` holds predictions by the identity of a run's options."""
+    answers = known or {}
+    rows = [
+        (run.measured[quantity], *(answers.get(id(run.options)) or predict(run))[quantity])
+        for run in runs
+        if quantity in run.measured
+    ]
     if not rows:
         return None
     measured, expected, floor, low, high = (np.array(column, dtype=np.float64) for column in zip(*rows, strict=True))

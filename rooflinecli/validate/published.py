@@ -1,15 +1,16 @@
-"""Published training runs (data_published/training.yaml) as questions, and the engine's answer beside what was measured."""
+"""Published training runs (data_published/training*.yaml) as questions, and the engine's answer beside what was measured."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from rooflinecli import units
 from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.training import train
-from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.load import Document
 from rooflinecli.specs.model import ModelSpec, load_model, model_from
 from rooflinecli.specs.plan import SIZES, Plan
@@ -17,6 +18,8 @@ from rooflinecli.specs.published import FOLDER, published
 from rooflinecli.specs.request import Request
 
 FILE = FOLDER / "training.yaml"
+# The second file holds runs that the first fit had not seen, the third those of frameworks that neither round had.
+ROUNDS = {1: "training", 2: "training_2", 3: "training_3"}
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,8 @@ class Compared:
 
 
 def rows() -> tuple[dict[str, Any], ...]:
-    """All rows, as read."""
-    return tuple(published("training")["rows"])
+    """All rows of all rounds, as read."""
+    return tuple(row for name in ROUNDS.values() for row in published(name)["rows"])
 
 
 def timed() -> tuple[dict[str, Any], ...]:
@@ -40,12 +43,34 @@ def timed() -> tuple[dict[str, Any], ...]:
     return tuple(row for row in rows() if "step_s" in row)
 
 
+def round_of(row: dict[str, Any]) -> int:
+    """The number of the file a row is in: 1 that of the first fit, 2 what came after it, 3 other frameworks."""
+    return int(row.get("round", 1))
+
+
 def family(row: dict[str, Any]) -> str:
     """The line of an error table that a row counts in: its group, or its source."""
     return str(row.get("group", row["source"]))
 
 
+_MODELS: dict[str, ModelSpec] = {}
+
+
+@lru_cache(maxsize=64)
+def _chip_file(name: str) -> HardwareSpec:
+    """A chip, read once: a fit asks for the same rows many thousand times."""
+    return load_hardware(name)
+
+
 def model(row: dict[str, Any]) -> ModelSpec:
+    """The model of a row, built once."""
+    key = f"{row['id']} {row['model']}"
+    if key not in _MODELS:
+        _MODELS[key] = _model(row)
+    return _MODELS[key]
+
+
+def _model(row: dict[str, Any]) -> ModelSpec:
     """The model of a row: one of models/ by name, a GPT (layer norms, biases, learned positions, tied embedding), or a gated one with rotary positions."""
     m = row["model"]
     if "name" in m:
@@ -85,9 +110,10 @@ def plan(row: dict[str, Any], **changes: Any) -> Plan:
 
 def scene(row: dict[str, Any], replaced: dict[str, float] | None = None) -> Scene:
     """The question of a row, with what its machine does not share with the chip file: links, memory, power; and more figures replaced."""
-    hardware = load_hardware(row["hardware"])
+    hardware = _chip_file(row["hardware"])
+    state: dict[str, Any] = {name: float(row[name]) for name in ("gradient_bytes", "optimizer_bytes") if name in row}
     request = Request(
-        model(row), hardware, batch=float(row["batch"]), seq=float(row["model"]["seq"]), dtype=row["dtype"]
+        model(row), hardware, batch=float(row["batch"]), seq=float(row["model"]["seq"]), dtype=row["dtype"], **state
     )
     override = {f"network.{level}.bandwidth": rate for level, rate in row.get("network", {}).items()}
     override |= row.get("override", {})

@@ -1,4 +1,4 @@
-"""Refitting an engine's waits (phi, k, o_f) on collected closed-loop runs: on half of the cells, and with each model left out.
+"""Refitting an engine's waits (hold, o_f, o_c) on collected closed-loop runs: on half of the cells, and with each model left out.
 
 A cell is a model, chip, engine, format and layout; a hash of it says whether a fit may see it. The pass, the batch and the
 inter-token latency of a run are the estimate's own; only the three waits are free. Loss and search as for kernels (fit.py).
@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.engine.forward_step import forward_step
-from rooflinecli.engine.inference import sequences_per_stage, token
+from rooflinecli.engine.forward_step import prompt_pass
+from rooflinecli.engine.inference import closed_loop, sequences_per_stage, token
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.serving_load import load
 from rooflinecli.formulas import serving
@@ -22,8 +22,9 @@ from rooflinecli.validate import inference
 from rooflinecli.validate.fit import minimise
 from rooflinecli.validate.stats import Array, Table, half_by_name
 
-START = np.log([0.15, 2.0, 0.05])  # phi, k, o_f in seconds
-LARGEST = np.log([1.0, 50.0, 1.0])
+START = np.log([2.0, 0.03, 5e-4])  # steps held, o_f and o_c in seconds
+LARGEST = np.log([50.0, 1.0, 0.1])
+SLOT = 10.0  # prompts of a slot in the harness that most of the runs used
 STARTS = (-0.7, 0.0, 0.7)
 
 
@@ -34,14 +35,18 @@ class Waits:
     model: Array
     seen: Array
     measured: Array
-    alone: Array
+    burst: Array
+    ahead: Array
+    mixed: Array
+    share: Array
     batch: Array
     itl: Array
 
     def expected(self, point: Array) -> Array:
         """Seconds to the first token with the waits at a point (their logarithms)."""
-        wait, steps, front = np.exp(np.minimum(point, LARGEST))
-        return serving.closed_loop_ttft(self.alone, wait, self.batch, steps, self.itl, front)
+        hold, front, per_stream = np.exp(np.minimum(point, LARGEST))
+        turn = serving.turn_ttft(hold, 0.0, 0.0, self.ahead, self.itl, self.mixed, self.share)
+        return serving.closed_loop_ttft(self.burst, turn, SLOT, front, per_stream, self.batch)
 
     def errors(self, point: Array) -> Array:
         return np.abs(self.expected(point) / self.measured - 1)
@@ -59,17 +64,29 @@ def gather() -> dict[str, Waits]:
     """Collected runs by engine."""
     by: dict[str, list[tuple[Any, ...]]] = {}
     for run in inference.collected_runs()[0]:
+        if run.options.get("equal_lengths"):  # in lockstep nothing waits for steps
+            continue
         by.setdefault(run.engine, []).append(_run(run))
     return {engine: Waits(*(np.array(column) for column in zip(*found, strict=True))) for engine, found in by.items()}
 
 
 def _run(run: inference.Run) -> tuple[Any, ...]:
     scene, plan = Scene(ask.request(run.options)), run.plan
-    alone = forward_step(scene, plan, 1.0, scene.prompt, scene.prompt, decode=False).seconds
     busy = load(scene, plan)
     cell = f"{run.options['model']} {run.options['hw']} {run.engine} {scene.dtype} {plan.tp:g} {plan.dp:g}"
-    itl = token(scene, plan, busy).seconds
-    return run.group, half_by_name(cell), run.measured["ttft"], alone, sequences_per_stage(plan, busy), itl
+    itl, batch = token(scene, plan, busy).seconds, sequences_per_stage(plan, busy)
+    waits = closed_loop(scene, plan, busy, batch, prompt_pass(scene, plan).seconds, itl)
+    return (
+        run.group,
+        half_by_name(cell),
+        run.measured["ttft"],
+        waits.burst,
+        scene.engine.look_ahead,
+        waits.mixed,
+        waits.share,
+        batch,
+        itl,
+    )
 
 
 def refitted() -> list[Table]:
@@ -82,7 +99,7 @@ def refitted() -> list[Table]:
             mine = waits.model == model
             left_out[mine] = waits.errors(waits.fit(~mine))[mine]
         shipped = load_engine(engine)
-        now = np.log(np.maximum([shipped.wait, shipped.steps_waited, shipped.front], 1e-9))
+        now = np.log(np.maximum([shipped.hold_steps, shipped.front, shipped.per_stream], 1e-9))
         rows.append(
             {
                 "group": engine,
@@ -90,7 +107,7 @@ def refitted() -> list[Table]:
                 "fitted": float(np.median(waits.errors(point)[test])),
                 "shipped": float(np.median(waits.errors(now)[test])),
                 "left_out": float(np.median(left_out)),
-                **dict(zip(("phi", "k", "o_f"), (float(f"{v:.3g}") for v in np.exp(point)), strict=True)),
+                **dict(zip(("hold", "o_f", "o_c"), (float(f"{v:.3g}") for v in np.exp(point)), strict=True)),
             }
         )
     notes = [

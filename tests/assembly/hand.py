@@ -90,7 +90,7 @@ def routed(
     least = held * (1 - (1 + mu / 0.45) ** -0.45)
     even = slots / ranks
     traffic = 3 * least * d * width * weight + even / k * d * 4
-    return Kernel("matmul", "experts", seconds, 0.35, 6 * even * d * width, traffic)
+    return Kernel("matmul", "routed_experts", seconds, 0.35, 6 * even * d * width, traffic)
 
 
 def touched(experts: float, top_k: float, tokens: float) -> float:

@@ -19,7 +19,11 @@ from assembly.hand import (
     total,
 )
 
-STEP, SEQUENCE = 1.5e-3, 6e-6  # seconds per step and per sequence of the default engine, engines/python-server.yaml
+STEP, SEQUENCE, MOE_SEQUENCE = (
+    0.2e-3,
+    12.7e-6,
+    12.5e-6,
+)  # seconds per step and per sequence of the default engine, engines/python-server.yaml
 Wires = Iterable[tuple[float, float, float]]  # collectives: seconds, least seconds, error
 
 S = 256  # prompt
@@ -61,7 +65,8 @@ def check(
     answer: dict, kernels: list[Kernel], layers: int, *, moe_layers: int = 0, sequences: float = 1, wires: Wires = ()
 ) -> float:
     """Breakdown, sum, floor, interval and bytes of a pass of these kernels and collectives; the seconds of it."""
-    starts, engine = layers * 10e-6 + moe_layers * 17e-6, STEP + sequences * SEQUENCE
+    starts = layers * 10e-6 + moe_layers * 17e-6
+    engine = STEP + sequences * (MOE_SEQUENCE if moe_layers else SEQUENCE)
     spent, least = (sum(w[i] for w in wires) for i in (0, 1))
     seconds = total(kernels) + starts + engine + spent
     parts = by_group(kernels) | {"overhead": starts, "engine": engine, "communication": spent}

@@ -97,6 +97,7 @@ def test_what_was_tried_is_told(ask):
     some, one = (ask("dense", "decode", batch=3000, n=4, **LONG, **given) for given in ({}, {"tp": 4, "pp": 1}))
     assert some["plan"]["reason"].startswith("none of the 3 layouts tried fits on 4")
     assert one["plan"]["reason"] == "it does not fit on 4"
+    assert not some["plan"]["chosen"] and not one["plan"]["chosen"]  # the devices were given
 
 
 def test_sizes_that_do_not_multiply_to_the_devices_are_refused(ask):

@@ -47,4 +47,4 @@ def test_leaves_name_the_line_they_come_from(folder: Path):
     assert f"P_bf16 = 100 TFLOP/s (100000000000000.0) [{HAND}:{at['bf16:']}; by hand]" in flat
     assert f"e_c[decode_attention] = 0.3 [{HAND}:{at['decode_attention:'] + 1}; by hand]" in flat
     assert "b = 4 sequences [--batch]" in flat and "S_o = 256 tokens [--output (default)]" in flat
-    assert "S_p = 200 tokens [--prompt]" in flat and "per_step = 1.50 ms (0.0015) [engines/python-server.yaml:" in flat
+    assert "S_p = 200 tokens [--prompt]" in flat and "per_step = 200 µs (0.0002) [engines/python-server.yaml:" in flat

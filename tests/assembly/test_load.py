@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
-from assembly.hand import total
-from assembly.serving import SEQUENCE, STEP, B, S, ends, prompt_layer, token_layer
+from assembly.hand import attention, total
+from assembly.serving import SEQUENCE, STEP, B, S, ends, layer, prompt_layer, token_layer
 
 # engines/python-server.yaml
-WAIT, STEPS, FRONT, ERROR = 0.115, 2.1, 50e-3, 0.95
+HOLD, AHEAD, FRONT, STREAM, ERROR, BUDGET = 2, 1, 25e-3, 0.4e-3, 0.95, 8192
 FRACTION, RESERVE, MOST = 0.92, 2e9, 2048
 STARTS = 6 * 10e-6
 LOAD = {"prompt": 200, "output": 100}
@@ -55,15 +55,67 @@ def test_one_sequence_is_disturbed_by_nobody(ask):
     assert ask("dense", "decode", concurrency=1, **LOAD)["breakdown_s"]["prefill_interference"] == 0
 
 
+def together(prompts: int, tokens: int) -> float:
+    """Seconds of one pass over several prompts, kernel by kernel."""
+    core = attention(prompts, tokens, 4, 2, 32, 32, tokens * tokens / 2, span=tokens)
+    kernels = 6 * layer(prompts * tokens, core) + ends(prompts * tokens, prompts)
+    return total(kernels) + STARTS + STEP + prompts * SEQUENCE
+
+
+def following(itl: float, slots: int) -> float:
+    """A request that follows another: three busy steps, then one that holds its prompt, half of the chance that another's is in front."""
+    cost = many_prompts(200)
+    share = slots * cost / (100 * itl)
+    return (HOLD + AHEAD) * itl + (DECODE + cost) * (1 + share / 2)
+
+
 def test_a_first_token_in_a_closed_loop(ask):
-    """Half of 11.5 % of the others' prompts stand in front; 2.1 busy steps and 50 ms pass before."""
+    """A tenth of the requests come in the burst at the start: eight prompts in one pass, which all wait for."""
     alone = ask("dense", "prefill", prompt=200, output=100)["time_s"]
     itl = ask("dense", "decode", concurrency=B, **LOAD)["time_s"]
     answer = ask("dense", "prefill", concurrency=B, **LOAD)
-    seconds = alone * (1 + WAIT * 7 / 2) + STEPS * itl + FRONT
+    seconds = together(B, 200) / 10 + 0.9 * following(itl, B) + FRONT + B * STREAM
     assert answer["time_s"] == pytest.approx(seconds)
     assert answer["breakdown_s"]["waiting"] == pytest.approx(seconds - alone)
     assert answer["interval_s"] == pytest.approx([seconds / (1 + ERROR), seconds * (1 + ERROR)])
+
+
+def test_prompts_per_slot_say_how_much_of_a_loop_is_its_burst(ask):
+    itl = ask("dense", "decode", concurrency=B, **LOAD)["time_s"]
+    steady, once = (
+        ask("dense", "prefill", concurrency=B, prompts_per_slot=n, **LOAD)["time_s"] - FRONT - B * STREAM
+        for n in ("inf", 1)
+    )
+    assert steady == pytest.approx(following(itl, B))
+    assert once == pytest.approx(together(B, 200))
+
+
+def test_a_budget_takes_the_burst_in_turns(ask):
+    """Three prompts of 200 tokens a step of 600: eight take three passes, so that a first token waits for two of them in the mean."""
+    seconds = ask("dense", "prefill", concurrency=B, prompts_per_slot=1, token_budget=600, **LOAD)["time_s"]
+    assert seconds == pytest.approx((3 + 1) / 2 * together(3, 200) + FRONT + B * STREAM)
+
+
+def test_a_prompt_beyond_the_budget_is_read_in_pieces(ask):
+    """1000 tokens in pieces of 500: everything is started and streamed twice, and each piece attends to its half of the pairs."""
+    core = attention(1, 500, 4, 2, 32, 32, 1000 * 1000 / 2 / 2, keys=1000)
+    passes = 2 * (total(6 * layer(500, core) + ends(500, 1)) + STARTS + STEP + SEQUENCE)
+    assert ask("dense", "prefill", prompt=1000, token_budget=500)["time_s"] == pytest.approx(passes)
+    assert ask("dense", "prefill", prompt=500, token_budget=500) == ask("dense", "prefill", prompt=500)
+
+
+def test_equal_lengths_run_in_lockstep_where_prompts_come_first(ask):
+    """SGLang: half of the prompts' time lies between tokens, the other half before the first; other engines do not care."""
+    ours = {"concurrency": B, **LOAD, "engine": "sglang"}
+    cost = many_prompts(200)
+    apart, locked = (ask("dense", "decode", **ours, equal_lengths=said) for said in (False, True))
+    assert apart["breakdown_s"]["prefill_interference"] == pytest.approx(7 / 100 * cost)
+    assert locked["breakdown_s"]["prefill_interference"] == pytest.approx(7 / 100 * cost / 2)
+    alone = ask("dense", "prefill", prompt=200, output=100, engine="sglang")["time_s"]
+    first = ask("dense", "prefill", **ours, equal_lengths=True)["time_s"]
+    assert first == pytest.approx(alone + 7 / 2 * cost + 0.2 + B * 3e-3)
+    plain = ask("dense", "decode", concurrency=B, **LOAD)
+    assert ask("dense", "decode", concurrency=B, **LOAD, equal_lengths=True) == plain
 
 
 def test_a_first_token_on_an_idle_replica_is_its_pass(ask):
@@ -130,5 +182,9 @@ def test_stages_wait_for_their_own_sequences(ask):
     busy = ask("dense", "decode", concurrency=B, **LOAD, **plan)
     cost = (busy["time_s"] - static) * 100 / (B / 2 - 1)
     assert cost > many_prompts(200)  # the handover of a stage comes on top
-    seconds = alone * (1 + WAIT * (B / 2 - 1) / 2) + STEPS * busy["time_s"] + FRONT
-    assert ask("dense", "prefill", concurrency=B, **LOAD, **plan)["time_s"] == pytest.approx(seconds)
+    share = B / 2 * cost / (100 * busy["time_s"])
+    itl, step = busy["time_s"], static
+    turn = (HOLD + AHEAD) * itl + (step + cost) * (1 + share / 2)
+    found = ask("dense", "prefill", concurrency=B, prompts_per_slot="inf", **LOAD, **plan)["time_s"]
+    assert found == pytest.approx(turn + FRONT + B / 2 * STREAM)
+    assert found > alone

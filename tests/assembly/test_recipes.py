@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from assembly.families import ADAPTERS, DENSE, LAYER, PARAMETERS, step
 from assembly.hand import Kernel, W, all_reduce, elementwise, norm, total, wire
-from assembly.training import COUNT, Around, S, adam, block, check, flat, head, stem
+from assembly.training import COUNT, Around, S, adam, block, check, exchange_shown, flat, head, stem
 
 LINEAR = [(256, 256), (128, 256), (256, 1024), (512, 256)]  # query, output, gate and up, down: k x n
 FROZEN = flat(DENSE, "forward inputs")
@@ -84,9 +84,9 @@ def test_only_what_learns_is_summed_between_replicas(ask):
     between = min(
         wire(bucket / 4, 2, outside=True), wire(2 * bucket / 4, 2, outside=True)
     )  # a ring of hosts, or a tree
-    cover = 2 / 3 * 0.15 * total(FROZEN + 6 * adapters())
     hosts = step(ask, recipe="lora", n=8, dp=8, zero=0, batch=8 * COUNT)
-    assert hosts["communication_s"]["dp"] == pytest.approx(6 * (all_reduce(bucket, 4) + between) - cover)
+    around = Around(0.0, exchange=6 * (all_reduce(bucket, 4) + between))
+    assert hosts["communication_s"]["dp"] == pytest.approx(exchange_shown(FROZEN + 6 * adapters(), around))
     assert zero_3["communication_bytes"]["dp"] == pytest.approx(COUNT * 2 * PARAMETERS * 2 / 2)
 
 

@@ -66,12 +66,31 @@ def test_a_framework_holds_copies_of_its_logits(ask):
 
 
 def test_full_recomputation_keeps_inputs_and_one_layer_at_work(ask):
-    assert activations(ask, recompute="full") == 2 * S * (6 * 256 + KEPT + LOGITS)
+    """The loss is done with its logits before the last layer computes again: the larger of the two is held."""
+    assert activations(ask, recompute="full") == 2 * S * (6 * 256 + max(KEPT, LOGITS))
+    eager = activations(ask, recompute="full", software="eager")
+    assert eager == 2 * S * 6 * 256 + max(2 * S * KEPT, 2 * S * LOGITS + 8 * S * 1000)
 
 
 def test_part_recomputation_keeps_the_rest(ask):
     kept = 4 * 256 + 2 * KEPT
-    assert activations(ask, recompute="full", recompute_layers=4) == pytest.approx(2 * S * (kept + KEPT + LOGITS))
+    assert activations(ask, recompute="full", recompute_layers=4) == pytest.approx(2 * S * (kept + max(KEPT, LOGITS)))
+
+
+def test_layers_on_the_host_keep_nothing_and_one_is_at_work(ask):
+    """Four of six layers wait on the host, then all; beside what the others keep a layer on its way, or the logits."""
+    assert activations(ask, offload="activations:4") == pytest.approx(2 * S * (2 * KEPT + max(KEPT, LOGITS)))
+    assert activations(ask, offload="activations") == pytest.approx(2 * S * max(KEPT, LOGITS))
+    assert activations(ask, offload="optimizer+activations:9") == pytest.approx(2 * S * max(KEPT, LOGITS))
+    full = activations(ask, offload="activations:3", recompute="full")
+    assert full == pytest.approx(2 * S * (3 * 256 + max(KEPT, LOGITS)))
+
+
+def test_a_loss_in_parts_holds_the_logits_of_one(ask):
+    """Four parts: a quarter of logits and probabilities; both norms' tensors stay whole."""
+    assert activations(ask, loss_chunks=4) == pytest.approx(2 * S * (6 * KEPT + 512 + 2000 / 4))
+    eager = activations(ask, loss_chunks=4, software="eager")
+    assert eager == pytest.approx(2 * S * (6 * KEPT + 512 + 2000 / 4) + 8 * S * 1000 / 4)
 
 
 def test_the_largest_layer_is_the_one_at_work(ask):
@@ -80,18 +99,24 @@ def test_the_largest_layer_is_the_one_at_work(ask):
     shared = 2 * 192 + 192
     moe = NORMS + 256 + HEADS + GIVEN + 256 + 2 * visit + shared
     assert activations(ask, "moe") == 2 * S * (2 * KEPT + 4 * moe + LOGITS)
-    assert activations(ask, "moe", recompute="full") == 2 * S * (6 * 256 + max(moe, KEPT) + LOGITS)
+    assert activations(ask, "moe", recompute="full") == 2 * S * (6 * 256 + max(moe, KEPT, LOGITS))
 
 
 def test_op_keeps_what_attention_gave_and_half_of_the_matmuls(ask):
     """Outputs of the query, output and gate projections, counted as half of each; one layer at work beside them."""
     half = (HEADS + 256 + GATES) / 2
-    assert activations(ask, recompute="op") == 2 * S * (6 * (256 + GIVEN + half) + KEPT + LOGITS)
+    assert activations(ask, recompute="op") == 2 * S * (6 * (256 + GIVEN + half) + max(KEPT, LOGITS))
 
 
 @pytest.mark.parametrize(
     ("modules", "gone"),
-    [("layernorm", INPUTS), ("mlp", GATES + HIDDEN), ("core_attn", 0), ("layernorm,mlp", INPUTS + GATES + HIDDEN)],
+    [
+        ("layernorm", INPUTS),
+        ("mlp", GATES + HIDDEN),
+        ("core_attn", 0),
+        ("layernorm,mlp_act", INPUTS + HIDDEN),
+        ("layernorm,mlp", INPUTS + GATES + HIDDEN),
+    ],
 )
 def test_selective_drops_what_it_makes_again(ask, modules, gone):
     kept = activations(ask, recompute="selective", recompute_modules=modules)
@@ -129,7 +154,7 @@ def test_materialised_scores_are_kept_unless_made_again(ask):
     layernorm = activations(ask, flash=False, recompute="selective", recompute_modules="layernorm")
     assert layernorm == 2 * S * (6 * (KEPT - INPUTS) + LOGITS) + 6 * 2 * pairs
     full = activations(ask, flash=False, recompute="full")
-    assert full == 2 * S * (6 * 256 + KEPT + LOGITS) + 2 * pairs
+    assert full == 2 * S * 6 * 256 + max(2 * S * KEPT + 2 * pairs, 2 * S * LOGITS)
 
 
 def test_tensor_shards_halve_what_is_inside_and_sequence_shards_the_rest(ask):
@@ -163,10 +188,14 @@ def test_the_fullest_of_two_stages(ask, options, first, last):
 
 @pytest.mark.parametrize("virtual", [1, 3])
 def test_the_last_stage_can_be_the_fullest(ask, virtual):
-    """With inputs alone kept, the logits of the last stage outweigh what more the first holds."""
-    expected = 2 * S * (3 * 256 + LOGITS + KEPT)
+    """With inputs alone kept, the logits of the last stage and their fp32 copies outweigh what more the first holds."""
+    expected = 2 * S * (3 * 256 + LOGITS) + 8 * S * 1000
     assert expected > 2 * S * (2 * (1 + 1 / 6) * 3 * 256 + KEPT)
-    assert activations(ask, n=2, pp=2, recompute="full", virtual_stages=virtual) == expected
+    held = activations(ask, n=2, pp=2, recompute="full", virtual_stages=virtual, software="eager")
+    assert held == expected
+    plain = activations(ask, n=2, pp=2, recompute="full", virtual_stages=virtual)
+    first = 2 if virtual == 1 else 2 * (1 + 1 / 6)
+    assert plain == pytest.approx(2 * S * (first * 3 * 256 + KEPT))
 
 
 def test_uneven_stages_keep_what_the_longest_needs(ask):

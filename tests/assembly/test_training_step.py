@@ -57,14 +57,14 @@ def test_windowed_and_chunked(ask):
 def test_experts(ask):
     work = 2 * block() + 4 * sparse(2 * S, touched(8, 2, S)) + stem() + head()
     answer = step(ask, "moe")
-    check(answer, flat(work), Around(adam(MOE_OTHERS + 4 * 8 * EXPERT), overhead=4 * 13e-6))
+    check(answer, flat(work), Around(adam(MOE_OTHERS + 4 * 8 * EXPERT), overhead=4 * 13e-6, experts=True))
     assert answer["flops"] == pytest.approx(3 * COUNT * sum(k.flops for k in flat(work, "forward")))
 
 
 def test_the_busiest_device_of_uneven_experts_multiplies_more(ask):
     work = 2 * block() + 4 * sparse(2 * S, touched(8, 2, S), busiest=1.5) + stem() + head()
     answer = step(ask, "moe", imbalance=1.5)
-    check(answer, flat(work), Around(adam(MOE_OTHERS + 4 * 8 * EXPERT), overhead=4 * 13e-6))
+    check(answer, flat(work), Around(adam(MOE_OTHERS + 4 * 8 * EXPERT), overhead=4 * 13e-6, experts=True))
 
 
 def test_latent_attention(ask):
@@ -131,6 +131,16 @@ def test_the_host_keeps_the_optimizer(ask):
     answer = step(ask, offload="optimizer")
     check(answer, flat(DENSE), Around(offloaded))
     assert answer["memory"]["optimizer_bytes"] == 0
+
+
+def test_activations_wait_on_the_host_beside_the_work(ask):
+    """What four of six layers keep goes down a link of 50 GB/s and comes back up, hidden in the p-norm."""
+    kept = 4 * S * 2 * (2 * 256 + 2 * 256 + 8 * 32 + 4 * 32 + 1024 + 512)
+    swapped = 2 * kept / 50e9
+    answer = step(ask, offload="activations:4")
+    wires = {"host": (swapped, 0.0, 0.0)}
+    check(answer, flat(DENSE), Around(adam(PARAMETERS), wires))
+    assert answer["hidden_s"]["host"] + answer["communication_s"]["host"] == pytest.approx(COUNT * swapped)
 
 
 def test_state_is_as_wide_as_asked(ask):

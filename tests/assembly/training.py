@@ -16,7 +16,7 @@ from assembly.hand import (
     experts,
     gather,
     matmul,
-    spread,
+    norm,
     total,
     transposed,
 )
@@ -95,12 +95,13 @@ class Around:
 
     optimizer: float
     wires: dict[str, tuple[float, float, float]] = field(default_factory=dict)
-    exposed_dp: float = 0.0
-    tail: float = 0.0  # least seconds of collectives once per step
+    exchange: float = 0.0  # seconds of collectives among replicas once per step, 0.15 of which may hide
+    tail: float = 0.0  # least seconds of the same
     overhead: float = 0.0
     bubble: float = 0.0
     straggle: float = 1.0
     count: int = COUNT
+    experts: bool = False
 
 
 def shown(times: float, spent: float, least: float, share: float) -> tuple[float, float, float]:
@@ -108,18 +109,35 @@ def shown(times: float, spent: float, least: float, share: float) -> tuple[float
     return times * spent, times * least, times * spent * share
 
 
+def stage_parts(kernels: list[Kernel], around: Around) -> tuple[float, float]:
+    """Seconds of a microbatch's work, exposed communication among it, and of the communication hidden beside it."""
+    exposed = sum(exposed for _, _, exposed in around.wires.values())
+    spent = sum(spent for spent, _, _ in around.wires.values())
+    return total(kernels) + exposed + around.overhead, spent - exposed
+
+
 def stage_seconds(kernels: list[Kernel], around: Around) -> float:
-    return total(kernels) + sum(exposed for _, _, exposed in around.wires.values()) + around.overhead
+    """A microbatch: work and what hides beside it in the p-norm of hand.yaml."""
+    return norm(2.5, *stage_parts(kernels, around))
+
+
+def exchange_shown(kernels: list[Kernel], around: Around) -> float:
+    """What replicas exchange once a step: 0.85 in plain sight, the rest beside a microbatch and what hides there already."""
+    work, hidden = stage_parts(kernels, around)
+    t = around.exchange
+    return 0.85 * t + norm(2.5, work, hidden + 0.15 * t) - norm(2.5, work, hidden)
 
 
 def check(answer: dict[str, Any], kernels: list[Kernel], around: Around) -> float:
     """Breakdown, sum, resources, floor and interval of a step; its seconds."""
     a = around
-    stage, exposed = stage_seconds(kernels, a), sum(w[2] for w in a.wires.values())
-    unbound = a.count * stage + a.bubble + a.exposed_dp + a.optimizer
+    work, hidden = stage_parts(kernels, a)
+    stage, after = stage_seconds(kernels, a), exchange_shown(kernels, a)
+    unbound = a.count * stage + a.bubble + after + a.optimizer
     seconds = unbound * a.straggle
     parts = {name: spent * a.count for name, spent in by_group(kernels).items()}
-    parts["communication"] = exposed * a.count + a.exposed_dp
+    communication = (sum(w[2] for w in a.wires.values()) + stage - work) * a.count + after
+    parts["communication"] = communication
     parts["optimizer"] = parts.get("optimizer", 0.0) + a.optimizer
     parts |= {"bubble": a.bubble, "stragglers": seconds - unbound}
     parts |= {"overhead": a.overhead * a.count} if a.overhead else {}
@@ -132,8 +150,10 @@ def check(answer: dict[str, Any], kernels: list[Kernel], around: Around) -> floa
     assert answer["resources_s"] == pytest.approx({"compute": compute, "memory": memory, "communication": wires})
     if not a.tail:
         assert answer["floor_s"] == pytest.approx(max(compute, memory, wires))
-    unsure = sum(spent for spent, _, _ in a.wires.values()) * 0.3
-    error = spread(kernels, [(a.overhead, 0.45), (unsure, 1.0)]) / stage
+    beside = (hidden - stage + work) * a.count + a.exchange - after
+    assert sum(answer["hidden_s"].values()) == pytest.approx(beside, abs=1e-15)
+    shares = (0.21 * min(beside / seconds, 1.5), 0.11 * min(communication / seconds, 1.5))
+    error = sum(e * e for e in (0.13, 0.24 if a.experts else 0.0, *shares)) ** 0.5
     low = max(answer["floor_s"], seconds / (1 + error))
     assert answer["interval_s"] == pytest.approx([low, seconds * (1 + error)])
     return seconds

@@ -6,8 +6,8 @@ import pytest
 
 from rooflinecli import memory
 from rooflinecli.engine.forward_step import forward_step
-from rooflinecli.engine.microbatch import stage
 from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.stage import stage
 from rooflinecli.engine.training import train
 from rooflinecli.layers.build import ledger, towers
 from rooflinecli.specs.hardware import load_hardware

@@ -9,7 +9,7 @@ from conftest import run_cli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rooflinecli.formulas import attention, goodput, provision, serving
+from rooflinecli.formulas import attention, goodput, provision, scaling, serving
 
 sizes = st.integers(1, 200)
 
@@ -60,3 +60,27 @@ def test_a_checkpoint_longer_than_two_failures_is_taken_once_per_failure():
     assert goodput.daly_interval(199.0, 100.0) == pytest.approx(
         200 * math.sqrt(0.995) * (1 + math.sqrt(0.995) / 3 + 0.995 / 9) - 199
     )
+
+
+def test_prompts_alone_bound_the_rate_of_answers():
+    """Three replicas of two stages, half a second a prompt: each replica takes 4 prompts a second, each answer has 10 tokens."""
+    assert serving.prompt_bound_throughput(10.0, 0.5, 2.0, 3.0) == 3 * 4 * 10
+
+
+@given(st.floats(1e-3, 1e2), st.floats(1e-6, 1.0), st.integers(1, 10_000))
+def test_a_request_alone_never_waits_less_than_its_own_first_token(first, itl, output):
+    """One after the other is a bound: for one request it is that request, and no last digit may make it faster."""
+    whole = serving.answer_time(first, itl, float(output))
+    serial = serving.serial_ttft(1.0, whole, float(output), itl)
+    assert serial >= first
+    assert serial == pytest.approx(first, rel=1e-9, abs=1e-9 * whole)
+
+
+def test_three_requests_one_after_the_other():
+    """Each is 2 s and four times 0.5 s: the third ends at 12 s, and its last four tokens took 2 s."""
+    assert serving.serial_ttft(3.0, 4.0, 5.0, 0.5) == pytest.approx(3 * 4 - 4 * 0.5)
+
+
+def test_the_last_example_may_be_cut_short():
+    """100 tokens are nine examples of 11 and one more token."""
+    assert [scaling.examples_for_tokens(tokens, 11.0) for tokens in (99.0, 100.0)] == [9, 10]

@@ -162,7 +162,7 @@ def test_sizes_are_those_that_the_kind_declares(toy, sizes, why):
 def test_an_unknown_kind_lists_those_that_exist(tmp_path):
     path = tmp_path / "linear.yaml"
     path.write_text(MODEL.replace("toy", "sparse"))
-    with pytest.raises(DataError, match="unknown kind 'sparse'; expected one of gqa, mha, mla, mqa"):
+    with pytest.raises(DataError, match="unknown kind 'sparse'; expected one of attention-ssm, gated-delta, gqa"):
         load_model(str(path))
 
 
@@ -203,6 +203,15 @@ def test_blocks_name_what_tensor_parallelism_splits():
 def test_chips_of_every_kind_price_every_class():
     for chip in ("h100", "tpu-v5e", "epyc-9654", "gaudi3"):
         for regime in ("kernel", "serving", "training"):
-            for kind in ("scores", "latent_attention", "grouped_matmul", "gather", "decode_attention", "collective"):
+            for kind in (
+                "scores",
+                "chunked_scan",
+                "state_update",
+                "latent_attention",
+                "grouped_matmul",
+                "gather",
+                "decode_attention",
+                "collective",
+            ):
                 assert Chip(load_hardware(chip)).constants(regime, kind).known
         assert Chip(load_hardware(chip)).constants("training", "host_optimizer").known

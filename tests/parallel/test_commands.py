@@ -221,6 +221,11 @@ def test_offload_frees_the_device_and_costs_time():
     [
         ({"software": "nope"}, "unknown software"),
         ({"stages": "1,2"}, "adds up to"),
+        ({"stages": "loss", "pp": 8}, "counts 33 layers"),
+        ({"stages": "embedding+loss"}, "give a --pp"),
+        ({"offload": "optimizer:2"}, "activations:LAYERS"),
+        ({"offload": "activations:some"}, "activations:LAYERS"),
+        ({"tp": 8, "expert-tp": 3}, "--expert-tp 3 does not divide --tp 8"),
         ({"shard": 3}, "--shard 3"),
         ({"virtual-stages": 2}, "interleaves"),
         ({"imbalance": 0.5}, "at least 1"),
@@ -250,6 +255,8 @@ def test_schedules_and_uneven_stages_through_estimate():
         return estimate(ask.request(base | more)).phases["train"].time_s
 
     assert seconds(schedule="zero-bubble") < seconds() == seconds(schedule="gpipe")
+    ends = {"pp": 2, "dp": 4}
+    assert seconds(stages="embedding+loss", **ends) == seconds(stages="40,40", **ends)
     assert seconds(stages="20,20,20,20") == pytest.approx(seconds(), rel=1e-3)
     assert seconds(stages="21,20,20,19") < seconds(stages="17,20,20,23")  # the head makes the last stage long
     held = [

@@ -46,7 +46,7 @@ def brute_force(model: str, chip: str, n: int, batch: int, seq: int, fixed: dict
             continue
         if dp % ep or (ep > 1 and (not experts or any(e % ep for e in experts))):
             continue
-        uneven = pp * v > layers or (layers % (pp * v) and (layers + 2) % (pp * v))
+        uneven = layers % (pp * v) and (layers + 2) % (pp * v)
         if v > 1 and (pp == 1 or uneven or math.ceil(batch / (dp * mb)) % pp):
             continue
         for zero, recompute, parallel in itertools.product(zeros, recomputes, parallels):

@@ -11,16 +11,19 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from rooflinecli import files
 from rooflinecli.answers.check import requirement
 from rooflinecli.answers.check.ends import phase_of
 from rooflinecli.answers.check.requirement import Requirement
 from rooflinecli.errors import DataError, UsageError
+from rooflinecli.specs import ask
 from rooflinecli.specs import options as table
 from rooflinecli.specs.check import CheckFile, CheckSpec, load_checks
 from rooflinecli.specs.load import Document, KeyPath
 from rooflinecli.specs.names import find
 from rooflinecli.specs.options import Option
 
+FROM = "from"  # a check's launch: a script, a config or a command, in place of options
 FILES = {"model": "models", "hw": "hardware"}
 LARGEST_MATRIX = 10_000
 _SERVING = ["prefill", "decode"]
@@ -62,12 +65,13 @@ def _cases(
 ) -> Iterator[Case]:
     key = ("checks", name)
     where = document.at(*key)
-    own = _options(check.options, document, key)
+    own = _launched(check, document, key, defaults) | _options(_but_from(check.options), document, key)
     axes = _options(check.matrix, document, (*key, "matrix"))
     lines = {
         table.find(k).name: document.at(*at, k)
         for at, group in ((("defaults",), plan.defaults), (key, check.options), ((*key, "matrix"), check.matrix))
         for k in group
+        if k != FROM
     }
     for option in axes:
         if option in own:
@@ -85,6 +89,29 @@ def _cases(
         options = _asked({**defaults, **own, **point}, wanted, document.path.parent)
         label = ", ".join(f"{k}={v}" for k, v in point.items())
         yield Case(f"{name}[{label}]" if label else name, options, wanted, held, where, check.description, lines)
+
+
+def _but_from(written: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in written.items() if k != FROM}
+
+
+def _launched(check: CheckSpec, document: Document, key: tuple[str, ...], defaults: dict[str, Any]) -> dict[str, Any]:
+    """Options of the launch that `from` names, a file beside the plan or a command. Raises DataError with file:line."""
+    written = check.options.get(FROM)
+    if written is None:
+        return {}
+    from rooflinecli.launch import reading
+
+    where = document.at(*key, FROM)
+    beside = document.path.parent / str(written)
+    given = {k: v for k, v in {**defaults, **_but_from(check.options)}.items() if k not in check.matrix}
+    given |= {name: values[0] for name, values in check.matrix.items()}
+    try:
+        found = reading.options(str(beside) if files.lies(beside, "#") else str(written), given, ask.warn)
+    except (UsageError, DataError) as error:
+        raise DataError(f"{where}: {FROM}: {error}") from None
+    taken = {table.find(name).name for name in (*given, *check.matrix)}
+    return {k: v for k, v in found.items() if k not in taken}
 
 
 def _options(written: dict[str, Any], document: Document, key: tuple[str, ...]) -> dict[str, Any]:

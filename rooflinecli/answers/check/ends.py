@@ -8,7 +8,7 @@ from typing import Any
 from rooflinecli.answers.contract import Estimate
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.record import MISSING, at, entries, leaves
-from rooflinecli.specs.quantities import find, follows_time
+from rooflinecli.specs.quantities import find, follows_rate, follows_time
 from rooflinecli.specs.request import PHASES
 
 
@@ -40,8 +40,12 @@ def ends(result: Estimate, quantity: str) -> Ends:
     time, follows = result.phases.get(phase), follows_time(quantity)
     if time is None or time.time_s <= 0 or not follows or isinstance(value, str):
         return Ends(value, phase)
-    points = [scaled(value, time.time_s, t, follows < 0) for t in (time.floor_s, *time.interval_s)]
-    return Ends(value, phase, points[0], min(points[1:]), max(points[1:]))
+    floor = scaled(value, time.time_s, time.floor_s, follows < 0)
+    if follows_rate(quantity):
+        points = [scaled(value, time.tokens_per_s, r, follows > 0) for r in time.tokens_per_s_interval]
+    else:
+        points = [scaled(value, time.time_s, t, follows < 0) for t in time.interval_s]
+    return Ends(value, phase, floor, min(points), max(points))
 
 
 def phase_of(quantity: str) -> str:
@@ -52,7 +56,7 @@ def phase_of(quantity: str) -> str:
 
 
 def scaled(value: float, time: float, other: float, against: bool) -> float:
-    """What a quantity becomes when the step takes `other` instead of `time`: in proportion to it, or against it."""
+    """What a quantity becomes when the time (or rate) it follows is `other` instead of `time`: in proportion to it, or against it."""
     if time == other:
         return value
     return value * (time / other if against else other / time) if other > 0 else value

@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from rooflinecli.answers.check.cases import FROM
 from rooflinecli.specs.check import CheckFile
 from rooflinecli.specs.options import KINDS, OPTIONS, Option
 
@@ -19,7 +20,9 @@ def generate() -> dict[str, Any]:
     options = _options()
     defs = schema["$defs"]
     check = defs["CheckSpec"]
-    check["properties"] |= options
+    check["properties"] |= options | {
+        FROM: {"type": "string", "description": "a launch script, config or command to read options from"}
+    }
     check["additionalProperties"] = False
     check["properties"]["matrix"] |= {
         "properties": {k: {"type": "array", "minItems": 1} for k in options},
@@ -40,10 +43,11 @@ def _options() -> dict[str, Any]:
         for name in (option.name, *option.also)
         for spelt in (name, name.replace("-", "_"))
     }
-    return {name: _option(option) for name, option in sorted(names.items())}
+    return {name: option_schema(option) for name, option in sorted(names.items())}
 
 
-def _option(option: Option) -> dict[str, Any]:
+def option_schema(option: Option) -> dict[str, Any]:
+    """JSON Schema of one option's value."""
     about = {"description": option.help}
     if option.kind == "switch":
         return {"type": "boolean", **about}

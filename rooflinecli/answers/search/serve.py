@@ -9,7 +9,7 @@ import numpy as np
 from rooflinecli.answers.search import instances, pools
 from rooflinecli.answers.search.asked import Asked, asked
 from rooflinecli.answers.search.best import frontier
-from rooflinecli.engine import agree
+from rooflinecli.engine import agree, legal
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError
 from rooflinecli.formulas import provision
@@ -27,6 +27,7 @@ def search(
     question = asked(options, goal, where, limits)
     scene = Scene(question.request)
     agree.check(scene)
+    legal.check(scene)
     most = int(min(question.devices or instances.LARGEST_INSTANCE, instances.LARGEST_INSTANCE))
     found = instances.layouts(scene, question.open, most)
     if not found:

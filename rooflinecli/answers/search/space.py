@@ -105,8 +105,8 @@ def _virtual(scene: Scene, pp: int) -> list[int]:
     layers = scene.book.n_layers
     if pp == 1:
         return [1]
-    counted = (layers, layers + 2)  # with embedding and loss counted as layers; engine/legal says which are
-    return sorted({1, *(v for n in counted if n % pp == 0 for v in divisors(n // pp) if pp * v <= layers)})
+    counted = (layers, layers + 2)  # with embedding and loss counted as layers
+    return sorted({1, *(v for n in counted if n % pp == 0 for v in divisors(n // pp))})
 
 
 def structures(question: Question) -> Iterator[tuple[int, str, bool]]:

@@ -47,6 +47,7 @@ def search(question: Question, tell: Callable[[int, int], None] | None = None) -
     """Look at every legal layout on every device count asked for. `tell(done, total)` hears of progress."""
     scene, found = Scene(question.request), Found()
     agree.check(scene)
+    legal.check(scene)
     if not question.devices:
         raise UsageError(
             "a training search needs -n, the devices to lay the model over; give one count or several (-n 512,1024)"

@@ -1,11 +1,13 @@
 """Mixture of experts: a router sends each token to top_k of E experts; shared experts see every token (DeepSeekMoE, 2024).
 
-X experts are held here (E over the expert-parallel group); C tokens reach each of them when routing is balanced.
+X experts are held here (E over the expert-parallel group); C tokens reach each of them when routing is balanced. Where the
+ranks of a tensor group hold different experts, `apart` of them, each sends on its part of the tokens.
 """
 
 from __future__ import annotations
 
-from rooflinecli.ledger import Block, Row, elementwise, matmul
+from rooflinecli.ledger import Block, Row, Sizes, elementwise, matmul
+from rooflinecli.num import Number
 from rooflinecli.specs.model import FeedForwardSpec, ModelSpec
 
 _X = ("B", "Z", "D")
@@ -16,26 +18,38 @@ def block(spec: FeedForwardSpec, model: ModelSpec) -> Block:
     router = matmul("moe.router", "x[B S D] . Wr[D E] -> p[B S E]", bias=spec.router_bias, saves=(_X,))
     extra: tuple[Row, ...] = (elementwise("moe.score_bias", (), (), params=(("E",),)),) if spec.score_bias else ()
     hidden, first = ("X", "C", "F"), ("X", "C", "U")
+    d = "De" if spec.latent_dim else "D"
+    inner = spec.shared_bias or False  # Nemotron-H: the latent projections have the bias of its MLPs
+    down, up = (
+        (
+            (matmul("moe.latent_down", "x[B S D] . Wld[D De] -> l[B S De]", bias=inner),),
+            (matmul("moe.latent_up", "l[B S De] . Wlu[De D] -> y[B S D]", bias=inner, saves=(("B", "S", "De"),)),),
+        )
+        if spec.latent_dim
+        else ((), ())
+    )
     experts = (
+        *down,
         matmul(
             "moe.experts_up",
-            "x[X C D] . Wup[X D U] -> u[X C U]",
+            f"x[X C {d}] . Wup[X {d} U] -> u[X C U]",
             bias=spec.bias,
-            saves=(("X", "C", "D"), first),
+            saves=(("X", "C", d), first),
             kind="grouped_matmul",
         ),
         elementwise("moe.activation", (first,), (hidden,)),
         matmul(
             "moe.experts_down",
-            "h[X C F] . Wdown[X F D] -> y[X C D]",
+            f"h[X C F] . Wdown[X F {d}] -> y[X C {d}]",
             bias=spec.bias,
             saves=(hidden,),
             kind="grouped_matmul",
         ),
-        elementwise("moe.permute", (("X", "C", "D"), ("X", "C", "D")), (("X", "C", "D"), _X), linear=True),
+        elementwise("moe.permute", (("X", "C", d), ("X", "C", d)), (("X", "C", d), ("B", "Z", d)), linear=True),
+        *up,
     )
     columns = 2 if spec.gated else 1
-    derived = (("U", lambda s: columns * s["F"]), ("C", lambda s: s["B"] * s["S"] * s["top_k"] / s["X"]))
+    derived = (("U", lambda s: columns * s["F"]), ("C", _tokens))
     axes = {
         "E": spec.n_experts or 0,
         "X": spec.n_experts or 0,
@@ -43,9 +57,16 @@ def block(spec: FeedForwardSpec, model: ModelSpec) -> Block:
         "Fe": spec.d_ff or 0,
         "top_k": spec.top_k or 0,
     }
+    if spec.latent_dim:
+        axes["De"] = spec.latent_dim
     shared, shared_axes, shared_derived = _shared(spec, columns)
     rows = (router, *extra, *experts, *shared)
     return Block(rows, axes | shared_axes, (*derived, *shared_derived), split=("F", *shared_axes))
+
+
+def _tokens(s: Sizes) -> Number:
+    visits = s["B"] * s["S"] * s["top_k"] / s["X"]
+    return visits / s["apart"] if "apart" in s else visits
 
 
 def _shared(spec: FeedForwardSpec, columns: int) -> tuple[tuple[Row, ...], dict[str, int], tuple]:  # type: ignore[type-arg]

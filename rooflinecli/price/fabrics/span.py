@@ -9,7 +9,7 @@ from rooflinecli.num import Number
 Mesh = tuple[tuple[Number, Number], ...]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Span:
     """`fan` members meet at this level, each standing for `inner` below; the group has n in all, one every `stride` devices.
 
@@ -26,7 +26,7 @@ class Span:
     mesh: Mesh | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Part:
     """Price of one level's share: bytes each device sends, floor and expected seconds, relative error, how it was done."""
 

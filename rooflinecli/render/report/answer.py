@@ -56,6 +56,10 @@ def _card(figures: Figures, phase: str) -> Safe:
         ("80 % interval", join(figures(f"{path}.interval_s.0"), " to ", figures(f"{path}.interval_s.1"))),
         ("bound by", bound),
         ("rate", rate),
+        (
+            "80 % interval of the rate",
+            join(figures(f"{path}.tokens_per_s_interval.0"), " to ", figures(f"{path}.tokens_per_s_interval.1")),
+        ),
         *uses,
     ]
     if phase == "decode":

@@ -20,9 +20,16 @@ TYPES: dict[str, str] = {
     **dict.fromkeys(("mistral", "mixtral", "starcoder2"), "mistral"),
     **dict.fromkeys(("qwen2", "qwen2_moe", "qwen3", "qwen3_moe"), "qwen"),
     **dict.fromkeys(("gemma", "gemma2", "gemma3_text"), "gemma"),
-    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k2", "glm4_moe"), "deepseek"),
+    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "glm4_moe", "glm4_moe_lite"), "deepseek"),
     **dict.fromkeys(("gpt2", "gpt_neox", "gptj", "opt", "bloom"), "gpt"),
     **dict.fromkeys(("falcon", "phi", "cohere"), "parallel"),
+    **dict.fromkeys(("mamba", "falcon_mamba", "mamba2"), "mamba"),
+    **dict.fromkeys(("jamba", "bamba", "granitemoehybrid", "falcon_h1"), "hybrid"),
+    **dict.fromkeys(("nemotron_h", "zamba2"), "nemotron_h"),
+    **dict.fromkeys(
+        ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "kimi_linear", "minimax", "minimax_m2"), "linear"
+    ),
+    **dict.fromkeys(("lfm2", "lfm2_moe", "recurrent_gemma", "rwkv"), "convolution"),
     "gpt_oss": "gpt_oss",
     "llama4_text": "llama4",
 }

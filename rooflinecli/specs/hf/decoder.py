@@ -53,7 +53,7 @@ def feedforward(
 
 def frame(
     f: Fields,
-    attention: Block,
+    attention: Block | None,
     feedforward: Block,
     *,
     layers: int | list[Override],

@@ -39,7 +39,9 @@ def _mixture(f: Fields, block: dict[str, Any]) -> dict[str, Any]:
     )
     if bias:
         moe["bias"] = False
-    base, mixed = sparse(feedforward(f, "gated", bias=bias), moe, [i >= first for i in range(n)])
+    listed = f.items("mlp_layer_types", str, n)
+    where = [kind == "sparse" for kind in listed] if listed else [i >= first for i in range(n)]
+    base, mixed = sparse(feedforward(f, "gated", bias=bias), moe, where)
     extra = f.whole("num_nextn_predict_layers", "num_mtp_layers", null=0, least=0)
     if extra:
         f.notes.append(f"{extra} multi-token-prediction layer(s) are left out, as in the published parameter count.")
@@ -48,6 +50,16 @@ def _mixture(f: Fields, block: dict[str, Any]) -> dict[str, Any]:
 
 def deepseek(f: Fields) -> dict[str, Any]:
     return _mixture(f, _latent(f))
+
+
+def deepseek_v32(f: Fields) -> dict[str, Any]:
+    """Latent attention over the keys that an indexer picks."""
+    sizes = {
+        "index_heads": f.whole("index_n_heads"),
+        "index_width": f.whole("index_head_dim"),
+        "index_top": f.whole("index_topk"),
+    }
+    return _mixture(f, {**_latent(f), "kind": "sparse-mla", "sizes": sizes})
 
 
 def glm4_moe(f: Fields) -> dict[str, Any]:
@@ -101,6 +113,24 @@ _GLM = {
     "n_routed_experts": 128,
     "first_k_dense_replace": 1,
 }
+_LITE = {
+    "vocab_size": 154880,
+    "hidden_size": 2048,
+    "intermediate_size": 10240,
+    "moe_intermediate_size": 1536,
+    "num_hidden_layers": 47,
+    "num_attention_heads": 20,
+    "n_shared_experts": 1,
+    "n_routed_experts": 64,
+    "kv_lora_rank": 512,
+    "q_lora_rank": 768,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 256,
+    "qk_nope_head_dim": 192,
+    "num_experts_per_tok": 4,
+    "first_k_dense_replace": 1,
+    "max_position_embeddings": 202752,
+}
 _ROUTING = frozenset(
     {"norm_topk_prob", "routed_scaling_factor", "n_group", "topk_group", "topk_method", "scoring_func", "ep_size"}
 )
@@ -109,5 +139,11 @@ FAMILIES = {
     "deepseek_v2": Family(deepseek, _V2, _IGNORED),
     "deepseek_v3": Family(deepseek, _V3, _IGNORED),
     "kimi_k2": Family(deepseek, _V3, _IGNORED),
+    "deepseek_v32": Family(
+        deepseek_v32,
+        _V3 | {"index_topk": 2048, "index_head_dim": 128, "index_n_heads": 64, "max_position_embeddings": 163840},
+        _IGNORED | {"layer_types"},
+    ),
+    "glm4_moe_lite": Family(deepseek, _V3 | _LITE, _IGNORED),
     "glm4_moe": Family(glm4_moe, _GLM, _ROUTING),
 }

@@ -1,0 +1,154 @@
+"""This checkout against another, in one run: `python benchmarks/against.py ../older` (a git worktree of the older commit).
+
+One process of each stays loaded, and they take turns, so that what else the machine does meets both alike. Figures are medians
+of CPU time, warm; `checks` are whole processes, each started anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+HERE = Path(__file__).resolve().parents[1]
+ESTIMATES: dict[str, dict[str, Any]] = {
+    "serving, plan given": {"model": "llama-3-70b", "hw": "h100", "n": 8, "tp": 8, "phase": "prefill,decode"},
+    "serving, plan chosen": {"model": "llama-3-70b", "hw": "h100", "phase": "prefill,decode"},
+    "a mixture, 64 in flight": {
+        "model": "deepseek-v3",
+        "hw": "h200",
+        "n": 16,
+        "phase": "prefill,decode",
+        "tp": 16,
+        "dp": 1,
+        "pp": 1,
+        "concurrency": 64,
+    },
+    "training, plan given": {
+        "model": "llama-3-70b",
+        "hw": "h100",
+        "phase": "train",
+        "batch": 1024,
+        "tp": 8,
+        "pp": 4,
+        "dp": 16,
+        "micro_batch": 1,
+        "zero": 1,
+        "recompute": "full",
+    },
+    "training, plan chosen": {"model": "llama-3-70b", "hw": "h100", "n": 512, "phase": "train", "batch": 1024},
+}
+CHIPS = ("h100", "h200", "b200", "mi300x", "tpu-v5p")
+
+
+def work(name: str, loops: int) -> float:
+    """CPU seconds of one estimate, warm."""
+    from rooflinecli.answers.estimate import estimate
+
+    try:
+        from rooflinecli.specs import ask
+    except ImportError:  # 0.1.0
+        from rooflinecli.answers import ask  # type: ignore[no-redef, attr-defined]
+    request = ask.request(ESTIMATES[name])
+    estimate(request)
+    began = time.process_time()
+    for _ in range(loops):
+        estimate(request)
+    return (time.process_time() - began) / loops
+
+
+def serve() -> None:
+    """Answers lines `name loops` with seconds, until there are no more."""
+    for line in sys.stdin:
+        print(work(*json.loads(line)), flush=True)
+
+
+class Checkout:
+    """A checkout's package in a process of its own."""
+
+    def __init__(self, root: Path, bytecode: str):
+        self.environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONPYCACHEPREFIX": bytecode}
+        self.environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
+        command = [sys.executable, __file__, "--serve"]
+        self.process = subprocess.Popen(
+            command, env=self.environment, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def estimate(self, name: str, loops: int) -> float:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print(json.dumps([name, loops]), file=self.process.stdin, flush=True)
+        return float(self.process.stdout.readline())
+
+    def check(self, plan: Path) -> float:
+        """CPU seconds of `roofline check`."""
+        command = [sys.executable, "-m", "rooflinecli.cli.main", "check", str(plan)]
+        with subprocess.Popen(command, env=self.environment, cwd="/", stdout=subprocess.DEVNULL) as child:
+            _, status, used = os.wait4(child.pid, 0)
+            child.returncode = os.waitstatus_to_exitcode(status)
+        assert child.returncode in (0, 1)
+        return used.ru_utime + used.ru_stime
+
+
+def plans(limit: str) -> dict[str, Any]:
+    """200 plans of one model on five chips."""
+    checks = {
+        f"c{i}": {
+            "hw": CHIPS[i % 5],
+            "devices": (4, 8)[i % 2],
+            "batch": 1 + i // 4,
+            "prompt": 1024 + 16 * i,
+            "output": 512,
+            "require": {"decode.time_s": limit, "prefill.time_s": "<= 20 s", "feasible": True},
+        }
+        for i in range(200)
+    }
+    return {"defaults": {"model": "llama-3.3-70b"}, "checks": checks}
+
+
+def compared(name: str, sides: list[Checkout], rounds: int, once: Callable[[Checkout], float]) -> None:
+    """Rounds in turn, and the medians of both."""
+    seconds: list[list[float]] = [[], []]
+    for turn in range(rounds):
+        for side in (0, 1) if turn % 2 else (1, 0):
+            seconds[side].append(once(sides[side]))
+    before, now = map(median, seconds)
+    ratio = median(b / a for a, b in zip(*seconds, strict=True))
+    print(f"{name:24} {before * 1e3:10.3f} ms {now * 1e3:10.3f} ms {ratio:8.2f}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("other", type=Path, nargs="?", help="the older checkout")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--only", default="", help="cases whose name holds this")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.serve:
+        return serve()
+    print(f"{'':24} {'before':>13} {'now':>13} {'ratio':>8}")
+    with tempfile.TemporaryDirectory() as folder:
+        sides = [Checkout(root, folder) for root in (asked.other.resolve(), HERE)]
+        for name in ESTIMATES:
+            if asked.only in name:
+                loops = max(1, int(0.1 / sides[0].estimate(name, 3)))
+                compared(name, sides, asked.rounds, lambda side, n=name, k=loops: side.estimate(n, k))  # type: ignore[misc]
+        for name, limit in {"200 checks pass": "<= 1 s", "200 checks fail": "<= 1 ms"}.items():
+            if asked.only in name:
+                plan = Path(folder, f"{len(name)}{limit[-2:].strip()}.yaml")
+                plan.write_text(json.dumps(plans(limit), indent=1), encoding="utf-8")
+                for side in sides:
+                    side.check(plan)
+                compared(name, sides, max(3, asked.rounds // 2), lambda side, p=plan: side.check(p))  # type: ignore[misc]
+
+
+if __name__ == "__main__":
+    main()

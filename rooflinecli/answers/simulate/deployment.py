@@ -1,0 +1,177 @@
+"""A question's replicas: the plan an estimate would take, its step prices, its pool of cache and its scheduler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from rooflinecli import memory
+from rooflinecli.answers.estimate import scene_of
+from rooflinecli.answers.simulate.question import Question
+from rooflinecli.engine.answer import answer
+from rooflinecli.engine.choose import choose
+from rooflinecli.engine.forward_step import engine_constant
+from rooflinecli.engine.scene import Scene
+from rooflinecli.errors import Infeasible, UsageError, unknown
+from rooflinecli.formulas import simulation
+from rooflinecli.lift import PLAIN
+from rooflinecli.simulate.fleet import Fleet
+from rooflinecli.simulate.prefix import Store
+from rooflinecli.simulate.prices import Prices
+from rooflinecli.simulate.replica import Limits, Replica
+from rooflinecli.specs import ask
+from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.registry import kinds, load
+from rooflinecli.specs.scheduler import Scheduler
+from rooflinecli.units import si
+
+POLICIES, ROUTERS = "simulate/policies", "simulate/routers"
+
+
+@dataclass
+class Deployment:
+    """What one copy of the plan is: `ranks` data-parallel replicas of it take requests, on `devices` in all."""
+
+    scene: Scene
+    plan: Plan
+    prices: Prices
+    ranks: int
+    devices: int
+    why: str
+    error: tuple[float, float]
+
+    def limits(self, length: float, max_context: int, stride: bool = True) -> Limits:
+        """What a rank holds, of sequences of `length` tokens. Raises Infeasible where there is no room for cache."""
+        scene = self.scene
+        pool = int(pool_tokens(scene, self.plan, length))
+        if pool < 1:
+            raise Infeasible(
+                f"the weights leave no room for a cache on {self.plan.tp * self.plan.pp * self.plan.cp:g} devices of {scene.request.hardware.name}; raise --tp or -n"
+            )
+        each = float(memory.kv_cache(scene.book, self.plan, scene.formats, 1.0, length, PLAIN)) / length
+        rate = float(scene.chip.host_link) if scene.request.hardware.host_link else 0.0
+        return Limits(pool, int(engine_constant(scene, "max_sequences", "1")), each, rate, stride)
+
+
+def pool_tokens(scene: Scene, plan: Plan, length: float) -> float:
+    """Tokens of cache beside the weights, as the engine shares memory out."""
+    weights = memory.weights(scene.parameters(plan), scene.formats, 1.0)
+    one = memory.kv_cache(scene.book, plan, scene.formats, 1.0, length, PLAIN)
+    reserve, fraction = engine_constant(scene, "reserve_bytes", "B"), engine_constant(scene, "kv_fraction", "1")
+    return float(simulation.pool_tokens(scene.chip.capacity, weights, reserve, fraction, one, length))
+
+
+@lru_cache(maxsize=64)
+def deployment(options: tuple[tuple[str, str], ...], prompt: float, output: float) -> Deployment:
+    """The plan that an estimate of one sequence takes, and its step prices. Raises what an estimate raises."""
+    asked = {**dict(options), "phase": "prefill,decode", "prompt": round(prompt), "output": round(output), "batch": 1}
+    scene = scene_of(ask.request(asked))
+    if not scene.generates:
+        raise UsageError(
+            f"{scene.spec.name} is an encoder and decodes nothing; there is no serving to simulate", "model"
+        )
+    choice = choose(scene, ("prefill", "decode"))
+    if not choice.fits:
+        raise Infeasible(
+            f"{scene.spec.name} does not fit on {choice.plan.devices:g} of {scene.request.hardware.name}; `roofline estimate` says by how much"
+        )
+    plan = choice.plan
+    found = answer(scene, scene.plan(plan), "decode")
+    low, high = (float(end) / float(found.time_s) for end in found.interval_s)
+    return Deployment(scene, plan, Prices(scene, plan), int(plan.dp), int(plan.devices), choice.reason, (low, high))
+
+
+def scheduler_of(scene: Scene, settings: tuple[str, ...]) -> Scheduler:
+    """The engine's scheduler with what was overridden: `token_budget=2048`. Raises UsageError."""
+    changed: dict[str, Any] = {}
+    for item in (part for text in settings for part in text.split(",")):
+        name, equals, value = item.strip().partition("=")
+        name = name.strip().replace("-", "_")
+        if name not in Scheduler.model_fields or name == "source":
+            raise unknown(
+                "scheduler setting", name, [n for n in Scheduler.model_fields if n != "source"], option="scheduler"
+            )
+        if not equals:
+            raise UsageError(f"--scheduler {item}: write {name}=VALUE", "scheduler")
+        changed[name] = value.strip()
+    found = _validated({**scene.engine.scheduler.model_dump(), **changed}, settings)
+    if found.policy not in kinds(POLICIES):
+        raise unknown("policy", found.policy, kinds(POLICIES), option="scheduler")
+    return found
+
+
+def _validated(values: dict[str, Any], settings: tuple[str, ...]) -> Scheduler:
+    from pydantic import ValidationError
+
+    try:
+        return Scheduler.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UsageError(f"--scheduler {','.join(settings)}: {where}: {first['msg']}", "scheduler") from None
+
+
+def fleet(
+    question: Question, copies: int, prompt: float, output: float, bytes_per_token: bool = True
+) -> tuple[Deployment, Fleet]:
+    """Replicas for a question: `copies` of the plan, or its pools."""
+    one = deployment(question.options, prompt, output)
+    if question.router not in kinds(ROUTERS):
+        raise unknown("router", question.router, kinds(ROUTERS), option="router")
+    scheduler = scheduler_of(one.scene, question.settings)
+    prices = one.prices if question.scale == 1 else one.prices.scaled(question.scale)
+    limits = one.limits(prompt + output, 0, question.stride)
+
+    def made(count: int, hand_over: bool = False) -> list[Replica]:
+        store = question.prefix_cache
+        return [
+            Replica(prices, limits, scheduler, Store() if store else None, hand_over) for _ in range(count * one.ranks)
+        ]
+
+    router = load(ROUTERS, question.router)
+    if not question.prefill_pool:
+        return one, Fleet(made(copies), router)
+    link = _link(one, question.link)
+    return one, Fleet(
+        made(question.prefill_pool, True),
+        router,
+        made(question.decode_pool),
+        load(ROUTERS, "least-loaded"),
+        transfer=float(
+            simulation.transfer_time(limits.bytes_per_token * float(one.plan.tp * one.plan.cp * one.plan.pp), link)
+        ),
+    )
+
+
+def _link(one: Deployment, written: str) -> float:
+    """Bytes per second of a replica's devices between pools: as given per device, or the slowest of the chip's networks."""
+    from rooflinecli import units
+
+    devices = float(one.plan.tp * one.plan.cp * one.plan.pp)
+    if written:
+        try:
+            return units.parse(written, "B/s") * devices
+        except ValueError as error:
+            raise UsageError(f"--kv-link {written}: {error}", "kv-link") from None
+    levels = one.scene.chip.levels
+    if not levels:
+        raise UsageError(
+            f"{one.scene.request.hardware.name} names no network; give --kv-link, such as '50 GB/s'", "kv-link"
+        )
+    return float(levels[-1].bandwidth) * devices
+
+
+def describe(one: Deployment, scheduler: Scheduler, limits: Limits) -> dict[str, Any]:
+    """The plan and its engine, for the answer."""
+    p = one.plan
+    return {
+        "model": one.scene.spec.name,
+        "hardware": one.scene.request.hardware.name,
+        "engine": one.scene.engine.name,
+        "policy": scheduler.policy,
+        "dtype": one.scene.dtype,
+        "plan": {"devices": one.devices, **{name: int(getattr(p, name)) for name in ("tp", "pp", "dp", "cp", "ep")}},
+        "pool_tokens": limits.pool,
+        "pool": si(limits.pool * limits.bytes_per_token, "B"),
+    }

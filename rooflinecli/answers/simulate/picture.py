@@ -1,0 +1,45 @@
+"""Pictures of simulations: percentile curves, batch and queue over time, the share inside the limits against the rate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rooflinecli.answers.simulate import spread
+from rooflinecli.answers.simulate.run import Run
+from rooflinecli.answers.sweep.gather import Picture
+from rooflinecli.errors import UsageError
+
+KINDS = ("percentiles", "load", "slo")
+
+
+def picture(run: Run, kind: str) -> Picture:
+    """Of one run. Raises UsageError for a kind that needs several."""
+    if kind == "percentiles":
+        found = Picture("seconds that so many per cent of requests keep to", "per cent of requests", "s", False)
+        for name, line in spread.curves(run).items():
+            found.series[name] = [(100 * share, seconds) for share, seconds in line]
+        return found
+    if kind == "load":
+        found = Picture("sequences under way and waiting", "s", "sequences", False)
+        for place, samples in spread.over_time(run):
+            which = f" {place}" if len(run.replicas) > 1 else ""
+            found.series[f"batch{which}"] = [(now, float(batch)) for now, batch, _, _ in samples]
+            found.series[f"queue{which}"] = [(now, float(queue)) for now, _, queue, _ in samples]
+        return found
+    if kind == "slo":
+        raise UsageError("--plot-kind slo needs several rates: --qps 1,2,4,8", "plot-kind")
+    raise UsageError(f"--plot-kind {kind}: expected {', '.join(KINDS)}", "plot-kind")
+
+
+def over_rates(result: dict[str, Any]) -> Picture:
+    """Of a study over rates: the share inside the limits, or the p99 of the first token where there are none."""
+    axis = next((name for name in ("qps", "concurrency", "replicas") if name in result["axes"]), None)
+    if axis is None:
+        raise UsageError("--plot of a study needs several values of --qps, --concurrency or --replicas", "plot")
+    what = "slo_share" if result["slo"] else "ttft_p99_s"
+    found = Picture(f"{what} against {axis}", axis, what, False)
+    for row in result["rows"]:
+        if row["feasible"]:
+            name = " ".join(row[other] for other in result["axes"] if other != axis)
+            found.series.setdefault(name, []).append((float(row[axis]), row[what]))
+    return found

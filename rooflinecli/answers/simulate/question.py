@@ -1,0 +1,90 @@
+"""One simulation as it is asked: plain words and numbers, so that it can travel to another process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rooflinecli.errors import UsageError
+from rooflinecli.simulate.limits import Limits, limits
+from rooflinecli.specs import ask
+
+REQUESTS, PER_SLOT = 1000, 10
+MOST_REQUESTS = 20_000_000
+
+
+@dataclass(frozen=True)
+class Question:
+    """`options` are those of an estimate, as (name, text) pairs; everything else is the load and what takes it.
+
+    Lengths and distributions are as written. Numbers are SI. `replicas` counts copies of the plan; with pools it is theirs.
+    """
+
+    options: tuple[tuple[str, str], ...]
+    trace: str = ""
+    qps: float = 0.0
+    arrivals: str = "poisson"
+    concurrency: int = 0
+    per_slot: int = PER_SLOT
+    prompt: str = "2048"
+    output: str = "256"
+    spread: str = ""
+    requests: int = 0
+    seed: int = 0
+    slo: str = ""
+    replicas: int = 1
+    router: str = "round-robin"
+    prefill_pool: int = 0
+    decode_pool: int = 0
+    link: str = ""
+    prefix_cache: bool = False
+    tier: str = ""
+    settings: tuple[str, ...] = ()
+    speed: float = 1.0
+    window: str = ""
+    skip_bad: bool = False
+    scale: float = 1.0
+    stride: bool = True
+
+    @property
+    def limits(self) -> Limits | None:
+        return limits(self.slo) if self.slo else None
+
+    @property
+    def load(self) -> str:
+        """What kind of load it is."""
+        return "closed" if self.concurrency else "open" if self.qps else "trace"
+
+    @property
+    def count(self) -> int:
+        """Requests to make, of a load that is not recorded; per replica in a closed loop."""
+        if self.requests:
+            return self.requests
+        return self.per_slot * self.concurrency if self.concurrency else REQUESTS
+
+    @property
+    def expected(self) -> int:
+        """Requests that a progress bar counts to."""
+        copies = self.replicas if self.concurrency else 1
+        return self.count * copies
+
+
+def check(question: Question) -> None:
+    """Raises UsageError for a load said twice or not at all, and for what does not go together."""
+    if not (question.trace or question.qps or question.concurrency):
+        raise UsageError("say the load: --qps RATE, --concurrency COUNT or --trace FILE", "qps")
+    if question.qps and question.concurrency:
+        raise UsageError("--concurrency and --qps each say the load; give one of them", "qps")
+    if question.count > MOST_REQUESTS:
+        raise UsageError(f"--requests {question.count}: at most {MOST_REQUESTS:,}", "requests")
+    if bool(question.prefill_pool) != bool(question.decode_pool):
+        raise UsageError("--prefill-pool and --decode-pool go together; give both", "prefill-pool")
+    _ = question.limits
+
+
+def whole(option: str, written: Any, least: int = 1) -> int:
+    """A count as written. Raises UsageError."""
+    found = int(ask.number(f"--{option}", written, "count", option))
+    if found < least:
+        raise UsageError(f"--{option} {written}: must be at least {least}", option)
+    return found

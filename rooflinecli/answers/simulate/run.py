@@ -1,0 +1,224 @@
+"""A question -> one run of the fleet, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rooflinecli.answers.simulate.deployment import Deployment, describe, fleet, scheduler_of
+from rooflinecli.answers.simulate.question import Question, check
+from rooflinecli.errors import Infeasible, UsageError
+from rooflinecli.formulas import money, provision
+from rooflinecli.simulate import arrivals, outcome
+from rooflinecli.simulate import fleet as running
+from rooflinecli.simulate.cluster import Spread
+from rooflinecli.simulate.job import Job
+from rooflinecli.simulate.lengths import Lengths, lengths, spread
+from rooflinecli.simulate.replica import Replica
+from rooflinecli.simulate.traces.row import Trace
+
+SCHEMA = "roofline/simulate/1"
+NOTES = (
+    "80 % of decode steps are inside the interval their price was given; what a scheduler of another version does is not in it",
+)
+Tell = Callable[[int], None]
+
+
+@dataclass
+class Run:
+    """A run: the answer in numbers, the times of every request, and the replicas as they stopped."""
+
+    question: Question
+    values: dict[str, Any]
+    about: dict[str, Any]
+    times: outcome.Times
+    replicas: list[Replica]
+
+
+def run(question: Question, tell: Tell | None = None) -> Run:
+    """Simulate. Raises UsageError or Infeasible as an estimate does, and Infeasible for a request larger than the cache."""
+    check(question)
+    trace = recorded(question)
+    prompt, output = drawn(question)
+    means = trace.means if trace is not None else (prompt.mean, output.mean)
+    one, ready = fleet(question, question.replicas, *means)
+    count = question.count * (len(ready.replicas) if question.concurrency else 1)
+    jobs, follow = (
+        _recorded_jobs(question, trace) if trace is not None else (_made(question, count, prompt, output), None)
+    )
+    _fit(jobs, ready.every)
+    if question.concurrency:
+        ended = running.closed(ready, jobs, question.concurrency, tell)
+    else:
+        ended = running.opened(ready, jobs, follow, tell)
+    return _answered(question, one, ready.every, ended)
+
+
+def drawn(question: Question) -> tuple[Lengths, Lengths]:
+    """The distributions that lengths are drawn from."""
+    between = spread(question.spread) if question.spread else (1.0, 1.0)
+    return lengths("prompt", question.prompt, between), lengths("output", question.output, between)
+
+
+def recorded(question: Question) -> Trace | None:
+    """The trace asked for, read once."""
+    if not question.trace:
+        return None
+    from rooflinecli.simulate.traces.row import read
+
+    return read(question.trace, question.speed, question.window, question.skip_bad, question.requests)
+
+
+def _recorded_jobs(question: Question, trace: Trace) -> tuple[list[Job], Callable[[Job], Job | None] | None]:
+    """Jobs of a trace: as recorded, at a rate of one's own, or one after the other in a closed loop."""
+    if question.concurrency:
+        jobs, _ = flattened(trace).jobs(lambda count: [0.0] * count)
+        return jobs, None
+    if question.qps:
+        return trace.jobs(lambda count: arrivals.instants(question.arrivals, question.qps, count, question.seed))
+    if not trace.timed:
+        raise UsageError(f"--trace {question.trace}: it records no times; add --qps or --concurrency", "qps")
+    return trace.jobs()
+
+
+def flattened(trace: Trace) -> Trace:
+    """The trace without its sessions' order: a closed loop takes every turn as a request of its own."""
+    return Trace([replace(row, think=None, time=0.0) for row in trace.rows], trace.skipped, trace.format)
+
+
+def _made(question: Question, count: int, prompt: Lengths, output: Lengths) -> list[Job]:
+    """Jobs of a load that was not recorded; in a closed loop they come when others end."""
+    when = (
+        [0.0] * count
+        if question.concurrency
+        else arrivals.instants(question.arrivals, question.qps, count, question.seed)
+    )
+    sizes = zip(when, prompt.draw(count, question.seed, 2), output.draw(count, question.seed, 3), strict=True)
+    return [Job(i, *each) for i, each in enumerate(sizes)]
+
+
+def _fit(jobs: list[Job], replicas: list[Replica]) -> None:
+    """Raises Infeasible for a request that no replica can ever hold."""
+    if not jobs:
+        raise UsageError("the load has no requests; widen --window or raise --requests")
+    pool, pad = replicas[0].limits.pool, replicas[0].pad
+    largest = max(jobs, key=lambda job: job.prompt + job.output)
+    needs = largest.prompt + largest.output + pad + 1
+    if needs > pool:
+        raise Infeasible(
+            f"a request of {largest.prompt:,} + {largest.output:,} tokens needs more cache than the {pool:,} tokens of a replica; "
+            "use more devices per replica (--tp) or a narrower cache (--kv-dtype)"
+        )
+
+
+def _answered(question: Question, one: Deployment, replicas: list[Replica], ended: list[Job]) -> Run:
+    copies = question.prefill_pool + question.decode_pool or question.replicas
+    devices = one.devices * copies
+    found = outcome.times(ended)
+    values = outcome.summary(found, replicas, question.limits, devices)
+    values = {"replicas": copies, "devices": devices, **values, **_costs(one, devices, values)}
+    scheduler = scheduler_of(one.scene, question.settings)
+    return Run(question, values, describe(one, scheduler, replicas[0].limits), found, replicas)
+
+
+def _costs(one: Deployment, devices: int, values: dict[str, Any]) -> dict[str, Any]:
+    """Dollars and joules per output token, where the chip's file or --price says what an hour and a device take."""
+    rate, price, power = values["output_tokens_per_s"], one.scene.price, one.scene.chip.power
+    found: dict[str, Any] = {}
+    if price is not None and rate:
+        hourly = money.fleet_price(devices, price)
+        found["usd_per_million_output_tokens"] = float(
+            money.usd_per_million_tokens(hourly, rate, one.scene.utilisation)
+        )
+    if power is not None and rate:
+        found["joules_per_output_token"] = float(provision.joules_per_token(devices, power, rate))
+    return found
+
+
+def fewest(question: Question, most: int = 4096, tell: Tell | None = None) -> tuple[Run, Run | None]:
+    """The fewest replicas whose requests keep to the SLO, with the run of one fewer, which does not (None for one replica).
+
+    Found by doubling and halving, since more replicas never serve fewer requests inside the limits but for the draw of
+    who goes where; the last step is run, so that what is printed was seen. Raises UsageError without an SLO, Infeasible
+    when no count keeps to it.
+    """
+    limits = question.limits
+    if limits is None:
+        raise UsageError("--replicas min needs a promise to keep: --slo ttft=2s,itl=50ms@99", "slo")
+    if question.concurrency or question.prefill_pool:
+        raise UsageError("--replicas min needs an open loop on one pool: --qps or --trace", "replicas")
+    seen: dict[int, Run] = {}
+
+    def keeps(count: int) -> bool:
+        if count not in seen:
+            seen[count] = run(replace(question, replicas=count), tell)
+        return bool(seen[count].values["slo_share"] >= limits.share)
+
+    low, high = 0, 1
+    while not keeps(high):
+        if high >= most or _alone_misses(seen, high):
+            share = seen[high].values["slo_share"]
+            raise Infeasible(
+                f"{high} replicas still serve only {share:.1%} of requests inside {limits.text}; the limits are out of reach of this plan, "
+                "so relax --slo or change the plan"
+            )
+        low, high = high, high * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if keeps(middle) else (middle, high)
+    return seen[high], seen.get(high - 1)
+
+
+def _alone_misses(seen: dict[int, Run], high: int) -> bool:
+    """Whether twice the replicas no longer help: the share has not moved, and nearly nobody queues or shares a step."""
+    before = seen.get(high // 2)
+    return (
+        before is not None
+        and seen[high].values["slo_share"] <= before.values["slo_share"] + 1e-9
+        and seen[high].values["batch_mean"] < 0.5
+    )
+
+
+def simulate(
+    found: Run, fewer: Run | None, seeds: int | None, interval: bool | None, over: Spread | None = None
+) -> dict[str, Any]:
+    """The answer as one object: what was asked, every number, and how sure it is where repeats were asked for or are quick."""
+    from rooflinecli.answers.simulate import spread as repeated
+
+    question, limits = found.question, found.question.limits
+    quick = len(found.times.arrival) <= repeated.QUICK
+    values: dict[str, Any] = {}
+    if interval or (interval is None and (quick or seeds)):
+        others = repeated.repeats(question, (repeated.SEEDS if quick else 1) if seeds is None else seeds)
+        values = repeated.intervals(found.values, (over or map)(figures, others))
+    trace = recorded(question)
+    return {
+        "schema": SCHEMA,
+        **found.about,
+        "load": {
+            "kind": question.load,
+            "trace": question.trace or None,
+            "format": trace.format if trace else None,
+            "skipped_rows": trace.skipped if trace else 0,
+            "qps": question.qps or None,
+            "concurrency": question.concurrency or None,
+            "seed": question.seed,
+        },
+        "simulate": found.values,
+        "interval": values,
+        "slo": None
+        if limits is None
+        else {
+            "limits": dict(limits.seconds),
+            "share": limits.share,
+            "kept": bool(found.values["slo_share"] >= limits.share),
+            "one_fewer_share": fewer.values["slo_share"] if fewer is not None else None,
+        },
+        "notes": list(NOTES),
+    }
+
+
+def figures(question: Question) -> dict[str, Any]:
+    """The numbers alone."""
+    return run(question).values

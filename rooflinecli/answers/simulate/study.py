@@ -1,0 +1,94 @@
+"""A study: the product of everything that was given several values, a simulation each, spread over as many hands as there are."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from rooflinecli.answers.simulate.question import Question, check, whole
+from rooflinecli.answers.simulate.run import fewest, run
+from rooflinecli.errors import Infeasible, UsageError
+from rooflinecli.simulate.cluster import Spread
+from rooflinecli.specs import ask
+
+SCHEMA = "roofline/simulate-study/1"
+_LISTED = ("model", "hw", "engine", "dtype", "kv-dtype", "tp", "pp", "dp", "ep", "n")
+MOST = 10_000
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A question, whether the fewest replicas are sought, and the values that set it apart from the others."""
+
+    question: Question
+    fewest: bool
+    apart: tuple[tuple[str, str], ...] = ()
+
+
+def cells(options: dict[str, Any], given: dict[str, Any], varied: dict[str, str | None]) -> list[Cell]:
+    """Every combination, the last option fastest. Raises UsageError for what cannot be read."""
+    plain = {
+        name: str(value) if not isinstance(value, bool) else ("yes" if value else "no")
+        for name, value in options.items()
+    }
+    lists = {name: _split(plain[name]) for name in _LISTED if name in plain}
+    lists |= {name: _split(str(value)) for name, value in varied.items() if value is not None}
+    fixed = {name: value for name, value in plain.items() if name not in lists}
+    combinations = list(itertools.islice(itertools.product(*lists.values()), MOST + 1))
+    if len(combinations) > MOST:
+        raise UsageError(f"more than {MOST:,} simulations; give fewer values")
+    several = [name for name, values in lists.items() if len(values) > 1]
+    return [_cell(dict(zip(lists, values, strict=True)), fixed, given, several) for values in combinations]
+
+
+def _split(text: str) -> list[str]:
+    found = [item.strip() for item in text.split(",") if item.strip()]
+    return list(dict.fromkeys(found)) or [text]
+
+
+def _cell(one: dict[str, str], fixed: dict[str, str], given: dict[str, Any], several: list[str]) -> Cell:
+    options = {**fixed, **{name: value for name, value in one.items() if name in _LISTED}}
+    replicas = one.get("replicas", "1")
+    own = {name: value for name, value in given.items() if value is not None}
+    if own.get("requests") is not None:
+        own["requests"] = whole("requests", own["requests"])
+    if "qps" in one:
+        own["qps"] = ask.number("--qps", one["qps"], "rate", "qps")
+        if own["qps"] <= 0:
+            raise UsageError(f"--qps {one['qps']}: must be above zero", "qps")
+    if "concurrency" in one:
+        own["concurrency"] = whole("concurrency", one["concurrency"])
+    if replicas != "min":
+        own["replicas"] = whole("replicas", replicas)
+    question = Question(tuple(sorted(options.items())), **own)
+    check(question)
+    return Cell(question, replicas == "min", tuple((name, one[name]) for name in several))
+
+
+def answered(cell: Cell) -> dict[str, Any]:
+    """The numbers of a cell; what does not fit has its reason instead."""
+    try:
+        found = fewest(cell.question)[0] if cell.fewest else run(cell.question)
+    except Infeasible as error:
+        return {**dict(cell.apart), "feasible": False, "violation": str(error)}
+    return {**dict(cell.apart), **found.values, "feasible": True, "violation": ""}
+
+
+def study(found: list[Cell], spread: Spread, tell: Callable[[int], None] | None = None) -> dict[str, Any]:
+    """A row per cell, in the order of the cells."""
+    rows = []
+    for row in spread(answered, found):
+        rows.append(row)
+        if tell is not None:
+            tell(1)
+    limits = found[0].question.limits
+    kept = all(row["feasible"] and (limits is None or row["slo_share"] >= limits.share) for row in rows)
+    return {
+        "schema": SCHEMA,
+        "axes": [name for name, _ in found[0].apart],
+        "slo": limits.text if limits else None,
+        "rows": rows,
+        "kept": kept,
+    }

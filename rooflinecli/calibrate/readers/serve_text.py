@@ -1,0 +1,79 @@
+"""The result block that vLLM's and SGLang's serving benchmarks print: milliseconds, one block per run, under many other messages."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from rooflinecli.calibrate.readers import serving
+from rooflinecli.calibrate.source import Reading, Source, positive
+from rooflinecli.errors import DataError
+
+TOOL = "Serving Benchmark Result (text)"
+_TITLE = re.compile(r"=+ Serving Benchmark Result =+")
+_FIELD = re.compile(r"^\W*([A-Z][^:|]*?):\s+([-\w.,]+)\s*$")
+_ASKED = re.compile(r"\b(model|max_concurrency|request_rate|backend)=(?:'([^']*)'|([^,)\s]+))")
+
+
+def claims(source: Source) -> bool:
+    return bool(_TITLE.search(source.plain)) and "Successful requests" in source.plain
+
+
+def read(source: Source) -> list[Reading]:
+    found: list[Reading] = []
+    starts = [i for i, text in enumerate(source.lines) if _TITLE.search(text)]
+    for start, following in zip(starts, [*starts[1:], len(source.lines)], strict=True):
+        fields, end = _block(source.lines[start + 1 : following])
+        if end is None:
+            raise DataError(f"{source.at(start + 1)}: the block of results does not end; was the file cut short?")
+        found += _run(source, start + 1, fields, _arguments(source.lines[:start]))
+    return found
+
+
+def _block(lines: list[str]) -> tuple[dict[str, str], int | None]:
+    """The fields up to the line of equal signs that closes them."""
+    fields: dict[str, str] = {}
+    for i, text in enumerate(lines):
+        if fields and re.search(r"={20,}", text):
+            return fields, i
+        match = _FIELD.match(text.strip())
+        if match:
+            fields.setdefault(match[1].strip(), match[2])
+    return fields, None
+
+
+def _arguments(before: list[str]) -> dict[str, str]:
+    """What the last command line printed before a block asked for."""
+    for text in reversed(before):
+        if "Namespace(" in text:
+            return {name: quoted or bare for name, quoted, bare in _ASKED.findall(text)}
+    return {}
+
+
+def _run(source: Source, line: int, fields: dict[str, str], asked: dict[str, str]) -> list[Reading]:
+    values: dict[str, Any] = {name: positive(text) for name, text in fields.items()}
+    sizes = serving.lengths(
+        values.get("Total input tokens"),
+        values.get("Total generated tokens"),
+        values.get("Successful requests"),
+    )
+    backend = fields.get("Backend", asked.get("backend"))
+    cap = (
+        values.get("Maximum request concurrency")
+        or values.get("Max request concurrency")
+        or asked.get("max_concurrency")
+    )
+    rate = (
+        fields.get("Traffic request rate") or fields.get("Request rate configured (RPS)") or asked.get("request_rate")
+    )
+    broken = serving.lumped(fields.get("Mean TPOT (ms)"), fields.get("Median TPOT (ms)"))
+    return serving.readings(
+        source,
+        line,
+        TOOL,
+        {"model": asked.get("model"), "engine": "vllm" if backend in ("openai", "openai-chat") else backend, **sizes},
+        ttft=serving.seconds(values, "Mean TTFT (ms)", "Median TTFT (ms)"),
+        itl=None if broken else serving.seconds(values, "Mean TPOT (ms)", "Median TPOT (ms)"),
+        throughput=values.get("Output token throughput (tok/s)"),
+        **serving.load(cap, rate),
+    )

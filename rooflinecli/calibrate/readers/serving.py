@@ -1,0 +1,83 @@
+"""What the serving benchmarks share: a run's load, lengths and latencies into readings."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+from rooflinecli.calibrate.source import Reading, Source, number, positive
+
+STREAMING_BROKEN = 0.05  # of the mean: a median below it says that tokens came in lumps
+
+
+def readings(
+    source: Source,
+    line: int,
+    tool: str,
+    options: dict[str, Any],
+    *,
+    ttft: float | None = None,
+    itl: float | None = None,
+    throughput: float | None = None,
+    concurrency: float | None = None,
+    rate: float | None = None,
+    notes: tuple[str, ...] = (),
+) -> list[Reading]:
+    """Readings of one run. Latencies in seconds, throughput in output tokens per second; the load is a concurrency or a rate.
+
+    A run with neither sent all requests at once: its first tokens wait for each other, so that only its rate says anything.
+    """
+    given = {key: value for key, value in options.items() if value is not None}
+    where = source.at(line)
+    if concurrency is not None:
+        given["concurrency"] = max(round(concurrency), 1)
+    elif rate is not None:
+        given["qps"] = rate
+    else:
+        given["concurrency"] = "max"
+        notes = (
+            *notes,
+            "all requests at once: a burst has no steady first token or inter-token latency, so only its rate is read",
+        )
+        ttft = itl = None
+    found = []
+    if itl is not None:
+        found.append(Reading(where, tool, "itl", itl, options=given, notes=notes))
+    if ttft is not None:
+        found.append(Reading(where, tool, "ttft", ttft, options=given, notes=notes))
+    if throughput is not None and not found:
+        found.append(Reading(where, tool, "throughput", throughput, "tokens/s", given, notes=notes))
+    return found
+
+
+def lengths(total_in: Any, total_out: Any, requests: Any) -> dict[str, Any]:
+    """Mean prompt and output of a run from its totals, as options."""
+    count, sums = positive(requests), {"prompt": positive(total_in), "output": positive(total_out)}
+    return {name: max(round(total / count), 1) for name, total in sums.items() if count and total}
+
+
+class Load(TypedDict):
+    """How requests came: so many in flight, so many a second, or neither: all at once."""
+
+    concurrency: float | None
+    rate: float | None
+
+
+def load(max_concurrency: Any, request_rate: Any) -> Load:
+    """A cap on requests in flight is a closed loop whatever the rate; else the rate, unless it is infinite."""
+    cap = positive(max_concurrency)
+    return {"concurrency": cap, "rate": None if cap is not None else positive(request_rate)}
+
+
+def seconds(holder: dict[str, Any], *names: str, scale: float = 1e-3) -> float | None:
+    """The first of several latencies that is there and above zero, in seconds."""
+    for name in names:
+        found = positive(holder.get(name))
+        if found is not None:
+            return found * scale
+    return None
+
+
+def lumped(mean: Any, median: Any) -> bool:
+    """Whether a latency's mean and median contradict each other: the server's stream arrived in lumps."""
+    a, b = number(mean), number(median)
+    return a is not None and b is not None and a > 0 and b < STREAMING_BROKEN * a

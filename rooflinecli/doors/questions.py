@@ -1,0 +1,113 @@
+"""What may be asked over a wire: the command line's questions by name, options as it writes them, answers as its JSON."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rooflinecli.errors import Remark, UsageError
+from rooflinecli.record import plain
+from rooflinecli.specs import ask
+from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.model import load_model
+
+Options = dict[str, Any]
+_ONE = threading.Lock()  # remarks are gathered from Python's warnings, which belong to the whole process
+
+
+def asked(question: Callable[[Options], Options], options: Options) -> Options:
+    """`answer`, what the command line would remark beside it, and the sources its figures come from.
+
+    Raises the errors of rooflinecli.errors.
+    """
+    with _ONE, warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always", Remark)
+        answer = question(dict(options))
+    said = dict.fromkeys(str(w.message) for w in heard if issubclass(w.category, Remark))
+    return {"answer": answer, "remarks": list(said), "sources": sources(options)}
+
+
+def quietly(question: Callable[[Options], Any], options: Options) -> Any:
+    """An answer alone, one at a time."""
+    with _ONE, warnings.catch_warnings():
+        warnings.simplefilter("ignore", Remark)
+        return question(dict(options))
+
+
+def sources(options: Options) -> Options:
+    """Where the figures of a model and of chips come from, to be cited; nothing of what cannot be loaded."""
+    found: Options = {}
+    if options.get("model"):
+        found["model"] = load_model(str(options["model"])).source
+    for chip in filter(None, str(options.get("hw") or "").split(",")):
+        spec = load_hardware(ask.named({"model": "-", "hw": chip})["hw"])
+        found.setdefault("hardware", {})[chip] = {key: str(text) for key, text in spec.sources.items()}
+    return found
+
+
+def estimate(options: Options) -> Options:
+    """What training, prefill and decode cost: time_s is expected, floor_s the speed of light, interval_s covers 80 %."""
+    from rooflinecli.answers.estimate import estimate as answer
+
+    launch = options.pop("from", None)
+    if launch is not None:
+        from rooflinecli.launch.reading import options as launched
+
+        options = launched(str(launch), options, ask.warn)
+    return dict(plain(answer(ask.request(options))))
+
+
+def explain(options: Options) -> Options:
+    """How one quantity of an estimate follows, down to the figures of the files."""
+    from rooflinecli.answers.explain import derivation
+    from rooflinecli.render.explain import explain as text
+
+    quantity, depth = str(options.pop("quantity", "") or ""), options.pop("depth", 3)
+    if not isinstance(depth, int) or isinstance(depth, bool) or not 0 <= depth <= 12:
+        raise UsageError("depth: expected a whole number from 0 to 12", "depth")
+    found = derivation(ask.request(options), quantity)
+    return {"quantity": quantity, "value": float(found.value), "unit": found.unit, "text": text(found, depth)}
+
+
+def search(options: Options) -> Options:
+    """The best legal layout, exactly: training splits, or serving layouts and batches."""
+    from rooflinecli.answers.search.answered import answered
+
+    objective, where = options.pop("objective", None), options.pop("where", None) or []
+    limits = {name: options.pop(name, None) for name in ("ttft", "itl", "qps")}
+    top = options.pop("top", 5)
+    options["phase"] = list(ask.phases(options.get("phase") or "train"))
+    return dict(plain(answered({k: _written(v) for k, v in options.items()}, objective, list(where), limits, int(top))))
+
+
+def compare(options: Options) -> Options:
+    """One plan across chips, ranked."""
+    from rooflinecli.answers.compare import compare as answered
+
+    chips = [chip.strip() for chip in str(options.pop("hw", "")).split(",") if chip.strip()]
+    at, rank = options.pop("at", "same-devices"), options.pop("rank", "decode.time_s")
+    return dict(plain(answered(options, chips, at, rank)))
+
+
+def check(options: Options) -> Options:
+    """Hold capacity plans to their promises; `plan` is the path of a plan file, or its YAML."""
+    from rooflinecli.answers.check import ask_plans
+    from rooflinecli import files
+
+    plan, hold = str(options.get("plan") or ""), options.get("hold")
+    settings = ask_plans.Settings(hold=hold)
+    if "\n" not in plan and files.lies(Path(plan)):
+        return dict(plain(ask_plans.check([Path(plan)], settings)))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "plan.yaml"
+        files.write(path, plan)
+        return dict(plain(ask_plans.check([path], settings)))
+
+
+def _written(value: Any) -> Any:
+    """A number as the command line would write it; searches read ranges from text."""
+    return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value

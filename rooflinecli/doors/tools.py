@@ -1,0 +1,74 @@
+"""The questions as tools of the Model Context Protocol: names, descriptions and schemas, from the table of options."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from rooflinecli.answers.check.schema import option_schema
+from rooflinecli.doors import questions
+from rooflinecli.errors import RooflineError, UsageError
+from rooflinecli.specs.options import OPTIONS
+
+Question = Callable[[dict[str, Any]], dict[str, Any]]
+_TEXT = {"type": "string"}
+QUESTIONS: dict[str, Question] = {
+    "estimate": questions.estimate, "explain": questions.explain, "check": questions.check, "search": questions.search,
+    "compare": questions.compare,
+}  # fmt: skip
+_OWN: dict[str, dict[str, Any]] = {
+    "estimate": {"from": {**_TEXT, "description": "a launch command, script or config to read options from"}},
+    "explain": {
+        "quantity": {**_TEXT, "description": "dotted path of the estimate's JSON, such as decode.time_s"},
+        "depth": {"type": "integer", "minimum": 0, "maximum": 12, "description": "levels of the explanation (3)"},
+    },
+    "search": {
+        "objective": {**_TEXT, "description": "throughput, latency, cost, energy, devices, or any quantity"},
+        "where": {"type": "array", "items": _TEXT, "description": "conditions such as 'train.mfu >= 0.4'"},
+        "ttft": {**_TEXT, "description": "serving: time to first token at most, e.g. '300 ms'"},
+        "itl": {**_TEXT, "description": "serving: inter-token latency at most, e.g. '40 ms'"},
+        "qps": {**_TEXT, "description": "serving: requests per second to carry"},
+        "top": {"type": "integer", "minimum": 1, "maximum": 50, "description": "layouts to show (5)"},
+    },
+    "compare": {
+        "hw": {**_TEXT, "description": "two chips or more, comma-separated"},
+        "at": {"enum": ["same-devices", "same-cost", "same-memory"], "description": "what is held equal"},
+        "rank": {**_TEXT, "description": "the quantity to rank by (decode.time_s)"},
+    },
+    "check": {
+        "plan": {**_TEXT, "description": "a plan file of named checks: its path, or its YAML"},
+        "hold": {"enum": ["floor", "expected", "pessimistic"], "description": "which end is held to the limits"},
+    },
+}
+_NEEDS = {"estimate": [], "explain": ["model", "hw", "quantity"], "search": ["model", "hw"], "compare": ["model", "hw"], "check": ["plan"]}
+
+
+def schema(tool: str) -> dict[str, Any]:
+    """JSON Schema of a tool's arguments: the options of an estimate under their long names, and its own."""
+    options = {} if tool == "check" else {name: option_schema(option) for name, option in OPTIONS.items()}
+    if tool == "search":  # several values, as ranges and lists
+        options = {name: {**about, "type": ["string", "number", "boolean"]} if "type" in about else about for name, about in options.items()}
+    return {"type": "object", "properties": options | _OWN[tool], "required": _NEEDS[tool], "additionalProperties": False}
+
+
+def describe(tool: str) -> str:
+    """What a tool answers, for whoever chooses one."""
+    return " ".join((QUESTIONS[tool].__doc__ or "").split())
+
+
+def call(tool: str, arguments: dict[str, Any] | None) -> tuple[dict[str, Any] | None, str]:
+    """(structured answer, its text); the answer is None where the text is an error, one sentence with its remedy."""
+    if tool not in QUESTIONS:
+        return None, f"unknown tool '{tool}'; known: {', '.join(QUESTIONS)}"
+    given = arguments or {}
+    try:
+        strange = set(given) - set(schema(tool)["properties"])
+        if strange:
+            raise UsageError(f"unknown argument {', '.join(sorted(strange))}; the tool's schema lists those there are")
+        found = questions.asked(QUESTIONS[tool], given)
+    except RooflineError as error:
+        return None, str(error)
+    except (ArithmeticError, ValueError, TypeError, MemoryError) as error:
+        return None, f"these values cannot be calculated with ({error}); give sizes that a machine could have"
+    return found, json.dumps(found, ensure_ascii=False)

@@ -1,0 +1,44 @@
+"""Why nothing can be laid out on the devices given, or why no count of devices holds it."""
+
+from __future__ import annotations
+
+from rooflinecli.engine import legal
+from rooflinecli.engine.candidates import reach
+from rooflinecli.engine.scene import Scene
+from rooflinecli.errors import UsageError
+
+
+def no_layout(scene: Scene, devices: int, refused: list[legal.Rule]) -> UsageError:
+    """Why nothing can be laid out on the devices given. Raises UsageError where a size given could not be laid out on any."""
+    legal.check(scene)
+    r = scene.request
+    product, asked = legal.product_of_given(r)
+    first = asked.partition(" ")[0].removeprefix("--") or "n"
+    if devices % product:
+        return UsageError(
+            f"{asked} {_makes(asked, product)}, which does not divide -n {devices}; change one of them", first
+        )
+    if None not in (r.tp, r.pp, r.dp) and product != devices:
+        return UsageError(f"{asked} {_makes(asked, product)}, not -n {devices}; change one of them", first)
+    if refused:
+        return legal.most_in_the_way(refused).refusal
+    return UsageError(
+        f"no layout of {scene.spec.name} on -n {devices} with {asked or 'the sizes given'}; change -n or free a size",
+        "n",
+    )
+
+
+def _makes(asked: str, product: int) -> str:
+    return f"multiply to {product}" if asked.count("--") > 1 else f"takes {product} devices"
+
+
+def held_nowhere(scene: Scene) -> str:
+    """Why no device count will do."""
+    r, chip = scene.request, scene.chip.spec.name
+    if not scene.chip.levels:
+        return (
+            f"{scene.spec.name} does not fit on 1 x {chip}, whose file describes no network, so that a plan has one device; "
+            "add `network:` to it, or lower --batch or the lengths"
+        )
+    most = legal.product_of_given(r)[0] if None not in (r.tp, r.pp, r.dp) else reach(scene)
+    return f"{scene.spec.name} does not fit on {most} x {chip} with the sizes given; lower --batch or --seq, or free --tp/--pp"

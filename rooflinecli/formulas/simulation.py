@@ -1,0 +1,27 @@
+"""What a simulation of an engine adds to its step prices."""
+
+from __future__ import annotations
+
+from rooflinecli import num
+from rooflinecli.derivation import formula
+from rooflinecli.num import Number
+
+
+@formula("n_kv", "tokens", "what an engine turns into cache, over the cache of a token of a sequence of mean length")
+def pool_tokens(
+    capacity: Number, weights: Number, reserve: Number, fraction: Number, kv_per_sequence: Number, length: Number
+) -> Number:
+    """Tokens of cache that a replica holds beside the weights."""
+    return num.maximum((capacity - weights - reserve) * fraction, 0) / num.maximum(kv_per_sequence, 1) * length
+
+
+@formula("t_kv", "s", "definition; a sequence's cache over the link that carries it")
+def transfer_time(kv_bytes: Number, bandwidth: Number) -> Number:
+    """Seconds to move a cache between pools."""
+    return kv_bytes / bandwidth
+
+
+@formula("goodput", "1/s", "requests that keep to every limit, over the time they took; Zhong et al. 2024, DistServe")
+def goodput(inside: Number, seconds: Number) -> Number:
+    """Requests per second inside the SLO."""
+    return inside / seconds

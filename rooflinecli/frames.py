@@ -1,0 +1,77 @@
+"""Answers of many rows as frames: pandas, or polars where only that is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
+from typing import Any
+
+from rooflinecli.errors import UsageError
+from rooflinecli.record import leaves
+
+
+def frame(rows: Iterable[Mapping[str, Any]] | Mapping[str, Any]) -> Any:
+    """A frame of rows, or of columns. Raises UsageError where neither library is installed."""
+    if find_spec("pandas") is not None:
+        import pandas
+
+        return pandas.DataFrame(rows if isinstance(rows, Mapping) else list(rows))
+    if find_spec("polars") is not None:
+        import polars
+
+        if isinstance(rows, Mapping):
+            return polars.DataFrame(rows, strict=False)
+        return polars.DataFrame([dict(row) for row in rows], strict=False, infer_schema_length=None)
+    raise UsageError("a frame needs pandas or polars; install one of them, or use to_dict()")
+
+
+def sweep(options: dict[str, Any], columns: list[str] | None, where: list[str]) -> Any:
+    """The whole of a sweep, its chunks joined."""
+    import numpy as np
+
+    from rooflinecli.answers.sweep import axes
+    from rooflinecli.answers.sweep import run as swept
+    from rooflinecli.answers.sweep.filters import Filter
+
+    space = axes.space(_ranges(options), None)
+    shown = swept.layout(space, columns)
+    keep = Filter(space, where, False)
+    found: dict[str, list[Any]] = {name: [] for name in shown.names}
+    for choice, answer in swept.answers(space, 0, space.points):
+        table = keep(answer, swept.table(shown, choice, answer))
+        count = len(table["feasible"])
+        for name in shown.names:
+            value = table[name]
+            found[name].append(value if isinstance(value, np.ndarray) and value.ndim else np.full(count, value))
+    return frame({name: np.concatenate(parts) for name, parts in found.items()})
+
+
+def search(options: dict[str, Any], objective: str | None, where: list[str], top: int) -> Any:
+    """Layouts, the best first; the frame is empty when nothing is feasible."""
+    limits = {name: options.pop(name, None) for name in ("ttft", "itl", "qps")}
+    asked = _ranges(options)
+    asked["phase"] = [asked["phase"]] if isinstance(asked.get("phase"), str) else asked.get("phase")
+    from rooflinecli.answers.search.answered import answered
+
+    return frame([dict(leaves(row)) for row in answered(asked, objective, where, limits, top)["results"]])
+
+
+def compare(options: dict[str, Any], chips: list[str], at: str, rank: str) -> Any:
+    """Chips ranked."""
+    from rooflinecli.answers.compare import compare as answered
+
+    return frame([dict(leaves(row)) for row in answered(options, list(chips), at, rank)["rows"]])
+
+
+def _ranges(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as the command line writes them: a list of values is one text with commas, phases stay a list."""
+    found: dict[str, Any] = {}
+    for name, value in options.items():
+        if value is None:
+            continue
+        several = isinstance(value, (list, tuple, range))
+        if name == "phase":
+            found[name] = list(value) if several else [value]
+        else:
+            found[name.replace("_", "-")] = ",".join(map(str, value)) if several else value if isinstance(value, bool) else str(value)
+    return found

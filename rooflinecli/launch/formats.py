@@ -1,0 +1,115 @@
+"""What tools call number formats, and what a checkpoint's name says of its own."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from rooflinecli.errors import RooflineError
+from rooflinecli.launch.found import Launch
+from rooflinecli.specs.names import find
+
+# a tool's word -> what is computed in, and what weights are stored in
+COMPUTE = {
+    "bfloat16": "bf16", "bf16": "bf16", "half": "fp16", "float16": "fp16", "fp16": "fp16", "float": "fp32", "float32": "fp32",
+    "fp32": "fp32", "fp8": "fp8", "int8": "int8",
+}  # fmt: skip
+QUANTIZED: dict[str, dict[str, str]] = {
+    "fp8": {"dtype": "fp8"}, "fbgemm-fp8": {"dtype": "fp8"}, "ptpc-fp8": {"dtype": "fp8"}, "modelopt": {"dtype": "fp8"},
+    "w8a8-fp8": {"dtype": "fp8"}, "w8a8-int8": {"dtype": "int8"}, "modelopt-fp4": {"dtype": "nvfp4"}, "nvfp4": {"dtype": "nvfp4"},
+    "modelopt-fp8": {"dtype": "fp8"}, "awq": {"weight-dtype": "int4"}, "awq-marlin": {"weight-dtype": "int4"},
+    "gptq": {"weight-dtype": "int4"}, "gptq-marlin": {"weight-dtype": "int4"}, "bitsandbytes": {"weight-dtype": "int4"},
+    "bitsandbytes-nf4": {"weight-dtype": "int4"}, "mxfp4": {"weight-dtype": "mxfp4"}, "experts-int8": {"weight-dtype": "int8"},
+    "eetq": {"weight-dtype": "int8"},
+}  # fmt: skip
+CACHE = {"fp8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "int8": "int8", "bfloat16": "bf16", "float16": "fp16", "bf16": "bf16",
+         "f16": "fp16", "fp16": "fp16", "nvfp4": "nvfp4", "fp8_inc": "fp8", "q8_0": "q8_0", "q4_0": "q4_0", "f32": "fp32"}  # fmt: skip
+_NAMED: tuple[tuple[str, dict[str, str]], ...] = (  # endings of checkpoint names, longest first
+    (r"[-_.](w8a8[-_])?fp8([-_](dynamic|kv|block))*", {"dtype": "fp8"}),
+    (r"[-_.](nv)?fp4(-v\d)?", {"dtype": "nvfp4"}),
+    (r"[-_.]mxfp4(-\d+-of-\d+)?", {"weight-dtype": "mxfp4"}),
+    (r"[-_.](awq|gptq)?([-_.]?(marlin|int4|4bit|w4a16|g\d+))+|[-_.](awq|gptq)", {"weight-dtype": "int4"}),
+    (r"[-_.](gptq[-_])?(int8|w8a16|8bit)", {"weight-dtype": "int8"}),
+    (r"[-_.](quantized\.)?w8a8", {"dtype": "int8"}),
+    (r"[-_.](bnb-4bit)", {"weight-dtype": "int4"}),
+    (r"[-_.](bf16|fp16|f16)", {}),
+    (r"[-_.]q8_0", {"weight-dtype": "q8_0"}),
+    (r"[-_.]q4_[01k](_[sml])?", {"weight-dtype": "q4_0"}),
+)
+_SHARDED = re.compile(r"-\d{5}-of-\d{5}$")
+
+
+def checkpoint(launch: Launch, written: Any, flag: str) -> None:
+    """The model of a checkpoint by its name, repository or path, and the format that its name ends in.
+
+    A file's extension, `GGUF` and number of parts say nothing; a format of this table becomes an option, so long as the whole
+    name is not a model of its own.
+    """
+    if written is None:
+        return
+    name = str(written)
+    launch.put("model", name, flag)
+    if "model" not in launch.options:
+        return
+    last = name.rstrip("/").rpartition("/")[2]
+    if Path(name).exists() or _known(last):
+        launch.options["model"] = name if Path(name).exists() and not _known(last) else last
+        return
+    bare = re.sub(r"(\.gguf|[-_]gguf)$", "", _SHARDED.sub("", last.removesuffix(".gguf")), flags=re.IGNORECASE)
+    for pattern, options in _NAMED:
+        match = re.search(f"({pattern})$", bare, re.IGNORECASE)
+        if match:
+            launch.options.update({k: v for k, v in options.items() if k not in launch.options})
+            bare = bare[: match.start()]
+            break
+    launch.options["model"] = bare
+
+
+def _known(name: str) -> bool:
+    try:
+        return bool(find("models", name))
+    except RooflineError:
+        return False
+
+
+def compute(launch: Launch, written: Any, flag: str) -> None:
+    """--dtype of a server or the precision of a trainer; a quantised format said elsewhere is kept."""
+    word = str(written or "auto").lower()
+    if word in COMPUTE and "dtype" not in launch.options:
+        launch.options["dtype"] = COMPUTE[word]
+    elif word not in (*COMPUTE, "auto"):
+        launch.refuse("dtype", f"{flag} {word} is no format known here")
+
+
+def quantized(launch: Launch, written: Any, flag: str) -> None:
+    """--quantization: what is computed in, or stored; an unknown scheme must be said as a format."""
+    if written is None or str(written).lower() in ("none", "null", "auto"):
+        return
+    word = str(written).lower().replace("_", "-")
+    if word in QUANTIZED:
+        launch.options.update(QUANTIZED[word])
+    elif word == "compressed-tensors" and {"dtype", "weight-dtype"} & set(launch.options):
+        return  # the checkpoint's name has said it
+    else:
+        launch.refuse("weight-dtype", f"{flag} {written} is no format known here")
+
+
+def cache(launch: Launch, written: Any, flag: str) -> None:
+    """The format of the KV cache."""
+    word = str(written or "auto").lower()
+    if word in CACHE:
+        launch.options["kv-dtype"] = CACHE[word]
+    elif word != "auto":
+        launch.refuse("kv-dtype", f"{flag} {word} is no format known here")
+
+
+def length(launch: Launch, longest: Any, flag: str) -> None:
+    """The most tokens of a request. A launch says no load, so lengths beyond the cap come down to it, and nothing else is assumed."""
+    text = str(longest or "")
+    if not text.replace("_", "").isdigit() or int(text) < 2:
+        return
+    most = int(text)
+    launch.notes.append(f"{flag} {most} caps prompt + output; a launch says no load, so give --prompt and --output")
+    if most < 2048 + 256:
+        launch.options |= {"prompt": max(most - min(256, most // 2), 1), "output": min(256, most // 2)}

@@ -1,0 +1,77 @@
+"""SGLang: `python -m sglang.launch_server` and `sglang serve`.
+
+Flags as in SGLang 0.5 (docs.sglang.ai/advanced_features/server_arguments.html) and python/sglang/srt/server_args.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rooflinecli.launch import formats, serving
+from rooflinecli.launch.found import Arguments, Launch
+
+VERSION = "SGLang 0.5"
+TRAINS = False
+SUFFIX = ".sh"
+LAUNCHERS = ("-m sglang.launch_server", "sglang serve", "-m dynamo.sglang", "-m sglang.launch_server_llavavid")
+SHORT = {"--tp": "tp-size", "--tensor-parallel-size": "tp-size", "--pp": "pp-size", "--pipeline-parallel-size": "pp-size",
+         "--dp": "dp-size", "--data-parallel-size": "dp-size", "--ep": "ep-size", "--expert-parallel-size": "ep-size",
+         "--model": "model-path"}  # fmt: skip
+SWITCHES = {"trust-remote-code", "enable-dp-attention", "enable-metrics", "disable-radix-cache", "enable-torch-compile",
+            "disable-cuda-graph", "skip-server-warmup", "enable-mixed-chunk", "enable-dp-lm-head", "enable-ep-moe"}  # fmt: skip
+IDLE = (
+    *serving.IDLE, "attention-backend", "*-attention-backend", "disable-radix-cache", "cuda-graph-*", "disable-cuda-graph*",
+    "max-prefill-tokens", "schedule-*", "enable-torch-compile", "torch-compile-*", "page-size",
+    "sampling-backend", "moe-*-backend", "stream-interval", "enable-mixed-chunk", "enable-dp-lm-head", "disable-custom-all-reduce",
+    "constrained-json*", "grammar-backend", "enable-nccl-nvls", "num-continuous-decode-steps", "fp8-gemm-backend",
+)  # fmt: skip
+
+
+def starts(words: list[str]) -> list[str] | None:
+    return serving.starting(words, *LAUNCHERS)
+
+
+def read(words: list[str], launch: Launch) -> None:
+    """A server's flags. With --enable-dp-attention the data parallel replicas lie inside the tensor parallel group."""
+    args = Arguments.of_words(words, SWITCHES, SHORT)
+    formats.quantized(launch, args.take("quantization"), "--quantization")
+    formats.checkpoint(launch, args.take("model-path") or next(iter(args.positional), None), "--model-path")
+    formats.compute(launch, args.take("dtype"), "--dtype")
+    formats.cache(launch, args.take("kv-cache-dtype"), "--kv-cache-dtype")
+    tp, pp, dp, ep = (args.whole(launch, f"{axis}-size") for axis in ("tp", "pp", "dp", "ep"))
+    if args.take("enable-dp-attention") and tp and dp:
+        if tp % dp:
+            launch.refuse("tp", f"--dp-size {dp} does not divide --tp-size {tp} under --enable-dp-attention")
+        tp, ep = max(tp // dp, 1), dp
+    elif ep and ep > 1:
+        ep = None  # over the tensor parallel group: the same bytes on every device
+    serving.server(launch, tp, pp, dp, ep)
+    serving.unreadable(launch, {f"{axis}-size": axis for axis in ("tp", "pp", "dp", "ep")})
+    args.put(launch, "batch", "max-running-requests")
+    if args.take("chunked-prefill-size") != "-1":  # which takes a prompt whole
+        args.put(launch, "token-budget", "chunked-prefill-size")
+    formats.length(launch, args.take("context-length"), "--context-length")
+    launch.options["engine"] = "sglang"
+    launch.unmodelled += args.left(IDLE)
+
+
+def write(options: dict[str, Any], model: str) -> str:
+    """The command that serves this plan; experts over the replicas need attention data parallel inside the group."""
+    tp, dp, ep = options.get("tp", 1), options.get("dp", 1), options.get("ep", 1)
+    inside = ep > 1 and ep == dp
+    return serving.command(
+        ["python", "-m", "sglang.launch_server", "--model-path", model],
+        [
+            ("--tp-size", tp * dp if inside else tp),
+            ("--pp-size", serving.above_one(options, "pp")),
+            ("--dp-size", serving.above_one(options, "dp")),
+            ("--enable-dp-attention", inside),
+            ("--ep-size", tp * dp if inside else None),
+            ("--dtype", serving.WIDE.get(options.get("dtype", ""))),
+            ("--quantization", "fp8" if options.get("dtype") == "fp8" else None),
+            ("--kv-cache-dtype", "fp8_e4m3" if options.get("kv-dtype") == "fp8" else None),
+            ("--context-length", serving.longest(options)),
+            ("--max-running-requests", options.get("batch")),
+            ("--chunked-prefill-size", options.get("token-budget")),
+        ],
+    )

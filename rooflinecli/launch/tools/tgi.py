@@ -1,0 +1,37 @@
+"""text-generation-inference: `text-generation-launcher` and its container. Flags as in TGI 3.3 (docs/source/reference/launcher.md)."""
+
+from __future__ import annotations
+
+from rooflinecli.launch import formats, serving
+from rooflinecli.launch.found import Arguments, Launch
+
+VERSION = "TGI 3.3"
+TRAINS = False
+IDLE = (
+    *serving.IDLE, "hostname", "max-batch-prefill-tokens", "max-input-tokens", "max-input-length", "max-best-of", "sharded",
+    "*-cache", "waiting-served-ratio", "json-output", "disable-custom-kernels", "max-waiting-tokens", "shard-uds-path", "cors-*",
+    "max-batch-total-tokens", "max-client-batch-size", "usage-stats", "validation-workers", "master-*", "rope-*",
+)  # fmt: skip
+SHORT = {"-p": "port", "-e": "env"}
+
+
+def starts(words: list[str]) -> list[str] | None:
+    found = serving.starting(words, "text-generation-launcher", "tgi-entrypoint.sh")
+    if found is not None:
+        return found
+    image = next((i for i, w in enumerate(words) if "text-generation-inference" in w), None)
+    return words[image + 1 :] if image is not None and "--model-id" in words[image:] else None
+
+
+def read(words: list[str], launch: Launch) -> None:
+    """A server's flags; no engine of its own is modelled, so the default one answers."""
+    args = Arguments.of_words(words, {"trust-remote-code", "json-output", "disable-custom-kernels"}, SHORT)
+    formats.quantized(launch, args.take("quantize"), "--quantize")
+    formats.checkpoint(launch, args.take("model-id"), "--model-id")
+    formats.compute(launch, args.take("dtype"), "--dtype")
+    formats.cache(launch, args.take("kv-cache-dtype"), "--kv-cache-dtype")
+    serving.server(launch, args.whole(launch, "num-shard"))
+    serving.unreadable(launch, {"num-shard": "tp"})
+    args.put(launch, "batch", "max-batch-size", "max-concurrent-requests")
+    formats.length(launch, args.take("max-total-tokens"), "--max-total-tokens")
+    launch.unmodelled += args.left(IDLE)

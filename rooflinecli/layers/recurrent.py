@@ -1,0 +1,138 @@
+"""The mixer of everything that keeps a state instead of a cache: a short causal convolution, then a recurrence.
+
+A prompt goes through in chunks, as batched matmuls where the kind has such a form; a decode step reads the state, updates it
+and writes it back. The state does not grow with the context. The state sits in memory in a format of its own (fp32 in
+transformers, whatever the weights are in); --state-dtype says otherwise. Backward takes both gradients of each product, after
+the states inside a chunk are computed again (Dao and Gu 2024, section 6): three times the FLOPs and the traffic.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+from rooflinecli.formulas import counts, recurrence
+from rooflinecli.ledger import Axes, Sizes, product
+from rooflinecli.mixer import Exchange, Mixer, Mode
+from rooflinecli.num import Number
+from rooflinecli.specs.dtypes import Formats, size_of
+from rooflinecli.units import count
+from rooflinecli.work import Gradient, Op
+
+BACKWARD = 3.0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Recurrent(Mixer):
+    """Heads with a state of key x value each, by axis name; the channels that pass a convolution of `taps` taps.
+
+    columns: what the convolution keeps beyond or short of its taps. shifts: further values per sequence (RWKV's last token).
+    """
+
+    heads: str = "N"
+    key: str = "state"
+    value: str = "H"
+    channels: tuple[Axes, ...] = ()
+    columns: int = 0
+    shifts: tuple[Axes, ...] = ()
+    state_dtype: str = "fp32"
+
+    @abstractmethod
+    def scan(self, tokens: Number, sizes: Sizes) -> Number:
+        """FLOPs of the recurrence over the tokens of a prompt, in its chunked form where it has one."""
+
+    @abstractmethod
+    def step(self, tokens: Number, sizes: Sizes) -> Number:
+        """FLOPs of the recurrence, token by token."""
+
+    def moved(self, sizes: Sizes) -> Number:
+        """Values that the recurrence reads and writes per token: what the convolution gave, the output, and a gate of its width."""
+        return self._channels(sizes) + 2 * sizes[self.heads] * sizes[self.value]
+
+    def _channels(self, sizes: Sizes) -> Number:
+        return sum(product(axes, sizes) for axes in self.channels)
+
+    def conv_elements(self, sizes: Sizes) -> Number:
+        """Elements of the convolution's state of one sequence, and of what else is kept of its last token."""
+        kept = recurrence.conv_state(self._channels(sizes), sizes["taps"] + self.columns) if self.channels else 0.0
+        return kept + sum(product(axes, sizes) for axes in self.shifts)
+
+    def state_elements(self, sizes: Sizes) -> Number:
+        """Elements of the recurrent state of one sequence."""
+        return recurrence.state_elements(sizes[self.heads], sizes[self.key], sizes[self.value])
+
+    def _width(self, formats: Formats) -> float:
+        return formats.state or size_of(self.state_dtype)
+
+    def _conv_flops(self, tokens: Number, sizes: Sizes) -> Number:
+        return recurrence.short_conv_flops(tokens, self._channels(sizes), sizes["taps"])
+
+    def flops(self, mode: Mode, sizes: Sizes) -> Number:
+        tokens = sizes["B"] if mode.decode else sizes["B"] * sizes["S"]
+        mixed = self.step(tokens, sizes) if mode.decode else self.scan(tokens, sizes)
+        return mixed + self._conv_flops(tokens, sizes) if self.channels else mixed
+
+    def prefill(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
+        tokens = sizes["B"] * sizes["S"]
+        x, state = mode.formats.activation, self.state_elements(sizes)
+        chunk = sizes.get("chunk", 64.0)
+        moved = recurrence.chunked_scan_bytes(tokens, self.moved(sizes), x, state, chunk, self._width(mode.formats))
+        scan = Op(
+            name=name,
+            kind="chunked_scan",
+            dtype=mode.formats.attention_compute,
+            flops=self.scan(tokens, sizes),
+            bytes=moved,
+            k=chunk,
+            n=sizes[self.value],
+            gradient=Gradient(BACKWARD, moved * BACKWARD),
+        )
+        return [*self._conv(mode, tokens, sizes), scan]
+
+    def _conv(self, mode: Mode, tokens: Number, sizes: Sizes) -> list[Op]:
+        """The convolution over a prompt: bandwidth, and FLOPs that no matrix unit takes."""
+        if not self.channels:
+            return []
+        through = tokens * self._channels(sizes)
+        moved = counts.bytes_of(2 * through, mode.formats.activation)
+        return [
+            Op(
+                name="attention.conv",
+                kind="elementwise",
+                dtype=mode.formats.compute,
+                flops=self._conv_flops(tokens, sizes),
+                bytes=moved,
+                quantised=through,
+            )
+        ]
+
+    def decode(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
+        b, x = sizes["B"], mode.formats.activation
+        held = self.cache_bytes(mode.formats, sizes, b, 1.0)
+        return [
+            Op(
+                name=name,
+                kind="state_update",
+                dtype=mode.formats.attention_compute,
+                flops=self.flops(mode, sizes),
+                bytes=recurrence.recurrent_step_bytes(held, b, self.moved(sizes), x),
+                k=sizes[self.key],
+                n=sizes[self.value],
+                items=b * sizes[self.heads],
+            )
+        ]
+
+    def exchange(self, sizes: Sizes) -> Exchange:
+        """A rank hands its state on, after which each scans its own part; or whole sequences of heads are traded: what the
+        convolution reads on the way in, outputs on the way back."""
+        wide = sizes[self.heads] * sizes[self.value]
+        queries = (self._channels(sizes) + wide) / 2 if self.channels else wide
+        return Exchange(queries=queries, state=sizes["B"] * self.state_elements(sizes))
+
+    def cache_bytes(self, formats: Formats, sizes: Sizes, batch: Number, tokens: Number) -> Number:
+        state = self.state_elements(sizes)
+        return recurrence.state_bytes(batch, self.conv_elements(sizes), formats.activation, state, self._width(formats))
+
+    def text(self, sizes: Sizes) -> str:
+        b, s, heads, key, value = (count(sizes[a]) for a in ("B", "S", self.heads, self.key, self.value))
+        return f"{b} x {s} tokens, {heads} states of {key} x {value}"

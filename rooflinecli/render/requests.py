@@ -1,0 +1,39 @@
+"""Every request of a simulation as a file: CSV, or Parquet with the extra `parquet`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rooflinecli import files
+from rooflinecli.errors import UsageError
+
+WHOLE = ("prompt", "output", "replica", "preempted", "hit")
+NAMES = {name: f"{name}_s" for name in ("arrival", "queue", "ttft", "tpot", "e2e")}
+
+
+def save(times: Any, path: Path) -> None:
+    """Seconds and tokens by request, in order of arrival. Raises UsageError for another suffix or without pyarrow."""
+    columns = {NAMES.get(name, name): _column(times, name) for name in times.columns}
+    if path.suffix == ".csv":
+        with files.replacing(path, "--requests-out") as partial, partial.open("w", encoding="utf-8") as stream:
+            stream.write(",".join(columns) + "\n")
+            for row in zip(*(c.tolist() for c in columns.values()), strict=True):
+                stream.write(",".join(map(repr, row)) + "\n")
+        return
+    if path.suffix != ".parquet":
+        raise UsageError(f"--requests-out {path}: write to FILE.csv or FILE.parquet", "requests-out")
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise UsageError(
+            "--requests-out FILE.parquet needs pyarrow; install it with `pip install 'rooflinecli[parquet]'`"
+        ) from None
+    with files.replacing(path, "--requests-out") as partial:
+        pyarrow.parquet.write_table(pyarrow.table(columns), partial)
+
+
+def _column(times: Any, name: str) -> Any:
+    values = getattr(times, name)
+    return values.astype("int64") if name in WHOLE else values

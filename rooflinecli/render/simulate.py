@@ -1,0 +1,199 @@
+"""A simulation for people (table), documents (markdown) and programs (json, csv)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rooflinecli.render import csv as comma
+from rooflinecli.render import markdown as marked
+from rooflinecli.render import tables
+from rooflinecli.render.json import dumps
+from rooflinecli.specs.quantities import unit_of
+from rooflinecli.units import count, duration, si
+
+COLUMNS = ("mean", "p50", "p90", "p95", "p99", "max")
+TIMES = {
+    "ttft": "time to first token",
+    "itl": "between two tokens",
+    "tpot": "per further token",
+    "e2e": "whole answer",
+    "queue": "queueing",
+}
+
+
+def text(result: dict[str, Any], format: str, width: int) -> str:
+    """The answer in one of the formats."""
+    if format == "json":
+        return dumps(result)
+    if format == "csv":
+        values = [(f"simulate.{name}", value) for name, value in result["simulate"].items()]
+        ends = [
+            (f"interval.{name}.{end}", v)
+            for name, both in result["interval"].items()
+            for end, v in zip(("low", "high"), both, strict=True)
+        ]
+        return comma.rows([("quantity", "value"), *values, *ends])
+    if format == "markdown":
+        parts = [f"### {_title(result)}", marked.table(_times(result)), marked.table(_rest(result)), *_said(result)]
+        return "\n\n".join(parts)
+    lines = [*tables.prose(_title(result), width), ""]
+    lines += [*tables.table(_times(result), width, drop=("p95", "max", "mean", "p90"), shrink={"": 12}), ""]
+    rest = [row if result["interval"] else row[:2] for row in _rest(result)]
+    lines += tables.table(rest, width, left=(0,))
+    for said in _said(result):
+        lines += ["", *tables.prose(said, width)]
+    return "\n".join(lines)
+
+
+def _title(result: dict[str, Any]) -> str:
+    load, plan, values = result["load"], result["plan"], result["simulate"]
+    what = (
+        f"{load['qps']:g} requests/s"
+        if load["qps"]
+        else f"{load['concurrency']} at once"
+        if load["concurrency"]
+        else "as recorded"
+    )
+    traced = (
+        f", lengths of {load['trace']}"
+        if load["trace"] and what != "as recorded"
+        else f" in {load['trace']}"
+        if load["trace"]
+        else ""
+    )
+    axes = " ".join(f"{name} {plan[name]}" for name in ("tp", "pp", "dp", "cp", "ep") if plan[name] > 1) or "one device"
+    copies = f"{values['replicas']} x " if values["replicas"] > 1 else ""
+    return (
+        f"{result['model']} on {copies}{plan['devices']} {result['hardware']} ({axes}, {result['dtype']}), {result['engine']} "
+        f"({result['policy']}): {count(values['requests'])} requests, {what}{traced}"
+    )
+
+
+def _times(result: dict[str, Any]) -> list[list[str]]:
+    values = result["simulate"]
+    rows = [["", *COLUMNS, "p99: low to high"]]
+    for name, label in TIMES.items():
+        ends = result["interval"].get(f"{name}_p99_s")
+        spread = f"{duration(ends[0])} to {duration(ends[1])}" if ends else ""
+        rows.append([label, *(_time(values[f"{name}_{column}_s"]) for column in COLUMNS), spread])
+    return rows if result["interval"] else [row[:-1] for row in rows]
+
+
+def _time(seconds: float) -> str:
+    return duration(seconds) if seconds else "0 s"
+
+
+_ROWS = {
+    "output_tokens_per_s": "output tokens per second",
+    "input_tokens_per_s": "input tokens per second",
+    "output_tokens_per_s_per_device": "output tokens per second and device",
+    "requests_per_s": "requests per second",
+    "goodput_per_s": "requests per second inside the SLO",
+    "goodput_per_s_per_device": "the same per device",
+    "slo_share": "requests inside every limit",
+    "slo_ttft_share": "inside the limit of the first token",
+    "slo_itl_share": "inside the limit per further token",
+    "slo_e2e_share": "inside the limit of the whole answer",
+    "slo_queue_share": "inside the limit of queueing",
+    "batch_mean": "sequences at once, mean",
+    "batch_max": "sequences decoding at once, most",
+    "busy_share": "time at work",
+    "kv_use_mean_share": "cache in use, mean",
+    "kv_use_max_share": "cache in use, most",
+    "hit_share": "prompt tokens known already",
+    "preemptions": "preemptions",
+    "usd_per_million_output_tokens": "USD per million output tokens",
+    "joules_per_output_token": "joules per output token, at full draw",
+    "duration_s": "simulated time",
+}
+
+
+def _rest(result: dict[str, Any]) -> list[list[str]]:
+    values, ends = result["simulate"], result["interval"]
+    rows = [["over the run", "", "low to high"]]
+    for name, label in _ROWS.items():
+        if name not in values or (not values[name] and name in ("hit_share", "preemptions")):
+            continue
+        both = ends.get(name)
+        rows.append(
+            [label, shown(name, values[name]), f"{shown(name, both[0])} to {shown(name, both[1])}" if both else ""]
+        )
+    return rows
+
+
+def shown(name: str, value: Any) -> str:
+    """A number as people read it, by the unit that its name says."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return str(value)
+    unit = unit_of(name)
+    if unit == "fraction":
+        return f"{value:.2%}" if 0.99 <= value < 1 else f"{value:.1%}"
+    if unit == "s":
+        return _time(value)
+    return (
+        si(value, "").strip() if unit == "tokens/s" else f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"
+    )
+
+
+def _said(result: dict[str, Any]) -> list[str]:
+    said = []
+    slo = result["slo"]
+    if slo is not None:
+        share, copies = result["simulate"]["slo_share"], result["simulate"]["replicas"]
+        said.append(
+            f"The SLO is {'kept' if slo['kept'] else 'missed'}: {share:.2%} of requests inside every limit, {slo['share']:.4g} of 1 asked for."
+        )
+        if slo["one_fewer_share"] is not None:
+            said.append(
+                f"{copies} replicas are the fewest: {copies - 1} serve {slo['one_fewer_share']:.2%} inside the limits."
+            )
+    if result["load"]["skipped_rows"]:
+        said.append(f"{result['load']['skipped_rows']:,} malformed rows of the trace were skipped.")
+    return said
+
+
+_STUDY = (
+    "replicas",
+    "devices",
+    "ttft_p50_s",
+    "ttft_p99_s",
+    "itl_p99_s",
+    "e2e_p99_s",
+    "output_tokens_per_s",
+    "slo_share",
+    "usd_per_million_output_tokens",
+    "violation",
+)
+
+
+def rows(result: dict[str, Any], format: str, width: int) -> str:
+    """A study: a row per simulation."""
+    if format == "json":
+        return dumps(result)
+    names = list(dict.fromkeys(name for row in result["rows"] for name in row))
+    if format == "csv":
+        return comma.rows([names, *([row.get(name, "") for name in names] for row in result["rows"])])
+    wanted = [
+        *result["axes"],
+        *(
+            name
+            for name in _STUDY
+            if name not in result["axes"] and any(row.get(name) not in (None, "") for row in result["rows"])
+        ),
+    ]
+    grid = [[_HEADS.get(name, name) for name in wanted]]
+    grid += [[shown(name, row[name]) if row.get(name) is not None else "" for name in wanted] for row in result["rows"]]
+    if format == "markdown":
+        return marked.table(grid)
+    return "\n".join(tables.table(grid, width, left=tuple(range(len(result["axes"]))), shrink={"violation": 30}))
+
+
+_HEADS = {
+    "ttft_p50_s": "ttft p50",
+    "ttft_p99_s": "ttft p99",
+    "itl_p99_s": "itl p99",
+    "e2e_p99_s": "e2e p99",
+    "output_tokens_per_s": "tokens/s",
+    "slo_share": "in the SLO",
+    "usd_per_million_output_tokens": "USD/M tokens",
+}

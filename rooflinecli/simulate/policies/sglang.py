@@ -1,0 +1,16 @@
+"""SGLang: prompts first, up to chunked_prefill_size tokens, while decodes stand still; with mixed chunks they ride along.
+
+Source: sglang/srt/managers/scheduler.py (`get_next_batch_to_run`), schedule_policy.py (`PrefillAdder`).
+"""
+
+from __future__ import annotations
+
+from rooflinecli.simulate.job import Job
+from rooflinecli.simulate.replica import Replica
+
+
+def compose(replica: Replica) -> tuple[list[tuple[Job, int]], bool]:
+    """Prompts alone, or with decodes where `mixed` says so."""
+    scheduler = replica.scheduler
+    left = scheduler.token_budget - (replica.batch if scheduler.mixed else 0)
+    return replica.fill(left), scheduler.mixed

@@ -1,0 +1,14 @@
+"""vLLM V1: running sequences first, then chunks of prompts while the token budget lasts, all in one step.
+
+Source: vllm/v1/core/sched/scheduler.py (`schedule`), max_num_batched_tokens; a full cache preempts the last to come and computes it again.
+"""
+
+from __future__ import annotations
+
+from rooflinecli.simulate.job import Job
+from rooflinecli.simulate.replica import Replica
+
+
+def compose(replica: Replica) -> tuple[list[tuple[Job, int]], bool]:
+    """Decodes always ride."""
+    return replica.fill(replica.scheduler.token_budget - replica.batch), True

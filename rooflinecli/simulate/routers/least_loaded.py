@@ -1,0 +1,13 @@
+"""To the replica with the fewest requests under way; ties to the one whose cache is emptier, then to the first."""
+
+from __future__ import annotations
+
+from rooflinecli.simulate.job import Job
+from rooflinecli.simulate.replica import Replica
+
+LOOKS = True
+
+
+def choose(job: Job, replicas: list[Replica]) -> int:
+    """By requests under way at the instant of arrival."""
+    return min(range(len(replicas)), key=lambda i: (replicas[i].under_way, replicas[i].used, i))

@@ -1,0 +1,22 @@
+"""To the replica that knows most of the prompt, weighed against its queue: each request under way costs a mean prompt's worth.
+
+Like the KV-aware routers of Dynamo and SGLang: overlap less load. Without prefix reuse it is least-loaded.
+"""
+
+from __future__ import annotations
+
+from rooflinecli.simulate.job import Job
+from rooflinecli.simulate.replica import Replica
+
+LOOKS = True
+
+
+def choose(job: Job, replicas: list[Replica]) -> int:
+    """Tokens still to compute plus the prompts in front."""
+
+    def cost(i: int) -> tuple[float, int]:
+        replica = replicas[i]
+        known = replica.store.known(job) if replica.store is not None else 0
+        return job.prompt - known + job.prompt * replica.under_way / max(len(replicas), 1), i
+
+    return min(range(len(replicas)), key=cost)

@@ -1,0 +1,74 @@
+"""A GGUF file as a model: its keys as the config.json they were converted from, its tensors as what each part weighs.
+
+Source: ggml-org/llama.cpp gguf-py constants.py and conversion scripts (gguf 0.19.0).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rooflinecli.errors import DataError
+from rooflinecli.specs.checkpoint.gguf import read
+from rooflinecli.specs.checkpoint.keys import ARCHITECTURES, Keys
+from rooflinecli.specs.checkpoint.tensors import Header
+from rooflinecli.specs.load import Document
+from rooflinecli.specs.names import shown
+
+FILE_TYPES = {
+    0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K", 11: "Q3_K_S", 12: "Q3_K_M", 13: "Q3_K_L",
+    14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S", 17: "Q5_K_M", 18: "Q6_K", 19: "IQ2_XXS", 20: "IQ2_XS", 21: "Q2_K_S", 22: "IQ3_XS",
+    23: "IQ3_XXS", 24: "IQ1_S", 25: "IQ4_NL", 26: "IQ3_S", 27: "IQ3_M", 28: "IQ2_S", 29: "IQ2_M", 30: "IQ4_XS", 31: "IQ1_M",
+    32: "BF16", 36: "TQ1_0", 37: "TQ2_0", 38: "MXFP4_MOE",
+}  # fmt: skip
+_EXPERT = re.compile(r"_exps\.(weight|bias)$")
+_OUTSIDE = ("token_embd.weight", "output.weight", "output_norm.weight", "output_norm.bias", "position_embd.weight")
+
+
+def model_document(path: Path) -> Document:
+    """The model of a GGUF file. Raises DataError for an architecture not known here."""
+    found = read(path)
+    name = found.metadata.get("general.architecture")
+    make: Callable[[Keys], dict[str, Any]] | None = ARCHITECTURES.get(name) if isinstance(name, str) else None
+    if make is None:
+        raise DataError(
+            f"{shown(path)}: architecture {str(name)[:40]!a} is not one this reader knows; known: {', '.join(sorted(ARCHITECTURES))}; "
+            "or give the model's config.json"
+        )
+    from rooflinecli.specs.hf import from_config
+
+    config = make(Keys(found, str(name), shown(path)))
+    data = from_config(config, f"{shown(path)}")
+    title = found.metadata.get("general.name")
+    data["name"] = str(title)[:80] if isinstance(title, str) and title.strip() else path.stem
+    data["source"] = f"header of {path.name}, GGUF of architecture {name}"
+    data.pop("notes", None)
+    data["checkpoint"] = found.facts()
+    data["quantization"] = _stored(found)
+    return Document(data, path, {(): (shown(path), 1)})
+
+
+def _stored(found: Header) -> dict[str, Any]:
+    """The mean bytes per parameter of layers, experts, embedding and head."""
+    inner = found.where(lambda n: n not in _OUTSIDE and not _EXPERT.search(n))
+    experts = found.where(lambda n: bool(_EXPERT.search(n)))
+    embedding = found.where(lambda n: n == "token_embd.weight")
+    head = found.where(lambda n: n == "output.weight")
+    outer = found.where(lambda n: n in _OUTSIDE)
+    kind = found.metadata.get("general.file_type")
+    label = FILE_TYPES.get(kind, "") if isinstance(kind, int) else ""
+    widths = {
+        "layers": _mean(inner),
+        "experts": _mean(experts),
+        "embedding": _mean(embedding),
+        "head": _mean(head if head[0] else embedding),
+        "outer": _mean(outer),
+    }
+    return {"dtype": f"gguf {label}".strip(), "widths": {k: v for k, v in widths.items() if v}}
+
+
+def _mean(part: tuple[int, int]) -> float:
+    elements, size = part
+    return size / elements if elements else 0.0

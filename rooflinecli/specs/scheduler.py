@@ -1,0 +1,48 @@
+"""How an inference engine's scheduler forms its steps: the `scheduler:` section of an engine file, every entry of which can be overridden."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from rooflinecli.specs.figure import Scalar, Spec, Time
+
+
+class Scheduler(Spec):
+    """What a simulation needs beside the price of a step. Counts are of tokens, steps or sequences; times in seconds."""
+
+    policy: str = Field("vllm", description="how a step is formed: a file of simulate/policies")
+    token_budget: int = Field(
+        8192, gt=0, description="most tokens of prompts (and, where they share a step, of decodes) in one step"
+    )
+    mixed: bool = Field(False, description="sglang policy: whether decodes ride along in a step with prompts")
+    look_ahead: int = Field(
+        0,
+        ge=0,
+        le=1,
+        description="1 where a step is put together while the one before it runs, so that an arrival waits one more",
+    )
+    hold_steps: int = Field(
+        0,
+        ge=0,
+        description="decode steps that prompts are held back while they fill less than hold_share of the budget",
+    )
+    hold_share: Scalar = Field(0.0, ge=0, le=1, description="share of the token budget that ends such a wait")
+    poll_steps: int = Field(1, ge=1, description="steps between two looks at the queue of arrivals")
+    stream_steps: int = Field(
+        1, ge=1, description="tokens between two messages to the client; the first one waits for as many"
+    )
+    fixed: Time = Field(0.0, ge=0, description="seconds of front end per request before the scheduler sees it")
+    per_stream: Time = Field(0.0, ge=0, description="seconds that each concurrent stream adds to that")
+    reserve_share: Scalar = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="share of the tokens still to be written whose cache is set aside at admission; 1 never preempts",
+    )
+    block: int = Field(16, gt=0, description="tokens of a block of the cache")
+    preemption: str = Field(
+        "recompute",
+        pattern="^(recompute|swap)$",
+        description="what becomes of a sequence whose cache is taken: computed again, or kept on the host",
+    )
+    source: str = Field("documented defaults of the engine; docs/simulate.md")

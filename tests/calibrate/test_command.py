@@ -1,0 +1,154 @@
+"""`roofline calibrate` from log to file to estimate, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from calibrate.logs import LOGS, NCCL, VLLM
+from conftest import run_cli
+
+LOADS = [(1, 512), (8, 2048), (16, 1024), (32, 4096), (64, 1024), (128, 512), (4, 8192)]
+
+
+def estimate(hw, batch, prompt, *more):
+    return run_cli(
+        "estimate", "llama-3.1-8b", "--hw", str(hw), "-n", "1", "--engine", "vllm", "--phase", "decode", "--concurrency", str(batch),
+        "--prompt", str(prompt), "--output", "128", "--format", "json", *more,
+    ).json  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    """A vLLM result file of a machine a fifth slower than the shipped one, its first tokens left out."""
+    file = tmp_path_factory.mktemp("logs") / "bench.json"
+    runs = []
+    for batch, prompt in LOADS:
+        expected = estimate("h100-sxm", batch, prompt)["phases"]["decode"]["time_s"]
+        sizes = {"max_concurrency": batch, "total_input_tokens": 100 * prompt, "mean_tpot_ms": 1300 * expected, "median_tpot_ms": 1300 * expected}
+        runs.append({**VLLM, **sizes, "mean_ttft_ms": None, "median_ttft_ms": None})
+    file.write_text("".join(json.dumps(run) + "\n" for run in runs))
+    return file
+
+
+def test_a_log_becomes_a_file_that_estimates_read(log, tmp_path):
+    out = tmp_path / "mine.yaml"
+    ran = run_cli("calibrate", str(log), "--hw", "h100", "-n", "1", "--out", str(out), "--format", "json")
+    assert ran.code == 0, ran.err
+    held = next(row for row in ran.json["tables"][0]["rows"] if row["on"] == "held out")
+    assert held["before"] == pytest.approx(0.23, abs=0.01)
+    assert held["after"] < 0.05
+    written = yaml.safe_load(out.read_text())
+    assert written["extends"] == "h100-sxm"
+    entry = written["calibration"]["decode"]["vllm"]
+    assert entry["rows"] == 7
+    assert entry["sources"] == [str(log)]
+    assert entry["range"]["batch"] == [1.0, 128.0]
+    shipped, mine = (estimate(hw, 16, 1024) for hw in ("h100-sxm", out))
+    assert mine["phases"]["decode"]["time_s"] == pytest.approx(1.3 * shipped["phases"]["decode"]["time_s"], rel=0.06)
+    low, high = mine["phases"]["decode"]["interval_s"]
+    assert high / mine["phases"]["decode"]["time_s"] == pytest.approx(1 + entry["error"])
+    assert "notes" not in mine
+    assert mine["phases"]["decode"]["floor_s"] == shipped["phases"]["decode"]["floor_s"]
+    assert low >= mine["phases"]["decode"]["floor_s"]
+
+
+def test_beyond_the_rows_the_interval_is_the_wider_one_and_says_so(log, tmp_path):
+    out = tmp_path / "mine.yaml"
+    assert run_cli("calibrate", str(log), "--hw", "h100", "-n", "1", "--out", str(out)).code == 0
+    far = estimate(out, 1024, 512)
+    assert "outside the rows" in far["notes"][0]
+    assert "batch" in far["notes"][0]
+    other = estimate(out, 16, 1024, "--engine", "sglang")
+    assert "calibrated for --engine vllm" in other["notes"][0]
+    assert other["phases"] == estimate("h100-sxm", 16, 1024, "--engine", "sglang")["phases"]
+    ideal = estimate(out, 16, 1024, "--efficiency", "ideal")
+    assert ideal["phases"]["decode"]["time_s"] == estimate("h100-sxm", 16, 1024, "--efficiency", "ideal")["phases"]["decode"]["time_s"]
+
+
+def test_an_explanation_cites_the_calibration(log, tmp_path):
+    out = tmp_path / "mine.yaml"
+    run_cli("calibrate", str(log), "--hw", "h100", "-n", "1", "--out", str(out))
+    text = run_cli(
+        "estimate", "llama-3.1-8b", "--hw", str(out), "-n", "1", "--engine", "vllm", "--phase", "decode", "--concurrency", "16",
+        "--explain", "decode.time_s", "--depth", "9",
+    ).out  # fmt: skip
+    assert "mine.yaml:" in text
+    assert "times 0." in text
+
+
+def test_what_a_log_does_not_say_is_asked_for_by_flag(log, tmp_path):
+    ran = run_cli("calibrate", str(log), "--hw", "h100")
+    assert (ran.code, "give -n" in ran.err) == (2, True)
+    assert f"{log}:1" in ran.err
+    train = tmp_path / "train.log"
+    train.write_text(LOGS["maxtext"][0])
+    ran = run_cli("calibrate", str(train), "--hw", "h100")
+    assert ran.code == 2
+    assert "give --model, --batch, --seq, -n" in ran.err
+
+
+def test_a_log_of_another_model_is_not_accepted_in_silence(log):
+    ran = run_cli("calibrate", str(log), "--hw", "h100", "-n", "1", "--model", "llama-3.1-70b")
+    assert ran.code == 3
+    assert "not of --model llama-3.1-70b" in ran.err
+    ran = run_cli("calibrate", str(log), "--hw", "h100", "-n", "1", "--prompt", "77")
+    assert ran.code == 3
+    assert "not --prompt 77" in ran.err
+
+
+def test_a_sized_description_of_another_model_is_refused(tmp_path):
+    file = tmp_path / "llama.jsonl"
+    file.write_text(LOGS["llama-bench-jsonl"][0])
+    ran = run_cli("calibrate", str(file), "--hw", "h100", "-n", "1", "--model", "llama-2-70b")
+    assert ran.code == 3
+    assert "llama 8B Q4_K" in ran.err
+
+
+def test_rows_below_the_floor_are_named_and_left_out(log, tmp_path):
+    """A rate of prompts and answers together, read as one of answers, beats the memory."""
+    lines = log.read_text().splitlines()
+    run = json.loads(lines[2])
+    lines[2] = json.dumps({**run, "mean_tpot_ms": run["mean_tpot_ms"] / 10})
+    file = tmp_path / "bench.json"
+    file.write_text("\n".join(lines))
+    ran = run_cli("calibrate", str(file), "--hw", "h100", "-n", "1", "--format", "json")
+    said = ran.json["tables"][2]["rows"]
+    assert [(row["row"], row["left_out"]) for row in said] == [(f"{file}:3", "yes")]
+    assert "below the floor" in said[0]["reason"]
+    assert ran.json["rows"] == 6
+
+
+def test_a_probe_alone_moves_the_collectives(tmp_path):
+    """An all-reduce three times slower than the shipped link."""
+    file = tmp_path / "nccl.log"
+    rows = "".join(f"  {2**i}   {2**i // 4}   float  sum  -1  {3 * 1.5 * 2**i / 380e3:.2f}  1.0  1.0  0  1.0 1.0 1.0 0\n" for i in range(24, 33))
+    head, _, rest = NCCL.partition("     8388608")
+    file.write_text(head + rows + "# Avg bus" + rest.partition("# Avg bus")[2])
+    ran = run_cli("calibrate", str(file), "--hw", "h100", "--format", "json")
+    assert ran.code == 0, ran.err
+    blocks = {(r["phase"], r["block"]): r for r in ran.json["tables"][1]["rows"]}
+    assert blocks["train", "collective"]["says"] == "your rows determine it"
+    assert blocks["train", "collective"]["move"] > 0.5
+
+
+def test_the_next_measurement_narrows_the_target(log):
+    ran = run_cli(
+        "calibrate", str(log), "--hw", "h100", "-n", "1", "--format", "json", "--target",
+        "llama-3.1-8b -n 1 --phase decode --concurrency 256 --prompt 16k --output 128 --engine vllm",
+    )  # fmt: skip
+    found = ran.json["tables"][4]["rows"]
+    assert 1 <= len(found) <= 3
+    assert all(row["sd_after"] < row["sd_before"] for row in found)
+    assert run_cli("calibrate", str(log), "--hw", "h100", "-n", "1", "--target", "llama --nonsense 3").code == 2
+
+
+def test_unknown_factors_in_a_file_are_errors(tmp_path):
+    file = tmp_path / "c.yaml"
+    entry = "{factors: {efficiency.matmull.memory: 0.7}, error: 0.1, date: '2026-11-22', rows: 4, before: 0.2, after: 0.1}"
+    file.write_text(f"extends: h100-sxm\ncalibration:\n  decode:\n    vllm: {entry}\n")
+    ran = run_cli("estimate", "llama-3.1-8b", "--hw", str(file), "--phase", "decode")
+    assert ran.code == 3
+    assert f"{file}:4" in ran.err
+    assert "matmull" in ran.err

@@ -1,0 +1,122 @@
+"""The fit against rows made by moving the engine's own constants: what was moved is found, what no row tells of stays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rooflinecli.calibrate.blocks import BLOCKS, merged
+from rooflinecli.calibrate.checks import left_out_z
+from rooflinecli.calibrate.fit import SETTINGS, Setting, fit, student, weights
+from rooflinecli.calibrate.question import Pricer, Question, seconds
+from rooflinecli.engine.scene import Scene
+from rooflinecli.errors import UsageError
+from rooflinecli.price import settable
+from rooflinecli.price.chip import Chip
+from rooflinecli.specs import ask
+from rooflinecli.specs.engine import load_engine
+from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.plan import Plan
+
+SIZES = [(1, 512), (4, 2048), (16, 1024), (64, 4096), (128, 512), (32, 8192)]
+
+
+def decode_rows(factors, noise=None):
+    rows = []
+    for i, (batch, prompt) in enumerate(SIZES):
+        options = {"model": "llama-3.1-8b", "hw": "h100-sxm", "batch": batch, "prompt": prompt, "output": 128, "phase": ["decode"]}
+        scene, plan = Scene(ask.request(options)), Plan(zero=0)
+        wobble = 1.0 if noise is None else noise[i]
+        rows.append(Question(scene, plan, "itl", float(seconds(scene.times(factors), plan, "itl")) * wobble, f"log:{i}", options=options))
+    return rows
+
+
+@pytest.mark.parametrize("phase", BLOCKS)
+def test_every_constant_of_a_block_exists(phase):
+    spec = load_hardware("h100-sxm")
+    for path in merged(phase, np.zeros(len(BLOCKS[phase]))):
+        assert settable.unit(spec, settable.TIMES + path) == "1"
+
+
+def test_what_was_moved_is_found():
+    """Weights stream at 0.75 of the shipped rate: the block moves by 1/0.75, others hardly."""
+    moved = {path: 0.75 for path in merged("decode", np.zeros(7)) if path.endswith("matmul.memory") or path.startswith("efficiency.elementwise")}
+    found = fit(decode_rows(moved), Setting(2.0, 0.02, 0.9))
+    names = [b.name for b in found.blocks]
+    assert np.expm1(found.x[names.index("stream")]) == pytest.approx(1 / 0.75 - 1, abs=0.08)
+    assert abs(found.x[names.index("collective")]) < 1e-6  # one device: nothing is exchanged
+    assert found.contraction[names.index("collective")] == pytest.approx(0, abs=1e-9)
+    assert found.contraction[names.index("stream")] > 0.75
+    assert found.supported
+    assert abs(found.residuals).max() < 0.02 < abs(found.before).max()
+
+
+def test_rows_that_agree_with_the_shipped_constants_move_nothing():
+    found = fit(decode_rows({}, noise=[1.01, 0.99, 1.0, 1.01, 0.99, 1.0]))
+    assert not found.supported
+    assert abs(found.x).max() < 0.05
+
+
+def test_one_corrupted_row_loses_its_pull():
+    moved = {"efficiency.matmul.memory": 0.8}
+    clean = fit(decode_rows(moved))
+    wrong = fit(decode_rows(moved, noise=[1, 1, 4.0, 1, 1, 1]))
+    others = [0, 1, 3, 4, 5]
+    assert abs(np.expm1(-wrong.residuals[others])).max() < 0.05 + abs(np.expm1(-clean.residuals[others])).max()
+    assert abs(left_out_z(wrong)).argmax() == 2
+    assert abs(left_out_z(wrong))[2] > 4
+
+
+def test_derivatives_are_those_of_single_answers():
+    rows = decode_rows({})
+    pricer = Pricer(rows)
+    x = np.full(7, 0.1)
+    _, slopes = pricer.linear(x)
+    for k in range(7):
+        high, low = x.copy(), x.copy()
+        high[k] += 0.01
+        low[k] -= 0.01
+        each = [
+            (np.log(seconds(q.scene.times({p: float(f) for p, f in merged("decode", high).items()}), q.plan, "itl"))
+             - np.log(seconds(q.scene.times({p: float(f) for p, f in merged("decode", low).items()}), q.plan, "itl"))) / 0.02
+            for q in rows
+        ]  # fmt: skip
+        assert slopes[:, k] == pytest.approx(each, abs=1e-9)
+
+
+def test_student_quantiles():
+    """Two-sided 80 % points of the t distribution, Abramowitz and Stegun 1964, table 26.10."""
+    assert [student(n) for n in (4, 6, 10, 30)] == pytest.approx([1.533, 1.440, 1.372, 1.310], rel=3e-3)
+
+
+def test_weights_follow_the_t_likelihood():
+    assert weights(np.array([0.0, 0.15, 0.6]), 0.15) == pytest.approx([1.25, 1.0, 0.25])
+
+
+def test_fractions_never_exceed_one_and_overlap_leaves_zero():
+    assert settable.moved("efficiency.matmul.compute", 0.8, 2.0) == 1
+    assert settable.moved("efficiency.tp_collective.overlap", 0.0, 2.0) == 0.5
+    assert settable.moved("efficiency.tp_collective.overlap", 1.0, 0.5) == 0.5
+    assert settable.moved("engine.per_step", 1.5e-3, 2.0) == 3e-3
+    assert settable.moved("engine.kv_fraction", 0.9, 2.0) == 1
+
+
+@pytest.mark.parametrize("path", ["times.peak.bf16", "times.efficiency.nothing.compute", "engine.nothing", "times.engine.source"])
+def test_unknown_constants_are_errors(path):
+    with pytest.raises(UsageError, match=path.removeprefix("times.").rpartition(".")[2]):
+        Chip(load_hardware("h100-sxm"), override={path: 1.0})
+
+
+def test_engine_constants_can_be_replaced():
+    """A step that costs the engine 10 ms more takes 10 ms more."""
+    shipped = load_engine("python-server").per_step
+    options = {"model": "llama-3.1-8b", "hw": "h100-sxm", "batch": 1, "prompt": 512, "output": 128}
+    plain, slower = (
+        seconds(Scene(ask.request(options), override=override), Plan(zero=0), "itl")
+        for override in (None, {"engine.per_step": shipped + 10e-3})
+    )
+    assert slower - plain == pytest.approx(10e-3)
+
+
+def test_settings_cover_every_phase():
+    assert SETTINGS.keys() == BLOCKS.keys()

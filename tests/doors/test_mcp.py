@@ -1,0 +1,101 @@
+"""`roofline mcp` as an agent sees it: the SDK's own client, in memory and over standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+
+import jsonschema
+import pytest
+from conftest import ROOT
+
+mcp = pytest.importorskip("mcp")
+
+from rooflinecli.doors import tools  # noqa: E402
+from rooflinecli.doors.mcp_server import server  # noqa: E402
+
+ASKED = {"model": "llama-3-8b", "hw": "h100", "n": 2, "phase": "decode"}
+WORDS = ("llama-3-8b", "--hw", "h100", "-n", "2", "--phase", "decode")
+
+
+def talk(conversation, to=None):
+    async def main():
+        async with mcp.Client(to or server()) as client:
+            return await conversation(client)
+
+    return asyncio.run(main())
+
+
+def call(name, arguments, to=None):
+    return talk(lambda client: client.call_tool(name, arguments), to)
+
+
+def test_the_tools_have_schemas():
+    listed = talk(lambda client: client.list_tools()).tools
+    assert {tool.name for tool in listed} == {"estimate", "explain", "check", "search", "compare"}
+    for tool in listed:
+        jsonschema.Draft202012Validator.check_schema(tool.input_schema)
+        assert tool.description and tool.input_schema["additionalProperties"] is False
+    estimate = next(tool for tool in listed if tool.name == "estimate")
+    jsonschema.validate(ASKED, estimate.input_schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**ASKED, "recompute": "some"}, estimate.input_schema)
+
+
+def test_an_estimate_is_the_command_lines_digit_for_digit(cli):
+    found = call("estimate", ASKED)
+    assert found.is_error is False
+    assert json.loads(json.dumps(found.structured_content["answer"])) == cli("estimate", *WORDS, "--format", "json").json
+    assert json.loads(found.content[0].text) == found.structured_content
+    decode = found.structured_content["answer"]["phases"]["decode"]
+    assert decode["floor_s"] <= decode["interval_s"][0] <= decode["time_s"]
+    assert "Llama" in found.structured_content["sources"]["model"] and found.structured_content["sources"]["hardware"]["h100"]
+
+
+def test_over_standard_input_and_output_it_is_the_same():
+    child = mcp.StdioServerParameters(command=sys.executable, args=["-m", "rooflinecli.cli.main", "mcp"], env={"PYTHONPATH": str(ROOT)})
+    assert call("estimate", ASKED, child).structured_content == call("estimate", ASKED).structured_content
+
+
+def test_the_other_questions(cli):
+    explained = call("explain", {**ASKED, "quantity": "decode.time_s", "depth": 2}).structured_content["answer"]
+    printed = cli("estimate", *WORDS, "--explain", "decode.time_s", "--depth", "2").out
+    assert " ".join(explained["text"].split()) == " ".join(printed.split())
+    searched = call("search", {"model": "llama-3-8b", "hw": "h100", "n": 4, "top": 2}).structured_content["answer"]
+    best = cli("search", "llama-3-8b", "--hw", "h100", "-n", "4", "--top", "2", "--format", "json").json
+    assert [row["layout"] for row in searched["results"]] == [row["layout"] for row in best["results"]]
+    compared = call("compare", {"model": "llama-3-8b", "hw": "h100,a100", "n": 1}).structured_content["answer"]
+    printed = cli("compare", "llama-3-8b", "--hw", "h100,a100", "-n", "1", "--format", "json").json
+    assert json.loads(json.dumps(compared["rows"])) == printed["rows"]
+    plan = "checks:\n  a:\n    model: llama-3-8b\n    hw: h100\n    require: {decode.time_s: '<= 1 ms'}\n"
+    assert call("check", {"plan": plan}).structured_content["answer"]["holds"] is False
+
+
+@pytest.mark.parametrize(
+    "name, arguments, says",
+    [
+        ("estimate", {"model": "lama", "hw": "h100"}, "did you mean"),
+        ("estimate", {"model": "llama-3-8b"}, "no --hw given"),
+        ("estimate", {**ASKED, "tp": "many"}, "--tp many"),
+        ("estimate", {**ASKED, "colour": "red"}, "unknown argument colour"),
+        ("estimate", {**ASKED, "tp": {"a": [1]}}, "expected a number"),
+        ("explain", {**ASKED, "quantity": "decode.colour"}, "unknown quantity"),
+        ("explain", {**ASKED, "quantity": "decode.time_s", "depth": 99}, "depth"),
+        ("check", {"plan": "checks: ["}, "not valid YAML"),
+        ("guess", {}, "unknown tool"),
+    ],
+)
+def test_what_is_wrong_is_an_answer_with_its_remedy(name, arguments, says):
+    found, text = tools.call(name, arguments)
+    assert found is None and says in text
+    if name != "guess":
+        told = call(name, arguments)
+        assert told.is_error is True and says in told.content[0].text
+
+
+def test_without_the_sdk_the_command_says_what_to_install(cli, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mcp.server.stdio", None)
+    monkeypatch.setitem(sys.modules, "mcp.server.lowlevel", None)
+    ran = cli("mcp")
+    assert ran.code == 2 and "pip install 'rooflinecli[mcp]'" in ran.err

@@ -1,0 +1,109 @@
+"""The page in a real headless Chromium: it answers as fields move, the address bar follows, and keyboard, phone and dark work."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import ROOT
+
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+
+from tests.report.browser import Browser, chromium
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def browser():
+    path = chromium()
+    if path is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("no Chromium here, and none could be installed")
+    opened = Browser(path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def site():
+    child = subprocess.Popen(
+        [sys.executable, "-m", "rooflinecli.cli.main", "serve", "--port", "0"],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    yield re.search(r"http://\S+/", child.stdout.readline())[0]
+    child.terminate()
+    child.wait(10)
+
+
+def visit(browser, url, width=1280, dark=False):
+    browser.events.clear()
+    browser.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600)
+    browser.call("Emulation.setEmulatedMedia", media="screen", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+    browser.call("Page.navigate", url=url)
+    browser.wait("Page.loadEventFired")
+
+
+def until(browser, script, seconds=20):
+    end = time.time() + seconds
+    while time.time() < end:
+        if browser.run(script):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"never true: {script}")
+
+
+def value(browser, path):
+    return browser.run(f"document.querySelector('data[data-path=\"{path}\"]')?.value")
+
+
+ASKED = "?model=llama-3-8b&hw=h100&n=2&tp=2&phase=prefill,decode&batch=16"
+DECODE = "estimate.phases.decode.time_s"
+
+
+def test_moving_a_field_moves_the_answer_and_the_address_bar(browser, site, cli):
+    visit(browser, site + ASKED)
+    before = value(browser, DECODE)
+    browser.run("(() => { const s = document.querySelector('input[type=range][data-for=\"o-batch\"]'); s.value = 6; s.dispatchEvent(new Event('input', {bubbles: true})); })()")
+    until(browser, "document.getElementById('answer').dataset.said?.includes('batch=64')")
+    printed = cli("estimate", "llama-3-8b", "--hw", "h100", "-n", "2", "--tp", "2", "--phase", "prefill,decode", "--batch", "64", "--format", "json").json
+    assert float(value(browser, DECODE)) == printed["phases"]["decode"]["time_s"] != float(before)
+    link = browser.run("location.href")
+    assert "batch=64" in link and browser.complaints() == []
+    visit(browser, link)
+    assert float(value(browser, DECODE)) == printed["phases"]["decode"]["time_s"]
+    assert all(url.startswith((site, "data:")) for url in browser.requests())
+
+
+def test_any_number_unfolds_by_keyboard(browser, site):
+    visit(browser, site + ASKED)
+    browser.run("document.querySelector('details[data-quantity=\"decode.time_s\"] > summary').focus()")
+    for kind in ("keyDown", "keyUp"):
+        browser.call("Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", text="\r" if kind == "keyDown" else "", windowsVirtualKeyCode=13)
+    until(browser, "document.querySelector('details[data-quantity=\"decode.time_s\"] .math')?.textContent.includes('t_matmul')")
+
+
+def test_every_field_has_a_label_and_takes_the_keyboard(browser, site):
+    visit(browser, site + ASKED)
+    bare = browser.run("[...document.querySelectorAll('#ask input:not([type=hidden]), #ask select')].filter(e => !e.labels.length && !e.ariaLabel).map(e => e.id)")
+    assert bare == [] and browser.run("[...document.querySelectorAll('#ask *')].filter(e => e.tabIndex > 0).length") == 0
+    assert browser.run("document.querySelector('#status').getAttribute('aria-live')") == "polite"
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_it_fits_a_phone(browser, site, dark):
+    visit(browser, site + ASKED, 360, dark)
+    assert browser.run("document.documentElement.scrollWidth") <= 360 and browser.complaints() == []
+    paper, ink = browser.run("(() => { const s = getComputedStyle(document.body); return [s.backgroundColor, s.color]; })()")
+    light = [sum(map(int, re.findall(r"\d+", colour)[:3])) for colour in (paper, ink)]
+    assert (light[0] < light[1]) == dark
+
+
+def test_a_wrong_question_is_said_where_the_answer_stood(browser, site):
+    visit(browser, site + "?model=%3Cimg%20src=x%20onerror=alert(1)%3E&hw=h100")
+    assert "unknown model" in browser.run("document.querySelector('[role=alert]').textContent")
+    assert browser.run("document.images.length") == 0

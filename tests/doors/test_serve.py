@@ -1,0 +1,143 @@
+"""`roofline serve`: the same digits as the command line, hostile questions refused in a sentence, fifty clients at once."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import re
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import pytest
+from conftest import ROOT
+
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+
+from starlette.testclient import TestClient
+
+from rooflinecli.doors import view
+from rooflinecli.doors.web import HEADERS, app
+
+ASKED = "model=llama-3-8b&hw=h100&n=2&tp=2&phase=prefill,decode&batch=16"
+WORDS = ("llama-3-8b", "--hw", "h100", "-n", "2", "--tp", "2", "--phase", "prefill,decode", "--batch", "16")
+
+
+@pytest.fixture(scope="module")
+def client():
+    return TestClient(app(), base_url="http://127.0.0.1")
+
+
+def test_the_json_is_the_command_lines_byte_for_byte(client, cli):
+    assert client.get(f"/api/estimate?{ASKED}").text == cli("estimate", *WORDS, "--format", "json").out
+
+
+def test_the_page_shows_the_command_lines_digits(client, cli):
+    printed = cli("estimate", *WORDS, "--format", "json").json["phases"]
+    html = client.get(f"/?{ASKED}").text
+    shown = dict(re.findall(r'<data value="([^"]+)" data-path="([^"]+)"', html)[i][::-1] for i in range(html.count("<data value=")))
+    for phase in ("prefill", "decode"):
+        for key in ("time_s", "floor_s"):
+            assert float(shown[f"estimate.phases.{phase}.{key}"]) == printed[phase][key]
+    assert f"<code>decode.time_s</code> = {printed['decode']['time_s']!r}" in html
+
+
+def test_a_link_reproduces_the_question_and_the_answer(client):
+    page, part = client.get(f"/?{ASKED}").text, client.get(f"/part?{ASKED}").text
+    assert part in page
+    assert 'name="batch" title=' in page and re.search(r'id="o-batch"[^>]*|value="16"', page)
+    assert re.search(r'<input value="16"[^>]*id="o-batch"', page) and '<option value="prefill,decode" selected="">' in page
+
+
+def test_any_number_unfolds_into_what_explain_says(client, cli):
+    html = client.get(f"/part?{ASKED}").text
+    paths = re.findall(r'data-quantity="([^"]+)"', html)
+    assert len(paths) > 60 and "decode.memory.kv_cache_bytes" in paths and "cost.usd_per_million_output_tokens" in paths
+    for path in paths[:: len(paths) // 8]:
+        got = client.get(f"/unfold?{ASKED}&quantity={path}")
+        assert got.status_code == 200 and path in got.text
+    told = cli("estimate", *WORDS, "--explain", "decode.time_s", "--depth", "1").out
+    assert told.split("[")[0].split("=")[1].split()[0] in client.get(f"/unfold?{ASKED}&quantity=decode.time_s").text
+
+
+HOSTILE = [
+    "model=<script>alert(1)</script>&hw=h100", "model=../../etc/passwd&hw=h100", "model=/etc/passwd&hw=h100", "model=x.yaml&hw=h100",
+    "model=llama-3-8b&hw=%00", "model=llama-3-8b&hw=h100&tp=1e400", "model=llama-3-8b&hw=h100&batch=-1", "model=llama-3-8b&hw=h100&n=999999999999999",
+    "model=llama-3-8b&hw=h100&colour=red", "model=llama-3-8b&model=llama-3-70b&hw=h100", "model=llama-3-8b&hw=h100&dtype=" + "x" * 300,
+    "model=llama-3-8b&hw=h100&prompt=" + urllib.parse.quote("\"><img src=x onerror=alert(1)>"), "hw=h100", "x" * 5000,
+    "model=llama-3-8b&hw=h100&phase=<b>", "model=llama-3-8b&hw=h100&tp=%F0%9F%A6%99", "model=llama-3-8b&hw=h100&stages=" + "1," * 90,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("query", HOSTILE)
+@pytest.mark.parametrize("path", ["/", "/part", "/api/estimate", "/unfold"])
+def test_hostile_questions_get_a_sentence(client, path, query):
+    got = client.get(f"{path}?{query}")
+    assert got.status_code == 400 and "Traceback" not in got.text and "root:" not in got.text
+    if path == "/api/estimate":
+        assert got.headers["content-type"] == "application/json" and got.json()["error"]
+    else:
+        assert not re.search(r"<script(?! src)|<img|<b>", got.text)
+    assert {k: got.headers[k] for k in HEADERS} == HEADERS
+
+
+def test_only_its_own_name_is_answered_to(client):
+    assert client.get("/", headers={"host": "evil.example"}).status_code == 400
+    assert client.get("/etc/passwd").status_code == 404 and client.post("/part").status_code == 405
+
+
+def test_the_page_loads_nothing_from_elsewhere(client):
+    texts = [client.get(path).text for path in ("/", "/app.js", "/style.css")]
+    assert not [u for text in texts for u in re.findall(r"(?:https?:)?//[a-z][\w.-]+\.[a-z]{2,}", text) if "www.w3.org" not in u]
+
+
+def test_an_answer_costs_less_than_a_tenth_of_a_second():
+    options = {"model": "llama-3-70b", "hw": "h100", "phase": "prefill,decode", "batch": "64", "tp": "8", "n": "8"}
+    view.part(options)
+    began = time.process_time()
+    for batch in range(1, 6):
+        view.part({**options, "batch": str(batch)})
+    assert (time.process_time() - began) / 5 < 0.1
+
+
+@pytest.fixture(scope="module")
+def served():
+    """The command itself, on a free port; gone when the tests are."""
+    import os
+
+    child = subprocess.Popen(
+        [sys.executable, "-m", "rooflinecli.cli.main", "serve", "--port", "0"],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    line = child.stdout.readline()
+    yield re.search(r"http://\S+/", line)[0]
+    child.terminate()
+    child.wait(10)
+
+
+@pytest.mark.slow
+def test_fifty_clients_at_once_get_their_own_answers(served, cli):
+    def ask(batch):
+        with urllib.request.urlopen(f"{served}api/estimate?model=llama-3-8b&hw=h100&n=1&phase=decode&batch={batch}", timeout=60) as got:
+            return json.loads(got.read())["phases"]["decode"]
+
+    with concurrent.futures.ThreadPoolExecutor(50) as pool:
+        found = list(pool.map(ask, range(1, 51)))
+    assert [answer["batch"] for answer in found] == list(range(1, 51))
+    assert found[49]["time_s"] == cli("estimate", "llama-3-8b", "--hw", "h100", "-n", "1", "--phase", "decode", "--batch", "50", "--format", "json").json["phases"]["decode"]["time_s"]  # fmt: skip
+    with pytest.raises(urllib.error.HTTPError, match="400"):
+        urllib.request.urlopen(f"{served}part?model=nothing", timeout=60)
+
+
+def test_a_port_that_is_taken_is_said(cli):
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        ran = cli("serve", "--port", str(taken.getsockname()[1]))
+    assert ran.code == 2 and "another --port" in ran.err

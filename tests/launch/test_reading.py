@@ -1,0 +1,260 @@
+"""Launches as people write them: shell defaults, arrays, conditions, compose files, Helm braces, `auto` and -1; and what is refused by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from rooflinecli.errors import DataError, RooflineError, UsageError
+from rooflinecli.launch import reading
+from rooflinecli.launch.shell import Reader
+
+
+def options_of(text, tmp_path, name="launch.sh", **given):
+    path = tmp_path / name
+    path.write_text(text)
+    said: list[str] = []
+    return reading.options(str(path), given, said.append), " | ".join(said)
+
+
+def commands(text):
+    return [c.words for c in Reader().read(text).commands]
+
+
+# --- the shell -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("X=${X:-8}; run --tp $X", ["run", "--tp", "8"]),
+        ('X=""\nrun ${X:-4} ${X-5}x', ["run", "4", "x"]),
+        (': "${TP:=2}"\nrun "$TP"', ["run", "2"]),
+        ("N=4; M=$((N*2 - 1)); run $M $((M/2))", ["run", "7", "3"]),
+        ("A=(--a 1\n # --b 2\n --c)\nA+=(--d)\nrun \"${A[@]}\" ${#A[@]}", ["run", "--a", "1", "--c", "--d", "4"]),
+        ("A=('--x 1')\nrun ${A[@]}", ["run", "--x", "1"]),
+        ("A=('--x 1')\nrun \"${A[@]}\"", ["run", "--x 1"]),
+        ("O=\" \\\n --a 1 \\\n \"\nO=\"$O --b\"\nrun $O", ["run", "--a", "1", "--b"]),
+        ("if [ \"$Z\" = 1 ]; then :; fi; Z=1\nif [[ $Z -eq 1 && -n a ]]; then run yes; else run no; fi", ["run", "yes"]),
+        ("Z=3\nif [ $Z -ge 4 ]; then run 4; elif [ $Z -ge 2 ]; then run 2; else run 0; fi", ["run", "2"]),
+        ("f() { run --n $1; }\nf 5", ["run", "--n", "5"]),
+        ("case b in a) run a;; b|c) run b;; esac", ["run", "b"]),
+        ("srun -l bash -c \"run --n $((2*4))\" 2>&1 | tee log", ["run", "--n", "8"]),
+        ("M=org/name; run ${M#*/} ${M%/*}", ["run", "name", "org"]),
+        ("C='run --n 3'\neval \"$C\" &", ["run", "--n", "3"]),
+        ("run 'a b' c\\ d \"e 'f'\" # comment", ["run", "a b", "c d", "e 'f'"]),
+        ("echo if then; run x", ["run", "x"]),
+    ],
+)  # fmt: skip
+def test_a_shell_says_what_it_would_run(text, words):
+    assert words in commands(text)
+
+
+def test_branches_nobody_can_decide_are_all_followed_and_said():
+    script = Reader().read("if command -v x; then run a; else run b; fi\nif ! true; then run c; fi")
+    assert [c.words for c in script.commands] == [["run", "a"], ["run", "b"]]
+    assert script.undecided == ["command -v x"]
+
+
+def test_a_file_that_the_script_would_write_is_read():
+    script = Reader().read("S=2\ncat <<EOF > conf/ds.json\n{\"stage\": $S, \"name\": \"x\"}\nEOF\nrun")
+    assert script.files == {"ds.json": '{"stage": 2, "name": "x"}'}
+    assert [c.words[0] for c in script.commands] == ["cat", "run"]
+
+
+@pytest.mark.parametrize("text", ["f() { f; }\nf", "while true; do run; done", "for i in 1 2; do for j in 1 2; do run $i$j; done; done", "if", "${", "$((", "a=(", "<<EOF", "case x in", "f() {", "\\", "'", "x='", '"$(', "((", "}}", "fi fi"])  # fmt: skip
+def test_a_broken_or_endless_script_ends(text):
+    Reader().read(text * 3)
+
+
+# --- launches --------------------------------------------------------------------------------------------------------------
+
+VLLM = """#!/bin/bash
+MODEL=${1:-meta-llama/Llama-3.1-70B-Instruct}
+: "${TP:=8}"
+ARGS=(--tensor-parallel-size "$TP" --max-num-seqs 64)
+if [ "${KV:-fp8}" = fp8 ]; then ARGS+=(--kv-cache-dtype fp8); fi
+echo "vllm serve $MODEL -tp 1"
+exec vllm serve "$MODEL" "${ARGS[@]}" --port 8000 --gpu-memory-utilization 0.9 --cpu-offload-gb 20
+"""
+
+
+def test_a_vllm_script(tmp_path):
+    found, said = options_of(VLLM, tmp_path)
+    assert {k: found[k] for k in ("model", "tp", "n", "batch", "kv-dtype", "engine")} == {
+        "model": "Llama-3.1-70B-Instruct", "tp": 8, "n": 8, "batch": "64", "kv-dtype": "fp8", "engine": "vllm"}  # fmt: skip
+    assert "--cpu-offload-gb 20" in said and "--gpu-memory-utilization 0.9" in said and "--port" not in said
+
+
+def test_options_given_beside_a_launch_go_before_its_own(tmp_path):
+    found, _ = options_of(VLLM, tmp_path, batch="8", model="llama-3-8b")
+    assert (found["batch"], found["model"], found["tp"]) == ("8", "llama-3-8b", 8)
+
+
+def test_a_size_that_only_running_tells_is_refused_unless_given(tmp_path):
+    text = "vllm serve meta-llama/Llama-3.1-8B --tensor-parallel-size $(nvidia-smi -L | wc -l)"
+    with pytest.raises(UsageError, match=r"launch\.sh:1: --tensor-parallel-size \$\(nvidia-smi -L \| wc -l\) is no number; give --tp"):
+        options_of(text, tmp_path)
+    assert options_of(text, tmp_path, tp=4)[0]["tp"] == 4
+
+
+@pytest.mark.parametrize(
+    "command, wanted",
+    [
+        ("vllm serve Qwen/Qwen3-8B -tp 2 --data-parallel-size=4 --enable-expert-parallel", {"tp": 2, "dp": 4, "ep": 4, "n": 8}),
+        ("vllm serve Qwen/Qwen3-8B-FP8", {"model": "Qwen3-8B", "dtype": "fp8"}),
+        ("vllm serve RedHatAI/Llama-3.1-8B-Instruct-quantized.w4a16", {"weight-dtype": "int4"}),
+        ("vllm serve Qwen/Qwen3-8B --quantization awq_marlin --dtype half", {"weight-dtype": "int4", "dtype": "fp16"}),
+        ("CUDA_VISIBLE_DEVICES=0,1 python3 -m sglang.launch_server --model Qwen/Qwen3-8B --tp 8 --dp 8 --enable-dp-attention", {"tp": 1, "dp": 8, "ep": 8, "n": 8}),
+        ("trtllm-serve serve --backend pytorch --tp_size 4 --max_batch_size=16 nvidia/Llama-3.1-70B-Instruct-FP4", {"tp": 4, "batch": "16", "dtype": "nvfp4", "model": "Llama-3.1-70B-Instruct"}),
+        ("docker run --gpus all -p 80:80 ghcr.io/huggingface/text-generation-inference:3.3 --model-id tiiuae/falcon-7b --num-shard 2", {"tp": 2, "model": "falcon-7b"}),
+        ("./build/bin/llama-server -m /m/gpt-oss-120b-mxfp4-00001-of-00003.gguf -c 32768 -np 4 -ngl 99", {"model": "gpt-oss-120b", "weight-dtype": "mxfp4", "batch": 4}),
+        ("llama-server -hf ggml-org/Qwen3-8B-GGUF:Q8_0 --tensor-split 1,1", {"model": "Qwen3-8B", "weight-dtype": "q8_0", "pp": 2}),
+        ("torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --group-query-attention --num-query-groups 8 --ffn-hidden-size 14336 --swiglu --seq-length 4096 --micro-batch-size 1 --global-batch-size 128 --tensor-model-parallel-size 4 --bf16 --use-distributed-optimizer --recompute-activations", {"tp": 4, "dp": 4, "n": 16, "zero": 1, "recompute": "selective", "model": "llama-3-8b"}),
+    ],
+)  # fmt: skip
+def test_commands(command, wanted):
+    found = reading.options(command, {}, lambda said: None)
+    assert {k: found[k] for k in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    "command, names",
+    [
+        ("vllm serve Qwen/Qwen3-8B --quantization hqq", "--quantization hqq"),
+        ("vllm serve Qwen/Qwen3-8B --dtype fp6", "--dtype fp6"),
+        ("vllm serve $MODEL --tensor-parallel-size 2", "give MODEL"),
+        ("trtllm-serve disaggregated -c conf.yaml", "disaggregated"),
+        ("ls -l", "no launch of a tool known here"),
+        ("missing.sh", "no such file"),
+    ],
+)
+def test_what_cannot_be_read_is_named(command, names):
+    with pytest.raises(RooflineError, match=names.replace("$", r"\$")):
+        reading.options(command, {}, lambda said: None)
+
+
+@pytest.mark.parametrize(
+    "flags, named",
+    [("--speculative-config '{\"method\": \"mtp\"}'", "--speculative-config"), ("--enable-lora", "--enable-lora"), ("--new-flag 3", "--new-flag 3")],
+)  # fmt: skip
+def test_an_option_that_is_not_understood_is_named(cli, flags, named):
+    ran = cli("estimate", "--from", f"vllm serve meta-llama/Llama-3.1-8B {flags}", "--hw", "h100")
+    assert ran.code == 0 and named in ran.err and "may change the cost" in ran.err
+    assert "may change" not in cli("estimate", "--from", "vllm serve meta-llama/Llama-3.1-8B --port 1", "--hw", "h100").err
+
+
+COMPOSE = """
+x-env: &env {HF_HOME: /data}
+services:
+  engine:
+    image: vllm/vllm-openai:v0.11.0
+    environment: ["TP=4"]
+    command: ["--model", "meta-llama/Llama-3.1-70B-Instruct", "--tensor-parallel-size", "${TP}", "--max-num-seqs=16"]
+  metrics:
+    image: prom/prometheus
+    command: ["--config.file=/etc/prometheus.yml"]
+"""
+HELM = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: {{ .Release.Name }}}
+spec:
+  template:
+    spec:
+      containers:
+      - name: engine
+        {{- if .Values.resources }}
+        resources: {limits: {nvidia.com/gpu: 8}}
+        {{- end }}
+        command: [/bin/sh, -c]
+        args:
+        - |
+          exec python3 -m vllm.entrypoints.openai.api_server --model {{ .Values.model | default "meta-llama/Llama-3.1-8B" }} \\
+            --tensor-parallel-size {{ .Values.tp | default 2 }} --pipeline-parallel-size {{ .Values.pp }}
+"""
+DYNAMO = """
+kind: DynamoGraphDeployment
+spec:
+  services:
+    worker:
+      extraPodSpec:
+        mainContainer: {command: [python3, -m, dynamo.trtllm], args: [--model-path, nvidia/Llama-3.1-8B-FP8, --extra-engine-args, /c/agg.yaml]}
+---
+kind: ConfigMap
+data:
+  agg.yaml: |
+    tensor_parallel_size: 4
+    max_batch_size: 12
+    kv_cache_config: {dtype: fp8}
+"""
+
+
+def test_containers(tmp_path):
+    found, _ = options_of(COMPOSE, tmp_path, "compose.yml")
+    assert (found["tp"], found["batch"], found["model"]) == (4, "16", "Llama-3.1-70B-Instruct")
+    with pytest.raises(UsageError, match=r"pipeline-parallel-size .Values.pp is"):
+        options_of(HELM, tmp_path, "helm.yaml")
+    found, _ = options_of(HELM, tmp_path, "helm.yaml", pp=1)
+    assert (found["tp"], found["model"]) == (2, "Llama-3.1-8B")
+    found, _ = options_of(DYNAMO, tmp_path, "dynamo.yaml")
+    assert (found["tp"], found["batch"], found["dtype"], found["kv-dtype"]) == (4, 12, "fp8", "fp8")
+
+
+def test_several_launches_are_listed_and_one_is_picked(tmp_path):
+    text = "- server_cmd: vllm serve Qwen/Qwen3-8B -tp 1\n- server_cmd: vllm serve Qwen/Qwen3-8B -tp 2\n"
+    with pytest.raises(UsageError, match=r"holds 2 launches: #1 vllm Qwen3-8B tp 1.*; #2 vllm Qwen3-8B tp 2"):
+        options_of(text, tmp_path, "list.yaml")
+    assert reading.options(f"{tmp_path}/list.yaml#2", {}, lambda said: None)["tp"] == 2
+    with pytest.raises(UsageError, match="from 1 to 2"):
+        reading.read(f"{tmp_path}/list.yaml#3")
+
+
+MAXTEXT = "base_config: base.yml\nmodel_name: llama2-7b\nici_fsdp_parallelism: -1\nici_tensor_parallelism: 2\ndcn_data_parallelism: 1\nper_device_batch_size: 2\nmax_target_length: 4096\nremat_policy: full\n"  # fmt: skip
+TITAN = '[model]\nname = "llama3"\nflavor = "8B"\nconverters = ["quantize.linear.float8"]\n[training]\nlocal_batch_size = 2\nseq_len = 8192\n[parallelism]\ndata_parallel_shard_degree = -1\ntensor_parallel_degree = 2\n[activation_checkpoint]\nmode = "selective"\n'  # fmt: skip
+ZERO = '{"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}, "train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}}'  # fmt: skip
+
+
+def test_what_is_left_of_the_devices_follows_from_n(tmp_path):
+    found, _ = options_of(MAXTEXT, tmp_path, "m.yml", n=16)
+    assert (found["tp"], found["batch"], found["recompute"], found["zero"]) == (2, 32, "full", 3)
+    found, _ = options_of(TITAN, tmp_path, "t.toml", n=16)
+    assert (found["model"], found["dtype"], found["batch"], found["recompute"]) == ("llama-3.1-8b", "fp8", 16, "op")
+    with pytest.raises(UsageError, match="how many there are is not said; give -n"):
+        options_of(TITAN, tmp_path, "t.toml")
+
+
+def test_auto_is_left_to_the_chooser_and_what_is_not_modelled_is_named(tmp_path):
+    found, said = options_of(ZERO, tmp_path, "ds.json", model="llama-3-8b", n=8)
+    assert "batch" not in found and found["zero"] == 3 and found["dtype"] == "bf16"
+    assert "offload_param" in said
+    with pytest.raises(UsageError, match="is a list"):
+        options_of('{"zero_optimization": {"stage": [1, 2]}}', tmp_path, "ds.json", model="llama-3-8b")
+    with pytest.raises(UsageError, match="names no model; give MODEL"):
+        options_of(ZERO, tmp_path, "ds.json", n=8)
+
+
+def test_a_model_described_by_sizes_of_its_own_is_answered(cli):
+    command = "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 20 --hidden-size 1280 --num-attention-heads 20 --seq-length 1024 --global-batch-size 64 --bf16"  # fmt: skip
+    ran = cli("estimate", "--from", command, "--hw", "a100", "--format", "json")
+    layer = 12 * 1280**2  # Kaplan et al. 2020: 12 d^2 to a layer
+    assert ran.json["model"]["layers"] == 20
+    assert ran.json["model"]["parameters"]["total"] == pytest.approx(20 * layer + 51281 * 1280, rel=0.01)
+
+
+def test_a_broken_config_says_where(tmp_path):
+    for name, text in (("a.json", '{"x": \n 1,, }'), ("a.toml", "x = = 1"), ("a.yaml", "a: [1\nb: 2")):
+        with pytest.raises(DataError, match=rf"a\.{name[2:]}.*mend the syntax"):
+            options_of(text, tmp_path, name)
+
+
+def test_check_guards_the_launch_itself(cli, tmp_path):
+    (tmp_path / "serve.sh").write_text(VLLM)
+    plan = tmp_path / "plan.yaml"
+    plan.write_text("checks:\n  chat:\n    from: serve.sh\n    hw: h100\n    prompt: 2048\n    output: 512\n    require: {decode.time_s: '<= 60 ms', memory.headroom: '>= 10 %'}\n")  # fmt: skip
+    ran = cli("check", str(plan))
+    assert ran.code == 0 and "tp 8" in ran.out and "--cpu-offload-gb" in ran.err
+    (tmp_path / "serve.sh").write_text(VLLM.replace("TP:=8", "TP:=1"))
+    assert cli("check", str(plan)).code == 1
+    (tmp_path / "serve.sh").write_text(VLLM.replace("TP:=8", "TP:=$(nproc)"))
+    ran = cli("check", str(plan))
+    assert ran.code == 3 and "plan.yaml:3: from:" in ran.err and "give --tp" in ran.err

@@ -1,0 +1,160 @@
+"""What holds of every scheduler, whatever the load; and two loads that a second, independent scheduler answers alike."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from simulate import tiny
+
+from rooflinecli.simulate.fleet import Fleet, closed, opened
+from rooflinecli.simulate.job import Job
+from rooflinecli.simulate.prefix import Store
+from rooflinecli.simulate.replica import Limits, Replica
+from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.registry import kinds, load
+from rooflinecli.specs.scheduler import Scheduler
+
+POLICIES = kinds("simulate/policies")
+ROUND = load("simulate/routers", "round-robin")
+LENGTHS = st.lists(st.tuples(st.floats(0, 2), st.integers(1, 900), st.integers(1, 200)), min_size=1, max_size=40)
+
+
+def scheduler(policy="vllm", **more):
+    return Scheduler(policy=policy, **{"token_budget": 512, "source": "test", **more})
+
+
+def run(prices, jobs, setting, pool=10**9, sequences=64, stride=True, replicas=1, store=False):
+    made = [
+        Replica(prices, Limits(pool, sequences, 1e5, 1e10, stride), setting, Store() if store else None)
+        for _ in range(replicas)
+    ]
+    ended = opened(Fleet(made, ROUND), jobs)
+    return sorted(ended, key=lambda job: job.index), made
+
+
+def jobs_of(rows):
+    return [Job(i, *row) for i, row in enumerate(sorted(rows))]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=LENGTHS, pool=st.integers(1200, 6000), swap=st.booleans(), ahead=st.integers(0, 1), mixed=st.booleans())
+def test_nothing_is_lost_and_no_limit_is_passed(prices, policy, rows, pool, swap, ahead, mixed):
+    """Requests and tokens are conserved; no step beyond the budget, no instant beyond the pool; time goes forward."""
+    setting = scheduler(policy, preemption="swap" if swap else "recompute", look_ahead=ahead, mixed=mixed)
+    ended, (replica,) = run(prices, jobs_of(rows), setting, pool)
+    assert [job.index for job in ended] == list(range(len(rows)))
+    assert all(job.made == job.output for job in ended)
+    assert replica.tally.output_tokens == sum(job.output for job in ended)
+    assert replica.tally.most_used <= pool
+    if policy in ("vllm", "sglang"):
+        assert replica.tally.most_tokens <= setting.token_budget
+    assert all(job.arrival <= job.queued <= job.first <= job.finish for job in ended)
+    assert (replica.batch, replica.context, replica.filling, replica.owed, replica.under_way) == (0, 0, 0, 0, 0)
+    if not replica.tally.preemptions:
+        assert replica.tally.prompt_tokens == sum(job.prompt for job in ended)
+        assert sum(replica.tally.gaps.values()) == sum(job.output - 1 for job in ended)
+        assert [job.queued for job in ended] == sorted(job.queued for job in ended)  # first come, first served
+        inside = sum(job.finish - job.queued for job in ended)
+        assert replica.tally.area_batch == pytest.approx(inside, rel=1e-9)  # Little: L = lambda W, over the whole run
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("pool", [3000, 10**9])
+def test_a_stride_equals_its_steps(prices, policy, pool):
+    """Means within 0.1 % of taking every decode step by itself."""
+    draw = random.Random(policy)
+    rows = [(draw.expovariate(0.2), draw.randint(1, 900), draw.randint(1, 300)) for _ in range(150)]
+    found = [run(prices, jobs_of(rows), scheduler(policy, look_ahead=1), pool, stride=s)[0] for s in (True, False)]
+    for what in (lambda j: j.first - j.arrival, lambda j: j.finish - j.arrival):
+        long, short = (sum(map(what, ended)) for ended in found)
+        assert long == pytest.approx(short, rel=1e-3)
+
+
+@pytest.mark.parametrize(("rate", "pool", "most"), [(20, 10**9, 64), (60, 10**9, 8), (60, 4000, 64)])
+def test_a_second_scheduler_agrees(scene, prices, rate, pool, most):
+    """Request by request, against tests/simulate/tiny.py, which takes single steps and asks the engine for each."""
+    draw, now, rows = random.Random(rate), 0.0, []
+    for _ in range(40):
+        now += draw.expovariate(rate)
+        rows.append((now, draw.randint(1, 900), draw.randint(1, 12)))
+    ended, (replica,) = run(prices, jobs_of(rows), scheduler(), pool, most)
+    assert not replica.tally.preemptions  # tiny has none
+    expected = tiny.simulate(scene, Plan(zero=0), rows, 512, pool, 16, most)
+    for job, (first, finish) in zip(ended, expected, strict=True):
+        assert (job.first, job.finish) == (pytest.approx(first, rel=1e-4), pytest.approx(finish, rel=1e-4))
+
+
+def test_a_full_pool_preempts_the_last_to_come(prices):
+    """Two answers outgrow the cache: the second loses its place, is computed again, and both end whole."""
+    rows = [(0.0, 500, 700), (0.001, 500, 700)]
+    for how in ("recompute", "swap"):
+        ended, (replica,) = run(prices, jobs_of(rows), scheduler(preemption=how), pool=1700)
+        assert replica.tally.preemptions >= 1
+        assert ended[0].preempted == 0 and ended[1].preempted >= 1
+        assert ended[0].finish < ended[1].finish
+    reserved, (replica,) = run(prices, jobs_of(rows), scheduler(reserve_share=1), pool=1700)
+    assert not replica.tally.preemptions  # the second was never let in
+    assert reserved[1].queued >= reserved[0].finish
+
+
+def test_prompts_first_stops_the_others(prices):
+    """SGLang's decodes stand still while a prompt is read, vLLM's ride along: the largest gap shows it."""
+    rows = [(0.0, 50, 300), (0.5, 900, 2)]
+    gap = {}
+    for policy in ("vllm", "sglang"):
+        _, (replica,) = run(prices, jobs_of(rows), scheduler(policy, token_budget=2048))
+        gap[policy] = max(replica.tally.gaps)
+    assert gap["sglang"] > gap["vllm"]
+
+
+def test_look_ahead_costs_an_arrival_a_step(prices):
+    rows = [(0.0, 100, 200), (0.55, 100, 5)]
+    waits = [run(prices, jobs_of(rows), scheduler(look_ahead=a))[0][1] for a in (0, 1)]
+    step = prices.decode(1, 150)
+    assert waits[1].queued - waits[0].queued == pytest.approx(step, rel=0.05)
+
+
+def test_equal_prompts_are_read_once(prices):
+    """A prefix that was computed before is not computed again, and its cache is shared by those who use it."""
+    keys = tuple(range(60))
+    jobs = [Job(i, 0.5 * i, 960 + 16, 20, hashes=keys, span=16) for i in range(5)]
+    ended, (replica,) = run(prices, jobs, scheduler(), store=True)
+    assert [job.hit for job in ended] == [0, 960, 960, 960, 960]
+    assert ended[1].first - ended[1].arrival < 0.8 * (ended[0].first - ended[0].arrival)
+    assert replica.saved == 0 and replica.store.idle == 960
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    rows=st.lists(
+        st.tuples(st.floats(0, 1), st.integers(1, 60), st.integers(1, 80), st.integers(0, 3)), min_size=1, max_size=40
+    ),
+    pool=st.integers(1300, 4000),
+)
+def test_shared_blocks_are_given_back(prices, rows, pool):
+    """Whatever is shared and dropped: nothing beyond the pool, nothing held at the end, idle blocks counted right."""
+    jobs = [
+        Job(i, t, 16 * blocks, out, hashes=tuple(f"{who}/{k}" for k in range(blocks)), span=16)
+        for i, (t, blocks, out, who) in enumerate(sorted(rows))
+    ]
+    ended, (replica,) = run(prices, jobs, scheduler(), pool, store=True)
+    assert len(ended) == len(rows) and replica.tally.most_used <= pool
+    assert replica.saved == 0 and not any(references for references, _ in replica.store.blocks.values())
+    assert replica.store.idle == 16 * len(replica.store.blocks) <= pool
+
+
+def test_a_closed_loop_keeps_its_number_under_way(prices):
+    jobs = [Job(i, 0.0, 100, 30) for i in range(60)]
+    replica = Replica(prices, Limits(10**9, 64), scheduler())
+    ended = closed(Fleet([replica], ROUND), jobs, 6)
+    assert len(ended) == 60 and replica.tally.most_batch <= 6
+    instants = sorted([(j.arrival, 1) for j in ended] + [(j.finish, -1) for j in ended])
+    now = most = 0
+    for _, change in instants:
+        now += change
+        most = max(most, now)
+    assert most == 6
