@@ -95,8 +95,8 @@ def compare(options: Options) -> Options:
 
 def check(options: Options) -> Options:
     """Hold capacity plans to their promises; `plan` is the path of a plan file, or its YAML."""
-    from rooflinecli.answers.check import ask_plans
     from rooflinecli import files
+    from rooflinecli.answers.check import ask_plans
 
     plan, hold = str(options.get("plan") or ""), options.get("hold")
     settings = ask_plans.Settings(hold=hold)

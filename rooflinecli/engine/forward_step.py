@@ -109,7 +109,7 @@ def _stack(scene: Scene, plan: Plan, book: Ledger, forward: Pass, bill: Bill, wo
     bill.add(forward.ops((*book.stem, *book.head), outer, outer=True), passes)
     sums = sum(layer.repeat * tensor.branches(layer) for layer in book.spec.layers)
     for c in tensor.collectives(plan, tokens, outer["D"], size, 1.0, sums, False):
-        c.library = scene.engine.kernels
+        c.library = "" if "collective" in scene.engine.efficiency else scene.engine.kernels
         bill.expose("tp", bill.collective(c, passes))
 
 
