@@ -26,7 +26,7 @@ from rooflinecli.specs import ask
 from rooflinecli.specs.model import load_model
 
 P = TypeVar("P", bound=PhaseAnswer)
-__all__ = ["Answer", "compare", "emit", "estimate", "explain", "parameters", "search", "sweep"]
+__all__ = ["Answer", "compare", "emit", "estimate", "explain", "parameters", "search", "simulate", "sweep"]
 
 
 class Answer(dict[str, Any]):
@@ -171,6 +171,17 @@ def compare(model: str, hw: list[str], *, at: str = "same-devices", rank: str = 
     from rooflinecli.frames import compare as rows
 
     return rows({"model": model, **options}, hw, at, rank)
+
+
+def simulate(model: str, hw: str, **options: Any) -> dict[str, Any]:
+    """What `roofline simulate MODEL --hw HW` says of one load, without repeats: the numbers under `simulate` in its JSON.
+
+    Options are those of an estimate and of the load (qps, concurrency, trace, prompt, output, requests, slo, replicas, ...).
+    """
+    from rooflinecli.answers.simulate.run import run
+    from rooflinecli.answers.simulate.study import asked
+
+    return run(asked({"model": model, "hw": hw, **options})).values
 
 
 def parameters(model: str) -> Parameters:

@@ -112,11 +112,17 @@ def training_state(
         whole = whole + whole
     if recipe.frozen:
         whole = whole + partitioned(learned, plan, "weights") * formats.activation
-    return {
+    state = {
         "weights_bytes": whole,
         "gradients_bytes": partitioned(learned, plan, "gradients") * gradient_bytes,
         "optimizer_bytes": partitioned(learned, plan, "optimizer") * optimizer,
     }
+    copies = pipeline.copies(plan)
+    if num.plain(copies) and num.value(copies) == 1:
+        return state
+    # Of two copies ZeRO splits the optimizer over twice the devices, so a device's part is the same.
+    shared = "optimizer_bytes" if plan.zero >= 1 else ""
+    return {name: held if name == shared else held * copies for name, held in state.items()}
 
 
 def partitioned(params: DeviceParameters, plan: Plan, state: str) -> Number:

@@ -11,7 +11,7 @@ from rooflinecli.specs.figure import Figure
 from rooflinecli.specs.hardware import DTYPES, HardwareSpec, Level, load_hardware
 from rooflinecli.specs.names import every
 
-SCHEMA = "rooflinecli.hardware/1"
+SCHEMA = "roofline/hardware/1"
 
 
 def chips(

@@ -13,7 +13,7 @@ from rooflinecli.specs.dtypes import formats
 from rooflinecli.specs.model import LayerSpec, ModelSpec, load_model
 from rooflinecli.specs.names import every, shown
 
-SCHEMA = "rooflinecli.model/1"
+SCHEMA = "roofline/model/1"
 _BF16 = formats("bf16", None, None, {"bf16": 1}, "any")
 
 

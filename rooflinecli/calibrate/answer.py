@@ -62,7 +62,7 @@ def of_readings(
     """As `calibrate`, of measurements already read."""
     found = resolve(readings, given)
     possible, wrong = impossible(found.questions)
-    wrong = list(dict.fromkeys(wrong))
+    wrong = list(dict.fromkeys([*(Contradiction(where, reason, True) for where, reason in found.doubts), *wrong]))
     result = Result(
         load_hardware(str(given["hw"])), len({q.where for q in possible}), [], wrong, found.aside, found.notes
     )

@@ -30,11 +30,21 @@ def data(result: Result) -> dict[str, Any]:
                 "rows": _blocks(result),
             },
             {"title": "rows that contradict physics, each other or the rest", "rows": _contradictions(result)},
-            {"title": "not read", "rows": [{"row": where, "reason": reason} for where, reason in result.aside]},
+            {"title": "not read", "rows": aside(result.aside)},
             {"title": "next measurement: standard deviation of the target, now and then", "rows": _next(result)},
         ],
         "notes": _notes(result),
     }
+
+
+def aside(rows: list[tuple[str, str]]) -> list[dict[str, Any]]:
+    """Rows left aside, a line for each reason with the first of them."""
+    found: dict[str, list[str]] = {}
+    for where, reason in rows:
+        found.setdefault(reason, []).append(where)
+    return [
+        {"row": places[0], "rows": len(dict.fromkeys(places)), "reason": reason} for reason, places in found.items()
+    ]
 
 
 def _proofs(result: Result) -> list[dict[str, Any]]:

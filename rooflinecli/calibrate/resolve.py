@@ -34,6 +34,7 @@ class Resolved:
     questions: list[Question] = field(default_factory=list)
     aside: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    doubts: list[tuple[str, str]] = field(default_factory=list)
 
     def note(self, text: str) -> None:
         if text not in self.notes:
@@ -49,6 +50,9 @@ def resolve(readings: Sequence[Reading], given: dict[str, Any]) -> Resolved:
     for reading in readings:
         if reading.probe.get("op") or reading.quantity in ("collective", "matmul"):
             found.questions += probes(reading, given, chip)
+            continue
+        if reading.doubt:
+            found.doubts.append((reading.where, reading.doubt))
             continue
         if not _same_chip(reading, chip):
             found.aside.append((reading.where, f"measured on {reading.options['hw']}, not on {chip.name}"))

@@ -34,6 +34,7 @@ class Reading:
     options: dict[str, Any] = field(default_factory=dict)
     probe: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    doubt: str = ""  # why the row cannot be true, where it contradicts itself
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,7 @@ def _measured(options: dict[str, Any], hw: list[str], files: list[Path], format:
     """Measured rows beside the estimate on one chip."""
     from rooflinecli.calibrate.explain import against
     from rooflinecli.calibrate.readers import read
+    from rooflinecli.calibrate.report import aside
     from rooflinecli.calibrate.resolve import resolve
     from rooflinecli.errors import UsageError
     from rooflinecli.render.measured import render
@@ -86,4 +87,5 @@ def _measured(options: dict[str, Any], hw: list[str], files: list[Path], format:
     if len(hw) != 1 or "," in hw[0]:
         raise UsageError("--measured is held against one chip; give one --hw", "hw")
     found = resolve([reading for file in files for reading in read(file)], {**options, "hw": hw[0]})
-    return render({**against(found.questions), "aside": found.aside, "notes": found.notes}, format.value, width)
+    lost = aside([*found.doubts, *found.aside])
+    return render({**against(found.questions), "aside": lost, "notes": found.notes}, format.value, width)

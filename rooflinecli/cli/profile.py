@@ -20,7 +20,7 @@ app = typer.Typer(**QUIET)
 @app.command()
 def profile(
     trace: Path = typer.Argument(
-        ..., help="CSV, Chrome trace (.json, .json.gz), Nsight Systems CSV, or a jax.profiler folder."
+        ..., help="CSV, Chrome trace (.json, .json.gz), Nsight Systems CSV or SQLite export, or a jax.profiler folder."
     ),
     hw: str = HW,
     dtype: str = typer.Option("bf16", "--dtype", help="Number format of kernels that name none."),
@@ -32,6 +32,13 @@ def profile(
     context: str = typer.Option(None, "--context", help="With --model: context of a decode step, instead of --seq."),
     tp: str = typer.Option("1", "--tp", help="With --model: tensor-parallel size."),
     device: str = typer.Option(None, "--device", help="Which device of the trace; default: the busiest."),
+    against: str = typer.Option(
+        None,
+        "--against",
+        metavar="FLAGS",
+        help="An estimate as its flags: each operation expected beside measured, and what is left.",
+    ),
+    steps: int = typer.Option(None, "--steps", min=1, help="With --against: steps in the trace; omitted: counted."),
     top: int = most(15, "Kernels to list."),
     wide: bool = WIDE,
     fmt: Format = FORMAT,
@@ -45,6 +52,9 @@ def profile(
     from rooflinecli.profile.rollup import profile as answer
     from rooflinecli.render import profile as text
 
+    if against is not None:
+        write(_against(trace, against, hw, steps, device, fmt, top, columns(wide, out)), out)
+        return
     read = Reader(explain)
     ops = _ops(model, dtype, batch, seq, context, tp)
     result = answer(kernels_of(trace), _rates(hw, dtype, peak, bandwidth, bool(ops)), device, ops, read.leaf)
@@ -52,6 +62,20 @@ def profile(
         write(text.render(result, fmt.value, top, columns(wide, out)), out)
         return
     write(derived({key: value for key, value in result.items() if key != "kernels"}, explain, depth), out)
+
+
+def _against(
+    trace: Path, flags: str, hw: str | None, steps: int | None, device: str | None, fmt: Format, top: int, width: int
+) -> str:
+    """The trace beside an estimate."""
+    from rooflinecli.answers.against import against as answer
+    from rooflinecli.cli.flags import estimate_options
+    from rooflinecli.profile.read import read as kernels_of
+    from rooflinecli.render.against import render
+    from rooflinecli.specs import ask
+
+    request = ask.request(estimate_options("--against", flags, hw))
+    return render(answer(kernels_of(trace), request, steps, device), fmt.value, top, width)
 
 
 def _rates(hw: str | None, dtype: str, peak: str | None, bandwidth: str | None, needed: bool) -> Any:

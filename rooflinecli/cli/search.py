@@ -10,7 +10,7 @@ import typer
 from rooflinecli.cli.asking import Panelled, asks
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format, columns
-from rooflinecli.cli.shared import FORMAT, OUT, WIDE, most
+from rooflinecli.cli.shared import CLUSTER, FORMAT, JOBS, OUT, WIDE, most
 from rooflinecli.specs.options import LOAD
 
 app = typer.Typer(**QUIET)
@@ -74,6 +74,11 @@ def search(
     sensitivity: bool = _Opt(
         False, "--sensitivity", help="Also: how the winner's time moves with each hardware figure and constant."
     ),
+    simulate: int = _Opt(
+        0, "--simulate", min=0, metavar="COUNT", help="Serving at a rate: simulate the first so many layouts found."
+    ),
+    jobs: int = JOBS,
+    cluster: str = CLUSTER,
     wide: bool = WIDE,
     format: Format = FORMAT,
     out: Path = OUT,
@@ -84,8 +89,9 @@ def search(
     sequence parallelism. Serving tries instance layouts and batches, together and with prefill and decode pools apart.
     Exit code 1 when nothing is feasible; the nearest miss is shown.
     """
-    from rooflinecli.cli.searching import run
+    from rooflinecli.cli.searching import Hands, run
 
     limits: dict[str, str | None] = {"ttft": ttft, "itl": itl, "qps": qps}
-    if not run(options, objective, where or [], limits, top, sensitivity, format.value, out, columns(wide, out)):
+    hands = Hands(simulate, jobs, cluster)
+    if not run(options, objective, where or [], limits, top, sensitivity, format.value, out, columns(wide, out), hands):
         raise typer.Exit(1)

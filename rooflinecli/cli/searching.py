@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rooflinecli.cli.progress import Progress
 from rooflinecli.specs.options import OPTIONS
+
+
+@dataclass
+class Hands:
+    """How many layouts to simulate, and who works."""
+
+    simulate: int = 0
+    jobs: int = 1
+    cluster: str | None = None
 
 
 def run(
@@ -20,13 +30,14 @@ def run(
     format: str,
     out: Path | None,
     width: int,
+    hands: Hands,
 ) -> bool:
     """Search and print; True when something is feasible."""
     from rooflinecli.cli.output import write
     from rooflinecli.render.search import text
 
     serving = "train" not in ",".join(options.get("phase") or ["train"])
-    result = _answered(options, objective, where, limits, top)
+    result = _answered(options, objective, where, limits, top, hands)
     for row in [*result["results"], *([result["nearest_miss"]] if result["nearest_miss"] else [])]:
         row["estimate"] = _estimate(options, row["command"], serving)
     if sensitivity and result["feasible"]:
@@ -49,9 +60,15 @@ def _estimate(options: dict[str, Any], layout: str, serving: bool) -> str:
 
 
 def _answered(
-    options: dict[str, Any], objective: str | None, where: list[str], limits: dict[str, str | None], top: int
+    options: dict[str, Any],
+    objective: str | None,
+    where: list[str],
+    limits: dict[str, str | None],
+    top: int,
+    hands: Hands,
 ) -> dict[str, Any]:
     from rooflinecli.answers.search.answered import answered
+    from rooflinecli.spread import spread_over
 
     bar: list[Progress] = []
 
@@ -60,7 +77,8 @@ def _answered(
             bar.append(Progress(total, "layouts"))
         bar[0].add(done)
 
-    found = answered(options, objective, where, limits, top, tell)
+    over = spread_over(hands.jobs, hands.cluster) if hands.jobs > 1 or hands.cluster else None
+    found = answered(options, objective, where, limits, top, tell, over, hands.simulate)
     for progress in bar:
         progress.close()
     return found

@@ -20,6 +20,12 @@ WIDE: Any = typer.Option(False, "--wide", help="All columns of a table, however 
 OUT: Any = typer.Option(None, "--out", "-o", metavar="FILE", help="Write to a file instead of standard output.")
 
 
+JOBS: Any = typer.Option(1, "--jobs", min=1, metavar="COUNT", help="Processes to spread the work over.")
+CLUSTER: Any = typer.Option(
+    None, "--cluster", metavar="ADDRESS", help="A Dask scheduler to spread the work over (extra rooflinecli[cluster])."
+)
+
+
 def levels(default: int) -> Any:
     """--depth with its default."""
     return typer.Option(default, "--depth", min=0, metavar="COUNT", help="How many levels of an explanation.")

@@ -10,11 +10,13 @@ import typer
 from rooflinecli.cli.asking import Panelled, asks
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format, columns
-from rooflinecli.cli.shared import FORMAT, OUT, WIDE
+from rooflinecli.cli.shared import CLUSTER, FORMAT, JOBS, OUT, WIDE
 from rooflinecli.specs.options import ENGINE, LAYOUT, LOAD, OPTIONS
 
 app = typer.Typer(**QUIET)
 _Opt = typer.Option
+# what speaks of means, or of work that the simulated engine does not do; prompts per slot are whole here, a schedule is set by --scheduler
+_MEANS = ("prompts-per-slot", "equal-lengths", "token-budget", "prefix-hit", "speculate", "draft-tokens", "acceptance")
 _TRAINING = [name for name, option in OPTIONS.items() if option.phase == "train"]
 
 
@@ -24,7 +26,7 @@ _TRAINING = [name for name, option in OPTIONS.items() if option.phase == "train"
     "roofline simulate llama70b --hw h100 --tp 4 --engine vllm --trace trace.csv --replicas min --slo ttft=2s@99",
 )
 @asks(
-    without=(*_TRAINING, "phase", "batch", "tokens", "attention-flops", "prompts-per-slot"),
+    without=(*_TRAINING, *_MEANS, "phase", "batch", "tokens", "attention-flops"),
     help={
         "hw": "A name or alias (`roofline hardware`), or a YAML path; several make a study.",
         "tp": "Tensor parallel size; several make a study.",
@@ -142,10 +144,8 @@ def simulate(
         metavar="CHOICE",
         help="percentiles, load (batch and queue over time), or slo (share inside the limits against the rate).",
     ),
-    jobs: int = _Opt(1, min=1, metavar="COUNT", help="Processes to spread runs over."),
-    cluster: str = _Opt(
-        None, metavar="ADDRESS", help="A Dask scheduler to spread runs over (extra rooflinecli\\[cluster])."
-    ),
+    jobs: int = JOBS,
+    cluster: str = CLUSTER,
     wide: bool = WIDE,
     format: Format = FORMAT,
     out: Path = OUT,

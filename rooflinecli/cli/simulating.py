@@ -44,7 +44,7 @@ def _one(ask: Ask, cell: Any) -> bool:
     from rooflinecli.answers.simulate.run import fewest, run, simulate
     from rooflinecli.cli.output import write
     from rooflinecli.render.simulate import text
-    from rooflinecli.simulate.cluster import spread_over
+    from rooflinecli.spread import spread_over
 
     bar = Progress(cell.question.expected, "requests")
     try:
@@ -64,6 +64,10 @@ def _one(ask: Ask, cell: Any) -> bool:
         drawn = draw(picture(found, ask.plot_kind), ask.plot)
         if drawn:
             print(drawn)
+    if found.cut:
+        import typer
+
+        raise typer.Exit(130)
     return bool(result["slo"] is None or result["slo"]["kept"])
 
 
@@ -72,7 +76,7 @@ def _study(ask: Ask, found: list[Any]) -> bool:
     from rooflinecli.answers.simulate.study import study
     from rooflinecli.cli.output import write
     from rooflinecli.render.simulate import rows
-    from rooflinecli.simulate.cluster import spread_over
+    from rooflinecli.spread import spread_over
 
     if ask.requests_out is not None:
         raise UsageError(

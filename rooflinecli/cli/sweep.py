@@ -11,7 +11,7 @@ import typer
 from rooflinecli.cli.asking import Panelled, asks
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import columns as room
-from rooflinecli.cli.shared import OUT, WIDE
+from rooflinecli.cli.shared import CLUSTER, JOBS, OUT, WIDE
 from rooflinecli.specs.options import FLAGS, OPTIONS
 
 app = typer.Typer(**QUIET)
@@ -79,6 +79,8 @@ def sweep(
         metavar="CHOICE",
         help="latency against throughput, the roofline, or memory against batch.",
     ),
+    jobs: int = JOBS,
+    cluster: str = CLUSTER,
     wide: bool = WIDE,
     format: SweepFormat = _Opt(
         SweepFormat.table, "--format", "-f", metavar="CHOICE", help="table, csv, json, jsonl, markdown or parquet."
@@ -108,6 +110,8 @@ def sweep(
         format.value,
         out,
         room(wide, out),
+        jobs,
+        cluster,
     )
     if not sweeping.run(ask):
         raise typer.Exit(1)

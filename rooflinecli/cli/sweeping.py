@@ -29,6 +29,8 @@ class Ask:
     format: str
     out: Path | None
     width: int
+    jobs: int = 1
+    cluster: str | None = None
 
 
 def run(ask: Ask) -> bool:
@@ -46,17 +48,33 @@ def run(ask: Ask) -> bool:
     progress, feasible = Progress(stop - start), False
     quiet = ask.plot == "-" and ask.out is None and ask.format == "table"
     with writer(ask.format, ask.out, shown.names, _about(space, shown.names, start, stop), quiet, ask.width) as out:
-        for choice, answer in sweep.answers(space, start, stop):
-            table = keep(answer, sweep.table(shown, choice, answer))
+        for table, points in _tables(ask, space, shown, keep, start, stop, plot):
             feasible = feasible or bool(table["feasible"].any())
             out.add(table)
-            if plot:
-                plot.add(choice, answer)
-            progress.add(answer.points)
+            progress.add(points)
     progress.close()
     if plot:
         _draw(plot.picture, str(ask.plot))
     return feasible
+
+
+def _tables(
+    ask: Ask, space: Any, shown: Any, keep: Any, start: int, stop: int, plot: Any
+) -> Iterator[tuple[dict[str, Any], int]]:
+    """(rows that pass, points they were chosen from) box by box, made here or by many hands. Raises UsageError for a plot by many."""
+    from rooflinecli.answers.sweep import run as sweep
+
+    if ask.jobs > 1 or ask.cluster:
+        from rooflinecli.spread import spread_over
+
+        if plot:
+            raise UsageError("--plot draws while the sweep goes by; leave out --jobs and --cluster", "plot")
+        yield from sweep.spread(space, shown, keep, start, stop, spread_over(ask.jobs, ask.cluster))
+        return
+    for choice, answer in sweep.answers(space, start, stop):
+        yield keep(answer, sweep.table(shown, choice, answer)), answer.points
+        if plot:
+            plot.add(choice, answer)
 
 
 def _about(space: Any, columns: list[str], start: int, stop: int) -> dict[str, Any]:

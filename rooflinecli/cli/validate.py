@@ -23,6 +23,9 @@ def validate(
         "--fit",
         help="Refit constants on half of the rows; show the other half, and each chip, family or model left out.",
     ),
+    simulate: bool = typer.Option(
+        False, "--simulate", help="Also simulate the collected serving runs, errors beside the formula's (a minute)."
+    ),
     plot: Path = typer.Option(
         None, help="A folder for pictures, one per table: predicted against measured, residuals by group."
     ),
@@ -38,7 +41,7 @@ def validate(
     from rooflinecli.render.validate import render
     from rooflinecli.validate.answer import data, tables_of
 
-    found, images = tables_of(subject, fit), {}
+    found, images = tables_of(subject, fit, simulate), {}
     if plot is not None:
         from os.path import relpath
 

@@ -64,7 +64,11 @@ def routed_op(scene: Scene, plan: Plan, layer: Layer, sizes: Sizes, tokens: Numb
     shape = Shape(sizes["D"], sizes["F"], 3.0 if gated else 2.0, count, sizes["top_k"])
     together = f.group_tokens(tokens, plan.expert_replicas)
     stored = Stored(
-        formats.expert_weight, formats.matmul_input, formats.activation, formats.compute, _variant(scene, mode)
+        formats.expert_weight,
+        1.0 if formats.expert_compute == "fp8" else formats.matmul_input,
+        formats.activation,
+        formats.expert_compute or formats.compute,
+        _variant(scene, mode),
     )
     op = experts_op("moe.experts", together, shape, stored, plan.ep, _busiest(scene, plan, together, shape))
     assert op.routed is not None
@@ -94,11 +98,12 @@ def exchanges(
 ) -> list[Exchange | Collective]:
     """Dispatch and combine of so many layers."""
     top_k, d = sizes["top_k"], sizes["D"]
-    narrow = scene.formats.compute in ("fp8", "fp4")
+    narrow = (scene.formats.expert_compute or scene.formats.compute) in ("fp8", "fp4")
     if mode == "nccl":
         return list(_all_to_all(scene, plan, sizes, tokens, layers))
     # fp8 experts get their tokens in fp8; an engine that gathers quantised inputs sends what its matmul reads
-    size = scene.formats.matmul_input if mode == exchange.GATHER else expert.SCALED_FP8
+    read = 1.0 if scene.formats.expert_compute == "fp8" else scene.formats.matmul_input
+    size = read if mode == exchange.GATHER else expert.SCALED_FP8
     variant = "vllm" if scene.engine.kernels == "vllm" and scene.request.engine == "vllm" else ""
     return list(expert.exchanges(plan, mode, tokens, top_k, d, size if narrow else 2.0, layers, variant))
 

@@ -38,10 +38,11 @@ def forward_step(
     decode: bool,
     engine: bool = True,
     passes: Number = 1.0,
+    logits: Number = 1.0,
 ) -> Step:
     """Price a forward pass of `batch` sequences through all stages, one after the other; `engine` adds what a step costs the engine.
 
-    `passes` such passes one after the other, where a prompt is read in pieces.
+    `passes` such passes one after the other, where a prompt is read in pieces; `logits` positions of each sequence are scored.
     """
     bill = scene.bill(REGIME, plan.devices)
     forward = Pass(
@@ -50,11 +51,12 @@ def forward_step(
         full_attention=scene.request.attention_flops == "full",
         flash=scene.request.flash,
         library=scene.engine.kernels,
+        cached=None if decode else scene.cached,
     )
     if plan.overlap == "two-batch":
-        _halves(scene, plan, forward, bill, (batch, queries, keys), passes)
+        _halves(scene, plan, forward, bill, (batch, queries, keys, logits), passes)
     else:
-        _stack(scene, plan, scene.book, forward, bill, work_sizes(batch, queries, keys, 1.0, plan), passes)
+        _stack(scene, plan, scene.book, forward, bill, work_sizes(batch, queries, keys, logits, plan), passes)
     # Replicas exchange nothing, so a pipeline's stages stand beside each other.
     alone = num.plain(plan.dp) and num.plain(plan.ep) and num.value(plan.dp) == num.value(plan.ep)
     beside = plan if alone else plan.but(dp=plan.expert_replicas)
@@ -68,18 +70,18 @@ def forward_step(
 
 
 def _halves(
-    scene: Scene, plan: Plan, forward: Pass, bill: Bill, sizes: tuple[Number, Number, Number], passes: Number
+    scene: Scene, plan: Plan, forward: Pass, bill: Bill, sizes: tuple[Number, Number, Number, Number], passes: Number
 ) -> None:
     """Both halves of a batch, one's tokens under way to their experts while the other's are worked on.
 
     Its price: every kernel starts twice, weights are read twice, and kernels that send keep part of the chip to themselves.
     A single sequence has no halves by sequence: its tokens are split, and attention of the second sees the keys of the first.
     """
-    batch, queries, keys = sizes
+    batch, queries, keys, logits = sizes
     if forward.decode:
-        half = work_sizes(serving.half(batch), queries, keys, 1.0, plan)
+        half = work_sizes(serving.half(batch), queries, keys, logits, plan)
     else:
-        half = work_sizes(batch, serving.half(queries), serving.three_quarters(keys), 1.0, plan)
+        half = work_sizes(batch, serving.half(queries), serving.three_quarters(keys), logits, plan)
     _stack(scene, plan, scene.book, forward, bill, half, _times(2.0, passes))
     sent = bill.by_axis.get("ep", 0.0)
     worked = bill.total - sent
@@ -149,10 +151,10 @@ def prompt_starts(scene: Scene) -> Number:
 
 def prompt_pass(scene: Scene, plan: Plan) -> Step:
     """The pass over one prompt alone, in as many pieces as the tokens of a step make of it."""
-    whole, passes = scene.prompt, serving.prompt_passes(token_budget(scene), scene.prompt)
+    read, passes = scene.read, serving.prompt_passes(token_budget(scene), scene.read)
     if scene.chip.ideal or (num.plain(passes) and num.value(passes) <= 1):
-        return forward_step(scene, plan, 1.0, whole, whole, decode=False)
-    return forward_step(scene, plan, 1.0, whole / passes, whole, decode=False, passes=passes)
+        return forward_step(scene, plan, 1.0, read, scene.prompt, decode=False)
+    return forward_step(scene, plan, 1.0, read / passes, scene.prompt, decode=False, passes=passes)
 
 
 def token_budget(scene: Scene) -> Number:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rooflinecli import num
 from rooflinecli.derivation import label
-from rooflinecli.engine import residency
+from rooflinecli.engine import residency, speculation
 from rooflinecli.engine.forward_step import (
     REGIME,
     Step,
@@ -23,6 +23,7 @@ from rooflinecli.engine.serving_load import Load, load
 from rooflinecli.formulas import roofline, serving, training
 from rooflinecli.num import Number
 from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.request import MOST
 
 FIRST = "first token of a closed loop"
 
@@ -32,7 +33,7 @@ def prefill(scene: Scene, plan: Plan) -> PrefillAnswer:
     step = prompt_pass(scene, plan)
     # A pipeline works on pp prompts at once, so the fleet's rate is pp times what one prompt's latency says.
     rate = serving.prefill_throughput(plan.pp, scene.prompt, step.seconds, plan.dp)
-    flops = scene.model_flops(1.0, scene.prompt, scene.prompt, 1.0, decode=False)
+    flops = scene.model_flops(1.0, scene.read, scene.prompt, 1.0, decode=False, cached=scene.cached)
     mfu = training.model_flops_utilisation(
         flops, step.seconds, plan.tp * plan.cp, scene.chip.peak(scene.formats.compute)
     )
@@ -51,7 +52,7 @@ def _first_token(scene: Scene, plan: Plan, step: Step) -> Step:
     busy = load(scene, plan)
     if busy.kind == "open":
         front = engine_constant(scene, "front", "s")
-        under_way = _decode_step(scene, plan, busy).seconds
+        under_way = speculation.round_time(scene, _decode_step(scene, plan, busy).seconds)
         meets = serving.busy_probability(busy.batch)
         beside = busy.prompt_cost + prompt_starts(scene)  # a step that takes a prompt in is not replayed either
         seconds = serving.open_loop_ttft(step.seconds, under_way, meets, busy.share, beside, busy.prompt_cost, front)
@@ -65,8 +66,8 @@ def _first_token(scene: Scene, plan: Plan, step: Step) -> Step:
 def _closed_first_token(scene: Scene, plan: Plan, busy: Load, alone: Number, itl: Number) -> Number:
     """Time to first token in a closed loop, of a prompt whose pass takes `alone` on an idle replica."""
     batch = sequences_per_stage(plan, busy)
-    step = forward_step(scene, plan, 1.0, 1.0, serving.mean_context(scene.prompt, scene.output), decode=True).seconds
-    mixed = step + busy.prompt_cost + prompt_starts(scene)
+    step = speculation.token_step(scene, plan, 1.0, serving.mean_context(scene.prompt, scene.output)).seconds
+    mixed = speculation.round_time(scene, step) + busy.prompt_cost + prompt_starts(scene)
     request = serving.answer_time(_turn(scene, Loop(alone, mixed, 0.0), 1.0, step), step, scene.output)
     serial = serving.serial_ttft(batch, request, scene.output, itl)
     if lockstep(scene):
@@ -88,12 +89,14 @@ class Loop:
 
 def closed_loop(scene: Scene, plan: Plan, busy: Load, batch: Number, alone: Number, itl: Number) -> Loop:
     """The closed loop of `batch` slots, seconds each; `alone` is the pass of one prompt on an idle replica."""
-    per_pass = serving.prompts_per_pass(token_budget(scene), scene.prompt)
+    per_pass = serving.prompts_per_pass(token_budget(scene), scene.read)
     together, seconds = num.minimum(per_pass, batch), alone
     if not (num.plain(together) and num.value(together) <= 1):
-        whole = forward_step(scene, plan, together, scene.prompt, scene.prompt, decode=False).seconds
+        whole = forward_step(scene, plan, together, scene.read, scene.prompt, decode=False).seconds
         seconds = num.where(together > 1, whole, alone)
-    mixed = _decode_step(scene, plan, busy).seconds + busy.prompt_cost + prompt_starts(scene)
+    mixed = (
+        speculation.round_time(scene, _decode_step(scene, plan, busy).seconds) + busy.prompt_cost + prompt_starts(scene)
+    )
     share = num.minimum(serving.prefill_load(batch / (num.maximum(scene.output, 1) * itl), busy.prompt_cost), 1)
     return Loop(serving.burst_ttft(batch, per_pass, seconds), mixed, share)
 
@@ -103,7 +106,8 @@ def _turn(scene: Scene, loop: Loop, batch: Number, itl: Number) -> Number:
     hold, poll, late, ahead = (
         engine_constant(scene, name, "1") for name in ("hold_steps", "poll_steps", "late_steps", "look_ahead")
     )
-    turn = serving.turn_ttft(hold, poll, late, ahead, itl, loop.mixed, loop.share)
+    step = speculation.round_time(scene, itl)
+    turn = serving.turn_ttft(hold, poll, late, ahead, step, loop.mixed, loop.share)
     front, per_stream = engine_constant(scene, "front", "s"), engine_constant(scene, "per_stream", "s")
     return serving.closed_loop_ttft(loop.burst, turn, scene.per_slot, front, per_stream, batch)
 
@@ -114,15 +118,21 @@ def lockstep(scene: Scene) -> bool:
 
 
 def throughput(scene: Scene, plan: Plan, busy: Load, itl: Number) -> Number:
-    """Output tokens per second of all replicas: of the steps alone, or in a closed loop of whole requests, first tokens included."""
+    """Output tokens per second of all replicas: of the steps alone, or in a closed loop of whole requests, first tokens included.
+
+    As many requests as memory holds are queued behind those under way, so that every slot is always taken.
+    """
     if busy.kind != "closed":
         return serving.decode_throughput(busy.batch, itl, plan.dp)
+    bound = serving.prompt_bound_throughput(scene.output, busy.prompt_cost, plan.pp, plan.dp)
+    if num.value(scene.request.concurrency) is MOST:  # what waits is queued outside, so that no slot is ever idle
+        return num.minimum(serving.decode_throughput(busy.batch, itl, plan.dp), bound)
     # Prefill answers with the same time: it is worked out for whichever comes first.
     first = scene.once(
         plan, FIRST, lambda: _closed_first_token(scene, plan, busy, prompt_pass(scene, plan).seconds, itl)
     )
     rate = serving.closed_loop_throughput(busy.batch, scene.output, first, itl, plan.dp)
-    return num.minimum(rate, serving.prompt_bound_throughput(scene.output, busy.prompt_cost, plan.pp, plan.dp))
+    return num.minimum(rate, bound)
 
 
 def decode(scene: Scene, plan: Plan) -> DecodeAnswer:
@@ -146,6 +156,7 @@ def decode(scene: Scene, plan: Plan) -> DecodeAnswer:
         tokens_per_s_per_user=serving.tokens_per_user(step.seconds),
         mbu=training.memory_bandwidth_utilisation(step.bill.bytes, step.seconds, scene.chip.bandwidth),
         mfu=training.model_flops_utilisation(flops, step.seconds, devices, scene.chip.peak(scene.formats.compute)),
+        speculation=speculation.answer(scene, plan, sequences_per_stage(plan, busy)),
     )
 
 
@@ -157,7 +168,7 @@ def sequences_per_stage(plan: Plan, busy: Load) -> Number:
 def _decode_step(scene: Scene, plan: Plan, busy: Load) -> Step:
     """One token for every sequence under way, in the middle of the answer."""
     context = serving.mean_context(scene.prompt, scene.output)
-    return forward_step(scene, plan, sequences_per_stage(plan, busy), 1.0, context, decode=True)
+    return speculation.token_step(scene, plan, sequences_per_stage(plan, busy), context)
 
 
 def token(scene: Scene, plan: Plan, busy: Load) -> Step:

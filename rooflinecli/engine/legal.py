@@ -46,7 +46,7 @@ def rules(scene: Scene, plan: Plan, phase: str) -> Iterator[Rule]:
     Nothing is split by the scalar 1, so no rule of it can be broken.
     """
     if not _one(plan.tp):
-        yield from _tensor(scene, plan)
+        yield from _tensor(scene, plan, scene.engine.pads_heads and phase != "train")
     if not _one(plan.pp):
         yield from _pipeline(scene, plan)
     if not _one(plan.ep):
@@ -169,8 +169,16 @@ def _counting_ends(request: Request, first: int, last: int) -> tuple[float, ...]
     return tuple(float(count) for count in counts)
 
 
-def _tensor(scene: Scene, plan: Plan) -> Iterator[Rule]:
+def _tensor(scene: Scene, plan: Plan, pads: bool) -> Iterator[Rule]:
     for heads in scene.book.heads:
+        if pads:
+            yield Rule(
+                f"tp is at most the {heads} heads",
+                ("tp",),
+                constraints.within(plan.tp, float(heads)),
+                lambda h=heads: f"--tp {plan.tp:.0f} exceeds the {h} attention heads of {scene.spec.name}; use fewer",  # type: ignore[misc]
+            )
+            continue
         yield Rule(
             f"tp divides the {heads} heads",
             ("tp",),

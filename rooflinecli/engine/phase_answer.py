@@ -102,6 +102,21 @@ class PrefillAnswer(PhaseAnswer):
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
+class SpeculationAnswer(Record):
+    """A round of speculation: tokens it writes, seconds of draft and verification, gain over plain decoding at this batch.
+
+    pays_up_to_batch: the most sequences at which a token comes sooner than without; left out where that is never looked for
+    or beyond what was searched.
+    """
+
+    tokens_per_step: Number
+    draft_s: Number
+    verify_s: Number
+    speedup: Number
+    pays_up_to_batch: float | None = field(default=None, metadata=OPTIONAL)
+
+
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class DecodeAnswer(PhaseAnswer):
     """time_s is the inter-token latency; batch the sequences under way per replica, largest_batch what its memory takes."""
 
@@ -111,6 +126,7 @@ class DecodeAnswer(PhaseAnswer):
     load: str
     tokens_per_s_per_user: Number
     mbu: Number
+    speculation: SpeculationAnswer | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)

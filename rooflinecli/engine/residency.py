@@ -10,6 +10,7 @@ from rooflinecli import memory
 from rooflinecli.engine.phase_answer import Residency
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.serving_load import sequences
+from rooflinecli.engine.speculation import held
 from rooflinecli.formulas import memory as f
 from rooflinecli.formulas import schedule
 from rooflinecli.num import Number
@@ -35,11 +36,12 @@ def _decode(scene: Scene, plan: Plan) -> Residency:
 def _serving(scene: Scene, plan: Plan, cached: Number, length: Number, sequences: Number, tokens: Number) -> Residency:
     """Weights, the cache of `cached` sequences of `length`, and the working set of a pass over `tokens` of `sequences`."""
     params = scene.parameters(plan)
+    draft, beside = held(scene, plan, cached, length)
     return _held(
         scene,
-        memory.weights(params, scene.formats, 1.0),
+        memory.weights(params, scene.formats, 1.0) + draft,
         activations=memory.inference_activations(scene.book, plan, scene.formats, sequences, tokens, scene.lift),
-        cache=memory.kv_cache(scene.book, plan, scene.formats, cached, length, scene.lift),
+        cache=memory.kv_cache(scene.book, plan, scene.formats, cached, length, scene.lift) + beside,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 
 from rooflinecli import num
 from rooflinecli.errors import UsageError, unknown
+from rooflinecli.formulas import serving
 from rooflinecli.layers.build import ledger
 from rooflinecli.lift import PLAIN, Plain
 from rooflinecli.memory import DeviceParameters, device_parameters
@@ -18,7 +19,7 @@ from rooflinecli.phases.forward import Pass
 from rooflinecli.price.bill import Bill
 from rooflinecli.price.chip import Chip
 from rooflinecli.specs.blocks import Quantization
-from rooflinecli.specs.dtypes import BITS, FORMATS, Formats, formats
+from rooflinecli.specs.dtypes import BITS, FORMATS, Formats, experts_alone, experts_format, formats
 from rooflinecli.specs.engine import Engine, load_engine
 from rooflinecli.specs.plan import SIZES, Plan
 from rooflinecli.specs.request import MOST, SEQ, Request
@@ -33,21 +34,14 @@ class Scene:
     def __init__(self, request: Request, lift: Plain = PLAIN, override: dict[str, Number] | None = None):
         self.request, self.lift = request, lift
         self.book = ledger(request.model)
+        self.draft: Scene | None = None  # what speculation drafts with, once something asked for it
         self._known: dict[tuple[int, str], tuple[Plan, Any]] = {}
         self._multiplied: dict[int, tuple[Any, Scene]] = {}
         self.spec: Any = request.model
         self.engine = load_engine(request.engine)
         self.chip = _chip(request, lift, override, self.engine)
         self.dtype = request.dtype or _checkpoint_dtype(request)
-        self.formats: Formats = formats(
-            self.dtype,
-            request.kv_dtype,
-            request.weight_dtype,
-            request.hardware.peak,
-            request.hardware.name,
-            _stored(request),
-            request.state_dtype,
-        )
+        self.formats: Formats = _formats(request, self.dtype, self.engine)
         self._workload()
 
     def _workload(self) -> None:
@@ -64,6 +58,7 @@ class Scene:
             "--batch" if r.concurrency is None else "--concurrency",
             given is None,
         )
+        self.read = self._read()
         self.per_slot = self.flag(
             "N_w", r.prompts_per_slot, "1", "--prompts-per-slot", self._is(r.prompts_per_slot, 10.0)
         )
@@ -76,6 +71,20 @@ class Scene:
             "p_o", r.optimizer_bytes, "B", "--optimizer-bytes", self._is(r.optimizer_bytes, 12.0)
         )
         self.utilisation = self.flag("u", r.utilisation, "1", "--utilisation", self._is(r.utilisation, 1.0))
+
+    def _read(self) -> Number:
+        """Prompt tokens that prefill computes: all but those that the prefix cache holds."""
+        hit = self.request.prefix_hit
+        return (
+            self.prompt
+            if hit is None
+            else serving.tokens_to_read(self.prompt, self.flag("h", hit, "1", "--prefix-hit"))
+        )
+
+    @property
+    def cached(self) -> Number | None:
+        """Prompt tokens that the prefix cache holds; None where nobody asked."""
+        return None if self.request.prefix_hit is None else self.prompt - self.read
 
     def _lengths(self, limit: float) -> tuple[Number, Number, Number]:
         """Prompt, output and training length: as asked, else defaults that fit the model's context; an encoder takes it whole."""
@@ -122,9 +131,13 @@ class Scene:
         sizes = {k: self.lift(k, getattr(plan, k), "1", f"plan: --{k.replace('_', '-')}") for k in SIZES}
         return Plan(**{**plan.__dict__, **sizes})
 
-    def model_flops(self, batch: Number, queries: Number, keys: Number, logits: Number, decode: bool) -> Number:
+    def model_flops(
+        self, batch: Number, queries: Number, keys: Number, logits: Number, decode: bool, cached: Number | None = None
+    ) -> Number:
         """Forward FLOPs of `batch` sequences; the LM head counts for `logits` positions each."""
-        forward = Pass(self.formats, decode=decode, full_attention=self.request.attention_flops == "full")
+        forward = Pass(
+            self.formats, decode=decode, full_attention=self.request.attention_flops == "full", cached=cached
+        )
         return ledger_flops(self.book, forward, self.lift, batch, queries, keys, logits)
 
     def parameters(self, plan: Plan) -> DeviceParameters:
@@ -183,6 +196,15 @@ def _chip(request: Request, lift: Plain, override: dict[str, Number] | None, eng
 @lru_cache(maxsize=64)
 def _cached_chip(same: _Identity, ideal: bool, engine: _Identity) -> Chip:
     return Chip(same.spec, ideal=ideal, engine=engine.spec)
+
+
+def _formats(request: Request, dtype: str, engine: Engine) -> Formats:
+    """How the model runs; where only its experts are narrow, a narrow --dtype is theirs."""
+    chip, peaks, stored = request.hardware.name, request.hardware.peak, request.model.quantization
+    if stored is not None and experts_alone(request.dtype, request.weight_dtype, stored, "train" in request.phases):
+        return experts_format(peaks, chip, request.kv_dtype, stored, request.state_dtype)
+    kv = request.kv_dtype or ("fp8" if engine.kv_dtype_fp8 and dtype == "fp8" else None)
+    return formats(dtype, kv, request.weight_dtype, peaks, chip, _stored(request), request.state_dtype)
 
 
 def _checkpoint_dtype(request: Request) -> str:

@@ -13,6 +13,7 @@ from rooflinecli import memory, num
 from rooflinecli.derivation import label
 from rooflinecli.engine.forward_step import engine_constant, forward_step
 from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.speculation import held, token_step
 from rooflinecli.errors import Infeasible
 from rooflinecli.formulas import serving
 from rooflinecli.num import Number
@@ -62,14 +63,19 @@ def largest_batch(scene: Scene, plan: Plan) -> Number:
     """Most sequences of full length whose cache a replica holds beside the weights, as the engine shares memory out."""
     resident = memory.weights(scene.parameters(plan), scene.formats, 1.0)
     one = memory.kv_cache(scene.book, plan, scene.formats, 1.0, scene.prompt + scene.output, scene.lift)
+    draft, beside = held(scene, plan, 1.0, scene.prompt + scene.output)
+    resident, one = resident + draft, one + beside
     reserve, fraction = engine_constant(scene, "reserve_bytes", "B"), engine_constant(scene, "kv_fraction", "1")
+    if scene.engine.reserve_experts_bytes and any(group.moe for group in scene.book.layers):
+        gathered = engine_constant(scene, "reserve_experts_bytes", "B")
+        reserve = serving.reserve_beside(reserve, gathered, plan.ep)
     most = engine_constant(scene, "max_sequences", "1")
     return serving.largest_served(scene.chip.capacity, resident, reserve, fraction, num.maximum(one, 1.0), most)
 
 
 def prompt_cost(scene: Scene, plan: Plan) -> Number:
     """Seconds that one more prompt adds to a busy replica: its pass without weights to stream or kernels to start."""
-    step = forward_step(scene, plan, MANY, scene.prompt, scene.prompt, decode=False, engine=False)
+    step = forward_step(scene, plan, MANY, scene.read, scene.prompt, decode=False, engine=False)
     return label(step.seconds / MANY, "t_pre")
 
 
@@ -94,7 +100,7 @@ def _open(scene: Scene, plan: Plan, largest: Number) -> Load:
     left, per_second = 1 - num.value(share), num.value(rate)
 
     def excess(batch: Number) -> Number:
-        itl = forward_step(plain, bare, num.maximum(batch / bare.pp, 1), 1.0, context, decode=True).seconds / left
+        itl = token_step(plain, bare, num.maximum(batch / bare.pp, 1), context).seconds / left
         return serving.sequences_in_flight(per_second, plain.output, itl) - batch
 
     batch = _crossing(excess, num.value(largest))

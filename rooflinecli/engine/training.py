@@ -94,7 +94,9 @@ def _gradient_collectives(scene: Scene, plan: Plan, params: memory.DeviceParamet
     c = scene.chip.constants(REGIME, "dp_collective", plan.software)
     between = c.exchange_bytes if num.present(c.exchange_bytes) else scene.gradient_bytes
     moves: list[Any] = []
-    for held, experts in ((params.inner + params.outer, False), (params.experts, True)):
+    copies = pipeline.copies(plan)
+    parts = ((params.inner + params.outer) * copies, False), (params.experts * copies, True)
+    for held, experts in parts:
         if experts and not params.has_experts:
             continue
         if plan.zero >= 3:

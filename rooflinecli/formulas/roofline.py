@@ -119,6 +119,16 @@ def quantise_time(elements: Number, bytes_per_element: Number, bandwidth: Number
 
 
 @formula(
+    "e_m",
+    "1",
+    "packed weights are unpacked by the chip, at a rate of its own: 0.95 TB/s of int4 on A100 and H100 under gpt-fast and llama.cpp",
+)
+def unpacking_share(efficiency: Number, rate: Number, bandwidth: Number) -> Number:
+    """min(e_m, U / W): share of the bandwidth at which packed weights are read."""
+    return num.minimum(efficiency, rate / bandwidth)
+
+
+@formula(
     "e", "1", "attention over short sequences reaches less of the peak; fitted to published steps, docs/accuracy.md"
 )
 def long_efficiency(efficiency: Number, length: Number, half_length: Number) -> Number:

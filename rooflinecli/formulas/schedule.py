@@ -31,6 +31,18 @@ def zero_bubble(pp: Number, virtual_stages: Number, stage_time: Number, weight_g
     return (pp - 1) / virtual_stages * num.maximum(stage_time - 2 * weight_gradient_time, 0)
 
 
+@formula(
+    "t_bubble",
+    "s",
+    "DeepSeek-V3 Technical Report, table 2: (PP/2 - 1)(F&B + B - 3W); F&B taken as F + B, and F as the half of a stage's time "
+    "that is not weight gradients",
+)
+def dual_pipe(pp: Number, stage_time: Number, weight_gradient_time: Number) -> Number:
+    """(pp/2 - 1)(3/2 t - 5/2 W): with t = F + B, B = (t + W)/2."""
+    idle = num.maximum(1.5 * stage_time - 2.5 * weight_gradient_time, 0)
+    return num.maximum(pp / 2 - 1, 0) * idle
+
+
 @formula("t_stage", "s", "a pipeline runs at the pace of its slowest stage")
 def slowest_stage(first: Number, second: Number) -> Number:
     """The longer of two stages."""

@@ -97,6 +97,16 @@ def prefill_interference(batch: Number, output: Number, prompt_cost: Number) -> 
     return num.maximum(batch - 1, 0) / num.maximum(output, 1) * prompt_cost
 
 
+@formula(
+    "S_new",
+    "tokens",
+    "prefix caching: what is in the cache is not read again, but for the last token, whose logits are wanted",
+)
+def tokens_to_read(prompt: Number, hit: Number) -> Number:
+    """Prompt tokens that a pass still computes."""
+    return num.maximum(prompt * (1 - hit), 1)
+
+
 @formula("m", "prompts", "what fits into the tokens that one step takes in; at least one")
 def prompts_per_pass(budget: Number, prompt: Number) -> Number:
     """Prompts that one pass takes in."""
@@ -229,6 +239,12 @@ def sequences_per_replica(sequences: Number, replicas: Number) -> Number:
 def sequences_in_flight(rate: Number, output: Number, itl: Number) -> Number:
     """Sequences decoding at once at a request rate."""
     return rate * output * itl
+
+
+@formula("M_res", "B", "gathered tokens of an expert group need room of their own; 6 GB read off memory-limited runs")
+def reserve_beside(reserve: Number, gathered: Number, ep: Number) -> Number:
+    """Memory kept back per device, with that for tokens gathered where experts stand on several replicas."""
+    return reserve + gathered * num.minimum(ep - 1, 1)
 
 
 @formula("b_max", "sequences", "what an engine turns into cache, over the cache of one whole sequence")

@@ -57,3 +57,9 @@ def speculative_latency(plain_s: Number, speedup: Number) -> Number:
 def draft_cost_of_sizes(draft_params: Number, target_params: Number) -> Number:
     """Time of a draft step over a target step from the two models' active parameters."""
     return draft_params / target_params
+
+
+@formula("t_itl", "s", _LEVIATHAN + ", theorem 3.8, with the verifying pass at its own price")
+def speculative_token_time(draft: Number, draft_length: Number, verify: Number, tokens: Number) -> Number:
+    """(g t_draft + t_verify) / tau: seconds per token of a round of speculation."""
+    return (draft_length * draft + verify) / tokens

@@ -44,13 +44,18 @@ class Softmax(Mixer):
 
     def pairs(self, mode: Mode, queries: Number, keys: Number) -> Number:
         """Query-key pairs per head of one sequence's share on this device (queries may be a context-parallel part of keys)."""
+        whole, rest = self._all_pairs(mode, keys), keys
+        if mode.cached is not None:  # queries stand behind what is cached and see it too
+            whole, rest = whole - self._all_pairs(mode, mode.cached), keys - mode.cached
+        return whole if queries is keys else whole * (queries / rest)
+
+    def _all_pairs(self, mode: Mode, keys: Number) -> Number:
+        """Pairs of a whole sequence with itself."""
         if mode.full_attention or not self.causal:
-            whole = attention.full_pairs(keys, self.reach)
-        elif self.chunk:
-            whole = attention.chunked_pairs(keys, self.chunk)
-        else:
-            whole = attention.causal_pairs(keys, self.window or INF)
-        return whole if queries is keys else whole * (queries / keys)
+            return attention.full_pairs(keys, self.reach)
+        if self.chunk:
+            return attention.chunked_pairs(keys, self.chunk)
+        return attention.causal_pairs(keys, self.window or INF)
 
     def flops(self, mode: Mode, sizes: Sizes) -> Number:
         if mode.decode:
@@ -127,7 +132,7 @@ class Softmax(Mixer):
             kind=kind,
             dtype=f.attention_compute,
             flops=self._token_flops(sizes),
-            bytes=cached + counts.bytes_of(b * heads * (qk + v), f.activation),
+            bytes=cached + counts.bytes_of(asked(sizes) * heads * (qk + v), f.activation),
             k=keys,
             n=(qk + v) / 2,
             items=items,
@@ -135,7 +140,7 @@ class Softmax(Mixer):
 
     def _token_flops(self, sizes: Sizes) -> Number:
         keys, (qk, v) = self.visible(sizes["T"]), self._token_widths(sizes)
-        return attention.attention_core_flops(sizes["B"], sizes[self.heads], keys, qk, v)
+        return attention.attention_core_flops(asked(sizes), sizes[self.heads], keys, qk, v)
 
     def _token_widths(self, sizes: Sizes) -> tuple[Number, Number]:
         """Widths of a query and of an output in a decode step."""
@@ -170,3 +175,9 @@ class Softmax(Mixer):
 def busiest(flops: Number, mode: Mode) -> Number:
     """On a causal ring the rank with the late tokens has the most pairs."""
     return flops if mode.uneven is None else flops * mode.uneven
+
+
+def asked(sizes: Sizes) -> Number:
+    """Queries of a decode step: one per sequence, or as many as speculation verifies at once."""
+    b, s = sizes["B"], sizes["S"]
+    return b if s.__class__ is float and s == 1.0 else b * s

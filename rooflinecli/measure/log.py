@@ -9,7 +9,7 @@ from typing import Any
 
 from rooflinecli.errors import UsageError
 
-SCHEMA = "roofline-measure/1"
+SCHEMA = "roofline/measure/1"
 
 
 class Log:

@@ -50,6 +50,12 @@ def in_flight(plan: Plan, microbatches: Number) -> tuple[Number, Number]:
     return _schedule(plan).in_flight(plan, microbatches)  # type: ignore[no-any-return]
 
 
+def copies(plan: Plan) -> Number:
+    """How many stages' weights and gradients a device holds: one, where a schedule does not say more."""
+    hook = getattr(_schedule(plan), "copies", None)
+    return 1.0 if hook is None else hook(plan)
+
+
 def needs(plan: Plan, microbatches: Number) -> Iterator[Need]:
     """What the schedule asks of a layout, besides stages that exist."""
     return _schedule(plan).needs(plan, microbatches)  # type: ignore[no-any-return]

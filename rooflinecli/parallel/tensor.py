@@ -13,13 +13,23 @@ from rooflinecli.specs.model import LayerSpec
 from rooflinecli.specs.plan import Plan
 from rooflinecli.work import Collective
 
+HEADS = ("N",)  # axes of which a device holds whole ones
+
 
 def shard(sizes: Sizes, tp: Number, split: Axes, shared: Axes = ()) -> None:
-    """Divide the axes that tensor parallelism splits, in place; a shared one is replicated once there are fewer than tp."""
+    """Divide the axes that tensor parallelism splits, in place; a shared one is replicated once there are fewer than tp.
+
+    Heads that tp does not divide are padded up, so that every device has whole ones and equally many.
+    """
     for axis in split:
-        sizes[axis] = sizes[axis] / tp
+        sizes[axis] = _whole(sizes[axis] / tp) if axis in HEADS else sizes[axis] / tp
     for axis in shared:
-        sizes[axis] = num.maximum(sizes[axis] / tp, 1)
+        sizes[axis] = _whole(num.maximum(sizes[axis] / tp, 1))
+
+
+def _whole(heads: Number) -> Number:
+    """Heads padded up; where they come out even there is nothing to explain."""
+    return heads if num.plain(heads) and num.value(heads) == int(num.value(heads)) else num.ceil(heads)
 
 
 def tokens_outside(tokens: Number, plan: Plan) -> Number:

@@ -50,7 +50,7 @@ class Pass(Mode):
         return kernel(
             name=row.name,
             kind="grouped_matmul",
-            dtype=f.compute,
+            dtype=f.expert_compute or f.compute,
             flops=flops if self.imbalance is None else flops * self.imbalance,
             bytes=counts.matmul_bytes(tokens, k, n, f.matmul_input, 0, f.activation) + weights,
             k=k,

@@ -12,6 +12,8 @@ from rooflinecli.price.kernels import FUSIBLE, price
 from rooflinecli.price.network import price_collective
 from rooflinecli.work import Collective, Exchange, Op
 
+_SUMS = ("t_compute", "t_memory", "t_communication", "flops", "bytes")
+
 
 class Bill:
     """Seconds by group (matmul, attention, elementwise, communication, ...) with floors and errors kept beside them."""
@@ -83,6 +85,23 @@ class Bill:
         """Charge `seconds` to a group; their error adds up within `kind`."""
         self.groups[group] = self.groups.get(group, 0.0) + seconds
         self.errors[kind] = self.errors.get(kind, 0.0) + seconds * error
+
+    def beside(self, group: str, other: Bill, seconds: Number, times: Number) -> None:
+        """Charge another bill `times` times as one group, floors, bytes and errors with it."""
+        self.spend(group, seconds * times, group, 0.0)
+        for kind, error in other.errors.items():
+            self.errors[kind] = self.errors.get(kind, 0.0) + error * times
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) + getattr(other, name) * times)
+        for axis, volume in other.volumes.items():
+            self.volumes[axis] = self.volumes.get(axis, 0.0) + volume * times
+
+    def share(self, parts: Number) -> None:
+        """Divide everything by so many parts, such as the tokens that a step writes."""
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) / parts)
+        for found in (self.groups, self.errors, self.by_axis, self.volumes):
+            found.update({key: value / parts for key, value in found.items()})
 
     @property
     def total(self) -> Number:

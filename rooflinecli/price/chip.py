@@ -231,8 +231,13 @@ class _LevelNumbers:
         latency = chip.override.get(f"network.{index}.latency", latency)
         self.latency = chip.lift(f"alpha_{index}", latency, "s", source)
 
+    @property
+    def own(self) -> bool:
+        """Whether the level's constants hold in every regime: beyond the host and over PCIe, where no shared fit has seen a run."""
+        return self.index > 0 or self.level.kind == "pcie"
+
     def constants(self, regime: str, op: str) -> SimpleNamespace:
-        """Collective constants at this level: the level's own in the kernel regime and beyond the host, else the chip's class `collective`."""
+        """Collective constants at this level: the level's own in the kernel regime, beyond the host and over PCIe, else the chip's class `collective`."""
         chip, table = self.chip, self.level.efficiency
         key = (regime, "collective", op, str(self.index))
         if key not in chip._constants:
@@ -240,7 +245,7 @@ class _LevelNumbers:
             if (
                 entry is not None
                 and not chip.ideal
-                and (regime == "kernel" or self.index > 0 or "collective" not in chip.spec.efficiency.get(regime, {}))
+                and (self.own or regime == "kernel" or "collective" not in chip.spec.efficiency.get(regime, {}))
             ):
                 place = ("network", self.index, "efficiency", op if op in table else "any")
                 chip._constants[key] = chip._lifted(entry, chip.spec.document, place, "collective")

@@ -84,7 +84,8 @@ def _plain(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Numbe
 def _matmul(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Number:
     """Matmul, dense or grouped by expert: filling, serial latency of the k loop, and a further pass over the input."""
     t_compute = roofline.filled_compute_time(op.flops, op.ramp, c.k0, peak, c.compute)
-    t_memory = roofline.effective_memory_time(op.bytes, bandwidth, c.memory)
+    share = roofline.unpacking_share(c.memory, c.unpack, bandwidth) if num.present(c.unpack) else c.memory
+    t_memory = roofline.effective_memory_time(op.bytes, bandwidth, share)
     overhead = roofline.matmul_overhead(c.overhead, c.tau, op.k) if num.present(c.tau) else c.overhead
     expected = join(t_compute, t_memory, c, overhead)
     if num.present(c.quant_bytes):

@@ -75,13 +75,18 @@ def _by_shape(kernel: Kernel, ops: list[Op]) -> Op | None:
     return None
 
 
+def named_row(kernel: Kernel) -> str | None:
+    """How the ledger's name of a matrix product ends, by what frameworks call it; None where the name says nothing."""
+    if kernel.kind != "gemm":
+        return None
+    return next((row for pattern, row in _NAMES if pattern.search(kernel.name)), None)
+
+
 def _by_name(kernel: Kernel, ops: list[Op]) -> Op | None:
     if kernel.kind == "attention":
         cores = [op for op in ops if op.kind.endswith("attention")]
         return cores[0] if len({op.flops for op in cores}) == 1 else None
-    if kernel.kind != "gemm":
-        return None
-    row = next((row for pattern, row in _NAMES if pattern.search(kernel.name)), None)
+    row = named_row(kernel)
     if row is None:
         return None
     named = [op for op in ops if op.name.endswith(row) and "matmul" in op.kind]

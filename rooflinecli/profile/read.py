@@ -10,16 +10,16 @@ from rooflinecli.errors import DataError
 from rooflinecli.profile.chrome import read_chrome
 from rooflinecli.profile.classify import KINDS, classify
 from rooflinecli.profile.kernel import Kernel
+from rooflinecli.profile.nsys import MAGIC, read_sqlite
 from rooflinecli.profile.table import read_csv
 
 _TRACES = ("*.trace.json.gz", "*.trace.json", "*.pt.trace.json", "*.pt.trace.json.gz")
 
 
 def read(path: Path) -> list[Kernel]:
-    """The kernels of a CSV, a Chrome trace (.json, .json.gz) or a jax.profiler folder, each with its kind."""
+    """The kernels of a CSV, a Chrome trace (.json, .json.gz), an nsys database or a jax.profiler folder, each with its kind."""
     file = _newest(path) if path.is_dir() else path
-    text = _text(file)
-    kernels = read_chrome(file, text) if text.lstrip()[:1] in ("{", "[") else read_csv(file, text)
+    kernels = read_sqlite(file) if _is_sqlite(file) else _written(file)
     if not any(kernel.seconds for kernel in kernels):
         raise DataError(f"{file}: every kernel takes no time at all; check the unit of the time column")
     for kernel in kernels:
@@ -30,6 +30,20 @@ def read(path: Path) -> list[Kernel]:
                 f"{file}: bound '{kernel.bound}' of {kernel.name} is unknown; use memory, compute or latency"
             )
     return [kernel if kernel.kind else replace(kernel, kind=classify(kernel.name)) for kernel in kernels]
+
+
+def _is_sqlite(file: Path) -> bool:
+    try:
+        with file.open("rb") as stream:
+            return stream.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False  # _text says why
+
+
+def _written(file: Path) -> list[Kernel]:
+    """The kernels of a file that is text."""
+    text = _text(file)
+    return read_chrome(file, text) if text.lstrip()[:1] in ("{", "[") else read_csv(file, text)
 
 
 def _newest(folder: Path) -> Path:

@@ -29,7 +29,7 @@ def profile(
 ) -> dict[str, Any]:
     """Totals by kind, memory-bound share, what fusion and overlap buy, and kernels by name against their floors."""
     devices = sorted({k.device for k in kernels})
-    kernels, chosen = _one_device(kernels, devices, device)
+    kernels, chosen = one_device(kernels, device)
     rows = match(kernels, ops) if ops else {}
     priced = floors(kernels, rates, rows) if rates else {}
     memory_bound = [k for k in kernels if _memory_bound(k, priced)]
@@ -56,8 +56,9 @@ def profile(
     return answer
 
 
-def _one_device(kernels: list[Kernel], devices: list[str], device: str | None) -> tuple[list[Kernel], str]:
+def one_device(kernels: list[Kernel], device: str | None = None) -> tuple[list[Kernel], str]:
     """The kernels of one device: the one asked for (by name or part of it), or the busiest."""
+    devices = sorted({k.device for k in kernels})
     groups = {name: [k for k in kernels if k.device == name] for name in devices}
     if device is not None:
         groups = {name: group for name, group in groups.items() if device in name}

@@ -135,7 +135,7 @@ def as_json(
     ]
     roofs = {"peak_flops_per_s": limits.peaks, "bandwidth_bytes_per_s": limits.bandwidth} if limits else None
     whole = {
-        "schema": "roofline-measure/1",
+        "schema": "roofline/measure/1",
         "environment": environment,
         "roofs": roofs,
         "fits": constants,

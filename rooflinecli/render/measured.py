@@ -9,6 +9,7 @@ from rooflinecli.render import markdown as marked
 from rooflinecli.render import tables
 from rooflinecli.render.json import dumps
 from rooflinecli.render.style import PIPE
+from rooflinecli.text import plural
 from rooflinecli.units import duration
 
 _HEAD = ["row", "quantity", "measured", "floor", "expected", "80 % interval", "gap", "verdict"]
@@ -23,7 +24,11 @@ def render(result: dict[str, Any], format: str, width: int = PIPE) -> str:
         columns = ["row", "quantity", "measured_s", "floor_s", "expected_s", "gap", "verdict"]
         return comma.rows([columns, *([row[c] for c in columns] for row in result["rows"])])
     said = [_sentence(row) for row in result["rows"] if row["explained_by"] and row["verdict"] != "inside the interval"]
-    more = [*said, *(f"{where}: not compared; {why}" for where, why in result["aside"]), *result["notes"]]
+    more = [
+        *said,
+        *(f"{plural(a['rows'], 'row')} from {a['row']} on not compared: {a['reason']}" for a in result["aside"]),
+        *result["notes"],
+    ]
     if format == "markdown":
         return "\n\n".join(part for part in (marked.table(grid), "\n".join(f"- {text}" for text in more)) if part)
     body = tables.table(

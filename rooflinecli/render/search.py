@@ -118,6 +118,8 @@ def _tail(result: dict[str, Any], width: int) -> list[str]:
         lines += tables.prose(f"{i} is {row['why']}", width, "  ") if "why" in row else []
     if result["results"]:
         lines += ["", *_command("winner", result["results"][0], width)]
+    for i, row in enumerate(result["results"], 1):
+        lines += tables.prose(f"{i} simulated: {_simulated(row['simulate'])}", width) if "simulate" in row else []
     for name, pool in (result.get("pools") or {}).items():
         lines += tables.prose(f"{name}: {pool}", width) if isinstance(pool, str) else []
     if result["rejected"]:
@@ -130,6 +132,17 @@ def _tail(result: dict[str, Any], width: int) -> list[str]:
     if result.get("sensitivity"):
         lines += ["", *tables.prose("per cent of the winner's time for one per cent of a figure:", width)]
     return [*lines, *(f"{row['elasticity']:+8.3f}  {row['figure']}" for row in result.get("sensitivity", [])[:12])]
+
+
+def _simulated(values: dict[str, Any]) -> str:
+    """What a simulation says of a row, in a sentence."""
+    if not values["feasible"]:
+        return str(values["violation"])
+    inside = f", {values['slo_share']:.1%} of requests inside the limits" if "slo_share" in values else ""
+    return (
+        f"first token {duration(values['ttft_p50_s'])} in the median, {duration(values['ttft_p99_s'])} at p99; "
+        f"per further token {duration(values['tpot_p99_s'])} at p99{inside}"
+    )
 
 
 def _command(what: str, row: dict[str, Any], width: int) -> list[str]:

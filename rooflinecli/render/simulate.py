@@ -137,6 +137,8 @@ def shown(name: str, value: Any) -> str:
 
 def _said(result: dict[str, Any]) -> list[str]:
     said = []
+    if result["interrupted"]:
+        said.append(f"Interrupted: these are the {result['simulate']['requests']:,} requests that had ended.")
     slo = result["slo"]
     if slo is not None:
         share, copies = result["simulate"]["slo_share"], result["simulate"]["replicas"]

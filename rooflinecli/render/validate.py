@@ -25,6 +25,8 @@ COLUMNS: dict[str, tuple[str, bool]] = {
     "fitted": ("refitted", True),
     "shipped": ("shipped", True),
     "left_out": ("left out", True),
+    "formula_mean": ("formula, mean", True),
+    "formula_median": ("formula, median", True),
     "left_out_inside": ("left out, in the 80 % interval", True),
     "suspect": ("suspect", False),
     "below_floor": ("below floor", False),

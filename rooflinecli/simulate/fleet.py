@@ -31,12 +31,14 @@ class Fleet:
         return [*self.replicas, *self.decoders]
 
 
-def closed(fleet: Fleet, jobs: list[Job], concurrency: int, tell: Tell | None = None) -> list[Job]:
-    """A closed loop: every replica keeps `concurrency` of its share of the jobs under way. Returns the jobs that ended."""
+def closed(
+    fleet: Fleet, jobs: list[Job], concurrency: int, tell: Tell | None = None, into: list[Job] | None = None
+) -> list[Job]:
+    """A closed loop: every replica keeps `concurrency` of its share of the jobs under way. Returns the jobs that ended, `into` a list if given."""
+    ended: list[Job] = [] if into is None else into
     with _collected_later():
         if fleet.decoders:
-            return _closed_pools(fleet, jobs, concurrency, tell)
-        ended: list[Job] = []
+            return _closed_pools(fleet, jobs, concurrency, tell, ended)
         for i, replica in enumerate(fleet.replicas):
             share = deque(jobs[i :: len(fleet.replicas)])
             for job in [share.popleft() for _ in range(min(concurrency, len(share)))]:
@@ -51,7 +53,7 @@ def closed(fleet: Fleet, jobs: list[Job], concurrency: int, tell: Tell | None = 
         return ended
 
 
-def _closed_pools(fleet: Fleet, jobs: list[Job], concurrency: int, tell: Tell | None) -> list[Job]:
+def _closed_pools(fleet: Fleet, jobs: list[Job], concurrency: int, tell: Tell | None, ended: list[Job]) -> list[Job]:
     """A closed loop over pools: each end, wherever it is, brings the next prompt."""
     left = deque(jobs)
     first = [left.popleft() for _ in range(min(concurrency * len(fleet.every), len(left)))]
@@ -63,22 +65,26 @@ def _closed_pools(fleet: Fleet, jobs: list[Job], concurrency: int, tell: Tell | 
         following.arrival = job.finish
         return following
 
-    return _by_events(fleet, first, follow, tell)
+    return _by_events(fleet, first, follow, tell, ended)
 
 
 def opened(
-    fleet: Fleet, jobs: list[Job], follow: Callable[[Job], Job | None] | None = None, tell: Tell | None = None
+    fleet: Fleet,
+    jobs: list[Job],
+    follow: Callable[[Job], Job | None] | None = None,
+    tell: Tell | None = None,
+    into: list[Job] | None = None,
 ) -> list[Job]:
-    """An open loop: jobs come when they come, in order of arrival; `follow` gives a session's next turn."""
+    """An open loop: jobs come when they come, in order of arrival; `follow` gives a session's next turn. Fills `into` as `closed` does."""
+    ended: list[Job] = [] if into is None else into
     with _collected_later():
         if follow is not None or fleet.decoders:
-            return _by_events(fleet, jobs, follow, tell)
-        return _looking(fleet, jobs, tell) if fleet.router.LOOKS else _apart(fleet, jobs, tell)
+            return _by_events(fleet, jobs, follow, tell, ended)
+        return _looking(fleet, jobs, tell, ended) if fleet.router.LOOKS else _apart(fleet, jobs, tell, ended)
 
 
-def _apart(fleet: Fleet, jobs: list[Job], tell: Tell | None) -> list[Job]:
+def _apart(fleet: Fleet, jobs: list[Job], tell: Tell | None, ended: list[Job]) -> list[Job]:
     """Replicas that have nothing to do with each other, one after the other."""
-    ended: list[Job] = []
     shares: list[list[Job]] = [[] for _ in fleet.replicas]
     for job in jobs:
         shares[fleet.router.choose(job, fleet.replicas)].append(job)
@@ -96,9 +102,8 @@ def _apart(fleet: Fleet, jobs: list[Job], tell: Tell | None) -> list[Job]:
     return ended
 
 
-def _looking(fleet: Fleet, jobs: list[Job], tell: Tell | None) -> list[Job]:
+def _looking(fleet: Fleet, jobs: list[Job], tell: Tell | None, ended: list[Job]) -> list[Job]:
     """Every replica is brought up to an arrival before it is given away."""
-    ended: list[Job] = []
     for job in jobs:
         for replica in fleet.replicas:
             while replica.step(job.arrival):
@@ -115,13 +120,12 @@ def _looking(fleet: Fleet, jobs: list[Job], tell: Tell | None) -> list[Job]:
 
 
 def _by_events(
-    fleet: Fleet, jobs: Iterable[Job], follow: Callable[[Job], Job | None] | None, tell: Tell | None
+    fleet: Fleet, jobs: Iterable[Job], follow: Callable[[Job], Job | None] | None, tell: Tell | None, ended: list[Job]
 ) -> list[Job]:
     """What ends here starts something there: the replica whose clock is behind steps first."""
     arrivals: list[tuple[float, int, Job]] = []
     for job in jobs:
         heappush(arrivals, (job.arrival, job.index, job))
-    ended: list[Job] = []
     every = fleet.every
     while True:
         until = arrivals[0][0] if arrivals else INF

@@ -54,6 +54,7 @@ class Replica:
         self.waiting: deque[Job] = deque()
         self.partial: list[Job] = []
         self.ends: list[tuple[int, int, int, Job]] = []
+        self.unsent: list[tuple[int, int, int, Job]] = []  # first tokens that wait for more of them
         self.joined: list[tuple[Job, int]] = []
         self.finished: list[Job] = []
         self.batch = self.context = self.tick = self.filling = self.saved = self.steps = self.held = 0
@@ -127,14 +128,17 @@ class Replica:
             self._see(self.decided if self.scheduler.look_ahead else self.now)
         while self.batch and self.used + self.batch > self.limits.pool:
             self._preempt()
-        self.pause = INF
-        chunks, ride = self.policy.compose(self)
-        if chunks:
-            self._mixed(chunks, ride)
-        elif self.batch:
-            self._stride(until)
+        if self.waiting or self.partial:
+            self.pause = INF
+            chunks, ride = self.policy.compose(self)
+            if chunks:
+                self._mixed(chunks, ride)
+                return True
         else:
+            self.held, self.pause = 0, INF
+        if not self.batch:
             return self._wait(until)
+        self._stride(until)
         return True
 
     def _wait(self, until: float) -> bool:
@@ -181,12 +185,15 @@ class Replica:
         job.entered, job.due = job.need + 1 - self.tick, self.tick + job.remaining
         self.owed += job.remaining
         heappush(self.ends, (job.due, job.index, job.epoch, job))
+        if job.first == INF:
+            sent = min(self.scheduler.stream_steps, job.output) - job.made
+            heappush(self.unsent, (self.tick + sent, job.index, job.epoch, job))
         self.joined.append((job, job.epoch))
 
     def _prompt_done(self, job: Job, instant: float) -> None:
         """The last chunk was computed: the first token is there, or after a recomputation the next one."""
         job.made += 1
-        if job.first == INF:
+        if job.first == INF and (self.scheduler.stream_steps == 1 or job.output == 1 or self.hand_over):
             job.first = instant
         self.tally.output_tokens += 1
         if job.remaining and not self.hand_over:
@@ -208,6 +215,13 @@ class Replica:
         """A running sequence stops running."""
         self.batch -= 1
         self.context -= job.entered + self.tick
+
+    def _send_due(self) -> None:
+        """First tokens that waited for as many as are sent at once."""
+        while self.unsent and self.unsent[0][0] <= self.tick:
+            _, _, epoch, job = heappop(self.unsent)
+            if epoch == job.epoch:
+                job.first = self.now
 
     def _end_due(self) -> None:
         """Sequences that have written their last token by now."""
@@ -245,17 +259,18 @@ class Replica:
 
     def _mixed(self, chunks: list[tuple[Job, int]], ride: bool) -> None:
         """A step with prompts, decodes riding along where the policy lets them; otherwise they stand still."""
-        tokens = sum(take for _, take in chunks)
-        attention = sum(self.prices.attention(job.done, job.done + take) for job, take in chunks)
+        tokens, attention = 0, 0.0
+        for job, take in chunks:
+            tokens += take
+            attention += self.prices.attention(job.done, job.done + take)
         batch = self.batch if ride else 0
         seconds, fill = self.prices.mixed(tokens, attention, batch, self.context / batch if batch else 0.0)
-        self._advance(seconds + self._pay(), 1, seconds)
-        self.tally.prompt_tokens += tokens
-        self.tally.most_tokens = max(self.tally.most_tokens, tokens + batch)
-        if batch:
-            self._ticked(1, seconds)
-        elif self.batch:
+        if self.batch and not batch:
             self.stall += seconds
+        if self.debt:
+            seconds += self._pay()
+        self.tally.prompt_tokens += tokens
+        self._move(seconds, 1, seconds, batch, tokens + batch)
         for job, take in chunks:
             job.done += take
             if job.done >= job.need:
@@ -264,38 +279,45 @@ class Replica:
     def _stride(self, until: float) -> None:
         """As many decode steps as nothing interrupts."""
         prices, batch = self.prices, self.batch
-        level, slope = prices.row(batch)
+        if batch >= len(prices.level):
+            prices.grow_decodes(batch)
         context = self.context / batch
-        most = self._most()
-        i = min(int(context).bit_length(), KNOTS)
-        first = level[i] + slope[i] * context
-        event = self.future[0].ready if self.future and self.future[0].ready < until else until
-        n = most
+        i = int(context).bit_length()
+        if i > KNOTS:
+            i = KNOTS
+        slope = prices.slope[batch][i]
+        first = last = prices.level[batch][i] + slope * context
+        n = self._most()
         if n > 1:
+            future = self.future
+            event = future[0].ready if future and future[0].ready < until else until
             last = prices.decode(batch, context + n - 1)
             if self.now + n * (first + last) / 2 > event:
-                n = self._before(event, first, slope[i], most)
-        last = first if n == 1 else prices.decode(batch, context + n - 1)
+                n = self._before(event, first, slope, n)
+                last = first if n == 1 else prices.decode(batch, context + n - 1)
         seconds = n * (first + last) / 2
-        paid = self._pay()
-        self._advance(seconds + paid, n, last)
-        self.tally.most_tokens = max(self.tally.most_tokens, batch)
-        self._ticked(n, seconds + paid)
+        if self.debt:
+            seconds += self._pay()
         self.held += n
+        self._move(seconds, n, last, batch, batch)
 
     def _most(self) -> int:
         """Decode steps until something must be looked at."""
         if not self.limits.stride:
             return 1
-        ends = self.ends
+        ends, batch = self.ends, self.batch
         while ends[0][2] != ends[0][3].epoch:
             heappop(ends)
-        most = min(
-            ends[0][0] - self.tick,
-            (self.limits.pool - self.used) // self.batch,
-            max(LONGEST, self.context // self.batch // 8),
-        )
-        return max(int(min(most, self.pause)), 1)
+        most = ends[0][0] - self.tick
+        if most > LONGEST and most > self.context // batch // 8:
+            most = max(LONGEST, self.context // batch // 8)
+        if self.used + most * batch > self.limits.pool:
+            most = (self.limits.pool - self.used) // batch
+        if self.unsent and self.unsent[0][0] - self.tick < most:
+            most = self.unsent[0][0] - self.tick
+        if self.pause < most:
+            most = int(self.pause)
+        return most if most > 1 else 1
 
     def _before(self, event: float, first: float, slope: float, most: int) -> int:
         """Steps that start before an event, and those until the queue is next looked at."""
@@ -316,38 +338,39 @@ class Replica:
         owed, self.debt = self.debt, 0.0
         return owed
 
-    def _advance(self, seconds: float, steps: int, last: float) -> None:
-        """The clock, past `steps` steps of which the last takes `last` seconds."""
+    def _move(self, seconds: float, n: int, last: float, batch: int, tokens: int) -> None:
+        """The clock, past `n` steps of `tokens` tokens each, the last of which takes `last` seconds, in which `batch` sequences write on.
+
+        What stood still before them counts to the gap before their first token.
+        """
         tally = self.tally
-        self.now += seconds
-        self.decided = self.now - last
-        self.steps += steps
-        tally.busy += seconds
-        tally.steps += steps
-        used = self.used
-        tally.area_batch += seconds * (self.batch + len(self.partial))
-        tally.area_used += seconds * used
+        self.now = now = self.now + seconds
+        self.decided = now - last
+        self.steps += n
+        self.tick += n if batch else 0
+        written = batch * n
+        self.context += written
+        count = self.batch + len(self.partial)
+        used = self.context + self.filling + self.pad * count - self.saved
+        tally.note(seconds, n, count, used, written / 2)
         if used > tally.most_used:
             tally.most_used = used
-        if self.batch > tally.most_batch:
-            tally.most_batch = self.batch
-        tally.sample(self.now, self.batch + len(self.partial), len(self.waiting), used / self.limits.pool)
-
-    def _ticked(self, n: int, seconds: float) -> None:
-        """Every running sequence has written `n` tokens in `seconds`; what stood still before them counts to the first."""
-        tally, batch = self.tally, self.batch
+        if batch > tally.most_batch:
+            tally.most_batch = batch
+        if tokens > tally.most_tokens:
+            tally.most_tokens = tokens
+        if tally.count >= tally.due:
+            tally.sample(now, count, len(self.waiting), used / self.limits.pool)
+        if not batch:
+            return
+        self.owed -= written
+        tally.output_tokens += written
         if self.stall:
             tally.gap(seconds / n + self.stall, batch)
-            if n > 1:
-                tally.gap(seconds / n, batch * (n - 1))
-            self.stall = 0.0
-        else:
-            tally.gap(seconds / n, batch * n)
-        self.tick += n
-        self.context += batch * n
-        self.owed -= batch * n
-        tally.output_tokens += batch * n
-        if self.used > tally.most_used:
-            tally.most_used = self.used
-        if self.ends and self.ends[0][0] <= self.tick:
+            self.stall, written = 0.0, written - batch
+        if written:
+            tally.gap(seconds / n, written)
+        if self.unsent:
+            self._send_due()
+        if self.ends[0][0] <= self.tick:
             self._end_due()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from math import exp, log
 
-STEP = 0.01  # gaps between tokens are counted in classes of this relative width
+PER_E = 100  # classes per factor e: gaps between tokens are counted in classes of one per cent
+ABOVE = 100_000  # so that classes have positive numbers
 SAMPLES = 2048  # points kept of the use over time
 
 
@@ -14,7 +15,7 @@ class Tally:
     def __init__(self) -> None:
         self.gaps: dict[int, int] = {}
         self.samples: list[tuple[float, int, int, float]] = []
-        self.every, self.count = 1, 0
+        self.every, self.count, self.due = 1, 0, 1
         self.busy = 0.0
         self.steps = self.preemptions = 0
         self.prompt_tokens = self.output_tokens = self.hit_tokens = 0
@@ -22,21 +23,30 @@ class Tally:
         self.most_batch, self.most_used, self.most_tokens = 0, 0, 0
         self.area_batch = self.area_used = 0.0
 
+    def note(self, seconds: float, steps: int, count: int, used: int, grown: float) -> None:
+        """`steps` in `seconds` with `count` sequences, which hold `used` tokens in the end and grew by twice `grown`."""
+        self.busy += seconds
+        self.steps += steps
+        self.count += 1
+        self.area_batch += seconds * count
+        self.area_used += seconds * (used - grown)
+
     def gap(self, seconds: float, tokens: int) -> None:
         """`tokens` that each came `seconds` after the one before."""
-        key = int(log(seconds) / STEP) if seconds > 0 else -100000
-        self.gaps[key] = self.gaps.get(key, 0) + tokens
+        key = int(log(seconds) * PER_E + ABOVE) if seconds > 0 else 0
+        if key in self.gaps:
+            self.gaps[key] += tokens
+        else:
+            self.gaps[key] = tokens
         self.gap_sum += seconds * tokens
 
     def sample(self, now: float, batch: int, queue: int, share: float) -> None:
-        """Batch, queue and share of the cache in use at an instant."""
-        self.count += 1
-        if self.count % self.every:
-            return
+        """Batch, queue and share of the cache in use at an instant, every `every` steps or strides."""
         self.samples.append((now, batch, queue, share))
         if len(self.samples) >= 2 * SAMPLES:
             del self.samples[::2]
             self.every *= 2
+        self.due = self.count + self.every
 
 
 def quantiles_of(gaps: dict[int, int], shares: tuple[float, ...]) -> list[float]:
@@ -47,6 +57,6 @@ def quantiles_of(gaps: dict[int, int], shares: tuple[float, ...]) -> list[float]
     for key in sorted(gaps):
         seen += gaps[key]
         while share is not None and seen >= share * total:
-            found.append(exp((key + 0.5) * STEP))
+            found.append(exp((key - ABOVE + 0.5) / PER_E))
             share = next(wanted, None)
     return found or [0.0] * len(shares)

@@ -11,7 +11,7 @@ from rooflinecli import num, units
 from rooflinecli.errors import Remark, UsageError, unknown
 from rooflinecli.formulas.training import batch_sequences
 from rooflinecli.num import Number
-from rooflinecli.specs.dtypes import FORMATS
+from rooflinecli.specs.dtypes import FORMATS, experts_alone
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import ModelSpec, load_model
 from rooflinecli.specs.names import counted
@@ -213,7 +213,8 @@ def remark(model: ModelSpec, fields: dict[str, Any]) -> None:
             f"--prompt and --output come to {longest:,.0f} tokens, more than the {model.max_context:,} of {model.name}"
         )
     dtype = fields.get("dtype")
-    if dtype and FORMATS[dtype][0] < 1 and "weight_dtype" not in fields:
+    theirs = experts_alone(dtype, fields.get("weight_dtype"), model.quantization, training=True)
+    if dtype and FORMATS[dtype][0] < 1 and "weight_dtype" not in fields and not theirs:
         warn(
             f"--dtype {dtype} narrows activations too; for quantised weights alone (GPTQ, AWQ, GGUF) use --weight-dtype {dtype}"
         )

@@ -78,6 +78,10 @@ class CheckSpec(BaseModel):
     matrix: dict[str, Axis] = Field(
         default_factory=dict, description="option -> values; the check runs once for every combination"
     )
+    simulate: dict[Name, Option] = Field(
+        default_factory=dict,
+        description="the load of `simulate.*` requirements beyond the options: trace, arrivals, requests, replicas, slo, ...",
+    )
     require: dict[Name, Limit] = Field(
         description='quantity of the estimate\'s JSON -> comparison with unit, such as decode.time_s: "<= 40 ms"',
         min_length=1,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.formulas.counts import quantised_bytes_per_weight
@@ -47,6 +47,7 @@ class Formats:
     head_weight: float = 0.0  # the LM head where a file stores it in a format of its own; 0: outer_weight
     variant: str = ""  # class of kernel constants of its own: "int4-weights" when only the weights are that narrow
     expert_format: str = ""  # what kernels of experts are called by: bf16, fp8, nvfp4, int4, mxfp4, mxfp4-fp8
+    expert_compute: str = ""  # the rate of routed experts where it is not that of the other matmuls
 
 
 def size_of(dtype: str) -> float:
@@ -61,6 +62,27 @@ def stored_size(stored: Quantization) -> float:
     if stored.group_size is None:
         return size_of(stored.dtype)
     return float(quantised_bytes_per_weight(BITS[stored.dtype], stored.group_size, stored.scale_bits, stored.zero_bits))
+
+
+def experts_alone(
+    dtype: str | None, weight_dtype: str | None, stored: Quantization | None, training: bool = False
+) -> bool:
+    """Whether a narrow --dtype speaks of the experts of a checkpoint whose other layers stay in 16 bits (gpt-oss).
+
+    Who trains in 8 bits means all matmuls.
+    """
+    narrow = dtype is not None and FORMATS[dtype][0] < (1 if training else 2)
+    return narrow and weight_dtype is None and stored is not None and stored.applies_to == "experts"
+
+
+def experts_format(
+    peaks: Mapping[str, object], chip: str, kv_dtype: str | None, stored: Quantization, state_dtype: str | None = None
+) -> Formats:
+    """16 bits beside experts of 4: those take fp8 inputs where the chip has 4-bit units (Blackwell), else 16-bit ones (Hopper)."""
+    wide = next((d for d in ("bf16", "fp16") if d in peaks), "bf16")
+    found = formats(wide, kv_dtype, None, peaks, chip, stored, state_dtype)
+    compute = "fp8" if {"fp4", "fp8"} <= set(peaks) else ""
+    return replace(found, expert_compute=compute, expert_format=_expert_format(stored.dtype, compute or found.compute))
 
 
 def formats(

@@ -86,6 +86,9 @@ class Efficiency(Spec):
     per_item: float = _constant(
         0.0, "s", "u", "attention: seconds per query tile or per cached head and sequence", shaped=True
     )
+    unpack: float = _constant(
+        0.0, "B/s", "U", "packed weights a chip unpacks a second, where that and not memory is the bound", shaped=True
+    )
     per_hop: float = _constant(0.0, "s", "alpha", "seconds per further member of a collective's group")
     fabric: float = _constant(
         1.0, "1", "e_r", "fraction of the network between hosts that an exchange of tokens reaches", gt=0, le=1

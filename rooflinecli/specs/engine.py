@@ -64,6 +64,10 @@ class Engine(Spec):
     per_stream: Time = Field(
         0.0, ge=0, description="seconds more per concurrent stream that the front end feeds (closed loop)"
     )
+    pads_heads: bool = Field(
+        False, description="heads that the tensor-parallel size does not divide are padded up to the next multiple"
+    )
+    kv_dtype_fp8: bool = Field(False, description="the cache is kept in fp8 where matmuls run in fp8")
     prompts_first: bool = Field(
         False,
         description="prompts are read before any token is written, so that requests of equal length run in lockstep",

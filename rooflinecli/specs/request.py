@@ -57,6 +57,10 @@ class Request:
     prompts_per_slot: Number = 10.0
     equal_lengths: bool = False
     token_budget: Number | None = None
+    prefix_hit: Number | None = None
+    speculate: str | None = None
+    draft_tokens: Number | None = None
+    acceptance: Number | None = None
     schedule: str | None = None
     ring: str | None = None
     shard: Number | None = None

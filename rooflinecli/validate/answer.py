@@ -29,7 +29,7 @@ def data(subject: str, found: list[Table]) -> dict[str, Any]:
     }
 
 
-def tables_of(subject: str, refit: bool = False) -> list[Table]:
+def tables_of(subject: str, refit: bool = False, simulated: bool = False) -> list[Table]:
     """Tables of a subject with the points behind them. Raises UsageError for an unknown subject or a missing extra."""
     if subject == CALIBRATE:  # minutes of fits, so only when asked for by name
         from rooflinecli.validate import calibrate
@@ -48,6 +48,11 @@ def tables_of(subject: str, refit: bool = False) -> list[Table]:
     if refit:
         for name, again in REFITS.items():
             found += again() if subject in (name, EVERYTHING) else []
+    if simulated:
+        from rooflinecli.validate import percentiles
+        from rooflinecli.validate import simulated as simulations
+
+        found += [*simulations.tables(), *percentiles.tables()]
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.calibrate.blocks import BLOCKS
-from rooflinecli.calibrate.fit import SETTINGS, Setting, fit
+from rooflinecli.calibrate.fit import SETTINGS, Posterior, Setting, fit
 from rooflinecli.calibrate.question import Pricer, Question
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import RooflineError
@@ -20,7 +20,7 @@ from rooflinecli.validate import inference, wheel
 from rooflinecli.validate import published as steps
 from rooflinecli.validate.stats import Table
 
-SEEDS, LEFT, MOST = 20, 2, 40  # draws, rows left to score at least, rows of a collected family at most
+SEEDS, LEFT, MOST = 20, 2, 24  # draws, rows left to score at least, rows of a collected family at most
 LIMIT = 0.10  # shipped error that divides families
 WRONG = 4.0  # what a corrupted row is multiplied by
 KS = {"train": (2, 3, 4, 6), "decode": (2, 4, 8), "ttft": (2, 4, 8), "prefill": (2, 4)}
@@ -105,26 +105,24 @@ class Draw:
     moved: bool
 
 
-def draw(unit: Unit, k: int, seed: int, setting: Setting, corrupt: bool = False) -> Draw:
-    """Calibrate on k random rows of a family and score the others."""
-    order = np.random.default_rng([seed, k]).permutation(len(unit.questions))
-    taken, left = order[:k], order[k:]
-    rows = [unit.questions[i] for i in taken]
-    shipped = unit.shipped()
-    found = fit([wrong(rows[0]), *rows[1:]] if corrupt else rows, setting)
-    x = found.x if found.supported else 0 * found.x
-    pricer = Pricer([unit.questions[i] for i in left])
-    residuals = measured(pricer.questions) - pricer.log_seconds(x[:, None])[:, 0]
-    ratio = shipped[taken].sum() * 0.15**-2 / (k * 0.15**-2 + 0.2**-2)
-    width = np.log1p(found.error)
-    return Draw(
-        off(shipped[left]),
-        off(residuals),
-        off(shipped[left] - ratio),
-        float((abs(residuals) <= width).mean()),
-        found.error,
-        found.supported,
-    )
+def draws(unit: Unit, k: int, setting: Setting, seeds: int = SEEDS, corrupt: bool = False) -> list[Draw]:
+    """Calibrate on k random rows of a family and score the others, once for each seed; all seeds are priced in one call."""
+    orders = [np.random.default_rng([seed, k]).permutation(len(unit.questions)) for seed in range(seeds)]
+    fits = []
+    for order in orders:
+        rows = [unit.questions[i] for i in order[:k]]
+        fits.append(fit([wrong(rows[0]), *rows[1:]] if corrupt else rows, setting))
+    x = np.stack([found.x if found.supported else 0 * found.x for found in fits], axis=1)
+    residuals = measured(unit.questions)[:, None] - Pricer(unit.questions).log_seconds(x)
+    return [_draw(unit, order[:k], order[k:], residuals[order[k:], s], fits[s]) for s, order in enumerate(orders)]
+
+
+def _draw(unit: Unit, taken: Any, left: Any, residuals: Any, found: Posterior) -> Draw:
+    """The account of one draw on the rows left; one factor is a mean shrunk towards none."""
+    shipped, k, own, prior = unit.shipped(), len(taken), 0.15**-2, 0.2**-2
+    factor = shipped[taken].sum() * own / (k * own + prior)
+    inside = float((abs(residuals) <= np.log1p(found.error)).mean())
+    return Draw(off(shipped[left]), off(residuals), off(shipped[left] - factor), inside, found.error, found.supported)
 
 
 def wrong(q: Question) -> Question:
@@ -139,12 +137,12 @@ def off(residuals: Any) -> float:
 
 def line(group: str, members: Sequence[Unit], k: int, setting: Setting, seeds: int = SEEDS) -> dict[str, Any]:
     """One row of a table: the mean over families of the mean over draws."""
-    draws = [[draw(unit, k, seed, setting) for seed in range(seeds)] for unit in members]
+    found = [draws(unit, k, setting, seeds) for unit in members]
 
     def mean(name: str) -> float:
-        return float(np.mean([np.mean([getattr(d, name) for d in unit]) for unit in draws]))
+        return float(np.mean([np.mean([getattr(d, name) for d in unit]) for unit in found]))
 
-    every = [d for unit in draws for d in unit]
+    every = [d for unit in found for d in unit]
     before, after = mean("before"), mean("after")
     return {
         "group": group,
@@ -204,7 +202,7 @@ def _robust(seeds: int) -> Table:
     for phase in ("train", "decode"):
         members = [u for u in units(phase) if len(u.questions) >= 6 + LEFT]
         clean, bad = (
-            float(np.mean([np.mean([draw(u, 6, s, SETTINGS[phase], c).after for s in range(seeds)]) for u in members]))
+            float(np.mean([np.mean([d.after for d in draws(u, 6, SETTINGS[phase], seeds, c)]) for u in members]))
             for c in (False, True)
         )
         rows.append(

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from rooflinecli.specs.published import FOLDER
-from rooflinecli.validate.published import compared, scene, timed
+from rooflinecli.validate.published import compared, family, scene, timed
 
 FILE = FOLDER / "highest_mfu.yaml"
 _HEAD = "# The highest measured MFU of data_published/training*.yaml, by chip and format (python -m rooflinecli.validate.highest).\n"
@@ -20,6 +20,8 @@ def highest() -> list[dict[str, Any]]:
     """chip, kind, dtype, mfu and row: model FLOPs over the measured time, as the estimate counts them (causal attention)."""
     best: dict[tuple[str, str], dict[str, Any]] = {}
     for row in timed():
+        if family(row) == "whole_runs":  # hours with restarts and other phases in them say nothing of what a step can reach
+            continue
         asked, answer = scene(row), compared(row).answer
         spec, dtype = asked.chip.spec, asked.dtype
         mfu = float(answer.mfu * answer.time_s / row["step_s"])

@@ -51,9 +51,10 @@ class Run:
     measured: dict[str, float]
     engine: str
     static: bool = False
-    other: dict[str, Any] | None = (
-        None  # the options under the other reading of a precision that the source does not state
-    )
+    row: dict[str, str] | None = None  # of the wheel, for what an estimate has no use for
+    seen: str = "collected"  # whether the serving constants were fitted to its group, read off it, or never saw it
+    requests: float | None = None  # sent in all, where the source says
+    other: dict[str, Any] | None = None  # the options under the other reading of a precision that no source states
 
 
 def published_runs() -> list[Run]:
@@ -85,10 +86,12 @@ def _published(row: dict[str, Any]) -> Run:
     return Run(
         row["group"],
         options,
-        Plan(tp=float(row["tp"]), pp=float(row["pp"]), zero=0),
+        Plan(tp=float(row["tp"]), pp=float(row["pp"]), dp=float(row.get("dp", 1)), ep=float(row.get("ep", 1)), zero=0),
         measured,
         row["engine"],
         load == "static",
+        seen=published("inference")["fit"].get(row["group"], "never seen"),
+        requests=row.get("requests"),
     )
 
 
@@ -161,6 +164,7 @@ def _collected(row: dict[str, str]) -> Run:
         Plan(tp=float(tp), dp=float(dp), ep=float(dp), zero=0),
         measured,
         row["backend"],
+        row=row,
         other=other,
     )
 
@@ -194,11 +198,24 @@ def predict(run: Run) -> dict[str, tuple[float, float, float, float]]:
         answer = inference.decode(scene, run.plan)
         result["itl"] = (answer.time_s, answer.floor_s, *answer.interval_s)
         if "throughput" in run.measured:
-            result["throughput"] = _rate(answer, answer.tokens_per_s, _ceiling(run))
+            result["throughput"] = _rate(answer, _finite(run, answer), _ceiling(run))
     if "ttft" in run.measured:
         first = inference.prefill(scene, run.plan)
         result["ttft"] = (first.time_s, first.floor_s, *first.interval_s)
     return result
+
+
+def _finite(run: Run, answer: DecodeAnswer) -> float:
+    """The rate of a run that ends: waves of the largest batch, and one of the requests that are left."""
+    rate, held = float(answer.tokens_per_s), float(answer.batch * run.plan.dp)
+    if run.requests is None:
+        return rate
+    waves, left = divmod(run.requests, held)
+    seconds = waves * held / rate
+    if left:
+        last = {**run.options, "concurrency": max(round(left / run.plan.dp), 1)}
+        seconds += left / float(inference.decode(Scene(ask.request(last)), run.plan).tokens_per_s)
+    return run.requests / seconds
 
 
 def _rate(answer: DecodeAnswer, rate: float, ceiling: float) -> tuple[float, float, float, float]:

@@ -74,7 +74,10 @@ def expert_tables() -> list[Table]:
 def inference_tables() -> list[Table]:
     """Serving: published rows by source, and the collected runs of the wheel by model kind, engine and model."""
     tables = _serving(
-        "inference: published", inference.published_runs(), lambda run: [run.group], excluded("inference")
+        "inference: published",
+        inference.published_runs(),
+        lambda run: [run.group, f"{inference.kind(run)}, {run.seen}"],
+        [SEEN, *excluded("inference")],
     )
     tables.append(_deployments())
     if not wheel.installed():
@@ -91,6 +94,10 @@ def inference_tables() -> list[Table]:
     return [*tables, *found, *_serving(READINGS, readings(runs), lambda run: [run.group], [UNSTATED])]
 
 
+SEEN = (
+    "fitted: the serving constants were fitted to the group; read off: one or two were set by hand on its rows; never seen: neither. Runs whose source says "
+    "how many requests they sent end with a wave of what is left of the largest batch."
+)
 UNSTATED = (
     "Where the source states no precision the runs are scored both ways. They are taken as bf16: the whole time of a request (first token and all "
     "others) of vLLM's Qwen3-32B runs then agrees within 2 % in the median, TensorRT-LLM's Llama-3.1-8B runs and, read as requests of equal length in "

@@ -145,7 +145,9 @@ def test_load_adds_and_never_subtracts() -> None:
 
 
 def test_engines_are_data_and_never_in_a_floor() -> None:
-    assert set(engines()) == {"cuda-graph", "python-server", "vllm", "sglang", "trtllm", "trtllm-cpp"}
+    assert set(engines()) == set(
+        "cuda-graph python-server vllm sglang trtllm trtllm-cpp lmdeploy autoawq neuron gaudi".split()
+    )
     fast, slow = decode(batch=8, engine="trtllm-cpp")["decode"], decode(batch=8)["decode"]
     starts = 32 * (70.2e-6 - 42.3e-6)
     assert slow.time_s - fast.time_s == pytest.approx(0.1e-3 + 8 * (12.7e-6 - 1.68e-6) - starts, rel=1e-6)

@@ -14,7 +14,7 @@ PACKAGE = ROOT / "rooflinecli"
 # from the ground up; a module imports only from its own floor and those below
 FLOORS = [
     {"errors", "units", "num", "text"},
-    {"files"},
+    {"files", "spread"},
     {"derivation"},
     {"lift", "solve", "record"},
     {"formulas"},

@@ -68,6 +68,30 @@ def test_zero_bubble_puts_weight_gradients_into_the_gaps(ask):
     check(answer, flat(3 * block() + head()), Around(adam(3 * LAYER + 256 + 256 * 1000), wires, bubble=gaps))
 
 
+def test_dualpipe_enters_from_both_ends(ask):
+    """DeepSeek-V3, table 2: on six stages (6/2 - 1)(F&B + B - 3 W), with F the half of what is not weight gradients."""
+    one, ends = total(flat(block())), total(flat(stem() + head()))
+    mean = (6 * one + ends) / 6
+    w = total(flat(block(), "weights"))
+    f = (mean - w) / 2
+    b = mean - f
+    answer = step(ask, n=6, pp=6, schedule="dualpipe")
+    assert answer["breakdown_s"]["bubble"] == pytest.approx(2 * ((f + b) + b - 3 * w))
+    plain = step(ask, n=6, pp=6)
+    held, usual = answer["memory"], plain["memory"]
+    assert (
+        held["weights_bytes"] == 2 * usual["weights_bytes"] and held["gradients_bytes"] == 2 * usual["gradients_bytes"]
+    )
+    assert step(ask, n=2, pp=2, schedule="dualpipe")["breakdown_s"]["bubble"] == 0
+
+
+def test_two_copies_share_their_optimizer_and_exchange_both(ask):
+    given = {"n": 12, "pp": 6, "dp": 2, "zero": 1, "batch": 2 * COUNT}
+    dual, plain = step(ask, **given, schedule="dualpipe"), step(ask, **given)
+    assert dual["memory"]["optimizer_bytes"] == plain["memory"]["optimizer_bytes"]
+    assert dual["communication_bytes"]["dp"] == pytest.approx(2 * plain["communication_bytes"]["dp"])
+
+
 @pytest.mark.parametrize(("stages", "slowest"), [("5,1", 0), ("1,5", 1), ("2,4", 1)])
 def test_uneven_stages_run_at_the_pace_of_the_slowest(ask, stages, slowest):
     """The first stage has the embedding, the last the head."""

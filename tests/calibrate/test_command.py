@@ -152,3 +152,67 @@ def test_unknown_factors_in_a_file_are_errors(tmp_path):
     assert ran.code == 3
     assert f"{file}:4" in ran.err
     assert "matmull" in ran.err
+
+
+def test_more_requests_in_flight_than_allowed_contradict_themselves(log, tmp_path):
+    """The usual factor of two to nine: a rate that counts prompts too."""
+    lines = log.read_text().splitlines()
+    run = json.loads(lines[0])
+    each = run["total_output_tokens"] / run["completed"]
+    alone = 1 / (0.02 + (each - 1) * run["mean_tpot_ms"] / 1e3) * each
+    lines[0] = json.dumps({**run, "mean_ttft_ms": 20.0, "output_throughput": 5 * alone})
+    file = tmp_path / "bench.json"
+    file.write_text("\n".join(lines))
+    ran = run_cli("calibrate", str(file), "--hw", "h100", "-n", "1", "--format", "json")
+    said = ran.json["tables"][2]["rows"]
+    assert [(row["row"], row["left_out"]) for row in said] == [(f"{file}:1", "yes")]
+    assert "Little's law" in said[0]["reason"]
+
+
+def test_measured_rows_stand_beside_the_estimate(log):
+    ran = run_cli("compare", "llama-3.1-8b", "--hw", "h100", "-n", "1", "--measured", str(log), "--format", "json")
+    assert ran.code == 0, ran.err
+    rows = ran.json["rows"]
+    assert [row["row"] for row in rows] == [f"{log}:{i}" for i in range(1, 8)]
+    assert all(row["gap"] == pytest.approx(0.3, abs=1e-6) for row in rows)
+    asks = [e["asks"] for e in rows[0]["explained_by"]]
+    assert asks == sorted(asks) and asks
+    assert "stream" in rows[0]["explained_by"][0]["what"] or "layer" in rows[0]["explained_by"][0]["what"]
+    assert run_cli("compare", "llama-3.1-8b", "--hw", "h100,h200", "-n", "1", "--measured", str(log)).code == 2
+    assert "would explain +30%" in run_cli("compare", "llama-3.1-8b", "--hw", "h100", "-n", "1", "--measured", str(log)).out
+
+
+def test_a_training_log_is_explained_by_assumptions(tmp_path):
+    file = tmp_path / "train.log"
+    file.write_text(LOGS["llm-foundry"][0])
+    ran = run_cli(
+        "compare", "llama-2-7b", "--hw", "a100", "-n", "64", "--batch", "256", "--seq", "2k", "--micro-batch", "4", "--zero", "3",
+        "--tp", "1", "--pp", "1", "--measured", str(file), "--format", "json",
+    )  # fmt: skip
+    (row,) = ran.json["rows"]
+    assert (row["quantity"], row["measured_s"], row["software"]) == ("train", 4.0, "llm-foundry")
+    assert row["verdict"] == "slower"
+    assert any("padding" in e["what"] for e in row["explained_by"])
+
+
+def test_worse_on_the_rows_held_out_writes_nothing_without_force(tmp_path, monkeypatch):
+    from rooflinecli.calibrate import answer as module
+    from rooflinecli.calibrate.group import Proof, group
+
+    def worse(*args):
+        found = group(*args)
+        found.proofs[0] = Proof("held out", 2, 0.05, 0.2, 1.0, 0.5)
+        return found
+
+    monkeypatch.setattr(module, "group", worse)
+    file, out = tmp_path / "bench.json", tmp_path / "mine.yaml"
+    runs = []
+    for batch, prompt in LOADS:
+        expected = estimate("h100-sxm", batch, prompt)["phases"]["decode"]["time_s"]
+        runs.append({**VLLM, "max_concurrency": batch, "total_input_tokens": 100 * prompt, "mean_tpot_ms": 1500 * expected, "mean_ttft_ms": None, "median_ttft_ms": None})
+    file.write_text("".join(json.dumps(run) + "\n" for run in runs))
+    ran = run_cli("calibrate", str(file), "--hw", "h100", "-n", "1", "--out", str(out))
+    assert (ran.code, out.exists()) == (1, False)
+    assert "worse on the rows held out" in ran.out
+    assert run_cli("calibrate", str(file), "--hw", "h100", "-n", "1", "--out", str(out), "--force").code == 0
+    assert out.exists()

@@ -120,3 +120,19 @@ def test_engine_constants_can_be_replaced():
 
 def test_settings_cover_every_phase():
     assert SETTINGS.keys() == BLOCKS.keys()
+
+
+def test_what_own_rows_buy_is_scored_on_rows_left_out():
+    """A family whose machine streams at 0.7 of the shipped rate: shipped is off, calibrated is not, and a corrupted row costs little."""
+    from rooflinecli.validate.calibrate import Unit, draws, line
+
+    moved = {"efficiency.matmul.memory": 0.7, "efficiency.elementwise.memory": 0.7, "efficiency.gather.memory": 0.7}
+    unit = Unit("family", decode_rows(moved))
+    row = line("all", [unit], 4, SETTINGS["decode"], seeds=2)
+    assert row["families"] == 1
+    assert row["calibrated"] < 0.5 * row["shipped"]
+    assert row["change"] == pytest.approx(row["calibrated"] / row["shipped"] - 1)
+    assert 0 < row["half_width"] < 0.4
+    first = draws(unit, 4, SETTINGS["decode"], 2)
+    assert [d.before for d in first] == [d.before for d in draws(unit, 4, SETTINGS["decode"], 2)]  # a seed is a draw
+    assert all(d.after < d.before for d in draws(unit, 5, SETTINGS["decode"], 2, corrupt=True))

@@ -22,7 +22,7 @@ def test_a_line_cut_by_an_interrupt_costs_only_itself(tmp_path):
     path = tmp_path / "log.jsonl"
     Log(path, "me").append({"key": "a"})
     with path.open("a") as stream:
-        stream.write('{"schema": "roofline-measure/1", "key": "b", "fing')
+        stream.write('{"schema": "roofline/measure/1", "key": "b", "fing')
     resumed = Log(path, "me")
     resumed.append({"key": "c"})
     final = Log(path, "me")

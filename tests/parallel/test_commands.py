@@ -221,6 +221,7 @@ def test_offload_frees_the_device_and_costs_time():
     [
         ({"software": "nope"}, "unknown software"),
         ({"stages": "1,2"}, "adds up to"),
+        ({"schedule": "dualpipe", "dp": 4, "pp": 2, "virtual-stages": 2}, "no --virtual-stages 2"),
         ({"stages": "loss", "pp": 8}, "counts 33 layers"),
         ({"stages": "embedding+loss"}, "give a --pp"),
         ({"offload": "optimizer:2"}, "activations:LAYERS"),

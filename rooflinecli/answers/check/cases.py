@@ -40,6 +40,7 @@ class Case:
     where: str
     description: str
     lines: dict[str, str]
+    simulate: tuple[tuple[str, Any], ...] = ()
 
     @property
     def line(self) -> int:
@@ -88,7 +89,16 @@ def _cases(
         point = dict(zip(axes, values, strict=True))
         options = _asked({**defaults, **own, **point}, wanted, document.path.parent)
         label = ", ".join(f"{k}={v}" for k, v in point.items())
-        yield Case(f"{name}[{label}]" if label else name, options, wanted, held, where, check.description, lines)
+        yield Case(f"{name}[{label}]" if label else name, options, wanted, held, where, check.description, lines, _load(check, document.path.parent))
+
+
+def _load(check: CheckSpec, folder: Path) -> tuple[tuple[str, Any], ...]:
+    """What `simulate:` says, a trace beside the plan found there."""
+    found = dict(check.simulate)
+    trace = found.get("trace")
+    if isinstance(trace, str) and (folder / trace).is_file():
+        found["trace"] = str(folder / trace)
+    return tuple(found.items())
 
 
 def _but_from(written: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from rooflinecli.answers.estimate import estimate
 from rooflinecli.errors import DataError, Infeasible, RooflineError, UsageError
 from rooflinecli.specs import ask
 
+SIMULATED = "simulate."
 _SIZES = ("tp", "pp", "dp", "cp")
 
 
@@ -86,12 +87,20 @@ def outcome(case: Case, answer: Estimator) -> Outcome:
         where = case.lines.get(error.option, case.where)
         raise DataError(f"{where}: {case.name}: {error}") from None
     unfit = _unfit(case, result)
-    judgements = [_judged(requirement, case, result, unfit) for requirement in _with_feasible(case, result)]
+    try:
+        judgements = [_judged(requirement, case, result, unfit) for requirement in _with_feasible(case, result)]
+    except Infeasible as error:  # of a simulation; what an estimate cannot hold is told above
+        return Outcome(case, None, (), str(error))
     return Outcome(case, result, tuple(judgements))
 
 
 def _judged(requirement: Requirement, case: Case, result: Estimate, unfit: dict[str, str]) -> Judgement:
     try:
+        if requirement.quantity.startswith(SIMULATED):
+            from rooflinecli.answers.check.simulated import ends
+
+            found = ends(case, result, requirement.quantity.removeprefix(SIMULATED))
+            return judge(requirement, result, case.hold, unfit, found)
         return judge(requirement, result, case.hold, unfit)
     except UsageError as error:
         raise DataError(f"{requirement.where}: {case.name}: {error}") from None

@@ -33,12 +33,15 @@ class Judgement:
     reason: str = ""
 
 
-def judge(requirement: Requirement, result: Estimate, hold: str, unfit: dict[str, str]) -> Judgement:
-    """`unfit`: phase -> why it cannot run at all; its times and costs describe nothing and fail.
+def judge(
+    requirement: Requirement, result: Estimate, hold: str, unfit: dict[str, str], simulated: Ends | None = None
+) -> Judgement:
+    """`unfit`: phase -> why it cannot run at all; its times and costs describe nothing and fail. `simulated`: what the
+    quantity is, where no estimate says it.
 
     Raises UsageError when the quantity does not exist or cannot be compared so.
     """
-    found = ends(result, requirement.quantity)
+    found = simulated or ends(result, requirement.quantity)
     _comparable(requirement, found)
     value = _held(requirement, found, hold)
     verdict = _verdict(requirement, found, value, hold)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rooflinecli.errors import UsageError
+from rooflinecli.spread import Spread
 
 
 def answered(
@@ -15,16 +16,26 @@ def answered(
     limits: dict[str, str | None],
     top: int,
     tell: Callable[[int, int], None] | None = None,
+    over: Spread | None = None,
+    simulate: int = 0,
 ) -> dict[str, Any]:
-    """The report. `limits` are ttft, itl and qps of serving; `tell` hears how far a search for training has come.
+    """The report. `limits` are ttft, itl and qps of serving; `tell` hears how far a search for training has come;
+    `over` spreads its work. The first `simulate` layouts of a serving search at a rate are simulated.
 
     Raises UsageError for options that do not go together.
     """
     phases = ",".join(options.get("phase") or ["train"])
+    if simulate and ("train" in phases or limits["qps"] is None):
+        raise UsageError("--simulate needs a serving search at a rate; add --phase decode --qps RATE", "simulate")
     if "train" not in phases:
         from rooflinecli.answers.search.serve import search as serving
 
-        return serving(options, objective, where, limits, top)
+        found = serving(options, objective, where, limits, top)
+        if simulate and found["results"]:
+            from rooflinecli.answers.search.simulated import note
+
+            note(options, found["results"][:simulate], limits, over)
+        return found
     if phases != "train":
         raise UsageError("--phase train searches alone; ask for prefill and decode in a second search")
     for name, written in limits.items():
@@ -35,4 +46,4 @@ def answered(
     from rooflinecli.answers.search.train import search
 
     asked = question({**options, "phase": "train"}, objective or "throughput", where)
-    return report(asked, search(asked, tell), top)
+    return report(asked, search(asked, tell, over), top)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError
 from rooflinecli.specs.plan import AXES, Plan
 from rooflinecli.specs.request import Request
+from rooflinecli.spread import Spread
 
 CHUNK = 16384
 _TIES = ("pp", "tp", "cp", "ep", "virtual_stages", "micro_batch")
@@ -42,9 +44,25 @@ class Found:
         if count:
             self.rejected[why] = self.rejected.get(why, 0) + count
 
+    def merge(self, part: Found) -> None:
+        """Take in what was seen elsewhere; parts in their order give what one search would have seen."""
+        self.layouts += part.layouts
+        self.fitting += part.fitting
+        self.meeting += part.meeting
+        for why, count in part.rejected.items():
+            self.reject(why, count)
+        for split, entry in part.ranking.entries.items():
+            self.ranking.offer(split, entry)
+        for entry in part.front.entries:
+            self.front.offer(entry)
+        for name in ("memory_miss", "limit_miss"):
+            mine, other = getattr(self, name), getattr(part, name)
+            if other is not None and (mine is None or other.keys < mine.keys):
+                setattr(self, name, other)
 
-def search(question: Question, tell: Callable[[int, int], None] | None = None) -> Found:
-    """Look at every legal layout on every device count asked for. `tell(done, total)` hears of progress."""
+
+def search(question: Question, tell: Callable[[int, int], None] | None = None, over: Spread | None = None) -> Found:
+    """Look at every legal layout on every device count asked for. `tell(done, total)` hears of progress; `over` spreads the work."""
     scene, found = Scene(question.request), Found()
     agree.check(scene)
     legal.check(scene)
@@ -62,12 +80,30 @@ def search(question: Question, tell: Callable[[int, int], None] | None = None) -
     if not total and not found.rejected:
         counts = " or ".join(f"{n:,}" for n in question.devices)
         raise UsageError(f"no split of {counts} devices has the sizes given; free one of them, or change -n", "n")
-    for n, structure, chosen in work:
-        for start in range(0, len(chosen), CHUNK):
-            _chunk(scene, question, found, n, per_device[n].take(chosen[start : start + CHUNK]), structure)
+    items = (
+        (n, structure, per_device[n].take(chosen[start : start + CHUNK]))
+        for n, structure, chosen in work
+        for start in range(0, len(chosen), CHUNK)
+    )
+    if over is not None:
+        for part, count in over(partial(_elsewhere, question), items):
+            found.merge(part)
             if tell:
-                tell(min(len(chosen), start + CHUNK) - start, total)
+                tell(count, total)
+        return found
+    for n, structure, layouts in items:
+        _chunk(scene, question, found, n, layouts, structure)
+        if tell:
+            tell(len(layouts), total)
     return found
+
+
+def _elsewhere(question: Question, item: tuple[int, tuple[int, str, bool], space.Layouts]) -> tuple[Found, int]:
+    """What one run of layouts comes to, by itself."""
+    n, structure, layouts = item
+    found = Found()
+    _chunk(Scene(question.request), question, found, n, layouts, structure)
+    return found, len(layouts)
 
 
 def plan_of(layouts: space.Layouts, structure: tuple[int, str, bool], request: Request) -> Plan:

@@ -12,11 +12,11 @@ from rooflinecli.errors import Infeasible, UsageError
 from rooflinecli.formulas import money, provision
 from rooflinecli.simulate import arrivals, outcome
 from rooflinecli.simulate import fleet as running
-from rooflinecli.simulate.cluster import Spread
 from rooflinecli.simulate.job import Job
 from rooflinecli.simulate.lengths import Lengths, lengths, spread
 from rooflinecli.simulate.replica import Replica
 from rooflinecli.simulate.traces.row import Trace
+from rooflinecli.spread import Spread
 
 SCHEMA = "roofline/simulate/1"
 NOTES = (
@@ -27,13 +27,14 @@ Tell = Callable[[int], None]
 
 @dataclass
 class Run:
-    """A run: the answer in numbers, the times of every request, and the replicas as they stopped."""
+    """A run: the answer in numbers, the times of every request, and the replicas as they stopped; `cut` where it was interrupted."""
 
     question: Question
     values: dict[str, Any]
     about: dict[str, Any]
     times: outcome.Times
     replicas: list[Replica]
+    cut: bool = False
 
 
 def run(question: Question, tell: Tell | None = None) -> Run:
@@ -48,10 +49,16 @@ def run(question: Question, tell: Tell | None = None) -> Run:
         _recorded_jobs(question, trace) if trace is not None else (_made(question, count, prompt, output), None)
     )
     _fit(jobs, ready.every)
-    if question.concurrency:
-        ended = running.closed(ready, jobs, question.concurrency, tell)
-    else:
-        ended = running.opened(ready, jobs, follow, tell)
+    ended: list[Job] = []
+    try:
+        if question.concurrency:
+            running.closed(ready, jobs, question.concurrency, tell, ended)
+        else:
+            running.opened(ready, jobs, follow, tell, ended)
+    except KeyboardInterrupt:
+        if not ended:
+            raise
+        return replace(_answered(question, one, ready.every, ended), cut=True)
     return _answered(question, one, ready.every, ended)
 
 
@@ -157,6 +164,8 @@ def fewest(question: Question, most: int = 4096, tell: Tell | None = None) -> tu
 
     low, high = 0, 1
     while not keeps(high):
+        if seen[high].cut:
+            return seen[high], None
         if high >= most or _alone_misses(seen, high):
             share = seen[high].values["slo_share"]
             raise Infeasible(
@@ -189,7 +198,7 @@ def simulate(
     question, limits = found.question, found.question.limits
     quick = len(found.times.arrival) <= repeated.QUICK
     values: dict[str, Any] = {}
-    if interval or (interval is None and (quick or seeds)):
+    if not found.cut and (interval or (interval is None and (quick or seeds))):
         others = repeated.repeats(question, (repeated.SEEDS if quick else 1) if seeds is None else seeds)
         values = repeated.intervals(found.values, (over or map)(figures, others))
     trace = recorded(question)
@@ -215,6 +224,7 @@ def simulate(
             "kept": bool(found.values["slo_share"] >= limits.share),
             "one_fewer_share": fewer.values["slo_share"] if fewer is not None else None,
         },
+        "interrupted": found.cut,
         "notes": list(NOTES),
     }
 

@@ -10,8 +10,9 @@ from typing import Any
 from rooflinecli.answers.simulate.question import Question, check, whole
 from rooflinecli.answers.simulate.run import fewest, run
 from rooflinecli.errors import Infeasible, UsageError
-from rooflinecli.simulate.cluster import Spread
 from rooflinecli.specs import ask
+from rooflinecli.specs.options import find
+from rooflinecli.spread import Spread
 
 SCHEMA = "roofline/simulate-study/1"
 _LISTED = ("model", "hw", "engine", "dtype", "kv-dtype", "tp", "pp", "dp", "ep", "n")
@@ -65,6 +66,49 @@ def _cell(one: dict[str, str], fixed: dict[str, str], given: dict[str, Any], sev
     question = Question(tuple(sorted(options.items())), **own)
     check(question)
     return Cell(question, replicas == "min", tuple((name, one[name]) for name in several))
+
+
+OWN = {
+    "trace": "trace", "arrivals": "arrivals", "prompts-per-slot": "per_slot", "prompt": "prompt", "output": "output", "lengths": "spread",
+    "requests": "requests", "speed": "speed", "window": "window", "skip-bad": "skip_bad", "slo": "slo", "router": "router",
+    "prefill-pool": "prefill_pool", "decode-pool": "decode_pool", "kv-link": "link", "prefix-cache": "prefix_cache",
+    "scheduler": "settings", "seed": "seed",
+}  # fmt: skip
+VARIED = ("qps", "concurrency", "replicas")
+
+
+def one(written: dict[str, Any]) -> Cell:
+    """The cell of options and entries of the load together, by their names on the command line, dashes or underscores.
+
+    Raises UsageError for several values, and for what does not exist.
+    """
+    named = {name.replace("_", "-"): value for name, value in written.items() if value is not None}
+    varied: dict[str, str | None] = {name: str(named[name]) for name in VARIED if name in named}
+    given = {OWN[name]: _read(name, value) for name, value in named.items() if name in OWN}
+    options = {find(name).name: value for name, value in named.items() if name not in (*VARIED, *OWN)}
+    found = cells(options, given, varied)
+    if len(found) > 1:
+        raise UsageError("this asks for one simulation; give one value of each option")
+    return found[0]
+
+
+def asked(written: dict[str, Any]) -> Question:
+    """The question of them. Raises UsageError for `replicas: min`, which is a search."""
+    found = one(written)
+    if found.fewest:
+        raise UsageError("replicas=min is a search; use the command line, or give a count", "replicas")
+    return found.question
+
+
+def _read(name: str, value: Any) -> Any:
+    """An entry in the form that the question keeps it in."""
+    if name == "scheduler":
+        return tuple(map(str, value)) if isinstance(value, (list, tuple)) else (str(value),)
+    if name in ("skip-bad", "prefix-cache"):
+        return bool(value)
+    if name in ("prompts-per-slot", "prefill-pool", "decode-pool", "seed"):
+        return whole(name, value, 0)
+    return ask.number(f"--{name}", value, "rate", name) if name == "speed" else str(value)
 
 
 def answered(cell: Cell) -> dict[str, Any]:

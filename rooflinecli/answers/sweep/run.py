@@ -6,12 +6,16 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from rooflinecli.answers.sweep import columns, grid
 from rooflinecli.answers.sweep.axes import Space
 from rooflinecli.answers.sweep.box import Answer, answer, missing, request_of
+from rooflinecli.answers.sweep.filters import Filter
 from rooflinecli.errors import Infeasible, RooflineError, UsageError
+from rooflinecli.specs.request import Request
+from rooflinecli.spread import Spread
 
 CHUNK = 65536
 
@@ -55,18 +59,44 @@ def choices(space: Space) -> Iterator[dict[str, Any]]:
 
 def answers(space: Space, start: int, stop: int, chunk: int = CHUNK) -> Iterator[tuple[dict[str, Any], Answer]]:
     """(structure, answer) box by box for points [start, stop), in order."""
+    for choice, boxes in work(space, start, stop, chunk):
+        request = request_of(choice, space.phases)
+        for box in boxes:
+            yield choice, _answer(request, space, box)
+
+
+def work(space: Space, start: int, stop: int, chunk: int = CHUNK) -> Iterator[tuple[dict[str, Any], Iterator[grid.Box]]]:
+    """(structure, its boxes) of points [start, stop), in order."""
     shape = tuple(len(a.values) for a in space.sizes)
     per = math.prod(shape)
     for i, choice in enumerate(choices(space)):
         low, high = max(start - i * per, 0), min(stop - i * per, per)
-        if low >= high:
-            continue
-        request = request_of(choice, space.phases)
-        for box in grid.boxes(shape, low, high, chunk):
-            try:
-                yield choice, answer(request, space.sizes, box)
-            except (UsageError, Infeasible) as error:
-                yield choice, missing(request, space.sizes, box, str(error))
+        if low < high:
+            yield choice, grid.boxes(shape, low, high, chunk)
+
+
+def _answer(request: Request, space: Space, box: grid.Box) -> Answer:
+    """A box, or why it has none."""
+    try:
+        return answer(request, space.sizes, box)
+    except (UsageError, Infeasible) as error:
+        return missing(request, space.sizes, box, str(error))
+
+
+def spread(
+    space: Space, shown: Layout, keep: Filter, start: int, stop: int, over: Spread, chunk: int = CHUNK
+) -> Iterator[tuple[dict[str, Any], int]]:
+    """(rows that pass, points) of the same boxes as `answers`, each worked out wherever `over` puts it."""
+    items = [(choice, box) for choice, boxes in work(space, start, stop, chunk) for box in boxes]
+    yield from over(partial(_elsewhere, space, shown, keep), items)
+
+
+def _elsewhere(
+    space: Space, shown: Layout, keep: Filter, item: tuple[dict[str, Any], grid.Box]
+) -> tuple[dict[str, Any], int]:
+    choice, box = item
+    found = _answer(request_of(choice, space.phases), space, box)
+    return keep(found, table(shown, choice, found)), found.points
 
 
 def table(shown: Layout, choice: dict[str, Any], found: Answer) -> dict[str, Any]:

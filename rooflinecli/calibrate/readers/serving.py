@@ -6,6 +6,7 @@ from typing import Any, TypedDict
 
 from rooflinecli.calibrate.source import Reading, Source, number, positive
 
+LITTLE = 1.3  # times the cap on requests in flight: more than this many at once contradict it
 STREAMING_BROKEN = 0.05  # of the mean: a median below it says that tokens came in lumps
 
 
@@ -27,7 +28,15 @@ def readings(
     A run with neither sent all requests at once: its first tokens wait for each other, so that only its rate says anything.
     """
     given = {key: value for key, value in options.items() if value is not None}
-    where = source.at(line)
+    where, doubt = source.at(line), ""
+    in_flight = _in_flight(given.get("output"), ttft, itl, throughput)
+    if concurrency is not None and in_flight is not None and in_flight > LITTLE * concurrency:
+        doubt = (
+            f"contradicts itself: its rate and latencies mean {in_flight:.3g} requests in flight (Little's law), where at most "
+            f"{concurrency:g} were; is the rate one of prompts and answers together?"
+        )
+    elif concurrency is not None and in_flight is not None and in_flight < concurrency / LITTLE:
+        notes = (*notes, f"{in_flight:.3g} requests in flight on average, of the {concurrency:g} allowed")
     if concurrency is not None:
         given["concurrency"] = max(round(concurrency), 1)
     elif rate is not None:
@@ -41,12 +50,19 @@ def readings(
         ttft = itl = None
     found = []
     if itl is not None:
-        found.append(Reading(where, tool, "itl", itl, options=given, notes=notes))
+        found.append(Reading(where, tool, "itl", itl, options=given, notes=notes, doubt=doubt))
     if ttft is not None:
-        found.append(Reading(where, tool, "ttft", ttft, options=given, notes=notes))
+        found.append(Reading(where, tool, "ttft", ttft, options=given, notes=notes, doubt=doubt))
     if throughput is not None and not found:
         found.append(Reading(where, tool, "throughput", throughput, "tokens/s", given, notes=notes))
     return found
+
+
+def _in_flight(output: float | None, ttft: float | None, itl: float | None, throughput: float | None) -> float | None:
+    """Requests at once that a rate of output tokens and the time of a request mean (Little 1961)."""
+    if not (output and ttft and itl and throughput):
+        return None
+    return float(throughput / output * (ttft + (output - 1) * itl))
 
 
 def lengths(total_in: Any, total_out: Any, requests: Any) -> dict[str, Any]:

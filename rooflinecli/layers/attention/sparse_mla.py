@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from rooflinecli import num
 from rooflinecli.formulas import attention, counts
 from rooflinecli.layers.attention import mla
-from rooflinecli.layers.softmax import busiest
+from rooflinecli.layers.softmax import asked, busiest
 from rooflinecli.ledger import Block, Row, Sizes, elementwise, matmul, norm
 from rooflinecli.mixer import Mode
 from rooflinecli.num import Number
@@ -35,8 +35,9 @@ class Indexed(mla.Latent):
         return tokens
 
     def _score_flops(self, mode: Mode, sizes: Sizes) -> Number:
-        pairs = sizes["T"] if mode.decode else sizes["S"] * sizes["T"] / (1 if mode.full_attention else 2)
-        return attention.indexer_flops(sizes["B"], sizes["Ni"], pairs, sizes["Hi"])
+        seen = sizes["T"] if mode.cached is None else sizes["T"] + mode.cached
+        pairs = sizes["T"] if mode.decode else sizes["S"] * seen / (1 if mode.full_attention else 2)
+        return attention.indexer_flops(asked(sizes) if mode.decode else sizes["B"], sizes["Ni"], pairs, sizes["Hi"])
 
     def pairs(self, mode: Mode, queries: Number, keys: Number) -> Number:
         """Full counting takes masked pairs as computed, those that the indexer drops too."""
@@ -47,7 +48,7 @@ class Indexed(mla.Latent):
 
     def _token_flops(self, sizes: Sizes) -> Number:
         (qk, v), keys = self._token_widths(sizes), num.minimum(sizes["T"], self.reach)
-        return attention.attention_core_flops(sizes["B"], sizes[self.heads], keys, qk, v)
+        return attention.attention_core_flops(asked(sizes), sizes[self.heads], keys, qk, v)
 
     def prefill(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
         core = super().prefill(name, mode, sizes)

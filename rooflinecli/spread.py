@@ -77,7 +77,7 @@ def _dask(address: str, function: Callable[[Q], A], items: list[Q]) -> Iterator[
         ) from None
     try:
         connect: Any = Dask
-        client = connect(address, timeout="10s", set_as_default=False)
+        client = connect(address, timeout="5s", set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UsageError(

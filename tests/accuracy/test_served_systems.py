@@ -1,0 +1,104 @@
+"""What serving takes from a system beside NVLink servers: PCIe, NeuronLink, padded heads, experts of four bits, unpacked weights."""
+
+from __future__ import annotations
+
+import pytest
+
+from rooflinecli import api
+from rooflinecli.engine.scene import Scene
+from rooflinecli.errors import UsageError
+from rooflinecli.price.chip import Chip
+from rooflinecli.price.kernels import price
+from rooflinecli.price.network import price_collective
+from rooflinecli.specs.ask import request
+from rooflinecli.specs.dtypes import formats
+from rooflinecli.specs.engine import load_engine
+from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.model import load_model
+from rooflinecli.work import Collective, Op
+
+
+def all_reduce(chip: str, size: float, n: float, regime: str) -> float:
+    whole = Collective("x", "all-reduce", size, "tp", n, 1.0)
+    return price_collective(whole, Chip(load_hardware(chip)), regime, n).expected
+
+
+def test_an_all_reduce_over_pcie_costs_a_server_what_it_costs_alone() -> None:
+    """16 MiB on 8 L40S: 5.7 ms by `roofline collective`; 2 (7/8) 16 MiB / (0.163 of 31.5 GB/s) and 7 or 14 hops of 2.7 us."""
+    assert all_reduce("l40s", 2**24, 8, "serving") == all_reduce("l40s", 2**24, 8, "kernel")
+    assert all_reduce("l40s", 2**24, 8, "serving") == pytest.approx(5.7e-3, rel=0.02)
+    assert all_reduce("h100", 2**24, 8, "serving") != all_reduce("h100", 2**24, 8, "kernel")
+
+
+def test_chips_of_an_aws_instance_exchange_over_neuronlink() -> None:
+    """16 MiB on 16 Trainium1: over EFA's 6.25 GB/s a device sends 31.5 MB for 5 ms; four links of 51.5 GB/s take a thirtieth."""
+    wire = 2 * 15 / 16 * 2**24
+    assert all_reduce("trainium1", 2**24, 16, "serving") < wire / 6.25e9 / 10
+    assert all_reduce("trainium1", 2**24, 16, "serving") > wire / (4 * 51.5e9)
+    assert all_reduce("inferentia2", 2**24, 12, "serving") > 2 * 11 / 12 * 2**24 / (2 * 51.5e9)
+
+
+def test_neuron_pads_heads_that_tp_does_not_divide() -> None:
+    """64 heads over 12 chips: six on each, 72 in all; what another engine refuses."""
+    asked = {"phase": "decode", "batch": 1, "prompt": 1024, "output": 128, "tp": 12, "pp": 1, "dp": 1, "n": 12}
+    padded = api.estimate("llama-2-70b", "inferentia2", engine="neuron", **asked)["phases"]["decode"]
+    even = api.estimate("llama-2-70b", "inferentia2", engine="neuron", **{**asked, "tp": 8, "n": 8})["phases"]["decode"]
+    model = load_model("llama-2-70b")
+    whole = 80 * 2 * model.d_model * 128  # one head's columns of Wq and rows of Wo, all layers, in elements
+    kv = 80 * 2 * model.d_model * 128  # a head of K and one of V
+    rest = even["memory"]["weights_bytes"] * 8 / 2 - 64 * whole - 8 * kv
+    split = (rest - 80 * 2 * model.d_model - model.d_model) / 12 + 80 * 2 * model.d_model + model.d_model
+    assert padded["memory"]["weights_bytes"] == pytest.approx(2 * (split + 6 * whole + kv), rel=0.01)
+    with pytest.raises(UsageError, match="does not divide the 64 attention heads"):
+        api.estimate("llama-2-70b", "inferentia2", engine="vllm", **asked)
+    with pytest.raises(UsageError, match="exceeds the 64 attention heads"):
+        api.estimate("llama-2-70b", "trainium1", engine="neuron", **{**asked, "tp": 80, "n": 80})
+
+
+@pytest.mark.parametrize(("chip", "experts"), [("h100", "bf16"), ("b200", "fp8")])
+def test_four_bits_of_gpt_oss_are_its_experts_alone(chip: str, experts: str) -> None:
+    """mxfp4 weights under 16-bit activations on Hopper, fp8 ones on Blackwell; attention and head stay in bf16."""
+    asked = {"model": "gpt-oss-120b", "hw": chip, "phase": "decode", "dtype": "mxfp4"}
+    f = Scene(request(asked)).formats
+    assert (f.compute, f.activation, f.weight, f.expert_weight) == ("bf16", 2.0, 2.0, 4.25 / 8)
+    assert (f.expert_compute or f.compute) == experts
+    narrow = Scene(request({**asked, "dtype": "fp8", "phase": "train"})).formats  # training in fp8 means all of it
+    assert (narrow.compute, narrow.weight) == ("fp8", 1.0)
+    kept, asked = (api.estimate("gpt-oss-120b", chip, phase="decode", n=2, **more) for more in ({}, {"dtype": "mxfp4"}))
+    weights = [answer["phases"]["decode"]["memory"]["weights_bytes"] for answer in (kept, asked)]
+    assert weights[0] == weights[1]
+
+
+def test_packed_weights_stream_no_faster_than_a_chip_unpacks_them() -> None:
+    """gpt-fast's int4: 0.95 TB/s of packed weights on a chip of 2.04 TB/s, three quarters of the bandwidth on one of 0.864."""
+    engine = load_engine("cuda-graph")
+
+    def seconds(chip: str) -> float:
+        hardware = load_hardware(chip)
+        f = formats("bf16", None, "int4", hardware.peak, chip)
+        op = Op(
+            name="x",
+            kind="matmul",
+            dtype="bf16",
+            flops=2.0,
+            bytes=1e9,
+            k=4096.0,
+            n=4096.0,
+            ramp=1 / 4096,
+            variant=f.variant,
+        )
+        return price(op, Chip(hardware, engine=engine), "serving").expected
+
+    assert seconds("a100-sxm-80") == pytest.approx(1e9 / 0.95e12, rel=1e-3)
+    assert seconds("l40s") == pytest.approx(1e9 / (0.75 * 864e9), rel=1e-3)
+
+
+def test_an_fp8_run_on_gaudi_keeps_its_cache_in_fp8() -> None:
+    asked = {"phase": "decode", "batch": 64, "prompt": 1024, "output": 128, "n": 1}
+    wide, narrow = (
+        api.estimate("llama-3.1-8b", "gaudi3", engine="gaudi", dtype=d, **asked)["phases"]["decode"]["memory"][
+            "kv_cache_bytes"
+        ]
+        for d in ("bf16", "fp8")
+    )
+    assert wide == 2 * narrow

@@ -1,0 +1,87 @@
+"""A simulation as a requirement, as a function, and at the end of a search."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from conftest import run_cli
+
+from rooflinecli import api
+from rooflinecli.errors import UsageError
+
+PLAN = """
+defaults: {model: llama-3-8b, hw: h100, engine: vllm, tp: 1}
+checks:
+  loose:
+    qps: 5
+    prompt: 1k
+    output: 100
+    simulate: {requests: 200, slo: "ttft=2s@99"}
+    require: {simulate.ttft_p99_s: "<= 2 s", simulate.slo_share: ">= 99 %", decode.time_s: "<= 1 s"}
+  tight:
+    qps: 5
+    simulate: {requests: 200}
+    require: {simulate.ttft_p99_s: "<= 1 ms"}
+"""
+
+
+def test_a_plan_is_held_to_a_simulation(tmp_path):
+    path = tmp_path / "plan.yaml"
+    path.write_text(PLAN)
+    ran = run_cli("check", str(path), "--format", "json")
+    loose, tight = json.loads(ran.out)["checks"]
+    assert ran.code == 1 and (loose["verdict"], tight["verdict"]) == ("pass", "fail")
+    first = loose["requirements"][0]
+    assert first["interval"][0] <= first["expected"] <= first["interval"][1]
+    values = api.simulate("llama-3-8b", "h100", engine="vllm", n=1, tp=1, qps=5, prompt="1k", output=100, requests=200)
+    assert first["expected"] == values["ttft_p99_s"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ("simulate: {request: 5}", "unknown entry of simulate 'request'"),
+        ("simulate: {slo: soon}", "is no limit"),
+        ("simulate: {replicas: '1,2'}", "one simulation"),
+    ],
+)
+def test_a_mistake_in_a_plan_is_placed(tmp_path, entry, says):
+    path = tmp_path / "plan.yaml"
+    path.write_text(f"checks:\n  a:\n    model: llama-3-8b\n    hw: h100\n    qps: 1\n    {entry}\n    require:\n      simulate.ttft_p99_s: '<= 2 s'\n")
+    ran = run_cli("check", str(path))
+    assert ran.code == 3 and says in ran.err and "plan.yaml:8" in ran.err and "Traceback" not in ran.err
+
+
+def test_an_unknown_quantity_is_named(tmp_path):
+    path = tmp_path / "plan.yaml"
+    path.write_text("checks:\n  a: {model: llama-3-8b, hw: h100, qps: 1, require: {simulate.ttft_p98_s: '<= 2 s'}}\n")
+    ran = run_cli("check", str(path))
+    assert ran.code == 3 and "did you mean ttft_p9" in ran.err
+
+
+def test_a_request_beyond_the_cache_fails_its_check(tmp_path):
+    path = tmp_path / "plan.yaml"
+    path.write_text(
+        "checks:\n  a: {model: llama-3-8b, hw: h100, n: 1, tp: 1, qps: 1, simulate: {prompt: 'exponential:100k'}, require: {simulate.ttft_p99_s: '<= 2 s'}}\n"
+    )
+    ran = run_cli("check", str(path))
+    assert ran.code == 1 and "needs more cache" in ran.out + ran.err
+
+
+def test_the_function_refuses_a_search():
+    with pytest.raises(UsageError, match="replicas=min"):
+        api.simulate("llama-3-8b", "h100", qps=1, replicas="min", slo="ttft=1s")
+
+
+def test_a_search_ends_with_simulations():
+    args = ("search", "llama-3-8b", "--hw", "h100", "-n", "8", "--phase", "decode", "--qps", "20", "--itl", "30 ms", "--simulate", "2")
+    found = json.loads(run_cli(*args, "--format", "json").out)["results"]
+    assert [("simulate" in row) for row in found[:3]] == [True, True, False][: len(found)]
+    row = found[0]
+    alone = api.simulate(
+        "llama-3-8b", "h100", qps=20, slo="itl=30ms", replicas=int(row["serve"]["instances"]), n=row["layout"]["devices"],
+        tp=row["layout"]["tp"], pp=row["layout"]["pp"], dp=row["layout"]["dp"], ep=row["layout"]["ep"],
+    )  # fmt: skip
+    assert row["simulate"]["ttft_p99_s"] == alone["ttft_p99_s"]
+    assert "1 simulated: first token" in run_cli(*args).out

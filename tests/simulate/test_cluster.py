@@ -1,0 +1,115 @@
+"""The same answers, however the work is spread: over processes, over a Dask cluster, with a worker killed on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import contextmanager
+
+import pytest
+from conftest import run_cli
+
+from rooflinecli.answers.search import train
+from rooflinecli.answers.search.question import question
+from rooflinecli.answers.simulate.study import answered, cells
+from rooflinecli.errors import Infeasible, UsageError
+from rooflinecli.spread import _Kept, _opened, spread_over
+
+STUDY = cells(
+    {"model": "llama-3-8b", "hw": "h100", "engine": "vllm"},
+    {"requests": "400", "prompt": "lognormal:800,0.7", "output": "uniform:20,200"},
+    {"qps": "2,4,6,8,10,12,14,16", "replicas": "1,2"},
+)
+
+
+@contextmanager
+def cluster():
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, scheduler_port=0
+    ) as made:
+        yield made
+
+
+def first_fails(number):
+    if number == 3:
+        raise Infeasible("three does not fit")
+    if number == 4:
+        raise UsageError("four is wrong", "qps")
+    return number
+
+
+def iter_into(found, items):
+    """Keep what came before an error."""
+    for item in items:
+        found.append(item)
+    return ()
+
+
+def dies_once(path):
+    """Takes its process with it the first time."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return "alive"
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_a_study_over_a_cluster_with_a_killed_worker_is_that_of_one_process():
+    """16 simulations; a worker is killed after the first answer. Bit for bit the answers of one process, in their order."""
+    alone = [answered(cell) for cell in STUDY]
+    with cluster() as made:
+        found = []
+        for row in spread_over(cluster=made.scheduler_address)(answered, STUDY):
+            if not found:
+                victim = next(iter(made.workers.values()))
+                os.kill(victim.pid, signal.SIGKILL)
+            found.append(row)
+    assert found == alone
+
+
+@pytest.mark.slow
+def test_sweep_and_search_take_the_same_cluster(tmp_path):
+    sweep = ("sweep", "llama-3-8b", "--hw", "h100,h200", "--tp", "1,2", "--batch", "1..64", "--format", "csv")
+    search = ("search", "llama-3-8b", "--hw", "h100", "-n", "16", "--batch", "64", "--format", "json")
+    with cluster() as made:
+        for args in (sweep, search):
+            assert run_cli(*args, "--cluster", made.scheduler_address).out == run_cli(*args).out
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_costs_its_item_only_time(tmp_path):
+    items = [str(tmp_path / str(i)) for i in range(3)]
+    for path in items[1:]:
+        open(path, "w").close()
+    assert list(spread_over(2)(dies_once, items)) == ["alive"] * 3
+
+
+@pytest.mark.slow
+def test_errors_come_home():
+    found = []
+    with pytest.raises(Infeasible, match="three"):
+        found.extend(iter_into(found, spread_over(2)(first_fails, [1, 2, 3])))
+    assert found == [1, 2]
+    with pytest.raises(UsageError, match="four") as caught:
+        _opened(_Kept(first_fails)(4))
+    assert caught.value.option == "qps"
+
+
+def test_parts_of_a_search_make_the_whole():
+    """A training search in parts, merged in their order, is the search at once: counts, rejections, ranking, misses."""
+    asked = question(
+        {"model": "llama-3-8b", "hw": "h100", "n": "8,16", "batch": "64", "phase": "train"},
+        "throughput",
+        ["train.mfu >= 0.5"],
+    )
+    whole, parts = train.search(asked), train.search(asked, over=map)
+    assert whole == parts and whole.layouts > 1000
+
+
+@pytest.mark.slow
+def test_no_scheduler_is_one_sentence():
+    pytest.importorskip("distributed")
+    ran = run_cli("simulate", "llama-3-8b", "--hw", "h100", "--qps", "1,2", "--cluster", "tcp://127.0.0.1:9")
+    assert ran.code == 2 and "no Dask scheduler answers" in ran.err and "Traceback" not in ran.err

@@ -1,0 +1,166 @@
+"""`roofline simulate` at the command line."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+from conftest import ROOT, run_cli
+
+BASE = ("simulate", "llama-3-8b", "--hw", "h100", "--engine", "vllm", "--requests", "200")
+BURSTY = str(ROOT / "examples" / "traces" / "bursty.csv")
+
+
+def answer(*args):
+    ran = run_cli(*BASE, *args, "--format", "json")
+    assert ran.code in (0, 1) and not ran.err, ran.err
+    return json.loads(ran.out)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm", "cuda-graph", "python-server"])
+def test_every_engine_answers_in_every_format(engine):
+    args = (
+        "simulate",
+        "llama-3-8b",
+        "--hw",
+        "h100",
+        "--engine",
+        engine,
+        "--requests",
+        "30",
+        "--qps",
+        "5",
+        "--slo",
+        "ttft=2s@90",
+        "--seeds",
+        "1",
+    )
+    for format in ("table", "json", "csv", "markdown"):
+        ran = run_cli(*args, "--format", format)
+        assert ran.code in (0, 1) and ran.out and not ran.err
+
+
+def test_the_answer_is_one_object_in_si():
+    found = answer("--qps", "10", "--slo", "ttft=500ms,itl=20ms,e2e=10s@99")
+    values = found["simulate"]
+    assert found["schema"] == "roofline/simulate/1" and found["slo"]["limits"] == {
+        "ttft": 0.5,
+        "itl": 0.02,
+        "e2e": 10.0,
+    }
+    for name in ("ttft", "itl", "tpot", "e2e", "queue"):
+        points = [values[f"{name}_{p}_s"] for p in ("p50", "p90", "p95", "p99", "max")]
+        assert points == sorted(points)
+        low, high = found["interval"].get(f"{name}_p99_s", (0, 1))
+        assert low <= values[f"{name}_p99_s"] <= high
+    assert values["requests"] == 200 and values["goodput_per_s"] <= values["requests_per_s"]
+    assert values["output_tokens_per_s"] == pytest.approx(200 * 256 / values["duration_s"])
+
+
+def test_equal_seeds_give_equal_answers():
+    args = (
+        "--qps",
+        "10",
+        "--prompt",
+        "lognormal:800,0.9",
+        "--output",
+        "uniform:10,400",
+        "--arrivals",
+        "gamma:2",
+        "--no-interval",
+    )
+    first, again, other = answer(*args), answer(*args), answer(*args, "--seed", "1")
+    assert first == again and first["simulate"] != other["simulate"]
+
+
+def test_the_fewest_replicas_are_confirmed_by_one_fewer(tmp_path):
+    args = (
+        "simulate",
+        "llama70b",
+        "--hw",
+        "h100",
+        "--tp",
+        "4",
+        "--dtype",
+        "fp8",
+        "--engine",
+        "vllm",
+        "--trace",
+        BURSTY,
+        "--no-interval",
+        "--slo",
+        "ttft=1s,itl=50ms@99",
+        "--format",
+        "json",
+    )
+    found = json.loads(run_cli(*args, "--replicas", "min").out)
+    count = found["simulate"]["replicas"]
+    assert count > 1 and found["slo"]["kept"] and found["slo"]["one_fewer_share"] < 0.99
+    fewer = run_cli(*args, "--replicas", str(count - 1))
+    assert fewer.code == 1 and json.loads(fewer.out)["simulate"]["slo_share"] == found["slo"]["one_fewer_share"]
+    assert run_cli(*args, "--replicas", str(count)).code == 0
+
+
+def test_a_study_is_a_row_each():
+    ran = run_cli(*BASE, "--qps", "5,20", "--replicas", "1,2", "--format", "csv")
+    rows = list(csv.DictReader(ran.out.splitlines()))
+    assert [(r["qps"], r["replicas"]) for r in rows] == [("5", "1"), ("5", "2"), ("20", "1"), ("20", "2")]
+    one = answer("--qps", "20", "--replicas", "2")["simulate"]
+    assert float(rows[-1]["ttft_p99_s"]) == one["ttft_p99_s"]
+
+
+def test_processes_give_the_answers_of_one():
+    args = (*BASE, "--qps", "5,10,20", "--format", "json")
+    assert run_cli(*args).out == run_cli(*args, "--jobs", "2").out
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_every_request_is_written(tmp_path, suffix):
+    path = tmp_path / f"r.{suffix}"
+    found = answer("--concurrency", "8", "--lengths", "0.8:1", "--no-interval", "--requests-out", str(path))
+    if suffix == "csv":
+        rows = list(csv.DictReader(path.read_text().splitlines()))
+    else:
+        rows = pytest.importorskip("pyarrow.parquet").read_table(path).to_pylist()
+    assert len(rows) == 200 == found["simulate"]["requests"]
+    assert sum(float(r["ttft_s"]) for r in rows) / 200 == pytest.approx(found["simulate"]["ttft_mean_s"])
+
+
+def test_pictures():
+    for kind in ("percentiles", "load"):
+        assert "┤" in run_cli(*BASE, "--qps", "10", "--plot", "-", "--plot-kind", kind, "--no-interval").out
+    assert "slo_share against qps" in run_cli(*BASE, "--qps", "5,10", "--slo", "ttft=1s", "--plot", "-").out
+
+
+def test_pools_move_caches():
+    """Prompts on one pool, answers on another: a slower link makes answers end later, first tokens come as before."""
+    args = ("--qps", "10", "--prefill-pool", "1", "--decode-pool", "1", "--no-interval")
+    fast, slow = (answer(*args, "--kv-link", link)["simulate"] for link in ("400 GB/s", "100 MB/s"))
+    assert fast["devices"] == 2 and fast["ttft_p50_s"] == slow["ttft_p50_s"]
+    assert slow["e2e_p50_s"] - fast["e2e_p50_s"] == pytest.approx(2048 * 131072 / 1e8, rel=0.1)  # 128 KiB a token, bf16
+
+
+@pytest.mark.parametrize(
+    ("args", "says", "code"),
+    [
+        ((), "say the load", 2),
+        (("--qps", "1", "--concurrency", "2"), "give one of them", 2),
+        (("--qps", "1", "--slo", "p99=1s"), "is no limit", 2),
+        (("--qps", "1", "--slo", "ttft=1"), "unit", 2),
+        (("--qps", "1", "--replicas", "min"), "--slo", 2),
+        (("--qps", "1", "--arrivals", "gamma:x"), "coefficient", 2),
+        (("--qps", "1", "--prompt", "normal:3"), "lognormal", 2),
+        (("--qps", "1", "--scheduler", "budget=3"), "unknown scheduler setting", 2),
+        (("--qps", "1", "--scheduler", "token_budget=many"), "token_budget", 2),
+        (("--qps", "1", "--router", "round"), "round-robin", 2),
+        (("--qps", "1", "--prefill-pool", "1"), "go together", 2),
+        (("--qps", "0"), "above zero", 2),
+        (("--qps", "1", "--prompt", "exponential:100k"), "needs more cache", 1),
+        (("--trace", "none.csv"), "no such file", 2),
+        (("--qps", "1", "--requests-out", "x.txt"), "FILE.csv", 2),
+    ],
+)
+def test_mistakes_are_one_sentence(args, says, code):
+    ran = run_cli(*BASE, *args)
+    assert ran.code == code and says in ran.err and ran.err.count("\n") == 1 and "Traceback" not in ran.err, ran.err
