@@ -146,3 +146,15 @@ def units_kept(kept: Number, units: Number) -> Number:
 def exchanging(replicas: Number, inside: Number) -> Number:
     """Ranks that send each other tokens: all of so many replicas, or none where there is one."""
     return num.where(replicas > 1, replicas * inside, 1.0)
+
+
+@formula("A", "experts", "a token visits top_k different experts, somewhere in the group")
+def of_one_token(tokens: Number, top_k: Number, ep: Number) -> Number:
+    """min(T, 1) k / ep: experts of a rank that a single token gives work, on average."""
+    return num.minimum(tokens, 1.0) * top_k / ep
+
+
+@formula("A", "experts", "definition")
+def at_least(active: Number, least: Number) -> Number:
+    """The larger of two counts of experts."""
+    return num.maximum(active, least)

@@ -53,8 +53,9 @@ def experts_op(
     slots = tokens * shape.top_k
     held, mu = shape.experts / ep, f.slots_per_expert(tokens, shape.top_k, shape.experts)
     rows, fair = f.expert_rows(slots, ep, share), f.expert_rows(slots, ep, 1.0)
-    active = f.experts_with_work_balanced(held, fair) if even else f.experts_with_work(held, mu, f.SKEW)
-    least = f.experts_with_work(held, mu, f.LEAST_SKEW)
+    one = f.of_one_token(tokens, shape.top_k, ep)
+    spread = f.experts_with_work_balanced(held, fair) if even else f.experts_with_work(held, mu, f.SKEW)
+    active, least = f.at_least(spread, one), f.at_least(f.experts_with_work(held, mu, f.LEAST_SKEW), one)
     sizes = (shape.matrices, shape.d_model, shape.width)
     moved = f.expert_token_bytes(fair, shape.top_k, shape.d_model, stored.read, stored.written)
     return Op(

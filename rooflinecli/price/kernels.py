@@ -38,7 +38,7 @@ def price(op: Op, chip: Chip, regime: str) -> Priced:
     bandwidth = chip.bandwidth
     if op.kind in FUSIBLE:
         return Priced(0.0, 0.0, _pass(op, c, bandwidth), c.error)
-    if op.kind == "routed_experts" and regime == "serving":
+    if op.kind == "routed_experts" and regime == "serving" and not chip.engine_has(op.kind):
         c = _as_served(c, chip)
     peak = chip.peak(op.dtype)
     form = _plain if c.simple else _FORMS.get(op.kind, _plain)
