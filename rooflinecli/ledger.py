@@ -83,6 +83,11 @@ class Row:
     mixer: Mixer | None = None
     linear: bool = False
 
+    @property
+    def routed(self) -> bool:
+        """Whether it belongs to routed experts: it works on rows of X experts held here."""
+        return "X" in (self.contraction.g if self.contraction else (axis for axes in self.reads for axis in axes))
+
 
 def matmul(
     name: str, text: str, *, bias: bool = False, saves: tuple[Axes, ...] = (), tied: bool = False, kind: str = "matmul"

@@ -23,8 +23,8 @@ class Mode:
 
     decode: one token per sequence. full_attention: masked query-key pairs count too. flash: scores stay on the chip. uneven: work of
     the busiest rank of a context-parallel ring over an even share, for mixers whose work grows along the sequence.
-    imbalance: tokens of the busiest expert device over an even share. software: whose kernels run. cached: tokens of each
-    sequence whose keys and values a pass over several tokens finds in the cache.
+    imbalance: tokens of the busiest expert device over an even share. software: whose kernels run in training, library: in serving.
+    cached: tokens of each sequence whose keys and values a pass over several tokens finds in the cache.
     """
 
     formats: Formats
@@ -35,6 +35,7 @@ class Mode:
     uneven: Number | None = None
     imbalance: Number | None = None
     software: str = ""
+    library: str = ""
     cached: Number | None = None
 
 

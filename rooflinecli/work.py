@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rooflinecli.num import Number
+from rooflinecli.num import INF, Number
 
 MIXING = (
     "attention"  # where every class of a sequence mixer is reported; mixers name their classes, this table does not
@@ -13,6 +13,7 @@ MIXING = (
 GROUPS = {
     "matmul": "matmul",
     "grouped_matmul": "matmul",
+    "routed_experts": "matmul",
     "elementwise": "elementwise",
     "gather": "elementwise",
     "optimizer": "optimizer",
@@ -31,6 +32,23 @@ class Gradient:
     scores: bool = False
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Routed:
+    """What a layer's experts meet on the busiest rank of their group: rows to multiply and what that takes.
+
+    slots: routed slots of the whole group. active: experts with work, weights: their bytes. An Op's own FLOPs and bytes are
+    those of an even share and of the fewest experts that could have work. crowded: 1 where so many sequences decode that an
+    engine runs at the limit of its memory, else 0.
+    """
+
+    rows: Number
+    slots: Number
+    active: Number
+    flops: Number
+    weights: Number
+    crowded: Number = 0.0
+
+
 class Op(NamedTuple):
     """One kernel, its least FLOPs and bytes, and the sizes its efficiency depends on.
 
@@ -38,7 +56,8 @@ class Op(NamedTuple):
     longest run of keys and head width of attention, expert width of a grouped matmul. quantised: elements of the input that
     a pass of their own touches (quantised, appended to a cache, permuted). ramp: filling work per useful work, in units of
     k0. length: tokens of the sequence that attention runs over, whatever its window. items: work items that start one after the other (query tiles, cached heads). gradient: what a sequence mixer's
-    kernel costs backward; contractions and elementwise passes follow a rule instead.
+    kernel costs backward; contractions and elementwise passes follow a rule instead. routed: what all experts of a layer meet
+    (kind routed_experts), both products and what lies between.
     """
 
     name: str
@@ -55,6 +74,7 @@ class Op(NamedTuple):
     length: Number = 0
     variant: str = ""
     gradient: Gradient | None = None
+    routed: Routed | None = None
 
     @property
     def group(self) -> str:
@@ -80,7 +100,7 @@ def kernel(
     gradient: Gradient | None = None,
 ) -> Op:
     """An Op, in half the time that calling the class with keywords takes: a pass makes dozens."""
-    fields = (name, kind, dtype, flops, bytes, count, k, n, quantised, ramp, items, length, variant, gradient)
+    fields = (name, kind, dtype, flops, bytes, count, k, n, quantised, ramp, items, length, variant, gradient, None)
     return tuple.__new__(Op, fields)
 
 
@@ -90,7 +110,7 @@ class Collective:
 
     The group has `n` members, one every `stride` devices; `mesh` names members and length per torus axis where known.
     `outer_share` is the part of the bytes left for levels beyond the innermost, where copies are sent once;
-    `rails` the share of the ports there that the software uses.
+    `rails` the share of the ports there that the software uses. `library` is an engine's that may reduce by kernels of its own.
     """
 
     name: str
@@ -103,3 +123,27 @@ class Collective:
     mesh: tuple[tuple[Number, Number], ...] | None = None
     outer_share: Number = 1.0
     rails: Number = 1.0
+    library: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Exchange:
+    """Tokens of every rank to the ranks of their experts (phase dispatch), or results back (combine).
+
+    tokens: of one rank. mode names the kernels and with the phase their constants; `variant` a library's own. The group has
+    `n` ranks, one every `stride` devices; `limit` is the most nodes that a token's experts may be on.
+    """
+
+    name: str
+    mode: str
+    phase: str
+    tokens: Number
+    top_k: Number
+    d_model: Number
+    bytes_per_value: Number
+    axis: str
+    n: Number
+    stride: Number
+    count: Number = 1
+    limit: Number = INF
+    variant: str = ""

@@ -6,7 +6,7 @@ from typing import Any
 
 from rooflinecli import num
 from rooflinecli.derivation import label
-from rooflinecli.errors import unknown
+from rooflinecli.errors import UsageError, unknown
 from rooflinecli.formulas import collectives as f
 from rooflinecli.formulas import roofline
 from rooflinecli.lift import PLAIN, Plain
@@ -36,9 +36,11 @@ def collective(
     devices: Number | None = None,
     stride: Number = 1.0,
     efficiency: str = "expected",
+    mesh: tuple[tuple[Number, Number], ...] | None = None,
 ) -> dict[str, Any]:
     """What `op` on a tensor of `size_bytes` costs over n devices, one every `stride`, of a slice of `devices`.
 
+    mesh: members and length on each torus axis, instead of the order of devices (along_axes).
     Raises UsageError for an unknown operation or more devices than the network joins.
     """
     if op not in OPS:
@@ -48,7 +50,7 @@ def collective(
         lift("S", size_bytes, "B", "BYTES"),
         lift("n", float(n) if isinstance(n, int) else n, "devices", "-n"),
     )
-    asked = Collective(op, op, size, op, members, stride)
+    asked = Collective(op, op, size, op, members, stride, mesh=mesh)
     used = members * stride if devices is None else devices
     priced = price_collective(asked, chip, regime, used)
     expected = label(priced.expected, "t_comm")
@@ -95,3 +97,16 @@ def _level(level: Any, part: Any) -> dict[str, Any]:
         "expected_s": part.expected,
         "algorithm": part.algorithm,
     }
+
+
+def along_axes(hardware: HardwareSpec, axes: dict[str, float]) -> tuple[tuple[float, float], ...]:
+    """Members and length of each axis of a group written as x=4,y=2. Raises UsageError where the chip has no such torus.
+
+    The slice is the group itself: an axis of 16 closes where such axes do (wrap in the chip's file).
+    """
+    level = hardware.network[0] if hardware.network else None
+    if level is None or level.kind != "torus":
+        raise UsageError(f"--mesh: {hardware.name} is not laid out on a torus; give -n")
+    if len(axes) > (level.axes or 1):
+        raise UsageError(f"--mesh names {len(axes)} axes; the torus of {hardware.name} has {level.axes}")
+    return tuple((size, size) for size in axes.values())

@@ -23,7 +23,7 @@ def kernel_matmul(
     m: Number, k: Number, n: Number, dtype: str, hardware: HardwareSpec, lift: Plain = PLAIN
 ) -> dict[str, Any]:
     """x[m, k] @ w[k, n], both operands in `dtype`, the result in 16 bits when `dtype` is narrower."""
-    m, k, n = _sizes(lift, m=m, k=k, n=n)
+    m, k, n = sizes(lift, m=m, k=k, n=n)
     f = formats(dtype, None, None, hardware.peak, hardware.name)
     moved = counts.matmul_bytes(m, k, n, f.matmul_input, f.weight, f.activation)
     op = Op(
@@ -37,7 +37,7 @@ def kernel_matmul(
         quantised=m * k,
         ramp=1 / k,
     )
-    return _answer(op, dtype, Chip(hardware, lift))
+    return alone(op, dtype, Chip(hardware, lift))
 
 
 def kernel_attention(
@@ -55,7 +55,7 @@ def kernel_attention(
     lift: Plain = PLAIN,
 ) -> dict[str, Any]:
     """The attention core over `q` queries and `kv` keys: scores, softmax, weighted values."""
-    batch, q, kv, heads, kv_heads, head_dim = _sizes(
+    batch, q, kv, heads, kv_heads, head_dim = sizes(
         lift, b=batch, q=q, kv=kv, heads=heads, kv_heads=kv_heads, head_dim=head_dim
     )
     f = formats(dtype, dtype, None, hardware.peak, hardware.name)
@@ -89,7 +89,7 @@ def kernel_attention(
             ramp=q / pairs,
             items=batch * heads * q / TILE,
         )
-    return _answer(op, dtype, Chip(hardware, lift))
+    return alone(op, dtype, Chip(hardware, lift))
 
 
 def kernel_elementwise(
@@ -102,12 +102,12 @@ def kernel_elementwise(
     lift: Plain = PLAIN,
 ) -> dict[str, Any]:
     """A pass that reads `reads` and writes `writes` tensors of `elements` elements."""
-    elements, flops_per_element, reads, writes = _sizes(
+    elements, flops_per_element, reads, writes = sizes(
         lift, elements=elements, flops_per_element=flops_per_element, reads=reads, writes=writes
     )
     moved = counts.bytes_of(elements * (reads + writes), size_of(dtype))
     vector = "vector_fp32" if "vector_fp32" in hardware.peak else _fastest(hardware)
-    return _answer(
+    return alone(
         Op(name="elementwise", kind="elementwise", dtype=vector, flops=elements * flops_per_element, bytes=moved),
         dtype,
         Chip(hardware, lift),
@@ -119,14 +119,15 @@ def _fastest(hardware: HardwareSpec) -> str:
     return max(hardware.peak, key=lambda dtype: hardware.peak[dtype].si)
 
 
-def _sizes(lift: Plain, **given: Number) -> list[Number]:
+def sizes(lift: Plain, **given: Number) -> list[Number]:
+    """Sizes that were given, as numbers of the kind that `lift` makes."""
     return [
         lift(name, float(value) if isinstance(value, int) else value, "1", "given") for name, value in given.items()
     ]
 
 
-def _answer(op: Op, dtype: str, chip: Chip) -> dict[str, Any]:
-    """The operation alone: intensity against the ridge, bound, floor, expected time and interval."""
+def alone(op: Op, dtype: str, chip: Chip) -> dict[str, Any]:
+    """An operation by itself: intensity against the ridge, bound, floor, expected time and interval."""
     peak = chip.peak(op.dtype)
     t_c, t_m = roofline.compute_time(op.flops, peak), roofline.memory_time(op.bytes, chip.bandwidth)
     floor = roofline.floor_time(t_c, t_m)

@@ -101,7 +101,7 @@ def of_layout(options: dict[str, Any], layout: dict[str, Any], phase: str) -> li
     chosen = {"n", *OPEN, *(() if phase == "train" else ("batch",))}  # the layout says them
     request = ask.request({k: v for k, v in options.items() if k not in chosen})
     sizes: dict[str, Any] = {k: float(layout[k]) for k in SIZES if k in layout}
-    given: dict[str, Any] = {"flash": request.flash, **legal.layout(request)}
+    given: dict[str, Any] = {"flash": request.flash, **legal.layout(request, phase)}
     if phase == "train":
         words = {k: layout[k] for k in ("zero", "recompute", "sequence_parallel")}
         return elasticities(request, "train", Plan(**sizes, **words, **given))

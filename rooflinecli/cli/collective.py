@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -15,10 +16,24 @@ app = typer.Typer(**QUIET)
 
 @app.command()
 def collective(
-    op: str = typer.Argument(..., help="all-reduce, all-gather, reduce-scatter, all-to-all or permute."),
+    op: str = typer.Argument(
+        ..., help="all-reduce, all-gather, reduce-scatter, all-to-all or permute; with --mode dispatch or combine."
+    ),
     size: str = typer.Argument(..., help="The whole tensor, such as 128MiB; a bare number is bytes."),
     hw: str = HW,
-    n: str = typer.Option(..., "-n", "--devices", help="Devices in the group."),
+    n: str = typer.Option(None, "-n", "--devices", help="Devices in the group; or --mesh."),
+    mode: str = typer.Option(
+        "nccl",
+        help="nccl; deepep-low-latency, deepep, nvlink, gather (dispatch, combine); one-shot, two-shot, custom (all-reduce).",
+    ),
+    top_k: str = typer.Option(
+        "8", "--top-k", help="Experts of a token: with dispatch and combine, BYTES are the tokens of one rank."
+    ),
+    nodes: str = typer.Option(
+        None, "--node-limit", help="Most nodes that a token's experts are on (group-limited routing)."
+    ),
+    library: str = typer.Option(None, help="Whose kernels: vllm, sglang, trtllm."),
+    mesh: str = typer.Option(None, help="Members per torus axis, such as x=4,y=1, instead of -n."),
     explain: str = typer.Option(None, help="Show how a quantity follows, e.g. time_s."),
     depth: int = levels(3),
     wide: bool = WIDE,
@@ -26,18 +41,39 @@ def collective(
     out: Path = OUT,
 ) -> None:
     """What a collective costs over N devices: bytes sent, floor, expected time, bus bandwidth."""
+    from math import prod
+
+    from rooflinecli.answers.collective import BUS, along_axes
     from rooflinecli.answers.collective import collective as answer
+    from rooflinecli.answers.exchange import MODES, PHASES, with_mode
     from rooflinecli.cli.output import write
     from rooflinecli.cli.quantities import quantity
-    from rooflinecli.errors import UsageError
+    from rooflinecli.errors import UsageError, unknown
     from rooflinecli.render.collective import text
     from rooflinecli.specs.ask import value
     from rooflinecli.specs.hardware import load_hardware
     from rooflinecli.specs.options import OPTIONS
+    from rooflinecli.specs.sharding import mesh as axis_sizes
 
     size_bytes = quantity("size", size, "B")
     if size_bytes <= 0:
         raise UsageError(f"size {size}: must be above zero")
-    devices, chip = value(OPTIONS["n"], n), load_hardware(hw)
-    asked = lambda lift: answer(op, size_bytes, chip, devices, lift=lift)  # noqa: E731
+    chip, axes = load_hardware(hw), axis_sizes(mesh) if mesh is not None else None
+    if (n is None) == (axes is None):
+        raise UsageError("say the group once: -n 8, or --mesh x=4,y=2")
+    devices = value(OPTIONS["n"], n) if axes is None else prod(axes.values())
+    if mode == "nccl":
+        along = along_axes(chip, axes) if axes is not None else None
+        asked = lambda lift: answer(op, size_bytes, chip, devices, lift=lift, mesh=along)  # noqa: E731
+    elif mode in MODES:
+        if axes is not None:
+            raise UsageError("--mesh lays a group on a torus, which NCCL's rivals do not know; give -n")
+        if op not in (*BUS, *PHASES):
+            raise unknown("collective", op, (*BUS, *PHASES))
+        further: dict[str, Any] = {"top_k": value(OPTIONS["n"], top_k, "--top-k"), "library": library or ""}
+        if nodes is not None:
+            further["limit"] = value(OPTIONS["n"], nodes, "--node-limit")
+        asked = lambda lift: with_mode(op, size_bytes, chip, devices, mode, lift=lift, **further)  # noqa: E731
+    else:
+        raise unknown("mode", mode, MODES)
     write(text(asked, format.value, explain, depth, columns(wide, out)), out)

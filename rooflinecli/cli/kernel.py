@@ -192,3 +192,79 @@ def elementwise(
         ),
         out,
     )
+
+
+@app.command()
+def grouped(
+    tokens: str = typer.Argument(..., help="Tokens entering the layer over the whole expert group."),
+    d_model: str = typer.Option(..., "--d-model", help="Width of the model."),
+    width: str = typer.Option(..., "--width", help="Width of an expert."),
+    experts: str = typer.Option(..., "--experts", help="Routed experts."),
+    top_k: str = typer.Option(..., "--top-k", help="Experts that a token visits."),
+    ep: str = typer.Option("1", help="Ranks over which experts are spread."),
+    tp: str = typer.Option("1", help="Devices over which an expert's width is split."),
+    redundant: str = typer.Option(
+        "0", "--redundant-experts", help="Further copies of busy experts; balances the ranks."
+    ),
+    gated: bool = typer.Option(True, "--gated/--ungated", help="Three matrices per expert, or two."),
+    imbalance: str = typer.Option(
+        None, help="Slots of the busiest rank over an even share, instead of what routing makes of it."
+    ),
+    library: str = typer.Option(
+        "vllm", help="Whose kernels: vllm, sglang, trtllm, trtllm-wide, deepep, deepep-low-latency."
+    ),
+    weight_dtype: str = typer.Option(None, "--weight-dtype", help="Number format of the weights alone (int4, mxfp4)."),
+    hw: str = HW,
+    dtype: str = _DTYPE,
+    measured: str = _MEASURED,
+    explain: str = EXPLAIN,
+    depth: int = levels(4),
+    format: Format = FORMAT,
+    out: Path = OUT,
+) -> None:
+    """A layer of routed experts on the busiest rank: both products, and the passes over routed slots around them."""
+    from rooflinecli.answers.grouped import kernel_grouped
+    from rooflinecli.cli.output import write
+    from rooflinecli.errors import UsageError, unknown
+    from rooflinecli.render.operation import text
+    from rooflinecli.specs.engine import EXPERT_KERNELS
+    from rooflinecli.specs.hardware import load_hardware
+
+    s, chip = (
+        _sizes(tokens=tokens, d_model=d_model, width=width, experts=experts, top_k=top_k, ep=ep, tp=tp),
+        load_hardware(hw),
+    )
+    copies = _share("redundant-experts", redundant)
+    if library not in EXPERT_KERNELS:
+        raise unknown("library", library, EXPERT_KERNELS)
+    if s["top_k"] > s["experts"]:
+        raise UsageError(f"--top-k {top_k} is more than --experts {experts}; a token visits each expert once")
+    if (s["experts"] + copies) % s["ep"]:
+        raise UsageError(
+            f"--ep {ep} does not divide {s['experts'] + copies:g} experts; use a divisor, or other --redundant-experts"
+        )
+    uneven = None if imbalance is None else _share("imbalance", imbalance)
+    if uneven is not None and uneven < 1:
+        raise UsageError(f"--imbalance {imbalance}: the busiest rank has at least an even share; give 1 or more")
+    write(
+        text(
+            lambda lift: kernel_grouped(
+                **s,
+                hardware=chip,
+                redundant=copies,
+                balanced=copies > 0,
+                gated=gated,
+                imbalance=uneven,
+                dtype=dtype,
+                weight_dtype=weight_dtype,
+                library=library,
+                lift=lift,
+            ),
+            format.value,
+            explain,
+            depth,
+            measured,
+            columns(out=out),
+        ),
+        out,
+    )

@@ -45,7 +45,11 @@ def _splits(scene: Scene, phase: str, devices: int) -> Iterator[Plan]:
                 continue
             if not training and not _worth_serving(scene, devices, tp, pp, dp):
                 continue
-            yield whole.but(tp=float(tp), pp=float(pp), dp=float(dp))
+            if training or not r.attention_dp:
+                yield whole.but(tp=float(tp), pp=float(pp), dp=float(dp))
+            else:
+                ranks = legal.attention_parallel(r, float(tp), float(dp), float(r.ep) if r.ep is not None else None)
+                yield whole.but(tp=ranks[0], pp=float(pp), dp=ranks[1], ep=ranks[2])
 
 
 def _undivided(r: Request, training: bool) -> Plan:
@@ -58,13 +62,15 @@ def _undivided(r: Request, training: bool) -> Plan:
         sequence_parallel=bool(r.sequence_parallel),
         zero=1 if training else 0,
         flash=r.flash,
-        **legal.layout(r),
+        **legal.layout(r, "train" if training else "serve"),
     )
 
 
 def _worth_serving(scene: Scene, devices: int, tp: int, pp: int, dp: int) -> bool:
     """One replica where the count is open; and stages only where tensor parallelism cannot fill the inner domain."""
     r = scene.request
+    if r.attention_dp:
+        return r.tp is not None or tp == 1
     if r.dp is None and dp > int(r.ep or 1) and r.devices is None:
         return False
     if r.tp is not None:

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from rooflinecli import num
 from rooflinecli.derivation import label
+from rooflinecli.engine import experts
 from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import roofline, serving
 from rooflinecli.layers.build import towers
 from rooflinecli.ledger import Ledger, Sizes
 from rooflinecli.num import Number
-from rooflinecli.parallel import expert, pipeline, tensor
+from rooflinecli.parallel import pipeline, tensor
 from rooflinecli.phases.forward import Pass
 from rooflinecli.phases.sizes import layer_sizes, outer_sizes, work_sizes
 from rooflinecli.price.bill import Bill
@@ -50,12 +51,16 @@ def forward_step(
         decode=decode,
         full_attention=scene.request.attention_flops == "full",
         flash=scene.request.flash,
+        library=scene.engine.library,
         cached=None if decode else scene.cached,
     )
-    _stack(scene, plan, scene.book, forward, bill, work_sizes(batch, queries, keys, logits, plan), passes)
+    if plan.overlap == "two-batch":
+        _halves(scene, plan, forward, bill, (batch, queries, keys, logits), passes)
+    else:
+        _stack(scene, plan, scene.book, forward, bill, work_sizes(batch, queries, keys, logits, plan), passes)
     # Replicas exchange nothing, so a pipeline's stages stand beside each other.
     alone = num.plain(plan.dp) and num.plain(plan.ep) and num.value(plan.dp) == num.value(plan.ep)
-    beside = plan if alone else plan.but(dp=plan.ep)
+    beside = plan if alone else plan.but(dp=plan.expert_replicas)
     for c in pipeline.collectives(beside, batch * queries, float(scene.spec.d_model), scene.formats.activation, False):
         bill.expose("pp", bill.collective(c, _times(plan.pp - 1, passes)))
     further = [] if decode else towers(scene.book)
@@ -65,19 +70,49 @@ def forward_step(
     return Step(bill, label(bill.total, "t_decode" if decode else "t_prefill"))
 
 
+def _halves(
+    scene: Scene, plan: Plan, forward: Pass, bill: Bill, sizes: tuple[Number, Number, Number, Number], passes: Number
+) -> None:
+    """Both halves of a batch, one's tokens under way to their experts while the other's are worked on.
+
+    Its price: every kernel starts twice, weights are read twice, and kernels that send keep part of the chip to themselves.
+    A single sequence has no halves by sequence: its tokens are split, and attention of the second sees the keys of the first.
+    """
+    batch, queries, keys, logits = sizes
+    if forward.decode:
+        half = work_sizes(serving.half(batch), queries, keys, logits, plan)
+    else:
+        half = work_sizes(batch, serving.half(queries), serving.three_quarters(keys), logits, plan)
+    _stack(scene, plan, scene.book, forward, bill, half, _times(2.0, passes))
+    sent = bill.by_axis.get("ep", 0.0)
+    worked = bill.total - sent
+    share = experts.sending_share(scene, plan, forward.decode)
+    if num.present(share):
+        slower = label(serving.beside_sending(worked, share), "t_beside")
+        bill.spend("overlap", slower - worked, "step", 0.3)
+        worked = slower
+    bill.expose("ep", serving.left_over(worked, sent) - sent)
+
+
 def _stack(scene: Scene, plan: Plan, book: Ledger, forward: Pass, bill: Bill, work: Sizes, passes: Number) -> None:
-    """Charge the layers of a ledger, what stands before and after them, and what their devices exchange."""
+    """Charge the layers of a ledger, what stands before and after them, and what their devices exchange, `passes` over."""
     size, tokens = scene.formats.activation, work["B"] * work["S"]
     for group in book.layers:
         sizes = layer_sizes(group, work, plan, book.document, scene.lift)
-        bill.add(forward.ops(group.rows, sizes), _times(float(group.repeat), passes))
+        rows = tuple(row for row in group.rows if not row.routed) if group.moe else group.rows
+        repeat = _times(float(group.repeat), passes)
+        bill.add(forward.ops(rows, sizes), repeat)
         if group.moe:
-            for c in expert.collectives(plan, tokens, sizes["top_k"], sizes["D"], size, float(group.repeat), False):
-                bill.expose("ep", bill.collective(c, passes))
+            for mode, share in experts.exchange_modes(scene, plan, forward.decode):
+                layers = _times(share, repeat)
+                bill.add([experts.routed_op(scene, plan, group, sizes, tokens, mode, forward.decode)], layers)
+                for c in experts.exchanges(scene, plan, sizes, tokens, mode, layers):
+                    bill.expose("ep", bill.collective(c))
     outer = outer_sizes(book, work, plan, book.document, scene.lift)
     bill.add(forward.ops((*book.stem, *book.head), outer, outer=True), passes)
     sums = sum(layer.repeat * tensor.branches(layer) for layer in book.spec.layers)
     for c in tensor.collectives(plan, tokens, outer["D"], size, 1.0, sums, False):
+        c.library = "" if "collective" in scene.engine.efficiency else scene.engine.library
         bill.expose("tp", bill.collective(c, passes))
 
 

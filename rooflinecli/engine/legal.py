@@ -50,7 +50,7 @@ def rules(scene: Scene, plan: Plan, phase: str) -> Iterator[Rule]:
     if not _one(plan.pp):
         yield from _pipeline(scene, plan)
     if not _one(plan.ep):
-        yield from _experts(scene, plan)
+        yield from _experts(scene, plan, phase)
     yield _whole(plan)
     yield _network(scene, plan, phase)
     yield from (_training if phase == "train" else _serving)(scene, plan)
@@ -78,16 +78,30 @@ def check(scene: Scene) -> None:
     """Refuse the sizes that were given, whatever the open ones become. Raises UsageError with the flag and the remedy."""
     r = scene.request
     given = {name: float(value) for name in SIZES if (value := getattr(r, name)) is not None}
-    plan = Plan(**{**given, **layout(r)})
+    if r.attention_dp and r.phases != ("train",):
+        given = {
+            **given,
+            **dict(zip(("tp", "dp", "ep"), attention_parallel(r, r.tp or 1, r.dp or 1, r.ep), strict=True)),
+        }
+        given = {name: float(size) for name, size in given.items() if name != "ep" or r.ep is not None}
     for phase in r.phases if "decode" not in r.phases else (p for p in r.phases if p != "prefill"):
+        plan = Plan(**{**given, **layout(r, phase)})
         for rule in rules(scene, plan, phase):
             if set(rule.sizes) <= set(given) and not num.value(rule.holds):
                 raise rule.refusal
 
 
-def layout(request: Request) -> dict[str, Any]:
-    """What a plan takes from a request as it is: schedule, ring, shard group, framework, recipe."""
-    given = {name: value for name in _AS_GIVEN if (value := getattr(request, name)) is not None}
+def attention_parallel(request: Request, tp: Number, dp: Number, ep: Number | None) -> tuple[Number, Number, Number]:
+    """tp, dp and ep of a serving plan: with --attention-dp all ranks attend to tokens of their own and share the experts."""
+    if not request.attention_dp:
+        return tp, dp, 1.0 if ep is None else ep
+    return 1.0 + 0.0 * tp, tp * dp, tp * dp if ep is None else ep
+
+
+def layout(request: Request, phase: str) -> dict[str, Any]:
+    """What a plan takes from a request as it is: schedule, ring, shard group, framework, recipe; how experts are served."""
+    names = _AS_GIVEN if phase == "train" else (*_AS_GIVEN, *_SERVED)
+    given = {name: value for name in names if (value := getattr(request, name)) is not None}
     if request.recompute_modules is not None:
         given["recompute_modules"] = tuple(request.recompute_modules.split(","))
     if request.stages is not None:
@@ -112,6 +126,9 @@ _AS_GIVEN = (
     "lora_targets",
     "recompute_layers",
 )
+
+
+_SERVED = ("redundant_experts", "exchange", "overlap")
 
 
 def _stages(request: Request) -> tuple[float, ...]:
@@ -182,14 +199,15 @@ def _pipeline(scene: Scene, plan: Plan) -> Iterator[Rule]:
     )
 
 
-def _experts(scene: Scene, plan: Plan) -> Iterator[Rule]:
-    counts, name = scene.book.experts, scene.spec.name
+def _experts(scene: Scene, plan: Plan, phase: str) -> Iterator[Rule]:
+    counts, name, copies = scene.book.experts, scene.spec.name, plan.redundant_experts
+    more = f" and {num.value(copies):.0f} redundant ones" if num.plain(copies) and num.value(copies) else ""
     for experts in counts:
         yield Rule(
-            f"ep divides the {experts} experts",
+            f"ep divides the {experts} experts{more}",
             ("ep",),
-            constraints.divides(plan.ep, float(experts)),
-            lambda e=experts: f"--ep {plan.ep:.0f} does not divide the {e} experts of {name}; use a divisor",  # type: ignore[misc]
+            constraints.divides(plan.ep, float(experts) + copies),
+            lambda e=experts: f"--ep {plan.ep:.0f} does not divide the {e} experts{more} of {name}; use a divisor",  # type: ignore[misc]
         )
     if not counts:
         yield Rule(
@@ -215,6 +233,8 @@ def _network(scene: Scene, plan: Plan, phase: str) -> Rule:
     stride = plan.stride
     for axis in AXES if phase == "train" else ("tp", "pp", "ep"):
         n = getattr(plan, axis)
+        if axis == "ep" and phase != "train":
+            n, stride["ep"] = plan.expert_replicas, plan.tp * plan.cp
         widest = num.maximum(widest, num.where(n > 1, n * stride[axis], 1.0))
     levels, chip = scene.chip.levels, scene.chip.spec.name
     reach = levels[-1].size if levels else 1.0
@@ -311,12 +331,14 @@ def _interleaving(scene: Scene, plan: Plan) -> Iterator[Rule]:
 
 def _serving(scene: Scene, plan: Plan) -> Iterator[Rule]:
     if not _one(plan.ep):
+        whole = constraints.divides(plan.ep, plan.tp * plan.dp) & constraints.divides(plan.tp * plan.dp, plan.ep)
         yield Rule(
-            "ep divides dp",
-            ("dp", "ep"),
-            constraints.divides(plan.ep, plan.dp),
+            "ep divides dp, or is tp x dp",
+            ("tp", "dp", "ep"),
+            constraints.divides(plan.ep, plan.dp) | whole,
             lambda: (
-                f"--ep {plan.ep:.0f} does not divide --dp {plan.dp:.0f}: experts are spread over data-parallel replicas; change one"
+                f"--ep {plan.ep:.0f} neither divides --dp {plan.dp:.0f} nor is {plan.tp * plan.dp:.0f}, the ranks of --tp and --dp; "
+                "change one"
             ),
             "ep",
         )

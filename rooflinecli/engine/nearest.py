@@ -56,4 +56,6 @@ def _replicated(scene: Scene, devices: int) -> Iterator[Plan]:
     for dp in divisors(devices)[1:]:
         if dp <= scene.batch:
             tp, ep = float(devices // dp), float(dp if moe else 1)
-            yield Plan(tp=tp, dp=float(dp), ep=ep, zero=0, flash=scene.request.flash, **legal.layout(scene.request))
+            yield Plan(
+                tp=tp, dp=float(dp), ep=ep, zero=0, flash=scene.request.flash, **legal.layout(scene.request, "decode")
+            )

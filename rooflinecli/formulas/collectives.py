@@ -101,6 +101,17 @@ def collective_time(
     return latency + wire / efficiency + num.sqrt(gamma * wire)
 
 
+@formula(
+    "r",
+    "1",
+    "what was fitted is replayed from graphs; launched from streams, on other clusters, small messages take up to 2.4 times as "
+    "long (nccl-tests on 8 A100, stas00/ml-engineering@744d01e), large ones as long",
+)
+def message_error(error: Number, latency: Number, expected: Number) -> Number:
+    """min(r + 2.7 latency / t, 1.4), or r where that is more: relative error of a collective, wider where latency counts."""
+    return num.maximum(error, num.minimum(error + 2.7 * latency / expected, 1.4))
+
+
 @formula("t_comm", "s", "the library picks the faster algorithm for the size at hand")
 def faster(first: Number, second: Number) -> Number:
     """The shorter of two times."""

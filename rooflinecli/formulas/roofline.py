@@ -118,12 +118,6 @@ def quantise_time(elements: Number, bytes_per_element: Number, bandwidth: Number
     return elements * bytes_per_element / (efficiency * bandwidth)
 
 
-@formula("e", "1", "grouped matmuls of narrow experts reach less of the peak; " + _FIT)
-def narrow_efficiency(efficiency: Number, width: Number, half_width: Number) -> Number:
-    """efficiency * n / (n + h)."""
-    return efficiency * width / (width + half_width)
-
-
 @formula(
     "e_m",
     "1",

@@ -272,3 +272,45 @@ def critical_batch(peak: Number, bandwidth: Number, bytes_per_weight: Number) ->
 def largest_batch(capacity: Number, resident: Number, kv_per_sequence: Number) -> Number:
     """Most concurrent sequences whose KV cache fits."""
     return num.maximum(num.floor((capacity - resident) / kv_per_sequence), 0)
+
+
+@formula("b", "1", "definition")
+def half(amount: Number) -> Number:
+    """One of two halves of a batch, or of a prompt."""
+    return amount / 2
+
+
+@formula(
+    "T",
+    "tokens",
+    "the first half of a prompt sees half of the keys, the second all of them: three quarters each on average",
+)
+def three_quarters(keys: Number) -> Number:
+    """Keys that half a prompt stands for."""
+    return keys * 3 / 4
+
+
+@formula(
+    "t_beside",
+    "s",
+    "SGLang, Large-scale expert parallelism (lmsys.org, 2025-05): kernels that send keep some of the chip's units",
+)
+def beside_sending(work: Number, share: Number) -> Number:
+    """work / (1 - share): work beside kernels that take a share of the units."""
+    return work / (1 - share)
+
+
+@formula(
+    "t_exposed",
+    "s",
+    "two batches take turns on the chip and on its links, neither perfectly hidden: a norm of the two, p = 2",
+)
+def left_over(work: Number, sent: Number) -> Number:
+    """sqrt(work^2 + sent^2) - work: what an exchange adds to the work that it runs beside."""
+    return num.sqrt(work * work + sent * sent) - work
+
+
+@formula("tok/s", "tokens/s", "a rate is in proportion to one over the time of a step")
+def rate_at(rate: Number, seconds: Number, other: Number) -> Number:
+    """The rate that steps of another length would have."""
+    return rate * seconds / other

@@ -1,24 +1,29 @@
 """Expert parallelism (GShard, Lepikhin et al. 2020): experts over `ep` replicas; tokens travel to them and back.
 
-A token crosses to another node once, however many experts it visits there, and routers visit at most four nodes
-(DeepSeek-V3, section 3.2.2), so at most four copies of it use the network between nodes.
+In training a token crosses to another node once, however many experts it visits there, and routers visit at most four nodes
+(DeepSeek-V3, section 3.2.2), so at most four copies of it use the network between nodes. In serving kernels say what they
+send (formulas/exchange.py), and experts may be spread over tensor-parallel ranks too.
 """
 
 from __future__ import annotations
 
 from rooflinecli import num
+from rooflinecli.formulas import experts
 from rooflinecli.ledger import Sizes
 from rooflinecli.num import Number
 from rooflinecli.specs.plan import Plan
-from rooflinecli.work import Collective
+from rooflinecli.work import Collective, Exchange
 
 COPIES = 4
+SCALED_FP8 = 1.03125  # bytes per value of fp8 with a 32-bit scale for 128 values: what DeepEP dispatches
 
 
-def shard(sizes: Sizes, ep: Number, apart: Number) -> None:
-    """Divide the experts held per device, in place; those that tensor parallelism does not cut (`apart` > 1) stay whole."""
+def shard(sizes: Sizes, ep: Number, apart: Number, copies: Number) -> None:
+    """Divide the experts held per device, and `copies` of busy ones, in place; those that tensor parallelism does not cut (`apart` > 1) stay whole."""
     if "X" not in sizes:
         return
+    if num.present(copies):
+        sizes["X"] = sizes["X"] + copies
     sizes["X"] = sizes["X"] / ep
     if not (num.plain(apart) and num.value(apart) == 1):
         sizes["F"], sizes["apart"] = sizes["F"] * apart, apart
@@ -33,4 +38,29 @@ def collectives(
     between = num.minimum(top_k, COPIES) / top_k
     return [
         Collective("ep.all_to_all", "all-to-all", size, "ep", plan.ep, plan.stride["ep"], times, outer_share=between)
+    ]
+
+
+def exchanges(
+    plan: Plan,
+    mode: str,
+    tokens: Number,
+    top_k: Number,
+    d_model: Number,
+    dispatched: Number,
+    layers: Number,
+    variant: str,
+) -> list[Exchange]:
+    """Dispatch and combine of `layers` MoE layers in serving: `tokens` of a replica, `dispatched` bytes per value on the way out.
+
+    Tensor-parallel ranks of a replica share its tokens out among themselves; where ep takes them in, all exchange with all.
+    """
+    inside = experts.ranks_inside(plan.ep, plan.expert_replicas)
+    # one replica alone sends nothing: its ranks hold the same tokens, and their results are summed as tensor parallelism does
+    n = experts.exchanging(plan.expert_replicas, inside)
+    share = tokens / (inside if num.present(inside - 1) else plan.tp)
+    stride = plan.stride["ep"]
+    return [
+        Exchange(f"ep.{phase}", mode, phase, share, top_k, d_model, size, "ep", n, stride, layers, variant=variant)
+        for phase, size in (("dispatch", dispatched), ("combine", 2.0))
     ]

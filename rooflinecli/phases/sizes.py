@@ -46,24 +46,24 @@ def work_sizes(batch: Number, queries: Number, keys: Number, logits: Number, pla
 
 def layer_sizes(layer: Layer, work: Sizes, plan: Plan, document: Any, lift: Plain) -> Sizes:
     """All sizes a layer's rows need, sharded."""
-    tp, ep, apart = plan.tp, plan.ep, plan.apart
-    if tp.__class__ is float and ep.__class__ is float and apart.__class__ is float and not lift.traced:
-        return layer.sizes({**_held(layer, tp, ep, apart), **work})
-    return layer.sizes({**_sharded(layer, tp, ep, apart, document, lift), **work})
+    tp, ep, apart, copies = plan.tp, plan.ep, plan.apart, plan.redundant_experts
+    if all(size.__class__ is float for size in (tp, ep, apart, copies)) and not lift.traced:
+        return layer.sizes({**_held(layer, tp, ep, apart, copies), **work})
+    return layer.sizes({**_sharded(layer, tp, ep, apart, copies, document, lift), **work})
 
 
-def _sharded(layer: Layer, tp: Number, ep: Number, apart: Number, document: Any, lift: Plain) -> Sizes:
+def _sharded(layer: Layer, tp: Number, ep: Number, apart: Number, copies: Number, document: Any, lift: Plain) -> Sizes:
     """The sizes that the model and its sharding decide, whatever the work."""
     sizes = _lifted(layer.axes, document, lift)
     tensor.shard(sizes, tp, layer.split, layer.shared)
-    expert.shard(sizes, ep, apart)
+    expert.shard(sizes, ep, apart, copies)
     return sizes
 
 
 @lru_cache(maxsize=1024)
-def _held(layer: Layer, tp: float, ep: float, apart: float) -> Sizes:
+def _held(layer: Layer, tp: float, ep: float, apart: float, copies: float) -> Sizes:
     """The same as plain numbers: every pass of every phase asks for them."""
-    return _sharded(layer, tp, ep, apart, None, PLAIN)
+    return _sharded(layer, tp, ep, apart, copies, None, PLAIN)
 
 
 def outer_sizes(book: Ledger, work: Sizes, plan: Plan, document: Any, lift: Plain) -> Sizes:

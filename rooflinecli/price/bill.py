@@ -5,10 +5,12 @@ from __future__ import annotations
 from rooflinecli.derivation import label
 from rooflinecli.formulas import roofline
 from rooflinecli.num import Number
+from rooflinecli.price import custom
 from rooflinecli.price.chip import Chip
+from rooflinecli.price.exchange import price_exchange
 from rooflinecli.price.kernels import FUSIBLE, price
 from rooflinecli.price.network import price_collective
-from rooflinecli.work import Collective, Op
+from rooflinecli.work import Collective, Exchange, Op
 
 _SUMS = ("t_compute", "t_memory", "t_communication", "flops", "bytes")
 
@@ -42,9 +44,14 @@ class Bill:
                 self.t_memory = self.t_memory + priced.t_memory * count
                 self.bytes = self.bytes + op.bytes * count
 
-    def collective(self, collective: Collective, times: Number = 1.0) -> Number:
+    def collective(self, collective: Collective | Exchange, times: Number = 1.0) -> Number:
         """Price a collective and note its floor and bytes; what of it is exposed is the caller's to charge."""
-        priced = price_collective(collective, self.chip, self.regime, self.devices)
+        if isinstance(collective, Exchange):
+            priced = price_exchange(collective, self.chip)
+        else:
+            priced = price_collective(collective, self.chip, self.regime, self.devices)
+            if collective.library and collective.op == "all-reduce":
+                priced = custom.instead(collective, self.chip, priced)
         count = collective.count * times
         self.t_communication = self.t_communication + priced.floor * count
         self.volumes[collective.axis] = self.volumes.get(collective.axis, 0.0) + priced.volume * count

@@ -159,6 +159,14 @@ class Chip:
             found = self._constants[key] = self._resolve(regime, kind, dtype, variant)
         return found
 
+    def engine_has(self, kind: str) -> bool:
+        """Whether the engine brings serving constants of its own for a class."""
+        return self.engine is not None and kind in self.engine.efficiency
+
+    def knows(self, kind: str, name: str) -> bool:
+        """Whether the chip's file or the defaults of its kind give kernel constants of a class under this very name."""
+        return any(name in table.get("kernel", {}).get(kind, {}) for table, _ in self._tables(kind))
+
     def _resolve(self, regime: str, kind: str, dtype: str, variant: str) -> SimpleNamespace:
         backend = self._backend(regime, kind, dtype, variant)
         if backend is not None:
@@ -166,7 +174,8 @@ class Chip:
         for table, document in self._tables(kind):
             for place in dict.fromkeys((regime, "kernel")):
                 found = table.get(place, {}).get(kind, {})
-                own = self._engine_kernels(place, kind) if found else {}
+                # experts have tables of kernels alone, which an engine without such kernels replaces too
+                own = self._engine_kernels(place, kind) if found or kind == "routed_experts" else {}
                 for name in (*_names(variant), *_names(dtype), "any"):
                     if name in own and self.engine is not None:
                         return self._lifted(own[name], self.engine.document, ("efficiency", kind, name), kind)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 from rooflinecli import num
-from rooflinecli.formulas import collectives, roofline
+from rooflinecli.formulas import collectives, experts, roofline
 from rooflinecli.num import Number
 from rooflinecli.price.chip import Chip
 from rooflinecli.work import Op
@@ -39,6 +39,8 @@ def price(op: Op, chip: Chip, regime: str) -> Priced:
     bandwidth = chip.bandwidth
     if op.kind in FUSIBLE:
         return Priced(0.0, 0.0, _pass(op, c, bandwidth), c.error)
+    if op.kind == "routed_experts" and regime == "serving" and not chip.engine_has(op.kind):
+        c = _as_served(c, chip)
     peak = chip.peak(op.dtype)
     form = _plain if c.simple else _FORMS.get(op.kind, _plain)
     expected = form(op, c, chip.reachable(op.dtype), bandwidth)
@@ -90,8 +92,7 @@ def _plain(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Numbe
 
 def _matmul(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Number:
     """Matmul, dense or grouped by expert: filling, serial latency of the k loop, and a further pass over the input."""
-    efficiency = roofline.narrow_efficiency(c.compute, op.n, c.half_width) if num.present(c.half_width) else c.compute
-    t_compute = roofline.filled_compute_time(op.flops, op.ramp, c.k0, peak, efficiency)
+    t_compute = roofline.filled_compute_time(op.flops, op.ramp, c.k0, peak, c.compute)
     share = roofline.unpacking_share(c.memory, c.unpack, bandwidth) if num.present(c.unpack) else c.memory
     t_memory = roofline.effective_memory_time(op.bytes, bandwidth, share)
     overhead = roofline.matmul_overhead(c.overhead, c.tau, op.k) if num.present(c.tau) else c.overhead
@@ -99,6 +100,38 @@ def _matmul(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Numb
     if num.present(c.quant_bytes):
         expected = expected + roofline.quantise_time(op.quantised, c.quant_bytes, bandwidth, c.quant_memory)
     return expected
+
+
+def _as_served(c: SimpleNamespace, chip: Chip) -> SimpleNamespace:
+    """Constants of kernel tables as serving runs see them: streams overlap, and less is started one by one."""
+    key = ("serving", "routed_experts", str(id(c)))
+    found = chip._constants.get(key)
+    if found is None:
+        s = chip.constants("serving", "served_experts")
+        scaled = {
+            "compute": experts.as_served(c.compute, s.of_compute, 1.0),
+            "memory": experts.as_served(c.memory, s.of_memory, s.memory),
+            "overhead": experts.as_served_cost(c.overhead, s.of_overhead),
+            "passes": experts.as_served_cost(c.passes, s.of_passes),
+            "error": s.error if s.known else c.error,
+            "crowded": chip.constants("serving", "served_experts", "crowded") if s.known else None,
+        }
+        found = chip._constants[key] = SimpleNamespace(**{**vars(c), **scaled})
+    return found
+
+
+def _experts(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Number:
+    """All experts of a layer on the busiest rank: both products, and the passes over routed slots around them."""
+    r, crowded = op.routed, getattr(c, "crowded", None)
+    assert r is not None
+    compute, passes = c.compute, c.passes
+    if crowded is not None and num.present(r.crowded):
+        compute = experts.as_crowded(compute, crowded.of_compute, r.crowded)
+        passes = experts.as_crowded(passes, crowded.of_passes, r.crowded)
+    t_compute = roofline.filled_compute_time(r.flops, r.active / r.rows, c.k0, peak, compute)
+    t_memory = roofline.effective_memory_time(r.weights, bandwidth, c.memory)
+    touched = experts.slots_passed(r.rows, r.slots, c.whole_group)
+    return join(t_compute, t_memory, c, c.overhead) + experts.slot_passes_time(passes, op.k, touched, bandwidth)
 
 
 def _prefill_attention(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Number:
@@ -133,6 +166,7 @@ def _latent_attention(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Numbe
 _FORMS: dict[str, Callable[[Op, SimpleNamespace, Number, Number], Number]] = {
     "matmul": _matmul,
     "grouped_matmul": _matmul,
+    "routed_experts": _experts,
     "prefill_attention": _prefill_attention,
     "decode_attention": _decode_attention,
     "latent_attention": _latent_attention,

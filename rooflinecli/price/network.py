@@ -43,6 +43,7 @@ def price_collective(collective: Collective, chip: Chip, regime: str, devices: N
     expected: Number = 0.0
     volume: Number = 0.0
     error: Number = 0.0
+    latency: Number = 0.0
     together = collective.op in ("all-to-all", "permute")
     for level, part in by_level(collective, chip, regime, devices):
         floor = f.side_by_side(floor, part.floor)
@@ -52,6 +53,9 @@ def price_collective(collective: Collective, chip: Chip, regime: str, devices: N
         expected = f.side_by_side(expected, spent) if together else expected + spent
         volume = volume + part.volume
         error = num.maximum(error, part.error)
+        latency = latency + part.latency
+    if regime == "kernel" and num.present(expected):  # a step's own error is that of whole phases
+        error = f.message_error(error, latency, num.maximum(expected, 1e-30))
     return PricedCollective(floor, expected, volume, error)
 
 

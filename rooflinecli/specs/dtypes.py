@@ -46,6 +46,7 @@ class Formats:
     state: float = 0.0  # recurrent state where the user says; 0: each mixer's own
     head_weight: float = 0.0  # the LM head where a file stores it in a format of its own; 0: outer_weight
     variant: str = ""  # class of kernel constants of its own: "int4-weights" when only the weights are that narrow
+    expert_format: str = ""  # what kernels of experts are called by: bf16, fp8, nvfp4, int4, mxfp4, mxfp4-fp8
     expert_compute: str = ""  # the rate of routed experts where it is not that of the other matmuls
 
 
@@ -80,7 +81,8 @@ def experts_format(
     """16 bits beside experts of 4: those take fp8 inputs where the chip has 4-bit units (Blackwell), else 16-bit ones (Hopper)."""
     wide = next((d for d in ("bf16", "fp16") if d in peaks), "bf16")
     found = formats(wide, kv_dtype, None, peaks, chip, stored, state_dtype)
-    return replace(found, expert_compute="fp8" if {"fp4", "fp8"} <= set(peaks) else "")
+    compute = "fp8" if {"fp4", "fp8"} <= set(peaks) else ""
+    return replace(found, expert_compute=compute, expert_format=_expert_format(stored.dtype, compute or found.compute))
 
 
 def formats(
@@ -117,6 +119,7 @@ def formats(
     elif stored is not None:
         expert = stored_size(stored)
         weight = size if stored.applies_to == "experts" else expert
+    stored_as = stored.dtype if stored is not None else weight_dtype or dtype
     variant = f"{weight_dtype}-weights" if weight_dtype and size_of(weight_dtype) < size else ""
     if packed is not None and (weight < 2 or 0 < expert < 2):
         compute, variant = packed if packed in peaks else compute, "packed"
@@ -133,4 +136,11 @@ def formats(
         size_of(state_dtype) if state_dtype else 0.0,
         head,
         variant,
+        _expert_format(stored_as, compute),
     )
+
+
+def _expert_format(weights: str, compute: str) -> str:
+    """The name that kernels of experts go by: their weights' format, and what they compute in where that is no matter of course."""
+    name = {"fp16": "bf16", "fp4": "nvfp4"}.get(weights, weights)
+    return f"{name}-{compute}" if name == "mxfp4" and compute == "fp8" else name

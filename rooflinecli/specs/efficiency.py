@@ -14,7 +14,7 @@ from rooflinecli.specs.figure import Spec
 # Classes that describe a framework, an engine or a whole phase. Nothing runs in their name, so where a file is silent they
 # are neutral; a kernel's class has no neutral constants, and pricing one without any is an error.
 SETTINGS = frozenset(
-    "framework phase straggler step tp_collective pp_collective ep_collective cp_collective fsdp_collective dp_collective hidden experts residual".split()
+    "served_experts framework phase straggler step tp_collective pp_collective ep_collective cp_collective fsdp_collective dp_collective hidden experts residual".split()
 )
 
 
@@ -90,6 +90,9 @@ class Efficiency(Spec):
         0.0, "B/s", "U", "packed weights a chip unpacks a second, where that and not memory is the bound", shaped=True
     )
     per_hop: float = _constant(0.0, "s", "alpha", "seconds per further member of a collective's group")
+    fabric: float = _constant(
+        1.0, "1", "e_r", "fraction of the network between hosts that an exchange of tokens reaches", gt=0, le=1
+    )
     gamma: float = _constant(
         0.0, "s", "gamma", "time of the sqrt term between latency and bandwidth regimes of a collective"
     )
@@ -108,13 +111,22 @@ class Efficiency(Spec):
     per_step: float = _constant(0.0, "s", "o_s", "seconds per engine step: scheduling, sampling")
     per_sequence: float = _constant(0.0, "s", "o_b", "seconds per sequence and engine step")
     per_doubling: float = _constant(0.0, "1", "sigma", "stragglers: fraction of a step added per doubling of the hosts")
+    passes: float = _constant(
+        0.0, "1", "z", "experts: passes over routed slots (sort, quantise, activate, combine)", shaped=True
+    )
+    whole_group: float = _constant(
+        0.0, "1", "g", "experts: 1 where those passes touch every slot of the group, 0 for a rank's own", le=1
+    )
+    of_compute: float = _constant(1.0, "1", "x_c", "factor on the compute share of kernel tables, as serving sees it")
+    of_memory: float = _constant(1.0, "1", "x_m", "factor on the memory share of kernel tables, as serving sees it")
+    of_overhead: float = _constant(1.0, "1", "x_o", "factor on the overhead of kernel tables, as serving sees it")
+    of_passes: float = _constant(1.0, "1", "x_z", "factor on the passes of kernel tables, as serving sees it")
     per_domain: float = _constant(
         0.0, "1", "sigma_d", "stragglers: fraction of a step added per doubling of the innermost network's domains"
     )
     half_length: float = _constant(
         0.0, "tokens", "S0", "attention: sequence length S0 of compute/(1 + S0/S)", shaped=True
     )
-    half_width: float = _constant(0.0, "1", "h_e", "columns h of compute·n/(n+h): narrow grouped matmuls", shaped=True)
     overlap: float = _constant(0.0, "1", "omega", "share of this time that other work can hide", le=1)
     beyond: float = _constant(
         0.0, "1", "omega_b", "the same for tensor and expert groups that reach beyond the innermost network level", le=1

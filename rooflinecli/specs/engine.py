@@ -15,6 +15,14 @@ from rooflinecli.specs.load import Document, read
 from rooflinecli.specs.scheduler import Scheduler
 
 DEFAULT = "python-server"
+EXPERT_KERNELS = (
+    "vllm",
+    "sglang",
+    "trtllm",
+    "trtllm-wide",
+    "deepep",
+    "deepep-low-latency",
+)  # variants of the class `routed_experts`
 _FOLDER = Path(__file__).resolve().parent.parent / "engines"
 
 
@@ -84,6 +92,7 @@ class Engine(Spec):
     compute: dict[str, str] = Field(
         default_factory=dict, description="vendor -> the rate at which matmuls of quantised weights run, such as int8"
     )
+    library: str = Field("vllm", description="library whose kernels of experts, exchanges and all-reduces it runs")
     efficiency: dict[str, dict[str, Efficiency]] = Field(
         default_factory=dict,
         description="kernels of its own by class and dtype, in place of the serving constants that GPUs share",

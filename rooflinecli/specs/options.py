@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli.errors import unknown
-from rooflinecli.specs.plan import LORA_TARGETS, RECIPES, RECOMPUTE, RINGS, SCHEDULES
+from rooflinecli.specs.plan import EXCHANGES, LORA_TARGETS, OVERLAPS, RECIPES, RECOMPUTE, RINGS, SCHEDULES
 from rooflinecli.specs.request import PHASES
 
 
@@ -112,6 +112,10 @@ _ROWS = (
     Option("pp", "count", LAYOUT, "Pipeline stages."),
     Option("dp", "count", LAYOUT, "Data parallel replicas."),
     Option("cp", "count", LAYOUT, "Context parallel size."),
+    Option("attention-dp", "switch", LAYOUT, "Serving: attention data parallel, experts over all ranks that -n or --tp and --dp give."),
+    Option("redundant-experts", "count", LAYOUT, "Serving: further copies of busy experts, over all ranks; balances them.", least=0),
+    Option("exchange", "choice", LAYOUT, "Serving: what moves tokens to experts", choices=EXCHANGES),
+    Option("overlap", "choice", LAYOUT, "Serving: two-batch hides the exchange of half a batch behind the other's work", choices=OVERLAPS),
     Option("ep", "count", LAYOUT, "Expert parallel size (inside dp; in training over tp x dp where dp is too small)."),
     Option("expert-tp", "count", LAYOUT, "Tensor ranks that split an expert's matrices; tp, or 1 where ep needs the tensor ranks.", "train"),
     Option("micro-batch", "count", LAYOUT, "Sequences per replica and pipeline slot.", "train"),
@@ -142,7 +146,7 @@ _ROWS = (
     Option("equal-lengths", "switch", LOAD, "Closed loop: all requests are equally long, so an engine that reads prompts first runs in lockstep."),
     Option("gradient-bytes", "size", NUMBERS, "Bytes per parameter of gradients (4).", "train"),
     Option("optimizer-bytes", "size", NUMBERS, "Bytes per parameter of optimizer state (12).", "train"),
-    Option("imbalance", "number", NUMBERS, "Tokens of the busiest expert device over an even share.", "train", least=1),
+    Option("imbalance", "number", NUMBERS, "Tokens of the busiest expert device over an even share; serving works it out where it is not given.", least=1),
     Option("recipe", "choice", NUMBERS, "What is trained", "train", RECIPES),
     Option("lora-rank", "count", NUMBERS, "Rank of LoRA adapters (16).", "train"),
     Option("lora-targets", "choice", NUMBERS, "What carries adapters", "train", LORA_TARGETS),

@@ -20,6 +20,8 @@ SCHEDULES = kinds(SCHEDULES_IN)
 RINGS = ("zigzag", "striped", "naive", "ulysses")
 OFFLOADS = ("none", "optimizer", "activations", "optimizer+activations")
 LORA_TARGETS = ("all", "attention", "qkv")
+EXCHANGES = ("auto", "deepep-low-latency", "deepep", "nvlink", "gather", "nccl")
+OVERLAPS = ("none", "two-batch")
 RECIPES = ("full", "lora", "qlora", "dpo")
 
 
@@ -34,7 +36,8 @@ class Plan:
     offload_layers of the model's layers (all by default). expert_tp is over how many of the tp ranks the matrices of an expert are
     split: all of them where ep fits into the replicas, else none, and every rank of a tensor group holds experts of its own (Megatron-LM's
     --expert-tensor-parallel-size). The loss is taken loss_chunks parts of the logits at a time. ring is how context parallelism splits the sequence. software names a row of the training efficiency tables
-    (hardware/defaults), recipe what is trained.
+    (hardware/defaults), recipe what is trained. In serving ep may also be tp x dp, with redundant_experts further copies in all;
+    exchange names the kernels that move tokens, overlap whether halves of a batch hide them.
     """
 
     tp: Number = 1.0
@@ -64,6 +67,9 @@ class Plan:
     recipe: str = "full"
     lora_rank: Number = 16.0
     lora_targets: str = "all"
+    redundant_experts: Number = 0.0
+    exchange: str = "auto"
+    overlap: str = "none"
 
     def but(self, **changes: Any) -> Plan:
         """This plan with some fields replaced: dataclasses.replace at a fifth of its time, since a chooser makes thousands."""
@@ -82,6 +88,11 @@ class Plan:
     @property
     def devices(self) -> Number:
         return self.tp * self.cp * self.dp * self.pp
+
+    @property
+    def expert_replicas(self) -> Number:
+        """Replicas whose tokens meet in one expert group: those that ep reaches over, all of them where it takes in tp too."""
+        return num.minimum(self.ep, self.dp)
 
     @property
     def replicas(self) -> Number:

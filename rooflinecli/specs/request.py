@@ -77,3 +77,7 @@ class Request:
     recipe: str | None = None
     lora_rank: Number | None = None
     lora_targets: str | None = None
+    redundant_experts: Number | None = None
+    exchange: str | None = None
+    overlap: str | None = None
+    attention_dp: bool = False

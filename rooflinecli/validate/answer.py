@@ -95,7 +95,7 @@ def _reference(name: str, chip: str) -> str:
     small = chip in ("l40s", "rtx_pro_6000_server")
     if name in ("decode attention", "latent attention"):
         return "sglang" if small else "vllm" if name.startswith("decode") else "trtllm"
-    return "vllm" if name == "grouped matmul" or (name == "matmul bf16" and small) else "trtllm"
+    return "vllm" if name == "matmul bf16" and small else "trtllm"
 
 
 REFITS: dict[str, Callable[[], list[Table]]] = {

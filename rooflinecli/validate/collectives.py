@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.answers.collective import collective
+from rooflinecli.answers.collective import along_axes, collective
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.published import published
+from rooflinecli.specs.sharding import mesh as axis_sizes
 from rooflinecli.validate import wheel
 from rooflinecli.validate.stats import Points
 
@@ -32,12 +33,22 @@ class Measured:
     size: float
     seconds: float
     table: str
+    mesh: str = ""
 
 
 def published_rows() -> list[Measured]:
     """Rows of data_published/collectives.yaml."""
     return [
-        Measured(r["group"], r["op"], r["hw"], float(r["devices"]), float(r["bytes"]), r["time_us"] * 1e-6, "published")
+        Measured(
+            r["group"],
+            r["op"],
+            r["hw"],
+            float(r["devices"]),
+            float(r["bytes"]),
+            r["time_us"] * 1e-6,
+            "published",
+            r.get("mesh", ""),
+        )
         for r in published("collectives")["rows"]
     ]
 
@@ -63,9 +74,16 @@ def wheel_rows() -> list[Measured]:
     return rows
 
 
+def _answer(r: Measured) -> Any:
+    """The collective of a row, along the axes of a torus where the row says which."""
+    hardware = load_hardware(r.hardware)
+    along = along_axes(hardware, axis_sizes(r.mesh)) if r.mesh else None
+    return collective(r.op, r.size, hardware, r.devices, mesh=along)
+
+
 def points(rows: list[Measured], group: str) -> Points:
     """Predictions beside the timings."""
-    answers: list[Any] = [collective(r.op, r.size, load_hardware(r.hardware), r.devices) for r in rows]
+    answers: list[Any] = [_answer(r) for r in rows]
 
     def column(values: list[float]) -> Any:
         return np.array(values, dtype=np.float64)

@@ -27,8 +27,8 @@ FREE: dict[str, dict[str, tuple[float, float]]] = {
     "matmul fp4": {"compute": _F, "memory": _F, "overhead": _US, "quant_memory": _F},
     "prefill attention": {"compute": _F, "memory": _F, "overhead": _US, "per_item": _ITEM},
     "decode attention": {"memory": _F, "overhead": _US, "per_item": _ITEM},
+    "latent attention of prompts": {"compute": _F, "overhead": _US, "per_item": _ITEM},
     "latent attention": {"compute": _F, "memory": _F, "overhead": _US, "per_item": _ITEM, "tau": (1e-13, 1e-8)},
-    "grouped matmul": {"compute": _F, "memory": _F, "overhead": _US, "k0": (0.01, 400.0), "quant_memory": _F},
 }
 ROWS = 3000
 STARTS = (0.0, 1.0, -1.0)

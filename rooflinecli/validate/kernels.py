@@ -29,7 +29,7 @@ CLASSES = (
     "prefill attention",
     "decode attention",
     "latent attention",
-    "grouped matmul",
+    "latent attention of prompts",
 )
 # rows whose times no form here explains, with the reason given in the notes of the table
 UNUSABLE = {
@@ -77,7 +77,7 @@ class Kernels:
         floor: Any = 0.0
         error = 0.0
         for op in self.ops:
-            variant = f"{op.dtype if op.kind == 'matmul' else 'any'}@{self.library}"
+            variant = op.variant or f"{op.dtype if op.kind == 'matmul' else 'any'}@{self.library}"
             priced = price(op._replace(variant=variant), chip, "kernel")
             total = total + priced.expected
             floor = floor + roofline.floor_time(priced.t_compute, priced.t_memory)
@@ -238,48 +238,41 @@ def _latent(chip: str, library: str) -> Kernels | None:
     )
 
 
-def _experts(chip: str, library: str) -> Kernels | None:
-    """Both grouped matmuls and the activation between them, experts on one device, unbalanced routing."""
-    table = wheel.columns(chip, "moe", library, "moe_perf.parquet")
-    if table is None:
+def _latent_prompts(chip: str, library: str) -> Kernels | None:
+    """Latent attention over prompts, priced as heads 192 wide against values 128 wide, in bf16."""
+    table = wheel.columns(chip, "mla", library, "context_mla_perf.parquet")
+    if table is None or not Chip(load_hardware(wheel.CHIPS[chip])).knows("prefill_attention", f"latent@{library}"):
         return None
-    keep = (
-        (table["moe_dtype"] == "bfloat16")
-        & (table["moe_ep_size"] == 1)
-        & (table["latency"] > 0)
-        & (table["distribution"] == "power_law_1.2")
+    keep = (table["mla_dtype"] == "bfloat16") & (table["kv_cache_dtype"] == "bfloat16") & (table["latency"] > 0)
+    keep &= (table["step"] == 0) & (table["isl"] >= 64)
+    columns = [table[c][keep] for c in ("batch_size", "isl", "num_heads")]
+    (b, s, h), seconds = wheel.median_rows(columns, table["latency"][keep] * 1e-3)
+    pairs = attention.causal_pairs(s, INF)
+    op = Op(
+        name="attention",
+        kind="prefill_attention",
+        dtype="bf16",
+        flops=attention.attention_core_flops(b, h, pairs, 192.0, 128.0),
+        bytes=attention.flash_attention_bytes(b, s, s, h, h, 192.0, 128.0, 2.0, 2.0),
+        k=s,
+        n=160.0 + 0 * s,
+        quantised=b * s * 576,
+        ramp=s / pairs,
+        items=b * h * s / TILE,
+        variant=f"latent@{library}",
     )
-    if not keep.any():
-        return None
-    names = ("num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size")
-    (t, d, f, top, e, tp), seconds = wheel.median_rows([table[c][keep] for c in names], table["latency"][keep] * 1e-3)
-    width, active, tokens = f / tp, counts.active_experts(e, top, t), t * top
-
-    def op(name: str, k: Array, n: Array) -> Op:
-        moved = counts.matmul_bytes(tokens, k, n, 2.0, 0, 2.0) + counts.bytes_of(active * k * n, 2.0)
-        return Op(
-            name=name,
-            kind="grouped_matmul",
-            dtype="bf16",
-            flops=counts.matmul_flops(tokens, k, n),
-            bytes=moved,
-            k=k,
-            n=width,
-            quantised=tokens * k,
-            ramp=active / tokens,
-        )
-
+    every = s > 0
     return Kernels(
-        "grouped matmul",
+        "latent attention of prompts",
         chip,
         library,
         str(table["version"]),
-        [op("up", d, 2 * width), op("down", width, d)],
+        [op],
         seconds,
-        half(t, d, f, top, e, tp),
-        t > 0,
-        np.ones(len(t)),
-        t > 0,
+        half(b, s, h),
+        every,
+        np.ones(len(s)),
+        every,
     )
 
 
@@ -289,9 +282,11 @@ def load(name: str, chip: str, library: str) -> Kernels | None:
     if name.startswith("matmul"):
         dtype = name.split()[1]
         return _matmul(chip, library, dtype) if dtype in load_hardware(wheel.CHIPS[chip]).peak else None
+    if name.endswith("prompts"):
+        return _latent_prompts(chip, library)
     if name.endswith("attention") and not name.startswith("latent"):
         return _attention(chip, library, name.startswith("decode"))
-    return _latent(chip, library) if name.startswith("latent") else _experts(chip, library)
+    return _latent(chip, library)
 
 
 def every(names: tuple[str, ...] = CLASSES) -> Iterator[Kernels]:
@@ -299,7 +294,7 @@ def every(names: tuple[str, ...] = CLASSES) -> Iterator[Kernels]:
     for name in names:
         for chip in wheel.CHIPS:
             for library in LIBRARIES:
-                if (name, chip, library) in UNUSABLE or (name == "grouped matmul" and library != "vllm"):
+                if (name, chip, library) in UNUSABLE:
                     continue
                 found: Any = load(name, chip, library)
                 if found is not None:

@@ -20,9 +20,9 @@ def sparse(tokens: float, seen: float, busiest: float = 1) -> list[Work]:
     return [
         *block()[:6],
         mm(S, 256, 8),
-        grouped(tokens, 256, 320, 160, seen, busiest),
+        grouped(tokens, 256, 320, seen, busiest),
         ew(tokens * 320, tokens * 160),
-        grouped(tokens, 160, 256, 160, seen, busiest),
+        grouped(tokens, 160, 256, seen, busiest),
         ew(2 * tokens * 256, tokens * 256 + S * 256, linear=True),
         mm(S, 256, 384),
         ew(S * 384, S * 192),

@@ -6,6 +6,7 @@ hand.yaml. Each test writes a step as a list of these kernels and adds it up.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -60,20 +61,36 @@ def experts(
     tokens: float,
     k: float,
     n: float,
-    width: float,
     weights: float,
     *,
     moved: float = 0,
     again: float | None = None,
     flops: float = 1,
 ) -> Kernel:
-    """Grouped matmul over `tokens` rows in all; `weights` matrices of k x n are touched, each expert `width` wide."""
+    """Grouped matmul over `tokens` rows in all; `weights` matrices of k x n are touched."""
     work = 2 * tokens * k * n * flops
     traffic = tokens * k * 2 + weights * k * n * 2 + tokens * n * 2 + moved
-    rate = 0.6 * width / (width + 96) * PEAK
+    rate = 0.6 * PEAK
     once_more = (tokens * k if again is None else again) * 2 / (0.35 * W)
     seconds = norm(3, work * (1 + 20 * weights / tokens) / rate, traffic / (0.9 * W)) + 8e-6 + once_more
     return Kernel("matmul", "grouped_matmul", seconds, 0.3, work, traffic)
+
+
+def routed(
+    tokens: float, d: float, width: float, held: float, mu: float, *, ranks: float = 1, k: float = 2, weight: float = 2
+) -> Kernel:
+    """All experts of a layer in serving, on the busiest of `ranks`: `tokens` of the group, mu slots per expert, gated."""
+    slots = tokens * k
+    share = min(ranks, 1 + 2 * (2 * math.log(ranks) * ranks / (held * ranks)) ** 0.5)
+    rows, seen = share * slots / ranks, held * (1 - (1 + mu / 1.5) ** -1.5)
+    compute = 6 * rows * d * width * (1 + 40 * seen / rows) / (min(0.7 * 1.1, 1) * PEAK)
+    stream = 3 * seen * d * width * weight / (min(0.85 * 1.2, 0.9) * W)
+    passed = 0.75 * rows + (0.1 + 0.9 * 0.25) * slots  # a quarter of the passes sees the whole group
+    seconds = norm(3, compute, stream) + 9e-6 * 0.5 + 5 * 2 * 2 * d * passed / W
+    least = held * (1 - (1 + mu / 0.45) ** -0.45)
+    even = slots / ranks
+    traffic = 3 * least * d * width * weight + even / k * d * 4
+    return Kernel("matmul", "routed_experts", seconds, 0.35, 6 * even * d * width, traffic)
 
 
 def touched(experts: float, top_k: float, tokens: float) -> float:

@@ -9,11 +9,10 @@ from assembly.hand import (
     W,
     cached_attention,
     elementwise,
-    experts,
     latent_attention,
     matmul,
+    routed,
     total,
-    touched,
 )
 from assembly.serving import CONTEXT, LOAD, B, check, ends, token_layer
 
@@ -51,14 +50,10 @@ def test_many_cached_heads_start_one_after_the_other(ask):
 
 
 def test_experts_touched_by_few_tokens(ask):
-    seen = touched(8, 2, B)
     moe = [
         *token_layer()[:6],
         matmul(B, 256, 8),
-        experts(B * 2, 256, 2 * 160, 160, seen),
-        elementwise(B * 2 * 3 * 160),
-        experts(B * 2, 160, 256, 160, seen),
-        elementwise(3 * B * 2 * 256 + B * 256),
+        routed(B, 256, 160, 8, B * 2 / 8),
         matmul(B, 256, 2 * 192),
         elementwise(B * 3 * 192),
         matmul(B, 192, 256),

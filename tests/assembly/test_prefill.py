@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from assembly.hand import PEAK, attention, elementwise, experts, gather, matmul, total, touched
+from assembly.hand import PEAK, attention, elementwise, gather, matmul, routed, total
 from assembly.serving import S, check, ends, prompt_layer
 
 
@@ -36,15 +36,10 @@ def test_windows_count_every_pair_they_show_in_the_full_convention(ask):
 
 
 def test_experts(ask):
-    tokens = S * 2  # every token visits two experts
-    seen = touched(8, 2, S)
     moe = [
         *prompt_layer()[:6],
         matmul(S, 256, 8),  # router
-        experts(tokens, 256, 2 * 160, 160, seen),
-        elementwise(tokens * (2 * 160 + 160)),
-        experts(tokens, 160, 256, 160, seen),
-        elementwise(3 * tokens * 256 + S * 256),  # gathered, scattered, summed
+        routed(S, 256, 160, 8, S * 2 / 8),  # every token visits two experts
         matmul(S, 256, 2 * 192),  # the shared expert
         elementwise(S * (2 * 192 + 192)),
         matmul(S, 192, 256),

@@ -12,9 +12,8 @@ from assembly.hand import (
     attention,
     cached_attention,
     elementwise,
-    experts,
     matmul,
-    touched,
+    routed,
     wire,
 )
 from assembly.serving import CONTEXT, LOAD, B, S, Wires, check, ends, layer, prompt_layer
@@ -107,14 +106,10 @@ def exchange(tokens: int, imbalance: float = 1) -> tuple[float, float]:
 
 def test_experts_over_two_replicas(ask):
     """Each device holds four experts and gets as many tokens as it sends; eight times an exchange goes out and back."""
-    seen = touched(8, 2, 2 * S) / 2
     moe = [
         *prompt_layer()[:6],
         matmul(S, 256, 8),
-        experts(S * 2, 256, 320, 160, seen),
-        elementwise(S * 2 * 480),
-        experts(S * 2, 160, 256, 160, seen),
-        elementwise(3 * S * 2 * 256 + S * 256),
+        routed(2 * S, 256, 160, 4, 2 * S * 2 / 8, ranks=2),
         matmul(S, 256, 384),
         elementwise(S * 576),
         matmul(S, 192, 256),

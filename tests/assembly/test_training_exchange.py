@@ -102,9 +102,9 @@ def test_experts_over_tensor_ranks_and_replicas(ask):
     layer = [
         *half[:6],
         mm(S, 256, 8),
-        grouped(S, 256, 320, 160, seen),
+        grouped(S, 256, 320, seen),
         ew(S * 320, S * 160),
-        grouped(S, 160, 256, 160, seen),
+        grouped(S, 160, 256, seen),
         ew(2 * S * 256, S * 256 + S * 256, linear=True),
         mm(S, 256, 192),
         ew(S * 192, S * 96),

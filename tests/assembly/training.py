@@ -38,11 +38,11 @@ def mm(m: float, k: float, n: float, gradient: float = 4) -> Work:
     return Work((matmul(m, k, n),), (back,), (weights,))
 
 
-def grouped(tokens: float, k: float, n: float, width: float, seen: float, busiest: float = 1) -> Work:
+def grouped(tokens: float, k: float, n: float, seen: float, busiest: float = 1) -> Work:
     """Experts: the weight gradient is added where it is made, so it moves no fp32 copy."""
-    back = experts(tokens, k, n, width, seen, again=tokens * n * busiest, flops=busiest)
-    weights = experts(tokens, k, n, width, seen, again=0, flops=busiest)
-    return Work((experts(tokens, k, n, width, seen, flops=busiest),), (back,), (weights,))
+    back = experts(tokens, k, n, seen, again=tokens * n * busiest, flops=busiest)
+    weights = experts(tokens, k, n, seen, again=0, flops=busiest)
+    return Work((experts(tokens, k, n, seen, flops=busiest),), (back,), (weights,))
 
 
 def core(*args: Any, passes: float = 1, **kwargs: Any) -> Work:

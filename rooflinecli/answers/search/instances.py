@@ -69,7 +69,7 @@ def evaluate(request: Request, found: list[dict[str, int]], batches: np.ndarray,
         zero=0,
         flash=request.flash,
         sequence_parallel=bool(request.sequence_parallel),
-        **legal.layout(request),
+        **legal.layout(request, "decode"),
     )
     with np.errstate(all="ignore"):
         phases = {phase: answer(scene, plan, phase) for phase in ("prefill", "decode")}

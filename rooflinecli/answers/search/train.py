@@ -116,7 +116,7 @@ def plan_of(layouts: space.Layouts, structure: tuple[int, str, bool], request: R
         recompute=recompute,
         sequence_parallel=parallel,
         flash=request.flash,
-        **legal.layout(request),
+        **legal.layout(request, "train"),
     )
 
 

@@ -139,7 +139,12 @@ def plan_of(request: Request, phase: str, sizes: dict[str, Number]) -> Plan:
         given["dp"] = sizes["devices"] / (given.get("tp", 1.0) * given.get("pp", 1.0) * given.get("cp", 1.0))
     parallel = request.sequence_parallel
     if phase != "train":
-        return Plan(**given, zero=0, sequence_parallel=bool(parallel), flash=request.flash, **legal.layout(request))
+        if request.attention_dp:
+            ranks = legal.attention_parallel(request, given.get("tp", 1.0), given.get("dp", 1.0), given.get("ep"))
+            given |= dict(zip(("tp", "dp", "ep"), ranks, strict=True))
+        return Plan(
+            **given, zero=0, sequence_parallel=bool(parallel), flash=request.flash, **legal.layout(request, phase)
+        )
     if parallel is None:  # at tp = 1 it changes nothing, so a block may decide it once
         parallel = bool(np.any(np.greater(given.get("tp", 1.0), 1)))
     return Plan(
@@ -148,5 +153,5 @@ def plan_of(request: Request, phase: str, sizes: dict[str, Number]) -> Plan:
         sequence_parallel=parallel,
         recompute=request.recompute or "none",
         flash=request.flash,
-        **legal.layout(request),
+        **legal.layout(request, phase),
     )

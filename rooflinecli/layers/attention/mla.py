@@ -23,6 +23,11 @@ _X = ("B", "Z", "D")
 class Latent(Softmax):
     """Attention as of any heads over a prompt; a decode step reads latents that all heads share."""
 
+    def _fused(self, name: str, mode: Mode, sizes: Sizes) -> Op:
+        """Heads 192 wide against values 128 wide: kernels that have constants of their own in serving."""
+        op = super()._fused(name, mode, sizes)
+        return op._replace(variant=f"latent@{mode.library}") if mode.library else op
+
     def decode(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
         items = sizes["B"] * num.ceil(sizes[self.heads] / HEADS)
         return [self._token(name, "latent_attention", mode, sizes, items)]

@@ -1,0 +1,132 @@
+"""Tokens to experts and back: bytes against counting one by one, times against DeepEP's published ones, floors below all of it."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rooflinecli.answers.collective import collective
+from rooflinecli.answers.exchange import with_mode
+from rooflinecli.errors import UsageError
+from rooflinecli.formulas import exchange as f
+from rooflinecli.lift import Traced
+from rooflinecli.num import value
+from rooflinecli.price.chip import Chip
+from rooflinecli.price.exchange import MODES, price_exchange
+from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.work import Exchange
+
+CHIPS = ("h100-sxm", "b200-sxm", "gb200")
+
+
+def priced(mode: str, tokens, n, chip: str = "h100-sxm", phase: str = "dispatch", top_k: float = 8.0, lift=None):
+    e = Exchange("x", mode, phase, tokens, top_k, 7168.0, 1.03125 if phase == "dispatch" else 2.0, "ep", n, 1.0)
+    return price_exchange(e, Chip(load_hardware(chip)) if lift is None else Chip(load_hardware(chip), lift))
+
+
+@pytest.mark.parametrize(("places", "top_k"), [(2, 1), (2, 3), (3, 2), (4, 3)])
+def test_places_visited_counts_every_draw(places: int, top_k: int) -> None:
+    draws = list(itertools.product(range(places), repeat=top_k))
+    assert f.places_visited(float(places), float(top_k)) == pytest.approx(np.mean([len(set(d)) for d in draws]))
+
+
+def test_bytes_of_low_latency_kernels_are_those_of_every_copy() -> None:
+    """16 ranks, 8 a node: of 8 copies of 128 tokens, 7/16 go to neighbours and 8/16 leave the node."""
+    p = priced("deepep-low-latency", 128.0, 16.0)
+    assert p.volume == pytest.approx(128 * 8 * 7168 * 1.03125 * 15 / 16)
+
+
+def test_a_router_limited_to_nodes_sends_fewer_copies_and_no_more_than_it_may() -> None:
+    free, most = f.nodes_visited(8.0, 8.0, float("inf")), f.nodes_visited(8.0, 8.0, 4.0)
+    assert free == pytest.approx(8 * (1 - (7 / 8) ** 8)) and most == 4.0 < free
+
+
+# DeepEP README at dd758ca (docs/legacy.md), H800 and 400 Gb/s a device, 128 tokens of 7168, top-8: microseconds; not in the fit
+@pytest.mark.parametrize(
+    ("phase", "n", "published", "within"),
+    [
+        ("dispatch", 64, 173e-6, 0.08),
+        ("combine", 64, 314e-6, 0.08),
+        ("dispatch", 8, 77e-6, 0.15),
+        ("combine", 8, 114e-6, 0.30),
+    ],
+)
+def test_deepeps_own_figures(phase: str, n: int, published: float, within: float) -> None:
+    assert priced("deepep-low-latency", 128.0, float(n), "h800-sxm", phase).expected == pytest.approx(
+        published, rel=within
+    )
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    mode=st.sampled_from(("deepep-low-latency", "deepep", "gather")),
+    tokens=st.integers(1, 16384),
+    n=st.sampled_from((1, 2, 4, 8, 16, 32, 64)),
+    top_k=st.integers(1, 16),
+    phase=st.sampled_from(("dispatch", "combine")),
+    chip=st.sampled_from(CHIPS),
+)
+def test_no_exchange_beats_its_floor_and_more_tokens_never_take_less(mode, tokens, n, top_k, phase, chip) -> None:
+    p = priced(mode, float(tokens), float(n), chip, phase, float(top_k))
+    more = priced(mode, tokens + 1.0, float(n), chip, phase, float(top_k))
+    assert p.floor <= p.expected <= more.expected and (n > 1 or p.expected == 0.0)
+
+
+def test_one_text_for_every_kind_of_number() -> None:
+    sizes = np.array([1.0, 8.0, 16.0, 64.0])
+    swept = priced("deepep", 100.0, sizes)
+    for i, n in enumerate(sizes.tolist()):
+        alone, traced = priced("deepep", 100.0, n), priced("deepep", 100.0, n, lift=Traced())
+        assert np.broadcast_to(swept.expected, sizes.shape)[i] == pytest.approx(alone.expected, rel=1e-14)
+        assert value(traced.expected) == alone.expected
+
+
+def test_what_kernels_cannot_do_is_said() -> None:
+    with pytest.raises(UsageError, match="stays inside the 72 devices"):
+        priced("nvlink", 100.0, 144.0, "gb200")
+    h100 = load_hardware("h100-sxm")
+    for op, mode, n, words in (
+        ("dispatch", "custom", 8, "only reduce"),
+        ("all-reduce", "deepep", 8, "dispatch or combine"),
+        ("all-reduce", "one-shot", 16, "8 devices of one host"),
+        ("dispatch", "nvlink", 8, "nobody timed"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            with_mode(op, 1e6, h100, n, mode)
+    assert set(MODES) >= {"deepep", "gather"}
+
+
+@pytest.mark.parametrize("library", ["vllm", "sglang", "trtllm"])
+def test_custom_all_reduces_are_faster_than_nccl_where_messages_are_small(library: str) -> None:
+    h100 = load_hardware("h100-sxm")
+    small = with_mode("all-reduce", 65536.0, h100, 8, "custom", library=library)
+    assert small["expected_s"] < collective("all-reduce", 65536.0, h100, 8)["expected_s"] / 2
+    one, two = (with_mode("all-reduce", 65536.0, h100, 8, shot, library=library) for shot in ("one-shot", "two-shot"))
+    assert small["expected_s"] == min(one["expected_s"], two["expected_s"]) >= small["floor_s"]
+
+
+def test_from_the_command_line(cli) -> None:
+    sent = cli(
+        "collective",
+        "dispatch",
+        "945KB",
+        "--hw",
+        "h100",
+        "-n",
+        "64",
+        "--mode",
+        "deepep-low-latency",
+        "--format",
+        "json",
+    )
+    assert (
+        sent.code == 0 and sent.json["algorithm"] == "deepep-low-latency" and sent.json["floor_s"] < sent.json["time_s"]
+    )
+    flat = cli("collective", "all-gather", "34MB", "--hw", "tpu-v5e", "--mesh", "x=4,y=1", "--format", "json")
+    assert flat.json["devices"] == 4 and flat.json["floor_s"] > 0
+    assert cli("collective", "all-gather", "34MB", "--hw", "h100", "--mesh", "x=4").code == 2
+    assert cli("collective", "all-gather", "34MB", "--hw", "h100").code == 2

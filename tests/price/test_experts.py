@@ -1,0 +1,191 @@
+"""Routed experts as one kernel: counts against drawing routes, floors, every kind of number, layouts that serve them."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rooflinecli.answers.estimate import estimate
+from rooflinecli.answers.grouped import kernel_grouped
+from rooflinecli.engine.phase_answer import DecodeAnswer
+from rooflinecli.errors import UsageError
+from rooflinecli.formulas import experts as f
+from rooflinecli.lift import PLAIN, Traced
+from rooflinecli.num import value
+from rooflinecli.phases.experts import Shape, Stored, busiest, experts_op
+from rooflinecli.price.chip import Chip
+from rooflinecli.price.kernels import price
+from rooflinecli.specs.ask import request
+from rooflinecli.specs.hardware import load_hardware
+
+DEEPSEEK = {"d_model": 7168.0, "width": 2048.0, "experts": 256.0, "top_k": 8.0}
+CHIPS = ("h100-sxm", "a100-sxm-80", "b200-sxm", "gb200", "l40s", "rtx-pro-6000", "mi300x", "tpu-v5e", "h20")
+
+
+def grouped(tokens, chip: str = "h100-sxm", **more) -> dict:
+    return kernel_grouped(tokens, **{**DEEPSEEK, **more}, hardware=load_hardware(chip))
+
+
+def test_chance_alone_leaves_as_much_imbalance_as_drawing_shows() -> None:
+    """16 ranks, 4,000 slots each placed at random: the mean of the fullest over the even share."""
+    drawn = random.Random(1)
+    most = []
+    for _ in range(200):
+        ranks = [0] * 16
+        for _ in range(4000):
+            ranks[drawn.randrange(16)] += 1
+        most.append(max(ranks) / 250)
+    assert f.busiest_rank_balanced(16.0, 4000.0) == pytest.approx(np.mean(most), abs=0.05)
+
+
+def test_experts_with_work_has_the_limits_it_should() -> None:
+    assert f.experts_with_work(32.0, 1e-9, 1.5) == pytest.approx(32e-9, rel=1e-3)  # few slots: as many experts as slots
+    assert f.experts_with_work(32.0, 1e9, 1.5) == pytest.approx(32.0)
+    # ever more even routing: what independent draws give, 1 - e^-mu
+    assert f.experts_with_work(32.0, 0.7, 1e7) == pytest.approx(32 * (1 - math.exp(-0.7)), rel=1e-5)
+    assert f.busiest_rank(1.0, 256.0, 2.0) == 1.0 and f.busiest_rank(256.0, 8.0, 50.0) == 256.0
+
+
+def test_two_matrices_are_two_thirds_of_three() -> None:
+    gated, plain = grouped(4096.0), grouped(4096.0, gated=False)
+    assert plain["flops"] == pytest.approx(gated["flops"] * 2 / 3)
+    assert plain["time_s"] < gated["time_s"]
+
+
+def test_the_pass_over_slots_grows_with_the_group_where_a_rank_multiplies_nothing() -> None:
+    """Kernels that mask: at 256 ranks most of the time is neither weights nor work, and doubles with the tokens."""
+    few, many = grouped(8192.0, ep=256, library="sglang"), grouped(16384.0, ep=256, library="sglang")
+    assert many["time_s"] - few["time_s"] > 5 * many["floor_s"]
+    one = grouped(16384.0, ep=1, library="sglang")
+    assert one["time_s"] / 20 < many["time_s"] < one["time_s"] / 2  # an even share of the work would be 1/256
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    tokens=st.integers(1, 65536),
+    ep=st.sampled_from((1, 2, 8, 32, 256)),
+    library=st.sampled_from(("vllm", "sglang", "trtllm", "deepep", "deepep-low-latency")),
+    chip=st.sampled_from(CHIPS),
+    redundant=st.sampled_from((0, 256)),
+)
+def test_no_expert_kernel_beats_its_floor(tokens: int, ep: int, library: str, chip: str, redundant: int) -> None:
+    a = grouped(float(tokens), chip, ep=ep, library=library, redundant=redundant, balanced=redundant > 0)
+    more = grouped(tokens + 1.0, chip, ep=ep, library=library, redundant=redundant, balanced=redundant > 0)
+    assert a["floor_s"] <= a["interval_s"][0] <= a["time_s"] <= a["interval_s"][1]
+    # with balance, a token more may even the ranks out by more than it adds
+    assert a["time_s"] <= more["time_s"] * (1 + 1e-9) or redundant
+    assert 1 <= a["busiest_over_even"] <= ep
+
+
+def test_one_text_for_every_kind_of_number() -> None:
+    """Floats, arrays and traced numbers, in the regime of kernels and in serving, crowded or not."""
+    sizes = np.array([1.0, 7.0, 128.0, 100000.0])
+    shape, stored = Shape(7168.0, 2048.0, 3.0, 256.0, 8.0), Stored(0.5625, 0.5625, 2.0, "fp4", "nvfp4@trtllm")
+
+    def seconds(tokens, regime: str, lift=PLAIN):
+        op = experts_op("x", tokens, shape, stored, 8.0, busiest(tokens, shape, 8.0, balanced=True))
+        op = op._replace(routed=replace(op.routed, crowded=f.crowded(tokens)))
+        return price(op, Chip(load_hardware("b200-sxm"), lift), regime).expected
+
+    for regime in ("kernel", "serving"):
+        swept = seconds(sizes, regime)
+        for i, size in enumerate(sizes.tolist()):
+            assert swept[i] == pytest.approx(seconds(size, regime), rel=1e-14)
+            assert value(seconds(size, regime, Traced())) == seconds(size, regime)
+
+
+def decode(**options) -> DecodeAnswer:
+    given = {"model": "deepseek-v3", "hw": "h200", "phase": "decode", "batch": 32, **options}
+    return estimate(request(given)).phases["decode"]
+
+
+def test_attention_data_parallel_is_the_layout_written_out() -> None:
+    short = decode(n=16, attention_dp=True)
+    by_tp, written = decode(tp=16, attention_dp=True), decode(n=16, tp=1, dp=16, ep=16)
+    assert short.time_s == written.time_s == by_tp.time_s
+    assert short.memory.total_bytes == written.memory.total_bytes
+
+
+def test_experts_over_tensor_parallel_ranks_hold_whole_experts() -> None:
+    """tp 8, ep 8 in one replica: every rank has 32 whole experts of as many bytes as 256 of an eighth, and sends no tokens."""
+    over, split = decode(n=8, tp=8, ep=8), decode(n=8, tp=8)
+    assert over.memory.weights_bytes == split.memory.weights_bytes
+    assert "ep" not in over.communication_bytes or over.communication_bytes["ep"] == 0
+
+
+def test_redundant_experts_take_memory_and_even_the_ranks_out() -> None:
+    without = decode(n=32, attention_dp=True)
+    with_copies = decode(n=32, attention_dp=True, redundant_experts=32)
+    # bytes in fp8 with a scale of four per block of 128 x 128, one more expert on each of 32 ranks in 58 layers
+    one_expert = 58 * 3 * 7168 * 2048 * (1 + 4 / 128**2)
+    assert with_copies.memory.weights_bytes - without.memory.weights_bytes == pytest.approx(one_expert)
+    assert decode(n=32, attention_dp=True, imbalance=4).time_s > without.time_s
+    assert with_copies.floor_s >= without.floor_s
+
+
+def test_two_batches_hide_what_is_sent_and_pay_for_it() -> None:
+    busy = {"n": 72, "hw": "h100", "attention_dp": True, "redundant_experts": 32, "prompt": 2000, "output": 100}
+    plain, halves = (decode(**busy, batch=256, overlap=o) for o in ("none", "two-batch"))
+    assert halves.time_s < plain.time_s and halves.communication_s["ep"] < plain.communication_s["ep"] / 1.5
+    few, split = (decode(**busy, batch=4, overlap=o) for o in ("none", "two-batch"))
+    assert split.time_s > few.time_s  # weights are read twice, and there is little to hide
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"n": 16, "tp": 2, "dp": 8, "ep": 5}, "does not divide the 256 experts"),
+        ({"n": 24, "tp": 2, "dp": 12, "ep": 8}, "neither divides --dp 12"),
+        ({"n": 8, "attention_dp": True, "exchange": "nvlink"}, "nobody timed these kernels"),
+        ({"n": 8, "attention_dp": True, "exchange": "carrier"}, "expected auto or"),
+        ({"n": 9, "tp": 1, "dp": 9, "ep": 9, "redundant_experts": 4}, "and 4 redundant ones"),
+    ],
+)
+def test_layouts_that_cannot_be(options: dict, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        decode(**options)
+
+
+def test_kernel_grouped_from_the_command_line(cli) -> None:
+    said = (
+        "kernel",
+        "grouped",
+        "128",
+        "--d-model",
+        "7168",
+        "--width",
+        "2048",
+        "--experts",
+        "256",
+        "--top-k",
+        "8",
+        "--hw",
+        "h100",
+    )
+    assert cli(*said, "--ep", "8", "--dtype", "fp8", "--format", "json").json["op"] == "experts"
+    assert "slot_passes_time" in cli(*said, "--explain", "time_s").out
+    assert cli(*said, "--ep", "7").code == 2 and cli(*said, "--library", "none").code == 2
+    assert cli(*said, "--imbalance", "0.5").code == 2
+
+
+def test_a_sweep_over_hosts_is_the_estimate_at_every_point(cli) -> None:
+    """Eight ranks gather, sixteen send over DeepEP: one sweep has both."""
+    import json
+
+    args = ("deepseek-v3", "--hw", "h200", "--phase", "decode", "--batch", "64", "--redundant-experts", "32")
+    rows = [
+        json.loads(line)
+        for line in cli("sweep", *args, "--dp", "16", "--ep", "8,16", "--format", "jsonl").out.splitlines()
+    ]
+    for row in rows:
+        alone = cli(
+            "estimate", *args, "-n", "16", "--tp", "1", "--dp", "16", "--ep", str(int(row["ep"])), "--format", "json"
+        )
+        assert row["decode.time_s"] == pytest.approx(alone.json["phases"]["decode"]["time_s"], rel=1e-14)
+    assert len(rows) == 2
