@@ -17,7 +17,7 @@ from rooflinecli.specs.checkpoint.mix import DEFAULTS
 from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import Request
 
-SCHEMA = "rooflinecli.fit/1"
+SCHEMA = "roofline/fit/1"
 FILES = (
     "F16",
     "Q8_0",

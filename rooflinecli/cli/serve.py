@@ -30,7 +30,11 @@ def serve(
             "`roofline serve` needs a web server; install it with: pip install 'rooflinecli[serve]'"
         ) from None
     hosts = LOOPBACK if host in LOOPBACK or host == "::1" else (host,) if host not in ("0.0.0.0", "::") else ("*",)
-    server = uvicorn.Server(uvicorn.Config(made(hosts), host=host, port=port, log_level="warning", server_header=False))
+    # No log_config: uvicorn's own would close the handlers that other packages of this process hold.
+    config = uvicorn.Config(
+        made(hosts), host=host, port=port, log_level="warning", log_config=None, access_log=False, server_header=False
+    )
+    server = uvicorn.Server(config)
     _listening(server, host, port)
 
 
