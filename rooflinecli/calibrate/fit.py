@@ -35,7 +35,7 @@ class Setting:
     least: float = 0.0
 
 
-# chosen on published families left out (roofline validate calibrate); only width / sigma matters to the point
+# chosen in view of the published families that `roofline validate calibrate` scores; only width / sigma matters to the point
 SETTINGS = {
     "train": Setting(2.0, 0.15, 0.8, -0.5),
     "decode": Setting(1.5, 0.08, 1.4),
