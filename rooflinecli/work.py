@@ -55,8 +55,8 @@ class Op(NamedTuple):
     kind (and variant, where a class has several) names its constants. k, n: contracted and output width of a matmul,
     longest run of keys and head width of attention, expert width of a grouped matmul. quantised: elements of the input that
     a pass of their own touches (quantised, appended to a cache, permuted). ramp: filling work per useful work, in units of
-    k0. length: tokens of the sequence that attention runs over, whatever its window. items: work items that start one after the other (query tiles, cached heads). gradient: what a sequence mixer's
-    kernel costs backward; contractions and elementwise passes follow a rule instead. routed: what all experts of a layer meet
+    k0. length: tokens of the sequence that attention runs over, whatever its window. items: work items that start one after
+    the other (query tiles, cached heads). gradient: what a sequence mixer's kernel costs backward; contractions and elementwise passes follow a rule instead. routed: what all experts of a layer meet
     (kind routed_experts), both products and what lies between.
     """
 
@@ -98,9 +98,10 @@ def kernel(
     length: Number = 0,
     variant: str = "",
     gradient: Gradient | None = None,
+    routed: Routed | None = None,
 ) -> Op:
     """An Op, in half the time that calling the class with keywords takes: a pass makes dozens."""
-    fields = (name, kind, dtype, flops, bytes, count, k, n, quantised, ramp, items, length, variant, gradient, None)
+    fields = (name, kind, dtype, flops, bytes, count, k, n, quantised, ramp, items, length, variant, gradient, routed)
     return tuple.__new__(Op, fields)
 
 

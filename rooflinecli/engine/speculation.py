@@ -162,11 +162,11 @@ def _projection(scene: Scene, plan: Plan, batch: Number) -> Op:
     flops = counts.matmul_flops(batch, k, n)
     moved = counts.matmul_bytes(batch, k, n, f.matmul_input, f.weight, f.activation)
     return Op(
-        "draft.projection",
-        "matmul",
-        f.compute,
-        flops,
-        moved,
+        name="draft.projection",
+        kind="matmul",
+        dtype=f.compute,
+        flops=flops,
+        bytes=moved,
         k=k,
         n=n,
         quantised=batch * k,

