@@ -129,7 +129,7 @@ def _overheads(
         per_layer, per_moe_layer = (engine_constant(scene, name, "s") for name in ("per_layer", "per_moe_layer"))
     seconds = serving.layer_overhead(layers, per_layer, moe_layers, per_moe_layer)
     if num.present(step.layer_cycles) or num.present(step.moe_layer_cycles):
-        clock = scene.chip.clock or CLOCK
+        clock = CLOCK if scene.chip.clock is None else scene.chip.clock
         started = roofline.layer_cycles_time(layers, step.layer_cycles, clock)
         seconds = seconds + started + roofline.layer_cycles_time(moe_layers, step.moe_layer_cycles, clock)
     if engine and not decode and not given:

@@ -32,8 +32,8 @@ def rows() -> tuple[dict[str, Any], ...]:
     return tuple(published("desk")["rows"])
 
 
-def scene(row: dict[str, Any]) -> Scene:
-    """The question of a row: its model in its file type, on its chip, by its engine."""
+def scene(row: dict[str, Any], prompt: float | None = None) -> Scene:
+    """The question of a row: its model in its file type, on its chip, by its engine; `prompt`, else the tokens before a token."""
     weights = None if row["weights"] == "fp16" else row["weights"]
     hardware = load_hardware(row["hardware"])
     before = float(row.get("depth", 0))
@@ -43,7 +43,7 @@ def scene(row: dict[str, Any]) -> Scene:
             hardware,
             devices=1.0,
             batch=float(row.get("batch", 1)),
-            prompt=before or 1.0,
+            prompt=prompt or before or 1.0,
             output=float(row.get("output", UNSAID["output"])),
             dtype="fp16" if "fp16" in hardware.peak else None,
             weight_dtype=weights,
@@ -65,9 +65,8 @@ def decoded(row: dict[str, Any]) -> tuple[float, float, float, float]:
 
 def prefilled(row: dict[str, Any]) -> tuple[float, float, float, float]:
     """Prompt tokens per second of one prompt: expected, at the floor, low, high."""
-    asked = scene(row)
-    asked.prompt = float(row.get("prompt", UNSAID["prompt"]))
-    return _rate(asked.prompt, prefill(asked, Plan()))
+    prompt = float(row.get("prompt", UNSAID["prompt"]))
+    return _rate(prompt, prefill(scene(row, prompt), Plan()))
 
 
 def points(which: str, group: str) -> Points:

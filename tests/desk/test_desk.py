@@ -174,3 +174,14 @@ def test_no_published_decode_rate_beats_the_bus():
     found = summary(joined("all", fitted))
     assert found["suspect"] == 0 and found["below_floor"] == 0
     assert 0.7 <= found["coverage"] <= 0.98
+
+
+@pytest.mark.parametrize("engine", sorted(engines()))
+def test_every_engine_explains_what_it_answers(engine, cli):
+    """An explanation runs the same arithmetic on numbers that remember where they come from."""
+    asked = ("llama-3-8b", "--hw", "rtx-4090", "-n", "1", "--tp", "1", "--weight-dtype", "q4_k_m", "--batch", "1", "--prompt", "512", "--output", "16", "--engine", engine)  # fmt: skip
+    answer = cli("estimate", *asked, "--phase", "prefill,decode", "--format", "json").json["phases"]
+    for phase in ("prefill", "decode"):
+        told = cli("estimate", *asked, "--phase", phase, "--explain", f"{phase}.time_s", "--depth", "0")
+        assert told.code == 0, told.err
+        assert f"({answer[phase]['time_s']!r})" in told.out
