@@ -12,7 +12,7 @@ from rooflinecli.formulas import roofline
 from rooflinecli.lift import PLAIN, Plain
 from rooflinecli.num import Number
 from rooflinecli.price.chip import Chip
-from rooflinecli.price.network import OPS, by_level, price_collective
+from rooflinecli.price.network import OPS, PricedCollective, by_level, price_collective
 from rooflinecli.specs.hardware import HardwareSpec
 from rooflinecli.work import Collective
 
@@ -53,10 +53,21 @@ def collective(
     asked = Collective(op, op, size, op, members, stride, mesh=mesh)
     used = members * stride if devices is None else devices
     priced = price_collective(asked, chip, regime, used)
-    expected = label(priced.expected, "t_comm")
-    carried = BUS[op](size, members)
-    alone = num.plain(members) and num.value(members) == 1
     parts = list(by_level(asked, chip, regime, used))
+    return timed(op, hardware, size, members, priced, BUS[op](size, members)) | {
+        "latency_s": sum((part.latency for _, part in parts), 0.0),
+        "bound": _bound(parts),
+        "algorithm": ", then ".join(dict.fromkeys(part.algorithm for _, part in parts)) or "none",
+        "levels": [_level(level, part) for level, part in parts],
+    }
+
+
+def timed(
+    op: str, hardware: HardwareSpec, size: Number, members: Number, priced: PricedCollective, carried: Number
+) -> dict[str, Any]:
+    """What an answer says of any collective, however it was priced: bytes, times, interval, and the rate of `carried` bytes."""
+    expected = label(priced.expected, "t_comm")
+    alone = num.plain(members) and num.value(members) == 1
     return {
         "op": op,
         "hardware": {"name": hardware.name, "id": hardware.id},
@@ -71,10 +82,6 @@ def collective(
             roofline.interval_high(expected, priced.error),
         ],
         "bus_bandwidth_bytes_per_s": 0.0 if alone else f.bus_bandwidth(carried, expected),
-        "latency_s": sum((part.latency for _, part in parts), 0.0),
-        "bound": _bound(parts),
-        "algorithm": ", then ".join(dict.fromkeys(part.algorithm for _, part in parts)) or "none",
-        "levels": [_level(level, part) for level, part in parts],
     }
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli import num
-from rooflinecli.derivation import label
+from rooflinecli.answers.collective import timed
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.formulas import collectives as f
-from rooflinecli.formulas import roofline
 from rooflinecli.lift import PLAIN, Plain
 from rooflinecli.num import INF, Number
 from rooflinecli.price import custom, exchange
@@ -86,22 +85,9 @@ def _answer(
     carried: Number,
 ) -> dict[str, Any]:
     """The same object as that of any collective; levels are those of NCCL alone."""
-    expected = label(priced.expected, "t_comm")
-    alone = num.value(members) == 1
-    return {
-        "op": op,
-        "hardware": {"name": hardware.name, "id": hardware.id},
-        "bytes": size,
-        "devices": members,
-        "volume_bytes": priced.volume,
-        "floor_s": priced.floor,
-        "expected_s": expected,
-        "time_s": expected,
-        "interval_s": [
-            roofline.interval_low(expected, priced.error, priced.floor),
-            roofline.interval_high(expected, priced.error),
-        ],
-        "bus_bandwidth_bytes_per_s": 0.0 if alone else f.bus_bandwidth(carried, expected),
+    found = timed(op, hardware, size, members, priced, carried)
+    expected = found["expected_s"]
+    return found | {
         "latency_s": num.maximum(expected - priced.floor, 0.0),
         "bound": "bandwidth" if num.value(priced.floor) * 2 > num.value(expected) else "latency",
         "algorithm": mode,
