@@ -28,6 +28,8 @@ STRUCTURAL = (
     "beyond",
     "early_stop",
     "logit_bytes",
+    "norm_bytes",
+    "gate_bytes",
     "exchange_bytes",
     "mtp",
 )  # constants that say what happens, not how well
