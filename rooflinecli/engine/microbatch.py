@@ -39,6 +39,7 @@ class Microbatch:
             uneven=context.imbalance(plan, seq),
             imbalance=None if plan.imbalance is Plan.imbalance else plan.imbalance,
             software="" if plan.software == "any" else plan.software,
+            documents=scene.documents,
         )
         self.queries = seq if num.plain(plan.cp) and num.value(plan.cp) == 1 else seq / plan.cp
         self.work = work_sizes(plan.micro_batch, self.queries, seq, self.queries, plan)

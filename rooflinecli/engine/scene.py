@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 from rooflinecli import num
 from rooflinecli.engine.quantised import stored
 from rooflinecli.errors import UsageError, unknown
-from rooflinecli.formulas import serving
+from rooflinecli.formulas import attention, serving
 from rooflinecli.layers.build import ledger
 from rooflinecli.lift import PLAIN, Plain
 from rooflinecli.memory import Beside, DeviceParameters, device_parameters, predicting
@@ -19,6 +19,7 @@ from rooflinecli.phases.flops import ledger_flops
 from rooflinecli.phases.forward import Pass
 from rooflinecli.price.bill import Bill
 from rooflinecli.price.chip import Chip
+from rooflinecli.specs.ask import document_lengths
 from rooflinecli.specs.blocks import Quantization
 from rooflinecli.specs.dtypes import BITS, FORMATS, Formats, experts_alone, experts_format, formats
 from rooflinecli.specs.engine import Engine, load_engine
@@ -61,6 +62,7 @@ class Scene:
             given is None,
         )
         self.read = self._read()
+        self.documents = None if r.lengths is None else self._packed(r.lengths)
         self.per_slot = self.flag(
             "N_w", r.prompts_per_slot, "1", "--prompts-per-slot", self._is(r.prompts_per_slot, 10.0)
         )
@@ -73,6 +75,19 @@ class Scene:
             "p_o", r.optimizer_bytes, "B", "--optimizer-bytes", self._is(r.optimizer_bytes, 12.0)
         )
         self.utilisation = self.flag("u", r.utilisation, "1", "--utilisation", self._is(r.utilisation, 1.0))
+
+    def _packed(self, written: str) -> Number:
+        """Length of the document that a training token is in. Raises UsageError for what is no list of lengths, or longer than a sequence."""
+        lengths = document_lengths(written)
+        if num.plain(self.seq) and max(lengths) > num.value(self.seq):
+            raise UsageError(
+                f"--lengths {written}: a document of {max(lengths):g} tokens does not fit into --seq {num.value(self.seq):g}; raise it",
+                "lengths",
+            )
+        squares, total = sum(length * length for length in lengths), sum(lengths)
+        return attention.packed_length(
+            self.flag("sum_l2", squares, "tokens^2", "--lengths"), self.flag("sum_l", total, "tokens", "--lengths")
+        )
 
     def _read(self) -> Number:
         """Prompt tokens that prefill computes: all but those that the prefix cache holds."""
@@ -134,11 +149,22 @@ class Scene:
         return Plan(**{**plan.__dict__, **sizes})
 
     def model_flops(
-        self, batch: Number, queries: Number, keys: Number, logits: Number, decode: bool, cached: Number | None = None
+        self,
+        batch: Number,
+        queries: Number,
+        keys: Number,
+        logits: Number,
+        decode: bool,
+        cached: Number | None = None,
+        documents: Number | None = None,
     ) -> Number:
         """Forward FLOPs of `batch` sequences; the LM head counts for `logits` positions each."""
         forward = Pass(
-            self.formats, decode=decode, full_attention=self.request.attention_flops == "full", cached=cached
+            self.formats,
+            decode=decode,
+            full_attention=self.request.attention_flops == "full",
+            cached=cached,
+            documents=documents,
         )
         return ledger_flops(self.book, forward, self.lift, batch, queries, keys, logits)
 

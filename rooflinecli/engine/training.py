@@ -76,11 +76,12 @@ def train(scene: Scene, plan: Plan) -> TrainAnswer:
 
 def _forward_flops(scene: Scene, plan: Plan) -> Number:
     """Model FLOPs of the batch's forward pass, further tokens included where they are predicted."""
-    own = scene.model_flops(scene.train_batch, scene.seq, scene.seq, scene.seq, decode=False)
+    seq, packed = scene.seq, scene.documents
+    own = scene.model_flops(scene.train_batch, seq, seq, seq, decode=False, documents=packed)
     depth = scene.predicts(plan)
     if not depth:
         return own
-    forward = Pass(scene.formats, full_attention=scene.request.attention_flops == "full")
+    forward = Pass(scene.formats, full_attention=scene.request.attention_flops == "full", documents=packed)
     return own + predicting_flops(scene.book, forward, scene.lift, scene.train_batch, scene.seq, depth)
 
 
@@ -191,7 +192,8 @@ def _recomputed(scene: Scene, plan: Plan) -> Number:
     """FLOPs of recomputation over the whole step and all devices."""
     if plan.recompute == "none":
         return 0.0
-    matmuls = Pass(scene.formats, full_attention=scene.request.attention_flops == "full")
+    full = scene.request.attention_flops == "full"
+    matmuls = Pass(scene.formats, full_attention=full, documents=scene.documents)
     early_stop = scene.chip.constants(REGIME, "framework", plan.software).early_stop
     total: Number = 0.0
     for book, seq in ((scene.book, scene.seq), *towers(scene.book)):

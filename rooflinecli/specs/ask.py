@@ -144,6 +144,14 @@ def _parsed(written: float | str, unit: str) -> float:
     return units.parse(text, unit)
 
 
+def document_lengths(written: str) -> list[float]:
+    """Lengths of documents as written, 512,2k,8k. Raises UsageError for what is none."""
+    found = [number("--lengths", part.strip(), "length", "lengths") for part in str(written).split(",")]
+    if min(found) < 1:
+        raise UsageError(f"--lengths {written}: a document has at least one token", "lengths")
+    return found
+
+
 def word(option: Option, written: Any, flag: str = "") -> str:
     """A named choice as written; raises UsageError for one that does not exist."""
     said = str(written).lower()

@@ -135,6 +135,7 @@ _ROWS = (
     Option("prompt", "length", LOAD, "Prompt tokens; 4k is 4096."),
     Option("output", "length", LOAD, "Output tokens.", least=0),
     Option("seq", "length", LOAD, "Training sequence length; 4k is 4096.", "train"),
+    Option("lengths", "list", LOAD, "Lengths of documents packed into a training sequence, equally common (2k, or 512,2k,8k); attention is masked between them.", "train"),
     Option("tokens", "amount", LOAD, "Tokens of the whole training run, for its time and bill.", "train"),
     Option("price", "price", LOAD, "USD per device-hour, instead of the file's."),
     Option("memory", "size", LAYOUT, "Memory of a device in bytes, instead of the file's (a MacBook of 36GB lends its GPU 28GB)."),

@@ -40,6 +40,7 @@ class Request:
     prompt: Number | None = None
     output: Number | None = None
     seq: Number | None = None
+    lengths: str | None = None
     dtype: str | None = None
     kv_dtype: str | None = None
     weight_dtype: str | None = None
