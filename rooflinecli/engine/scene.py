@@ -23,6 +23,7 @@ from rooflinecli.specs.ask import document_lengths
 from rooflinecli.specs.blocks import Quantization
 from rooflinecli.specs.dtypes import BITS, FORMATS, Formats, experts_alone, experts_format, formats
 from rooflinecli.specs.engine import Engine, load_engine
+from rooflinecli.specs.optimizer import load_optimizer
 from rooflinecli.specs.plan import SIZES, Plan
 from rooflinecli.specs.request import MOST, SEQ, Request
 
@@ -71,9 +72,10 @@ class Scene:
         self.gradient_bytes = self.flag(
             "p_g", r.gradient_bytes, "B", "--gradient-bytes", self._is(r.gradient_bytes, 4.0)
         )
-        self.optimizer_bytes = self.flag(
-            "p_o", r.optimizer_bytes, "B", "--optimizer-bytes", self._is(r.optimizer_bytes, 12.0)
-        )
+        self.optimizer = None if r.optimizer is None else load_optimizer(r.optimizer)
+        state = r.optimizer_bytes if self.optimizer is None else self.optimizer.bytes
+        named = "--optimizer-bytes" if self.optimizer is None else f"--optimizer; {self.optimizer.source}"
+        self.optimizer_bytes = self.flag("p_o", state, "B", named, self.optimizer is None and self._is(state, 12.0))
         self.utilisation = self.flag("u", r.utilisation, "1", "--utilisation", self._is(r.utilisation, 1.0))
 
     def _packed(self, written: str) -> Number:

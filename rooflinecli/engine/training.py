@@ -127,14 +127,31 @@ def _optimizer(scene: Scene, plan: Plan, params: memory.DeviceParameters) -> Num
     )
     traffic = training.optimizer_traffic(owned, per_param)
     if not plan.optimizer_on_host:
-        return price(
-            Op(name="optimizer", kind="optimizer", dtype=scene.formats.compute, flops=0.0, bytes=traffic),
-            scene.chip,
-            REGIME,
-        ).expected
+        update = Op(name="optimizer", kind="optimizer", dtype=scene.formats.compute, flops=0.0, bytes=traffic)
+        return price(update, scene.chip, REGIME).expected + _orthogonalising(scene, plan)
     host = scene.chip.constants(REGIME, "host_optimizer")
     link = training.offload_transfer(owned, scene.gradient_bytes, scene.formats.weight, scene.chip.host_link)
     return host.overhead + roofline.effective_memory_time(traffic, scene.chip.host_link, host.memory) + link
+
+
+def _orthogonalising(scene: Scene, plan: Plan) -> Number:
+    """Seconds in which a device orthogonalises the momentum of its share of all matrices; none for optimizers that multiply nothing."""
+    if scene.optimizer is None or not scene.optimizer.steps:
+        return 0.0
+    sharers = plan.tp * plan.pp * data.shards(plan)["optimizer"]
+    flops = memory.orthogonalised_flops(scene.book, scene.optimizer.steps, scene.lift) / sharers
+    width = float(scene.spec.d_model)
+    matmul = Op(
+        name="orthogonalise",
+        kind="matmul",
+        dtype=scene.formats.outer_compute,
+        flops=flops,
+        bytes=0.0,
+        k=width,
+        n=width,
+        ramp=1 / width,
+    )
+    return label(price(matmul, scene.chip, REGIME).expected, "t[orthogonalise]")
 
 
 def _seconds(

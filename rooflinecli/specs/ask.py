@@ -191,6 +191,8 @@ def agree(given: Collection[str], phases: tuple[str, ...]) -> None:
     """Raises UsageError for two options that say the same thing, of which one would be dropped."""
     if {"concurrency", "qps"} <= set(given):
         raise UsageError("--concurrency and --qps each say the load; give one of them", "qps")
+    if {"optimizer", "optimizer-bytes"} <= set(given):
+        raise UsageError("--optimizer says how many bytes it keeps; leave --optimizer-bytes out", "optimizer-bytes")
     for load in {"concurrency", "qps"} & set(given) if "batch" in given and "train" not in phases else ():
         raise UsageError(f"--batch and --{load} each say how many sequences are served; give one of them", load)
     idle = [OPTIONS[name].flag for name in given if OPTIONS[name].phase == "train"] if "train" not in phases else []

@@ -52,6 +52,7 @@ class Request:
     utilisation: Number = 1.0
     gradient_bytes: Number = 4.0
     optimizer_bytes: Number = 12.0
+    optimizer: str | None = None
     engine: str = "python-server"
     memory: Number | None = None
     concurrency: Number | None = None
