@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rooflinecli.cli.progress import Progress
-from rooflinecli.specs.options import OPTIONS
 
 
 @dataclass
@@ -33,30 +31,18 @@ def run(
     hands: Hands,
 ) -> bool:
     """Search and print; True when something is feasible."""
+    from rooflinecli.answers.search.line import estimate_line
     from rooflinecli.cli.output import write
     from rooflinecli.render.search import text
 
     serving = "train" not in ",".join(options.get("phase") or ["train"])
     result = _answered(options, objective, where, limits, top, hands)
     for row in [*result["results"], *([result["nearest_miss"]] if result["nearest_miss"] else [])]:
-        row["estimate"] = _estimate(options, row["command"], serving)
+        row["estimate"] = estimate_line(options, row["command"], serving)
     if sensitivity and result["feasible"]:
         result["sensitivity"] = _sensitivity(result, options)
     write(text(result, format, width), out)
     return bool(result["feasible"])
-
-
-def _estimate(options: dict[str, Any], layout: str, serving: bool) -> str:
-    """The whole command line that reproduces a row."""
-    from rooflinecli.answers.search.question import OPEN
-
-    layout_says = {"model", "hw", "phase", "n", *OPEN, *(("batch",) if serving else ())}
-    words = ["roofline", "estimate", options["model"], "--hw", options["hw"]]
-    words += ["--phase", "prefill", "--phase", "decode"] if serving else ["--phase", "train"]
-    for name, written in options.items():
-        if name not in layout_says:
-            words += OPTIONS[name].words(written)
-    return f"{shlex.join(words)} {layout}"
 
 
 def _answered(
