@@ -21,11 +21,11 @@ def named(hw: Any) -> list[str]:
 
 def each(options: Options, hw: Any = None) -> dict[str, Options]:
     """chip -> its own options. Raises UsageError for a price of a chip that is not among them."""
-    chips = named(options.get("hw") if hw is None else hw)
+    chips = named(options.get("hw", options.get("hardware")) if hw is None else hw)
     if not chips:
         raise UsageError("no --hw given; name one or several (`roofline hardware` lists them)", "hw")
     found = prices(options.get("price"), chips)
-    rest = {k: v for k, v in options.items() if k not in ("hw", "price")}
+    rest = {k: v for k, v in options.items() if k not in ("hw", "hardware", "price")}
     return {chip: {**rest, "hw": chip, **({"price": found[chip]} if chip in found else {})} for chip in chips}
 
 

@@ -16,6 +16,7 @@ class Hands:
     simulate: int = 0
     jobs: int = 1
     cluster: str | None = None
+    slo: str | None = None
 
 
 def run(
@@ -31,14 +32,10 @@ def run(
     hands: Hands,
 ) -> bool:
     """Search and print; True when something is feasible."""
-    from rooflinecli.answers.search.line import estimate_line
     from rooflinecli.cli.output import write
     from rooflinecli.render.search import text
 
-    serving = "train" not in ",".join(options.get("phase") or ["train"])
     result = _answered(options, objective, where, limits, top, hands)
-    for row in [*result["results"], *([result["nearest_miss"]] if result["nearest_miss"] else [])]:
-        row["estimate"] = estimate_line(options, row["command"], serving)
     if sensitivity and result["feasible"]:
         result["sensitivity"] = _sensitivity(result, options)
     write(text(result, format, width), out)
@@ -64,7 +61,7 @@ def _answered(
         bar[0].add(done)
 
     over = spread_over(hands.jobs, hands.cluster) if hands.jobs > 1 or hands.cluster else None
-    found = answered(options, objective, where, limits, top, tell, over, hands.simulate)
+    found = answered(options, objective, where, limits, top, tell, over, hands.simulate, hands.slo)
     for progress in bar:
         progress.close()
     return found

@@ -68,7 +68,7 @@ def _row(asked: Serving, name: str, result: dict[str, Any]) -> Row:
         "devices": devices,
         "instances": count,
         "layout": layout,
-        "batch_in_all": layout["batch"] * layout["dp"] * count,
+        "batch_in_all": float(provision.batch_in_all(layout["batch"], layout["dp"], count)),
         "ttft_s": first.time_s,
         "interval_ttft_s": list(first.interval_s),
         "itl_s": other.time_s,
