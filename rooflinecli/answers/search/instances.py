@@ -95,6 +95,7 @@ def _serve(scene: Scene, plan: Plan, phases: dict[str, PhaseAnswer]) -> dict[str
     prefill, decode = phases["prefill"], phases["decode"]
     return {
         "instance_devices": plan.devices,
+        "instance_replicas": plan.dp,
         "ttft_s": prefill.time_s,
         "itl_s": decode.time_s,
         "prefill_requests_per_s": provision.request_rate(prefill.tokens_per_s, scene.prompt),
