@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 
 from rooflinecli import num
 from rooflinecli.engine.quantised import stored
+from rooflinecli.engine.reading import reading
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.formulas import serving
 from rooflinecli.layers.build import ledger
@@ -49,7 +50,9 @@ class Scene:
     def _workload(self) -> None:
         r = self.request
         prompt, output, seq = self._lengths(float(self.spec.max_context or 1e12))
-        self.prompt = self.flag("S_p", prompt, "tokens", "--prompt", r.prompt is None)
+        text = self.flag("S_p", prompt, "tokens", "--prompt", r.prompt is None)
+        found = reading(self, self.book, text)
+        self.book, self.prompt, self.given = found.book, found.prompt, found.given
         self.output = self.flag("S_o", output, "tokens", "--output", r.output is None)
         self.seq = self.flag("S", seq, "tokens", "--seq", r.seq is None)
         given = r.batch if r.concurrency is None or num.value(r.concurrency) is MOST else r.concurrency
@@ -89,17 +92,29 @@ class Scene:
         return None if self.request.prefix_hit is None else self.prompt - self.read
 
     def _lengths(self, limit: float) -> tuple[Number, Number, Number]:
-        """Prompt, output and training length: as asked, else defaults that fit the model's context; an encoder takes it whole."""
+        """Prompt, output and training length: as asked, else defaults that fit the model's context; an encoder takes it whole, and
+        a decoder that reads a window begins with its prefix."""
         r = self.request
         output = r.output if r.output is not None else min(OUTPUT, limit / 2) if self.generates else 0.0
         room = limit - OUTPUT if r.output is None else limit
-        default = min(PROMPT, room, limit / 2 if limit < PROMPT else PROMPT) if self.generates else limit
+        default = min(PROMPT, room, limit / 2 if limit < PROMPT else PROMPT) if self.generates else min(limit, PROMPT)
+        if any(tower.reads == "window" for tower in self.spec.towers):
+            default = float(self.spec.prefix)
         return (r.prompt if r.prompt is not None else default, output, r.seq if r.seq is not None else min(SEQ, limit))
 
     @property
     def generates(self) -> bool:
         """Whether the model writes tokens one by one: causal, with a vocabulary."""
-        return bool(self.spec.lm_head and self.spec.vocab_size)
+        return bool(self.spec.lm_head and self.spec.vocab_size) and not self.spec.both_ways
+
+    @property
+    def together(self) -> Number:
+        """Sequences of a pass over prompts: one, or of an encoder as many as are asked for."""
+        return 1.0 if self.generates or self.request.batch is None else self.batch
+
+    def scored(self, tokens: Number) -> Number:
+        """Positions of a prompt that the head scores: the last, or every one where a head fills in what is masked."""
+        return 1.0 if self.generates or not self.spec.lm_head else tokens
 
     def _is(self, value: Number, default: float) -> bool:
         """Whether an explanation should call it a default; sweeps (arrays) are never explained."""

@@ -20,6 +20,7 @@ from rooflinecli.specs.names import counted
 from rooflinecli.specs.options import KINDS, OPTIONS, Option, find
 from rooflinecli.specs.request import MOST, PHASES, SEQ, Request
 
+MOST_PIXELS = 65536  # a side of an image
 LARGEST, MOST_THINGS = 1e18, 1e12  # far beyond what exists; products of several stay numbers, divisors can be listed
 _YES, _NO = ("true", "yes", "on"), ("false", "no", "off")
 _IN_TOKENS = ("-tokens", " tokens")
@@ -79,6 +80,8 @@ def value(option: Option, written: Any, flag: str = "") -> Any:
         return _loaded(option, str(written))
     if option.kind == "phases":
         return phases(written)
+    if option.kind == "pixels":
+        return _pixels(option, written, flag)
     return _switch(option, written, flag) if option.kind == "switch" else word(option, written, flag)
 
 
@@ -194,6 +197,17 @@ def _loaded(option: Option, name: str) -> Any:
     except UsageError as error:
         error.option = option.name
         raise
+
+
+def _pixels(option: Option, written: Any, flag: str) -> str:
+    """WIDTHxHEIGHT in pixels. Raises UsageError."""
+    sides = str(written).strip().lower().split("x")
+    if len(sides) != 2 or not all(side.isdecimal() and 1 <= int(side) <= MOST_PIXELS for side in sides):
+        raise UsageError(
+            f"{flag} {written}: expected WIDTHxHEIGHT in pixels, up to {MOST_PIXELS} each, such as 1024x768",
+            option.name,
+        )
+    return "x".join(str(int(side)) for side in sides)
 
 
 def _switch(option: Option, written: Any, flag: str) -> bool:

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from pydantic import Field, model_validator
 
 from rooflinecli.specs.figure import Spec
+from rooflinecli.specs.kinds import one_of
+from rooflinecli.specs.pieces import PieceSpec
 from rooflinecli.specs.registry import kinds
-
-
-def _one_of(folder: str) -> tuple[Any, ...]:
-    """Validation of a kind against the files of its folder, for YAML and for the JSON Schema."""
-
-    def known(kind: str) -> str:
-        if kind not in kinds(folder):
-            raise ValueError(f"unknown kind '{kind}'; expected one of {', '.join(kinds(folder))}")
-        return kind
-
-    return AfterValidator(known), WithJsonSchema({"type": "string", "enum": list(kinds(folder))})
-
 
 _LATENT = ("mla", "sparse-mla")  # kinds whose cache is a latent
 
@@ -27,7 +17,7 @@ _LATENT = ("mla", "sparse-mla")  # kinds whose cache is a latent
 class AttentionSpec(Spec):
     """One attention block; `kind` names a file of layers/attention/."""
 
-    kind: Annotated[str, *_one_of("layers/attention")] = "gqa"
+    kind: Annotated[str, *one_of("layers/attention", lambda folder: kinds(folder))] = "gqa"
     n_heads: int = Field(gt=0)
     n_kv_heads: int | None = Field(None, gt=0, description="key/value heads; defaults to n_heads (mha) or 1 (mqa)")
     head_dim: int | None = Field(
@@ -38,6 +28,7 @@ class AttentionSpec(Spec):
     chunk: int | None = Field(None, gt=0, description="chunked attention: a query sees its own chunk of this many keys")
     causal: bool = True
     qkv_bias: bool = False
+    key_bias: bool = Field(True, description="whether qkv_bias is on the keys too (Whisper has none there)")
     out_bias: bool = False
     qk_norm: Literal["none", "head", "full", "head_layernorm", "head_bias"] = Field(
         "none",
@@ -99,7 +90,7 @@ class AttentionSpec(Spec):
 class FeedForwardSpec(Spec):
     """One feed-forward block; `kind` names a file of layers/feedforward/."""
 
-    kind: Annotated[str, *_one_of("layers/feedforward")] = "gated"
+    kind: Annotated[str, *one_of("layers/feedforward", lambda folder: kinds(folder))] = "gated"
     d_ff: int | None = Field(None, gt=0, description="width of the hidden layer; of one expert in a mixture")
     activation: str = "silu"
     bias: bool = False
@@ -139,7 +130,11 @@ class LayerSpec(Spec):
 
     repeat: int = Field(1, gt=0)
     attention: AttentionSpec | None = None
+    cross: AttentionSpec | None = Field(
+        None, description="attention to what a tower made of its input, after the other (T5, BART, Whisper)"
+    )
     feedforward: FeedForwardSpec
+    pieces: list[PieceSpec] = Field(default_factory=list, description="what else a layer holds")
     parallel: bool = Field(False, description="attention and feed-forward read the same input (GPT-J, Falcon, PaLM)")
     norms: int = Field(2, ge=0, description="norm layers of width d_model per layer")
 

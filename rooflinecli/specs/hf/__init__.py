@@ -39,6 +39,7 @@ TYPES: dict[str, str] = {
     ),
     "gpt_oss": "gpt_oss",
     "llama4_text": "llama4",
+    **dict.fromkeys("bert roberta xlm-roberta camembert distilbert electra modernbert".split(), "encoder"),
 }
 # A model with a vision tower: the type of its text decoder
 WRAPPED = {
@@ -88,12 +89,12 @@ def from_config(config: Mapping[str, Any], where: Where | str = "config.json") -
         _text(outer, name) if name in WRAPPED else (Fields(config, _family(name).defaults, at), _family(name))
     )
     model = family.convert(fields)
-    model |= _head(outer)
+    model |= {} if family.own_head else _head(outer)
     quantization = stored(outer if outer is not fields and "quantization_config" in config else fields)
     if quantization:
         fields.used.add("quantization_config")
         model["quantization"] = quantization
-    _refuse(fields)
+    _refuse(fields, family.pair)
     wrapper = _INSIDE if name in WRAPPED else frozenset()
     fields.finish(NOISE | family.ignored | wrapper | {"quantization_config", "compression_config"})
     fields.notes += _unused(fields, family)
@@ -185,10 +186,14 @@ _TOWER = frozenset(
 _INSIDE = frozenset({"num_image_tokens"})  # the same, inside text_config
 
 
-def _refuse(f: Fields) -> None:
-    """Generic fields that change a model unless they are off."""
-    for name in ("is_encoder_decoder", "add_cross_attention"):
-        f.expect(name, (False, None), "only decoders are read; write the model as YAML")
+def _refuse(f: Fields, pair: bool = False) -> None:
+    """Generic fields that change a model unless they are off, or as the type has them."""
+    f.expect("is_encoder_decoder", (True, None) if pair else (False, None), "this model_type is read the other way")
+    f.expect(
+        "add_cross_attention",
+        (False, None),
+        "cross-attention beside this model_type is not read; write the model as YAML",
+    )
     f.expect("pruned_heads", ({}, None), "pruned heads differ from layer to layer; write the model as YAML")
     f.expect("per_layer_config", ({}, None), "layers that differ one by one are not read; write the model as YAML")
 
