@@ -129,11 +129,9 @@ def test_every_type_has_cases():
         ({"tie_word_embeddings": "yes"}, "tie_word_embeddings: expected true or false"),
         ({"architectures": ["LlamaForSequenceClassification"]}, "a head this importer does not read"),
         ({"quantization_config": {"quant_method": "quip"}}, "unknown scheme 'quip'; known: awq"),
-        ({"quantization_config": {"quant_method": "gptq", "bits": 3}}, "3-bit integers are not known"),
-        (
-            {"quantization_config": {"quant_method": "fp8", "modules_to_not_convert": ["model.layers.0"]}},
-            "keeps 'model.layers.0' unquantised",
-        ),
+        ({"quantization_config": {"quant_method": "gptq", "bits": 5}}, "5-bit integers are not known"),
+        ({"quantization_config": {"quant_method": "exl3", "bits": "four"}}, "expected a number from 1 to 8"),
+        ({"quantization_config": {"quant_method": "torchao", "quant_type": "uintx"}}, "'uintx' is not read; known: int4"),
     ],
 )
 def test_what_is_refused(change, says):
@@ -177,7 +175,7 @@ def test_broken_json(text, says):
     [
         (
             {"quant_method": "fp8", "weight_block_size": [128, 128]},
-            {"dtype": "fp8", "group_size": 16384, "scale_bits": 32},
+            {"dtype": "fp8", "block": [128, 128], "scale_bits": 32},
         ),
         (
             {"quant_method": "gptq", "bits": 4, "group_size": 128},

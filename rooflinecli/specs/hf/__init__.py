@@ -10,7 +10,7 @@ from typing import Any
 from rooflinecli.errors import DataError
 from rooflinecli.specs.hf.fields import MISSING, Family, Fields, Where
 from rooflinecli.specs.hf.noise import NOISE
-from rooflinecli.specs.hf.quantization import stored
+from rooflinecli.specs.hf.quantization import NAMES, stored
 from rooflinecli.specs.hf.reader import read_config
 from rooflinecli.specs.hf.refused import REFUSED
 from rooflinecli.specs.load import Document, KeyPath
@@ -89,13 +89,12 @@ def from_config(config: Mapping[str, Any], where: Where | str = "config.json") -
     )
     model = family.convert(fields)
     model |= _head(outer)
-    quantization = stored(outer if outer is not fields and "quantization_config" in config else fields)
+    quantization = stored(outer if outer is not fields and any(name in config for name in NAMES) else fields)
     if quantization:
-        fields.used.add("quantization_config")
         model["quantization"] = quantization
     _refuse(fields)
     wrapper = _INSIDE if name in WRAPPED else frozenset()
-    fields.finish(NOISE | family.ignored | wrapper | {"quantization_config", "compression_config"})
+    fields.finish(NOISE | family.ignored | wrapper | set(NAMES))
     fields.notes += _unused(fields, family)
     return _title(config, name, at) | model | _notes(fields)
 
@@ -133,7 +132,7 @@ def _text(outer: Fields, name: str) -> tuple[Fields, Family]:
     if (
         text is MISSING and "hidden_size" in outer.data
     ):  # as older files on the Hub: the decoder's fields beside the tower
-        outside = {"vision_config", "architectures", "quantization_config", "model_type", "image_token_id"}
+        outside = {"vision_config", "architectures", *NAMES, "model_type", "image_token_id"}
         outside |= _TOWER - {"hidden_size", "vocab_size"}
         text = {key: value for key, value in outer.data.items() if key not in outside}
         outer.used.update(text)
@@ -154,7 +153,7 @@ def _text(outer: Fields, name: str) -> tuple[Fields, Family]:
             outer.where,
             inner.prefix,
         )
-    outer.used.update({"vision_config", "tie_word_embeddings", "quantization_config"})
+    outer.used.update({"vision_config", "tie_word_embeddings", *NAMES})
     _refuse(outer)
     outer.finish(
         NOISE
