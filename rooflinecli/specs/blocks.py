@@ -54,6 +54,7 @@ class AttentionSpec(Spec):
         True, description="recurrent kinds: a norm of the output before its gate (Falcon-H1 may lack it)"
     )
     out_gate: bool = Field(False, description="a sigmoid gate on the attention output, as wide as q (Qwen3-Next)")
+    out_norm: bool = Field(False, description="a norm over all heads before the output projection (BitNet)")
     shared: bool = Field(
         False, description="weights are those of an earlier layer: used again, not counted again (Zamba2)"
     )
@@ -115,6 +116,8 @@ class FeedForwardSpec(Spec):
     )
     shared_gate: bool = Field(False, description="a learned scalar gate on the shared expert (Qwen2-MoE)")
     router_bias: bool = False
+    inner_norm: bool = Field(False, description="a norm of the hidden layer before the down projection (BitNet)")
+    scalars: int = Field(0, ge=0, description="learned scalars of the activation (xIELU of Apertus)")
     latent_dim: int | None = Field(
         None, gt=0, description="moe: width that routed experts work in, down from d_model and back (Nemotron-H)"
     )

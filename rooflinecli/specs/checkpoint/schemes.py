@@ -185,7 +185,7 @@ def _quantization(stem: str, scheme: Scheme, bits: float, group: int | None, hea
     assert isinstance(words, dict)
     if head:
         stored["head_bits"] = int(head)
-    kind = stored.pop("dtype", "int8" if bits > 4 else "int4")
+    kind = str(stored.pop("dtype", "int8" if bits > 4 else "int4"))
     covers = stored.pop("covers", "linear")
     packed = 32 / words[int(bits)] if bits in words else bits
     base = {"dtype": kind, "group_size": group, "scale_bits": 0, "applies_to": covers, "method": stem, "bits": packed}

@@ -37,6 +37,12 @@ TYPES: dict[str, str] = {
         "hunyuan_v1_moe nemotron persimmon stablelm gpt_bigcode".split(),
         "more",
     ),
+    **dict.fromkeys(
+        "apertus bitnet dbrx mpt olmo nanochat helium jais2 cwm vaultgemma minicpm3 youtu phimoe granitemoe granitemoeshared flex_olmo "
+        "dots1 exaone_moe hy_v3 solar_open mellum afmoe glm_moe_dsa olmo_hybrid gpt_neo codegen gpt-sw3 openai-gpt xglm biogpt "
+        "iquestcoder".split(),
+        "decoders",
+    ),
     "gpt_oss": "gpt_oss",
     "llama4_text": "llama4",
 }

@@ -150,8 +150,10 @@ def _torchao(f: Fields) -> Stored:
     """int4 by groups with a 16-bit scale and zero; int8 and float8 with a scale per output (pytorch/ao)."""
     kind = f.raw("quant_type")
     if isinstance(kind, dict):  # since torchao 0.10: the class that describes it
-        kind = next(iter(kind.values()), {})
-        group, kind = (kind.get("_data") or {}).get("group_size", 128), kind.get("_type", "")
+        inner: Any = next(iter(kind.values()), {})
+        inner = inner if isinstance(inner, dict) else {}
+        data = inner.get("_data")
+        group, kind = (data if isinstance(data, dict) else {}).get("group_size", 128), inner.get("_type", "")
     else:
         options = f.raw("quant_type_kwargs")
         group = options.get("group_size", 128) if isinstance(options, dict) else 128
