@@ -110,7 +110,7 @@ class Replica:
         s = self.scheduler
         self.under_way += 1
         if not job.swapped:
-            job.ready = job.arrival + s.fixed + s.per_stream * self.under_way
+            job.ready = job.arrival + s.front + s.per_stream * self.under_way
         if self.future and job.ready < self.future[-1].ready:
             job.ready = self.future[-1].ready
         self.future.append(job)
