@@ -13,6 +13,7 @@ from rooflinecli.errors import Remark, UsageError, unknown
 from rooflinecli.formulas.training import batch_sequences
 from rooflinecli.num import Number
 from rooflinecli.specs.checkpoint.mix import file_type
+from rooflinecli.specs.checkpoint.schemes import SCHEMES, parse
 from rooflinecli.specs.dtypes import FORMATS, experts_alone
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import ModelSpec, load_model
@@ -176,9 +177,15 @@ def word(option: Option, written: Any, flag: str = "") -> str:
     said = str(written).lower()
     if option.kind == "choice" and said not in option.choices:
         raise UsageError(f"{flag or option.flag} {written}: expected {' or '.join(option.choices)}", option.name)
-    if option.kind == "dtype" and said not in FORMATS and not (option.name == "weight-dtype" and file_type(said)):
-        raise unknown("dtype", said, FORMATS, option=option.name)
+    if option.kind == "dtype" and said not in FORMATS and not (option.name == "weight-dtype" and _weights(said)):
+        known = (*FORMATS, *SCHEMES) if option.name == "weight-dtype" else FORMATS
+        raise unknown("dtype", said, known, option=option.name)
     return said
+
+
+def _weights(said: str) -> bool:
+    """Whether it is a format of weights alone: a GGUF file type or what a tool writes. Raises UsageError for bits that it has not."""
+    return file_type(said) is not None or parse(said) is not None
 
 
 def phases(written: Any) -> tuple[str, ...]:

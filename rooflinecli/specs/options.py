@@ -107,7 +107,7 @@ _ROWS = (
     Option("dtype", "dtype", NUMBERS, "Matmuls with their inputs, weights and activations: bf16, fp16, fp8, int8, ..."),
     Option("kv-dtype", "dtype", NUMBERS, "Number format of the KV cache."),
     Option("state-dtype", "dtype", NUMBERS, "Recurrent state of hybrid models in memory; omitted: the model's own (fp32)."),
-    Option("weight-dtype", "dtype", NUMBERS, "Weights alone, as GPTQ, AWQ and GGUF store them (int8, int4, fp8, ...)."),
+    Option("weight-dtype", "dtype", NUMBERS, "Weights alone: int8, int4, fp8, a GGUF type (q4_k_m), or as a tool writes them: awq, gptq-4-g32, exl3-3.5, mlx-8, nf4-double, hqq, ..."),
     Option("n", "count", LAYOUT, "Devices; omitted: the fewest that hold it.", short="-n", fills="devices", also=("devices",)),
     Option("tp", "count", LAYOUT, "Tensor parallel size."),
     Option("pp", "count", LAYOUT, "Pipeline stages."),
