@@ -13,7 +13,7 @@ from rooflinecli.errors import UsageError, unknown
 from rooflinecli.formulas import serving
 from rooflinecli.layers.build import ledger
 from rooflinecli.lift import PLAIN, Plain
-from rooflinecli.memory import DeviceParameters, device_parameters, predicting
+from rooflinecli.memory import Beside, DeviceParameters, device_parameters, predicting
 from rooflinecli.num import Number
 from rooflinecli.phases.flops import ledger_flops
 from rooflinecli.phases.forward import Pass
@@ -166,9 +166,10 @@ class Scene:
             self._known[id(plan), what] = (plan, found)
         return found
 
-    def logit_bytes(self, plan: Plan) -> Number:
-        """Bytes per logit that the loss of the training framework holds beside the logits."""
-        return self.chip.constants("training", "framework", plan.software).logit_bytes
+    def kept_beside(self, plan: Plan) -> Beside:
+        """What the training framework keeps for the backward pass beside what it reads."""
+        c = self.chip.constants("training", "framework", plan.software)
+        return Beside(c.logit_bytes, c.norm_bytes, c.gate_bytes)
 
     def bill(self, regime: str, devices: Number) -> Bill:
         """A new bill for one pass. A listing of operations overrides this to keep the lines."""

@@ -27,7 +27,7 @@ class Replica(Residents):
         s = self.scheduler
         self.under_way += 1
         if not job.swapped:
-            job.ready = job.arrival + s.fixed + s.per_stream * self.under_way
+            job.ready = job.arrival + s.front + s.per_stream * self.under_way
         if job.ready < self.front:
             job.ready = self.front
         self.front = job.ready

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Collection
 from typing import Any
@@ -142,6 +143,29 @@ def _parsed(written: float | str, unit: str) -> float:
     if unit == "USD/h" and not text.endswith("/h"):
         text = f"{text.removeprefix('$')} USD/h"
     return units.parse(text, unit)
+
+
+def seconds(flag: str, written: Any, option: str = "") -> float:
+    """A time above zero as people write it: 30d, 30 days, 40 ms. Raises UsageError."""
+    return _above_zero(flag, written, "s", option)
+
+
+def dollars(flag: str, written: Any, option: str = "") -> float:
+    """A sum above zero as people write it: 2 M USD, $2M, 2e6. Raises UsageError."""
+    text = str(written).strip().removeprefix("$")
+    text = re.sub(r"(?<=[\d.])\s+(?=[kMBGT]\b)", "", text)
+    return _above_zero(flag, re.sub(r"B(?= ?USD)", "G", text if text.endswith("USD") else f"{text}USD"), "USD", option, written)
+
+
+def _above_zero(flag: str, text: Any, unit: str, option: str, written: Any = None) -> float:
+    shown = text if written is None else written
+    try:
+        found = units.parse(text, unit)
+    except (ValueError, OverflowError) as error:
+        raise UsageError(f"{flag} {shown}: {error}", option) from None
+    if not 0 < found < math.inf:
+        raise UsageError(f"{flag} {shown}: must be above zero and finite", option)
+    return found
 
 
 def word(option: Option, written: Any, flag: str = "") -> str:

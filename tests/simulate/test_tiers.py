@@ -28,7 +28,7 @@ def job(index, arrival, name, prompt=1024, output=4):
 
 def served(prices, jobs, *places, pool=1200):
     store = Store(places)
-    replica = Replica(prices, Limits(pool, 64), scheduler(fixed=0.0, per_stream=0.0, look_ahead=0), store)
+    replica = Replica(prices, Limits(pool, 64), scheduler(front=0.0, per_stream=0.0, look_ahead=0), store)
     ended = opened(Fleet([replica], load("simulate/routers", "round-robin")), jobs)
     return sorted(ended, key=lambda j: j.index), store
 

@@ -22,6 +22,7 @@ from rooflinecli.simulate.prices import Prices
 from rooflinecli.simulate.replica import Replica
 from rooflinecli.simulate.residents import Limits
 from rooflinecli.specs import ask
+from rooflinecli.specs.engine import CONSTANTS
 from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.registry import kinds, load
 from rooflinecli.specs.scheduler import Scheduler
@@ -97,10 +98,19 @@ def scheduler_of(scene: Scene, settings: tuple[str, ...]) -> Scheduler:
         if not equals:
             raise UsageError(f"--scheduler {item}: write {name}=VALUE", "scheduler")
         changed[name] = value.strip()
-    found = _validated({**scene.engine.scheduler.model_dump(), **changed}, settings)
+    found = _validated({**_own(scene), **changed}, settings)
     if found.policy not in kinds(POLICIES):
         raise unknown("policy", found.policy, kinds(POLICIES), option="scheduler")
     return found
+
+
+def _own(scene: Scene) -> dict[str, Any]:
+    """The engine's own scheduler, with the constants that an override or a calibration sets."""
+    values = scene.engine.scheduler.model_dump()
+    for name in values.keys() & CONSTANTS.keys():
+        found = scene.chip.settled(f"engine.{name}", values[name])
+        values[name] = round(found) if isinstance(values[name], int) else found
+    return values
 
 
 def _validated(values: dict[str, Any], settings: tuple[str, ...]) -> Scheduler:
