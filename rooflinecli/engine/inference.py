@@ -7,7 +7,7 @@ from typing import Any
 
 from rooflinecli import num
 from rooflinecli.derivation import label
-from rooflinecli.engine import residency, speculation
+from rooflinecli.engine import residency, speculation, tiers
 from rooflinecli.engine.forward_step import (
     REGIME,
     Step,
@@ -26,6 +26,7 @@ from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import MOST
 
 FIRST = "first token of a closed loop"
+RELOAD_ERROR = 0.3  # of bringing a cache back, at the rate that its owner gives for the link
 
 
 def prefill(scene: Scene, plan: Plan) -> PrefillAnswer:
@@ -46,8 +47,12 @@ def prefill(scene: Scene, plan: Plan) -> PrefillAnswer:
     if loaded:
         step = _first_token(scene, plan, step)
         error = 0.0 if scene.chip.ideal else engine_constant(scene, "ttft_error", "1")
+    waits = None if scene.request.kv_tier is None else tiers.answer(scene, plan, load(scene, plan))
+    if waits is not None and scene.cached is not None:
+        step.bill.spend("reload", waits.reload_s, "step", RELOAD_ERROR)
+        step = Step(step.bill, label(step.seconds + waits.reload_s, "t_ttft"))
     shared = _shared(step, residency.resident(scene, plan, "prefill"), error)
-    return PrefillAnswer(**shared, tokens_per_s=rate, tokens_per_s_interval=span, mfu=mfu, flops=flops)
+    return PrefillAnswer(**shared, tokens_per_s=rate, tokens_per_s_interval=span, mfu=mfu, flops=flops, sessions=waits)
 
 
 def _first_token(scene: Scene, plan: Plan, step: Step) -> Step:

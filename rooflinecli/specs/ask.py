@@ -174,7 +174,7 @@ def _above_zero(flag: str, text: Any, unit: str, option: str, written: Any = Non
 
 def word(option: Option, written: Any, flag: str = "") -> str:
     """A named choice as written; raises UsageError for one that does not exist."""
-    said = str(written).lower()
+    said = str(written) if option.kind == "text" else str(written).lower()
     if option.kind == "choice" and said not in option.choices:
         raise UsageError(f"{flag or option.flag} {written}: expected {' or '.join(option.choices)}", option.name)
     if option.kind == "dtype" and said not in FORMATS and not (option.name == "weight-dtype" and _weights(said)):

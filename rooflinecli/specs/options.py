@@ -32,6 +32,7 @@ class Kind:
 KINDS = {
     "name": Kind("NAME"),
     "word": Kind("NAME"),
+    "text": Kind("TEXT"),  # as "word", with its capitals
     "phases": Kind("PHASE"),
     "pixels": Kind("WxH"),
     "choice": Kind("CHOICE"),
@@ -145,6 +146,8 @@ _ROWS = (
     Option("concurrency", "count", LOAD, "Closed loop: requests in flight per replica, each followed by the next; or max.", choices=("max",)),
     Option("qps", "rate", LOAD, "Open loop: requests per second over all replicas."),
     Option("prefix-hit", "share", LOAD, "Share of prompt tokens found in the prefix cache: less work of prefill, no less memory."),
+    Option("kv-tier", "text", LOAD, "Where caches of idle sessions wait, per device, the nearest first: host=256GB@50GB/s,disk=2TB@7GB/s."),
+    Option("sessions", "count", LOAD, "With --kv-tier: sessions of a replica that come back, under way or not; omitted: as many as device and tiers keep."),
     Option("prompts-per-slot", "rate", LOAD, "Closed loop: requests that each slot sends in all (10), the first in a burst; inf is steady state.", choices=("inf",), least=1),
     Option("equal-lengths", "switch", LOAD, "Closed loop: all requests are equally long, so an engine that reads prompts first runs in lockstep."),
     Option("gradient-bytes", "size", NUMBERS, "Bytes per parameter of gradients (4).", "train"),
