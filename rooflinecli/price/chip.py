@@ -28,6 +28,7 @@ STRUCTURAL = (
     "beyond",
     "early_stop",
     "logit_bytes",
+    "pads_heads",
     "norm_bytes",
     "gate_bytes",
     "exchange_bytes",

@@ -100,7 +100,7 @@ def refitted(done: Callable[[int], None] = lambda count: None) -> list[Table]:
             mine = waits.model == model
             left_out[mine] = waits.errors(waits.fit(~mine))[mine]
         shipped = load_engine(engine)
-        now = np.log(np.maximum([shipped.hold_steps, shipped.front, shipped.per_stream], 1e-9))
+        now = np.log(np.maximum([shipped.gather_steps, shipped.front + shipped.unexplained, shipped.per_stream], 1e-9))
         rows.append(
             {
                 "group": engine,
