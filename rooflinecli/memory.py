@@ -270,6 +270,15 @@ def working_set(
     return kept
 
 
+def _at_work(group: Any, plan: Plan, sizes: Sizes, formats: Formats) -> Number:
+    """Bytes of a layer that runs again, its feed-forward over a part of the tokens where that is tiled."""
+    whole = working_set(group, plan, sizes, formats, True)
+    if num.plain(plan.mlp_chunks) and num.value(plan.mlp_chunks) == 1:
+        return whole
+    rows = tuple(row for row in group.rows if row.name.startswith("feedforward."))
+    return f.tiled_feedforward(whole, _layer_saved(rows, sizes, formats, {}), plan.mlp_chunks)
+
+
 def training_activations(
     book: Ledger,
     plan: Plan,
@@ -328,7 +337,7 @@ def _stack_activations(
         sizes = layer_sizes(group, work, plan, book.document, lift)
         kept = kept + layer_activations(group, plan, sizes, formats, layers, beside) * float(group.repeat)
         if plan.recompute in ("full", "op") or plan.activations_on_host:
-            transient = num.maximum(transient, working_set(group, plan, sizes, formats, True))
+            transient = num.maximum(transient, _at_work(group, plan, sizes, formats))
     outer = outer_sizes(book, work, plan, book.document, lift)
     stem, head = _saved(book.stem, outer, formats), _saved(book.head, outer, formats)
     copies: Number = 0.0

@@ -40,6 +40,8 @@ def _recomputation(scene: Scene) -> None:
             "--recompute-modules says what selective recomputation repeats; add --recompute selective",
             "recompute-modules",
         )
+    if r.mlp_chunks is not None and r.recompute != "full":
+        raise UsageError("--mlp-chunks tiles what full recomputation runs again; add --recompute full", "mlp-chunks")
     if r.recompute_layers is not None and r.recompute != "full":
         raise UsageError(
             "--recompute-layers says how many layers full recomputation covers; add --recompute full",

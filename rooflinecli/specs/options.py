@@ -130,6 +130,7 @@ _ROWS = (
     Option("ring", "choice", LAYOUT, "How --cp splits the sequence", "train", RINGS),
     Option("offload", "word", LAYOUT, "What lives on the host: none, optimizer, activations, activations:LAYERS or optimizer+activations.", "train"),
     Option("loss-chunks", "count", LAYOUT, "Parts in which the loss is taken; one part's logits are held.", "train"),
+    Option("mlp-chunks", "count", LAYOUT, "With full recomputation: parts of the tokens that a feed-forward takes one after the other (tiled MLP).", "train"),
     Option("zero", "stage", LAYOUT, "ZeRO stage", "train", ("0", "1", "2", "3")),
     Option("shard", "count", LAYOUT, "Replicas that ZeRO shards over (HSDP); all by default.", "train"),
     Option("sequence-parallel", "switch", LAYOUT, "Split activations outside TP too.", "train"),

@@ -75,6 +75,7 @@ class Request:
     dropout: bool | None = None
     offload: str | None = None
     loss_chunks: Number | None = None
+    mlp_chunks: Number | None = None
     expert_tp: Number | None = None
     stages: str | None = None
     software: str | None = None
