@@ -70,7 +70,7 @@ def frameworks(scene: Scene) -> list[str]:
     names = {
         name
         for table in tables
-        for kind in ("framework", "tp_collective", "step", "matmul")
+        for kind in ("framework", "tp_collective", "fsdp_collective", "step", "matmul")
         for name in table.get("training", {}).get(kind, {})
         if kind != "matmul" or "@" in name
     }

@@ -185,10 +185,11 @@ class Microbatch:
     def gather_weights(self, params: memory.DeviceParameters, buckets: Number) -> None:
         """ZeRO-3 gathers and scatters of every microbatch, prefetched beside the computation."""
         f, c = self.scene.formats, self.constants("fsdp_collective")
-        gradients = 0.0 if self.recipe.frozen else f.activation
+        sent = c.exchange_bytes if num.present(c.exchange_bytes) else f.activation
+        gradients = 0.0 if self.recipe.frozen else sent
         for held, experts in ((params.inner + params.outer, False), (params.experts, True)):
             if not experts or params.has_experts:
-                weight = memory.resident_weight(f)
+                weight = c.gather_bytes if num.present(c.gather_bytes) else memory.resident_weight(f)
                 for move in data.collectives(self.plan, held, weight, gradients, buckets, experts):
                     self.communicate(replace(move, rails=c.rails), c.overlap)
 

@@ -32,6 +32,7 @@ STRUCTURAL = (
     "norm_bytes",
     "gate_bytes",
     "exchange_bytes",
+    "gather_bytes",
     "mtp",
 )  # constants that say what happens, not how well
 UNBOUNDED = 2.0**40  # devices at a level that names no size; finite, so that floor() of it is a number

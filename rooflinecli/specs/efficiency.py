@@ -149,6 +149,9 @@ class Efficiency(Spec):
     exchange_bytes: float = _constant(
         0.0, "B", "b_x", "bytes per gradient that shard groups exchange; 0: those that a gradient is kept in"
     )
+    gather_bytes: float = _constant(
+        0.0, "B", "b_g", "bytes per weight that sharded parameters are gathered in; 0: those that they are kept in"
+    )
     mtp: float = _constant(
         0.0, "1", "mtp", "framework: 1 where it trains a model's multi-token prediction layers", le=1
     )
