@@ -108,7 +108,7 @@ def plan(row: dict[str, Any], **changes: Any) -> Plan:
     return Plan(**given)
 
 
-def scene(row: dict[str, Any], replaced: dict[str, float] | None = None) -> Scene:
+def scene(row: dict[str, Any], replaced: dict[str, Any] | None = None) -> Scene:
     """The question of a row, with what its machine does not share with the chip file: links, memory, power; and more figures replaced."""
     hardware = _chip_file(row["hardware"])
     state: dict[str, Any] = {name: float(row[name]) for name in ("gradient_bytes", "optimizer_bytes") if name in row}
