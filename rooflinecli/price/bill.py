@@ -8,7 +8,7 @@ from rooflinecli.num import Number
 from rooflinecli.price import custom
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.exchange import price_exchange
-from rooflinecli.price.kernels import FUSIBLE, price
+from rooflinecli.price.kernels import FUSIBLE, Priced, price
 from rooflinecli.price.network import price_collective
 from rooflinecli.work import Collective, Exchange, Op
 
@@ -30,19 +30,33 @@ class Bill:
         self.by_axis: dict[str, Number] = {}
         self.hidden: dict[str, Number] = {}
         self.volumes: dict[str, Number] = {}
+        self._known: dict[int, tuple[Op, Priced]] = {}
 
     def add(self, ops: list[Op], times: Number) -> None:
         """Charge each kernel `times` times."""
+        groups, errors = self.groups, self.errors
         for op in ops:
-            priced = price(op, self.chip, self.regime)
-            count = times if op.count == 1 else times * op.count
+            priced = self._priced(op)
+            count, kind = times if op.count == 1 else times * op.count, op.kind
             once = priced.expected if priced.expected.__class__ is float else label(priced.expected, f"t[{op.name}]")
-            self.spend(op.group, once * count, op.kind, priced.error)
+            group, seconds = op.group, once * count
+            groups[group] = groups.get(group, 0.0) + seconds
+            errors[kind] = errors.get(kind, 0.0) + seconds * priced.error
             self.flops = self.flops + op.flops * count
-            if op.kind not in FUSIBLE:
+            if kind not in FUSIBLE:
                 self.t_compute = self.t_compute + priced.t_compute * count
                 self.t_memory = self.t_memory + priced.t_memory * count
                 self.bytes = self.bytes + op.bytes * count
+
+    def _priced(self, op: Op) -> Priced:
+        """The price of a kernel: kept, since recomputation and reference passes start the same ones again."""
+        known = self._known.get(id(op))
+        if known is not None and known[0] is op:
+            return known[1]
+        priced = price(op, self.chip, self.regime)
+        if priced.expected.__class__ is float:  # arrays of a sweep are too large to keep
+            self._known[id(op)] = (op, priced)
+        return priced
 
     def collective(self, collective: Collective | Exchange, times: Number = 1.0) -> Number:
         """Price a collective and note its floor and bytes; what of it is exposed is the caller's to charge."""
