@@ -91,7 +91,8 @@ def _calling(function: Callable[..., Any], named: Callable[[Traced], Traced]) ->
         result = function(*args)
         return named(result) if result.__class__ is Traced else result
 
-    return {2: two, 3: three, 4: four}.get(function.__code__.co_argcount, many)
+    by_arguments: dict[int, Callable[..., Any]] = {2: two, 3: three, 4: four}
+    return by_arguments.get(function.__code__.co_argcount, many)
 
 
 class _Namespace:
