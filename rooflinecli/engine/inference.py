@@ -7,7 +7,7 @@ from typing import Any
 
 from rooflinecli import num
 from rooflinecli.derivation import label
-from rooflinecli.engine import residency, speculation
+from rooflinecli.engine import residency, speculation, tiers
 from rooflinecli.engine.forward_step import (
     REGIME,
     Step,
@@ -26,14 +26,18 @@ from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import MOST
 
 FIRST = "first token of a closed loop"
+RELOAD_ERROR = 0.3  # of bringing a cache back, at the rate that its owner gives for the link
 
 
 def prefill(scene: Scene, plan: Plan) -> PrefillAnswer:
     """Time to first token: of one prompt on an idle replica, or under the load asked for; and the rate at which prompts go in."""
     step = prompt_pass(scene, plan)
     # A pipeline works on pp prompts at once, so the fleet's rate is pp times what one prompt's latency says.
-    rate = serving.prefill_throughput(plan.pp, scene.prompt, step.seconds, plan.dp)
-    flops = scene.model_flops(1.0, scene.read, scene.prompt, 1.0, decode=False, cached=scene.cached)
+    one = scene.together.__class__ is float and scene.together == 1.0
+    sequences = plan.pp if one else serving.sequences_together(plan.pp, scene.together)
+    rate = serving.prefill_throughput(sequences, scene.given, step.seconds, plan.dp)
+    scored = scene.scored(scene.prompt)
+    flops = scene.model_flops(scene.together, scene.read, scene.prompt, scored, decode=False, cached=scene.cached)
     mfu = training.model_flops_utilisation(
         flops, step.seconds, plan.tp * plan.cp, scene.chip.peak(scene.formats.compute)
     )
@@ -43,8 +47,12 @@ def prefill(scene: Scene, plan: Plan) -> PrefillAnswer:
     if loaded:
         step = _first_token(scene, plan, step)
         error = 0.0 if scene.chip.ideal else engine_constant(scene, "ttft_error", "1")
+    waits = None if scene.request.kv_tier is None else tiers.answer(scene, plan, load(scene, plan))
+    if waits is not None and scene.cached is not None:
+        step.bill.spend("reload", waits.reload_s, "step", RELOAD_ERROR)
+        step = Step(step.bill, label(step.seconds + waits.reload_s, "t_ttft"))
     shared = _shared(step, residency.resident(scene, plan, "prefill"), error)
-    return PrefillAnswer(**shared, tokens_per_s=rate, tokens_per_s_interval=span, mfu=mfu, flops=flops)
+    return PrefillAnswer(**shared, tokens_per_s=rate, tokens_per_s_interval=span, mfu=mfu, flops=flops, sessions=waits)
 
 
 def _first_token(scene: Scene, plan: Plan, step: Step) -> Step:
