@@ -13,6 +13,7 @@ from rooflinecli.engine.reading import reading
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.formulas import serving
 from rooflinecli.layers.build import ledger
+from rooflinecli.ledger import Ledger
 from rooflinecli.lift import PLAIN, Plain
 from rooflinecli.memory import Beside, DeviceParameters, device_parameters, predicting
 from rooflinecli.num import Number
@@ -152,10 +153,11 @@ class Scene:
         self, batch: Number, queries: Number, keys: Number, logits: Number, decode: bool, cached: Number | None = None
     ) -> Number:
         """Forward FLOPs of `batch` sequences; the LM head counts for `logits` positions each."""
-        forward = Pass(
-            self.formats, decode=decode, full_attention=self.request.attention_flops == "full", cached=cached
-        )
-        return ledger_flops(self.book, forward, self.lift, batch, queries, keys, logits)
+        full, work = self.request.attention_flops == "full", (batch, queries, keys, logits)
+        if cached is None and not self.lift.traced and all(size.__class__ is float for size in work):
+            return _model_flops(self.book, self.formats, decode, full, *work)
+        forward = Pass(self.formats, decode=decode, full_attention=full, cached=cached)
+        return ledger_flops(self.book, forward, self.lift, *work)
 
     def parameters(self, plan: Plan) -> DeviceParameters:
         """Parameters on the fullest device of a replica, counted once per plan."""
@@ -221,6 +223,14 @@ def _chip(request: Request, lift: Plain, override: dict[str, Number] | None, eng
     if lift is not PLAIN or override:
         return Chip(request.hardware, lift, ideal=ideal, override=override, engine=engine)
     return _cached_chip(_Identity(request.hardware), ideal, _Identity(engine))
+
+
+@lru_cache(maxsize=256)
+def _model_flops(book: Ledger, formats: Formats, decode: bool, full_attention: bool, *work: float) -> float:
+    """FLOPs of plain numbers: phases, candidates and checks ask for the same ones again."""
+    batch, queries, keys, logits = work
+    forward = Pass(formats, decode=decode, full_attention=full_attention)
+    return float(ledger_flops(book, forward, PLAIN, batch, queries, keys, logits))
 
 
 @lru_cache(maxsize=64)
