@@ -67,6 +67,9 @@ class Engine(Spec):
     pads_heads: bool = Field(
         False, description="heads that the tensor-parallel size does not divide are padded up to the next multiple"
     )
+    whole_cache: bool = Field(
+        False, description="layers whose attention has a window keep every token in the cache all the same"
+    )
     kv_dtype_fp8: bool = Field(False, description="the cache is kept in fp8 where matmuls run in fp8")
     prompts_first: bool = Field(
         False,
