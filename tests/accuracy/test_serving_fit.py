@@ -64,3 +64,14 @@ def test_tensorrt_llm_keeps_every_token_of_layers_with_a_window() -> None:
     kept = {name: answer["phases"]["decode"]["memory"]["kv_cache_bytes"] for name, answer in held.items()}
     assert kept["trtllm"] == pytest.approx(9216 * 2048 * 36)
     assert kept["vllm"] == pytest.approx(9216 * 2048 * 18 + 128 * 2048 * 18)
+
+
+def test_experts_of_a_prompt_are_started_one_by_one() -> None:
+    """Mixtral under vLLM: 32 layers of experts, 0.3 ms each in a pass over a prompt and nothing in a step that only decodes."""
+    asked_for = {"devices": 4, "tp": 4, "prompt": 512, "output": 128, "batch": 1}
+    moe = api.estimate("mixtral-8x7b", "h100", engine="vllm", **asked_for)["phases"]
+    assert moe["prefill"]["breakdown_s"]["overhead"] - moe["decode"]["breakdown_s"]["overhead"] == pytest.approx(
+        32 * 0.3e-3
+    )
+    dense = api.estimate("llama-3-8b", "h100", engine="vllm", **asked_for)["phases"]
+    assert dense["prefill"]["breakdown_s"]["overhead"] == pytest.approx(dense["decode"]["breakdown_s"]["overhead"])
