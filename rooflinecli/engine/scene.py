@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import copy
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
@@ -48,6 +49,8 @@ class Scene:
         self.chip = _chip(request, lift, override, self.engine)
         self.dtype = request.dtype or _checkpoint_dtype(request)
         self.formats: Formats = _formats(request, self.dtype, self.engine)
+        if self.engine.whole_cache:
+            self.formats = replace(self.formats, whole_cache=True)
         self._workload()
 
     def _workload(self) -> None:

@@ -32,6 +32,8 @@ COLUMNS: dict[str, tuple[str, bool]] = {
     "shipped": ("shipped", True),
     "left_out": ("left out", True),
     "left_out_median": ("left out, median", True),
+    "generation_out": ("generation left out", True),
+    "engine_out": ("engine left out", True),
     "formula_mean": ("formula, mean", True),
     "formula_median": ("formula, median", True),
     "left_out_inside": ("left out, in the 80 % interval", True),
