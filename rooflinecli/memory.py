@@ -8,8 +8,7 @@ from typing import Any
 from rooflinecli import num
 from rooflinecli.formulas import memory as f
 from rooflinecli.formulas import recipes, schedule
-from rooflinecli.layers.build import towers
-from rooflinecli.ledger import Ledger, Row, Sizes, product, row_parameters
+from rooflinecli.ledger import Ledger, Row, Sizes, Tower, product, row_parameters
 from rooflinecli.lift import Plain
 from rooflinecli.num import Number
 from rooflinecli.parallel import data, pipeline
@@ -68,8 +67,8 @@ def device_parameters(book: Ledger, plan: Plan, lift: Plain) -> DeviceParameters
     stem, head = row_parameters(book.stem, sizes), row_parameters(book.head, sizes)
     # A tied table is copied to the last stage, where it is the head.
     copied = head + product(("V", "D"), sizes) if book.spec.tied_embeddings else head
-    for tower, _ in towers(book):
-        stem = stem + device_parameters(tower, plan, lift).total
+    for tower in book.towers:
+        stem = stem + device_parameters(tower.book, plan, lift).total
     outer = num.where(plan.pp > 1, num.maximum(stem, copied), stem + head)
     return DeviceParameters(inner, outer, experts, any(g.moe for g in book.layers))
 
@@ -111,7 +110,7 @@ def trained(book: Ledger, plan: Plan, params: DeviceParameters, lift: Plain) -> 
     for g in book.layers:
         sizes = layer_sizes(g, work, plan, book.document, lift)
         inner = inner + adapter_parameters(g.rows, sizes, plan.lora_rank, plan.lora_targets) * (float(g.repeat) * share)
-    return DeviceParameters(inner, sum((trained(tower, plan, params, lift).total for tower, _ in towers(book)), 0.0))
+    return DeviceParameters(inner, sum((trained(tower.book, plan, params, lift).total for tower in book.towers), 0.0))
 
 
 def training_state(
@@ -273,8 +272,10 @@ def training_activations(
     layers = float(book.n_layers)
     per_stage, transient, stem, head = _stack_activations(book, plan, formats, seq, lift, layers, beside)
     first, last = pipeline.in_flight(plan, microbatches)
-    for tower, length in towers(book):
-        own, again, *ends = _stack_activations(tower, plan, formats, length, lift, layers, beside)
+    for tower in book.reading:
+        own, again, *ends = _stack_activations(
+            tower.book, plan, formats, tower.length, lift, layers, beside, tower.inputs(plan.micro_batch)
+        )
         per_stage, transient, stem = per_stage + own, num.maximum(transient, again), stem + sum(ends)
     if plan.activations_on_host:
         per_stage = f.kept_on_device(per_stage, recompute.share(plan.offload_layers, layers))
@@ -286,17 +287,27 @@ def offloaded_activations(book: Ledger, plan: Plan, formats: Formats, seq: Numbe
     """Bytes that the layers of the fullest stage send to the host per microbatch."""
     layers = float(book.n_layers)
     sent: Number = 0.0
-    for tower, length in ((book, seq), *towers(book)):
-        sent = sent + _stack_activations(tower, plan, formats, length, lift, layers, NOTHING)[0]
+    for stack in (Tower(book, seq), *book.reading):
+        kept = _stack_activations(
+            stack.book, plan, formats, stack.length, lift, layers, NOTHING, stack.inputs(plan.micro_batch)
+        )[0]
+        sent = sent + kept
     return f.sent_to_host(sent, recompute.share(plan.offload_layers, layers))
 
 
 def _stack_activations(
-    book: Ledger, plan: Plan, formats: Formats, seq: Number, lift: Plain, layers: Number, beside: Beside
+    book: Ledger,
+    plan: Plan,
+    formats: Formats,
+    seq: Number,
+    lift: Plain,
+    layers: Number,
+    beside: Beside,
+    inputs: Number | None = None,
 ) -> tuple[Number, Number, Number, Number]:
     """Bytes per microbatch that a stage's share of a ledger keeps, a layer's working set, and what stem and head keep."""
     queries = seq if num.plain(plan.cp) and num.value(plan.cp) == 1 else seq / plan.cp
-    work = work_sizes(plan.micro_batch, queries, seq, queries, plan)
+    work = work_sizes(plan.micro_batch if inputs is None else inputs, queries, seq, queries, plan)
     kept: Number = 0.0
     transient: Number = 0.0
     for group in book.layers:
@@ -316,10 +327,18 @@ def _stack_activations(
 
 
 def inference_activations(
-    book: Ledger, plan: Plan, formats: Formats, batch: Number, tokens: Number, lift: Plain
+    book: Ledger,
+    plan: Plan,
+    formats: Formats,
+    batch: Number,
+    tokens: Number,
+    lift: Plain,
+    reading: bool = True,
+    scored: Number = 1.0,
 ) -> Number:
-    """Working set of one forward pass: the residual stream twice and the widest intermediate, plus the logits of a step."""
-    document, work = book.document, work_sizes(batch, tokens, tokens, 1.0, plan)
+    """Working set of one forward pass: the residual stream twice and the widest intermediate, plus the logits of `scored`
+    positions; where it is `reading`, no less than a tower's."""
+    document, work = book.document, work_sizes(batch, tokens, tokens, scored, plan)
     widest: Number = 0.0
     for group in book.layers:
         sizes = layer_sizes(group, work, plan, document, lift)
@@ -328,7 +347,10 @@ def inference_activations(
                 widest = num.maximum(widest, product(row.contraction.y, sizes))
     sizes = outer_sizes(book, work, plan, document, lift)
     logits = product(("B", "V"), sizes) if book.spec.vocab_size else 0.0
+    if not (num.plain(scored) and num.value(scored) == 1):
+        logits = logits * scored
     own = (2 * product(("B", "S", "D"), sizes) + widest + logits) * formats.activation
-    for tower, length in towers(book):  # one after the other, in the same memory
-        own = num.maximum(own, inference_activations(tower, plan, formats, batch, length, lift))
+    for tower in book.reading if reading else ():  # one after the other, in the same memory
+        inputs = tower.inputs(batch)
+        own = num.maximum(own, inference_activations(tower.book, plan, formats, inputs, tower.length, lift))
     return own

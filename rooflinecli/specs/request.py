@@ -83,3 +83,5 @@ class Request:
     exchange: str | None = None
     overlap: str | None = None
     attention_dp: bool = False
+    images: Number | None = None
+    image: str | None = None
