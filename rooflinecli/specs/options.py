@@ -170,6 +170,12 @@ _ROWS = (
     Option("flash", "switch", ENGINE, "Fused attention, or scores written to memory."),
     Option("dropout", "switch", ENGINE, "Dropout masks in memory and traffic.", "train"),
 )  # fmt: skip
+# what a simulation does not take: training's, what speaks of means, or of work that the simulated engine does not do
+NOT_SIMULATED = (
+    *(option.name for option in _ROWS if option.phase == "train"),
+    "phase", "batch", "tokens", "attention-flops", "prompts-per-slot", "equal-lengths", "token-budget", "prefix-hit",
+    "sessions", "speculate", "draft-tokens", "acceptance",
+)  # fmt: skip
 FLAGS = {"shard": "--shard-group"}  # where they differ in a sweep: its own --shard says which part of it to run
 OPTIONS = {option.name: option for option in _ROWS}
 _NAMES = {name: option for option in _ROWS for name in (option.name, *option.also)}
