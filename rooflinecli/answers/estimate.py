@@ -167,7 +167,8 @@ def _workload(scene: Scene, phases: dict[str, PhaseAnswer]) -> Workload:
     )
     if "prefill" in r.phases or "decode" in r.phases:
         decode = phases.get("decode")
-        work.batch = decode.batch if isinstance(decode, DecodeAnswer) else scene.batch
+        alone = scene.batch if scene.generates else scene.together
+        work.batch = decode.batch if isinstance(decode, DecodeAnswer) else alone
         work.prompt, work.output, work.qps = scene.prompt, scene.output, r.qps
         work.concurrency = "max" if r.concurrency is MOST else r.concurrency
     if "train" in r.phases:

@@ -59,6 +59,8 @@ class Request:
     equal_lengths: bool = False
     token_budget: Number | None = None
     prefix_hit: Number | None = None
+    kv_tier: str | None = None
+    sessions: Number | None = None
     speculate: str | None = None
     draft_tokens: Number | None = None
     acceptance: Number | None = None
@@ -81,3 +83,5 @@ class Request:
     exchange: str | None = None
     overlap: str | None = None
     attention_dp: bool = False
+    images: Number | None = None
+    image: str | None = None
