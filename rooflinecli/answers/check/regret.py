@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rooflinecli.answers.check.ends import Ends
 from rooflinecli.answers.contract import Estimate
@@ -12,6 +12,7 @@ from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import RooflineError, UsageError, unknown
 from rooflinecli.num import divisors
 from rooflinecli.specs import ask
+from rooflinecli.specs.options import OPTIONS
 from rooflinecli.specs.request import MOST
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ def ends(case: Case, result: Estimate, name: str, answer: Estimator) -> Ends:
 
 def at(phase: PhaseAnswer, hold: str) -> float:
     """The time at the end that is held."""
-    return float({"pessimistic": phase.interval_s[1], "floor": phase.floor_s}.get(hold, phase.time_s))
+    ends = {"pessimistic": phase.interval_s[1], "expected": phase.time_s, "floor": phase.floor_s}
+    return float(ends[hold])
 
 
 def _training(case: Case, result: Estimate, answer: Estimator) -> tuple[float, str]:
@@ -66,7 +68,7 @@ def _serving(case: Case, result: Estimate, answer: Estimator) -> tuple[float, st
     if "qps" in case.options or result.workload.concurrency == "max" or case.options.get("concurrency") == MOST:
         raise UsageError(f"layout.{WITHIN}: a rate or a full memory is another load on another layout; give batch or concurrency", load)
     plan, rest = result.phases["decode"].laid_out, {k: v for k, v in case.options.items() if k not in (*LAYOUT, load)}
-    each = float(ask.value(ask.OPTIONS[load], case.options[load])) if load in case.options else float(result.workload.batch)
+    each = float(ask.value(OPTIONS[load], case.options[load])) if load in case.options else float(result.workload.batch)
     found = []
     for sizes in _splits(Scene(ask.request(case.options)), plan, int(each) * plan.dp):
         share = {load: int(each) * plan.dp // sizes["dp"]}
