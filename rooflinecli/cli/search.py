@@ -76,7 +76,7 @@ def search(
     price: list[str] = PRICES,
     top: int = most(5, "How many layouts to show, the best of each split of the devices."),
     sensitivity: bool = _Opt(
-        False, "--sensitivity", help="Also: how the winner's time moves with each hardware figure and constant."
+        False, "--sensitivity", help="Also: how the winner's time moves with each figure and constant, which of them would change the winner, what would settle it."
     ),
     simulate: int = _Opt(
         0, "--simulate", min=0, metavar="COUNT", help="Serving at a rate: simulate the first so many layouts found."

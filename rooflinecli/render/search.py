@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.render import markdown as marked
-from rooflinecli.render import tables
+from rooflinecli.render import tables, tornado
 from rooflinecli.render.csv import rows as csv_rows
 from rooflinecli.render.json import dumps
 from rooflinecli.render.sheet import pretty
@@ -145,7 +145,8 @@ def _tail(result: dict[str, Any], width: int) -> list[str]:
         lines += tables.prose(f"it lacks {miss['lacks']}", width)
     if result.get("sensitivity"):
         lines += ["", *tables.prose("per cent of the winner's time for one per cent of a figure:", width)]
-    return [*lines, *(f"{row['elasticity']:+8.3f}  {row['figure']}" for row in result.get("sensitivity", [])[:12])]
+    lines += [f"{row['elasticity']:+8.3f}  {row['figure']}" for row in result.get("sensitivity", [])[:12]]
+    return [*lines, *(tornado.lines(result["tornado"], width) if result.get("tornado") else [])]
 
 
 def _pools(result: dict[str, Any], width: int) -> list[str]:
