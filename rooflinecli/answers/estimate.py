@@ -10,11 +10,11 @@ from rooflinecli.answers.contract import Estimate, HardwareAnswer, ModelAnswer, 
 from rooflinecli.answers.cost import cost
 from rooflinecli.answers.parameters import parameters
 from rooflinecli.answers.support import unsupported
-from rooflinecli.engine import agree, calibrated
+from rooflinecli.engine import agree, calibrated, novelty
 from rooflinecli.engine.answer import answer
 from rooflinecli.engine.choose import Choice, choose
 from rooflinecli.engine.nearest import Remedy, nearest
-from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, Resources, plan_answer
+from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, Resources, TrainAnswer, plan_answer
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import Infeasible, UsageError, unknown
 from rooflinecli.formulas import roofline
@@ -112,6 +112,8 @@ def _answered(scene: Scene, phase: str, choice: Choice) -> PhaseAnswer:
     found = answer(scene, scene.plan(choice.plan), phase)
     found.bound, found.bound_by = bound(found.resources_s)
     found.plan = choice.shown
+    if isinstance(found, TrainAnswer):
+        found.unsupported = novelty.sentences(scene, choice.plan, found) or None
     return found
 
 

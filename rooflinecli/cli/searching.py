@@ -13,11 +13,13 @@ from rooflinecli.specs.options import OPTIONS
 
 @dataclass
 class Hands:
-    """How many layouts to simulate, and who works."""
+    """How many layouts to simulate, who works, and which layouts are rows."""
 
     simulate: int = 0
     jobs: int = 1
     cluster: str | None = None
+    practised: bool = False
+    every: bool = False
 
 
 def run(
@@ -78,7 +80,7 @@ def _answered(
         bar[0].add(done)
 
     over = spread_over(hands.jobs, hands.cluster) if hands.jobs > 1 or hands.cluster else None
-    found = answered(options, objective, where, limits, top, tell, over, hands.simulate)
+    found = answered(options, objective, where, limits, top, tell, over, hands.simulate, hands.practised, hands.every)
     for progress in bar:
         progress.close()
     return found

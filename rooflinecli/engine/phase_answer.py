@@ -132,15 +132,18 @@ class DecodeAnswer(PhaseAnswer):
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TrainAnswer(PhaseAnswer):
     """time_s is one optimizer step; steps and run_s are those of a whole run, where its tokens are given. communication_s is
-    what an axis leaves exposed, hidden_s what of it runs beside other work."""
+    what an axis leaves exposed, hidden_s what of it runs beside other work. own_error is the part of the relative error that
+    comes of a layout's communication, unsupported what of the layout no published run does, a sentence each."""
 
     hidden_s: dict[str, Number]
     hardware_flops: Number
     hfu: Number
     microbatches: Number
     bubble_fraction: Number
+    own_error: Number
     steps: Number | None = None
     run_s: Number | None = None
+    unsupported: list[str] | None = field(default=None, metadata=OPTIONAL)
 
 
 def rate_interval(rate: Number, error: Number, time: Number, floor: Number) -> tuple[Number, Number]:

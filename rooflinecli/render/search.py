@@ -12,9 +12,10 @@ from rooflinecli.render.sheet import pretty
 from rooflinecli.render.style import PIPE, WIDE, dim
 from rooflinecli.units import duration, si
 
+MARK = "*"  # beside a layout that no published run supports
 LEGEND = "mb: micro-batch, vs: virtual stages, sp: sequence parallel"
 # columns of the table go in this order where there is no room for all
-_DROP = ("memory", "MFU", "$/M out", "instances", "tokens/s", "requests/s", "devices", "first token")
+_DROP = ("memory", "tokens/s", "MFU", "$/M out", "instances", "requests/s", "devices", "first token")
 
 
 def text(result: dict[str, Any], format: str, width: int = PIPE) -> str:
@@ -39,7 +40,8 @@ def _head(result: dict[str, Any]) -> list[str]:
     counted = f"{result['layouts']:,} legal layouts, {result['fit']:,} fit in memory"
     met = f", {result['meet']:,} meet the conditions" if result["where"] else ""
     best = "Pareto front of" if result["pareto"] else "best"
-    return [f"{result['model']} on {result['hardware']}: {best} {goal}{where}", f"{counted}{met}"]
+    end = {"pessimistic": ", by the pessimistic end", "floor": ", by the floor"}.get(result.get("hold", ""), "")
+    return [f"{result['model']} on {result['hardware']}: {best} {goal}{where}{end}", f"{counted}{met}"]
 
 
 def layout(plan: dict[str, Any]) -> str:
@@ -62,6 +64,7 @@ def _grid(result: dict[str, Any]) -> list[list[str]]:
             "",
             "layout",
             "step",
+            "up to",
             "tokens/s",
             "MFU",
             "memory",
@@ -76,9 +79,10 @@ def _grid(result: dict[str, Any]) -> list[list[str]]:
         ]
         grid.append(
             [
-                str(i),
+                f"{i}{MARK if row['unsupported'] else ''}",
                 layout(row["layout"]),
                 duration(row["time_s"]),
+                duration(row["interval_s"][1]),
                 si(row["tokens_per_s"], "").strip(),
                 f"{100 * row['mfu']:.1f} %",
                 si(row["memory"]["total_bytes"], "B"),
@@ -116,6 +120,11 @@ def _tail(result: dict[str, Any], width: int) -> list[str]:
     lines = [*(map(dim, tables.prose(LEGEND, width)) if training else ()), ""]
     for i, row in enumerate(result["results"][1:], 2):
         lines += tables.prose(f"{i} is {row['why']}", width, "  ") if "why" in row else []
+    for i, row in enumerate(result["results"], 1):
+        said = row.get("unsupported")
+        lines += tables.prose(f"{i}{MARK} {'; '.join(said)}", width, "   ") if said else []
+    if result.get("tied"):
+        lines += _tied(result["tied"], width)
     if result["results"]:
         lines += ["", *_command("winner", result["results"][0], width)]
     for i, row in enumerate(result["results"], 1):
@@ -132,6 +141,15 @@ def _tail(result: dict[str, Any], width: int) -> list[str]:
     if result.get("sensitivity"):
         lines += ["", *tables.prose("per cent of the winner's time for one per cent of a figure:", width)]
     return [*lines, *(f"{row['elasticity']:+8.3f}  {row['figure']}" for row in result.get("sensitivity", [])[:12])]
+
+
+def _tied(tied: dict[str, Any], width: int) -> list[str]:
+    """Which layouts cannot be told apart, the simplest of them, and what would settle it."""
+    said = (
+        f"{tied['layouts']:,} layouts, each the best of its split, cannot be told from the first; the simplest is {layout(tied['simplest'])} "
+        f"({tied['command']}). {tied['separates'][0].upper()}{tied['separates'][1:]}."
+    )
+    return ["", *tables.prose(said, width)]
 
 
 def _simulated(values: dict[str, Any]) -> str:

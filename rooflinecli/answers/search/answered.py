@@ -18,9 +18,12 @@ def answered(
     tell: Callable[[int, int], None] | None = None,
     over: Spread | None = None,
     simulate: int = 0,
+    practised: bool = False,
+    every: bool = False,
 ) -> dict[str, Any]:
     """The report. `limits` are ttft, itl and qps of serving; `tell` hears how far a search for training has come;
-    `over` spreads its work. The first `simulate` layouts of a serving search at a rate are simulated.
+    `over` spreads its work. The first `simulate` layouts of a serving search at a rate are simulated. `practised` keeps a search for
+    training to layouts like published ones, `every` makes each layout a row of its own.
 
     Raises UsageError for options that do not go together.
     """
@@ -28,6 +31,10 @@ def answered(
     if simulate and ("train" in phases or limits["qps"] is None):
         raise UsageError("--simulate needs a serving search at a rate; add --phase decode --qps RATE", "simulate")
     if "train" not in phases:
+        if practised or every:
+            raise UsageError(
+                f"--{'practised' if practised else 'all'} belongs to training; leave it out, or add --phase train"
+            )
         from rooflinecli.answers.search.serve import search as serving
 
         found = serving(options, objective, where, limits, top)
@@ -45,5 +52,5 @@ def answered(
     from rooflinecli.answers.search.report import report
     from rooflinecli.answers.search.train import search
 
-    asked = question({**options, "phase": "train"}, objective or "throughput", where)
+    asked = question({**options, "phase": "train"}, objective or "throughput", where, practised, every)
     return report(asked, search(asked, tell, over), top)
