@@ -17,11 +17,14 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
+from rooflinecli import num
+from rooflinecli.formulas import counts
 from rooflinecli.num import Number
 
 if TYPE_CHECKING:
     from rooflinecli.mixer import Mixer
 
+MEMORY = "M_x"  # tokens that cross-attention reads; the question decides how many
 Axes = tuple[str, ...]
 Sizes = dict[str, Number]
 
@@ -70,6 +73,7 @@ class Row:
     kind: matmul | grouped_matmul | attention | elementwise | gather. params: parameter tensors by axes (a matmul's W
     included unless tied). saves: activations kept for the backward pass (per-element activation bytes); masks: one-byte
     tensors kept (dropout). reads/writes: traffic of rows that are not contractions. linear: its backward needs no input.
+    kept: its result is kept for the decode steps, which do not run it again.
     """
 
     name: str
@@ -82,6 +86,7 @@ class Row:
     masks: tuple[Axes, ...] = ()
     mixer: Mixer | None = None
     linear: bool = False
+    kept: bool = False
 
     @property
     def routed(self) -> bool:
@@ -155,7 +160,8 @@ class Block:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Layer:
-    """`repeat` identical layers: rows, axis sizes, sizes that follow from others, the axes that are split, the mixer."""
+    """`repeat` identical layers: rows, axis sizes, sizes that follow from others, the axes that are split, the mixer, and
+    sizes that the question decides (the tokens that cross-attention reads)."""
 
     repeat: int
     rows: tuple[Row, ...]
@@ -166,23 +172,56 @@ class Layer:
     moe: bool
     mixer: Mixer | None
     index: int
+    asked: tuple[tuple[str, Number], ...] = ()
+
+    @property
+    def crosses(self) -> bool:
+        """Whether it attends to what a tower made of its input."""
+        return any(MEMORY in axes for row in self.rows for axes in ((row.contraction.x,) if row.contraction else ()))
 
     def sizes(self, base: Sizes) -> Sizes:
-        """`base` (B, S, ... and the sharded axes of this layer) with the derived axes filled in."""
+        """`base` (B, S, ... and the sharded axes of this layer) with what was asked and the derived axes filled in."""
+        base.update(self.asked)
         for name, rule in self.derived:
             base[name] = rule(base)
         return base
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class Tower:
+    """A further ledger of a model, the length of the input it reads and how many for each sequence."""
+
+    book: Ledger
+    length: Number
+    count: Number = 1.0
+
+    def inputs(self, batch: Number) -> Number:
+        """How many inputs a pass over `batch` sequences gives it."""
+        return batch if self.count.__class__ is float and self.count == 1.0 else counts.tower_inputs(batch, self.count)
+
+    @property
+    def positions(self) -> Number:
+        """Positions that it makes of the inputs of a sequence."""
+        one = self.count.__class__ is float and self.count == 1.0
+        return self.length if one else counts.tower_positions(self.length, self.count)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Ledger:
-    """A whole model: what comes before the layers, the layers, what comes after."""
+    """A whole model: what comes before the layers, the layers, what comes after; and its towers."""
 
     spec: Any
     stem: tuple[Row, ...]
     layers: tuple[Layer, ...]
     head: tuple[Row, ...]
     axes: dict[str, int]
+    derived: Derived = ()
+    towers: tuple[Tower, ...] = ()
+
+    @property
+    def reading(self) -> tuple[Tower, ...]:
+        """The towers that have something to read."""
+        return tuple(tower for tower in self.towers if num.present(tower.count))
 
     @cached_property
     def n_layers(self) -> int:

@@ -169,7 +169,8 @@ def _workload(scene: Scene, phases: dict[str, PhaseAnswer]) -> Workload:
     )
     if "prefill" in r.phases or "decode" in r.phases:
         decode = phases.get("decode")
-        work.batch = decode.batch if isinstance(decode, DecodeAnswer) else scene.batch
+        alone = scene.batch if scene.generates else scene.together
+        work.batch = decode.batch if isinstance(decode, DecodeAnswer) else alone
         work.prompt, work.output, work.qps = scene.prompt, scene.output, r.qps
         work.concurrency = "max" if r.concurrency is MOST else r.concurrency
     if "train" in r.phases:
@@ -189,7 +190,7 @@ def _violations(scene: Scene, phases: dict[str, PhaseAnswer]) -> list[Violation]
         option = nearest(scene, ("train",) if phase == "train" else tuple(p for p in phases if p != "train"))
         plan = plan_answer(option.plan, option.batch is None, option.reason) if option else None
         remedy = (
-            f"nearest that works: {_flags(option, phase)}"
+            f"nearest that works: {_flags(option, phase, scene.request)}"
             if option is not None
             else "no layout holds it; lower --batch or the lengths"
         )
@@ -203,12 +204,15 @@ def _violations(scene: Scene, phases: dict[str, PhaseAnswer]) -> list[Violation]
     return found
 
 
-def _flags(remedy: Remedy, phase: str) -> str:
+def _flags(remedy: Remedy, phase: str, request: Request) -> str:
     """The options that say a remedy."""
     plan = plan_answer(remedy.plan, False, "")
     text = f"-n {plan.devices} --tp {plan.tp} --pp {plan.pp} --dp {plan.dp}"
     if remedy.batch is not None:
         experts = f" --ep {plan.ep}" if plan.ep > 1 else ""
         return f"{text}{experts} --batch {remedy.batch:g}, {remedy.reason}"
+    seldom = {"ep": plan.ep, "cp": plan.cp, "virtual-stages": plan.virtual_stages}
+    asked = {"ep": request.ep, "cp": request.cp, "virtual-stages": request.virtual_stages}
+    text += "".join(f" --{name} {size}" for name, size in seldom.items() if size > 1 or (asked[name] or 1) > 1)
     trained = f" --zero {plan.zero} --recompute {plan.recompute} --micro-batch {plan.micro_batch}"
     return text + (trained if phase == "train" else "")

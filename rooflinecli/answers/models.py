@@ -78,14 +78,12 @@ def _cache(spec: ModelSpec) -> dict[str, Any]:
     """Bytes of cache at bf16: what one more token adds, and what a sequence of the whole context holds, states included."""
     layers = [(layer, layer.mixer) for layer in ledger(spec).layers if layer.mixer is not None]
     token = sum(
-        kv_cache_bytes(1.0, 1.0, mixer.per_token(dict(layer.axes)), _BF16.kv) * layer.repeat for layer, mixer in layers
+        kv_cache_bytes(1.0, 1.0, mixer.per_token(_sizes(layer)), _BF16.kv) * layer.repeat for layer, mixer in layers
     )
     whole = float(spec.max_context or 0)
 
     def held(tokens: float) -> int:
-        return int(
-            sum(mixer.cache_bytes(_BF16, dict(layer.axes), 1.0, tokens) * layer.repeat for layer, mixer in layers)
-        )
+        return int(sum(mixer.cache_bytes(_BF16, _sizes(layer), 1.0, tokens) * layer.repeat for layer, mixer in layers))
 
     return {
         "bytes_per_token": int(token),
@@ -93,6 +91,11 @@ def _cache(spec: ModelSpec) -> dict[str, Any]:
         "bytes_at_4096": held(4096.0),
         "bytes_at_max_context": held(whole) or None if whole else None,
     }
+
+
+def _sizes(layer: Layer) -> dict[str, Any]:
+    """Sizes of a whole layer, for what it keeps."""
+    return {**layer.axes, **dict(layer.asked)}
 
 
 def _group(group: LayerSpec, layer: Layer) -> dict[str, Any]:

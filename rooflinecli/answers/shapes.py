@@ -7,7 +7,6 @@ from typing import Any
 from rooflinecli.engine.microbatch import Microbatch
 from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import serving
-from rooflinecli.layers.build import towers
 from rooflinecli.ledger import Ledger, Row, Sizes, product
 from rooflinecli.num import Number
 from rooflinecli.phases.forward import Pass
@@ -25,8 +24,10 @@ def table(scene: Scene, plan: Plan, phase: str, batch: Number | None) -> Table:
     forward, work = _pass(scene, plan, phase, batch)
     found: Table = {}
     _stack(found, scene, plan, scene.book, forward, work)
-    for tower, length in towers(scene.book) if phase != "decode" else ():
-        _stack(found, scene, plan, tower, forward, work_sizes(work["B"], length, length, length, plan))
+    for tower in scene.book.reading if phase != "decode" else ():
+        length = tower.length
+        inputs = tower.inputs(work["B"])
+        _stack(found, scene, plan, tower.book, forward, work_sizes(inputs, length, length, length, plan))
     return found
 
 

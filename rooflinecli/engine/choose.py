@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from rooflinecli.engine import legal, refusal
+from rooflinecli.engine import legal, refusal, stated
 from rooflinecli.engine.answer import priced
-from rooflinecli.engine.candidates import candidates, reach
-from rooflinecli.engine.phase_answer import PlanAnswer, plan_answer
+from rooflinecli.engine.candidates import candidates, reach, untried
+from rooflinecli.engine.phase_answer import PlanAnswer, plan_answer, time_held
 from rooflinecli.engine.residency import resident
+from rooflinecli.engine.rules import Rule
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import Infeasible
 from rooflinecli.num import Number
@@ -54,7 +55,7 @@ def choose(scene: Scene, phases: tuple[str, ...], fastest: bool = True) -> Choic
     On the devices given, or on the fewest that hold it; where `fastest` is not asked for, the plainest. Raises UsageError when the sizes given cannot be laid out at all,
     Infeasible when no count holds them.
     """
-    given, refused, overrun = scene.request.devices, list[legal.Rule](), list[Infeasible]()
+    given, refused, overrun = scene.request.devices, list[Rule](), list[Infeasible]()
     if given is not None:
         return _on(scene, phases, int(given), refused, overrun)
     smaller: list[Weighed] = []
@@ -72,9 +73,7 @@ def choose(scene: Scene, phases: tuple[str, ...], fastest: bool = True) -> Choic
     raise overrun[-1] if overrun else Infeasible(refusal.held_nowhere(scene))
 
 
-def _on(
-    scene: Scene, phases: tuple[str, ...], devices: int, refused: list[legal.Rule], overrun: list[Infeasible]
-) -> Choice:
+def _on(scene: Scene, phases: tuple[str, ...], devices: int, refused: list[Rule], overrun: list[Infeasible]) -> Choice:
     """The best on the devices given, or the one that comes nearest to fitting."""
     tried = weigh(scene, phases, devices, refused, overrun)
     if not tried:
@@ -106,11 +105,11 @@ def _worth_pricing(fitting: list[Weighed]) -> list[Weighed]:
 
 def _sizes(plan: Plan) -> tuple[Number, ...]:
     """What candidates differ in, recomputation aside."""
-    return plan.tp, plan.pp, plan.dp, plan.micro_batch, plan.zero
+    return plan.tp, plan.pp, plan.dp, plan.ep, plan.micro_batch, plan.zero
 
 
 def weigh(
-    scene: Scene, phases: tuple[str, ...], devices: int, refused: list[legal.Rule], overrun: list[Infeasible]
+    scene: Scene, phases: tuple[str, ...], devices: int, refused: list[Rule], overrun: list[Infeasible]
 ) -> list[Weighed]:
     """Every candidate on so many devices; rules broken and loads that cannot be followed are collected."""
     found = []
@@ -124,21 +123,23 @@ def weigh(
 
 
 def _rank(scene: Scene, phases: tuple[str, ...], plan: Plan) -> tuple[Number, ...]:
-    """Training takes the fastest step. Serving takes stages only where memory asks for them: replicas serve more users.
+    """Training takes the fastest step by the end of its interval that is held, as a search does. Serving takes stages only
+    where memory asks for them: replicas serve more users.
 
     Without phases the plainest layout is as good as any.
     """
+    hold = scene.request.hold
     if not phases:
         return plan.pp, plan.tp
     if phases == ("train",):
-        return priced(scene, plan, "train").time_s, plan.pp, plan.tp
-    return plan.pp, priced(scene, plan, "decode").time_s, plan.tp
+        return time_held(priced(scene, plan, "train"), hold), plan.pp, plan.tp
+    return plan.pp, time_held(priced(scene, plan, "decode"), hold), plan.tp
 
 
 def _counts(scene: Scene) -> Iterator[int]:
     """Device counts to try: what the sizes given multiply to, doubling as far as the network reaches."""
     r = scene.request
-    count, _ = legal.product_of_given(r)
+    count, _ = stated.product_of_given(r)
     yield count
     while None in (r.tp, r.pp, r.dp) and count * 2 <= reach(scene):
         count *= 2
@@ -152,14 +153,16 @@ def _why(scene: Scene, phases: tuple[str, ...], tried: list[Weighed]) -> str:
         return "the layout given" if None not in (r.tp, r.pp, r.dp) else "the only layout of the sizes left open"
     if sum(one.fits for one in tried) == 1:
         return f"the only one of {len(tried)} layouts tried that fits"
-    how = "fastest" if phases == ("train",) else "fastest with the fewest stages"
-    return f"the {how} of {len(tried)} layouts tried; `roofline search` tries every one"
+    by = {"pessimistic": ", by the upper end of the interval,", "floor": ", by the floor,"}.get(r.hold, "")
+    if phases != ("train",):
+        return f"the fastest with the fewest stages{by} of {len(tried)} layouts tried; `roofline search` tries every one"
+    return f"the fastest{by} of {len(tried)} layouts tried; not tried: {untried(scene)}; `roofline search` tries every one"
 
 
 def _why_so_many(scene: Scene, best: Plan, needs: float, smaller: list[Weighed]) -> str:
     """Why this count: how full it is, and what half of it would have been."""
     per = f"{si(needs, 'B')} of {si(float(scene.chip.capacity), 'B')}"
-    product, asked = legal.product_of_given(scene.request)
+    product, asked = stated.product_of_given(scene.request)
     if best.devices < 2:
         return f"one device holds it: {per}"
     if best.devices == product:

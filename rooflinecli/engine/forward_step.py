@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rooflinecli import num
 from rooflinecli.derivation import label
 from rooflinecli.engine import experts
 from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import roofline, serving
-from rooflinecli.layers.build import towers
 from rooflinecli.ledger import Ledger, Sizes
 from rooflinecli.num import Number
 from rooflinecli.parallel import pipeline, tensor
@@ -54,6 +53,7 @@ def forward_step(
         library=scene.engine.library,
         cached=None if decode else scene.cached,
     )
+    whole = forward if forward.cached is None else replace(forward, cached=None)  # no cache holds what a tower reads
     if plan.overlap == "two-batch":
         _halves(scene, plan, forward, bill, (batch, queries, keys, logits), passes)
     else:
@@ -63,10 +63,11 @@ def forward_step(
     beside = plan if alone else plan.but(dp=plan.expert_replicas)
     for c in pipeline.collectives(beside, batch * queries, float(scene.spec.d_model), scene.formats.activation, False):
         bill.expose("pp", bill.collective(c, _times(plan.pp - 1, passes)))
-    further = [] if decode else towers(scene.book)
-    for tower, length in further:
-        _stack(scene, plan, tower, forward, bill, work_sizes(batch, length, length, 1.0, plan), 1.0)
-    _overheads(scene, bill, [scene.book, *(tower for tower, _ in further)], batch, engine, decode, passes)
+    further = () if decode else scene.book.reading
+    for tower in further:
+        inputs = tower.inputs(batch)
+        _stack(scene, plan, tower.book, whole, bill, work_sizes(inputs, tower.length, tower.length, 1.0, plan), 1.0)
+    _overheads(scene, bill, [scene.book, *(tower.book for tower in further)], batch, engine, decode, passes)
     return Step(bill, label(bill.total, "t_decode" if decode else "t_prefill"))
 
 
@@ -156,6 +157,9 @@ def prompt_starts(scene: Scene) -> Number:
 
 def prompt_pass(scene: Scene, plan: Plan) -> Step:
     """The pass over one prompt alone, in as many pieces as the tokens of a step make of it."""
+    if not scene.generates:
+        scored = scene.scored(scene.prompt)
+        return forward_step(scene, plan, scene.together, scene.read, scene.prompt, decode=False, logits=scored)
     read, passes = scene.read, serving.prompt_passes(token_budget(scene), scene.read)
     if scene.chip.ideal or (num.plain(passes) and num.value(passes) <= 1):
         return forward_step(scene, plan, 1.0, read, scene.prompt, decode=False)
@@ -175,5 +179,4 @@ def engine_constant(scene: Scene, name: str, unit: str) -> Number:
     value = scene.chip.settled(f"engine.{name}", getattr(scene.engine, name))
     if not scene.lift.traced:
         return value
-    key = name.removesuffix("_bytes")
-    return scene.lift(name, float(value), unit, f"{scene.engine.document.at(key)}; {scene.engine.source}")
+    return scene.lift(name, float(value), unit, scene.engine.written(name))

@@ -10,7 +10,7 @@ from rooflinecli.derivation import label
 from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import collectives as comm
 from rooflinecli.formulas import roofline, training
-from rooflinecli.ledger import Ledger, product
+from rooflinecli.ledger import Tower, product
 from rooflinecli.num import Number
 from rooflinecli.parallel import context, data, expert, pipeline, tensor
 from rooflinecli.phases import backward, recompute
@@ -28,9 +28,10 @@ REGIME = "training"
 class Microbatch:
     """Prices a microbatch of the model, or of a further tower of it, on `bill`: `share` of all layers, then the ends."""
 
-    def __init__(self, scene: Scene, plan: Plan, tower: tuple[Ledger, float] | None = None, bill: Bill | None = None):
+    def __init__(self, scene: Scene, plan: Plan, tower: Tower | None = None, bill: Bill | None = None):
         self.scene, self.plan = scene, plan
-        self.book, seq = tower or (scene.book, scene.seq)
+        self.book, seq = (scene.book, scene.seq) if tower is None else (tower.book, tower.length)
+        sequences = plan.micro_batch if tower is None else tower.inputs(plan.micro_batch)
         self.bill = bill or scene.bill(REGIME, plan.devices)
         self.forward = Pass(
             kernels(scene.formats, plan.software),
@@ -41,8 +42,8 @@ class Microbatch:
             software="" if plan.software == "any" else plan.software,
         )
         self.queries = seq if num.plain(plan.cp) and num.value(plan.cp) == 1 else seq / plan.cp
-        self.work = work_sizes(plan.micro_batch, self.queries, seq, self.queries, plan)
-        self.tokens = plan.micro_batch * self.queries
+        self.work = work_sizes(sequences, self.queries, seq, self.queries, plan)
+        self.tokens = sequences * self.queries
         self.framework = self.constants("framework")
         self.recipe = adapting.RECIPE[plan.recipe]
         self.weight_gradients: Number = 0.0

@@ -75,10 +75,15 @@ def own(found: list[Claim]) -> list[Claim]:
     return [claim for claim in found if claim.kind != "chip"]
 
 
+def of(scene: Scene, plan: Plan, answer: TrainAnswer) -> list[Claim]:
+    """Every kind of novelty of a layout, or of many, by its answer."""
+    return claims(scene, plan, _hidden_share(answer), answer.memory)
+
+
 def practised(scene: Scene, plan: Plan, answer: TrainAnswer) -> Number:
     """Where published runs support a layout, whatever its chip."""
     alike: Number = True
-    for claim in own(claims(scene, plan, _hidden_share(answer), answer.memory)):
+    for claim in own(of(scene, plan, answer)):
         alike = (num.value(claim.beyond) < SLIGHT) & alike
     return alike
 
@@ -92,7 +97,7 @@ def sentences(scene: Scene, plan: Plan, answer: TrainAnswer) -> list[str]:
     """What of a scalar layout no published run supports, a sentence each."""
     time, share = num.value(answer.time_s), _hidden_share(answer)
     said = []
-    for claim in claims(scene, plan, share, answer.memory):
+    for claim in of(scene, plan, answer):
         if num.value(claim.beyond) >= SLIGHT:
             before = f"hides {duration(share * time)} of communication behind a step of {duration(time)}; "
             said.append(f"{before if claim.kind == 'hidden' else ''}{claim.say()}")

@@ -24,23 +24,27 @@ def resident(scene: Scene, plan: Plan, phase: str) -> Residency:
 
 def _prefill(scene: Scene, plan: Plan) -> Residency:
     """While one prompt is read."""
-    return _serving(scene, plan, 1.0, scene.prompt, 1.0, scene.prompt)
+    return _serving(scene, plan, scene.together, scene.prompt, scene.together, scene.prompt, reading=True)
 
 
 def _decode(scene: Scene, plan: Plan) -> Residency:
     """While the sequences of the load end."""
     batch = sequences(scene, plan)
-    return _serving(scene, plan, batch, scene.prompt + scene.output, batch, 1.0)
+    return _serving(scene, plan, batch, scene.prompt + scene.output, batch, 1.0, reading=False)
 
 
-def _serving(scene: Scene, plan: Plan, cached: Number, length: Number, sequences: Number, tokens: Number) -> Residency:
+def _serving(
+    scene: Scene, plan: Plan, cached: Number, length: Number, sequences: Number, tokens: Number, reading: bool
+) -> Residency:
     """Weights, the cache of `cached` sequences of `length`, and the working set of a pass over `tokens` of `sequences`."""
     params = scene.parameters(plan)
     draft, beside = held(scene, plan, cached, length)
     return _held(
         scene,
         memory.weights(params, scene.formats, 1.0) + draft,
-        activations=memory.inference_activations(scene.book, plan, scene.formats, sequences, tokens, scene.lift),
+        activations=memory.inference_activations(
+            scene.book, plan, scene.formats, sequences, tokens, scene.lift, reading, scene.scored(tokens)
+        ),
         cache=memory.kv_cache(scene.book, plan, scene.formats, cached, length, scene.lift) + beside,
     )
 
@@ -52,7 +56,7 @@ def _training(scene: Scene, plan: Plan) -> Residency:
     count = schedule.microbatch_count(scene.train_batch, plan.dp, plan.micro_batch)
     state = memory.training_state(params, trained, plan, scene.formats, scene.gradient_bytes, scene.optimizer_bytes)
     kept = memory.training_activations(
-        scene.book, plan, scene.formats, scene.seq, count, scene.lift, scene.logit_bytes(plan)
+        scene.book, plan, scene.formats, scene.seq, count, scene.lift, scene.kept_beside(plan)
     )
     return _held(scene, state["weights_bytes"], state["gradients_bytes"], state["optimizer_bytes"], kept)
 

@@ -8,12 +8,13 @@ from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 from rooflinecli import num
-from rooflinecli.engine.quantised import stored
+from rooflinecli.engine.quantised import as_kept, stored
+from rooflinecli.engine.reading import reading
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.formulas import serving
 from rooflinecli.layers.build import ledger
 from rooflinecli.lift import PLAIN, Plain
-from rooflinecli.memory import DeviceParameters, device_parameters, predicting
+from rooflinecli.memory import Beside, DeviceParameters, device_parameters, predicting
 from rooflinecli.num import Number
 from rooflinecli.phases.flops import ledger_flops
 from rooflinecli.phases.forward import Pass
@@ -49,7 +50,9 @@ class Scene:
     def _workload(self) -> None:
         r = self.request
         prompt, output, seq = self._lengths(float(self.spec.max_context or 1e12))
-        self.prompt = self.flag("S_p", prompt, "tokens", "--prompt", r.prompt is None)
+        text = self.flag("S_p", prompt, "tokens", "--prompt", r.prompt is None)
+        found = reading(self, self.book, text)
+        self.book, self.prompt, self.given = found.book, found.prompt, found.given
         self.output = self.flag("S_o", output, "tokens", "--output", r.output is None)
         self.seq = self.flag("S", seq, "tokens", "--seq", r.seq is None)
         given = r.batch if r.concurrency is None or num.value(r.concurrency) is MOST else r.concurrency
@@ -89,17 +92,29 @@ class Scene:
         return None if self.request.prefix_hit is None else self.prompt - self.read
 
     def _lengths(self, limit: float) -> tuple[Number, Number, Number]:
-        """Prompt, output and training length: as asked, else defaults that fit the model's context; an encoder takes it whole."""
+        """Prompt, output and training length: as asked, else defaults that fit the model's context; an encoder takes it whole, and
+        a decoder that reads a window begins with its prefix."""
         r = self.request
         output = r.output if r.output is not None else min(OUTPUT, limit / 2) if self.generates else 0.0
         room = limit - OUTPUT if r.output is None else limit
-        default = min(PROMPT, room, limit / 2 if limit < PROMPT else PROMPT) if self.generates else limit
+        default = min(PROMPT, room, limit / 2 if limit < PROMPT else PROMPT) if self.generates else min(limit, PROMPT)
+        if any(tower.reads == "window" for tower in self.spec.towers):
+            default = float(self.spec.prefix)
         return (r.prompt if r.prompt is not None else default, output, r.seq if r.seq is not None else min(SEQ, limit))
 
     @property
     def generates(self) -> bool:
         """Whether the model writes tokens one by one: causal, with a vocabulary."""
-        return bool(self.spec.lm_head and self.spec.vocab_size)
+        return bool(self.spec.lm_head and self.spec.vocab_size) and not self.spec.both_ways
+
+    @property
+    def together(self) -> Number:
+        """Sequences of a pass over prompts: one, or of an encoder as many as are asked for."""
+        return 1.0 if self.generates or self.request.batch is None else self.batch
+
+    def scored(self, tokens: Number) -> Number:
+        """Positions of a prompt that the head scores: the last, or every one where a head fills in what is masked."""
+        return 1.0 if self.generates or not self.spec.lm_head else tokens
 
     def _is(self, value: Number, default: float) -> bool:
         """Whether an explanation should call it a default; sweeps (arrays) are never explained."""
@@ -166,9 +181,10 @@ class Scene:
             self._known[id(plan), what] = (plan, found)
         return found
 
-    def logit_bytes(self, plan: Plan) -> Number:
-        """Bytes per logit that the loss of the training framework holds beside the logits."""
-        return self.chip.constants("training", "framework", plan.software).logit_bytes
+    def kept_beside(self, plan: Plan) -> Beside:
+        """What the training framework keeps for the backward pass beside what it reads."""
+        c = self.chip.constants("training", "framework", plan.software)
+        return Beside(c.logit_bytes, c.norm_bytes, c.gate_bytes)
 
     def bill(self, regime: str, devices: Number) -> Bill:
         """A new bill for one pass. A listing of operations overrides this to keep the lines."""
@@ -214,7 +230,7 @@ def _cached_chip(same: _Identity, ideal: bool, engine: _Identity) -> Chip:
 
 def _formats(request: Request, dtype: str, engine: Engine) -> Formats:
     """How the model runs; where only its experts are narrow, a narrow --dtype is theirs."""
-    chip, peaks, stored = request.hardware.name, request.hardware.peak, request.model.quantization
+    chip, peaks, stored = request.hardware.name, request.hardware.peak, as_kept(request.model)
     if stored is not None and experts_alone(request.dtype, request.weight_dtype, stored, "train" in request.phases):
         return experts_format(peaks, chip, request.kv_dtype, stored, request.state_dtype)
     kv = request.kv_dtype or ("fp8" if engine.kv_dtype_fp8 and dtype == "fp8" else None)
@@ -228,6 +244,7 @@ def _checkpoint_dtype(request: Request) -> str:
     if (
         stored is not None
         and stored.applies_to != "experts"
+        and not stored.weight_only
         and request.weight_dtype is None
         and stored.dtype in ("fp8", "int8")
         and stored.dtype in peaks
@@ -243,8 +260,9 @@ def _stored(request: Request) -> Quantization | None:
     """The format of a quantised checkpoint, kept while neither --dtype nor --weight-dtype says otherwise; that of a file's own
     tensors is kept beside a 16-bit --dtype, which is then that of activations."""
     stored = request.model.quantization
-    if stored is not None and stored.widths is not None:
-        return None if request.weight_dtype or (request.dtype and FORMATS[request.dtype][0] < 2) else stored
+    if stored is not None and (stored.widths is not None or stored.weight_only):
+        narrow = request.weight_dtype or (request.dtype and FORMATS[request.dtype][0] < 2)
+        return None if narrow else as_kept(request.model)
     if stored is None or request.dtype or request.weight_dtype or stored.dtype not in BITS:
         return None
-    return stored
+    return as_kept(request.model)

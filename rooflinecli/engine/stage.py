@@ -15,8 +15,7 @@ from rooflinecli.engine.microbatch import REGIME, Microbatch
 from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import collectives as comm
 from rooflinecli.formulas import schedule, training
-from rooflinecli.layers.build import towers
-from rooflinecli.ledger import Ledger
+from rooflinecli.ledger import Tower
 from rooflinecli.num import Number
 from rooflinecli.parallel import pipeline
 from rooflinecli.price.bill import Bill
@@ -57,7 +56,7 @@ def stage(scene: Scene, plan: Plan, params: memory.DeviceParameters, trained: me
     m = Microbatch(scene, plan, bill=scene.bill(REGIME, plan.devices))
     mean = _stack(m)
     m.transfer()
-    for tower in towers(scene.book):
+    for tower in scene.book.reading:
         mean = mean + _tower(m, tower)
     m.accumulate(trained)
     if plan.zero >= 3:
@@ -97,7 +96,7 @@ def _predicting(m: Microbatch, t_inner: Number, t_stem: Number, t_head: Number) 
     return schedule.predicting_factor(float(m.book.spec.mtp_layers), layer, t_inner + t_stem + t_head)
 
 
-def _tower(m: Microbatch, tower: tuple[Ledger, float]) -> Number:
+def _tower(m: Microbatch, tower: Tower) -> Number:
     """Charge a further tower, cut over the stages as the layers are; its mean time on a stage."""
     t = Microbatch(m.scene, m.plan, tower, m.bill)
     share = pipeline.share(m.plan, float(t.book.n_layers))

@@ -13,7 +13,7 @@ from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.stage import Stage, stage
 from rooflinecli.formulas import collectives as comm
 from rooflinecli.formulas import roofline, schedule, training
-from rooflinecli.layers.build import towers
+from rooflinecli.ledger import Tower
 from rooflinecli.num import Number
 from rooflinecli.parallel import data, pipeline
 from rooflinecli.phases import recompute
@@ -205,11 +205,12 @@ def _recomputed(scene: Scene, plan: Plan) -> Number:
     matmuls = Pass(scene.formats, full_attention=scene.request.attention_flops == "full")
     early_stop = scene.chip.constants(REGIME, "framework", plan.software).early_stop
     total: Number = 0.0
-    for book, seq in ((scene.book, scene.seq), *towers(scene.book)):
-        work = work_sizes(scene.train_batch, seq, seq, seq, Plan())
-        for group in book.layers:
-            sizes = layer_sizes(group, work, Plan(), book.document, scene.lift)
-            early = recompute.stops_early(early_stop, book.spec.layers[group.index].norms)
+    for stack in (Tower(scene.book, scene.seq), *scene.book.reading):
+        seq, inputs = stack.length, stack.inputs(scene.train_batch)
+        work = work_sizes(inputs, seq, seq, seq, Plan())
+        for group in stack.book.layers:
+            sizes = layer_sizes(group, work, Plan(), stack.book.document, scene.lift)
+            early = recompute.stops_early(early_stop, stack.book.spec.layers[group.index].norms)
             rows = [row for row in group.rows if row.contraction is not None or row.mixer is not None]
             for op in recompute.again(plan, matmuls.ops(rows, sizes), early):
                 total = total + op.flops * op.count * float(group.repeat)

@@ -46,6 +46,30 @@ def tokens_per_user(step_time: Number) -> Number:
     return 1 / step_time
 
 
+@formula("n_t", "1", "definition: an image is one input of the tower, or as many as it has tiles")
+def tiles(images: Number, each: Number) -> Number:
+    """Inputs of a tower in a prompt."""
+    return images * each
+
+
+@formula("S_i", "tokens", "definition: the tokens of an image stand in the prompt beside the text")
+def image_tokens(images: Number, each: Number) -> Number:
+    """Tokens that images take in a prompt."""
+    return images * each
+
+
+@formula("n_p", "1", "definition: a pipeline works on as many passes at once as it has stages")
+def sequences_together(stages: Number, together: Number) -> Number:
+    """Sequences under way at once where each pass holds several."""
+    return stages * together
+
+
+@formula("F", "FLOP", "definition: the same pass, as often as a sampler takes a step")
+def over_steps(flops: Number, steps: Number) -> Number:
+    """FLOPs of all steps."""
+    return flops * steps
+
+
 @formula("tok/s", "tokens/s", _POPE)
 def prefill_throughput(sequences: Number, prompt: Number, seconds: Number, replicas: Number) -> Number:
     """Prompt tokens per second of all replicas."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rooflinecli.errors import DataError
-from rooflinecli.ledger import Block, Layer, Ledger, Row, elementwise, matmul, norm
+from rooflinecli.layers.pieces import Placed
+from rooflinecli.ledger import MEMORY, Block, Layer, Ledger, Row, Tower, elementwise, matmul, norm
 from rooflinecli.mixer import Mixer, Together
+from rooflinecli.num import Number
 from rooflinecli.specs import registry
 from rooflinecli.specs.model import AttentionSpec, LayerSpec, ModelSpec
+from rooflinecli.specs.pieces import PieceSpec
 
 _LEDGERS: dict[int, tuple[ModelSpec, Ledger]] = {}
 _KNOWN = 128
@@ -20,11 +25,6 @@ def ledger(spec: ModelSpec) -> Ledger:
             _LEDGERS.clear()
         held = _LEDGERS[id(spec)] = (spec, _build(spec))
     return held[1]
-
-
-def towers(book: Ledger) -> list[tuple[Ledger, float]]:
-    """Further towers of a model (CLIP), each with the length of the input that it reads: the longest it is built for."""
-    return [(ledger(tower), float(tower.max_context or 1)) for tower in book.spec.towers]
 
 
 def _attention(spec: AttentionSpec, model: ModelSpec) -> Block:
@@ -46,18 +46,45 @@ def _build(spec: ModelSpec) -> Ledger:
     axes = {"D": spec.d_model, "V": spec.vocab_size or 1, "one": 1}
     if spec.embedding_dim:
         axes["W"] = spec.embedding_dim
-    return Ledger(spec, _stem(spec, axes), layers, _head(spec, axes), axes)
+    beside = [*_pieces(spec.before, "before", spec, axes), *_pieces(spec.after, "after", spec, axes)]
+    derived = tuple(rule for block in beside for rule in block.derived)
+    towers = tuple(Tower(ledger(tower), float(tower.max_context or 1)) for tower in spec.towers)
+    longest = sum(tower.length for tower in towers if tower.book.spec.reads != "its own") or 1.0
+    return attending(Ledger(spec, _stem(spec, axes), layers, _head(spec, axes), axes, derived, towers), longest)
+
+
+def attending(book: Ledger, tokens: Number) -> Ledger:
+    """`book` with cross-attention over so many tokens; itself where nothing attends to a tower."""
+    if not any(layer.crosses for layer in book.layers):
+        return book
+    layers = tuple(replace(layer, asked=((MEMORY, tokens),)) if layer.crosses else layer for layer in book.layers)
+    return replace(book, layers=layers)
+
+
+def _pieces(pieces: list[PieceSpec], where: str, spec: ModelSpec, axes: dict[str, int]) -> list[Block]:
+    """The blocks of pieces, in order; their axes go into `axes`."""
+    made: list[Block] = []
+    for i, piece in enumerate(pieces):
+        at = Placed(f"{where}.{piece.name or piece.kind}", f"{where}{i}", spec.d_model)
+        made.append(registry.load("layers/pieces", piece.kind).block(piece, at))
+        axes |= made[-1].axes
+    return made
 
 
 def _layer(spec: ModelSpec, group: LayerSpec, index: int) -> Layer:
     blocks: list[Block] = []
     if group.attention is not None:
         blocks.append(_attention(group.attention, spec))
+    if group.cross is not None:
+        blocks.append(_attention(group.cross, spec))
     blocks.append(registry.load("layers/feedforward", group.feedforward.kind).block(group.feedforward, spec))
     rows = [norm(f"norm.{i + 1}", spec.norm) for i in range(group.norms)]
     rows += [row for block in blocks for row in block.rows]
     rows.append(_residual(sum(bool(block.rows) for block in blocks)))
     axes: dict[str, int] = {"D": spec.d_model, "one": 1}
+    further = _pieces(group.pieces, "layer", spec, axes)
+    rows += [row for block in further for row in block.rows]
+    blocks += further
     for block in blocks:
         axes |= block.axes
     return Layer(
@@ -65,8 +92,8 @@ def _layer(spec: ModelSpec, group: LayerSpec, index: int) -> Layer:
         tuple(rows),
         axes,
         derived=tuple(rule for block in blocks for rule in block.derived),
-        split=tuple(axis for block in blocks for axis in block.split),
-        shared=tuple(axis for block in blocks for axis in block.shared),
+        split=tuple(dict.fromkeys(axis for block in blocks for axis in block.split)),
+        shared=tuple(dict.fromkeys(axis for block in blocks for axis in block.shared)),
         moe=group.feedforward.kind == "moe",
         mixer=_mixer(rows),
         index=index,
@@ -93,7 +120,13 @@ def _stem(spec: ModelSpec, axes: dict[str, int]) -> tuple[Row, ...]:
     width = "W" if spec.embedding_dim else "D"
     if spec.vocab_size:
         rows.append(
-            Row("embedding", "gather", params=(("V", width),), reads=(("B", "Z", width),), writes=(("B", "Z", width),))
+            Row(
+                "embedding",
+                "gather",
+                params=() if spec.shared_embedding else (("V", width),),
+                reads=(("B", "Z", width),),
+                writes=(("B", "Z", width),),
+            )
         )
     if spec.patches:
         axes["pixels"] = spec.patches.patch**2 * spec.patches.channels
@@ -109,6 +142,7 @@ def _stem(spec: ModelSpec, axes: dict[str, int]) -> tuple[Row, ...]:
                 "positions", "gather", params=(("positions", "D"),), reads=(("B", "Z", "D"),), writes=(("B", "Z", "D"),)
             )
         )
+    rows += [row for block in _pieces(spec.before, "before", spec, axes) for row in block.rows]
     if spec.embedding_norm or spec.pre_norm:
         rows.append(norm("embedding_norm", spec.norm))
     return tuple(rows)
@@ -119,8 +153,9 @@ def _head(spec: ModelSpec, axes: dict[str, int]) -> tuple[Row, ...]:
     rows: list[Row] = []
     if spec.final_norm:
         rows.append(norm("final_norm", spec.norm))
+    rows += [row for block in _pieces(spec.after, "after", spec, axes) for row in block.rows]
     width = "W" if spec.embedding_dim else "D"
-    if spec.embedding_dim:
+    if spec.embedding_dim and spec.embedding_down:
         rows.append(matmul("head_down", "x[B O D] . Wd[D W] -> y[B O W]"))
     if spec.lm_head and spec.vocab_size:
         rows.append(

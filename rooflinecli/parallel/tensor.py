@@ -42,7 +42,7 @@ def branches(layer: LayerSpec, plan: Plan | None = None) -> Number:
 
     Experts that `plan` keeps whole on every rank sum nothing, unless one is shared by all tokens.
     """
-    count = float((layer.attention is not None) + (layer.feedforward.kind != "none"))
+    count = float((layer.attention is not None) + (layer.cross is not None) + (layer.feedforward.kind != "none"))
     if layer.parallel:
         return 1.0
     apart = 1.0 if plan is None or layer.feedforward.kind != "moe" else plan.apart

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rooflinecli.derivation import label
 from rooflinecli.formulas import counts
-from rooflinecli.layers.build import towers
 from rooflinecli.ledger import Ledger, Row, Sizes, product
 from rooflinecli.lift import Plain
 from rooflinecli.num import Number
@@ -25,9 +26,16 @@ def ledger_flops(
         total = total + rows_flops(group.rows, forward, sizes) * float(group.repeat)
     total = total + rows_flops((*book.stem, *book.head), forward, outer_sizes(book, work, WHOLE, document, lift))
     if not forward.decode:
-        for tower, length in towers(book):
-            total = total + ledger_flops(tower, forward, lift, batch, length, length, logits)
+        for tower in book.reading:
+            total = total + ledger_flops(
+                tower.book, _whole(forward), lift, tower.inputs(batch), tower.length, tower.length, logits
+            )
     return total
+
+
+def _whole(forward: Pass) -> Pass:
+    """The pass of a tower: no cache holds a part of its input."""
+    return forward if forward.cached is None else replace(forward, cached=None)
 
 
 def predicting_flops(book: Ledger, forward: Pass, lift: Plain, batch: Number, seq: Number, depth: float) -> Number:
@@ -45,6 +53,8 @@ def rows_flops(rows: tuple[Row, ...], forward: Pass, sizes: Sizes) -> Number:
     """FLOPs of matmuls and sequence mixers; what is left is bandwidth."""
     total: Number = 0.0
     for row in rows:
+        if row.kept and forward.decode:
+            continue
         c = row.contraction
         if c is not None:
             flops = counts.matmul_flops(product((*c.g, *c.m), sizes), product(c.k, sizes), product(c.n, sizes))

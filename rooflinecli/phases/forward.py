@@ -19,6 +19,8 @@ class Pass(Mode):
         """The kernels of these rows: one for each that does work, and as many as a mixer takes."""
         result = []
         for row in rows:
+            if row.kept and self.decode:
+                continue
             if row.contraction is not None:
                 count = self._experts if row.kind == "grouped_matmul" else self._outer if outer else self._matmul
                 result.append(count(row, row.contraction, sizes))

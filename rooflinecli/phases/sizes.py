@@ -71,4 +71,6 @@ def outer_sizes(book: Ledger, work: Sizes, plan: Plan, document: Any, lift: Plai
     sizes = _lifted(book.axes, document, lift)
     tensor.shard(sizes, plan.tp, OUTER)
     sizes.update(work)
+    for name, rule in book.derived:
+        sizes[name] = rule(sizes)
     return sizes

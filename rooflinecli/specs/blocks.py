@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from pydantic import Field, model_validator
 
 from rooflinecli.specs.figure import Spec
+from rooflinecli.specs.kinds import one_of
+from rooflinecli.specs.pieces import PieceSpec
 from rooflinecli.specs.registry import kinds
-
-
-def _one_of(folder: str) -> tuple[Any, ...]:
-    """Validation of a kind against the files of its folder, for YAML and for the JSON Schema."""
-
-    def known(kind: str) -> str:
-        if kind not in kinds(folder):
-            raise ValueError(f"unknown kind '{kind}'; expected one of {', '.join(kinds(folder))}")
-        return kind
-
-    return AfterValidator(known), WithJsonSchema({"type": "string", "enum": list(kinds(folder))})
-
 
 _LATENT = ("mla", "sparse-mla")  # kinds whose cache is a latent
 
@@ -27,7 +17,7 @@ _LATENT = ("mla", "sparse-mla")  # kinds whose cache is a latent
 class AttentionSpec(Spec):
     """One attention block; `kind` names a file of layers/attention/."""
 
-    kind: Annotated[str, *_one_of("layers/attention")] = "gqa"
+    kind: Annotated[str, *one_of("layers/attention", lambda folder: kinds(folder))] = "gqa"
     n_heads: int = Field(gt=0)
     n_kv_heads: int | None = Field(None, gt=0, description="key/value heads; defaults to n_heads (mha) or 1 (mqa)")
     head_dim: int | None = Field(
@@ -38,6 +28,7 @@ class AttentionSpec(Spec):
     chunk: int | None = Field(None, gt=0, description="chunked attention: a query sees its own chunk of this many keys")
     causal: bool = True
     qkv_bias: bool = False
+    key_bias: bool = Field(True, description="whether qkv_bias is on the keys too (Whisper has none there)")
     out_bias: bool = False
     qk_norm: Literal["none", "head", "full", "head_layernorm", "head_bias"] = Field(
         "none",
@@ -54,6 +45,7 @@ class AttentionSpec(Spec):
         True, description="recurrent kinds: a norm of the output before its gate (Falcon-H1 may lack it)"
     )
     out_gate: bool = Field(False, description="a sigmoid gate on the attention output, as wide as q (Qwen3-Next)")
+    out_norm: bool = Field(False, description="a norm over all heads before the output projection (BitNet)")
     shared: bool = Field(
         False, description="weights are those of an earlier layer: used again, not counted again (Zamba2)"
     )
@@ -99,7 +91,7 @@ class AttentionSpec(Spec):
 class FeedForwardSpec(Spec):
     """One feed-forward block; `kind` names a file of layers/feedforward/."""
 
-    kind: Annotated[str, *_one_of("layers/feedforward")] = "gated"
+    kind: Annotated[str, *one_of("layers/feedforward", lambda folder: kinds(folder))] = "gated"
     d_ff: int | None = Field(None, gt=0, description="width of the hidden layer; of one expert in a mixture")
     activation: str = "silu"
     bias: bool = False
@@ -115,6 +107,8 @@ class FeedForwardSpec(Spec):
     )
     shared_gate: bool = Field(False, description="a learned scalar gate on the shared expert (Qwen2-MoE)")
     router_bias: bool = False
+    inner_norm: bool = Field(False, description="a norm of the hidden layer before the down projection (BitNet)")
+    scalars: int = Field(0, ge=0, description="learned scalars of the activation (xIELU of Apertus)")
     latent_dim: int | None = Field(
         None, gt=0, description="moe: width that routed experts work in, down from d_model and back (Nemotron-H)"
     )
@@ -139,7 +133,11 @@ class LayerSpec(Spec):
 
     repeat: int = Field(1, gt=0)
     attention: AttentionSpec | None = None
+    cross: AttentionSpec | None = Field(
+        None, description="attention to what a tower made of its input, after the other (T5, BART, Whisper)"
+    )
     feedforward: FeedForwardSpec
+    pieces: list[PieceSpec] = Field(default_factory=list, description="what else a layer holds")
     parallel: bool = Field(False, description="attention and feed-forward read the same input (GPT-J, Falcon, PaLM)")
     norms: int = Field(2, ge=0, description="norm layers of width d_model per layer")
 
@@ -183,6 +181,22 @@ class Quantization(Spec):
     scale_bits: int = Field(16, ge=0)
     zero_bits: int = Field(0, ge=0)
     applies_to: Literal["linear", "experts", "all"] = "linear"
+    method: str = Field("", description="tool that wrote it, where its tensors are counted one by one (awq, gptq, exl3, ...)")
+    bits: float | None = Field(None, gt=0, le=32, description="bits per packed weight where they are not those of dtype")
+    head_bits: float | None = Field(None, gt=0, le=16, description="bits per weight of the head, where it is quantised")
+    block: list[Annotated[int, Field(gt=0)]] | None = Field(
+        None, min_length=2, max_length=2, description="outputs x inputs that share one scale, instead of group_size"
+    )
+    input_bits: int = Field(0, ge=0, description="further bits per input of each matrix (the g_idx of GPTQ)")
+    output_bits: int = Field(0, ge=0, description="further bits per output of each matrix (a scale per channel)")
+    tensor_bits: int = Field(0, ge=0, description="further bits per matrix (tables, a scale per tensor)")
+    nested_group: int | None = Field(None, gt=0, description="scales that share a scale (double quantisation)")
+    nested_bits: int = Field(0, ge=0, description="bits of that scale")
+    weight_only: bool = Field(False, description="matmuls run in the 16 bits of their inputs, whatever the weights are in")
+    only: list[str] = Field(default_factory=list, description="modules quantised, all others left; omitted: every linear one")
+    kept: list[str] = Field(
+        default_factory=list, description="modules left in 16 bits, as a config names them; re: before an expression"
+    )
     widths: Widths | None = Field(None, description="where tensors differ (GGUF): the mean of each part instead")
 
 

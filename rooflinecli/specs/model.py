@@ -31,6 +31,7 @@ from rooflinecli.specs.checkpoint import is_checkpoint
 from rooflinecli.specs.figure import OneLine, Spec, validate
 from rooflinecli.specs.load import Document, read
 from rooflinecli.specs.names import find
+from rooflinecli.specs.pieces import ImageSpec, PieceSpec
 
 __all__ = [
     "AttentionSpec",
@@ -60,12 +61,28 @@ class ModelSpec(Spec):
     embedding_dim: int | None = Field(
         None, gt=0, description="embedding width where it differs from d_model (OPT-350M)"
     )
+    embedding_down: bool = Field(
+        True, description="whether the stream returns to the embedding's width (not so in ELECTRA's discriminator)"
+    )
     norm: Literal["rmsnorm", "layernorm", "layernorm_nobias", "none"] = "rmsnorm"
     final_norm: bool = True
     embedding_norm: bool = False
     positions: PositionSpec = Field(default_factory=lambda: PositionSpec(length=None))
     patches: PatchSpec | None = None
     n_classes: int | None = Field(None, gt=0, description="encoder: classification head")
+    before: list[PieceSpec] = Field(
+        default_factory=list, description="what stands between the embedding and the layers"
+    )
+    after: list[PieceSpec] = Field(default_factory=list, description="what stands between the final norm and the head")
+    shared_embedding: bool = Field(
+        False, description="tower: its embedding is the one of the model that it belongs to, counted there (T5, BART)"
+    )
+    reads: Literal["its own", "images", "source", "window"] = Field(
+        "its own",
+        description="tower: input of its whole length (CLIP), the prompt's images, the prompt (the encoder of a pair), or a window whatever the prompt (Whisper)",
+    )
+    images: ImageSpec | None = Field(None, description="tower: how an image becomes patches, and tokens of the prompt")
+    prefix: int = Field(1, gt=0, description="encoder-decoder: tokens that the decoder begins with")
     projection_dim: int | None = Field(None, gt=0, description="tower: width of the shared embedding space (CLIP)")
     pre_norm: bool = Field(False, description="a norm before the first layer (CLIP vision tower)")
     max_context: int | None = Field(None, gt=0)
@@ -76,7 +93,8 @@ class ModelSpec(Spec):
     quantization: Quantization | None = None
     checkpoint: Checkpoint | None = None
     towers: list[ModelSpec] = Field(
-        default_factory=list, description="further towers whose parameters and FLOPs count (CLIP)"
+        default_factory=list,
+        description="further towers whose parameters and FLOPs count (CLIP, what reads images, an encoder)",
     )
     parameters_published: int | None = Field(None, description="the exact count others publish, for the tests")
     notes: list[str] = Field(default_factory=list)
@@ -90,7 +108,7 @@ class ModelSpec(Spec):
         data = dict(data)
         attention, feedforward = data.pop("attention", None), data.pop("feedforward", None)
         base: dict[str, Any] = {"attention": attention, "feedforward": feedforward}
-        for key in ("parallel", "norms"):
+        for key in ("cross", "pieces", "parallel", "norms"):
             if key in data:
                 base[key] = data.pop(key)
         data["layers"] = _groups(data.get("layers"), base)
@@ -103,9 +121,25 @@ class ModelSpec(Spec):
             raise ValueError("a model needs at least one layer")
         return layers
 
+    @model_validator(mode="after")
+    def _read(self) -> ModelSpec:
+        kinds = {tower.reads for tower in self.towers} - {"its own"}
+        if any(group.cross for group in self.layers) and not kinds:
+            raise ValueError(
+                "layers.cross: attends to what a tower made of the prompt or its images, and there is none; add towers"
+            )
+        if self.reads == "images" and self.images is None:
+            raise ValueError("images: required for a tower that reads images; add its patches")
+        return self
+
     @property
     def n_layers(self) -> int:
         return sum(group.repeat for group in self.layers)
+
+    @cached_property
+    def both_ways(self) -> bool:
+        """Whether every token sees those after it: an encoder."""
+        return all(group.attention is not None and not group.attention.causal for group in self.layers)
 
     @cached_property
     def id(self) -> str:

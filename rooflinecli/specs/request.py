@@ -60,6 +60,8 @@ class Request:
     equal_lengths: bool = False
     token_budget: Number | None = None
     prefix_hit: Number | None = None
+    kv_tier: str | None = None
+    sessions: Number | None = None
     speculate: str | None = None
     draft_tokens: Number | None = None
     acceptance: Number | None = None
@@ -83,3 +85,5 @@ class Request:
     overlap: str | None = None
     attention_dp: bool = False
     hold: str = HOLDS[0]
+    images: Number | None = None
+    image: str | None = None

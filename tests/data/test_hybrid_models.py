@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parent / "hf_counts"
 COUNTS = {k: v for k, v in json.loads((ROOT / "counts.json").read_text()).items() if k != "_meta"}
 RANDOM = json.loads((ROOT.parents[1] / "oracle" / "golden_hybrids.json").read_text())["cases"]
 READ = sorted(name for name, c in COUNTS.items() if c["model_type"] in (*TYPES, *WRAPPED))
-STATEFUL = [name for name in READ if {"conv", "recurrent", "indexer"} & set(COUNTS[name]["state_parts_bytes"] or {})]
+STATEFUL = [name for name in READ if {"conv", "recurrent", "indexer"} & set(COUNTS[name].get("state_parts_bytes") or {})]
 PLAIN_FORMATS = formats("bf16", None, None, {"bf16": 1}, "any")
 TOKENS = 512.0
 

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rooflinecli.answers import chips
+from rooflinecli.answers.search.kept import EVERYTHING, Kept
+from rooflinecli.answers.search.line import estimate_line
+from rooflinecli.answers.search.slo import joined
 from rooflinecli.errors import UsageError
 from rooflinecli.spread import Spread
+
+_RATE = "--simulate needs a serving search at a rate; add --phase decode --qps RATE"
 
 
 def answered(
@@ -18,32 +24,86 @@ def answered(
     tell: Callable[[int, int], None] | None = None,
     over: Spread | None = None,
     simulate: int = 0,
-    practised: bool = False,
-    every: bool = False,
+    slo: str | None = None,
+    kept: Kept = EVERYTHING,
 ) -> dict[str, Any]:
     """The report. `limits` are ttft, itl and qps of serving; `tell` hears how far a search for training has come;
-    `over` spreads its work. The first `simulate` layouts of a serving search at a rate are simulated. `practised` keeps a search for
-    training to layouts like published ones, `every` makes each layout a row of its own.
+    `over` spreads its work. The first `simulate` layouts of a serving search at a rate are simulated. `kept` says which layouts of
+    a search for training are rows.
+
+    `slo` says ttft and itl at once; several chips in `options["hw"]` are searched beside each other.
 
     Raises UsageError for options that do not go together.
     """
-    phases = ",".join(options.get("phase") or ["train"])
-    if simulate and ("train" in phases or limits["qps"] is None):
-        raise UsageError("--simulate needs a serving search at a rate; add --phase decode --qps RATE", "simulate")
-    if "train" not in phases:
-        if practised or every:
-            raise UsageError(
-                f"--{'practised' if practised else 'all'} belongs to training; leave it out, or add --phase train"
-            )
-        from rooflinecli.answers.search.serve import search as serving
+    limits, each = joined(limits, slo), chips.each(options)
+    if len(each) > 1:
+        from rooflinecli.answers.search.across import across
 
-        found = serving(options, objective, where, limits, top)
-        if simulate and found["results"]:
-            from rooflinecli.answers.search.simulated import note
+        def one(own: dict[str, Any], goal: str | None) -> dict[str, Any]:
+            return on_one(own, goal, where, limits, top, tell, over, simulate, kept)
 
-            note(options, found["results"][:simulate], limits, over)
-        return found
-    if phases != "train":
+        return across(each, objective, where, limits, top, one)
+    return on_one(next(iter(each.values())), objective, where, limits, top, tell, over, simulate, kept)
+
+
+def on_one(
+    options: dict[str, Any],
+    objective: str | None,
+    where: list[str],
+    limits: dict[str, str | None],
+    top: int,
+    tell: Callable[[int, int], None] | None,
+    over: Spread | None,
+    simulate: int,
+    kept: Kept = EVERYTHING,
+) -> dict[str, Any]:
+    """The report of one chip; each row with the command that prints its numbers."""
+    serving = "train" not in ",".join(options.get("phase") or ["train"])
+    if serving:
+        kept.refuse()
+        found = _serving(options, objective, where, limits, top, over, simulate)
+    else:
+        found = _training(options, objective, where, limits, top, tell, over, simulate, kept)
+    for row in filter(None, [*found["results"], found["nearest_miss"]]):
+        row["estimate"] = estimate_line(options, row["command"], serving)
+    return found
+
+
+def _serving(
+    options: dict[str, Any],
+    objective: str | None,
+    where: list[str],
+    limits: dict[str, str | None],
+    top: int,
+    over: Spread | None,
+    simulate: int,
+) -> dict[str, Any]:
+    from rooflinecli.answers.search.serve import search
+
+    if simulate and limits["qps"] is None:
+        raise UsageError(_RATE, "simulate")
+    found = search(options, objective, where, limits, top)
+    if simulate and found["results"]:
+        from rooflinecli.answers.search.simulated import note
+
+        note(options, found["results"][:simulate], limits, over)
+    return found
+
+
+def _training(
+    options: dict[str, Any],
+    objective: str | None,
+    where: list[str],
+    limits: dict[str, str | None],
+    top: int,
+    tell: Callable[[int, int], None] | None,
+    over: Spread | None,
+    simulate: int,
+    kept: Kept,
+) -> dict[str, Any]:
+    if simulate:
+        raise UsageError(_RATE, "simulate")
+    if ",".join(options.get("phase") or ["train"]) != "train":
         raise UsageError("--phase train searches alone; ask for prefill and decode in a second search")
     for name, written in limits.items():
         if written is not None:
@@ -52,5 +112,5 @@ def answered(
     from rooflinecli.answers.search.report import report
     from rooflinecli.answers.search.train import search
 
-    asked = question({**options, "phase": "train"}, objective or "throughput", where, practised, every)
+    asked = question({**options, "phase": "train"}, objective or "throughput", where, kept.practised, kept.every)
     return report(asked, search(asked, tell, over), top)

@@ -16,7 +16,7 @@ from rooflinecli.answers.search.best import Entry, Front, Ranking, frontier, sor
 from rooflinecli.answers.search.question import Question
 from rooflinecli.answers.sweep.box import Answer
 from rooflinecli.answers.sweep.columns import pick
-from rooflinecli.engine import agree, legal, novelty, residency
+from rooflinecli.engine import agree, legal, novelty, residency, stated
 from rooflinecli.engine.answer import answer as engine_answer
 from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.engine.scene import Scene
@@ -119,7 +119,7 @@ def plan_of(layouts: space.Layouts, structure: tuple[int, str, bool], request: R
         recompute=recompute,
         sequence_parallel=parallel,
         flash=request.flash,
-        **legal.layout(request, "train"),
+        **stated.layout(request, "train"),
     )
 
 

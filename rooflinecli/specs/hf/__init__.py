@@ -10,7 +10,7 @@ from typing import Any
 from rooflinecli.errors import DataError
 from rooflinecli.specs.hf.fields import MISSING, Family, Fields, Where
 from rooflinecli.specs.hf.noise import NOISE
-from rooflinecli.specs.hf.quantization import stored
+from rooflinecli.specs.hf.quantization import NAMES, stored
 from rooflinecli.specs.hf.reader import read_config
 from rooflinecli.specs.hf.refused import REFUSED
 from rooflinecli.specs.load import Document, KeyPath
@@ -37,8 +37,15 @@ TYPES: dict[str, str] = {
         "hunyuan_v1_moe nemotron persimmon stablelm gpt_bigcode".split(),
         "more",
     ),
+    **dict.fromkeys(
+        "apertus bitnet dbrx mpt olmo nanochat helium jais2 cwm vaultgemma minicpm3 youtu phimoe granitemoe granitemoeshared flex_olmo "
+        "dots1 exaone_moe hy_v3 solar_open mellum afmoe glm_moe_dsa olmo_hybrid gpt_neo codegen gpt-sw3 openai-gpt xglm biogpt "
+        "iquestcoder".split(),
+        "decoders",
+    ),
     "gpt_oss": "gpt_oss",
     "llama4_text": "llama4",
+    **dict.fromkeys("bert roberta xlm-roberta camembert distilbert electra modernbert".split(), "encoder"),
 }
 # A model with a vision tower: the type of its text decoder
 WRAPPED = {
@@ -88,14 +95,13 @@ def from_config(config: Mapping[str, Any], where: Where | str = "config.json") -
         _text(outer, name) if name in WRAPPED else (Fields(config, _family(name).defaults, at), _family(name))
     )
     model = family.convert(fields)
-    model |= _head(outer)
-    quantization = stored(outer if outer is not fields and "quantization_config" in config else fields)
+    model |= {} if family.own_head else _head(outer)
+    quantization = stored(outer if outer is not fields and any(name in config for name in NAMES) else fields)
     if quantization:
-        fields.used.add("quantization_config")
         model["quantization"] = quantization
-    _refuse(fields)
+    _refuse(fields, family.pair)
     wrapper = _INSIDE if name in WRAPPED else frozenset()
-    fields.finish(NOISE | family.ignored | wrapper | {"quantization_config", "compression_config"})
+    fields.finish(NOISE | family.ignored | wrapper | set(NAMES))
     fields.notes += _unused(fields, family)
     return _title(config, name, at) | model | _notes(fields)
 
@@ -133,7 +139,7 @@ def _text(outer: Fields, name: str) -> tuple[Fields, Family]:
     if (
         text is MISSING and "hidden_size" in outer.data
     ):  # as older files on the Hub: the decoder's fields beside the tower
-        outside = {"vision_config", "architectures", "quantization_config", "model_type", "image_token_id"}
+        outside = {"vision_config", "architectures", *NAMES, "model_type", "image_token_id"}
         outside |= _TOWER - {"hidden_size", "vocab_size"}
         text = {key: value for key, value in outer.data.items() if key not in outside}
         outer.used.update(text)
@@ -154,7 +160,7 @@ def _text(outer: Fields, name: str) -> tuple[Fields, Family]:
             outer.where,
             inner.prefix,
         )
-    outer.used.update({"vision_config", "tie_word_embeddings", "quantization_config"})
+    outer.used.update({"vision_config", "tie_word_embeddings", *NAMES})
     _refuse(outer)
     outer.finish(
         NOISE
@@ -185,10 +191,14 @@ _TOWER = frozenset(
 _INSIDE = frozenset({"num_image_tokens"})  # the same, inside text_config
 
 
-def _refuse(f: Fields) -> None:
-    """Generic fields that change a model unless they are off."""
-    for name in ("is_encoder_decoder", "add_cross_attention"):
-        f.expect(name, (False, None), "only decoders are read; write the model as YAML")
+def _refuse(f: Fields, pair: bool = False) -> None:
+    """Generic fields that change a model unless they are off, or as the type has them."""
+    f.expect("is_encoder_decoder", (True, None) if pair else (False, None), "this model_type is read the other way")
+    f.expect(
+        "add_cross_attention",
+        (False, None),
+        "cross-attention beside this model_type is not read; write the model as YAML",
+    )
     f.expect("pruned_heads", ({}, None), "pruned heads differ from layer to layer; write the model as YAML")
     f.expect("per_layer_config", ({}, None), "layers that differ one by one are not read; write the model as YAML")
 

@@ -21,6 +21,8 @@ class Family:
     convert: Callable[[Fields], dict[str, Any]]
     defaults: Mapping[str, Any]
     ignored: frozenset[str] = frozenset()
+    own_head: bool = False  # whether it reads the class that the checkpoint was saved from
+    pair: bool = False  # whether it is an encoder with a decoder
 
 
 @dataclass

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-_ENCODER = "an encoder, which sees tokens both ways and keeps no cache, and only decoders are read"
 _PAIR = "an encoder with a decoder that attends to it, and only decoders are read"
 _IMAGE = "an image encoder; `roofline models` lists ViT and CLIP models of the same form"
 REFUSED: dict[str, str] = {
     **dict.fromkeys(
-        "bert roberta xlm-roberta modernbert distilbert electra deberta deberta-v2 albert camembert esm".split(),
-        _ENCODER,
+        ("deberta", "deberta-v2"), "its attention scores positions apart from contents, which has no rows here"
     ),
+    "albert": "its layers are one layer's weights run again and again, which has no rows here",
+    "esm": "its embedding and contact head have no rows here",
     **dict.fromkeys("t5 mt5 umt5 bart mbart pegasus marian whisper m2m_100 seamless_m4t speech_to_text".split(), _PAIR),
     **dict.fromkeys("vit clip siglip siglip2 dinov2 dinov3_vit beit deit swin vit_mae".split(), _IMAGE),
     **dict.fromkeys(
@@ -17,10 +17,26 @@ REFUSED: dict[str, str] = {
         "its per-layer embeddings and alternating updates have no rows here, and it shares caches between layers",
     ),
     **dict.fromkeys(
+        "gemma4 gemma4_text gemma4_unified gemma4_unified_text".split(),
+        "its per-layer embeddings and widths that differ from layer to layer have no rows here",
+    ),
+    **dict.fromkeys(
+        "mimo_v2_flash laguna".split(), "its head counts differ from layer to layer in a way that has no rows here"
+    ),
+    **dict.fromkeys(
+        "jetmoe doge cohere2_moe longcat_flash".split(),
+        "its mixtures (of attention heads, of empty or nested experts) have no rows here",
+    ),
+    **dict.fromkeys(
+        "xlstm reformer xlnet ctrl transfo-xl zaya olmo_hybrid_moe".split(),
+        "its mixer or memory is not among those read here",
+    ),
+    "zamba": "its shared block beside Mamba-1 in several heads has no rows here; zamba2 is read",
+    "diffllama": "its differential attention (two softmaxes subtracted) has no rows here",
+    "gpt_neox_japanese": "its last layer alone has a bias, which has no rows here",
+    "modernbert-decoder": "its head of a dense layer and a norm has no rows here",
+    "deepseek_v4": "its compressed attention has no rows here",
+    **dict.fromkeys(
         "mllama mllama_text_model".split(), "its cross-attention layers keep keys of the image, which have no rows here"
     ),
-    "mpt": "its attention is described in a block of its own (attn_config) that is not read",
-    "dbrx": "its attention and experts are described in blocks of their own (attn_config, ffn_config) that are not read",
-    "bitnet": "its norms inside attention and MLP have no rows here",
-    "apertus": "the learned scalars of its activation have no rows here",
 }

@@ -1,0 +1,81 @@
+"""What a request gives a model to read: text, images beside it, or the source of a pair; and the ledger bound to it.
+
+A tower's input has a length that the question decides: the patches of the images, the prompt of an encoder with a decoder.
+`bound` writes those into the ledger, so that whoever counts or prices it asks nothing further.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from rooflinecli.errors import UsageError
+from rooflinecli.formulas import serving
+from rooflinecli.layers.build import attending
+from rooflinecli.layers.images import Cut
+from rooflinecli.ledger import Ledger, Tower
+from rooflinecli.num import Number
+from rooflinecli.specs import registry
+
+if TYPE_CHECKING:
+    from rooflinecli.engine.scene import Scene
+
+IMAGE = "1024x1024"  # pixels of an image where nobody says
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The ledger with its towers' inputs; tokens of a prompt in the stack of layers; tokens that a request brings."""
+
+    book: Ledger
+    prompt: Number
+    given: Number
+
+
+def reading(scene: Scene, book: Ledger, text: Number) -> Reading:
+    """What the request reads, of `text` tokens of prompt. Raises UsageError for images that nothing reads."""
+    kinds = {tower.book.spec.reads for tower in book.towers}
+    given = [name for name in ("images", "image") if getattr(scene.request, name) is not None]
+    if given and "images" not in kinds:
+        raise UsageError(f"--{given[0]}: {scene.spec.name} has no tower that reads images; leave it out", given[0])
+    if not kinds - {"its own"}:
+        return Reading(book, text, text)
+    prompt, towers = text, []
+    for tower in book.towers:
+        bound, tokens = _bound(scene, tower, text)
+        towers.append(bound)
+        prompt = prompt + tokens if tokens is not None else prompt
+    memory = sum((t.positions for t in towers if t.book.spec.reads != "its own"), 0.0)
+    found = replace(attending(book, memory), towers=tuple(towers))
+    if "source" in kinds:  # the prompt is the encoder's; the decoder starts with a token of its own
+        start = scene.flag("S_d", float(scene.spec.prefix), "tokens", f"{scene.spec.document.at('prefix')}: prefix")
+        return Reading(found, start, text)
+    return Reading(found, prompt, prompt)
+
+
+def _bound(scene: Scene, tower: Tower, text: Number) -> tuple[Tower, Number | None]:
+    """A tower with its input, and the tokens that this adds to the prompt."""
+    if tower.book.spec.reads == "source":
+        return replace(tower, length=text), None
+    if tower.book.spec.reads != "images":
+        return tower, None
+    r = scene.request
+    if r.images is None and r.image is None:
+        return replace(tower, count=0.0), None
+    images = scene.flag("n_i", 1.0 if r.images is None else r.images, "1", "--images", r.images is None)
+    found, where = (
+        cut(tower, r.image or IMAGE),
+        f"{tower.book.spec.document.at('images')}: images, --image {r.image or IMAGE}",
+    )
+    inputs = scene.flag("n_t", float(found.inputs), "1", where)
+    length = scene.flag("S_t", float(found.positions), "tokens", where)
+    tokens = scene.flag("S_i", float(found.tokens), "tokens", where)
+    count = serving.tiles(images, inputs)
+    return replace(tower, length=length, count=count), serving.image_tokens(images, tokens)
+
+
+def cut(tower: Tower, image: str) -> Cut:
+    """What a tower's rule makes of an image of WIDTHxHEIGHT pixels."""
+    spec = tower.book.spec.images
+    width, height = (int(side) for side in image.split("x"))
+    return registry.load("layers/images", spec.kind).cut(spec, width, height)  # type: ignore[no-any-return]

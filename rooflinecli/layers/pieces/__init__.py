@@ -1,0 +1,27 @@
+"""Pieces of a model that stand before its layers, after them, or inside each one: a kind is a file of this folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rooflinecli.ledger import Derived
+from rooflinecli.specs.blocks import PieceSpec
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where a piece stands: what its rows are called, what its axes begin with, and d_model."""
+
+    name: str
+    tag: str
+    width: int
+
+
+def positions(spec: PieceSpec, at: Placed) -> tuple[str, Derived]:
+    """The axis of the positions that a piece runs over for each sequence, and how its size follows from the tokens."""
+    if spec.once:
+        return "one", ()
+    if spec.merge == spec.spread == 1:
+        return "S", ()
+    axis, merge, spread = f"{at.tag}_tokens", float(spec.merge), float(spec.spread)
+    return axis, ((axis, lambda s: s["S"] * (spread / merge)),)

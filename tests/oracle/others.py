@@ -1,0 +1,162 @@
+"""Encoders, pairs and models that read images, with sizes, classes and switches changed at random, counted by transformers on the
+meta device: configs of tests/data/hf_counts, which no case repeats as it stands.
+
+    pip install 'rooflinecli[oracle]' && python tests/oracle/others.py
+
+Writes golden_others.json: per case the file, what was changed (a dot leads into a part of the config), the parameters, and where a
+pass over tokens is all there is its FLOPs. Traps: 'eager' attention, so every query meets every key, windows or not; TOKENS stay inside the windows.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from random import Random
+from typing import Any
+
+HERE = Path(__file__).parent
+CONFIGS = HERE.parent / "data" / "hf_counts"
+GOLDEN = HERE / "golden_others.json"
+PER_CONFIG = 8
+TOKENS = 48
+Draw = dict[str, Any]
+
+
+def _encoder(names: list[str], **more: Any) -> Draw:
+    return {
+        "architectures": lambda r: [r.choice(names)],
+        "vocab_size": lambda r: r.randrange(1000, 9000),
+        "intermediate_size": lambda r: 8 * r.randrange(20, 200),
+        "num_hidden_layers": lambda r: r.randrange(1, 9),
+        "max_position_embeddings": lambda r: r.randrange(70, 600),
+        "type_vocab_size": lambda r: r.randrange(1, 5),
+        "tie_word_embeddings": lambda r: r.random() < 0.6,
+        "num_labels": lambda r: r.randrange(2, 9),
+        **more,
+    }
+
+
+def _classes(stem: str, *kinds: str) -> list[str]:
+    return [f"{stem}{kind}" for kind in kinds]
+
+
+_COMMON = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
+_MODERN = {
+    "architectures": lambda r: [r.choice(_classes("ModernBert", *_COMMON[:4]))],
+    "local_attention": lambda r: r.choice([128, 256]),
+    **{
+        k: (lambda r: r.random() < 0.5)
+        for k in ("attention_bias", "mlp_bias", "norm_bias", "decoder_bias", "classifier_bias")
+    },
+    "tie_word_embeddings": lambda r: True,
+    "num_labels": lambda r: r.randrange(2, 9),
+    "vocab_size": lambda r: r.randrange(60000, 69000),
+    "intermediate_size": lambda r: 8 * r.randrange(20, 200),
+}
+DISTIL = {
+    "model_type": "distilbert",
+    "architectures": ["DistilBertForMaskedLM"],
+    "dim": 384,
+    "n_layers": 3,
+    "n_heads": 6,
+    "hidden_dim": 900,
+    "vocab_size": 3001,
+}
+ELECTRA = {
+    "model_type": "electra",
+    "architectures": ["ElectraForPreTraining"],
+    "embedding_size": 96,
+    "hidden_size": 240,
+    "num_attention_heads": 5,
+    "intermediate_size": 700,
+    "num_hidden_layers": 3,
+    "vocab_size": 3001,
+}
+PLAIN: dict[str, dict[str, Any]] = {"distilbert": DISTIL, "electra": ELECTRA}  # types without a file among the configs
+DRAWS: dict[str, Draw] = {
+    "bert-odd": _encoder(_classes("Bert", *_COMMON[:4], "ForPreTraining")),
+    "roberta-large": _encoder(_classes("Roberta", *_COMMON), hidden_size=lambda r: 16 * r.choice([20, 33])),
+    "modernbert-large": _MODERN,
+    "distilbert": {
+        "architectures": lambda r: [r.choice(_classes("DistilBert", *_COMMON[:4]))],
+        "n_layers": lambda r: r.randrange(1, 7),
+        "hidden_dim": lambda r: 8 * r.randrange(20, 90),
+        "max_position_embeddings": lambda r: r.randrange(70, 400),
+        "num_labels": lambda r: r.randrange(2, 9),
+    },
+    "electra": {
+        "architectures": lambda r: [r.choice(_classes("Electra", *_COMMON[:4], "ForPreTraining"))],
+        "embedding_size": lambda r: r.choice([64, 96, 240]),
+        "num_hidden_layers": lambda r: r.randrange(1, 7),
+        "type_vocab_size": lambda r: r.randrange(1, 5),
+        "num_labels": lambda r: r.randrange(2, 9),
+    },
+}
+COUNTED = ("bert", "roberta", "modernbert", "distilbert", "electra")  # whose pass over tokens is counted
+
+
+def config(name: str) -> dict[str, Any]:
+    """What a case changes: a config of the tests, or one of the plain ones."""
+    return PLAIN.get(name) or json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def changed(config: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    """The config with every change in its place."""
+    made = json.loads(json.dumps(config))
+    for path, value in change.items():
+        *parts, last = path.split(".")
+        inner = made
+        for part in parts:
+            inner = inner[part]
+        inner[last] = value
+    return made
+
+
+def draw(name: str, seed: str) -> dict[str, Any]:
+    r = Random(seed)
+    return {key: make(r) for key, make in DRAWS[name].items() if r.random() < 0.75}
+
+
+def count(config: dict[str, Any]) -> dict[str, Any] | None:
+    """Parameters of the class that the config names, and the FLOPs of a pass; None where transformers refuses the config."""
+    import torch
+    import transformers
+    from torch.utils.flop_counter import FlopCounterMode
+
+    try:
+        settings = transformers.AutoConfig.for_model(**json.loads(json.dumps(config)))
+        with torch.device("meta"):
+            model = getattr(transformers, config["architectures"][0])._from_config(
+                settings, attn_implementation="eager"
+            )
+            model.tie_weights()
+            found = {"total": int(model.num_parameters())}
+            if config["model_type"] in COUNTED:
+                with FlopCounterMode(display=False) as counter, torch.no_grad():
+                    model.eval()(input_ids=torch.zeros((1, TOKENS), dtype=torch.long))
+                rotary = sum(
+                    sum(ops.values()) for n, ops in counter.get_flop_counts().items() if n.endswith("rotary_emb")
+                )
+                found["flops"] = counter.get_total_flops() - rotary
+        return found
+    except Exception as error:
+        print(f"{config['model_type']}: {type(error).__name__}: {str(error)[:120]}", file=sys.stderr)
+        return None
+
+
+def refresh() -> None:
+    cases = []
+    for name in DRAWS:
+        for i in range(PER_CONFIG):
+            change = draw(name, f"20261122:{name}:{i}")
+            found = count(changed(config(name), change))
+            if found is not None:
+                cases.append({"file": name, "change": change, **found})
+    lines = ",\n".join("  " + json.dumps(case) for case in cases)
+    GOLDEN.write_text('{"transformers": "5.23.0", "cases": [\n' + lines + "\n]}\n", encoding="utf-8")
+    print(f"{len(cases)} cases -> {GOLDEN}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    refresh()
