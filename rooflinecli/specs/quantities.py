@@ -89,6 +89,7 @@ _ROWS = (
     _q("largest_batch", "count", "most sequences", MORE),
     _q("microbatches", "count", "microbatches"),
     _q("bubble_fraction", "fraction", "pipeline bubble", LESS),
+    _q("own_error", "fraction", "error of its communication", LESS),
     _q("steps", "count", "steps", LESS),
     _q("run_s", "s", "time of the run", LESS, 1),
     _q("weights_bytes", "B", "weights", LESS),

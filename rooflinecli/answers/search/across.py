@@ -83,6 +83,7 @@ def _joined(
         "nearest_miss": None if rows or not misses else {**misses[0][1], "chip": misses[0][0]},
         "chips": [{"chip": name, **{k: found[name][k] for k in _ONE}, "why": ""} if name in found else {"chip": name, "feasible": False, "why": refused[name]} for name in each],
         "unpriced": chips.unpriced(each),
+        **({"tied": None} if "tied" in first else {}),  # chips do not share their errors
         **({"pools": pairs[0] if pairs else None, "pool_rows": pairs} if "pool_rows" in first else {}),
     }
 
