@@ -88,7 +88,8 @@ class Mixer(ABC):
 
     def cache_bytes(self, formats: Formats, sizes: Sizes, batch: Number, tokens: Number) -> Number:
         """What `batch` sequences of `tokens` tokens leave in memory for the next token; a mixer with a state says its own."""
-        return memory.kv_cache_bytes(batch, self.visible(tokens), self.per_token(sizes), formats.kv)
+        kept = tokens if formats.whole_cache else self.visible(tokens)
+        return memory.kv_cache_bytes(batch, kept, self.per_token(sizes), formats.kv)
 
     def score_bytes(self, formats: Formats, sizes: Sizes, dropout: bool) -> Number:
         """Bytes kept for the backward pass when nothing is fused, beside what the rows save."""

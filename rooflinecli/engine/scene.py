@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import copy
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
@@ -13,6 +14,7 @@ from rooflinecli.engine.reading import reading
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.formulas import attention, serving
 from rooflinecli.layers.build import ledger
+from rooflinecli.ledger import Ledger
 from rooflinecli.lift import PLAIN, Plain
 from rooflinecli.memory import Beside, DeviceParameters, device_parameters, predicting
 from rooflinecli.num import Number
@@ -47,6 +49,8 @@ class Scene:
         self.chip = _chip(request, lift, override, self.engine)
         self.dtype = request.dtype or _checkpoint_dtype(request)
         self.formats: Formats = _formats(request, self.dtype, self.engine)
+        if self.engine.whole_cache:
+            self.formats = replace(self.formats, whole_cache=True)
         self._workload()
 
     def _workload(self) -> None:
@@ -176,14 +180,12 @@ class Scene:
         documents: Number | None = None,
     ) -> Number:
         """Forward FLOPs of `batch` sequences; the LM head counts for `logits` positions each."""
-        forward = Pass(
-            self.formats,
-            decode=decode,
-            full_attention=self.request.attention_flops == "full",
-            cached=cached,
-            documents=documents,
-        )
-        return ledger_flops(self.book, forward, self.lift, batch, queries, keys, logits)
+        full, work = self.request.attention_flops == "full", (batch, queries, keys, logits)
+        whole = cached is None and documents is None
+        if whole and not self.lift.traced and all(size.__class__ is float for size in work):
+            return _model_flops(self.book, self.formats, decode, full, *work)
+        forward = Pass(self.formats, decode=decode, full_attention=full, cached=cached, documents=documents)
+        return ledger_flops(self.book, forward, self.lift, *work)
 
     def parameters(self, plan: Plan) -> DeviceParameters:
         """Parameters on the fullest device of a replica, counted once per plan."""
@@ -255,6 +257,14 @@ def _chip(request: Request, lift: Plain, override: dict[str, Number] | None, eng
     if lift is not PLAIN or override:
         return Chip(request.hardware, lift, ideal=ideal, override=override, engine=engine)
     return _cached_chip(_Identity(request.hardware), ideal, _Identity(engine))
+
+
+@lru_cache(maxsize=256)
+def _model_flops(book: Ledger, formats: Formats, decode: bool, full_attention: bool, *work: float) -> float:
+    """FLOPs of plain numbers: phases, candidates and checks ask for the same ones again."""
+    batch, queries, keys, logits = work
+    forward = Pass(formats, decode=decode, full_attention=full_attention)
+    return float(ledger_flops(book, forward, PLAIN, batch, queries, keys, logits))
 
 
 @lru_cache(maxsize=64)
