@@ -23,7 +23,7 @@ from rooflinecli.validate.training_response import Constants, Response, answered
 
 SWEEPS, STEPS = 4, 16
 PRIOR = 0.05  # weight of (ln of a rate over that of an unknown chip)^2: decides only what rows leave open, such as matmuls against attention on one length
-STRANGER = 0.2  # base error of a framework or chip that no fit saw (hardware/defaults, residual)
+STRANGER = 0.25  # base error of a framework or chip that no fit saw (hardware/defaults, residual)
 LIMIT_S = 900.0  # the refit of all families stops here, and says which it did not reach
 UNSEEN = ("korthikanti_t5", "torchtune", "whole_runs")  # in no fit, here or in what ships
 Done = Callable[[int], None]
