@@ -169,7 +169,9 @@ def _workload(scene: Scene, phases: dict[str, PhaseAnswer]) -> Workload:
         decode = phases.get("decode")
         alone = scene.batch if scene.generates else scene.together
         work.batch = decode.batch if isinstance(decode, DecodeAnswer) else alone
-        work.prompt, work.output, work.qps = scene.prompt, scene.output, r.qps
+        work.prompt, work.output, work.qps = scene.given, scene.output, r.qps
+        if scene.pictured is not None:
+            work.images, work.image, work.image_tokens = scene.pictured
         work.concurrency = "max" if r.concurrency is MOST else r.concurrency
     if "train" in r.phases:
         work.train_batch, work.seq, work.tokens = scene.train_batch, scene.seq, r.tokens

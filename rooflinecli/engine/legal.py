@@ -47,6 +47,7 @@ def rules(scene: Scene, plan: Plan, phase: str) -> Iterator[Rule]:
     """
     if not _one(plan.tp):
         yield from _tensor(scene, plan, scene.engine.pads_heads and phase != "train")
+        yield from _towers(scene, plan)
     if not _one(plan.pp):
         yield from _pipeline(scene, plan)
     if not _one(plan.ep):
@@ -187,6 +188,20 @@ def _tensor(scene: Scene, plan: Plan, pads: bool) -> Iterator[Rule]:
                 f"--tp {plan.tp:.0f} does not divide the {h} attention heads of {scene.spec.name}; use a divisor of {h}"
             ),
         )
+
+
+def _towers(scene: Scene, plan: Plan) -> Iterator[Rule]:
+    """A tower's heads are padded where tp does not divide them, as engines do; more devices than heads hold nothing."""
+    for tower in scene.book.towers:
+        for heads in tower.book.heads:
+            yield Rule(
+                f"tp is at most the {heads} heads of {tower.book.spec.name}",
+                ("tp",),
+                constraints.within(plan.tp, float(heads)),
+                lambda h=heads, name=tower.book.spec.name: (  # type: ignore[misc]
+                    f"--tp {plan.tp:.0f} exceeds the {h} attention heads of {name}; use fewer"
+                ),
+            )
 
 
 def _pipeline(scene: Scene, plan: Plan) -> Iterator[Rule]:

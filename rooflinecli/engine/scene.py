@@ -52,7 +52,7 @@ class Scene:
         prompt, output, seq = self._lengths(float(self.spec.max_context or 1e12))
         text = self.flag("S_p", prompt, "tokens", "--prompt", r.prompt is None)
         found = reading(self, self.book, text)
-        self.book, self.prompt, self.given = found.book, found.prompt, found.given
+        self.book, self.prompt, self.given, self.pictured = found.book, found.prompt, found.given, found.pictured
         self.output = self.flag("S_o", output, "tokens", "--output", r.output is None)
         self.seq = self.flag("S", seq, "tokens", "--seq", r.seq is None)
         given = r.batch if r.concurrency is None or num.value(r.concurrency) is MOST else r.concurrency

@@ -180,6 +180,12 @@ def _load(result: dict[str, Any]) -> str:
     return f"{work['batch']:g} sequences per replica"
 
 
+def _pictures(work: dict[str, Any]) -> str:
+    """'2 images of 1024x768, 1001 tokens each'."""
+    many = work["images"]
+    return f"{many:g} image{'s' if many != 1 else ''} of {work['image']}, {work['image_tokens']:g} tokens each"
+
+
 def _gap(result: dict[str, Any], width: int) -> str:
     """What alone would bring a training step to the time that was measured."""
     rows = result.get("explained_by")
@@ -201,7 +207,8 @@ def _gap(result: dict[str, Any], width: int) -> str:
 def _foot(result: dict[str, Any], width: int) -> str:
     work, parts = result["workload"], []
     if "batch" in work:
-        parts.append(f"serving {_load(result)}, prompt {work['prompt']:g}, output {work['output']:g}")
+        seen = f" ({_pictures(work)})" if "images" in work else ""
+        parts.append(f"serving {_load(result)}, prompt {work['prompt']:g}{seen}, output {work['output']:g}")
     if "seq" in work:
         parts.append(f"training {work['train_batch']:g} sequences of {work['seq']:g}")
     notes = [f"note: {text}" for text in result.get("notes", ())]

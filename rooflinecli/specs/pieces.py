@@ -25,6 +25,7 @@ class PieceSpec(Spec):
     spread: int = Field(
         1, gt=0, description="positions that it runs over for each token (a convolution before a stride)"
     )
+    less: int = Field(0, ge=0, description="positions of the input that it leaves out (a class token)")
     once: bool = Field(False, description="for each sequence, not for each token (a pooler)")
 
     @model_validator(mode="after")

@@ -12,15 +12,19 @@ from pathlib import Path
 
 import pytest
 
+from rooflinecli.answers.models import sheet
 from rooflinecli.answers.parameters import parameters
-from rooflinecli.engine.inference import prefill
+from rooflinecli.engine import legal
+from rooflinecli.engine.inference import decode, prefill
+from rooflinecli.engine.reading import cut
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.training import train
-from rooflinecli.errors import DataError
+from rooflinecli.errors import DataError, UsageError
 from rooflinecli.layers.build import ledger
 from rooflinecli.lift import PLAIN
 from rooflinecli.phases.flops import ledger_flops
 from rooflinecli.phases.forward import Pass
+from rooflinecli.specs.ask import request
 from rooflinecli.specs.dtypes import formats
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.hf import from_config
@@ -33,6 +37,7 @@ ORACLE = Path(__file__).resolve().parents[1] / "oracle"
 COUNTS = json.loads((ORACLE.parent / "data" / "hf_counts" / "counts.json").read_text())
 RANDOM = json.loads((ORACLE / "golden_others.json").read_text())["cases"]
 FULL = Pass(formats("bf16", None, None, {"bf16": 1}, "any"), full_attention=True)
+IMAGES = json.loads((ORACLE / "golden_images.json").read_text())["cases"]
 ENCODERS = ("bert-odd", "roberta-large", "modernbert-large")
 
 
@@ -126,3 +131,172 @@ def test_what_is_refused(name, change, says):
 def test_encoders_of_another_form_say_why(kind):
     with pytest.raises(DataError, match=f"'{kind}' is not read: its .*has no rows here"):
         from_config({"model_type": kind})
+
+
+# --- towers that read images ------------------------------------------------------------------------------------------------
+
+
+@cache
+def tower_of(name: str):
+    return read(name).towers[0]
+
+
+@pytest.mark.parametrize("row", IMAGES, ids=lambda row: row["image"])
+def test_an_image_becomes_what_the_processor_makes_of_it(row):
+    """Sides after the resize, or tiles, of transformers' own functions (tests/oracle/images.py); tokens as processing_*.py adds them up."""
+
+    def of(name):
+        found = cut(tower_of(name), row["image"])
+        return found.inputs, found.positions, found.tokens
+
+    h, w = row["qwen2"]
+    assert of("qwen2_5-vl-7b") == (1, h * w // 14**2, h * w // 28**2 + 2)
+    h, w = row["qwen3"]
+    assert of("qwen3-vl-8b") == (1, h * w // 16**2, h * w // 32**2 + 2)
+    h, w = row["mistral3"]
+    assert of("mistral-small-3.1-24b") == (1, h * w // 14**2, (h // 28) * (w // 28 + 1))
+    columns, rows = row["internvl"]
+    tiles = columns * rows + (columns * rows > 1)
+    assert of("internvl-odd") == (tiles, 18 * 18 + 1, 256 * tiles + 2)
+    rows, columns = row["llama4"]
+    many = rows * columns
+    tokens = 144 * (many + 1) + many + 3 if many > 1 else 144 + 3
+    assert of("llama4-scout-vl") == (many + (many > 1), 24 * 24 + 1, tokens)
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "positions", "tokens"),
+    [
+        ("paligemma-3b-224", 1, 256, 256),
+        ("gemma3-vl-odd", 1, 1024, 66),
+        ("llava-odd", 1, 197, 197),  # the strategy is full: the class token stays
+        ("mllama-odd", 1, 2 * 264, 1),  # two tiles of 257 positions, each padded to 264
+    ],
+)
+def test_a_tower_of_one_size_makes_the_same_of_every_image(name, inputs, positions, tokens):
+    for image in ("1024x768", "64x64", "300x2000"):
+        found = cut(tower_of(name), image)
+        assert (found.inputs, found.positions, found.tokens) == (inputs, positions, tokens)
+
+
+def pictured(name: str, **asked) -> Scene:
+    asked = {"devices": 1.0, "prompt": 512.0, "output": 128.0, "batch": 4.0, **asked}
+    return Scene(Request(read(name), load_hardware("h100"), **asked))
+
+
+def test_images_stand_in_the_prompt_and_the_tower_in_prefill():
+    text, seen = pictured("qwen2_5-vl-7b"), pictured("qwen2_5-vl-7b", images=2.0, image="1024x768")
+    longer = pictured("qwen2_5-vl-7b", prompt=512.0 + 2 * 1001)
+    assert seen.prompt == 512 + 2 * 1001 == longer.prompt
+    tower = ledger(tower_of("qwen2_5-vl-7b"))
+    one, alone, other = (prefill(s, Plan()) for s in (seen, text, longer))
+    causal = Pass(formats("bf16", None, None, {"bf16": 1}, "any"))
+    assert one.flops - other.flops == ledger_flops(tower, causal, PLAIN, 2.0, 3996.0, 3996.0, 3996.0)
+    assert alone.time_s < other.time_s < one.time_s
+    assert one.memory.weights_bytes == alone.memory.weights_bytes == 2 * COUNTS["qwen2_5-vl-7b"]["total"]
+    assert one.floor_s <= one.time_s
+    a, b = (decode(s, Plan()) for s in (seen, longer))
+    assert (a.time_s, a.memory.kv_cache_bytes) == (b.time_s, b.memory.kv_cache_bytes)
+
+
+def test_windows_of_a_tower_bound_its_scores():
+    """Qwen2.5-VL: 28 of 32 layers attend inside 64 patches."""
+    spec = tower_of("qwen2_5-vl-7b")
+    more = flops(spec, 3996.0) - 2 * flops(spec, 1998.0)
+    assert more == 4 * 4 * 16 * 80 * (3996**2 - 2 * 1998**2)  # of the four whole ones; the rest grows in proportion
+
+
+def test_tiles_are_inputs_of_their_own():
+    one, many = pictured("internvl-odd", image="252x252"), pictured("internvl-odd", image="756x504")
+    assert [t.count for s in (one, many) for t in s.book.towers] == [1.0, 7.0]
+    assert many.prompt - one.prompt == 6 * 256
+
+
+def test_an_image_that_cross_attention_reads_costs_cache_and_one_token():
+    text, seen = pictured("mllama-odd"), pictured("mllama-odd", images=3.0)
+    assert seen.prompt == 515
+    crossing, tokens, values = 3, 3 * 528, 2 * 2 * 80
+    more = decode(seen, Plan()).memory.kv_cache_bytes - decode(text, Plan()).memory.kv_cache_bytes
+    own = 8 * 3 * values * 2 * 4  # three tokens in the eight layers that attend to text, of four sequences
+    assert more == crossing * tokens * values * 2 * 4 + own
+
+
+def test_without_an_image_layers_that_would_read_it_are_skipped():
+    """As transformers skips them: torch's count of a text alone."""
+    text = pictured("mllama-odd", attention_flops="full")
+    assert text.model_flops(1.0, 512.0, 512.0, 512.0, decode=False) == COUNTS["mllama-odd"]["flops_512"]
+    assert parameters(text.spec).total == COUNTS["mllama-odd"]["total"]
+
+
+@pytest.mark.parametrize("name", ["qwen2_5-vl-7b", "llava-odd", "mllama-odd", "gemma3-vl-odd"])
+@pytest.mark.parametrize("tp", [1.0, 2.0])
+def test_every_phase_is_priced_with_images(name, tp):
+    asked = pictured(name, devices=tp, images=1.0, image="640x480", seq=256.0)
+    for phase in (prefill, decode, train):
+        answer = phase(asked, Plan(tp=tp))
+        assert answer.time_s >= answer.floor_s > 0
+        assert answer.interval_s[0] <= answer.time_s <= answer.interval_s[1]
+
+
+def test_a_tower_lends_its_heads_to_tensor_parallelism():
+    with pytest.raises(UsageError, match="--tp 16 exceeds the 8 attention heads of gemma3 image tower"):
+        legal.check(Scene(Request(load_vl("gemma3-vl-odd"), load_hardware("h100"), tp=16.0, devices=16.0)))
+
+
+def load_vl(name: str):
+    """A config whose decoder has heads enough."""
+    return read(name, {"text_config.num_attention_heads": 16, "text_config.num_key_value_heads": 16})
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("qwen3-vl-8b", {"vision_config.model_type": "swin"}, "is a 'swin', not a tower this importer knows"),
+        ("qwen3-vl-8b", {"vision_config.rope_width": 3}, "rope_width: not a field this importer knows"),
+        ("qwen2-vl-odd", {"vision_config.num_heads": 7}, "7 heads do not divide the width 528"),
+        ("qwen2-vl-odd", {"vision_config.hidden_size": 64}, "64 is not the decoder's width 1120"),
+        ("gemma3-vl-odd", {"mm_tokens_per_image": 60}, "60 tokens make no square"),
+        ("llava-odd", {"vision_feature_select_strategy": "middle"}, "'middle' is not known"),
+        ("internvl-odd", {"vision_config.image_size": [252, 500]}, "252 by 500 is no square"),
+        ("llama4-scout-vl", {"vision_config.intermediate_size": 100}, "100 is not 4 x hidden_size"),
+        ("mllama-odd", {"vision_config.vision_output_dim": 100}, "100 is not hidden_size x 3"),
+        ("mllama-odd", {"text_config.cross_attention_layers": [40]}, "names a layer outside the 11"),
+        ("mistral-small-3.1-24b", {"projector_width": 9}, "projector_width: not a field this importer knows"),
+    ],
+)
+def test_what_of_a_tower_is_refused(name, change, says):
+    with pytest.raises(DataError, match=says):
+        read(name, change)
+
+
+def test_a_config_without_a_tower_is_its_decoder_and_says_so():
+    text = others().config("qwen3-vl-8b")
+    del text["vision_config"]
+    spec = model_from(Document(from_config(text), Path("config.json")))
+    assert parameters(spec).total == COUNTS["qwen3-vl-8b"]["text_params"]
+    assert any(note.startswith("No vision_config") for note in spec.notes)
+
+
+def test_images_for_a_model_that_reads_none_are_refused():
+    with pytest.raises(UsageError, match="--images: Llama 3 8B has no tower that reads images"):
+        scene("llama-3-8b", images=1.0)
+
+
+@pytest.mark.parametrize("said", ["1024", "0x5", "axb", "1x2x3", "99999999x4", "-3x4", ""])
+def test_a_size_that_is_none_is_refused(said):
+    with pytest.raises(UsageError, match="expected WIDTHxHEIGHT in pixels"):
+        request({"model": "llama-3-8b", "hw": "h100", "image": said})
+
+
+def test_the_page_of_a_model_shows_its_tower():
+    page = sheet(str(ORACLE.parent / "data" / "hf_counts" / "qwen3-vl-8b.json"))
+    (tower,) = page["towers"]
+    assert tower["parameters"]["total"] == COUNTS["qwen3-vl-8b"]["vision_params"]
+    assert tower["image"] == {
+        "pixels": "1024x1024",
+        "inputs": 1,
+        "positions": 4096,
+        "tokens": 1026,
+        "rule": "smart",
+        "source": tower["image"]["source"],
+    }

@@ -16,9 +16,6 @@ REFUSED: dict[str, str] = {
         "gemma3n gemma3n_text".split(),
         "its per-layer embeddings and alternating updates have no rows here, and it shares caches between layers",
     ),
-    **dict.fromkeys(
-        "mllama mllama_text_model".split(), "its cross-attention layers keep keys of the image, which have no rows here"
-    ),
     "mpt": "its attention is described in a block of its own (attn_config) that is not read",
     "dbrx": "its attention and experts are described in blocks of their own (attn_config, ffn_config) that are not read",
     "bitnet": "its norms inside attention and MLP have no rows here",
