@@ -370,6 +370,7 @@ def _serving(scene: Scene, plan: Plan) -> Iterator[Rule]:
 
 def _lengths(scene: Scene, phase: str) -> Iterator[Rule]:
     """Learned positions end where they end; only lengths that someone gave are held against them."""
+    yield from _sources(scene, phase)
     r, limit = scene.request, scene.spec.max_context
     if scene.spec.positions.kind != "learned" or not limit:
         return
@@ -383,6 +384,22 @@ def _lengths(scene: Scene, phase: str) -> Iterator[Rule]:
         lambda: f"{flag} {num.value(length):g} exceeds the {limit} learned positions of {scene.spec.name}; shorten it",
         "seq" if phase == "train" else "prompt",
     )
+
+
+def _sources(scene: Scene, phase: str) -> Iterator[Rule]:
+    """The same of an encoder that reads the prompt for a decoder."""
+    for tower in scene.book.towers:
+        spec, limit = tower.book.spec, tower.book.spec.max_context
+        if spec.reads == "source" and limit and spec.positions.kind == "learned" and scene.request.prompt is not None:
+            yield Rule(
+                f"{limit} learned positions of the encoder",
+                (),
+                constraints.within(tower.length, float(limit)),
+                lambda t=tower, most=limit: (  # type: ignore[misc]
+                    f"--prompt {num.value(t.length):g} exceeds the {most} learned positions of the encoder of {scene.spec.name}; shorten it"
+                ),
+                "prompt",
+            )
 
 
 def most_in_the_way(found: list[Rule]) -> Rule:

@@ -50,6 +50,8 @@ class Scene:
     def _workload(self) -> None:
         r = self.request
         prompt, output, seq = self._lengths(float(self.spec.max_context or 1e12))
+        if r.prompt is None and r.phases == ("train",):
+            prompt = seq  # what the encoder of a pair reads while both learn
         text = self.flag("S_p", prompt, "tokens", "--prompt", r.prompt is None)
         found = reading(self, self.book, text)
         self.book, self.prompt, self.given, self.pictured = found.book, found.prompt, found.given, found.pictured

@@ -108,7 +108,7 @@ def test_every_type_has_cases():
     counts = json.loads((ROOT / "data" / "hf_counts" / "counts.json").read_text(encoding="utf-8"))
     counted = {c["model_type"] for name, c in counts.items() if name != "_meta"}
     others = {"distilbert", "electra", "mllama_text_model"}  # in oracle/others.py, the last as mllama
-    same = {"xlm-roberta": "roberta", "camembert": "roberta"}  # the same class under another name
+    same = {"xlm-roberta": "roberta", "camembert": "roberta", "umt5": "mt5"}  # the same code under another name
     assert set(same.values()) <= counted
     left = set(TYPES) - set(BY_TYPE) - counted - {f"{kind}_text" for kind in counted}
     assert left - others - set(same) == {"kimi_k2"}
@@ -120,7 +120,7 @@ def test_every_type_has_cases():
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"model_type": "hyena"}, "'hyena' is not one this importer knows; known: arcee, bamba, bert, bloom, camembert"),
+        ({"model_type": "hyena"}, "'hyena' is not one this importer knows; known: arcee, bamba, bart, bert, bloom"),
         ({"moonshot_width": 12}, "moonshot_width: not a field this importer knows"),
         ({"per_layer_config": {"0": {"hidden_size": 8}}}, "layers that differ one by one"),
         ({"is_encoder_decoder": True}, "only decoders are read"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from rooflinecli.engine.reading import cut
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.training import train
 from rooflinecli.errors import DataError, UsageError
-from rooflinecli.layers.build import ledger
+from rooflinecli.layers.build import attending, ledger
 from rooflinecli.lift import PLAIN
 from rooflinecli.phases.flops import ledger_flops
 from rooflinecli.phases.forward import Pass
@@ -300,3 +301,113 @@ def test_the_page_of_a_model_shows_its_tower():
         "rule": "smart",
         "source": tower["image"]["source"],
     }
+
+
+# --- an encoder with a decoder ----------------------------------------------------------------------------------------------
+
+PAIRS = {
+    "bart-odd": (512.0, 512.0),
+    "flan-t5-xl": (512.0, 512.0),
+    "mt5-odd": (512.0, 512.0),
+    "whisper-odd": (1100.0, 520.0),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_pair_is_exact(name):
+    """Source and target as the counts say; of Whisper a whole window with its convolutions."""
+    source, target = PAIRS[name]
+    spec, known = read(name), COUNTS[name]
+    assert parameters(spec).total == known["total"]
+    book = attending(ledger(spec), source)
+    book = replace(book, towers=tuple(replace(tower, length=source) for tower in book.towers))
+    counted = ledger_flops(book, FULL, PLAIN, 1.0, target, target, target)
+    assert counted == (known["flops_512"] or known["flops_example"])
+
+
+def asked_pair(name: str, **asked) -> Scene:
+    asked = {"devices": 1.0, "prompt": 700.0, "output": 100.0, "batch": 4.0, **asked}
+    return Scene(Request(read(name), load_hardware("h100"), **asked))
+
+
+def test_the_encoder_reads_the_prompt_and_the_decoder_starts_with_a_token():
+    t5 = asked_pair("flan-t5-xl")
+    answer = prefill(t5, Plan())
+    full = Pass(formats("bf16", None, None, {"bf16": 1}, "any"))
+    encoder = ledger_flops(ledger(t5.spec.towers[0]), full, PLAIN, 1.0, 700.0, 700.0, 700.0)
+    width, inner, ff, layers, vocab = 2048, 2048, 5120, 24, 32128
+    token = (
+        2 * width * inner * 6 + 2 * 3 * width * ff + 4 * inner * (0.5 + 700)
+    )  # q, k, v, o; q, o across; itself halved
+    source = 700 * 2 * width * inner * 2  # keys and values of the source, once
+    assert answer.flops == pytest.approx(encoder + layers * (token + source) + 2 * width * vocab, rel=1e-12)
+    assert answer.tokens_per_s == pytest.approx(700 / answer.time_s)
+
+
+def test_cross_attention_keeps_the_source_and_does_not_grow():
+    """24 layers of 2 x 2048 values for each token of the source, and as much for each token written."""
+    t5 = asked_pair("flan-t5-xl")
+    assert decode(t5, Plan()).memory.kv_cache_bytes == 4 * 24 * 2 * 2048 * (700 + 101) * 2
+    longer = asked_pair("flan-t5-xl", prompt=1400.0)
+    assert decode(longer, Plan()).memory.kv_cache_bytes == 4 * 24 * 2 * 2048 * (1400 + 101) * 2
+
+
+def test_a_decode_step_runs_neither_the_encoder_nor_the_keys_of_the_source():
+    t5 = asked_pair("flan-t5-xl", output=0.0)
+    step = decode(t5, Plan())
+    width, ff, layers, vocab = 2048, 5120, 24, 32128
+    token = 2 * width * width * 6 + 2 * 3 * width * ff + 4 * width * (1 + 700)
+    assert step.flops == pytest.approx(4 * (layers * token + 2 * width * vocab), rel=1e-12)
+    read_once = 2 * (layers * (width * width * 6 + 3 * width * ff) + width * vocab)
+    cached = 4 * layers * 2 * width * (700 + 1) * 2
+    assert read_once + cached < step.bytes_per_device < 1.02 * (read_once + cached)
+
+
+def test_whisper_reads_a_window_whatever_the_prompt():
+    a, b = (asked_pair("whisper-odd", prompt=p, output=50.0) for p in (4.0, 64.0))
+    assert [t.length for s in (a, b) for t in s.book.towers] == [1100.0, 1100.0]
+    assert asked_pair("whisper-odd", prompt=None).prompt == 4
+    assert prefill(b, Plan()).flops > prefill(a, Plan()).flops
+
+
+def test_a_pair_trains_on_a_source_as_long_as_the_target_unless_told():
+    spec = read("bart-odd")
+    learned = Scene(
+        Request(
+            spec, load_hardware("h100"), devices=1.0, seq=512.0, batch=2.0, phases=("train",), attention_flops="full"
+        )
+    )
+    assert train(learned, Plan()).flops == pytest.approx(3 * 2 * COUNTS["bart-odd"]["flops_512"], rel=1e-12)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("tp", [1.0, 2.0])
+def test_every_phase_of_a_pair_is_priced(name, tp):
+    heads = {"mt5-odd": 1.0, "whisper-odd": 1.0}.get(name, tp)  # 7 and 9 heads do not split
+    asked = asked_pair(name, devices=heads, prompt=300.0, seq=256.0)
+    for phase in (prefill, decode, train):
+        answer = phase(asked, Plan(tp=heads))
+        assert answer.time_s >= answer.floor_s > 0
+        assert answer.interval_s[0] <= answer.time_s <= answer.interval_s[1]
+
+
+def test_a_source_longer_than_the_encoder_takes_is_refused():
+    with pytest.raises(UsageError, match="--prompt 1000 exceeds the 900 learned positions of the encoder"):
+        legal.check(asked_pair("bart-odd", prompt=1000.0))
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("bart-odd", {"tie_word_embeddings": False}, "untied tables of its two sides are not read"),
+        ("bart-odd", {"normalize_before": True}, "only BART's own form is read"),
+        ("bart-odd", {"is_encoder_decoder": False}, "a pair is an encoder with a decoder"),
+        ("bart-odd", {"encoder_attention_heads": 11}, "11 heads do not divide the width 672"),
+        ("flan-t5-xl", {"architectures": ["T5ForSequenceClassification"]}, "has a head this importer does not read"),
+        ("flan-t5-xl", {"num_experts": 8}, "num_experts: not a field this importer knows"),
+        ("whisper-odd", {"architectures": ["WhisperForAudioClassification"]}, "has a head this importer does not read"),
+    ],
+)
+def test_what_of_a_pair_is_refused(name, change, says):
+    with pytest.raises(DataError, match=says):
+        read(name, change)

@@ -167,6 +167,38 @@ DRAWS |= {
         text_config__cross_attention_layers=lambda r: sorted(r.sample(range(11), 2)),
     ),
 }
+DRAWS |= {
+    "flan-t5-xl": {
+        "architectures": lambda r: [r.choice(["T5ForConditionalGeneration", "T5Model", "T5EncoderModel"])],
+        "num_layers": lambda r: r.randrange(1, 5),
+        "num_decoder_layers": lambda r: r.randrange(1, 5),
+        "relative_attention_num_buckets": lambda r: r.choice([16, 40]),
+        "d_kv": lambda r: r.choice([32, 80]),
+        "tie_word_embeddings": _coin,
+        "vocab_size": lambda r: r.randrange(1000, 9000),
+    },
+    "mt5-odd": {
+        "feed_forward_proj": lambda r: r.choice(["relu", "gated-gelu"]),
+        "is_gated_act": lambda r: None,
+        "num_decoder_layers": lambda r: r.choice([None, 2]),
+        "d_ff": lambda r: 8 * r.randrange(20, 90),
+    },
+    "bart-odd": {
+        "architectures": lambda r: [r.choice(["BartForConditionalGeneration", "BartModel"])],
+        "encoder_layers": lambda r: r.randrange(1, 5),
+        "decoder_layers": lambda r: r.randrange(1, 5),
+        "encoder_ffn_dim": lambda r: 8 * r.randrange(20, 90),
+        "max_position_embeddings": lambda r: r.randrange(60, 500),
+    },
+    "whisper-odd": {
+        "encoder_layers": lambda r: r.randrange(1, 5),
+        "decoder_layers": lambda r: r.randrange(1, 5),
+        "decoder_ffn_dim": lambda r: 8 * r.randrange(20, 90),
+        "num_mel_bins": lambda r: r.choice([80, 128]),
+        "max_source_positions": lambda r: r.choice([300, 1500]),
+        "max_target_positions": lambda r: r.choice([100, 448]),
+    },
+}
 COUNTED = ("bert", "roberta", "modernbert", "distilbert", "electra")  # whose pass over tokens is counted
 
 

@@ -41,6 +41,7 @@ TYPES: dict[str, str] = {
     "llama4_text": "llama4",
     "mllama_text_model": "mllama",
     **dict.fromkeys("bert roberta xlm-roberta camembert distilbert electra modernbert".split(), "encoder"),
+    **dict.fromkeys("t5 mt5 umt5 bart whisper".split(), "pair"),
 }
 # A model with a vision tower: the type of its text decoder
 WRAPPED = {
