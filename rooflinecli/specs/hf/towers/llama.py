@@ -70,7 +70,7 @@ def mllama(v: Fields) -> Block:
     }
 
 
-_BASE = {"num_channels": 3, "patch_size": 14, "image_size": 448, "pixel_shuffle_ratio": 0.5}
+_BASE = {"num_channels": 3, "patch_size": 14, "image_size": 448, "pixel_shuffle_ratio": 0.5, "hidden_act": "gelu"}
 TOWERS = {
     "llama4_vision_model": TowerFamily(
         llama4,

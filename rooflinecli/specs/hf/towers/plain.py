@@ -93,6 +93,7 @@ _BASE = {
     "num_channels": 3,
     "image_size": 224,
     "patch_size": 32,
+    "hidden_act": "quick_gelu",
 }
 _LARGE = {
     "hidden_size": 1024,
@@ -100,12 +101,13 @@ _LARGE = {
     "num_hidden_layers": 24,
     "num_attention_heads": 16,
     "num_channels": 3,
+    "hidden_act": "gelu",
 }
 # projection_dim and the like belong to another class of the same type, or to the wrapper
 TOWERS = {
     "clip_vision_model": TowerFamily(clip, _BASE, frozenset({"projection_dim", "vocab_size"})),
     "siglip_vision_model": TowerFamily(
-        siglip, _BASE | {"patch_size": 16}, frozenset({"projection_dim", "num_image_tokens", "projector_hidden_act"})
+        siglip, _BASE | {"patch_size": 16, "hidden_act": "gelu_pytorch_tanh"}, frozenset({"projection_dim", "num_image_tokens", "projector_hidden_act"})
     ),
     "pixtral": TowerFamily(pixtral, _LARGE | {"image_size": 1024, "patch_size": 16}, frozenset({"vocab_size"})),
     "internvl_vision": TowerFamily(

@@ -95,11 +95,12 @@ _QWEN3 = _BASE | {
     "patch_size": 16,
     "out_hidden_size": 3584,
     "num_position_embeddings": 2304,
+    "hidden_act": "gelu_pytorch_tanh",
 }
 _THREE = TowerFamily(qwen3, _QWEN3 | {"deepstack_visual_indexes": [8, 16, 24]})
 _FIVE = TowerFamily(qwen3, _QWEN3)
 TOWERS = {
-    "qwen2_vl_vision": TowerFamily(qwen2, _BASE | {"embed_dim": 1280, "hidden_size": 3584, "mlp_ratio": 4}),
+    "qwen2_vl_vision": TowerFamily(qwen2, _BASE | {"embed_dim": 1280, "hidden_size": 3584, "mlp_ratio": 4, "hidden_act": "quick_gelu"}),
     "qwen2_5_vl_vision": TowerFamily(
         qwen2_5,
         _BASE
