@@ -61,6 +61,8 @@ class Workload(Record):
     images: Number = field(default=None, metadata=OPTIONAL)
     image: str | None = field(default=None, metadata=OPTIONAL)
     image_tokens: Number = field(default=None, metadata=OPTIONAL)
+    steps: Number = field(default=None, metadata=OPTIONAL)
+    guidance: bool | None = field(default=None, metadata=OPTIONAL)
     output: Number = field(default=None, metadata=OPTIONAL)
     qps: Number = field(default=None, metadata=OPTIONAL)
     concurrency: float | str | None = field(default=None, metadata=OPTIONAL)

@@ -37,10 +37,13 @@ class Reading:
 
 def reading(scene: Scene, book: Ledger, text: Number) -> Reading:
     """What the request reads, of `text` tokens of prompt. Raises UsageError for images that nothing reads."""
+    if scene.spec.denoising is not None:
+        return _made(scene, book)
     kinds = {tower.book.spec.reads for tower in book.towers}
-    given = [name for name in ("images", "image") if getattr(scene.request, name) is not None]
-    if given and "images" not in kinds:
-        raise UsageError(f"--{given[0]}: {scene.spec.name} has no tower that reads images; leave it out", given[0])
+    for name, what in _PICTURES.items():
+        off = name in ("steps", "guidance") or "images" not in kinds
+        if off and getattr(scene.request, name) is not None:
+            raise UsageError(f"--{name}: {scene.spec.name} {what}; leave it out", name)
     if not kinds - {"its own"}:
         return Reading(book, text, text)
     prompt, towers, pictured = text, [], None
@@ -55,6 +58,29 @@ def reading(scene: Scene, book: Ledger, text: Number) -> Reading:
         start = scene.flag("S_d", float(scene.spec.prefix), "tokens", f"{scene.spec.document.at('prefix')}: prefix")
         return Reading(found, start, text)
     return Reading(found, prompt, prompt, pictured)
+
+
+_READS_NONE, _MAKES_NONE = "has no tower that reads images", "makes no images in steps"
+_PICTURES = {"images": _READS_NONE, "image": _READS_NONE, "steps": _MAKES_NONE, "guidance": _MAKES_NONE}
+
+
+def _made(scene: Scene, book: Ledger) -> Reading:
+    """The tokens of an image that is made, with those of the prompt beside it. Raises UsageError for images to read."""
+    r, spec = scene.request, scene.spec
+    for name, instead in (
+        ("images", "--batch says how many it makes"),
+        ("prompt", "its prompt has a length of its own"),
+    ):
+        if getattr(r, name) is not None:
+            raise UsageError(f"--{name}: {spec.name} makes images; {instead}; leave it out", name)
+    side = spec.images.size
+    size = r.image or f"{side}x{side}"
+    where = f"{spec.document.at('images')}: images, --image {size}"
+    tokens = scene.flag("S_i", float(cut(spec, size).tokens), "tokens", where)
+    if not spec.denoising.context:
+        return Reading(book, tokens, tokens, (1.0, size, tokens))
+    context = scene.flag("S_c", float(spec.denoising.context), "tokens", f"{spec.document.at('denoising')}: context")
+    return Reading(book, tokens + context, tokens, (1.0, size, tokens))
 
 
 def _bound(scene: Scene, tower: Tower, text: Number) -> tuple[Tower, tuple[Number, str, Number] | None]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rooflinecli.formulas import provision
+from rooflinecli.formulas import provision, serving
 
 LESS, MORE = "less", "more"
 
@@ -104,6 +104,17 @@ _ROWS = (
         rate=True,
         formula=provision.joules_per_token,
         of=("devices", "power", "tokens_per_s"),
+    ),
+    _q(
+        "images_per_s",
+        "count",
+        "images per second",
+        MORE,
+        -1,
+        phase="prefill",
+        rate=True,
+        formula=serving.images_per_second,
+        of=("tokens_per_s", "image_tokens"),
     ),
 )
 QUANTITIES: dict[str, Quantity] = {row.name: row for row in _ROWS}

@@ -83,3 +83,5 @@ class Request:
     attention_dp: bool = False
     images: Number | None = None
     image: str | None = None
+    steps: Number | None = None
+    guidance: bool | None = None

@@ -16,6 +16,7 @@ import pytest
 from rooflinecli.answers.models import sheet
 from rooflinecli.answers.parameters import parameters
 from rooflinecli.engine import legal
+from rooflinecli.engine.answer import answer
 from rooflinecli.engine.inference import decode, prefill
 from rooflinecli.engine.reading import cut
 from rooflinecli.engine.scene import Scene
@@ -411,3 +412,85 @@ def test_a_source_longer_than_the_encoder_takes_is_refused():
 def test_what_of_a_pair_is_refused(name, change, says):
     with pytest.raises(DataError, match=says):
         read(name, change)
+
+
+# --- images made in steps ---------------------------------------------------------------------------------------------------
+
+
+def making(name: str, **asked) -> Scene:
+    return Scene(Request(load_model(name), load_hardware("h100"), devices=1.0, **asked))
+
+
+@pytest.mark.parametrize(
+    ("name", "published"),
+    [
+        ("dit-xl-2", 675_129_632),  # the checkpoint's, 675M in Peebles and Xie 2023, table 1
+        (
+            "flux.1-dev",
+            23_802_816_640 // 2,
+        ),  # total_size of diffusion_pytorch_model.safetensors.index.json, two bytes each
+        ("sd3-medium", 2_028_328_000),  # 2B in Esser et al. 2024, a depth of 24
+    ],
+)
+def test_a_diffusion_transformer_is_exact(name, published):
+    assert parameters(load_model(name)).total == published
+
+
+@pytest.mark.parametrize(("image", "gmacs"), [("256x256", 118.64), ("512x512", 524.60)])
+def test_a_step_of_dit_costs_what_its_paper_says(image, gmacs):
+    """Peebles and Xie 2023, tables 1 and 8: Gflops, counted as multiply-adds, of DiT-XL/2."""
+    one = making("dit-xl-2", image=image, steps=1.0, guidance=False, attention_flops="full")
+    assert prefill(one, Plan()).flops / 2e9 == pytest.approx(gmacs, rel=2e-3)
+
+
+def test_steps_and_guidance_multiply_the_passes():
+    one, many, guided = (
+        prefill(making("sd3-medium", steps=s, guidance=g), Plan())
+        for s, g in ((1.0, False), (28.0, False), (28.0, True))
+    )
+    assert many.flops == 28 * one.flops and guided.flops == 2 * many.flops
+    assert many.time_s == pytest.approx(28 * one.time_s, rel=1e-9)
+    assert 1.5 * many.time_s < guided.time_s < 2.1 * many.time_s
+    assert many.memory.total_bytes == one.memory.total_bytes < guided.memory.total_bytes
+
+
+def test_images_per_second_are_those_that_come_out():
+    found = answer(making("sd3-medium", batch=4.0), Plan(), "prefill")
+    assert found.derived["images_per_s"] == pytest.approx(4 / found.time_s)
+    assert "images_per_s" not in answer(scene("bert-base"), Plan(), "prefill").derived
+
+
+def test_the_streams_of_a_joint_layer_have_weights_of_their_own_and_one_attention():
+    """FLUX: 4,096 tokens of image and 512 of prompt; 19 layers of two streams, 38 of one."""
+    flux = making("flux.1-dev", steps=1.0, attention_flops="full")
+    d, image, text = 3072, 4096, 512
+    matmuls = 2 * 12 * d * d * (19 + 38) * (image + text)
+    scores = 4 * d * (image + text) ** 2 * (19 + 38)
+    modulation = 2 * d * d * (12 * 19 + 3 * 38 + 2)
+    ends = 2 * (64 * d * image * 2 + 4096 * d * text) + 2 * (256 + d) * d * 2 + 2 * (768 + d) * d
+    assert prefill(flux, Plan()).flops == matmuls + scores + modulation + ends
+
+
+@pytest.mark.parametrize("name", ["dit-xl-2", "flux.1-dev", "sd3-medium"])
+@pytest.mark.parametrize("tp", [1.0, 2.0])
+def test_a_diffusion_transformer_is_priced_and_trained(name, tp):
+    asked = Scene(Request(load_model(name), load_hardware("h100"), devices=tp, image="256x256", batch=4.0))
+    for phase in (prefill, train):
+        found = phase(asked, Plan(tp=tp))
+        assert found.time_s >= found.floor_s > 0
+        assert found.interval_s[0] <= found.time_s <= found.interval_s[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "says"),
+    [
+        ("flux", {"image": "1000x1000"}, "multiples of 16 pixels"),
+        ("flux", {"images": 2.0}, "--batch says how many it makes"),
+        ("flux", {"prompt": 20.0}, "its prompt has a length of its own"),
+        ("llama-3-8b", {"steps": 20.0}, "makes no images in steps"),
+        ("bert-base", {"guidance": True}, "makes no images in steps"),
+    ],
+)
+def test_what_makes_no_sense_of_an_image_is_refused(name, given, says):
+    with pytest.raises(UsageError, match=says):
+        scene(name, **given)

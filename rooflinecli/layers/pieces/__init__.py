@@ -21,8 +21,11 @@ def positions(spec: PieceSpec, at: Placed) -> tuple[str, Derived]:
     """The axis of the positions that a piece runs over for each sequence, and how its size follows from the tokens."""
     if spec.once:
         return "one", ()
-    if spec.merge == spec.spread == 1 and not spec.less:
+    if spec.merge == spec.spread == 1 and not spec.less and spec.positions is None:
         return "S", ()
+    if spec.positions is not None:
+        fixed = float(spec.positions)
+        return f"{at.tag}_tokens", ((f"{at.tag}_tokens", lambda s: fixed),)
     axis, each, less = f"{at.tag}_tokens", spec.spread / spec.merge, float(spec.less)
     if not less:
         return axis, ((axis, lambda s: s["S"] * each),)
