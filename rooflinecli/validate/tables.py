@@ -10,7 +10,17 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.specs.published import excluded
-from rooflinecli.validate import collectives, deployments, desk, exchange, experts, inference, searches, wheel, whole_runs
+from rooflinecli.validate import (
+    collectives,
+    deployments,
+    desk,
+    exchange,
+    experts,
+    inference,
+    searches,
+    wheel,
+    whole_runs,
+)
 from rooflinecli.validate import kernels as measured
 from rooflinecli.validate.stats import Points, Table, joined, summary
 
