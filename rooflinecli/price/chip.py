@@ -28,9 +28,11 @@ STRUCTURAL = (
     "beyond",
     "early_stop",
     "logit_bytes",
+    "pads_heads",
     "norm_bytes",
     "gate_bytes",
     "exchange_bytes",
+    "gather_bytes",
     "mtp",
 )  # constants that say what happens, not how well
 UNBOUNDED = 2.0**40  # devices at a level that names no size; finite, so that floor() of it is a number

@@ -71,7 +71,7 @@ def _way(op: Op, chip: Chip, regime: str) -> Way:
         hidden = num.plain(c.overlap) and num.value(c.overlap) == 1
         return Way(_nothing if hidden else _pass, c)
     if op.kind == "routed_experts" and regime == "serving" and not chip.engine_has(op.kind):
-        c = _as_served(c, chip)
+        c = _as_served(c, chip, op.variant.partition("@")[0].partition("-")[0])
     form = _plain if c.simple else _FORMS.get(op.kind, _plain)
     bounded = num.present(c.unit_bytes) or num.present(c.flops_per_joule)
     return Way(form, c, chip.peak(op.dtype), chip.reachable(op.dtype), bounded)
@@ -133,12 +133,12 @@ def _matmul(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Numb
     return expected
 
 
-def _as_served(c: SimpleNamespace, chip: Chip) -> SimpleNamespace:
-    """Constants of kernel tables as serving runs see them: streams overlap, and less is started one by one."""
+def _as_served(c: SimpleNamespace, chip: Chip, name: str) -> SimpleNamespace:
+    """Constants of kernel tables as serving runs see them, by the experts' format: streams overlap, and less is started one by one."""
     key = ("serving", "routed_experts", str(id(c)))
     found = chip._constants.get(key)
     if found is None:
-        s = chip.constants("serving", "served_experts")
+        s = chip.constants("serving", "served_experts", name)
         scaled = {
             "compute": experts.as_served(c.compute, s.of_compute, 1.0),
             "memory": experts.as_served(c.memory, s.of_memory, s.memory),
