@@ -99,7 +99,9 @@ def _kept(entry: Entry, limits: dict[str, float]) -> Entry:
     for name, limit in limits.items():
         found = entry.result.phases.get(_LIMITED[name])
         if found is None:
-            raise UsageError(f"--slo {name}: the comparison does not ask for {_LIMITED[name]}; leave --phase out", "slo")
+            raise UsageError(
+                f"--slo {name}: the comparison does not ask for {_LIMITED[name]}; leave --phase out", "slo"
+            )
         worst = found.interval_s[1]
         if worst > limit:
             why = f"{name} is {duration(found.time_s)}, up to {duration(worst)}; wanted at most {duration(limit)}"

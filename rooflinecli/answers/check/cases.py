@@ -89,7 +89,16 @@ def _cases(
         point = dict(zip(axes, values, strict=True))
         options = _asked({**defaults, **own, **point}, wanted, document.path.parent)
         label = ", ".join(f"{k}={v}" for k, v in point.items())
-        yield Case(f"{name}[{label}]" if label else name, options, wanted, held, where, check.description, lines, _load(check, document.path.parent))
+        yield Case(
+            f"{name}[{label}]" if label else name,
+            options,
+            wanted,
+            held,
+            where,
+            check.description,
+            lines,
+            _load(check, document.path.parent),
+        )
 
 
 def _load(check: CheckSpec, folder: Path) -> tuple[tuple[str, Any], ...]:
