@@ -7,9 +7,9 @@ from typing import Any
 
 from rooflinecli import memory, num
 from rooflinecli.derivation import label
-from rooflinecli.engine import residency
+from rooflinecli.engine import novelty, residency
 from rooflinecli.engine.microbatch import REGIME
-from rooflinecli.engine.phase_answer import Resources, TrainAnswer, rate_interval
+from rooflinecli.engine.phase_answer import Residency, Resources, TrainAnswer, rate_interval
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.stage import Stage, stage
 from rooflinecli.formulas import collectives as comm
@@ -48,7 +48,8 @@ def train(scene: Scene, plan: Plan) -> TrainAnswer:
     )
     seconds, floor = _seconds(scene, plan, fullest, parts, count, resources)
     exposed, hidden = _overlap(fullest, tail, parts, count)
-    error = _error(scene, plan, seconds, exposed, hidden)
+    memory_held = residency.resident(scene, plan, "train")
+    error, own = _error(scene, plan, seconds, exposed, hidden, memory_held)
     tokens = scene.train_batch * scene.seq
     model = recipe.passes * _forward_flops(scene, plan)
     peak = scene.chip.peak(scene.formats.compute)
@@ -73,7 +74,8 @@ def train(scene: Scene, plan: Plan) -> TrainAnswer:
             axis: bill.volumes.get(axis, 0.0) * count + tail.volumes.get(axis, 0.0)
             for axis in {**bill.volumes, **tail.volumes}
         },
-        memory=residency.resident(scene, plan, "train"),
+        memory=memory_held,
+        own_error=own,
     )
 
 
@@ -190,13 +192,22 @@ def _overlap(
     return exposed, hidden
 
 
-def _error(scene: Scene, plan: Plan, seconds: Number, exposed: dict[str, Number], hidden: dict[str, Number]) -> Number:
-    """80 % relative error of a step."""
+def _error(
+    scene: Scene,
+    plan: Plan,
+    seconds: Number,
+    exposed: dict[str, Number],
+    hidden: dict[str, Number],
+    held: Residency,
+) -> tuple[Number, Number]:
+    """80 % relative error of a step, and the part of it that its communication has: other layouts on the chip share the rest."""
     c = scene.chip.constants(REGIME, "residual", plan.software)
     experts = c.error_experts if any(group.moe for group in scene.book.layers) else 0.0
     beside = training.communication_error(c.error_hidden, sum(hidden.values()), seconds)
     shown = training.communication_error(c.error_exposed, sum(exposed.values()), seconds)
-    return training.step_error(c.error, experts, beside, shown)
+    new = novelty.claims(scene, plan, sum(hidden.values()) / seconds, held)
+    own = training.step_error(0.0, 0.0, beside, shown)
+    return training.step_error(c.error, experts, beside, shown, novelty.error(new)), own
 
 
 def _breakdown(fullest: Stage, parts: dict[str, Number], count: Number) -> dict[str, Number]:

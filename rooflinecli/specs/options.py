@@ -11,7 +11,7 @@ from typing import Any
 
 from rooflinecli.errors import unknown
 from rooflinecli.specs.plan import EXCHANGES, LORA_TARGETS, OVERLAPS, RECIPES, RECOMPUTE, RINGS, SCHEDULES
-from rooflinecli.specs.request import PHASES
+from rooflinecli.specs.request import HOLDS, PHASES
 
 
 @dataclass(frozen=True, eq=False, repr=False)  # the plainest, since every start makes them
@@ -137,7 +137,9 @@ _ROWS = (
     Option("batch", "count", LOAD, "Sequences: global batch in training, concurrent per replica in serving; 4M-tokens works too."),
     Option("prompt", "length", LOAD, "Prompt tokens; 4k is 4096."),
     Option("images", "count", LOAD, "Images in each prompt, for a model with a tower that reads them (1 with --image).", least=0),
-    Option("image", "pixels", LOAD, "Size of each image, such as 1024x768: it decides patches, tiles and prompt tokens (1024x1024)."),
+    Option("image", "pixels", LOAD, "Size of each image, such as 1024x768: it decides patches, tiles and tokens; of the one made, for a diffusion model."),
+    Option("steps", "count", LOAD, "Diffusion: steps of the sampler, each a pass over the image; the model's own by default."),
+    Option("guidance", "switch", LOAD, "Diffusion: classifier-free guidance, which runs every step twice."),
     Option("output", "length", LOAD, "Output tokens.", least=0),
     Option("seq", "length", LOAD, "Training sequence length; 4k is 4096.", "train"),
     Option("lengths", "list", LOAD, "Lengths of documents packed into a training sequence, equally common (2k, or 512,2k,8k); attention is masked between them.", "train"),
@@ -167,9 +169,16 @@ _ROWS = (
     Option("acceptance", "share", ENGINE, "Share of draft tokens that the target keeps, each given that those before were kept."),
     Option("token-budget", "count", ENGINE, "Tokens of prompts that one step takes in (chunked prefill), instead of the engine's."),
     Option("software", "word", ENGINE, "Training framework: megatron-2022, nemo-2024, deepspeed, llm-foundry, pytorch, torchtitan+async, ...", "train"),
+    Option("hold", "choice", NUMBERS, "Which end of the interval ranks, chooses and is held to limits: pessimistic (default), expected or floor.", choices=HOLDS),
     Option("efficiency", "choice", ENGINE, "expected, or ideal: every kernel at the roofline.", choices=("expected", "ideal")),
     Option("flash", "switch", ENGINE, "Fused attention, or scores written to memory."),
     Option("dropout", "switch", ENGINE, "Dropout masks in memory and traffic.", "train"),
+)  # fmt: skip
+# what a simulation does not take: training's, what speaks of means, or of work that the simulated engine does not do
+NOT_SIMULATED = (
+    *(option.name for option in _ROWS if option.phase == "train"),
+    "phase", "batch", "tokens", "attention-flops", "prompts-per-slot", "equal-lengths", "token-budget", "prefix-hit",
+    "sessions", "speculate", "draft-tokens", "acceptance",
 )  # fmt: skip
 FLAGS = {"shard": "--shard-group"}  # where they differ in a sweep: its own --shard says which part of it to run
 OPTIONS = {option.name: option for option in _ROWS}

@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # a command line knows the phases before it needs a chip
 
 SEQ = 4096.0  # tokens of a training sequence where nothing is said and the model takes as many
 PHASES = ("prefill", "decode", "train")
+HOLDS = ("pessimistic", "expected", "floor")  # ends of an interval: the worse one, the middle, the speed of light
 MOST = math.inf  # --concurrency max: as many sequences as memory holds
 
 
@@ -87,5 +88,8 @@ class Request:
     exchange: str | None = None
     overlap: str | None = None
     attention_dp: bool = False
+    hold: str = HOLDS[0]
     images: Number | None = None
     image: str | None = None
+    steps: Number | None = None
+    guidance: bool | None = None

@@ -36,9 +36,14 @@ def work(subject: str) -> int:
 
 
 def tables_of(
-    subject: str, refit: bool = False, simulated: bool = False, done: Done = lambda count: None
+    subject: str,
+    refit: bool = False,
+    simulated: bool = False,
+    done: Done = lambda count: None,
+    full: bool = False,
 ) -> list[Table]:
-    """Tables of a subject with the points behind them; `done` hears of a refit's steps. Raises UsageError for an unknown subject or a
+    """Tables of a subject with the points behind them; `done` hears of a refit's steps; `full` searches for every
+    tuned run. Raises UsageError for an unknown subject or a
     missing extra."""
     if subject == CALIBRATE:  # minutes of fits, so only when asked for by name
         from rooflinecli.validate import calibrate
@@ -53,7 +58,7 @@ def tables_of(
         if name == "kernels" and subject == EVERYTHING and not wheel.installed():
             found.append(Table("kernels", [], [tables.MISSING]))
         elif subject in (name, EVERYTHING):
-            found += build()
+            found += build(full) if name == "search" else build()
     if refit:
         for name, again in REFITS.items():
             found += again(done) if subject in (name, EVERYTHING) else []

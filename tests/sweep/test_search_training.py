@@ -90,7 +90,16 @@ def ask(
     objective: str = "time",
     where: tuple[str, ...] = (),
 ) -> Any:
-    options = {"model": model, "hw": chip, "n": n, "batch": batch, "seq": seq, "phase": "train", **fixed}
+    options = {
+        "model": model,
+        "hw": chip,
+        "n": n,
+        "batch": batch,
+        "seq": seq,
+        "phase": "train",
+        "hold": "expected",
+        **fixed,
+    }
     asked = question(options, objective, list(where))
     return asked, search(asked)
 
