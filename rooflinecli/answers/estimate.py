@@ -175,6 +175,7 @@ def _workload(scene: Scene, phases: dict[str, PhaseAnswer]) -> Workload:
         work.concurrency = "max" if r.concurrency is MOST else r.concurrency
     if "train" in r.phases:
         work.train_batch, work.seq, work.tokens = scene.train_batch, scene.seq, r.tokens
+        work.lengths = r.lengths
         work.gradient_bytes, work.optimizer_bytes = scene.gradient_bytes, scene.optimizer_bytes
     return work
 

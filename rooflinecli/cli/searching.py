@@ -39,7 +39,10 @@ def run(
 
     result = _answered(options, objective, where, limits, top, hands)
     if sensitivity and result["feasible"]:
+        from rooflinecli.answers.robust import robust
+
         result["sensitivity"] = _sensitivity(result, options)
+        result["tornado"] = robust(result, options)
     write(text(result, format, width), out)
     return bool(result["feasible"])
 
@@ -72,6 +75,8 @@ def _answered(
 
 
 def _sensitivity(result: dict[str, Any], options: dict[str, Any]) -> list[dict[str, Any]]:
+    from rooflinecli.answers import chips
     from rooflinecli.answers.sensitivity import of_layout
 
-    return of_layout(options, result["results"][0]["layout"], result["phase"])
+    winner, each = result["results"][0], chips.each(options)
+    return of_layout(each[winner.get("chip") or next(iter(each))], winner["layout"], result["phase"])

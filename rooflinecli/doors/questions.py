@@ -81,7 +81,9 @@ def search(options: Options) -> Options:
     limits, slo = {name: options.pop(name, None) for name in ("ttft", "itl", "qps")}, options.pop("slo", None)
     top = options.pop("top", 5)
     options["phase"] = list(ask.phases(options.get("phase") or "train"))
-    return dict(plain(answered({k: _written(v) for k, v in options.items()}, objective, list(where), limits, int(top), slo=slo)))
+    return dict(
+        plain(answered({k: _written(v) for k, v in options.items()}, objective, list(where), limits, int(top), slo=slo))
+    )
 
 
 def compare(options: Options) -> Options:
@@ -97,15 +99,16 @@ def check(options: Options) -> Options:
     """Hold capacity plans to their promises; `plan` is the path of a plan file, or its YAML."""
     from rooflinecli import files
     from rooflinecli.answers.check import ask_plans
+    from rooflinecli.calibrate.beside import rows
 
     plan, hold = str(options.get("plan") or ""), options.get("hold")
     settings = ask_plans.Settings(hold=hold)
     if "\n" not in plan and files.lies(Path(plan)):
-        return dict(plain(ask_plans.check([Path(plan)], settings)))
+        return dict(plain(ask_plans.check([Path(plan)], settings, rows)))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "plan.yaml"
         files.write(path, plan)
-        return dict(plain(ask_plans.check([path], settings)))
+        return dict(plain(ask_plans.check([path], settings, rows)))
 
 
 def _written(value: Any) -> Any:

@@ -20,7 +20,7 @@ def rules(scene: Scene, plan: Plan, phase: str) -> Iterator[Rule]:
     Nothing is split by the scalar 1, so no rule of it can be broken.
     """
     if not one(plan.tp):
-        yield from anywhere.tensor(scene, plan, scene.engine.pads_heads and phase != "train")
+        yield from anywhere.tensor(scene, plan, scene.pads_heads(plan, phase))
     if not one(plan.pp):
         yield from anywhere.stages(scene, plan)
     if not one(plan.ep):

@@ -42,6 +42,7 @@ class Case:
     description: str
     lines: dict[str, str]
     simulate: tuple[tuple[str, Any], ...] = ()
+    measured: tuple[Path, ...] = ()
 
     @property
     def line(self) -> int:
@@ -86,12 +87,23 @@ def _cases(
         )
     wanted = tuple(_requirements(check, document, key))
     held = (check.hold or plan.hold).value
+    measured = _measured(check, wanted, document, key)
     for values in product(*axes.values()):
         point = dict(zip(axes, values, strict=True))
         options = _asked({**defaults, **own, **point}, wanted, document.path.parent)
         options, end = _held({**options, "hold": hold} if hold else options, held)
         label = ", ".join(f"{k}={v}" for k, v in point.items())
-        yield Case(f"{name}[{label}]" if label else name, options, wanted, end, where, check.description, lines, _load(check, document.path.parent))
+        yield Case(
+            f"{name}[{label}]" if label else name,
+            options,
+            wanted,
+            end,
+            where,
+            check.description,
+            lines,
+            _load(check, document.path.parent),
+            measured,
+        )
 
 
 def _held(options: dict[str, Any], held: str) -> tuple[dict[str, Any], str]:
@@ -108,6 +120,19 @@ def _load(check: CheckSpec, folder: Path) -> tuple[tuple[str, Any], ...]:
     if isinstance(trace, str) and (folder / trace).is_file():
         found["trace"] = str(folder / trace)
     return tuple(found.items())
+
+
+def _measured(check: CheckSpec, wanted: tuple[Requirement, ...], document: Document, key: tuple[str, ...]) -> tuple[Path, ...]:
+    """The measured files, found beside the plan. Raises DataError for one that is not there, and where nothing is required of it."""
+    where = document.at(*key, "measured")
+    names = check.measured if isinstance(check.measured, list) else [check.measured] if check.measured is not None else []
+    found = tuple(document.path.parent / str(name) for name in names)
+    for path in found:
+        if not path.is_file():
+            raise DataError(f"{where}: measured: {path}: no such file; give the results of a benchmark or a training log beside the plan")
+    if found and not any(r.quantity.startswith("measured.") for r in wanted):
+        raise DataError(f"{where}: measured: nothing is required of it; add for example measured.gap: '<= 20 %'")
+    return found
 
 
 def _but_from(written: dict[str, Any]) -> dict[str, Any]:
