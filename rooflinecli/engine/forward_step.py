@@ -163,7 +163,7 @@ def prompt_pass(scene: Scene, plan: Plan) -> Step:
     """The pass over one prompt alone, in as many pieces as the tokens of a step make of it."""
     if not scene.generates:
         scored = scene.scored(scene.prompt)
-        return forward_step(scene, plan, scene.together, scene.read, scene.prompt, decode=False, logits=scored)
+        return forward_step(scene, plan, scene.together, scene.read, scene.prompt, False, True, scene.steps, scored)
     read, passes = scene.read, serving.prompt_passes(token_budget(scene), scene.read)
     if scene.chip.ideal or (num.plain(passes) and num.value(passes) <= 1):
         return forward_step(scene, plan, 1.0, read, scene.prompt, decode=False)

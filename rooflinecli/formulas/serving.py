@@ -64,6 +64,22 @@ def sequences_together(stages: Number, together: Number) -> Number:
     return stages * together
 
 
+@formula(
+    "b",
+    "sequences",
+    "Ho and Salimans 2022, Classifier-Free Diffusion Guidance, section 3.2: one pass with the prompt, one without",
+)
+def guided(sequences: Number) -> Number:
+    """Sequences of a step under guidance."""
+    return 2 * sequences
+
+
+@formula("img/s", "1/s", "definition")
+def images_per_second(tokens_per_s: Number, tokens: Number) -> Number:
+    """Images made in a second, of so many tokens each."""
+    return tokens_per_s / tokens
+
+
 @formula("F", "FLOP", "definition: the same pass, as often as a sampler takes a step")
 def over_steps(flops: Number, steps: Number) -> Number:
     """FLOPs of all steps."""

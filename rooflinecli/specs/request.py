@@ -90,3 +90,5 @@ class Request:
     hold: str = HOLDS[0]
     images: Number | None = None
     image: str | None = None
+    steps: Number | None = None
+    guidance: bool | None = None
