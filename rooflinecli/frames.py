@@ -48,12 +48,12 @@ def sweep(options: dict[str, Any], columns: list[str] | None, where: list[str]) 
 
 def search(options: dict[str, Any], objective: str | None, where: list[str], top: int) -> Any:
     """Layouts, the best first; the frame is empty when nothing is feasible."""
-    limits = {name: options.pop(name, None) for name in ("ttft", "itl", "qps")}
+    limits, slo = {name: options.pop(name, None) for name in ("ttft", "itl", "qps")}, options.pop("slo", None)
     asked = _ranges(options)
     asked["phase"] = [asked["phase"]] if isinstance(asked.get("phase"), str) else asked.get("phase")
     from rooflinecli.answers.search.answered import answered
 
-    return frame([dict(leaves(row)) for row in answered(asked, objective, where, limits, top)["results"]])
+    return frame([dict(leaves(row)) for row in answered(asked, objective, where, limits, top, slo=slo)["results"]])
 
 
 def compare(options: dict[str, Any], chips: list[str], at: str, rank: str) -> Any:

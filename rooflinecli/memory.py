@@ -36,6 +36,19 @@ class DeviceParameters:
         return self.inner + self.outer + self.experts
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Bytes that a framework keeps beside what a backward pass reads: per logit, per value of a norm's input, and per value of what an
+    activation function gave."""
+
+    logit: Number = 0.0
+    norm: Number = 0.0
+    gate: Number = 0.0
+
+
+NOTHING = Beside()
+
+
 def device_parameters(book: Ledger, plan: Plan, lift: Plain) -> DeviceParameters:
     """Parameters per device of a replica. With a pipeline the fullest stage carries the larger of embedding and head."""
     document, work = book.document, work_sizes(1.0, 1.0, 1.0, 1.0, plan)
@@ -181,7 +194,9 @@ def saved_input(formats: Formats) -> float:
     return min(max(formats.matmul_input, 1.0), formats.activation)
 
 
-def layer_activations(group: Any, plan: Plan, sizes: Sizes, formats: Formats, layers: Number = 1.0) -> Number:
+def layer_activations(
+    group: Any, plan: Plan, sizes: Sizes, formats: Formats, layers: Number = 1.0, beside: Beside = NOTHING
+) -> Number:
     """Bytes one of `layers` layers keeps for its backward pass, by recomputation kind; the mean where some recompute."""
     boundary = product(("B", "Z", "D"), sizes) * formats.activation
     if plan.recompute == "full" and plan.recompute_layers is None:
@@ -189,12 +204,31 @@ def layer_activations(group: Any, plan: Plan, sizes: Sizes, formats: Formats, la
     if plan.recompute == "op":
         return boundary + _kept_outputs(group, sizes) * formats.activation
     kept = working_set(
-        group, plan, sizes, formats, scores=plan.recompute != "selective" or "core_attn" not in plan.recompute_modules
+        group,
+        plan,
+        sizes,
+        formats,
+        scores=plan.recompute != "selective" or "core_attn" not in plan.recompute_modules,
+        beside=beside,
     )
     if plan.recompute != "full":
         return kept
     again = recompute.share(plan.recompute_layers, layers)
     return f.part_recomputed(boundary, kept, again)
+
+
+def _kept_beside(rows: tuple[Row, ...], sizes: Sizes, again: set[str], beside: Beside) -> Number:
+    """Bytes kept of norms and activation functions that do not run again, beside their input and output."""
+    norms: Number = 0.0
+    gates: Number = 0.0
+    for row in rows:
+        if row.name in again:
+            continue
+        if row.name.startswith("norm."):
+            norms = norms + sum(product(axes, sizes) for axes in row.saves)
+        elif row.name.endswith("activation"):
+            gates = gates + sum(product(axes, sizes) for axes in row.writes)
+    return f.autodiff_residuals(norms, beside.norm, gates, beside.gate)
 
 
 def _kept_outputs(group: Any, sizes: Sizes) -> Number:
@@ -208,9 +242,13 @@ def _kept_outputs(group: Any, sizes: Sizes) -> Number:
     return kept
 
 
-def working_set(group: Any, plan: Plan, sizes: Sizes, formats: Formats, scores: bool) -> Number:
-    """Bytes of everything a layer's backward pass reads: saved rows, dropout masks, materialised scores."""
+def working_set(
+    group: Any, plan: Plan, sizes: Sizes, formats: Formats, scores: bool, beside: Beside = NOTHING
+) -> Number:
+    """Bytes of everything a layer's backward pass reads: saved rows, dropout masks, materialised scores; and what is kept beside."""
     kept = _layer_saved(group.rows, sizes, formats, recompute.dropped(plan))
+    if num.present(beside.norm) or num.present(beside.gate):
+        kept = kept + _kept_beside(group.rows, sizes, recompute.repeated(plan), beside)
     if plan.dropout:
         kept = kept + sum(product(axes, sizes) for row in group.rows for axes in row.masks)
     if not plan.flash and scores and group.mixer is not None:
@@ -225,19 +263,18 @@ def training_activations(
     seq: Number,
     microbatches: Number,
     lift: Plain,
-    logit_bytes: Number = 0.0,
+    beside: Beside = NOTHING,
 ) -> Number:
     """Activations on the fullest stage: microbatches in flight, and where layers compute again or wait on the host one at work.
 
-    The loss is done with its logits before the first layer is at work again. logit_bytes is what the framework's loss holds
-    per logit beside them.
+    The loss is done with its logits before the first layer is at work again. `beside` is what the framework holds besides.
     """
     layers = float(book.n_layers)
-    per_stage, transient, stem, head = _stack_activations(book, plan, formats, seq, lift, layers, logit_bytes)
+    per_stage, transient, stem, head = _stack_activations(book, plan, formats, seq, lift, layers, beside)
     first, last = pipeline.in_flight(plan, microbatches)
     for tower in book.reading:
         own, again, *ends = _stack_activations(
-            tower.book, plan, formats, tower.length, lift, layers, logit_bytes, tower.inputs(plan.micro_batch)
+            tower.book, plan, formats, tower.length, lift, layers, beside, tower.inputs(plan.micro_batch)
         )
         per_stage, transient, stem = per_stage + own, num.maximum(transient, again), stem + sum(ends)
     if plan.activations_on_host:
@@ -252,7 +289,7 @@ def offloaded_activations(book: Ledger, plan: Plan, formats: Formats, seq: Numbe
     sent: Number = 0.0
     for stack in (Tower(book, seq), *book.reading):
         kept = _stack_activations(
-            stack.book, plan, formats, stack.length, lift, layers, 0.0, stack.inputs(plan.micro_batch)
+            stack.book, plan, formats, stack.length, lift, layers, NOTHING, stack.inputs(plan.micro_batch)
         )[0]
         sent = sent + kept
     return f.sent_to_host(sent, recompute.share(plan.offload_layers, layers))
@@ -265,7 +302,7 @@ def _stack_activations(
     seq: Number,
     lift: Plain,
     layers: Number,
-    logit_bytes: Number,
+    beside: Beside,
     inputs: Number | None = None,
 ) -> tuple[Number, Number, Number, Number]:
     """Bytes per microbatch that a stage's share of a ledger keeps, a layer's working set, and what stem and head keep."""
@@ -275,14 +312,14 @@ def _stack_activations(
     transient: Number = 0.0
     for group in book.layers:
         sizes = layer_sizes(group, work, plan, book.document, lift)
-        kept = kept + layer_activations(group, plan, sizes, formats, layers) * float(group.repeat)
+        kept = kept + layer_activations(group, plan, sizes, formats, layers, beside) * float(group.repeat)
         if plan.recompute in ("full", "op") or plan.activations_on_host:
-            transient = num.maximum(transient, working_set(group, plan, sizes, formats, scores=True))
+            transient = num.maximum(transient, working_set(group, plan, sizes, formats, True))
     outer = outer_sizes(book, work, plan, book.document, lift)
     stem, head = _saved(book.stem, outer, formats), _saved(book.head, outer, formats)
     copies: Number = 0.0
-    if num.present(logit_bytes) and book.spec.lm_head and book.spec.vocab_size:
-        copies = f.loss_copies(product(("B", "O", "V"), outer), logit_bytes)
+    if num.present(beside.logit) and book.spec.lm_head and book.spec.vocab_size:
+        copies = f.loss_copies(product(("B", "O", "V"), outer), beside.logit)
         head = head + copies
     if not (num.plain(plan.loss_chunks) and num.value(plan.loss_chunks) == 1):
         head = f.chunked_loss(head, _saved(book.head, outer, formats, "V") + copies, plan.loss_chunks)

@@ -19,8 +19,11 @@ _TIME = {
     "ns": 1e-9,
     "min": 60.0,
     "h": 3600.0,
+    "d": 86400.0,
     "day": 86400.0,
     "days": 86400.0,
+    "week": 604800.0,
+    "weeks": 604800.0,
 }
 _FLOP_NAMES = ("FLOP/s", "FLOPS", "FLOPs/s", "OP/s", "OPS")
 _TEXT = re.compile(

@@ -8,14 +8,19 @@ from typing import Any
 from rooflinecli.answers import equal_terms as equal
 from rooflinecli.answers.check.ends import Ends, ends, phase_of
 from rooflinecli.answers.check.run import Estimator
+from rooflinecli.answers.chips import each as each_chip
+from rooflinecli.answers.chips import unpriced
 from rooflinecli.answers.contract import Estimate
+from rooflinecli.answers.search.slo import joined
 from rooflinecli.errors import DataError, Infeasible, UsageError
 from rooflinecli.specs import ask
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.quantities import COST, more_is_better, unit_of
+from rooflinecli.units import duration
 
 SCHEMA = "roofline/compare/1"
 RANK = "decode.time_s"
+_LIMITED = {"ttft": "prefill", "itl": "decode"}
 _SHOWN = {
     "prefill": ("prefill.time_s",),
     "decode": ("decode.time_s", "decode.tokens_per_s", f"cost.{COST['decode']}"),
@@ -39,19 +44,29 @@ class Entry:
     why: str = ""
 
 
-def compare(options: dict[str, Any], chips: list[str], at: str = equal.AT[0], rank: str = RANK) -> dict[str, Any]:
-    """The chips ranked, those that cannot hold the plan last with the reason.
+def compare(
+    options: dict[str, Any], chips: list[str], at: str = equal.AT[0], rank: str = RANK, slo: str | None = None
+) -> dict[str, Any]:
+    """The chips ranked, those that cannot hold the plan last with the reason, and so those that miss a limit of `slo`.
+
+    `options["price"]` is one for all or by chip (`h100=2.50,mi300x=3`).
 
     Raises UsageError for an unknown setting, chip or quantity; what only one chip cannot do is that chip's reason.
     """
     if len(set(chips)) < 2:
         raise UsageError("--hw: a comparison needs two chips or more; write them with commas, such as h100,h200")
     specs = {name: load_hardware(name) for name in dict.fromkeys(chips)}
-    asked = {"phase": ["train"] if phase_of(rank) == "train" else ["prefill", "decode"], **options}
+    priced = each_chip(options, chips)
+    own = {name: {"price": found["price"]} for name, found in priced.items() if "price" in found}
+    options = {k: v for k, v in options.items() if k != "price"}
+    limits = held_limits(slo)
+    asked = {"phase": ["train"] if phase_of(rank) == "train" and not limits else ["prefill", "decode"], **options}
     ask.request({**asked, "hw": next(iter(specs))})  # what is wrong on every chip is wrong with the question
     answer = Estimator()
-    tried, basis = equal.counts(asked, specs, at, answer)
-    entries = [_entry(name, asked, tried[name], "" if at == "same-memory" else rank, answer) for name in specs]
+    tried, basis = equal.counts(asked, specs, at, answer, own)
+    first = "" if at == "same-memory" else rank
+    entries = [_entry(name, {**asked, **own.get(name, {})}, tried[name], first, answer) for name in specs]
+    entries = [_kept(entry, limits) for entry in entries]
     _answerable(entries)
     _known(entries, rank)
     rows = _ranked([_row(entry, rank, specs[entry.name]) for entry in entries], rank)
@@ -64,9 +79,34 @@ def compare(options: dict[str, Any], chips: list[str], at: str = equal.AT[0], ra
         "rank": rank,
         "unit": unit_of(rank),
         "better": "more" if more_is_better(rank) else "less",
+        "slo_s": limits,
+        "unpriced": unpriced(priced),
         "rows": rows,
         "feasible": any(r["feasible"] for r in rows),
     }
+
+
+def held_limits(slo: str | None) -> dict[str, float]:
+    """Seconds of `ttft` and `itl`. Raises UsageError."""
+    said = joined({"ttft": None, "itl": None}, slo)
+    return {name: ask.seconds(f"--slo {name}", text) for name, text in said.items() if text is not None}
+
+
+def _kept(entry: Entry, limits: dict[str, float]) -> Entry:
+    """The entry, with a reason when the pessimistic end of a latency is above its limit."""
+    if entry.result is None or entry.why:
+        return entry
+    for name, limit in limits.items():
+        found = entry.result.phases.get(_LIMITED[name])
+        if found is None:
+            raise UsageError(
+                f"--slo {name}: the comparison does not ask for {_LIMITED[name]}; leave --phase out", "slo"
+            )
+        worst = found.interval_s[1]
+        if worst > limit:
+            why = f"{name} is {duration(found.time_s)}, up to {duration(worst)}; wanted at most {duration(limit)}"
+            return Entry(entry.name, entry.result, why)
+    return entry
 
 
 def _entry(name: str, options: dict[str, Any], counts: list[int] | str, rank: str, answer: Estimator) -> Entry:
@@ -142,7 +182,7 @@ def _row(entry: Entry, rank: str, spec: HardwareSpec) -> dict[str, Any]:
     return {
         "chip": entry.name,
         "name": spec.name,
-        "feasible": result.feasible,
+        "feasible": result.feasible and not entry.why,
         "why": entry.why,
         "rank": None,
         "plan": {k: getattr(result.plan, k) for k in ("devices", "tp", "pp", "dp")},

@@ -16,9 +16,12 @@ AT = ("same-devices", "same-cost", "same-memory")
 
 
 Counts = dict[str, list[int] | str]
+Own = dict[str, dict[str, Any]]  # chip -> options that are its alone: its price
 
 
-def counts(options: dict[str, Any], specs: dict[str, HardwareSpec], at: str, answer: Estimator) -> tuple[Counts, str]:
+def counts(
+    options: dict[str, Any], specs: dict[str, HardwareSpec], at: str, answer: Estimator, own: Own | None = None
+) -> tuple[Counts, str]:
     """Device counts to try on each chip, best first, or why there is none; and one sentence on what is equal."""
     if at not in AT:
         raise unknown("setting of --at", at, AT)
@@ -31,7 +34,8 @@ def counts(options: dict[str, Any], specs: dict[str, HardwareSpec], at: str, ans
         raise UsageError(
             f"--at {at} takes {reference}, the first chip, as the measure, and it cannot hold the plan ({n}); put another first or give -n"
         )
-    return _same_cost(specs, reference, n) if at == "same-cost" else _same_memory(specs, reference, n)
+    prices = {name: _price(spec, (own or {}).get(name, {})) for name, spec in specs.items()}
+    return _same_cost(prices, reference, n) if at == "same-cost" else _same_memory(specs, reference, n)
 
 
 def _same_devices(
@@ -46,12 +50,14 @@ def _same_devices(
     return {s: [n] for s in specs}, f"{n} device{'s' * (n != 1)} each, the fewest that hold it on every chip that can"
 
 
-def _same_cost(specs: dict[str, HardwareSpec], reference: str, n: int) -> tuple[Counts, str]:
-    price = _price(specs[reference])
+def _same_cost(prices: dict[str, float | None], reference: str, n: int) -> tuple[Counts, str]:
+    price = prices[reference]
     if price is None:
-        raise UsageError(f"--at same-cost: no price is known for {reference}; put a chip with a price first")
+        raise UsageError(
+            f"--at same-cost: no price is known for {reference}; add --price {reference}=USD, or put a chip with a price first"
+        )
     return {
-        s: _affordable(spec, n * price) for s, spec in specs.items()
+        s: _affordable(s, own, n * price) for s, own in prices.items()
     }, f"at most {n * price:,.2f} USD/h, {n} x {reference}"
 
 
@@ -74,14 +80,15 @@ def _fewest(options: dict[str, Any], chip: str, answer: Estimator) -> int | str:
     return unfit[0] if unfit else max(p.laid_out.devices for p in result.phases.values())
 
 
-def _price(spec: HardwareSpec) -> float | None:
+def _price(spec: HardwareSpec, own: dict[str, Any]) -> float | None:
+    if "price" in own:
+        return float(ask.value(OPTIONS["price"], own["price"]))
     return float(spec.price.si) if spec.price is not None else None
 
 
-def _affordable(spec: HardwareSpec, budget: float) -> list[int] | str:
-    price = _price(spec)
+def _affordable(name: str, price: float | None, budget: float) -> list[int] | str:
     if price is None:
-        return "no price is known for it; give its YAML file one"
+        return f"no price is known for it; add --price {name}=USD"
     most = math.floor(budget / price + 1e-9) if price else 0
     return list(_down(most)) if most >= 1 else f"one costs {price:.2f} USD/h, above the {budget:,.2f} USD/h to spend"
 

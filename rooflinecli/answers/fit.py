@@ -13,7 +13,9 @@ from rooflinecli.engine.quantised import as_file
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import unknown
 from rooflinecli.num import value
+from rooflinecli.specs.blocks import Quantization
 from rooflinecli.specs.checkpoint.mix import DEFAULTS
+from rooflinecli.specs.checkpoint.schemes import SCHEMES, parse
 from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import Request
 
@@ -36,6 +38,7 @@ FILES = (
     "IQ1_M",
 )
 MIXTURES = ("F16", "Q8_0", "MXFP4_MOE", *FILES[2:])
+DEFAULT = "llamacpp"
 MOST = 2**20  # tokens looked at where a model names no longest context
 LEAST = 512.0  # tokens of context below which nobody would call it a fit
 
@@ -49,6 +52,7 @@ class Fitting:
     bits_per_weight: float
     fits: bool
     max_context: int
+    engine: str
     decode_tokens_per_s: float | None = None
     decode_interval_per_s: tuple[float, float] | None = None
     prefill_tokens_per_s: float | None = None
@@ -65,7 +69,7 @@ def fit(request: Request, files: tuple[str, ...] | None = None) -> dict[str, Any
     wanted = files or (MIXTURES if moe else FILES)
     total = parameters(spec).total
     asked = [_fitting(request, file, total) for file in wanted]
-    base = Scene(request)
+    base = Scene(replace(request, engine=request.engine or runs(asked[0].file)))
     needed = float(value(base.prompt + base.output))
     best = next((f.file for f in sorted(asked, key=lambda f: -f.bytes) if f.fits and f.max_context >= needed), None)
     return {
@@ -77,7 +81,12 @@ def fit(request: Request, files: tuple[str, ...] | None = None) -> dict[str, Any
             "capacity_bytes": float(value(base.chip.capacity)),
             "reserve_bytes": float(value(engine_constant(base, "reserve_bytes", "B"))),
         },
-        "workload": {"prompt": value(base.prompt), "output": value(base.output), "batch": 1, "engine": request.engine},
+        "workload": {
+            "prompt": value(base.prompt),
+            "output": value(base.output),
+            "batch": 1,
+            "engine": base.engine.name,
+        },
         "largest": best,
         "files": [vars(f) for f in asked],
     }
@@ -85,13 +94,13 @@ def fit(request: Request, files: tuple[str, ...] | None = None) -> dict[str, Any
 
 def _fitting(request: Request, file: str, total: int) -> Fitting:
     """One file type on one device, one sequence."""
-    model = as_file(request.model, file)
-    scene = Scene(replace(request, model=model, weight_dtype=None, devices=1.0, batch=1.0))
+    model, engine = as_file(request.model, file), request.engine or runs(file)
+    scene = Scene(replace(request, model=model, weight_dtype=None, devices=1.0, batch=1.0, engine=engine))
     plan = Plan()
     weights = float(value(memory.weights(scene.parameters(plan), scene.formats, 1.0)))
     room = float(value(scene.chip.capacity)) - weights - float(value(engine_constant(scene, "reserve_bytes", "B")))
     longest = _longest(scene, plan, room)
-    line = Fitting(file, round(weights), weights * 8 / total, longest >= LEAST, int(max(longest, 0)))
+    line = Fitting(file, round(weights), weights * 8 / total, longest >= LEAST, int(max(longest, 0)), scene.engine.name)
     if not line.fits:
         return line
     step, prompt = decode(scene, plan), prefill(scene, plan)
@@ -104,6 +113,12 @@ def _fitting(request: Request, file: str, total: int) -> Fitting:
         prefill_tokens_per_s=float(value(scene.prompt / prompt.time_s)),
         prefill_interval_per_s=(slow, fast),
     )
+
+
+def runs(file: str) -> str:
+    """The engine that runs a file type or format where nobody says: llama.cpp, or the tool that wrote it."""
+    stem = (parse(file) or Quantization(dtype="", group_size=None)).method
+    return SCHEMES[stem].engine or DEFAULT if stem else DEFAULT
 
 
 def _longest(scene: Scene, plan: Plan, room: float) -> float:
@@ -125,9 +140,11 @@ def _longest(scene: Scene, plan: Plan, room: float) -> float:
 
 
 def wanted(named: list[str] | None) -> tuple[str, ...] | None:
-    """File types as people write them. Raises UsageError for one that does not exist."""
-    found = tuple(part.strip().upper() for item in named or () for part in item.split(",") if part.strip())
-    for name in found:
-        if name not in DEFAULTS:
-            raise unknown("file type", name, DEFAULTS, option="file")
-    return found or None
+    """File types and formats (awq, mlx-4) as people write them. Raises UsageError for one that does not exist."""
+    found = []
+    for part in (part.strip() for item in named or () for part in item.split(",")):
+        if part and part.upper() not in DEFAULTS and parse(part) is None:
+            raise unknown("file type", part, (*DEFAULTS, *SCHEMES), option="file")
+        if part:
+            found.append(part.upper() if part.upper() in DEFAULTS else part.lower())
+    return tuple(found) or None

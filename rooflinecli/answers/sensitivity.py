@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from rooflinecli.answers.search.question import OPEN
-from rooflinecli.engine import legal
+from rooflinecli.engine import stated
 from rooflinecli.engine.answer import PHASES
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError
@@ -101,7 +101,7 @@ def of_layout(options: dict[str, Any], layout: dict[str, Any], phase: str) -> li
     chosen = {"n", *OPEN, *(() if phase == "train" else ("batch",))}  # the layout says them
     request = ask.request({k: v for k, v in options.items() if k not in chosen})
     sizes: dict[str, Any] = {k: float(layout[k]) for k in SIZES if k in layout}
-    given: dict[str, Any] = {"flash": request.flash, **legal.layout(request, phase)}
+    given: dict[str, Any] = {"flash": request.flash, **stated.layout(request, phase)}
     if phase == "train":
         words = {k: layout[k] for k in ("zero", "recompute", "sequence_parallel")}
         return elasticities(request, "train", Plan(**sizes, **words, **given))

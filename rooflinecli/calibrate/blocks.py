@@ -87,7 +87,7 @@ SERVING = (
     ),
     Block("engine", 0.6, _engine("per_step", "per_sequence", "per_sequence_moe")),
 )
-QUEUE = Block("queue", 0.52, _engine("look_ahead", "hold_steps", "poll_steps", "late_steps", "front", "per_stream"))
+QUEUE = Block("queue", 0.52, _engine("look_ahead", "gather_steps", "front", "per_stream", "unexplained"))
 BLOCKS: dict[str, tuple[Block, ...]] = {
     "train": TRAINING,
     "decode": SERVING,

@@ -12,7 +12,7 @@ from rooflinecli.cli.completion import chips as named
 from rooflinecli.cli.completion import on_tab
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format, columns
-from rooflinecli.cli.shared import FORMAT, OUT, WIDE
+from rooflinecli.cli.shared import FORMAT, OUT, PRICES, SLO, WIDE
 from rooflinecli.specs.options import LOAD
 
 app = typer.Typer(**QUIET)
@@ -23,6 +23,7 @@ _Opt = typer.Option
     cls=Panelled,
     epilog="roofline compare llama70b --hw h100,h200,mi300x -n 8 --batch 64\n"
     "roofline compare gpt3 --hw h100,tpu-v5p --at same-cost --rank train.time_s\n"
+    "roofline compare llama70b --hw h100,mi300x -n 8 --batch 32 --slo ttft=1s,itl=40ms --price mi300x=3\n"
     "roofline compare llama-3.1-8b --hw h100 -n 1 --measured bench.json",
 )
 @asks(
@@ -41,6 +42,8 @@ def compare(
         autocompletion=on_tab(named),
         help="Chips, with commas or repeated; the first is the measure of --at.",
     ),
+    price: list[str] = PRICES,
+    slo: str = SLO,
     at: str = _Opt(
         "same-devices", metavar="CHOICE", help="What is equal: same-devices, same-cost (USD per hour) or same-memory."
     ),
@@ -65,11 +68,12 @@ def compare(
     from rooflinecli.cli.output import write
     from rooflinecli.render.compare import render
 
+    options |= {"price": ",".join(price)} if price else {}
     if measured:
         write(_measured(options, hw, measured, format, columns(wide, out)), out)
         return
     chips = [name.strip() for item in hw for name in item.split(",") if name.strip()]
-    result = answer(options, chips, at, rank)
+    result = answer(options, chips, at, rank, slo)
     write(render(result, format.value, columns(wide, out)), out)
     if not result["feasible"]:
         raise typer.Exit(1)

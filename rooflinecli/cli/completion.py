@@ -48,9 +48,10 @@ def words(option: Option) -> Complete | None:
 
 def _known(option: Option) -> list[str]:
     if option.kind == "dtype":
+        from rooflinecli.specs.checkpoint.schemes import SCHEMES
         from rooflinecli.specs.dtypes import FORMATS
 
-        return list(FORMATS)
+        return [*FORMATS, *SCHEMES] if option.name == "weight-dtype" else list(FORMATS)
     if option.name == "engine":
         from rooflinecli.specs.engine import engines
 

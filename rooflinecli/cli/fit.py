@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import typer
@@ -24,9 +25,14 @@ def fit(
     output: str = _Opt(None, metavar="TOKENS", help="Output tokens (256)."),
     kv_dtype: str = _Opt(None, metavar="FORMAT", help="Number format of the cache: fp16, q8_0, q4_0, ..."),
     memory: str = _Opt(None, metavar="BYTES", help="Memory that the device lends, instead of the file's."),
-    engine: str = _Opt("llamacpp", metavar="NAME", help="llamacpp, llamacpp-2025, llamacpp-rocm, mlx, exllamav3, ..."),
+    engine: str = _Opt(
+        None, metavar="NAME", help="Instead of what runs the format: llamacpp-2025, llamacpp-rocm, mlx, exllamav3, ..."
+    ),
     files: list[str] = _Opt(
-        None, "--file", metavar="TYPE", help="Only these file types, with commas or repeated: Q4_K_M, IQ4_XS, ..."
+        None,
+        "--file",
+        metavar="TYPE",
+        help="Only these, with commas or repeated: Q4_K_M, IQ4_XS, awq, exl3-3.5, mlx-4, ...",
     ),
     wide: bool = WIDE,
     format: Format = FORMAT,
@@ -43,7 +49,8 @@ def fit(
     from rooflinecli.specs import ask
 
     given = {"model": model, "hw": hw, "prompt": prompt, "output": output, "kv-dtype": kv_dtype, "memory": memory}
-    request = ask.request({**given, "engine": engine, "batch": 1, "phase": ["prefill", "decode"]})
+    request = ask.request({**given, "engine": engine or "llamacpp", "batch": 1, "phase": ["prefill", "decode"]})
+    request = request if engine else replace(request, engine="")
     result = answer(request, wanted(files))
     write(render(result, format.value, columns(wide, out)), out)
     if result["largest"] is None:

@@ -34,6 +34,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "models": ("models", "List models, show one, or import a Hugging Face config."),
     "sweep": ("sweep", "A grid of estimates: every numeric input a range."),
     "search": ("search", "The best legal layout, exactly: training splits, or serving instances and pools."),
+    "plan": ("plan", "How many devices, of which chip, for how long, at what bill: a deadline, a budget or a rate."),
     "simulate": (
         "simulate",
         "An engine's scheduler over step prices: percentiles, SLOs, the fewest replicas for a load.",

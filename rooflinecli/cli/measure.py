@@ -102,7 +102,7 @@ for _name in _SUITES:
 @app.command("model")
 def model(
     model: str = typer.Argument(
-        ..., help="A name or alias (`roofline models`), or a YAML path: dense attention, MHA or GQA."
+        ..., help="A name or alias (`roofline models`), or a YAML path: attention is MHA or GQA."
     ),
     hw: str = _Opt(None, "--hw", help="The profile to predict with; omitted: DEVICE.yaml in this folder."),
     batch: int = _Opt(1, min=1, help="Sequences."),
@@ -114,6 +114,9 @@ def model(
     phase: list[str] = _Opt(None, "--phase", help="forward, train, prefill, decode; repeat or omit for all."),
     budget: float = _Opt(5.0, min=0.1, help="Seconds of timing per phase."),
     log: Path = _Opt(None, help="Where the results are stored; omitted: roofline-loop.jsonl."),
+    trace: Path = _Opt(
+        None, metavar="FOLDER", help="Keep a trace of three runs of each phase there, for `roofline profile`."
+    ),
     wide: bool = WIDE,
     format: Format = _Opt(Format.table, "--format", "-f", metavar="CHOICE", help="table or json."),
 ) -> None:
@@ -122,7 +125,7 @@ def model(
     from rooflinecli.cli.output import write
     from rooflinecli.measure.model.loop import Loop, close
 
-    answer = close(Loop(model, hw, batch, seq, layers, d_model, vocab, dtype, tuple(phase or ()), budget, log))
+    answer = close(Loop(model, hw, batch, seq, layers, d_model, vocab, dtype, tuple(phase or ()), budget, log, trace))
     if format is Format.json:
         import json
 
@@ -218,6 +221,8 @@ def _show(answer: Any, format: Format, width: int) -> int:
         parts = [render.timings(answer.records, width)]
         if answer.roofs:
             parts.append(render.fits(answer.fits, answer.roofs, width))
+        if answer.extra.get("held_out"):
+            parts.append(render.held(answer.extra["held_out"], width))
         if answer.text is not None:
             parts.append(f"wrote {answer.out}; use it as --hw {answer.out}")
         write("\n\n".join(parts))

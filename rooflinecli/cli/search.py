@@ -10,7 +10,7 @@ import typer
 from rooflinecli.cli.asking import Panelled, asks
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format, columns
-from rooflinecli.cli.shared import CLUSTER, FORMAT, JOBS, OUT, WIDE, most
+from rooflinecli.cli.shared import CLUSTER, FORMAT, JOBS, OUT, PRICES, SLO, WIDE, most
 from rooflinecli.specs.options import LOAD
 
 app = typer.Typer(**QUIET)
@@ -32,12 +32,14 @@ _RESTRICTED = {
 @app.command(
     cls=Panelled,
     epilog="roofline search llama-3-405b --hw h100 -n 2048 --batch 2048 --top 3\n"
-    "roofline search llama70b --hw h100 -n 16 --phase decode --qps 5 --itl '40 ms'",
+    "roofline search llama70b --hw h100 -n 16 --phase decode --qps 5 --itl '40 ms'\n"
+    "roofline search llama70b --hw h100,h200,mi300x --price mi300x=3 --phase decode --qps 50 --slo ttft=1s,itl=40ms",
 )
 @asks(
     ranged=_RESTRICTED,
     without=("concurrency", "qps", "stages", "recompute-modules", "recompute-layers"),
     help={
+        "hw": "A name or alias (`roofline hardware`), or a YAML path; several with commas are searched side by side.",
         "phase": "train (default), or decode for serving (prefill is searched with it).",
         "n": "Devices: one count or several (training); the most to use (serving).",
         "batch": "Global batch (4M-tokens works too); serving: batches to try (1..1024).",
@@ -64,12 +66,14 @@ def search(
     itl: str = _Opt(
         None, metavar="TIME", rich_help_panel=LOAD, help="Serving: inter-token latency at most, e.g. '40 ms'."
     ),
+    slo: str = SLO,
     qps: str = _Opt(
         None,
         metavar="RATE",
         rich_help_panel=LOAD,
         help="Serving: requests per second to carry; finds the fewest devices.",
     ),
+    price: list[str] = PRICES,
     top: int = most(5, "How many layouts to show, the best of each split of the devices."),
     sensitivity: bool = _Opt(
         False, "--sensitivity", help="Also: how the winner's time moves with each hardware figure and constant."
@@ -92,6 +96,7 @@ def search(
     from rooflinecli.cli.searching import Hands, run
 
     limits: dict[str, str | None] = {"ttft": ttft, "itl": itl, "qps": qps}
-    hands = Hands(simulate, jobs, cluster)
+    hands = Hands(simulate, jobs, cluster, slo)
+    options |= {"price": ",".join(price)} if price else {}
     if not run(options, objective, where or [], limits, top, sensitivity, format.value, out, columns(wide, out), hands):
         raise typer.Exit(1)

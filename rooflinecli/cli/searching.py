@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rooflinecli.cli.progress import Progress
-from rooflinecli.specs.options import OPTIONS
 
 
 @dataclass
@@ -18,6 +16,7 @@ class Hands:
     simulate: int = 0
     jobs: int = 1
     cluster: str | None = None
+    slo: str | None = None
 
 
 def run(
@@ -36,27 +35,11 @@ def run(
     from rooflinecli.cli.output import write
     from rooflinecli.render.search import text
 
-    serving = "train" not in ",".join(options.get("phase") or ["train"])
     result = _answered(options, objective, where, limits, top, hands)
-    for row in [*result["results"], *([result["nearest_miss"]] if result["nearest_miss"] else [])]:
-        row["estimate"] = _estimate(options, row["command"], serving)
     if sensitivity and result["feasible"]:
         result["sensitivity"] = _sensitivity(result, options)
     write(text(result, format, width), out)
     return bool(result["feasible"])
-
-
-def _estimate(options: dict[str, Any], layout: str, serving: bool) -> str:
-    """The whole command line that reproduces a row."""
-    from rooflinecli.answers.search.question import OPEN
-
-    layout_says = {"model", "hw", "phase", "n", *OPEN, *(("batch",) if serving else ())}
-    words = ["roofline", "estimate", options["model"], "--hw", options["hw"]]
-    words += ["--phase", "prefill", "--phase", "decode"] if serving else ["--phase", "train"]
-    for name, written in options.items():
-        if name not in layout_says:
-            words += OPTIONS[name].words(written)
-    return f"{shlex.join(words)} {layout}"
 
 
 def _answered(
@@ -78,7 +61,7 @@ def _answered(
         bar[0].add(done)
 
     over = spread_over(hands.jobs, hands.cluster) if hands.jobs > 1 or hands.cluster else None
-    found = answered(options, objective, where, limits, top, tell, over, hands.simulate)
+    found = answered(options, objective, where, limits, top, tell, over, hands.simulate, hands.slo)
     for progress in bar:
         progress.close()
     return found

@@ -16,7 +16,16 @@ from rooflinecli.specs.options import ENGINE, LAYOUT, LOAD, OPTIONS
 app = typer.Typer(**QUIET)
 _Opt = typer.Option
 # what speaks of means, or of work that the simulated engine does not do; prompts per slot are whole here, a schedule is set by --scheduler
-_MEANS = ("prompts-per-slot", "equal-lengths", "token-budget", "prefix-hit", "speculate", "draft-tokens", "acceptance")
+_MEANS = (
+    "prompts-per-slot",
+    "equal-lengths",
+    "token-budget",
+    "prefix-hit",
+    "sessions",
+    "speculate",
+    "draft-tokens",
+    "acceptance",
+)
 _TRAINING = [name for name, option in OPTIONS.items() if option.phase == "train"]
 
 

@@ -38,10 +38,15 @@ def validate(
     Measured kernels and collected serving runs are read from a wheel: pip install "rooflinecli[validate]".
     """
     from rooflinecli.cli.output import write
+    from rooflinecli.cli.progress import Progress
     from rooflinecli.render.validate import render
-    from rooflinecli.validate.answer import data, tables_of
+    from rooflinecli.validate.answer import data, tables_of, work
 
-    found, images = tables_of(subject, fit, simulate), {}
+    bar = Progress(work(subject) if fit else 0, "steps")
+    try:
+        found, images = tables_of(subject, fit, simulate, bar.add), {}
+    finally:
+        bar.close()
     if plot is not None:
         from os.path import relpath
 

@@ -28,6 +28,7 @@ _OWN: dict[str, dict[str, Any]] = {
         "where": {"type": "array", "items": _TEXT, "description": "conditions such as 'train.mfu >= 0.4'"},
         "ttft": {**_TEXT, "description": "serving: time to first token at most, e.g. '300 ms'"},
         "itl": {**_TEXT, "description": "serving: inter-token latency at most, e.g. '40 ms'"},
+        "slo": {**_TEXT, "description": "serving: both in one, e.g. ttft=1s,itl=40ms"},
         "qps": {**_TEXT, "description": "serving: requests per second to carry"},
         "top": {"type": "integer", "minimum": 1, "maximum": 50, "description": "layouts to show (5)"},
     },

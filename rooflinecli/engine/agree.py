@@ -5,7 +5,7 @@ Sizes that no layout can have are `legal.check`'s: asked at once where layouts a
 
 from __future__ import annotations
 
-from rooflinecli.engine import speculation
+from rooflinecli.engine import speculation, tiers
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.phases import recompute
@@ -22,6 +22,7 @@ def check(scene: Scene) -> None:
     if r.offload is not None and _offloads(r.offload):
         _ = scene.chip.host_link
     speculation.check(scene)
+    tiers.check(scene)
 
 
 def _recomputation(scene: Scene) -> None:

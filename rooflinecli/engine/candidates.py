@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rooflinecli.engine import legal
+from rooflinecli.engine import legal, stated
+from rooflinecli.engine.rules import Rule
 from rooflinecli.engine.scene import Scene
 from rooflinecli.num import Number
 from rooflinecli.specs.plan import WHOLE, Plan
@@ -18,7 +19,7 @@ MOST = 128  # largest size of one axis that is tried
 LARGEST = 65536  # devices
 
 
-def candidates(scene: Scene, phase: str, devices: int, refused: list[legal.Rule] | None = None) -> Iterator[Plan]:
+def candidates(scene: Scene, phase: str, devices: int, refused: list[Rule] | None = None) -> Iterator[Plan]:
     """Legal layouts of the open sizes on so many devices; `refused` collects the rules that the others broke."""
     for split in _splits(scene, phase, devices):
         for sized in _micro_batches(scene, split) if phase == "train" else [split]:
@@ -33,7 +34,7 @@ def _splits(scene: Scene, phase: str, devices: int) -> Iterator[Plan]:
     """Sizes of the axes that multiply to `devices`."""
     r, training = scene.request, phase == "train"
     cp, whole = int(r.cp or 1), _undivided(r, training)
-    stages = r.pp if r.stages is None or r.stages in legal.ENDS else float(str(r.stages).count(",") + 1)
+    stages = r.pp if r.stages is None or r.stages in stated.ENDS else float(str(r.stages).count(",") + 1)
     for tp in _sizes(r.tp, devices):
         if r.tp is None and not _divides_heads(scene, tp):
             continue
@@ -48,7 +49,7 @@ def _splits(scene: Scene, phase: str, devices: int) -> Iterator[Plan]:
             if training or not r.attention_dp:
                 yield whole.but(tp=float(tp), pp=float(pp), dp=float(dp))
             else:
-                ranks = legal.attention_parallel(r, float(tp), float(dp), float(r.ep) if r.ep is not None else None)
+                ranks = stated.attention_parallel(r, float(tp), float(dp), float(r.ep) if r.ep is not None else None)
                 yield whole.but(tp=ranks[0], pp=float(pp), dp=ranks[1], ep=ranks[2])
 
 
@@ -62,7 +63,7 @@ def _undivided(r: Request, training: bool) -> Plan:
         sequence_parallel=bool(r.sequence_parallel),
         zero=1 if training else 0,
         flash=r.flash,
-        **legal.layout(r, "train" if training else "serve"),
+        **stated.layout(r, "train" if training else "serve"),
     )
 
 

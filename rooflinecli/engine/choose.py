@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from rooflinecli.engine import legal, refusal
+from rooflinecli.engine import legal, refusal, stated
 from rooflinecli.engine.answer import priced
 from rooflinecli.engine.candidates import candidates, reach
 from rooflinecli.engine.phase_answer import PlanAnswer, plan_answer
 from rooflinecli.engine.residency import resident
+from rooflinecli.engine.rules import Rule
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import Infeasible
 from rooflinecli.num import Number
@@ -54,7 +55,7 @@ def choose(scene: Scene, phases: tuple[str, ...], fastest: bool = True) -> Choic
     On the devices given, or on the fewest that hold it; where `fastest` is not asked for, the plainest. Raises UsageError when the sizes given cannot be laid out at all,
     Infeasible when no count holds them.
     """
-    given, refused, overrun = scene.request.devices, list[legal.Rule](), list[Infeasible]()
+    given, refused, overrun = scene.request.devices, list[Rule](), list[Infeasible]()
     if given is not None:
         return _on(scene, phases, int(given), refused, overrun)
     smaller: list[Weighed] = []
@@ -72,9 +73,7 @@ def choose(scene: Scene, phases: tuple[str, ...], fastest: bool = True) -> Choic
     raise overrun[-1] if overrun else Infeasible(refusal.held_nowhere(scene))
 
 
-def _on(
-    scene: Scene, phases: tuple[str, ...], devices: int, refused: list[legal.Rule], overrun: list[Infeasible]
-) -> Choice:
+def _on(scene: Scene, phases: tuple[str, ...], devices: int, refused: list[Rule], overrun: list[Infeasible]) -> Choice:
     """The best on the devices given, or the one that comes nearest to fitting."""
     tried = weigh(scene, phases, devices, refused, overrun)
     if not tried:
@@ -110,7 +109,7 @@ def _sizes(plan: Plan) -> tuple[Number, ...]:
 
 
 def weigh(
-    scene: Scene, phases: tuple[str, ...], devices: int, refused: list[legal.Rule], overrun: list[Infeasible]
+    scene: Scene, phases: tuple[str, ...], devices: int, refused: list[Rule], overrun: list[Infeasible]
 ) -> list[Weighed]:
     """Every candidate on so many devices; rules broken and loads that cannot be followed are collected."""
     found = []
@@ -138,7 +137,7 @@ def _rank(scene: Scene, phases: tuple[str, ...], plan: Plan) -> tuple[Number, ..
 def _counts(scene: Scene) -> Iterator[int]:
     """Device counts to try: what the sizes given multiply to, doubling as far as the network reaches."""
     r = scene.request
-    count, _ = legal.product_of_given(r)
+    count, _ = stated.product_of_given(r)
     yield count
     while None in (r.tp, r.pp, r.dp) and count * 2 <= reach(scene):
         count *= 2
@@ -159,7 +158,7 @@ def _why(scene: Scene, phases: tuple[str, ...], tried: list[Weighed]) -> str:
 def _why_so_many(scene: Scene, best: Plan, needs: float, smaller: list[Weighed]) -> str:
     """Why this count: how full it is, and what half of it would have been."""
     per = f"{si(needs, 'B')} of {si(float(scene.chip.capacity), 'B')}"
-    product, asked = legal.product_of_given(scene.request)
+    product, asked = stated.product_of_given(scene.request)
     if best.devices < 2:
         return f"one device holds it: {per}"
     if best.devices == product:

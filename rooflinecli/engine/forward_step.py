@@ -179,5 +179,4 @@ def engine_constant(scene: Scene, name: str, unit: str) -> Number:
     value = scene.chip.settled(f"engine.{name}", getattr(scene.engine, name))
     if not scene.lift.traced:
         return value
-    key = name.removesuffix("_bytes")
-    return scene.lift(name, float(value), unit, f"{scene.engine.document.at(key)}; {scene.engine.source}")
+    return scene.lift(name, float(value), unit, scene.engine.written(name))

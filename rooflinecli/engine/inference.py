@@ -7,7 +7,7 @@ from typing import Any
 
 from rooflinecli import num
 from rooflinecli.derivation import label
-from rooflinecli.engine import residency, speculation
+from rooflinecli.engine import residency, speculation, tiers
 from rooflinecli.engine.forward_step import (
     REGIME,
     Step,
@@ -26,6 +26,7 @@ from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import MOST
 
 FIRST = "first token of a closed loop"
+RELOAD_ERROR = 0.3  # of bringing a cache back, at the rate that its owner gives for the link
 
 
 def prefill(scene: Scene, plan: Plan) -> PrefillAnswer:
@@ -47,15 +48,19 @@ def prefill(scene: Scene, plan: Plan) -> PrefillAnswer:
     if loaded:
         step = _first_token(scene, plan, step)
         error = 0.0 if scene.chip.ideal else engine_constant(scene, "ttft_error", "1")
+    waits = None if scene.request.kv_tier is None else tiers.answer(scene, plan, load(scene, plan))
+    if waits is not None and scene.cached is not None:
+        step.bill.spend("reload", waits.reload_s, "step", RELOAD_ERROR)
+        step = Step(step.bill, label(step.seconds + waits.reload_s, "t_ttft"))
     shared = _shared(step, residency.resident(scene, plan, "prefill"), error)
-    return PrefillAnswer(**shared, tokens_per_s=rate, tokens_per_s_interval=span, mfu=mfu, flops=flops)
+    return PrefillAnswer(**shared, tokens_per_s=rate, tokens_per_s_interval=span, mfu=mfu, flops=flops, sessions=waits)
 
 
 def _first_token(scene: Scene, plan: Plan, step: Step) -> Step:
     """The pass with the wait in front of it charged to its bill."""
     busy = load(scene, plan)
     if busy.kind == "open":
-        front = engine_constant(scene, "front", "s")
+        front = _front(scene)
         under_way = speculation.round_time(scene, _decode_step(scene, plan, busy).seconds)
         meets = serving.busy_probability(busy.batch)
         beside = busy.prompt_cost + prompt_starts(scene)  # a step that takes a prompt in is not replayed either
@@ -75,7 +80,7 @@ def _closed_first_token(scene: Scene, plan: Plan, busy: Load, alone: Number, itl
     request = serving.answer_time(_turn(scene, Loop(alone, mixed, 0.0), 1.0, step), step, scene.output)
     serial = serving.serial_ttft(batch, request, scene.output, itl)
     if lockstep(scene):
-        front, per_stream = engine_constant(scene, "front", "s"), engine_constant(scene, "per_stream", "s")
+        front, per_stream = _front(scene), engine_constant(scene, "per_stream", "s")
         found = serving.lockstep_ttft(alone, batch, busy.prompt_cost, front, per_stream)
     else:
         found = _turn(scene, closed_loop(scene, plan, busy, batch, alone, itl), batch, itl)
@@ -108,12 +113,18 @@ def closed_loop(scene: Scene, plan: Plan, busy: Load, batch: Number, alone: Numb
 def _turn(scene: Scene, loop: Loop, batch: Number, itl: Number) -> Number:
     """Time to first token in the mean of a slot's requests: the one in the burst, and those that follow another."""
     hold, poll, late, ahead = (
-        engine_constant(scene, name, "1") for name in ("hold_steps", "poll_steps", "late_steps", "look_ahead")
+        engine_constant(scene, name, "1") for name in ("gather_steps", "skipped_looks", "late_tokens", "look_ahead")
     )
     step = speculation.round_time(scene, itl)
     turn = serving.turn_ttft(hold, poll, late, ahead, step, loop.mixed, loop.share)
-    front, per_stream = engine_constant(scene, "front", "s"), engine_constant(scene, "per_stream", "s")
+    front, per_stream = _front(scene), engine_constant(scene, "per_stream", "s")
     return serving.closed_loop_ttft(loop.burst, turn, scene.per_slot, front, per_stream, batch)
+
+
+def _front(scene: Scene) -> Number:
+    """Seconds in front of a request under load: its front end, and what the runs of this engine took beside its rules."""
+    front = engine_constant(scene, "front", "s")
+    return front + engine_constant(scene, "unexplained", "s") if scene.engine.unexplained else front
 
 
 def lockstep(scene: Scene) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from rooflinecli.engine import legal
+from rooflinecli.engine import legal, stated
 from rooflinecli.engine.choose import choose
 from rooflinecli.engine.residency import resident
 from rooflinecli.engine.scene import Scene
@@ -57,5 +57,5 @@ def _replicated(scene: Scene, devices: int) -> Iterator[Plan]:
         if dp <= scene.batch:
             tp, ep = float(devices // dp), float(dp if moe else 1)
             yield Plan(
-                tp=tp, dp=float(dp), ep=ep, zero=0, flash=scene.request.flash, **legal.layout(scene.request, "decode")
+                tp=tp, dp=float(dp), ep=ep, zero=0, flash=scene.request.flash, **stated.layout(scene.request, "decode")
             )

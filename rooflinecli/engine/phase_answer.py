@@ -95,10 +95,32 @@ class PhaseAnswer(Record):
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
+class TierAnswer(Record):
+    """Sessions that a tier keeps, the share of idle ones found there, seconds until one's cached prompt is back."""
+
+    sessions: Number
+    found_share: Number
+    reload_s: Number
+
+
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
+class TiersAnswer(Record):
+    """Sessions between two turns on a replica: how many, how many stay on the device, the shares there and nowhere; mean wait of a first token."""
+
+    idle_sessions: Number
+    device_sessions: Number
+    resident_share: Number
+    lost_share: Number
+    reload_s: Number
+    tiers: dict[str, TierAnswer]
+
+
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class PrefillAnswer(PhaseAnswer):
     """time_s is the time to first token."""
 
     bytes_per_device: Number
+    sessions: TiersAnswer | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)

@@ -1,26 +1,40 @@
-"""A model as llama.cpp would store it: the bytes of each part in a GGUF file type, by the rules of llama-quantize."""
+"""A model in a format of weights: the bytes of each part, by the tensors that llama-quantize or another tool writes."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import replace
 
+from rooflinecli.errors import DataError
 from rooflinecli.layers.build import ledger
+from rooflinecli.ledger import Layer, product
 from rooflinecli.lift import PLAIN
-from rooflinecli.memory import device_parameters
+from rooflinecli.memory import DeviceParameters, device_parameters
 from rooflinecli.num import value
+from rooflinecli.phases.sizes import layer_sizes, work_sizes
 from rooflinecli.specs.blocks import Quantization, Widths
+from rooflinecli.specs.checkpoint import linears, schemes
+from rooflinecli.specs.checkpoint.linears import Linear
 from rooflinecli.specs.checkpoint.mix import file_type
 from rooflinecli.specs.checkpoint.shapes import file_bytes
+from rooflinecli.specs.dtypes import BITS
 from rooflinecli.specs.model import ModelSpec
 from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import Request
 
 _KNOWN: dict[tuple[int, str], tuple[ModelSpec, ModelSpec]] = {}
+_STORED: dict[int, tuple[ModelSpec, Quantization]] = {}
 _MOST = 64
+_WIDE = 2.0  # bytes of what is left as it is
+# What tools leave alone whatever the config says, or that no text decoder has
+_ASIDE = re.compile(r"lm_head|embed|norm|router|gate(?!_)|vision|visual|projector|mtp|eh_proj|shared_head|rotary|audio")
+_LAYER = re.compile(r"layers\.(\d+)")
 
 
 def as_file(spec: ModelSpec, file: str) -> ModelSpec:
-    """The model with its weights in a GGUF file type such as Q4_K_M. Raises DataError where its tensors are not known.
+    """The model with its weights in a GGUF file type such as Q4_K_M, or a format such as awq or exl3-4. Raises DataError where its
+    tensors are not known.
 
     Each part (layers, experts, embedding, head) weighs exactly what its tensors come to, as a mean over its parameters.
     """
@@ -29,15 +43,34 @@ def as_file(spec: ModelSpec, file: str) -> ModelSpec:
         return held[1]
     if len(_KNOWN) >= _MOST:
         _KNOWN.clear()
-    made = spec.model_copy(
-        update={"quantization": Quantization(dtype=f"gguf {file}", group_size=None, widths=_widths(spec, file))}
-    )
+    scheme = schemes.parse(file)
+    if scheme is not None:
+        stored = exact(spec, scheme)
+    else:
+        stored = Quantization(dtype=f"gguf {file}", group_size=None, widths=_widths(spec, file))
+    made = spec.model_copy(update={"quantization": stored})
     _KNOWN[id(spec), file] = (spec, made)
     return made
 
 
+def as_kept(spec: ModelSpec) -> Quantization | None:
+    """The format of a quantised checkpoint with the bytes of each part, worked out once."""
+    if spec.quantization is None or spec.quantization.widths is not None:
+        return spec.quantization
+    held = _STORED.get(id(spec))
+    if held is None or held[0] is not spec:
+        if len(_STORED) >= _MOST:
+            _STORED.clear()
+        held = _STORED[id(spec)] = (spec, exact(spec, spec.quantization))
+    return held[1]
+
+
+def _held(spec: ModelSpec) -> DeviceParameters:
+    return device_parameters(ledger(spec), Plan(), PLAIN)
+
+
 def _widths(spec: ModelSpec, file: str) -> Widths:
-    params = device_parameters(ledger(spec), Plan(), PLAIN)
+    params = _held(spec)
     inner, experts, outer = (int(value(n)) for n in (params.inner, params.experts, params.outer))
     parts = file_bytes(spec, file, inner + experts + outer)
     table = spec.vocab_size * spec.d_model
@@ -50,7 +83,97 @@ def _widths(spec: ModelSpec, file: str) -> Widths:
     )
 
 
+def exact(spec: ModelSpec, stored: Quantization) -> Quantization:
+    """`stored` with the bytes of each part as its tensors come to; as it is where it says them already.
+
+    Raises DataError for a module it keeps in 16 bits that the model has not.
+    """
+    if stored.widths is not None or not spec.vocab_size:
+        return stored
+    full = stored.model_copy(update={"bits": stored.bits or BITS[stored.dtype]})
+    params = _held(spec)
+    layers = list(_linears(spec))
+    _known(spec, full, layers)
+    parts = {"layers": 0.0, "experts": 0.0}
+    for part, total in (("layers", params.inner), ("experts", params.experts)):
+        own = [x for x in layers if (x.part == "experts") == (part == "experts")]
+        rest = int(value(total)) - sum(x.elements for x in own)
+        parts[part] = sum(_bytes(full, x) for x in own) + rest * _WIDE
+    inner, experts = int(value(params.inner)), int(value(params.experts))
+    outer = _outside(spec, full, int(value(params.outer)))
+    made = Widths(layers=parts["layers"] / inner, experts=parts["experts"] / experts if experts else 0.0, **outer)
+    return full.model_copy(update={"widths": made})
+
+
+def _outside(spec: ModelSpec, stored: Quantization, parameters: int) -> dict[str, float]:
+    """Bytes per parameter of embedding, head, and both with the norm between them."""
+    width = spec.embedding_dim or spec.d_model
+    table = spec.vocab_size * width
+    everything = stored.applies_to == "all"
+    embedding = schemes.matrix_bytes(stored, width, spec.vocab_size) if everything else table * _WIDE
+    head = embedding
+    if not spec.tied_embeddings and (everything or stored.head_bits):
+        head = schemes.matrix_bytes(stored, width, spec.vocab_size, None if everything else stored.head_bits)
+    elif not spec.tied_embeddings:
+        head = table * _WIDE
+    tables = 1 if spec.tied_embeddings or not spec.lm_head else 2
+    total = embedding + (head if tables == 2 else 0.0) + (parameters - tables * table) * _WIDE
+    return {"embedding": embedding / table, "head": head / table, "outer": total / parameters}
+
+
+def _bytes(stored: Quantization, x: Linear) -> float:
+    """Bytes of a linear layer, quantised or left."""
+    left = x.part == "router" and stored.applies_to != "all"
+    left = left or (stored.applies_to == "experts" and x.part != "experts")
+    left = left or any(linears.matches(p, x.name) for p in stored.kept)
+    left = left or (bool(stored.only) and not any(linears.matches(p, x.name) for p in stored.only))
+    return x.elements * _WIDE if left else x.copies * schemes.matrix_bytes(stored, x.inputs, x.outputs)
+
+
+def _known(spec: ModelSpec, stored: Quantization, layers: list[Linear]) -> None:
+    """Raises DataError for a module that is named and not there: what it means for the bytes is not known."""
+    for pattern in (*stored.kept, *stored.only):
+        beyond = [int(n) >= spec.n_layers for n in _LAYER.findall(pattern.replace("\\", ""))]
+        try:
+            met = any(linears.matches(pattern, x.name) for x in layers)
+        except re.error as error:
+            raise DataError(
+                f"{spec.document.at('quantization')}: '{pattern[:60]}' is no regular expression ({error}); mend it"
+            ) from None
+        if not met and not any(beyond) and not _ASIDE.search(pattern):
+            raise DataError(
+                f"{spec.document.at('quantization')}: keeps '{pattern[:60]}' unquantised, which names no linear layer of this model; "
+                "remove the entry, or write the model as YAML"
+            )
+
+
+def _linears(spec: ModelSpec) -> Iterator[Linear]:
+    """Every linear layer inside the layers: softmax attention and feed-forward as checkpoints split them, others as the ledger's rows."""
+    number = 0
+    for spec_group, group in zip(spec.layers, ledger(spec).layers, strict=True):
+        for _ in range(group.repeat):
+            at = f"model.layers.{number}"
+            a = spec_group.attention
+            if a is not None and a.kind in linears.SOFTMAX and not a.shared:
+                yield from linears.attention(spec.d_model, a, at)
+            elif a is not None:
+                yield from _rows(group, f"{at}.self_attn", "attention.")
+            yield from linears.feedforward(spec.d_model, spec_group.feedforward, at)
+            number += 1
+
+
+def _rows(group: Layer, at: str, prefix: str) -> Iterator[Linear]:
+    """The weight matrices of a layer's rows."""
+    sizes = layer_sizes(group, work_sizes(1.0, 1.0, 1.0, 1.0, Plan()), Plan(), None, PLAIN)
+    for row in group.rows:
+        c = row.contraction
+        if c is None or not c.weight or not row.params or not row.name.startswith(prefix):
+            continue
+        inputs, outputs, copies = (int(value(product(axes, sizes))) for axes in (c.k, c.n, c.g))
+        yield Linear(f"{at}.{row.name.removeprefix(prefix)}", inputs, outputs, copies=copies)
+
+
 def stored(request: Request) -> Request:
-    """The request with `--weight-dtype q4_k_m` turned into a model of that file type."""
-    file = file_type(request.weight_dtype)
+    """The request with `--weight-dtype q4_k_m` or `awq` turned into a model of that file type or format."""
+    file = file_type(request.weight_dtype) or (request.weight_dtype if schemes.parse(request.weight_dtype) else None)
     return request if file is None else replace(request, model=as_file(request.model, file), weight_dtype=None)

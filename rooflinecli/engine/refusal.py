@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from rooflinecli.engine import legal
+from rooflinecli.engine import legal, stated
 from rooflinecli.engine.candidates import reach
+from rooflinecli.engine.rules import Rule
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError
 
 
-def no_layout(scene: Scene, devices: int, refused: list[legal.Rule]) -> UsageError:
+def no_layout(scene: Scene, devices: int, refused: list[Rule]) -> UsageError:
     """Why nothing can be laid out on the devices given. Raises UsageError where a size given could not be laid out on any."""
     legal.check(scene)
     r = scene.request
-    product, asked = legal.product_of_given(r)
+    product, asked = stated.product_of_given(r)
     first = asked.partition(" ")[0].removeprefix("--") or "n"
     if devices % product:
         return UsageError(
@@ -40,5 +41,5 @@ def held_nowhere(scene: Scene) -> str:
             f"{scene.spec.name} does not fit on 1 x {chip}, whose file describes no network, so that a plan has one device; "
             "add `network:` to it, or lower --batch or the lengths"
         )
-    most = legal.product_of_given(r)[0] if None not in (r.tp, r.pp, r.dp) else reach(scene)
+    most = stated.product_of_given(r)[0] if None not in (r.tp, r.pp, r.dp) else reach(scene)
     return f"{scene.spec.name} does not fit on {most} x {chip} with the sizes given; lower --batch or --seq, or free --tp/--pp"

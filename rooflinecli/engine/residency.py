@@ -56,7 +56,7 @@ def _training(scene: Scene, plan: Plan) -> Residency:
     count = schedule.microbatch_count(scene.train_batch, plan.dp, plan.micro_batch)
     state = memory.training_state(params, trained, plan, scene.formats, scene.gradient_bytes, scene.optimizer_bytes)
     kept = memory.training_activations(
-        scene.book, plan, scene.formats, scene.seq, count, scene.lift, scene.logit_bytes(plan)
+        scene.book, plan, scene.formats, scene.seq, count, scene.lift, scene.kept_beside(plan)
     )
     return _held(scene, state["weights_bytes"], state["gradients_bytes"], state["optimizer_bytes"], kept)
 

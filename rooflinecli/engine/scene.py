@@ -8,13 +8,13 @@ from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 from rooflinecli import num
-from rooflinecli.engine.quantised import stored
+from rooflinecli.engine.quantised import as_kept, stored
 from rooflinecli.engine.reading import reading
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.formulas import serving
 from rooflinecli.layers.build import ledger
 from rooflinecli.lift import PLAIN, Plain
-from rooflinecli.memory import DeviceParameters, device_parameters, predicting
+from rooflinecli.memory import Beside, DeviceParameters, device_parameters, predicting
 from rooflinecli.num import Number
 from rooflinecli.phases.flops import ledger_flops
 from rooflinecli.phases.forward import Pass
@@ -204,9 +204,10 @@ class Scene:
             self._known[id(plan), what] = (plan, found)
         return found
 
-    def logit_bytes(self, plan: Plan) -> Number:
-        """Bytes per logit that the loss of the training framework holds beside the logits."""
-        return self.chip.constants("training", "framework", plan.software).logit_bytes
+    def kept_beside(self, plan: Plan) -> Beside:
+        """What the training framework keeps for the backward pass beside what it reads."""
+        c = self.chip.constants("training", "framework", plan.software)
+        return Beside(c.logit_bytes, c.norm_bytes, c.gate_bytes)
 
     def bill(self, regime: str, devices: Number) -> Bill:
         """A new bill for one pass. A listing of operations overrides this to keep the lines."""
@@ -252,7 +253,7 @@ def _cached_chip(same: _Identity, ideal: bool, engine: _Identity) -> Chip:
 
 def _formats(request: Request, dtype: str, engine: Engine) -> Formats:
     """How the model runs; where only its experts are narrow, a narrow --dtype is theirs."""
-    chip, peaks, stored = request.hardware.name, request.hardware.peak, request.model.quantization
+    chip, peaks, stored = request.hardware.name, request.hardware.peak, as_kept(request.model)
     if stored is not None and experts_alone(request.dtype, request.weight_dtype, stored, "train" in request.phases):
         return experts_format(peaks, chip, request.kv_dtype, stored, request.state_dtype)
     kv = request.kv_dtype or ("fp8" if engine.kv_dtype_fp8 and dtype == "fp8" else None)
@@ -266,6 +267,7 @@ def _checkpoint_dtype(request: Request) -> str:
     if (
         stored is not None
         and stored.applies_to != "experts"
+        and not stored.weight_only
         and request.weight_dtype is None
         and stored.dtype in ("fp8", "int8")
         and stored.dtype in peaks
@@ -281,8 +283,9 @@ def _stored(request: Request) -> Quantization | None:
     """The format of a quantised checkpoint, kept while neither --dtype nor --weight-dtype says otherwise; that of a file's own
     tensors is kept beside a 16-bit --dtype, which is then that of activations."""
     stored = request.model.quantization
-    if stored is not None and stored.widths is not None:
-        return None if request.weight_dtype or (request.dtype and FORMATS[request.dtype][0] < 2) else stored
+    if stored is not None and (stored.widths is not None or stored.weight_only):
+        narrow = request.weight_dtype or (request.dtype and FORMATS[request.dtype][0] < 2)
+        return None if narrow else as_kept(request.model)
     if stored is None or request.dtype or request.weight_dtype or stored.dtype not in BITS:
         return None
-    return stored
+    return as_kept(request.model)

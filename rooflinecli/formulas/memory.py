@@ -53,6 +53,17 @@ def loss_copies(logits: Number, bytes_per_logit: Number) -> Number:
     return logits * bytes_per_logit
 
 
+@formula(
+    "M_x",
+    "B",
+    "what jax.vjp saves of a layer that rematerialises nothing: a norm in fp32 its input twice, a gate its sigmoid and its products; "
+    "counted with jax 0.10.2 (saved_residuals), kept as it is by XLA across a scan over layers",
+)
+def autodiff_residuals(norms: Number, norm_bytes: Number, gates: Number, gate_bytes: Number) -> Number:
+    """Bytes that automatic differentiation keeps beside the inputs of matmuls."""
+    return norms * norm_bytes + gates * gate_bytes
+
+
 @formula("M_a", "B", _KORTHIKANTI + ", eq. 1 to 4")
 def in_flight_activations(per_microbatch: Number, microbatches: Number) -> Number:
     """Activations of all microbatches a stage holds at once."""

@@ -39,3 +39,9 @@ def pooled_rate(
 def joules_per_token(devices: Number, watts: Number, tokens_per_s: Number) -> Number:
     """Joules per token at a throughput."""
     return devices * watts / tokens_per_s
+
+
+@formula("b_n", "sequences", "definition")
+def batch_in_all(per_replica: Number, replicas: Number, instances: Number) -> Number:
+    """Sequences under way on all instances together."""
+    return per_replica * replicas * instances

@@ -34,6 +34,19 @@ def zero_bubble(pp: Number, virtual_stages: Number, stage_time: Number, weight_g
 @formula(
     "t_bubble",
     "s",
+    "Qi et al. 2023, Zero Bubble Pipeline Parallelism, section 6: no bubble inside a step where F, B and W take equally long, in the memory of 1F1B; "
+    "else F + B - 2W as of ZB-2p (section 2.3). A step that ends for all devices at once, as clipping by the global norm asks, also shows "
+    "their staggered start, half a forward stage each (simulated event by event)",
+)
+def zero_bubble_v(pp: Number, stage_time: Number, weight_gradient_time: Number) -> Number:
+    """(pp - 1)(F/2 + F + B - 2W): with t = F + B + W and F = B, (pp - 1)((t - W)/4 + t - 3W)."""
+    start = (stage_time - weight_gradient_time) / 4
+    return (pp - 1) * (start + num.maximum(stage_time - 3 * weight_gradient_time, 0))
+
+
+@formula(
+    "t_bubble",
+    "s",
     "DeepSeek-V3 Technical Report, table 2: (PP/2 - 1)(F&B + B - 3W); F&B taken as F + B, and F as the half of a stage's time "
     "that is not weight gradients",
 )

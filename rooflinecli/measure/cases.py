@@ -17,6 +17,7 @@ from rooflinecli.phases import backward
 from rooflinecli.work import Gradient, Op
 
 Sizes = dict[str, int]
+WARM = "warm"  # the engine of XLA's kernels whose inputs are still in the last-level cache
 
 
 @dataclass(frozen=True)

@@ -6,24 +6,24 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from rooflinecli.measure.cases import Case
+from rooflinecli.measure import torch_witness
+from rooflinecli.measure.cases import WARM, Case
 from rooflinecli.measure.device import Environment
 from rooflinecli.measure.timing import Protocol, Timing, measure
 
 
 def timed(case: Case, protocol: Protocol, environment: Environment, dispatch: float) -> Timing:
-    """Compile one case apart, check it where the kernel is not XLA's, then time it on rotating inputs, its output buffer reused."""
+    """Compile one case apart, check it where the kernel is not XLA's, then time it on rotating inputs (one set where it is timed warm), its output buffer reused."""
     from rooflinecli.measure.kernels.base import sets_needed
     from rooflinecli.measure.kernels.registry import build
 
     kernel = build(case)
     first = kernel.rotating(0)
     chain = chain_length(case, environment)
-    count = (
-        2
-        if case.suite == "collectives"
-        else max(chain, sets_needed(sum(a.nbytes for a in first), environment.llc, environment.memory))
-    )
+    wanted = max(chain, sets_needed(sum(a.nbytes for a in first), environment.llc, environment.memory))
+    if case.engine == torch_witness.ENGINE:
+        return torch_witness.timed(case, protocol, chain, wanted, dispatch)
+    count = 1 if case.engine == WARM else 2 if case.suite == "collectives" else wanted
     sets = [first, *(kernel.rotating(i) for i in range(1, count))]
     if case.engine in ("pallas", "shipped"):
         kernel = _checked(case, kernel, sets, protocol)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import datetime
 import platform
 import re
-import subprocess
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from rooflinecli.measure.conditions import nvidia
 
 # device_kind as jax reports it -> the chip's name under hardware/ (the first that matches; absent files are skipped)
 KNOWN = (
@@ -87,8 +88,8 @@ def environment() -> Environment:
         jaxlib.__version__,
         platform.python_version(),
         platform.platform(),
-        _nvidia("driver_version"),
-        _nvidia("clocks.sm,clocks.mem") or _cpu_clock(),
+        nvidia("driver_version"),
+        _gpu_clocks() or _cpu_clock(),
         _cores(),
         _llc(where),
         _memory(device),
@@ -146,6 +147,12 @@ def _cpu_model() -> str:
     return match[1].strip() if match else platform.processor() or platform.machine()
 
 
+def _gpu_clocks() -> str:
+    """'1980 MHz SM, 2619 MHz memory' before anything ran; what ran at is noted beside each timing."""
+    sm, _, memory = nvidia("clocks.sm,clocks.mem").partition(", ")
+    return f"{sm} MHz SM, {memory} MHz memory, idle" if memory else ""
+
+
 def _cpu_clock() -> str:
     match = re.search(r"cpu MHz\s*:\s*([\d.]+)", _read("/proc/cpuinfo"))
     return f"{float(match[1]):.0f} MHz" if match else ""
@@ -172,17 +179,6 @@ def _memory(device: Any) -> int:
         return int(stats["bytes_limit"])
     match = re.search(r"MemTotal:\s*(\d+) kB", _read("/proc/meminfo"))
     return int(match[1]) * 1024 if match else 8 * 2**30
-
-
-def _nvidia(query: str) -> str:
-    """A field of nvidia-smi, or nothing where there is none."""
-    try:
-        done = subprocess.run(
-            ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], capture_output=True, text=True, timeout=10
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.splitlines()[0].strip() if done.returncode == 0 and done.stdout.strip() else ""
 
 
 def _read(path: str) -> str:

@@ -14,9 +14,11 @@ NAMES = {
     "fp8": ("float8_e4m3fn", 1),
     "int8": ("int8", 1),
 }
+# formats that activations and streams have; the others are inputs of matrix units alone
+WIDE = ("fp64", "fp32", "tf32", "bf16", "fp16")
 # what a default run times; more are asked for with --dtype
 DEFAULTS = {"cpu": ("fp32",), "gpu": ("bf16",), "tpu": ("bf16",)}
-FULL = {"cpu": ("fp32", "bf16"), "gpu": ("bf16", "fp16", "tf32"), "tpu": ("bf16",)}
+FULL = {"cpu": ("fp32", "bf16"), "gpu": ("bf16", "fp8", "int8", "fp16", "tf32"), "tpu": ("bf16",)}
 
 
 def size_of(dtype: str) -> int:

@@ -13,11 +13,13 @@ from collections.abc import Callable
 from functools import lru_cache
 from importlib.util import find_spec
 
-from rooflinecli.measure.cases import Case
+from rooflinecli.measure import torch_witness
+from rooflinecli.measure.cases import WARM, Case
 
 Takes = Callable[[Case], bool]
 MOSAIC_GPU = (0, 8)  # plgpu.kernel with its present arguments
 HOPPER = (9, 0)
+CACHED = 16 * 2**20  # bytes that stay in any datacentre GPU's last-level cache (40 MB on A100, 50 on H100)
 
 
 def version(text: str) -> tuple[int, int]:
@@ -73,6 +75,10 @@ def engines() -> dict[str, Takes]:
         result["shipped"] = lambda case: _family(case) in ships and takes_pallas(case)
     if platform == "gpu" and capability is not None and capability >= (8, 0):
         result["cudnn"] = takes_cudnn
+    if platform == "gpu":
+        result[WARM] = takes_warm
+        if torch_witness.present():
+            result[torch_witness.ENGINE] = torch_witness.takes
     return result
 
 
@@ -88,6 +94,11 @@ def takes_pallas(case: Case) -> bool:
     if case.op == "matmul":
         return s["m"] % 256 == 0 and s["n"] % 256 == 0 and s["k"] % 64 == 0
     return case.op in ("prefill", "prefill_full") and s["s"] % 256 == 0 and s["d"] in (64, 128)
+
+
+def takes_warm(case: Case) -> bool:
+    """What an accelerator's last-level cache holds with room to spare, where weights or a cache stream otherwise."""
+    return case.regime == "kernel" and case.op in ("matmul", "decode") and case.bytes <= CACHED
 
 
 def takes_cudnn(case: Case) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from rooflinecli.measure import cases
 from rooflinecli.measure.cases import Case
-from rooflinecli.measure.dtypes import defaults
+from rooflinecli.measure.dtypes import WIDE, defaults
 
 SUITES = ("bandwidth", "matmul", "attention", "elementwise", "collectives")
 Grid = Callable[[str, bool, str], Iterator[Case]]
@@ -143,6 +143,8 @@ def _attention(platform: str, quick: bool, dtype: str) -> Iterator[Case]:
 
 def _bandwidth(platform: str, quick: bool, dtype: str) -> Iterator[Case]:
     """Streams far larger than any cache. Elements moved: copy 2, triad 3, read 1 per element."""
+    if dtype not in WIDE:
+        return
     rows = (
         ((16384,) if quick else (8192, 16384, 32768))
         if platform == "cpu"
@@ -154,6 +156,8 @@ def _bandwidth(platform: str, quick: bool, dtype: str) -> Iterator[Case]:
 
 
 def _elementwise(platform: str, quick: bool, dtype: str) -> Iterator[Case]:
+    if dtype not in WIDE:
+        return
     ops = (
         (("layernorm", 2), ("gelu", 2), ("residual", 3))
         if quick
@@ -211,7 +215,7 @@ GRIDS: dict[str, Grid] = {
 
 def baseline(platform: str, dtype: str) -> Iterator[Case]:
     """What every profile needs whichever suite was asked for: the two roofs."""
-    yield from _bandwidth(platform, True, dtype)
+    yield from _bandwidth(platform, True, dtype if dtype in WIDE else defaults(platform, True)[0])
     for n in (512, 768) if platform == "cpu" else (4096, 8192):
         yield cases.matmul(n, n, n, dtype)
 

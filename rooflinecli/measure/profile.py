@@ -19,6 +19,18 @@ from rooflinecli.measure.fit import Constants, Fit, Record, fit_all
 VENDORS = (("nvidia", "nvidia"), ("amd", "amd"), ("intel", "intel"), ("tpu", "google"), ("apple", "apple"))
 KINDS = {"cpu": "cpu", "gpu": "gpu", "tpu": "tpu"}
 SOURCE = "measured"
+# terms of a kernel's form -> what each is where it is not there. Passes of their own (quant_bytes) are not timed with it
+FORM = {
+    "p": math.inf,
+    "k0": 0,
+    "tau": 0,
+    "softmax_width": 0,
+    "tail_rows": 0,
+    "per_item": 0,
+    "half_length": 0,
+    "unpack": 0,
+    "unit_bytes": 0,
+}
 
 
 @dataclass(frozen=True)
@@ -103,13 +115,25 @@ def document(
     regimes: dict[str, dict[str, dict[str, Any]]] = {}
     for f in fits:
         if force or not f.worse:
-            regimes.setdefault(f.regime, {}).setdefault(f.kind, {})[f.dtype] = efficiency(
-                f.constants, f, limits, environment.date
-            )
+            regimes.setdefault(f.regime, {}).setdefault(f.kind, {})[f.dtype] = {
+                **_cancelled(f, limits.extends),
+                **efficiency(f.constants, f, limits, environment.date),
+            }
     head = _extension(limits, name) if limits.extends else _standalone(limits, environment, name)
     if network:
         head["network"] = network
     return {**head, "efficiency": regimes, "measured": provenance(environment, fits, bool(limits.extends))}
+
+
+def _cancelled(f: Fit, extends: str | None) -> dict[str, Any]:
+    """Terms of the form that the known chip's own entry gives and this fit does not have: a file over another one merges."""
+    if not extends:
+        return {}
+    from rooflinecli.specs.hardware import load_hardware
+
+    under = load_hardware(extends).efficiency.get(f.regime, {}).get(f.kind, {}).get(f.dtype)
+    given = under.model_fields_set if under else set()
+    return {name: neutral for name, neutral in FORM.items() if name in given}
 
 
 def _extension(limits: Roofs, name: str) -> dict[str, Any]:
@@ -170,10 +194,9 @@ def provenance(environment: Environment, fits: list[Fit], extends: bool) -> dict
 
 def text_of(data: dict[str, Any], path: Path) -> str:
     """The profile as YAML, proved readable by the engine's own loader. Raises DataError when that refuses it."""
-    from rooflinecli.specs.figure import validate
-    from rooflinecli.specs.hardware import HardwareSpec
+    from rooflinecli.specs.hardware import hardware_from
     from rooflinecli.specs.load import parse
 
     text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=140)
-    validate(HardwareSpec, parse(text, path, base="hardware"))
+    hardware_from(parse(text, path, base="hardware"))
     return text

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from rooflinecli.measure import distributed, grids, profile
+from rooflinecli.measure import conditions, distributed, grids, profile
 from rooflinecli.measure.canary import Canary, disturbed
 from rooflinecli.measure.cases import Case
 from rooflinecli.measure.clockwork import dispatch_overhead
@@ -160,6 +160,8 @@ def _fit(options: Options, answer: Answer) -> None:
     name = f"{env.kind}, {env.cores} cores, measured" if env.platform == "cpu" else f"{env.kind}, measured"
     levels = network(answer.records, answer.roofs, env)
     data = profile.document(answer.roofs, answer.fits, env, name=name, force=options.force, network=levels)
+    if told := conditions.summary(answer.records):
+        data["measured"]["conditions"] = f"lowest / median / highest: {told}"
     text = profile.text_of(data, answer.out)
     answer.withheld = disowned(answer.records) and not options.force
     if answer.withheld:
@@ -169,3 +171,7 @@ def _fit(options: Options, answer: Answer) -> None:
         )
         return
     answer.text = text
+    if extends:
+        from rooflinecli.measure.held import compared
+
+        answer.extra["held_out"] = compared(answer.records, text, answer.out, extends)

@@ -11,6 +11,7 @@ from rooflinecli.measure.canary import BUSY, Canary
 from rooflinecli.measure.cases import Case
 from rooflinecli.measure.clockwork import timed
 from rooflinecli.measure.collectives import bus_bytes
+from rooflinecli.measure.conditions import seen
 from rooflinecli.measure.device import Environment
 from rooflinecli.measure.log import Log
 from rooflinecli.measure.neighbours import CALM, Neighbours
@@ -105,7 +106,9 @@ class Session:
             return
         share = others.share() if self.environment.platform == "cpu" else 0.0
         busy = max(before, self.canary.slowdown() if self.canary else 1.0, 1 + (share if share > CALM else 0.0))
-        extra = {"bus_bytes": bus_bytes(case.record())} if case.suite == "collectives" else {}
+        extra: dict[str, Any] = {"bus_bytes": bus_bytes(case.record())} if case.suite == "collectives" else {}
+        if self.environment.platform == "gpu" and (now := seen()):
+            extra["conditions"] = now
         record = better(
             self.log.records.get(case.key),
             {

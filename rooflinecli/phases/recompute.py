@@ -54,10 +54,16 @@ def again(plan: Plan, forward: list[Op], early_stop: bool = False) -> list[Op]:
     if plan.recompute == "op":
         return [_half(op) for op in _needed(forward) if op.gradient is None]
     if plan.recompute == "selective":
-        names = {name for module in plan.recompute_modules for name in MODULES[module][0]}
+        names = repeated(plan)
         scores = not plan.flash and "core_attn" in plan.recompute_modules
         return [op for op in forward if op.name in names or (scores and op.gradient and op.gradient.scores)]
     return []
+
+
+def repeated(plan: Plan) -> set[str]:
+    """Rows that a selective recomputation runs again."""
+    modules = plan.recompute_modules if plan.recompute == "selective" else ()
+    return {name for module in modules for name in MODULES[module][0]}
 
 
 def dropped(plan: Plan) -> dict[str, tuple[int, ...]]:

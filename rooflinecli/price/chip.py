@@ -28,6 +28,8 @@ STRUCTURAL = (
     "beyond",
     "early_stop",
     "logit_bytes",
+    "norm_bytes",
+    "gate_bytes",
     "exchange_bytes",
     "mtp",
 )  # constants that say what happens, not how well
@@ -215,9 +217,12 @@ class Chip:
         if self.ideal:  # what is hidden and what is done stay as they are, only nothing is lost on the way
             entry = IDEAL.model_copy(update={name: getattr(entry, name) for name in STRUCTURAL})
         values: dict[str, Any] = {"p": entry.p, "known": known, "simple": True}
+        own = f"efficiency.{kind}.{path[-1]}." if self.override and path else ""
         for name, constant in CONSTANTS.items():
             key, given = f"efficiency.{kind}.{name}", getattr(entry, name)
-            if constant.shaped and (given or key in self.override):
+            if own:  # a variant alone, such as efficiency.matmul.fp8.compute
+                given = self.override.get(own + name, given)
+            if constant.shaped and (num.present(given) or key in self.override):
                 values["simple"] = False
             source = self._cite(document, (*path, name), entry.source) + self._calibrated(key)
             values[name] = self.lift(f"{constant.symbol}[{kind}]", self.settled(key, given), constant.unit, source)

@@ -61,8 +61,11 @@ def moved(path: str, value: Number, factor: Number) -> Number:
 
 
 def constant_unit(spec: HardwareSpec, path: str) -> str:
-    """The unit of efficiency.CLASS.NAME. Raises UsageError for a class this chip has no constants of, or another name."""
+    """The unit of efficiency.CLASS.NAME, or of one variant's efficiency.CLASS.VARIANT.NAME. Raises UsageError for a class or a variant
+    that this chip has no constants of, or another name."""
     parts = path.split(".")
+    if len(parts) == 4 and parts[1] in classes(spec) and parts[2] in variants(spec, parts[1]):
+        del parts[2]
     if len(parts) != 3:
         raise UsageError(
             f"{path}: expected efficiency.CLASS.NAME, such as efficiency.matmul.compute; "
@@ -84,6 +87,12 @@ def classes(spec: HardwareSpec) -> set[str]:
     """Classes of operation that the chip's file or the defaults of its kind have constants of."""
     tables = (spec.efficiency, load_defaults(spec.kind).efficiency)
     return {kind for table in tables for kinds in table.values() for kind in kinds}
+
+
+def variants(spec: HardwareSpec, kind: str) -> set[str]:
+    """Names under which constants of a class stand in the chip's file or the defaults of its kind."""
+    tables = (spec.efficiency, load_defaults(spec.kind).efficiency)
+    return {name for table in tables for kinds in table.values() for name in kinds.get(kind, {})}
 
 
 def figure(spec: HardwareSpec, path: str) -> Any:

@@ -127,6 +127,10 @@ def _notes(result: Row) -> list[str]:
         for row in result["rows"]
         if row["feasible"] and not row["rank"]
     ]
+    lacking = [c for c in result["unpriced"] if any(r["chip"] == c and r["feasible"] for r in result["rows"])]
+    if lacking:
+        asks = ",".join(f"{chip}=USD" for chip in lacking)
+        notes.append(f"no price is known for {', '.join(lacking)}; --price {asks} gives one per device-hour")
     if any(row["overlaps_previous"] for row in result["rows"]):
         notes.append("~ its interval overlaps the one above: the order of the two is not certain")
     return ["", *notes] if notes else []

@@ -46,7 +46,12 @@ def _about(answer: dict[str, Any]) -> str:
         else f"None holds {asked}; take a smaller model or --kv-dtype q8_0."
     )
     reserve = units.si(answer["hardware"]["reserve_bytes"], "B")
-    return f"{said} context: longest of one sequence beside the weights and {reserve} for buffers and desktop; rates of one stream by {work['engine']}."
+    return f"{said} context: longest of one sequence beside the weights and {reserve} for buffers and desktop; rates of one stream by {_engines(answer)}."
+
+
+def _engines(answer: dict[str, Any]) -> str:
+    """Who runs the files that fit; every format its own tool where nobody says."""
+    return ", ".join(dict.fromkeys(f["engine"] for f in answer["files"])) or str(answer["workload"]["engine"])
 
 
 def _line(f: dict[str, Any]) -> list[str]:

@@ -88,6 +88,29 @@ def _fit_notes(found: list[Any]) -> list[str]:
     return lines
 
 
+def held(rows: list[dict[str, Any]], width: int = PIPE) -> str:
+    """The constants that ship and those just measured, on shapes that neither fit saw."""
+    head = ("held-out shapes", "n", "shipped", "inside", "measured", "inside ")
+    body = [
+        (
+            f"{r['kind']} {r['dtype']}",
+            str(r["shapes"]),
+            f"{r['shipped_median']:.1%}",
+            f"{r['shipped_inside']:.0%}",
+            f"{r['measured_median']:.1%}",
+            f"{r['measured_inside']:.0%}",
+        )
+        for r in rows
+    ]
+    return "\n".join(
+        [
+            *tables.prose("median error of the shipped and of the measured constants:", width),
+            "",
+            _table(head, body, width),
+        ]
+    )
+
+
 def warnings(records: list[dict[str, Any]], failed: dict[str, str]) -> list[str]:
     """Sentences for stderr: what is doubtful or failed, and what to do."""
     busy = [r for r in records if disturbed(r)]

@@ -14,7 +14,7 @@ from rooflinecli.units import duration, si
 
 LEGEND = "mb: micro-batch, vs: virtual stages, sp: sequence parallel"
 # columns of the table go in this order where there is no room for all
-_DROP = ("memory", "MFU", "$/M out", "instances", "tokens/s", "requests/s", "devices", "first token")
+_DROP = ("memory", "MFU", "$/M out", "instances", "tokens/s", "in all", "requests/s", "devices", "first token")
 
 
 def text(result: dict[str, Any], format: str, width: int = PIPE) -> str:
@@ -28,7 +28,8 @@ def text(result: dict[str, Any], format: str, width: int = PIPE) -> str:
         body = [marked.table(grid)] if len(grid) > 1 else []
         return "\n".join([*map(marked.cell, _head(result)), "", *body, *map(marked.cell, _tail(result, WIDE))]).rstrip()
     if len(grid) > 1:
-        body = tables.table(grid, width, left=(1,), drop=_DROP, shrink={grid[0][1]: 20})
+        words = (1, 2) if "chips" in result else (1,)
+        body = tables.table(grid, width, left=words, drop=_DROP, shrink={grid[0][words[-1]]: 20})
     head = [line for said in _head(result) for line in tables.prose(said, width)]
     return "\n".join([*head, "", *body, *_tail(result, width)]).rstrip()
 
@@ -55,8 +56,19 @@ def layout(plan: dict[str, Any]) -> str:
 
 
 def _grid(result: dict[str, Any]) -> list[list[str]]:
-    if result["phase"] == "serve":
-        return _serving(result)
+    """The table: rows by their place, with the chip where there are several."""
+    grid = _serving(result) if result["phase"] == "serve" else _training(result)
+    if "chips" in result:
+        for line, cell in zip(grid, ["chip", *(row["chip"] for row in result["results"])], strict=True):
+            line.insert(1, cell)
+    return grid
+
+
+def _place(row: dict[str, Any], i: int) -> str:
+    return str(row.get("rank", i))
+
+
+def _training(result: dict[str, Any]) -> list[list[str]]:
     grid = [
         [
             "",
@@ -76,7 +88,7 @@ def _grid(result: dict[str, Any]) -> list[list[str]]:
         ]
         grid.append(
             [
-                str(i),
+                _place(row, i),
                 layout(row["layout"]),
                 duration(row["time_s"]),
                 si(row["tokens_per_s"], "").strip(),
@@ -90,16 +102,28 @@ def _grid(result: dict[str, Any]) -> list[list[str]]:
 
 def _serving(result: dict[str, Any]) -> list[list[str]]:
     grid = [
-        ["", "each instance", "batch", "instances", "devices", "first token", "inter-token", "requests/s", "$/M out"]
+        [
+            "",
+            "each instance",
+            "batch",
+            "in all",
+            "instances",
+            "devices",
+            "first token",
+            "inter-token",
+            "requests/s",
+            "$/M out",
+        ]
     ]
     for i, row in enumerate(result["results"], 1):
         s = row["serve"]
         usd = s.get("usd_per_million_output_tokens")
         grid.append(
             [
-                str(i),
+                _place(row, i),
                 layout(row["layout"]),
                 f"{row['layout']['batch']:g}",
+                f"{s['batch_in_all']:g}",
                 f"{s['instances']:g}",
                 f"{s['devices']:g}",
                 duration(s["ttft_s"]),
@@ -115,13 +139,18 @@ def _tail(result: dict[str, Any], width: int) -> list[str]:
     training = result["phase"] != "serve" and result["results"]
     lines = [*(map(dim, tables.prose(LEGEND, width)) if training else ()), ""]
     for i, row in enumerate(result["results"][1:], 2):
-        lines += tables.prose(f"{i} is {row['why']}", width, "  ") if "why" in row else []
-    if result["results"]:
-        lines += ["", *_command("winner", result["results"][0], width)]
+        lines += tables.prose(f"{_place(row, i)} is {row['why']}", width, "  ") if "why" in row else []
     for i, row in enumerate(result["results"], 1):
-        lines += tables.prose(f"{i} simulated: {_simulated(row['simulate'])}", width) if "simulate" in row else []
-    for name, pool in (result.get("pools") or {}).items():
-        lines += tables.prose(f"{name}: {pool}", width) if isinstance(pool, str) else []
+        if i == 1 or row.get("best_of_chip"):
+            lines += ["", *_command("winner" if i == 1 else _place(row, i), row, width)]
+    for i, row in enumerate(result["results"], 1):
+        lines += (
+            tables.prose(f"{_place(row, i)} simulated: {_simulated(row['simulate'])}", width)
+            if "simulate" in row
+            else []
+        )
+    lines += _pools(result, width)
+    lines += _chips(result, width)
     if result["rejected"]:
         by = "; ".join(f"{r['layouts']:,} by {r['constraint']}" for r in result["rejected"])
         lines += ["", *tables.prose(f"rejected: {by}", width, "  ")]
@@ -132,6 +161,71 @@ def _tail(result: dict[str, Any], width: int) -> list[str]:
     if result.get("sensitivity"):
         lines += ["", *tables.prose("per cent of the winner's time for one per cent of a figure:", width)]
     return [*lines, *(f"{row['elasticity']:+8.3f}  {row['figure']}" for row in result.get("sensitivity", [])[:12])]
+
+
+def _pools(result: dict[str, Any], width: int) -> list[str]:
+    """Pools apart, the best first; the commands of the best."""
+    rows = result.get("pool_rows") or []
+    if not rows:
+        return []
+    grid = [
+        [
+            "apart",
+            "prefill pool",
+            "decode pool",
+            "devices",
+            "first token",
+            "inter-token",
+            "requests/s",
+            "$/h",
+            "$/M out",
+        ]
+    ]
+    several = "chips" in result
+    for i, row in enumerate(rows, 1):
+        grid.append(
+            [
+                str(i),
+                _pool(row["prefill"], several),
+                _pool(row["decode"], several),
+                f"{row['devices']:g}",
+                duration(row["prefill"]["ttft_s"]),
+                duration(row["decode"]["itl_s"]),
+                f"{row['requests_per_s']:.3g}",
+                f"{row['usd_per_hour']:,.2f}" if row["usd_per_hour"] is not None else "-",
+                f"{row['usd_per_million_output_tokens']:.3g}" if "usd_per_million_output_tokens" in row else "-",
+            ]
+        )
+    drop = ("requests/s", "$/M out", "first token", "inter-token")
+    lines = ["", *tables.table(grid, width, left=(0, "prefill pool", "decode pool"), drop=drop)]
+    for phase in ("prefill", "decode"):
+        lines += ["", *_command(f"{phase} pool of 1", rows[0][phase], width)]
+    return lines
+
+
+def _pool(option: dict[str, Any], several: bool) -> str:
+    """Instances of a pool: 4 x 2 h100 = tp2, batch 8."""
+    axes = " ".join(f"{k}{v}" for k, v in option["layout"].items() if v > 1) or "one"
+    on = f" {option['chip']}" if several else ""
+    return f"{option['instances']:g} x {option['devices']:g}{on} = {axes}, batch {option['batch']:g}"
+
+
+def _chips(result: dict[str, Any], width: int) -> list[str]:
+    """Chips that gave no row, each with its reason; and those whose price nobody knows."""
+    lines: list[str] = []
+    for chip in result.get("chips", []):
+        miss = chip.get("nearest_miss")
+        lacks = f"nearest lacks {miss['lacks']}" if miss else "nothing fits"
+        if not chip["feasible"]:
+            lines += tables.prose(f"{chip['chip']}: no, {chip['why'] or lacks}", width, "  ")
+    named = [c for c in result.get("unpriced", []) if any(r["chip"] == c for r in result["results"])]
+    if named:
+        lines += tables.prose(
+            f"no price is known for {', '.join(named)}; --price {','.join(f'{c}=USD' for c in named)} gives one",
+            width,
+            "  ",
+        )
+    return ["", *lines] if lines else []
 
 
 def _simulated(values: dict[str, Any]) -> str:
@@ -147,7 +241,7 @@ def _simulated(values: dict[str, Any]) -> str:
 
 def _command(what: str, row: dict[str, Any], width: int) -> list[str]:
     """A command line on the line that names it where both fit, else below."""
-    words = row.get("estimate", row["command"])
+    words = row.get("estimate") or row["command"]
     whole = f"{what}: {words}"
     return [whole] if len(whole) <= width else [f"{what}:", *tables.command(words, width)]
 
@@ -155,8 +249,8 @@ def _command(what: str, row: dict[str, Any], width: int) -> list[str]:
 def _flat(result: dict[str, Any]) -> list[Any]:
     found: list[dict[str, Any]] = []
     for row in result["results"]:
-        flat = {**row["layout"], **row["score"], **row.get("serve", {})}
+        flat = {k: row[k] for k in ("chip",) if k in row} | {**row["layout"], **row["score"], **row.get("serve", {})}
         flat |= {k: v for k, v in row.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
-        found.append({**flat, "command": row["command"]})
+        found.append({**flat, "command": row["command"]} | ({"estimate": row["estimate"]} if "estimate" in row else {}))
     names = list(dict.fromkeys(k for row in found for k in row))
     return [names, *([row.get(k) for k in names] for row in found)]

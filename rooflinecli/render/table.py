@@ -117,6 +117,8 @@ def _spent(result: dict[str, Any], width: int) -> str:
         use = f"{low} – {high} tok/s, {use}"
         if "speculation" in phase:
             use += f", {_speculated(phase['speculation'])}"
+        if "sessions" in phase:
+            use += f", {_kept(phase['sessions'])}"
         made = [
             f"{si(phase[row.name], '' if row.unit == 'count' else row.unit).strip()} {row.label}"
             for row in DERIVED
@@ -131,6 +133,23 @@ def _speculated(found: dict[str, Any]) -> str:
     most = found.get("pays_up_to_batch")
     until = "" if most is None else f", which pays up to {most:g} sequences" if most else ", which never pays"
     return f"{found['tokens_per_step']:.2f} tokens a step under speculation, {found['speedup']:.2f}x{until}"
+
+
+def _kept(found: dict[str, Any]) -> str:
+    """'12% of 480 idle sessions on the device, 70% in host (0.21 s back), 18% lost, 0.15 s reload in the mean'."""
+    parts = [f"{_share(found['resident_share'])} of {found['idle_sessions']:,.0f} idle sessions on the device"]
+    for name, tier in found["tiers"].items():
+        back = f"{duration(tier['reload_s'])} back" if tier["reload_s"] else "nothing to bring back"
+        parts.append(f"{_share(tier['found_share'])} of them in {name} ({back})")
+    if found["lost_share"] > 1e-9:
+        parts.append(f"{_share(found['lost_share'])} lost")
+    if found["reload_s"]:
+        parts.append(f"{duration(found['reload_s'])} reload in the mean")
+    return ", ".join(parts)
+
+
+def _share(value: float) -> str:
+    return f"{value:.1%}" if value < 0.1 else f"{value:.0%}"
 
 
 _PIECES = (

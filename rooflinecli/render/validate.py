@@ -25,6 +25,7 @@ COLUMNS: dict[str, tuple[str, bool]] = {
     "fitted": ("refitted", True),
     "shipped": ("shipped", True),
     "left_out": ("left out", True),
+    "left_out_median": ("left out, median", True),
     "formula_mean": ("formula, mean", True),
     "formula_median": ("formula, median", True),
     "left_out_inside": ("left out, in the 80 % interval", True),

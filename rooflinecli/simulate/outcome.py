@@ -144,5 +144,16 @@ def _use(replicas: list[Replica], found: Times, seconds: float) -> dict[str, flo
         "kv_use_max_share": max(r.tally.most_used / r.limits.pool for r in replicas),
         "preemptions": sum(r.tally.preemptions for r in replicas),
         "hit_share": sum(r.tally.hit_tokens for r in replicas) / asked if asked else 0.0,
+        **_reloaded(replicas, asked),
         "steps": sum(r.tally.steps for r in replicas),
     }
+
+
+def _reloaded(replicas: list[Replica], asked: float) -> dict[str, float]:
+    """Share of the prompt tokens that each tier behind the prefix caches brought back."""
+    found: dict[str, float] = {}
+    for replica in replicas:
+        for tier in replica.store.tiers if replica.store is not None else ():
+            key = f"reloaded_{tier.name}_share"
+            found[key] = found.get(key, 0.0) + (tier.loaded / asked if asked else 0.0)
+    return found

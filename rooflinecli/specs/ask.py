@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Collection
 from typing import Any
@@ -12,6 +13,7 @@ from rooflinecli.errors import Remark, UsageError, unknown
 from rooflinecli.formulas.training import batch_sequences
 from rooflinecli.num import Number
 from rooflinecli.specs.checkpoint.mix import file_type
+from rooflinecli.specs.checkpoint.schemes import SCHEMES, parse
 from rooflinecli.specs.dtypes import FORMATS, experts_alone
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import ModelSpec, load_model
@@ -147,14 +149,45 @@ def _parsed(written: float | str, unit: str) -> float:
     return units.parse(text, unit)
 
 
+def seconds(flag: str, written: Any, option: str = "") -> float:
+    """A time above zero as people write it: 30d, 30 days, 40 ms. Raises UsageError."""
+    return _above_zero(flag, written, "s", option)
+
+
+def dollars(flag: str, written: Any, option: str = "") -> float:
+    """A sum above zero as people write it: 2 M USD, $2M, 2e6. Raises UsageError."""
+    text = str(written).strip().removeprefix("$")
+    text = re.sub(r"(?<=[\d.])\s+(?=[kMBGT]\b)", "", text)
+    return _above_zero(
+        flag, re.sub(r"B(?= ?USD)", "G", text if text.endswith("USD") else f"{text}USD"), "USD", option, written
+    )
+
+
+def _above_zero(flag: str, text: Any, unit: str, option: str, written: Any = None) -> float:
+    shown = text if written is None else written
+    try:
+        found = units.parse(text, unit)
+    except (ValueError, OverflowError) as error:
+        raise UsageError(f"{flag} {shown}: {error}", option) from None
+    if not 0 < found < math.inf:
+        raise UsageError(f"{flag} {shown}: must be above zero and finite", option)
+    return found
+
+
 def word(option: Option, written: Any, flag: str = "") -> str:
     """A named choice as written; raises UsageError for one that does not exist."""
-    said = str(written).lower()
+    said = str(written) if option.kind == "text" else str(written).lower()
     if option.kind == "choice" and said not in option.choices:
         raise UsageError(f"{flag or option.flag} {written}: expected {' or '.join(option.choices)}", option.name)
-    if option.kind == "dtype" and said not in FORMATS and not (option.name == "weight-dtype" and file_type(said)):
-        raise unknown("dtype", said, FORMATS, option=option.name)
+    if option.kind == "dtype" and said not in FORMATS and not (option.name == "weight-dtype" and _weights(said)):
+        known = (*FORMATS, *SCHEMES) if option.name == "weight-dtype" else FORMATS
+        raise unknown("dtype", said, known, option=option.name)
     return said
+
+
+def _weights(said: str) -> bool:
+    """Whether it is a format of weights alone: a GGUF file type or what a tool writes. Raises UsageError for bits that it has not."""
+    return file_type(said) is not None or parse(said) is not None
 
 
 def phases(written: Any) -> tuple[str, ...]:

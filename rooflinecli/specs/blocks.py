@@ -45,6 +45,7 @@ class AttentionSpec(Spec):
         True, description="recurrent kinds: a norm of the output before its gate (Falcon-H1 may lack it)"
     )
     out_gate: bool = Field(False, description="a sigmoid gate on the attention output, as wide as q (Qwen3-Next)")
+    out_norm: bool = Field(False, description="a norm over all heads before the output projection (BitNet)")
     shared: bool = Field(
         False, description="weights are those of an earlier layer: used again, not counted again (Zamba2)"
     )
@@ -106,6 +107,8 @@ class FeedForwardSpec(Spec):
     )
     shared_gate: bool = Field(False, description="a learned scalar gate on the shared expert (Qwen2-MoE)")
     router_bias: bool = False
+    inner_norm: bool = Field(False, description="a norm of the hidden layer before the down projection (BitNet)")
+    scalars: int = Field(0, ge=0, description="learned scalars of the activation (xIELU of Apertus)")
     latent_dim: int | None = Field(
         None, gt=0, description="moe: width that routed experts work in, down from d_model and back (Nemotron-H)"
     )
@@ -178,6 +181,30 @@ class Quantization(Spec):
     scale_bits: int = Field(16, ge=0)
     zero_bits: int = Field(0, ge=0)
     applies_to: Literal["linear", "experts", "all"] = "linear"
+    method: str = Field(
+        "", description="tool that wrote it, where its tensors are counted one by one (awq, gptq, exl3, ...)"
+    )
+    bits: float | None = Field(
+        None, gt=0, le=32, description="bits per packed weight where they are not those of dtype"
+    )
+    head_bits: float | None = Field(None, gt=0, le=16, description="bits per weight of the head, where it is quantised")
+    block: list[Annotated[int, Field(gt=0)]] | None = Field(
+        None, min_length=2, max_length=2, description="outputs x inputs that share one scale, instead of group_size"
+    )
+    input_bits: int = Field(0, ge=0, description="further bits per input of each matrix (the g_idx of GPTQ)")
+    output_bits: int = Field(0, ge=0, description="further bits per output of each matrix (a scale per channel)")
+    tensor_bits: int = Field(0, ge=0, description="further bits per matrix (tables, a scale per tensor)")
+    nested_group: int | None = Field(None, gt=0, description="scales that share a scale (double quantisation)")
+    nested_bits: int = Field(0, ge=0, description="bits of that scale")
+    weight_only: bool = Field(
+        False, description="matmuls run in the 16 bits of their inputs, whatever the weights are in"
+    )
+    only: list[str] = Field(
+        default_factory=list, description="modules quantised, all others left; omitted: every linear one"
+    )
+    kept: list[str] = Field(
+        default_factory=list, description="modules left in 16 bits, as a config names them; re: before an expression"
+    )
     widths: Widths | None = Field(None, description="where tensors differ (GGUF): the mean of each part instead")
 
 

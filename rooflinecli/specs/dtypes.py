@@ -23,6 +23,10 @@ FORMATS: dict[str, tuple[float, tuple[str, ...]]] = {
     "nvfp4": (4.5 / 8, ("fp4",)),  # one 8-bit scale per 16 values; NVIDIA Blackwell
     "q8_0": (34 / 32, ()),  # ggml blocks, of a cache or of weights alone; no unit computes in them
     "q4_0": (18 / 32, ()),
+    "q4_1": (20 / 32, ()),
+    "q5_0": (22 / 32, ()),
+    "q5_1": (24 / 32, ()),
+    "iq4_nl": (18 / 32, ()),
 }
 BITS = {"fp8": 8, "int8": 8, "int4": 4, "fp4": 4, "mxfp4": 4, "nvfp4": 4}  # without the scales
 
@@ -121,6 +125,8 @@ def formats(
         weight = size if stored.applies_to == "experts" else expert
     stored_as = stored.dtype if stored is not None else weight_dtype or dtype
     variant = f"{weight_dtype}-weights" if weight_dtype and size_of(weight_dtype) < size else ""
+    if stored is not None and stored.weight_only and weight < size:
+        variant = f"{stored.dtype}-weights"
     if packed is not None and (weight < 2 or 0 < expert < 2):
         compute, variant = packed if packed in peaks else compute, "packed"
     return Formats(

@@ -155,6 +155,12 @@ class Efficiency(Spec):
     logit_bytes: float = _constant(
         0.0, "B", "b_logit", "framework: bytes per logit held beside those counted: fp32 copies of the cross-entropy"
     )
+    norm_bytes: float = _constant(
+        0.0, "B", "b_norm", "framework: bytes per value of a norm's input kept for backward beside the input itself"
+    )
+    gate_bytes: float = _constant(
+        0.0, "B", "b_gate", "framework: bytes per value of an activation function's output kept for backward beside it"
+    )
     early_stop: float = _constant(
         0.0,
         "1",

@@ -45,24 +45,16 @@ class Engine(Spec):
     per_sequence_moe: Time | None = Field(
         None, ge=0, description="the same where layers have experts, when it is another era of the engine that ran them"
     )
-    token_budget: Scalar = Field(
-        8192.0, gt=0, description="tokens of prompts that one step takes in; a longer prompt takes several steps"
-    )
-    look_ahead: Scalar = Field(
+    gather_steps: Scalar = Field(
         0.0,
         ge=0,
-        description="steps scheduled ahead while one runs: whole steps that an arrival waits more (closed loop)",
+        description="steps for which prompts of a closed loop seem to be held back so that more come together: fitted, for the formula alone",
     )
-    hold_steps: Scalar = Field(
-        0.0, ge=0, description="steps for which prompts are held back so that more come together (closed loop)"
-    )
-    poll_steps: Scalar = Field(
-        0.0, ge=0, description="steps between two looks at what has arrived; an arrival waits for half (closed loop)"
-    )
-    late_steps: Scalar = Field(0.0, ge=0, description="steps after its pass until a first token is sent (closed loop)")
-    front: Time = Field(0.0, ge=0, description="seconds of front end per request, under load")
-    per_stream: Time = Field(
-        0.0, ge=0, description="seconds more per concurrent stream that the front end feeds (closed loop)"
+    unexplained: Time = Field(
+        0.0,
+        ge=0,
+        description="seconds more until a first token under load in the runs fitted, for the formula alone: what settings of their "
+        "scripts cost that it is not told and a simulation is (polls, intervals between messages, waits for a fuller batch)",
     )
     pads_heads: bool = Field(
         False, description="heads that the tensor-parallel size does not divide are padded up to the next multiple"
@@ -98,7 +90,8 @@ class Engine(Spec):
         description="kernels of its own by class and dtype, in place of the serving constants that GPUs share",
     )
     scheduler: Scheduler = Field(
-        default_factory=Scheduler, description="how it forms its steps, for `roofline simulate`"
+        default_factory=Scheduler,
+        description="how it forms its steps: for `roofline simulate`, and for the formulas of a first token",
     )
     note: str = ""
     source: str
@@ -107,6 +100,39 @@ class Engine(Spec):
     @property
     def document(self) -> Document:
         return self._document
+
+    def written(self, name: str) -> str:
+        """Where a constant stands, by file and line, and what it rests on."""
+        key = _IN_SCHEDULER.get(name, name)
+        if key in Scheduler.model_fields:
+            return f"{self.document.at('scheduler', key)}; {self.scheduler.source}"
+        return f"{self.document.at(key.removesuffix('_bytes'))}; {self.source}"
+
+    @property
+    def token_budget(self) -> float:
+        return float(self.scheduler.token_budget)
+
+    @property
+    def look_ahead(self) -> float:
+        return float(self.scheduler.look_ahead)
+
+    @property
+    def front(self) -> float:
+        return self.scheduler.front
+
+    @property
+    def per_stream(self) -> float:
+        return self.scheduler.per_stream
+
+    @property
+    def skipped_looks(self) -> float:
+        """Steps that begin without a look at what has arrived, between two that do."""
+        return self.scheduler.poll_steps - 1.0
+
+    @property
+    def late_tokens(self) -> float:
+        """Tokens that the message with the first one still waits for."""
+        return self.scheduler.stream_steps - 1.0
 
     def kernels(self, targets: tuple[str, ...]) -> list[tuple[str, dict[str, dict[str, Efficiency]]]]:
         """Its kernels' constants for a chip, the nearest first: each with the name it stands under."""
@@ -121,10 +147,12 @@ class Engine(Spec):
         return units.parse(self.reserve_experts, "B")
 
 
+_IN_SCHEDULER = {"skipped_looks": "poll_steps", "late_tokens": "stream_steps"}
+
 # unit -> what can be replaced by its path (engine.NAME), or multiplied by a calibration
 _SETTABLE = {
-    "s": "per_step per_layer per_moe_layer prompt_per_layer per_sequence per_sequence_moe front per_stream",
-    "1": "look_ahead hold_steps poll_steps late_steps kv_fraction max_sequences",
+    "s": "per_step per_layer per_moe_layer prompt_per_layer per_sequence per_sequence_moe front per_stream unexplained",
+    "1": "look_ahead gather_steps skipped_looks late_tokens kv_fraction max_sequences",
     "tokens": "token_budget",
     "B": "reserve_bytes reserve_experts_bytes",
 }

@@ -185,7 +185,11 @@ class Defaults(Spec):
 
 @lru_cache(maxsize=256)
 def _load(path: str, stamp: float) -> HardwareSpec:
-    document = read(Path(path).resolve(), base="hardware")
+    return hardware_from(read(Path(path).resolve(), base="hardware"))
+
+
+def hardware_from(document: Document) -> HardwareSpec:
+    """A chip from a document that may stand in no file yet. Raises DataError."""
     spec = validate(HardwareSpec, document)
     spec._document = document
     return spec

@@ -32,6 +32,7 @@ class Kind:
 KINDS = {
     "name": Kind("NAME"),
     "word": Kind("NAME"),
+    "text": Kind("TEXT"),  # as "word", with its capitals
     "phases": Kind("PHASE"),
     "pixels": Kind("WxH"),
     "choice": Kind("CHOICE"),
@@ -107,7 +108,7 @@ _ROWS = (
     Option("dtype", "dtype", NUMBERS, "Matmuls with their inputs, weights and activations: bf16, fp16, fp8, int8, ..."),
     Option("kv-dtype", "dtype", NUMBERS, "Number format of the KV cache."),
     Option("state-dtype", "dtype", NUMBERS, "Recurrent state of hybrid models in memory; omitted: the model's own (fp32)."),
-    Option("weight-dtype", "dtype", NUMBERS, "Weights alone, as GPTQ, AWQ and GGUF store them (int8, int4, fp8, ...)."),
+    Option("weight-dtype", "dtype", NUMBERS, "Weights alone: int8, int4, fp8, a GGUF type (q4_k_m), or as a tool writes them: awq, gptq-4-g32, exl3-3.5, mlx-8, nf4-double, hqq, ..."),
     Option("n", "count", LAYOUT, "Devices; omitted: the fewest that hold it.", short="-n", fills="devices", also=("devices",)),
     Option("tp", "count", LAYOUT, "Tensor parallel size."),
     Option("pp", "count", LAYOUT, "Pipeline stages."),
@@ -147,6 +148,8 @@ _ROWS = (
     Option("concurrency", "count", LOAD, "Closed loop: requests in flight per replica, each followed by the next; or max.", choices=("max",)),
     Option("qps", "rate", LOAD, "Open loop: requests per second over all replicas."),
     Option("prefix-hit", "share", LOAD, "Share of prompt tokens found in the prefix cache: less work of prefill, no less memory."),
+    Option("kv-tier", "text", LOAD, "Where caches of idle sessions wait, per device, the nearest first: host=256GB@50GB/s,disk=2TB@7GB/s."),
+    Option("sessions", "count", LOAD, "With --kv-tier: sessions of a replica that come back, under way or not; omitted: as many as device and tiers keep."),
     Option("prompts-per-slot", "rate", LOAD, "Closed loop: requests that each slot sends in all (10), the first in a burst; inf is steady state.", choices=("inf",), least=1),
     Option("equal-lengths", "switch", LOAD, "Closed loop: all requests are equally long, so an engine that reads prompts first runs in lockstep."),
     Option("gradient-bytes", "size", NUMBERS, "Bytes per parameter of gradients (4).", "train"),

@@ -59,6 +59,8 @@ class Request:
     equal_lengths: bool = False
     token_budget: Number | None = None
     prefix_hit: Number | None = None
+    kv_tier: str | None = None
+    sessions: Number | None = None
     speculate: str | None = None
     draft_tokens: Number | None = None
     acceptance: Number | None = None

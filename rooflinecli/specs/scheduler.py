@@ -1,4 +1,8 @@
-"""How an inference engine's scheduler forms its steps: the `scheduler:` section of an engine file, every entry of which can be overridden."""
+"""How an inference engine's scheduler forms its steps: the `scheduler:` section of an engine file, every entry of which can be overridden.
+
+A simulation follows all of it. The formulas of a first token (formulas/serving) take from it what has a mean: the budget, looking ahead, polls,
+messages, the front end and what a stream adds to it. What they need beyond that to agree with measured runs stands on the engine.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ class Scheduler(Spec):
     stream_steps: int = Field(
         1, ge=1, description="tokens between two messages to the client; the first one waits for as many"
     )
-    fixed: Time = Field(0.0, ge=0, description="seconds of front end per request before the scheduler sees it")
+    front: Time = Field(0.0, ge=0, description="seconds of front end per request before the scheduler sees it")
     per_stream: Time = Field(0.0, ge=0, description="seconds that each concurrent stream adds to that")
     reserve_share: Scalar = Field(
         0.0,

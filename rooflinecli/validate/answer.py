@@ -12,6 +12,7 @@ from rooflinecli.validate import fit, kernels, tables, training_fit, waits_fit, 
 from rooflinecli.validate.stats import Table, summary
 
 SCHEMA = "roofline/validate/1"
+Done = Callable[[int], None]
 EVERYTHING, CALIBRATE = "all", "calibrate"
 
 
@@ -29,8 +30,16 @@ def data(subject: str, found: list[Table]) -> dict[str, Any]:
     }
 
 
-def tables_of(subject: str, refit: bool = False, simulated: bool = False) -> list[Table]:
-    """Tables of a subject with the points behind them. Raises UsageError for an unknown subject or a missing extra."""
+def work(subject: str) -> int:
+    """Steps of a refit that are counted, for a progress bar; none where a subject counts none."""
+    return training_fit.work() if subject in ("training", EVERYTHING) else 0
+
+
+def tables_of(
+    subject: str, refit: bool = False, simulated: bool = False, done: Done = lambda count: None
+) -> list[Table]:
+    """Tables of a subject with the points behind them; `done` hears of a refit's steps. Raises UsageError for an unknown subject or a
+    missing extra."""
     if subject == CALIBRATE:  # minutes of fits, so only when asked for by name
         from rooflinecli.validate import calibrate
 
@@ -47,7 +56,7 @@ def tables_of(subject: str, refit: bool = False, simulated: bool = False) -> lis
             found += build()
     if refit:
         for name, again in REFITS.items():
-            found += again() if subject in (name, EVERYTHING) else []
+            found += again(done) if subject in (name, EVERYTHING) else []
     if simulated:
         from rooflinecli.validate import percentiles
         from rooflinecli.validate import simulated as simulations
@@ -56,7 +65,7 @@ def tables_of(subject: str, refit: bool = False, simulated: bool = False) -> lis
     return found
 
 
-def refitted() -> list[Table]:
+def refitted(done: Done = lambda count: None) -> list[Table]:
     """Per class and chip: constants fitted on half of the shapes, their error and the shipped ones' on the other half, and with the chip left out."""
     found = []
     for name in kernels.CLASSES:
@@ -98,7 +107,7 @@ def _reference(name: str, chip: str) -> str:
     return "vllm" if name == "matmul bf16" and small else "trtllm"
 
 
-REFITS: dict[str, Callable[[], list[Table]]] = {
+REFITS: dict[str, Callable[[Done], list[Table]]] = {
     "kernels": refitted,
     "training": training_fit.refitted,
     "inference": waits_fit.refitted,

@@ -26,7 +26,8 @@ from rooflinecli.simulate.fleet import Fleet, closed
 from rooflinecli.simulate.job import Job
 from rooflinecli.simulate.lengths import Lengths
 from rooflinecli.simulate.prices import Prices
-from rooflinecli.simulate.replica import Limits, Replica
+from rooflinecli.simulate.replica import Replica
+from rooflinecli.simulate.residents import Limits
 from rooflinecli.specs import ask
 from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.registry import load

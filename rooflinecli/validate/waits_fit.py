@@ -6,6 +6,7 @@ inter-token latency of a run are the estimate's own; only the three waits are fr
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,7 +90,7 @@ def _run(run: inference.Run) -> tuple[Any, ...]:
     )
 
 
-def refitted() -> list[Table]:
+def refitted(done: Callable[[int], None] = lambda count: None) -> list[Table]:
     """Per engine: median error of first tokens on the cells not fitted, of the fitted waits and the shipped ones, and with each model left out."""
     rows = []
     for engine, waits in sorted(gather().items()):
@@ -99,7 +100,7 @@ def refitted() -> list[Table]:
             mine = waits.model == model
             left_out[mine] = waits.errors(waits.fit(~mine))[mine]
         shipped = load_engine(engine)
-        now = np.log(np.maximum([shipped.hold_steps, shipped.front, shipped.per_stream], 1e-9))
+        now = np.log(np.maximum([shipped.gather_steps, shipped.front + shipped.unexplained, shipped.per_stream], 1e-9))
         rows.append(
             {
                 "group": engine,

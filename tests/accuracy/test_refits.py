@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rooflinecli.validate import training_fit, waits_fit
+from rooflinecli.validate import training_fit, training_response, waits_fit
+from rooflinecli.validate.training_free import FREE
 
 
 def test_waits_come_back_from_made_up_runs() -> None:
@@ -33,7 +34,7 @@ def test_waits_come_back_from_made_up_runs() -> None:
 )
 def test_a_family_gives_back_what_ships(family, names, shipped) -> None:
     rows = [row for row in training_fit.rows() if training_fit.family(row) == family]
-    found = training_fit.fit(rows, names)
+    found = training_fit.fit(rows, names)  # the others are those that ship
     assert found == pytest.approx(shipped, rel=0.25)
     before = np.mean([abs(training_fit.error(row, {})) for row in rows])
     assert np.mean([abs(training_fit.error(row, found)) for row in rows]) < before + 0.01
@@ -45,7 +46,7 @@ def test_a_constant_that_no_row_tells_takes_the_unknown_value() -> None:
 
 
 def test_korthikanti_is_never_fitted_and_every_constant_moves_some_row() -> None:
-    assert all(any(free.moves(row) for row in training_fit.rows()) for free in training_fit.FREE.values())
+    assert all(any(free.moves(row) for row in training_fit.rows()) for free in FREE.values())
     held_out = [row for row in training_fit.rows() if training_fit.family(row) in training_fit.UNSEEN]
     assert len(held_out) == 4 + 6 + 2  # Korthikanti Table 5, torchtune, two whole runs
     assert training_fit.fit(held_out, ("eager_traffic",)) == {"eager_traffic": 1}
@@ -54,3 +55,22 @@ def test_korthikanti_is_never_fitted_and_every_constant_moves_some_row() -> None
 def test_halves_are_stable_and_even() -> None:
     seen = [training_fit.fitted(row) for row in training_fit.rows()]
     assert 0.4 < sum(seen) / len(seen) < 0.6
+
+
+def test_tables_say_what_the_engine_says() -> None:
+    rows = [row for row in training_fit.rows() if training_fit.family(row) == "torchtitan_2024"]
+    around = {"flash_2": 0.237, "accumulation_bytes": 33.0, "hopper_matmul": 0.58}
+    response = training_response.tabulate(rows, around)
+    for moved in ({}, {"flash_2": 0.3}, {"hopper_matmul": 0.5, "flash_2": 0.2}, {"accumulation_bytes": 60.0}):
+        given = {**around, **moved}
+        engine = [training_response.answered(row, given).time_s for row in rows]
+        assert response.total(given) == pytest.approx(engine, rel=0.01)
+
+
+def test_a_family_left_out_moves_no_constant() -> None:
+    rows = [row for row in training_fit.rows() if training_fit.family(row) in ("torchtitan_2024", "nemo")]
+    around = {"flash_2": 0.237, "nemo_traffic": 1.4}
+    response = training_response.tabulate(rows, around)
+    others = np.array([training_fit.family(row) != "torchtitan_2024" for row in rows])
+    found = training_fit.settle(response, rows, others)
+    assert found["flash_2"] == FREE["flash_2"].unknown and found["nemo_traffic"] != 1.4

@@ -113,7 +113,7 @@ def test_equal_lengths_run_in_lockstep_where_prompts_come_first(ask):
     assert locked["breakdown_s"]["prefill_interference"] == pytest.approx(7 / 100 * cost / 2)
     alone = ask("dense", "prefill", prompt=200, output=100, engine="sglang")["time_s"]
     first = ask("dense", "prefill", **ours, equal_lengths=True)["time_s"]
-    assert first == pytest.approx(alone + 7 / 2 * cost + 0.2 + B * 3e-3)
+    assert first == pytest.approx(alone + 7 / 2 * cost + 0.01 + 0.19 + B * 0.9e-3)
     plain = ask("dense", "decode", concurrency=B, **LOAD)
     assert ask("dense", "decode", concurrency=B, **LOAD, equal_lengths=True) == plain
 

@@ -19,15 +19,19 @@ from rooflinecli.specs.request import Request
 
 
 def test_the_folder_is_the_list():
-    assert SCHEDULES == ("1f1b", "dualpipe", "gpipe", "zero-bubble") == registry.kinds(SCHEDULES_IN)
+    every = ("1f1b", "dualpipe", "gpipe", "interleaved-zero-bubble", "zb-v", "zero-bubble")
+    assert SCHEDULES == every == registry.kinds(SCHEDULES_IN)
+
+
+CROSSED = {"zb-v": 4, "interleaved-zero-bubble": 4}  # handovers of a microbatch, forward and backward, per device
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_every_schedule_answers_everything(name):
-    plan = Plan(pp=4.0, schedule=name)
+    plan = Plan(pp=4.0, schedule=name, virtual_stages=2.0 if name.startswith("interleaved") else 1.0)
     first, last = pipeline.in_flight(plan, 16.0)
     assert first >= last >= 1 and pipeline.bubble(plan, 3.0, 1.0) > 0
-    assert pipeline.collectives(plan, 8.0, 8.0, 2.0, True)[0].count == 2
+    assert pipeline.collectives(plan, 8.0, 8.0, 2.0, True)[0].count == CROSSED.get(name, 2)
     assert all(need.holds for need in pipeline.needs(plan, 16.0))
 
 
@@ -40,7 +44,10 @@ def test_dualpipe_needs_pairs_of_stages_and_of_microbatches():
 
 
 def test_an_unknown_schedule_lists_those_that_exist():
-    with pytest.raises(UsageError, match="unknown schedule 'v-shape'; known: 1f1b, dualpipe, gpipe, zero-bubble"):
+    with pytest.raises(
+        UsageError,
+        match="unknown schedule 'v-shape'; known: 1f1b, dualpipe, gpipe, interleaved-zero-bubble, zb-v, zero-bubble",
+    ):
         pipeline.bubble(Plan(pp=4.0, schedule="v-shape"), 3.0, 1.0)
     with pytest.raises(UsageError, match=r"1f1b.*dualpipe.*gpipe.*zero-bubble"):
         ask.request({"model": "llama-3-8b", "hw": "h100", "schedule": "v-shape"})
@@ -64,3 +71,17 @@ def test_a_schedule_of_its_own_decides_bubble_memory_traffic_and_legality(monkey
     assert legal.broken(scene, plan, "train") is None
     broken = legal.broken(scene, Plan(pp=3.0, schedule="made-up"), "train")
     assert broken is not None and broken.say() == "--pp 3: give an even one"
+
+
+def test_zb_v_and_interleaved_zero_bubble_say_what_they_need():
+    def broken(name: str, microbatches: float = 16.0, **plan: float) -> list[str]:
+        return [
+            need.say() for need in pipeline.needs(Plan(pp=4.0, schedule=name, **plan), microbatches) if not need.holds
+        ]
+
+    assert not broken("zb-v") and not broken("interleaved-zero-bubble", virtual_stages=2.0)
+    assert "leave --virtual-stages 2 out" in broken("zb-v", virtual_stages=2.0)[0]
+    assert "from 8 microbatches on" in broken("zb-v", 7.0)[0]
+    assert "--virtual-stages of at least 2" in broken("interleaved-zero-bubble")[0]
+    assert "multiples of --pp 4" in broken("interleaved-zero-bubble", 6.0, virtual_stages=2.0)[0]
+    assert not [n for n in pipeline.needs(Plan(schedule="zb-v"), 1.0) if not n.holds]  # one stage is no pipeline

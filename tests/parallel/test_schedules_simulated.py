@@ -172,3 +172,35 @@ def test_uneven_stages_run_at_the_pace_of_the_slowest(times):
     for time in times:
         slowest = schedule.slowest_stage(slowest, time)
     assert (makespan(60) - makespan(40)) / 20 == pytest.approx(slowest)
+
+
+def zb_v(p: int, m: int) -> float:
+    """Makespan of ZB-V over 2p chunks of a unit for F, B and W each: every device does what is ready first, gradients of inputs before the
+    second chunk, the first chunk and weight gradients, and holds at most 2p chunks."""
+    done: dict[tuple[str, int, int], float] = {}
+    free, held = [0.0] * p, [0] * p
+    counts = {kind: [0] * (2 * p) for kind in "FBW"}
+    for _ in range(6 * p * m):
+        ready = []
+        for stage in range(2 * p):
+            device = min(stage, 2 * p - 1 - stage)
+            f, b, w = (counts[kind][stage] for kind in "FBW")
+            if f < m and held[device] < 2 * p and (stage == 0 or ("F", stage - 1, f) in done):
+                ready.append(
+                    (max(free[device], done.get(("F", stage - 1, f), 0.0)), 1 + (stage < p), device, "F", stage, f)
+                )
+            if b < f and (stage == 2 * p - 1 or ("B", stage + 1, b) in done):
+                begin = max(free[device], done["F", stage, b], done.get(("B", stage + 1, b), 0.0))
+                ready.append((begin, 0, device, "B", stage, b))
+            if w < b:
+                ready.append((max(free[device], done["B", stage, w]), 3, device, "W", stage, w))
+        begin, _, device, kind, stage, i = min(ready)
+        done[kind, stage, i] = free[device] = begin + 1
+        counts[kind][stage] += 1
+        held[device] += {"F": 1, "B": 0, "W": -1}[kind]
+    return max(free)
+
+
+@pytest.mark.parametrize(("p", "m"), [(2, 4), (2, 9), (4, 8), (8, 16)])
+def test_bubble_of_zb_v_is_the_staggered_start(p, m):
+    assert zb_v(p, m) == pytest.approx(m * 6 + schedule.zero_bubble_v(p, 6.0, 2.0))

@@ -12,7 +12,8 @@ from simulate import tiny
 from rooflinecli.simulate.fleet import Fleet, closed, opened
 from rooflinecli.simulate.job import Job
 from rooflinecli.simulate.prefix import Store
-from rooflinecli.simulate.replica import Limits, Replica
+from rooflinecli.simulate.replica import Replica
+from rooflinecli.simulate.residents import Limits
 from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.registry import kinds, load
 from rooflinecli.specs.scheduler import Scheduler

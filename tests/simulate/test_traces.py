@@ -84,7 +84,8 @@ def test_turns_wait_for_the_answer_before_them(prices):
 
     from rooflinecli.simulate.fleet import Fleet, opened
     from rooflinecli.simulate.prefix import Store
-    from rooflinecli.simulate.replica import Limits, Replica
+    from rooflinecli.simulate.replica import Replica
+    from rooflinecli.simulate.residents import Limits
     from rooflinecli.specs.registry import load
 
     trace = read(str(EXAMPLES / "sessions.csv"))

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rooflinecli.answers import chips
+from rooflinecli.answers.search.line import estimate_line
+from rooflinecli.answers.search.slo import joined
 from rooflinecli.errors import UsageError
 from rooflinecli.spread import Spread
+
+_RATE = "--simulate needs a serving search at a rate; add --phase decode --qps RATE"
 
 
 def answered(
@@ -18,25 +23,81 @@ def answered(
     tell: Callable[[int, int], None] | None = None,
     over: Spread | None = None,
     simulate: int = 0,
+    slo: str | None = None,
 ) -> dict[str, Any]:
     """The report. `limits` are ttft, itl and qps of serving; `tell` hears how far a search for training has come;
     `over` spreads its work. The first `simulate` layouts of a serving search at a rate are simulated.
 
+    `slo` says ttft and itl at once; several chips in `options["hw"]` are searched beside each other.
+
     Raises UsageError for options that do not go together.
     """
-    phases = ",".join(options.get("phase") or ["train"])
-    if simulate and ("train" in phases or limits["qps"] is None):
-        raise UsageError("--simulate needs a serving search at a rate; add --phase decode --qps RATE", "simulate")
-    if "train" not in phases:
-        from rooflinecli.answers.search.serve import search as serving
+    limits, each = joined(limits, slo), chips.each(options)
+    if len(each) > 1:
+        from rooflinecli.answers.search.across import across
 
-        found = serving(options, objective, where, limits, top)
-        if simulate and found["results"]:
-            from rooflinecli.answers.search.simulated import note
+        def one(own: dict[str, Any], goal: str | None) -> dict[str, Any]:
+            return on_one(own, goal, where, limits, top, tell, over, simulate)
 
-            note(options, found["results"][:simulate], limits, over)
-        return found
-    if phases != "train":
+        return across(each, objective, where, limits, top, one)
+    return on_one(next(iter(each.values())), objective, where, limits, top, tell, over, simulate)
+
+
+def on_one(
+    options: dict[str, Any],
+    objective: str | None,
+    where: list[str],
+    limits: dict[str, str | None],
+    top: int,
+    tell: Callable[[int, int], None] | None,
+    over: Spread | None,
+    simulate: int,
+) -> dict[str, Any]:
+    """The report of one chip; each row with the command that prints its numbers."""
+    serving = "train" not in ",".join(options.get("phase") or ["train"])
+    if serving:
+        found = _serving(options, objective, where, limits, top, over, simulate)
+    else:
+        found = _training(options, objective, where, limits, top, tell, over, simulate)
+    for row in filter(None, [*found["results"], found["nearest_miss"]]):
+        row["estimate"] = estimate_line(options, row["command"], serving)
+    return found
+
+
+def _serving(
+    options: dict[str, Any],
+    objective: str | None,
+    where: list[str],
+    limits: dict[str, str | None],
+    top: int,
+    over: Spread | None,
+    simulate: int,
+) -> dict[str, Any]:
+    from rooflinecli.answers.search.serve import search
+
+    if simulate and limits["qps"] is None:
+        raise UsageError(_RATE, "simulate")
+    found = search(options, objective, where, limits, top)
+    if simulate and found["results"]:
+        from rooflinecli.answers.search.simulated import note
+
+        note(options, found["results"][:simulate], limits, over)
+    return found
+
+
+def _training(
+    options: dict[str, Any],
+    objective: str | None,
+    where: list[str],
+    limits: dict[str, str | None],
+    top: int,
+    tell: Callable[[int, int], None] | None,
+    over: Spread | None,
+    simulate: int,
+) -> dict[str, Any]:
+    if simulate:
+        raise UsageError(_RATE, "simulate")
+    if ",".join(options.get("phase") or ["train"]) != "train":
         raise UsageError("--phase train searches alone; ask for prefill and decode in a second search")
     for name, written in limits.items():
         if written is not None:

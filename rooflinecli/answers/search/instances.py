@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.engine import legal
+from rooflinecli.engine import legal, stated
 from rooflinecli.engine.answer import answer
 from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.engine.scene import Scene
@@ -69,7 +69,7 @@ def evaluate(request: Request, found: list[dict[str, int]], batches: np.ndarray,
         zero=0,
         flash=request.flash,
         sequence_parallel=bool(request.sequence_parallel),
-        **legal.layout(request, "decode"),
+        **stated.layout(request, "decode"),
     )
     with np.errstate(all="ignore"):
         phases = {phase: answer(scene, plan, phase) for phase in ("prefill", "decode")}
@@ -95,6 +95,7 @@ def _serve(scene: Scene, plan: Plan, phases: dict[str, PhaseAnswer]) -> dict[str
     prefill, decode = phases["prefill"], phases["decode"]
     return {
         "instance_devices": plan.devices,
+        "instance_replicas": plan.dp,
         "ttft_s": prefill.time_s,
         "itl_s": decode.time_s,
         "prefill_requests_per_s": provision.request_rate(prefill.tokens_per_s, scene.prompt),

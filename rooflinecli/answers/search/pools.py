@@ -1,4 +1,4 @@
-"""Prefill and decode pools apart: the best instance of each, and how many of each.
+"""Prefill and decode pools apart: the best instances of each, how many of each, on one chip or each on its own.
 
 Every request passes both pools, so the slower one sets the rate. For each pool only the fastest instance of every size
 can be part of an optimum; pairs of those are tried with every split of the devices. The transfer of the cache between
@@ -7,36 +7,119 @@ the pools is not charged.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rooflinecli.answers.search import instances
+from rooflinecli.answers.search.line import estimate_line
 from rooflinecli.engine.scene import Scene
-from rooflinecli.formulas import provision
+from rooflinecli.formulas import money, provision
+from rooflinecli.specs.quantities import COST
 
 if TYPE_CHECKING:
     from rooflinecli.answers.search.asked import Asked
 
-Option = dict[str, Any]  # layout, batch, devices and rate of one instance, and its latency
+Option = dict[str, Any]  # layout, batch, devices and rate of one instance, its latency, its chip
 MOST = 4096
 
 
-def best(scene: Scene, asked: Asked, layouts: list[dict[str, int]], batches: np.ndarray) -> dict[str, Any] | None:
-    """The fewest devices for the rate asked for, or the highest rate (per device) on the devices given; None when no pool can meet its limit."""
+@dataclass(frozen=True)
+class Pools:
+    """What one chip offers to either pool: the options of its question, and the instances worth looking at."""
+
+    options: dict[str, Any]
+    scene: Scene
+    prefill: list[Option]
+    decode: list[Option]
+
+
+def offered(
+    options: dict[str, Any], scene: Scene, asked: Asked, layouts: list[dict[str, int]], batches: np.ndarray
+) -> Pools:
+    """The instances of one chip that meet the limits of their pool."""
     grid = instances.evaluate(asked.request, layouts, batches, apart=True)
     fits = [grid.legal & grid.whole(grid.phases[phase].memory.fits) for phase in ("prefill", "decode")]
     prefill = _options(grid, fits[0], "prefill_requests_per_s", "ttft_s", asked.ttft)
     decode = _options(grid, fits[1], "decode_requests_per_s", "itl_s", asked.itl)
-    if not prefill or not decode:
-        return None
-    pairs = [found for p in prefill for d in decode if (found := _pair(asked, p, d)) is not None]
-    if not pairs:
-        return None
-    chosen = min(pairs, key=lambda f: f["devices"] / (f["requests_per_s"] if asked.qps is None else 1.0))
-    tokens = chosen["requests_per_s"] * float(scene.output)
-    chosen |= {k: float(v) for k, v in instances.costs(scene, chosen["devices"], tokens).items()}
-    return {**chosen, "apart": _sentence(chosen)}
+    return Pools(options, scene, prefill, decode)
+
+
+def ranked(asked: Asked, chips: Iterable[Pools], top: int) -> list[dict[str, Any]]:
+    """Pairs of pools on the chips, each pool on any of them, the best first; empty when no pool can meet its limit.
+
+    The fewest devices (or dollars) for the rate asked for, else the highest rate on the devices given, or per device. Each pool has
+    the `roofline estimate` command of one of its instances.
+    """
+    every = list(chips)
+    found = [
+        _priced(pair, one, other)
+        for one in every
+        for other in every
+        for p in one.prefill
+        for d in other.decode
+        if (pair := _pair(asked, p, d)) is not None
+    ]
+    found.sort(key=lambda pair: _key(asked, pair, len(every) > 1))
+    for pair in found[:top]:
+        pair["apart"] = _sentence(pair)
+        for phase in ("prefill", "decode"):
+            options = pair["options"][phase]
+            pair[phase] |= {
+                "chip": options["hw"],
+                "estimate": estimate_line(options, _command(pair[phase]), True, (phase,)),
+            }
+    return [{k: v for k, v in pair.items() if k != "options"} for pair in found[:top]]
+
+
+def _key(asked: Asked, pair: dict[str, Any], several: bool) -> tuple[float, ...]:
+    """What a smaller one of is better: what the objective says, else devices; devices of several chips are alike in dollars only."""
+    first = asked.objectives[0].quantity.rpartition(".")[2]
+    usd, devices = pair["usd_per_hour"], pair["devices"]
+    paid = first == COST["decode"] or several
+    bill = usd if paid and usd is not None else float("inf") if paid and first == COST["decode"] else devices
+    return (bill if asked.qps is not None else bill / pair["requests_per_s"], devices)
+
+
+def _priced(pair: dict[str, Any], one: Pools, other: Pools) -> dict[str, Any]:
+    """The pair with what both pools cost and draw, where prices and powers are known."""
+    sides = (("prefill", one), ("decode", other))
+    devices = {phase: pair[phase]["instances"] * pair[phase]["devices"] for phase, _ in sides}
+    tokens = pair["requests_per_s"] * float(one.scene.output)
+    prices, watts = [side.scene.price for _, side in sides], [side.scene.chip.power for _, side in sides]
+    hourly = (
+        sum(
+            float(money.fleet_price(devices[phase], price))
+            for (phase, _), price in zip(sides, prices, strict=True)
+            if price is not None
+        )
+        if None not in prices
+        else None
+    )
+    found: dict[str, Any] = {
+        **pair,
+        "usd_per_hour": hourly,
+        "options": {"prefill": one.options, "decode": other.options},
+    }
+    if hourly is not None:
+        found[COST["decode"]] = float(money.usd_per_million_tokens(hourly, tokens, one.scene.utilisation))
+    if None not in watts:
+        each = (
+            provision.joules_per_token(devices[phase], w, tokens)
+            for (phase, _), w in zip(sides, watts, strict=True)
+            if w is not None
+        )
+        found["joules_per_token"] = float(sum(each))
+    return found
+
+
+def _command(option: Option) -> str:
+    """The `roofline estimate` options of one instance."""
+    layout = option["layout"]
+    ep = f" --ep {layout['ep']}" if layout["ep"] > 1 else ""
+    return f"-n {option['devices']:g} --tp {layout['tp']} --pp {layout['pp']} --dp {layout['ep']}{ep} --batch {option['batch']:g}"
 
 
 def _options(grid: instances.Grid, fits: np.ndarray, rate: str, latency: str, limit: float | None) -> list[Option]:
@@ -92,13 +175,12 @@ def _joined(p: Option, d: Option, a: float, b: float) -> dict[str, Any]:
 
 def _sentence(chosen: dict[str, Any]) -> str:
     p, d = chosen["prefill"], chosen["decode"]
+    chips = {phase: options["hw"] for phase, options in chosen["options"].items()}
+    on = {phase: f" of {chip}" if len(set(chips.values())) > 1 else "" for phase, chip in chips.items()}
     name = [" ".join(f"{k}{v}" for k, v in o["layout"].items() if v > 1) or "one device" for o in (p, d)]
-    usd = (
-        f", ${chosen['usd_per_million_output_tokens']:.3g} per million output tokens"
-        if "usd_per_million_output_tokens" in chosen
-        else ""
-    )
+    usd = f", ${chosen[COST['decode']]:.3g} per million output tokens" if COST["decode"] in chosen else ""
     return (
-        f"{p['instances']:g} x {name[0]} for prefill ({1e3 * p['ttft_s']:.3g} ms), {d['instances']:g} x {name[1]} at batch {d['batch']:g} for decode "
-        f"({1e3 * d['itl_s']:.3g} ms): {chosen['devices']:g} devices carry {chosen['requests_per_s']:.3g} requests/s{usd}"
+        f"{p['instances']:g} x {name[0]}{on['prefill']} for prefill ({1e3 * p['ttft_s']:.3g} ms), {d['instances']:g} x {name[1]}{on['decode']} "
+        f"at batch {d['batch']:g} for decode ({1e3 * d['itl_s']:.3g} ms): {chosen['devices']:g} devices carry "
+        f"{chosen['requests_per_s']:.3g} requests/s{usd}"
     )

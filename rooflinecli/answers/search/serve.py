@@ -38,6 +38,7 @@ def search(
     keep, rejected, worst = weigh(question, grid, serve)
     rows = _best(question, grid, serve, keep, top)
     request = question.request
+    apart = pools.ranked(question, [pools.offered(options, scene, question, found, batches)], top)
     return {
         "schema": SCHEMA,
         "model": request.model.name,
@@ -54,7 +55,8 @@ def search(
         "rejected": rejected,
         "results": rows,
         "feasible": bool(rows),
-        "pools": pools.best(scene, question, found, batches),
+        "pools": apart[0] if apart else None,
+        "pool_rows": apart,
         "nearest_miss": None if rows else _nearest(question, grid, serve, worst),
     }
 
@@ -78,6 +80,7 @@ def fleet(scene: Scene, question: Asked, grid: instances.Grid) -> dict[str, np.n
             "requests_per_s": count * one["decode_requests_per_s"],
             "tokens_per_s_per_device": tokens / devices,
             "tokens_per_s_per_user": 1 / one["itl_s"],
+            "batch_in_all": provision.batch_in_all(grid.batches, one["instance_replicas"], count),
         }
         result |= instances.costs(scene, devices, tokens)
     return {k: grid.whole(v) for k, v in result.items()}

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.answers.search.question import Question
-from rooflinecli.engine import legal
+from rooflinecli.engine import legal, stated
 from rooflinecli.engine.scene import Scene
 from rooflinecli.num import divisors
 from rooflinecli.specs.plan import CHOSEN, Plan
@@ -56,7 +56,7 @@ def layouts(scene: Scene, question: Question, devices: int) -> Layouts:
 
 def _legal(scene: Scene, found: Layouts) -> Layouts:
     """Those that break no rule; the others are counted under the first they break."""
-    plan = Plan(**{**found.sizes, **legal.layout(scene.request, "train")})
+    plan = Plan(**{**found.sizes, **stated.layout(scene.request, "train")})
     alive, rejected = np.ones(len(found), dtype=bool), dict[str, int]()
     for rule in legal.rules(scene, plan, "train"):
         holds = np.broadcast_to(rule.holds, alive.shape)

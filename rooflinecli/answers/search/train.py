@@ -15,7 +15,7 @@ from rooflinecli.answers.search.best import Entry, Front, Ranking, frontier, sor
 from rooflinecli.answers.search.question import Question
 from rooflinecli.answers.sweep.box import Answer
 from rooflinecli.answers.sweep.columns import pick
-from rooflinecli.engine import agree, legal, residency
+from rooflinecli.engine import agree, legal, residency, stated
 from rooflinecli.engine.answer import answer as engine_answer
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError
@@ -116,7 +116,7 @@ def plan_of(layouts: space.Layouts, structure: tuple[int, str, bool], request: R
         recompute=recompute,
         sequence_parallel=parallel,
         flash=request.flash,
-        **legal.layout(request, "train"),
+        **stated.layout(request, "train"),
     )
 
 

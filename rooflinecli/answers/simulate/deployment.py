@@ -17,13 +17,16 @@ from rooflinecli.errors import Infeasible, UsageError, unknown
 from rooflinecli.formulas import simulation
 from rooflinecli.lift import PLAIN
 from rooflinecli.simulate.fleet import Fleet
-from rooflinecli.simulate.prefix import Store
+from rooflinecli.simulate.prefix import Store, Tier
 from rooflinecli.simulate.prices import Prices
-from rooflinecli.simulate.replica import Limits, Replica
+from rooflinecli.simulate.replica import Replica
+from rooflinecli.simulate.residents import Limits
 from rooflinecli.specs import ask
+from rooflinecli.specs.engine import CONSTANTS
 from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.registry import kinds, load
 from rooflinecli.specs.scheduler import Scheduler
+from rooflinecli.specs.tiers import tiers
 from rooflinecli.units import si
 
 POLICIES, ROUTERS = "simulate/policies", "simulate/routers"
@@ -95,10 +98,19 @@ def scheduler_of(scene: Scene, settings: tuple[str, ...]) -> Scheduler:
         if not equals:
             raise UsageError(f"--scheduler {item}: write {name}=VALUE", "scheduler")
         changed[name] = value.strip()
-    found = _validated({**scene.engine.scheduler.model_dump(), **changed}, settings)
+    found = _validated({**_own(scene), **changed}, settings)
     if found.policy not in kinds(POLICIES):
         raise unknown("policy", found.policy, kinds(POLICIES), option="scheduler")
     return found
+
+
+def _own(scene: Scene) -> dict[str, Any]:
+    """The engine's own scheduler, with the constants that an override or a calibration sets."""
+    values = scene.engine.scheduler.model_dump()
+    for name in values.keys() & CONSTANTS.keys():
+        found = scene.chip.settled(f"engine.{name}", values[name])
+        values[name] = round(found) if isinstance(values[name], int) else found
+    return values
 
 
 def _validated(values: dict[str, Any], settings: tuple[str, ...]) -> Scheduler:
@@ -124,9 +136,9 @@ def fleet(
     limits = one.limits(prompt + output, 0, question.stride)
 
     def made(count: int, hand_over: bool = False) -> list[Replica]:
-        store = question.prefix_cache
         return [
-            Replica(prices, limits, scheduler, Store() if store else None, hand_over) for _ in range(count * one.ranks)
+            Replica(prices, limits, scheduler, store(question, one.scene, limits), hand_over)
+            for _ in range(count * one.ranks)
         ]
 
     router = load(ROUTERS, question.router)
@@ -142,6 +154,18 @@ def fleet(
             simulation.transfer_time(limits.bytes_per_token * float(one.plan.tp * one.plan.cp * one.plan.pp), link)
         ),
     )
+
+
+def store(question: Question, scene: Scene, limits: Limits) -> Store | None:
+    """A replica's prefix cache with the tiers behind it. Raises UsageError for tiers without one."""
+    places = tiers(scene.request.kv_tier)
+    if places and not question.prefix_cache:
+        raise UsageError("--kv-tier keeps what the prefix cache has no room for; add --prefix-cache", "kv-tier")
+    if not question.prefix_cache:
+        return None
+    each = max(limits.bytes_per_token, 1e-9)
+    rates = ((place, float(simulation.transfer_time(each, place.rate))) for place in places)
+    return Store([Tier(place.name, int(place.size / each), seconds) for place, seconds in rates])
 
 
 def _link(one: Deployment, written: str) -> float:

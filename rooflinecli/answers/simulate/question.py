@@ -38,7 +38,6 @@ class Question:
     decode_pool: int = 0
     link: str = ""
     prefix_cache: bool = False
-    tier: str = ""
     settings: tuple[str, ...] = ()
     speed: float = 1.0
     window: str = ""

@@ -15,9 +15,10 @@ from rooflinecli.answers.contract import Cost
 from rooflinecli.answers.cost import cost
 from rooflinecli.answers.sweep.axes import Axis
 from rooflinecli.answers.sweep.grid import Box
-from rooflinecli.engine import legal
+from rooflinecli.engine import legal, stated
 from rooflinecli.engine.answer import answer as engine_answer
 from rooflinecli.engine.phase_answer import PhaseAnswer
+from rooflinecli.engine.rules import Rule
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.serving_load import BEHIND, arriving
 from rooflinecli.num import Number
@@ -39,7 +40,7 @@ class Answer:
     phases: dict[str, PhaseAnswer]
     plan: dict[str, Number]
     cost: Cost
-    rules: list[legal.Rule]
+    rules: list[Rule]
     fits: list[Fit]
     shape: tuple[int, ...]
     order: tuple[int, ...]
@@ -102,17 +103,17 @@ def answer(request: Request, axes: tuple[Axis, ...], box: Box) -> Answer:
     return Answer(results, shown, bill, rules, fits, shape, order, sizes, roofs)
 
 
-def _keeps_up(question: Request, output: Number, decode: PhaseAnswer) -> legal.Rule:
+def _keeps_up(question: Request, output: Number, decode: PhaseAnswer) -> Rule:
     """Whether the replicas make the tokens that a request rate asks for."""
     asked = question.qps * output * (1 - 2 * BEHIND)
-    return legal.Rule(
+    return Rule(
         "replicas keep up with the rate", (), decode.tokens_per_s >= asked, lambda: "replicas fall behind the rate"
     )
 
 
-def _decodes(share: Number) -> legal.Rule:
+def _decodes(share: Number) -> Rule:
     """Whether the prompts of a request rate leave a replica time for anything else."""
-    return legal.Rule("prompts leave time to decode", (), share < 1, lambda: "prompts alone take all the time")
+    return Rule("prompts leave time to decode", (), share < 1, lambda: "prompts alone take all the time")
 
 
 def question_of(
@@ -129,7 +130,7 @@ def question_of(
 def missing(request: Request, axes: tuple[Axis, ...], box: Box, why: str) -> Answer:
     """A box of points whose structure does not exist on this chip: every one infeasible, for the reason given."""
     sizes, shape, order = lay_out(axes, box, request)
-    return Answer({}, {}, Cost(), [legal.Rule(why, (), np.bool_(False), lambda: why)], [], shape, order, sizes, {})
+    return Answer({}, {}, Cost(), [Rule(why, (), np.bool_(False), lambda: why)], [], shape, order, sizes, {})
 
 
 def plan_of(request: Request, phase: str, sizes: dict[str, Number]) -> Plan:
@@ -140,10 +141,10 @@ def plan_of(request: Request, phase: str, sizes: dict[str, Number]) -> Plan:
     parallel = request.sequence_parallel
     if phase != "train":
         if request.attention_dp:
-            ranks = legal.attention_parallel(request, given.get("tp", 1.0), given.get("dp", 1.0), given.get("ep"))
+            ranks = stated.attention_parallel(request, given.get("tp", 1.0), given.get("dp", 1.0), given.get("ep"))
             given |= dict(zip(("tp", "dp", "ep"), ranks, strict=True))
         return Plan(
-            **given, zero=0, sequence_parallel=bool(parallel), flash=request.flash, **legal.layout(request, phase)
+            **given, zero=0, sequence_parallel=bool(parallel), flash=request.flash, **stated.layout(request, phase)
         )
     if parallel is None:  # at tp = 1 it changes nothing, so a block may decide it once
         parallel = bool(np.any(np.greater(given.get("tp", 1.0), 1)))
@@ -153,5 +154,5 @@ def plan_of(request: Request, phase: str, sizes: dict[str, Number]) -> Plan:
         sequence_parallel=parallel,
         recompute=request.recompute or "none",
         flash=request.flash,
-        **legal.layout(request, phase),
+        **stated.layout(request, phase),
     )

@@ -26,8 +26,8 @@ _SCHEDULES = {
     "1f1b": "1f1b",
     "gpipe": "gpipe",
     "interleaved1f1b": "1f1b",
-    "interleavedzerobubble": "zero-bubble",
-    "zbvzerobubble": "zero-bubble",
+    "interleavedzerobubble": "interleaved-zero-bubble",
+    "zbvzerobubble": "zb-v",
 }
 # names of flavors that are not the model's size, and of models that are not the family's
 _FLAVORS = {"llama4 17bx16e": "llama-4-scout", "llama4 17bx128e": "llama-4-maverick", "deepseek_v3 671B": "deepseek-v3",

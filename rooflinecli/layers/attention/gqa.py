@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rooflinecli.layers.softmax import Softmax
-from rooflinecli.ledger import Block, Row, elementwise, matmul
+from rooflinecli.ledger import Block, Row, elementwise, matmul, norm
 from rooflinecli.specs.model import AttentionSpec, ModelSpec
 
 _X = ("B", "Z", "D")
@@ -23,6 +23,8 @@ def block(spec: AttentionSpec, model: ModelSpec) -> Block:
         rows.append(elementwise("attention.rotary", rotated, rotated, linear=True))
     mixer = Softmax(window=spec.window, chunk=spec.chunk, causal=spec.causal)
     rows.append(Row("attention.core", "attention", params=(("N",),) if spec.sinks else (), mixer=mixer))
+    if spec.out_norm:
+        rows.append(norm("attention.out_norm", "rmsnorm", ("N", "H"), ("B", "S")))
     rows.append(
         matmul("attention.out", "o[B S N H] . Wo[N H D] -> y[B S D]", bias=spec.out_bias, saves=(("B", "S", "N", "H"),))
     )

@@ -48,8 +48,9 @@ def _layer(group: LayerSpec, old: int, new: int | None) -> dict[str, Any]:
         share = attention["n_heads"] // (attention.get("n_kv_heads") or attention["n_heads"])
         kv = max(1, heads // share)
         attention |= {"n_heads": heads - heads % kv, "n_kv_heads": kv}
-    if feedforward.get("d_ff"):
-        feedforward["d_ff"] = max(8, round(feedforward["d_ff"] * new / old / 8) * 8)
+    for width in ("d_ff", "shared_d_ff"):
+        if feedforward.get(width):
+            feedforward[width] = max(8, round(feedforward[width] * new / old / 8) * 8)
     return data
 
 
@@ -60,7 +61,7 @@ def check(spec: ModelSpec) -> None:
         why = why or _attention(group.attention) or _feedforward(group)
     if why:
         raise UsageError(
-            f"{spec.name}: measure model builds dense decoder transformers with MHA or GQA, and this one has {why}; "
+            f"{spec.name}: measure model builds decoder transformers with MHA or GQA, dense or with experts, and this one has {why}; "
             "try gpt2 or llama-3.2-1b with --layers and --d-model"
         )
 
@@ -89,8 +90,10 @@ def _attention(a: AttentionSpec | None) -> str:
 
 def _feedforward(group: LayerSpec) -> str:
     f = group.feedforward
-    if f.kind not in ("dense", "gated"):
+    if f.kind not in ("dense", "gated", "moe"):
         return f"a {f.kind} feed-forward"
+    if f.kind == "moe" and (f.latent_dim or f.score_bias or f.shared_gate or f.bias):
+        return "experts with biases, a latent width or a shared gate"
     if f.activation not in ACTIVATIONS:
         return f"the activation {f.activation}"
     return (

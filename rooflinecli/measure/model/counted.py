@@ -1,7 +1,7 @@
 """FLOPs of a JAX program, counted from its own equations: an oracle for the ledger that shares none of its text.
 
 XLA's cost analysis also counts elementwise work, counts the body of a scan once, and leaves 'flops' out when it is zero;
-so matmuls are counted here from dot_general, scans by their length, and XLA's figure is printed beside.
+so matmuls are counted here from dot_general and ragged_dot, scans by their length, and XLA's figure is printed beside.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import jax
 
 
 def matmul_flops(fn: Callable[..., Any], *args: Any) -> int:
-    """Two FLOPs per multiply-add of every dot_general in `fn`, loops included."""
+    """Two FLOPs per multiply-add of every dot_general and ragged_dot in `fn`, loops included."""
     return _walk(jax.make_jaxpr(fn)(*args).jaxpr)
 
 
@@ -24,6 +24,9 @@ def _walk(jaxpr: Any) -> int:
         times = eqn.params.get("length", 1) if eqn.primitive.name == "scan" else 1
         if eqn.primitive.name == "dot_general":
             total += _dot(eqn)
+        elif eqn.primitive.name.startswith("ragged_dot"):
+            # each row meets the weight of its own group alone: rows x inner x outer, whichever side is ragged
+            total += 2 * math.prod(eqn.invars[0].aval.shape) * eqn.outvars[0].aval.shape[-1]
         for value in eqn.params.values():
             for inner in value if isinstance(value, (tuple, list)) else (value,):
                 inner = getattr(inner, "jaxpr", inner)

@@ -22,6 +22,8 @@ from rooflinecli.measure.timing import Timing
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.model import ModelSpec
 
+TRACED = 3  # runs in a trace: enough to see one that is not the first, small enough to keep
+
 
 @dataclass(frozen=True)
 class Loop:
@@ -38,6 +40,7 @@ class Loop:
     phases: tuple[str, ...] = ()
     budget: float = 5.0
     log: Path | None = None
+    trace: Path | None = None  # a folder per phase with jax.profiler's trace of three runs
 
 
 def close(loop: Loop) -> dict[str, Any]:
@@ -92,12 +95,12 @@ def _phase(
     expected = predict(phase, spec, hardware, loop.batch, loop.seq, dtype)
     program = steps.program(phase, spec, held, loop.batch, loop.seq, jnp.dtype(jax_name(dtype)))
     check = _equal(f"{phase} matmul FLOPs", counted.matmul_flops(program.fn, *program.args), round(expected.flops))
-    timing, xla = timed(program, loop.budget)
+    timing, xla = timed(program, loop.budget, loop.trace and loop.trace / phase)
     return _row(phase, loop, spec, expected, timing, xla, dtype), check
 
 
-def timed(program: steps.Program, budget: float) -> tuple[Timing, float]:
-    """Compile and time a program; also XLA's own FLOP count (matmuls plus elementwise)."""
+def timed(program: steps.Program, budget: float, trace: Path | None = None) -> tuple[Timing, float]:
+    """Compile and time a program, and trace a few runs where asked; also XLA's own FLOP count (matmuls plus elementwise)."""
     lowered = jax.jit(program.fn, donate_argnums=program.donate, keep_unused=True).lower(*program.args)
     start = time.perf_counter()
     executable = lowered.compile()
@@ -110,6 +113,10 @@ def timed(program: steps.Program, budget: float) -> tuple[Timing, float]:
         return out
 
     timing = around(run, jax.block_until_ready, budget)
+    if trace:
+        with jax.profiler.trace(str(trace)):
+            for turn in range(TRACED):
+                jax.block_until_ready(run(turn))
     return replace(timing, compile_s=compile_s), counted.xla_flops(lowered)
 
 

@@ -126,9 +126,28 @@ def rotary(x: jax.Array, start: int, base: float = 10000.0) -> jax.Array:
 
 
 def feedforward(f: FeedForwardSpec, layer: Weights, x: jax.Array) -> jax.Array:
-    """down(act(up(x))), gated where the spec says so."""
-    u = linear(layer["up"], x)
-    if f.kind == "gated":
-        gate, u = jnp.split(u, 2, axis=-1)
-        return linear(layer["down"], _ACT[f.activation](gate) * u)
-    return linear(layer["down"], _ACT[f.activation](u))
+    """down(act(up(x))), gated where the spec says so; for a mixture, the experts chosen and those every token passes."""
+    if f.kind != "moe":
+        return linear(layer["down"], _activated(f, f.kind == "gated", linear(layer["up"], x)))
+    routed = experts(f, layer, x.reshape(-1, x.shape[-1])).reshape(x.shape)
+    return routed + linear(layer["down"], _activated(f, f.gated, linear(layer["up"], x))) if "up" in layer else routed
+
+
+def _activated(f: FeedForwardSpec, gated: bool, u: jax.Array) -> jax.Array:
+    if not gated:
+        return _ACT[f.activation](u)
+    gate, u = jnp.split(u, 2, axis=-1)
+    return _ACT[f.activation](gate) * u
+
+
+def experts(f: FeedForwardSpec, layer: Weights, x: jax.Array) -> jax.Array:
+    """x[T, D] through the top_k of E experts each (Shazeer et al. 2017), sorted by expert into ragged matmuls; none is dropped."""
+    top_k = f.top_k or 1
+    best, who = jax.lax.top_k(linear(layer["router"], x), top_k)
+    share = jax.nn.softmax(best.astype(jnp.float32), axis=-1).astype(x.dtype).reshape(-1)
+    order = jnp.argsort(who.reshape(-1))
+    rows = jnp.bincount(who.reshape(-1), length=f.n_experts or 1).astype(jnp.int32)
+    token = order // top_k
+    hidden = _activated(f, f.gated, jax.lax.ragged_dot(x[token], layer["experts_up"], rows))
+    y = jax.lax.ragged_dot(hidden, layer["experts_down"], rows) * share[order][:, None]
+    return jnp.zeros_like(x).at[token].add(y)

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from rooflinecli.specs.model import LayerSpec, ModelSpec
+from rooflinecli.specs.model import FeedForwardSpec, LayerSpec, ModelSpec
 
 Weights = dict[str, Any]
 
@@ -46,17 +46,40 @@ def _linear(matrix: Any, rows: int, columns: int, bias: bool, dtype: Any) -> Wei
 def _layer(group: LayerSpec, spec: ModelSpec, matrix: Any, dtype: Any) -> Weights:
     a, f, d = group.attention, group.feedforward, spec.d_model
     assert a is not None
-    h, kv, hd, ff = a.n_heads, a.n_kv_heads or a.n_heads, a.head_dim or 0, f.d_ff or 0
+    h, kv, hd = a.n_heads, a.n_kv_heads or a.n_heads, a.head_dim or 0
     layer: Weights = {
         "norms": [_norm(spec.norm, d, dtype) for _ in range(group.norms)],
         "qkv": _linear(matrix, d, (h + 2 * kv) * hd, a.qkv_bias, dtype),
         "out": _linear(matrix, h * hd, d, a.out_bias, dtype),
-        "up": _linear(matrix, d, ff * (2 if f.kind == "gated" else 1), f.bias, dtype),
-        "down": _linear(matrix, ff, d, f.bias, dtype),
+        **(_experts if f.kind == "moe" else _dense)(f, d, matrix, dtype),
     }
     if a.qk_norm == "head":
         layer["q_norm"] = layer["k_norm"] = {"scale": jnp.ones((hd,), dtype)}
         layer["k_norm"] = {"scale": jnp.ones((hd,), dtype)}
+    return layer
+
+
+def _dense(f: FeedForwardSpec, d: int, matrix: Any, dtype: Any) -> Weights:
+    ff = f.d_ff or 0
+    return {
+        "up": _linear(matrix, d, ff * (2 if f.kind == "gated" else 1), f.bias, dtype),
+        "down": _linear(matrix, ff, d, f.bias, dtype),
+    }
+
+
+def _experts(f: FeedForwardSpec, d: int, matrix: Any, dtype: Any) -> Weights:
+    """A router [D, E], all experts in one array each way, and the shared expert where there is one."""
+    e, ff, columns = f.n_experts or 0, f.d_ff or 0, 2 if f.gated else 1
+    layer: Weights = {
+        "router": _linear(matrix, d, e, f.router_bias, dtype),
+        "experts_up": matrix(e, d, columns * ff),
+        "experts_down": matrix(e, ff, d),
+    }
+    shared = f.shared_d_ff or f.n_shared * ff
+    if shared:
+        bias = bool(f.shared_bias)
+        layer["up"] = _linear(matrix, d, columns * shared, bias, dtype)
+        layer["down"] = _linear(matrix, shared, d, bias, dtype)
     return layer
 
 

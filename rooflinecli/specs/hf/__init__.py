@@ -10,7 +10,7 @@ from typing import Any
 from rooflinecli.errors import DataError
 from rooflinecli.specs.hf.fields import MISSING, Family, Fields, Where
 from rooflinecli.specs.hf.noise import NOISE
-from rooflinecli.specs.hf.quantization import stored
+from rooflinecli.specs.hf.quantization import NAMES, stored
 from rooflinecli.specs.hf.reader import read_config
 from rooflinecli.specs.hf.refused import REFUSED
 from rooflinecli.specs.load import Document, KeyPath
@@ -36,6 +36,12 @@ TYPES: dict[str, str] = {
         "arcee ministral ministral3 seed_oss smollm3 olmo3 olmoe exaone4 cohere2 ernie4_5 ernie4_5_moe hunyuan_v1_dense "
         "hunyuan_v1_moe nemotron persimmon stablelm gpt_bigcode".split(),
         "more",
+    ),
+    **dict.fromkeys(
+        "apertus bitnet dbrx mpt olmo nanochat helium jais2 cwm vaultgemma minicpm3 youtu phimoe granitemoe granitemoeshared flex_olmo "
+        "dots1 exaone_moe hy_v3 solar_open mellum afmoe glm_moe_dsa olmo_hybrid gpt_neo codegen gpt-sw3 openai-gpt xglm biogpt "
+        "iquestcoder".split(),
+        "decoders",
     ),
     "gpt_oss": "gpt_oss",
     "llama4_text": "llama4",
@@ -96,13 +102,12 @@ def from_config(config: Mapping[str, Any], where: Where | str = "config.json") -
         model |= _tower(outer, name, model)
         _finish(outer)
     model |= {} if family.own_head else _head(outer)
-    quantization = stored(outer if outer is not fields and "quantization_config" in config else fields)
+    quantization = stored(outer if outer is not fields and any(name in config for name in NAMES) else fields)
     if quantization:
-        fields.used.add("quantization_config")
         model["quantization"] = quantization
     _refuse(fields, family.pair)
     wrapper = _INSIDE if name in WRAPPED else frozenset()
-    fields.finish(NOISE | family.ignored | wrapper | {"quantization_config", "compression_config"})
+    fields.finish(NOISE | family.ignored | wrapper | set(NAMES))
     fields.notes += [*_unused(fields, family), *(outer.notes if outer is not fields else [])]
     return _title(config, name, at) | model | _notes(fields)
 
@@ -140,7 +145,7 @@ def _text(outer: Fields, name: str) -> tuple[Fields, Family]:
     if (
         text is MISSING and "hidden_size" in outer.data
     ):  # as older files on the Hub: the decoder's fields beside the tower
-        outside = {"vision_config", "architectures", "quantization_config", "model_type", "image_token_id"}
+        outside = {"vision_config", "architectures", *NAMES, "model_type", "image_token_id"}
         outside |= _TOWER - {"hidden_size", "vocab_size"}
         text = {key: value for key, value in outer.data.items() if key not in outside}
         outer.used.update(text)
@@ -161,7 +166,7 @@ def _text(outer: Fields, name: str) -> tuple[Fields, Family]:
             outer.where,
             inner.prefix,
         )
-    outer.used.update({"tie_word_embeddings", "quantization_config"})
+    outer.used.update({"tie_word_embeddings", *NAMES})
     inner.used.add("model_type")
     return inner, family
 
@@ -200,7 +205,7 @@ _INSIDE = frozenset({"num_image_tokens"})  # the same, inside text_config
 
 def _refuse(f: Fields, pair: bool = False) -> None:
     """Generic fields that change a model unless they are off, or as the type has them."""
-    said = "a pair is an encoder with a decoder" if pair else "only decoders are read as this model_type"
+    said = "this model_type is read the other way"
     f.expect("is_encoder_decoder", (True, None) if pair else (False, None), f"{said}; write the model as YAML")
     f.expect(
         "add_cross_attention",

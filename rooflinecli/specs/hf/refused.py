@@ -16,8 +16,24 @@ REFUSED: dict[str, str] = {
         "gemma3n gemma3n_text".split(),
         "its per-layer embeddings and alternating updates have no rows here, and it shares caches between layers",
     ),
-    "mpt": "its attention is described in a block of its own (attn_config) that is not read",
-    "dbrx": "its attention and experts are described in blocks of their own (attn_config, ffn_config) that are not read",
-    "bitnet": "its norms inside attention and MLP have no rows here",
-    "apertus": "the learned scalars of its activation have no rows here",
+    **dict.fromkeys(
+        "gemma4 gemma4_text gemma4_unified gemma4_unified_text".split(),
+        "its per-layer embeddings and widths that differ from layer to layer have no rows here",
+    ),
+    **dict.fromkeys(
+        "mimo_v2_flash laguna".split(), "its head counts differ from layer to layer in a way that has no rows here"
+    ),
+    **dict.fromkeys(
+        "jetmoe doge cohere2_moe longcat_flash".split(),
+        "its mixtures (of attention heads, of empty or nested experts) have no rows here",
+    ),
+    **dict.fromkeys(
+        "xlstm reformer xlnet ctrl transfo-xl zaya olmo_hybrid_moe".split(),
+        "its mixer or memory is not among those read here",
+    ),
+    "zamba": "its shared block beside Mamba-1 in several heads has no rows here; zamba2 is read",
+    "diffllama": "its differential attention (two softmaxes subtracted) has no rows here",
+    "gpt_neox_japanese": "its last layer alone has a bias, which has no rows here",
+    "modernbert-decoder": "its head of a dense layer and a norm has no rows here",
+    "deepseek_v4": "its compressed attention has no rows here",
 }

@@ -12,7 +12,7 @@ from rooflinecli.specs.hf.decoder import attention, experts, feedforward, frame,
 from rooflinecli.specs.hf.fields import Family, Fields
 
 
-def _latent(f: Fields) -> dict[str, Any]:
+def latent(f: Fields) -> dict[str, Any]:
     """attention_bias is on the two down-projections and the output."""
     bias = f.flag("attention_bias")
     block = {"kind": "mla", "n_heads": f.whole("num_attention_heads"), "q_lora_rank": f.optional("q_lora_rank")}
@@ -49,7 +49,7 @@ def _mixture(f: Fields, block: dict[str, Any]) -> dict[str, Any]:
 
 
 def deepseek(f: Fields) -> dict[str, Any]:
-    return _mixture(f, _latent(f))
+    return _mixture(f, latent(f))
 
 
 def deepseek_v32(f: Fields) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def deepseek_v32(f: Fields) -> dict[str, Any]:
         "index_width": f.whole("index_head_dim"),
         "index_top": f.whole("index_topk"),
     }
-    return _mixture(f, {**_latent(f), "kind": "sparse-mla", "sizes": sizes})
+    return _mixture(f, {**latent(f), "kind": "sparse-mla", "sizes": sizes})
 
 
 def glm4_moe(f: Fields) -> dict[str, Any]:

@@ -16,7 +16,7 @@ CHUNK = 64  # tokens of a chunk of the delta rule, in transformers and in flash-
 BOTH = ("recurrent", "attention")
 
 
-def _delta(f: Fields) -> Block:
+def delta(f: Fields) -> Block:
     """Gated DeltaNet: value heads share key heads."""
     heads, keys = f.whole("linear_num_value_heads"), f.whole("linear_num_key_heads")
     if heads % keys:
@@ -36,7 +36,7 @@ def _qwen_layers(f: Fields) -> list[Override]:
     n, every, bias = f.whole("num_hidden_layers"), f.whole("full_attention_interval", null=4), f.flag("attention_bias")
     kinds = layer_kinds(f, ("layer_types",), ["recurrent" if (i + 1) % every else "attention" for i in range(n)], BOTH)
     full = attention(f, qkv_bias=bias, out_bias=bias, qk_norm="head", out_gate=True)
-    return placed(kinds, {"recurrent": _delta(f), "attention": full})
+    return placed(kinds, {"recurrent": delta(f), "attention": full})
 
 
 def _mixture(f: Fields) -> Block:

@@ -62,16 +62,20 @@ def olmoe(f: Fields) -> Block:
     return frame(f, block, experts(f, "intermediate_size", ("num_experts",)), layers=_layers(f))
 
 
-def exaone4(f: Fields) -> Block:
-    """Norms after the blocks, q and k normalised per head; full attention on every sliding_window_pattern-th layer."""
+def exaone4_windows(f: Fields) -> list[Block]:
+    """Full attention on every sliding_window_pattern-th layer."""
     every, n = f.raw("sliding_window_pattern"), _layers(f)
     if isinstance(every, str):  # LLLG: one letter a layer, repeated
         default = [every[i % len(every)] == "L" for i in range(n)]
     else:
         step = f.whole("sliding_window_pattern", null=4)
         default = [bool((i + 1) % step) for i in range(n)]
-    local = windows(f, default, f.optional("sliding_window"))
-    return frame(f, attention(f, qk_norm="head"), feedforward(f, "gated"), layers=local)
+    return windows(f, default, f.optional("sliding_window"))
+
+
+def exaone4(f: Fields) -> Block:
+    """Norms after the blocks, q and k normalised per head."""
+    return frame(f, attention(f, qk_norm="head"), feedforward(f, "gated"), layers=exaone4_windows(f))
 
 
 def cohere2(f: Fields) -> Block:

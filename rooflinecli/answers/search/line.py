@@ -1,0 +1,23 @@
+"""The whole command line that reproduces a row of a search."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from rooflinecli.answers.search.question import OPEN
+from rooflinecli.specs.options import OPTIONS
+
+_SAID = ("model", "hw", "phase", "n")
+
+
+def estimate_line(options: dict[str, Any], layout: str, serving: bool, phases: tuple[str, ...] = ()) -> str:
+    """`roofline estimate` with the options of the question and those of the layout, whose own go before."""
+    layout_says = {*_SAID, *OPEN, *(("batch",) if serving else ())}
+    words = ["roofline", "estimate", str(options["model"]), "--hw", str(options["hw"])]
+    for phase in phases or (("prefill", "decode") if serving else ("train",)):
+        words += ["--phase", phase]
+    for name, written in options.items():
+        if name not in layout_says:
+            words += OPTIONS[name].words(written)
+    return f"{shlex.join(words)} {layout}"

@@ -1,0 +1,31 @@
+"""Interleaved zero bubble (PyTorch's ScheduleInterleavedZeroBubble: ZB-H1 of Qi et al. 2023 over several chunks of layers per device).
+
+Weight gradients wait for idle slots as in ZB-H1, in the memory of interleaved 1F1B.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rooflinecli import num
+from rooflinecli.formulas import constraints
+from rooflinecli.num import Number
+from rooflinecli.parallel.pipeline import Need
+from rooflinecli.parallel.schedules import one_f_one_b
+from rooflinecli.parallel.schedules.one_f_one_b import in_flight, sends
+from rooflinecli.parallel.schedules.zero_bubble import bubble
+from rooflinecli.specs.plan import Plan
+
+__all__ = ["bubble", "in_flight", "needs", "sends"]
+
+
+def needs(plan: Plan, microbatches: Number) -> Iterator[Need]:
+    """What the schedule asks of a layout: what interleaving does, and chunks to interleave."""
+    yield from one_f_one_b.needs(plan, microbatches)
+    yield Need(
+        "interleaving needs virtual stages",
+        constraints.within(num.where(plan.pp > 1, 2.0, 1.0), plan.virtual_stages),
+        lambda: (
+            "--schedule interleaved-zero-bubble needs --virtual-stages of at least 2; with one it is --schedule zero-bubble"
+        ),
+    )

@@ -1,0 +1,52 @@
+"""ZB-V (Qi et al. 2023, Zero Bubble Pipeline Parallelism, section 6): two chunks of layers per device, the second on the way back.
+
+A microbatch goes down the devices and up again, so embedding and head share the first one, every device lets go of memory as early as
+the others, and the schedule without a bubble fits into the memory of 1F1B. Each microbatch crosses every boundary twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rooflinecli import num
+from rooflinecli.formulas import constraints, memory, schedule
+from rooflinecli.num import Number
+from rooflinecli.parallel.pipeline import Need
+from rooflinecli.specs.plan import Plan
+
+CHUNKS = 2.0
+
+
+def bubble(plan: Plan, stage_time: Number, weight_gradient_time: Number) -> Number:
+    """Idle time of a stage per step."""
+    return schedule.zero_bubble_v(plan.pp, stage_time, weight_gradient_time)
+
+
+def in_flight(plan: Plan, microbatches: Number) -> tuple[Number, Number]:
+    """Microbatches (of a whole stage) whose activations the first and the last device hold: as many as 1F1B's first, everywhere."""
+    held = memory.in_flight_1f1b(microbatches, plan.pp)
+    return held, held
+
+
+def sends(plan: Plan, backward: bool) -> Number:
+    """Activations that a device passes on per microbatch, for both of its chunks."""
+    return CHUNKS * (2 if backward else 1)
+
+
+def needs(plan: Plan, microbatches: Number) -> Iterator[Need]:
+    """What the schedule asks of a layout."""
+    yield Need(
+        "zb-v has two chunks of its own",
+        constraints.within(plan.virtual_stages, 1.0),
+        lambda: (
+            f"--schedule zb-v puts two chunks on every device by itself; leave --virtual-stages {plan.virtual_stages:.0f} out"
+        ),
+    )
+    yield Need(
+        "zb-v needs two microbatches per stage",
+        constraints.within(num.where(plan.pp > 1, CHUNKS * plan.pp, 1.0), microbatches),
+        lambda: (
+            f"--schedule zb-v fills its gaps from {CHUNKS * num.value(plan.pp):.0f} microbatches on, but each replica has "
+            f"{num.value(microbatches):.0f}; raise --batch, or lower --dp, --micro-batch or --pp"
+        ),
+    )

@@ -1,0 +1,165 @@
+"""`roofline plan`: its rows against the commands it prints, its counts against every count, its refusals."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import shlex
+from typing import Any
+
+import pytest
+from conftest import run_cli
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rooflinecli.answers.plan import counts
+from rooflinecli.answers.search.question import question
+from rooflinecli.answers.search.train import search
+from rooflinecli.formulas import scaling
+
+RUN = ["llama-3-8b", "--tokens", "100B", "--batch", "512"]
+
+
+def asked(*args: str, code: int = 0) -> dict[str, Any]:
+    ran = run_cli("plan", *args, "--format", "json")
+    assert ran.code == code, ran.err
+    return ran.json
+
+
+def answered(command: str) -> dict[str, Any]:
+    """What the printed command says, from a fresh question."""
+    ran = run_cli(*shlex.split(command)[1:], "--format", "json")
+    assert ran.code == 0, ran.err
+    return ran.json
+
+
+@given(st.integers(1, 20_000), st.sampled_from([1, 4, 8]))
+def test_counts_rise_by_whole_hosts_to_the_most(most: int, host: int) -> None:
+    found = counts.ladder(most, host)
+    assert found[-1] == most and found == sorted(set(found))
+    assert all(n % host == 0 for n in found[:-1] if n > host)
+    assert all(b <= a * (1 + 1 / 8) + host for a, b in itertools.pairwise(found) if a >= host)
+
+
+@given(st.floats(1, 2e5), st.integers(1, 131_072), st.floats(0.5, 1.0))
+def test_the_fewest_is_that_of_trying_every_count(work: float, first: int, power: float) -> None:
+    ladder = counts.ladder(131_072, 8)
+
+    def over(n: int) -> float:
+        return work / n**power if n >= 24 else math.inf  # nothing fits on fewer
+
+    every = next((n for n in ladder if over(n) <= 1), None)
+    assert counts.fewest(ladder, over, first) == every
+
+
+@given(st.floats(0.1, 3.0))
+def test_the_most_is_that_of_trying_every_count(allowed: float) -> None:
+    ladder = counts.ladder(4096, 8)
+
+    def time(n: int) -> float:
+        return 1000 / n + n / 1e7
+
+    def over(n: int) -> float:
+        return n * time(n) / 1000 / allowed
+
+    every = max((n for n in ladder if n >= 16 and over(n) <= 1), default=None)
+    assert counts.most(ladder, over, time, 16) == every
+
+
+@pytest.mark.parametrize("hold", ["pessimistic", "expected"])
+def test_every_row_is_what_its_command_prints(hold: str) -> None:
+    result = asked(*RUN, "--hw", "h100,tpu-v5p,mi300x", "--price", "mi300x=2.5", "--deadline", "4d", "--hold", hold)
+    assert [row["rank"] for row in result["rows"]] == [1, 2, 3] and result["unpriced"] == []
+    held = [row["held_usd"] for row in result["rows"]]
+    assert held == sorted(held)
+    for row in result["rows"]:
+        found = answered(row["command"])
+        train, cost = found["phases"]["train"], found["cost"]
+        assert row["run_s"] == train["run_s"] and row["training_usd"] == cost["training_usd"]
+        assert (row["time_s"], row["interval_s"], row["mfu"]) == (train["time_s"], train["interval_s"], train["mfu"])
+        assert row["devices"] == found["plan"]["devices"]
+        worst = train["run_s"] * (train["interval_s"][1] / train["time_s"] if hold == "pessimistic" else 1)
+        assert row["held_s"] == pytest.approx(worst, rel=1e-15) and row["held_s"] <= 4 * 86400
+        assert row["held_usd"] == pytest.approx(worst / 3600 * row["devices"] * row["usd_per_device_hour"], rel=1e-14)
+        assert row["device_hours"] == float(scaling.device_hours(row["devices"], train["run_s"]))
+
+
+def test_no_fewer_devices_meet_the_deadline() -> None:
+    row = asked(*RUN, "--hw", "h100", "--deadline", "2d")["rows"][0]
+    for n in (n for n in counts.ladder(row["devices"] - 1, 8) if n >= row["devices"] // 2):
+        options = {"model": RUN[0], "hw": "h100", "tokens": "100B", "batch": "512", "n": str(n)}
+        best = search(question(options, "train.interval_s.1", [])).ranking.top(1)
+        steps = math.ceil(100e9 / (512 * 4096))
+        assert not best or best[0].keys[0] * steps > 2 * 86400, n
+
+
+def test_a_budget_alone_buys_the_shortest_run_that_it_pays_for() -> None:
+    row = asked(*RUN, "--hw", "h100", "--budget", "$30k", "-n", "256")["rows"][0]
+    assert row["held_usd"] <= 30_000
+    dearer = asked(*RUN, "--hw", "h100", "--budget", "60k", "-n", "256")["rows"][0]
+    assert dearer["devices"] >= row["devices"] and dearer["held_s"] <= row["held_s"]
+
+
+def test_a_deadline_and_a_budget_bind_together() -> None:
+    free = asked(*RUN, "--hw", "h100", "--deadline", "4d")["rows"][0]
+    enough = free["held_usd"] * 1.01
+    assert asked(*RUN, "--hw", "h100", "--deadline", "4d", "--budget", f"{enough:.2f}")["feasible"]
+    short = asked(*RUN, "--hw", "h100", "--deadline", "4d", "--budget", f"{enough / 2:.2f}", code=1)
+    assert "1.98 times the budget" in short["rows"][0]["why"]
+
+
+def test_a_chip_that_cannot_is_named_and_so_is_one_without_a_price() -> None:
+    result = asked(*RUN, "--hw", "t4,mi300x,h100", "--deadline", "4d", "-n", "64")
+    assert [row["chip"] for row in result["rows"]] == ["h100", "mi300x", "t4"] and result["unpriced"] == ["mi300x"]
+    assert result["rows"][-1]["why"] and result["rows"][1]["training_usd"] is None
+    text = run_cli("plan", *RUN, "--hw", "t4,mi300x,h100", "--deadline", "4d", "-n", "64").out
+    assert "no price is known for mi300x" in text and "T4" in text
+
+
+def test_a_service_is_what_its_command_prints_times_its_instances() -> None:
+    args = ["llama-3-8b", "--phase", "decode", "--qps", "60", "--slo", "ttft=400ms,itl=20ms", "--hw", "h100,l40s,a100"]
+    result = asked(*args)
+    for row in (r for r in result["rows"] if r["feasible"]):
+        found = answered(row["command"])
+        first, other = found["phases"]["prefill"], found["phases"]["decode"]
+        assert row["interval_ttft_s"] == first["interval_s"] and row["interval_itl_s"] == other["interval_s"]
+        assert first["interval_s"][1] <= 0.4 and other["interval_s"][1] <= 0.02
+        low = other["tokens_per_s_interval"][0] / found["workload"]["output"]
+        assert row["instances"] * low >= 60 > (row["instances"] - 1) * low
+        assert row["devices"] == row["instances"] * found["plan"]["devices"]
+        assert row["usd_per_million_output_tokens"] == found["cost"]["usd_per_million_output_tokens"]
+        assert row["batch_in_all"] == row["instances"] * row["layout"]["dp"] * found["phases"]["decode"]["batch"]
+    assert result["rows"][0]["feasible"]
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--hw", "h100"], "--deadline 30d"),
+        (["--hw", "h100", "--deadline", "soon"], "--deadline soon"),
+        (["--hw", "h100", "--deadline", "-3d"], "above zero"),
+        (["--hw", "h100", "--deadline", "4d", "--budget", "lots"], "--budget lots"),
+        (["--hw", "h100", "--deadline", "4d", "--price", "b200=2"], "not among"),
+        (["--hw", "h100", "--deadline", "4d", "--price", "h100=free"], "--price h100: free"),
+        (["--hw", "h100", "--deadline", "4d", "--qps", "4"], "--phase decode"),
+        (["--hw", "mi300x", "--budget", "1 M USD"], "no price is known for mi300x"),
+        (["--hw", "h100,nosuch", "--deadline", "4d"], "nosuch"),
+        (["--hw", "h100", "--phase", "decode", "--qps", "4", "--slo", "e2e=3s"], "here are ttft and itl"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(args: list[str], says: str) -> None:
+    tokens = [] if "decode" in args else ["--tokens", "100B"]
+    ran = run_cli("plan", "llama-3-8b", *tokens, *args)
+    assert ran.code == 2 and says in ran.err and ran.err.count("\n") == 1 and not ran.out
+
+
+def test_formats_and_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    args = ["plan", *RUN, "--hw", "h100,tpu-v5p", "--deadline", "4d"]
+    text = run_cli(*args).out
+    assert all(len(line) <= 80 for line in text.splitlines()) and text.count("roofline estimate") == 2
+    rows = run_cli(*args, "--format", "csv").out.splitlines()
+    assert rows[0].startswith("rank,chip,feasible,devices") and len(rows) == 3
+    assert run_cli(*args, "--format", "markdown").out.count("|") > 20
+    assert json.loads(run_cli(*args, "--format", "json").out)["schema"] == "roofline/plan/1"

@@ -1,0 +1,144 @@
+"""Caches that wait in tiers: what is found there, when it is back, and what an estimate says of idle sessions."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+from conftest import run_cli
+from simulate.test_schedulers import scheduler
+
+from rooflinecli import api
+from rooflinecli.errors import UsageError
+from rooflinecli.simulate.fleet import Fleet, opened
+from rooflinecli.simulate.job import Job
+from rooflinecli.simulate.prefix import Store, Tier
+from rooflinecli.simulate.replica import Replica
+from rooflinecli.simulate.residents import Limits
+from rooflinecli.specs.registry import load
+from rooflinecli.specs.tiers import tiers
+
+SPAN = 16
+
+
+def job(index, arrival, name, prompt=1024, output=4):
+    return Job(index, arrival, prompt, output, hashes=tuple(f"{name}/{i}" for i in range(prompt // SPAN)), span=SPAN)
+
+
+def served(prices, jobs, *places, pool=1200):
+    store = Store(places)
+    replica = Replica(prices, Limits(pool, 64), scheduler(front=0.0, per_stream=0.0, look_ahead=0), store)
+    ended = opened(Fleet([replica], load("simulate/routers", "round-robin")), jobs)
+    return sorted(ended, key=lambda j: j.index), store
+
+
+def test_a_cache_comes_back_in_its_own_time(prices):
+    """a, then b, which pushes a out of a pool for one of them, then a again: what is missing of 1,008 tokens comes back at 10 us each, 16 are read."""
+    jobs = [job(0, 0.0, "a"), job(1, 10.0, "b"), job(2, 20.0, "a")]
+    ended, store = served(prices, jobs, Tier("host", 10_000, 1e-5))
+    loaded = store.tiers[0].loaded  # all but the head, which b left room for
+    assert ended[2].hit == 1008 and 800 < loaded < 1008
+    alone = prices.mixed(16, prices.attention(1008, 1024), 0, 0)[0]
+    assert ended[2].first - ended[2].arrival == pytest.approx(loaded * 1e-5 + alone)
+    without, _ = served(prices, [job(0, 0.0, "a"), job(1, 10.0, "b"), job(2, 20.0, "a")])
+    assert without[2].hit == 1008 - loaded
+
+
+def test_least_recently_used_goes_down_and_out(prices):
+    """Seven prompts through a pool for one, a host for two and a disk for two: the newest stay nearest, the oldest is nowhere."""
+    jobs = [job(i, 10.0 * i, name) for i, name in enumerate("abcdefg")]
+    _, store = served(prices, jobs, Tier("host", 2048, 1e-6), Tier("disk", 2048, 1e-5))
+    where = [{key.partition("/")[0] for key in place} for place in (store.blocks, *(t.blocks for t in store.tiers))]
+    assert all(max(below) <= min(above) for above, below in pairwise(where)), where
+    assert "g" in where[0] and not any("a" in names for names in where)
+    for tier in store.tiers:
+        assert tier.held == sum(tier.blocks.values()) <= tier.room
+
+
+def test_transfers_take_turns(prices):
+    """Two sessions that come back at once share the link: the second waits for the first; one that misses nothing waits for neither."""
+    jobs = [job(i, 5.0 * i, name) for i, name in enumerate("abcd")]
+    jobs += [job(4, 50.0, "a"), job(5, 50.0, "b"), job(6, 50.0, "new", prompt=16)]
+    ended, _ = served(prices, jobs, Tier("host", 10_000, 1e-3), pool=2500)
+    first, second, fresh = (j.first - j.arrival for j in ended[4:])
+    assert first == pytest.approx(1.008, rel=0.1) and second == pytest.approx(2.016, rel=0.1) and fresh < 0.1
+
+
+def test_more_room_finds_more(prices):
+    shares = []
+    for room in (0, 2000, 4000, 8000, 16000):
+        jobs = [job(i, 2.0 * i, "abcdefgh"[i * 5 % 8]) for i in range(40)]
+        ended, _ = served(prices, jobs, Tier("host", room, 1e-6))
+        assert len(ended) == 40 and all(j.made == 4 for j in ended)
+        shares.append(sum(j.hit for j in ended))
+    assert shares == sorted(shares) and shares[0] < shares[-1]
+
+
+def test_an_estimate_counts_sessions_and_seconds():
+    """Llama-3 8B, bf16: 32 layers x 8 heads x 128 x 2 x 2 B = 128 KiB a token; 2,048 + 256 tokens a session."""
+    asked = {"engine": "vllm", "n": 1, "tp": 1, "prompt": 2048, "output": 256, "concurrency": 8, "phase": ["prefill"]}
+    found = api.estimate(
+        "llama-3-8b", "h100", **asked, prefix_hit=0.75, sessions=2000, kv_tier="host=256GB@50GB/s,disk=1TB@5GB/s"
+    )
+    plain = api.estimate("llama-3-8b", "h100", **asked, prefix_hit=0.75)["phases"]["prefill"]
+    sessions = found["phases"]["prefill"]["sessions"]
+    token, idle = 131072, 2000 - 8
+    kept, disk = 256e9 / (2304 * token), 1e12 / (2304 * token)
+    assert sessions["idle_sessions"] == idle
+    assert sessions["tiers"]["host"]["sessions"] == pytest.approx(kept)
+    assert sessions["tiers"]["host"]["reload_s"] == pytest.approx(1536 * token / 50e9)
+    on_host, on_disk = kept / idle, (idle - sessions["device_sessions"] - kept) / idle
+    assert disk > idle and sessions["lost_share"] == 0
+    reload = on_host * 1536 * token / 50e9 + on_disk * 1536 * token / 5e9
+    assert sessions["reload_s"] == pytest.approx(reload)
+    assert found["phases"]["prefill"]["time_s"] == pytest.approx(plain["time_s"] + reload)
+    assert sessions["resident_share"] == pytest.approx(sessions["device_sessions"] / idle)
+
+
+def test_without_a_prefix_hit_tiers_add_nothing():
+    asked = {"engine": "vllm", "n": 1, "tp": 1, "prompt": 2048, "output": 256, "batch": 8, "phase": ["prefill"]}
+    with_tiers = api.estimate("llama-3-8b", "h100", **asked, kv_tier="host=256GB@50GB/s")["phases"]["prefill"]
+    assert with_tiers["time_s"] == api.estimate("llama-3-8b", "h100", **asked)["phases"]["prefill"]["time_s"]
+    assert with_tiers["sessions"]["reload_s"] == 0 < with_tiers["sessions"]["tiers"]["host"]["reload_s"]
+    places = with_tiers["sessions"]
+    assert places["resident_share"] + places["tiers"]["host"]["found_share"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["host", "host=256GB", "host=256GB@fast", "host=1GB@0B/s", "host=1GB@1GB/s,host=1GB@1GB/s", "device=1GB@1GB/s", ""],
+)
+def test_a_tier_that_is_none_is_refused(written):
+    with pytest.raises(UsageError, match="--kv-tier"):
+        tiers(written)
+
+
+def test_the_command_line(tmp_path):
+    trace = tmp_path / "turns.csv"
+    turns = [f"{i * 1.5:.1f},{3000 + 16 * (i // 24)},20,s{i % 24}" for i in range(72)]
+    trace.write_text("time,prompt,output,prefix\n" + "\n".join(turns) + "\n")
+    base = (
+        "simulate",
+        "llama-3-8b",
+        "--hw",
+        "h100",
+        "--engine",
+        "vllm",
+        "--memory",
+        "22GB",
+        "--trace",
+        str(trace),
+        "--no-interval",
+    )
+    found = {}
+    for name, more in (("none", ()), ("host", ("--kv-tier", "host=20GB@50GB/s"))):
+        ran = run_cli(*base, "--prefix-cache", *more, "--format", "json")
+        assert ran.code == 0, ran.err
+        found[name] = json.loads(ran.out)["simulate"]
+    assert found["host"]["hit_share"] > found["none"]["hit_share"]
+    assert 0 < found["host"]["reloaded_host_share"] <= found["host"]["hit_share"]
+    assert found["host"]["ttft_mean_s"] < found["none"]["ttft_mean_s"]
+    refused = run_cli(*base, "--kv-tier", "host=20GB@50GB/s")
+    assert refused.code == 2 and "--prefix-cache" in refused.err
+    assert run_cli("estimate", "llama-3-8b", "--hw", "h100", "--sessions", "5").code == 2

@@ -1,0 +1,159 @@
+"""Search over several chips, prices on the command line, pools of two kinds of chip; compare under limits."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from typing import Any
+
+import pytest
+from conftest import run_cli
+
+SERVING = [
+    "llama-3-8b",
+    "--phase",
+    "decode",
+    "--prompt",
+    "1k",
+    "--output",
+    "128",
+    "--slo",
+    "ttft=400ms,itl=20ms",
+    "--tp",
+    "1,2",
+]
+
+
+def found(verb: str, *args: str, code: int = 0) -> dict[str, Any]:
+    ran = run_cli(verb, *args, "--format", "json")
+    assert ran.code == code, ran.err
+    return ran.json
+
+
+def answered(command: str) -> dict[str, Any]:
+    ran = run_cli(*shlex.split(command)[1:], "--format", "json")
+    assert ran.code == 0, ran.err
+    return ran.json
+
+
+@pytest.mark.parametrize("objective", ["time", "cost"])
+def test_training_rows_of_all_chips_are_what_their_commands_print(objective: str) -> None:
+    args = [
+        "llama-3-8b",
+        "-n",
+        "16",
+        "--batch",
+        "64",
+        "--objective",
+        objective,
+        "--top",
+        "2",
+        "--price",
+        "mi300x=2.5,h100=4",
+    ]
+    both = found("search", *args, "--hw", "h100,mi300x")
+    alone = [found("search", *args[:-2], "--price", p, "--hw", c) for c, p in (("h100", "4"), ("mi300x", "2.5"))]
+    name = both["objective"][0]
+    scores = [row["score"][name] for row in both["results"]]
+    assert scores == sorted(scores) and {row["chip"] for row in both["results"]} == {"h100", "mi300x"}
+    assert scores[0] == min(one["results"][0]["score"][name] for one in alone)
+    assert both["layouts"] == sum(one["layouts"] for one in alone)
+    for row in both["results"]:
+        phase = answered(row["estimate"])
+        assert phase["phases"]["train"]["time_s"] == row["time_s"]
+        assert phase["cost"]["usd_per_million_training_tokens"] == row["usd_per_million_training_tokens"]
+
+
+def test_a_chip_without_a_price_is_named_where_dollars_rank() -> None:
+    result = found("search", *SERVING, "--hw", "h100,mi300x", "--objective", "cost")
+    mi300x = result["chips"][1]
+    assert result["unpriced"] == ["mi300x"] and not mi300x["feasible"] and "--price mi300x=USD" in mi300x["why"]
+    assert "--price mi300x=USD" in run_cli("search", *SERVING, "--hw", "h100,mi300x", "--objective", "cost").out
+    ran = run_cli("search", *SERVING, "--hw", "mi300x,gaudi3", "--objective", "cost")
+    assert ran.code == 2 and "no price is known for mi300x, gaudi3" in ran.err
+
+
+def test_serving_rows_and_the_batch_in_all() -> None:
+    result = found("search", *SERVING, "--hw", "h100,l40s", "--qps", "30", "--top", "2")
+    assert result["objective"] == ["serve.usd_per_million_output_tokens"]
+    for row in result["results"]:
+        phases = answered(row["estimate"])["phases"]
+        for phase, name in (
+            ("prefill", "ttft_s"),
+            ("decode", "itl_s"),
+        ):  # an array's powers may differ in the last digit
+            assert phases[phase]["time_s"] == pytest.approx(row["serve"][name], rel=1e-15, abs=0)
+        assert row["serve"]["batch_in_all"] == row["layout"]["batch"] * row["layout"]["dp"] * row["serve"]["instances"]
+
+
+def test_pools_on_two_kinds_of_chip_are_no_worse_than_on_either() -> None:
+    args = [*SERVING, "--qps", "60", "--objective", "cost", "--batch", "1..256x2"]
+    both = found("search", *args, "--hw", "h100,l40s", "--top", "20")["pool_rows"]
+    alone = [found("search", *args, "--hw", chip, "--top", "20")["pool_rows"] for chip in ("h100", "l40s")]
+    bills = [row["usd_per_hour"] for row in both]
+    assert bills == sorted(bills)
+    assert bills[0] <= min(rows[0]["usd_per_hour"] for rows in alone if rows)
+    assert any(row["prefill"]["chip"] != row["decode"]["chip"] for row in both)
+
+
+def test_a_pool_is_what_its_commands_print_times_its_instances() -> None:
+    rows = found("search", *SERVING, "--qps", "60", "--hw", "h100,h200", "--price", "h200=4", "--top", "3")["pool_rows"]
+    for row in rows:
+        bill, rates = 0.0, []
+        for phase, tokens, latency in (("prefill", 1024, "ttft_s"), ("decode", 128, "itl_s")):
+            pool = row[phase]
+            result = answered(pool["estimate"])
+            assert result["phases"][phase]["time_s"] == pool[latency]
+            assert result["phases"][phase]["tokens_per_s"] / tokens == pytest.approx(pool["rate"], rel=1e-15)
+            rates.append(pool["instances"] * pool["rate"])
+            bill += pool["instances"] * result["plan"]["devices"] * result["cost"]["usd_per_device_hour"]
+            assert f"--hw {pool['chip']}" in pool["estimate"]
+        assert row["requests_per_s"] == min(rates) >= 60
+        assert row["usd_per_hour"] == pytest.approx(bill, rel=1e-15)
+        assert row["usd_per_million_output_tokens"] == pytest.approx(bill / (min(rates) * 128 * 3600) * 1e6, rel=1e-14)
+
+
+def test_a_front_over_chips_holds_no_dominated_point() -> None:
+    rows = found("search", *SERVING, "--hw", "h100,l40s", "--objective", "cost,itl", "--top", "500")["results"]
+    scores = [tuple(row["score"].values()) for row in rows]
+    assert {row["chip"] for row in rows} and len(scores) > 2
+    assert all(not (a[0] <= b[0] and a[1] <= b[1]) for a, b in itertools.permutations(scores, 2))
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--slo", "ttft=1s", "--ttft", "2s"], "also said by --ttft"),
+        (["--slo", "ttft=1s@99"], "only means"),
+        (["--slo", "queue=1s"], "here are ttft and itl"),
+        (["--price", "b200=3"], "not among"),
+        (["--price", "nosuch=3"], "unknown chip of --price"),
+        (["--price", "h100=-1"], "negative"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(args: list[str], says: str) -> None:
+    ran = run_cli("search", "llama-3-8b", "--phase", "decode", "--hw", "h100", *args)
+    assert ran.code == 2 and says in ran.err and ran.err.count("\n") == 1
+
+
+def test_compare_holds_limits_at_the_pessimistic_end() -> None:
+    args = ["llama-3-8b", "--hw", "h100,l40s,mi300x", "-n", "1", "--batch", "32"]
+    free = {row["chip"]: row for row in found("compare", *args)["rows"]}
+    limit = free["h100"]["interval"][1] * 1.001
+    held = {row["chip"]: row for row in found("compare", *args, "--slo", f"itl={limit!r}s")["rows"]}
+    assert held["h100"]["feasible"] and not held["l40s"]["feasible"] and "itl is" in held["l40s"]["why"]
+    tighter = run_cli("compare", *args, "--slo", f"itl={free['h100']['value']!r}s", "--format", "json").json
+    assert not {row["chip"]: row for row in tighter["rows"]}["h100"]["feasible"]
+
+
+def test_compare_takes_prices_by_chip() -> None:
+    args = ["llama-3-8b", "--hw", "h100,mi300x", "-n", "2", "--at", "same-cost"]
+    unknown = {row["chip"]: row for row in found("compare", *args)["rows"]}
+    assert "--price mi300x=USD" in unknown["mi300x"]["why"]
+    rows = {row["chip"]: row for row in found("compare", *args, "--price", "mi300x=1.5", "--price", "h100=3")["rows"]}
+    assert (
+        rows["h100"]["usd_per_hour"] == 6.0
+        and rows["mi300x"]["plan"]["devices"] == 4
+        and rows["mi300x"]["usd_per_hour"] == 6.0
+    )
+    assert "no price is known for mi300x" in run_cli("compare", *args[:5], "--hw", "h100,mi300x").out
