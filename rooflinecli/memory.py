@@ -366,7 +366,7 @@ def inference_activations(
     for group in book.layers:
         sizes = layer_sizes(group, work, plan, document, lift)
         for row in group.rows:
-            if row.contraction is not None:
+            if row.contraction is not None and (reading or not row.kept):
                 widest = num.maximum(widest, product(row.contraction.y, sizes))
     sizes = outer_sizes(book, work, plan, document, lift)
     logits = product(("B", "V"), sizes) if book.spec.vocab_size else 0.0

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 from rooflinecli import num
+from rooflinecli.engine.host import host_of
 from rooflinecli.engine.quantised import as_kept, stored
 from rooflinecli.engine.reading import reading
 from rooflinecli.errors import UsageError, unknown
@@ -51,14 +52,20 @@ class Scene:
         self.formats: Formats = _formats(request, self.dtype, self.engine)
         if self.engine.whole_cache:
             self.formats = replace(self.formats, whole_cache=True)
+        self.host = host_of(request, lift, self.engine, self.formats, self.spec)
         self._workload()
 
     def _workload(self) -> None:
         r = self.request
         prompt, output, seq = self._lengths(float(self.spec.max_context or 1e12))
+        if r.prompt is None and r.phases == ("train",):
+            prompt = seq  # what the encoder of a pair reads while both learn
         text = self.flag("S_p", prompt, "tokens", "--prompt", r.prompt is None)
         found = reading(self, self.book, text)
-        self.book, self.prompt, self.given = found.book, found.prompt, found.given
+        self.book, self.prompt, self.given, self.pictured = found.book, found.prompt, found.given, found.pictured
+        self.steps = self._steps()
+        if self.spec.denoising is not None:
+            output, seq = 0.0, num.value(self.prompt) if r.seq is None else seq
         self.output = self.flag("S_o", output, "tokens", "--output", r.output is None)
         self.seq = self.flag("S", seq, "tokens", "--seq", r.seq is None)
         given = r.batch if r.concurrency is None or num.value(r.concurrency) is MOST else r.concurrency
@@ -129,9 +136,27 @@ class Scene:
         return bool(self.spec.lm_head and self.spec.vocab_size) and not self.spec.both_ways
 
     @property
-    def together(self) -> Number:
-        """Sequences of a pass over prompts: one, or of an encoder as many as are asked for."""
+    def served(self) -> Number:
+        """Requests in a pass over prompts: one, or of an encoder as many as are asked for."""
         return 1.0 if self.generates or self.request.batch is None else self.batch
+
+    @property
+    def together(self) -> Number:
+        """Sequences of that pass: guidance makes two of each."""
+        return serving.guided(self.served) if self.guided else self.served
+
+    @property
+    def guided(self) -> bool:
+        """Whether every step runs with the prompt and without."""
+        made, asked = self.spec.denoising, self.request.guidance
+        return bool(made is not None and (made.guidance if asked is None else asked))
+
+    def _steps(self) -> Number:
+        """Passes that make an image; one of everything else."""
+        made, asked = self.spec.denoising, self.request.steps
+        if made is None:
+            return 1.0
+        return self.flag("N_s", float(made.steps) if asked is None else asked, "1", "--steps", asked is None)
 
     def scored(self, tokens: Number) -> Number:
         """Positions of a prompt that the head scores: the last, or every one where a head fills in what is masked."""

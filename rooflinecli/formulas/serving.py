@@ -64,6 +64,22 @@ def sequences_together(stages: Number, together: Number) -> Number:
     return stages * together
 
 
+@formula(
+    "b",
+    "sequences",
+    "Ho and Salimans 2022, Classifier-Free Diffusion Guidance, section 3.2: one pass with the prompt, one without",
+)
+def guided(sequences: Number) -> Number:
+    """Sequences of a step under guidance."""
+    return 2 * sequences
+
+
+@formula("img/s", "1/s", "definition")
+def images_per_second(tokens_per_s: Number, tokens: Number) -> Number:
+    """Images made in a second, of so many tokens each."""
+    return tokens_per_s / tokens
+
+
 @formula("F", "FLOP", "definition: the same pass, as often as a sampler takes a step")
 def over_steps(flops: Number, steps: Number) -> Number:
     """FLOPs of all steps."""
@@ -146,6 +162,12 @@ def prompts_per_pass(budget: Number, prompt: Number) -> Number:
 def prompt_passes(budget: Number, prompt: Number) -> Number:
     """Passes that one prompt takes."""
     return num.maximum(num.ceil(prompt / budget), 1)
+
+
+@formula("n_at", "1", "a pipeline of n stages takes m + n - 1 slots for m pieces; Huang et al. 2019, GPipe")
+def pieces_at_once(pieces: Number, stages: Number) -> Number:
+    """Pieces of a prompt under way in the mean: m n / (m + n - 1)."""
+    return pieces * stages / (pieces + stages - 1)
 
 
 @formula(

@@ -78,7 +78,9 @@ def _moved(result: Row, width: int) -> list[str]:
 
 
 def _title(result: Row) -> str:
-    return f"{result['model']['name']}, {result['at'].replace('-', ' ')}: {result['basis']}; ranked by {result['rank']}, {result['better']} is better"
+    end = {"pessimistic": "the worse end of ", "floor": "the floor of "}.get(result.get("hold", ""), "")
+    held = f"{end}{result['rank']}, {result['better']} is better"
+    return f"{result['model']['name']}, {result['at'].replace('-', ' ')}: {result['basis']}; ranked by {held}"
 
 
 def _quantities(result: Row) -> list[str]:
