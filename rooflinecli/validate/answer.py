@@ -115,5 +115,5 @@ def _reference(name: str, chip: str) -> str:
 REFITS: dict[str, Callable[[Done], list[Table]]] = {
     "kernels": refitted,
     "training": training_fit.refitted,
-    "inference": lambda: [*serving_fit.refitted(), *waits_fit.refitted()],
+    "inference": lambda done: [*serving_fit.refitted(), *waits_fit.refitted()],
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from inspect import signature
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from rooflinecli.errors import UsageError
 from rooflinecli.price.chip import Chip
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.validate import training_fit, training_response, waits_fit
+from rooflinecli.validate.answer import REFITS
 from rooflinecli.validate.training_free import FREE
 
 
@@ -89,3 +92,9 @@ def test_a_constant_of_one_format_moves_that_format_alone() -> None:
     assert {both.constants("training", "matmul", dtype).compute for dtype in ("bf16", "fp8")} == {0.222}
     with pytest.raises(UsageError, match=r"no variant 'fp9' of matmul; use one of .*fp8"):
         Chip(hardware, override={"efficiency.matmul.fp9.compute": 0.5})
+
+
+def test_every_refit_hears_of_its_progress() -> None:
+    """The command line counts the steps of whichever subject is fitted again."""
+    for build in REFITS.values():
+        assert list(signature(build).parameters) == ["done"]
