@@ -16,6 +16,7 @@ from rooflinecli.errors import DataError, Infeasible, UsageError
 from rooflinecli.specs import ask
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.quantities import COST, follows_time, more_is_better, unit_of
+from rooflinecli.specs.request import HOLDS
 from rooflinecli.units import duration
 
 SCHEMA = "roofline/compare/1"
@@ -97,7 +98,7 @@ def _tornado(rows: list[dict[str, Any]], asked: dict[str, dict[str, Any]], rank:
     if len(able) < 2:
         return None
     options = {row["chip"]: {**asked[row["chip"]], "hw": row["chip"], "n": row["plan"]["devices"]} for row in able}
-    return between(able, options, rank)
+    return between(able, options, rank, next(iter(options.values())).get("hold") or HOLDS[0])
 
 
 def held_limits(slo: str | None) -> dict[str, float]:
