@@ -47,7 +47,10 @@ class HardwareAnswer(Record):
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Workload(Record):
-    """What was asked, defaults filled in: sequences per replica in serving, the global batch in training, lengths in tokens."""
+    """What was asked, defaults filled in: sequences per replica in serving, the global batch in training, lengths in tokens.
+
+    `prompt` is all that a request brings: text with the tokens of its images (`image_tokens` each), or the source of a pair.
+    """
 
     dtype: str
     kv_dtype: str
@@ -55,11 +58,17 @@ class Workload(Record):
     efficiency: str
     batch: Number = field(default=None, metadata=OPTIONAL)
     prompt: Number = field(default=None, metadata=OPTIONAL)
+    images: Number = field(default=None, metadata=OPTIONAL)
+    image: str | None = field(default=None, metadata=OPTIONAL)
+    image_tokens: Number = field(default=None, metadata=OPTIONAL)
+    steps: Number = field(default=None, metadata=OPTIONAL)
+    guidance: bool | None = field(default=None, metadata=OPTIONAL)
     output: Number = field(default=None, metadata=OPTIONAL)
     qps: Number = field(default=None, metadata=OPTIONAL)
     concurrency: float | str | None = field(default=None, metadata=OPTIONAL)
     train_batch: Number = field(default=None, metadata=OPTIONAL)
     seq: Number = field(default=None, metadata=OPTIONAL)
+    lengths: str | None = field(default=None, metadata=OPTIONAL)
     gradient_bytes: Number = field(default=None, metadata=OPTIONAL)
     optimizer_bytes: Number = field(default=None, metadata=OPTIONAL)
     tokens: Number = field(default=None, metadata=OPTIONAL)

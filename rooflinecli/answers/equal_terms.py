@@ -56,7 +56,9 @@ def _same_cost(prices: dict[str, float | None], reference: str, n: int) -> tuple
         raise UsageError(
             f"--at same-cost: no price is known for {reference}; add --price {reference}=USD, or put a chip with a price first"
         )
-    return {s: _affordable(s, own, n * price) for s, own in prices.items()}, f"at most {n * price:,.2f} USD/h, {n} x {reference}"
+    return {
+        s: _affordable(s, own, n * price) for s, own in prices.items()
+    }, f"at most {n * price:,.2f} USD/h, {n} x {reference}"
 
 
 def _same_memory(specs: dict[str, HardwareSpec], reference: str, n: int) -> tuple[Counts, str]:

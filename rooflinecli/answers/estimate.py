@@ -78,7 +78,8 @@ def _phases(scene: Scene) -> tuple[str, ...]:
         if phase not in PHASES:
             raise unknown("phase", phase, PHASES)
     if not scene.generates and wanted == ("decode",):
-        raise UsageError(f"{scene.spec.name} is an encoder and decodes nothing; use --phase prefill or train", "phase")
+        what = "is an encoder" if scene.spec.denoising is None else "makes images"
+        raise UsageError(f"{scene.spec.name} {what} and decodes nothing; use --phase prefill or train", "phase")
     return tuple(p for p in wanted if scene.generates or p != "decode")
 
 
@@ -169,12 +170,17 @@ def _workload(scene: Scene, phases: dict[str, PhaseAnswer]) -> Workload:
     )
     if "prefill" in r.phases or "decode" in r.phases:
         decode = phases.get("decode")
-        alone = scene.batch if scene.generates else scene.together
+        alone = scene.batch if scene.generates else scene.served
         work.batch = decode.batch if isinstance(decode, DecodeAnswer) else alone
-        work.prompt, work.output, work.qps = scene.prompt, scene.output, r.qps
+        work.prompt, work.output, work.qps = scene.given, scene.output, r.qps
+        if scene.pictured is not None:
+            work.images, work.image, work.image_tokens = scene.pictured
+        if scene.spec.denoising is not None:
+            work.steps, work.guidance = scene.steps, scene.guided
         work.concurrency = "max" if r.concurrency is MOST else r.concurrency
     if "train" in r.phases:
         work.train_batch, work.seq, work.tokens = scene.train_batch, scene.seq, r.tokens
+        work.lengths = r.lengths
         work.gradient_bytes, work.optimizer_bytes = scene.gradient_bytes, scene.optimizer_bytes
     return work
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from rooflinecli.answers.parameters import layer_parameters, parameters
 from rooflinecli.answers.pattern import pattern
+from rooflinecli.engine.reading import IMAGE, cut
 from rooflinecli.errors import DataError, unknown
 from rooflinecli.formulas.memory import kv_cache_bytes
 from rooflinecli.layers.build import ledger
@@ -67,7 +68,7 @@ def sheet(name: str) -> dict[str, Any]:
         "kv_cache": _cache(spec),
         "pattern": pattern(spec),
         "groups": [_group(group, layer) for group, layer in zip(spec.layers, ledger(spec).layers, strict=True)],
-        "towers": [{"title": tower.name, "parameters": {"total": parameters(tower).total}} for tower in spec.towers],
+        "towers": [_tower(tower) for tower in spec.towers],
         "quantization": spec.quantization.model_dump() if spec.quantization else None,
         "checkpoint": spec.checkpoint.model_dump() if spec.checkpoint else None,
         "notes": spec.notes,
@@ -91,6 +92,29 @@ def _cache(spec: ModelSpec) -> dict[str, Any]:
         "bytes_at_4096": held(4096.0),
         "bytes_at_max_context": held(whole) or None if whole else None,
     }
+
+
+def _tower(spec: ModelSpec) -> dict[str, Any]:
+    """A further tower: its parameters and layers, what it reads, and what an image of the default size becomes."""
+    page: dict[str, Any] = {
+        "title": spec.name,
+        "parameters": {"total": parameters(spec).total},
+        "layers": spec.n_layers,
+        "d_model": spec.d_model,
+        "pattern": pattern(spec),
+        "reads": spec.reads,
+    }
+    if spec.images is not None:
+        found = cut(spec, IMAGE)
+        page["image"] = {
+            "pixels": IMAGE,
+            "inputs": found.inputs,
+            "positions": found.positions,
+            "tokens": found.tokens,
+            "rule": spec.images.kind,
+            "source": spec.images.source,
+        }
+    return page
 
 
 def _sizes(layer: Layer) -> dict[str, Any]:

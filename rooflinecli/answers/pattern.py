@@ -10,7 +10,7 @@ from rooflinecli.specs.model import ModelSpec
 def pattern(spec: ModelSpec) -> str:
     """Mixer and feed-forward of each layer, runs and periods drawn together."""
     data = spec.document.data
-    base = {"attention": data.get("attention"), "feedforward": data.get("feedforward")}
+    base = {key: data.get(key) for key in ("attention", "cross", "feedforward")}
     layers = data["layers"]
     if isinstance(layers, int):
         return _times(layers, _label(base))
@@ -44,6 +44,8 @@ def _label(blocks: dict[str, Any]) -> str:
         bound = next((f" {name} {attention[name]}" for name in ("window", "chunk") if attention.get(name)), "")
         again = " (shared)" if attention.get("shared") else ""
         words.append(f"{attention.get('kind', 'gqa')}{bound}{again}")
+    if blocks.get("cross"):
+        words.append("cross")
     kind = feedforward.get("kind", "gated")
     if kind != "none":
         words.append(f"moe {feedforward['top_k']} of {feedforward['n_experts']}" if kind == "moe" else kind)

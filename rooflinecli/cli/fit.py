@@ -25,9 +25,14 @@ def fit(
     output: str = _Opt(None, metavar="TOKENS", help="Output tokens (256)."),
     kv_dtype: str = _Opt(None, metavar="FORMAT", help="Number format of the cache: fp16, q8_0, q4_0, ..."),
     memory: str = _Opt(None, metavar="BYTES", help="Memory that the device lends, instead of the file's."),
-    engine: str = _Opt(None, metavar="NAME", help="Instead of what runs the format: llamacpp-2025, llamacpp-rocm, mlx, exllamav3, ..."),
+    engine: str = _Opt(
+        None, metavar="NAME", help="Instead of what runs the format: llamacpp-2025, llamacpp-rocm, mlx, exllamav3, ..."
+    ),
     files: list[str] = _Opt(
-        None, "--file", metavar="TYPE", help="Only these, with commas or repeated: Q4_K_M, IQ4_XS, awq, exl3-3.5, mlx-4, ..."
+        None,
+        "--file",
+        metavar="TYPE",
+        help="Only these, with commas or repeated: Q4_K_M, IQ4_XS, awq, exl3-3.5, mlx-4, ...",
     ),
     wide: bool = WIDE,
     format: Format = FORMAT,

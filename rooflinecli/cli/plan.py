@@ -41,10 +41,16 @@ def plan(
     options: dict[str, Any],
     hw: list[str] = CHIPS,
     deadline: str = _Opt(
-        None, metavar="TIME", rich_help_panel=LOAD, help="When the run has to be done, such as 30d; a service: how long it is paid for."
+        None,
+        metavar="TIME",
+        rich_help_panel=LOAD,
+        help="When the run has to be done, such as 30d; a service: how long it is paid for.",
     ),
     budget: str = _Opt(
-        None, metavar="MONEY", rich_help_panel=LOAD, help="The most to pay in all, such as '2 M USD'; alone: the shortest run that it pays for."
+        None,
+        metavar="MONEY",
+        rich_help_panel=LOAD,
+        help="The most to pay in all, such as '2 M USD'; alone: the shortest run that it pays for.",
     ),
     qps: str = _Opt(None, metavar="RATE", rich_help_panel=LOAD, help="Serving: requests per second to carry."),
     slo: str = SLO,

@@ -16,7 +16,12 @@ MODEL: Any = typer.Argument(
 )
 HW: Any = typer.Option(..., "--hw", metavar="NAME", help=_CHIP, autocompletion=on_tab(chips))
 CHIPS: Any = typer.Option(
-    ..., "--hw", metavar="NAMES", rich_help_panel=LOAD, autocompletion=on_tab(chips), help="Chips, with commas or repeated."
+    ...,
+    "--hw",
+    metavar="NAMES",
+    rich_help_panel=LOAD,
+    autocompletion=on_tab(chips),
+    help="Chips, with commas or repeated.",
 )
 PRICES: Any = typer.Option(
     None,
@@ -26,7 +31,11 @@ PRICES: Any = typer.Option(
     help="USD per device-hour, instead of the file's: 2.50, or h100=2.50,mi300x=3 for chips by name; repeat.",
 )
 SLO: Any = typer.Option(
-    None, "--slo", metavar="LIMITS", rich_help_panel=LOAD, help="Serving: --ttft and --itl in one, such as ttft=1s,itl=40ms."
+    None,
+    "--slo",
+    metavar="LIMITS",
+    rich_help_panel=LOAD,
+    help="Serving: --ttft and --itl in one, such as ttft=1s,itl=40ms.",
 )
 EXPLAIN: Any = typer.Option(None, "--explain", metavar="QUANTITY", help="Show how a quantity follows, e.g. time_s.")
 FORMAT: Any = typer.Option(Format.table, "--format", "-f", metavar="CHOICE", help="table, json, csv or markdown.")

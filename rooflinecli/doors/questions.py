@@ -81,7 +81,9 @@ def search(options: Options) -> Options:
     limits, slo = {name: options.pop(name, None) for name in ("ttft", "itl", "qps")}, options.pop("slo", None)
     top = options.pop("top", 5)
     options["phase"] = list(ask.phases(options.get("phase") or "train"))
-    return dict(plain(answered({k: _written(v) for k, v in options.items()}, objective, list(where), limits, int(top), slo=slo)))
+    return dict(
+        plain(answered({k: _written(v) for k, v in options.items()}, objective, list(where), limits, int(top), slo=slo))
+    )
 
 
 def compare(options: Options) -> Options:

@@ -22,4 +22,6 @@ def derive(scene: Scene, plan: Plan, phase: str, answer: PhaseAnswer) -> dict[st
 def _argument(name: str, scene: Scene, plan: Plan, answer: PhaseAnswer) -> Number | None:
     if name == "devices":
         return plan.devices
+    if name == "image_tokens":  # of an image that is made, not read
+        return scene.given if scene.spec.denoising is not None else None
     return scene.chip.power if name == "power" else getattr(answer, name, None)

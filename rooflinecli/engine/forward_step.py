@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from rooflinecli import num
 from rooflinecli.derivation import label
-from rooflinecli.engine import experts
+from rooflinecli.engine import adapters, experts
 from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import roofline, serving
 from rooflinecli.ledger import Ledger, Sizes
@@ -103,6 +103,8 @@ def _stack(scene: Scene, plan: Plan, book: Ledger, forward: Pass, bill: Bill, wo
         rows = tuple(row for row in group.rows if not row.routed) if group.moe else group.rows
         repeat = _times(float(group.repeat), passes)
         bill.add(forward.ops(rows, sizes), repeat)
+        if book is scene.book:
+            adapters.charge(scene, bill, rows, sizes, repeat)
         if group.moe:
             for mode, share in experts.exchange_modes(scene, plan, forward.decode):
                 layers = _times(share, repeat)
@@ -150,16 +152,20 @@ def _times(count: Number, passes: Number) -> Number:
 
 def prompt_starts(scene: Scene) -> Number:
     """Seconds by which the starts of a pass that holds a prompt exceed those of a replayed graph; nothing where engines replay both."""
-    if not scene.engine.prompt_per_layer or scene.chip.ideal:
+    engine, moe_layers = scene.engine, float(sum(g.repeat for g in scene.book.layers if g.moe))
+    if scene.chip.ideal or not (engine.prompt_per_layer or (moe_layers and engine.prompt_per_moe_layer)):
         return 0.0
-    return serving.prompt_starts(float(scene.book.n_layers), engine_constant(scene, "prompt_per_layer", "s"))
+    per_layer, per_moe_layer = (
+        engine_constant(scene, f"prompt_{name}", "s") for name in ("per_layer", "per_moe_layer")
+    )
+    return serving.prompt_starts(float(scene.book.n_layers), per_layer, moe_layers, per_moe_layer)
 
 
 def prompt_pass(scene: Scene, plan: Plan) -> Step:
     """The pass over one prompt alone, in as many pieces as the tokens of a step make of it."""
     if not scene.generates:
         scored = scene.scored(scene.prompt)
-        return forward_step(scene, plan, scene.together, scene.read, scene.prompt, decode=False, logits=scored)
+        return forward_step(scene, plan, scene.together, scene.read, scene.prompt, False, True, scene.steps, scored)
     read, passes = scene.read, serving.prompt_passes(token_budget(scene), scene.read)
     if scene.chip.ideal or (num.plain(passes) and num.value(passes) <= 1):
         return forward_step(scene, plan, 1.0, read, scene.prompt, decode=False)

@@ -33,11 +33,12 @@ def prefill(scene: Scene, plan: Plan) -> PrefillAnswer:
     """Time to first token: of one prompt on an idle replica, or under the load asked for; and the rate at which prompts go in."""
     step = prompt_pass(scene, plan)
     # A pipeline works on pp prompts at once, so the fleet's rate is pp times what one prompt's latency says.
-    one = scene.together.__class__ is float and scene.together == 1.0
-    sequences = plan.pp if one else serving.sequences_together(plan.pp, scene.together)
+    one = scene.served.__class__ is float and scene.served == 1.0
+    sequences = plan.pp if one else serving.sequences_together(plan.pp, scene.served)
     rate = serving.prefill_throughput(sequences, scene.given, step.seconds, plan.dp)
     scored = scene.scored(scene.prompt)
     flops = scene.model_flops(scene.together, scene.read, scene.prompt, scored, decode=False, cached=scene.cached)
+    flops = flops if scene.spec.denoising is None else serving.over_steps(flops, scene.steps)
     mfu = training.model_flops_utilisation(
         flops, step.seconds, plan.tp * plan.cp, scene.chip.peak(scene.formats.compute)
     )
@@ -60,7 +61,7 @@ def _first_token(scene: Scene, plan: Plan, step: Step) -> Step:
     busy = load(scene, plan)
     if busy.kind == "open":
         front = _front(scene)
-        under_way = speculation.round_time(scene, _decode_step(scene, plan, busy).seconds)
+        under_way = speculation.round_time(scene, _decode_seconds(scene, plan, busy))
         meets = serving.busy_probability(busy.batch)
         beside = busy.prompt_cost + prompt_starts(scene)  # a step that takes a prompt in is not replayed either
         seconds = serving.open_loop_ttft(step.seconds, under_way, meets, busy.share, beside, busy.prompt_cost, front)
@@ -102,9 +103,7 @@ def closed_loop(scene: Scene, plan: Plan, busy: Load, batch: Number, alone: Numb
     if not (num.plain(together) and num.value(together) <= 1):
         whole = forward_step(scene, plan, together, scene.read, scene.prompt, decode=False).seconds
         seconds = num.where(together > 1, whole, alone)
-    mixed = (
-        speculation.round_time(scene, _decode_step(scene, plan, busy).seconds) + busy.prompt_cost + prompt_starts(scene)
-    )
+    mixed = speculation.round_time(scene, _decode_seconds(scene, plan, busy)) + busy.prompt_cost + prompt_starts(scene)
     share = num.minimum(serving.prefill_load(batch / (num.maximum(scene.output, 1) * itl), busy.prompt_cost), 1)
     return Loop(serving.burst_ttft(batch, per_pass, seconds), mixed, share)
 
@@ -185,9 +184,19 @@ def _decode_step(scene: Scene, plan: Plan, busy: Load) -> Step:
     return speculation.token_step(scene, plan, sequences_per_stage(plan, busy), context)
 
 
+def _decode_seconds(scene: Scene, plan: Plan, busy: Load) -> Number:
+    """Seconds of that step."""
+    return scene.once(plan, "decode step", lambda: _decode_step(scene, plan, busy).seconds)
+
+
 def token(scene: Scene, plan: Plan, busy: Load) -> Step:
     """Inter-token latency: a decode step, and what the prompts of other requests add to it."""
+    return scene.once(plan, "token", lambda: _token(scene, plan, busy))
+
+
+def _token(scene: Scene, plan: Plan, busy: Load) -> Step:
     step = _decode_step(scene, plan, busy)
+    scene.once(plan, "decode step", lambda: step.seconds)
     if busy.kind == "static":
         return step
     if busy.kind == "closed":

@@ -210,6 +210,7 @@ _SELDOM = {
         "offload",
         "offload_layers",
         "loss_chunks",
+        "mlp_chunks",
         "expert_tp",
         "software",
         "recipe",

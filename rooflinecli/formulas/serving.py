@@ -64,6 +64,22 @@ def sequences_together(stages: Number, together: Number) -> Number:
     return stages * together
 
 
+@formula(
+    "b",
+    "sequences",
+    "Ho and Salimans 2022, Classifier-Free Diffusion Guidance, section 3.2: one pass with the prompt, one without",
+)
+def guided(sequences: Number) -> Number:
+    """Sequences of a step under guidance."""
+    return 2 * sequences
+
+
+@formula("img/s", "1/s", "definition")
+def images_per_second(tokens_per_s: Number, tokens: Number) -> Number:
+    """Images made in a second, of so many tokens each."""
+    return tokens_per_s / tokens
+
+
 @formula("F", "FLOP", "definition: the same pass, as often as a sampler takes a step")
 def over_steps(flops: Number, steps: Number) -> Number:
     """FLOPs of all steps."""
@@ -97,11 +113,12 @@ def layer_overhead(layers: Number, per_layer: Number, moe_layers: Number, per_mo
 @formula(
     "t_start",
     "s",
-    "no graph is replayed for a step that holds a prompt; read off idle prefills of TensorRT-LLM's C++ runtime",
+    "no graph is replayed for a step that holds a prompt; read off idle prefills of TensorRT-LLM's C++ runtime, of layers of experts off "
+    "first tokens of collected runs",
 )
-def prompt_starts(layers: Number, per_layer: Number) -> Number:
+def prompt_starts(layers: Number, per_layer: Number, moe_layers: Number, per_moe_layer: Number) -> Number:
     """Time of starting the kernels of a prompt's pass one by one, beside what a replayed graph takes."""
-    return layers * per_layer
+    return layers * per_layer + moe_layers * per_moe_layer
 
 
 @formula("t_engine", "s", "scheduling and sampling of one engine step; " + _FIT)

@@ -137,6 +137,16 @@ def optimizer_traffic(params: Number, bytes_per_param: Number) -> Number:
 
 
 @formula(
+    "F_NS",
+    "FLOP",
+    "Jordan et al. 2024, Muon: X <- aX + (bA + cA^2) X with A = X X^T, on the shorter side m of an m x n momentum",
+)
+def newton_schulz_flops(short: Number, long: Number, steps: Number) -> Number:
+    """steps (4 n m^2 + 2 m^3): what orthogonalising one matrix multiplies."""
+    return steps * (4 * long * short * short + 2 * short * short * short)
+
+
+@formula(
     "B_acc", "B", "gradients added to the running sum once a microbatch; bytes fitted per framework, docs/accuracy.md"
 )
 def accumulation_traffic(params: Number, bytes_per_param: Number) -> Number:

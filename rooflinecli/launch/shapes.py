@@ -40,7 +40,7 @@ def shape_of(model: ModelSpec) -> dict[str, Any]:
 @cache
 def _registered() -> list[tuple[str, dict[str, Any]]]:
     models, _ = every("models", load_model)
-    plain = (m for m in models if m.lm_head and m.vocab_size and not m.towers)
+    plain = (m for m in models if m.lm_head and m.vocab_size and not m.towers and not m.both_ways)
     return sorted(((m.id, shape_of(m)) for m in plain), key=lambda pair: pair[0])
 
 

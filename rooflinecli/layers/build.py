@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rooflinecli import num
 from rooflinecli.errors import DataError
 from rooflinecli.layers.pieces import Placed
 from rooflinecli.ledger import MEMORY, Block, Layer, Ledger, Row, Tower, elementwise, matmul, norm
@@ -48,16 +49,31 @@ def _build(spec: ModelSpec) -> Ledger:
         axes["W"] = spec.embedding_dim
     beside = [*_pieces(spec.before, "before", spec, axes), *_pieces(spec.after, "after", spec, axes)]
     derived = tuple(rule for block in beside for rule in block.derived)
-    towers = tuple(Tower(ledger(tower), float(tower.max_context or 1)) for tower in spec.towers)
+    towers = tuple(_tower(tower) for tower in spec.towers)
     longest = sum(tower.length for tower in towers if tower.book.spec.reads != "its own") or 1.0
     return attending(Ledger(spec, _stem(spec, axes), layers, _head(spec, axes), axes, derived, towers), longest)
+
+
+def _tower(spec: ModelSpec) -> Tower:
+    """A tower with the longest input it is built for; of images there are none until someone asks."""
+    return Tower(ledger(spec), float(spec.max_context or 1), 0.0 if spec.reads == "images" else 1.0)
+
+
+def _held(layer: Layer) -> Layer:
+    """A layer that attends to nothing: its parameters are there, and no pass goes through it (Mllama without an image)."""
+    rows = tuple(elementwise(row.name, (), (), params=row.params) for row in layer.rows)
+    return replace(layer, rows=rows, mixer=None)
 
 
 def attending(book: Ledger, tokens: Number) -> Ledger:
     """`book` with cross-attention over so many tokens; itself where nothing attends to a tower."""
     if not any(layer.crosses for layer in book.layers):
         return book
-    layers = tuple(replace(layer, asked=((MEMORY, tokens),)) if layer.crosses else layer for layer in book.layers)
+    reads = num.present(tokens)
+    layers = tuple(
+        layer if not layer.crosses else replace(layer, asked=((MEMORY, tokens),)) if reads else _held(layer)
+        for layer in book.layers
+    )
     return replace(book, layers=layers)
 
 

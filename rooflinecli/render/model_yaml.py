@@ -33,11 +33,25 @@ def to_yaml(model: dict[str, Any]) -> str:
     """The text of a model file."""
     lines = []
     for key, value in model.items():
-        if isinstance(value, list) and value:
+        if key == "towers" and value:
+            lines += [f"{key}:", *(line for tower in value for line in _tower(tower))]
+        elif isinstance(value, list) and value:
             lines += [f"{key}:", *(f"  - {_one_line(item)}" for item in value)]
         else:
             lines.append(f"{key}: {_one_line(value)}")
     return "\n".join(lines) + "\n"
+
+
+def _tower(tower: dict[str, Any]) -> list[str]:
+    """A model inside the model, a field on each line."""
+    lines = []
+    for key, value in tower.items():
+        start = "    " if lines else "  - "
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            lines += [f"{start}{key}:", *(f"      - {_one_line(item)}" for item in value)]
+        else:
+            lines.append(f"{start}{key}: {_one_line(value)}")
+    return lines
 
 
 def _one_line(value: Any) -> str:

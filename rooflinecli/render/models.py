@@ -86,7 +86,7 @@ def _parts(m: Model) -> list[Row]:
         ["  active, without it", _exact(p["active_without_embedding"])],
         ["  input embedding", _exact(p["embedding"])],
     ]
-    rows += [[f"  {tower['title']}", _exact(tower["parameters"]["total"])] for tower in m["towers"]]
+    rows += [row for tower in m["towers"] for row in _tower(tower)]
     rows += [
         ["layers", str(m["layers"])],
         ["d_model", str(m["d_model"])],
@@ -107,6 +107,21 @@ def _parts(m: Model) -> list[Row]:
         rows += _header(m["checkpoint"], p["total"])
     rows.append(["layer pattern", m["pattern"]])
     return rows + [["layers of one kind", _group(group)] for group in m["groups"]]
+
+
+def _tower(t: Model) -> list[Row]:
+    """A further tower, and what an image becomes in it."""
+    rows = [[f"  {t['title']}", _exact(t["parameters"]["total"])]]
+    if t["reads"] != "its own":
+        rows.append(["    its layers", f"{t['pattern']}, d_model {t['d_model']}"])
+        rows.append(["    it reads", t["reads"]])
+    if "image" in t:
+        i = t["image"]
+        many = f"{i['inputs']} x " if i["inputs"] > 1 else ""
+        rows.append(
+            [f"    an image of {i['pixels']}", f"{many}{i['positions']:,} positions, {i['tokens']:,} prompt tokens"]
+        )
+    return rows
 
 
 def _header(c: Model, parameters: int) -> list[Row]:

@@ -14,7 +14,19 @@ from rooflinecli.units import count, duration
 
 Row = dict[str, Any]
 # columns of the table go in this order where there is no room for all
-_DROP = ("layout", "MFU", "energy", "batch in all", "requests/s", "device-hours", "bill interval", "time interval", "$/M out", "inter-token", "first token")
+_DROP = (
+    "layout",
+    "MFU",
+    "energy",
+    "batch in all",
+    "requests/s",
+    "device-hours",
+    "bill interval",
+    "time interval",
+    "$/M out",
+    "inter-token",
+    "first token",
+)
 _FLAT = ("rank", "chip", "feasible", "devices")
 
 
@@ -49,7 +61,21 @@ def _title(result: Row) -> str:
 
 
 def _training(result: Row) -> list[list[str]]:
-    grid = [["", "chip", "devices", "time", "time interval", "bill", "bill interval", "device-hours", "MFU", "energy", "layout"]]
+    grid = [
+        [
+            "",
+            "chip",
+            "devices",
+            "time",
+            "time interval",
+            "bill",
+            "bill interval",
+            "device-hours",
+            "MFU",
+            "energy",
+            "layout",
+        ]
+    ]
     for row in (r for r in result["rows"] if r["feasible"]):
         grid.append(
             [
@@ -70,7 +96,21 @@ def _training(result: Row) -> list[list[str]]:
 
 
 def _serving(result: Row) -> list[list[str]]:
-    grid = [["", "chip", "devices", "instances", "first token", "inter-token", "requests/s", "batch in all", "$/h", "$/M out", "layout"]]
+    grid = [
+        [
+            "",
+            "chip",
+            "devices",
+            "instances",
+            "first token",
+            "inter-token",
+            "requests/s",
+            "batch in all",
+            "$/h",
+            "$/M out",
+            "layout",
+        ]
+    ]
     for row in (r for r in result["rows"] if r["feasible"]):
         usd = row["usd_per_million_output_tokens"]
         grid.append(
@@ -115,9 +155,15 @@ def _notes(result: Row) -> list[str]:
     if result["unpriced"]:
         names = ", ".join(result["unpriced"])
         asks = ",".join(f"{name}=USD" for name in result["unpriced"])
-        found.append(f"no price is known for {names}: ranked by time after the others; --price {asks} gives one per device-hour")
+        found.append(
+            f"no price is known for {names}: ranked by time after the others; --price {asks} gives one per device-hour"
+        )
     if result["phase"] == "serve" and result.get("period_s"):
-        bills = ", ".join(f"{row['hardware']} {_usd(row['bill_usd'])}" for row in result["rows"] if row["feasible"] and row["bill_usd"] is not None)
+        bills = ", ".join(
+            f"{row['hardware']} {_usd(row['bill_usd'])}"
+            for row in result["rows"]
+            if row["feasible"] and row["bill_usd"] is not None
+        )
         found += [f"paid for {duration(result['period_s'])}: {bills}"] if bills else []
     return found
 

@@ -106,7 +106,18 @@ def _training(result: dict[str, Any]) -> list[list[str]]:
 
 def _serving(result: dict[str, Any]) -> list[list[str]]:
     grid = [
-        ["", "each instance", "batch", "in all", "instances", "devices", "first token", "inter-token", "requests/s", "$/M out"]
+        [
+            "",
+            "each instance",
+            "batch",
+            "in all",
+            "instances",
+            "devices",
+            "first token",
+            "inter-token",
+            "requests/s",
+            "$/M out",
+        ]
     ]
     for i, row in enumerate(result["results"], 1):
         s = row["serve"]
@@ -138,7 +149,11 @@ def _tail(result: dict[str, Any], width: int) -> list[str]:
         if i == 1 or row.get("best_of_chip"):
             lines += ["", *_command("winner" if i == 1 else _place(row, i), row, width)]
     for i, row in enumerate(result["results"], 1):
-        lines += tables.prose(f"{_place(row, i)} simulated: {_simulated(row['simulate'])}", width) if "simulate" in row else []
+        lines += (
+            tables.prose(f"{_place(row, i)} simulated: {_simulated(row['simulate'])}", width)
+            if "simulate" in row
+            else []
+        )
     lines += _pools(result, width)
     lines += _chips(result, width)
     if result["rejected"]:
@@ -159,7 +174,19 @@ def _pools(result: dict[str, Any], width: int) -> list[str]:
     rows = result.get("pool_rows") or []
     if not rows:
         return []
-    grid = [["apart", "prefill pool", "decode pool", "devices", "first token", "inter-token", "requests/s", "$/h", "$/M out"]]
+    grid = [
+        [
+            "apart",
+            "prefill pool",
+            "decode pool",
+            "devices",
+            "first token",
+            "inter-token",
+            "requests/s",
+            "$/h",
+            "$/M out",
+        ]
+    ]
     several = "chips" in result
     for i, row in enumerate(rows, 1):
         grid.append(
@@ -199,7 +226,11 @@ def _chips(result: dict[str, Any], width: int) -> list[str]:
             lines += tables.prose(f"{chip['chip']}: no, {chip['why'] or lacks}", width, "  ")
     named = [c for c in result.get("unpriced", []) if any(r["chip"] == c for r in result["results"])]
     if named:
-        lines += tables.prose(f"no price is known for {', '.join(named)}; --price {','.join(f'{c}=USD' for c in named)} gives one", width, "  ")
+        lines += tables.prose(
+            f"no price is known for {', '.join(named)}; --price {','.join(f'{c}=USD' for c in named)} gives one",
+            width,
+            "  ",
+        )
     return ["", *lines] if lines else []
 
 

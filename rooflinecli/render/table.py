@@ -77,9 +77,16 @@ def _times(result: dict[str, Any], width: int) -> str:
         bound = phase["bound"] if phase["bound_by"] > 1e3 else f"{_short(phase['bound'])} {phase['bound_by']:.1f}x"
         rate = si(phase["tokens_per_s"], "").strip()
         times = [duration(phase["floor_s"]), duration(phase["time_s"]), _span(*phase["interval_s"])]
-        grid.append([f"{name} {_NAMES[name]}", *times, bound, f"{rate} tok/s"])
+        grid.append([_named(name, result["workload"]), *times, bound, f"{rate} tok/s"])
     drop = ("rate", "bound by", "floor", "80 % interval")
     return "\n".join(tables.table(grid, width, left=(0, "bound by"), drop=drop))
+
+
+def _named(phase: str, work: dict[str, Any]) -> str:
+    """'prefill TTFT': what the time of a phase is that of; a diffusion model's is an image's, or a batch of them."""
+    if "steps" not in work or phase != "prefill":
+        return f"{phase} {_NAMES[phase]}"
+    return "an image" if work["batch"] == 1 else f"{work['batch']:g} images"
 
 
 def _short(bound: str) -> str:
@@ -112,7 +119,11 @@ def _spent(result: dict[str, Any], width: int) -> str:
             use += f", {_speculated(phase['speculation'])}"
         if "sessions" in phase:
             use += f", {_kept(phase['sessions'])}"
-        made = [f"{si(phase[row.name], row.unit)} {row.label}" for row in DERIVED if row.name in phase]
+        made = [
+            f"{si(phase[row.name], '' if row.unit == 'count' else row.unit).strip()} {row.label}"
+            for row in DERIVED
+            if row.name in phase
+        ]
         lines.append(_wrap(f"{name:<9}{', '.join([use, *made])}; {spent}", 9, width))
     return "\n".join(lines)
 
@@ -199,6 +210,12 @@ def _load(result: dict[str, Any]) -> str:
     return f"{work['batch']:g} sequences per replica"
 
 
+def _pictures(work: dict[str, Any]) -> str:
+    """'2 images of 1024x768, 1001 tokens each'."""
+    many = work["images"]
+    return f"{many:g} image{'s' if many != 1 else ''} of {work['image']}, {work['image_tokens']:g} tokens each"
+
+
 def _gap(result: dict[str, Any], width: int) -> str:
     """What alone would bring a training step to the time that was measured."""
     rows = result.get("explained_by")
@@ -219,10 +236,15 @@ def _gap(result: dict[str, Any], width: int) -> str:
 
 def _foot(result: dict[str, Any], width: int) -> str:
     work, parts = result["workload"], []
-    if "batch" in work:
-        parts.append(f"serving {_load(result)}, prompt {work['prompt']:g}, output {work['output']:g}")
+    if "steps" in work:
+        twice = ", each run twice by guidance" if work["guidance"] else ", without guidance"
+        parts.append(f"{work['steps']:g} steps over {work['image_tokens']:g} tokens of {work['image']} pixels{twice}")
+    elif "batch" in work:
+        seen = f" ({_pictures(work)})" if "images" in work else ""
+        parts.append(f"serving {_load(result)}, prompt {work['prompt']:g}{seen}, output {work['output']:g}")
     if "seq" in work:
-        parts.append(f"training {work['train_batch']:g} sequences of {work['seq']:g}")
+        packed = f", documents of {work['lengths']} packed" if "lengths" in work else ""
+        parts.append(f"training {work['train_batch']:g} sequences of {work['seq']:g}{packed}")
     notes = [f"note: {text}" for text in result.get("notes", ())]
     notes += [
         f"measured {name}: {duration(phase['measured_time_s'])}, {phase['measured_time_s'] / phase['time_s'] - 1:+.0%} against expected"

@@ -181,8 +181,12 @@ class Quantization(Spec):
     scale_bits: int = Field(16, ge=0)
     zero_bits: int = Field(0, ge=0)
     applies_to: Literal["linear", "experts", "all"] = "linear"
-    method: str = Field("", description="tool that wrote it, where its tensors are counted one by one (awq, gptq, exl3, ...)")
-    bits: float | None = Field(None, gt=0, le=32, description="bits per packed weight where they are not those of dtype")
+    method: str = Field(
+        "", description="tool that wrote it, where its tensors are counted one by one (awq, gptq, exl3, ...)"
+    )
+    bits: float | None = Field(
+        None, gt=0, le=32, description="bits per packed weight where they are not those of dtype"
+    )
     head_bits: float | None = Field(None, gt=0, le=16, description="bits per weight of the head, where it is quantised")
     block: list[Annotated[int, Field(gt=0)]] | None = Field(
         None, min_length=2, max_length=2, description="outputs x inputs that share one scale, instead of group_size"
@@ -192,8 +196,12 @@ class Quantization(Spec):
     tensor_bits: int = Field(0, ge=0, description="further bits per matrix (tables, a scale per tensor)")
     nested_group: int | None = Field(None, gt=0, description="scales that share a scale (double quantisation)")
     nested_bits: int = Field(0, ge=0, description="bits of that scale")
-    weight_only: bool = Field(False, description="matmuls run in the 16 bits of their inputs, whatever the weights are in")
-    only: list[str] = Field(default_factory=list, description="modules quantised, all others left; omitted: every linear one")
+    weight_only: bool = Field(
+        False, description="matmuls run in the 16 bits of their inputs, whatever the weights are in"
+    )
+    only: list[str] = Field(
+        default_factory=list, description="modules quantised, all others left; omitted: every linear one"
+    )
     kept: list[str] = Field(
         default_factory=list, description="modules left in 16 bits, as a config names them; re: before an expression"
     )

@@ -14,7 +14,7 @@ from rooflinecli.specs.figure import Spec
 # Classes that describe a framework, an engine or a whole phase. Nothing runs in their name, so where a file is silent they
 # are neutral; a kernel's class has no neutral constants, and pricing one without any is an error.
 SETTINGS = frozenset(
-    "served_experts framework phase straggler step tp_collective pp_collective ep_collective cp_collective fsdp_collective dp_collective hidden experts residual".split()
+    "served_experts adapters framework phase straggler step tp_collective pp_collective ep_collective cp_collective fsdp_collective dp_collective hidden experts residual".split()
 )
 
 
@@ -149,8 +149,14 @@ class Efficiency(Spec):
     exchange_bytes: float = _constant(
         0.0, "B", "b_x", "bytes per gradient that shard groups exchange; 0: those that a gradient is kept in"
     )
+    gather_bytes: float = _constant(
+        0.0, "B", "b_g", "bytes per weight that sharded parameters are gathered in; 0: those that they are kept in"
+    )
     mtp: float = _constant(
         0.0, "1", "mtp", "framework: 1 where it trains a model's multi-token prediction layers", le=1
+    )
+    pads_heads: float = _constant(
+        0.0, "1", "pads", "framework: 1 where it pads attention heads to a multiple of the tensor group", le=1
     )
     logit_bytes: float = _constant(
         0.0, "B", "b_logit", "framework: bytes per logit held beside those counted: fp32 copies of the cross-entropy"

@@ -31,7 +31,7 @@ from rooflinecli.specs.checkpoint import is_checkpoint
 from rooflinecli.specs.figure import OneLine, Spec, validate
 from rooflinecli.specs.load import Document, read
 from rooflinecli.specs.names import find
-from rooflinecli.specs.pieces import ImageSpec, PieceSpec
+from rooflinecli.specs.pieces import DenoisingSpec, ImageSpec, PieceSpec
 
 __all__ = [
     "AttentionSpec",
@@ -81,7 +81,8 @@ class ModelSpec(Spec):
         "its own",
         description="tower: input of its whole length (CLIP), the prompt's images, the prompt (the encoder of a pair), or a window whatever the prompt (Whisper)",
     )
-    images: ImageSpec | None = Field(None, description="tower: how an image becomes patches, and tokens of the prompt")
+    images: ImageSpec | None = Field(None, description="how an image becomes patches, and tokens of the prompt")
+    denoising: DenoisingSpec | None = Field(None, description="a model that makes the image of `images`, in steps")
     prefix: int = Field(1, gt=0, description="encoder-decoder: tokens that the decoder begins with")
     projection_dim: int | None = Field(None, gt=0, description="tower: width of the shared embedding space (CLIP)")
     pre_norm: bool = Field(False, description="a norm before the first layer (CLIP vision tower)")
@@ -128,8 +129,8 @@ class ModelSpec(Spec):
             raise ValueError(
                 "layers.cross: attends to what a tower made of the prompt or its images, and there is none; add towers"
             )
-        if self.reads == "images" and self.images is None:
-            raise ValueError("images: required for a tower that reads images; add its patches")
+        if (self.reads == "images" or self.denoising) and self.images is None:
+            raise ValueError("images: required for what reads or makes images; add its patches")
         return self
 
     @property

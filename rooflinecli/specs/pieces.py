@@ -25,6 +25,10 @@ class PieceSpec(Spec):
     spread: int = Field(
         1, gt=0, description="positions that it runs over for each token (a convolution before a stride)"
     )
+    less: int = Field(0, ge=0, description="positions of the input that it leaves out (a class token)")
+    positions: int | None = Field(
+        None, gt=0, description="positions that it runs over, whatever the tokens (a prompt of fixed length)"
+    )
     once: bool = Field(False, description="for each sequence, not for each token (a pooler)")
 
     @model_validator(mode="after")
@@ -53,3 +57,13 @@ class ImageSpec(Spec):
     tiles: int = Field(1, gt=0, description="tiles that an image is cut into at most")
     overview: bool = Field(False, description="the whole image as a further tile, where it was cut")
     source: str = Field("", description="where the rule and its sizes come from")
+
+
+class DenoisingSpec(Spec):
+    """A model that makes an image in steps, each a pass over all of its tokens (DiT, Stable Diffusion 3, FLUX)."""
+
+    steps: int = Field(gt=0, description="steps of the sampler where nobody says")
+    guidance: bool = Field(
+        description="whether each step runs twice, with and without the prompt (classifier-free guidance)"
+    )
+    context: int = Field(0, ge=0, description="tokens of the prompt that stand beside those of the image")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rooflinecli.formulas import money, provision
+from rooflinecli.formulas import money, provision, serving
 
 LESS, MORE = "less", "more"
 
@@ -118,6 +118,17 @@ _ROWS = (
     ),
     _q("energy_j", "J", "energy of a pass at full draw", LESS, 1, formula=money.energy, of=("devices", "power", "time_s")),
     _q("run_energy_j", "J", "energy of the run at full draw", LESS, 1, phase="train", formula=money.energy, of=("devices", "power", "run_s")),
+    _q(
+        "images_per_s",
+        "count",
+        "images per second",
+        MORE,
+        -1,
+        phase="prefill",
+        rate=True,
+        formula=serving.images_per_second,
+        of=("tokens_per_s", "image_tokens"),
+    ),
 )
 QUANTITIES: dict[str, Quantity] = {row.name: row for row in _ROWS}
 DERIVED = tuple(row for row in _ROWS if row.formula is not None)

@@ -41,6 +41,7 @@ class Request:
     prompt: Number | None = None
     output: Number | None = None
     seq: Number | None = None
+    lengths: str | None = None
     dtype: str | None = None
     kv_dtype: str | None = None
     weight_dtype: str | None = None
@@ -52,6 +53,7 @@ class Request:
     utilisation: Number = 1.0
     gradient_bytes: Number = 4.0
     optimizer_bytes: Number = 12.0
+    optimizer: str | None = None
     engine: str = "python-server"
     memory: Number | None = None
     concurrency: Number | None = None
@@ -61,6 +63,7 @@ class Request:
     token_budget: Number | None = None
     prefix_hit: Number | None = None
     kv_tier: str | None = None
+    adapters: Number | None = None
     sessions: Number | None = None
     speculate: str | None = None
     draft_tokens: Number | None = None
@@ -74,6 +77,7 @@ class Request:
     dropout: bool | None = None
     offload: str | None = None
     loss_chunks: Number | None = None
+    mlp_chunks: Number | None = None
     expert_tp: Number | None = None
     stages: str | None = None
     software: str | None = None
@@ -87,3 +91,5 @@ class Request:
     hold: str = HOLDS[0]
     images: Number | None = None
     image: str | None = None
+    steps: Number | None = None
+    guidance: bool | None = None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.errors import unknown
-from rooflinecli.validate import fit, kernels, tables, training_fit, waits_fit, wheel
+from rooflinecli.validate import fit, kernels, serving_fit, tables, training_fit, waits_fit, wheel
 from rooflinecli.validate.stats import Table, summary
 
 SCHEMA = "roofline/validate/1"
@@ -115,5 +115,5 @@ def _reference(name: str, chip: str) -> str:
 REFITS: dict[str, Callable[[Done], list[Table]]] = {
     "kernels": refitted,
     "training": training_fit.refitted,
-    "inference": waits_fit.refitted,
+    "inference": lambda: [*serving_fit.refitted(), *waits_fit.refitted()],
 }

@@ -93,6 +93,112 @@ DRAWS: dict[str, Draw] = {
         "num_labels": lambda r: r.randrange(2, 9),
     },
 }
+_VISION = {
+    "num_hidden_layers": lambda r: r.randrange(1, 5),
+    "intermediate_size": lambda r: 8 * r.randrange(20, 90),
+    "num_channels": lambda r: r.choice([1, 3]),
+}
+_QWEN_VISION = {
+    "depth": lambda r: r.randrange(3, 6),
+    "in_channels": lambda r: r.choice([1, 3]),
+    "temporal_patch_size": lambda r: r.choice([1, 2]),
+    "spatial_merge_size": lambda r: r.choice([1, 2, 3]),
+    "patch_size": lambda r: r.choice([8, 14]),
+}
+
+
+def _inside(draws: Draw, **more: Any) -> Draw:
+    return {f"vision_config.{key}": make for key, make in draws.items()} | {
+        key.replace("__", "."): make for key, make in more.items()
+    }
+
+
+def _side(patch: int, *counts: int) -> Any:
+    return lambda r: patch * r.choice(counts)
+
+
+def _coin(r: Random) -> bool:
+    return r.random() < 0.5
+
+
+DRAWS |= {
+    "qwen2-vl-odd": _inside(_QWEN_VISION, vision_config__mlp_ratio=lambda r: r.choice([2, 3, 4])),
+    "qwen2_5-vl-7b": _inside(
+        _QWEN_VISION,
+        vision_config__intermediate_size=lambda r: 8 * r.randrange(20, 90),
+        vision_config__fullatt_block_indexes=lambda r: sorted(r.sample(range(3), 2)),
+    ),
+    "qwen3-vl-8b": _inside(
+        _QWEN_VISION,
+        vision_config__num_position_embeddings=lambda r: r.choice([400, 2304]),
+        vision_config__deepstack_visual_indexes=lambda r: r.choice([[], [0], [0, 2]]),
+    ),
+    "qwen3_5-moe-vl-odd": _inside(_QWEN_VISION),
+    "gemma3-vl-odd": _inside(_VISION, mm_tokens_per_image=lambda r: r.choice([16, 64, 256]), tie_word_embeddings=_coin),
+    "paligemma-3b-224": _inside(_VISION, vision_config__image_size=_side(14, 8, 16, 32)),
+    "llava-odd": _inside(
+        _VISION,
+        vision_config__image_size=_side(14, 8, 16, 24),
+        vision_feature_layer=lambda r: r.choice([-1, -2, [-1, -2], [-1, -2, -3]]),
+        vision_feature_select_strategy=lambda r: r.choice(["default", "full"]),
+        multimodal_projector_bias=_coin,
+    ),
+    "mistral-small-3.1-24b": _inside(
+        _VISION, spatial_merge_size=lambda r: r.choice([1, 2, 3]), multimodal_projector_bias=_coin
+    ),
+    "internvl-odd": _inside(
+        _VISION,
+        vision_config__norm_type=lambda r: r.choice(["layer_norm", "rms_norm"]),
+        **{
+            f"vision_config__{k}": _coin
+            for k in ("attention_bias", "use_qk_norm", "use_mask_token", "use_mean_pooling")
+        },
+        vision_config__use_absolute_position_embeddings=_coin,
+        downsample_ratio=lambda r: r.choice([0.5, 1.0]),
+    ),
+    "llama4-scout-vl": _inside(
+        {"num_hidden_layers": _VISION["num_hidden_layers"], "num_channels": _VISION["num_channels"]},
+        vision_config__projector_input_dim=lambda r: r.choice([512, 4096]),
+        vision_config__image_size=_side(14, 8, 24),
+    ),
+    "mllama-odd": _inside(
+        _VISION,
+        vision_config__num_global_layers=lambda r: r.randrange(1, 4),
+        text_config__cross_attention_layers=lambda r: sorted(r.sample(range(11), 2)),
+    ),
+}
+DRAWS |= {
+    "flan-t5-xl": {
+        "architectures": lambda r: [r.choice(["T5ForConditionalGeneration", "T5Model", "T5EncoderModel"])],
+        "num_layers": lambda r: r.randrange(1, 5),
+        "num_decoder_layers": lambda r: r.randrange(1, 5),
+        "relative_attention_num_buckets": lambda r: r.choice([16, 40]),
+        "d_kv": lambda r: r.choice([32, 80]),
+        "tie_word_embeddings": _coin,
+        "vocab_size": lambda r: r.randrange(1000, 9000),
+    },
+    "mt5-odd": {
+        "feed_forward_proj": lambda r: r.choice(["relu", "gated-gelu"]),
+        "is_gated_act": lambda r: None,
+        "num_decoder_layers": lambda r: r.choice([None, 2]),
+        "d_ff": lambda r: 8 * r.randrange(20, 90),
+    },
+    "bart-odd": {
+        "architectures": lambda r: [r.choice(["BartForConditionalGeneration", "BartModel"])],
+        "encoder_layers": lambda r: r.randrange(1, 5),
+        "decoder_layers": lambda r: r.randrange(1, 5),
+        "encoder_ffn_dim": lambda r: 8 * r.randrange(20, 90),
+        "max_position_embeddings": lambda r: r.randrange(60, 500),
+    },
+    "whisper-odd": {
+        "encoder_layers": lambda r: r.randrange(1, 5),
+        "decoder_layers": lambda r: r.randrange(1, 5),
+        "decoder_ffn_dim": lambda r: 8 * r.randrange(20, 90),
+        "num_mel_bins": lambda r: r.choice([80, 128]),
+        "max_source_positions": lambda r: r.choice([300, 1500]),
+        "max_target_positions": lambda r: r.choice([100, 448]),
+    },
+}
 COUNTED = ("bert", "roberta", "modernbert", "distilbert", "electra")  # whose pass over tokens is counted
 
 

@@ -26,14 +26,17 @@ def measure(config: dict[str, Any], flops: bool = True) -> dict[str, Any]:
     """What transformers says about one config."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
+    wrapper = "vision_config" in config
     settings = AutoConfig.for_model(**json.loads(json.dumps(config)))
     settings._experts_implementation = "batched_mm"
     with torch.device("cpu" if flops else "meta"):
-        model = AutoModelForCausalLM.from_config(settings, attn_implementation="eager")
+        auto = AutoModelForImageTextToText if wrapper else AutoModelForCausalLM
+        model = auto.from_config(settings, attn_implementation="eager")
     model.eval()
-    result: dict[str, Any] = {"total": model.num_parameters(), "active": active(model, settings)}
+    text = settings.text_config if wrapper else settings
+    result: dict[str, Any] = {"total": model.num_parameters(), "active": active(model, text)}
     if flops:
         with FlopCounterMode(display=False) as counter, torch.no_grad():
             model(input_ids=torch.zeros((BATCH, SEQ), dtype=torch.long), use_cache=False)
@@ -74,8 +77,6 @@ def refresh() -> None:
 
     rows = [{"config": config, **measure(config)} for config in cases()]
     for name, config in real().items():
-        if config["model_type"] in ("gemma3", "llama4"):
-            config = {**config["text_config"], "model_type": f"{config['model_type']}_text"}
         plain = {key: value for key, value in config.items() if key not in ("quantization_config", "auto_map")}
         if plain["model_type"] == "kimi_k2":
             plain["model_type"] = "deepseek_v3"

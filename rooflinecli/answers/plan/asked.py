@@ -57,7 +57,9 @@ def serving(
     if qps is None:
         raise UsageError("--qps: requests per second to carry, such as 50; a plan of serving cannot do without", "qps")
     if budget is not None and deadline is None:
-        raise UsageError("--budget of a service pays for a time; add it as --deadline, such as --deadline 365d", "deadline")
+        raise UsageError(
+            "--budget of a service pays for a time; add it as --deadline, such as --deadline 365d", "deadline"
+        )
     if options.get("tokens") is not None:
         raise UsageError("--tokens belongs to training; leave out --phase, or --tokens", "tokens")
     return Serving(

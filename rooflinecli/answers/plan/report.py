@@ -48,7 +48,13 @@ def _silent(name: str) -> None:
 
 
 def _run(
-    options: dict[str, Any], deadline: str | None, budget: str | None, hold: str, where: list[str], over: Spread | None, tell: Tell
+    options: dict[str, Any],
+    deadline: str | None,
+    budget: str | None,
+    hold: str,
+    where: list[str],
+    over: Spread | None,
+    tell: Tell,
 ) -> dict[str, Any]:
     """The plan of a training run."""
     question = asked(options, deadline, budget, hold, where)

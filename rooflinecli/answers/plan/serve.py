@@ -39,7 +39,9 @@ def answer(asked: Serving, name: str) -> tuple[Row, int]:
     rows = [_row(asked, name, result) for result in found["results"]]
     best = min(rows, key=lambda row: (row["devices"], row["held_usd"] or 0.0, row["interval_itl_s"][1]))
     if asked.most is not None and best["devices"] > asked.most:
-        return _none(name, f"the rate takes {best['devices']:,} devices, and -n {asked.most:,} is the most to have"), found["layouts"]
+        return _none(
+            name, f"the rate takes {best['devices']:,} devices, and -n {asked.most:,} is the most to have"
+        ), found["layouts"]
     return _affordable(asked, name, best), found["layouts"]
 
 
@@ -99,7 +101,9 @@ def _asks(options: dict[str, Any], layout: dict[str, Any]) -> dict[str, Any]:
 def _rates(found: Estimate) -> Ends:
     """Requests per second of one instance, from its tokens per second and the length of an answer."""
     decode, output = found.phases["decode"], found.workload.output
-    expected, low, high = (float(provision.request_rate(r, output)) for r in (decode.tokens_per_s, *decode.tokens_per_s_interval))
+    expected, low, high = (
+        float(provision.request_rate(r, output)) for r in (decode.tokens_per_s, *decode.tokens_per_s_interval)
+    )
     return Ends(expected, "decode", None, low, high)
 
 
@@ -108,10 +112,16 @@ def _affordable(asked: Serving, name: str, row: Row) -> Row:
     if asked.budget is None or asked.period is None:
         return row
     if row["bill_usd"] is None:
-        return row | {"feasible": False, "why": f"no price is known for it, so no budget can be held; add --price {name}=USD"}
+        return row | {
+            "feasible": False,
+            "why": f"no price is known for it, so no budget can be held; add --price {name}=USD",
+        }
     if row["bill_usd"] <= asked.budget:
         return row
-    return row | {"feasible": False, "why": f"the bill is {row['bill_usd'] / asked.budget:.3g} times the budget on {row['devices']:,} devices, the fewest that carry the rate"}
+    return row | {
+        "feasible": False,
+        "why": f"the bill is {row['bill_usd'] / asked.budget:.3g} times the budget on {row['devices']:,} devices, the fewest that carry the rate",
+    }
 
 
 def _none(name: str, why: str) -> Row:

@@ -180,8 +180,16 @@ class Chip:
         if not able:
             return self._none(f"no layout fits on any count tried, up to {max(self.tried, default=0):,} devices")
         best = min(able, key=lambda t: t.held(RUN, self.asked.hold))
-        hint = "a larger --batch lets more of them work at once" if self.asked.most is None else "-n is the most to have"
-        return self._none(f"no count tried meets the deadline; nearest is {best.devices:,} devices with {duration(best.held(RUN, self.asked.hold))}, and {hint}", best)
+        took = duration(best.held(RUN, self.asked.hold))
+        hint = (
+            "a larger --batch lets more of them work at once" if self.asked.most is None else "-n is the most to have"
+        )
+        return self._none(
+            f"no count tried meets the deadline; nearest is {best.devices:,} devices with {took}, and {hint}", best
+        )
 
     def _too_dear(self, devices: int) -> Row:
-        return self._none(f"the bill is {self.over_budget(devices):.3g} times the budget on {devices:,} devices, the fewest that are enough", self.at(devices))
+        return self._none(
+            f"the bill is {self.over_budget(devices):.3g} times the budget on {devices:,} devices, the fewest that are enough",
+            self.at(devices),
+        )

@@ -16,7 +16,15 @@ from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError
 
 Search = Callable[[dict[str, Any], str | None], dict[str, Any]]
-_ONE = ("hardware", "layouts", "fit", "meet", "rejected", "feasible", "nearest_miss")  # what is said of each chip by itself
+_ONE = (
+    "hardware",
+    "layouts",
+    "fit",
+    "meet",
+    "rejected",
+    "feasible",
+    "nearest_miss",
+)  # what is said of each chip by itself
 _SUMS = ("layouts", "fit", "meet")
 
 
@@ -62,7 +70,11 @@ def _paid(goal: str | None, serving: bool) -> bool:
 
 
 def _joined(
-    each: dict[str, Any], found: dict[str, dict[str, Any]], refused: dict[str, str], top: int, apart: Callable[[], list[dict[str, Any]]]
+    each: dict[str, Any],
+    found: dict[str, dict[str, Any]],
+    refused: dict[str, str],
+    top: int,
+    apart: Callable[[], list[dict[str, Any]]],
 ) -> dict[str, Any]:
     """One report of all."""
     first = next(iter(found.values()))
@@ -81,7 +93,12 @@ def _joined(
         "results": rows,
         "feasible": bool(rows),
         "nearest_miss": None if rows or not misses else {**misses[0][1], "chip": misses[0][0]},
-        "chips": [{"chip": name, **{k: found[name][k] for k in _ONE}, "why": ""} if name in found else {"chip": name, "feasible": False, "why": refused[name]} for name in each],
+        "chips": [
+            {"chip": name, **{k: found[name][k] for k in _ONE}, "why": ""}
+            if name in found
+            else {"chip": name, "feasible": False, "why": refused[name]}
+            for name in each
+        ],
         "unpriced": chips.unpriced(each),
         **({"tied": None} if "tied" in first else {}),  # chips do not share their errors
         **({"pools": pairs[0] if pairs else None, "pool_rows": pairs} if "pool_rows" in first else {}),
@@ -121,7 +138,12 @@ def _why(best: dict[str, Any], other: dict[str, Any], report: dict[str, Any]) ->
 
 
 def _apart(
-    each: dict[str, Any], found: dict[str, Any], goal: str | None, where: list[str], limits: dict[str, str | None], top: int
+    each: dict[str, Any],
+    found: dict[str, Any],
+    goal: str | None,
+    where: list[str],
+    limits: dict[str, str | None],
+    top: int,
 ) -> list[dict[str, Any]]:
     """Pairs of pools over all the chips that could be asked."""
     offers, question = [], None
@@ -132,4 +154,3 @@ def _apart(
         layouts = instances.layouts(scene, question.open, most)
         offers.append(pools.offered(each[name], scene, question, layouts, np.array(question.batches, dtype=np.float64)))
     return pools.ranked(question, offers, top) if question is not None else []
-

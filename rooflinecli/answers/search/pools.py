@@ -67,7 +67,10 @@ def ranked(asked: Asked, chips: Iterable[Pools], top: int) -> list[dict[str, Any
         pair["apart"] = _sentence(pair)
         for phase in ("prefill", "decode"):
             options = pair["options"][phase]
-            pair[phase] |= {"chip": options["hw"], "estimate": estimate_line(options, _command(pair[phase]), True, (phase,))}
+            pair[phase] |= {
+                "chip": options["hw"],
+                "estimate": estimate_line(options, _command(pair[phase]), True, (phase,)),
+            }
     return [{k: v for k, v in pair.items() if k != "options"} for pair in found[:top]]
 
 
@@ -87,15 +90,27 @@ def _priced(pair: dict[str, Any], one: Pools, other: Pools) -> dict[str, Any]:
     tokens = pair["requests_per_s"] * float(one.scene.output)
     prices, watts = [side.scene.price for _, side in sides], [side.scene.chip.power for _, side in sides]
     hourly = (
-        sum(float(money.fleet_price(devices[phase], price)) for (phase, _), price in zip(sides, prices, strict=True) if price is not None)
+        sum(
+            float(money.fleet_price(devices[phase], price))
+            for (phase, _), price in zip(sides, prices, strict=True)
+            if price is not None
+        )
         if None not in prices
         else None
     )
-    found: dict[str, Any] = {**pair, "usd_per_hour": hourly, "options": {"prefill": one.options, "decode": other.options}}
+    found: dict[str, Any] = {
+        **pair,
+        "usd_per_hour": hourly,
+        "options": {"prefill": one.options, "decode": other.options},
+    }
     if hourly is not None:
         found[COST["decode"]] = float(money.usd_per_million_tokens(hourly, tokens, one.scene.utilisation))
     if None not in watts:
-        each = (provision.joules_per_token(devices[phase], w, tokens) for (phase, _), w in zip(sides, watts, strict=True) if w is not None)
+        each = (
+            provision.joules_per_token(devices[phase], w, tokens)
+            for (phase, _), w in zip(sides, watts, strict=True)
+            if w is not None
+        )
         found["joules_per_token"] = float(sum(each))
     return found
 
@@ -104,7 +119,7 @@ def _command(option: Option) -> str:
     """The `roofline estimate` options of one instance."""
     layout = option["layout"]
     ep = f" --ep {layout['ep']}" if layout["ep"] > 1 else ""
-    return f"-n {option['devices']:g} --tp {layout['tp']} --pp {layout['pp']} --dp {layout['ep']}{ep} --batch {option['batch']:g}"
+    return f"-n {option['devices']:g} --tp {layout['tp']} --pp {layout['pp']} --dp {layout['dp']}{ep} --batch {option['batch']:g}"
 
 
 def _options(grid: instances.Grid, fits: np.ndarray, rate: str, latency: str, limit: float | None) -> list[Option]:

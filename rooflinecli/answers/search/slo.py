@@ -17,7 +17,9 @@ def joined(said: dict[str, str | None], slo: str | None) -> dict[str, str | None
         return said
     found = limits(slo)
     if "@" in slo:
-        raise UsageError(f"--slo {slo}: no percentiles here, only means; leave the @ out, or ask `roofline simulate`", "slo")
+        raise UsageError(
+            f"--slo {slo}: no percentiles here, only means; leave the @ out, or ask `roofline simulate`", "slo"
+        )
     merged = dict(said)
     for name, seconds in found.seconds:
         if name not in HELD:

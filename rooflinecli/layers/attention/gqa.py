@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rooflinecli.layers.softmax import Softmax
 from rooflinecli.ledger import Block, Row, elementwise, matmul, norm
 from rooflinecli.specs.model import AttentionSpec, ModelSpec
@@ -13,6 +15,8 @@ _HEADS = ("B", "S", "A", "H")
 def block(spec: AttentionSpec, model: ModelSpec) -> Block:
     """Projections, optional q/k norms, rotary, core and output of one grouped-query layer."""
     rows = [matmul("attention.qkv", "x[B S D] . Wqkv[D A H] -> qkv[B S A H]", bias=spec.qkv_bias, saves=(_X, _HEADS))]
+    if spec.qkv_bias and not spec.key_bias:
+        rows[0] = replace(rows[0], params=(("D", "A", "H"), ("N", "H"), ("K", "H")))
     rows += _qk_norm(spec)
     if spec.rotary and model.positions.kind == "rotary":
         rotated = (("B", "S", "N", "H"), ("B", "S", "K", "H"))

@@ -21,7 +21,12 @@ def positions(spec: PieceSpec, at: Placed) -> tuple[str, Derived]:
     """The axis of the positions that a piece runs over for each sequence, and how its size follows from the tokens."""
     if spec.once:
         return "one", ()
-    if spec.merge == spec.spread == 1:
+    if spec.merge == spec.spread == 1 and not spec.less and spec.positions is None:
         return "S", ()
-    axis, merge, spread = f"{at.tag}_tokens", float(spec.merge), float(spec.spread)
-    return axis, ((axis, lambda s: s["S"] * (spread / merge)),)
+    if spec.positions is not None:
+        fixed = float(spec.positions)
+        return f"{at.tag}_tokens", ((f"{at.tag}_tokens", lambda s: fixed),)
+    axis, each, less = f"{at.tag}_tokens", spec.spread / spec.merge, float(spec.less)
+    if not less:
+        return axis, ((axis, lambda s: s["S"] * each),)
+    return axis, ((axis, lambda s: (s["S"] - less) * each),)

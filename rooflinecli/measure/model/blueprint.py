@@ -69,6 +69,10 @@ def check(spec: ModelSpec) -> None:
 def _global(spec: ModelSpec) -> str:
     if not spec.vocab_size or spec.patches or spec.towers or not spec.lm_head:
         return "no vocabulary or language-model head"
+    if spec.both_ways:
+        return "attention both ways"
+    if spec.before or spec.after or any(group.pieces or group.cross for group in spec.layers):
+        return "pieces beside its layers"
     if spec.embedding_dim or spec.embedding_norm or spec.pre_norm or spec.n_classes or spec.projection_dim:
         return "an embedding of another width, or norms around it"
     if spec.positions.kind not in ("rotary", "learned", "none"):

@@ -147,7 +147,13 @@ SCHEMES: dict[str, Scheme] = {
     ),
 }  # fmt: skip
 _PART = re.compile(r"(?:-(?P<bits>\d+(?:\.\d+)?)(?:-?bits?|bpw)?)?(?:-g(?P<group>\d+))?(?:-h(?P<head>\d+))?$")
-_SPELLED = {"gptq-int4": "gptq-4", "gptq-int8": "gptq-8", "bnb-nf4": "nf4", "bnb-nf4-double": "nf4-double", "bnb-4bit": "nf4-double"}
+_SPELLED = {
+    "gptq-int4": "gptq-4",
+    "gptq-int8": "gptq-8",
+    "bnb-nf4": "nf4",
+    "bnb-nf4-double": "nf4-double",
+    "bnb-4bit": "nf4-double",
+}
 
 
 def parse(name: str | None) -> Quantization | None:
@@ -158,7 +164,9 @@ def parse(name: str | None) -> Quantization | None:
         return None
     found = _PART.match(written[len(stem) :])
     if found is None:
-        raise unknown("format", written, SCHEMES, f"written {stem}, {stem}-BITS or {stem}-BITS-gGROUP", option="weight-dtype")
+        raise unknown(
+            "format", written, SCHEMES, f"written {stem}, {stem}-BITS or {stem}-BITS-gGROUP", option="weight-dtype"
+        )
     scheme, bits, group = SCHEMES[stem], found["bits"], found["group"]
     wide = scheme.bits if bits is None else float(bits)
     inside = scheme.between and scheme.allowed[0] <= wide <= scheme.allowed[-1]

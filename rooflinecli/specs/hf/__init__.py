@@ -45,7 +45,9 @@ TYPES: dict[str, str] = {
     ),
     "gpt_oss": "gpt_oss",
     "llama4_text": "llama4",
+    "mllama_text_model": "mllama",
     **dict.fromkeys("bert roberta xlm-roberta camembert distilbert electra modernbert".split(), "encoder"),
+    **dict.fromkeys("t5 mt5 umt5 bart whisper".split(), "pair"),
 }
 # A model with a vision tower: the type of its text decoder
 WRAPPED = {
@@ -61,6 +63,7 @@ WRAPPED = {
     "mistral3": "mistral",
     "internvl": "qwen2",
     "llava": "llama",
+    "mllama": "mllama_text_model",
 }
 # Wrappers around a decoder of any type: the one above is that of a config that does not say
 ANY_DECODER = frozenset({"paligemma", "mistral3", "internvl", "llava"})
@@ -95,6 +98,9 @@ def from_config(config: Mapping[str, Any], where: Where | str = "config.json") -
         _text(outer, name) if name in WRAPPED else (Fields(config, _family(name).defaults, at), _family(name))
     )
     model = family.convert(fields)
+    if name in WRAPPED:
+        model |= _tower(outer, name, model)
+        _finish(outer)
     model |= {} if family.own_head else _head(outer)
     quantization = stored(outer if outer is not fields and any(name in config for name in NAMES) else fields)
     if quantization:
@@ -102,7 +108,7 @@ def from_config(config: Mapping[str, Any], where: Where | str = "config.json") -
     _refuse(fields, family.pair)
     wrapper = _INSIDE if name in WRAPPED else frozenset()
     fields.finish(NOISE | family.ignored | wrapper | set(NAMES))
-    fields.notes += _unused(fields, family)
+    fields.notes += [*_unused(fields, family), *(outer.notes if outer is not fields else [])]
     return _title(config, name, at) | model | _notes(fields)
 
 
@@ -160,31 +166,37 @@ def _text(outer: Fields, name: str) -> tuple[Fields, Family]:
             outer.where,
             inner.prefix,
         )
-    outer.used.update({"vision_config", "tie_word_embeddings", *NAMES})
-    _refuse(outer)
-    outer.finish(
-        NOISE
-        | {
-            "mm_tokens_per_image",
-            "image_token_index",
-            "boi_token_index",
-            "eoi_token_index",
-            "boi_token_id",
-            "eoi_token_id",
-            "image_token_id",
-        }
-        | _TOWER
-    )
+    outer.used.update({"tie_word_embeddings", *NAMES})
     inner.used.add("model_type")
-    inner.notes.append("Text decoder only: the vision tower and its projector are left out.")
     return inner, family
 
 
-# Fields of a wrapper that shape its tower or projector alone
-_TOWER = frozenset(
-    "video_token_id video_token_index vision_start_token_id vision_end_token_id vision_token_id spatial_merge_size vision_feature_layer "
-    "vision_feature_select_strategy multimodal_projector_bias projector_hidden_act projection_dim image_seq_length image_seq_len "
-    "downsample_ratio hidden_size vocab_size num_image_tokens image_grid_pinpoints".split()
+def _tower(outer: Fields, name: str, model: dict[str, Any]) -> dict[str, Any]:
+    """The tower of a wrapper; a config without one is of the decoder alone."""
+    from rooflinecli.specs.hf.towers import tower
+
+    found = tower(outer, name, model["d_model"])
+    if found is None:
+        outer.notes.append("No vision_config: the text decoder alone, without the tower that the type has.")
+        return {}
+    return {"towers": [found]}
+
+
+def _finish(outer: Fields) -> None:
+    """Refuse fields of a wrapper that nobody read."""
+    _refuse(outer)
+    outer.finish(NOISE | _WRAPPER)
+
+
+# Fields of a wrapper that change no shape, or repeat one of the decoder
+_WRAPPER = frozenset(
+    "image_token_index image_token_id boi_token_index eoi_token_index boi_token_id eoi_token_id video_token_id video_token_index "
+    "vision_start_token_id vision_end_token_id vision_token_id projector_hidden_act hidden_size vocab_size num_image_tokens "
+    "image_grid_pinpoints vision_feature_layer vision_feature_select_strategy image_seq_length image_seq_len".split()
+)
+# Fields of a wrapper that older files on the Hub hold beside those of the decoder
+_TOWER = _WRAPPER | frozenset(
+    "spatial_merge_size multimodal_projector_bias projection_dim downsample_ratio mm_tokens_per_image".split()
 )
 
 
@@ -193,7 +205,8 @@ _INSIDE = frozenset({"num_image_tokens"})  # the same, inside text_config
 
 def _refuse(f: Fields, pair: bool = False) -> None:
     """Generic fields that change a model unless they are off, or as the type has them."""
-    f.expect("is_encoder_decoder", (True, None) if pair else (False, None), "this model_type is read the other way")
+    said = "this model_type is read the other way"
+    f.expect("is_encoder_decoder", (True, None) if pair else (False, None), f"{said}; write the model as YAML")
     f.expect(
         "add_cross_attention",
         (False, None),

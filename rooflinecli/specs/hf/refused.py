@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_PAIR = "an encoder with a decoder that attends to it, and only decoders are read"
+_PAIR = "an encoder with a decoder of another form than T5, BART and Whisper have, which are read"
 _IMAGE = "an image encoder; `roofline models` lists ViT and CLIP models of the same form"
 REFUSED: dict[str, str] = {
     **dict.fromkeys(
@@ -10,7 +10,7 @@ REFUSED: dict[str, str] = {
     ),
     "albert": "its layers are one layer's weights run again and again, which has no rows here",
     "esm": "its embedding and contact head have no rows here",
-    **dict.fromkeys("t5 mt5 umt5 bart mbart pegasus marian whisper m2m_100 seamless_m4t speech_to_text".split(), _PAIR),
+    **dict.fromkeys("mbart pegasus marian m2m_100 seamless_m4t speech_to_text".split(), _PAIR),
     **dict.fromkeys("vit clip siglip siglip2 dinov2 dinov3_vit beit deit swin vit_mae".split(), _IMAGE),
     **dict.fromkeys(
         "gemma3n gemma3n_text".split(),
@@ -36,7 +36,4 @@ REFUSED: dict[str, str] = {
     "gpt_neox_japanese": "its last layer alone has a bias, which has no rows here",
     "modernbert-decoder": "its head of a dense layer and a norm has no rows here",
     "deepseek_v4": "its compressed attention has no rows here",
-    **dict.fromkeys(
-        "mllama mllama_text_model".split(), "its cross-attention layers keep keys of the image, which have no rows here"
-    ),
 }

@@ -118,7 +118,9 @@ def mpt(f: Fields) -> Block:
     )
     ratio = f.whole("expansion_ratio", null=4)
     if ratio != 4:
-        f.notes.append(f"expansion_ratio {ratio} is not used: transformers builds a feed-forward of 4 x d_model whatever it says.")
+        f.notes.append(
+            f"expansion_ratio {ratio} is not used: transformers builds a feed-forward of 4 x d_model whatever it says."
+        )
     f.expect("no_bias", (True,), "transformers builds no biases; write the model as YAML")
     inner.finish(NOISE)
     return frame(
