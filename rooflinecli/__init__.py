@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rooflinecli.api import Answer, compare, emit, estimate, explain, parameters, search, sweep
+    from rooflinecli.api import Answer, compare, emit, estimate, explain, parameters, plan, search, sweep
 
-__all__ = ["Answer", "compare", "emit", "estimate", "explain", "parameters", "search", "sweep"]
+__all__ = ["Answer", "compare", "emit", "estimate", "explain", "parameters", "plan", "search", "sweep"]
 
 
 def __getattr__(name: str) -> Any:

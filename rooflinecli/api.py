@@ -26,7 +26,7 @@ from rooflinecli.specs import ask
 from rooflinecli.specs.model import load_model
 
 P = TypeVar("P", bound=PhaseAnswer)
-__all__ = ["Answer", "compare", "emit", "estimate", "explain", "parameters", "search", "simulate", "sweep"]
+__all__ = ["Answer", "compare", "emit", "estimate", "explain", "parameters", "plan", "search", "simulate", "sweep"]
 
 
 class Answer(dict[str, Any]):
@@ -166,6 +166,19 @@ def search(
     from rooflinecli.frames import search as rows
 
     return rows({"model": model, "hw": hw, **options}, objective, where or [], top)
+
+
+def plan(
+    model: str, hw: list[str] | str, *, deadline: str | None = None, budget: str | None = None, hold: str = "pessimistic",
+    where: list[str] | None = None, qps: str | float | None = None, slo: str | None = None, **options: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """What `roofline plan --format json` prints: the fewest devices of every chip for a deadline, a budget or a rate; `rows` is the best first."""
+    from rooflinecli.answers.plan.report import plan as answered
+
+    asked = {"model": model, "hw": hw if isinstance(hw, str) else ",".join(hw), **{k.replace("_", "-"): v for k, v in options.items()}}
+    if isinstance(asked.get("phase"), str):
+        asked["phase"] = [asked["phase"]]
+    return answered(asked, deadline, budget, hold, where or [], None if qps is None else str(qps), slo)
 
 
 def compare(model: str, hw: list[str], *, at: str = "same-devices", rank: str = "decode.time_s", **options: Any) -> Any:

@@ -38,6 +38,8 @@ def prices(written: Any, chips: list[str]) -> dict[str, str]:
     own: dict[str, str] = {}
     for item in items:
         name, equals, price = item.rpartition("=")
+        if not price.strip():
+            raise UsageError(f"--price {item}: no price after the =; write for example {name.strip()}=2.50", "price")
         ask.value(OPTIONS["price"], price, f"--price {name.strip()}:" if equals else "--price")
         for chip in [_among(name.strip(), chips)] if equals else chips:
             if equals or chip not in own:

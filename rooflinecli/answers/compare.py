@@ -111,7 +111,7 @@ def _tornado(rows: list[dict[str, Any]], asked: dict[str, dict[str, Any]], rank:
     if len(able) < 2:
         return None
     options = {row["chip"]: {**asked[row["chip"]], "hw": row["chip"], "n": row["plan"]["devices"]} for row in able}
-    return between(able, options, rank)
+    return between(able, options, rank, next(iter(options.values())).get("hold") or HOLDS[0])
 
 
 def held_limits(slo: str | None) -> dict[str, float]:

@@ -93,7 +93,8 @@ def tornado(contenders: Sequence[Contender]) -> dict[str, Any]:
         mine = [c for c in contenders if c.chip == chip]
         known: dict[str, Any] = {}
         for contender in mine:
-            known = figures(contender.scene.chip) | known
+            felt = figures(contender.scene.chip)
+            known = {k: v for k, v in felt.items() if not k.rpartition(".")[2].startswith("error")} | known
         errors = _errors(mine)
         rows += [
             row

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.cli.progress import Progress
+from rooflinecli.specs.request import HOLDS
 
 
 @dataclass
@@ -42,7 +43,7 @@ def run(
         from rooflinecli.answers.robust import robust
 
         result["sensitivity"] = _sensitivity(result, options)
-        result["tornado"] = robust(result, options)
+        result["tornado"] = robust(result, options, options.get("hold") or HOLDS[0])
     write(text(result, format, width), out)
     return bool(result["feasible"])
 

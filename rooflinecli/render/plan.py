@@ -41,8 +41,8 @@ def render(result: Row, format: str, width: int = PIPE) -> str:
         body = [marked.table(grid)] if len(grid) > 1 else []
         said = [f"- {marked.cell(line)}" for line in [*_commands(result), *_notes(result)]]
         return "\n\n".join([marked.cell(_title(result)), *body, "\n".join(said)]).rstrip()
-    lines = [*tables.prose(_title(result), width), ""]
-    lines += tables.table(grid, width, left=("", "chip", "layout"), drop=_DROP) if len(grid) > 1 else []
+    lines = tables.prose(_title(result), width)
+    lines += ["", *tables.table(grid, width, left=("", "chip", "layout"), drop=_DROP)] if len(grid) > 1 else []
     for row in result["rows"]:
         if row["feasible"]:
             lines += ["", f"{row['rank']}:", *tables.command(row["command"], width)]

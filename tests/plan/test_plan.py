@@ -144,6 +144,8 @@ def test_a_service_is_what_its_command_prints_times_its_instances() -> None:
         (["--hw", "h100", "--deadline", "4d", "--price", "h100=free"], "--price h100: free"),
         (["--hw", "h100", "--deadline", "4d", "--qps", "4"], "--phase decode"),
         (["--hw", "mi300x", "--budget", "1 M USD"], "no price is known for mi300x"),
+        (["--hw", "h100", "--deadline", "4d", "--price", "h100="], "no price after the ="),
+        (["--hw", "8xh100", "--deadline", "4d"], "a plan finds the count"),
         (["--hw", "h100,nosuch", "--deadline", "4d"], "nosuch"),
         (["--hw", "h100", "--phase", "decode", "--qps", "4", "--slo", "e2e=3s"], "here are ttft and itl"),
     ],
@@ -152,6 +154,22 @@ def test_what_is_wrong_is_one_sentence(args: list[str], says: str) -> None:
     tokens = [] if "decode" in args else ["--tokens", "100B"]
     ran = run_cli("plan", "llama-3-8b", *tokens, *args)
     assert ran.code == 2 and says in ran.err and ran.err.count("\n") == 1 and not ran.out
+
+
+@pytest.mark.slow
+def test_the_device_hours_of_llama_405b_are_those_that_meta_reports() -> None:
+    """30.84 M hours on H100, some 15.6T tokens (Llama 3.1 405B model card, huggingface.co/meta-llama/Llama-3.1-405B); the interval is of 80 %."""
+    args = ["llama-3.1-405b", "--tokens", "15.6T", "--batch", "2048", "--seq", "8k", "--hw", "h100", "--deadline", "100d", "-n", "16384"]
+    row = asked(*args)["rows"][0]
+    low, high = row["device_hours_interval"]
+    assert low <= 30.84e6 <= high and row["device_hours"] == pytest.approx(30.84e6, rel=0.2)
+
+
+def test_python_asks_the_same() -> None:
+    from rooflinecli import api
+
+    args = {"tokens": "100B", "batch": 512, "deadline": "4d", "price": "h100=2.5"}
+    assert api.plan("llama-3-8b", ["h100"], **args) == asked(*RUN, "--hw", "h100", "--deadline", "4d", "--price", "h100=2.5")  # type: ignore[arg-type]
 
 
 def test_formats_and_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,6 @@ WITHIN = "within_of_best"
 # what a search may choose for itself; the rest of the question stays
 LAYOUT = ("n", "tp", "pp", "dp", "cp", "ep", "zero", "micro-batch", "virtual-stages", "recompute", "sequence-parallel")
 _UNSEARCHED = ("stages", "recompute-modules", "recompute-layers")
-_HELD = {"pessimistic": "train.interval_s.1", "expected": "train.time_s", "floor": "train.floor_s"}
 
 
 def ends(case: Case, result: Estimate, name: str, answer: Estimator) -> Ends:
@@ -53,7 +52,7 @@ def _training(case: Case, result: Estimate, answer: Estimator) -> tuple[float, s
 
     open_ = {k: v for k, v in case.options.items() if k not in (*LAYOUT, *_UNSEARCHED)}
     devices = result.phases["train"].laid_out.devices
-    asks = question({**open_, "n": str(devices), "phase": "train"}, _HELD[case.hold], [])
+    asks = question({**open_, "n": str(devices), "phase": "train", "hold": case.hold}, "time", [])
     found = search(asks).ranking.top(1)
     if not found:
         raise UsageError(f"layout.{WITHIN}: no layout of {devices:,} devices fits, so there is no best one", "n")

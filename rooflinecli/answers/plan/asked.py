@@ -8,9 +8,9 @@ from typing import Any
 from rooflinecli.answers import chips
 from rooflinecli.errors import UsageError
 from rooflinecli.specs import ask
+from rooflinecli.specs.names import counted
 from rooflinecli.specs.options import OPTIONS
 
-HELD = {"pessimistic": "train.interval_s.1", "expected": "train.time_s", "floor": "train.floor_s"}
 WAYS = ("fewest devices that meet the deadline", "shortest run within the budget")
 
 
@@ -63,7 +63,7 @@ def serving(
     if options.get("tokens") is not None:
         raise UsageError("--tokens belongs to training; leave out --phase, or --tokens", "tokens")
     return Serving(
-        chips.each({k: v for k, v in options.items() if k not in ("n", "phase")}),
+        _each(options),
         ask.value(OPTIONS["qps"], qps),
         {name: ask.seconds(f"--{name}", text, name) for name, text in limits.items() if text is not None},
         None if deadline is None else ask.seconds("--deadline", deadline, "deadline"),
@@ -72,6 +72,15 @@ def serving(
         hold,
         tuple(where),
     )
+
+
+def _each(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Options of every chip. Raises UsageError for a chip with its count, which is what a plan finds."""
+    each = chips.each({k: v for k, v in options.items() if k not in ("n", "phase")})
+    said = next((chip for chip in each if counted("hardware", chip)[0] is not None), None)
+    if said is not None:
+        raise UsageError(f"--hw {said}: a plan finds the count; leave it out, and give -n for the most to have", "hw")
+    return each
 
 
 def _most(options: dict[str, Any]) -> int | None:
@@ -84,7 +93,9 @@ def asked(options: dict[str, Any], deadline: str | None, budget: str | None, hol
         raise UsageError("nothing to plan for; give --deadline 30d, --budget '2 M USD' or both", "deadline")
     if options.get("tokens") is None:
         raise UsageError("--tokens: how many the run sees, such as 15T; a plan cannot do without", "tokens")
-    each = chips.each({k: v for k, v in options.items() if k not in ("n", "phase")})
+    if not ask.value(OPTIONS["tokens"], options["tokens"]):
+        raise UsageError(f"--tokens {options['tokens']}: must be above zero; there is nothing to plan for", "tokens")
+    each = _each(options)
     found = Asked(
         each,
         None if deadline is None else ask.seconds("--deadline", deadline, "deadline"),

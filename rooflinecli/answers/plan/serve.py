@@ -6,7 +6,7 @@ from typing import Any
 
 from rooflinecli.answers.check.ends import Ends, ends
 from rooflinecli.answers.contract import Estimate
-from rooflinecli.answers.estimate import estimate
+from rooflinecli.answers.estimate import estimate, scene_of
 from rooflinecli.answers.plan.asked import Serving
 from rooflinecli.answers.search.line import estimate_line
 from rooflinecli.answers.search.serve import search
@@ -18,6 +18,7 @@ from rooflinecli.specs.hardware import load_hardware
 Row = dict[str, Any]
 _LAYOUTS = 64  # instance layouts whose pessimistic rate is looked at
 _HELD = {"pessimistic": "interval_s.1", "expected": "time_s", "floor": "floor_s"}
+_SPLIT = ("tp", "pp", "ep")
 _LIMITED = {"ttft": "prefill", "itl": "decode"}
 PRICE = "cost.usd_per_million_output_tokens"
 
@@ -28,6 +29,7 @@ def answer(asked: Serving, name: str) -> tuple[Row, int]:
     where = [*asked.where, *_conditions(asked)]
     limits: dict[str, str | None] = {"qps": f"{asked.qps!r}", "ttft": None, "itl": None}
     try:
+        scene_of(ask.request({**{k: v for k, v in options.items() if k not in ("batch", *_SPLIT)}, "phase": ["decode"]}))  # an encoder decodes nothing
         found = search(options, "devices", where, limits, _LAYOUTS)
     except UsageError as error:
         return _none(name, str(error)), 0

@@ -10,7 +10,7 @@ from rooflinecli.answers.check.ends import Ends, ends
 from rooflinecli.answers.contract import Estimate
 from rooflinecli.answers.estimate import estimate
 from rooflinecli.answers.plan import counts
-from rooflinecli.answers.plan.asked import HELD, Asked
+from rooflinecli.answers.plan.asked import Asked
 from rooflinecli.answers.search.line import estimate_line
 from rooflinecli.answers.search.question import Question, question
 from rooflinecli.answers.search.report import command, request_of
@@ -21,6 +21,7 @@ from rooflinecli.errors import UsageError
 from rooflinecli.formulas import money, scaling
 from rooflinecli.specs.request import Request
 from rooflinecli.spread import Spread
+from rooflinecli.units import duration
 
 FIRST = 512  # devices tried first; the next count is guessed from how far this one is off
 HOST = 8  # devices of a host, where the chip's file does not say
@@ -71,8 +72,8 @@ class Chip:
         return Scene(self.request).price is not None
 
     def _question(self, devices: int) -> Question:
-        words = {**self.options, "n": str(devices), "phase": "train"}
-        return question(words, HELD[self.asked.hold], list(self.asked.where))
+        words = {**self.options, "n": str(devices), "phase": "train", "hold": self.asked.hold}
+        return question(words, "time", list(self.asked.where))
 
     def at(self, devices: int) -> Tried:
         """The best layout on so many devices, by the step at the end that is held."""
@@ -177,14 +178,15 @@ class Chip:
     def _too_slow(self) -> Row:
         able = [t for t in self.tried.values() if t.result is not None]
         if not able:
-            return self._none(
-                f"no layout fits on any of the {len(self.tried)} counts tried, up to {max(self.tried, default=0):,} devices"
-            )
+            return self._none(f"no layout fits on any count tried, up to {max(self.tried, default=0):,} devices")
         best = min(able, key=lambda t: t.held(RUN, self.asked.hold))
+        took = duration(best.held(RUN, self.asked.hold))
         hint = (
             "a larger --batch lets more of them work at once" if self.asked.most is None else "-n is the most to have"
         )
-        return self._none(f"no count tried meets the deadline; nearest is {best.devices:,} devices, and {hint}", best)
+        return self._none(
+            f"no count tried meets the deadline; nearest is {best.devices:,} devices with {took}, and {hint}", best
+        )
 
     def _too_dear(self, devices: int) -> Row:
         return self._none(

@@ -17,7 +17,7 @@ def estimate_line(options: dict[str, Any], layout: str, serving: bool, phases: t
     words = ["roofline", "estimate", str(options["model"]), "--hw", str(options["hw"])]
     for phase in phases or (("prefill", "decode") if serving else ("train",)):
         words += ["--phase", phase]
-    for name, written in options.items():
-        if name not in layout_says:
-            words += OPTIONS[name].words(written)
+    for name in OPTIONS:  # in the order of --help, however they were given
+        if name in options and name not in layout_says:
+            words += OPTIONS[name].words(options[name])
     return f"{shlex.join(words)} {layout}"
