@@ -192,7 +192,10 @@ def test_measured_rows_stand_beside_the_estimate(log):
     assert asks == sorted(asks) and asks
     assert "stream" in rows[0]["explained_by"][0]["what"] or "layer" in rows[0]["explained_by"][0]["what"]
     assert run_cli("compare", "llama-3.1-8b", "--hw", "h100,h200", "-n", "1", "--measured", str(log)).code == 2
-    assert "would explain +30%" in run_cli("compare", "llama-3.1-8b", "--hw", "h100", "-n", "1", "--measured", str(log)).out
+    assert (
+        "would explain +30%"
+        in run_cli("compare", "llama-3.1-8b", "--hw", "h100", "-n", "1", "--measured", str(log)).out
+    )
 
 
 def test_a_training_log_is_explained_by_assumptions(tmp_path):
@@ -222,7 +225,16 @@ def test_worse_on_the_rows_held_out_writes_nothing_without_force(tmp_path, monke
     runs = []
     for batch, prompt in LOADS:
         expected = estimate("h100-sxm", batch, prompt)["phases"]["decode"]["time_s"]
-        runs.append({**VLLM, "max_concurrency": batch, "total_input_tokens": 100 * prompt, "mean_tpot_ms": 1500 * expected, "mean_ttft_ms": None, "median_ttft_ms": None})
+        runs.append(
+            {
+                **VLLM,
+                "max_concurrency": batch,
+                "total_input_tokens": 100 * prompt,
+                "mean_tpot_ms": 1500 * expected,
+                "mean_ttft_ms": None,
+                "median_ttft_ms": None,
+            }
+        )
     file.write_text("".join(json.dumps(run) + "\n" for run in runs))
     ran = run_cli("calibrate", str(file), "--hw", "h100", "-n", "1", "--out", str(out))
     assert (ran.code, out.exists()) == (1, False)
