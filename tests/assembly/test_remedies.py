@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rooflinecli.answers.estimate import estimate
+from rooflinecli.engine.candidates import candidates
 from rooflinecli.engine.choose import choose, weigh
 from rooflinecli.engine.nearest import nearest
 from rooflinecli.engine.scene import Scene
@@ -86,3 +87,14 @@ def test_where_nothing_fits_no_layout_is_the_only_one():
     """Of several that do not fit none is told as the one that does."""
     options = {"model": "llama-3.1-405b", "hw": "h100", "n": 2, "phase": "prefill,decode", "batch": 8}
     assert "that fits" not in estimate(ask.request(options)).plan.reason
+
+
+@pytest.mark.parametrize("given", [{}, {"tp": 4}, {"pp": 2}, {"dp": 2}, {"tp": 2, "dp": 3}, {"cp": 2}], ids=str)
+@pytest.mark.parametrize("devices", [8, 12])
+def test_candidates_use_every_device_and_keep_what_was_given(given, devices):
+    options = {"model": "llama-3.1-8b", "hw": "h100", "phase": "train", "batch": 48, **given}
+    plans = list(candidates(scene({**options, "n": devices}), "train", devices))
+    assert plans or given == {"tp": 2, "dp": 3}
+    for plan in plans:
+        assert plan.tp * plan.pp * plan.dp * plan.cp == devices
+        assert all(getattr(plan, name) == size for name, size in given.items())

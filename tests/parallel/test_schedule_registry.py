@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from rooflinecli.engine import legal
@@ -11,6 +12,7 @@ from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError
 from rooflinecli.parallel import pipeline
 from rooflinecli.parallel.pipeline import Need
+from rooflinecli.parallel.schedules import one_f_one_b
 from rooflinecli.specs import ask, registry
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
@@ -85,3 +87,11 @@ def test_zb_v_and_interleaved_zero_bubble_say_what_they_need():
     assert "--virtual-stages of at least 2" in broken("interleaved-zero-bubble")[0]
     assert "multiples of --pp 4" in broken("interleaved-zero-bubble", 6.0, virtual_stages=2.0)[0]
     assert not [n for n in pipeline.needs(Plan(schedule="zb-v"), 1.0) if not n.holds]  # one stage is no pipeline
+
+
+def test_only_interleaved_points_of_a_sweep_need_whole_rounds():
+    """Microbatches come in multiples of pp where stages are interleaved; a plain pipeline beside them takes any number."""
+    plan = Plan(pp=4.0, virtual_stages=np.array([1.0, 2.0, 2.0, 1.0]))
+    (need,) = one_f_one_b.needs(plan, np.array([3.0, 3.0, 8.0, 8.0]))
+    assert list(need.holds) == [True, False, True, True]
+    assert list(one_f_one_b.needs(Plan(pp=4.0), 3.0)) == []
