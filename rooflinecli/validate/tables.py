@@ -91,7 +91,7 @@ def inference_tables() -> list[Table]:
         {},
     )
     tables += _serving(
-        "inference: published, layout not stated",
+        UNLAID,
         layouts(),
         lambda run: [run.group],
         [LAYOUTS],
@@ -124,6 +124,7 @@ UNSTATED = (
     "lockstep, SGLang's Qwen3-32B runs agree in both of their times. TensorRT-LLM's quantised checkpoints are taken with an fp8 cache."
 )
 READINGS = "inference: collected, precision not stated"
+UNLAID = "inference: published, layout not stated"
 LAYOUTS = (
     "TensorRT-LLM v1.0 gives TP 8 for Qwen3-235B and Llama 4 Maverick; the pages of v1.1 and v1.2 turn attention DP on for every model with experts. Taken as "
     "attention DP, with experts over all 8 devices: the other reading misses by more than twice as much."
@@ -184,7 +185,7 @@ def _serving(
             continue
         predicted = {id(run): inference.points([run], quantity, "", known) for run in having}
         points = [_merge(label, [predicted[id(r)] for r in members]) for label, members in _grouped(having, groups)]
-        whole = [] if title == READINGS else [_merge("all", [predicted[id(r)] for r in having])]
+        whole = [] if title in (READINGS, UNLAID) else [_merge("all", [predicted[id(r)] for r in having])]
         rows = [summary(p) for p in (*points, *whole)]
         tables.append(Table(f"{title}, {name}", rows, notes, points))
     return tables
