@@ -3,17 +3,42 @@
 from __future__ import annotations
 
 from rooflinecli import num
-from rooflinecli.engine.phase_answer import PhaseAnswer, TrainAnswer
+from rooflinecli.engine.inference import lockstep
+from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, TrainAnswer
 from rooflinecli.engine.scene import Scene
 from rooflinecli.specs.published import published
+from rooflinecli.specs.request import MOST
+
+FULL = 0.9  # of the sequences whose caches fit: beyond it arrivals wait for room
 
 
 def unsupported(scene: Scene, phases: dict[str, PhaseAnswer]) -> list[str]:
-    """One sentence for every answer beyond published runs."""
+    """One sentence for every answer beyond published runs, or beyond what a formula of means follows."""
     train = phases.get("train")
-    if train is None or scene.chip.ideal:
+    if scene.chip.ideal:
         return []
-    return [*_new(train), *_beyond(scene, train)]
+    trained = [*_new(train), *_beyond(scene, train)] if train is not None else []
+    return [*trained, *_loaded(scene, phases.get("decode"))]
+
+
+def _loaded(scene: Scene, decode: PhaseAnswer | None) -> list[str]:
+    """Loads in which requests meet each other: slots that begin together, and caches so full that an engine queues or preempts."""
+    if not isinstance(decode, DecodeAnswer) or decode.load == "static":
+        return []
+    found = []
+    if decode.load == "closed" and lockstep(scene):
+        found.append(
+            f"serving: requests of equal length run in lockstep under {scene.engine.name}: these are the means of a round; "
+            "`roofline simulate` follows it step by step"
+        )
+    held, most = float(num.value(decode.batch)), float(num.value(decode.largest_batch))
+    asked = scene.request.concurrency is None or num.value(scene.request.concurrency) is not MOST
+    if asked and most >= 1 and held >= FULL * most:
+        found.append(
+            f"decode: {held:,.0f} sequences in flight where caches of {most:,.0f} fit: an engine then queues or preempts, which no formula here "
+            "follows; `roofline simulate` does"
+        )
+    return found
 
 
 def _new(train: PhaseAnswer) -> list[str]:

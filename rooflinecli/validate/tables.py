@@ -90,6 +90,13 @@ def inference_tables() -> list[Table]:
         [SEEN, *excluded("inference")],
         {},
     )
+    tables += _serving(
+        UNLAID,
+        layouts(),
+        lambda run: [run.group],
+        [LAYOUTS],
+        {},
+    )
     tables.append(_deployments())
     if not wheel.installed():
         return [*tables, Table("inference: collected runs", [], [MISSING])]
@@ -117,6 +124,11 @@ UNSTATED = (
     "lockstep, SGLang's Qwen3-32B runs agree in both of their times. TensorRT-LLM's quantised checkpoints are taken with an fp8 cache."
 )
 READINGS = "inference: collected, precision not stated"
+UNLAID = "inference: published, layout not stated"
+LAYOUTS = (
+    "TensorRT-LLM v1.0 gives TP 8 for Qwen3-235B and Llama 4 Maverick; the pages of v1.1 and v1.2 turn attention DP on for every model with experts. Taken as "
+    "attention DP, with experts over all 8 devices: the other reading misses by more than twice as much."
+)
 
 
 def readings(runs: list[inference.Run]) -> list[inference.Run]:
@@ -128,6 +140,17 @@ def readings(runs: list[inference.Run]) -> list[inference.Run]:
                 found.append(replace(run, group=f"{run.engine} {run.group} as {name}", options=options, other=None))
             if inference.kind(run) == "dense":
                 found.append(replace(run, group=f"all dense, unstated as {name}", options=options, other=None))
+    return found
+
+
+def layouts() -> list[inference.Run]:
+    """TensorRT-LLM v1.0's runs of experts on 8 devices under either reading of the TP 8 that its page gives."""
+    found = []
+    for run in inference.published_runs():
+        if run.group == "trtllm_v10" and run.plan.ep == 8:
+            for name, plan in (("attention DP", run.plan), ("tensor parallel", run.plan.but(tp=8.0, dp=1.0, ep=1.0))):
+                read = f"{run.options['model']} as {name}"
+                found += [replace(run, group=read, plan=plan, options=dict(run.options))]
     return found
 
 
@@ -162,7 +185,7 @@ def _serving(
             continue
         predicted = {id(run): inference.points([run], quantity, "", known) for run in having}
         points = [_merge(label, [predicted[id(r)] for r in members]) for label, members in _grouped(having, groups)]
-        whole = [] if title == READINGS else [_merge("all", [predicted[id(r)] for r in having])]
+        whole = [] if title in (READINGS, UNLAID) else [_merge("all", [predicted[id(r)] for r in having])]
         rows = [summary(p) for p in (*points, *whole)]
         tables.append(Table(f"{title}, {name}", rows, notes, points))
     return tables

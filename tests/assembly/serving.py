@@ -21,8 +21,8 @@ from assembly.hand import (
 
 STEP, SEQUENCE, MOE_SEQUENCE = (
     0.2e-3,
-    12.7e-6,
-    12.5e-6,
+    12.9e-6,
+    13.1e-6,
 )  # seconds per step and per sequence of the default engine, engines/python-server.yaml
 Wires = Iterable[tuple[float, float, float]]  # collectives: seconds, least seconds, error
 
