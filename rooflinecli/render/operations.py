@@ -160,6 +160,8 @@ def draw(answer: dict[str, Any], target: str) -> str | None:
             log=True,
             series=series,
             limits={},
+            log_up=False,
+            curves=False,
             roofs={dtype: (rate, roofs["bandwidth_bytes_per_s"]) for dtype, rate in roofs["peak_flops_per_s"].items()},
         ),
         target,

@@ -61,7 +61,8 @@ def text(picture: Any) -> str:
     """The picture in characters, with a legend."""
     curves = _curves(picture)
     points = [p for ps in (*picture.series.values(), *curves.values()) for p in ps]
-    across, up = (_Scale([p[i] for p in points], n, picture.log) for i, n in ((0, WIDTH), (1, HEIGHT)))
+    across = _Scale([x for x, _ in points], WIDTH, picture.log)
+    up = _Scale([y for _, y in points], HEIGHT, picture.log or picture.log_up)
     cells = [[" "] * WIDTH for _ in range(HEIGHT)]
     for line in curves.values():
         for x, y in line:
@@ -82,7 +83,7 @@ def text(picture: Any) -> str:
     return "\n".join(
         [
             picture.title,
-            picture.y,
+            picture.y + (" (logarithmic)" if picture.log_up else ""),
             *rows,
             " " * pad + " └" + "─" * WIDTH,
             " " * (pad + 2) + ends,
@@ -107,9 +108,10 @@ def _file(picture: Any, path: Path) -> None:
         axes.plot(*zip(*line, strict=True), color="grey", linewidth=1)
         axes.annotate(name, line[-1], ha="right", va="bottom", fontsize=8, color="grey")
     for name, points in picture.series.items():
-        axes.plot(*zip(*points, strict=True), "o", markersize=3, label=name or None)
+        axes.plot(*zip(*points, strict=True), "-" if picture.curves else "o", markersize=3, label=name or None)
     if picture.log:
         axes.set_xscale("log")
+    if picture.log or picture.log_up:
         axes.set_yscale("log")
     if any(picture.series):
         axes.legend(fontsize=8)

@@ -40,8 +40,8 @@ class Clock(Residents):
             if job.done >= job.need:
                 self._prompt_done(job, self.now + fill)
 
-    def _stride(self, until: float) -> None:
-        """As many decode steps as nothing interrupts."""
+    def _stride(self, until: float, waits: bool) -> bool:
+        """As many decode steps as nothing interrupts; none, where `waits` and only what comes at `until` would."""
         prices, batch = self.prices, self.batch
         if batch >= len(prices.level):
             prices.grow_decodes(batch)
@@ -54,9 +54,12 @@ class Clock(Residents):
         n = self._most()
         if n > 1:
             future = self.future
-            event = future[0].ready if future and future[0].ready < until else until
+            known = bool(future) and future[0].ready < until
+            event = future[0].ready if known else until
             last = prices.decode(batch, context + n - 1) if context + n > 1 << i else first + slope * (n - 1)
             if self.now + n * (first + last) / 2 > event:
+                if waits and not known:
+                    return False
                 n = self._before(event, first, slope, n)
                 last = first + slope * (n - 1)
                 if context + n > 1 << i:
@@ -66,6 +69,7 @@ class Clock(Residents):
             seconds += self._pay()
         self.held += n
         self._move(seconds, n, last, batch, batch)
+        return True
 
     def _most(self) -> int:
         """Decode steps until something must be looked at."""

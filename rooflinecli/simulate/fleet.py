@@ -91,7 +91,7 @@ def _apart(fleet: Fleet, jobs: list[Job], tell: Tell | None, ended: list[Job]) -
     for i, (replica, share) in enumerate(zip(fleet.replicas, shares, strict=True)):
         step = replica.step
         for job in share:
-            while step(job.arrival):
+            while step(job.arrival, True):
                 pass
             _give(replica, job, i)
             if replica.finished:

@@ -32,8 +32,11 @@ class Replica(Clock):
             place -= 1
         self.future.insert(place, job)
 
-    def step(self, until: float) -> bool:
-        """One step, or a stride of them, starting before `until`; whether there was anything to do."""
+    def step(self, until: float, waits: bool = False) -> bool:
+        """One step, or a stride of them, starting before `until`; whether there was anything to do.
+
+        `waits`: a stride that only something new at `until` would cut is left until that is known; nothing ends before.
+        """
         if not (self.batch or self.partial or self.waiting):
             if not self.future or self.future[0].ready >= until:
                 return False
@@ -57,8 +60,7 @@ class Replica(Clock):
             self.held, self.pause = 0, INF
         if not self.batch:
             return self._wait(until)
-        self._stride(until)
-        return True
+        return self._stride(until, waits)
 
     def _preempt_until_it_fits(self) -> None:
         while self.batch and self.used + self.batch > self.pool:

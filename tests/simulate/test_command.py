@@ -176,10 +176,10 @@ def test_an_interrupted_run_says_what_it_knows(monkeypatch):
     steps = iter(range(10_000))
     taken = Replica.step
 
-    def interrupted(self, until):
+    def interrupted(self, until, *more):
         if next(steps) == 400:
             raise KeyboardInterrupt
-        return taken(self, until)
+        return taken(self, until, *more)
 
     monkeypatch.setattr(Replica, "step", interrupted)
     ran = run_cli(*BASE, "--qps", "10", "--format", "json")

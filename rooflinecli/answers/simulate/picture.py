@@ -15,12 +15,15 @@ KINDS = ("percentiles", "load", "slo")
 def picture(run: Run, kind: str) -> Picture:
     """Of one run. Raises UsageError for a kind that needs several."""
     if kind == "percentiles":
-        found = Picture("seconds that so many per cent of requests keep to", "per cent of requests", "s", False)
+        title = "seconds that so many per cent of requests keep to"
+        found = Picture(title, "per cent of requests", "s", False, log_up=True, curves=True)
         for name, line in spread.curves(run).items():
-            found.series[name] = [(100 * share, seconds) for share, seconds in line]
+            kept = [(100 * share, seconds) for share, seconds in line if seconds > 0]
+            if kept:
+                found.series[name] = kept
         return found
     if kind == "load":
-        found = Picture("sequences under way and waiting", "s", "sequences", False)
+        found = Picture("sequences under way and waiting", "s", "sequences", False, curves=True)
         for place, samples in spread.over_time(run):
             which = f" {place}" if len(run.replicas) > 1 else ""
             found.series[f"batch{which}"] = [(now, float(batch)) for now, batch, _, _ in samples]
