@@ -18,9 +18,10 @@ import numpy as np
 from rooflinecli.answers.search.question import Question
 from rooflinecli.answers.search.train import plan_of, priced
 from rooflinecli.engine import novelty
-from rooflinecli.engine.phase_answer import TrainAnswer
+from rooflinecli.engine.phase_answer import TrainAnswer, time_held
 from rooflinecli.engine.scene import Scene
 from rooflinecli.specs.precedent import KINDS, widening
+from rooflinecli.specs.request import HOLDS
 from rooflinecli.validate import published
 from rooflinecli.validate.stats import Table
 
@@ -38,7 +39,12 @@ OTHER = {
     "internevo": "sweeps over sizes of groups",
     "whole_runs": "hours of whole runs, restarts included",
 }
-_NAMED = {"llama-3.1-405b": "Llama 3.1 405B", "deepseek-v3": "DeepSeek-V3", "nemotron": "Nemotron", "mixtral": "Mixtral"}
+_NAMED = {
+    "llama-3.1-405b": "Llama 3.1 405B",
+    "deepseek-v3": "DeepSeek-V3",
+    "nemotron": "Nemotron",
+    "mixtral": "Mixtral",
+}
 
 
 @dataclass(frozen=True)
@@ -88,17 +94,17 @@ def asked(row: dict[str, Any]) -> Scene:
     return published.scene(row, asked={"phases": ("train",), **given}) if given else scene
 
 
-def searched(row: dict[str, Any]) -> Searched | None:
-    """A run against the search of its question; None where no layout fits by our count."""
+def searched(row: dict[str, Any], hold: str = HOLDS[0]) -> Searched | None:
+    """A run against the search of its question, ranked by the end that `hold` names; None where no layout fits by our count."""
     scene, laid = asked(row), published.plan(row)
     held = published.compared(row)
     question = Question(scene.request, "train", (int(laid.devices),), (), (), {"recompute": (laid.recompute,)})
-    times, ends, needed, bound = [], [], dict[str, float](), float(held.answer.interval_s[1])
+    times, ends, needed, bound = [], [], dict[str, float](), float(time_held(held.answer, hold))
     for layouts, structure, answer in priced(scene, question, int(laid.devices)):
         found = answer.phases["train"]
         assert isinstance(found, TrainAnswer)
         times.append(answer.flat(found.time_s))
-        ends.append(answer.flat(found.interval_s[1]))
+        ends.append(answer.flat(time_held(found, hold)))
         with np.errstate(all="ignore"):
             _asks(needed, novelty.of(scene, plan_of(layouts, structure, scene.request), found), found, bound)
     if not times:
@@ -142,11 +148,21 @@ def tables(full: bool = False, tell: Callable[[int], None] | None = None) -> lis
             tell(1)
     tuned_ones = [one for one in found if published.family(one.row) not in OTHER]
     others = [one for one in found if published.family(one.row) in OTHER]
-    note = "All tuned runs." if full else f"Up to {SAMPLE} runs of a family, by a hash of their names; --full takes all."
+    note = (
+        "All tuned runs." if full else f"Up to {SAMPLE} runs of a family, by a hash of their names; --full takes all."
+    )
     return [
         Table("search: winner against tuned runs", [*_families(tuned_ones), *_kinds(tuned_ones)], [note, _NOTE]),
-        Table("search: winner against other runs", [*_families(others)], [f"{name}: {why}." for name, why in OTHER.items()]),
-        Table("search: rank of layouts people know", list(_known(found)), ["A rank of 1 % means that one layout in a hundred is ranked above it."]),
+        Table(
+            "search: winner against other runs",
+            [*_families(others)],
+            [f"{name}: {why}." for name, why in OTHER.items()],
+        ),
+        Table(
+            "search: rank of layouts people know",
+            list(_known(found)),
+            ["A rank of 1 % means that one layout in a hundred is ranked above it."],
+        ),
         Table("search: novelty", list(_asked_for(tuned_ones)), [_ASKED]),
     ]
 
