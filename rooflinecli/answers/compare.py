@@ -47,7 +47,12 @@ class Entry:
 
 
 def compare(
-    options: dict[str, Any], chips: list[str], at: str = equal.AT[0], rank: str = RANK, slo: str | None = None, sensitivity: bool = False
+    options: dict[str, Any],
+    chips: list[str],
+    at: str = equal.AT[0],
+    rank: str = RANK,
+    slo: str | None = None,
+    sensitivity: bool = False,
 ) -> dict[str, Any]:
     """The chips ranked, those that cannot hold the plan last with the reason, and so those that miss a limit of `slo`.
 
@@ -86,7 +91,11 @@ def compare(
         "unpriced": unpriced(priced),
         "rows": rows,
         "feasible": any(r["feasible"] for r in rows),
-        **({"tornado": _tornado(rows, {name: {**asked, **own.get(name, {})} for name in specs}, rank)} if sensitivity else {}),
+        **(
+            {"tornado": _tornado(rows, {name: {**asked, **own.get(name, {})} for name in specs}, rank)}
+            if sensitivity
+            else {}
+        ),
     }
 
 
@@ -96,7 +105,9 @@ def _tornado(rows: list[dict[str, Any]], asked: dict[str, dict[str, Any]], rank:
 
     able = [row for row in rows if row["rank"]]
     if not follows_time(rank):
-        raise UsageError(f"--sensitivity: {rank} does not follow a time; rank by one that does, such as {RANK}", "sensitivity")
+        raise UsageError(
+            f"--sensitivity: {rank} does not follow a time; rank by one that does, such as {RANK}", "sensitivity"
+        )
     if len(able) < 2:
         return None
     options = {row["chip"]: {**asked[row["chip"]], "hw": row["chip"], "n": row["plan"]["devices"]} for row in able}

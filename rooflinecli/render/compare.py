@@ -34,7 +34,9 @@ def table(result: Row, width: int = PIPE) -> str:
     drop = [*_DROP, *reversed(shown[6:-2]), "relative", "interval"]
     lines = [*tables.prose(_title(result), width), ""]
     lines += tables.table(grid, width, left=_TEXT, drop=drop) if len(grid) > 1 else []
-    return "\n".join([*lines, *(line for note in _notes(result) for line in tables.prose(note, width)), *_moved(result, width)])
+    return "\n".join(
+        [*lines, *(line for note in _notes(result) for line in tables.prose(note, width)), *_moved(result, width)]
+    )
 
 
 def markdown(result: Row) -> str:

@@ -63,6 +63,7 @@ class Request:
     token_budget: Number | None = None
     prefix_hit: Number | None = None
     kv_tier: str | None = None
+    adapters: Number | None = None
     sessions: Number | None = None
     speculate: str | None = None
     draft_tokens: Number | None = None
@@ -87,6 +88,9 @@ class Request:
     exchange: str | None = None
     overlap: str | None = None
     attention_dp: bool = False
+    gpu_layers: Number | None = None
+    experts_on: str | None = None
+    host: HardwareSpec | None = None
     hold: str = HOLDS[0]
     images: Number | None = None
     image: str | None = None

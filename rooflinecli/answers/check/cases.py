@@ -122,14 +122,20 @@ def _load(check: CheckSpec, folder: Path) -> tuple[tuple[str, Any], ...]:
     return tuple(found.items())
 
 
-def _measured(check: CheckSpec, wanted: tuple[Requirement, ...], document: Document, key: tuple[str, ...]) -> tuple[Path, ...]:
+def _measured(
+    check: CheckSpec, wanted: tuple[Requirement, ...], document: Document, key: tuple[str, ...]
+) -> tuple[Path, ...]:
     """The measured files, found beside the plan. Raises DataError for one that is not there, and where nothing is required of it."""
     where = document.at(*key, "measured")
-    names = check.measured if isinstance(check.measured, list) else [check.measured] if check.measured is not None else []
+    names = (
+        check.measured if isinstance(check.measured, list) else [check.measured] if check.measured is not None else []
+    )
     found = tuple(document.path.parent / str(name) for name in names)
     for path in found:
         if not path.is_file():
-            raise DataError(f"{where}: measured: {path}: no such file; give the results of a benchmark or a training log beside the plan")
+            raise DataError(
+                f"{where}: measured: {path}: no such file; give the results of a benchmark or a training log beside the plan"
+            )
     if found and not any(r.quantity.startswith("measured.") for r in wanted):
         raise DataError(f"{where}: measured: nothing is required of it; add for example measured.gap: '<= 20 %'")
     return found
