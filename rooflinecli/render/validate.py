@@ -30,6 +30,7 @@ COLUMNS: dict[str, tuple[str, bool]] = {
     "layouts": ("layouts", False),
     "gain": ("gain of the winner", True),
     "gain_max": ("largest", True),
+    "gain_left_out": ("family left out", True),
     "gain_measured": ("over measured", True),
     "rank": ("rank of the published", True),
     "rank_max": ("worst rank", True),

@@ -1,0 +1,74 @@
+"""`roofline validate search`: winners against tuned runs, over a few runs of each family."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from rooflinecli.validate import published, searches
+
+ROWS = {row["id"]: row for row in published.timed()}
+
+
+def few(family: str, count: int = 3) -> list[searches.Searched]:
+    """The first few tuned runs of a family."""
+    rows = [row for row in searches.sampled(False) if published.family(row) == family][:count]
+    found = [searches.searched(row) for row in rows]
+    return [one for one in found if one is not None]
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        "nemo",
+        "llm_foundry",
+        "mbridge_dense",
+        "maxtext_a3",
+        "maxtext_v5p",
+        "tpu_trillium",
+        "torchtitan_2024",
+        "fms_fsdp",
+    ],
+)
+def test_a_winner_claims_little_over_a_tuned_dense_run(family):
+    assert np.median([one.gain for one in few(family)]) <= 1.08
+
+
+def test_a_winner_claims_little_over_a_tuned_mixture():
+    assert np.median([one.gain for one in few("mbridge_moe", 7)]) <= 1.15
+
+
+@pytest.mark.parametrize("name", ["run-llama-3.1-405b", "run-deepseek-v3", "nemo-2407-nemotron-8b-pretrain-n64"])
+def test_layouts_people_know_rank_in_the_first_twentieth(name):
+    one = searches.searched(ROWS[name])
+    assert one.place <= 0.05 and one.layouts > 5000
+
+
+def test_a_layout_without_precedent_would_win_by_the_expected_price():
+    """Qwen3-30B on 8 B200, experts kept whole on every device: what the expected price takes gains more over the published run than what the safe end takes."""
+    row = next(row for row in searches.tuned() if "qwen3_30b_a3b-b200-n8-mxfp8" in row["id"])
+    safe = searches.searched(row)
+    bold = searches.searched(row, "expected")
+    assert bold.gain > safe.gain + 0.1
+
+
+def test_the_fastest_of_one_question_is_the_tuned_run():
+    tuned = {row["id"] for row in searches.tuned()}
+    asked = [
+        row
+        for row in ROWS.values()
+        if row["model"].get("name") == "qwen3-30b-a3b" and "h100-n16" in row["id"] and row["batch"] == 1024
+    ]
+    kept = [row for row in asked if row["id"] in tuned]
+    assert len(asked) > 3 and len(kept) == 1 and kept[0]["step_s"] == min(row["step_s"] for row in asked)
+
+
+def test_the_command_prints_tables(cli, monkeypatch):
+    monkeypatch.setattr(searches, "sampled", lambda full: [ROWS["nemo-2407-nemotron-8b-pretrain-n64"]])
+    tables = cli("validate", "search", "--format", "json").json["tables"]
+    row = tables[0]["rows"][0]
+    assert row["group"] == "nemo" and row["rows"] == 1 and row["layouts"] > 5000 and 0 <= row["rank"] < 0.05
+    assert "gain of the winner" in cli("validate", "search", "--format", "markdown").out
+    assert json.dumps(tables) and "rank" in cli("validate", "search", "--format", "csv").out
