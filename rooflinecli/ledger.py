@@ -127,10 +127,12 @@ def elementwise(
 
 def product(axes: Axes, sizes: Mapping[str, Number]) -> Number:
     """The number of elements of a tensor with these axes."""
-    result = None
-    for axis in axes:
-        result = sizes[axis] if result is None else result * sizes[axis]
-    return 1 if result is None else result
+    if not axes:
+        return 1
+    result = sizes[axes[0]]
+    for axis in axes[1:]:
+        result = result * sizes[axis]
+    return result
 
 
 def elements(tensors: Iterable[Axes], sizes: Mapping[str, Number]) -> Number:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rooflinecli import num
 from rooflinecli.formulas import memory as f
-from rooflinecli.formulas import recipes, schedule
+from rooflinecli.formulas import recipes, schedule, training
 from rooflinecli.ledger import Ledger, Row, Sizes, Tower, product, row_parameters
 from rooflinecli.lift import Plain
 from rooflinecli.num import Number
@@ -16,7 +16,7 @@ from rooflinecli.phases import recompute
 from rooflinecli.phases.recipe import NF4, RECIPE, adapter_parameters
 from rooflinecli.phases.sizes import layer_sizes, outer_sizes, work_sizes
 from rooflinecli.specs.dtypes import Formats
-from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.plan import WHOLE, Plan
 
 
 @dataclass(frozen=True)
@@ -149,6 +149,20 @@ def training_state(
     return {name: held if name == shared else held * copies for name, held in state.items()}
 
 
+def orthogonalised_flops(book: Ledger, steps: float, lift: Plain) -> Number:
+    """FLOPs of Newton-Schulz steps over the momentum of every matrix in the layers, each once."""
+    work, total = work_sizes(1.0, 1.0, 1.0, 1.0, WHOLE), 0.0
+    for group in book.layers:
+        sizes = layer_sizes(group, work, WHOLE, book.document, lift)
+        for row in group.rows:
+            c = row.contraction
+            if c is not None and c.weight:
+                a, b = product(c.k, sizes), product(c.n, sizes)
+                copies = product(tuple(axis for axis in c.g if axis in c.w), sizes) * float(group.repeat)
+                total = total + training.newton_schulz_flops(num.minimum(a, b), num.maximum(a, b), steps) * copies
+    return total
+
+
 def partitioned(params: DeviceParameters, plan: Plan, state: str) -> Number:
     """Parameters whose weights, gradients or optimizer state one device keeps; experts are split over their own copies."""
     own = f.partitioned_parameters(params.inner + params.outer, data.shards(plan)[state])
@@ -256,6 +270,15 @@ def working_set(
     return kept
 
 
+def _at_work(group: Any, plan: Plan, sizes: Sizes, formats: Formats) -> Number:
+    """Bytes of a layer that runs again, its feed-forward over a part of the tokens where that is tiled."""
+    whole = working_set(group, plan, sizes, formats, True)
+    if num.plain(plan.mlp_chunks) and num.value(plan.mlp_chunks) == 1:
+        return whole
+    rows = tuple(row for row in group.rows if row.name.startswith("feedforward."))
+    return f.tiled_feedforward(whole, _layer_saved(rows, sizes, formats, {}), plan.mlp_chunks)
+
+
 def training_activations(
     book: Ledger,
     plan: Plan,
@@ -314,7 +337,7 @@ def _stack_activations(
         sizes = layer_sizes(group, work, plan, book.document, lift)
         kept = kept + layer_activations(group, plan, sizes, formats, layers, beside) * float(group.repeat)
         if plan.recompute in ("full", "op") or plan.activations_on_host:
-            transient = num.maximum(transient, working_set(group, plan, sizes, formats, True))
+            transient = num.maximum(transient, _at_work(group, plan, sizes, formats))
     outer = outer_sizes(book, work, plan, book.document, lift)
     stem, head = _saved(book.stem, outer, formats), _saved(book.head, outer, formats)
     copies: Number = 0.0

@@ -24,7 +24,8 @@ class Mode:
     decode: one token per sequence. full_attention: masked query-key pairs count too. flash: scores stay on the chip. uneven: work of
     the busiest rank of a context-parallel ring over an even share, for mixers whose work grows along the sequence.
     imbalance: tokens of the busiest expert device over an even share. software: whose kernels run in training, library: in serving.
-    cached: tokens of each sequence whose keys and values a pass over several tokens finds in the cache.
+    cached: tokens of each sequence whose keys and values a pass over several tokens finds in the cache. documents: tokens of a document, of
+    which many are packed into a sequence and attend to themselves alone.
     """
 
     formats: Formats
@@ -37,6 +38,7 @@ class Mode:
     software: str = ""
     library: str = ""
     cached: Number | None = None
+    documents: Number | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -86,7 +88,8 @@ class Mixer(ABC):
 
     def cache_bytes(self, formats: Formats, sizes: Sizes, batch: Number, tokens: Number) -> Number:
         """What `batch` sequences of `tokens` tokens leave in memory for the next token; a mixer with a state says its own."""
-        return memory.kv_cache_bytes(batch, self.visible(tokens), self.per_token(sizes), formats.kv)
+        kept = tokens if formats.whole_cache else self.visible(tokens)
+        return memory.kv_cache_bytes(batch, kept, self.per_token(sizes), formats.kv)
 
     def score_bytes(self, formats: Formats, sizes: Sizes, dropout: bool) -> Number:
         """Bytes kept for the backward pass when nothing is fused, beside what the rows save."""

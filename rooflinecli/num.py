@@ -65,12 +65,16 @@ class _SymPy:
 
 
 def maximum(a: Number, b: Number) -> Number:
+    if a.__class__ is b.__class__ is float:  # nearly always, and a class is found sooner than asked about
+        return a if a >= b else b
     if isinstance(a, _PLAIN) and isinstance(b, _PLAIN):
         return a if a >= b else b
     return _namespace(a, b).maximum(a, b)
 
 
 def minimum(a: Number, b: Number) -> Number:
+    if a.__class__ is b.__class__ is float:
+        return a if a <= b else b
     if isinstance(a, _PLAIN) and isinstance(b, _PLAIN):
         return a if a <= b else b
     return _namespace(a, b).minimum(a, b)
@@ -78,19 +82,19 @@ def minimum(a: Number, b: Number) -> Number:
 
 def where(condition: Number, a: Number, b: Number) -> Number:
     """`a` where `condition` holds, else `b`; both are computed, so both must be finite for every legal input."""
-    if isinstance(condition, _PLAIN):
+    if condition.__class__ is bool or isinstance(condition, _PLAIN):
         return a if condition else b
     return _namespace(condition, a, b).where(condition, a, b)
 
 
 def ceil(a: Number) -> Number:
-    if isinstance(a, _PLAIN):
+    if a.__class__ is float or isinstance(a, _PLAIN):
         return float(math.ceil(a))
     return _namespace(a).ceil(a)
 
 
 def floor(a: Number) -> Number:
-    if isinstance(a, _PLAIN):
+    if a.__class__ is float or isinstance(a, _PLAIN):
         return float(math.floor(a))
     return _namespace(a).floor(a)
 

@@ -46,7 +46,7 @@ def _table() -> dict[str, dict[str, float]]:
         "s": _TIME,
         "Hz": {p + "Hz": f for p, f in _SI.items()},
         "W": {p + "W": f for p, f in _SI.items()},
-        "J": {p + "J": f for p, f in _SI.items()} | {"Wh": 3600.0, "kWh": 3.6e6, "MWh": 3.6e9},
+        "J": {p + "J": f for p, f in _SI.items()} | {"Wh": 3600.0, "kWh": 3.6e6, "MWh": 3.6e9, "GWh": 3.6e12},
         "USD/h": {"USD/h": 1.0, "$/h": 1.0, "USD/hour": 1.0},
         "USD": {p + n: f for n in ("USD", " USD") for p, f in _SI.items()} | {"$": 1.0},
         "tokens/s": {p + n: f for n in ("tokens/s", "tok/s") for p, f in _SI.items()},

@@ -15,7 +15,7 @@ from rooflinecli.answers.search.slo import joined
 from rooflinecli.errors import DataError, Infeasible, UsageError
 from rooflinecli.specs import ask
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
-from rooflinecli.specs.quantities import COST, more_is_better, unit_of
+from rooflinecli.specs.quantities import COST, follows_time, more_is_better, unit_of
 from rooflinecli.units import duration
 
 SCHEMA = "roofline/compare/1"
@@ -45,11 +45,11 @@ class Entry:
 
 
 def compare(
-    options: dict[str, Any], chips: list[str], at: str = equal.AT[0], rank: str = RANK, slo: str | None = None
+    options: dict[str, Any], chips: list[str], at: str = equal.AT[0], rank: str = RANK, slo: str | None = None, sensitivity: bool = False
 ) -> dict[str, Any]:
     """The chips ranked, those that cannot hold the plan last with the reason, and so those that miss a limit of `slo`.
 
-    `options["price"]` is one for all or by chip (`h100=2.50,mi300x=3`).
+    `options["price"]` is one for all or by chip (`h100=2.50,mi300x=3`). `sensitivity` adds the tornado of those ranked.
 
     Raises UsageError for an unknown setting, chip or quantity; what only one chip cannot do is that chip's reason.
     """
@@ -83,7 +83,21 @@ def compare(
         "unpriced": unpriced(priced),
         "rows": rows,
         "feasible": any(r["feasible"] for r in rows),
+        **({"tornado": _tornado(rows, {name: {**asked, **own.get(name, {})} for name in specs}, rank)} if sensitivity else {}),
     }
+
+
+def _tornado(rows: list[dict[str, Any]], asked: dict[str, dict[str, Any]], rank: str) -> dict[str, Any] | None:
+    """What would change the order of the chips; None where fewer than two are ranked. Raises UsageError for a rank that follows no time."""
+    from rooflinecli.answers.robust import between
+
+    able = [row for row in rows if row["rank"]]
+    if not follows_time(rank):
+        raise UsageError(f"--sensitivity: {rank} does not follow a time; rank by one that does, such as {RANK}", "sensitivity")
+    if len(able) < 2:
+        return None
+    options = {row["chip"]: {**asked[row["chip"]], "hw": row["chip"], "n": row["plan"]["devices"]} for row in able}
+    return between(able, options, rank)
 
 
 def held_limits(slo: str | None) -> dict[str, float]:

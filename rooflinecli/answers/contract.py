@@ -68,6 +68,7 @@ class Workload(Record):
     concurrency: float | str | None = field(default=None, metadata=OPTIONAL)
     train_batch: Number = field(default=None, metadata=OPTIONAL)
     seq: Number = field(default=None, metadata=OPTIONAL)
+    lengths: str | None = field(default=None, metadata=OPTIONAL)
     gradient_bytes: Number = field(default=None, metadata=OPTIONAL)
     optimizer_bytes: Number = field(default=None, metadata=OPTIONAL)
     tokens: Number = field(default=None, metadata=OPTIONAL)

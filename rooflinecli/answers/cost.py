@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.answers.contract import Cost
+from rooflinecli.engine.derive import derive
 from rooflinecli.engine.phase_answer import PhaseAnswer, TrainAnswer
 from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import money, training
@@ -19,6 +20,7 @@ def cost(scene: Scene, phases: dict[str, PhaseAnswer], plans: dict[str, Plan]) -
         tokens = scene.flag("T", scene.request.tokens, "tokens", "--tokens")
         train.steps = training.training_steps(tokens, scene.train_batch, scene.seq)
         train.run_s = train.steps * train.time_s
+        train.derived = derive(scene, scene.plan(plans["train"]), "train", train)
     if price is None:
         return Cost()
     bill: dict[str, Any] = {}

@@ -10,11 +10,11 @@ from rooflinecli.answers.contract import Estimate, HardwareAnswer, ModelAnswer, 
 from rooflinecli.answers.cost import cost
 from rooflinecli.answers.parameters import parameters
 from rooflinecli.answers.support import unsupported
-from rooflinecli.engine import agree, calibrated
+from rooflinecli.engine import agree, calibrated, novelty
 from rooflinecli.engine.answer import answer
 from rooflinecli.engine.choose import Choice, choose
 from rooflinecli.engine.nearest import Remedy, nearest
-from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, Resources, plan_answer
+from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, Resources, TrainAnswer, plan_answer
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import Infeasible, UsageError, unknown
 from rooflinecli.formulas import roofline
@@ -113,6 +113,8 @@ def _answered(scene: Scene, phase: str, choice: Choice) -> PhaseAnswer:
     found = answer(scene, scene.plan(choice.plan), phase)
     found.bound, found.bound_by = bound(found.resources_s)
     found.plan = choice.shown
+    if isinstance(found, TrainAnswer):
+        found.unsupported = novelty.sentences(scene, choice.plan, found) or None
     return found
 
 
@@ -178,6 +180,7 @@ def _workload(scene: Scene, phases: dict[str, PhaseAnswer]) -> Workload:
         work.concurrency = "max" if r.concurrency is MOST else r.concurrency
     if "train" in r.phases:
         work.train_batch, work.seq, work.tokens = scene.train_batch, scene.seq, r.tokens
+        work.lengths = r.lengths
         work.gradient_bytes, work.optimizer_bytes = scene.gradient_bytes, scene.optimizer_bytes
     return work
 
@@ -193,7 +196,7 @@ def _violations(scene: Scene, phases: dict[str, PhaseAnswer]) -> list[Violation]
         option = nearest(scene, ("train",) if phase == "train" else tuple(p for p in phases if p != "train"))
         plan = plan_answer(option.plan, option.batch is None, option.reason) if option else None
         remedy = (
-            f"nearest that works: {_flags(option, phase)}"
+            f"nearest that works: {_flags(option, phase, scene.request)}"
             if option is not None
             else "no layout holds it; lower --batch or the lengths"
         )
@@ -207,12 +210,15 @@ def _violations(scene: Scene, phases: dict[str, PhaseAnswer]) -> list[Violation]
     return found
 
 
-def _flags(remedy: Remedy, phase: str) -> str:
+def _flags(remedy: Remedy, phase: str, request: Request) -> str:
     """The options that say a remedy."""
     plan = plan_answer(remedy.plan, False, "")
     text = f"-n {plan.devices} --tp {plan.tp} --pp {plan.pp} --dp {plan.dp}"
     if remedy.batch is not None:
         experts = f" --ep {plan.ep}" if plan.ep > 1 else ""
         return f"{text}{experts} --batch {remedy.batch:g}, {remedy.reason}"
+    seldom = {"ep": plan.ep, "cp": plan.cp, "virtual-stages": plan.virtual_stages}
+    asked = {"ep": request.ep, "cp": request.cp, "virtual-stages": request.virtual_stages}
+    text += "".join(f" --{name} {size}" for name, size in seldom.items() if size > 1 or (asked[name] or 1) > 1)
     trained = f" --zero {plan.zero} --recompute {plan.recompute} --micro-batch {plan.micro_batch}"
     return text + (trained if phase == "train" else "")

@@ -98,16 +98,21 @@ def of_point(options: dict[str, Any], set_: list[str] | None) -> dict[str, Any]:
 
 def of_layout(options: dict[str, Any], layout: dict[str, Any], phase: str) -> list[dict[str, Any]]:
     """Elasticities of a search's winner: of the step, or of the inter-token latency when serving."""
+    return elasticities(*laid_out(options, layout, phase))
+
+
+def laid_out(options: dict[str, Any], layout: dict[str, Any], phase: str) -> tuple[Request, str, Plan]:
+    """A row of a search as a request, the phase whose time it stands by, and its plan. `phase` is train or serve."""
     chosen = {"n", *OPEN, *(() if phase == "train" else ("batch",))}  # the layout says them
     request = ask.request({k: v for k, v in options.items() if k not in chosen})
     sizes: dict[str, Any] = {k: float(layout[k]) for k in SIZES if k in layout}
     given: dict[str, Any] = {"flash": request.flash, **stated.layout(request, phase)}
     if phase == "train":
         words = {k: layout[k] for k in ("zero", "recompute", "sequence_parallel")}
-        return elasticities(request, "train", Plan(**sizes, **words, **given))
+        return request, "train", Plan(**sizes, **words, **given)
     from dataclasses import replace
 
-    return elasticities(replace(request, concurrency=layout["batch"]), "decode", Plan(**sizes, zero=0, **given))
+    return replace(request, concurrency=layout["batch"]), "decode", Plan(**sizes, zero=0, **given)
 
 
 def _report(request: Request, phases: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:

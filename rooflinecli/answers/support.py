@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rooflinecli import num
-from rooflinecli.engine.phase_answer import PhaseAnswer
+from rooflinecli.engine.phase_answer import PhaseAnswer, TrainAnswer
 from rooflinecli.engine.scene import Scene
 from rooflinecli.specs.published import published
 
@@ -13,6 +13,17 @@ def unsupported(scene: Scene, phases: dict[str, PhaseAnswer]) -> list[str]:
     train = phases.get("train")
     if train is None or scene.chip.ideal:
         return []
+    return [*_new(train), *_beyond(scene, train)]
+
+
+def _new(train: PhaseAnswer) -> list[str]:
+    """What of a layout no published run does, as one sentence."""
+    said = train.unsupported if isinstance(train, TrainAnswer) else None
+    return [f"train: {'; '.join(said)}; the interval is wider for it"] if said else []
+
+
+def _beyond(scene: Scene, train: PhaseAnswer) -> list[str]:
+    """An MFU that no published run reached."""
     mfu = float(num.value(train.mfu))
     known = _highest(scene)
     if known is None or mfu <= known[0]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
@@ -73,7 +74,7 @@ def check(
         moved.value,
     )
     try:
-        found = ask_plans.check(plans, settings)
+        found = ask_plans.check(plans, settings, _measured)
     except DataError as error:
         if format is Report.github:
             write(_annotated(str(error)))
@@ -85,6 +86,13 @@ def check(
         write(_rendered(Report.json, found), write_baseline)
     if not found["holds"]:
         raise typer.Exit(1)
+
+
+def _measured(files: Sequence[Path], options: dict[str, Any]) -> list[dict[str, Any]]:
+    """What measured files say, beside the estimate; read only where a plan names one."""
+    from rooflinecli.calibrate.beside import rows
+
+    return rows(files, options)
 
 
 def _rendered(kind: Report, found: dict[str, Any], width: int = 0) -> str:

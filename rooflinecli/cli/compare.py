@@ -56,6 +56,9 @@ def compare(
         metavar="FILE",
         help="Results of a benchmark or a training log: each row beside the estimate on the one --hw, and what would explain the gap.",
     ),
+    sensitivity: bool = _Opt(
+        False, "--sensitivity", help="Also: which hardware figure or constant would change the order, the break-even price, what would settle it."
+    ),
     wide: bool = WIDE,
     format: Format = FORMAT,
     out: Path = OUT,
@@ -73,7 +76,7 @@ def compare(
         write(_measured(options, hw, measured, format, columns(wide, out)), out)
         return
     chips = [name.strip() for item in hw for name in item.split(",") if name.strip()]
-    result = answer(options, chips, at, rank, slo)
+    result = answer(options, chips, at, rank, slo, sensitivity)
     write(render(result, format.value, columns(wide, out)), out)
     if not result["feasible"]:
         raise typer.Exit(1)

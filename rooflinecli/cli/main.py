@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from rooflinecli.cli.output import any_encoding, complain
+from rooflinecli.cli.values import named
 from rooflinecli.errors import BUG, Remark, RooflineError, UsageError, unknown
 
 # pydantic looks for plugins through importlib.metadata, which costs more than an estimate; we use none.
@@ -79,7 +80,7 @@ class LazyGroup(TyperGroup):
         module = import_module(f"rooflinecli.cli.{VERBS[cmd_name][0]}")
         command = typer.main.get_command(module.app)
         command.name = cmd_name
-        return command
+        return named(command)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
         """The verbs from the table, with what they answer, without importing them."""

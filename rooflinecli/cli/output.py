@@ -56,7 +56,8 @@ def complain(message: object) -> None:
 
 # what this program prints beyond ASCII -> what looks like it; one cell for one where it stands in tables
 _LIKENESS = str.maketrans(
-    {"≤": "<=", "≥": ">=", "→": "->", "±": "+-", "÷": "/"} | dict(zip("µμ–—·×…┤└─░▏▎▍▌▋▊▉█", "uu--.x~|+-.   #####", strict=True))
+    {"≤": "<=", "≥": ">=", "→": "->", "±": "+-", "÷": "/"}
+    | dict(zip("µμ–—·×…┤└─░▏▎▍▌▋▊▉█", "uu--.x~|+-.   #####", strict=True))
 )
 
 

@@ -25,6 +25,11 @@ def report(
     out: Path = typer.Option(
         Path("report.html"), "--out", "-o", metavar="FILE", help="The page to write; - for standard output."
     ),
+    slo: str = typer.Option(
+        None,
+        metavar="LIMITS",
+        help="With --qps or --concurrency: the promise to hold against other loads: ttft=2s,itl=50ms@99.",
+    ),
 ) -> None:
     """One HTML page: times, memory, the roofline, latency against throughput, derivations that unfold, sources.
 
@@ -32,16 +37,23 @@ def report(
     when the plan does not fit; the page is written all the same.
     """
     from rooflinecli.answers.report import report as answer
+    from rooflinecli.answers.simulate.served import served
     from rooflinecli.cli.output import write
     from rooflinecli.render.report.page import page
     from rooflinecli.specs import ask
 
-    made = answer(ask.request(options))
+    request = ask.request(options)
+    made = answer(request, served(options, slo) if _serves(request) else None)
     write(page(made, command(options)), None if str(out) == "-" else out)
     if str(out) != "-":
         print(f"wrote {out}")
     if not made.data["estimate"]["feasible"]:
         raise typer.Exit(1)
+
+
+def _serves(request: Any) -> bool:
+    """Whether a load of requests is asked for, by something that writes tokens."""
+    return "decode" in request.phases and bool(request.model.lm_head and request.model.vocab_size)
 
 
 def command(options: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from rooflinecli.cli.asking import Panelled, asks
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format, columns
 from rooflinecli.cli.shared import CLUSTER, FORMAT, JOBS, OUT, PRICES, SLO, WIDE, most
-from rooflinecli.specs.options import LOAD
+from rooflinecli.specs.options import LAYOUT, LOAD
 
 app = typer.Typer(**QUIET)
 _Opt = typer.Option
@@ -75,8 +75,14 @@ def search(
     ),
     price: list[str] = PRICES,
     top: int = most(5, "How many layouts to show, the best of each split of the devices."),
+    practised: bool = _Opt(
+        False, "--practised", help="Training: only layouts like published runs.", rich_help_panel=LAYOUT
+    ),
+    every: bool = _Opt(
+        False, "--all", help="Training: every layout a row, not the best of each split.", rich_help_panel=LAYOUT
+    ),
     sensitivity: bool = _Opt(
-        False, "--sensitivity", help="Also: how the winner's time moves with each hardware figure and constant."
+        False, "--sensitivity", help="Also: how the winner's time moves with each figure and constant, which of them would change the winner, what would settle it."
     ),
     simulate: int = _Opt(
         0, "--simulate", min=0, metavar="COUNT", help="Serving at a rate: simulate the first so many layouts found."
@@ -90,13 +96,14 @@ def search(
     """Every legal layout, priced exactly: the winner, what is next and why, what was rejected and by what.
 
     Training tries all splits over TP, PP, CP, DP, EP with every ZeRO stage, micro-batch, virtual stage, recomputation and
-    sequence parallelism. Serving tries instance layouts and batches, together and with prefill and decode pools apart.
+    sequence parallelism. Ranked by the pessimistic end of the interval (--hold); what no published run supports widens it.
+    Serving tries instance layouts and batches, together and with prefill and decode pools apart.
     Exit code 1 when nothing is feasible; the nearest miss is shown.
     """
     from rooflinecli.cli.searching import Hands, run
 
     limits: dict[str, str | None] = {"ttft": ttft, "itl": itl, "qps": qps}
-    hands = Hands(simulate, jobs, cluster, slo)
+    hands = Hands(simulate, jobs, cluster, slo, practised, every)
     options |= {"price": ",".join(price)} if price else {}
     if not run(options, objective, where or [], limits, top, sensitivity, format.value, out, columns(wide, out), hands):
         raise typer.Exit(1)

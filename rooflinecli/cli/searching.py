@@ -11,12 +11,14 @@ from rooflinecli.cli.progress import Progress
 
 @dataclass
 class Hands:
-    """How many layouts to simulate, and who works."""
+    """How many layouts to simulate, who works, and which layouts are rows."""
 
     simulate: int = 0
     jobs: int = 1
     cluster: str | None = None
     slo: str | None = None
+    practised: bool = False
+    every: bool = False
 
 
 def run(
@@ -37,7 +39,10 @@ def run(
 
     result = _answered(options, objective, where, limits, top, hands)
     if sensitivity and result["feasible"]:
+        from rooflinecli.answers.robust import robust
+
         result["sensitivity"] = _sensitivity(result, options)
+        result["tornado"] = robust(result, options)
     write(text(result, format, width), out)
     return bool(result["feasible"])
 
@@ -51,6 +56,7 @@ def _answered(
     hands: Hands,
 ) -> dict[str, Any]:
     from rooflinecli.answers.search.answered import answered
+    from rooflinecli.answers.search.kept import Kept
     from rooflinecli.spread import spread_over
 
     bar: list[Progress] = []
@@ -61,13 +67,16 @@ def _answered(
         bar[0].add(done)
 
     over = spread_over(hands.jobs, hands.cluster) if hands.jobs > 1 or hands.cluster else None
-    found = answered(options, objective, where, limits, top, tell, over, hands.simulate, hands.slo)
+    kept = Kept(hands.practised, hands.every)
+    found = answered(options, objective, where, limits, top, tell, over, hands.simulate, hands.slo, kept)
     for progress in bar:
         progress.close()
     return found
 
 
 def _sensitivity(result: dict[str, Any], options: dict[str, Any]) -> list[dict[str, Any]]:
+    from rooflinecli.answers import chips
     from rooflinecli.answers.sensitivity import of_layout
 
-    return of_layout(options, result["results"][0]["layout"], result["phase"])
+    winner, each = result["results"][0], chips.each(options)
+    return of_layout(each[winner.get("chip") or next(iter(each))], winner["layout"], result["phase"])

@@ -11,22 +11,10 @@ from rooflinecli.cli.asking import Panelled, asks
 from rooflinecli.cli.main import QUIET
 from rooflinecli.cli.output import Format, columns
 from rooflinecli.cli.shared import CLUSTER, FORMAT, JOBS, OUT, WIDE
-from rooflinecli.specs.options import ENGINE, LAYOUT, LOAD, OPTIONS
+from rooflinecli.specs.options import ENGINE, LAYOUT, LOAD, NOT_SIMULATED
 
 app = typer.Typer(**QUIET)
 _Opt = typer.Option
-# what speaks of means, or of work that the simulated engine does not do; prompts per slot are whole here, a schedule is set by --scheduler
-_MEANS = (
-    "prompts-per-slot",
-    "equal-lengths",
-    "token-budget",
-    "prefix-hit",
-    "sessions",
-    "speculate",
-    "draft-tokens",
-    "acceptance",
-)
-_TRAINING = [name for name, option in OPTIONS.items() if option.phase == "train"]
 
 
 @app.command(
@@ -35,7 +23,7 @@ _TRAINING = [name for name, option in OPTIONS.items() if option.phase == "train"
     "roofline simulate llama70b --hw h100 --tp 4 --engine vllm --trace trace.csv --replicas min --slo ttft=2s@99",
 )
 @asks(
-    without=(*_TRAINING, *_MEANS, "phase", "batch", "tokens", "attention-flops"),
+    without=NOT_SIMULATED,
     help={
         "hw": "A name or alias (`roofline hardware`), or a YAML path; several make a study.",
         "tp": "Tensor parallel size; several make a study.",

@@ -99,15 +99,16 @@ def check(options: Options) -> Options:
     """Hold capacity plans to their promises; `plan` is the path of a plan file, or its YAML."""
     from rooflinecli import files
     from rooflinecli.answers.check import ask_plans
+    from rooflinecli.calibrate.beside import rows
 
     plan, hold = str(options.get("plan") or ""), options.get("hold")
     settings = ask_plans.Settings(hold=hold)
     if "\n" not in plan and files.lies(Path(plan)):
-        return dict(plain(ask_plans.check([Path(plan)], settings)))
+        return dict(plain(ask_plans.check([Path(plan)], settings, rows)))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "plan.yaml"
         files.write(path, plan)
-        return dict(plain(ask_plans.check([path], settings)))
+        return dict(plain(ask_plans.check([path], settings, rows)))
 
 
 def _written(value: Any) -> Any:

@@ -21,6 +21,11 @@ def check(scene: Scene) -> None:
         raise unknown("software", r.software, frameworks(scene), option="software")
     if r.offload is not None and _offloads(r.offload):
         _ = scene.chip.host_link
+        if scene.optimizer is not None and scene.optimizer.steps and r.offload.startswith("optimizer"):
+            raise UsageError(
+                f"--optimizer {r.optimizer} multiplies matrices, which a host is too slow for; leave --offload {r.offload} out",
+                "offload",
+            )
     speculation.check(scene)
     tiers.check(scene)
 
@@ -35,6 +40,8 @@ def _recomputation(scene: Scene) -> None:
             "--recompute-modules says what selective recomputation repeats; add --recompute selective",
             "recompute-modules",
         )
+    if r.mlp_chunks is not None and r.recompute != "full":
+        raise UsageError("--mlp-chunks tiles what full recomputation runs again; add --recompute full", "mlp-chunks")
     if r.recompute_layers is not None and r.recompute != "full":
         raise UsageError(
             "--recompute-layers says how many layers full recomputation covers; add --recompute full",
@@ -63,7 +70,7 @@ def frameworks(scene: Scene) -> list[str]:
     names = {
         name
         for table in tables
-        for kind in ("framework", "tp_collective", "step", "matmul")
+        for kind in ("framework", "tp_collective", "fsdp_collective", "step", "matmul")
         for name in table.get("training", {}).get(kind, {})
         if kind != "matmul" or "@" in name
     }

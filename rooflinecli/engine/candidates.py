@@ -1,7 +1,8 @@
 """The layouts that the chooser looks at: splits of the devices into the sizes left open, then what training leaves open beside.
 
 Not every legal layout (`roofline search` has those): tensor parallelism stays inside the innermost network domain, context
-and expert parallelism are taken as given, microbatches up to 4, ZeRO 1 or 3, recomputation none or full.
+parallelism and virtual stages are taken as given, experts stay whole or are spread as far as the innermost domain or the replicas
+go, microbatches up to 4, ZeRO 1 or 3, recomputation none or full.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from rooflinecli.engine import legal, stated
 from rooflinecli.engine.rules import Rule
 from rooflinecli.engine.scene import Scene
-from rooflinecli.num import Number
+from rooflinecli.num import Number, divisors
 from rooflinecli.specs.plan import WHOLE, Plan
 from rooflinecli.specs.request import Request
 
@@ -46,11 +47,39 @@ def _splits(scene: Scene, phase: str, devices: int) -> Iterator[Plan]:
                 continue
             if not training and not _worth_serving(scene, devices, tp, pp, dp):
                 continue
-            if training or not r.attention_dp:
+            if training:
+                for ep in _expert_groups(scene, tp, dp):
+                    yield whole.but(tp=float(tp), pp=float(pp), dp=float(dp), ep=ep)
+            elif not r.attention_dp:
                 yield whole.but(tp=float(tp), pp=float(pp), dp=float(dp))
             else:
                 ranks = stated.attention_parallel(r, float(tp), float(dp), float(r.ep) if r.ep is not None else None)
                 yield whole.but(tp=ranks[0], pp=float(pp), dp=ranks[1], ep=ranks[2])
+
+
+def _expert_groups(scene: Scene, tp: int, dp: int) -> list[float]:
+    """Expert groups of training: as given; else experts whole, spread over the replicas of the innermost domain, or over all that share them."""
+    r, experts = scene.request, scene.book.experts
+    if r.ep is not None or not experts:
+        return [float(r.ep or 1)]
+    groups = [e for e in divisors(dp) if not any(x % e for x in experts)]
+    inside = [e for e in groups if e * tp <= innermost(scene)]
+    return [float(e) for e in sorted({1, max(inside, default=1), groups[-1]})]
+
+
+def untried(scene: Scene) -> str:
+    """What of training layouts the candidates leave out, of the sizes that are open."""
+    r = scene.request
+    lacks = {
+        "tp beyond the fast domain": r.tp is None and scene.request.devices is not None and scene.request.devices > innermost(scene),
+        "cp": r.cp is None,
+        "other ep": r.ep is None and bool(scene.book.experts),
+        "virtual stages": r.virtual_stages is None,
+        "micro-batches above 4": r.micro_batch is None,
+        "ZeRO-2": r.zero is None,
+        "selective recomputation": r.recompute is None,
+    }
+    return ", ".join(name for name, out in lacks.items() if out) or "nothing else"
 
 
 def _undivided(r: Request, training: bool) -> Plan:

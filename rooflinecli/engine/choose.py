@@ -8,8 +8,8 @@ from functools import cached_property
 
 from rooflinecli.engine import legal, refusal, stated
 from rooflinecli.engine.answer import priced
-from rooflinecli.engine.candidates import candidates, reach
-from rooflinecli.engine.phase_answer import PlanAnswer, plan_answer
+from rooflinecli.engine.candidates import candidates, reach, untried
+from rooflinecli.engine.phase_answer import PlanAnswer, plan_answer, time_held
 from rooflinecli.engine.residency import resident
 from rooflinecli.engine.rules import Rule
 from rooflinecli.engine.scene import Scene
@@ -105,7 +105,7 @@ def _worth_pricing(fitting: list[Weighed]) -> list[Weighed]:
 
 def _sizes(plan: Plan) -> tuple[Number, ...]:
     """What candidates differ in, recomputation aside."""
-    return plan.tp, plan.pp, plan.dp, plan.micro_batch, plan.zero
+    return plan.tp, plan.pp, plan.dp, plan.ep, plan.micro_batch, plan.zero
 
 
 def weigh(
@@ -123,15 +123,17 @@ def weigh(
 
 
 def _rank(scene: Scene, phases: tuple[str, ...], plan: Plan) -> tuple[Number, ...]:
-    """Training takes the fastest step. Serving takes stages only where memory asks for them: replicas serve more users.
+    """Training takes the fastest step by the end of its interval that is held, as a search does. Serving takes stages only
+    where memory asks for them: replicas serve more users.
 
     Without phases the plainest layout is as good as any.
     """
+    hold = scene.request.hold
     if not phases:
         return plan.pp, plan.tp
     if phases == ("train",):
-        return priced(scene, plan, "train").time_s, plan.pp, plan.tp
-    return plan.pp, priced(scene, plan, "decode").time_s, plan.tp
+        return time_held(priced(scene, plan, "train"), hold), plan.pp, plan.tp
+    return plan.pp, time_held(priced(scene, plan, "decode"), hold), plan.tp
 
 
 def _counts(scene: Scene) -> Iterator[int]:
@@ -151,8 +153,10 @@ def _why(scene: Scene, phases: tuple[str, ...], tried: list[Weighed]) -> str:
         return "the layout given" if None not in (r.tp, r.pp, r.dp) else "the only layout of the sizes left open"
     if sum(one.fits for one in tried) == 1:
         return f"the only one of {len(tried)} layouts tried that fits"
-    how = "fastest" if phases == ("train",) else "fastest with the fewest stages"
-    return f"the {how} of {len(tried)} layouts tried; `roofline search` tries every one"
+    by = {"pessimistic": ", by the upper end of the interval,", "floor": ", by the floor,"}.get(r.hold, "")
+    if phases != ("train",):
+        return f"the fastest with the fewest stages{by} of {len(tried)} layouts tried; `roofline search` tries every one"
+    return f"the fastest{by} of {len(tried)} layouts tried; not tried: {untried(scene)}; `roofline search` tries every one"
 
 
 def _why_so_many(scene: Scene, best: Plan, needs: float, smaller: list[Weighed]) -> str:

@@ -150,9 +150,13 @@ def _times(count: Number, passes: Number) -> Number:
 
 def prompt_starts(scene: Scene) -> Number:
     """Seconds by which the starts of a pass that holds a prompt exceed those of a replayed graph; nothing where engines replay both."""
-    if not scene.engine.prompt_per_layer or scene.chip.ideal:
+    engine, moe_layers = scene.engine, float(sum(g.repeat for g in scene.book.layers if g.moe))
+    if scene.chip.ideal or not (engine.prompt_per_layer or (moe_layers and engine.prompt_per_moe_layer)):
         return 0.0
-    return serving.prompt_starts(float(scene.book.n_layers), engine_constant(scene, "prompt_per_layer", "s"))
+    per_layer, per_moe_layer = (
+        engine_constant(scene, f"prompt_{name}", "s") for name in ("per_layer", "per_moe_layer")
+    )
+    return serving.prompt_starts(float(scene.book.n_layers), per_layer, moe_layers, per_moe_layer)
 
 
 def prompt_pass(scene: Scene, plan: Plan) -> Step:

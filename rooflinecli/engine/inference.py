@@ -61,7 +61,7 @@ def _first_token(scene: Scene, plan: Plan, step: Step) -> Step:
     busy = load(scene, plan)
     if busy.kind == "open":
         front = _front(scene)
-        under_way = speculation.round_time(scene, _decode_step(scene, plan, busy).seconds)
+        under_way = speculation.round_time(scene, _decode_seconds(scene, plan, busy))
         meets = serving.busy_probability(busy.batch)
         beside = busy.prompt_cost + prompt_starts(scene)  # a step that takes a prompt in is not replayed either
         seconds = serving.open_loop_ttft(step.seconds, under_way, meets, busy.share, beside, busy.prompt_cost, front)
@@ -103,9 +103,7 @@ def closed_loop(scene: Scene, plan: Plan, busy: Load, batch: Number, alone: Numb
     if not (num.plain(together) and num.value(together) <= 1):
         whole = forward_step(scene, plan, together, scene.read, scene.prompt, decode=False).seconds
         seconds = num.where(together > 1, whole, alone)
-    mixed = (
-        speculation.round_time(scene, _decode_step(scene, plan, busy).seconds) + busy.prompt_cost + prompt_starts(scene)
-    )
+    mixed = speculation.round_time(scene, _decode_seconds(scene, plan, busy)) + busy.prompt_cost + prompt_starts(scene)
     share = num.minimum(serving.prefill_load(batch / (num.maximum(scene.output, 1) * itl), busy.prompt_cost), 1)
     return Loop(serving.burst_ttft(batch, per_pass, seconds), mixed, share)
 
@@ -186,9 +184,19 @@ def _decode_step(scene: Scene, plan: Plan, busy: Load) -> Step:
     return speculation.token_step(scene, plan, sequences_per_stage(plan, busy), context)
 
 
+def _decode_seconds(scene: Scene, plan: Plan, busy: Load) -> Number:
+    """Seconds of that step."""
+    return scene.once(plan, "decode step", lambda: _decode_step(scene, plan, busy).seconds)
+
+
 def token(scene: Scene, plan: Plan, busy: Load) -> Step:
     """Inter-token latency: a decode step, and what the prompts of other requests add to it."""
+    return scene.once(plan, "token", lambda: _token(scene, plan, busy))
+
+
+def _token(scene: Scene, plan: Plan, busy: Load) -> Step:
     step = _decode_step(scene, plan, busy)
+    scene.once(plan, "decode step", lambda: step.seconds)
     if busy.kind == "static":
         return step
     if busy.kind == "closed":

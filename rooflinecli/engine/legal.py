@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rooflinecli import num
-from rooflinecli.engine.rules import Rule, anywhere, one
+from rooflinecli.engine.rules import Rule, anywhere, one, towers
 from rooflinecli.engine.rules.serving import serving
 from rooflinecli.engine.rules.training import training
 from rooflinecli.engine.scene import Scene
@@ -20,8 +20,8 @@ def rules(scene: Scene, plan: Plan, phase: str) -> Iterator[Rule]:
     Nothing is split by the scalar 1, so no rule of it can be broken.
     """
     if not one(plan.tp):
-        yield from anywhere.tensor(scene, plan, scene.engine.pads_heads and phase != "train")
-        yield from anywhere.towers(scene, plan)
+        yield from anywhere.tensor(scene, plan, scene.pads_heads(plan, phase))
+        yield from towers.heads(scene, plan)
     if not one(plan.pp):
         yield from anywhere.stages(scene, plan)
     if not one(plan.ep):
@@ -29,8 +29,8 @@ def rules(scene: Scene, plan: Plan, phase: str) -> Iterator[Rule]:
     yield anywhere.whole(plan)
     yield anywhere.network(scene, plan, phase)
     yield from (training if phase == "train" else serving)(scene, plan)
+    yield from towers.sources(scene)
     yield from anywhere.lengths(scene, phase)
-    yield from anywhere.sources(scene)
 
 
 def broken(scene: Scene, plan: Plan, phase: str) -> Rule | None:

@@ -40,6 +40,7 @@ class Microbatch:
             uneven=context.imbalance(plan, seq),
             imbalance=None if plan.imbalance is Plan.imbalance else plan.imbalance,
             software="" if plan.software == "any" else plan.software,
+            documents=scene.documents,
         )
         self.queries = seq if num.plain(plan.cp) and num.value(plan.cp) == 1 else seq / plan.cp
         self.work = work_sizes(sequences, self.queries, seq, self.queries, plan)
@@ -184,10 +185,11 @@ class Microbatch:
     def gather_weights(self, params: memory.DeviceParameters, buckets: Number) -> None:
         """ZeRO-3 gathers and scatters of every microbatch, prefetched beside the computation."""
         f, c = self.scene.formats, self.constants("fsdp_collective")
-        gradients = 0.0 if self.recipe.frozen else f.activation
+        sent = c.exchange_bytes if num.present(c.exchange_bytes) else f.activation
+        gradients = 0.0 if self.recipe.frozen else sent
         for held, experts in ((params.inner + params.outer, False), (params.experts, True)):
             if not experts or params.has_experts:
-                weight = memory.resident_weight(f)
+                weight = c.gather_bytes if num.present(c.gather_bytes) else memory.resident_weight(f)
                 for move in data.collectives(self.plan, held, weight, gradients, buckets, experts):
                     self.communicate(replace(move, rails=c.rails), c.overlap)
 

@@ -25,16 +25,42 @@ class Remedy:
 
 
 def nearest(scene: Scene, phases: tuple[str, ...]) -> Remedy | None:
-    """The remedy that asks for least: the devices given with their sequences spread over replicas, else more devices."""
-    spread = None if phases == ("train",) else _as_replicas(scene, phases)
-    if spread is not None:
-        return spread
+    """The remedy that asks for least: the devices given laid out otherwise or with their sequences spread over replicas, else more devices."""
+    kept = _otherwise(scene, phases) or (None if phases == ("train",) else _as_replicas(scene, phases))
+    if kept is not None:
+        return kept
     free = Scene(replace(scene.request, devices=None, tp=None, pp=None, dp=None, cp=None, ep=None))
     try:
         found = choose(free, phases, fastest=False)
     except (UsageError, Infeasible):
         return None
     return Remedy(found.plan, found.reason)
+
+
+# What is let go on the devices given, a step at a time: the split, then what training holds beside it.
+_LET_GO: tuple[tuple[str, ...], ...] = (
+    ("tp", "pp", "dp", "cp", "ep", "virtual_stages"),
+    ("tp", "pp", "dp", "cp", "ep", "virtual_stages", "micro_batch", "zero", "recompute"),
+)
+
+
+def _otherwise(scene: Scene, phases: tuple[str, ...]) -> Remedy | None:
+    """Another layout of the devices given that holds the same load; none where the layout was open to begin with."""
+    r = scene.request
+    if r.devices is None and None in (r.tp, r.pp, r.dp):
+        return None
+    product, _ = stated.product_of_given(r)
+    devices = r.devices if r.devices is not None else float(product)
+    for names in _LET_GO if phases == ("train",) else _LET_GO[:1]:
+        if all(getattr(r, name) is None for name in names):
+            continue
+        try:
+            found = choose(Scene(replace(r, devices=devices, **dict.fromkeys(names))), phases)
+        except (UsageError, Infeasible):
+            continue
+        if found.fits:
+            return Remedy(found.plan, f"the same {int(devices)} devices laid out otherwise")
+    return None
 
 
 def _as_replicas(scene: Scene, phases: tuple[str, ...]) -> Remedy | None:

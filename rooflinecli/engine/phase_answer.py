@@ -154,15 +154,23 @@ class DecodeAnswer(PhaseAnswer):
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class TrainAnswer(PhaseAnswer):
     """time_s is one optimizer step; steps and run_s are those of a whole run, where its tokens are given. communication_s is
-    what an axis leaves exposed, hidden_s what of it runs beside other work."""
+    what an axis leaves exposed, hidden_s what of it runs beside other work. own_error is the part of the relative error that
+    comes of a layout's communication, unsupported what of the layout no published run does, a sentence each."""
 
     hidden_s: dict[str, Number]
     hardware_flops: Number
     hfu: Number
     microbatches: Number
     bubble_fraction: Number
+    own_error: Number
     steps: Number | None = None
     run_s: Number | None = None
+    unsupported: list[str] | None = field(default=None, metadata=OPTIONAL)
+
+
+def time_held(answer: PhaseAnswer, hold: str) -> Number:
+    """The time at the end of its interval that ranks: the upper one, the expected one, or the floor."""
+    return {"pessimistic": answer.interval_s[1], "floor": answer.floor_s}.get(hold, answer.time_s)
 
 
 def rate_interval(rate: Number, error: Number, time: Number, floor: Number) -> tuple[Number, Number]:
@@ -202,6 +210,7 @@ _SELDOM = {
         "offload",
         "offload_layers",
         "loss_chunks",
+        "mlp_chunks",
         "expert_tp",
         "software",
         "recipe",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import copy
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
@@ -11,8 +12,9 @@ from rooflinecli import num
 from rooflinecli.engine.quantised import as_kept, stored
 from rooflinecli.engine.reading import reading
 from rooflinecli.errors import UsageError, unknown
-from rooflinecli.formulas import serving
+from rooflinecli.formulas import attention, serving
 from rooflinecli.layers.build import ledger
+from rooflinecli.ledger import Ledger
 from rooflinecli.lift import PLAIN, Plain
 from rooflinecli.memory import Beside, DeviceParameters, device_parameters, predicting
 from rooflinecli.num import Number
@@ -20,9 +22,11 @@ from rooflinecli.phases.flops import ledger_flops
 from rooflinecli.phases.forward import Pass
 from rooflinecli.price.bill import Bill
 from rooflinecli.price.chip import Chip
+from rooflinecli.specs.ask import document_lengths
 from rooflinecli.specs.blocks import Quantization
 from rooflinecli.specs.dtypes import BITS, FORMATS, Formats, experts_alone, experts_format, formats
 from rooflinecli.specs.engine import Engine, load_engine
+from rooflinecli.specs.optimizer import load_optimizer
 from rooflinecli.specs.plan import SIZES, Plan
 from rooflinecli.specs.request import MOST, SEQ, Request
 
@@ -45,6 +49,8 @@ class Scene:
         self.chip = _chip(request, lift, override, self.engine)
         self.dtype = request.dtype or _checkpoint_dtype(request)
         self.formats: Formats = _formats(request, self.dtype, self.engine)
+        if self.engine.whole_cache:
+            self.formats = replace(self.formats, whole_cache=True)
         self._workload()
 
     def _workload(self) -> None:
@@ -69,6 +75,7 @@ class Scene:
             given is None,
         )
         self.read = self._read()
+        self.documents = None if r.lengths is None else self._packed(r.lengths)
         self.per_slot = self.flag(
             "N_w", r.prompts_per_slot, "1", "--prompts-per-slot", self._is(r.prompts_per_slot, 10.0)
         )
@@ -77,10 +84,24 @@ class Scene:
         self.gradient_bytes = self.flag(
             "p_g", r.gradient_bytes, "B", "--gradient-bytes", self._is(r.gradient_bytes, 4.0)
         )
-        self.optimizer_bytes = self.flag(
-            "p_o", r.optimizer_bytes, "B", "--optimizer-bytes", self._is(r.optimizer_bytes, 12.0)
-        )
+        self.optimizer = None if r.optimizer is None else load_optimizer(r.optimizer)
+        state = r.optimizer_bytes if self.optimizer is None else self.optimizer.bytes
+        named = "--optimizer-bytes" if self.optimizer is None else f"--optimizer; {self.optimizer.source}"
+        self.optimizer_bytes = self.flag("p_o", state, "B", named, self.optimizer is None and self._is(state, 12.0))
         self.utilisation = self.flag("u", r.utilisation, "1", "--utilisation", self._is(r.utilisation, 1.0))
+
+    def _packed(self, written: str) -> Number:
+        """Length of the document that a training token is in. Raises UsageError for what is no list of lengths, or longer than a sequence."""
+        lengths = document_lengths(written)
+        if num.plain(self.seq) and max(lengths) > num.value(self.seq):
+            raise UsageError(
+                f"--lengths {written}: a document of {max(lengths):g} tokens does not fit into --seq {num.value(self.seq):g}; raise it",
+                "lengths",
+            )
+        squares, total = sum(length * length for length in lengths), sum(lengths)
+        return attention.packed_length(
+            self.flag("sum_l2", squares, "tokens^2", "--lengths"), self.flag("sum_l", total, "tokens", "--lengths")
+        )
 
     def _read(self) -> Number:
         """Prompt tokens that prefill computes: all but those that the prefix cache holds."""
@@ -172,13 +193,22 @@ class Scene:
         return Plan(**{**plan.__dict__, **sizes})
 
     def model_flops(
-        self, batch: Number, queries: Number, keys: Number, logits: Number, decode: bool, cached: Number | None = None
+        self,
+        batch: Number,
+        queries: Number,
+        keys: Number,
+        logits: Number,
+        decode: bool,
+        cached: Number | None = None,
+        documents: Number | None = None,
     ) -> Number:
         """Forward FLOPs of `batch` sequences; the LM head counts for `logits` positions each."""
-        forward = Pass(
-            self.formats, decode=decode, full_attention=self.request.attention_flops == "full", cached=cached
-        )
-        return ledger_flops(self.book, forward, self.lift, batch, queries, keys, logits)
+        full, work = self.request.attention_flops == "full", (batch, queries, keys, logits)
+        whole = cached is None and documents is None
+        if whole and not self.lift.traced and all(size.__class__ is float for size in work):
+            return _model_flops(self.book, self.formats, decode, full, *work)
+        forward = Pass(self.formats, decode=decode, full_attention=full, cached=cached, documents=documents)
+        return ledger_flops(self.book, forward, self.lift, *work)
 
     def parameters(self, plan: Plan) -> DeviceParameters:
         """Parameters on the fullest device of a replica, counted once per plan."""
@@ -208,6 +238,12 @@ class Scene:
         """What the training framework keeps for the backward pass beside what it reads."""
         c = self.chip.constants("training", "framework", plan.software)
         return Beside(c.logit_bytes, c.norm_bytes, c.gate_bytes)
+
+    def pads_heads(self, plan: Plan, phase: str) -> bool:
+        """Whether the engine, or in training the framework, pads attention heads to a multiple of tp."""
+        if phase != "train":
+            return self.engine.pads_heads
+        return num.present(self.chip.constants("training", "framework", plan.software).pads_heads)
 
     def bill(self, regime: str, devices: Number) -> Bill:
         """A new bill for one pass. A listing of operations overrides this to keep the lines."""
@@ -244,6 +280,14 @@ def _chip(request: Request, lift: Plain, override: dict[str, Number] | None, eng
     if lift is not PLAIN or override:
         return Chip(request.hardware, lift, ideal=ideal, override=override, engine=engine)
     return _cached_chip(_Identity(request.hardware), ideal, _Identity(engine))
+
+
+@lru_cache(maxsize=256)
+def _model_flops(book: Ledger, formats: Formats, decode: bool, full_attention: bool, *work: float) -> float:
+    """FLOPs of plain numbers: phases, candidates and checks ask for the same ones again."""
+    batch, queries, keys, logits = work
+    forward = Pass(formats, decode=decode, full_attention=full_attention)
+    return float(ledger_flops(book, forward, PLAIN, batch, queries, keys, logits))
 
 
 @lru_cache(maxsize=64)

@@ -38,6 +38,7 @@ _AS_GIVEN = (
     "imbalance",
     "dropout",
     "loss_chunks",
+    "mlp_chunks",
     "expert_tp",
     "software",
     "recipe",

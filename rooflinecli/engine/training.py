@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from rooflinecli import memory, num
 from rooflinecli.derivation import label
-from rooflinecli.engine import residency
+from rooflinecli.engine import novelty, residency
 from rooflinecli.engine.microbatch import REGIME
-from rooflinecli.engine.phase_answer import Resources, TrainAnswer, rate_interval
+from rooflinecli.engine.phase_answer import Residency, Resources, TrainAnswer, rate_interval
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.stage import Stage, stage
 from rooflinecli.formulas import collectives as comm
 from rooflinecli.formulas import roofline, schedule, training
-from rooflinecli.ledger import Tower
+from rooflinecli.ledger import Ledger, Tower
+from rooflinecli.lift import PLAIN, Plain
 from rooflinecli.num import Number
 from rooflinecli.parallel import data, pipeline
 from rooflinecli.phases import recompute
@@ -23,7 +25,8 @@ from rooflinecli.phases.recipe import RECIPE
 from rooflinecli.phases.sizes import layer_sizes, work_sizes
 from rooflinecli.price.bill import Bill
 from rooflinecli.price.kernels import price
-from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.dtypes import Formats
+from rooflinecli.specs.plan import WHOLE, Plan
 from rooflinecli.work import Op
 
 TINY = 1e-30  # s, keeps a share of nothing finite in a sweep
@@ -45,7 +48,8 @@ def train(scene: Scene, plan: Plan) -> TrainAnswer:
     )
     seconds, floor = _seconds(scene, plan, fullest, parts, count, resources)
     exposed, hidden = _overlap(fullest, tail, parts, count)
-    error = _error(scene, plan, seconds, exposed, hidden)
+    memory_held = residency.resident(scene, plan, "train")
+    error, own = _error(scene, plan, seconds, exposed, hidden, memory_held)
     tokens = scene.train_batch * scene.seq
     model = recipe.passes * _forward_flops(scene, plan)
     peak = scene.chip.peak(scene.formats.compute)
@@ -70,17 +74,19 @@ def train(scene: Scene, plan: Plan) -> TrainAnswer:
             axis: bill.volumes.get(axis, 0.0) * count + tail.volumes.get(axis, 0.0)
             for axis in {**bill.volumes, **tail.volumes}
         },
-        memory=residency.resident(scene, plan, "train"),
+        memory=memory_held,
+        own_error=own,
     )
 
 
 def _forward_flops(scene: Scene, plan: Plan) -> Number:
     """Model FLOPs of the batch's forward pass, further tokens included where they are predicted."""
-    own = scene.model_flops(scene.train_batch, scene.seq, scene.seq, scene.seq, decode=False)
+    seq, packed = scene.seq, scene.documents
+    own = scene.model_flops(scene.train_batch, seq, seq, seq, decode=False, documents=packed)
     depth = scene.predicts(plan)
     if not depth:
         return own
-    forward = Pass(scene.formats, full_attention=scene.request.attention_flops == "full")
+    forward = Pass(scene.formats, full_attention=scene.request.attention_flops == "full", documents=packed)
     return own + predicting_flops(scene.book, forward, scene.lift, scene.train_batch, scene.seq, depth)
 
 
@@ -126,14 +132,31 @@ def _optimizer(scene: Scene, plan: Plan, params: memory.DeviceParameters) -> Num
     )
     traffic = training.optimizer_traffic(owned, per_param)
     if not plan.optimizer_on_host:
-        return price(
-            Op(name="optimizer", kind="optimizer", dtype=scene.formats.compute, flops=0.0, bytes=traffic),
-            scene.chip,
-            REGIME,
-        ).expected
+        update = Op(name="optimizer", kind="optimizer", dtype=scene.formats.compute, flops=0.0, bytes=traffic)
+        return price(update, scene.chip, REGIME).expected + _orthogonalising(scene, plan)
     host = scene.chip.constants(REGIME, "host_optimizer")
     link = training.offload_transfer(owned, scene.gradient_bytes, scene.formats.weight, scene.chip.host_link)
     return host.overhead + roofline.effective_memory_time(traffic, scene.chip.host_link, host.memory) + link
+
+
+def _orthogonalising(scene: Scene, plan: Plan) -> Number:
+    """Seconds in which a device orthogonalises the momentum of its share of all matrices; none for optimizers that multiply nothing."""
+    if scene.optimizer is None or not scene.optimizer.steps:
+        return 0.0
+    sharers = plan.tp * plan.pp * data.shards(plan)["optimizer"]
+    flops = memory.orthogonalised_flops(scene.book, scene.optimizer.steps, scene.lift) / sharers
+    width = float(scene.spec.d_model)
+    matmul = Op(
+        name="orthogonalise",
+        kind="matmul",
+        dtype=scene.formats.outer_compute,
+        flops=flops,
+        bytes=0.0,
+        k=width,
+        n=width,
+        ramp=1 / width,
+    )
+    return label(price(matmul, scene.chip, REGIME).expected, "t[orthogonalise]")
 
 
 def _seconds(
@@ -169,13 +192,22 @@ def _overlap(
     return exposed, hidden
 
 
-def _error(scene: Scene, plan: Plan, seconds: Number, exposed: dict[str, Number], hidden: dict[str, Number]) -> Number:
-    """80 % relative error of a step."""
+def _error(
+    scene: Scene,
+    plan: Plan,
+    seconds: Number,
+    exposed: dict[str, Number],
+    hidden: dict[str, Number],
+    held: Residency,
+) -> tuple[Number, Number]:
+    """80 % relative error of a step, and the part of it that its communication has: other layouts on the chip share the rest."""
     c = scene.chip.constants(REGIME, "residual", plan.software)
     experts = c.error_experts if any(group.moe for group in scene.book.layers) else 0.0
     beside = training.communication_error(c.error_hidden, sum(hidden.values()), seconds)
     shown = training.communication_error(c.error_exposed, sum(exposed.values()), seconds)
-    return training.step_error(c.error, experts, beside, shown)
+    new = novelty.claims(scene, plan, sum(hidden.values()) / seconds, held)
+    own = training.step_error(0.0, 0.0, beside, shown)
+    return training.step_error(c.error, experts, beside, shown, novelty.error(new)), own
 
 
 def _breakdown(fullest: Stage, parts: dict[str, Number], count: Number) -> dict[str, Number]:
@@ -191,16 +223,47 @@ def _recomputed(scene: Scene, plan: Plan) -> Number:
     """FLOPs of recomputation over the whole step and all devices."""
     if plan.recompute == "none":
         return 0.0
-    matmuls = Pass(scene.formats, full_attention=scene.request.attention_flops == "full")
     early_stop = scene.chip.constants(REGIME, "framework", plan.software).early_stop
-    total: Number = 0.0
-    for stack in (Tower(scene.book, scene.seq), *scene.book.reading):
-        seq, inputs = stack.length, stack.inputs(scene.train_batch)
-        work = work_sizes(inputs, seq, seq, seq, Plan())
+    size = scene.seq, scene.train_batch, early_stop
+    full, again = scene.request.attention_flops == "full", (plan.recompute, plan.recompute_modules, plan.flash)
+    apart = scene.documents is not None
+    if scene.lift.traced or apart or not all(number.__class__ is float for number in size):
+        total = _repeated(scene.book, scene.formats, full, again, *size, scene.lift, scene.documents)
+    else:
+        total = _plainly_repeated(scene.book, scene.formats, full, again, *size)
+    return total * recompute.share(plan.recompute_layers, float(scene.book.n_layers))
+
+
+def _repeated(
+    book: Ledger,
+    formats: Formats,
+    full: bool,
+    again: Any,
+    seq: Number,
+    batch: Number,
+    early_stop: Number,
+    lift: Plain,
+    documents: Number | None = None,
+) -> Number:
+    """FLOPs of what every layer computes again, whatever the layout; `again` says of a plan what that is."""
+    matmuls, total = Pass(formats, full_attention=full, documents=documents), 0.0
+    how, modules, flash = again
+    plan = Plan(recompute=how, recompute_modules=modules, flash=flash)
+    for stack in (Tower(book, seq), *book.reading):
+        length, inputs = stack.length, stack.inputs(batch)
+        work = work_sizes(inputs, length, length, length, WHOLE)
         for group in stack.book.layers:
-            sizes = layer_sizes(group, work, Plan(), stack.book.document, scene.lift)
+            sizes = layer_sizes(group, work, WHOLE, stack.book.document, lift)
             early = recompute.stops_early(early_stop, stack.book.spec.layers[group.index].norms)
             rows = [row for row in group.rows if row.contraction is not None or row.mixer is not None]
             for op in recompute.again(plan, matmuls.ops(rows, sizes), early):
                 total = total + op.flops * op.count * float(group.repeat)
-    return total * recompute.share(plan.recompute_layers, float(scene.book.n_layers))
+    return total
+
+
+@lru_cache(maxsize=256)
+def _plainly_repeated(
+    book: Ledger, formats: Formats, full: bool, again: Any, seq: float, batch: float, early: float
+) -> Any:
+    """The same of plain numbers, which every candidate asks for again."""
+    return _repeated(book, formats, full, again, seq, batch, early, PLAIN)

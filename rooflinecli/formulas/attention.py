@@ -34,6 +34,23 @@ def chunked_pairs(seq: Number, chunk: Number) -> Number:
     return whole * chunk * chunk / 2 + rest * rest / 2
 
 
+@formula(
+    "l_doc",
+    "tokens",
+    "documents packed whole, attention masked between them (Krell et al. 2021, Efficient Sequence Packing without Cross-contamination): a token is "
+    "in a long one more often",
+)
+def packed_length(squares: Number, total: Number) -> Number:
+    """sum(l^2)/sum(l): length of the document that a token is in, on average."""
+    return squares / total
+
+
+@formula("P", "pairs", "documents of l tokens fill a sequence, each attends to itself alone")
+def packed_pairs(seq: Number, length: Number, pairs: Number) -> Number:
+    """S/l times the pairs of one document."""
+    return seq / length * pairs
+
+
 @formula("T_w", "tokens", "a window or chunk bounds the keys a query can see")
 def visible_keys(context: Number, window: Number) -> Number:
     """Keys that one decoded token reads."""

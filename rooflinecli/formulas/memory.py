@@ -172,6 +172,17 @@ def chunked_loss(head: Number, logits: Number, chunks: Number) -> Number:
     return head - logits * (1 - 1 / chunks)
 
 
+@formula(
+    "M_work",
+    "B",
+    "Bekman et al. 2025, Arctic Long Sequence Training, section 3.1 (TiledMLP): tokens of a feed-forward do not meet, so it runs over tiles of them, "
+    "forward again and backward of one before the next",
+)
+def tiled_feedforward(working: Number, feedforward: Number, chunks: Number) -> Number:
+    """working - feedforward (1 - 1/c): what a layer at work holds when its feed-forward runs over a part of the tokens at a time."""
+    return working - feedforward * (1 - 1 / chunks)
+
+
 @formula("b_min", "sequences", "eq. 3.9 of the " + _NOTES)
 def mixed_precision_batch(d_model: Number, seq: Number, heads: Number) -> Number:
     """Least batch at which mixed precision saves memory over fp32."""

@@ -113,11 +113,12 @@ def layer_overhead(layers: Number, per_layer: Number, moe_layers: Number, per_mo
 @formula(
     "t_start",
     "s",
-    "no graph is replayed for a step that holds a prompt; read off idle prefills of TensorRT-LLM's C++ runtime",
+    "no graph is replayed for a step that holds a prompt; read off idle prefills of TensorRT-LLM's C++ runtime, of layers of experts off "
+    "first tokens of collected runs",
 )
-def prompt_starts(layers: Number, per_layer: Number) -> Number:
+def prompt_starts(layers: Number, per_layer: Number, moe_layers: Number, per_moe_layer: Number) -> Number:
     """Time of starting the kernels of a prompt's pass one by one, beside what a replayed graph takes."""
-    return layers * per_layer
+    return layers * per_layer + moe_layers * per_moe_layer
 
 
 @formula("t_engine", "s", "scheduling and sampling of one engine step; " + _FIT)

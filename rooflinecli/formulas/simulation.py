@@ -15,6 +15,14 @@ def pool_tokens(
     return num.maximum((capacity - weights - reserve) * fraction, 0) / num.maximum(kv_per_sequence, 1) * length
 
 
+@formula("n_kv", "tokens", "a share of all memory less weights and reserve; vLLM, gpu_memory_utilization")
+def pool_within(
+    capacity: Number, share: Number, weights: Number, reserve: Number, kv_per_sequence: Number, length: Number
+) -> Number:
+    """Tokens of cache where weights, reserve and cache may take a share of the memory together."""
+    return num.maximum(capacity * share - weights - reserve, 0) / num.maximum(kv_per_sequence, 1) * length
+
+
 @formula("t_kv", "s", "definition; a sequence's cache over the link that carries it")
 def transfer_time(kv_bytes: Number, bandwidth: Number) -> Number:
     """Seconds to move a cache between pools."""

@@ -81,9 +81,29 @@ def straggler_factor(per_doubling: Number, nodes: Number, per_domain: Number, do
     "1",
     "80 % of published steps of families left out of the fit, in logarithms; parts independent; docs/accuracy.md",
 )
-def step_error(base: Number, experts: Number, hidden: Number, exposed: Number) -> Number:
-    """sqrt(base^2 + experts^2 + hidden^2 + exposed^2)."""
-    return num.sqrt(base**2 + experts**2 + hidden**2 + exposed**2)
+def step_error(base: Number, experts: Number, hidden: Number, exposed: Number, novelty: Number = 0.0) -> Number:
+    """sqrt(base^2 + experts^2 + hidden^2 + exposed^2 + novelty^2)."""
+    return num.sqrt(base**2 + experts**2 + hidden**2 + exposed**2 + novelty**2)
+
+
+@formula("x", "1", "how far a size goes beyond what published runs did: none up to their limit, all a quarter above it")
+def beyond(size: Number, limit: Number) -> Number:
+    """min(max((size/limit - 1)/0.25, 0), 1)."""
+    return num.minimum(num.maximum((size / limit - 1) / 0.25, 0.0), 1.0)
+
+
+@formula("r", "1", "a kind of novelty adds its error as far as the layout goes")
+def claim_error(error: Number, beyond: Number) -> Number:
+    """error x."""
+    return error * beyond
+
+
+def novelty(*errors: Number) -> Number:
+    """sqrt(sum of r_k^2): kinds of novelty taken as independent."""
+    total: Number = 0.0
+    for error in errors:
+        total = total + error**2
+    return num.sqrt(total)
 
 
 @formula(
@@ -114,6 +134,16 @@ def optimizer_bytes_per_parameter(state: Number, gradient: Number, weight: Numbe
 def optimizer_traffic(params: Number, bytes_per_param: Number) -> Number:
     """Bytes one optimizer step moves."""
     return params * bytes_per_param
+
+
+@formula(
+    "F_NS",
+    "FLOP",
+    "Jordan et al. 2024, Muon: X <- aX + (bA + cA^2) X with A = X X^T, on the shorter side m of an m x n momentum",
+)
+def newton_schulz_flops(short: Number, long: Number, steps: Number) -> Number:
+    """steps (4 n m^2 + 2 m^3): what orthogonalising one matrix multiplies."""
+    return steps * (4 * long * short * short + 2 * short * short * short)
 
 
 @formula(

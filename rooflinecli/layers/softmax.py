@@ -50,7 +50,14 @@ class Softmax(Mixer):
         return whole if queries is keys else whole * (queries / rest)
 
     def _all_pairs(self, mode: Mode, keys: Number) -> Number:
-        """Pairs of a whole sequence with itself."""
+        """Pairs of a whole sequence with itself, or of the documents that are packed into it."""
+        if mode.documents is None:
+            return self._own_pairs(mode, keys)
+        length = num.minimum(mode.documents, keys)
+        return attention.packed_pairs(keys, length, self._own_pairs(mode, length))
+
+    def _own_pairs(self, mode: Mode, keys: Number) -> Number:
+        """Pairs of so many tokens that all belong together."""
         if mode.full_attention or not self.causal:
             return attention.full_pairs(keys, self.reach)
         if self.chunk:
@@ -70,18 +77,19 @@ class Softmax(Mixer):
         b, s, t = sizes["B"], sizes["S"], sizes["T"]
         shared, width = sizes[self.kv_heads], sizes[self.qk] + sizes[self.v]
         moved = self._traffic(mode.formats, sizes)
+        seen = t if mode.documents is None else num.minimum(mode.documents, t)
         return kernel(
             name=name,
             kind="prefill_attention",
             dtype=mode.formats.attention_compute,
             flops=busiest(self.flops(mode, sizes), mode),
             bytes=moved,
-            k=num.minimum(t, self.reach + TILE),
+            k=num.minimum(seen, self.reach + TILE),
             n=width / 2,
             quantised=b * s * shared * width,
             ramp=s / self.pairs(mode, s, t),
             items=b * sizes[self.heads] * s / TILE,
-            length=t,
+            length=seen,
             variant=mode.software,
             gradient=Gradient(FUSED, moved * 2, scores=True),
         )

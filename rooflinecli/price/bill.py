@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rooflinecli.derivation import label
 from rooflinecli.formulas import roofline
 from rooflinecli.num import Number
 from rooflinecli.price import custom
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.exchange import price_exchange
-from rooflinecli.price.kernels import FUSIBLE, price
-from rooflinecli.price.network import price_collective
+from rooflinecli.price.kernels import FUSIBLE, Priced, price
+from rooflinecli.price.network import PricedCollective, price_collective
 from rooflinecli.work import Collective, Exchange, Op
 
 _SUMS = ("t_compute", "t_memory", "t_communication", "flops", "bytes")
@@ -30,33 +32,56 @@ class Bill:
         self.by_axis: dict[str, Number] = {}
         self.hidden: dict[str, Number] = {}
         self.volumes: dict[str, Number] = {}
+        self._known: dict[int, tuple[Op, Priced]] = {}
+        self._moves: dict[tuple[Any, ...], PricedCollective] = {}
 
     def add(self, ops: list[Op], times: Number) -> None:
         """Charge each kernel `times` times."""
+        groups, errors = self.groups, self.errors
         for op in ops:
-            priced = price(op, self.chip, self.regime)
-            count = times if op.count == 1 else times * op.count
+            priced = self._priced(op)
+            count, kind = times if op.count == 1 else times * op.count, op.kind
             once = priced.expected if priced.expected.__class__ is float else label(priced.expected, f"t[{op.name}]")
-            self.spend(op.group, once * count, op.kind, priced.error)
+            group, seconds = op.group, once * count
+            groups[group] = groups.get(group, 0.0) + seconds
+            errors[kind] = errors.get(kind, 0.0) + seconds * priced.error
             self.flops = self.flops + op.flops * count
-            if op.kind not in FUSIBLE:
+            if kind not in FUSIBLE:
                 self.t_compute = self.t_compute + priced.t_compute * count
                 self.t_memory = self.t_memory + priced.t_memory * count
                 self.bytes = self.bytes + op.bytes * count
 
+    def _priced(self, op: Op) -> Priced:
+        """The price of a kernel: kept, since recomputation and reference passes start the same ones again."""
+        known = self._known.get(id(op))
+        if known is not None and known[0] is op:
+            return known[1]
+        priced = price(op, self.chip, self.regime)
+        if priced.expected.__class__ is float:  # arrays of a sweep are too large to keep
+            self._known[id(op)] = (op, priced)
+        return priced
+
     def collective(self, collective: Collective | Exchange, times: Number = 1.0) -> Number:
         """Price a collective and note its floor and bytes; what of it is exposed is the caller's to charge."""
-        if isinstance(collective, Exchange):
-            priced = price_exchange(collective, self.chip)
-        else:
-            priced = price_collective(collective, self.chip, self.regime, self.devices)
-            if collective.library and collective.op == "all-reduce":
-                priced = custom.instead(collective, self.chip, priced)
+        priced = price_exchange(collective, self.chip) if isinstance(collective, Exchange) else self._moved(collective)
         count = collective.count * times
         self.t_communication = self.t_communication + priced.floor * count
         self.volumes[collective.axis] = self.volumes.get(collective.axis, 0.0) + priced.volume * count
         self.errors["communication"] = self.errors.get("communication", 0.0) + priced.expected * count * priced.error
         return label(priced.expected, f"t[{collective.name}]") * count
+
+    def _moved(self, c: Collective) -> PricedCollective:
+        """The price of a collective: kept for plain sizes, since a layer sends the same bytes forward, backward and again."""
+        plain = c.size.__class__ is c.n.__class__ is c.stride.__class__ is c.rails.__class__ is float and c.mesh is None
+        key = (c.op, c.size, c.n, c.stride, c.rails, c.outer_share, c.library)
+        if plain and c.outer_share.__class__ is float and key in self._moves:
+            return self._moves[key]
+        priced = price_collective(c, self.chip, self.regime, self.devices)
+        if c.library and c.op == "all-reduce":
+            priced = custom.instead(c, self.chip, priced)
+        if plain and c.outer_share.__class__ is priced.expected.__class__ is float:
+            self._moves[key] = priced
+        return priced
 
     def expose(self, axis: str, seconds: Number) -> None:
         """Charge exposed communication of an axis."""

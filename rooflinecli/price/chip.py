@@ -28,9 +28,11 @@ STRUCTURAL = (
     "beyond",
     "early_stop",
     "logit_bytes",
+    "pads_heads",
     "norm_bytes",
     "gate_bytes",
     "exchange_bytes",
+    "gather_bytes",
     "mtp",
 )  # constants that say what happens, not how well
 UNBOUNDED = 2.0**40  # devices at a level that names no size; finite, so that floor() of it is a number
@@ -57,13 +59,14 @@ class Chip:
         self._peaks: dict[str, Number] = {}
         self._reachable: dict[str, Number] = {}
         self._constants: dict[tuple[str, ...], SimpleNamespace] = {}
+        self.ways: dict[tuple[str, ...], Any] = {}  # how each class of operation is priced: price/kernels keeps them here
         self.levels = [_LevelNumbers(self, level, i) for i, level in enumerate(spec.network)]
 
     def times(self, factors: Mapping[str, Number]) -> Chip:
         """This chip with constants multiplied. Raises UsageError for a path that is none."""
         settable.check(self.spec, (TIMES + path for path in factors))
         other = copy(self)
-        other.factors, other._constants = {} if self.ideal else dict(factors), {}
+        other.factors, other._constants, other.ways = {} if self.ideal else dict(factors), {}, {}
         for path in () if self.ideal else self.factors.keys() & factors.keys():
             other.factors[path] = factors[path] * self.factors[path]
         other.factors |= {path: f for path, f in self.factors.items() if path not in factors}

@@ -33,20 +33,54 @@ class Priced:
     error: Number
 
 
+@dataclass(slots=True, eq=False, repr=False)
+class Way:
+    """How operations of one class, format and variant are priced on a chip: all that does not depend on their sizes.
+
+    `form` puts an expected time together from `c`, the rate within reach and the bandwidth; `peak` is None where an ideal
+    engine fuses the operation away; `bounded` where loads of the units or the power limit may take longer.
+    """
+
+    form: Callable[[Op, SimpleNamespace, Number, Number], Number]
+    c: SimpleNamespace
+    peak: Number = None
+    reachable: Number = None
+    bounded: bool = False
+
+
 def price(op: Op, chip: Chip, regime: str) -> Priced:
     """Floor terms and expected time of one launch of `op`."""
-    c = chip.constants(regime, op.kind, op.dtype, op.variant)
-    bandwidth = chip.bandwidth
-    if op.kind in FUSIBLE:
-        return Priced(0.0, 0.0, _pass(op, c, bandwidth), c.error)
-    if op.kind == "routed_experts" and regime == "serving" and not chip.engine_has(op.kind):
-        c = _as_served(c, chip)
-    peak = chip.peak(op.dtype)
-    form = _plain if c.simple else _FORMS.get(op.kind, _plain)
-    expected = form(op, c, chip.reachable(op.dtype), bandwidth)
-    if num.present(c.unit_bytes) or num.present(c.flops_per_joule):
+    way, bandwidth = way_of(op, chip, regime), chip.bandwidth
+    c = way.c
+    if way.peak is None:
+        return Priced(0.0, 0.0, way.form(op, c, None, bandwidth), c.error)
+    expected = way.form(op, c, way.reachable, bandwidth)
+    if way.bounded:
         expected = _bounded(op, c, chip, expected)
-    return Priced(roofline.compute_time(op.flops, peak), roofline.memory_time(op.bytes, bandwidth), expected, c.error)
+    return Priced(
+        roofline.compute_time(op.flops, way.peak), roofline.memory_time(op.bytes, bandwidth), expected, c.error
+    )
+
+
+def way_of(op: Op, chip: Chip, regime: str) -> Way:
+    """How an operation is priced; found once for a chip."""
+    key = (regime, op.kind, op.dtype, op.variant)
+    way = chip.ways.get(key)
+    if way is None:
+        way = chip.ways[key] = _way(op, chip, regime)
+    return way
+
+
+def _way(op: Op, chip: Chip, regime: str) -> Way:
+    c = chip.constants(regime, op.kind, op.dtype, op.variant)
+    if op.kind in FUSIBLE:
+        hidden = num.plain(c.overlap) and num.value(c.overlap) == 1
+        return Way(_nothing if hidden else _pass, c)
+    if op.kind == "routed_experts" and regime == "serving" and not chip.engine_has(op.kind):
+        c = _as_served(c, chip, op.variant.partition("@")[0].partition("-")[0])
+    form = _plain if c.simple else _FORMS.get(op.kind, _plain)
+    bounded = num.present(c.unit_bytes) or num.present(c.flops_per_joule)
+    return Way(form, c, chip.peak(op.dtype), chip.reachable(op.dtype), bounded)
 
 
 def _bounded(op: Op, c: SimpleNamespace, chip: Chip, expected: Number) -> Number:
@@ -68,11 +102,14 @@ def join(t_compute: Number, t_memory: Number, c: SimpleNamespace, overhead: Numb
     return roofline.joined_norm(t_compute, t_memory, c.p, overhead)
 
 
-def _pass(op: Op, c: SimpleNamespace, bandwidth: Number) -> Number:
+def _nothing(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Number:
+    """Elementwise work that the engine hides altogether."""
+    return 0.0
+
+
+def _pass(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Number:
     """Elementwise work: its traffic, and its launch beside it where p says so; what the engine hides of it is gone."""
     t_memory = roofline.effective_memory_time(op.bytes, bandwidth, c.memory)
-    if num.plain(c.overlap) and num.value(c.overlap) == 1:
-        return 0.0
     if math.isinf(c.p):
         time = t_memory + c.overhead
     else:
@@ -102,12 +139,12 @@ def _matmul(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Numb
     return expected
 
 
-def _as_served(c: SimpleNamespace, chip: Chip) -> SimpleNamespace:
-    """Constants of kernel tables as serving runs see them: streams overlap, and less is started one by one."""
+def _as_served(c: SimpleNamespace, chip: Chip, name: str) -> SimpleNamespace:
+    """Constants of kernel tables as serving runs see them, by the experts' format: streams overlap, and less is started one by one."""
     key = ("serving", "routed_experts", str(id(c)))
     found = chip._constants.get(key)
     if found is None:
-        s = chip.constants("serving", "served_experts")
+        s = chip.constants("serving", "served_experts", name)
         scaled = {
             "compute": experts.as_served(c.compute, s.of_compute, 1.0),
             "memory": experts.as_served(c.memory, s.of_memory, s.memory),

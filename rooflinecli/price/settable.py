@@ -64,7 +64,9 @@ def constant_unit(spec: HardwareSpec, path: str) -> str:
     """The unit of efficiency.CLASS.NAME, or of one variant's efficiency.CLASS.VARIANT.NAME. Raises UsageError for a class or a variant
     that this chip has no constants of, or another name."""
     parts = path.split(".")
-    if len(parts) == 4 and parts[1] in classes(spec) and parts[2] in variants(spec, parts[1]):
+    if len(parts) == 4 and parts[1] in classes(spec):
+        if parts[2] not in variants(spec, parts[1]):
+            raise _no(path, f"variant '{parts[2]}' of {parts[1]}", variants(spec, parts[1]))
         del parts[2]
     if len(parts) != 3:
         raise UsageError(

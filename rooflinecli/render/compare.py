@@ -7,7 +7,7 @@ from typing import Any
 from rooflinecli.render import csv as comma
 from rooflinecli.render import json as plain
 from rooflinecli.render import markdown as marked
-from rooflinecli.render import tables
+from rooflinecli.render import tables, tornado
 from rooflinecli.render.check.words import number
 from rooflinecli.render.style import PIPE
 from rooflinecli.specs.quantities import unit_of
@@ -34,7 +34,7 @@ def table(result: Row, width: int = PIPE) -> str:
     drop = [*_DROP, *reversed(shown[6:-2]), "relative", "interval"]
     lines = [*tables.prose(_title(result), width), ""]
     lines += tables.table(grid, width, left=_TEXT, drop=drop) if len(grid) > 1 else []
-    return "\n".join([*lines, *(line for note in _notes(result) for line in tables.prose(note, width))])
+    return "\n".join([*lines, *(line for note in _notes(result) for line in tables.prose(note, width)), *_moved(result, width)])
 
 
 def markdown(result: Row) -> str:
@@ -69,6 +69,10 @@ def csv(result: Row) -> str:
             ]
         )
     return comma.rows(lines)
+
+
+def _moved(result: Row, width: int) -> list[str]:
+    return tornado.lines(result["tornado"], width) if result.get("tornado") else []
 
 
 def _title(result: Row) -> str:

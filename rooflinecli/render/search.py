@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.render import markdown as marked
-from rooflinecli.render import tables
+from rooflinecli.render import tables, tornado
 from rooflinecli.render.csv import rows as csv_rows
 from rooflinecli.render.json import dumps
+from rooflinecli.render.search_support import MARK, beyond, tied
 from rooflinecli.render.sheet import pretty
 from rooflinecli.render.style import PIPE, WIDE, dim
 from rooflinecli.units import duration, si
 
 LEGEND = "mb: micro-batch, vs: virtual stages, sp: sequence parallel"
 # columns of the table go in this order where there is no room for all
-_DROP = ("memory", "MFU", "$/M out", "instances", "tokens/s", "in all", "requests/s", "devices", "first token")
+_DROP = ("memory", "tokens/s", "MFU", "$/M out", "instances", "in all", "requests/s", "devices", "first token")
 
 
 def text(result: dict[str, Any], format: str, width: int = PIPE) -> str:
@@ -40,7 +41,8 @@ def _head(result: dict[str, Any]) -> list[str]:
     counted = f"{result['layouts']:,} legal layouts, {result['fit']:,} fit in memory"
     met = f", {result['meet']:,} meet the conditions" if result["where"] else ""
     best = "Pareto front of" if result["pareto"] else "best"
-    return [f"{result['model']} on {result['hardware']}: {best} {goal}{where}", f"{counted}{met}"]
+    end = {"pessimistic": ", by the pessimistic end", "floor": ", by the floor"}.get(result.get("hold", ""), "")
+    return [f"{result['model']} on {result['hardware']}: {best} {goal}{where}{end}", f"{counted}{met}"]
 
 
 def layout(plan: dict[str, Any]) -> str:
@@ -74,6 +76,7 @@ def _training(result: dict[str, Any]) -> list[list[str]]:
             "",
             "layout",
             "step",
+            "up to",
             "tokens/s",
             "MFU",
             "memory",
@@ -88,9 +91,10 @@ def _training(result: dict[str, Any]) -> list[list[str]]:
         ]
         grid.append(
             [
-                _place(row, i),
+                f"{_place(row, i)}{MARK if row['unsupported'] else ''}",
                 layout(row["layout"]),
                 duration(row["time_s"]),
+                duration(row["interval_s"][1]),
                 si(row["tokens_per_s"], "").strip(),
                 f"{100 * row['mfu']:.1f} %",
                 si(row["memory"]["total_bytes"], "B"),
@@ -140,6 +144,7 @@ def _tail(result: dict[str, Any], width: int) -> list[str]:
     lines = [*(map(dim, tables.prose(LEGEND, width)) if training else ()), ""]
     for i, row in enumerate(result["results"][1:], 2):
         lines += tables.prose(f"{_place(row, i)} is {row['why']}", width, "  ") if "why" in row else []
+    lines += beyond(result["results"], width) + tied(result, layout, width)
     for i, row in enumerate(result["results"], 1):
         if i == 1 or row.get("best_of_chip"):
             lines += ["", *_command("winner" if i == 1 else _place(row, i), row, width)]
@@ -160,7 +165,8 @@ def _tail(result: dict[str, Any], width: int) -> list[str]:
         lines += tables.prose(f"it lacks {miss['lacks']}", width)
     if result.get("sensitivity"):
         lines += ["", *tables.prose("per cent of the winner's time for one per cent of a figure:", width)]
-    return [*lines, *(f"{row['elasticity']:+8.3f}  {row['figure']}" for row in result.get("sensitivity", [])[:12])]
+    lines += [f"{row['elasticity']:+8.3f}  {row['figure']}" for row in result.get("sensitivity", [])[:12]]
+    return [*lines, *(tornado.lines(result["tornado"], width) if result.get("tornado") else [])]
 
 
 def _pools(result: dict[str, Any], width: int) -> list[str]:

@@ -243,7 +243,8 @@ def _foot(result: dict[str, Any], width: int) -> str:
         seen = f" ({_pictures(work)})" if "images" in work else ""
         parts.append(f"serving {_load(result)}, prompt {work['prompt']:g}{seen}, output {work['output']:g}")
     if "seq" in work:
-        parts.append(f"training {work['train_batch']:g} sequences of {work['seq']:g}")
+        packed = f", documents of {work['lengths']} packed" if "lengths" in work else ""
+        parts.append(f"training {work['train_batch']:g} sequences of {work['seq']:g}{packed}")
     notes = [f"note: {text}" for text in result.get("notes", ())]
     notes += [
         f"measured {name}: {duration(phase['measured_time_s'])}, {phase['measured_time_s'] / phase['time_s'] - 1:+.0%} against expected"

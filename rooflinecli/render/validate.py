@@ -19,13 +19,30 @@ COLUMNS: dict[str, tuple[str, bool]] = {
     "median": ("median", True),
     "p90": ("p90", True),
     "bias": ("bias", True),
+    "expected_hours": ("hours", False),
+    "published_hours": ("published", False),
+    "off": ("off", True),
+    "mfu": ("MFU", True),
+    "implied_mfu": ("MFU implied", True),
+    "layout": ("layout", False),
     "coverage": ("in the 80 % interval", True),
     "floor_mean": ("bare floor", True),
+    "layouts": ("layouts", False),
+    "gain": ("gain of the winner", True),
+    "gain_max": ("largest", True),
+    "gain_measured": ("over measured", True),
+    "rank": ("rank of the published", True),
+    "rank_max": ("worst rank", True),
+    "asked": ("error asked for", True),
+    "asked_max": ("most", True),
+    "set": ("set", True),
     "model_like": ("model-like", True),
     "fitted": ("refitted", True),
     "shipped": ("shipped", True),
     "left_out": ("left out", True),
     "left_out_median": ("left out, median", True),
+    "generation_out": ("generation left out", True),
+    "engine_out": ("engine left out", True),
     "formula_mean": ("formula, mean", True),
     "formula_median": ("formula, median", True),
     "left_out_inside": ("left out, in the 80 % interval", True),
@@ -96,5 +113,5 @@ def _cell(row: dict[str, Any], column: str) -> str:
         return ""
     value = row[column]
     if COLUMNS[column][1]:
-        return f"{value:+.1%}" if column == "bias" else f"{value:.1%}"
+        return f"{value:+.1%}" if column in ("bias", "off") else f"{value:.1%}"
     return f"{value:,}" if isinstance(value, int) else str(value)

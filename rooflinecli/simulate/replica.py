@@ -91,7 +91,9 @@ class Replica(Residents):
             tokens += take
             attention += self.prices.attention(job.done, job.done + take)
         batch = self.batch if ride else 0
-        seconds, fill = self.prices.mixed(tokens, attention, batch, self.context / batch if batch else 0.0)
+        context = self.context / batch if batch else 0.0
+        factor = self.factor if self.batch else 1.0
+        seconds, fill = self.prices.mixed(tokens, attention, batch, context, factor, self.scheduler.graph_tokens)
         if self.batch and not batch:
             self.stall += seconds
         if self.debt:

@@ -45,6 +45,8 @@ class Residents:
         )
         self.policy: Any = load("simulate/policies", scheduler.policy)
         self.pad = scheduler.block - 1
+        moe = scheduler.prompt_factor_moe
+        self.factor = scheduler.prompt_factor if moe is None or not prices.moe else moe
         self.now = self.decided = self.stall = self.debt = self.front = 0.0
         self.future: deque[Job] = deque()
         self.waiting: deque[Job] = deque()

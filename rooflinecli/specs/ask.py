@@ -149,6 +149,14 @@ def _parsed(written: float | str, unit: str) -> float:
     return units.parse(text, unit)
 
 
+def document_lengths(written: str) -> list[float]:
+    """Lengths of documents as written, 512,2k,8k. Raises UsageError for what is none."""
+    found = [number("--lengths", part.strip(), "length", "lengths") for part in str(written).split(",")]
+    if min(found) < 1:
+        raise UsageError(f"--lengths {written}: a document has at least one token", "lengths")
+    return found
+
+
 def seconds(flag: str, written: Any, option: str = "") -> float:
     """A time above zero as people write it: 30d, 30 days, 40 ms. Raises UsageError."""
     return _above_zero(flag, written, "s", option)
@@ -230,6 +238,8 @@ def agree(given: Collection[str], phases: tuple[str, ...]) -> None:
     """Raises UsageError for two options that say the same thing, of which one would be dropped."""
     if {"concurrency", "qps"} <= set(given):
         raise UsageError("--concurrency and --qps each say the load; give one of them", "qps")
+    if {"optimizer", "optimizer-bytes"} <= set(given):
+        raise UsageError("--optimizer says how many bytes it keeps; leave --optimizer-bytes out", "optimizer-bytes")
     for load in {"concurrency", "qps"} & set(given) if "batch" in given and "train" not in phases else ():
         raise UsageError(f"--batch and --{load} each say how many sequences are served; give one of them", load)
     idle = [OPTIONS[name].flag for name in given if OPTIONS[name].phase == "train"] if "train" not in phases else []

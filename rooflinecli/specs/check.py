@@ -82,6 +82,9 @@ class CheckSpec(BaseModel):
         default_factory=dict,
         description="the load of `simulate.*` requirements beyond the options: trace, arrivals, requests, replicas, slo, ...",
     )
+    measured: Option | None = Field(
+        None, description="results of a benchmark or a training log beside the plan, for `measured.*` requirements"
+    )
     require: dict[Name, Limit] = Field(
         description='quantity of the estimate\'s JSON -> comparison with unit, such as decode.time_s: "<= 40 ms"',
         min_length=1,

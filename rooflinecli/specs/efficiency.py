@@ -149,8 +149,14 @@ class Efficiency(Spec):
     exchange_bytes: float = _constant(
         0.0, "B", "b_x", "bytes per gradient that shard groups exchange; 0: those that a gradient is kept in"
     )
+    gather_bytes: float = _constant(
+        0.0, "B", "b_g", "bytes per weight that sharded parameters are gathered in; 0: those that they are kept in"
+    )
     mtp: float = _constant(
         0.0, "1", "mtp", "framework: 1 where it trains a model's multi-token prediction layers", le=1
+    )
+    pads_heads: float = _constant(
+        0.0, "1", "pads", "framework: 1 where it pads attention heads to a multiple of the tensor group", le=1
     )
     logit_bytes: float = _constant(
         0.0, "B", "b_logit", "framework: bytes per logit held beside those counted: fp32 copies of the cross-entropy"

@@ -41,6 +41,11 @@ class Engine(Spec):
     prompt_per_layer: Time = Field(
         0.0, ge=0, description="seconds more per layer of a pass over one prompt, for which no graph is replayed"
     )
+    prompt_per_moe_layer: Time = Field(
+        0.0,
+        ge=0,
+        description="seconds more per mixture-of-experts layer of such a pass: its kernels are started one by one",
+    )
     per_sequence: Time = Field(ge=0, description="seconds per sequence and engine step")
     per_sequence_moe: Time | None = Field(
         None, ge=0, description="the same where layers have experts, when it is another era of the engine that ran them"
@@ -58,6 +63,9 @@ class Engine(Spec):
     )
     pads_heads: bool = Field(
         False, description="heads that the tensor-parallel size does not divide are padded up to the next multiple"
+    )
+    whole_cache: bool = Field(
+        False, description="layers whose attention has a window keep every token in the cache all the same"
     )
     kv_dtype_fp8: bool = Field(False, description="the cache is kept in fp8 where matmuls run in fp8")
     prompts_first: bool = Field(
@@ -151,7 +159,7 @@ _IN_SCHEDULER = {"skipped_looks": "poll_steps", "late_tokens": "stream_steps"}
 
 # unit -> what can be replaced by its path (engine.NAME), or multiplied by a calibration
 _SETTABLE = {
-    "s": "per_step per_layer per_moe_layer prompt_per_layer per_sequence per_sequence_moe front per_stream unexplained",
+    "s": "per_step per_layer per_moe_layer prompt_per_layer prompt_per_moe_layer per_sequence per_sequence_moe front per_stream unexplained",
     "1": "look_ahead gather_steps skipped_looks late_tokens kv_fraction max_sequences",
     "tokens": "token_budget",
     "B": "reserve_bytes reserve_experts_bytes",

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 def shown(path: Path) -> str:
     """How a file is named to a person: folder/name for registry files, the path as given otherwise."""
-    if path.parent.name in ("hardware", "models", "defaults", "measured", "engines"):
+    if path.parent.name in ("hardware", "models", "defaults", "measured", "engines", "optimizers"):
         return f"{path.parent.name}/{path.name}"
     return str(path)
 

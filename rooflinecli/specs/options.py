@@ -11,7 +11,7 @@ from typing import Any
 
 from rooflinecli.errors import unknown
 from rooflinecli.specs.plan import EXCHANGES, LORA_TARGETS, OVERLAPS, RECIPES, RECOMPUTE, RINGS, SCHEDULES
-from rooflinecli.specs.request import PHASES
+from rooflinecli.specs.request import HOLDS, PHASES
 
 
 @dataclass(frozen=True, eq=False, repr=False)  # the plainest, since every start makes them
@@ -130,6 +130,7 @@ _ROWS = (
     Option("ring", "choice", LAYOUT, "How --cp splits the sequence", "train", RINGS),
     Option("offload", "word", LAYOUT, "What lives on the host: none, optimizer, activations, activations:LAYERS or optimizer+activations.", "train"),
     Option("loss-chunks", "count", LAYOUT, "Parts in which the loss is taken; one part's logits are held.", "train"),
+    Option("mlp-chunks", "count", LAYOUT, "With full recomputation: parts of the tokens that a feed-forward takes one after the other (tiled MLP).", "train"),
     Option("zero", "stage", LAYOUT, "ZeRO stage", "train", ("0", "1", "2", "3")),
     Option("shard", "count", LAYOUT, "Replicas that ZeRO shards over (HSDP); all by default.", "train"),
     Option("sequence-parallel", "switch", LAYOUT, "Split activations outside TP too.", "train"),
@@ -141,6 +142,7 @@ _ROWS = (
     Option("guidance", "switch", LOAD, "Diffusion: classifier-free guidance, which runs every step twice."),
     Option("output", "length", LOAD, "Output tokens.", least=0),
     Option("seq", "length", LOAD, "Training sequence length; 4k is 4096.", "train"),
+    Option("lengths", "list", LOAD, "Lengths of documents packed into a training sequence, equally common (2k, or 512,2k,8k); attention is masked between them.", "train"),
     Option("tokens", "amount", LOAD, "Tokens of the whole training run, for its time and bill.", "train"),
     Option("price", "price", LOAD, "USD per device-hour, instead of the file's."),
     Option("memory", "size", LAYOUT, "Memory of a device in bytes, instead of the file's (a MacBook of 36GB lends its GPU 28GB)."),
@@ -154,6 +156,7 @@ _ROWS = (
     Option("equal-lengths", "switch", LOAD, "Closed loop: all requests are equally long, so an engine that reads prompts first runs in lockstep."),
     Option("gradient-bytes", "size", NUMBERS, "Bytes per parameter of gradients (4).", "train"),
     Option("optimizer-bytes", "size", NUMBERS, "Bytes per parameter of optimizer state (12).", "train"),
+    Option("optimizer", "word", NUMBERS, "Optimizer, instead of --optimizer-bytes: adamw, adamw-bf16, adamw-8bit, adamw-pure, adafactor, lion, muon, ...", "train"),
     Option("imbalance", "number", NUMBERS, "Tokens of the busiest expert device over an even share; serving works it out where it is not given.", least=1),
     Option("recipe", "choice", NUMBERS, "What is trained", "train", RECIPES),
     Option("lora-rank", "count", NUMBERS, "Rank of LoRA adapters (16).", "train"),
@@ -165,9 +168,16 @@ _ROWS = (
     Option("acceptance", "share", ENGINE, "Share of draft tokens that the target keeps, each given that those before were kept."),
     Option("token-budget", "count", ENGINE, "Tokens of prompts that one step takes in (chunked prefill), instead of the engine's."),
     Option("software", "word", ENGINE, "Training framework: megatron-2022, nemo-2024, deepspeed, llm-foundry, pytorch, torchtitan+async, ...", "train"),
+    Option("hold", "choice", NUMBERS, "Which end of the interval ranks, chooses and is held to limits: pessimistic (default), expected or floor.", choices=HOLDS),
     Option("efficiency", "choice", ENGINE, "expected, or ideal: every kernel at the roofline.", choices=("expected", "ideal")),
     Option("flash", "switch", ENGINE, "Fused attention, or scores written to memory."),
     Option("dropout", "switch", ENGINE, "Dropout masks in memory and traffic.", "train"),
+)  # fmt: skip
+# what a simulation does not take: training's, what speaks of means, or of work that the simulated engine does not do
+NOT_SIMULATED = (
+    *(option.name for option in _ROWS if option.phase == "train"),
+    "phase", "batch", "tokens", "attention-flops", "prompts-per-slot", "equal-lengths", "token-budget", "prefix-hit",
+    "sessions", "speculate", "draft-tokens", "acceptance",
 )  # fmt: skip
 FLAGS = {"shard": "--shard-group"}  # where they differ in a sweep: its own --shard says which part of it to run
 OPTIONS = {option.name: option for option in _ROWS}

@@ -35,7 +35,7 @@ class Plan:
     stage when they are uneven. recompute selective repeats recompute_modules (attention scores, when they are materialised); recompute_layers of the model's layers compute again, all by default. offload names what waits on the host: optimizer state, or the activations of
     offload_layers of the model's layers (all by default). expert_tp is over how many of the tp ranks the matrices of an expert are
     split: all of them where ep fits into the replicas, else none, and every rank of a tensor group holds experts of its own (Megatron-LM's
-    --expert-tensor-parallel-size). The loss is taken loss_chunks parts of the logits at a time. ring is how context parallelism splits the sequence. software names a row of the training efficiency tables
+    --expert-tensor-parallel-size). The loss is taken loss_chunks parts of the logits at a time, a recomputed feed-forward mlp_chunks parts of the tokens. ring is how context parallelism splits the sequence. software names a row of the training efficiency tables
     (hardware/defaults), recipe what is trained. In serving ep may also be tp x dp, with redundant_experts further copies in all;
     exchange names the kernels that move tokens, overlap whether halves of a batch hide them.
     """
@@ -61,6 +61,7 @@ class Plan:
     offload: str = "none"
     offload_layers: Number | None = None
     loss_chunks: Number = 1.0
+    mlp_chunks: Number = 1.0
     expert_tp: Number | None = None
     stages: tuple[Number, ...] | None = None
     software: str = "any"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rooflinecli.formulas import provision, serving
+from rooflinecli.formulas import money, provision, serving
 
 LESS, MORE = "less", "more"
 
@@ -50,6 +50,9 @@ _ROWS = (
     _q("tokens_per_s_interval", "tokens/s", "80 % interval of the tokens per second", MORE),
     _q("tokens_per_s_per_user", "tokens/s", "tokens per second and user", MORE, -1),
     _q("tokens_per_s_per_device", "tokens/s", "tokens per second and device", MORE, -1, rate=True),
+    _q("gap", "fraction", "largest distance from the estimate", LESS),
+    _q("inside_share", "fraction", "share of rows inside the interval", MORE),
+    _q("within_of_best", "fraction", "how far behind the best layout", LESS),
     _q("requests_per_s", "count", "requests per second", MORE, -1, rate=True),
     _q("prefill_requests_per_s", "count", "requests per second of prefill", MORE, -1),
     _q("decode_requests_per_s", "count", "requests per second of decode", MORE, -1),
@@ -86,6 +89,7 @@ _ROWS = (
     _q("largest_batch", "count", "most sequences", MORE),
     _q("microbatches", "count", "microbatches"),
     _q("bubble_fraction", "fraction", "pipeline bubble", LESS),
+    _q("own_error", "fraction", "error of its communication", LESS),
     _q("steps", "count", "steps", LESS),
     _q("run_s", "s", "time of the run", LESS, 1),
     _q("weights_bytes", "B", "weights", LESS),
@@ -112,6 +116,8 @@ _ROWS = (
         formula=provision.joules_per_token,
         of=("devices", "power", "tokens_per_s"),
     ),
+    _q("energy_j", "J", "energy of a pass at full draw", LESS, 1, formula=money.energy, of=("devices", "power", "time_s")),
+    _q("run_energy_j", "J", "energy of the run at full draw", LESS, 1, phase="train", formula=money.energy, of=("devices", "power", "run_s")),
     _q(
         "images_per_s",
         "count",

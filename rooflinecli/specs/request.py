@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # a command line knows the phases before it needs a chip
 
 SEQ = 4096.0  # tokens of a training sequence where nothing is said and the model takes as many
 PHASES = ("prefill", "decode", "train")
+HOLDS = ("pessimistic", "expected", "floor")  # ends of an interval: the worse one, the middle, the speed of light
 MOST = math.inf  # --concurrency max: as many sequences as memory holds
 
 
@@ -40,6 +41,7 @@ class Request:
     prompt: Number | None = None
     output: Number | None = None
     seq: Number | None = None
+    lengths: str | None = None
     dtype: str | None = None
     kv_dtype: str | None = None
     weight_dtype: str | None = None
@@ -51,6 +53,7 @@ class Request:
     utilisation: Number = 1.0
     gradient_bytes: Number = 4.0
     optimizer_bytes: Number = 12.0
+    optimizer: str | None = None
     engine: str = "python-server"
     memory: Number | None = None
     concurrency: Number | None = None
@@ -73,6 +76,7 @@ class Request:
     dropout: bool | None = None
     offload: str | None = None
     loss_chunks: Number | None = None
+    mlp_chunks: Number | None = None
     expert_tp: Number | None = None
     stages: str | None = None
     software: str | None = None
@@ -83,6 +87,7 @@ class Request:
     exchange: str | None = None
     overlap: str | None = None
     attention_dp: bool = False
+    hold: str = HOLDS[0]
     images: Number | None = None
     image: str | None = None
     steps: Number | None = None

@@ -37,11 +37,34 @@ class Scheduler(Spec):
     )
     front: Time = Field(0.0, ge=0, description="seconds of front end per request before the scheduler sees it")
     per_stream: Time = Field(0.0, ge=0, description="seconds that each concurrent stream adds to that")
+    graph_tokens: int = Field(
+        0,
+        ge=0,
+        description="tokens of a step up to which prompts and decodes are replayed as one graph and share its weights",
+    )
+    prompt_factor: Scalar = Field(
+        1.0,
+        gt=0,
+        description="a pass over prompts on a replica that decodes, over its price alone: two kinds of attention in a step, no graph replayed",
+    )
+    prompt_factor_moe: Scalar | None = Field(None, gt=0, description="the same where layers have experts")
     reserve_share: Scalar = Field(
         0.0,
         ge=0,
         le=1,
         description="share of the tokens still to be written whose cache is set aside at admission; 1 never preempts",
+    )
+    memory_share: Scalar = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="share of a device's memory for weights and cache together (vLLM's gpu-memory-utilization, SGLang's mem-fraction-static)",
+    )
+    cache_share: Scalar = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="share of the memory left beside weights and reserve (TensorRT-LLM's free_gpu_memory_fraction); the engine's own rule where neither is given",
     )
     block: int = Field(16, gt=0, description="tokens of a block of the cache")
     preemption: str = Field(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.errors import unknown
-from rooflinecli.validate import fit, kernels, tables, training_fit, waits_fit, wheel
+from rooflinecli.validate import fit, kernels, serving_fit, tables, training_fit, waits_fit, wheel
 from rooflinecli.validate.stats import Table, summary
 
 SCHEMA = "roofline/validate/1"
@@ -36,9 +36,14 @@ def work(subject: str) -> int:
 
 
 def tables_of(
-    subject: str, refit: bool = False, simulated: bool = False, done: Done = lambda count: None
+    subject: str,
+    refit: bool = False,
+    simulated: bool = False,
+    done: Done = lambda count: None,
+    full: bool = False,
 ) -> list[Table]:
-    """Tables of a subject with the points behind them; `done` hears of a refit's steps. Raises UsageError for an unknown subject or a
+    """Tables of a subject with the points behind them; `done` hears of a refit's steps; `full` searches for every
+    tuned run. Raises UsageError for an unknown subject or a
     missing extra."""
     if subject == CALIBRATE:  # minutes of fits, so only when asked for by name
         from rooflinecli.validate import calibrate
@@ -53,7 +58,7 @@ def tables_of(
         if name == "kernels" and subject == EVERYTHING and not wheel.installed():
             found.append(Table("kernels", [], [tables.MISSING]))
         elif subject in (name, EVERYTHING):
-            found += build()
+            found += build(full) if name == "search" else build()
     if refit:
         for name, again in REFITS.items():
             found += again(done) if subject in (name, EVERYTHING) else []
@@ -110,5 +115,5 @@ def _reference(name: str, chip: str) -> str:
 REFITS: dict[str, Callable[[Done], list[Table]]] = {
     "kernels": refitted,
     "training": training_fit.refitted,
-    "inference": waits_fit.refitted,
+    "inference": lambda: [*serving_fit.refitted(), *waits_fit.refitted()],
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -198,23 +198,23 @@ def predict(run: Run) -> dict[str, tuple[float, float, float, float]]:
         answer = inference.decode(scene, run.plan)
         result["itl"] = (answer.time_s, answer.floor_s, *answer.interval_s)
         if "throughput" in run.measured:
-            result["throughput"] = _rate(answer, _finite(run, answer), _ceiling(run))
+            result["throughput"] = _rate(answer, float(finite(run, answer)), _ceiling(run))
     if "ttft" in run.measured:
         first = inference.prefill(scene, run.plan)
         result["ttft"] = (first.time_s, first.floor_s, *first.interval_s)
     return result
 
 
-def _finite(run: Run, answer: DecodeAnswer) -> float:
-    """The rate of a run that ends: waves of the largest batch, and one of the requests that are left."""
-    rate, held = float(answer.tokens_per_s), float(answer.batch * run.plan.dp)
+def finite(run: Run, answer: DecodeAnswer, override: dict[str, Any] | None = None) -> Any:
+    """The rate of a run that ends: waves of the largest batch, and one of the requests that are left; `override` as the answer had it."""
+    rate, held = answer.tokens_per_s, float(np.max(answer.batch * run.plan.dp))
     if run.requests is None:
         return rate
     waves, left = divmod(run.requests, held)
     seconds = waves * held / rate
     if left:
         last = {**run.options, "concurrency": max(round(left / run.plan.dp), 1)}
-        seconds += left / float(inference.decode(Scene(ask.request(last)), run.plan).tokens_per_s)
+        seconds += left / inference.decode(Scene(ask.request(last), override=override), run.plan).tokens_per_s
     return run.requests / seconds
 
 
@@ -229,7 +229,8 @@ def _ceiling(run: Run) -> float:
     scene = Scene(ask.request({key: value for key, value in run.options.items() if key != "concurrency"}))
     plan, context = run.plan, serving.mean_context(scene.prompt, scene.output)
     free = scene.chip.capacity - memory.weights(memory.device_parameters(scene.book, plan, PLAIN), scene.formats, 1.0)
-    batch = max(free / memory.kv_cache(scene.book, plan, scene.formats, 1.0, context, PLAIN), 1.0)
+    least = replace(scene.formats, whole_cache=False)
+    batch = max(free / memory.kv_cache(scene.book, plan, least, 1.0, context, PLAIN), 1.0)
     bill = forward_step(scene, plan, batch / plan.pp, 1.0, context, decode=True, engine=False).bill
     return float(batch * plan.dp / roofline.floor_time(bill.t_compute, bill.t_memory))
 

@@ -12,8 +12,9 @@ from rooflinecli.specs.published import published
 from rooflinecli.validate.stats import Table
 
 ENGINES = {"atom": "python-server"}  # engines that have no constants of their own here
-FORMATS = {"fp8": {"dtype": "fp8"}, "fp4": {"dtype": "bf16", "weight-dtype": "mxfp4"}}
+FORMATS = {"bf16": {"dtype": "bf16"}, "fp8": {"dtype": "fp8"}, "fp4": {"dtype": "bf16", "weight-dtype": "mxfp4"}}
 POINTS = ("mean", "p50", "p99")
+NAMES = ("ttft", "tpot", "itl", "e2e")
 
 
 def simulated(row: dict[str, Any]) -> dict[str, float]:
@@ -26,14 +27,18 @@ def simulated(row: dict[str, Any]) -> dict[str, float]:
         "tp": str(row["tp"]),
         **FORMATS[row["precision"]],
     }
-    asked = Question(
-        tuple(sorted(options.items())),
-        concurrency=row["concurrency"],
-        prompt=str(row["prompt"]),
-        output=str(row["output"]),
-        spread="0.8:1",
-    )
-    return run(asked).values
+    lengths = {"prompt": str(row["prompt"]), "output": str(row["output"])}
+    if "qps" in row:
+        load = {"qps": float(row["qps"]), "requests": row["requests"], "replicas": row.get("replicas", 1)}
+    else:
+        load = {"concurrency": row["concurrency"], "spread": "0.8:1"}
+    return run(Question(tuple(sorted(options.items())), **load, **lengths)).values
+
+
+def group(row: dict[str, Any]) -> str:
+    """The engine, the kind of load, and what had to be assumed."""
+    said = f"{row['engine']}, {'open' if 'qps' in row else 'closed'} loop"
+    return f"{said}, {row['assumed']} assumed" if "assumed" in row else said
 
 
 def tables() -> list[Table]:
@@ -41,24 +46,36 @@ def tables() -> list[Table]:
     rows = published("percentiles")["rows"]
     found = [(row, simulated(row)) for row in rows]
     lines = []
-    for engine in sorted({row["engine"] for row in rows}):
-        mine = [(row, values) for row, values in found if row["engine"] == engine]
-        for name in ("ttft", "tpot", "itl", "e2e"):
-            for i, point in enumerate(POINTS):
-                ratio = np.array([values[f"{name}_{point}_s"] / row[name][i] for row, values in mine])
-                error = np.abs(ratio - 1)
-                lines.append(
-                    {
-                        "group": f"{engine}, {name} {point}",
-                        "rows": len(mine),
-                        "mean": float(error.mean()),
-                        "median": float(np.median(error)),
-                        "p90": float(np.quantile(error, 0.9)),
-                        "bias": float(np.exp(np.log(ratio).mean()) - 1),
-                    }
-                )
+    for point in POINTS:  # p99 apart from what lies in the middle
+        for name in sorted({group(row) for row in rows}):
+            lines += [line for quantity in NAMES if (line := _line(found, name, quantity, point)) is not None]
     notes = [
         "Nothing was fitted to these runs. The engine `atom` has no constants here and is simulated as a Python server with vLLM's order; "
         "fp4 is read as 4-bit weights under 16-bit arithmetic."
     ]
     return [Table("simulation: percentiles of published runs", lines, notes)]
+
+
+def _line(
+    found: list[tuple[dict[str, Any], dict[str, float]]], name: str, quantity: str, point: str
+) -> dict[str, Any] | None:
+    """Errors of a point of a quantity over the runs of a group that state it; None where none does."""
+    i = POINTS.index(point)
+    ratio = np.array(
+        [
+            values[f"{quantity}_{point}_s"] / row[quantity][i]
+            for row, values in found
+            if group(row) == name and quantity in row and row[quantity][i] is not None
+        ]
+    )
+    if not len(ratio):
+        return None
+    error = np.abs(ratio - 1)
+    return {
+        "group": f"{point} of {quantity}: {name}",
+        "rows": len(ratio),
+        "mean": float(error.mean()),
+        "median": float(np.median(error)),
+        "p90": float(np.quantile(error, 0.9)),
+        "bias": float(np.exp(np.log(ratio).mean()) - 1),
+    }

@@ -10,7 +10,17 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.specs.published import excluded
-from rooflinecli.validate import collectives, deployments, desk, exchange, experts, inference, wheel
+from rooflinecli.validate import (
+    collectives,
+    deployments,
+    desk,
+    exchange,
+    experts,
+    inference,
+    searches,
+    wheel,
+    whole_runs,
+)
 from rooflinecli.validate import kernels as measured
 from rooflinecli.validate.stats import Points, Table, joined, summary
 
@@ -244,7 +254,7 @@ def training() -> list[Table]:
         kinds[round_, kind].append(found)
         if round_ < 3:
             kinds[0, kind].append(found)
-    return [_round(title, by, kinds, which, notes) for which, title, notes in _rounds()]
+    return [*(_round(title, by, kinds, which, notes) for which, title, notes in _rounds()), whole_runs.table()]
 
 
 def _rounds() -> list[tuple[int, str, list[str]]]:
@@ -294,9 +304,10 @@ def _steps(name: str, rows: list[tuple[float, ...]]) -> Points:
     return Points(name, measured, expected, floor, low, high)
 
 
-SUBJECTS: dict[str, Callable[[], list[Table]]] = {
+SUBJECTS: dict[str, Callable[..., list[Table]]] = {
     "kernels": kernels,
     "training": training,
+    "search": searches.tables,
     "inference": inference_tables,
     "collectives": collective_tables,
     "desk": desk.tables,

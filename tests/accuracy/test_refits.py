@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rooflinecli.errors import UsageError
+from rooflinecli.price.chip import Chip
+from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.validate import training_fit, training_response, waits_fit
 from rooflinecli.validate.training_free import FREE
 
@@ -74,3 +77,15 @@ def test_a_family_left_out_moves_no_constant() -> None:
     others = np.array([training_fit.family(row) != "torchtitan_2024" for row in rows])
     found = training_fit.settle(response, rows, others)
     assert found["flash_2"] == FREE["flash_2"].unknown and found["nemo_traffic"] != 1.4
+
+
+def test_a_constant_of_one_format_moves_that_format_alone() -> None:
+    """efficiency.matmul.fp8.compute: what other formats reach stays as it is."""
+    hardware = load_hardware("h100")
+    chip, own = Chip(hardware), Chip(hardware, override={"efficiency.matmul.fp8.compute": 0.111})
+    assert own.constants("training", "matmul", "fp8").compute == 0.111
+    assert own.constants("training", "matmul", "bf16").compute == chip.constants("training", "matmul", "bf16").compute
+    both = Chip(hardware, override={"efficiency.matmul.compute": 0.222})
+    assert {both.constants("training", "matmul", dtype).compute for dtype in ("bf16", "fp8")} == {0.222}
+    with pytest.raises(UsageError, match=r"no variant 'fp9' of matmul; use one of .*fp8"):
+        Chip(hardware, override={"efficiency.matmul.fp9.compute": 0.5})

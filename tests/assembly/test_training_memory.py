@@ -6,6 +6,8 @@ import pytest
 from assembly.families import EXPERT, LATENT_LAYER, LAYER, MOE_OTHERS, PARAMETERS, step
 from assembly.training import COUNT, S
 
+from rooflinecli.errors import UsageError
+
 # Values one layer of the dense model keeps for its backward pass, per token: the inputs of both norms, of the query and of
 # the gate projection, the heads, what attention gave, gate and up, the hidden layer.
 NORMS, INPUTS, HEADS, GIVEN, GATES, HIDDEN = 2 * 256, 2 * 256, 8 * 32, 4 * 32, 1024, 512
@@ -63,6 +65,14 @@ def test_without_rematerialisation_xla_keeps_norms_in_fp32_and_every_step_of_a_g
     norms = activations(ask, software="differentiated", recompute="selective", recompute_modules="layernorm")
     assert activations(ask, recompute="selective", recompute_modules="layernorm") == norms - S * 6 * 6 * HIDDEN
     assert activations(ask, software="differentiated", recompute="full") == activations(ask, recompute="full")
+
+
+def test_a_tiled_feedforward_holds_a_part_of_itself_at_work(ask):
+    """Of a layer at work the input of the gate projection, gate and up, and the hidden layer belong to the feed-forward."""
+    tiled = KEPT - (256 + GATES + HIDDEN) * (1 - 1 / 4)
+    assert activations(ask, recompute="full", mlp_chunks=4, loss_chunks=100) == pytest.approx(2 * S * (6 * 256 + tiled))
+    with pytest.raises(UsageError, match="add --recompute full"):
+        step(ask, mlp_chunks=4)
 
 
 def test_microbatches_of_two_keep_twice(ask):

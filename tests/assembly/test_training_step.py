@@ -155,3 +155,16 @@ def test_ideal_is_certain(ask):
     """Every kernel at the roofline: nothing is unsure, so the interval has no width."""
     answer = step(ask, efficiency="ideal")
     assert answer["interval_s"] == [answer["time_s"]] * 2
+
+
+def test_documents_attend_to_themselves_alone(ask):
+    """Documents of 32 and 96 tokens: one that a token is in has (32^2 + 96^2)/128 = 80 on average, 40 pairs for each token."""
+    packed = core(1, S, 4, 2, 32, 32, S * 40, span=80)
+    work = 6 * block(attend=packed) + stem() + head()
+    answer = step(ask, lengths="32,96")
+    check(answer, flat(work), Around(adam(PARAMETERS)))
+    assert answer["flops"] == pytest.approx(3 * COUNT * sum(k.flops for k in flat(work, "forward")))
+
+
+def test_a_document_as_long_as_its_sequence_changes_nothing(ask):
+    assert step(ask, lengths=str(S)) == step(ask)

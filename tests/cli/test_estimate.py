@@ -39,7 +39,7 @@ def test_one_screen_of_80_columns(monkeypatch):
 
 def test_json_is_the_contract():
     answer = run_cli(*BASE, "--format", "json").json
-    assert list(answer) == [
+    assert [key for key in answer if key != "notes"] == [
         "schema",
         "model",
         "hardware",

@@ -103,13 +103,28 @@ def test_a_full_pool_preempts_the_last_to_come(prices):
 
 
 def test_prompts_first_stops_the_others(prices):
-    """SGLang's decodes stand still while a prompt is read, vLLM's ride along: the largest gap shows it."""
+    """SGLang's decodes stand still while a prompt is read, vLLM's ride along in one graph: the largest gap shows it."""
     rows = [(0.0, 50, 300), (0.5, 900, 2)]
     gap = {}
     for policy in ("vllm", "sglang"):
-        _, (replica,) = run(prices, jobs_of(rows), scheduler(policy, token_budget=2048))
+        _, (replica,) = run(prices, jobs_of(rows), scheduler(policy, token_budget=2048, graph_tokens=2048))
         gap[policy] = max(replica.tally.gaps)
     assert gap["sglang"] > gap["vllm"]
+
+
+def test_prompts_take_longer_where_sequences_decode(prices):
+    """An idle replica takes its price, one that decodes the factor times it; a graph of both is one pass."""
+    alone = prices.mixed(400, prices.attention(0, 400), 0, 0.0)[0]
+    riding = [
+        prices.mixed(400, prices.attention(0, 400), 8, 300.0, factor, graph)[0] - prices.decode(8, 300.0)
+        for factor, graph in ((1.0, 0), (1.5, 0), (1.0, 408), (1.0, 407))
+    ]
+    assert riding[0] == pytest.approx(alone) and riding[1] == pytest.approx(1.5 * alone)
+    assert riding[2] < 0.7 * alone and riding[3] == riding[0]
+    rows = [(0.0, 100, 40), (0.2, 100, 5)]
+    first = [run(prices, jobs_of(rows), scheduler(prompt_factor=f))[0] for f in (1.0, 2.0)]
+    assert first[0][0].first == first[1][0].first  # nobody decoded yet
+    assert first[1][1].first > first[0][1].first
 
 
 def test_look_ahead_costs_an_arrival_a_step(prices):

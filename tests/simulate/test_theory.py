@@ -14,7 +14,7 @@ from rooflinecli.answers.simulate.run import run as answer
 from rooflinecli.simulate.job import Job
 
 CHIP = (("dtype", "bf16"), ("engine", "vllm"), ("hw", "h100"), ("model", "llama-3-8b"))
-BARE = ("front=0 s,per_stream=0 s,look_ahead=0",)
+BARE = ("front=0 s,per_stream=0 s,look_ahead=0,prompt_factor=1",)
 
 
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.8])

@@ -52,7 +52,7 @@ def simulate(scene, plan, requests, budget, pool, block, most):
         tokens, count = sum(t for _, t in chunks), len(decoding)
         seconds = sum(scores(s["seen"] + t) - scores(s["seen"]) for s, t in chunks)
         if tokens:
-            seconds += bare(tokens + count) - bare(count)
+            seconds += bare(tokens)
         if count:
             seconds += price(count, 1, sum(s["seen"] + 1 for s in decoding) / count, True).seconds
         now += seconds

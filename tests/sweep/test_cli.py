@@ -218,7 +218,7 @@ def test_objectives(name: str) -> None:
             "search", "llama-3-8b", "--hw", "h100", "-n", "16", "--batch", "64", "--objective", name, "--format", "json"
         ).stdout
     )
-    scores = [next(iter(row["score"].values())) for row in result["results"]]
+    scores = [next(iter(row["held"].values())) for row in result["results"]]
     assert scores == sorted(scores, reverse=name == "mfu") and len(scores) == 5
 
 

@@ -90,7 +90,16 @@ def ask(
     objective: str = "time",
     where: tuple[str, ...] = (),
 ) -> Any:
-    options = {"model": model, "hw": chip, "n": n, "batch": batch, "seq": seq, "phase": "train", **fixed}
+    options = {
+        "model": model,
+        "hw": chip,
+        "n": n,
+        "batch": batch,
+        "seq": seq,
+        "phase": "train",
+        "hold": "expected",
+        **fixed,
+    }
     asked = question(options, objective, list(where))
     return asked, search(asked)
 
@@ -204,3 +213,19 @@ def test_restrictions_hold() -> None:
             and entry.layout["micro_batch"] == 2
             and entry.layout["recompute"] == "full"
         )
+
+
+@pytest.mark.parametrize(
+    ("model", "given"),
+    [
+        ("llama-3-8b", {"pp": "4", "virtual_stages": "3"}),  # 32 layers over 12 chunks: uneven, as frameworks cut them
+        ("mixtral-8x7b", {"tp": "8", "ep": "8", "dp": "2"}),  # experts over tensor ranks and replicas
+    ],
+)
+def test_what_is_given_is_judged_by_the_rules_alone(model: str, given: dict[str, str]) -> None:
+    """A size that a search would not have tried by itself is legal there where an estimate answers it."""
+    _, found = ask(model, "h100", 16, 64, 4096, {**given, "zero": "1", "recompute": "full"})
+    sizes = {name: int(value) for name, value in given.items()}
+    request = Request(load_model(model), load_hardware("h100"), phases=("train",), devices=16, batch=64, seq=4096, **sizes)
+    assert estimate(request).plan.devices == 16
+    assert found.layouts > 0

@@ -10,6 +10,7 @@ from typing import Any
 from rooflinecli import units
 from rooflinecli.answers.check import baseline as saved
 from rooflinecli.answers.check.cases import Case, load
+from rooflinecli.answers.check.measured import Measured
 from rooflinecli.answers.check.report import report
 from rooflinecli.answers.check.run import Estimator, run
 from rooflinecli.errors import UsageError
@@ -41,8 +42,8 @@ def share(written: str) -> float:
     return value
 
 
-def check(plans: list[Path], settings: Settings) -> dict[str, Any]:
-    """The report. Raises DataError with file:line for a plan that is wrong, UsageError for settings that are."""
+def check(plans: list[Path], settings: Settings, measured: Measured | None = None) -> dict[str, Any]:
+    """The report; `measured` reads the measured files that checks name. Raises DataError with file:line for a plan that is wrong, UsageError for settings that are."""
     old = saved.load(settings.baseline) if settings.baseline else None
     cases: list[Case] = []
     strict: list[str] = []
@@ -58,7 +59,7 @@ def check(plans: list[Path], settings: Settings) -> dict[str, Any]:
         ]
         if not cases:
             raise UsageError(f"--only {settings.only}: no check has such a name; quote a pattern such as 'chat*'")
-    answer = Estimator()
+    answer = Estimator(measured)
     unsure = settings.unsure or ("fail" if "fail" in strict else "warn")
     effort = settings.suggest if settings.suggest is not None else max(EFFORT - len(cases), EFFORT // 5)
     result = report(run(cases, answer), answer, unsure, effort)

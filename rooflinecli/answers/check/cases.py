@@ -41,6 +41,7 @@ class Case:
     description: str
     lines: dict[str, str]
     simulate: tuple[tuple[str, Any], ...] = ()
+    measured: tuple[Path, ...] = ()
 
     @property
     def line(self) -> int:
@@ -85,11 +86,22 @@ def _cases(
         )
     wanted = tuple(_requirements(check, document, key))
     held = hold or (check.hold or plan.hold).value
+    measured = _measured(check, wanted, document, key)
     for values in product(*axes.values()):
         point = dict(zip(axes, values, strict=True))
         options = _asked({**defaults, **own, **point}, wanted, document.path.parent)
         label = ", ".join(f"{k}={v}" for k, v in point.items())
-        yield Case(f"{name}[{label}]" if label else name, options, wanted, held, where, check.description, lines, _load(check, document.path.parent))
+        yield Case(
+            f"{name}[{label}]" if label else name,
+            options,
+            wanted,
+            held,
+            where,
+            check.description,
+            lines,
+            _load(check, document.path.parent),
+            measured,
+        )
 
 
 def _load(check: CheckSpec, folder: Path) -> tuple[tuple[str, Any], ...]:
@@ -99,6 +111,19 @@ def _load(check: CheckSpec, folder: Path) -> tuple[tuple[str, Any], ...]:
     if isinstance(trace, str) and (folder / trace).is_file():
         found["trace"] = str(folder / trace)
     return tuple(found.items())
+
+
+def _measured(check: CheckSpec, wanted: tuple[Requirement, ...], document: Document, key: tuple[str, ...]) -> tuple[Path, ...]:
+    """The measured files, found beside the plan. Raises DataError for one that is not there, and where nothing is required of it."""
+    where = document.at(*key, "measured")
+    names = check.measured if isinstance(check.measured, list) else [check.measured] if check.measured is not None else []
+    found = tuple(document.path.parent / str(name) for name in names)
+    for path in found:
+        if not path.is_file():
+            raise DataError(f"{where}: measured: {path}: no such file; give the results of a benchmark or a training log beside the plan")
+    if found and not any(r.quantity.startswith("measured.") for r in wanted):
+        raise DataError(f"{where}: measured: nothing is required of it; add for example measured.gap: '<= 20 %'")
+    return found
 
 
 def _but_from(written: dict[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ class Ends:
     floor: Any = None
     low: Any = None
     high: Any = None
+    note: str = ""  # what stands behind the value, where no phase says it
 
     @property
     def interval(self) -> bool:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rooflinecli.answers.check.cases import Case
+from rooflinecli.answers.check.ends import Ends
+from rooflinecli.answers.check.measured import Measured
 from rooflinecli.answers.check.requirement import Requirement
 from rooflinecli.answers.check.verdict import FAIL, PASS, UNSURE, Judgement, judge, worst
 from rooflinecli.answers.contract import Estimate
@@ -13,7 +15,7 @@ from rooflinecli.answers.estimate import estimate
 from rooflinecli.errors import DataError, Infeasible, RooflineError, UsageError
 from rooflinecli.specs import ask
 
-SIMULATED = "simulate."
+SIMULATED, LAYOUT, MEASURED = "simulate.", "layout.", "measured."
 _SIZES = ("tp", "pp", "dp", "cp")
 
 
@@ -38,7 +40,8 @@ class Outcome:
 class Estimator:
     """Estimates by options, each distinct one computed once."""
 
-    def __init__(self) -> None:
+    def __init__(self, measured: Measured | None = None) -> None:
+        self.measured = measured
         self._memo: dict[str, Estimate | RooflineError] = {}
 
     def __call__(self, options: dict[str, Any]) -> Estimate:
@@ -88,22 +91,40 @@ def outcome(case: Case, answer: Estimator) -> Outcome:
         raise DataError(f"{where}: {case.name}: {error}") from None
     unfit = _unfit(case, result)
     try:
-        judgements = [_judged(requirement, case, result, unfit) for requirement in _with_feasible(case, result)]
+        judgements = [_judged(requirement, case, result, unfit, answer) for requirement in _with_feasible(case, result)]
     except Infeasible as error:  # of a simulation; what an estimate cannot hold is told above
         return Outcome(case, None, (), str(error))
     return Outcome(case, result, tuple(judgements))
 
 
-def _judged(requirement: Requirement, case: Case, result: Estimate, unfit: dict[str, str]) -> Judgement:
+def _judged(
+    requirement: Requirement, case: Case, result: Estimate, unfit: dict[str, str], answer: Estimator
+) -> Judgement:
     try:
-        if requirement.quantity.startswith(SIMULATED):
-            from rooflinecli.answers.check.simulated import ends
-
-            found = ends(case, result, requirement.quantity.removeprefix(SIMULATED))
-            return judge(requirement, result, case.hold, unfit, found)
-        return judge(requirement, result, case.hold, unfit)
+        return judge(requirement, result, case.hold, unfit, _elsewhere(requirement.quantity, case, result, answer))
     except UsageError as error:
         raise DataError(f"{requirement.where}: {case.name}: {error}") from None
+
+
+def _elsewhere(quantity: str, case: Case, result: Estimate, answer: Estimator) -> Ends | None:
+    """The ends of a quantity that no estimate says: of a simulation, of a layout among the others, of measured files."""
+    if quantity.startswith(SIMULATED):
+        from rooflinecli.answers.check import simulated
+
+        return simulated.ends(case, result, quantity.removeprefix(SIMULATED))
+    if quantity.startswith(LAYOUT):
+        from rooflinecli.answers.check import regret
+
+        return regret.ends(case, result, quantity.removeprefix(LAYOUT), answer)
+    if not quantity.startswith(MEASURED):
+        return None
+    from rooflinecli.answers.check import measured
+
+    if not case.measured:
+        raise UsageError(f"{quantity}: no measured file; name one in the check, such as `measured: bench.json`")
+    if answer.measured is None:
+        raise UsageError(f"{quantity}: measured files are read by `roofline check` only")
+    return measured.ends(answer.measured(case.measured, case.options), quantity.removeprefix(MEASURED))
 
 
 def _with_feasible(case: Case, result: Estimate) -> list[Requirement]:

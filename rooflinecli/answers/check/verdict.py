@@ -16,6 +16,7 @@ from rooflinecli.engine.phase_answer import Residency
 from rooflinecli.errors import UsageError
 
 PASS, FAIL, UNSURE = "pass", "fail", "unsure"
+_ELSEWHERE = ("measured", "layout")  # these say themselves what stands behind a value
 ORDER = (PASS, UNSURE, FAIL)
 
 
@@ -58,7 +59,7 @@ def judge(
         verdict,
         expected,
         margin(requirement, value) if not why else None,
-        bound(requirement, found, result),
+        found.note or bound(requirement, found, result),
         why,
     )
 
@@ -104,6 +105,8 @@ def _verdict(requirement: Requirement, found: Ends, value: Any, hold: str) -> st
 
 def bound(requirement: Requirement, found: Ends, result: Estimate) -> str:
     """What the number is made of: the resource and the largest term of a time, the largest tenant of memory."""
+    if requirement.quantity.partition(".")[0] in _ELSEWHERE:
+        return ""
     if "memory" in requirement.quantity.split("."):
         return _tenant(result.phases[found.phase or requirement.quantity.partition(".")[0]].memory)
     phase = result.phases.get(found.phase)

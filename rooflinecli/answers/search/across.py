@@ -100,6 +100,7 @@ def _joined(
             for name in each
         ],
         "unpriced": chips.unpriced(each),
+        **({"tied": None} if "tied" in first else {}),  # chips do not share their errors
         **({"pools": pairs[0] if pairs else None, "pool_rows": pairs} if "pool_rows" in first else {}),
     }
 

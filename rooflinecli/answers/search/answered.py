@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rooflinecli.answers import chips
+from rooflinecli.answers.search.kept import EVERYTHING, Kept
 from rooflinecli.answers.search.line import estimate_line
 from rooflinecli.answers.search.slo import joined
 from rooflinecli.errors import UsageError
@@ -24,9 +25,11 @@ def answered(
     over: Spread | None = None,
     simulate: int = 0,
     slo: str | None = None,
+    kept: Kept = EVERYTHING,
 ) -> dict[str, Any]:
     """The report. `limits` are ttft, itl and qps of serving; `tell` hears how far a search for training has come;
-    `over` spreads its work. The first `simulate` layouts of a serving search at a rate are simulated.
+    `over` spreads its work. The first `simulate` layouts of a serving search at a rate are simulated. `kept` says which layouts of
+    a search for training are rows.
 
     `slo` says ttft and itl at once; several chips in `options["hw"]` are searched beside each other.
 
@@ -37,10 +40,10 @@ def answered(
         from rooflinecli.answers.search.across import across
 
         def one(own: dict[str, Any], goal: str | None) -> dict[str, Any]:
-            return on_one(own, goal, where, limits, top, tell, over, simulate)
+            return on_one(own, goal, where, limits, top, tell, over, simulate, kept)
 
         return across(each, objective, where, limits, top, one)
-    return on_one(next(iter(each.values())), objective, where, limits, top, tell, over, simulate)
+    return on_one(next(iter(each.values())), objective, where, limits, top, tell, over, simulate, kept)
 
 
 def on_one(
@@ -52,13 +55,15 @@ def on_one(
     tell: Callable[[int, int], None] | None,
     over: Spread | None,
     simulate: int,
+    kept: Kept = EVERYTHING,
 ) -> dict[str, Any]:
     """The report of one chip; each row with the command that prints its numbers."""
     serving = "train" not in ",".join(options.get("phase") or ["train"])
     if serving:
+        kept.refuse()
         found = _serving(options, objective, where, limits, top, over, simulate)
     else:
-        found = _training(options, objective, where, limits, top, tell, over, simulate)
+        found = _training(options, objective, where, limits, top, tell, over, simulate, kept)
     for row in filter(None, [*found["results"], found["nearest_miss"]]):
         row["estimate"] = estimate_line(options, row["command"], serving)
     return found
@@ -94,6 +99,7 @@ def _training(
     tell: Callable[[int, int], None] | None,
     over: Spread | None,
     simulate: int,
+    kept: Kept,
 ) -> dict[str, Any]:
     if simulate:
         raise UsageError(_RATE, "simulate")
@@ -106,5 +112,5 @@ def _training(
     from rooflinecli.answers.search.report import report
     from rooflinecli.answers.search.train import search
 
-    asked = question({**options, "phase": "train"}, objective or "throughput", where)
+    asked = question({**options, "phase": "train"}, objective or "throughput", where, kept.practised, kept.every)
     return report(asked, search(asked, tell, over), top)

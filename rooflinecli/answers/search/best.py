@@ -10,11 +10,16 @@ import numpy as np
 
 @dataclass
 class Entry:
-    """A layout (sizes and structure by name), what it scores (less is better), and the numbers behind it."""
+    """A layout (sizes and structure by name), what it scores (less is better) at the end that ranks, and what goes between equals.
+
+    expected: the objectives' expected values; error: the relative error of its communication, which other layouts do not share.
+    """
 
     layout: dict[str, Any]
     keys: tuple[float, ...]
     order: tuple[float, ...]
+    expected: tuple[float, ...] = ()
+    error: float = 0.0
 
 
 def sort(keys: list[np.ndarray], ties: list[np.ndarray]) -> np.ndarray:
@@ -33,8 +38,15 @@ class Ranking:
         if held is None or (entry.keys, entry.order) < (held.keys, held.order):
             self.entries[split] = entry
 
-    def top(self, count: int) -> list[Entry]:
+    def top(self, count: int | None) -> list[Entry]:
+        """The best so many, all of them for None."""
         return sorted(self.entries.values(), key=lambda e: (e.keys, e.order))[:count]
+
+    def keep(self, count: int) -> None:
+        """Forget all but the best so many."""
+        if len(self.entries) > count:
+            order = sorted(self.entries.items(), key=lambda item: (item[1].keys, item[1].order))
+            self.entries = dict(order[:count])
 
 
 @dataclass

@@ -18,7 +18,10 @@ OPEN = ("tp", "pp", "cp", "dp", "ep", "micro-batch", "virtual-stages", "zero", "
 
 @dataclass(frozen=True)
 class Question:
-    """`open` holds what a layout size may be (missing: anything legal); `devices` the counts to try."""
+    """`open` holds what a layout size may be (missing: anything legal); `devices` the counts to try.
+
+    practised: only layouts like published ones; every: each layout a row of its own, not the best of each split of the devices.
+    """
 
     request: Request
     phase: str
@@ -26,9 +29,13 @@ class Question:
     objectives: tuple[Objective, ...]
     conditions: tuple[Condition, ...]
     open: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    practised: bool = False
+    every: bool = False
 
 
-def question(options: dict[str, Any], objectives: str, conditions: list[str]) -> Question:
+def question(
+    options: dict[str, Any], objectives: str, conditions: list[str], practised: bool = False, every: bool = False
+) -> Question:
     """A question from options by their long names. Raises UsageError naming the flag that is wrong."""
     given = ask.named(options, "`roofline search --help` lists them")
     phases = ask.phases(given.pop("phase", "train"))
@@ -41,7 +48,9 @@ def question(options: dict[str, Any], objectives: str, conditions: list[str]) ->
     found = tuple(objective(name, phases) for name in objectives.split(","))
     if not 1 <= len(found) <= 2:
         raise UsageError(f"--objective {objectives}: give one, or two for a Pareto front")
-    return Question(request, phase, counts, found, tuple(condition(text) for text in conditions), limits)
+    return Question(
+        request, phase, counts, found, tuple(condition(text) for text in conditions), limits, practised, every
+    )
 
 
 def open_values(name: str, written: Any) -> tuple[Any, ...]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from rooflinecli.answers.estimate import estimate
+from rooflinecli.answers.search import ties
 from rooflinecli.answers.search.best import Entry
 from rooflinecli.answers.search.question import Question
 from rooflinecli.answers.search.train import Found
@@ -38,6 +39,7 @@ def report(question: Question, found: Found, top: int = 5) -> dict[str, Any]:
     pareto = len(question.objectives) == 2
     entries = found.front.top(top) if pareto else found.ranking.top(top)
     rows = [_row(question, e) for e in entries]
+    tied = [] if pareto or question.every else ties.alike(found.ranking.top(None))
     if rows and not pareto:
         for row in rows[1:]:
             row["why"] = why(rows[0], row, question)
@@ -50,12 +52,14 @@ def report(question: Question, found: Found, top: int = 5) -> dict[str, Any]:
         "devices": list(question.devices),
         "objective": [o.quantity for o in question.objectives],
         "pareto": pareto,
+        "hold": request.hold,
         "where": [c.text for c in question.conditions],
         "layouts": found.layouts,
         "fit": found.fitting,
         "meet": found.meeting,
         "rejected": [{"constraint": k, "layouts": v} for k, v in sorted(found.rejected.items(), key=lambda kv: -kv[1])],
         "results": rows,
+        "tied": _tied(question, tied),
         "feasible": bool(rows),
         "nearest_miss": None if rows else nearest(question, found),
     }
@@ -64,7 +68,8 @@ def report(question: Question, found: Found, top: int = 5) -> dict[str, Any]:
 def _row(question: Question, entry: Entry) -> dict[str, Any]:
     result = estimate(request_of(question, entry.layout))
     phase = plain(result.phases["train"])
-    scores = {o.quantity: o.sign * key for o, key in zip(question.objectives, entry.keys, strict=True)}
+    scores = {o.quantity: value for o, value in zip(question.objectives, entry.expected, strict=True)}
+    ends = {o.quantity: o.sign * key for o, key in zip(question.objectives, entry.keys, strict=True)}
     kept = (
         "time_s",
         "floor_s",
@@ -81,9 +86,26 @@ def _row(question: Question, entry: Entry) -> dict[str, Any]:
     return {
         "layout": {"devices": result.plan.devices, **entry.layout},
         "score": scores,
+        "held": ends,
         "command": command(question, entry.layout),
         **{k: phase[k] for k in kept},
+        "unsupported": phase.get("unsupported", []),
         COST["train"]: result.cost.usd_per_million_training_tokens,
+    }
+
+
+def _tied(question: Question, alike: list[Entry]) -> dict[str, Any] | None:
+    """Layouts that cannot be told from the first: how many, the simplest of them, what would settle it. None where it stands alone."""
+    if len(alike) < 2:
+        return None
+    plainest = min(alike, key=ties.plainness)
+    first, simple = (estimate(request_of(question, entry.layout)) for entry in (alike[0], plainest))
+    devices = int(simple.plan.devices)
+    return {
+        "layouts": len(alike),
+        "simplest": {"devices": devices, **plainest.layout},
+        "command": command(question, plainest.layout),
+        "separates": ties.separates(first.phases["train"], simple.phases["train"], plainest is alike[0]),
     }
 
 
@@ -103,7 +125,7 @@ def command(question: Question, layout: dict[str, Any]) -> str:
 def why(best: dict[str, Any], other: dict[str, Any], question: Question) -> str:
     """One sentence: how far behind, and which parts of the step make the difference."""
     name = question.objectives[0].quantity
-    gap = abs(other["score"][name] / best["score"][name] - 1) if best["score"][name] else 0.0
+    gap = abs(other["held"][name] / best["held"][name] - 1) if best["held"][name] else 0.0
     parts = {
         k: other["breakdown_s"].get(k, 0.0) - best["breakdown_s"].get(k, 0.0)
         for k in {**best["breakdown_s"], **other["breakdown_s"]}
@@ -119,7 +141,8 @@ def why(best: dict[str, Any], other: dict[str, Any], question: Question) -> str:
         if abs(memory) > 0.02 * best["memory"]["capacity_bytes"]
         else ""
     )
-    return f"{100 * gap:.2g} % behind: {says}{room}" if gap > 1e-4 else f"as good: {says}{room}"
+    end = {"pessimistic": " at the pessimistic end", "expected": "", "floor": " at the floor"}[question.request.hold]
+    return f"{100 * gap:.2g} % behind{end}: {says}{room}" if gap > 1e-4 else f"as good: {says}{room}"
 
 
 def nearest(question: Question, found: Found) -> dict[str, Any] | None:

@@ -20,7 +20,22 @@ KEPT = (
     "feasible",
     "violation",
 )
-_LAYOUT = ("prompts-per-slot", "equal-lengths", "n", "tp", "pp", "dp", "cp", "ep", "batch", "phase", "tokens", "attention-flops", "prompt", "output")
+_LAYOUT = (
+    "prompts-per-slot",
+    "equal-lengths",
+    "n",
+    "tp",
+    "pp",
+    "dp",
+    "cp",
+    "ep",
+    "batch",
+    "phase",
+    "tokens",
+    "attention-flops",
+    "prompt",
+    "output",
+)
 
 
 def simulated(

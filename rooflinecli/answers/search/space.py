@@ -79,15 +79,15 @@ def _splits(question: Question, devices: int) -> Iterator[tuple[int, int, int, i
 
 
 def _allowed(question: Question, name: str, values: Any) -> list[float]:
-    """Those of `values` that the question leaves open; for micro-batches and virtual stages a given value is itself the choice."""
+    """Those of `values` that the question leaves open; what is given beside the split is itself the choice, for the rules to judge."""
     if name not in question.open:
         return [float(v) for v in values]
     given = question.open[name]
-    return [
-        float(v)
-        for v in (given if name == "micro-batch" else values)
-        if v in given and (name != "micro-batch" or v <= max(values, default=0))
-    ]
+    if name in ("ep", "virtual-stages"):
+        return [float(v) for v in given]
+    if name == "micro-batch":
+        return [float(v) for v in given if v <= max(values, default=0)]
+    return [float(v) for v in values if v in given]
 
 
 def _expert_groups(scene: Scene, dp: int) -> list[int]:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from rooflinecli.answers.cost import cost
+from rooflinecli.answers.held import held
 from rooflinecli.answers.search import space
 from rooflinecli.answers.search.best import Entry, Front, Ranking, frontier, sort
 from rooflinecli.answers.search.question import Question
 from rooflinecli.answers.sweep.box import Answer
 from rooflinecli.answers.sweep.columns import pick
-from rooflinecli.engine import agree, legal, residency, stated
+from rooflinecli.engine import agree, legal, novelty, residency, stated
 from rooflinecli.engine.answer import answer as engine_answer
+from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError
 from rooflinecli.specs.plan import AXES, Plan
@@ -24,6 +26,7 @@ from rooflinecli.specs.request import Request
 from rooflinecli.spread import Spread
 
 CHUNK = 16384
+MOST_ROWS = 1000  # that are kept where each layout is a row of its own
 _TIES = ("pp", "tp", "cp", "ep", "virtual_stages", "micro_batch")
 
 
@@ -126,10 +129,7 @@ def _chunk(
     """Weigh up one run of layouts."""
     found.layouts += len(layouts)
     with np.errstate(all="ignore"):
-        needed = np.broadcast_to(
-            residency.resident(scene, plan_of(layouts, structure, question.request), "train").total_bytes,
-            (len(layouts),),
-        )
+        needed = needs(scene, layouts, structure)
         fits = needed <= scene.chip.capacity
         if not fits.all():
             found.reject("memory", int(len(fits) - fits.sum()))
@@ -140,8 +140,29 @@ def _chunk(
         found.fitting += len(fitting)
         answer = answer_of(scene, fitting, structure)
         keep = _meet(found, question, answer, fitting, structure)
+        if question.practised:
+            keep = keep & _practised(scene, found, answer, fitting, structure)
         found.meeting += int(keep.sum())
         _rank(found, question, answer, fitting, structure, n, np.flatnonzero(keep))
+
+
+def needs(scene: Scene, layouts: space.Layouts, structure: tuple[int, str, bool]) -> np.ndarray:
+    """Bytes on the fullest device of every layout."""
+    held = residency.resident(scene, plan_of(layouts, structure, scene.request), "train").total_bytes
+    return np.broadcast_to(held, (len(layouts),))
+
+
+def priced(scene: Scene, question: Question, n: int) -> Iterator[tuple[space.Layouts, tuple[int, str, bool], Answer]]:
+    """Every layout on n devices that fits, with its answer, a run at a time."""
+    offered = space.layouts(scene, question, n)
+    for structure in space.structures(question):
+        chosen = space.concerned(offered, question, structure[0], structure[2])
+        for start in range(0, len(chosen), CHUNK):
+            layouts = offered.take(chosen[start : start + CHUNK])
+            with np.errstate(all="ignore"):
+                fitting = layouts.take(np.flatnonzero(needs(scene, layouts, structure) <= scene.chip.capacity))
+                if len(fitting):
+                    yield fitting, structure, answer_of(scene, fitting, structure)
 
 
 def answer_of(scene: Scene, layouts: space.Layouts, structure: tuple[int, str, bool]) -> Answer:
@@ -178,6 +199,16 @@ def _meet(
     return keep
 
 
+def _practised(
+    scene: Scene, found: Found, answer: Answer, layouts: space.Layouts, structure: tuple[int, str, bool]
+) -> np.ndarray:
+    """Where published runs support a layout; counts those that none does."""
+    train = cast(TrainAnswer, answer.phases["train"])
+    alike = answer.flat(novelty.practised(scene, plan_of(layouts, structure, scene.request), train))
+    found.reject("precedent (--practised)", int(len(alike) - alike.sum()))
+    return alike
+
+
 def _miss(
     found: Found, layouts: space.Layouts, structure: tuple[int, str, bool], needed: np.ndarray, capacity: float
 ) -> None:
@@ -205,24 +236,40 @@ def _rank(
             raise UsageError(
                 f"--objective {o.name}: no quantity '{o.quantity}' here; `roofline estimate --format json` shows what there is"
             )
-    keys = [o.key(answer.flat(v))[kept] for o, v in zip(question.objectives, values, strict=True)]
+    phase, hold = answer.phases["train"], question.request.hold
+    ends = [held(v, o.quantity, phase, hold, o.sign > 0) for o, v in zip(question.objectives, values, strict=True)]
+    keys = [o.key(answer.flat(v))[kept] for o, v in zip(question.objectives, ends, strict=True)]
+    beside = [answer.flat(v)[kept] for v in (cast(TrainAnswer, phase).own_error, *values)]
     ties = [layouts.sizes[name][kept] for name in _TIES]
     if len(keys) == 2:
         for i in frontier(keys[0], keys[1]):
-            found.front.offer(_entry(layouts, structure, int(kept[i]), keys, int(i)))
+            found.front.offer(_entry(layouts, structure, int(kept[i]), keys, beside, int(i)))
     order = sort(keys, ties)
+    if question.every:
+        for i in order[:MOST_ROWS]:
+            entry = _entry(layouts, structure, int(kept[i]), keys, beside, int(i))
+            found.ranking.offer((n, *entry.layout.values()), entry)
+        found.ranking.keep(MOST_ROWS)
+        return
     split = (layouts.split + 1e9 * layouts.sizes["ep"])[kept][order]
     _, first = np.unique(split, return_index=True)
     for i in order[first]:
-        entry = _entry(layouts, structure, int(kept[i]), keys, int(i))
+        entry = _entry(layouts, structure, int(kept[i]), keys, beside, int(i))
         found.ranking.offer((n, *(entry.layout[k] for k in AXES)), entry)
 
 
 def _entry(
-    layouts: space.Layouts, structure: tuple[int, str, bool], place: int, keys: list[np.ndarray], i: int
+    layouts: space.Layouts,
+    structure: tuple[int, str, bool],
+    place: int,
+    keys: list[np.ndarray],
+    beside: list[np.ndarray],
+    i: int,
 ) -> Entry:
     layout = _layout(layouts, structure, place)
-    return Entry(layout, tuple(float(k[i]) for k in keys), tuple(layout[k] for k in _TIES))
+    error, *expected = (float(column[i]) for column in beside)
+    order = tuple(layout[k] for k in _TIES)
+    return Entry(layout, tuple(float(k[i]) for k in keys), order, tuple(expected), error)
 
 
 def _layout(layouts: space.Layouts, structure: tuple[int, str, bool], i: int) -> dict[str, Any]:

@@ -44,10 +44,10 @@ class Deployment:
     why: str
     error: tuple[float, float]
 
-    def limits(self, length: float, max_context: int, stride: bool = True) -> Limits:
+    def limits(self, length: float, scheduler: Scheduler, stride: bool = True) -> Limits:
         """What a rank holds, of sequences of `length` tokens. Raises Infeasible where there is no room for cache."""
         scene = self.scene
-        pool = int(pool_tokens(scene, self.plan, length))
+        pool = int(pool_tokens(scene, self.plan, length, scheduler))
         if pool < 1:
             raise Infeasible(
                 f"the weights leave no room for a cache on {self.plan.tp * self.plan.pp * self.plan.cp:g} devices of {scene.request.hardware.name}; raise --tp or -n"
@@ -57,12 +57,15 @@ class Deployment:
         return Limits(pool, int(engine_constant(scene, "max_sequences", "1")), each, rate, stride)
 
 
-def pool_tokens(scene: Scene, plan: Plan, length: float) -> float:
-    """Tokens of cache beside the weights, as the engine shares memory out."""
+def pool_tokens(scene: Scene, plan: Plan, length: float, scheduler: Scheduler) -> float:
+    """Tokens of cache beside the weights, as the scheduler's settings or else the engine share memory out."""
     weights = memory.weights(scene.parameters(plan), scene.formats, 1.0)
     one = memory.kv_cache(scene.book, plan, scene.formats, 1.0, length, PLAIN)
     reserve, fraction = engine_constant(scene, "reserve_bytes", "B"), engine_constant(scene, "kv_fraction", "1")
-    return float(simulation.pool_tokens(scene.chip.capacity, weights, reserve, fraction, one, length))
+    capacity = scene.chip.capacity
+    if scheduler.memory_share:
+        return float(simulation.pool_within(capacity, scheduler.memory_share, weights, reserve, one, length))
+    return float(simulation.pool_tokens(capacity, weights, reserve, scheduler.cache_share or fraction, one, length))
 
 
 @lru_cache(maxsize=64)
@@ -133,7 +136,7 @@ def fleet(
         raise unknown("router", question.router, kinds(ROUTERS), option="router")
     scheduler = scheduler_of(one.scene, question.settings)
     prices = one.prices if question.scale == 1 else one.prices.scaled(question.scale)
-    limits = one.limits(prompt + output, 0, question.stride)
+    limits = one.limits(prompt + output, scheduler, question.stride)
 
     def made(count: int, hand_over: bool = False) -> list[Replica]:
         return [

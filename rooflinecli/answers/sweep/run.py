@@ -65,7 +65,9 @@ def answers(space: Space, start: int, stop: int, chunk: int = CHUNK) -> Iterator
             yield choice, _answer(request, space, box)
 
 
-def work(space: Space, start: int, stop: int, chunk: int = CHUNK) -> Iterator[tuple[dict[str, Any], Iterator[grid.Box]]]:
+def work(
+    space: Space, start: int, stop: int, chunk: int = CHUNK
+) -> Iterator[tuple[dict[str, Any], Iterator[grid.Box]]]:
     """(structure, its boxes) of points [start, stop), in order."""
     shape = tuple(len(a.values) for a in space.sizes)
     per = math.prod(shape)

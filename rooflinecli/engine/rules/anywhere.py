@@ -32,20 +32,6 @@ def tensor(scene: Scene, plan: Plan, pads: bool) -> Iterator[Rule]:
         )
 
 
-def towers(scene: Scene, plan: Plan) -> Iterator[Rule]:
-    """A tower's heads are padded where tp does not divide them, as engines do; more devices than heads hold nothing."""
-    for tower in scene.book.towers:
-        for heads in tower.book.heads:
-            yield Rule(
-                f"tp is at most the {heads} heads of {tower.book.spec.name}",
-                ("tp",),
-                constraints.within(plan.tp, float(heads)),
-                lambda h=heads, name=tower.book.spec.name: (  # type: ignore[misc]
-                    f"--tp {plan.tp:.0f} exceeds the {h} attention heads of {name}; use fewer"
-                ),
-            )
-
-
 def stages(scene: Scene, plan: Plan) -> Iterator[Rule]:
     layers, name = float(scene.book.n_layers), scene.spec.name
     yield Rule(
@@ -122,19 +108,3 @@ def lengths(scene: Scene, phase: str) -> Iterator[Rule]:
         lambda: f"{flag} {num.value(length):g} exceeds the {limit} learned positions of {scene.spec.name}; shorten it",
         "seq" if phase == "train" else "prompt",
     )
-
-
-def sources(scene: Scene) -> Iterator[Rule]:
-    """The same of an encoder that reads the prompt for a decoder."""
-    for tower in scene.book.towers:
-        spec, limit = tower.book.spec, tower.book.spec.max_context
-        if spec.reads == "source" and limit and spec.positions.kind == "learned" and scene.request.prompt is not None:
-            yield Rule(
-                f"{limit} learned positions of the encoder",
-                (),
-                constraints.within(tower.length, float(limit)),
-                lambda t=tower, most=limit: (  # type: ignore[misc]
-                    f"--prompt {num.value(t.length):g} exceeds the {most} learned positions of the encoder of {scene.spec.name}; shorten it"
-                ),
-                "prompt",
-            )

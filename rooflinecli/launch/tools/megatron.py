@@ -100,7 +100,8 @@ def _shape(args: Arguments, launch: Launch, sizes: dict[str, int | None]) -> Non
     for key, *names in (
         ("vocab", "vocab-size", "pad-vocab-size-to"),
         ("top_k", "moe-router-topk"),
-        ("d_ff", "moe-ffn-hidden-size"), ("context", "max-position-embeddings", "seq-length"),
+        ("d_ff", "moe-ffn-hidden-size"),
+        ("context", "max-position-embeddings", "seq-length"),
     ):
         value = args.take(*names)
         if str(value).isdigit():

@@ -35,13 +35,16 @@ class Indexed(mla.Latent):
         return tokens
 
     def _score_flops(self, mode: Mode, sizes: Sizes) -> Number:
-        seen = sizes["T"] if mode.cached is None else sizes["T"] + mode.cached
+        seen = sizes["T"] if mode.documents is None else num.minimum(mode.documents, sizes["T"])
+        seen = seen if mode.cached is None else seen + mode.cached
         pairs = sizes["T"] if mode.decode else sizes["S"] * seen / (1 if mode.full_attention else 2)
         return attention.indexer_flops(asked(sizes) if mode.decode else sizes["B"], sizes["Ni"], pairs, sizes["Hi"])
 
     def pairs(self, mode: Mode, queries: Number, keys: Number) -> Number:
         """Full counting takes masked pairs as computed, those that the indexer drops too."""
-        return queries * keys if mode.full_attention else super().pairs(mode, queries, keys)
+        if mode.full_attention:
+            return queries * (keys if mode.documents is None else num.minimum(mode.documents, keys))
+        return super().pairs(mode, queries, keys)
 
     def flops(self, mode: Mode, sizes: Sizes) -> Number:
         return super().flops(mode, sizes) + self._score_flops(mode, sizes)

@@ -8,7 +8,7 @@ from typing import Any
 
 from rooflinecli.render import operations as rows
 from rooflinecli.render.json import dumps
-from rooflinecli.render.report import answer, charts
+from rooflinecli.render.report import answer, charts, served
 from rooflinecli.render.report.html import Figures, Safe, join, table, tag
 from rooflinecli.render.report.unfold import Unfolder
 from rooflinecli.render.sheet import pretty
@@ -126,6 +126,14 @@ def _sections(figures: Figures, derivations: dict[str, Any]) -> Safe:
         ),
         ("operations", "Operations", "", [_operations(figures, phase) for phase in figures.data["operations"]]),
         ("curve", "Latency against throughput", "The same plan with other batches.", drawn) if drawn else None,
+        (
+            "simulation",
+            "Under the load",
+            "An engine's scheduler over these step prices, request by request; `roofline simulate` says more.",
+            served.section(figures),
+        )
+        if "simulation" in figures.data
+        else None,
         ("plan", "Plan and workload", "", answer.plan(figures)),
         ("cost", "Cost", "", answer.cost(figures)),
         (

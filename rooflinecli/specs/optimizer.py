@@ -1,0 +1,50 @@
+"""An optimizer as YAML describes it: what it keeps per parameter, and what it multiplies. optimizers/*.yaml ship in the package."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from pydantic import field_validator
+
+from rooflinecli import units
+from rooflinecli.errors import unknown
+from rooflinecli.specs.figure import Spec, validate
+from rooflinecli.specs.load import read
+
+_FOLDER = Path(__file__).resolve().parent.parent / "optimizers"
+
+
+class Optimizer(Spec):
+    """Bytes per parameter of the master copy and of the state beside it; `steps` Newton-Schulz steps over the momentum of every matrix."""
+
+    name: str
+    master: float
+    state: float
+    steps: float = 0.0
+    source: str
+    note: str = ""
+
+    @field_validator("master", "state", mode="before")
+    @classmethod
+    def _bytes(cls, value: object) -> object:
+        return units.parse(value, "B") if isinstance(value, str) else value
+
+    @property
+    def bytes(self) -> float:
+        """Bytes per parameter beside working weights and gradients."""
+        return self.master + self.state
+
+
+@lru_cache(maxsize=1)
+def optimizers() -> dict[str, Optimizer]:
+    """All optimizers by file name."""
+    return {path.stem: validate(Optimizer, read(path, base="optimizers")) for path in sorted(_FOLDER.glob("*.yaml"))}
+
+
+def load_optimizer(name: str) -> Optimizer:
+    """The optimizer of this name. Raises UsageError listing what exists."""
+    found = optimizers().get(name.lower())
+    if found is None:
+        raise unknown("optimizer", name, optimizers(), option="optimizer")
+    return found

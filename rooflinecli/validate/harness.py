@@ -1,0 +1,109 @@
+"""How collected runs were made, as far as it is known: the options of their estimate, their lengths and the flags of their servers.
+
+InferenceX (github SemiAnalysisAI/InferenceX, benchmarks/*.sh and utils/bench_serving at ad4f6a4a, 7a21380a, 1cb92d21 and c198b20e) starts all
+requests of a slot count C at once, 10 C of them, with lengths uniform in [0.8, 1] of the nominal ones. The vendor's runs state
+no harness; fixed lengths and 10 prompts a slot fit them best, for vLLM lengths within a fifth of the nominal ones. Budgets, polling, holding
+and memory follow the scripts where there are scripts, else the engines' documented defaults.
+SGLang's vendor runs of Qwen3-32B state no precision and are simulated as bf16: with prompts first and equal lengths the slots
+run in lockstep, and then both times agree with bf16, neither with fp8 (the formula, which knows no lockstep, has it the other way round).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from rooflinecli.specs.scheduler import Scheduler
+from rooflinecli.validate.inference import Run
+
+SPREAD, VARIED = (0.8, 1.0), (0.8, 1.2)
+AT_ONCE = ("0.5.9", "0.5.10")  # SGLang images that send a first token by itself: scheduler_output_processor_mixin.py
+DEFAULT_SHARE = 0.9  # gpu_memory_utilization of vLLM, free_gpu_memory_fraction of TensorRT-LLM
+
+
+def public(run: Run) -> bool:
+    """Whether it is one of InferenceX, whose scripts are public."""
+    source = run.row["silicon_data_source"] if run.row is not None else ""
+    return "db-dump" in source or "source_file=20" in source
+
+
+def lengths(run: Run) -> tuple[float, float]:
+    """Shares of the nominal lengths between which they were drawn."""
+    return SPREAD if public(run) else VARIED if run.engine == "vllm" else (1.0, 1.0)
+
+
+def options(run: Run) -> tuple[tuple[str, str], ...]:
+    """Those that a step's price depends on."""
+    own = {name: str(value) for name, value in run.options.items() if name not in ("concurrency", "prompt", "output")}
+    if run.engine == "sglang" and not public(run) and run.group == "Qwen3-32B" and not row(run)["precision"]:
+        own["dtype"] = "bf16"
+    if _narrow_cache(run):
+        own["kv_dtype"] = "fp8"
+    return tuple(sorted(own.items()))
+
+
+def _narrow_cache(run: Run) -> bool:
+    """Whether a script sets an fp8 cache, or the checkpoint asks for one (NVIDIA's NVFP4 files of Kimi: model card of decart-ai/Kimi-K2.7-Code-NVFP4)."""
+    kind = run.group.partition("-")[0]
+    if run.engine == "vllm" and kind == "Kimi":
+        return row(run)["precision"] == "fp4"
+    if run.engine == "vllm":
+        return public(run) and (kind == "Llama" or (_blackwell(run) and kind in ("MiniMax", "gpt")))
+    return public(run) and run.engine == "sglang" and _blackwell(run) and kind == "DeepSeek"
+
+
+def configured(run: Run, own: Scheduler) -> Scheduler:
+    """The scheduler with the flags of the run's script, as far as it is known."""
+    return own.model_copy(update=_FLAGS[run.engine](run))
+
+
+def _vllm(run: Run) -> dict[str, Any]:
+    if not public(run):
+        return {"look_ahead": 0, "memory_share": DEFAULT_SHARE}
+    wide = run.group.startswith("MiniMax") and _blackwell(run)
+    roomy = run.group.startswith("MiniMax") and str(run.options["hw"]).startswith("h200")
+    roomy = roomy or (run.group.startswith("Kimi") and row(run)["precision"] == "int4")
+    budget = 2 * int(float(row(run)["isl"])) if wide else 8192
+    return {"token_budget": budget, "memory_share": 0.95 if roomy else DEFAULT_SHARE}
+
+
+def _trtllm(run: Run) -> dict[str, Any]:
+    prompt, output = int(float(row(run)["isl"])), int(float(row(run)["osl"]))
+    concurrency = round(run.options["concurrency"] * run.plan.dp)
+    if not public(run):
+        return {"token_budget": 2048, "cache_share": DEFAULT_SHARE}
+    if run.group.startswith("Llama"):
+        held = prompt == output == 1024 and run.plan.tp < 8
+        hold = {"hold_steps": 20, "hold_share": 0.9} if held else {}
+        return {"token_budget": 16384, "cache_share": DEFAULT_SHARE, **hold}
+    if run.group.startswith("gpt"):
+        return {"token_budget": 20000, "cache_share": 0.85}
+    balanced = {"hold_steps": 60, "hold_share": 1.0} if run.plan.dp > 1 else {}  # attention_dp_config: timeout_iters
+    share = 0.75 if str(run.options["hw"])[:1] == "h" else 0.8
+    return {"token_budget": math.ceil((concurrency + prompt + 64) / 64) * 64, "cache_share": share, **balanced}
+
+
+def _sglang(run: Run) -> dict[str, Any]:
+    if not public(run):
+        return {"token_budget": 8192, "mixed": float(row(run)["isl"]) % 1000 == 0}
+    at_once = row(run)["backend_version"].startswith(AT_ONCE)
+    if str(run.options["hw"])[:1] == "h":
+        return {"token_budget": 32768, "stream_steps": 1 if at_once else 10, "memory_share": 0.82}
+    fp8, few = row(run)["precision"] == "fp8", run.plan.tp < 8
+    budget, share = (8192 if few else 32768, 0.95 if few else 0.82) if fp8 else (16384, 0.85)
+    poll = 30 if run.options["concurrency"] >= 16 and not (fp8 and few) else 10
+    stream = 1 if at_once else 30 if fp8 else 10
+    return {"token_budget": budget, "poll_steps": poll, "stream_steps": stream, "memory_share": share}
+
+
+def row(run: Run) -> dict[str, str]:
+    """The row of the wheel that it was."""
+    assert run.row is not None  # collected runs have one
+    return run.row
+
+
+def _blackwell(run: Run) -> bool:
+    return str(run.options["hw"])[:2] in ("b2", "b3", "gb")
+
+
+_FLAGS = {"vllm": _vllm, "trtllm": _trtllm, "sglang": _sglang}

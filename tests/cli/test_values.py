@@ -1,0 +1,52 @@
+"""Help says what a value is (COUNT, TIME, CHOICE), never the Python type that reads it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from typer.main import get_command
+
+from rooflinecli.cli.main import VERBS, app
+from rooflinecli.cli.values import VALUES
+
+TYPES = re.compile(r"<[A-Za-z\[\]| ]+>|\b(TEXT|INTEGER|FLOAT|BOOLEAN)\b")
+
+
+def commands(verb):
+    """Help of a verb and of each of its own verbs."""
+    root = get_command(app)
+    context = root.make_context("roofline", [], resilient_parsing=True)
+    found = [(verb, root.get_command(context, verb))]
+    while found:
+        name, command = found.pop()
+        below = command.make_context(name, [], parent=context, resilient_parsing=True)
+        yield name, command, command.get_help(below)
+        found += [(f"{name} {sub}", each) for sub, each in getattr(command, "commands", {}).items()]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_help_speaks_of_types(verb):
+    for name, command, text in commands(verb):
+        said = [line for line in text.splitlines() if TYPES.search(line)]
+        assert not said, f"{name}: {said}"
+        for parameter in command.params:
+            flag = getattr(parameter, "is_flag", False) or parameter.name == "help"
+            assert flag or parameter.metavar, f"{name}: {parameter.opts} has no word for its value"
+
+
+def test_the_words_are_those_of_real_options():
+    """An option that is gone leaves no word behind."""
+    options = {
+        option.lstrip("-")
+        for verb in VERBS
+        for _, command, _ in commands(verb)
+        for parameter in command.params
+        for option in parameter.opts
+    }
+    assert set(VALUES) <= options
+
+
+def test_lists_are_recognised_as_types():
+    """The pattern finds what Typer prints where nobody names a value."""
+    assert TYPES.search("names... <list[str]>  A name") and TYPES.search("--hw TEXT") and not TYPES.search("--hw NAME")

@@ -1,0 +1,153 @@
+"""What published runs support: the file against the rows, the widening against arithmetic by hand, and what a search makes of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from rooflinecli.answers.estimate import estimate
+from rooflinecli.answers.search.question import question
+from rooflinecli.answers.search.report import report
+from rooflinecli.answers.search.train import search
+from rooflinecli.specs import precedent as known
+from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.model import load_model
+from rooflinecli.specs.request import Request
+from rooflinecli.validate import precedent, published
+
+
+def train(model: str, chip: str, **plan):
+    """The answer of a plan in full."""
+    asked = Request(load_model(model), load_hardware(chip), phases=("train",), **plan)
+    return estimate(asked).phases["train"]
+
+
+def half_width(answer) -> float:
+    return answer.interval_s[1] / answer.time_s - 1
+
+
+def test_the_file_is_what_the_rows_say():
+    assert precedent.FILE.read_text(encoding="utf-8") == precedent.text(), "python -m rooflinecli.validate.precedent"
+
+
+def test_published_layouts_have_precedent():
+    """Nine of ten keep to what nine of ten keep to; in the rest a run cannot go beyond the furthest run."""
+    rows = precedent.seen()
+    for row in rows:
+        far = known.envelope(row["kind"], row["chip"], row["software"], row["moe"])
+        assert row["tensor"] <= far.tensor and row["stages"] <= far.stages and row["context"] >= far.context
+        assert row["experts"] <= far.experts and row["sharding"] <= far.sharding * (1 + 1e-5)
+    for name in ("hidden", "memory"):
+        for kind in ("gpu", "tpu"):
+            for moe in (False, True):
+                alike = [row for row in rows if row["kind"] == kind and row["moe"] == moe]
+                far = [getattr(known.envelope(kind, row["chip"], row["software"], moe), name) for row in alike]
+                inside = sum(row[name] <= limit + 1e-3 for row, limit in zip(alike, far, strict=True))
+                assert 0.85 <= inside / len(alike) <= 1
+
+
+def test_leaving_a_family_out_moves_what_is_supported():
+    """Context parallelism of few tokens came with nobody else; without those runs the limit would be higher. The test above can fail."""
+    rows = precedent.seen()
+    fewest = min(row["context"] for row in rows if row["kind"] == "gpu")
+    families = {published.family(row["row"]) for row in rows if row["context"] == fewest}
+    rest = tuple(row for row in rows if published.family(row["row"]) not in families)
+    assert precedent.precedent(rest)["kinds"]["gpu"]["context"] > fewest
+
+
+def test_tensor_parallelism_across_hosts_is_told_and_widens():
+    """Llama 70B with tp 16 on hosts of 8: the error of the kind joins the others in quadrature."""
+    plan = {
+        "devices": 64.0,
+        "tp": 16.0,
+        "pp": 4.0,
+        "dp": 1.0,
+        "zero": 0,
+        "recompute": "full",
+        "sequence_parallel": True,
+    }
+    wide = train("llama-3-70b", "h100", **plan)
+    assert any("tensor parallelism over 16 devices" in said for said in wide.unsupported)
+    inside = train("llama-3-70b", "h100", **{**plan, "tp": 8.0, "pp": 8.0})
+    assert not inside.unsupported
+    error = yaml.safe_load(precedent.FILE.read_text(encoding="utf-8"))["widening"]["tensor"]["error"]
+    others = [said for said in wide.unsupported if "tensor parallelism" not in said]
+    if not others:
+        base = math.sqrt(0.13**2 + wide.own_error**2)
+        assert half_width(wide) == pytest.approx(math.sqrt(base**2 + error**2), rel=1e-6)
+    assert half_width(wide) > half_width(inside) + 0.05
+
+
+def test_experts_kept_whole_are_told():
+    plan = {
+        "devices": 256.0,
+        "tp": 1.0,
+        "pp": 1.0,
+        "dp": 256.0,
+        "zero": 3,
+        "micro_batch": 1.0,
+        "batch": 4096.0,
+        "dtype": "fp8",
+    }
+    alone = train("deepseek-v3", "b200", ep=1.0, recompute="full", **plan)
+    assert any("256 experts" in said for said in alone.unsupported)
+    spread = train("deepseek-v3", "b200", ep=64.0, recompute="full", **{**plan, "zero": 1})
+    assert not any("experts of a layer" in said for said in spread.unsupported or [])
+    assert half_width(alone) > half_width(spread)
+
+
+def test_a_chip_without_a_fit_is_told_and_the_peak_has_no_interval():
+    on = {"devices": 8.0, "tp": 8.0, "pp": 1.0, "dp": 1.0, "batch": 8.0}
+    assert any("no published training run on" in said for said in train("llama-3-8b", "mi300x", **on).unsupported)
+    assert not train("llama-3-8b", "mi300x", efficiency="ideal", **on).unsupported
+
+
+def test_a_search_ranks_by_the_end_that_is_held():
+    asked = question({"model": "llama-3-70b", "hw": "h100", "n": "64", "batch": "256", "phase": "train"}, "time", [])
+    for hold, place in (("pessimistic", 1), ("expected", None)):
+        one = replace(asked, request=replace(asked.request, hold=hold))
+        result = report(one, search(one))
+        ends = [row["interval_s"][place] if place is not None else row["time_s"] for row in result["results"]]
+        assert ends == sorted(ends) and [
+            next(iter(row["held"].values())) for row in result["results"]
+        ] == pytest.approx(ends)
+
+
+def test_practised_keeps_to_precedent_and_counts_the_rest():
+    options = {"model": "llama-3-70b", "hw": "h100", "n": "64", "batch": "256", "phase": "train", "recompute": "none"}
+    asked = question(options, "time", [], practised=True)
+    found = search(asked)
+    result = report(asked, found)
+    assert result["results"] and not any(row["unsupported"] for row in result["results"])
+    assert found.rejected["precedent (--practised)"] == found.fitting - found.meeting > 0
+
+
+def test_every_layout_is_a_row_of_its_own_where_asked():
+    options = {"model": "llama-3-8b", "hw": "h100", "n": "8", "batch": "16", "phase": "train"}
+    asked = question(options, "time", [], every=True)
+    rows = search(asked).ranking.top(20)
+    splits = {tuple(row.layout[k] for k in ("tp", "pp", "cp", "dp", "ep")) for row in rows}
+    assert len(rows) == 20 > len(splits)
+    plain = question(options, "time", [])
+    assert rows[0].layout == search(plain).ranking.top(1)[0].layout
+
+
+def test_ties_name_the_simplest():
+    options = {"model": "llama-3-8b", "hw": "h100", "n": "16", "batch": "64", "phase": "train"}
+    asked = question(options, "time", [])
+    found = search(asked)
+    tied = report(asked, found)["tied"]
+    ranked = found.ranking.top(None)
+    best = ranked[0]
+    alike = [e for e in ranked if abs(math.log(e.keys[0] / best.keys[0])) <= math.hypot(e.error, best.error)]
+    assert tied["layouts"] == len(alike) > 1
+    axes = ("tp", "pp", "cp", "virtual_stages")
+    used = min(
+        sum(e.layout[k] > 1 for k in axes) + (e.layout["zero"] > 1) + (e.layout["recompute"] != "none") for e in alike
+    )
+    simple = tied["simplest"]
+    assert sum(simple[k] > 1 for k in axes) + (simple["zero"] > 1) + (simple["recompute"] != "none") == used
+    assert "measure" in tied["separates"]
