@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from rooflinecli import num
 from rooflinecli.derivation import label
-from rooflinecli.engine import experts
+from rooflinecli.engine import adapters, experts
 from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import roofline, serving
 from rooflinecli.ledger import Ledger, Sizes
@@ -103,6 +103,8 @@ def _stack(scene: Scene, plan: Plan, book: Ledger, forward: Pass, bill: Bill, wo
         rows = tuple(row for row in group.rows if not row.routed) if group.moe else group.rows
         repeat = _times(float(group.repeat), passes)
         bill.add(forward.ops(rows, sizes), repeat)
+        if book is scene.book:
+            adapters.charge(scene, bill, rows, sizes, repeat)
         if group.moe:
             for mode, share in experts.exchange_modes(scene, plan, forward.decode):
                 layers = _times(share, repeat)

@@ -7,6 +7,7 @@ at its full length and a token's working set; training the state that ZeRO leave
 from __future__ import annotations
 
 from rooflinecli import memory
+from rooflinecli.engine import adapters
 from rooflinecli.engine.phase_answer import Residency
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.serving_load import sequences
@@ -41,7 +42,7 @@ def _serving(
     draft, beside = held(scene, plan, cached, length)
     return _held(
         scene,
-        memory.weights(params, scene.formats, 1.0) + draft,
+        memory.weights(params, scene.formats, 1.0) + draft + adapters.resident(scene, plan),
         activations=memory.inference_activations(
             scene.book, plan, scene.formats, sequences, tokens, scene.lift, reading, scene.scored(tokens)
         ),
