@@ -16,7 +16,7 @@ def test_a_row_states_percentiles_in_their_order(row):
     assert stated and ("qps" in row) != ("concurrency" in row)
     for name in stated:
         mean, half, most = row[name]
-        assert half > 0 and (mean is None or 0 < mean) and (most is None or half <= most)
+        assert half > 0 and (mean is None or mean > 0) and (most is None or half <= most)
 
 
 def test_both_readings_of_an_unstated_layout_are_scored():

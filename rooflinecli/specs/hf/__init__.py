@@ -48,6 +48,7 @@ TYPES: dict[str, str] = {
     "mllama_text_model": "mllama",
     **dict.fromkeys("bert roberta xlm-roberta camembert distilbert electra modernbert".split(), "encoder"),
     **dict.fromkeys("t5 mt5 umt5 bart whisper".split(), "pair"),
+    **dict.fromkeys("vit dinov2 clip siglip".split(), "image"),
 }
 # A model with a vision tower: the type of its text decoder
 WRAPPED = {
