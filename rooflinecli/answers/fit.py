@@ -8,8 +8,10 @@ from typing import Any
 from rooflinecli import memory
 from rooflinecli.answers.parameters import parameters
 from rooflinecli.engine.forward_step import engine_constant
+from rooflinecli.engine.host import as_fits
 from rooflinecli.engine.inference import decode, prefill
 from rooflinecli.engine.quantised import as_file
+from rooflinecli.engine.residency import resident
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import unknown
 from rooflinecli.num import value
@@ -57,6 +59,8 @@ class Fitting:
     decode_interval_per_s: tuple[float, float] | None = None
     prefill_tokens_per_s: float | None = None
     prefill_interval_per_s: tuple[float, float] | None = None
+    layers_on_host: int | None = None
+    experts_on_host: int | None = None
 
 
 def fit(request: Request, files: tuple[str, ...] | None = None) -> dict[str, Any]:
@@ -102,7 +106,29 @@ def _fitting(request: Request, file: str, total: int) -> Fitting:
     longest = _longest(scene, plan, room)
     line = Fitting(file, round(weights), weights * 8 / total, longest >= LEAST, int(max(longest, 0)), scene.engine.name)
     if not line.fits:
+        return _shared_out(scene, plan, line)
+    return _timed(scene, plan, line)
+
+
+def _shared_out(scene: Scene, plan: Plan, line: Fitting) -> Fitting:
+    """What does not fit with the rest of it on the host, where the machine has one that holds it."""
+    if scene.request.hardware.host_link is None or scene.request.hardware.kind == "cpu":
         return line
+    asked = as_fits(scene, plan, engine_constant(scene, "reserve_bytes", "B"))
+    parted = Scene(replace(scene.request, **asked))
+    if parted.host is None:
+        return line
+    held = resident(parted, plan, "decode")
+    if float(value(held.host_bytes or 0.0)) > float(value(parted.host.chip.capacity)):
+        return line
+    layers, experts = asked.get("gpu_layers"), asked.get("experts_on")
+    away = scene.spec.n_layers - int(layers) if layers is not None else None
+    found = replace(line, layers_on_host=away, experts_on_host=int(experts.partition(":")[2]) if experts else None)
+    return _timed(parted, plan, found)
+
+
+def _timed(scene: Scene, plan: Plan, line: Fitting) -> Fitting:
+    """The line with its rates."""
     step, prompt = decode(scene, plan), prefill(scene, plan)
     low, high = (1 / float(value(t)) for t in reversed(step.interval_s))
     slow, fast = (float(value(scene.prompt / t)) for t in reversed(prompt.interval_s))

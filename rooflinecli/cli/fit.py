@@ -34,6 +34,9 @@ def fit(
         metavar="TYPE",
         help="Only these, with commas or repeated: Q4_K_M, IQ4_XS, awq, exl3-3.5, mlx-4, ...",
     ),
+    host: str = _Opt(
+        None, metavar="NAME", help="The machine's CPU and its memory, for what does not fit (ryzen-9-9950x)."
+    ),
     wide: bool = WIDE,
     format: Format = FORMAT,
     out: Path = OUT,
@@ -48,7 +51,7 @@ def fit(
     from rooflinecli.render.fit import render
     from rooflinecli.specs import ask
 
-    given = {"model": model, "hw": hw, "prompt": prompt, "output": output, "kv-dtype": kv_dtype, "memory": memory}
+    given = {"model": model, "hw": hw, "prompt": prompt, "output": output, "kv-dtype": kv_dtype, "memory": memory, "host": host}
     request = ask.request({**given, "engine": engine or "llamacpp", "batch": 1, "phase": ["prefill", "decode"]})
     request = request if engine else replace(request, engine="")
     result = answer(request, wanted(files))

@@ -101,6 +101,8 @@ def _undivided(r: Request, training: bool) -> Plan:
 def _worth_serving(scene: Scene, devices: int, tp: int, pp: int, dp: int) -> bool:
     """One replica where the count is open; and stages only where tensor parallelism cannot fill the inner domain."""
     r = scene.request
+    if scene.engine.splits_layers and r.tp is None:
+        return tp == 1 and (r.dp is not None or dp == 1)
     if r.attention_dp:
         return r.tp is not None or tp == 1
     if r.dp is None and dp > int(r.ep or 1) and r.devices is None:

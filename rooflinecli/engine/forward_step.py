@@ -7,8 +7,11 @@ from dataclasses import dataclass, replace
 from rooflinecli import num
 from rooflinecli.derivation import label
 from rooflinecli.engine import adapters, experts
+from rooflinecli.engine.host import LINK, LINK_ERROR, Host
 from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import roofline, serving
+from rooflinecli.formulas.counts import active_experts
+from rooflinecli.formulas.offload import copy_time, on_device, on_host
 from rooflinecli.ledger import Ledger, Sizes
 from rooflinecli.num import Number
 from rooflinecli.parallel import pipeline, tensor
@@ -18,6 +21,7 @@ from rooflinecli.price.bill import Bill
 from rooflinecli.specs.plan import Plan
 
 REGIME = "serving"
+SPLIT_ERROR = 1.0  # of what is not gained: seen between all and none of it
 CLOCK = 2.0e9  # cycles per second of a chip whose file does not say: where the cycles of a layer were fitted
 
 
@@ -61,13 +65,20 @@ def forward_step(
     # Replicas exchange nothing, so a pipeline's stages stand beside each other.
     alone = num.plain(plan.dp) and num.plain(plan.ep) and num.value(plan.dp) == num.value(plan.ep)
     beside = plan if alone else plan.but(dp=plan.expert_replicas)
-    for c in pipeline.collectives(beside, batch * queries, float(scene.spec.d_model), scene.formats.activation, False):
+    width = float(scene.spec.d_model)
+    sent = [] if scene.engine.splits_layers else pipeline.collectives(beside, batch * queries, width, scene.formats.activation, False)
+    for c in sent:  # an engine that shares out layers copies activations over the host: inside its time per split
         bill.expose("pp", bill.collective(c, _times(plan.pp - 1, passes)))
+    if scene.host is not None:
+        if decode:
+            _on_host(scene, plan, scene.host, forward, bill, work_sizes(batch, queries, keys, logits, plan))
+        else:
+            _over_the_link(scene, plan, scene.host, bill, batch * queries, passes)
     further = () if decode else scene.book.reading
     for tower in further:
         inputs = tower.inputs(batch)
         _stack(scene, plan, tower.book, whole, bill, work_sizes(inputs, tower.length, tower.length, 1.0, plan), 1.0)
-    _overheads(scene, bill, [scene.book, *(tower.book for tower in further)], batch, engine, decode, passes)
+    _overheads(scene, plan, bill, [scene.book, *(tower.book for tower in further)], batch, engine, decode, passes)
     return Step(bill, label(bill.total, "t_decode" if decode else "t_prefill"))
 
 
@@ -98,34 +109,71 @@ def _halves(
 def _stack(scene: Scene, plan: Plan, book: Ledger, forward: Pass, bill: Bill, work: Sizes, passes: Number) -> None:
     """Charge the layers of a ledger, what stands before and after them, and what their devices exchange, `passes` over."""
     size, tokens = scene.formats.activation, work["B"] * work["S"]
+    host = scene.host if forward.decode and book is scene.book else None
     for group in book.layers:
         sizes = layer_sizes(group, work, plan, book.document, scene.lift)
         rows = tuple(row for row in group.rows if not row.routed) if group.moe else group.rows
         repeat = _times(float(group.repeat), passes)
-        bill.add(forward.ops(rows, sizes), repeat)
+        own = repeat if host is None else on_device(repeat, host.layers)
+        bill.add(forward.ops(rows, sizes), own)
         if book is scene.book:
-            adapters.charge(scene, bill, rows, sizes, repeat)
+            adapters.charge(scene, bill, rows, sizes, own)
         if group.moe:
+            repeat = repeat if host is None else on_device(repeat, host.experts)
             for mode, share in experts.exchange_modes(scene, plan, forward.decode):
                 layers = _times(share, repeat)
                 bill.add([experts.routed_op(scene, plan, group, sizes, tokens, mode, forward.decode)], layers)
                 for c in experts.exchanges(scene, plan, sizes, tokens, mode, layers):
                     bill.expose("ep", bill.collective(c))
     outer = outer_sizes(book, work, plan, book.document, scene.lift)
-    bill.add(forward.ops((*book.stem, *book.head), outer, outer=True), passes)
+    bill.add(forward.ops(book.stem, outer, outer=True), passes)
+    bill.add(forward.ops(book.head, outer, outer=True), passes if host is None else on_device(passes, host.head))
     sums = sum(layer.repeat * tensor.branches(layer) for layer in book.spec.layers)
     for c in tensor.collectives(plan, tokens, outer["D"], size, 1.0, sums, False):
         c.library = "" if "collective" in scene.engine.efficiency else scene.engine.library
         bill.expose("tp", bill.collective(c, passes))
 
 
+def _on_host(scene: Scene, plan: Plan, host: Host, forward: Pass, bill: Bill, work: Sizes) -> None:
+    """Charge what the host's own units do: its layers, its experts, the head."""
+    own, there = Pass(host.formats, decode=True, flash=scene.request.flash), Bill(host.chip, REGIME, 1.0)
+    for group in scene.book.layers:
+        sizes = layer_sizes(group, work, plan, scene.book.document, scene.lift)
+        layers, repeat = on_host(float(group.repeat), host.layers), on_host(float(group.repeat), host.experts)
+        there.add(own.ops([row for row in group.rows if not row.routed], sizes), layers)
+        if group.moe:
+            there.add(own.ops([row for row in group.rows if row.routed], sizes), repeat)
+    outer = outer_sizes(scene.book, work, plan, scene.book.document, scene.lift)
+    there.add(own.ops(scene.book.head, outer, outer=True), host.head)
+    bill.beside("host", there, label(there.total, "t_host"), 1.0)
+
+
+def _over_the_link(scene: Scene, plan: Plan, host: Host, bill: Bill, tokens: Number, passes: Number) -> None:
+    """Charge the host's weights on their way to the device, once per pass: of its layers all, of its experts those with tokens."""
+    params, own = scene.parameters(plan), scene.formats
+    link = scene.chip.host_link
+    layers = on_host(params.inner * own.weight, host.layers)
+    kept = on_host(params.experts * own.expert_weight, host.experts)
+    moe = next((g.feedforward for g in scene.spec.layers if g.feedforward.kind == "moe"), None)
+    touched, least = kept, kept
+    if moe is not None:
+        count, chosen = float(moe.n_experts), float(moe.top_k)
+        touched = kept * (active_experts(count, chosen, tokens) / count)
+        least = kept * (chosen / count)  # however the tokens are routed
+    expected = label(copy_time(layers + touched, passes, link, 1.0 if scene.chip.ideal else LINK), "t_copy")
+    bill.spend("host_copy", expected, "host_copy", LINK_ERROR)
+    bill.t_communication = bill.t_communication + copy_time(layers + least, passes, link, 1.0)
+
+
 def _overheads(
-    scene: Scene, bill: Bill, books: list[Ledger], batch: Number, engine: bool, decode: bool, passes: Number
+    scene: Scene, plan: Plan, bill: Bill, books: list[Ledger], batch: Number, engine: bool, decode: bool, passes: Number
 ) -> None:
     """Kernel starts per layer, as the chip's file says or else as the engine does; and the engine's time per step and sequence."""
     step = scene.chip.constants(REGIME, "step")
-    layers = float(sum(book.n_layers for book in books))
-    moe_layers = float(sum(g.repeat for book in books for g in book.layers if g.moe))
+    layers: Number = float(sum(book.n_layers for book in books))
+    moe_layers: Number = float(sum(g.repeat for book in books for g in book.layers if g.moe))
+    if decode and scene.host is not None:
+        layers, moe_layers = on_device(layers, scene.host.layers), on_device(moe_layers, scene.host.experts)
     per_layer, per_moe_layer = step.per_layer, step.per_moe_layer
     given = num.present(per_layer) or num.present(per_moe_layer) or scene.chip.ideal
     if not given:
@@ -142,6 +190,8 @@ def _overheads(
         beside = "per_sequence_moe" if moe_layers and scene.engine.per_sequence_moe is not None else "per_sequence"
         per_step, per_sequence = engine_constant(scene, "per_step", "s"), engine_constant(scene, beside, "s")
         seconds = serving.engine_overhead(per_step, batch, per_sequence)
+        if scene.engine.per_split:
+            seconds = seconds + num.where(plan.pp > 1, engine_constant(scene, "per_split", "s"), 0.0)
         bill.spend("engine", _times(seconds, passes), "step", step.error)
 
 
@@ -168,8 +218,22 @@ def prompt_pass(scene: Scene, plan: Plan) -> Step:
         return forward_step(scene, plan, scene.together, scene.read, scene.prompt, False, True, scene.steps, scored)
     read, passes = scene.read, serving.prompt_passes(token_budget(scene), scene.read)
     if scene.chip.ideal or (num.plain(passes) and num.value(passes) <= 1):
-        return forward_step(scene, plan, 1.0, read, scene.prompt, decode=False)
-    return forward_step(scene, plan, 1.0, read / passes, scene.prompt, decode=False, passes=passes)
+        return _in_turn(scene, plan, forward_step(scene, plan, 1.0, read, scene.prompt, decode=False), passes)
+    step = forward_step(scene, plan, 1.0, read / passes, scene.prompt, decode=False, passes=passes)
+    return _in_turn(scene, plan, step, passes)
+
+
+def _in_turn(scene: Scene, plan: Plan, step: Step, passes: Number) -> Step:
+    """The pieces of a prompt follow each other from device to device, where an engine shares out layers: several work at once."""
+    if not scene.engine.splits_layers or (num.plain(plan.pp) and num.value(plan.pp) == 1):
+        return step
+    best = serving.pieces_at_once(passes, plan.pp)
+    efficiency = 1.0 if scene.chip.ideal else engine_constant(scene, "split_efficiency", "1")
+    step.bill.share(best)
+    gained = num.maximum(best * efficiency, 1)
+    seconds = label(step.seconds / gained, "t_prefill")
+    step.bill.spend("waiting", seconds - step.seconds / best, "step", SPLIT_ERROR)
+    return Step(step.bill, seconds)
 
 
 def token_budget(scene: Scene) -> Number:

@@ -33,8 +33,9 @@ def prefill(scene: Scene, plan: Plan) -> PrefillAnswer:
     """Time to first token: of one prompt on an idle replica, or under the load asked for; and the rate at which prompts go in."""
     step = prompt_pass(scene, plan)
     # A pipeline works on pp prompts at once, so the fleet's rate is pp times what one prompt's latency says.
+    at_once = 1.0 if scene.engine.splits_layers else plan.pp
     one = scene.served.__class__ is float and scene.served == 1.0
-    sequences = plan.pp if one else serving.sequences_together(plan.pp, scene.served)
+    sequences = at_once if one else serving.sequences_together(at_once, scene.served)
     rate = serving.prefill_throughput(sequences, scene.given, step.seconds, plan.dp)
     scored = scene.scored(scene.prompt)
     flops = scene.model_flops(scene.together, scene.read, scene.prompt, scored, decode=False, cached=scene.cached)
@@ -253,4 +254,6 @@ def _error(scene: Scene, step: Step, name: str) -> Number:
     if scene.chip.ideal:
         return 0.0
     whole = scene.chip.constants(REGIME, "phase", name)
+    if scene.host is not None:  # two machines' kernels: what each takes of the time says how sure the sum is
+        return step.bill.relative_error(step.seconds)
     return whole.error if whole.known else step.bill.relative_error(step.seconds)

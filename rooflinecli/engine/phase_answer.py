@@ -37,6 +37,7 @@ class Residency(Record):
     total_bytes: Number
     capacity_bytes: Number
     headroom: Number
+    host_bytes: Number | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def fits(self) -> Number:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from rooflinecli import memory
 from rooflinecli.engine import adapters
+from rooflinecli.engine.host import host_bytes, on_device
 from rooflinecli.engine.phase_answer import Residency
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.serving_load import sequences
 from rooflinecli.engine.speculation import held
 from rooflinecli.formulas import memory as f
+from rooflinecli.formulas import offload as f_host
 from rooflinecli.formulas import schedule
 from rooflinecli.num import Number
 from rooflinecli.specs.plan import Plan
@@ -38,16 +40,19 @@ def _serving(
     scene: Scene, plan: Plan, cached: Number, length: Number, sequences: Number, tokens: Number, reading: bool
 ) -> Residency:
     """Weights, the cache of `cached` sequences of `length`, and the working set of a pass over `tokens` of `sequences`."""
-    params = scene.parameters(plan)
+    params, host = scene.parameters(plan), scene.host
     draft, beside = held(scene, plan, cached, length)
-    return _held(
+    cache = memory.kv_cache(scene.book, plan, scene.formats, cached, length, scene.lift)
+    found = _held(
         scene,
-        memory.weights(params, scene.formats, 1.0) + draft + adapters.resident(scene, plan),
+        memory.weights(on_device(params, host), scene.formats, 1.0) + draft + adapters.resident(scene, plan),
         activations=memory.inference_activations(
             scene.book, plan, scene.formats, sequences, tokens, scene.lift, reading, scene.scored(tokens)
         ),
-        cache=memory.kv_cache(scene.book, plan, scene.formats, cached, length, scene.lift) + beside,
+        cache=(cache if host is None else f_host.on_device(cache, host.layers)) + beside,
     )
+    found.host_bytes = host_bytes(params, cache, scene.formats, host)
+    return found
 
 
 def _training(scene: Scene, plan: Plan) -> Residency:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 from rooflinecli import num
+from rooflinecli.engine.host import host_of
 from rooflinecli.engine.quantised import as_kept, stored
 from rooflinecli.engine.reading import reading
 from rooflinecli.errors import UsageError, unknown
@@ -51,6 +52,7 @@ class Scene:
         self.formats: Formats = _formats(request, self.dtype, self.engine)
         if self.engine.whole_cache:
             self.formats = replace(self.formats, whole_cache=True)
+        self.host = host_of(request, lift, self.engine, self.formats, self.spec)
         self._workload()
 
     def _workload(self) -> None:

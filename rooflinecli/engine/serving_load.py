@@ -13,10 +13,11 @@ from rooflinecli import memory, num
 from rooflinecli.derivation import label
 from rooflinecli.engine import adapters
 from rooflinecli.engine.forward_step import engine_constant, forward_step
+from rooflinecli.engine.host import on_device
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.speculation import held, token_step
 from rooflinecli.errors import Infeasible
-from rooflinecli.formulas import serving
+from rooflinecli.formulas import offload, serving
 from rooflinecli.num import Number
 from rooflinecli.solve import solved
 from rooflinecli.specs.plan import Plan
@@ -62,8 +63,9 @@ def sequences(scene: Scene, plan: Plan) -> Number:
 
 def largest_batch(scene: Scene, plan: Plan) -> Number:
     """Most sequences of full length whose cache a replica holds beside the weights, as the engine shares memory out."""
-    resident = memory.weights(scene.parameters(plan), scene.formats, 1.0)
+    resident = memory.weights(on_device(scene.parameters(plan), scene.host), scene.formats, 1.0)
     one = memory.kv_cache(scene.book, plan, scene.formats, 1.0, scene.prompt + scene.output, scene.lift)
+    one = one if scene.host is None else offload.on_device(one, scene.host.layers)
     draft, beside = held(scene, plan, 1.0, scene.prompt + scene.output)
     resident, one = resident + draft + adapters.resident(scene, plan), one + beside
     reserve, fraction = engine_constant(scene, "reserve_bytes", "B"), engine_constant(scene, "kv_fraction", "1")

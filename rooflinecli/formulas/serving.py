@@ -164,6 +164,12 @@ def prompt_passes(budget: Number, prompt: Number) -> Number:
     return num.maximum(num.ceil(prompt / budget), 1)
 
 
+@formula("n_at", "1", "a pipeline of n stages takes m + n - 1 slots for m pieces; Huang et al. 2019, GPipe")
+def pieces_at_once(pieces: Number, stages: Number) -> Number:
+    """Pieces of a prompt under way in the mean: m n / (m + n - 1)."""
+    return pieces * stages / (pieces + stages - 1)
+
+
 @formula(
     "t_burst",
     "s",

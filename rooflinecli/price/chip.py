@@ -168,7 +168,9 @@ class Chip:
 
     def engine_has(self, kind: str) -> bool:
         """Whether the engine brings serving constants of its own for a class."""
-        return self.engine is not None and kind in self.engine.efficiency
+        if self.engine is None:
+            return False
+        return kind in self.engine.efficiency or any(kind in table for _, table in self.engine.kernels(self.targets))
 
     def knows(self, kind: str, name: str) -> bool:
         """Whether the chip's file or the defaults of its kind give kernel constants of a class under this very name."""

@@ -10,7 +10,7 @@ from rooflinecli.render import markdown as marked
 from rooflinecli.render.style import PIPE
 
 _HEAD = ["file type", "size", "bits", "context", "tok/s", "80 % interval", "prompt tok/s"]
-_COLUMNS = ("file", "bytes", "bits_per_weight", "fits", "max_context", "decode_tokens_per_s", "prefill_tokens_per_s")
+_COLUMNS = ("file", "bytes", "bits_per_weight", "fits", "max_context", "layers_on_host", "experts_on_host", "decode_tokens_per_s", "prefill_tokens_per_s")
 
 
 def render(answer: dict[str, Any], fmt: str, width: int = PIPE) -> str:
@@ -56,18 +56,26 @@ def _engines(answer: dict[str, Any]) -> str:
 
 def _line(f: dict[str, Any]) -> list[str]:
     size, bits = units.si(f["bytes"], "B"), f"{f['bits_per_weight']:.2f}"
-    if not f["fits"]:
+    away = _away(f)
+    if not f["fits"] and not away:
         return [f["file"], size, bits, "does not fit", "-", "-", "-"]
     low, high = f["decode_interval_per_s"]
     return [
         f["file"],
         size,
         bits,
-        f"{f['max_context']:,}",
+        away or f"{f['max_context']:,}",
         _rate(f["decode_tokens_per_s"]),
         f"{_rate(low)} - {_rate(high)}",
         _rate(f["prefill_tokens_per_s"]),
     ]
+
+
+def _away(f: dict[str, Any]) -> str:
+    """What of it is on the host."""
+    if f["experts_on_host"] is not None:
+        return f"experts of {f['experts_on_host']} layers on host"
+    return f"{f['layers_on_host']} layers on host" if f["layers_on_host"] is not None else ""
 
 
 def _rate(value: float) -> str:

@@ -168,7 +168,8 @@ def _memory(result: dict[str, Any], width: int) -> str:
         share = held["total_bytes"] / held["capacity_bytes"]
         meter = bar(share) + " " if width >= 50 else ""
         text = f"{name:<9}{meter}{share:>5.0%} of {si(held['capacity_bytes'], 'B')}"
-        pieces = ", ".join(f"{label} {si(held[key], 'B')}" for key, label in _PIECES if held[key])
+        away = [f"on the host {si(held['host_bytes'], 'B')}"] if held.get("host_bytes") else []
+        pieces = ", ".join([*(f"{label} {si(held[key], 'B')}" for key, label in _PIECES if held[key]), *away])
         text = _wrap(text, 2, width) if len(text) > width else text
         lines.append((red(text) if share > 1 else text) + "\n" + _inset(pieces, 9, width))
     return "\n".join(lines)

@@ -61,6 +61,13 @@ class Engine(Spec):
         description="seconds more until a first token under load in the runs fitted, for the formula alone: what settings of their "
         "scripts cost that it is not told and a simulation is (polls, intervals between messages, waits for a fuller batch)",
     )
+    splits_layers: bool = Field(
+        False, description="several devices share out the layers, one after the other, where nobody asks for more"
+    )
+    per_split: Time = Field(0.0, ge=0, description="seconds more per step where layers are shared out over devices")
+    split_efficiency: Scalar = Field(
+        1.0, gt=0, le=1, description="of the gain that micro-batches of a prompt passing from device to device could bring"
+    )
     pads_heads: bool = Field(
         False, description="heads that the tensor-parallel size does not divide are padded up to the next multiple"
     )
@@ -159,12 +166,12 @@ _IN_SCHEDULER = {"skipped_looks": "poll_steps", "late_tokens": "stream_steps"}
 
 # unit -> what can be replaced by its path (engine.NAME), or multiplied by a calibration
 _SETTABLE = {
-    "s": "per_step per_layer per_moe_layer prompt_per_layer prompt_per_moe_layer per_sequence per_sequence_moe front per_stream unexplained",
-    "1": "look_ahead gather_steps skipped_looks late_tokens kv_fraction max_sequences",
+    "s": "per_split per_step per_layer per_moe_layer prompt_per_layer prompt_per_moe_layer per_sequence per_sequence_moe front per_stream unexplained",
+    "1": "split_efficiency look_ahead gather_steps skipped_looks late_tokens kv_fraction max_sequences",
     "tokens": "token_budget",
     "B": "reserve_bytes reserve_experts_bytes",
 }
-_MOST = {"kv_fraction": 1.0}
+_MOST = {"kv_fraction": 1.0, "split_efficiency": 1.0}
 CONSTANTS: dict[str, Constant] = {
     name: Constant(unit, name, False, _MOST.get(name)) for unit, names in _SETTABLE.items() for name in names.split()
 }

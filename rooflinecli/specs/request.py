@@ -88,6 +88,9 @@ class Request:
     exchange: str | None = None
     overlap: str | None = None
     attention_dp: bool = False
+    gpu_layers: Number | None = None
+    experts_on: str | None = None
+    host: HardwareSpec | None = None
     hold: str = HOLDS[0]
     images: Number | None = None
     image: str | None = None

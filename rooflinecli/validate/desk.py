@@ -5,17 +5,20 @@ Groups whose rows gave the constants of engines/*.yaml stand apart from those th
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from rooflinecli.engine.forward_step import engine_constant
+from rooflinecli.engine.host import as_fits
 from rooflinecli.engine.inference import decode, prefill
 from rooflinecli.engine.scene import Scene
 from rooflinecli.num import value
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.plan import WHOLE, Plan
 from rooflinecli.specs.published import published
 from rooflinecli.specs.request import Request
 from rooflinecli.validate.stats import Points, Table, joined, summary
@@ -32,24 +35,36 @@ def rows() -> tuple[dict[str, Any], ...]:
     return tuple(published("desk")["rows"])
 
 
-def scene(row: dict[str, Any], prompt: float | None = None) -> Scene:
-    """The question of a row: its model in its file type, on its chip, by its engine; `prompt`, else the tokens before a token."""
+def scene(row: dict[str, Any], prompt: float | None = None, output: float | None = None) -> Scene:
+    """The question of a row: its model in its file type, on its chip, by its engine; `prompt`, else the tokens before a token.
+
+    What does not fit on one device is shared out as llama.cpp would: as much of it on the device as goes there.
+    """
     weights = None if row["weights"] == "fp16" else row["weights"]
     hardware = load_hardware(row["hardware"])
     before = float(row.get("depth", 0))
-    return Scene(
-        Request(
-            load_model(row["model"]),
-            hardware,
-            devices=1.0,
-            batch=float(row.get("batch", 1)),
-            prompt=prompt or before or 1.0,
-            output=float(row.get("output", UNSAID["output"])),
-            dtype="fp16" if "fp16" in hardware.peak else None,
-            weight_dtype=weights,
-            engine=row["engine"],
-        )
+    asked = Request(
+        load_model(row["model"]),
+        hardware,
+        devices=float(row.get("devices", 1)),
+        gpu_layers=float(row["gpu_layers"]) if "gpu_layers" in row else None,
+        experts_on=row.get("experts_on"),
+        host=load_hardware(row["host"]) if "host" in row else None,
+        token_budget=float(row["micro_batch"]) if "micro_batch" in row else None,
+        batch=float(row.get("batch", 1)),
+        prompt=prompt or before or 1.0,
+        output=output if output is not None else float(row.get("output", UNSAID["output"])),
+        dtype="fp16" if "fp16" in hardware.peak else None,
+        weight_dtype=weights,
+        engine=row["engine"],
+        flash=bool(row.get("flash", row["engine"] != "llamafile")),
     )
+    found = Scene(asked)
+    alone = row.get("devices", 1) == 1 and not {"gpu_layers", "experts_on"} & set(row)
+    if not alone or hardware.host_link is None or hardware.kind == "cpu":
+        return found
+    away = as_fits(found, Plan(), engine_constant(found, "reserve_bytes", "B"))
+    return Scene(replace(asked, **away)) if away else found
 
 
 def _rate(count: float, answer: Any) -> tuple[float, float, float, float]:
@@ -58,15 +73,34 @@ def _rate(count: float, answer: Any) -> tuple[float, float, float, float]:
     return tuple(count / float(value(t)) for t in times)  # type: ignore[return-value]
 
 
+def _plan(row: dict[str, Any]) -> Plan:
+    """One device, or several that share out the layers."""
+    count = float(row.get("devices", 1))
+    return Plan() if count == 1 else WHOLE.but(pp=count)
+
+
+def _tests(row: dict[str, Any]) -> list[list[float]]:
+    """The tests that a source means over, where a row gives no lengths."""
+    found = published("desk")["tests"].get(row["source"], [])
+    return found if "prompt" not in row and "depth" not in row else []
+
+
+def _mean(answers: list[tuple[float, float, float, float]]) -> tuple[float, float, float, float]:
+    return tuple(float(n) for n in np.mean(np.array(answers), axis=0))  # type: ignore[return-value]
+
+
 def decoded(row: dict[str, Any]) -> tuple[float, float, float, float]:
     """Tokens per second of all its sequences: expected, at the floor, low, high."""
-    return _rate(float(row.get("batch", 1)), decode(scene(row), Plan()))
+    batch, plan = float(row.get("batch", 1)), _plan(row)
+    scenes = [scene(row, p, o) for p, o in _tests(row)] or [scene(row)]
+    return _mean([_rate(batch, decode(one, plan)) for one in scenes])
 
 
 def prefilled(row: dict[str, Any]) -> tuple[float, float, float, float]:
     """Prompt tokens per second of one prompt: expected, at the floor, low, high."""
-    prompt = float(row.get("prompt", UNSAID["prompt"]))
-    return _rate(prompt, prefill(scene(row, prompt), Plan()))
+    prompt, plan = float(row.get("prompt", UNSAID["prompt"])), _plan(row)
+    scenes = [scene(row, p, o) for p, o in _tests(row)] or [scene(row, prompt)]
+    return _mean([_rate(float(one.prompt), prefill(one, plan)) for one in scenes])
 
 
 def points(which: str, group: str) -> Points:

@@ -36,7 +36,7 @@ def _windows(f: Fields, every: int, first: bool = False) -> list[Block]:
     return windows(f, [i % every != full for i in range(_layers(f))], f.optional("sliding_window"))
 
 
-def _sparse(f: Fields, moe: Block, dense_first: int, **bias: bool) -> tuple[Block, list[Block]]:
+def _sparse(f: Fields, moe: Block, dense_first: int, bias: bool = False) -> tuple[Block, list[Block]]:
     """Mixtures where mlp_layer_types says so, else behind the leading dense layers."""
     n = _layers(f)
     listed = f.items("mlp_layer_types", str, n)
@@ -49,9 +49,9 @@ def _sparse(f: Fields, moe: Block, dense_first: int, **bias: bool) -> tuple[Bloc
     if extra:
         f.notes.append(f"{extra} multi-token-prediction layer(s) are left out, as in the published parameter count.")
     where = [kind == "sparse" for kind in listed] if listed else [i >= dense_first for i in range(n)]
-    moe = moe | {"bias": False} if bias.get("bias") else moe
+    moe = moe | {"bias": False} if bias else moe
     f.optional("intermediate_size")  # of dense layers, which may not be there
-    return sparse(moe if all(where) else feedforward(f, "gated", **bias), moe, where)
+    return sparse(moe if all(where) else feedforward(f, "gated", bias=bias), moe, where)
 
 
 def apertus(f: Fields) -> Block:
@@ -195,7 +195,7 @@ def phimoe(f: Fields) -> Block:
 def granitemoe(f: Fields) -> Block:
     """A mixture on every layer; a shared expert of its own width where the config gives one."""
     shared = f.optional("shared_intermediate_size")
-    more = {"n_shared": 1, "shared_d_ff": shared} if shared else {}
+    more: Block = {"n_shared": 1, "shared_d_ff": shared} if shared else {}
     moe = experts(f, "intermediate_size", ("num_local_experts", "num_experts"), **more)
     return frame(f, _attention(f), moe, layers=_layers(f))
 
