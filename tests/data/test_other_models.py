@@ -429,7 +429,7 @@ def test_an_encoder_of_images_is_exact(name):
 
 def test_a_sweep_over_images_is_what_estimates_say():
     asked = "sweep qwen2.5-vl-7b --hw h100 -n 1 --images 0,2 --image 512x512 --prompt 512 --phase prefill --format csv"
-    head, *rows = run_cli(*asked.split(), "--columns", "prefill.time_s").stdout.splitlines()
+    head, *rows = run_cli(*asked.split(), "--columns", "prefill.time_s").out.splitlines()
     place = head.split(",").index("prefill.time_s")
     for many, row in zip((0.0, 2.0), rows, strict=True):
         one = scene("qwen2.5-vl-7b", prompt=512.0, images=many, image="512x512")
