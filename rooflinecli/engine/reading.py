@@ -105,5 +105,6 @@ def _bound(scene: Scene, tower: Tower, text: Number) -> tuple[Tower, tuple[Numbe
 def cut(tower: ModelSpec, image: str) -> Cut:
     """What a tower's rule makes of an image of WIDTHxHEIGHT pixels. Raises UsageError for one that its processor refuses."""
     spec = tower.images
+    assert spec is not None  # what reads or makes images has a rule
     width, height = (int(side) for side in image.split("x"))
     return registry.load("layers/images", spec.kind).cut(spec, width, height)  # type: ignore[no-any-return]

@@ -44,7 +44,7 @@ def to_yaml(model: dict[str, Any]) -> str:
 
 def _tower(tower: dict[str, Any]) -> list[str]:
     """A model inside the model, a field on each line."""
-    lines = []
+    lines: list[str] = []
     for key, value in tower.items():
         start = "    " if lines else "  - "
         if isinstance(value, list) and value and isinstance(value[0], dict):

@@ -73,7 +73,7 @@ def _spread(given: dict[str, Any]) -> None:
 def value(option: Option, written: Any, flag: str = "") -> Any:
     """What an option means, in SI. `flag` is how it was typed where that is not its own. Raises UsageError."""
     flag = flag or option.flag
-    if option.numeric or option.kind == "stage":
+    if option.numeric or option.kind in ("stage", "pictures"):
         found = unbounded(option, written, flag)
         bound(option, found, flag)
         return found if option.numeric else int(found)

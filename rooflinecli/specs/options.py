@@ -35,6 +35,7 @@ KINDS = {
     "text": Kind("TEXT"),  # as "word", with its capitals
     "phases": Kind("PHASE"),
     "pixels": Kind("WxH"),
+    "pictures": Kind("COUNT", "tokens", whole=True, least=0),
     "choice": Kind("CHOICE"),
     "stage": Kind("CHOICE", "tokens", whole=True),
     "dtype": Kind("FORMAT"),
@@ -97,7 +98,7 @@ class Option:
     @property
     def numeric(self) -> bool:
         """Whether a sweep runs over it as an array; the others change what is computed."""
-        return bool(KINDS[self.kind].unit) and self.kind != "stage"
+        return bool(KINDS[self.kind].unit) and self.kind not in ("stage", "pictures")
 
 
 # The order is that of --help inside a panel, and of the axes of a sweep, the first outermost.
@@ -139,7 +140,7 @@ _ROWS = (
     Option("sequence-parallel", "switch", LAYOUT, "Split activations outside TP too.", "train"),
     Option("batch", "count", LOAD, "Sequences: global batch in training, concurrent per replica in serving; 4M-tokens works too."),
     Option("prompt", "length", LOAD, "Prompt tokens; 4k is 4096."),
-    Option("images", "count", LOAD, "Images in each prompt, for a model with a tower that reads them (1 with --image).", least=0),
+    Option("images", "pictures", LOAD, "Images in each prompt, for a model with a tower that reads them (1 with --image).", least=0),
     Option("image", "pixels", LOAD, "Size of each image, such as 1024x768: it decides patches, tiles and tokens; of the one made, for a diffusion model."),
     Option("steps", "count", LOAD, "Diffusion: steps of the sampler, each a pass over the image; the model's own by default."),
     Option("guidance", "switch", LOAD, "Diffusion: classifier-free guidance, which runs every step twice."),

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from conftest import run_cli
 
 from rooflinecli.answers.models import sheet
 from rooflinecli.answers.parameters import parameters
@@ -402,7 +403,7 @@ def test_a_source_longer_than_the_encoder_takes_is_refused():
     [
         ("bart-odd", {"tie_word_embeddings": False}, "untied tables of its two sides are not read"),
         ("bart-odd", {"normalize_before": True}, "only BART's own form is read"),
-        ("bart-odd", {"is_encoder_decoder": False}, "this model_type is read the other way"),
+        ("bart-odd", {"is_encoder_decoder": False}, "a pair is an encoder with a decoder"),
         ("bart-odd", {"encoder_attention_heads": 11}, "11 heads do not divide the width 672"),
         ("flan-t5-xl", {"architectures": ["T5ForSequenceClassification"]}, "has a head this importer does not read"),
         ("flan-t5-xl", {"num_experts": 8}, "num_experts: not a field this importer knows"),
@@ -412,6 +413,27 @@ def test_a_source_longer_than_the_encoder_takes_is_refused():
 def test_what_of_a_pair_is_refused(name, change, says):
     with pytest.raises(DataError, match=says):
         read(name, change)
+
+
+# --- encoders of images -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["vit-odd", "dinov2-odd", "clip-vit-large-14", "siglip-odd"])
+def test_an_encoder_of_images_is_exact(name):
+    """One image of its size, and one text of the longest where there is a tower of text; the patches' convolution included."""
+    spec, known = read(name), COUNTS[name]
+    assert parameters(spec).total == known["total"]
+    tokens = float(spec.max_context)
+    assert ledger_flops(ledger(spec), FULL, PLAIN, 1.0, tokens, tokens, 1.0) == known["flops_example"]
+
+
+def test_a_sweep_over_images_is_what_estimates_say():
+    asked = "sweep qwen2.5-vl-7b --hw h100 -n 1 --images 0,2 --image 512x512 --prompt 512 --phase prefill --format csv"
+    head, *rows = run_cli(*asked.split(), "--columns", "prefill.time_s").out.splitlines()
+    place = head.split(",").index("prefill.time_s")
+    for many, row in zip((0.0, 2.0), rows, strict=True):
+        one = scene("qwen2.5-vl-7b", prompt=512.0, images=many, image="512x512")
+        assert float(row.split(",")[place]) == prefill(one, Plan()).time_s
 
 
 # --- images made in steps ---------------------------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ def space(options: dict[str, Any], figures: list[str] | None = None) -> Space:
 def axis(option: Option, written: Any) -> Axis:
     """What an option ranges over: numbers as ranges, anything else as a list (of lists: with semicolons)."""
     flag = FLAGS.get(option.name, option.flag)
-    if option.numeric or option.kind == "stage":
+    if option.numeric or option.kind in ("stage", "pictures"):
         return _numbers(
             option, ",".join(map(str, written)) if isinstance(written, (list, tuple)) else str(written), flag
         )
@@ -89,8 +89,8 @@ def _numbers(option: Option, text: str, flag: str) -> Axis:
         ask.bound(option, end, flag)
     if max(found) == MOST and len(found) > 1:
         raise UsageError(f"{flag} {text}: max stands alone; sweep numbers, or leave the rest out", option.name)
-    if option.kind == "stage":
-        return Axis(option.name, "structure", tuple(int(stage) for stage in found))
+    if option.kind in ("stage", "pictures"):
+        return Axis(option.name, "structure", tuple(int(each) for each in found))
     return Axis(option.name, "number", found, tokens=any(tokens))
 
 

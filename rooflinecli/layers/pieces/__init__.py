@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rooflinecli.ledger import Derived
-from rooflinecli.specs.blocks import PieceSpec
+from rooflinecli.specs.pieces import PieceSpec
 
 
 @dataclass(frozen=True)

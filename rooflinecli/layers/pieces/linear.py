@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rooflinecli.layers.pieces import Placed, positions
 from rooflinecli.ledger import Block, matmul
-from rooflinecli.specs.blocks import PieceSpec
+from rooflinecli.specs.pieces import PieceSpec
 
 
 def block(spec: PieceSpec, at: Placed) -> Block:

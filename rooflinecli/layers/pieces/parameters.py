@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rooflinecli.layers.pieces import Placed
 from rooflinecli.ledger import Block, elementwise
-from rooflinecli.specs.blocks import PieceSpec
+from rooflinecli.specs.pieces import PieceSpec
 
 
 def block(spec: PieceSpec, at: Placed) -> Block:

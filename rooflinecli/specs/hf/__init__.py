@@ -48,6 +48,7 @@ TYPES: dict[str, str] = {
     "mllama_text_model": "mllama",
     **dict.fromkeys("bert roberta xlm-roberta camembert distilbert electra modernbert".split(), "encoder"),
     **dict.fromkeys("t5 mt5 umt5 bart whisper".split(), "pair"),
+    **dict.fromkeys("vit dinov2 clip siglip".split(), "image"),
 }
 # A model with a vision tower: the type of its text decoder
 WRAPPED = {
@@ -205,7 +206,7 @@ _INSIDE = frozenset({"num_image_tokens"})  # the same, inside text_config
 
 def _refuse(f: Fields, pair: bool = False) -> None:
     """Generic fields that change a model unless they are off, or as the type has them."""
-    said = "this model_type is read the other way"
+    said = "a pair is an encoder with a decoder" if pair else "only decoders are read as this model_type"
     f.expect("is_encoder_decoder", (True, None) if pair else (False, None), f"{said}; write the model as YAML")
     f.expect(
         "add_cross_attention",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _PAIR = "an encoder with a decoder of another form than T5, BART and Whisper have, which are read"
-_IMAGE = "an image encoder; `roofline models` lists ViT and CLIP models of the same form"
+_IMAGE = "an image encoder of another form than ViT, DINOv2, CLIP and SigLIP have, which are read"
 REFUSED: dict[str, str] = {
     **dict.fromkeys(
         ("deberta", "deberta-v2"), "its attention scores positions apart from contents, which has no rows here"
@@ -11,7 +11,7 @@ REFUSED: dict[str, str] = {
     "albert": "its layers are one layer's weights run again and again, which has no rows here",
     "esm": "its embedding and contact head have no rows here",
     **dict.fromkeys("mbart pegasus marian m2m_100 seamless_m4t speech_to_text".split(), _PAIR),
-    **dict.fromkeys("vit clip siglip siglip2 dinov2 dinov3_vit beit deit swin vit_mae".split(), _IMAGE),
+    **dict.fromkeys("siglip2 dinov3_vit beit deit swin vit_mae".split(), _IMAGE),
     **dict.fromkeys(
         "gemma3n gemma3n_text".split(),
         "its per-layer embeddings and alternating updates have no rows here, and it shares caches between layers",

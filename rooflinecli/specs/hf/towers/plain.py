@@ -49,6 +49,7 @@ def _pooling(v: Fields, width: int) -> list[Block]:
         values("probe"),
         linear("pool_kv", 2 * width),
         linear("pool_q", width, once=True),
+        {"kind": "pool", "name": "pool"},
         linear("pool_out", width, once=True),
         norm("pool_norm", "layernorm", once=True),
         linear("pool_up", inner, once=True),
