@@ -67,6 +67,7 @@ def timed(
 ) -> dict[str, Any]:
     """What an answer says of any collective, however it was priced: bytes, times, interval, and the rate of `carried` bytes."""
     expected = label(priced.expected, "t_comm")
+    gain = priced.error if priced.gain is None else priced.gain
     alone = num.plain(members) and num.value(members) == 1
     return {
         "op": op,
@@ -78,7 +79,7 @@ def timed(
         "expected_s": expected,
         "time_s": expected,
         "interval_s": [
-            roofline.interval_low(expected, priced.error, priced.floor),
+            roofline.interval_low(expected, gain, priced.floor),
             roofline.interval_high(expected, priced.error),
         ],
         "bus_bandwidth_bytes_per_s": 0.0 if alone else f.bus_bandwidth(carried, expected),

@@ -15,7 +15,9 @@ from rooflinecli.answers.search.slo import joined
 from rooflinecli.errors import DataError, Infeasible, UsageError
 from rooflinecli.specs import ask
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
+from rooflinecli.specs.options import OPTIONS
 from rooflinecli.specs.quantities import COST, follows_time, more_is_better, unit_of
+from rooflinecli.specs.request import HOLDS
 from rooflinecli.units import duration
 
 SCHEMA = "roofline/compare/1"
@@ -45,7 +47,12 @@ class Entry:
 
 
 def compare(
-    options: dict[str, Any], chips: list[str], at: str = equal.AT[0], rank: str = RANK, slo: str | None = None, sensitivity: bool = False
+    options: dict[str, Any],
+    chips: list[str],
+    at: str = equal.AT[0],
+    rank: str = RANK,
+    slo: str | None = None,
+    sensitivity: bool = False,
 ) -> dict[str, Any]:
     """The chips ranked, those that cannot hold the plan last with the reason, and so those that miss a limit of `slo`.
 
@@ -69,7 +76,7 @@ def compare(
     entries = [_kept(entry, limits) for entry in entries]
     _answerable(entries)
     _known(entries, rank)
-    rows = _ranked([_row(entry, rank, specs[entry.name]) for entry in entries], rank)
+    rows = _ranked([_row(entry, rank, specs[entry.name], _hold(options)) for entry in entries], rank)
     model = next((e.result.model.name for e in entries if e.result), str(options["model"]))
     return {
         "schema": SCHEMA,
@@ -77,13 +84,18 @@ def compare(
         "at": at,
         "basis": basis,
         "rank": rank,
+        "hold": _hold(options),
         "unit": unit_of(rank),
         "better": "more" if more_is_better(rank) else "less",
         "slo_s": limits,
         "unpriced": unpriced(priced),
         "rows": rows,
         "feasible": any(r["feasible"] for r in rows),
-        **({"tornado": _tornado(rows, {name: {**asked, **own.get(name, {})} for name in specs}, rank)} if sensitivity else {}),
+        **(
+            {"tornado": _tornado(rows, {name: {**asked, **own.get(name, {})} for name in specs}, rank)}
+            if sensitivity
+            else {}
+        ),
     }
 
 
@@ -93,7 +105,9 @@ def _tornado(rows: list[dict[str, Any]], asked: dict[str, dict[str, Any]], rank:
 
     able = [row for row in rows if row["rank"]]
     if not follows_time(rank):
-        raise UsageError(f"--sensitivity: {rank} does not follow a time; rank by one that does, such as {RANK}", "sensitivity")
+        raise UsageError(
+            f"--sensitivity: {rank} does not follow a time; rank by one that does, such as {RANK}", "sensitivity"
+        )
     if len(able) < 2:
         return None
     options = {row["chip"]: {**asked[row["chip"]], "hw": row["chip"], "n": row["plan"]["devices"]} for row in able}
@@ -137,15 +151,21 @@ def _entry(name: str, options: dict[str, Any], counts: list[int] | str, rank: st
             why = why or str(error)
     if not found:
         return Entry(name, None, why)
-    best = min(found, key=lambda result: _badness(result, rank))  # the first of equals
+    best = min(found, key=lambda result: _badness(result, rank, _hold(options)))  # the first of equals
     worst = max(best.violations, key=lambda v: v.needed or 0.0, default=None)
     return Entry(name, best, worst.message if worst else "")
 
 
-def _badness(result: Estimate, rank: str) -> tuple[bool, float]:
+def _hold(options: dict[str, Any]) -> str:
+    """The end of the interval that ranks."""
+    return str(ask.value(OPTIONS["hold"], options.get("hold", HOLDS[0])))
+
+
+def _badness(result: Estimate, rank: str, hold: str) -> tuple[bool, float]:
     value = _ends(result, rank) if rank else None
     known = value is not None and isinstance(value.expected, (int, float))
-    return not result.feasible, (-1 if more_is_better(rank) else 1) * float(value.expected) if value and known else 0.0
+    less = not more_is_better(rank)
+    return not result.feasible, (1 if less else -1) * float(value.at(hold, less)) if value and known else 0.0
 
 
 def _answerable(entries: list[Entry]) -> None:
@@ -170,7 +190,7 @@ def _known(entries: list[Entry], rank: str) -> None:
         raise UsageError(f"--rank {errors[0]}")
 
 
-def _row(entry: Entry, rank: str, spec: HardwareSpec) -> dict[str, Any]:
+def _row(entry: Entry, rank: str, spec: HardwareSpec, hold: str) -> dict[str, Any]:
     result = entry.result
     if result is None:
         return {
@@ -181,6 +201,7 @@ def _row(entry: Entry, rank: str, spec: HardwareSpec) -> dict[str, Any]:
             "rank": None,
             "plan": None,
             "value": None,
+            "held": None,
             "interval": None,
             "quantities": {},
             "bound": None,
@@ -201,6 +222,7 @@ def _row(entry: Entry, rank: str, spec: HardwareSpec) -> dict[str, Any]:
         "rank": None,
         "plan": {k: getattr(result.plan, k) for k in ("devices", "tp", "pp", "dp")},
         "value": value.expected if value else None,
+        "held": value.at(hold, not more_is_better(rank)) if value else None,
         "interval": [value.low, value.high] if value and value.interval else None,
         "quantities": {
             q: found.expected for q in [*names, "memory.headroom"] if (found := _ends(result, q)) is not None
@@ -219,10 +241,10 @@ def _ends(result: Estimate, quantity: str) -> Ends | None:
 
 
 def _ranked(rows: list[dict[str, Any]], rank: str) -> list[dict[str, Any]]:
-    """Best first; a place is shared in doubt when the interval reaches the one above. What cannot run comes last, unranked."""
+    """Best first by the end that is held; a place is shared in doubt when the interval reaches the one above. What cannot run comes last, unranked."""
     sign = -1 if more_is_better(rank) else 1
     able = [r for r in rows if r["feasible"] and isinstance(r["value"], (int, float))]
-    able.sort(key=lambda r: sign * r["value"])
+    able.sort(key=lambda r: sign * r["held"])
     for place, row in enumerate(able, 1):
         above = able[place - 2] if place > 1 else None
         row |= {

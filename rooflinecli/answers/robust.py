@@ -32,7 +32,9 @@ def robust(result: dict[str, Any], options: dict[str, Any], hold: str = "pessimi
     return _report(quantity, found)
 
 
-def between(rows: list[dict[str, Any]], options: dict[str, dict[str, Any]], rank: str, hold: str = "pessimistic") -> dict[str, Any]:
+def between(
+    rows: list[dict[str, Any]], options: dict[str, dict[str, Any]], rank: str, hold: str = "pessimistic"
+) -> dict[str, Any]:
     """The tornado of a comparison: ranked rows, by chip the options of its estimate, and the quantity they are ranked by."""
     phase, found = phase_of(rank), []
     for row in rows:
@@ -46,7 +48,12 @@ def between(rows: list[dict[str, Any]], options: dict[str, dict[str, Any]], rank
 def _report(quantity: str, found: list[Contender]) -> dict[str, Any]:
     found.sort(key=lambda c: c.score)  # the winner by what is compared, at the end that is held
     prices = [pair for other in found[1:] if (pair := break_even(found[0], other)) is not None]
-    return {"compared": quantity, "first": found[0].label, **tornado(found), "break_even": prices[0] if prices else None}
+    return {
+        "compared": quantity,
+        "first": found[0].label,
+        **tornado(found),
+        "break_even": prices[0] if prices else None,
+    }
 
 
 def _weighed(contender: Contender, score: float, sign: int) -> Contender:
@@ -79,7 +86,9 @@ def _contender(
     chip = row.get("chip") or next(iter(each))
     request, phase, plan = laid_out(each[chip], row["layout"], work)
     score = row["serve"][quantity.partition(".")[2]] if work == "serve" else _score(row, quantity)
-    return _weighed(Contender(str(row.get("rank", place)), chip, request, phase, plan, hold=hold), float(score), _sign(quantity))
+    return _weighed(
+        Contender(str(row.get("rank", place)), chip, request, phase, plan, hold=hold), float(score), _sign(quantity)
+    )
 
 
 def _score(row: dict[str, Any], quantity: str) -> float:

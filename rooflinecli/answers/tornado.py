@@ -58,7 +58,9 @@ class Contender:
     base: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self.scene = Scene(self.request, override=Scaled({}, "memory.bandwidth", 1.0))  # a chip of its own, to say what it read
+        self.scene = Scene(
+            self.request, override=Scaled({}, "memory.bandwidth", 1.0)
+        )  # a chip of its own, to say what it read
         self.base = float(self._held(self.scene))
 
     def _held(self, scene: Scene) -> Number:
@@ -93,8 +95,17 @@ def tornado(contenders: Sequence[Contender]) -> dict[str, Any]:
         for contender in mine:
             known = figures(contender.scene.chip) | known
         errors = _errors(mine)
-        rows += [row for path, value in known.items() if (row := _row(contenders, chip, path, value, errors.get(path), lead)) is not None]
-    rows.sort(key=lambda r: (abs(math.log(r["factor"])) if r["factor"] else math.inf, -abs(r["lead_at_most"] - r["lead_at_least"])))
+        rows += [
+            row
+            for path, value in known.items()
+            if (row := _row(contenders, chip, path, value, errors.get(path), lead)) is not None
+        ]
+    rows.sort(
+        key=lambda r: (
+            abs(math.log(r["factor"])) if r["factor"] else math.inf,
+            -abs(r["lead_at_most"] - r["lead_at_least"]),
+        )
+    )
     return {"lead": lead, "rows": rows, "settles": _settles(rows, contenders)}
 
 
@@ -197,7 +208,11 @@ def _settles(rows: list[dict[str, Any]], contenders: Sequence[Contender]) -> dic
     if not doubted:
         return None
     row = min(doubted, key=lambda r: abs(math.log(r["factor"])) / math.log1p(r["error"]))
-    return {"chip": row["chip"], "figure": row["figure"], "command": measurement(row["figure"], row["chip"], contenders[0])}
+    return {
+        "chip": row["chip"],
+        "figure": row["figure"],
+        "command": measurement(row["figure"], row["chip"], contenders[0]),
+    }
 
 
 def measurement(path: str, chip: str, contender: Contender) -> str:

@@ -83,7 +83,10 @@ SERVING = (
     Block(
         "layer",
         0.6,
-        (*_paths("step .per_layer per_moe_layer"), *_engine("per_layer", "per_moe_layer", "prompt_per_layer", "prompt_per_moe_layer")),
+        (
+            *_paths("step .per_layer per_moe_layer"),
+            *_engine("per_layer", "per_moe_layer", "prompt_per_layer", "prompt_per_moe_layer"),
+        ),
     ),
     Block("engine", 0.6, _engine("per_step", "per_sequence", "per_sequence_moe")),
 )

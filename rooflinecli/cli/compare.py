@@ -57,7 +57,9 @@ def compare(
         help="Results of a benchmark or a training log: each row beside the estimate on the one --hw, and what would explain the gap.",
     ),
     sensitivity: bool = _Opt(
-        False, "--sensitivity", help="Also: which hardware figure or constant would change the order, the break-even price, what would settle it."
+        False,
+        "--sensitivity",
+        help="Also: which hardware figure or constant would change the order, the break-even price, what would settle it.",
     ),
     wide: bool = WIDE,
     format: Format = FORMAT,

@@ -82,7 +82,9 @@ def search(
         False, "--all", help="Training: every layout a row, not the best of each split.", rich_help_panel=LAYOUT
     ),
     sensitivity: bool = _Opt(
-        False, "--sensitivity", help="Also: how the winner's time moves with each figure and constant, which of them would change the winner, what would settle it."
+        False,
+        "--sensitivity",
+        help="Also: how the winner's time moves with each figure and constant, which of them would change the winner, what would settle it.",
     ),
     simulate: int = _Opt(
         0, "--simulate", min=0, metavar="COUNT", help="Serving at a rate: simulate the first so many layouts found."

@@ -16,7 +16,8 @@ app = typer.Typer(**QUIET)
 @app.command()
 def validate(
     subject: str = typer.Argument(
-        "all", help="kernels, training, search, inference, collectives, or all; calibrate: what a few own rows buy (minutes)."
+        "all",
+        help="kernels, training, search, inference, collectives, or all; calibrate: what a few own rows buy (minutes).",
     ),
     fit: bool = typer.Option(
         False,
@@ -26,7 +27,9 @@ def validate(
     simulate: bool = typer.Option(
         False, "--simulate", help="Also simulate the collected serving runs, errors beside the formula's (a minute)."
     ),
-    full: bool = typer.Option(False, "--full", help="Search for every tuned run, not for some of each family (minutes)."),
+    full: bool = typer.Option(
+        False, "--full", help="Search for every tuned run, not for some of each family (minutes)."
+    ),
     plot: Path = typer.Option(
         None, help="A folder for pictures, one per table: predicted against measured, residuals by group."
     ),

@@ -5,7 +5,7 @@ Sizes that no layout can have are `legal.check`'s: asked at once where layouts a
 
 from __future__ import annotations
 
-from rooflinecli.engine import speculation, tiers
+from rooflinecli.engine import adapters, speculation, tiers
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.phases import recompute
@@ -28,6 +28,7 @@ def check(scene: Scene) -> None:
             )
     speculation.check(scene)
     tiers.check(scene)
+    adapters.check(scene)
 
 
 def _recomputation(scene: Scene) -> None:

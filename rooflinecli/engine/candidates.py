@@ -71,7 +71,9 @@ def untried(scene: Scene) -> str:
     """What of training layouts the candidates leave out, of the sizes that are open."""
     r = scene.request
     lacks = {
-        "tp beyond the fast domain": r.tp is None and scene.request.devices is not None and scene.request.devices > innermost(scene),
+        "tp beyond the fast domain": r.tp is None
+        and scene.request.devices is not None
+        and scene.request.devices > innermost(scene),
         "cp": r.cp is None,
         "other ep": r.ep is None and bool(scene.book.experts),
         "virtual stages": r.virtual_stages is None,

@@ -155,8 +155,12 @@ def _why(scene: Scene, phases: tuple[str, ...], tried: list[Weighed]) -> str:
         return f"the only one of {len(tried)} layouts tried that fits"
     by = {"pessimistic": ", by the upper end of the interval,", "floor": ", by the floor,"}.get(r.hold, "")
     if phases != ("train",):
-        return f"the fastest with the fewest stages{by} of {len(tried)} layouts tried; `roofline search` tries every one"
-    return f"the fastest{by} of {len(tried)} layouts tried; not tried: {untried(scene)}; `roofline search` tries every one"
+        return (
+            f"the fastest with the fewest stages{by} of {len(tried)} layouts tried; `roofline search` tries every one"
+        )
+    return (
+        f"the fastest{by} of {len(tried)} layouts tried; not tried: {untried(scene)}; `roofline search` tries every one"
+    )
 
 
 def _why_so_many(scene: Scene, best: Plan, needs: float, smaller: list[Weighed]) -> str:

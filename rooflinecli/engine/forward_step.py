@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from rooflinecli import num
 from rooflinecli.derivation import label
-from rooflinecli.engine import experts
+from rooflinecli.engine import adapters, experts
 from rooflinecli.engine.host import LINK, LINK_ERROR, Host
 from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import roofline, serving
@@ -116,6 +116,8 @@ def _stack(scene: Scene, plan: Plan, book: Ledger, forward: Pass, bill: Bill, wo
         repeat = _times(float(group.repeat), passes)
         own = repeat if host is None else on_device(repeat, host.layers)
         bill.add(forward.ops(rows, sizes), own)
+        if book is scene.book:
+            adapters.charge(scene, bill, rows, sizes, own)
         if group.moe:
             repeat = repeat if host is None else on_device(repeat, host.experts)
             for mode, share in experts.exchange_modes(scene, plan, forward.decode):

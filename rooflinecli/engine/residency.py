@@ -7,6 +7,7 @@ at its full length and a token's working set; training the state that ZeRO leave
 from __future__ import annotations
 
 from rooflinecli import memory
+from rooflinecli.engine import adapters
 from rooflinecli.engine.host import host_bytes, on_device
 from rooflinecli.engine.phase_answer import Residency
 from rooflinecli.engine.scene import Scene
@@ -44,7 +45,7 @@ def _serving(
     cache = memory.kv_cache(scene.book, plan, scene.formats, cached, length, scene.lift)
     found = _held(
         scene,
-        memory.weights(on_device(params, host), scene.formats, 1.0) + draft,
+        memory.weights(on_device(params, host), scene.formats, 1.0) + draft + adapters.resident(scene, plan),
         activations=memory.inference_activations(
             scene.book, plan, scene.formats, sequences, tokens, scene.lift, reading, scene.scored(tokens)
         ),

@@ -11,6 +11,7 @@ from typing import Any
 
 from rooflinecli import memory, num
 from rooflinecli.derivation import label
+from rooflinecli.engine import adapters
 from rooflinecli.engine.forward_step import engine_constant, forward_step
 from rooflinecli.engine.host import on_device
 from rooflinecli.engine.scene import Scene
@@ -66,7 +67,7 @@ def largest_batch(scene: Scene, plan: Plan) -> Number:
     one = memory.kv_cache(scene.book, plan, scene.formats, 1.0, scene.prompt + scene.output, scene.lift)
     one = one if scene.host is None else offload.on_device(one, scene.host.layers)
     draft, beside = held(scene, plan, 1.0, scene.prompt + scene.output)
-    resident, one = resident + draft, one + beside
+    resident, one = resident + draft + adapters.resident(scene, plan), one + beside
     reserve, fraction = engine_constant(scene, "reserve_bytes", "B"), engine_constant(scene, "kv_fraction", "1")
     if scene.engine.reserve_experts_bytes and any(group.moe for group in scene.book.layers):
         gathered = engine_constant(scene, "reserve_experts_bytes", "B")

@@ -180,7 +180,7 @@ def _drafter(scene: Scene) -> Scene:
     if scene.draft is None:
         name = scene.request.speculate
         model = _module(scene.spec) if name in HEADS else load_model(str(name))
-        scene.draft = Scene(replace(scene.request, model=model, speculate=None), scene.lift)
+        scene.draft = Scene(replace(scene.request, model=model, speculate=None, adapters=None), scene.lift)
         scene.draft.chip = scene.chip
     return scene.draft
 

@@ -32,7 +32,9 @@ def energy(devices: Number, watts: Number, seconds: Number) -> Number:
     return devices * watts * seconds
 
 
-@formula("p*", "USD/h", "two bills of the same work are equal: p1 u1 = p2 u2, u being the device-hours that the work takes")
+@formula(
+    "p*", "USD/h", "two bills of the same work are equal: p1 u1 = p2 u2, u being the device-hours that the work takes"
+)
 def break_even_price(usd_per_device_hour: Number, device_hours: Number, other_device_hours: Number) -> Number:
     """The price per device-hour at which other devices cost as much as these at theirs."""
     return usd_per_device_hour * device_hours / other_device_hours

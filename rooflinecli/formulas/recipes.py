@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rooflinecli import num
 from rooflinecli.derivation import formula
 from rooflinecli.num import Number
 
@@ -26,6 +27,41 @@ def adapter_flops(tokens: Number, rank: Number, k: Number, n: Number) -> Number:
 def adapter_bytes(tokens: Number, k: Number, n: Number, x_bytes: Number) -> Number:
     """Bytes an unfused adapter moves in a forward pass."""
     return tokens * (k + 2 * n) * x_bytes
+
+
+_SERVED = "Chen et al. 2023, Punica, arXiv 2310.18547, section 4: each sequence gathers its own low-rank pair"
+
+
+@formula("B_ad", "B", _SERVED + "; a replica's layers are shared out over its stages")
+def adapters_held(adapters: Number, parameters: Number, pp: Number, width: Number) -> Number:
+    """N P w / pp."""
+    return adapters * parameters * width / pp
+
+
+@formula("n_ad", "1", "adapters drawn evenly and independently: those that at least one of the sequences uses")
+def adapters_met(adapters: Number, sequences: Number) -> Number:
+    """N (1 - (1 - 1/N)^b)."""
+    return adapters * (1 - (1 - 1 / adapters) ** sequences)
+
+
+@formula("B_ad", "B", _SERVED)
+def served_adapter_bytes(
+    tokens: Number, k: Number, n: Number, x_bytes: Number, parameters: Number, width: Number
+) -> Number:
+    """m (k + 2 n) x + P w: the input read again, the output read and written again, and one adapter."""
+    return tokens * (k + 2 * n) * x_bytes + parameters * width
+
+
+@formula("B_ad'", "B", _SERVED)
+def further_bytes(met: Number, parameters: Number, width: Number) -> Number:
+    """max(n_ad - 1, 0) P w: adapters beyond the first."""
+    return num.maximum(met - 1, 0) * parameters * width
+
+
+@formula("t_ad", "s", _SERVED)
+def adapter_starts(overhead: Number) -> Number:
+    """2 o: down to the rank and up again."""
+    return 2 * overhead
 
 
 @formula("b_nf4", "B", _QLORA)

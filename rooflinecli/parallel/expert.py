@@ -58,7 +58,7 @@ def exchanges(
     inside = experts.ranks_inside(plan.ep, plan.expert_replicas)
     # one replica alone sends nothing: its ranks hold the same tokens, and their results are summed as tensor parallelism does
     n = experts.exchanging(plan.expert_replicas, inside)
-    share = tokens / (inside if num.present(inside - 1) else plan.tp)
+    share = tokens / num.where(inside > 1, inside, plan.tp)
     stride = plan.stride["ep"]
     return [
         Exchange(f"ep.{phase}", mode, phase, share, top_k, d_model, size, "ep", n, stride, layers, variant=variant)

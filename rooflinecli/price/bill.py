@@ -12,7 +12,7 @@ from rooflinecli.price.chip import Chip
 from rooflinecli.price.exchange import price_exchange
 from rooflinecli.price.kernels import FUSIBLE, Priced, price
 from rooflinecli.price.network import PricedCollective, price_collective
-from rooflinecli.work import Collective, Exchange, Op
+from rooflinecli.work import GROUPS, MIXING, Collective, Exchange, Op
 
 _SUMS = ("t_compute", "t_memory", "t_communication", "flops", "bytes")
 
@@ -37,22 +37,25 @@ class Bill:
 
     def add(self, ops: list[Op], times: Number) -> None:
         """Charge each kernel `times` times."""
-        groups, errors = self.groups, self.errors
+        chip, regime, groups, errors = self.chip, self.regime, self.groups, self.errors
+        flops, moved, t_compute, t_memory = self.flops, self.bytes, self.t_compute, self.t_memory
+        again = regime == "training"
         for op in ops:
-            priced = self._priced(op)
-            count, kind = times if op.count == 1 else times * op.count, op.kind
-            once = priced.expected if priced.expected.__class__ is float else label(priced.expected, f"t[{op.name}]")
-            group, seconds = op.group, once * count
+            priced = self._priced(op) if again else price(op, chip, regime)
+            count, kind, expected = times if op.count == 1 else times * op.count, op.kind, priced.expected
+            seconds = (expected if expected.__class__ is float else label(expected, f"t[{op.name}]")) * count
+            group = GROUPS.get(kind, MIXING)
             groups[group] = groups.get(group, 0.0) + seconds
             errors[kind] = errors.get(kind, 0.0) + seconds * priced.error
-            self.flops = self.flops + op.flops * count
+            flops = flops + op.flops * count
             if kind not in FUSIBLE:
-                self.t_compute = self.t_compute + priced.t_compute * count
-                self.t_memory = self.t_memory + priced.t_memory * count
-                self.bytes = self.bytes + op.bytes * count
+                t_compute = t_compute + priced.t_compute * count
+                t_memory = t_memory + priced.t_memory * count
+                moved = moved + op.bytes * count
+        self.flops, self.bytes, self.t_compute, self.t_memory = flops, moved, t_compute, t_memory
 
     def _priced(self, op: Op) -> Priced:
-        """The price of a kernel: kept, since recomputation and reference passes start the same ones again."""
+        """The price of a kernel of a training step: kept, since recomputation and reference passes start the same ones again."""
         known = self._known.get(id(op))
         if known is not None and known[0] is op:
             return known[1]

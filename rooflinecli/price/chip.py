@@ -59,7 +59,9 @@ class Chip:
         self._peaks: dict[str, Number] = {}
         self._reachable: dict[str, Number] = {}
         self._constants: dict[tuple[str, ...], SimpleNamespace] = {}
-        self.ways: dict[tuple[str, ...], Any] = {}  # how each class of operation is priced: price/kernels keeps them here
+        self.ways: dict[
+            tuple[str, ...], Any
+        ] = {}  # how each class of operation is priced: price/kernels keeps them here
         self.levels = [_LevelNumbers(self, level, i) for i, level in enumerate(spec.network)]
 
     def times(self, factors: Mapping[str, Number]) -> Chip:

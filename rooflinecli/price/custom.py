@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from rooflinecli import num
@@ -19,7 +18,10 @@ SHOTS = ("one-shot", "two-shot")
 
 def known(chip: Chip, library: str) -> bool:
     """Whether somebody timed a library's kernels on the chip's generation."""
-    return chip.knows(KIND, f"one-shot@{library}")
+    key = (KIND, library)
+    if key not in chip.ways:
+        chip.ways[key] = chip.knows(KIND, f"one-shot@{library}")
+    return bool(chip.ways[key])
 
 
 def all_reduce(size: Number, n: Number, chip: Chip, library: str, shot: str = "") -> PricedCollective:
@@ -49,4 +51,5 @@ def instead(collective: Collective, chip: Chip, priced: PricedCollective) -> Pri
     own = all_reduce(collective.size, collective.n, chip, collective.library)
     reach = num.minimum(MOST, chip.levels[0].size)
     near = (collective.n * collective.stride <= reach) & (collective.n > 1)
-    return replace(priced, expected=num.where(near, num.minimum(own.expected, priced.expected), priced.expected))
+    expected = num.where(near, num.minimum(own.expected, priced.expected), priced.expected)
+    return PricedCollective(priced.floor, expected, priced.volume, priced.error)

@@ -50,7 +50,9 @@ class Way:
 
 def price(op: Op, chip: Chip, regime: str) -> Priced:
     """Floor terms and expected time of one launch of `op`."""
-    way, bandwidth = way_of(op, chip, regime), chip.bandwidth
+    way, bandwidth = chip.ways.get((regime, op.kind, op.dtype, op.variant)), chip.bandwidth
+    if way is None:
+        way = chip.ways[regime, op.kind, op.dtype, op.variant] = _way(op, chip, regime)
     c = way.c
     if way.peak is None:
         return Priced(0.0, 0.0, way.form(op, c, None, bandwidth), c.error)
@@ -62,16 +64,8 @@ def price(op: Op, chip: Chip, regime: str) -> Priced:
     )
 
 
-def way_of(op: Op, chip: Chip, regime: str) -> Way:
-    """How an operation is priced; found once for a chip."""
-    key = (regime, op.kind, op.dtype, op.variant)
-    way = chip.ways.get(key)
-    if way is None:
-        way = chip.ways[key] = _way(op, chip, regime)
-    return way
-
-
 def _way(op: Op, chip: Chip, regime: str) -> Way:
+    """How an operation is priced; found once for a chip."""
     c = chip.constants(regime, op.kind, op.dtype, op.variant)
     if op.kind in FUSIBLE:
         hidden = num.plain(c.overlap) and num.value(c.overlap) == 1

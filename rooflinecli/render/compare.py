@@ -34,7 +34,9 @@ def table(result: Row, width: int = PIPE) -> str:
     drop = [*_DROP, *reversed(shown[6:-2]), "relative", "interval"]
     lines = [*tables.prose(_title(result), width), ""]
     lines += tables.table(grid, width, left=_TEXT, drop=drop) if len(grid) > 1 else []
-    return "\n".join([*lines, *(line for note in _notes(result) for line in tables.prose(note, width)), *_moved(result, width)])
+    return "\n".join(
+        [*lines, *(line for note in _notes(result) for line in tables.prose(note, width)), *_moved(result, width)]
+    )
 
 
 def markdown(result: Row) -> str:
@@ -76,7 +78,9 @@ def _moved(result: Row, width: int) -> list[str]:
 
 
 def _title(result: Row) -> str:
-    return f"{result['model']['name']}, {result['at'].replace('-', ' ')}: {result['basis']}; ranked by {result['rank']}, {result['better']} is better"
+    end = {"pessimistic": "the worse end of ", "floor": "the floor of "}.get(result.get("hold", ""), "")
+    held = f"{end}{result['rank']}, {result['better']} is better"
+    return f"{result['model']['name']}, {result['at'].replace('-', ' ')}: {result['basis']}; ranked by {held}"
 
 
 def _quantities(result: Row) -> list[str]:

@@ -65,7 +65,7 @@ def _title(result: dict[str, Any]) -> str:
     copies = f"{values['replicas']} x " if values["replicas"] > 1 else ""
     return (
         f"{result['model']} on {copies}{plan['devices']} {result['hardware']} ({axes}, {result['dtype']}), {result['engine']} "
-        f"({result['policy']}): {count(values['requests'])} requests, {what}{traced}"
+        f"({result['policy']}): {count(values['requests'])} request{'s' if values['requests'] != 1 else ''}, {what}{traced}"
     )
 
 
@@ -111,7 +111,7 @@ _ROWS = {
 def _rest(result: dict[str, Any]) -> list[list[str]]:
     values, ends = result["simulate"], result["interval"]
     rows = [["over the run", "", "low to high"]]
-    for name, label in _ROWS.items():
+    for name, label in _labels(values):
         if name not in values or (not values[name] and name in ("hit_share", "preemptions")):
             continue
         both = ends.get(name)
@@ -119,6 +119,14 @@ def _rest(result: dict[str, Any]) -> list[list[str]]:
             [label, shown(name, values[name]), f"{shown(name, both[0])} to {shown(name, both[1])}" if both else ""]
         )
     return rows
+
+
+def _labels(values: dict[str, Any]) -> list[tuple[str, str]]:
+    """What is said of a run, in order; what tiers brought back stands under what was known already."""
+    found = list(_ROWS.items())
+    tiers = [(name, f"of these, back from {name[9:-6]}") for name in values if name.startswith("reloaded_")]
+    place = list(_ROWS).index("hit_share") + 1
+    return found[:place] + tiers + found[place:]
 
 
 def shown(name: str, value: Any) -> str:

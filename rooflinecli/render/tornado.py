@@ -21,14 +21,23 @@ def lines(found: dict[str, Any], width: int) -> list[str]:
                 f"{row['chip']}: {row['figure']}" if several else row["figure"],
                 _value(row["value"], row["unit"]),
                 f"{_share(row['lead_at_least'])} .. {_share(row['lead_at_most'])}",
-                f"{_value(row['flips_at'], row['unit'])} ({row['factor'] - 1:+.1%})".replace("%)", " %)") if row["factor"] else "-",
+                f"{_value(row['flips_at'], row['unit'])} ({row['factor'] - 1:+.1%})".replace("%)", " %)")
+                if row["factor"]
+                else "-",
                 row["then"] or "-",
-                f"{row['error']:.0%}".replace("%", " %") + (" *" if row["inside_error"] else "") if row["error"] else "-",
+                f"{row['error']:.0%}".replace("%", " %") + (" *" if row["inside_error"] else "")
+                if row["error"]
+                else "-",
             ]
         )
     drop = ("now", "lead at 10 % off", "its error")
     body = tables.table(grid, width, left=(0, "figure"), drop=drop, shrink={"figure": 30})
-    return ["", *tables.prose(said, width), *body, *(line for text in _ends(found) for line in tables.prose(text, width, "  "))]
+    return [
+        "",
+        *tables.prose(said, width),
+        *body,
+        *(line for text in _ends(found) for line in tables.prose(text, width, "  ")),
+    ]
 
 
 def _ends(found: dict[str, Any]) -> list[str]:
@@ -39,10 +48,14 @@ def _ends(found: dict[str, Any]) -> list[str]:
     price = found["break_even"]
     if price:
         now = f"it is {price['now']:.2f} now" if price["now"] is not None else "its price is not known"
-        said.append(f"break-even: {price['chip']} costs as much as {price['against']} at {price['usd_per_device_hour']:.2f} USD per device-hour; {now}")
+        said.append(
+            f"break-even: {price['chip']} costs as much as {price['against']} at {price['usd_per_device_hour']:.2f} USD per device-hour; {now}"
+        )
     settles = found["settles"]
     if settles:
-        said.append(f"one measurement would settle it: {settles['figure']} on {settles['chip']}, by `{settles['command']}`")
+        said.append(
+            f"one measurement would settle it: {settles['figure']} on {settles['chip']}, by `{settles['command']}`"
+        )
     elif found["rows"]:
         said.append("no single constant changes the winner inside its own error")
     return said

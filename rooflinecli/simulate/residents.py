@@ -1,7 +1,7 @@
 """What a replica holds: the queue, the sequences whose prompts are read, the running batch and its pool of cache.
 
 Nothing here is per token: running sequences are a sum of contexts, ends wait in a heap by the tick (count of decode steps)
-at which they are due. The clock is `replica`'s.
+at which they are due. What time passes is for `clock` to say.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Residents:
             hand_over,
         )
         self.policy: Any = load("simulate/policies", scheduler.policy)
-        self.pad = scheduler.block - 1
+        self.pad, self.pool = scheduler.block - 1, limits.pool
+        self.poll, self.ahead = scheduler.poll_steps, bool(scheduler.look_ahead)
         moe = scheduler.prompt_factor_moe
         self.factor = scheduler.prompt_factor if moe is None or not prices.moe else moe
         self.now = self.decided = self.stall = self.debt = self.front = 0.0

@@ -23,14 +23,6 @@ class Tally:
         self.most_batch, self.most_used, self.most_tokens = 0, 0, 0
         self.area_batch = self.area_used = 0.0
 
-    def note(self, seconds: float, steps: int, count: int, used: int, grown: float) -> None:
-        """`steps` in `seconds` with `count` sequences, which hold `used` tokens in the end and grew by twice `grown`."""
-        self.busy += seconds
-        self.steps += steps
-        self.count += 1
-        self.area_batch += seconds * count
-        self.area_used += seconds * (used - grown)
-
     def gap(self, seconds: float, tokens: int) -> None:
         """`tokens` that each came `seconds` after the one before."""
         key = int(log(seconds) * PER_E + ABOVE) if seconds > 0 else 0

@@ -14,7 +14,7 @@ from rooflinecli.specs.figure import Spec
 # Classes that describe a framework, an engine or a whole phase. Nothing runs in their name, so where a file is silent they
 # are neutral; a kernel's class has no neutral constants, and pricing one without any is an error.
 SETTINGS = frozenset(
-    "served_experts framework phase straggler step tp_collective pp_collective ep_collective cp_collective fsdp_collective dp_collective hidden experts residual".split()
+    "served_experts adapters framework phase straggler step tp_collective pp_collective ep_collective cp_collective fsdp_collective dp_collective hidden experts residual".split()
 )
 
 

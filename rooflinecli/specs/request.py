@@ -63,6 +63,7 @@ class Request:
     token_budget: Number | None = None
     prefix_hit: Number | None = None
     kv_tier: str | None = None
+    adapters: Number | None = None
     sessions: Number | None = None
     speculate: str | None = None
     draft_tokens: Number | None = None

@@ -27,9 +27,13 @@ def simulated(row: dict[str, Any]) -> dict[str, float]:
         "tp": str(row["tp"]),
         **FORMATS[row["precision"]],
     }
-    lengths = {"prompt": str(row["prompt"]), "output": str(row["output"])}
+    lengths: dict[str, Any] = {"prompt": str(row["prompt"]), "output": str(row["output"])}
     if "qps" in row:
-        load = {"qps": float(row["qps"]), "requests": row["requests"], "replicas": row.get("replicas", 1)}
+        load: dict[str, Any] = {
+            "qps": float(row["qps"]),
+            "requests": row["requests"],
+            "replicas": row.get("replicas", 1),
+        }
     else:
         load = {"concurrency": row["concurrency"], "spread": "0.8:1"}
     return run(Question(tuple(sorted(options.items())), **load, **lengths)).values

@@ -108,9 +108,7 @@ def plan(row: dict[str, Any], **changes: Any) -> Plan:
     return Plan(**given)
 
 
-def scene(
-    row: dict[str, Any], replaced: dict[str, float] | None = None, asked: dict[str, Any] | None = None
-) -> Scene:
+def scene(row: dict[str, Any], replaced: dict[str, Any] | None = None, asked: dict[str, Any] | None = None) -> Scene:
     """The question of a row, with what its machine does not share with the chip file: links, memory, power; and more figures replaced.
 
     asked: further fields of the request.
@@ -118,7 +116,12 @@ def scene(
     hardware = _chip_file(row["hardware"])
     state: dict[str, Any] = {name: float(row[name]) for name in ("gradient_bytes", "optimizer_bytes") if name in row}
     request = Request(
-        model(row), hardware, batch=float(row["batch"]), seq=float(row["model"]["seq"]), dtype=row["dtype"], **{**state, **(asked or {})}
+        model(row),
+        hardware,
+        batch=float(row["batch"]),
+        seq=float(row["model"]["seq"]),
+        dtype=row["dtype"],
+        **{**state, **(asked or {})},
     )
     override = {f"network.{level}.bandwidth": rate for level, rate in row.get("network", {}).items()}
     override |= row.get("override", {})

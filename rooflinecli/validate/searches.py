@@ -38,7 +38,12 @@ OTHER = {
     "internevo": "sweeps over sizes of groups",
     "whole_runs": "hours of whole runs, restarts included",
 }
-_NAMED = {"llama-3.1-405b": "Llama 3.1 405B", "deepseek-v3": "DeepSeek-V3", "nemotron": "Nemotron", "mixtral": "Mixtral"}
+_NAMED = {
+    "llama-3.1-405b": "Llama 3.1 405B",
+    "deepseek-v3": "DeepSeek-V3",
+    "nemotron": "Nemotron",
+    "mixtral": "Mixtral",
+}
 
 
 @dataclass(frozen=True)
@@ -142,11 +147,21 @@ def tables(full: bool = False, tell: Callable[[int], None] | None = None) -> lis
             tell(1)
     tuned_ones = [one for one in found if published.family(one.row) not in OTHER]
     others = [one for one in found if published.family(one.row) in OTHER]
-    note = "All tuned runs." if full else f"Up to {SAMPLE} runs of a family, by a hash of their names; --full takes all."
+    note = (
+        "All tuned runs." if full else f"Up to {SAMPLE} runs of a family, by a hash of their names; --full takes all."
+    )
     return [
         Table("search: winner against tuned runs", [*_families(tuned_ones), *_kinds(tuned_ones)], [note, _NOTE]),
-        Table("search: winner against other runs", [*_families(others)], [f"{name}: {why}." for name, why in OTHER.items()]),
-        Table("search: rank of layouts people know", list(_known(found)), ["A rank of 1 % means that one layout in a hundred is ranked above it."]),
+        Table(
+            "search: winner against other runs",
+            [*_families(others)],
+            [f"{name}: {why}." for name, why in OTHER.items()],
+        ),
+        Table(
+            "search: rank of layouts people know",
+            list(_known(found)),
+            ["A rank of 1 % means that one layout in a hundred is ranked above it."],
+        ),
         Table("search: novelty", list(_asked_for(tuned_ones)), [_ASKED]),
     ]
 

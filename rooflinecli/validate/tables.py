@@ -295,7 +295,15 @@ def _round(
     ]
     shown = points if which else []
     lines = [_steps(kind, kinds[which, kind]) for kind in ("dense", "MoE") if (which, kind) in kinds]
-    return Table(title, [summary(p) for p in (*shown, *lines, joined("all", points))], notes, shown)
+    rows = [summary(p) for p in (*shown, *lines, joined("all", points))]
+    return Table(title, [*rows, _alike([summary(p) for p in points])], notes, shown)
+
+
+def _alike(families: list[dict[str, Any]]) -> dict[str, Any]:
+    """Errors and coverage with the same weight for every family, however many rows it has."""
+    scored = [row for row in families if "mean" in row]
+    means = {key: float(np.mean([row[key] for row in scored])) for key in ("mean", "median", "coverage")}
+    return {"group": "every family alike", "rows": len(scored), **means}
 
 
 def _steps(name: str, rows: list[tuple[float, ...]]) -> Points:

@@ -192,7 +192,10 @@ def test_measured_rows_stand_beside_the_estimate(log):
     assert asks == sorted(asks) and asks
     assert "stream" in rows[0]["explained_by"][0]["what"] or "layer" in rows[0]["explained_by"][0]["what"]
     assert run_cli("compare", "llama-3.1-8b", "--hw", "h100,h200", "-n", "1", "--measured", str(log)).code == 2
-    assert "would explain +30%" in run_cli("compare", "llama-3.1-8b", "--hw", "h100", "-n", "1", "--measured", str(log)).out
+    assert (
+        "would explain +30%"
+        in run_cli("compare", "llama-3.1-8b", "--hw", "h100", "-n", "1", "--measured", str(log)).out
+    )
 
 
 def test_a_training_log_is_explained_by_assumptions(tmp_path):
@@ -222,10 +225,35 @@ def test_worse_on_the_rows_held_out_writes_nothing_without_force(tmp_path, monke
     runs = []
     for batch, prompt in LOADS:
         expected = estimate("h100-sxm", batch, prompt)["phases"]["decode"]["time_s"]
-        runs.append({**VLLM, "max_concurrency": batch, "total_input_tokens": 100 * prompt, "mean_tpot_ms": 1500 * expected, "mean_ttft_ms": None, "median_ttft_ms": None})
+        runs.append(
+            {
+                **VLLM,
+                "max_concurrency": batch,
+                "total_input_tokens": 100 * prompt,
+                "mean_tpot_ms": 1500 * expected,
+                "mean_ttft_ms": None,
+                "median_ttft_ms": None,
+            }
+        )
     file.write_text("".join(json.dumps(run) + "\n" for run in runs))
     ran = run_cli("calibrate", str(file), "--hw", "h100", "-n", "1", "--out", str(out))
     assert (ran.code, out.exists()) == (1, False)
     assert "worse on the rows held out" in ran.out
     assert run_cli("calibrate", str(file), "--hw", "h100", "-n", "1", "--out", str(out), "--force").code == 0
     assert out.exists()
+
+
+def test_an_ideal_machine_is_not_calibrated(log, tmp_path):
+    """Where every kernel reaches the roofline nothing that was measured counts: neither time nor interval moves."""
+    profile = tmp_path / "mine.yaml"
+    assert run_cli("calibrate", str(log), "--hw", "h100", "-n", "1", "--out", str(profile)).code == 0
+    ask = ("--batch", "8", "--prompt", "512", "--output", "128", "-n", "1", "--phase", "decode", "--engine", "vllm", "--format", "json")
+    ideal = [
+        json.loads(run_cli("estimate", "llama-3.1-8b", "--hw", hw, *ask, "--efficiency", "ideal").out)["phases"]["decode"]
+        for hw in (str(profile), "h100-sxm")
+    ]
+    assert ideal[0]["time_s"] == ideal[1]["time_s"] and ideal[0]["interval_s"] == ideal[1]["interval_s"]
+    expected = [
+        json.loads(run_cli("estimate", "llama-3.1-8b", "--hw", hw, *ask).out)["phases"]["decode"] for hw in (str(profile), "h100-sxm")
+    ]
+    assert expected[0]["time_s"] != expected[1]["time_s"]

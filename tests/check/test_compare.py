@@ -78,8 +78,10 @@ def test_same_devices_cost_and_memory_are_what_they_say():
     ],
 )
 def test_the_best_is_first(rank, more):
-    values = [r["value"] for r in rows("--rank", rank) if r["rank"]]
+    values = [r["held"] for r in rows("--rank", rank) if r["rank"]]
     assert values == sorted(values, reverse=more) and len(values) >= 3
+    middle = [r["value"] for r in rows("--rank", rank, "--hold", "expected") if r["rank"]]
+    assert middle == sorted(middle, reverse=more)
     assert [r["rank"] for r in rows("--rank", rank) if r["rank"]] == list(range(1, len(values) + 1))
 
 

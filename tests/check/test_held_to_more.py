@@ -30,8 +30,28 @@ def held(folder: Path, options: str, require: str, code: int, measured: Any = No
 
 
 def test_energy_is_power_times_devices_times_time(tmp_path: Path) -> None:
-    rows = held(tmp_path, TRAIN, "train.energy_j: '<= 1 GWh', train.run_energy_j: '<= 1 GWh', train.joules_per_token: '<= 1 kJ'", 0)
-    found = run_cli("estimate", "llama-3-8b", "--hw", "h100", "-n", "16", "--batch", "64", "--tokens", "10B", "--phase", "train", "--format", "json").json
+    rows = held(
+        tmp_path,
+        TRAIN,
+        "train.energy_j: '<= 1 GWh', train.run_energy_j: '<= 1 GWh', train.joules_per_token: '<= 1 kJ'",
+        0,
+    )
+    found = run_cli(
+        "estimate",
+        "llama-3-8b",
+        "--hw",
+        "h100",
+        "-n",
+        "16",
+        "--batch",
+        "64",
+        "--tokens",
+        "10B",
+        "--phase",
+        "train",
+        "--format",
+        "json",
+    ).json
     train = found["phases"]["train"]
     assert rows["train.energy_j"]["expected"] == train["energy_j"] == pytest.approx(16 * 700 * train["time_s"])
     assert rows["train.run_energy_j"]["expected"] == pytest.approx(16 * 700 * train["run_s"])
@@ -46,15 +66,33 @@ def test_a_chip_without_power_has_no_energy(tmp_path: Path) -> None:
 
 
 def test_the_regret_of_training_is_against_the_winner_of_search(tmp_path: Path) -> None:
-    best = run_cli("search", "llama-3-8b", "--hw", "h100", "-n", "16", "--batch", "64", "--objective", "train.interval_s.1", "--format", "json").json["results"][0]
+    best = run_cli(
+        "search",
+        "llama-3-8b",
+        "--hw",
+        "h100",
+        "-n",
+        "16",
+        "--batch",
+        "64",
+        "--objective",
+        "train.interval_s.1",
+        "--format",
+        "json",
+    ).json["results"][0]
     sizes = {**best["layout"], "devices": 16}
     plan = f"{TRAIN}, tp: {sizes['tp']}, pp: {sizes['pp']}, dp: {sizes['dp']}, cp: {sizes['cp']}, zero: {sizes['zero']}, micro-batch: {sizes['micro_batch']}, virtual-stages: {sizes['virtual_stages']}, recompute: {sizes['recompute']}, sequence-parallel: {str(sizes['sequence_parallel']).lower()}"
     row = held(tmp_path, plan, "layout.within_of_best: '<= 0.01 %'", 0)["layout.within_of_best"]
     assert row["expected"] == pytest.approx(0, abs=1e-12)
     worse = f"{TRAIN}, tp: 8, pp: 1, dp: 2, zero: 1, micro-batch: 1, virtual-stages: 1, recompute: full, sequence-parallel: false"
     row = held(tmp_path, worse, "layout.within_of_best: '<= 1 %'", 1)["layout.within_of_best"]
-    found = run_cli("estimate", *"llama-3-8b --hw h100 -n 16 --batch 64 --phase train --tp 8 --pp 1 --dp 2 --zero 1 --micro-batch 1 --recompute full --no-sequence-parallel --format json".split()).json
-    assert row["expected"] == pytest.approx(found["phases"]["train"]["interval_s"][1] / best["interval_s"][1] - 1, rel=1e-9)
+    found = run_cli(
+        "estimate",
+        *"llama-3-8b --hw h100 -n 16 --batch 64 --phase train --tp 8 --pp 1 --dp 2 --zero 1 --micro-batch 1 --recompute full --no-sequence-parallel --format json".split(),
+    ).json
+    assert row["expected"] == pytest.approx(
+        found["phases"]["train"]["interval_s"][1] / best["interval_s"][1] - 1, rel=1e-9
+    )
     assert row["bound"].startswith("best found: -n 16") and best["command"] in row["bound"]
 
 
@@ -63,10 +101,14 @@ def test_the_regret_of_serving_is_against_every_split(tmp_path: Path) -> None:
     times = {}
     for tp, dp in ((1, 4), (2, 2), (4, 1)):
         args = f"llama-3-8b --hw h100 -n 4 --tp {tp} --pp 1 --dp {dp} --batch {32 // dp} --prompt 1k --output 128 --format json".split()
-        times[tp] = run_cli("estimate", *args, "--phase", "prefill", "--phase", "decode").json["phases"]["decode"]["interval_s"][1]
+        times[tp] = run_cli("estimate", *args, "--phase", "prefill", "--phase", "decode").json["phases"]["decode"][
+            "interval_s"
+        ][1]
     best = min(times.values())
     for tp, dp in ((1, 4), (4, 1)):
-        row = held(tmp_path, f"{options}, tp: {tp}, pp: 1, dp: {dp}, batch: {32 // dp}", "layout.within_of_best: '<= 99 %'", 0)["layout.within_of_best"]
+        row = held(
+            tmp_path, f"{options}, tp: {tp}, pp: 1, dp: {dp}, batch: {32 // dp}", "layout.within_of_best: '<= 99 %'", 0
+        )["layout.within_of_best"]
         assert row["expected"] == pytest.approx(times[tp] / best - 1, abs=1e-12)
 
 
@@ -74,18 +116,41 @@ def test_measured_rows_are_held_beside_their_estimates(tmp_path: Path) -> None:
     require = "measured.decode.time_s: '<= 12 ms', measured.prefill.time_s: '<= 1 s', measured.gap: '<= 99 %', measured.inside_share: '>= 0 %'"
     rows = held(tmp_path, CHAT, require, 0, [logs.VLLM])
     (tmp_path / "one.json").write_text(json.dumps(logs.VLLM))
-    compared = run_cli("compare", "llama-3.1-8b", "--hw", "h100", "-n", "1", "--measured", str(tmp_path / "one.json"), "--format", "json").json["rows"]
+    compared = run_cli(
+        "compare",
+        "llama-3.1-8b",
+        "--hw",
+        "h100",
+        "-n",
+        "1",
+        "--measured",
+        str(tmp_path / "one.json"),
+        "--format",
+        "json",
+    ).json["rows"]
     assert rows["measured.decode.time_s"]["expected"] == 0.0095 and rows["measured.prefill.time_s"]["expected"] == 0.12
     assert rows["measured.gap"]["expected"] == max(abs(row["gap"]) for row in compared)
     inside = [row["verdict"] == "inside the interval" for row in compared]
     assert rows["measured.inside_share"]["expected"] == sum(inside) / len(inside)
-    slow = held(tmp_path, CHAT, "measured.decode.time_s: '<= 12 ms', measured.gap: '<= 20 %'", 1, [{**logs.VLLM, "mean_itl_ms": 18.0, "mean_tpot_ms": 18.0, "median_itl_ms": 18.0, "median_tpot_ms": 18.0}])
+    slow = held(
+        tmp_path,
+        CHAT,
+        "measured.decode.time_s: '<= 12 ms', measured.gap: '<= 20 %'",
+        1,
+        [{**logs.VLLM, "mean_itl_ms": 18.0, "mean_tpot_ms": 18.0, "median_itl_ms": 18.0, "median_tpot_ms": 18.0}],
+    )
     assert slow["measured.gap"]["verdict"] == "fail" and "would explain it" in slow["measured.gap"]["bound"]
 
 
 def test_rows_of_another_load_are_no_evidence(tmp_path: Path) -> None:
-    both = [logs.VLLM, {**logs.VLLM, "max_concurrency": 64, "mean_itl_ms": 500.0, "mean_tpot_ms": 500.0, "median_itl_ms": 500.0}]
-    assert held(tmp_path, CHAT, "measured.decode.time_s: '<= 12 ms'", 0, both)["measured.decode.time_s"]["expected"] == 0.0095
+    both = [
+        logs.VLLM,
+        {**logs.VLLM, "max_concurrency": 64, "mean_itl_ms": 500.0, "mean_tpot_ms": 500.0, "median_itl_ms": 500.0},
+    ]
+    assert (
+        held(tmp_path, CHAT, "measured.decode.time_s: '<= 12 ms'", 0, both)["measured.decode.time_s"]["expected"]
+        == 0.0095
+    )
     said = held(tmp_path, CHAT.replace("concurrency: 16", "concurrency: 4"), "measured.gap: '<= 50 %'", 3, both)
     assert "no row is of this plan" in said and "concurrency 16 or 64" in said
 

@@ -40,7 +40,9 @@ def today() -> set[str]:
 
 def test_no_key_of_the_first_release_is_gone_or_another_type():
     kept = set(KEPT.read_text().split("\n")) - {""}
-    assert len(kept) > 150 and kept - today() == set(), "a key that goes raises the number of the schema (docs/compatibility.md)"
+    assert len(kept) > 150 and kept - today() == set(), (
+        "a key that goes raises the number of the schema (docs/compatibility.md)"
+    )
 
 
 def test_a_key_that_goes_is_noticed():
@@ -51,7 +53,13 @@ def test_a_key_that_goes_is_noticed():
 
 
 def test_every_schema_has_a_name_and_a_number():
-    found = [m for p in (ROOT / "rooflinecli").rglob("*.py") for m in re.findall(r'^SCHEMA = "([^"]+)"', p.read_text(), re.MULTILINE)]
+    found = [
+        m
+        for p in (ROOT / "rooflinecli").rglob("*.py")
+        for m in re.findall(r'^SCHEMA = "([^"]+)"', p.read_text(), re.MULTILINE)
+    ]
     ours = [name for name in found if not name.startswith("https://docs.oasis-open.org")]
     # logs of `roofline measure` were named before the rule, and are read back for as long as they lie about
-    assert len(ours) > 8 and {name for name in ours if not re.fullmatch(r"roofline/[a-z-]+/\d+", name)} == {"roofline-measure/1"}
+    assert len(ours) > 8 and {name for name in ours if not re.fullmatch(r"roofline/[a-z-]+/\d+", name)} == {
+        "roofline-measure/1"
+    }

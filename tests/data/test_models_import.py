@@ -115,7 +115,9 @@ def test_every_type_has_cases():
     assert left - others - set(same) == {"kimi_k2"}
     real = {json.loads(config_path(r["file"]).read_text())["model_type"] for r in REAL}
     assert real | counted >= {"kimi_k2", *WRAPPED}
-    assert all(len(rows) == PER_TYPE or kind in {c["config"]["model_type"] for c in DECODERS} for kind, rows in BY_TYPE.items())
+    assert all(
+        len(rows) == PER_TYPE or kind in {c["config"]["model_type"] for c in DECODERS} for kind, rows in BY_TYPE.items()
+    )
     assert min(len(rows) for rows in BY_TYPE.values()) >= 3
 
 
@@ -138,7 +140,10 @@ def test_every_type_has_cases():
         ({"quantization_config": {"quant_method": "quip"}}, "unknown scheme 'quip'; known: awq"),
         ({"quantization_config": {"quant_method": "gptq", "bits": 5}}, "5-bit integers are not known"),
         ({"quantization_config": {"quant_method": "exl3", "bits": "four"}}, "expected a number from 1 to 8"),
-        ({"quantization_config": {"quant_method": "torchao", "quant_type": "uintx"}}, "'uintx' is not read; known: int4"),
+        (
+            {"quantization_config": {"quant_method": "torchao", "quant_type": "uintx"}},
+            "'uintx' is not read; known: int4",
+        ),
     ],
 )
 def test_what_is_refused(change, says):

@@ -402,7 +402,7 @@ def test_a_source_longer_than_the_encoder_takes_is_refused():
     [
         ("bart-odd", {"tie_word_embeddings": False}, "untied tables of its two sides are not read"),
         ("bart-odd", {"normalize_before": True}, "only BART's own form is read"),
-        ("bart-odd", {"is_encoder_decoder": False}, "a pair is an encoder with a decoder"),
+        ("bart-odd", {"is_encoder_decoder": False}, "this model_type is read the other way"),
         ("bart-odd", {"encoder_attention_heads": 11}, "11 heads do not divide the width 672"),
         ("flan-t5-xl", {"architectures": ["T5ForSequenceClassification"]}, "has a head this importer does not read"),
         ("flan-t5-xl", {"num_experts": 8}, "num_experts: not a field this importer knows"),

@@ -9,7 +9,7 @@ from rooflinecli.engine.forward_step import forward_step
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.stage import stage
 from rooflinecli.engine.training import train
-from rooflinecli.layers.build import ledger, towers
+from rooflinecli.layers.build import ledger
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.plan import Plan
@@ -58,7 +58,7 @@ def test_recomputing_towers_counts_in_hfu():
     scene = _scene("clip-vit-b-32", batch=64.0)
     answer = train(scene, Plan(micro_batch=64.0, recompute="full"))
     layers = sum(l.repeat for l in scene.book.layers)
-    assert layers == 12 and [length for _, length in towers(scene.book)] == [77.0]
+    assert layers == 12 and [tower.length for tower in scene.book.reading] == [77.0]
     # everything but stem and head runs again: between 90 and 100 % of a forward pass
     again = answer.hardware_flops - answer.flops
     assert 0.9 < again / (answer.flops / 3) < 1.0

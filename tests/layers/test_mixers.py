@@ -162,7 +162,9 @@ def test_sizes_are_those_that_the_kind_declares(toy, sizes, why):
 def test_an_unknown_kind_lists_those_that_exist(tmp_path):
     path = tmp_path / "linear.yaml"
     path.write_text(MODEL.replace("toy", "sparse"))
-    with pytest.raises(DataError, match="unknown kind 'sparse'; expected one of attention-ssm, cross, gated-delta, gqa"):
+    with pytest.raises(
+        DataError, match="unknown kind 'sparse'; expected one of attention-ssm, cross, gated-delta, gqa"
+    ):
         load_model(str(path))
 
 

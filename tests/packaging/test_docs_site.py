@@ -20,7 +20,12 @@ _FENCE = re.compile(r"^```(\w+)(?: title=\"([\w.-]+)\")?\n(.*?)^```", re.MULTILI
 
 
 def commands(name: str) -> list[str]:
-    return [line for kind, _, body in _FENCE.findall((DOCS / name).read_text()) for line in body.splitlines() if kind == "sh" and line.startswith("roofline ")]
+    return [
+        line
+        for kind, _, body in _FENCE.findall((DOCS / name).read_text())
+        for line in body.splitlines()
+        if kind == "sh" and line.startswith("roofline ")
+    ]
 
 
 def questions() -> list[tuple[str, str]]:
@@ -29,7 +34,9 @@ def questions() -> list[tuple[str, str]]:
 
 def test_the_cookbook_has_thirty_questions_each_with_its_command():
     asked = questions()
-    assert len(asked) >= 30 and len({q for q, _ in asked}) == len({c for _, c in asked}) == len(asked) == len(commands("cookbook.md"))
+    assert len(asked) >= 30 and len({q for q, _ in asked}) == len({c for _, c in asked}) == len(asked) == len(
+        commands("cookbook.md")
+    )
 
 
 @pytest.mark.slow
@@ -96,7 +103,9 @@ def test_the_site_builds_and_its_links_lead_somewhere(tmp_path):
     tree, site = tmp_path / "tree", tmp_path / "site"
     shutil.copytree(DOCS, tree / "docs", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "mkdocs.yml", tree)
-    done = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(site)], cwd=tree, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(site)], cwd=tree, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     broken = []
     for page in site.rglob("*.html"):

@@ -24,7 +24,9 @@ def test_sixteen_ranks_share_forty_heads_as_if_they_were_forty_eight():
 
 def test_heads_that_come_out_even_are_not_padded():
     named, plain = trained(tp=8, dp=4, software="neuron", efficiency="ideal"), trained(tp=8, dp=4, efficiency="ideal")
-    assert named.flops == plain.flops and named.breakdown_s["attention"] == pytest.approx(plain.breakdown_s["attention"])
+    assert named.flops == plain.flops and named.breakdown_s["attention"] == pytest.approx(
+        plain.breakdown_s["attention"]
+    )
 
 
 def test_more_ranks_than_heads_are_refused():

@@ -18,14 +18,20 @@ def small(tmp_path_factory):
     """GPT-2 with two narrow layers and a small vocabulary."""
     text = (ROOT / "models" / "gpt2.yaml").read_text()
     text = text.replace("layers: 12", "layers: 2").replace("vocab_size: 50257", "vocab_size: 2048")
-    text = text.replace("d_model: 768", "d_model: 128").replace("n_heads: 12", "n_heads: 2").replace("d_ff: 3072", "d_ff: 512")
+    text = (
+        text.replace("d_model: 768", "d_model: 128")
+        .replace("n_heads: 12", "n_heads: 2")
+        .replace("d_ff: 3072", "d_ff: 512")
+    )
     file = tmp_path_factory.mktemp("model") / "small.yaml"
     file.write_text("".join(line for line in text.splitlines(True) if not line.startswith("parameters_published")))
     return file
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("phase", "asked"), [("forward", "prefill --prompt 64"), ("train", "train --batch 1 --seq 64")])
+@pytest.mark.parametrize(
+    ("phase", "asked"), [("forward", "prefill --prompt 64"), ("train", "train --batch 1 --seq 64")]
+)
 def test_a_trace_taken_here_is_explained(small, tmp_path, phase, asked):
     """XLA on a CPU: no shapes and no names, yet at least 85 % of the time has an operation, and the steps are counted."""
     jax = pytest.importorskip("jax")
@@ -39,7 +45,14 @@ def test_a_trace_taken_here_is_explained(small, tmp_path, phase, asked):
     with jax.profiler.trace(str(tmp_path)):
         for _ in range(3):
             jax.block_until_ready(run(*program.args))
-    ran = run_cli("profile", str(tmp_path), "--against", f"{small} --hw xeon-8480 -n 1 --dtype fp32 --phase {asked}", "--format", "json")
+    ran = run_cli(
+        "profile",
+        str(tmp_path),
+        "--against",
+        f"{small} --hw xeon-8480 -n 1 --dtype fp32 --phase {asked}",
+        "--format",
+        "json",
+    )
     assert ran.code == 0, ran.err
     found = ran.json
     assert found["steps"] == 3
@@ -83,7 +96,9 @@ def test_what_no_operation_explains_is_named():
     found = against([*(k for i in range(32) for k in layer(i)), lost, comm], ask.request(OPTIONS))
     assert found["unexplained"]["kernels"][0] == "Memcpy HtoD (Pinned -> Device)"
     # one device has nothing to exchange, but the estimate lists communication of zero seconds only where there is a row for it
-    assert found["unexplained"]["time_s"] + sum(r["measured_s"] for r in found["rows"]) == pytest.approx(found["kernels_s"])
+    assert found["unexplained"]["time_s"] + sum(r["measured_s"] for r in found["rows"]) == pytest.approx(
+        found["kernels_s"]
+    )
     assert found["exposed_communication_s"] == pytest.approx(1e-3)
 
 
@@ -98,17 +113,27 @@ def test_an_nsys_database_is_read(tmp_path):
     file = tmp_path / "report.sqlite"
     link = sqlite3.connect(file)
     link.execute("create table StringIds (id integer, value text)")
-    link.execute("create table CUPTI_ACTIVITY_KIND_KERNEL (start integer, end integer, deviceId integer, streamId integer, demangledName integer)")
-    link.execute("create table CUPTI_ACTIVITY_KIND_MEMCPY (start integer, end integer, deviceId integer, streamId integer)")
+    link.execute(
+        "create table CUPTI_ACTIVITY_KIND_KERNEL (start integer, end integer, deviceId integer, streamId integer, demangledName integer)"
+    )
+    link.execute(
+        "create table CUPTI_ACTIVITY_KIND_MEMCPY (start integer, end integer, deviceId integer, streamId integer)"
+    )
     link.executemany("insert into StringIds values (?, ?)", [(1, "nvjet_qkv_proj"), (2, "flash_fwd_kernel")])
-    link.executemany("insert into CUPTI_ACTIVITY_KIND_KERNEL values (?, ?, 0, 7, ?)", [(0, 100_000, 1), (150_000, 190_000, 2)])
+    link.executemany(
+        "insert into CUPTI_ACTIVITY_KIND_KERNEL values (?, ?, 0, 7, ?)", [(0, 100_000, 1), (150_000, 190_000, 2)]
+    )
     link.execute("insert into CUPTI_ACTIVITY_KIND_MEMCPY values (200000, 210000, 0, 8)")
     link.commit()
     link.close()
     ran = run_cli("profile", str(file), "--format", "json")
     assert ran.json["time_s"] == pytest.approx(150e-6)
-    assert {k: row["time_s"] for k, row in ran.json["kinds"].items()} == pytest.approx({"gemm": 1e-4, "attention": 4e-5, "copy": 1e-5})
-    ran = run_cli("profile", str(file), "--against", "llama-3.1-8b --hw h100 -n 1 --phase prefill --prompt 1k", "--format", "json")
+    assert {k: row["time_s"] for k, row in ran.json["kinds"].items()} == pytest.approx(
+        {"gemm": 1e-4, "attention": 4e-5, "copy": 1e-5}
+    )
+    ran = run_cli(
+        "profile", str(file), "--against", "llama-3.1-8b --hw h100 -n 1 --phase prefill --prompt 1k", "--format", "json"
+    )
     assert ran.code == 0, ran.err
     assert ("attention.qkv",) in rows(ran.json)
 

@@ -9,7 +9,19 @@ from typing import Any
 import pytest
 from conftest import run_cli
 
-SERVING = ["llama-3-8b", "--phase", "decode", "--prompt", "1k", "--output", "128", "--slo", "ttft=400ms,itl=20ms", "--tp", "1,2"]
+SERVING = [
+    "llama-3-8b",
+    "--phase",
+    "decode",
+    "--prompt",
+    "1k",
+    "--output",
+    "128",
+    "--slo",
+    "ttft=400ms,itl=20ms",
+    "--tp",
+    "1,2",
+]
 
 
 def found(verb: str, *args: str, code: int = 0) -> dict[str, Any]:
@@ -26,7 +38,19 @@ def answered(command: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("objective", ["time", "cost"])
 def test_training_rows_of_all_chips_are_what_their_commands_print(objective: str) -> None:
-    args = ["llama-3-8b", "-n", "16", "--batch", "64", "--objective", objective, "--top", "2", "--price", "mi300x=2.5,h100=4"]
+    args = [
+        "llama-3-8b",
+        "-n",
+        "16",
+        "--batch",
+        "64",
+        "--objective",
+        objective,
+        "--top",
+        "2",
+        "--price",
+        "mi300x=2.5,h100=4",
+    ]
     both = found("search", *args, "--hw", "h100,mi300x")
     alone = [found("search", *args[:-2], "--price", p, "--hw", c) for c, p in (("h100", "4"), ("mi300x", "2.5"))]
     name = both["objective"][0]
@@ -54,7 +78,10 @@ def test_serving_rows_and_the_batch_in_all() -> None:
     assert result["objective"] == ["serve.usd_per_million_output_tokens"]
     for row in result["results"]:
         phases = answered(row["estimate"])["phases"]
-        for phase, name in (("prefill", "ttft_s"), ("decode", "itl_s")):  # an array's powers may differ in the last digit
+        for phase, name in (
+            ("prefill", "ttft_s"),
+            ("decode", "itl_s"),
+        ):  # an array's powers may differ in the last digit
             assert phases[phase]["time_s"] == pytest.approx(row["serve"][name], rel=1e-15, abs=0)
         assert row["serve"]["batch_in_all"] == row["layout"]["batch"] * row["layout"]["dp"] * row["serve"]["instances"]
 
@@ -124,5 +151,9 @@ def test_compare_takes_prices_by_chip() -> None:
     unknown = {row["chip"]: row for row in found("compare", *args)["rows"]}
     assert "--price mi300x=USD" in unknown["mi300x"]["why"]
     rows = {row["chip"]: row for row in found("compare", *args, "--price", "mi300x=1.5", "--price", "h100=3")["rows"]}
-    assert rows["h100"]["usd_per_hour"] == 6.0 and rows["mi300x"]["plan"]["devices"] == 4 and rows["mi300x"]["usd_per_hour"] == 6.0
+    assert (
+        rows["h100"]["usd_per_hour"] == 6.0
+        and rows["mi300x"]["plan"]["devices"] == 4
+        and rows["mi300x"]["usd_per_hour"] == 6.0
+    )
     assert "no price is known for mi300x" in run_cli("compare", *args[:5], "--hw", "h100,mi300x").out

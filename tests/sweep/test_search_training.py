@@ -226,6 +226,8 @@ def test_what_is_given_is_judged_by_the_rules_alone(model: str, given: dict[str,
     """A size that a search would not have tried by itself is legal there where an estimate answers it."""
     _, found = ask(model, "h100", 16, 64, 4096, {**given, "zero": "1", "recompute": "full"})
     sizes = {name: int(value) for name, value in given.items()}
-    request = Request(load_model(model), load_hardware("h100"), phases=("train",), devices=16, batch=64, seq=4096, **sizes)
+    request = Request(
+        load_model(model), load_hardware("h100"), phases=("train",), devices=16, batch=64, seq=4096, **sizes
+    )
     assert estimate(request).plan.devices == 16
     assert found.layouts > 0

@@ -39,7 +39,11 @@ def test_past_its_flip_another_chip_wins(compared: dict[str, Any], tmp_path: Pat
     h100 = worst(found("estimate", "llama-3-8b", "--hw", "h100", *args), "decode")
     for factor, wins in ((1 + 1e-4, "h200"), (1 - 1e-4, "h100")):
         value = row["flips_at"] * factor / 1e12
-        chip = chip_with(tmp_path, "h200-sxm", f"memory: {{bandwidth: {{value: {value!r} TB/s, source: test}}}}\nsources: {{test: a test}}")
+        chip = chip_with(
+            tmp_path,
+            "h200-sxm",
+            f"memory: {{bandwidth: {{value: {value!r} TB/s, source: test}}}}\nsources: {{test: a test}}",
+        )
         moved = worst(found("estimate", "llama-3-8b", "--hw", chip, *args), "decode")
         assert (moved < h100) == (wins == "h200")
     assert row["then"] == "2" and row["factor"] < 1
@@ -58,32 +62,64 @@ def test_rows_are_ordered_by_how_near_they_flip(compared: dict[str, Any]) -> Non
     for row in compared["tornado"]["rows"]:
         if row["inside_error"]:
             assert max(row["factor"], 1 / row["factor"]) <= 1 + row["error"]
-        if row["figure"].endswith((".compute", ".memory")) and row["flips_at"] and not isinstance(row["flips_at"], list):
+        if (
+            row["figure"].endswith((".compute", ".memory"))
+            and row["flips_at"]
+            and not isinstance(row["flips_at"], list)
+        ):
             assert row["flips_at"] <= 1, "a fraction of a peak stays one"
 
 
 def test_at_the_break_even_price_the_two_cost_the_same() -> None:
     args = ["llama-3-8b", "-n", "1", "--batch", "32", "--rank", COST]
     pair = found("compare", *args, "--hw", "h200,h100", "--sensitivity")["tornado"]["break_even"]
-    priced = found("compare", *args, "--hw", "h200,h100", "--price", f"{pair['chip']}={pair['usd_per_device_hour']!r}")["rows"]
+    priced = found("compare", *args, "--hw", "h200,h100", "--price", f"{pair['chip']}={pair['usd_per_device_hour']!r}")[
+        "rows"
+    ]
     assert priced[0]["interval"][1] == pytest.approx(priced[1]["interval"][1], rel=1e-12)
     unknown = found("compare", *args[:-2], "--hw", "h100,mi300x", "--sensitivity")["tornado"]["break_even"]
     assert {unknown["chip"], unknown["against"]} == {"h100", "mi300x"}
 
 
 def test_a_search_across_chips_flips_where_it_says(tmp_path: Path) -> None:
-    result = found("search", "llama-3-8b", "--hw", "h100,a100", "-n", "8", "--batch", "32", "--zero", "1,3", "--objective", "cost", "--sensitivity")
+    result = found(
+        "search",
+        "llama-3-8b",
+        "--hw",
+        "h100,a100",
+        "-n",
+        "8",
+        "--batch",
+        "32",
+        "--zero",
+        "1,3",
+        "--objective",
+        "cost",
+        "--sensitivity",
+    )
     rows, report = {str(r["rank"]): r for r in result["results"]}, result["tornado"]
-    row = next(r for r in report["rows"] if r["figure"] == "peak.bf16" and r["factor"] and rows[r["then"]]["chip"] != rows[report["first"]]["chip"])
+    row = next(
+        r
+        for r in report["rows"]
+        if r["figure"] == "peak.bf16" and r["factor"] and rows[r["then"]]["chip"] != rows[report["first"]]["chip"]
+    )
     base = {"h100": "h100-sxm", "a100": "a100-sxm-80"}
-    chip = chip_with(tmp_path, base[row["chip"]], f"peak: {{bf16: {{value: {row['flips_at'] * (1 + 1e-4 * (1 if row['factor'] > 1 else -1)) / 1e12!r} TFLOP/s, source: test, basis: dense}}}}\nsources: {{test: a test}}")
+    chip = chip_with(
+        tmp_path,
+        base[row["chip"]],
+        f"peak: {{bf16: {{value: {row['flips_at'] * (1 + 1e-4 * (1 if row['factor'] > 1 else -1)) / 1e12!r} TFLOP/s, source: test, basis: dense}}}}\nsources: {{test: a test}}",
+    )
     bills = {}
     for label in (report["first"], row["then"]):
         words = shlex.split(rows[label]["estimate"])[1:]
         at = words.index("--hw") + 1
         words[at] = chip if words[at] == row["chip"] else words[at]
         phase = found(*words)
-        bills[label] = phase["cost"]["usd_per_million_training_tokens"] * worst(phase, "train") / phase["phases"]["train"]["time_s"]
+        bills[label] = (
+            phase["cost"]["usd_per_million_training_tokens"]
+            * worst(phase, "train")
+            / phase["phases"]["train"]["time_s"]
+        )
     assert bills[row["then"]] < bills[report["first"]]
 
 
@@ -114,5 +150,17 @@ def test_it_is_told_in_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("COLUMNS", "80")
     text = run_cli("compare", "llama-3-8b", "--hw", "h100,h200", "-n", "1", "--batch", "32", "--sensitivity").out
     assert all(len(line) <= 80 for line in text.splitlines()) and "leads by" in text and "break-even" in text
-    ran = run_cli("compare", "llama-3-8b", "--hw", "h100,h200", "-n", "1", "--rank", "memory.headroom", "--phase", "decode", "--sensitivity")
+    ran = run_cli(
+        "compare",
+        "llama-3-8b",
+        "--hw",
+        "h100,h200",
+        "-n",
+        "1",
+        "--rank",
+        "memory.headroom",
+        "--phase",
+        "decode",
+        "--sensitivity",
+    )
     assert ran.code == 2 and "does not follow a time" in ran.err

@@ -22,6 +22,7 @@ from rooflinecli.specs.check import CheckFile, CheckSpec, load_checks
 from rooflinecli.specs.load import Document, KeyPath
 from rooflinecli.specs.names import find
 from rooflinecli.specs.options import Option
+from rooflinecli.specs.request import HOLDS
 
 FROM = "from"  # a check's launch: a script, a config or a command, in place of options
 FILES = {"model": "models", "hw": "hardware"}
@@ -85,23 +86,31 @@ def _cases(
             f"{document.at(*key, 'matrix')}: matrix: more than {LARGEST_MATRIX} combinations; split it or drop values"
         )
     wanted = tuple(_requirements(check, document, key))
-    held = hold or (check.hold or plan.hold).value
+    held = (check.hold or plan.hold).value
     measured = _measured(check, wanted, document, key)
     for values in product(*axes.values()):
         point = dict(zip(axes, values, strict=True))
         options = _asked({**defaults, **own, **point}, wanted, document.path.parent)
+        options, end = _held({**options, "hold": hold} if hold else options, held)
         label = ", ".join(f"{k}={v}" for k, v in point.items())
         yield Case(
             f"{name}[{label}]" if label else name,
             options,
             wanted,
-            held,
+            end,
             where,
             check.description,
             lines,
             _load(check, document.path.parent),
             measured,
         )
+
+
+def _held(options: dict[str, Any], held: str) -> tuple[dict[str, Any], str]:
+    """Options with the end of the interval that is held, by which the layout is chosen too, and that end; one of the options wins."""
+    end = str(ask.value(table.OPTIONS["hold"], options.get("hold", held)))
+    others = {name: written for name, written in options.items() if name != "hold"}
+    return ({**others, "hold": end} if end != HOLDS[0] else others), end
 
 
 def _load(check: CheckSpec, folder: Path) -> tuple[tuple[str, Any], ...]:
@@ -113,14 +122,20 @@ def _load(check: CheckSpec, folder: Path) -> tuple[tuple[str, Any], ...]:
     return tuple(found.items())
 
 
-def _measured(check: CheckSpec, wanted: tuple[Requirement, ...], document: Document, key: tuple[str, ...]) -> tuple[Path, ...]:
+def _measured(
+    check: CheckSpec, wanted: tuple[Requirement, ...], document: Document, key: tuple[str, ...]
+) -> tuple[Path, ...]:
     """The measured files, found beside the plan. Raises DataError for one that is not there, and where nothing is required of it."""
     where = document.at(*key, "measured")
-    names = check.measured if isinstance(check.measured, list) else [check.measured] if check.measured is not None else []
+    names = (
+        check.measured if isinstance(check.measured, list) else [check.measured] if check.measured is not None else []
+    )
     found = tuple(document.path.parent / str(name) for name in names)
     for path in found:
         if not path.is_file():
-            raise DataError(f"{where}: measured: {path}: no such file; give the results of a benchmark or a training log beside the plan")
+            raise DataError(
+                f"{where}: measured: {path}: no such file; give the results of a benchmark or a training log beside the plan"
+            )
     if found and not any(r.quantity.startswith("measured.") for r in wanted):
         raise DataError(f"{where}: measured: nothing is required of it; add for example measured.gap: '<= 20 %'")
     return found

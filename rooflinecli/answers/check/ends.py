@@ -27,6 +27,12 @@ class Ends:
     def interval(self) -> bool:
         return self.low is not None
 
+    def at(self, hold: str, less: bool) -> Any:
+        """The value at the end that is held: the worse one, the expected one or the floor's; `less`: whether less is better."""
+        if not self.interval or hold == "expected":
+            return self.expected
+        return self.floor if hold == "floor" else self.high if less else self.low
+
 
 def ends(result: Estimate, quantity: str) -> Ends:
     """Raises UsageError when the quantity does not exist, is a group, or has no value under the options given."""

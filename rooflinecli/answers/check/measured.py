@@ -11,13 +11,17 @@ from rooflinecli.errors import unknown
 from rooflinecli.units import duration
 
 Rows = list[dict[str, Any]]
-Measured = Callable[[Sequence[Path], dict[str, Any]], Rows]  # files and options of a plan -> rows beside their estimates
+Measured = Callable[
+    [Sequence[Path], dict[str, Any]], Rows
+]  # files and options of a plan -> rows beside their estimates
 GAP, INSIDE = "gap", "inside_share"
 
 
 def ends(rows: Rows, name: str) -> Ends:
     """`PHASE.time_s`, `gap` (the largest, either way) or `inside_share`. Raises UsageError for another name."""
-    times = {f"{phase}.time_s": [r for r in rows if r["phase"] == phase] for phase in dict.fromkeys(r["phase"] for r in rows)}
+    times = {
+        f"{phase}.time_s": [r for r in rows if r["phase"] == phase] for phase in dict.fromkeys(r["phase"] for r in rows)
+    }
     if name in times:
         slowest = max(times[name], key=lambda row: float(row["measured_s"]))
         return Ends(float(slowest["measured_s"]), note=_note(slowest))

@@ -66,7 +66,10 @@ def _serving(case: Case, result: Estimate, answer: Estimator) -> tuple[float, st
     """The shortest inter-token latency of the same sequences on the same devices, over every split into replicas."""
     load = next((k for k in ("concurrency", "batch") if k in case.options), "batch")
     if "qps" in case.options or result.workload.concurrency == "max" or case.options.get("concurrency") == MOST:
-        raise UsageError(f"layout.{WITHIN}: a rate or a full memory is another load on another layout; give batch or concurrency", load)
+        raise UsageError(
+            f"layout.{WITHIN}: a rate or a full memory is another load on another layout; give batch or concurrency",
+            load,
+        )
     plan, rest = result.phases["decode"].laid_out, {k: v for k, v in case.options.items() if k not in (*LAYOUT, load)}
     each = float(ask.value(OPTIONS[load], case.options[load])) if load in case.options else float(result.workload.batch)
     found = []

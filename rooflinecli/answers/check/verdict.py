@@ -44,7 +44,7 @@ def judge(
     """
     found = simulated or ends(result, requirement.quantity)
     _comparable(requirement, found)
-    value = _held(requirement, found, hold)
+    value = found.at(hold, requirement.upper)
     verdict = _verdict(requirement, found, value, hold)
     expected = _verdict(requirement, found, found.expected, "expected")
     why = "does not fit, so this describes nothing that can run" if found.interval and found.phase in unfit else ""
@@ -85,15 +85,6 @@ def _comparable(requirement: Requirement, found: Ends) -> None:
         raise UsageError(f"{name} is {have} ({value!r}), but the limit is {want}; compare it with {have}")
     if requirement.comparison == "==" and found.interval:
         raise UsageError(f"{name} comes with an interval, so == can never be held to it; use <= or >=")
-
-
-def _held(requirement: Requirement, found: Ends, hold: str) -> Any:
-    """The value at the end that is held: the worst of the interval for this limit, the expected one, or the floor's."""
-    if not found.interval or hold == "expected":
-        return found.expected
-    if hold == "floor":
-        return found.floor
-    return found.high if requirement.upper else found.low
 
 
 def _verdict(requirement: Requirement, found: Ends, value: Any, hold: str) -> str:

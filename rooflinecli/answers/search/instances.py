@@ -1,8 +1,9 @@
-"""Every serving instance (TP, PP, EP) at every batch, as arrays: rows are instances, columns are batches."""
+"""Every serving instance (TP, PP, DP, EP) at every batch, as arrays: rows are instances, columns are batches."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -40,18 +41,24 @@ class Grid:
 
 
 def layouts(scene: Scene, open: dict[str, tuple[Any, ...]], most: int) -> list[dict[str, int]]:
-    """Instances of at most `most` devices: TP divides the heads, PP divides the layers, EP divides the experts."""
+    """Instances of at most `most` devices: TP divides the heads, PP divides the layers; dp replicas of a mixture share its experts.
+
+    Experts are split over the replicas, each over its tensor ranks (tp 1 is attention data parallelism), or over all ranks;
+    with --attention-dp every rank attends for itself.
+    """
     heads, experts = scene.book.heads, scene.book.experts
     tps = [t for t in divisors(min(heads, default=1)) if all(h % t == 0 for h in heads)]
-    eps = [e for e in divisors(min(experts)) if all(x % e == 0 for x in experts)] if experts else [1]
+    if scene.request.attention_dp:
+        tps = [1]
+    shared = [e for e in divisors(min(experts)) if all(x % e == 0 for x in experts)] if experts else [1]
     found = []
-    for tp in tps:
-        for pp in divisors(scene.book.n_layers):
-            for ep in eps:
-                if tp * pp * ep <= most and all(
-                    v in open[k] for k, v in (("tp", tp), ("pp", pp), ("ep", ep)) if k in open
-                ):
-                    found.append({"tp": tp, "pp": pp, "ep": ep})
+    for tp, pp, dp in product(tps, divisors(scene.book.n_layers), shared):
+        if tp * pp * dp > most:
+            continue
+        for ep in sorted({dp, tp * dp} & set(shared)):
+            layout = {"tp": tp, "pp": pp, "dp": dp, "ep": ep}
+            if all(layout[name] in open[name] for name in ("tp", "pp", "ep") if name in open):
+                found.append(layout)
     return found
 
 
@@ -60,11 +67,11 @@ def evaluate(request: Request, found: list[dict[str, int]], batches: np.ndarray,
     columns = batches.reshape(1, -1)
     fields: dict[str, Any] = {"batch": columns} if apart else {"concurrency": columns}
     scene = Scene(replace(request, phases=("prefill", "decode"), **fields))
-    tp, pp, ep = (np.array([f[k] for f in found], dtype=np.float64).reshape(-1, 1) for k in ("tp", "pp", "ep"))
+    tp, pp, dp, ep = (np.array([f[k] for f in found], dtype=np.float64).reshape(-1, 1) for k in ("tp", "pp", "dp", "ep"))
     plan = Plan(
         tp=tp,
         pp=pp,
-        dp=ep,
+        dp=dp,
         ep=ep,
         zero=0,
         flash=request.flash,

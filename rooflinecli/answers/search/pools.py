@@ -119,7 +119,7 @@ def _command(option: Option) -> str:
     """The `roofline estimate` options of one instance."""
     layout = option["layout"]
     ep = f" --ep {layout['ep']}" if layout["ep"] > 1 else ""
-    return f"-n {option['devices']:g} --tp {layout['tp']} --pp {layout['pp']} --dp {layout['ep']}{ep} --batch {option['batch']:g}"
+    return f"-n {option['devices']:g} --tp {layout['tp']} --pp {layout['pp']} --dp {layout['dp']}{ep} --batch {option['batch']:g}"
 
 
 def _options(grid: instances.Grid, fits: np.ndarray, rate: str, latency: str, limit: float | None) -> list[Option]:

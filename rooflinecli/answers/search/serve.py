@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from rooflinecli.answers.held import held
 from rooflinecli.answers.search import instances, pools
 from rooflinecli.answers.search.asked import Asked, asked
 from rooflinecli.answers.search.best import frontier
+from rooflinecli.answers.search.objective import Objective
 from rooflinecli.engine import agree, legal
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError
@@ -46,6 +48,7 @@ def search(
         "phase": "serve",
         "pareto": len(question.objectives) == 2 and question.qps is None,
         "objective": [o.quantity for o in question.objectives],
+        "hold": request.hold,
         "where": [c.text for c in question.conditions],
         "devices": question.devices,
         "qps": question.qps,
@@ -124,11 +127,22 @@ def value_of(grid: instances.Grid, serve: dict[str, np.ndarray], name: str) -> n
     return grid.whole(value)
 
 
+def held_of(question: Asked, grid: instances.Grid, serve: dict[str, np.ndarray], goal: Objective) -> np.ndarray:
+    """An objective over the grid at the end of the interval that ranks."""
+    head, _, rest = goal.quantity.partition(".")
+    own = {"ttft_s": ("prefill", "time_s"), "itl_s": ("decode", "time_s")}.get(
+        rest, ("decode" if head == "serve" else head, rest)
+    )
+    value = value_of(grid, serve, goal.quantity)
+    with np.errstate(all="ignore"):
+        return grid.whole(held(value, own[1], grid.phases.get(own[0]), question.request.hold, goal.sign > 0))
+
+
 def _best(
     question: Asked, grid: instances.Grid, serve: dict[str, np.ndarray], keep: np.ndarray, top: int
 ) -> list[dict[str, Any]]:
     """The best batch of every instance layout, best first, each with why it trails; or the Pareto front of two objectives."""
-    keys = [np.where(keep, o.key(value_of(grid, serve, o.quantity)), np.inf) for o in question.objectives]
+    keys = [np.where(keep, o.key(held_of(question, grid, serve, o)), np.inf) for o in question.objectives]
     if len(keys) == 2 and question.qps is None:
         places = np.argwhere(keep)
         return [_row(question, grid, serve, *map(int, places[i])) for i in frontier(keys[0][keep], keys[1][keep])[:top]]
@@ -146,7 +160,6 @@ def _best(
 def _row(question: Asked, grid: instances.Grid, serve: dict[str, np.ndarray], i: int, j: int) -> dict[str, Any]:
     layout = {
         **grid.layouts[i],
-        "dp": grid.layouts[i]["ep"],
         "devices": int(serve["instance_devices"][i, j]),
         "batch": float(grid.batches[j]),
     }
@@ -155,6 +168,7 @@ def _row(question: Asked, grid: instances.Grid, serve: dict[str, np.ndarray], i:
     return {
         "layout": layout,
         "score": {o.quantity: float(value_of(grid, serve, o.quantity)[i, j]) for o in question.objectives},
+        "held": {o.quantity: float(held_of(question, grid, serve, o)[i, j]) for o in question.objectives},
         "serve": used,
         "memory": memory,
         "command": command(layout),
@@ -169,7 +183,7 @@ def command(layout: dict[str, Any]) -> str:
 
 def _why(question: Asked, best: dict[str, Any], other: dict[str, Any]) -> str:
     name, a, b = question.objectives[0].quantity, best["serve"], other["serve"]
-    gap = abs(other["score"][name] / best["score"][name] - 1) if best["score"][name] else 0.0
+    gap = abs(other["held"][name] / best["held"][name] - 1) if best["held"][name] else 0.0
     return (
         f"{100 * gap:.2g} % behind: batch {other['layout']['batch']:g} against {best['layout']['batch']:g}, "
         f"{si(b['tokens_per_s_per_device'], 'tokens/s')} per device against {si(a['tokens_per_s_per_device'], 'tokens/s')}, "

@@ -74,6 +74,9 @@ def check(question: Question) -> None:
         raise UsageError("say the load: --qps RATE, --concurrency COUNT or --trace FILE", "qps")
     if question.qps and question.concurrency:
         raise UsageError("--concurrency and --qps each say the load; give one of them", "qps")
+    if not question.trace and (question.window or question.speed != 1 or question.skip_bad):
+        option = "window" if question.window else "speed" if question.speed != 1 else "skip-bad"
+        raise UsageError(f"--{option} speaks of a recorded load; add --trace FILE", option)
     if question.count > MOST_REQUESTS:
         raise UsageError(f"--requests {question.count}: at most {MOST_REQUESTS:,}", "requests")
     if bool(question.prefill_pool) != bool(question.decode_pool):

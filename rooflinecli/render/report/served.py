@@ -101,9 +101,9 @@ def _loads(kind: str, found: dict[str, Any]) -> tuple[Chart, tuple[str, str]]:
     title, what = _against(found)
     points = found["loads"]
     share = what == "slo_share"
+    text = _per_cent if share else _seconds
     highs = 1.05 if share else max(p[what] for p in points) * 1.08
     chart = Chart(kind, (0.0, max(p["load"] for p in points) * 1.05, False), (0.0, highs, False))
-    text = (lambda v: f"{v:.0%}") if share else (lambda v: duration(v, 2) if v else "0")
     chart.axes(
         title.rpartition("against ")[2], "share of requests" if share else "first token, p99", lambda v: f"{v:g}", text
     )
@@ -121,3 +121,11 @@ def _loads(kind: str, found: dict[str, Any]) -> tuple[Chart, tuple[str, str]]:
             data_path=f"simulation.loads.{i}",
         )
     return chart, (title, "; ".join(f"{p['load']:g}: {text(p[what])}" for p in points))
+
+
+def _per_cent(value: float) -> str:
+    return f"{value:.0%}"
+
+
+def _seconds(value: float) -> str:
+    return duration(value, 2) if value else "0"

@@ -205,7 +205,7 @@ _INSIDE = frozenset({"num_image_tokens"})  # the same, inside text_config
 
 def _refuse(f: Fields, pair: bool = False) -> None:
     """Generic fields that change a model unless they are off, or as the type has them."""
-    said = "a pair is an encoder with a decoder" if pair else "only decoders are read as this model_type"
+    said = "this model_type is read the other way"
     f.expect("is_encoder_decoder", (True, None) if pair else (False, None), f"{said}; write the model as YAML")
     f.expect(
         "add_cross_attention",

@@ -1,0 +1,88 @@
+"""What an estimate proposes where a plan does not fit, and what it says of the plan it chose."""
+
+from __future__ import annotations
+
+import pytest
+
+from rooflinecli.answers.estimate import estimate
+from rooflinecli.engine.choose import choose, weigh
+from rooflinecli.engine.nearest import nearest
+from rooflinecli.engine.scene import Scene
+from rooflinecli.specs import ask
+
+LATENT = {"model": "deepseek-v3", "hw": "h200", "tp": 16, "phase": "decode", "prompt": 8000, "output": 1000}
+TRAINED = {"model": "mixtral-8x22b", "hw": "h100", "phase": "train", "batch": 64}
+
+
+def scene(options):
+    return Scene(ask.request(options))
+
+
+@pytest.mark.parametrize("given", [{}, {"dp": 1}])
+def test_sequences_are_spread_over_replicas(given):
+    """A latent cache is whole on every tensor rank: 2048 sequences fit as 16 replicas of 128, experts over all of them."""
+    found = nearest(scene({**LATENT, "n": 16, "batch": 2048, **given}), ("decode",))
+    assert found.batch == 128
+    assert (found.plan.tp, found.plan.dp, found.plan.ep) == (1, 16, 16)
+    assert "2048 sequences as 16 replicas of 128" in found.reason
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        {"n": 16, "concurrency": 2048},  # of one replica: spreading it would answer another question
+        {"n": 16, "qps": 40},  # over all replicas already
+        {"n": 32, "dp": 2, "batch": 2048},  # replicas were asked for
+        {"batch": 2048},  # no count to keep to
+    ],
+    ids=str,
+)
+def test_other_loads_are_not_spread(load):
+    found = nearest(scene({**LATENT, **load}), ("decode",))
+    assert found is None or found.batch is None
+
+
+@pytest.mark.parametrize("given", [{"tp": 2}, {"pp": 4}, {"dp": 4}, {"cp": 4}, {"ep": 4}], ids=str)
+def test_more_devices_let_every_size_go(given):
+    """What no layout of four devices holds: the remedy is what would have been chosen had nothing been given."""
+    remedy = nearest(scene({**TRAINED, "n": 4, **given}), ("train",)).plan
+    free = choose(scene(TRAINED), ("train",), fastest=False).plan
+    sizes = ("tp", "pp", "dp", "cp", "ep")
+    assert [getattr(remedy, name) for name in sizes] == [getattr(free, name) for name in sizes]
+    ((name, value),) = given.items()
+    assert getattr(remedy, name) != value
+
+
+REASONS = {
+    "the layout given": {"model": "llama-3.1-8b", "n": 2, "tp": 2, "pp": 1, "dp": 1, "batch": 8},
+    "the only layout of the sizes left open": {"model": "llama-3.1-8b", "n": 2, "tp": 2, "batch": 8},
+    "the only one of 2 layouts tried that fits": {"model": "mixtral-8x7b", "n": 2, "batch": 8},
+    "the fastest with the fewest stages, by the upper end of the interval, of": {
+        "model": "llama-3.1-8b",
+        "n": 8,
+        "batch": 8,
+    },
+}
+
+
+@pytest.mark.parametrize("said", REASONS)
+def test_a_plan_says_how_it_was_chosen(said):
+    options = {"hw": "h100", "phase": "prefill,decode", **REASONS[said]}
+    assert estimate(ask.request(options)).plan.reason.startswith(said)
+    one = scene(options)
+    tried = weigh(one, one.request.phases, int(options["n"]), [], [])
+    assert (len(tried) == 1) == (said in list(REASONS)[:2])
+    assert (sum(each.fits for each in tried) == 1) == (said not in list(REASONS)[3:])
+
+
+def test_a_training_plan_is_the_fastest_tried():
+    reason = estimate(
+        ask.request({"model": "llama-3.1-8b", "hw": "h100", "n": 8, "phase": "train", "batch": 64})
+    ).plan.reason
+    assert reason.startswith("the fastest, by the upper end of the interval, of ")
+
+
+def test_where_nothing_fits_no_layout_is_the_only_one():
+    """Of several that do not fit none is told as the one that does."""
+    options = {"model": "llama-3.1-405b", "hw": "h100", "n": 2, "phase": "prefill,decode", "batch": 8}
+    assert "that fits" not in estimate(ask.request(options)).plan.reason
