@@ -8,7 +8,7 @@ from typing import Any
 from rooflinecli import memory
 from rooflinecli.answers.parameters import parameters
 from rooflinecli.engine.forward_step import engine_constant
-from rooflinecli.engine.host import as_fits
+from rooflinecli.engine.host import as_fits, looked_up
 from rooflinecli.engine.inference import decode, prefill
 from rooflinecli.engine.quantised import as_file
 from rooflinecli.engine.residency import resident
@@ -102,7 +102,7 @@ def _fitting(request: Request, file: str, total: int) -> Fitting:
     scene = Scene(replace(request, model=model, weight_dtype=None, devices=1.0, batch=1.0, engine=engine))
     plan = Plan()
     weights = float(value(memory.weights(scene.parameters(plan), scene.formats, 1.0)))
-    room = float(value(scene.chip.capacity)) - weights - float(value(engine_constant(scene, "reserve_bytes", "B")))
+    room = float(value(scene.chip.capacity)) - weights + looked_up(scene) - float(value(engine_constant(scene, "reserve_bytes", "B")))
     longest = _longest(scene, plan, room)
     line = Fitting(file, round(weights), weights * 8 / total, longest >= LEAST, int(max(longest, 0)), scene.engine.name)
     if not line.fits:

@@ -99,6 +99,16 @@ def on_device(params: DeviceParameters, host: Host | None) -> DeviceParameters:
     )
 
 
+def looked_up(scene: Any) -> float:
+    """Bytes of an embedding that the engine keeps in the host's memory: of a tied one nothing, it is the head."""
+    spec = scene.spec
+    if not scene.engine.looks_up_on_host or spec.tied_embeddings or not spec.lm_head or scene.request.hardware.host_link is None:
+        return 0.0
+    stored = spec.quantization.widths if spec.quantization is not None else None
+    width = stored.embedding if stored is not None else scene.formats.outer_weight
+    return float(f.table_bytes(spec.vocab_size, spec.embedding_dim or spec.d_model, width))
+
+
 def as_fits(scene: Any, plan: Any, reserve: Number) -> dict[str, Any]:
     """The fields of a request by which a device holds what it can: experts go to the host first, then layers; {} where all fits.
 
@@ -109,7 +119,7 @@ def as_fits(scene: Any, plan: Any, reserve: Number) -> dict[str, Any]:
     experts = float(params.experts * own.expert_weight)
     layers, outer = float(params.inner * own.weight), float(params.outer * own.outer_weight)
     room = float(scene.chip.capacity - reserve)
-    missing = layers + experts + outer + float(cache) - room
+    missing = layers + experts + outer - looked_up(scene) + float(cache) - room
     if missing <= 0:
         return {}
     held = float(sum(g.repeat for g in scene.spec.layers if g.feedforward.kind == "moe"))

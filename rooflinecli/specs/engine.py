@@ -64,6 +64,9 @@ class Engine(Spec):
     splits_layers: bool = Field(
         False, description="several devices share out the layers, one after the other, where nobody asks for more"
     )
+    looks_up_on_host: bool = Field(
+        False, description="an embedding that is not the head stays in the host's memory, of which a token needs one row"
+    )
     per_split: Time = Field(0.0, ge=0, description="seconds more per step where layers are shared out over devices")
     split_efficiency: Scalar = Field(
         1.0, gt=0, le=1, description="of the gain that micro-batches of a prompt passing from device to device could bring"

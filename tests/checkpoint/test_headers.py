@@ -136,7 +136,7 @@ def test_a_damaged_gguf_file_is_refused(tmp_path, damage, says):
 
 def test_an_unknown_architecture_says_which_are_known(tmp_path):
     gguf(tmp_path / "m.gguf", LLAMA | {"general.architecture": "hyena"}, TINY)
-    with pytest.raises(DataError, match=r"architecture 'hyena' is not one.*known: deepseek2, gemma"):
+    with pytest.raises(DataError, match=r"architecture 'hyena' is not one.*known: .*deepseek2"):
         load_model(str(tmp_path / "m.gguf"))
 
 

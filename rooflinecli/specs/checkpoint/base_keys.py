@@ -1,0 +1,83 @@
+"""The metadata of a GGUF file, and what every decoder's keys say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rooflinecli.errors import DataError
+from rooflinecli.specs.checkpoint.tensors import Header
+
+Config = dict[str, Any]
+
+
+@dataclass
+class Keys:
+    """The metadata of one file; `name` is its architecture, the prefix of the keys."""
+
+    header: Header
+    name: str
+    file: str
+
+    def get(self, key: str) -> Any:
+        return self.header.metadata.get(f"{self.name}.{key}")
+
+    def whole(self, key: str, default: int | None = None) -> int:
+        """A whole number; of an array by layer, the one value that its layers with any share. Raises DataError."""
+        value = self.get(key)
+        if isinstance(value, list):
+            distinct = {v for v in value if v}
+            value = distinct.pop() if len(distinct) == 1 else value
+        if value is None:
+            if default is None:
+                raise DataError(f"{self.file}: the key {self.name}.{key} is missing; convert the model again")
+            return default
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise DataError(
+                f"{self.file}: {self.name}.{key} is {str(value)[:60]}, and only one whole number for all layers is read; "
+                "give the model's config.json"
+            )
+        return value
+
+    def has(self, tensor: str) -> bool:
+        return any(t.name == tensor for t in self.header.tensors)
+
+    def shape(self, tensor: str) -> tuple[int, ...]:
+        """The shape of a tensor, outermost axis first. Raises DataError where there is none."""
+        for t in self.header.tensors:
+            if t.name == tensor:
+                return t.shape
+        raise DataError(f"{self.file}: the tensor {tensor} is missing; give a whole GGUF file")
+
+    @property
+    def layers(self) -> int:
+        """Layers without those that only predict further tokens."""
+        return self.whole("block_count") - self.whole("nextn_predict_layers", 0)
+
+
+def base(k: Keys, model_type: str) -> Config:
+    """What every decoder has."""
+    heads = k.whole("attention.head_count")
+    vocab, width = k.shape("token_embd.weight")
+    config: Config = {
+        "model_type": model_type,
+        "hidden_size": width,
+        "vocab_size": vocab,
+        "num_hidden_layers": k.layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": k.whole("attention.head_count_kv", heads),
+        "max_position_embeddings": k.whole("context_length"),
+        "tie_word_embeddings": not k.has("output.weight"),
+    }
+    if k.get("attention.key_length") is not None:
+        config["head_dim"] = k.whole("attention.key_length")
+    return config
+
+
+def dense(k: Keys, model_type: str) -> Config:
+    return base(k, model_type) | {"intermediate_size": k.whole("feed_forward_length")}
+
+
+def experts(k: Keys, name: str) -> Config:
+    """How many experts there are, and how many a token visits."""
+    return {name: k.whole("expert_count"), "num_experts_per_tok": k.whole("expert_used_count")}
