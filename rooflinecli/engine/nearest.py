@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from rooflinecli.engine import legal, stated
 from rooflinecli.engine.choose import choose
@@ -55,7 +56,8 @@ def _otherwise(scene: Scene, phases: tuple[str, ...]) -> Remedy | None:
         if all(getattr(r, name) is None for name in names):
             continue
         try:
-            found = choose(Scene(replace(r, devices=devices, **dict.fromkeys(names))), phases)
+            open_: dict[str, Any] = dict.fromkeys(names)
+            found = choose(Scene(replace(r, devices=devices, **open_)), phases)
         except (UsageError, Infeasible):
             continue
         if found.fits:
