@@ -206,7 +206,7 @@ class Scene:
     ) -> Number:
         """Forward FLOPs of `batch` sequences; the LM head counts for `logits` positions each."""
         full, work = self.request.attention_flops == "full", (batch, queries, keys, logits)
-        whole = cached is None and documents is None
+        whole = cached is None and documents is None and not self.book.towers  # what a tower reads may be an array
         if whole and not self.lift.traced and all(size.__class__ is float for size in work):
             return _model_flops(self.book, self.formats, decode, full, *work)
         forward = Pass(self.formats, decode=decode, full_attention=full, cached=cached, documents=documents)

@@ -227,7 +227,7 @@ def _recomputed(scene: Scene, plan: Plan) -> Number:
     size = scene.seq, scene.train_batch, early_stop
     full, again = scene.request.attention_flops == "full", (plan.recompute, plan.recompute_modules, plan.flash)
     apart = scene.documents is not None
-    if scene.lift.traced or apart or not all(number.__class__ is float for number in size):
+    if scene.lift.traced or apart or scene.book.towers or not all(number.__class__ is float for number in size):
         total = _repeated(scene.book, scene.formats, full, again, *size, scene.lift, scene.documents)
     else:
         total = _plainly_repeated(scene.book, scene.formats, full, again, *size)
