@@ -52,7 +52,7 @@ def test_two_context_shards_pass_keys_and_values_round(ask, ring):
     work = flat(ring_step(busiest / even))
     whole = S * 2 * 2 * 32 * 2  # bytes of all keys and values
     wires = {"cp": shown(6 * 3, gathering(whole, 2), whole / 2 / INSIDE, 0.7)}
-    around = Around(adam(PARAMETERS), wires, **ring_tail())
+    around = Around(adam(PARAMETERS), wires, **ring_tail(), unlike=("context",))
     check(step(ask, n=2, cp=2, ring=ring), work, around)
 
 
@@ -61,7 +61,7 @@ def test_ulysses_exchanges_heads_for_tokens(ask):
     buffer = S // 2 * (2 * 4 * 32 + 2 * 2 * 32) * 2
     wires = {"cp": shown(6 * 2, wire(buffer / 2, 1), buffer / 2 / INSIDE, 0.7)}
     work = flat(ring_step())
-    around = Around(adam(PARAMETERS), wires, **ring_tail())
+    around = Around(adam(PARAMETERS), wires, **ring_tail(), unlike=("context",))
     check(step(ask, n=2, cp=2, ring="ulysses"), work, around)
 
 
@@ -84,7 +84,7 @@ def test_zero_3_with_experts_gathers_each_over_its_own_copies(ask):
     work = flat(2 * block() + 4 * sparse(2 * S, touched(8, 2, 2 * S) / 2) + stem() + head())
     volume = S * 2 * 256 * 2 / 2
     wires = {"ep": shown(4 * 4, wire(volume, 1), volume / INSIDE, 0.8)}
-    around = Around(0.0, wires, overhead=4 * 13e-6, experts=True)
+    around = Around(0.0, wires, overhead=4 * 13e-6, experts=True, unlike=("combination",))
     others, expert = MOE_OTHERS * 2 / 6, 4 * 4 * EXPERT * 2 / 6
     spent = 6 * 3 * (gathering(others, 4) + gathering(expert, 2))
     least = 6 * 3 * (others * 3 / 4 + expert / 2) / INSIDE

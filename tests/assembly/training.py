@@ -106,6 +106,7 @@ class Around:
     straggle: float = 1.0
     count: int = COUNT
     experts: bool = False
+    unlike: tuple[str, ...] = ()  # kinds of novelty (data_published/precedent.yaml) that it has whole
 
 
 def shown(times: float, spent: float, least: float, share: float) -> tuple[float, float, float]:
@@ -157,7 +158,8 @@ def check(answer: dict[str, Any], kernels: list[Kernel], around: Around) -> floa
     beside = (hidden - stage + work) * a.count + a.exchange - after
     assert sum(answer["hidden_s"].values()) == pytest.approx(beside, abs=1e-15)
     shares = (0.21 * min(beside / seconds, 1.5), 0.11 * min(communication / seconds, 1.5))
-    error = sum(e * e for e in (0.13, 0.24 if a.experts else 0.0, *shares, unlike(beside / seconds, a.experts))) ** 0.5
+    new = (unlike(beside / seconds, a.experts), *(PRECEDENT["widening"][kind]["error"] for kind in a.unlike))
+    error = sum(e * e for e in (0.13, 0.24 if a.experts else 0.0, *shares, *new)) ** 0.5
     low = max(answer["floor_s"], seconds / (1 + error))
     assert answer["interval_s"] == pytest.approx([low, seconds * (1 + error)])
     return seconds
