@@ -180,7 +180,10 @@ def _overlap(
     fullest: Stage, tail: Bill, parts: dict[str, Number], count: Number
 ) -> tuple[dict[str, Number], dict[str, Number]]:
     """Seconds of a step's communication by axis: what shows, and what hides. What hiding costs falls on the axes by their part."""
-    bill, late = fullest.bill, fullest.seconds - fullest.work
+    bill, late = (
+        fullest.bill,
+        num.maximum(fullest.seconds - fullest.work, 0.0),
+    )  # no less than nothing, to the last digit
     exposed = {axis: t * count for axis, t in bill.by_axis.items()}
     hidden = {axis: t * count for axis, t in bill.hidden.items()}
     for axis, t in bill.hidden.items() if num.present(fullest.hidden) else ():
