@@ -96,9 +96,10 @@ def _tail(scene: Scene, plan: Plan, params: memory.DeviceParameters, fullest: St
     t = sum(tail.collective(c) for c in _gradient_collectives(scene, plan, params))
     c = scene.chip.constants(REGIME, "dp_collective", plan.software)
     beside = comm.hidden(t, c.overlap)
+    longer = num.maximum(fullest.beside(beside) - fullest.seconds, 0.0)  # never less than nothing, to the last digit
     waits = comm.in_turns(c.per_hop, data.group(plan, False).part) if plan.zero in (1, 2) else 0.0
     return tail, {
-        "exposed_dp": comm.exposed(t, c.overlap) + (fullest.beside(beside) - fullest.seconds) + waits,
+        "exposed_dp": comm.exposed(t, c.overlap) + longer + waits,
         "exchange": t + waits,
         "optimizer": _optimizer(scene, plan, params),
         "bubble": pipeline.bubble(plan, fullest.mean, fullest.weight_gradients),

@@ -154,7 +154,10 @@ def check(expected: Any, answer: Any, offset: int, allowed: float = TOLERANCE) -
     wanted = {k: v for k, v in quantities({**expected.phases, "cost": expected.cost}).items() if ".plan." not in k}
     found = {name: answer.flat(columns.pick(answer, name))[offset] for name in wanted if not name.endswith("bound_by")}
     for name, value in found.items():
-        assert math.isclose(value, wanted[name], rel_tol=allowed, abs_tol=0) or (value == wanted[name]), (
+        # what shows of communication is the difference of two nearly equal times: its last digits are theirs
+        shown = "communication" in name or "hidden" in name
+        room = TOLERANCE * wanted[f"{name.partition('.')[0]}.time_s"] if shown else 0
+        assert math.isclose(value, wanted[name], rel_tol=allowed, abs_tol=room) or (value == wanted[name]), (
             name,
             value,
             wanted[name],
