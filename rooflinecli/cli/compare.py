@@ -47,7 +47,9 @@ def compare(
         "same-devices", metavar="CHOICE", help="What is equal: same-devices, same-cost (USD per hour) or same-memory."
     ),
     rank: str = _Opt(
-        "decode.time_s", metavar="QUANTITY", help="Quantity to rank by, as named in the JSON of `roofline estimate`."
+        None,
+        metavar="QUANTITY",
+        help="Quantity to rank by, as named in the JSON of `roofline estimate`; omitted: the time of --phase, else of decode.",
     ),
     measured: list[Path] = _Opt(
         None,
