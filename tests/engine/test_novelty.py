@@ -68,6 +68,7 @@ def test_what_published_runs_did_adds_nothing():
         ({"dp": 16.0, "zero": 3}, "llama-3-8b", "sharding", 1.0),
         ({"dp": 13.5, "zero": 3}, "llama-3-8b", "sharding", 0.5),
         ({"dp": 16.0, "zero": 2}, "llama-3-8b", "sharding", 0.0),
+        ({"tp": 4.0, "dp": 4.0, "zero": 3}, "llama-3-8b", "sharding", 1.0),  # each replica in a domain of its own
         ({"dp": 64.0, "shard": 8.0, "zero": 3}, "llama-3-8b", "sharding", 0.0),  # two domains, whatever dp is
     ],
 )
