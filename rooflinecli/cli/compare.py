@@ -22,8 +22,7 @@ _Opt = typer.Option
 @app.command(
     cls=Panelled,
     epilog="roofline compare llama70b --hw h100,h200,mi300x -n 8 --batch 64\n"
-    "roofline compare gpt3 --hw h100,tpu-v5p --at same-cost --rank train.time_s\n"
-    "roofline compare llama70b --hw h100,mi300x -n 8 --batch 32 --slo ttft=1s,itl=40ms --price mi300x=3\n"
+    "roofline compare llama70b --hw h100,mi300x --price mi300x=3 --slo itl=40ms\n"
     "roofline compare llama-3.1-8b --hw h100 -n 1 --measured bench.json",
 )
 @asks(
