@@ -10,13 +10,13 @@ from rooflinecli.answers.contract import Estimate, HardwareAnswer, ModelAnswer, 
 from rooflinecli.answers.cost import cost
 from rooflinecli.answers.parameters import parameters
 from rooflinecli.answers.support import unsupported
-from rooflinecli.engine import agree, calibrated, novelty
+from rooflinecli.engine import agree, calibrated, novelty, unwritten
 from rooflinecli.engine.answer import answer
 from rooflinecli.engine.choose import Choice, choose
 from rooflinecli.engine.nearest import Remedy, nearest
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, Resources, TrainAnswer, plan_answer
 from rooflinecli.engine.scene import Scene
-from rooflinecli.errors import Infeasible, UsageError, unknown
+from rooflinecli.errors import Infeasible, unknown
 from rooflinecli.formulas import roofline
 from rooflinecli.ledger import Ledger
 from rooflinecli.lift import PLAIN, Plain
@@ -77,10 +77,7 @@ def _phases(scene: Scene) -> tuple[str, ...]:
     for phase in wanted:
         if phase not in PHASES:
             raise unknown("phase", phase, PHASES)
-    if not scene.generates and wanted == ("decode",):
-        what = "is an encoder" if scene.spec.denoising is None else "makes images"
-        raise UsageError(f"{scene.spec.name} {what} and decodes nothing; use --phase prefill or train", "phase")
-    return tuple(p for p in wanted if scene.generates or p != "decode")
+    return unwritten.phases(scene)
 
 
 def choose_plans(scene: Scene) -> tuple[dict[str, Choice], list[Violation]]:

@@ -81,9 +81,14 @@ def _sources(traced: dict[str, Any]) -> list[dict[str, Any]]:
                 (number.symbol, at),
                 {"symbol": number.symbol, "value": number.value, "unit": number.unit, "at": at, "citation": citation},
             )
-    return sorted(
-        found.values(), key=lambda s: (s["at"].rpartition(":")[0], int(s["at"].rpartition(":")[2]), s["symbol"])
-    )
+    return sorted(found.values(), key=lambda s: (*_line(s["at"]), s["symbol"]))
+
+
+def _line(at: str) -> tuple[str, int, str]:
+    """`models/a.yaml:12: images` -> file, line and what follows, so that line 12 comes after line 9."""
+    file, _, rest = at.partition(":")
+    line, _, more = rest.partition(":")
+    return file, int(line) if line.strip().isdigit() else 0, more
 
 
 def _leaves(roots: list[Traced]) -> Iterator[Traced]:

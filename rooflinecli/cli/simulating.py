@@ -43,9 +43,12 @@ def _one(ask: Ask, cell: Any) -> bool:
     """A single question: its run, its interval, its files."""
     from rooflinecli.answers.simulate.run import fewest, run, simulate
     from rooflinecli.cli.output import write
+    from rooflinecli.render.requests import check, save
     from rooflinecli.render.simulate import text
     from rooflinecli.spread import spread_over
 
+    if ask.requests_out is not None:
+        check(ask.requests_out)
     bar = Progress(cell.question.expected, "requests")
     try:
         found, fewer = fewest(cell.question, tell=bar.add) if cell.fewest else (run(cell.question, bar.add), None)
@@ -54,8 +57,6 @@ def _one(ask: Ask, cell: Any) -> bool:
     result = simulate(found, fewer, ask.seeds, ask.interval, spread_over(ask.jobs, ask.cluster))
     write(text(result, ask.format, ask.width), ask.out)
     if ask.requests_out is not None:
-        from rooflinecli.render.requests import save
-
         save(found.times, ask.requests_out)
     if ask.plot:
         from rooflinecli.answers.simulate.picture import picture

@@ -26,7 +26,7 @@ WIDTH = 2.0  # bytes per parameter: adapters stay in 16 bits beside whatever the
 
 
 def check(scene: Scene) -> None:
-    """Raises UsageError for adapters on a model that writes no tokens, or in training, where --recipe lora trains one; for a rank of nothing."""
+    """Raises UsageError for adapters in training, where --recipe lora trains one, and for the rank of nothing."""
     r = scene.request
     if r.adapters is None:
         if r.lora_rank is not None and r.recipe is None:
@@ -37,8 +37,6 @@ def check(scene: Scene) -> None:
         return
     if set(r.phases) == {"train"}:
         raise UsageError("--adapters are served; one is trained by --recipe lora", "adapters")
-    if not scene.generates:
-        raise UsageError(f"--adapters: {scene.spec.name} is an encoder and writes no tokens", "adapters")
 
 
 def resident(scene: Scene, plan: Plan) -> Number:

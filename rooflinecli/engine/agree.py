@@ -5,7 +5,7 @@ Sizes that no layout can have are `legal.check`'s: asked at once where layouts a
 
 from __future__ import annotations
 
-from rooflinecli.engine import adapters, speculation, tiers
+from rooflinecli.engine import adapters, speculation, tiers, unwritten
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.phases import recompute
@@ -31,6 +31,7 @@ def check(scene: Scene) -> None:
                 f"--optimizer {r.optimizer} multiplies matrices, which a host is too slow for; leave --offload {r.offload} out",
                 "offload",
             )
+    unwritten.check(scene)
     speculation.check(scene)
     tiers.check(scene)
     adapters.check(scene)

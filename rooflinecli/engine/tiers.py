@@ -24,8 +24,7 @@ def check(scene: Scene) -> None:
     r = scene.request
     if r.sessions is not None and r.kv_tier is None:
         raise UsageError("--sessions says whose caches wait in tiers; add --kv-tier host=256GB@50GB/s", "sessions")
-    if tiers(r.kv_tier) and not scene.generates:
-        raise UsageError(f"--kv-tier: {scene.spec.name} is an encoder and keeps no cache", "kv-tier")
+    _ = tiers(r.kv_tier)
 
 
 def answer(scene: Scene, plan: Plan, busy: Load) -> TiersAnswer | None:

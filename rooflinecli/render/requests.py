@@ -12,8 +12,17 @@ WHOLE = ("prompt", "output", "replica", "preempted", "hit")
 NAMES = {name: f"{name}_s" for name in ("arrival", "queue", "ttft", "tpot", "e2e")}
 
 
+def check(path: Path) -> None:
+    """Raises UsageError, before a long run, for a suffix or a folder that `save` could not write."""
+    if path.suffix not in (".csv", ".parquet"):
+        raise UsageError(f"--requests-out {path}: write to FILE.csv or FILE.parquet", "requests-out")
+    if not path.parent.is_dir():
+        raise UsageError(f"--requests-out {path}: there is no folder {path.parent}; make it first", "requests-out")
+
+
 def save(times: Any, path: Path) -> None:
-    """Seconds and tokens by request, in order of arrival. Raises UsageError for another suffix or without pyarrow."""
+    """Seconds and tokens by request, in order of arrival. Raises UsageError for what `check` refuses or without pyarrow."""
+    check(path)
     columns = {NAMES.get(name, name): _column(times, name) for name in times.columns}
     if path.suffix == ".csv":
         with files.replacing(path, "--requests-out") as partial, partial.open("w", encoding="utf-8") as stream:
@@ -21,8 +30,6 @@ def save(times: Any, path: Path) -> None:
             for row in zip(*(c.tolist() for c in columns.values()), strict=True):
                 stream.write(",".join(map(repr, row)) + "\n")
         return
-    if path.suffix != ".parquet":
-        raise UsageError(f"--requests-out {path}: write to FILE.csv or FILE.parquet", "requests-out")
     try:
         import pyarrow
         import pyarrow.parquet

@@ -11,7 +11,7 @@ from rooflinecli.answers.search import instances, pools
 from rooflinecli.answers.search.asked import Asked, asked
 from rooflinecli.answers.search.best import frontier
 from rooflinecli.answers.search.objective import Objective
-from rooflinecli.engine import agree, legal
+from rooflinecli.engine import agree, legal, unwritten
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError
 from rooflinecli.formulas import provision
@@ -28,6 +28,7 @@ def search(
     """The report of a serving search, SI, the unit in the key."""
     question = asked(options, goal, where, limits)
     scene = Scene(question.request)
+    unwritten.decodes(scene, "a serving search has nothing to rank; `roofline sweep` varies --tp and --batch, and --phase train searches")
     agree.check(scene)
     legal.check(scene)
     most = int(min(question.devices or instances.LARGEST_INSTANCE, instances.LARGEST_INSTANCE))

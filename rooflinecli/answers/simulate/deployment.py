@@ -9,6 +9,7 @@ from typing import Any
 from rooflinecli import memory
 from rooflinecli.answers.estimate import scene_of
 from rooflinecli.answers.simulate.question import Question
+from rooflinecli.engine import unwritten
 from rooflinecli.engine.answer import answer
 from rooflinecli.engine.choose import choose
 from rooflinecli.engine.forward_step import engine_constant
@@ -71,12 +72,12 @@ def pool_tokens(scene: Scene, plan: Plan, length: float, scheduler: Scheduler) -
 @lru_cache(maxsize=64)
 def deployment(options: tuple[tuple[str, str], ...], prompt: float, output: float) -> Deployment:
     """The plan that an estimate of one sequence takes, and its step prices. Raises what an estimate raises."""
-    asked = {**dict(options), "phase": "prefill,decode", "prompt": round(prompt), "output": round(output), "batch": 1}
-    scene = scene_of(ask.request(asked))
-    if not scene.generates:
-        raise UsageError(
-            f"{scene.spec.name} is an encoder and decodes nothing; there is no serving to simulate", "model"
-        )
+    asked = {**dict(options), "phase": "prefill,decode", "batch": 1}
+    plain = ask.request(asked)
+    unwritten.decodes(Scene(plain), "there is no serving to simulate")
+    if plain.adapters is not None:
+        raise UsageError("--adapters is not simulated; leave it out, or ask `roofline estimate`", "adapters")
+    scene = scene_of(ask.request({**asked, "prompt": round(prompt), "output": round(output)}))
     choice = choose(scene, ("prefill", "decode"))
     if not choice.fits:
         raise Infeasible(

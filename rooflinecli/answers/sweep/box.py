@@ -15,7 +15,7 @@ from rooflinecli.answers.contract import Cost
 from rooflinecli.answers.cost import cost
 from rooflinecli.answers.sweep.axes import Axis
 from rooflinecli.answers.sweep.grid import Box
-from rooflinecli.engine import legal, stated
+from rooflinecli.engine import legal, stated, unwritten
 from rooflinecli.engine.answer import answer as engine_answer
 from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.engine.rules import Rule
@@ -86,9 +86,10 @@ def answer(request: Request, axes: tuple[Axis, ...], box: Box) -> Answer:
     """Evaluate a box. Raises UsageError for a structure that does not exist (a dtype the chip lacks)."""
     sizes, shape, order = lay_out(axes, box, request)
     question, override, fields = question_of(request, axes, sizes)
-    plans = {phase: plan_of(question, phase, fields) for phase in request.phases}
     with np.errstate(all="ignore"):
         scene = Scene(question, override=override)
+        unwritten.check(scene)
+        plans = {phase: plan_of(question, phase, fields) for phase in unwritten.phases(scene)}
         results = {phase: engine_answer(scene, plan, phase) for phase, plan in plans.items()}
         bill = cost(scene, results, plans)
         rules = [rule for phase, plan in plans.items() for rule in legal.rules(scene, plan, phase)]

@@ -167,7 +167,7 @@ def guarded(where: str, make: Callable[[], Row]) -> Row | DataError:
 def read(name: str, speed: float = 1.0, window: str = "", skip_bad: bool = False, most: int = 0) -> Trace:
     """The trace of a file in any format of this folder, its times from zero, `speed` times as fast, cut to a window and a count.
 
-    Raises UsageError for a file that is not there or of no known format, DataError with file:line for a malformed row.
+    Raises UsageError for a file that is not there or of no known format and for a window that nothing falls into, DataError with file:line for a malformed row.
     """
     path = Path(name)
     if not path.is_file():
@@ -184,9 +184,10 @@ def read(name: str, speed: float = 1.0, window: str = "", skip_bad: bool = False
         else:
             rows.append(row)
     kept = _cut(_ordered(rows), speed, window, most)
+    if rows and not kept:
+        raise UsageError(f"--window {window}: no request of {name} falls into it; widen it or leave it out", "window")
     if not kept:
-        why = f"no request came in --window {window}; widen it" if rows and window else "it holds no request; give one that does"
-        raise UsageError(f"--trace {name}: {why}", "window" if rows and window else "trace")
+        raise UsageError(f"--trace {name}: it holds no request; give one that does", "trace")
     return Trace(kept, skipped, format)
 
 

@@ -177,6 +177,8 @@ def parse(name: str | None) -> Quantization | None:
         raise UsageError(f"--weight-dtype {name}: {stem} has {has}", "weight-dtype")
     if found["head"] and "head_bits" not in scheme.stored:
         raise UsageError(f"--weight-dtype {name}: {stem} has no head of its own", "weight-dtype")
+    if found["head"] and not 1 <= int(found["head"]) <= 16:
+        raise UsageError(f"--weight-dtype {name}: the head has 1 to 16 bits, not {int(found['head'])}", "weight-dtype")
     return _quantization(stem, scheme, wide, int(group) if group else scheme.group, found["head"])
 
 

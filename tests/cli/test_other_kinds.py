@@ -1,0 +1,73 @@
+"""What has no meaning for a model of another kind is refused in one sentence that names the option; what has one is answered."""
+
+import pytest
+from conftest import run_cli
+
+REFUSED = [
+    ("estimate flux.1-dev --hw h100 --concurrency 8", "--concurrency", "--batch"),
+    ("estimate flux.1-dev --hw h100 --qps 2", "--qps", "--batch"),
+    ("estimate flux.1-dev --hw h100 --output 12", "--output", "leave it out"),
+    ("estimate flux.1-dev --hw h100 --adapters 4", "--adapters", "leave it out"),
+    ("estimate bert-base --hw h100 --prefix-hit 0.5", "--prefix-hit", "leave it out"),
+    ("estimate bert-base --hw h100 --kv-dtype fp8", "--kv-dtype", "leave it out"),
+    ("estimate bert-base --hw h100 --speculate gpt2", "--speculate", "leave it out"),
+    ("estimate bert-base --hw h100 --kv-tier host=1GB@1GB/s", "--kv-tier", "leave it out"),
+    ("sweep bert-base --hw h100 --qps 1,2 --columns prefill.time_s", "--qps", "--batch"),
+    ("sweep bert-base --hw h100 --batch 1,2 --phase decode", "decodes nothing", "--phase prefill"),
+    ("search bert-base --hw h100 -n 8 --phase decode", "decodes nothing", "--phase train"),
+    ("simulate flux.1-dev --hw h100 --qps 2", "makes images and decodes nothing", "no serving"),
+    ("simulate llama-3-8b --hw h100 --qps 2 --adapters 3", "--adapters", "leave it out"),
+    ("estimate llama-3-8b --hw h100 --weight-dtype exl3-3.5-h99", "exl3-3.5-h99", "1 to 16 bits"),
+]
+
+
+@pytest.mark.parametrize("command, named, remedy", REFUSED, ids=[c for c, *_ in REFUSED])
+def test_what_no_model_of_a_kind_does_is_refused(command, named, remedy):
+    done = run_cli(*command.split())
+    assert done.code == 2 and not done.out
+    assert done.err.count("\n") == 1 and named in done.err and remedy in done.err
+
+
+def test_an_output_of_no_tokens_says_nothing_new():
+    plain, none = (run_cli("estimate", "bert-base", "--hw", "h100", *more) for more in ((), ("--output", "0")))
+    assert plain.code == 0 and plain.out == none.out
+
+
+def test_a_sweep_has_no_time_of_a_token_that_nobody_writes():
+    asked = ("sweep", "flux.1-dev", "--hw", "h100", "--steps", "20,40", "--format", "csv", "--columns")
+    done = run_cli(*asked, "decode.time_s")
+    assert done.code == 2 and "decode.time_s" in done.err
+    head, *rows = run_cli(*asked, "prefill.time_s").out.splitlines()
+    short, long = (float(dict(zip(head.split(","), row.split(","), strict=True))["prefill.time_s"]) for row in rows)
+    assert 1.9 < long / short < 2.1
+
+
+def test_a_report_of_a_model_whose_figures_name_their_field():
+    done = run_cli("report", "flux.1-dev", "--hw", "h100", "--phase", "prefill", "--out", "-")
+    assert done.code == 0 and "FLUX.1-dev" in done.out and not done.err
+
+
+def test_a_window_that_nothing_falls_into(tmp_path):
+    trace = tmp_path / "load.csv"
+    trace.write_text("time,prompt,output\n0,100,10\n1,100,10\n")
+    done = run_cli(
+        *"simulate llama-3-8b --hw h100 --window 10h:11h --trace".split(), str(trace)
+    )
+    assert done.code == 2 and "--window 10h:11h" in done.err and "widen" in done.err
+
+
+def test_a_file_that_cannot_be_written_is_said_before_the_run(tmp_path):
+    for name, why in (("x.txt", "FILE.csv"), ("none/x.csv", "no folder")):
+        done = run_cli(*"simulate llama-3-8b --hw h100 --qps 2 --requests-out".split(), str(tmp_path / name))
+        assert done.code == 2 and not done.out and why in done.err
+
+
+def test_a_picture_keeps_to_80_columns_whatever_its_scale():
+    from types import SimpleNamespace
+
+    from rooflinecli.render.plot import text
+
+    picture = SimpleNamespace(
+        series={"": [(0.0, 1.23e-5), (1.0, 4.56e5)]}, roofs={}, limits={}, curves=False, log=False, log_up=True, title="t", x="x", y="y"
+    )
+    assert max(map(len, text(picture).splitlines())) <= 80
