@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import re
 import sys
 import threading
 import warnings
@@ -202,9 +203,29 @@ def _click_exit(error: Exception) -> int:
     if "ClickException" in names or "UsageError" in names:
         context = getattr(error, "ctx", None)
         hint = f" See `{context.command_path} --help`." if context is not None else ""
-        complain(f"{error.format_message()}{hint}")  # type: ignore[attr-defined]
+        complain(f"{_plain(error.format_message())}{hint}")  # type: ignore[attr-defined]
         return 2
     return _unforeseen(error)
+
+
+_PARSED = (  # what click and pydantic say of a value, and what they mean
+    (r"Value error, ", ""),
+    (r"Input should be a valid integer, unable to parse string as an integer", "expected a whole number"),
+    (r"Input should be a valid number, unable to parse string as a number", "expected a number"),
+    (r"Input should be a finite number", "expected a finite number"),
+    (r"Input should be greater than or equal to ", "must be at least "),
+    (r"Input should be less than or equal to ", "must be at most "),
+    (r"Input should be greater than ", "must be above "),
+    (r"Input should be less than ", "must be below "),
+    (r"(?<![.?!])$", "."),
+)
+
+
+def _plain(message: str) -> str:
+    """The sentence of a parser without the parser's own words."""
+    for said, meant in _PARSED:
+        message = re.sub(said, meant, message)
+    return message
 
 
 def _unforeseen(error: Exception) -> int:
@@ -222,4 +243,4 @@ def _unforeseen(error: Exception) -> int:
 
 
 if __name__ == "__main__":
-    run()
+    sys.exit(run())

@@ -21,6 +21,11 @@ def check(scene: Scene) -> None:
         raise unknown("software", r.software, frameworks(scene), option="software")
     if r.offload is not None and _offloads(r.offload):
         _ = scene.chip.host_link
+        layers = r.offload.partition(":")[2]
+        if layers and int(layers) > scene.book.n_layers:
+            raise UsageError(
+                f"--offload {r.offload}: {r.model.name} has {scene.book.n_layers} layers; give at most as many", "offload"
+            )
         if scene.optimizer is not None and scene.optimizer.steps and r.offload.startswith("optimizer"):
             raise UsageError(
                 f"--optimizer {r.optimizer} multiplies matrices, which a host is too slow for; leave --offload {r.offload} out",

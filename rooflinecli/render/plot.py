@@ -10,7 +10,7 @@ from rooflinecli import files
 from rooflinecli.errors import UsageError
 
 MARKS = "o+x*#@%&ABCD"
-WIDTH, HEIGHT = 72, 20
+WIDTH, HEIGHT = 80, 20  # with the numbers on the left
 
 
 def draw(picture: Any, target: str) -> str | None:
@@ -61,22 +61,23 @@ def text(picture: Any) -> str:
     """The picture in characters, with a legend."""
     curves = _curves(picture)
     points = [p for ps in (*picture.series.values(), *curves.values()) for p in ps]
-    across = _Scale([x for x, _ in points], WIDTH, picture.log)
     up = _Scale([y for _, y in points], HEIGHT, picture.log or picture.log_up)
-    cells = [[" "] * WIDTH for _ in range(HEIGHT)]
+    top, bottom = f"{up.high:.3g}", f"{up.low:.3g}"
+    pad = max(len(top), len(bottom))
+    width = WIDTH - pad - 2
+    across = _Scale([x for x, _ in points], width, picture.log)
+    cells = [[" "] * width for _ in range(HEIGHT)]
     for line in curves.values():
         for x, y in line:
             cells[HEIGHT - 1 - up(y)][across(x)] = "·"
     for i, line in enumerate(picture.series.values()):
         for x, y in line:
             cells[HEIGHT - 1 - up(y)][across(x)] = MARKS[i % len(MARKS)]
-    top, bottom = f"{up.high:.3g}", f"{up.low:.3g}"
-    pad = max(len(top), len(bottom))
     rows = [
         f"{(top if r == 0 else bottom if r == HEIGHT - 1 else '').rjust(pad)} ┤{''.join(row).rstrip()}"
         for r, row in enumerate(cells)
     ]
-    ends = f"{across.low:.3g}".ljust(WIDTH - 10) + f"{across.high:.3g}".rjust(10)
+    ends = f"{across.low:.3g}".ljust(width - 10) + f"{across.high:.3g}".rjust(10)
     legend = [f"  {MARKS[i % len(MARKS)]} {name or 'points'}" for i, name in enumerate(picture.series)] + [
         f"  · {name}" for name in curves
     ]
@@ -85,7 +86,7 @@ def text(picture: Any) -> str:
             picture.title,
             picture.y + (" (logarithmic)" if picture.log_up else ""),
             *rows,
-            " " * pad + " └" + "─" * WIDTH,
+            " " * pad + " └" + "─" * width,
             " " * (pad + 2) + ends,
             " " * (pad + 2) + picture.x + (" (logarithmic)" if picture.log else ""),
             *legend,

@@ -35,6 +35,8 @@ def answered(
 
     Raises UsageError for options that do not go together.
     """
+    if slo is not None and _trains(options):
+        raise UsageError(f"--slo {slo}: belongs to serving; add --phase decode", "slo")
     limits, each = joined(limits, slo), chips.each(options)
     if len(each) > 1:
         from rooflinecli.answers.search.across import across
@@ -44,6 +46,10 @@ def answered(
 
         return across(each, objective, where, limits, top, one)
     return on_one(next(iter(each.values())), objective, where, limits, top, tell, over, simulate, kept)
+
+
+def _trains(options: dict[str, Any]) -> bool:
+    return "train" in ",".join(options.get("phase") or ["train"])
 
 
 def on_one(
@@ -58,7 +64,7 @@ def on_one(
     kept: Kept = EVERYTHING,
 ) -> dict[str, Any]:
     """The report of one chip; each row with the command that prints its numbers."""
-    serving = "train" not in ",".join(options.get("phase") or ["train"])
+    serving = not _trains(options)
     if serving:
         kept.refuse()
         found = _serving(options, objective, where, limits, top, over, simulate)

@@ -183,7 +183,11 @@ def read(name: str, speed: float = 1.0, window: str = "", skip_bad: bool = False
             skipped += 1
         else:
             rows.append(row)
-    return Trace(_cut(_ordered(rows), speed, window, most), skipped, format)
+    kept = _cut(_ordered(rows), speed, window, most)
+    if not kept:
+        why = f"no request came in --window {window}; widen it" if rows and window else "it holds no request; give one that does"
+        raise UsageError(f"--trace {name}: {why}", "window" if rows and window else "trace")
+    return Trace(kept, skipped, format)
 
 
 def _reader(path: Path) -> tuple[str, Any]:

@@ -1,0 +1,63 @@
+"""What is refused says which option is at fault, in our words and not in a parser's; what is drawn fits 80 columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import run_cli
+
+from rooflinecli import units
+from rooflinecli.answers.check.requirement import _limit
+from rooflinecli.specs.quantities import QUANTITIES
+
+BASE = ("llama-3-8b", "--hw", "h100")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("search", *BASE, "-n", "8", "--slo", "ttft=1s"), "--slo ttft=1s: belongs to serving"),
+        (("search", *BASE, "-n", "8", "--top", "0"), "'--top': must be at least 1."),
+        (("search", *BASE, "-n", "8", "--jobs", "nan"), "'--jobs': expected a whole number."),
+        (("check", "plan.yaml", "--hold", "x"), "'--hold': 'x' is not one of 'floor', 'expected', 'pessimistic'."),
+        (
+            ("estimate", *BASE, "-n", "8", "--phase", "train", "--recompute", "full", "--offload", "activations:33"),
+            "--offload activations:33: Llama 3 8B has 32 layers",
+        ),
+    ],
+)
+def test_a_refusal_names_its_option_in_plain_words(args: tuple[str, ...], said: str) -> None:
+    ran = run_cli(*args)
+    assert ran.code == 2 and said in ran.err, ran
+    assert ran.err.count("\n") == 1 and "Input should" not in ran.err and "Value error" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("rows", "args", "said"),
+    [
+        ("0,100,30\n1,200,40\n", ("--window", "10min:20min"), "--window 10min:20min; widen it"),
+        ("", (), "it holds no request"),
+    ],
+)
+def test_a_trace_without_requests_says_so(tmp_path: Path, rows: str, args: tuple[str, ...], said: str) -> None:
+    trace = tmp_path / "load.csv"
+    trace.write_text(f"time,prompt,output\n{rows}")
+    ran = run_cli("simulate", *BASE, "--trace", str(trace), *args)
+    assert ran.code == 2 and said in ran.err, ran
+
+
+@pytest.mark.parametrize("kind", ["latency", "roofline", "memory"])
+def test_a_picture_in_the_terminal_fits_80_columns(kind: str) -> None:
+    ran = run_cli("sweep", *BASE, "--phase", "decode", "--batch", "1..64x2", "--plot", "-", "--plot-kind", kind)
+    assert ran.code == 0, ran
+    assert max(map(len, ran.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("name", sorted(QUANTITIES))
+def test_every_quantity_can_be_held_to_a_limit(name: str) -> None:
+    """A unit that nothing can read would make a check of it a mistake of ours."""
+    unit = QUANTITIES[name].unit
+    written = {"count": "2", "fraction": "50 %"}.get(unit, f"2 {unit}")
+    assert _limit(name, written, "plan.yaml:1") == (0.5 if unit == "fraction" else 2.0)
+    assert unit in ("count", "fraction") or unit in units.UNITS
