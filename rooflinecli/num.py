@@ -18,11 +18,17 @@ _PLAIN = (float, int, bool)
 
 def _namespace(*values: Number) -> Any:
     """The module of functions that understands all of `values`; the most demanding kind wins."""
-    for value in values:
-        space = getattr(value, "__roofline_num__", None)
+    return _of(*map(type, values))
+
+
+@cache
+def _of(*kinds: type) -> Any:
+    """The same by their types, of which a run meets few."""
+    for kind in kinds:
+        space = getattr(kind, "__roofline_num__", None)
         if space is not None:
             return space
-    roots = {type(v).__module__.partition(".")[0] for v in values}
+    roots = {kind.__module__.partition(".")[0] for kind in kinds}
     if "sympy" in roots:
         return _SymPy
     if "jax" in roots or "jaxlib" in roots:

@@ -46,10 +46,10 @@ def layouts(scene: Scene, question: Question, devices: int) -> Layouts:
             _allowed(question, "micro-batch", _micro_batches(scene, dp)),
             _allowed(question, "virtual-stages", _virtual(scene, pp)),
         ]
-        count = math.prod(len(r) for r in rest)
-        grid = np.stack([g.reshape(-1) for g in np.meshgrid(*rest, indexing="ij")])
-        head = np.array([tp, pp, cp, dp], dtype=np.float64)[:, None]
-        rows.append(np.concatenate([np.full((1, count), number), np.broadcast_to(head, (4, count)), grid]))
+        block = np.empty((8, *map(len, rest)))
+        for row, value in zip(block, (number, tp, pp, cp, dp, *np.ix_(*rest)), strict=True):
+            row[...] = value
+        rows.append(block.reshape(8, -1))
     table = np.concatenate(rows, axis=1) if rows else np.zeros((8, 0))
     return _legal(scene, Layouts(dict(zip(ORDER, table[1:], strict=True)), table[0]))
 

@@ -242,34 +242,37 @@ def _rank(
     beside = [answer.flat(v)[kept] for v in (cast(TrainAnswer, phase).own_error, *values)]
     ties = [layouts.sizes[name][kept] for name in _TIES]
     if len(keys) == 2:
-        for i in frontier(keys[0], keys[1]):
-            found.front.offer(_entry(layouts, structure, int(kept[i]), keys, beside, int(i)))
+        for entry in _entries(layouts, structure, kept, keys, beside, frontier(keys[0], keys[1])):
+            found.front.offer(entry)
     order = sort(keys, ties)
     if question.every:
-        for i in order[:MOST_ROWS]:
-            entry = _entry(layouts, structure, int(kept[i]), keys, beside, int(i))
+        for entry in _entries(layouts, structure, kept, keys, beside, order[:MOST_ROWS]):
             found.ranking.offer((n, *entry.layout.values()), entry)
         found.ranking.keep(MOST_ROWS)
         return
     split = (layouts.split + 1e9 * layouts.sizes["ep"])[kept][order]
     _, first = np.unique(split, return_index=True)
-    for i in order[first]:
-        entry = _entry(layouts, structure, int(kept[i]), keys, beside, int(i))
+    for entry in _entries(layouts, structure, kept, keys, beside, order[first]):
         found.ranking.offer((n, *(entry.layout[k] for k in AXES)), entry)
 
 
-def _entry(
+def _entries(
     layouts: space.Layouts,
     structure: tuple[int, str, bool],
-    place: int,
+    kept: np.ndarray,
     keys: list[np.ndarray],
     beside: list[np.ndarray],
-    i: int,
-) -> Entry:
-    layout = _layout(layouts, structure, place)
-    error, *expected = (float(column[i]) for column in beside)
-    order = tuple(layout[k] for k in _TIES)
-    return Entry(layout, tuple(float(k[i]) for k in keys), order, tuple(expected), error)
+    chosen: np.ndarray,
+) -> Iterator[Entry]:
+    """The `chosen` of the layouts `kept`, a column at a time: element by element numpy is slow, and a search offers thousands."""
+    zero, recompute, parallel = structure
+    names = (*layouts.sizes, "zero", "recompute", "sequence_parallel")
+    sizes = zip(*(size[kept[chosen]].astype(int).tolist() for size in layouts.sizes.values()), strict=True)
+    ranked = zip(*(key[chosen].astype(float).tolist() for key in keys), strict=True)
+    shown = zip(*(column[chosen].astype(float).tolist() for column in beside), strict=True)
+    for row, own, (error, *expected) in zip(sizes, ranked, shown, strict=True):
+        layout: dict[str, Any] = dict(zip(names, (*row, zero, recompute, parallel), strict=True))
+        yield Entry(layout, own, tuple(layout[k] for k in _TIES), tuple(expected), error)
 
 
 def _layout(layouts: space.Layouts, structure: tuple[int, str, bool], i: int) -> dict[str, Any]:
