@@ -28,6 +28,10 @@ mutants: $(VENV)/.test
 oracle: $(VENV)/.test
 	$(BIN)/python -m pip install -q -e '.[oracle]'
 	$(BIN)/python tests/oracle/refresh.py
+	$(BIN)/python tests/oracle/hybrids.py
+	$(BIN)/python tests/oracle/others.py
+	$(BIN)/python tests/oracle/images.py
+	$(BIN)/python tests/oracle/decoders.py
 
 docs: $(VENV)/.test
 	$(BIN)/python docs/generate.py

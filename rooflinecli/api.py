@@ -181,7 +181,7 @@ def plan(
     return answered(asked, deadline, budget, hold, where or [], None if qps is None else str(qps), slo)
 
 
-def compare(model: str, hw: list[str], *, at: str = "same-devices", rank: str = "decode.time_s", **options: Any) -> Any:
+def compare(model: str, hw: list[str], *, at: str = "same-devices", rank: str | None = None, **options: Any) -> Any:
     """What `roofline compare` prints, as a frame: a row for each chip, the best first."""
     from rooflinecli.frames import compare as rows
 

@@ -56,7 +56,7 @@ def search(options: dict[str, Any], objective: str | None, where: list[str], top
     return frame([dict(leaves(row)) for row in answered(asked, objective, where, limits, top, slo=slo)["results"]])
 
 
-def compare(options: dict[str, Any], chips: list[str], at: str, rank: str) -> Any:
+def compare(options: dict[str, Any], chips: list[str], at: str, rank: str | None) -> Any:
     """Chips ranked."""
     from rooflinecli.answers.compare import compare as answered
 

@@ -139,7 +139,13 @@ def elements(tensors: Iterable[Axes], sizes: Mapping[str, Number]) -> Number:
     """The number of elements of several tensors."""
     total: Number = 0
     for axes in tensors:
-        total = total + product(axes, sizes)
+        if not axes:
+            total = total + 1
+            continue
+        one = sizes[axes[0]]  # the product, in place: a pass asks for dozens
+        for axis in axes[1:]:
+            one = one * sizes[axis]
+        total = total + one
     return total
 
 
@@ -176,7 +182,12 @@ class Layer:
     index: int
     asked: tuple[tuple[str, Number], ...] = ()
 
-    @property
+    @cached_property
+    def unrouted(self) -> tuple[Row, ...]:
+        """The rows but those of routed experts."""
+        return tuple(row for row in self.rows if not row.routed) if self.moe else self.rows
+
+    @cached_property
     def crosses(self) -> bool:
         """Whether it attends to what a tower made of its input."""
         return any(MEMORY in axes for row in self.rows for axes in ((row.contraction.x,) if row.contraction else ()))
@@ -228,6 +239,11 @@ class Ledger:
     @cached_property
     def n_layers(self) -> int:
         return sum(layer.repeat for layer in self.layers)
+
+    @cached_property
+    def moe_layers(self) -> int:
+        """Layers with routed experts."""
+        return sum(layer.repeat for layer in self.layers if layer.moe)
 
     @cached_property
     def heads(self) -> tuple[int, ...]:

@@ -50,13 +50,14 @@ def compare(
     options: dict[str, Any],
     chips: list[str],
     at: str = equal.AT[0],
-    rank: str = RANK,
+    rank: str | None = None,
     slo: str | None = None,
     sensitivity: bool = False,
 ) -> dict[str, Any]:
     """The chips ranked, those that cannot hold the plan last with the reason, and so those that miss a limit of `slo`.
 
-    `options["price"]` is one for all or by chip (`h100=2.50,mi300x=3`). `sensitivity` adds the tornado of those ranked.
+    Without `rank` it is the time of the phase asked for, of decode before prefill. `options["price"]` is one for all or by
+    chip (`h100=2.50,mi300x=3`). `sensitivity` adds the tornado of those ranked.
 
     Raises UsageError for an unknown setting, chip or quantity; what only one chip cannot do is that chip's reason.
     """
@@ -67,6 +68,7 @@ def compare(
     own = {name: {"price": found["price"]} for name, found in priced.items() if "price" in found}
     options = {k: v for k, v in options.items() if k != "price"}
     limits = held_limits(slo)
+    rank = _rank(options) if rank is None else rank
     asked = {"phase": ["train"] if phase_of(rank) == "train" and not limits else ["prefill", "decode"], **options}
     ask.request({**asked, "hw": next(iter(specs))})  # what is wrong on every chip is wrong with the question
     answer = Estimator()
@@ -97,6 +99,12 @@ def compare(
             else {}
         ),
     }
+
+
+def _rank(options: dict[str, Any]) -> str:
+    """What chips are ranked by unless told: the time of a phase that is asked for. Raises UsageError for a phase that is none."""
+    phases = ask.phases(options["phase"]) if "phase" in options else ()
+    return next((f"{name}.time_s" for name in ("decode", "prefill", "train") if name in phases), RANK)
 
 
 def _tornado(rows: list[dict[str, Any]], asked: dict[str, dict[str, Any]], rank: str) -> dict[str, Any] | None:

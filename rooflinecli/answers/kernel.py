@@ -24,20 +24,23 @@ def kernel_matmul(
 ) -> dict[str, Any]:
     """x[m, k] @ w[k, n], both operands in `dtype`, the result in 16 bits when `dtype` is narrower."""
     m, k, n = sizes(lift, m=m, k=k, n=n)
+    return alone(matmul_op(m, k, n, dtype, hardware), dtype, Chip(hardware, lift))
+
+
+def matmul_op(m: Number, k: Number, n: Number, dtype: str, hardware: HardwareSpec) -> Op:
+    """The kernel of x[m, k] @ w[k, n], with the pass that quantises its input where the chip's constants have one."""
     f = formats(dtype, None, None, hardware.peak, hardware.name)
-    moved = counts.matmul_bytes(m, k, n, f.matmul_input, f.weight, f.activation)
-    op = Op(
+    return Op(
         name="matmul",
         kind="matmul",
         dtype=f.compute,
         flops=counts.matmul_flops(m, k, n),
-        bytes=moved,
+        bytes=counts.matmul_bytes(m, k, n, f.matmul_input, f.weight, f.activation),
         k=k,
         n=n,
         quantised=m * k,
         ramp=1 / k,
     )
-    return alone(op, dtype, Chip(hardware, lift))
 
 
 def kernel_attention(
@@ -55,41 +58,42 @@ def kernel_attention(
     lift: Plain = PLAIN,
 ) -> dict[str, Any]:
     """The attention core over `q` queries and `kv` keys: scores, softmax, weighted values."""
-    batch, q, kv, heads, kv_heads, head_dim = sizes(
-        lift, b=batch, q=q, kv=kv, heads=heads, kv_heads=kv_heads, head_dim=head_dim
-    )
+    given = sizes(lift, b=batch, q=q, kv=kv, heads=heads, kv_heads=kv_heads, head_dim=head_dim)
+    op = attention_op(*given, causal=causal, decode=decode, fused=fused, dtype=dtype, hardware=hardware)
+    return alone(op, dtype, Chip(hardware, lift))
+
+
+def attention_op(
+    batch: Number,
+    q: Number,
+    kv: Number,
+    heads: Number,
+    kv_heads: Number,
+    head_dim: Number,
+    *,
+    causal: bool,
+    decode: bool,
+    fused: bool,
+    dtype: str,
+    hardware: HardwareSpec,
+) -> Op:
+    """The kernel of an attention core; over a prompt with the pass that appends its keys and values to a cache."""
     f = formats(dtype, dtype, None, hardware.peak, hardware.name)
     pairs = attention.causal_pairs(kv, INF) * (q / kv) if causal else q * kv
-    flops = attention.attention_core_flops(batch, heads, pairs, head_dim, head_dim)
     moved = attention.flash_attention_bytes(batch, q, kv, heads, kv_heads, head_dim, head_dim, f.activation, f.kv)
     if not fused:
         moved = moved + attention.unfused_scores_bytes(batch, heads, q, kv, f.activation)
-    if decode:
-        op = Op(
-            name="attention",
-            kind="decode_attention",
-            dtype=f.attention_compute,
-            flops=flops,
-            bytes=moved,
-            k=kv,
-            n=head_dim,
-            items=batch * kv_heads,
-        )
-    else:
-        appended = 2 * batch * kv * kv_heads * head_dim
-        op = Op(
-            name="attention",
-            kind="prefill_attention",
-            dtype=f.attention_compute,
-            flops=flops,
-            bytes=moved,
-            k=kv,
-            n=head_dim,
-            quantised=appended,
-            ramp=q / pairs,
-            items=batch * heads * q / TILE,
-        )
-    return alone(op, dtype, Chip(hardware, lift))
+    op = Op(
+        name="attention",
+        kind="decode_attention" if decode else "prefill_attention",
+        dtype=f.attention_compute,
+        flops=attention.attention_core_flops(batch, heads, pairs, head_dim, head_dim),
+        bytes=moved,
+        k=kv,
+        n=head_dim,
+        items=batch * kv_heads if decode else batch * heads * q / TILE,
+    )
+    return op if decode else op._replace(quantised=2 * batch * kv * kv_heads * head_dim, ramp=q / pairs)
 
 
 def kernel_elementwise(

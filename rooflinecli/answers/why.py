@@ -7,6 +7,7 @@ from typing import Any
 from rooflinecli.answers.estimate import choose_plans, scene_of
 from rooflinecli.engine.answer import answer
 from rooflinecli.engine.choose import Choice, Weighed, weigh
+from rooflinecli.engine.phase_answer import time_held
 from rooflinecli.engine.scene import Scene
 from rooflinecli.specs.plan import AXES, Plan
 from rooflinecli.specs.request import Request
@@ -15,7 +16,7 @@ from rooflinecli.specs.request import Request
 def why(request: Request) -> list[dict[str, Any]]:
     """Per kind of work (serving, training): the choice, its reason, and every layout tried on that many devices.
 
-    A layout carries its sizes, bytes per device, whether it fits, and its expected seconds when it does.
+    A layout carries its sizes, bytes per device, whether it fits, its expected seconds when it does, and those at the end of the interval that ranks it.
     """
     scene = scene_of(request)
     request = scene.request
@@ -27,7 +28,7 @@ def why(request: Request) -> list[dict[str, Any]]:
 
 def _considered(scene: Scene, phases: tuple[str, ...], work: str, choice: Choice) -> dict[str, Any]:
     layouts = [_layout(scene, phases, one) for one in weigh(scene, phases, int(choice.plan.devices), [], [])]
-    layouts.sort(key=lambda row: (not row["fits"], row["time_s"] if row["fits"] else row["bytes_per_device"]))
+    layouts.sort(key=lambda row: (not row["fits"], row["held_s"] if row["fits"] else row["bytes_per_device"]))
     return {
         "work": work,
         "reason": choice.reason,
@@ -45,6 +46,7 @@ def _layout(scene: Scene, phases: tuple[str, ...], one: Weighed) -> dict[str, An
         "bytes_per_device": one.needs(scene, phases),
         "fits": one.fits,
         "time_s": found.time_s if found else None,
+        "held_s": time_held(found, scene.request.hold) if found else None,
         "bound": max(found.breakdown_s, key=found.breakdown_s.__getitem__) if found else None,
     }
 

@@ -22,8 +22,7 @@ _Opt = typer.Option
 @app.command(
     cls=Panelled,
     epilog="roofline compare llama70b --hw h100,h200,mi300x -n 8 --batch 64\n"
-    "roofline compare gpt3 --hw h100,tpu-v5p --at same-cost --rank train.time_s\n"
-    "roofline compare llama70b --hw h100,mi300x -n 8 --batch 32 --slo ttft=1s,itl=40ms --price mi300x=3\n"
+    "roofline compare llama70b --hw h100,mi300x --price mi300x=3 --slo itl=40ms\n"
     "roofline compare llama-3.1-8b --hw h100 -n 1 --measured bench.json",
 )
 @asks(
@@ -48,7 +47,9 @@ def compare(
         "same-devices", metavar="CHOICE", help="What is equal: same-devices, same-cost (USD per hour) or same-memory."
     ),
     rank: str = _Opt(
-        "decode.time_s", metavar="QUANTITY", help="Quantity to rank by, as named in the JSON of `roofline estimate`."
+        None,
+        metavar="QUANTITY",
+        help="Quantity to rank by, as named in the JSON of `roofline estimate`; omitted: the time of --phase, else of decode.",
     ),
     measured: list[Path] = _Opt(
         None,

@@ -33,7 +33,7 @@ _RESTRICTED = {
     cls=Panelled,
     epilog="roofline search llama-3-405b --hw h100 -n 2048 --batch 2048 --top 3\n"
     "roofline search llama70b --hw h100 -n 16 --phase decode --qps 5 --itl '40 ms'\n"
-    "roofline search llama70b --hw h100,h200,mi300x --price mi300x=3 --phase decode --qps 50 --slo ttft=1s,itl=40ms",
+    "roofline search llama70b --hw h100,h200 --phase decode --qps 50 --slo itl=40ms",
 )
 @asks(
     ranged=_RESTRICTED,

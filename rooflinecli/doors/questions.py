@@ -91,7 +91,7 @@ def compare(options: Options) -> Options:
     from rooflinecli.answers.compare import compare as answered
 
     chips = [chip.strip() for chip in str(options.pop("hw", "")).split(",") if chip.strip()]
-    at, rank = options.pop("at", "same-devices"), options.pop("rank", "decode.time_s")
+    at, rank = options.pop("at", "same-devices"), options.pop("rank", None)
     return dict(plain(answered(options, chips, at, rank)))
 
 

@@ -35,7 +35,7 @@ _OWN: dict[str, dict[str, Any]] = {
     "compare": {
         "hw": {**_TEXT, "description": "two chips or more, comma-separated"},
         "at": {"enum": ["same-devices", "same-cost", "same-memory"], "description": "what is held equal"},
-        "rank": {**_TEXT, "description": "the quantity to rank by (decode.time_s)"},
+        "rank": {**_TEXT, "description": "the quantity to rank by (the time of the phase, else decode.time_s)"},
     },
     "check": {
         "plan": {**_TEXT, "description": "a plan file of named checks: its path, or its YAML"},

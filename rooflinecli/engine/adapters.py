@@ -26,9 +26,14 @@ WIDTH = 2.0  # bytes per parameter: adapters stay in 16 bits beside whatever the
 
 
 def check(scene: Scene) -> None:
-    """Raises UsageError for adapters in training, where --recipe lora trains one."""
+    """Raises UsageError for adapters in training, where --recipe lora trains one, and for a rank that nothing has."""
     r = scene.request
     if r.adapters is None:
+        if r.lora_rank is not None and r.recipe is None:
+            raise UsageError(
+                "--lora-rank: nothing here has adapters; add --recipe lora to train one, or --adapters to serve some",
+                "lora-rank",
+            )
         return
     if set(r.phases) == {"train"}:
         raise UsageError("--adapters are served; one is trained by --recipe lora", "adapters")

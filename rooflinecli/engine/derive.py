@@ -13,8 +13,10 @@ def derive(scene: Scene, plan: Plan, phase: str, answer: PhaseAnswer) -> dict[st
     """Name -> value of every derived quantity of a phase; left out where the chip's file lacks an argument."""
     found: dict[str, Number] = {}
     for row in DERIVED:
+        if row.formula is None or row.phase not in ("", phase):
+            continue
         given = [_argument(name, scene, plan, answer) for name in row.of]
-        if row.formula is not None and row.phase in ("", phase) and all(value is not None for value in given):
+        if all(value is not None for value in given):
             found[row.name] = row.formula(*given)
     return found
 

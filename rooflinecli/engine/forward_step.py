@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from rooflinecli import num
 from rooflinecli.derivation import label
@@ -112,7 +113,7 @@ def _stack(scene: Scene, plan: Plan, book: Ledger, forward: Pass, bill: Bill, wo
     host = scene.host if forward.decode and book is scene.book else None
     for group in book.layers:
         sizes = layer_sizes(group, work, plan, book.document, scene.lift)
-        rows = tuple(row for row in group.rows if not row.routed) if group.moe else group.rows
+        rows = group.unrouted
         repeat = _times(float(group.repeat), passes)
         own = repeat if host is None else on_device(repeat, host.layers)
         bill.add(forward.ops(rows, sizes), own)
@@ -128,10 +129,15 @@ def _stack(scene: Scene, plan: Plan, book: Ledger, forward: Pass, bill: Bill, wo
     outer = outer_sizes(book, work, plan, book.document, scene.lift)
     bill.add(forward.ops(book.stem, outer, outer=True), passes)
     bill.add(forward.ops(book.head, outer, outer=True), passes if host is None else on_device(passes, host.head))
-    sums = sum(layer.repeat * tensor.branches(layer) for layer in book.spec.layers)
-    for c in tensor.collectives(plan, tokens, outer["D"], size, 1.0, sums, False):
+    for c in tensor.collectives(plan, tokens, outer["D"], size, 1.0, _sums(book), False):
         c.library = "" if "collective" in scene.engine.efficiency else scene.engine.library
         bill.expose("tp", bill.collective(c, passes))
+
+
+@lru_cache(maxsize=256)
+def _sums(book: Ledger) -> Number:
+    """Times that a pass sums activations over a tensor group."""
+    return sum(layer.repeat * tensor.branches(layer) for layer in book.spec.layers)
 
 
 def _on_host(scene: Scene, plan: Plan, host: Host, forward: Pass, bill: Bill, work: Sizes) -> None:
@@ -171,7 +177,7 @@ def _overheads(
     """Kernel starts per layer, as the chip's file says or else as the engine does; and the engine's time per step and sequence."""
     step = scene.chip.constants(REGIME, "step")
     layers: Number = float(sum(book.n_layers for book in books))
-    moe_layers: Number = float(sum(g.repeat for book in books for g in book.layers if g.moe))
+    moe_layers: Number = float(sum(book.moe_layers for book in books))
     if decode and scene.host is not None:
         layers, moe_layers = on_device(layers, scene.host.layers), on_device(moe_layers, scene.host.experts)
     per_layer, per_moe_layer = step.per_layer, step.per_moe_layer
@@ -202,7 +208,7 @@ def _times(count: Number, passes: Number) -> Number:
 
 def prompt_starts(scene: Scene) -> Number:
     """Seconds by which the starts of a pass that holds a prompt exceed those of a replayed graph; nothing where engines replay both."""
-    engine, moe_layers = scene.engine, float(sum(g.repeat for g in scene.book.layers if g.moe))
+    engine, moe_layers = scene.engine, float(scene.book.moe_layers)
     if scene.chip.ideal or not (engine.prompt_per_layer or (moe_layers and engine.prompt_per_moe_layer)):
         return 0.0
     per_layer, per_moe_layer = (

@@ -124,7 +124,7 @@ class Scene:
         a decoder that reads a window begins with its prefix."""
         r = self.request
         output = r.output if r.output is not None else min(OUTPUT, limit / 2) if self.generates else 0.0
-        room = limit - OUTPUT if r.output is None else limit
+        room = limit - output if r.output is None else limit
         default = min(PROMPT, room, limit / 2 if limit < PROMPT else PROMPT) if self.generates else min(limit, PROMPT)
         if any(tower.reads == "window" for tower in self.spec.towers):
             default = float(self.spec.prefix)

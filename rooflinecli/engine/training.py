@@ -96,9 +96,10 @@ def _tail(scene: Scene, plan: Plan, params: memory.DeviceParameters, fullest: St
     t = sum(tail.collective(c) for c in _gradient_collectives(scene, plan, params))
     c = scene.chip.constants(REGIME, "dp_collective", plan.software)
     beside = comm.hidden(t, c.overlap)
+    longer = num.maximum(fullest.beside(beside) - fullest.seconds, 0.0)  # never less than nothing, to the last digit
     waits = comm.in_turns(c.per_hop, data.group(plan, False).part) if plan.zero in (1, 2) else 0.0
     return tail, {
-        "exposed_dp": comm.exposed(t, c.overlap) + (fullest.beside(beside) - fullest.seconds) + waits,
+        "exposed_dp": comm.exposed(t, c.overlap) + longer + waits,
         "exchange": t + waits,
         "optimizer": _optimizer(scene, plan, params),
         "bubble": pipeline.bubble(plan, fullest.mean, fullest.weight_gradients),
@@ -180,7 +181,10 @@ def _overlap(
     fullest: Stage, tail: Bill, parts: dict[str, Number], count: Number
 ) -> tuple[dict[str, Number], dict[str, Number]]:
     """Seconds of a step's communication by axis: what shows, and what hides. What hiding costs falls on the axes by their part."""
-    bill, late = fullest.bill, fullest.seconds - fullest.work
+    bill, late = (
+        fullest.bill,
+        num.maximum(fullest.seconds - fullest.work, 0.0),
+    )  # no less than nothing, to the last digit
     exposed = {axis: t * count for axis, t in bill.by_axis.items()}
     hidden = {axis: t * count for axis, t in bill.hidden.items()}
     for axis, t in bill.hidden.items() if num.present(fullest.hidden) else ():

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from rooflinecli.answers.kernel import kernel_attention, kernel_matmul
+from rooflinecli.answers.kernel import alone, attention_op, matmul_op
 from rooflinecli.measure.fit import Record, usable
 from rooflinecli.measure.stats import quantile
+from rooflinecli.price.chip import Chip
 from rooflinecli.specs.hardware import HardwareSpec, hardware_from, load_hardware
 from rooflinecli.specs.load import parse
 
@@ -39,10 +40,13 @@ def _errors(records: list[Record], chip: HardwareSpec) -> dict[str, float]:
 
 
 def ask(record: Record, chip: HardwareSpec) -> dict[str, Any]:
-    """What `roofline kernel` answers for a timed matmul or attention."""
+    """What `roofline kernel` answers for a timed matmul or attention, without the passes beside it that are not timed with it."""
     s, dtype = record["sizes"], record["dtype"]
     if record["op"] == "matmul":
-        return kernel_matmul(s["m"], s["k"], s["n"], dtype, chip)
-    decode = record["op"] == "decode"
-    keys, queries = (s["t"], 1) if decode else (s["s"], s["s"])
-    return kernel_attention(s["b"], queries, keys, s["h"], s["kv"], s["d"], not decode, decode, True, dtype, chip)
+        op = matmul_op(s["m"], s["k"], s["n"], dtype, chip)
+    else:
+        decode = record["op"] == "decode"
+        keys, queries = (s["t"], 1) if decode else (s["s"], s["s"])
+        given = (float(s["b"]), float(queries), float(keys), float(s["h"]), float(s["kv"]), float(s["d"]))
+        op = attention_op(*given, causal=not decode, decode=decode, fused=True, dtype=dtype, hardware=chip)
+    return alone(op._replace(quantised=0), dtype, Chip(chip))

@@ -47,7 +47,7 @@ def work_sizes(batch: Number, queries: Number, keys: Number, logits: Number, pla
 def layer_sizes(layer: Layer, work: Sizes, plan: Plan, document: Any, lift: Plain) -> Sizes:
     """All sizes a layer's rows need, sharded."""
     tp, ep, apart, copies = plan.tp, plan.ep, plan.apart, plan.redundant_experts
-    if all(size.__class__ is float for size in (tp, ep, apart, copies)) and not lift.traced:
+    if tp.__class__ is ep.__class__ is apart.__class__ is copies.__class__ is float and not lift.traced:
         return layer.sizes({**_held(layer, tp, ep, apart, copies), **work})
     return layer.sizes({**_sharded(layer, tp, ep, apart, copies, document, lift), **work})
 

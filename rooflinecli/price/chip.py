@@ -140,7 +140,7 @@ class Chip:
     def power(self) -> Number | None:
         return self._figure("TDP", "power") if self.spec.power else None
 
-    @property
+    @cached_property
     def host_link(self) -> Number:
         """Device to host, one way. Raises UsageError when the file does not say."""
         if not self.spec.host_link:
@@ -149,7 +149,7 @@ class Chip:
             )
         return self._figure("N_host", "host_link")
 
-    @property
+    @cached_property
     def devices_per_host(self) -> Number:
         if self.spec.devices_per_host:
             return self._figure("n_host", "devices_per_host")
@@ -174,7 +174,10 @@ class Chip:
 
     def knows(self, kind: str, name: str) -> bool:
         """Whether the chip's file or the defaults of its kind give kernel constants of a class under this very name."""
-        return any(name in table.get("kernel", {}).get(kind, {}) for table, _ in self._tables(kind))
+        key = ("knows", kind, name)  # asked of every layer's exchange, and a file does not change
+        if key not in self.ways:
+            self.ways[key] = any(name in table.get("kernel", {}).get(kind, {}) for table, _ in self._tables(kind))
+        return bool(self.ways[key])
 
     def _resolve(self, regime: str, kind: str, dtype: str, variant: str) -> SimpleNamespace:
         backend = self._backend(regime, kind, dtype, variant)

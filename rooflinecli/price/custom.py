@@ -18,10 +18,7 @@ SHOTS = ("one-shot", "two-shot")
 
 def known(chip: Chip, library: str) -> bool:
     """Whether somebody timed a library's kernels on the chip's generation."""
-    key = (KIND, library)
-    if key not in chip.ways:
-        chip.ways[key] = chip.knows(KIND, f"one-shot@{library}")
-    return bool(chip.ways[key])
+    return chip.knows(KIND, f"one-shot@{library}")
 
 
 def all_reduce(size: Number, n: Number, chip: Chip, library: str, shot: str = "") -> PricedCollective:

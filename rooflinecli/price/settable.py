@@ -81,6 +81,13 @@ def constant_unit(spec: HardwareSpec, path: str) -> str:
     return CONSTANTS[name].unit
 
 
+def most(path: str) -> float | None:
+    """The most that what stands at a path may be: 1 of a fraction of a peak, None where nothing bounds it."""
+    head, name = path.partition(".")[0], path.rpartition(".")[2]
+    constant = {ENGINE: ENGINE_CONSTANTS, EFFICIENCY: CONSTANTS}.get(head, {}).get(name)
+    return constant.most if constant else None
+
+
 def _no(path: str, what: str, known: Iterable[str]) -> UsageError:
     return UsageError(f"{path}: there is no {what}; use one of {', '.join(sorted(known))}")
 

@@ -27,7 +27,7 @@ def _block(answer: dict[str, Any], width: int) -> str:
         said.append(f"on {devices} the leanest layout needs {si(least, 'B')} of {si(room, 'B')}")
     lines += [f"  {line}" for text in said for line in tables.prose(text, width - 2, "  ")]
     grid = [
-        ["", "layout", "per device", "expected", "mostly"],
+        ["", "layout", "per device", "expected", "held", "mostly"],
         *(_row(answer, r) for r in answer["considered"][:_SHOWN]),
     ]
     drop = ("per device", "mostly")
@@ -39,5 +39,7 @@ def _block(answer: dict[str, Any], width: int) -> str:
 
 def _row(answer: dict[str, Any], row: dict[str, Any]) -> list[str]:
     mark = "*" if {k: row[k] for k in answer["chosen"]} == answer["chosen"] else ""
-    outcome = [duration(row["time_s"]), row["bound"]] if row["fits"] else ["-", "does not fit"]
+    outcome = (
+        [duration(row["time_s"]), duration(row["held_s"]), row["bound"]] if row["fits"] else ["-", "-", "does not fit"]
+    )
     return [mark, layout(row), si(row["bytes_per_device"], "B"), *outcome]

@@ -32,7 +32,7 @@ class Kind:
 KINDS = {
     "name": Kind("NAME"),
     "word": Kind("NAME"),
-    "text": Kind("TEXT"),  # as "word", with its capitals
+    "text": Kind("TIERS"),  # as "word", with its capitals
     "phases": Kind("PHASE"),
     "pixels": Kind("WxH"),
     "pictures": Kind("COUNT", "tokens", whole=True, least=0),

@@ -100,7 +100,10 @@ def _shorthand(schema: dict[str, Any]) -> None:
         "items": layer,
         "description": "layers that follow one another, `repeat` times",
     }
-    blocks = {key: defs["LayerSpec"]["properties"][key] for key in ("attention", "feedforward", "parallel", "norms")}
+    blocks = {
+        key: defs["LayerSpec"]["properties"][key]
+        for key in ("attention", "feedforward", "cross", "pieces", "parallel", "norms")
+    }
     layers = {
         "anyOf": [{"type": "integer", "exclusiveMinimum": 0}, {"type": "array", "items": layer, "minItems": 1}],
         "description": "a number of equal layers, or groups that override the blocks at the top",

@@ -99,6 +99,6 @@ def test_the_highest_published_mfu_is_what_the_rows_say():
 def test_an_mfu_beyond_every_published_run_says_so(cli):
     beyond = cli("estimate", "gpt3", "--hw", "a100", "--phase", "train", "--format", "json").json
     assert beyond["phases"]["train"]["mfu"] > 0.63
-    assert "above every published run" in beyond["notes"][0]
+    assert any("above every published run" in note for note in beyond["notes"])
     within = cli("estimate", "llama-3-70b", "--hw", "h100", "--phase", "train", "--format", "json").json
-    assert "notes" not in within
+    assert not any("above every published run" in note for note in within.get("notes", ()))

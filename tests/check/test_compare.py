@@ -170,3 +170,19 @@ def test_formats_agree():
 def test_a_wrong_question_is_usage(args):
     ran = run_cli("compare", "llama-3.3-70b", *args)
     assert ran.code == 2 and ran.err.count("\n") == 1 and not ran.out, ran
+
+
+@pytest.mark.parametrize(
+    ("phase", "ranked"),
+    [
+        (["train"], "train.time_s"),
+        (["prefill"], "prefill.time_s"),
+        (["prefill", "decode"], "decode.time_s"),
+        ([], "decode.time_s"),
+    ],
+)
+def test_unless_told_chips_are_ranked_by_the_time_of_the_phase_asked_for(phase, ranked):
+    asked = [word for name in phase for word in ("--phase", name)]
+    ran = run_cli("compare", "llama-3-8b", "--hw", "h100,h200", "-n", "8", *asked, "--format", "json")
+    assert ran.code == 0, ran.err
+    assert ran.json["rank"] == ranked

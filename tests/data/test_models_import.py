@@ -127,7 +127,7 @@ def test_every_type_has_cases():
         ({"model_type": "hyena"}, "'hyena' is not one this importer knows; known: "),
         ({"moonshot_width": 12}, "moonshot_width: not a field this importer knows"),
         ({"per_layer_config": {"0": {"hidden_size": 8}}}, "layers that differ one by one"),
-        ({"is_encoder_decoder": True}, "this model_type is read the other way"),
+        ({"is_encoder_decoder": True}, "only decoders are read as this model_type"),
         ({"pruned_heads": {"0": [1]}}, "pruned heads"),
         ({"hidden_size": "64"}, "hidden_size: expected a whole number, got '64'"),
         ({"hidden_size": True}, "hidden_size: expected a whole number"),

@@ -117,7 +117,8 @@ def test_what_fits_a_card_of_8_gb():
     sizes = [by[f]["bytes"] for f in ("Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M", "Q2_K")]
     assert sizes == sorted(sizes, reverse=True)
     # 32 layers x 8 heads x 128 x keys and values x 2 bytes: 131,072 B a token in what is left of 8 GiB
-    left = 8 * 2**30 - by["Q4_K_M"]["bytes"] - 1.3e9
+    # an embedding that the head does not share stays on the host (llama.cpp), at 4.5 bits in this file type
+    left = 8 * 2**30 - by["Q4_K_M"]["bytes"] - 1.3e9 + 128256 * 4096 * 4.5 / 8
     assert by["Q4_K_M"]["max_context"] == int(left // 131072)
 
 

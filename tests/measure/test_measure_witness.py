@@ -82,6 +82,18 @@ def test_measured_constants_are_nearer_where_the_timings_are_theirs(env):
     assert "matmul bf16" in render.held([row])
 
 
+def test_a_pass_beside_the_kernel_is_not_asked_for():
+    """fp8 on an H100 is priced with the quantising of its input, which nobody timed with the matmul."""
+    from rooflinecli.answers.kernel import kernel_matmul
+
+    chip = load_hardware("h100-sxm")
+    bare, whole = (
+        held.ask(cases.matmul(4096, 4096, 4096, "fp8").record(), chip),
+        kernel_matmul(4096, 4096, 4096, "fp8", chip),
+    )
+    assert bare["floor_s"] == whole["floor_s"] and bare["time_s"] < whole["time_s"]
+
+
 def test_attention_is_asked_as_it_was_timed():
     chip = load_hardware("h100-sxm")
     decode = held.ask(cases.decode(4, 2048, 32, 8, 128, "bf16").record(), chip)

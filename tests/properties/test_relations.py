@@ -16,6 +16,7 @@ from rooflinecli.engine.answer import answer
 from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import Infeasible, UsageError
+from rooflinecli.formulas.experts import CROWD
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.plan import Plan
@@ -133,7 +134,9 @@ def test_ideal_is_no_slower_and_leaves_the_floor_alone(q: Question) -> None:
 def test_a_larger_batch_takes_longer_and_yields_more(q: Question, factor: float) -> None:
     small, large = ask(q), ask(q, batch=q[0].batch * factor)
     no_slower(small, large)
-    assert small.tokens_per_s <= large.tokens_per_s * (1 + SLACK)
+    # runs with CROWD sequences and more use experts less well (formulas/experts.crowded): a batch past that line may yield less
+    if not (q[0].model.layers[-1].feedforward.n_experts and q[0].batch < CROWD <= q[0].batch * factor):
+        assert small.tokens_per_s <= large.tokens_per_s * (1 + SLACK)
     assert small.memory.total_bytes <= large.memory.total_bytes
 
 

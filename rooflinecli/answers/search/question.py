@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rooflinecli.answers.search.objective import Objective, objective
@@ -31,6 +31,12 @@ class Question:
     open: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     practised: bool = False
     every: bool = False
+
+    @property
+    def pinned(self) -> Request:
+        """The request with the recomputation that the search may not choose: options are held to agree with it."""
+        said = self.open.get("recompute", ())
+        return replace(self.request, recompute=str(said[0])) if len(said) == 1 else self.request
 
 
 def question(

@@ -67,7 +67,7 @@ class Found:
 def search(question: Question, tell: Callable[[int, int], None] | None = None, over: Spread | None = None) -> Found:
     """Look at every legal layout on every device count asked for. `tell(done, total)` hears of progress; `over` spreads the work."""
     scene, found = Scene(question.request), Found()
-    agree.check(scene)
+    agree.check(Scene(question.pinned))
     legal.check(scene)
     if not question.devices:
         raise UsageError(

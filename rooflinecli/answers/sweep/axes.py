@@ -123,7 +123,10 @@ def _figure(text: str, specs: list[HardwareSpec]) -> Axis:
     )
     found = ranges.values(f"--set {path}", written.strip(), read, unit_shared=True)
     if min(found) <= 0:
-        raise UsageError(f"--set {text}: figures are above zero")
+        raise UsageError(f"--set {text}: figures are above zero", "set")
+    bound = settable.most(path)
+    if bound is not None and max(found) > bound:  # beyond it an expected time would beat its floor
+        raise UsageError(f"--set {text}: {path} is a share of what the chip can do; give at most {bound:g}", "set")
     return Axis(path, "figure", found, relative=relative)
 
 

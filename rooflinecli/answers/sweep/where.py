@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable
@@ -61,13 +62,15 @@ def condition(text: str) -> Condition:
 def _value(text: str, name: str, written: str) -> float:
     unit = unit_of(name)
     try:
-        return float(written)
+        found = float(written)
     except ValueError:
-        pass
-    try:
-        return units.parse(written, "1" if unit in ("count", "fraction") else unit)
-    except ValueError as error:
-        raise UsageError(f"--where {text!r}: {error}") from None
+        try:
+            found = units.parse(written, "1" if unit in ("count", "fraction") else unit)
+        except ValueError as error:
+            raise UsageError(f"--where {text!r}: {error}", "where") from None
+    if not math.isfinite(found):
+        raise UsageError(f"--where {text!r}: {written} is not a finite number; write a limit that can be met", "where")
+    return found
 
 
 def quantity_of(result: Estimate, name: str) -> Any:

@@ -1,0 +1,139 @@
+"""The layouts that the chooser looks at, against all of them written out by the rules of its description."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from rooflinecli.engine import candidates as under_test
+from rooflinecli.engine.candidates import candidates
+from rooflinecli.engine.scene import Scene
+from rooflinecli.specs import ask
+
+LLAMA, MIXTRAL = "llama-3-8b", "mixtral-8x7b"  # 32 heads; 32 heads and eight experts
+
+
+def scene(model: str, hw: str = "h100", **more) -> Scene:
+    return Scene(ask.request({"model": model, "hw": hw, **more}))
+
+
+def splits(devices: int, most: int, heads: int = 32) -> set[tuple[int, int, int]]:
+    """tp within the fast domain and dividing the heads, any pp, the rest replicas."""
+    return {
+        (tp, pp, devices // tp // pp)
+        for tp, pp in product(range(1, most + 1), range(1, devices + 1))
+        if heads % tp == 0 and devices % (tp * pp) == 0
+    }
+
+
+def found(scene: Scene, phase: str, devices: int) -> list[tuple[float, ...]]:
+    return [(p.tp, p.pp, p.dp) for p in candidates(scene, phase, devices)]
+
+
+@pytest.mark.parametrize("devices", [1, 8, 12, 24])
+def test_training_looks_at_every_split_and_variant(devices):
+    """ZeRO 1 or 3 where there are replicas, none or all computed again, microbatches of 1, 2 and 4 that the batch has."""
+    expected = {
+        (*split, zero, recompute, micro)
+        for split in splits(devices, 8)
+        for zero, recompute, micro in product((1, 3) if split[2] > 1 else (0,), ("none", "full"), (1, 2, 4))
+        if split[2] * micro <= 16 and split[1] <= 32
+    }
+    plans = list(candidates(scene(LLAMA, n=devices, phase="train", batch=16), "train", devices))
+    assert {(p.tp, p.pp, p.dp, p.zero, p.recompute, p.micro_batch) for p in plans} == expected
+    assert len(plans) == len(expected)
+    assert all(p.sequence_parallel == (p.tp > 1) for p in plans)
+
+
+def test_sizes_given_are_kept_and_nothing_else_is_tried():
+    given = {"zero": 2, "recompute": "selective", "micro_batch": 2, "cp": 2, "sequence_parallel": True}
+    plans = list(candidates(scene(LLAMA, n=8, phase="train", batch=16, **given), "train", 8))
+    assert {(p.tp, p.pp, p.dp) for p in plans} == splits(4, 8)
+    assert len(plans) == len(splits(4, 8))
+    assert all(getattr(p, name) == value for p in plans for name, value in given.items())
+
+
+def test_an_open_count_is_tried_with_one_sequence():
+    plans = list(candidates(scene(LLAMA, phase="train", batch=16), "train", 4))
+    assert {p.micro_batch for p in plans} == {1}
+
+
+def test_a_torus_is_tried_up_to_sixteen():
+    assert {tp for tp, *_ in found(scene(LLAMA, "tpu-v5p", n=64, phase="train", batch=64), "train", 64)} == {
+        1,
+        2,
+        4,
+        8,
+        16,
+    }
+    assert {tp for tp, *_ in found(scene(LLAMA, n=64, phase="train", batch=64), "train", 64)} == {1, 2, 4, 8}
+
+
+SERVED = {"phase": "decode", "prompt": 100, "output": 100, "batch": 8}
+
+
+@pytest.mark.parametrize(
+    ("devices", "given", "expected"),
+    [
+        (12, {"n": 12}, {(1, 1, 12), (2, 1, 6), (4, 1, 3)}),  # 8 does not divide 12, stages only beside 8
+        (16, {"n": 16}, {(1, 1, 16), (2, 1, 8), (4, 1, 4), (8, 1, 2), (8, 2, 1)}),
+        (16, {"n": 16, "tp": 4}, {(4, 1, 4), (4, 2, 2), (4, 4, 1)}),
+        (16, {"n": 16, "pp": 2}, {(1, 2, 8), (2, 2, 4), (4, 2, 2), (8, 2, 1)}),
+        (16, {"n": 16, "dp": 2}, {(8, 1, 2)}),
+        (2, {"n": 2}, {(1, 1, 2), (2, 1, 1)}),  # two devices are as wide as a group gets
+        (16, {}, {(8, 2, 1)}),  # one replica where the count is open
+        (4, {}, {(4, 1, 1)}),
+        (4, {"dp": 2}, {(2, 1, 2)}),
+        (4, {"n": 4, "engine": "llamacpp"}, {(1, 4, 1)}),  # shares out layers, one replica
+        (4, {"n": 4, "engine": "llamacpp", "dp": 2}, {(1, 2, 2)}),
+        (8, {"n": 8, "attention_dp": True}, {(1, 1, 8), (1, 2, 4), (1, 4, 2), (1, 8, 1)}),
+    ],
+    ids=str,
+)
+def test_serving_looks_at(devices, given, expected):
+    model = MIXTRAL if "attention_dp" in given else LLAMA
+    assert set(found(scene(model, **SERVED, **given), "decode", devices)) == expected
+
+
+def test_attention_for_itself_spreads_experts_over_all_its_ranks():
+    plans = list(candidates(scene(MIXTRAL, n=8, attention_dp=True, **SERVED), "decode", 8))
+    assert all(p.ep == p.dp for p in plans) and {p.ep for p in plans} == {1, 2, 4, 8}
+
+
+@pytest.mark.parametrize(
+    ("tp", "dp", "groups"),
+    [
+        (1, 16, {1, 8}),  # eight inside a host, and eight at most
+        (2, 8, {1, 4, 8}),  # four beside two tensor ranks in a host
+        (4, 4, {1, 2, 4}),
+        (8, 2, {1, 2}),  # none inside: a host is full
+        (1, 12, {1, 4}),
+        (1, 1, {1}),
+    ],
+)
+def test_expert_groups_of_training(tp, dp, groups):
+    asked = {"n": tp * dp, "tp": tp, "pp": 1, "phase": "train", "batch": 64}
+    assert {p.ep for p in candidates(scene(MIXTRAL, **asked), "train", tp * dp)} == groups
+    assert {p.ep for p in candidates(scene(MIXTRAL, ep=2, **asked), "train", tp * dp)} <= {2}
+
+
+def test_what_is_refused_is_collected():
+    refused = []
+    assert not list(candidates(scene(LLAMA, n=8, dp=8, phase="train", batch=4), "train", 8, refused))
+    assert {rule.name for rule in refused} == {"every replica has a microbatch"}
+
+
+def test_what_was_not_tried_is_told():
+    all_open = "tp beyond the fast domain, cp, other ep, virtual stages, micro-batches above 4, ZeRO-2, selective recomputation"
+    assert under_test.untried(scene(MIXTRAL, n=16, phase="train")) == all_open
+    assert under_test.untried(scene(LLAMA, n=8, phase="train")) == all_open[
+        len("tp beyond the fast domain, ") :
+    ].replace("other ep, ", "")
+    given = {"tp": 2, "cp": 1, "ep": 2, "virtual_stages": 1, "micro_batch": 1, "zero": 1, "recompute": "none"}
+    assert under_test.untried(scene(MIXTRAL, n=16, phase="train", **given)) == "nothing else"
+
+
+def test_stages_written_out_set_their_number():
+    plans = list(candidates(scene(LLAMA, n=8, stages="10,11,11", phase="train", batch=16), "train", 6))
+    assert {(p.tp, p.pp, p.dp) for p in plans} == {(1, 3, 2), (2, 3, 1)}

@@ -1,0 +1,171 @@
+"""Novelty of a layout against limits in round figures: how far each size goes beyond, what it adds, what it says."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from rooflinecli.engine import novelty
+from rooflinecli.engine.scene import Scene
+from rooflinecli.specs import precedent
+from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.model import load_model
+from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.request import Request
+
+HAND = str(Path(__file__).parents[1] / "assembly" / "hand.yaml")  # four devices inside; its file says its own error
+LIMITS = precedent.Envelope(
+    together=(("cp", "cp"), ("tp", "ep"), ("pp", "ZeRO-2"), ("pp", "ZeRO-3"), ("virtual stages", "ep")),
+    tensor=2.0,
+    stages=4.0,
+    context=1000.0,
+    experts=2.0,
+    sharding=3.0,
+    hidden=0.2,
+    memory=0.8,
+    fitted=True,
+)
+FULL = SimpleNamespace(total_bytes=40.0, capacity_bytes=50.0)  # all that published ones fill
+KINDS = {"combination", "tensor", "stages", "context", "hidden", "memory"}
+
+
+@pytest.fixture(autouse=True)
+def limits(monkeypatch):
+    monkeypatch.setattr(novelty, "known", lambda scene, plan: LIMITS)
+
+
+def scene(model="llama-3-8b", chip=HAND, **asked) -> Scene:
+    return Scene(Request(load_model(model), load_hardware(chip), **{"seq": 4000.0, "phases": ("train",), **asked}))
+
+
+def beyond(plan: Plan, model="llama-3-8b", hidden=0.0, memory=FULL, **asked) -> dict[str, float]:
+    """What goes beyond at all, by kind."""
+    found = novelty.claims(scene(model, **asked), plan, hidden, memory)
+    return {claim.kind: claim.beyond for claim in found if np.any(claim.beyond)}
+
+
+def test_what_published_runs_did_adds_nothing():
+    plan = Plan(tp=8.0, pp=2.0, virtual_stages=4.0, dp=2.0, zero=1)
+    found = novelty.claims(scene(), plan, 0.2, FULL)
+    assert {claim.kind for claim in found} == KINDS
+    assert all(claim.beyond == 0 for claim in found) and novelty.error(found) == 0
+
+
+@pytest.mark.parametrize(
+    ("plan", "model", "kind", "far"),
+    [
+        ({"tp": 9.0}, "llama-3-8b", "tensor", 0.5),  # 2.25 of four, half of a quarter above 2
+        ({"tp": 16.0}, "llama-3-8b", "tensor", 1.0),
+        ({"pp": 2.0, "virtual_stages": 4.5}, "llama-3-8b", "stages", 0.5),
+        ({"ep": 4.0, "dp": 4.0}, "mixtral-8x7b", "experts", 0.0),  # two experts each of eight
+        ({"ep": 1.0, "dp": 4.0}, "mixtral-8x7b", "experts", 1.0),
+        ({"ep": 1.0}, "mixtral-8x7b", "experts", 0.0),  # one device has nothing to share them with
+        ({"dp": 12.0, "zero": 3}, "llama-3-8b", "sharding", 0.0),  # three domains of four
+        ({"dp": 16.0, "zero": 3}, "llama-3-8b", "sharding", 1.0),
+        ({"dp": 13.5, "zero": 3}, "llama-3-8b", "sharding", 0.5),
+        ({"dp": 16.0, "zero": 2}, "llama-3-8b", "sharding", 0.0),
+        ({"tp": 4.0, "dp": 4.0, "zero": 3}, "llama-3-8b", "sharding", 1.0),  # each replica in a domain of its own
+        ({"dp": 64.0, "shard": 8.0, "zero": 3}, "llama-3-8b", "sharding", 0.0),  # two domains, whatever dp is
+    ],
+)
+def test_a_size_goes_so_far_beyond(plan, model, kind, far):
+    assert beyond(Plan(**plan), model).get(kind, 0.0) == pytest.approx(far)
+
+
+@pytest.mark.parametrize(("seq", "far"), [(4000.0, 0.0), (3555.5555555555557, 0.5), (2000.0, 1.0)])
+def test_few_tokens_on_a_context_rank(seq, far):
+    """1000 and more are known; 889 is half of the way to 800."""
+    assert beyond(Plan(cp=4.0), seq=seq).get("context", 0.0) == pytest.approx(far)
+    assert "context" not in beyond(Plan(), seq=100.0)  # a short sequence that nobody splits
+
+
+def test_hidden_seconds_and_full_memory():
+    assert beyond(Plan(), hidden=0.225) == {"hidden": pytest.approx(0.5)}
+    assert beyond(Plan(), memory=SimpleNamespace(total_bytes=45.0, capacity_bytes=50.0)) == {
+        "memory": pytest.approx(0.5)
+    }
+
+
+@pytest.mark.parametrize(
+    ("plan", "new"),
+    [
+        ({"cp": 2.0}, True),  # a technique with itself: none used it
+        ({"tp": 2.0, "dp": 2.0, "ep": 2.0}, True),
+        ({"tp": 2.0, "pp": 2.0}, False),
+        ({"dp": 2.0, "ep": 2.0}, False),
+        ({"pp": 2.0, "zero": 2}, True),
+        ({"pp": 2.0, "zero": 3}, True),
+        ({"pp": 2.0, "zero": 1}, False),
+        ({"zero": 2, "dp": 2.0}, False),
+        ({"pp": 2.0, "virtual_stages": 2.0, "dp": 2.0, "ep": 2.0}, True),
+        ({"pp": 2.0, "virtual_stages": 2.0}, False),
+    ],
+)
+def test_techniques_that_nobody_joins(plan, new):
+    held = {"context": 0.0, "experts": 0.0, "sharding": 0.0}
+    assert (beyond(Plan(**plan), "mixtral-8x7b") | held)["experts"] == 0
+    assert beyond(Plan(**plan), "mixtral-8x7b").get("combination", 0.0) == (1.0 if new else 0.0)
+
+
+def test_arrays_are_judged_point_by_point():
+    tp, ep = np.array([1.0, 2.0, 9.0]), np.array([2.0, 2.0, 1.0])
+    found = beyond(Plan(tp=tp, ep=ep, dp=4.0), "mixtral-8x7b")
+    assert list(found["combination"]) == [0.0, 1.0, 0.0]
+    assert list(found["tensor"]) == pytest.approx([0.0, 0.0, 0.5])
+    assert list(found["experts"]) == [1.0, 1.0, 1.0]
+
+
+def test_kinds_add_in_quadrature():
+    errors = precedent.widening()
+    found = novelty.claims(scene(), Plan(tp=9.0, cp=2.0), 0.0, FULL)
+    assert novelty.error(found) == pytest.approx(math.hypot(0.5 * errors["tensor"], errors["combination"]))
+
+
+def test_a_chip_that_no_run_was_fitted_to(monkeypatch):
+    """Unless its file says itself how well a step is known; and it is no fault of a layout."""
+    bare = precedent.Envelope(**{**vars(LIMITS), "fitted": False})
+    monkeypatch.setattr(novelty, "known", lambda scene, plan: bare)
+    assert "chip" not in beyond(Plan())
+    found = novelty.claims(scene(chip="rtx-4090"), Plan(), 0.0, FULL)
+    assert found[-1].kind == "chip" and found[-1].beyond == 1 and "RTX 4090" in found[-1].say()
+    assert {claim.kind for claim in novelty.own(found)} == KINDS
+
+
+def test_an_ideal_chip_claims_nothing():
+    assert novelty.claims(scene(efficiency="ideal"), Plan(tp=64.0), 1.0, FULL) == []
+
+
+def answer(hidden: dict[str, float], total=40.0) -> SimpleNamespace:
+    memory = SimpleNamespace(total_bytes=total, capacity_bytes=50.0)
+    return SimpleNamespace(hidden_s=hidden, time_s=10.0, memory=memory)
+
+
+def test_only_what_goes_beyond_is_said():
+    """Two seconds of ten hidden are known, 2.5 are the whole way beyond; 2.02 are a hair of it."""
+    assert novelty.sentences(scene(), Plan(), answer({"dp": 1.5, "tp": 0.5})) == []
+    assert novelty.sentences(scene(), Plan(), answer({"dp": 1.5, "tp": 0.52})) == []
+    (said,) = novelty.sentences(scene(), Plan(), answer({"dp": 1.5, "tp": 1.0}))
+    assert said.startswith("hides 2.50 s of communication behind a step of 10.0 s; nine of ten")
+    (said,) = novelty.sentences(scene(), Plan(cp=2.0), answer({}))
+    assert said == "uses cp, which no two published runs here do"
+    (said,) = novelty.sentences(scene(), Plan(pp=2.0, zero=2), answer({}))
+    assert said == "uses pp with ZeRO-2, which no two published runs here do"
+
+
+def test_practised_is_where_nothing_goes_beyond():
+    assert bool(novelty.practised(scene(), Plan(tp=8.0), answer({"dp": 2.0})))
+    assert not bool(novelty.practised(scene(), Plan(tp=8.0), answer({"dp": 2.5})))
+    assert not bool(novelty.practised(scene(), Plan(tp=9.0), answer({"dp": 2.0})))
+    assert list(novelty.practised(scene(), Plan(tp=np.array([8.0, 9.0])), answer({}))) == [True, False]
+
+
+def test_a_torus_counts_single_ranks():
+    """It has no edge within reach; a switch of four is counted in fours, a chip without a network in ones."""
+    assert novelty.domains(scene().chip) == (4.0, 4.0)
+    size, ranks = novelty.domains(scene(chip="tpu-v5p").chip)
+    assert size > 1 and ranks == 1.0
+    assert novelty.domains(SimpleNamespace(levels=[])) == (1.0, 1.0)

@@ -1,0 +1,109 @@
+"""What a request comes to: lengths by default, documents packed, passes over prompts and images, the end that is held."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from rooflinecli.engine.phase_answer import time_held
+from rooflinecli.engine.scene import OUTPUT, PROMPT, Scene
+from rooflinecli.errors import UsageError
+from rooflinecli.specs import ask
+from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.model import load_model
+from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.request import SEQ, Request
+
+HAND = str(Path(__file__).parents[1] / "assembly" / "hand.yaml")
+
+
+def scene(model="llama-3-8b", hw="h100", **more) -> Scene:
+    return Scene(ask.request({"model": model, "hw": hw, **more}))
+
+
+def short(context: float) -> Scene:
+    """A model with a context so short that the usual lengths do not fit."""
+    spec = load_model("llama-3-8b")
+    less = spec.model_copy(update={"max_context": context})
+    less._document = spec.document
+    return Scene(Request(less, load_hardware("h100")))
+
+
+@pytest.mark.parametrize(
+    ("context", "prompt", "output", "seq"),
+    [
+        (1e6, PROMPT, OUTPUT, SEQ),
+        (PROMPT + OUTPUT, PROMPT, OUTPUT, min(SEQ, PROMPT + OUTPUT)),
+        (PROMPT + OUTPUT - 1, PROMPT - 1, OUTPUT, min(SEQ, PROMPT + OUTPUT - 1)),
+        (400.0, 200.0, 200.0, 400.0),  # half for the prompt, half for the answer
+        (12.0, 6.0, 6.0, 12.0),
+    ],
+)
+def test_lengths_that_nobody_gives_fit_the_context(context, prompt, output, seq):
+    found = short(context)
+    assert (found.prompt, found.output, found.seq) == (prompt, output, seq)
+
+
+def test_an_encoder_takes_its_context_whole_and_scores_every_position():
+    bert, llama = scene("bert-large"), scene()
+    assert bert.prompt == 512 and bert.output == 0 and not bert.generates
+    assert bert.scored(512.0) == (512.0 if bert.spec.lm_head else 1.0)
+    assert llama.generates and llama.scored(512.0) == 1.0
+    assert scene("bert-large", batch=8).served == 8.0 and scene("bert-large").served == 1.0
+    assert scene(batch=8).served == 1.0 == scene(batch=8).together
+
+
+def test_documents_are_packed_by_the_token():
+    """Of 2000 and 6000 tokens: a quarter of the tokens in the short one."""
+    asked = {"phase": "train", "lengths": "2000,6000", "seq": 8192}
+    assert scene(**asked).documents == 0.25 * 2000 + 0.75 * 6000
+    assert scene(**{**asked, "seq": 6000}).documents == 5000
+    assert scene(phase="train").documents is None
+    with pytest.raises(UsageError, match="a document of 6000 tokens does not fit into --seq 5999"):
+        scene(**{**asked, "seq": 5999})
+
+
+def test_what_frameworks_keep_and_pad():
+    one = scene(hw=HAND, phase="train")
+    plain, eager, whole = (one.kept_beside(Plan(software=name)) for name in ("any", "eager", "differentiated"))
+    assert (plain.logit, plain.norm, plain.gate) == (0, 0, 0)
+    assert (eager.logit, eager.norm, eager.gate) == (8, 0, 0)
+    assert (whole.logit, whole.norm, whole.gate) == (0, 8, 6)
+    assert not one.pads_heads(Plan(), "train")
+    for name in ("vllm", "llamacpp"):
+        served = scene(engine=name)
+        assert served.pads_heads(Plan(), "decode") == served.engine.pads_heads
+
+
+@pytest.mark.parametrize(("hold", "seconds"), [("pessimistic", 3.0), ("floor", 1.0), ("expected", 2.0)])
+def test_the_end_that_is_held(hold, seconds):
+    assert time_held(SimpleNamespace(interval_s=(1.5, 3.0), floor_s=1.0, time_s=2.0), hold) == seconds
+
+
+def test_flops_of_a_prompt_behind_a_cache_are_those_of_the_rest():
+    """What is cached is only attended to: two FLOPs a parameter and token less, the pairs inside it gone."""
+    one = scene()
+    whole = one.model_flops(1.0, 1000.0, 1000.0, 1.0, decode=False)
+    rest = one.model_flops(1.0, 400.0, 1000.0, 1.0, decode=False, cached=600.0)
+    first = one.model_flops(1.0, 600.0, 600.0, 1.0, decode=False)
+    head = 2 * 4096 * 128256  # scored once in each
+    assert rest + first - head == pytest.approx(whole, rel=1e-12)
+
+
+def test_documents_attend_to_themselves():
+    """Four documents of 1000 in a sequence cost the attention of four, and all else of one sequence of 4000."""
+    one = scene(phase="train")
+    packed = one.model_flops(2.0, 4000.0, 4000.0, 4000.0, decode=False, documents=1000.0)
+    assert packed == pytest.approx(one.model_flops(8.0, 1000.0, 1000.0, 1000.0, decode=False), rel=1e-12)
+
+
+def test_an_image_is_made_in_steps_with_and_without_the_prompt():
+    """DiT-XL/2: 250 steps of 256 patches, guided; FLUX.1-dev: 28 steps beside 512 tokens of prompt, not guided."""
+    dit, flux = scene("dit-xl-2", batch=3), scene("flux.1-dev", batch=3)
+    assert (dit.steps, dit.guided, dit.served, dit.together, dit.prompt, dit.output) == (250, True, 3, 6, 256, 0)
+    assert (flux.steps, flux.guided, flux.served, flux.together) == (28, False, 3, 3)
+    assert flux.prompt == flux.given + 512 and flux.pictured[0] == 1
+    assert scene("dit-xl-2", steps=20, guidance=False).together == 1 and scene("dit-xl-2", steps=20).steps == 20
+    assert scene().steps == 1 and not scene().guided

@@ -1,0 +1,82 @@
+"""What a request says about a layout: stages written out or by a framework's rule, offloading, the ranks that attend for themselves."""
+
+from __future__ import annotations
+
+import pytest
+
+from rooflinecli.engine import stated
+from rooflinecli.errors import UsageError
+from rooflinecli.specs import ask
+
+
+def request(**more):
+    return ask.request({"model": "llama-3-8b", "hw": "h100", **more})
+
+
+@pytest.mark.parametrize(
+    ("flag", "ep", "ranks"),
+    [
+        (False, None, (4.0, 2.0, 1.0)),
+        (False, 2.0, (4.0, 2.0, 2.0)),
+        (True, None, (1.0, 8.0, 8.0)),
+        (True, 2.0, (1.0, 8.0, 2.0)),
+    ],
+)
+def test_ranks_that_attend_for_themselves(flag, ep, ranks):
+    asked = request(attention_dp=True) if flag else request()
+    assert stated.attention_parallel(asked, 4.0, 2.0, ep) == ranks
+
+
+@pytest.mark.parametrize(
+    ("written", "pp", "counts"),
+    [
+        ("10,11,11", None, (10, 11, 11)),
+        ("0,32", 2, (0, 32)),  # a stage of its own for an end
+        ("embedding", 3, (10, 11, 11)),  # 33 of 11
+        ("loss", 3, (11, 11, 10)),
+        ("embedding+loss", 2, (16, 16)),  # 34 of 17
+    ],
+)
+def test_layers_per_stage(written, pp, counts):
+    assert stated.layout(request(stages=written, **({"pp": pp} if pp else {})), "train")["stages"] == counts
+
+
+@pytest.mark.parametrize(
+    ("written", "pp", "says"),
+    [
+        ("10,11,12", None, "adds up to 33, but"),
+        ("-1,33", None, "adds up to 32, but"),
+        ("10,11,11", 2, "names 3 stages and --pp 2"),
+        ("ten,22", None, "expected whole numbers"),
+        ("embedding", 2, "counts 33 layers and ends"),
+        ("embedding", 1, "a --pp of at least 2"),
+        ("loss", None, "a --pp of at least 2"),
+        ("embedding+loss", 3, "counts 34 layers and ends"),
+    ],
+)
+def test_stages_that_are_none(written, pp, says):
+    with pytest.raises(UsageError, match=says):
+        stated.layout(request(stages=written, **({"pp": pp} if pp else {})), "train")
+
+
+def test_how_experts_are_served_is_no_matter_of_training():
+    asked = request(model="mixtral-8x7b", redundant_experts=2, schedule="gpipe", loss_chunks=4)
+    plain = {"schedule": "gpipe", "loss_chunks": 4}
+    assert stated.layout(asked, "train") == plain
+    assert stated.layout(asked, "decode") == {**plain, "redundant_experts": 2}
+
+
+def test_offloading_of_some_layers():
+    assert stated.layout(request(offload="optimizer"), "train") == {"offload": "optimizer"}
+    some = {"offload": "activations", "offload_layers": 8.0}
+    assert stated.layout(request(offload="activations:8"), "train") == some
+
+
+def test_modules_are_a_list():
+    asked = request(recompute="selective", recompute_modules="core_attn,mlp")
+    assert stated.layout(asked, "train")["recompute_modules"] == ("core_attn", "mlp")
+
+
+def test_what_the_sizes_multiply_to():
+    assert stated.product_of_given(request()) == (1, "")
+    assert stated.product_of_given(request(tp=4, cp=3, dp=2, ep=2)) == (24, "--tp 4 --dp 2 --cp 3")

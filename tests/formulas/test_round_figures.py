@@ -1,0 +1,135 @@
+"""Formulas at figures small enough to work out in the head: every term, factor and bound changes what comes out."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import pytest
+
+from rooflinecli.formulas import (
+    attention,
+    collectives,
+    counts,
+    memory,
+    money,
+    offload,
+    provision,
+    recipes,
+    schedule,
+    serving,
+    simulation,
+    tiers,
+    training,
+)
+
+WORKED = [
+    # caches of sessions that wait
+    (tiers.idle_on_device, (10.0, 3.0), 7.0),
+    (tiers.idle_on_device, (3.0, 10.0), 0.0),  # more under way than fit at once: none waits
+    (tiers.sessions_kept, (60.0, 4.0), 15.0),
+    (tiers.sessions_kept, (60.0, 0.0), 60.0),  # a cache of nothing counts as a byte
+    (tiers.found_share, (10.0, 4.0, 3.0), 0.3),  # all that the place keeps
+    (tiers.found_share, (10.0, 4.0, 9.0), 0.6),  # all that nearer ones left over
+    (tiers.found_share, (10.0, 12.0, 9.0), 0.0),  # nearer ones took all
+    (tiers.expected_reload, (0.25, 8.0), 2.0),
+    (simulation.pool_within, (100.0, 0.9, 50.0, 10.0, 3.0, 7.0), 30.0 / 3 * 7),
+    (simulation.pool_within, (100.0, 0.5, 50.0, 10.0, 3.0, 7.0), 0.0),
+    (simulation.pool_within, (100.0, 0.9, 50.0, 10.0, 0.0, 7.0), 30.0 * 7),
+    # weights on the host
+    (offload.host_layers, (80.0, 60.0), 0.25),
+    (offload.host_layers, (80.0, 99.0), 0.0),
+    (offload.host_head, (0.0,), 0.0),
+    (offload.host_head, (0.01,), 1.0),
+    (offload.host_experts, (0.25, 0.0), 0.25),
+    (offload.host_experts, (0.25, 0.5), 0.625),  # a quarter, and half of three quarters
+    (offload.on_host, (8.0, 0.25), 2.0),
+    (offload.on_device, (8.0, 0.25), 6.0),
+    (offload.table_bytes, (5.0, 3.0, 2.0), 30.0),
+    (offload.layers_that_fit, (50.0, 8.0, 99.0), 4.0),  # 12.375 each: four are 49.5
+    (offload.layers_that_fit, (500.0, 8.0, 99.0), 8.0),
+    (offload.layers_that_fit, (-50.0, 8.0, 99.0), 0.0),
+    (offload.experts_that_leave, (25.0, 8.0, 96.0), 3.0),  # 12 each: three are 36, two are 24
+    (offload.experts_that_leave, (24.0, 8.0, 96.0), 2.0),
+    (offload.experts_that_leave, (-1.0, 8.0, 96.0), 0.0),
+    (offload.copy_time, (60.0, 3.0, 9.0, 0.5), 40.0),
+    # money
+    (money.usd_per_million_tokens, (9.0, 5.0, 0.5), 1000.0),  # 2.5 tokens a second are 9000 an hour
+    (money.fleet_price, (4.0, 3.0), 12.0),
+    (money.run_cost, (7200.0, 3.0), 6.0),
+    (money.energy, (4.0, 500.0, 3.0), 6000.0),
+    (money.break_even_price, (3.0, 10.0, 6.0), 5.0),  # 30 dollars over six device-hours
+    (provision.batch_in_all, (4.0, 3.0, 2.0), 24.0),
+    (provision.joules_per_token, (4.0, 500.0, 100.0), 20.0),
+    # adapters
+    (recipes.adapters_held, (4.0, 60.0, 3.0, 2.0), 160.0),
+    (recipes.adapters_met, (2.0, 2.0), 1.5),  # HH, HT, TH, TT: one, two, two, one
+    (recipes.adapters_met, (7.0, 1.0), 1.0),
+    (recipes.served_adapter_bytes, (5.0, 3.0, 4.0, 2.0, 11.0, 2.0), 5 * 3 * 2 + 2 * 5 * 4 * 2 + 22),
+    (recipes.further_bytes, (3.5, 11.0, 2.0), 55.0),
+    (recipes.further_bytes, (0.5, 11.0, 2.0), 0.0),
+    (recipes.adapter_starts, (3.0,), 6.0),
+    # pipelines, of t = F + B + W and F = B: half of a forward pass, and F + B - 2 W where that is left over
+    (schedule.zero_bubble_v, (4.0, 6.0, 2.0), 3 * 1.0),  # half of a forward pass of 2 each
+    (schedule.zero_bubble_v, (4.0, 5.0, 1.0), 3 * (1.0 + 2 + 2 - 2 * 1)),
+    (schedule.zero_bubble_v, (4.0, 7.0, 3.0), 3 * 1.0),  # W longer than F: still never below the start
+    (serving.pieces_at_once, (6.0, 3.0), 18.0 / 8),  # 18 pieces of work in eight slots
+    (serving.pieces_at_once, (6.0, 1.0), 1.0),
+    (serving.sequences_together, (3.0, 4.0), 12.0),
+    (serving.prompt_starts, (32.0, 2.0, 30.0, 5.0), 214.0),
+    # images
+    (serving.tiles, (3.0, 5.0), 15.0),
+    (serving.image_tokens, (3.0, 64.0), 192.0),
+    (serving.guided, (6.0,), 12.0),
+    (serving.images_per_second, (640.0, 64.0), 10.0),
+    (serving.over_steps, (9.0, 20.0), 180.0),
+    (counts.tower_inputs, (6.0, 3.0), 18.0),
+    (counts.tower_positions, (64.0, 3.0), 192.0),
+    # training
+    (memory.autodiff_residuals, (10.0, 8.0, 7.0, 6.0), 122.0),
+    (memory.tiled_feedforward, (100.0, 60.0, 4.0), 55.0),  # 40 beside it and a quarter of 60
+    (memory.tiled_feedforward, (100.0, 60.0, 1.0), 100.0),
+    (training.step_error, (2.0, 3.0, 6.0, 0.0), 7.0),
+    (training.step_error, (0.0, 0.0, 0.0, 3.0, 4.0), 5.0),
+    (training.novelty, (2.0, 3.0, 6.0), 7.0),
+    (training.novelty, (), 0.0),
+    (training.claim_error, (0.3, 0.5), 0.15),
+    (training.beyond, (4.0, 4.0), 0.0),
+    (training.beyond, (1.0, 4.0), 0.0),
+    (training.beyond, (4.5, 4.0), 0.5),
+    (training.beyond, (5.0, 4.0), 1.0),
+    (training.beyond, (9.0, 4.0), 1.0),
+    # collectives
+    (collectives.message_gain, (0.4, 1.0, 40.0), 0.4 * 0.95),  # a tenth of it is latency times four
+    (collectives.message_gain, (0.4, 20.0, 40.0), 0.2),  # all latency: half of the error
+    # packed documents of 2 and 6 tokens: (2 2 + 6 6) / 8
+    (attention.packed_length, (40.0, 8.0), 5.0),
+    (attention.packed_pairs, (100.0, 5.0, 12.5), 250.0),
+]
+
+
+@pytest.mark.parametrize(("formula", "given", "worked"), WORKED, ids=lambda x: getattr(x, "__name__", str(x)))
+def test_a_formula_is_what_one_works_out(formula, given, worked):
+    assert formula(*given) == pytest.approx(worked, rel=1e-12, abs=1e-12)
+
+
+def test_newton_schulz_is_three_matmuls_a_step():
+    """A = X X^T, A^2, and (bA + cA^2) X, each 2 FLOPs a product, counted one by one."""
+    m, n = 3, 5
+    products = sum(1 for _ in product(range(m), range(m), range(n)))  # X X^T
+    products += sum(1 for _ in product(range(m), repeat=3))  # A A
+    products += sum(1 for _ in product(range(m), range(n), range(m)))  # (...) X
+    assert training.newton_schulz_flops(float(m), float(n), 4.0) == 4 * 2 * products
+
+
+@pytest.mark.parametrize(("adapters", "sequences"), [(3, 4), (4, 3), (1, 5)])
+def test_adapters_met_are_those_of_all_drawings(adapters, sequences):
+    drawn = [len(set(each)) for each in product(range(adapters), repeat=sequences)]
+    assert recipes.adapters_met(float(adapters), float(sequences)) == pytest.approx(sum(drawn) / len(drawn))
+
+
+def test_a_token_is_in_a_packed_document_of_the_mean_length():
+    lengths = [3, 9, 4, 20]
+    by_token = [length for length in lengths for _ in range(length)]
+    squares, total = float(sum(length * length for length in lengths)), float(sum(lengths))
+    assert attention.packed_length(squares, total) == math.fsum(by_token) / len(by_token)
