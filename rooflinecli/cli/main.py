@@ -243,4 +243,4 @@ def _unforeseen(error: Exception) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run())
+    run()

@@ -111,6 +111,14 @@ def check(options: Options) -> Options:
         return dict(plain(ask_plans.check([path], settings, rows)))
 
 
+def simulate(options: Options) -> Options:
+    """An engine's scheduler over step prices for one load: percentiles, SLO attainment, queues, with intervals."""
+    from rooflinecli.answers.simulate.run import run
+    from rooflinecli.answers.simulate.study import asked as load
+
+    return dict(plain(run(load({k: _written(v) for k, v in options.items()})).values))
+
+
 def _written(value: Any) -> Any:
     """A number as the command line would write it; searches read ranges from text."""
     return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value

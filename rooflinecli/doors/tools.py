@@ -9,13 +9,13 @@ from typing import Any
 from rooflinecli.answers.check.schema import option_schema
 from rooflinecli.doors import questions
 from rooflinecli.errors import RooflineError, UsageError
-from rooflinecli.specs.options import OPTIONS
+from rooflinecli.specs.options import NOT_SIMULATED, OPTIONS
 
 Question = Callable[[dict[str, Any]], dict[str, Any]]
 _TEXT = {"type": "string"}
 QUESTIONS: dict[str, Question] = {
     "estimate": questions.estimate, "explain": questions.explain, "check": questions.check, "search": questions.search,
-    "compare": questions.compare,
+    "compare": questions.compare, "simulate": questions.simulate,
 }  # fmt: skip
 _OWN: dict[str, dict[str, Any]] = {
     "estimate": {"from": {**_TEXT, "description": "a launch command, script or config to read options from"}},
@@ -37,6 +37,19 @@ _OWN: dict[str, dict[str, Any]] = {
         "at": {"enum": ["same-devices", "same-cost", "same-memory"], "description": "what is held equal"},
         "rank": {**_TEXT, "description": "the quantity to rank by (the time of the phase, else decode.time_s)"},
     },
+    "simulate": {
+        "qps": {**_TEXT, "description": "open loop: requests per second over all replicas"},
+        "concurrency": {"type": "integer", "minimum": 1, "description": "closed loop: requests in flight per replica"},
+        "trace": {**_TEXT, "description": "path of a recorded load"},
+        "arrivals": {**_TEXT, "description": "poisson, gamma:CV or constant"},
+        "prompt": {**_TEXT, "description": "tokens, or a distribution such as lognormal:2048,0.6"},
+        "output": {**_TEXT, "description": "tokens, or a distribution"},
+        "requests": {"type": "integer", "minimum": 1, "description": "how many requests"},
+        "slo": {**_TEXT, "description": "limits with their share, e.g. ttft=2s,itl=50ms@99"},
+        "replicas": {"type": "integer", "minimum": 1, "description": "replicas of the plan (1)"},
+        "router": {**_TEXT, "description": "round-robin, least-loaded or prefix"},
+        "seed": {"type": "integer", "minimum": 0, "description": "of arrivals and lengths"},
+    },
     "check": {
         "plan": {**_TEXT, "description": "a plan file of named checks: its path, or its YAML"},
         "hold": {"enum": ["floor", "expected", "pessimistic"], "description": "which end is held to the limits"},
@@ -47,13 +60,15 @@ _NEEDS = {
     "explain": ["model", "hw", "quantity"],
     "search": ["model", "hw"],
     "compare": ["model", "hw"],
+    "simulate": ["model", "hw"],
     "check": ["plan"],
 }
 
 
 def schema(tool: str) -> dict[str, Any]:
     """JSON Schema of a tool's arguments: the options of an estimate under their long names, and its own."""
-    options = {} if tool == "check" else {name: option_schema(option) for name, option in OPTIONS.items()}
+    without = OPTIONS if tool == "check" else NOT_SIMULATED if tool == "simulate" else ()
+    options = {name: option_schema(option) for name, option in OPTIONS.items() if name not in without}
     if tool == "search":  # several values, as ranges and lists
         options = {
             name: {**about, "type": ["string", "number", "boolean"]} if "type" in about else about

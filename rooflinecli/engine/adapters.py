@@ -26,7 +26,7 @@ WIDTH = 2.0  # bytes per parameter: adapters stay in 16 bits beside whatever the
 
 
 def check(scene: Scene) -> None:
-    """Raises UsageError for adapters in training, where --recipe lora trains one, and for the rank of nothing."""
+    """Raises UsageError for adapters in training, where --recipe lora trains one, and for a rank that nothing has."""
     r = scene.request
     if r.adapters is None:
         if r.lora_rank is not None and r.recipe is None:

@@ -33,7 +33,7 @@ def call(name, arguments, to=None):
 
 def test_the_tools_have_schemas():
     listed = talk(lambda client: client.list_tools()).tools
-    assert {tool.name for tool in listed} == {"estimate", "explain", "check", "search", "compare"}
+    assert {tool.name for tool in listed} == {"estimate", "explain", "check", "search", "compare", "simulate"}
     for tool in listed:
         jsonschema.Draft202012Validator.check_schema(tool.input_schema)
         assert tool.description and tool.input_schema["additionalProperties"] is False
@@ -77,6 +77,14 @@ def test_the_other_questions(cli):
     assert json.loads(json.dumps(compared["rows"])) == printed["rows"]
     plan = "checks:\n  a:\n    model: llama-3-8b\n    hw: h100\n    require: {decode.time_s: '<= 1 ms'}\n"
     assert call("check", {"plan": plan}).structured_content["answer"]["holds"] is False
+
+
+def test_a_simulation_is_the_command_lines(cli):
+    load = {"qps": "4", "requests": 200, "prompt": "512", "output": "64", "slo": "ttft=2s,itl=50ms@99"}
+    answer = call("simulate", {"model": "llama-3.1-8b", "hw": "h100", "tp": 1, **load}).structured_content["answer"]
+    flags = [part for name, value in load.items() for part in (f"--{name}", str(value))]
+    printed = cli("simulate", "llama-3.1-8b", "--hw", "h100", "--tp", "1", *flags, "--format", "json").json
+    assert json.loads(json.dumps(answer)).items() <= printed["simulate"].items()
 
 
 @pytest.mark.parametrize(
