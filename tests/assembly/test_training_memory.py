@@ -100,7 +100,7 @@ def test_layers_on_the_host_keep_nothing_and_one_is_at_work(ask):
     """Four of six layers wait on the host, then all; beside what the others keep a layer on its way, or the logits."""
     assert activations(ask, offload="activations:4") == pytest.approx(2 * S * (2 * KEPT + max(KEPT, LOGITS)))
     assert activations(ask, offload="activations") == pytest.approx(2 * S * max(KEPT, LOGITS))
-    assert activations(ask, offload="optimizer+activations:9") == pytest.approx(2 * S * max(KEPT, LOGITS))
+    assert activations(ask, offload="optimizer+activations:6") == pytest.approx(2 * S * max(KEPT, LOGITS))
     full = activations(ask, offload="activations:3", recompute="full")
     assert full == pytest.approx(2 * S * (3 * 256 + max(KEPT, LOGITS)))
 

@@ -36,7 +36,7 @@ def test_a_refusal_names_its_option_in_plain_words(args: tuple[str, ...], said: 
 @pytest.mark.parametrize(
     ("rows", "args", "said"),
     [
-        ("0,100,30\n1,200,40\n", ("--window", "10min:20min"), "--window 10min:20min; widen it"),
+        ("0,100,30\n1,200,40\n", ("--window", "10min:20min"), "--window 10min:20min: no request of"),
         ("", (), "it holds no request"),
     ],
 )
