@@ -89,7 +89,7 @@ SERVED = {"phase": "decode", "prompt": 100, "output": 100, "batch": 8}
         (4, {"n": 4, "engine": "llamacpp", "dp": 2}, {(1, 2, 2)}),
         (8, {"n": 8, "attention_dp": True}, {(1, 1, 8), (1, 2, 4), (1, 4, 2), (1, 8, 1)}),
     ],
-    ids=str,
+    ids=lambda value: "" if isinstance(value, set) else str(value),
 )
 def test_serving_looks_at(devices, given, expected):
     model = MIXTRAL if "attention_dp" in given else LLAMA
