@@ -205,6 +205,9 @@ class Quantization(Spec):
     kept: list[str] = Field(
         default_factory=list, description="modules left in 16 bits, as a config names them; re: before an expression"
     )
+    experts: Quantization | None = Field(
+        None, description="routed experts, where they are stored in another format than the rest (DeepSeek-V4)"
+    )
     widths: Widths | None = Field(None, description="where tensors differ (GGUF): the mean of each part instead")
 
 

@@ -66,6 +66,9 @@ class ModelSpec(Spec):
     )
     norm: Literal["rmsnorm", "layernorm", "layernorm_nobias", "none"] = "rmsnorm"
     final_norm: bool = True
+    streams: int = Field(
+        1, gt=0, description="residual streams beside each other that hyper-connections mix (DeepSeek-V4)"
+    )
     embedding_norm: bool = False
     positions: PositionSpec = Field(default_factory=lambda: PositionSpec(length=None))
     patches: PatchSpec | None = None
@@ -132,6 +135,11 @@ class ModelSpec(Spec):
         if (self.reads == "images" or self.denoising) and self.images is None:
             raise ValueError("images: required for what reads or makes images; add its patches")
         return self
+
+    @property
+    def stream_width(self) -> int:
+        """Values of a token between two layers: d_model of each residual stream."""
+        return self.d_model * self.streams
 
     @property
     def n_layers(self) -> int:

@@ -207,7 +207,37 @@ def glm_moe_dsa(r: Random) -> Config:
         "index_topk": 64,
     }
     c.pop("first_k_dense_replace")
-    return c | _kinds(r, c["num_hidden_layers"])
+    n = c["num_hidden_layers"]
+    picks = ["full", *(r.choice(["full", "shared"]) for _ in range(n - 1))]
+    return c | _kinds(r, n) | r.choice([{}, {"indexer_types": picks}, {"index_topk_freq": 2, "index_skip_topk_offset": 1}])
+
+
+def deepseek_v4(r: Random) -> Config:
+    groups, width, n = r.choice([1, 2, 4]), r.choice([8, 16, 24]), r.randrange(2, 6)
+    experts = r.randrange(2, 9)
+    kinds = ["sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"]
+    return {
+        "vocab_size": r.randrange(100, 900),
+        "hidden_size": r.choice([16, 32, 48]),
+        "moe_intermediate_size": r.randrange(4, 60),
+        "num_hidden_layers": n,
+        "num_attention_heads": groups * r.randrange(1, 4),
+        "head_dim": width,
+        "qk_rope_head_dim": width // 4 * 2,
+        "q_lora_rank": r.choice([16, 24]),
+        "o_lora_rank": r.choice([8, 12]),
+        "o_groups": groups,
+        "n_routed_experts": experts,
+        "num_experts_per_tok": r.randrange(1, experts + 1),
+        "n_shared_experts": 1,
+        "index_n_heads": r.choice([2, 4]),
+        "index_head_dim": r.choice([8, 16]),
+        "index_topk": 8,
+        "sliding_window": 16,
+        "hc_mult": r.choice([2, 4]),
+        "max_position_embeddings": 128,
+        **r.choice([{"layer_types": [r.choice(kinds) for _ in range(n)]}, {"compress_ratios": [r.choice([0, 4, 128]) for _ in range(n + 1)]}]),
+    }
 
 
 def olmo_hybrid(r: Random) -> Config:
@@ -289,10 +319,11 @@ GENERATORS = {
     "granitemoeshared": granitemoeshared, "flex_olmo": flex_olmo, "dots1": dots1, "exaone_moe": exaone_moe, "hy_v3": hy_v3,
     "solar_open": solar_open, "mellum": mellum, "afmoe": afmoe, "glm_moe_dsa": glm_moe_dsa, "olmo_hybrid": olmo_hybrid,
     "gpt_neo": gpt_neo, "codegen": codegen, "gpt-sw3": inner, "openai-gpt": gpt, "xglm": xglm, "biogpt": biogpt, "iquestcoder": free,
+    "deepseek_v4": deepseek_v4,
 }  # fmt: skip
 # Types whose forward pass torch counts otherwise than matmul by matmul: parameters alone (a mixer of its own; an indexer that
 # looks at every key; experts that no 'batched_mm' reaches)
-UNCOUNTED = ("olmo_hybrid", "glm_moe_dsa", "dbrx")
+UNCOUNTED = ("olmo_hybrid", "glm_moe_dsa", "dbrx", "deepseek_v4")
 
 
 def cases(seed: int = 20261123) -> list[Config]:

@@ -24,11 +24,17 @@ SIZES = {
     "index_width": "width of an indexer head and of its cached key",
     "index_top": "keys that a query attends to",
 }
+OPTIONAL = {"index_reused": "1: no indexer of its own; it attends to the keys that the last layer with one picked (GLM-5.2)"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Indexed(mla.Latent):
-    """Two passes: scores of the indexer over every visible key, attention over those that it picks."""
+    """Two passes: scores of the indexer over every visible key, attention over those that it picks.
+
+    A layer without an indexer of its `own` has the second pass alone.
+    """
+
+    own: bool = True
 
     def visible(self, tokens: Number) -> Number:
         """Every key stays in the cache."""
@@ -47,7 +53,7 @@ class Indexed(mla.Latent):
         return super().pairs(mode, queries, keys)
 
     def flops(self, mode: Mode, sizes: Sizes) -> Number:
-        return super().flops(mode, sizes) + self._score_flops(mode, sizes)
+        return super().flops(mode, sizes) + (self._score_flops(mode, sizes) if self.own else 0.0)
 
     def _token_flops(self, sizes: Sizes) -> Number:
         (qk, v), keys = self._token_widths(sizes), num.minimum(sizes["T"], self.reach)
@@ -57,20 +63,22 @@ class Indexed(mla.Latent):
         core = super().prefill(name, mode, sizes)
         if mode.flash:
             core = [core[0]._replace(flops=busiest(super().flops(mode, sizes), mode))]
-        return [self._indexer(mode, sizes), *core]
+        return [*self._indexer(mode, sizes), *core]
 
     def decode(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
         picked = {**sizes, "T": num.minimum(sizes["T"], self.reach)}
-        return [self._indexer(mode, sizes), *super().decode(name, mode, picked)]
+        return [*self._indexer(mode, sizes), *super().decode(name, mode, picked)]
 
-    def _indexer(self, mode: Mode, sizes: Sizes) -> Op:
+    def _indexer(self, mode: Mode, sizes: Sizes) -> list[Op]:
         """Scores of every pair; keys are read once, queries once, and no score leaves the chip but the picked indices."""
+        if not self.own:
+            return []
         f, b, t = mode.formats, sizes["B"], sizes["T"]
         queries = 1.0 if mode.decode else sizes["S"]
         values = b * (t + queries * sizes["Ni"]) * sizes["Hi"]
         picked = counts.bytes_of(b * queries * num.minimum(t, self.reach), INDEX)
         moved = counts.bytes_of(values, f.kv if mode.decode else f.activation) + picked
-        return Op(
+        scores = Op(
             name="attention.index_scores",
             kind="scores",
             dtype=f.attention_compute,
@@ -79,13 +87,16 @@ class Indexed(mla.Latent):
             k=sizes["Hi"],
             gradient=Gradient(2.0, moved * 2, scores=True),
         )
+        return [scores]
 
 
 def block(spec: AttentionSpec, model: ModelSpec) -> Block:
     """The rows of latent attention, with the indexer's projections in front of the core."""
     latent = mla.block(spec, model)
-    mixer = Indexed(kv_heads="N", v="Hv", cached=(("R",), ("P",), ("Hi",)), window=spec.sizes["index_top"])
-    indexer = (
+    own = not spec.sizes.get("index_reused")
+    cached: tuple[tuple[str, ...], ...] = (("R",), ("P",), ("Hi",)) if own else (("R",), ("P",))
+    mixer = Indexed(kv_heads="N", v="Hv", cached=cached, window=spec.sizes["index_top"], own=own)
+    indexer = () if not own else (
         matmul("attention.index_q", "c[B S Q] . Wiq[Q Ni Hi] -> q[B S Ni Hi]", saves=(("B", "S", "Ni", "Hi"),)),
         matmul("attention.index_k", "x[B S D] . Wik[D Hi] -> k[B S Hi]", saves=(("B", "S", "Hi"),)),
         norm("attention.index_norm", "layernorm", ("Hi",), ("B", "S")),

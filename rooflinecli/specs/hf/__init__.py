@@ -19,7 +19,8 @@ from rooflinecli.specs.load import Document, KeyPath
 TYPES: dict[str, str] = {
     **dict.fromkeys(("llama", "granite", "olmo2", "glm", "glm4", "phi3"), "llama"),
     **dict.fromkeys(("mistral", "mixtral", "starcoder2"), "mistral"),
-    **dict.fromkeys(("qwen2", "qwen2_moe", "qwen3", "qwen3_moe"), "qwen"),
+    **dict.fromkeys(("qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "mimo"), "qwen"),
+    "nemotron-nas": "nas",
     **dict.fromkeys(("qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text", "qwen3_vl_moe_text"), "qwen"),
     **dict.fromkeys(("gemma", "gemma2", "gemma3_text"), "gemma"),
     **dict.fromkeys(("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "glm4_moe", "glm4_moe_lite"), "deepseek"),
@@ -44,6 +45,7 @@ TYPES: dict[str, str] = {
         "decoders",
     ),
     "gpt_oss": "gpt_oss",
+    **dict.fromkeys(("deepseek_v4", "deepseek_ref"), "deepseek_v4"),
     "llama4_text": "llama4",
     "mllama_text_model": "mllama",
     **dict.fromkeys("bert roberta xlm-roberta camembert distilbert electra modernbert".split(), "encoder"),
@@ -65,9 +67,10 @@ WRAPPED = {
     "internvl": "qwen2",
     "llava": "llama",
     "mllama": "mllama_text_model",
+    "kimi_k25": "kimi_k2",
 }
 # Wrappers around a decoder of any type: the one above is that of a config that does not say
-ANY_DECODER = frozenset({"paligemma", "mistral3", "internvl", "llava"})
+ANY_DECODER = frozenset({"paligemma", "mistral3", "internvl", "llava", "kimi_k25"})
 # What a causal language model ends in; a bare *Model has no head
 _HEADS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 # Where the lines of a converted model's fields are, for errors and explanations
@@ -193,6 +196,7 @@ def _finish(outer: Fields) -> None:
 _WRAPPER = frozenset(
     "image_token_index image_token_id boi_token_index eoi_token_index boi_token_id eoi_token_id video_token_id video_token_index "
     "vision_start_token_id vision_end_token_id vision_token_id projector_hidden_act hidden_size vocab_size num_image_tokens "
+    "media_placeholder_token_id video_placeholder ignore_index use_unified_vision_chunk projection_layer_norm_eps "
     "image_grid_pinpoints vision_feature_layer vision_feature_select_strategy image_seq_length image_seq_len".split()
 )
 # Fields of a wrapper that older files on the Hub hold beside those of the decoder

@@ -31,13 +31,25 @@ def stored(f: Fields) -> Stored | None:
             f"unknown scheme '{method}'; known: {', '.join(sorted(_METHODS))}; "
             "remove quantization_config to count 16-bit weights",
         )
-    return _METHODS[method](inner)
+    return _METHODS[method](inner) | _experts(f, inner)
+
+
+def _experts(f: Fields, inner: Fields) -> Stored:
+    """Routed experts in four bits beside eight for the rest, a scale of powers of two per 32 (DeepSeek-V4's expert_dtype)."""
+    said = [place.text("expert_dtype") for place in (f, inner)]
+    if not any(said):
+        return {}
+    if not set(said) <= {"", "fp4"}:
+        raise f.fail("expert_dtype", f"'{max(said)}' is not read; known: fp4")
+    return {"experts": {"dtype": "mxfp4", "group_size": 32, "scale_bits": 8}}
 
 
 def _unnamed(config: Stored) -> str:
-    """The tool of a block that does not say: bitsandbytes by its switches, MLX by its two numbers."""
+    """The tool of a block that does not say: bitsandbytes by its switches, ModelOpt by its algorithm, MLX by its two numbers."""
     if "load_in_4bit" in config or "load_in_8bit" in config:
         return "bitsandbytes"
+    if "quant_algo" in config:
+        return "modelopt"
     return "mlx" if "bits" in config and "group_size" in config else ""
 
 
@@ -195,7 +207,8 @@ def _modelopt(f: Fields) -> Stored:
     """NVIDIA ModelOpt: nvfp4 with a byte per 16 and two fp32 per matrix; fp8 with two fp32 per matrix."""
     kind = f.text("quant_algo").upper()
     if kind not in ("NVFP4", "FP8"):
-        raise f.fail("quant_algo", f"'{kind}' is not read; known: NVFP4, FP8")
+        remedy = "give the checkpoint's safetensors index, which has each tensor, or remove quantization_config"
+        raise f.fail("quant_algo", f"'{kind}' is not read; known: NVFP4, FP8; {remedy}")
     four = {"dtype": "nvfp4", "group_size": 16, "scale_bits": 8}
     found = (four if kind == "NVFP4" else {"dtype": "fp8", "scale_bits": 0}) | {"tensor_bits": 64}
     return _kept(f, found, "ignore", "exclude_modules")

@@ -184,7 +184,8 @@ _ZAMBA = {
 }
 _READ_BY_NOTHING = frozenset(
     "expand attention_bias mamba_proj_bias mamba_hidden_act n_shared_experts moe_shared_expert_overlap routed_scaling_factor n_group "
-    "topk_group norm_topk_prob mtp_layers_block_type sliding_window norm_eps attention_head_dim mamba_dt_rank mamba_chunk_size".split()
+    "topk_group norm_topk_prob mtp_layers_block_type sliding_window norm_eps attention_head_dim mamba_dt_rank mamba_chunk_size "
+    "time_step_rank mtp_hybrid_override_pattern".split()
 )
 FAMILIES = {
     "nemotron_h": Family(nemotron_h, _NEMOTRON, SCAN | _READ_BY_NOTHING),

@@ -19,6 +19,7 @@ _FILES = {
     **dict.fromkeys(("qwen2_vl_vision", "qwen2_5_vl_vision", "qwen3_vl_vision", "qwen3_vl_moe_vision"), "qwen"),
     **dict.fromkeys(("qwen3_5_vision", "qwen3_5_moe_vision"), "qwen"),
     **dict.fromkeys(("llama4_vision_model", "mllama_vision_model"), "llama"),
+    "kimi_k25_vision": "kimi",
 }
 # A vision_config that does not say its type, or says its wrapper's: the type it then is
 USUAL = {
@@ -32,6 +33,7 @@ USUAL = {
     "mistral3": "pixtral",
     "internvl": "internvl_vision",
     "llava": "clip_vision_model",
+    "kimi_k25": "kimi_k25_vision",
 }
 
 
@@ -51,7 +53,7 @@ def tower(outer: Fields, name: str, text_width: int) -> Block | None:
         return None
     if not isinstance(given, dict):
         raise outer.fail("vision_config", "expected an object of fields")
-    kind = given.get("model_type", name)
+    kind = given.get("model_type") or name  # some files write an empty one
     kind = USUAL[name] if kind == name else kind
     if kind not in _FILES:
         raise outer.fail(

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from rooflinecli.specs.hf.fields import MISSING, Fields
 from rooflinecli.specs.hf.towers import Block, linear, norm, side
+from rooflinecli.specs.hf.towers.kimi import merger
 
 Joined = tuple[list[Block], Block]
 _QWEN2 = "preprocessor_config.json of Qwen/Qwen2-VL-7B-Instruct and Qwen/Qwen2.5-VL-7B-Instruct: min_pixels 3136, max_pixels 12845056"
@@ -163,6 +164,19 @@ def mllama(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
     )
 
 
+def kimi(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+    """merge x merge patches are one token of the decoder; images keep their shape within a budget of patches."""
+    merge, patch, width = v.items("merge_kernel_size", int, 2) or [2, 2], side(v, "patch_size"), made["d_model"]
+    if merge[0] != merge[1]:
+        raise v.fail("merge_kernel_size", f"{merge[0]} by {merge[1]} is no square, and only squares are read")
+    said = outer.whole("projection_hidden_size", null=width)
+    if said != width:
+        raise outer.fail("projection_hidden_size", f"{said} is not the tower's width {width}; make them equal")
+    images = {"kind": "budget", "patch": patch, "merge": merge[0], "most": 16384 * patch**2, "size": 512 * patch}
+    source = "image_processing_kimi_k25.py: max_patches 16384, 512 patches a side"
+    return merger(width, text, merge[0]), images | {"source": source}
+
+
 PROJECTORS: dict[str, Callable[[Fields, Fields, Block, int], Joined]] = {
     **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"), qwen),
     "gemma3": gemma3,
@@ -172,4 +186,5 @@ PROJECTORS: dict[str, Callable[[Fields, Fields, Block, int], Joined]] = {
     "internvl": internvl,
     "llama4": llama4,
     "mllama": mllama,
+    "kimi_k25": kimi,
 }
