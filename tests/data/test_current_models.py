@@ -294,6 +294,26 @@ def test_fields_that_other_loaders_write(config, total):
     assert parameters(of(config)).total == total
 
 
+def test_mimo_is_qwen2_whatever_it_predicts_beside():
+    """XiaomiMiMo/MiMo-7B-Base: 36 layers of 4096, biases on q, k and v."""
+    config = {
+        "model_type": "mimo",
+        "hidden_size": 4096,
+        "num_hidden_layers": 36,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "intermediate_size": 11008,
+        "vocab_size": 151680,
+        "attention_bias": True,
+        "num_nextn_predict_layers": 1,
+    }
+    d, wide = 4096, 6144  # q, k and v side by side
+    layer = d * wide + wide + d * d + 3 * d * 11008 + 2 * d
+    assert parameters(of(config)).total == 36 * layer + 2 * 151680 * d + d
+    with pytest.raises(DataError, match="attention_bias"):
+        from_config({**config, "attention_bias": False})
+
+
 @pytest.mark.parametrize("change", [{"shared_expert_intermediate_size": 512}, {"use_qk_norm": False}])
 def test_and_that_would_change_the_model(change):
     with pytest.raises(DataError, match="mend model_type"):
