@@ -335,7 +335,7 @@ def test_experts_in_another_format_are_known_or_refused():
         from_config({**V4_FLASH, "expert_dtype": "fp6"})
 
 
-@pytest.mark.parametrize("kind", ["minimax_m3", "kimi_k3", "step3p7"])
+@pytest.mark.parametrize("kind", ["kimi_k3", "step3p7"])
 def test_what_is_not_read_says_why(kind):
     with pytest.raises(DataError, match="is not read: its"):
         from_config({"model_type": kind})
@@ -349,3 +349,57 @@ def test_a_page_names_each_kind_of_layer_once(tmp_path):
     assert text.count("layers of one kind") == 3
     assert "21 x 6.60B" in text
     assert "experts: dtype mxfp4" in text
+
+
+M3 = {
+    "model_type": "minimax_m3",
+    "max_position_embeddings": 1048576,
+    "moe_layer_freq": [0] * 3 + [1] * 57,
+    "sparse_attention_config": {
+        "sparse_attention_freq": [0] * 3 + [1] * 57,
+        "sparse_block_size": 128,
+        "sparse_index_dim": 128,
+        "sparse_num_index_heads": 4,
+        "sparse_topk_blocks": 16,
+        "use_sparse_attention": True,
+    },
+}
+M3_VL = {
+    "model_type": "minimax_m3_vl",
+    "text_config": M3 | {"model_type": "minimax_m3_vl_text"},
+    "vision_config": {"model_type": "clip_vision_model"},
+    "projector_hidden_size": 6144,
+}
+
+
+@pytest.mark.parametrize(("config", "total"), [(M3, 426_174_565_632), (M3_VL, 427_040_132_864)])
+def test_minimax_m3_to_the_unit(config, total):
+    """transformers 5.23, MiniMaxM3VLTextModel with its head and MiniMaxM3SparseForConditionalGeneration on the meta device."""
+    assert parameters(of(config)).total == total
+
+
+def test_blocks_that_are_picked_are_all_a_step_reads():
+    """16 blocks of 128 keys for each of 4 key/value heads; the indexer's 4 heads look at every key, without a weight."""
+    layer = ledger(of(M3)).layers[1]
+    t = 65536.0
+    sizes = layer.sizes({**layer.axes, "B": 1.0, "S": 1.0, "T": t, "Z": 1.0, "O": 1.0})
+    ops = layer.mixer.ops("attention.core", Mode(BF16, decode=True), sizes)
+    core, scores = _op(ops, "attention.core"), _op(ops, "attention.index_scores")
+    assert core.flops == 2 * 64 * 2048 * (128 + 128)
+    assert scores.flops == 2 * 4 * t * 128
+    cache = layer.mixer.cache_bytes(BF16, layer.axes, 1.0, t)
+    assert cache == 2 * t * (4 * 128 * 2 + 128)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"layer_types": ["sliding_attention"] * 60}, "layer_types"),
+        ({"sparse_attention_config": {"use_sparse_attention": False}}, "use_sparse_attention"),
+        ({"attention_output_gate": True}, "gate"),
+        ({"n_shared_experts": 2}, "one shared expert"),
+    ],
+)
+def test_what_minimax_m3_may_not_be(change, says):
+    with pytest.raises(DataError, match=says):
+        from_config({**M3, **change})

@@ -45,6 +45,7 @@ TYPES: dict[str, str] = {
         "decoders",
     ),
     "gpt_oss": "gpt_oss",
+    **dict.fromkeys(("minimax_m3", "minimax_m3_vl_text"), "minimax_m3"),
     **dict.fromkeys(("deepseek_v4", "deepseek_ref"), "deepseek_v4"),
     "llama4_text": "llama4",
     "mllama_text_model": "mllama",
@@ -68,6 +69,7 @@ WRAPPED = {
     "llava": "llama",
     "mllama": "mllama_text_model",
     "kimi_k25": "kimi_k2",
+    "minimax_m3_vl": "minimax_m3_vl_text",
 }
 # Wrappers around a decoder of any type: the one above is that of a config that does not say
 ANY_DECODER = frozenset({"paligemma", "mistral3", "internvl", "llava", "kimi_k25"})
@@ -197,6 +199,7 @@ _WRAPPER = frozenset(
     "image_token_index image_token_id boi_token_index eoi_token_index boi_token_id eoi_token_id video_token_id video_token_index "
     "vision_start_token_id vision_end_token_id vision_token_id projector_hidden_act hidden_size vocab_size num_image_tokens "
     "media_placeholder_token_id video_placeholder ignore_index use_unified_vision_chunk projection_layer_norm_eps "
+    "img_token_compression_config num_reward_heads process_image_mode "
     "image_grid_pinpoints vision_feature_layer vision_feature_select_strategy image_seq_length image_seq_len".split()
 )
 # Fields of a wrapper that older files on the Hub hold beside those of the decoder

@@ -31,10 +31,6 @@ REFUSED: dict[str, str] = {
         "xlstm reformer xlnet ctrl transfo-xl zaya olmo_hybrid_moe".split(),
         "its mixer or memory is not among those read here",
     ),
-    **dict.fromkeys(
-        "minimax_m3 minimax_m3_vl minimax_m3_vl_text".split(),
-        "its attention over blocks of keys that an indexer picks has no rows here",
-    ),
     "kimi_k3": "its attention over the outputs of earlier layers and its gated latent attention have no rows here",
     **dict.fromkeys("step3p5 step3p7".split(), "its head counts differ from layer to layer in a way that has no rows here"),
     "zamba": "its shared block beside Mamba-1 in several heads has no rows here; zamba2 is read",

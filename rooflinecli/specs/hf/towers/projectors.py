@@ -11,6 +11,7 @@ from collections.abc import Callable
 from rooflinecli.specs.hf.fields import MISSING, Fields
 from rooflinecli.specs.hf.towers import Block, linear, norm, side
 from rooflinecli.specs.hf.towers.kimi import merger
+from rooflinecli.specs.hf.towers.minimax import merger as minimax_merger
 
 Joined = tuple[list[Block], Block]
 _QWEN2 = "preprocessor_config.json of Qwen/Qwen2-VL-7B-Instruct and Qwen/Qwen2.5-VL-7B-Instruct: min_pixels 3136, max_pixels 12845056"
@@ -177,6 +178,17 @@ def kimi(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
     return merger(width, text, merge[0]), images | {"source": source}
 
 
+def minimax(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+    """Sides go to multiples of a merged patch, the area between 56 x 56 and 1,280 of them."""
+    merge, patch = v.whole("spatial_merge_size"), side(v, "patch_size")
+    inner = outer.whole("projector_hidden_size", null=text)
+    outer.expect("multimodal_projector_bias", (True, None), "its projector has biases; mend it")
+    unit = (patch * merge) ** 2
+    images = {"kind": "smart", "patch": patch, "merge": merge, "least": 4 * unit, "most": 1280 * unit}
+    source = "image_processing_minimax_m3_vl.py: min_pixels 56 x 56, max_pixels 28 x 28 x 1280"
+    return minimax_merger(v.whole("hidden_size"), inner, text, merge), images | {"source": source}
+
+
 PROJECTORS: dict[str, Callable[[Fields, Fields, Block, int], Joined]] = {
     **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"), qwen),
     "gemma3": gemma3,
@@ -187,4 +199,5 @@ PROJECTORS: dict[str, Callable[[Fields, Fields, Block, int], Joined]] = {
     "llama4": llama4,
     "mllama": mllama,
     "kimi_k25": kimi,
+    "minimax_m3_vl": minimax,
 }
