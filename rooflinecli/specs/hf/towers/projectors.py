@@ -70,6 +70,18 @@ def gemma3(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
     return after, _square(v, tokens=tokens, wrap=2, source="processing_gemma3.py: begin and end of image around them")
 
 
+def gemma4(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+    """Patches are averaged by pooling_kernel_size squares and taken to the decoder by one matrix."""
+    merge = v.whole("pooling_kernel_size")
+    after = [
+        norm("projector_norm", "none", merge=merge**2),
+        linear("projector", text, input=v.whole("hidden_size"), bias=False, merge=merge**2),
+    ]
+    source = "image_processing_gemma4.py: max_soft_tokens 280; processing_gemma4.py: begin and end of image around them"
+    images = {"kind": "budget", "patch": side(v, "patch_size"), "merge": merge, "tokens": 280, "wrap": 2}
+    return after, images | {"source": source}
+
+
 def paligemma(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
     """One matrix; a token for each patch."""
     inner, beside = v.raw("projection_dim"), outer.raw("projection_dim")
@@ -166,6 +178,7 @@ def mllama(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
 PROJECTORS: dict[str, Callable[[Fields, Fields, Block, int], Joined]] = {
     **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"), qwen),
     "gemma3": gemma3,
+    "gemma4": gemma4,
     "paligemma": paligemma,
     "llava": llava,
     "mistral3": mistral3,
