@@ -49,6 +49,7 @@ class AttentionSpec(Spec):
     shared: bool = Field(
         False, description="weights are those of an earlier layer: used again, not counted again (Zamba2)"
     )
+    same_values: bool = Field(False, description="values are the keys before their norm: no projection of their own (Gemma 4)")
     state_dtype: str | None = Field(
         None, description="recurrent kinds: number format of the state in memory; omitted: that of the kind"
     )

@@ -151,6 +151,16 @@ class ModelSpec(Spec):
         return all(group.attention is not None and not group.attention.causal for group in self.layers)
 
     @cached_property
+    def writes(self) -> bool:
+        """Whether it writes tokens one by one: causal, with a vocabulary and a head."""
+        return bool(self.lm_head and self.vocab_size) and not self.both_ways
+
+    @cached_property
+    def paired(self) -> bool:
+        """Whether an encoder reads the prompt for a decoder."""
+        return any(tower.reads in ("source", "window") for tower in self.towers)
+
+    @cached_property
     def id(self) -> str:
         """The name to call it by: the file's, or the folder's for a config.json."""
         path = self._document.path

@@ -17,7 +17,7 @@ from rooflinecli.engine.quantised import as_kept
 from rooflinecli.errors import DataError
 from rooflinecli.formulas import attention
 from rooflinecli.layers.build import ledger
-from rooflinecli.layers.images import budget
+from rooflinecli.layers.images import shrunk
 from rooflinecli.lift import PLAIN
 from rooflinecli.memory import kv_cache
 from rooflinecli.mixer import Mode
@@ -239,8 +239,8 @@ def test_what_a_search_may_not_leave(change, says):
 )
 def test_images_shrink_to_a_budget_of_patches(width, height, tokens):
     """navit_resize of transformers 5.23, image_processing_kimi_k25.py: 16,384 patches of 14 pixels, 512 a side."""
-    spec = ImageSpec(kind="budget", patch=14, merge=2, most=16384 * 14**2, size=512 * 14)
-    found = budget.cut(spec, width, height)
+    spec = ImageSpec(kind="shrunk", patch=14, merge=2, most=16384 * 14**2, size=512 * 14)
+    found = shrunk.cut(spec, width, height)
     assert (found.inputs, found.tokens, found.positions) == (1, tokens, 4 * tokens)
 
 

@@ -1,6 +1,6 @@
-"""An image keeps its shape, shrinks until its patches fit a budget, and is padded to merged patches (Kimi-K2.5).
+"""Images keep their shape and fill a number of tokens: sides go down to whole merged patches of the scaled image (Gemma 4).
 
-Source: transformers 5.23, image_processing_kimi_k25.py, navit_resize.
+Source: transformers 5.23, image_processing_gemma4.py, get_aspect_ratio_preserving_size.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ from rooflinecli.specs.pieces import ImageSpec
 
 
 def cut(spec: ImageSpec, width: int, height: int) -> Cut:
-    """One input; at most `most` pixels and `size` pixels a side; merge x merge patches are one token."""
-    across, down = max(1, width // spec.patch), max(1, height // spec.patch)
-    scale = 1.0
-    if spec.most is not None:
-        scale = min(scale, math.sqrt(spec.most / spec.patch**2 / (across * down)))
-    if spec.size is not None:
-        scale = min(scale, spec.size / width, spec.size / height)
-    unit = spec.patch * spec.merge
-    rows, columns = (-(-max(1, int(side * scale)) // unit) for side in (height, width))
-    tokens = rows * columns
-    return Cut(1, tokens * spec.merge**2, tokens + spec.wrap)
+    """One input of at most `tokens` tokens, each of merge x merge patches; a very flat image has one row of them."""
+    budget, unit = spec.tokens or 1, spec.patch * spec.merge
+    factor = math.sqrt(budget * unit**2 / (width * height))
+    columns, rows = (math.floor(factor * side / unit) for side in (width, height))
+    if rows < 1:
+        rows, columns = 1, min(width // height, budget)
+    elif columns < 1:
+        columns, rows = 1, min(height // width, budget)
+    return Cut(1, rows * columns * spec.merge**2, rows * columns + spec.wrap)

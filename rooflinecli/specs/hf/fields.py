@@ -23,6 +23,7 @@ class Family:
     ignored: frozenset[str] = frozenset()
     own_head: bool = False  # whether it reads the class that the checkpoint was saved from
     pair: bool = False  # whether it is an encoder with a decoder
+    varied: bool = False  # whether it reads per_layer_config, what layers have of their own
 
 
 @dataclass

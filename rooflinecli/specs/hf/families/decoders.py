@@ -160,6 +160,8 @@ def nanochat(f: Fields) -> Block:
 def helium(f: Fields) -> Block:
     """attention_bias is on q, k and v only."""
     block = attention(f, qkv_bias=f.flag("attention_bias"))
+    if block["n_heads"] * block["head_dim"] != f.whole("hidden_size"):
+        raise f.fail("head_dim", "times the heads is not the hidden size, which its output projection is built for; make them agree")
     return frame(f, block, feedforward(f, "gated", bias=f.flag("mlp_bias")), layers=_layers(f))
 
 

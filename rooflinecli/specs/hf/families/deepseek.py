@@ -21,8 +21,10 @@ def latent(f: Fields) -> dict[str, Any]:
     return set_only(block | widths | {"qkv_bias": bias, "out_bias": bias})
 
 
-def _mixture(f: Fields, block: dict[str, Any], over: list[Override] | None = None) -> dict[str, Any]:
-    """Dense layers first, then mixtures with n_shared_experts that every token visits."""
+def _mixture(
+    f: Fields, block: dict[str, Any], bias: bool = False, over: list[Override] | None = None
+) -> dict[str, Any]:
+    """Dense layers first, then mixtures with n_shared_experts that every token visits; `bias` on the MLPs and the shared expert."""
     n = f.whole("num_hidden_layers")
     first = f.whole("first_k_dense_replace", null=0, least=0)
     f.expect(
@@ -30,7 +32,6 @@ def _mixture(f: Fields, block: dict[str, Any], over: list[Override] | None = Non
         (1, None),
         "only a mixture on every layer after the dense ones is known; write the model as YAML",
     )
-    bias = f.flag("mlp_bias")
     moe = experts(
         f,
         "moe_intermediate_size",
@@ -53,6 +54,11 @@ def deepseek(f: Fields) -> dict[str, Any]:
     return _mixture(f, latent(f))
 
 
+def deepseek_v2(f: Fields) -> dict[str, Any]:
+    """The one of these types whose mlp_bias is read."""
+    return _mixture(f, latent(f), f.flag("mlp_bias"))
+
+
 def deepseek_v32(f: Fields, shared: list[bool] | None = None) -> dict[str, Any]:
     """Latent attention over the keys that an indexer picks; a layer where `shared` is true takes those of the layer before."""
     sizes = {
@@ -62,7 +68,7 @@ def deepseek_v32(f: Fields, shared: list[bool] | None = None) -> dict[str, Any]:
     }
     block = {**latent(f), "kind": "sparse-mla", "sizes": sizes}
     again = {"attention": {"sizes": {**sizes, "index_reused": 1}}}
-    return _mixture(f, block, [again if here else {} for here in shared] if shared and any(shared) else None)
+    return _mixture(f, block, over=[again if here else {} for here in shared] if shared and any(shared) else None)
 
 
 def glm4_moe(f: Fields) -> dict[str, Any]:
@@ -137,9 +143,9 @@ _LITE = {
 _ROUTING = frozenset(
     {"norm_topk_prob", "routed_scaling_factor", "n_group", "topk_group", "topk_method", "scoring_func", "ep_size"}
 )
-_IGNORED = _ROUTING | {"num_key_value_heads", "head_dim", "qk_head_dim", "rope_interleave"}
+_IGNORED = _ROUTING | {"num_key_value_heads", "head_dim", "qk_head_dim", "rope_interleave", "mlp_bias"}
 FAMILIES = {
-    "deepseek_v2": Family(deepseek, _V2, _IGNORED),
+    "deepseek_v2": Family(deepseek_v2, _V2, _IGNORED - {"mlp_bias"}),
     "deepseek_v3": Family(deepseek, _V3, _IGNORED),
     "kimi_k2": Family(deepseek, _V3, _IGNORED),
     "deepseek_v32": Family(

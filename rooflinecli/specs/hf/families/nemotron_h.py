@@ -93,6 +93,8 @@ def _moe(f: Fields, bias: bool) -> Block:
 
 def zamba2(f: Fields) -> Block:
     """num_mem_blocks transformer blocks take turns at the hybrid layers; each use has adapters of its own."""
+    untied = "transformers then holds the shared blocks once for every use; give true"
+    f.expect("tie_word_embeddings", (True, None), untied)
     d, bias = f.whole("hidden_size"), f.flag("add_bias_linear")
     inner, heads = f.whole("mamba_expand") * d, f.whole("n_mamba_heads")
     scan = ssd(

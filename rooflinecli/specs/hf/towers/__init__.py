@@ -21,6 +21,7 @@ _FILES = {
     **dict.fromkeys(("llama4_vision_model", "mllama_vision_model"), "llama"),
     "kimi_k25_vision": "kimi",
     "minimax_m3_vl_vision": "minimax",
+    "gemma4_vision": "gemma",
 }
 # A vision_config that does not say its type, or says its wrapper's: the type it then is
 USUAL = {
@@ -29,6 +30,7 @@ USUAL = {
         for name in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe")
     },
     **dict.fromkeys(("gemma3", "paligemma"), "siglip_vision_model"),
+    "gemma4": "gemma4_vision",
     "llama4": "llama4_vision_model",
     "mllama": "mllama_vision_model",
     "mistral3": "pixtral",

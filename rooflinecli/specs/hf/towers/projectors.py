@@ -72,6 +72,18 @@ def gemma3(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
     return after, _square(v, tokens=tokens, wrap=2, source="processing_gemma3.py: begin and end of image around them")
 
 
+def gemma4(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+    """Patches are averaged by pooling_kernel_size squares and taken to the decoder by one matrix."""
+    merge = v.whole("pooling_kernel_size")
+    after = [
+        norm("projector_norm", "none", merge=merge**2),
+        linear("projector", text, input=v.whole("hidden_size"), bias=False, merge=merge**2),
+    ]
+    source = "image_processing_gemma4.py: max_soft_tokens 280; processing_gemma4.py: begin and end of image around them"
+    images = {"kind": "budget", "patch": side(v, "patch_size"), "merge": merge, "tokens": 280, "wrap": 2}
+    return after, images | {"source": source}
+
+
 def paligemma(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
     """One matrix; a token for each patch."""
     inner, beside = v.raw("projection_dim"), outer.raw("projection_dim")
@@ -173,7 +185,7 @@ def kimi(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
     said = outer.whole("projection_hidden_size", null=width)
     if said != width:
         raise outer.fail("projection_hidden_size", f"{said} is not the tower's width {width}; make them equal")
-    images = {"kind": "budget", "patch": patch, "merge": merge[0], "most": 16384 * patch**2, "size": 512 * patch}
+    images = {"kind": "shrunk", "patch": patch, "merge": merge[0], "most": 16384 * patch**2, "size": 512 * patch}
     source = "image_processing_kimi_k25.py: max_patches 16384, 512 patches a side"
     return merger(width, text, merge[0]), images | {"source": source}
 
@@ -192,6 +204,7 @@ def minimax(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
 PROJECTORS: dict[str, Callable[[Fields, Fields, Block, int], Joined]] = {
     **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"), qwen),
     "gemma3": gemma3,
+    "gemma4": gemma4,
     "paligemma": paligemma,
     "llava": llava,
     "mistral3": mistral3,
