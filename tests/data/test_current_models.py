@@ -403,3 +403,17 @@ def test_blocks_that_are_picked_are_all_a_step_reads():
 def test_what_minimax_m3_may_not_be(change, says):
     with pytest.raises(DataError, match=says):
         from_config({**M3, **change})
+
+
+def test_the_bytes_of_its_layers_by_hand():
+    """fp8 projections with a 32-bit scale per 128 x 128, the router, norms, sinks, streams and biases of entries in 16 bits."""
+    spec = of({**V4_FLASH, "num_hidden_layers": 1, "compress_ratios": [4], "n_shared_experts": 1})
+    d, h, n, q, g, ro, f = 4096, 512, 64, 1024, 8, 1024, 2048
+    linear = [(d, q, 1), (q, n * h, 1), (d, h, 1), (d, 2 * h, 1), (d, 2 * h, 1), (d, 256, 1), (d, 256, 1), (q, 64 * 128, 1), (d, 64, 1)]
+    linear += [(n // g * h, ro, g), (g * ro, d, 1), (d, f, 1), (d, f, 1), (f, d, 1)]
+    narrow = sum(c * (i * o + 4 * math.ceil(i / 128) * math.ceil(o / 128)) for i, o, c in linear)
+    weights = sum(c * i * o for i, o, c in linear)
+    params = parameters(spec).total - 2 * 129280 * d - 256 * 3 * d * f
+    outer = d + 4 * 4 * d + 4 + 1  # the last norm and the weights of the last mixing
+    inner = params - outer
+    assert as_kept(spec).widths.layers == pytest.approx((narrow + 2 * (inner - weights)) / inner, rel=1e-12)
