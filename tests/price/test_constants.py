@@ -115,7 +115,7 @@ def test_every_kind_of_chip_has_constants_for_every_class_that_the_program_price
     assert not priced & SETTINGS
 
 
-@pytest.mark.parametrize(("path", "unit"), [("engine.front", "s"), ("efficiency.matmul.p", "1")])
+@pytest.mark.parametrize(("path", "unit"), [("engine.front", "s"), ("efficiency.matmul.tau", "s")])
 def test_the_unit_of_what_can_be_set(path, unit):
     from rooflinecli.price import settable
     from rooflinecli.specs.hardware import load_hardware
