@@ -212,3 +212,13 @@ def test_on_the_command_line():
     )
     assert [f["bytes"] // 10**8 for f in fitted["files"]] == [57, 85, 49]
     assert [f["engine"] for f in fitted["files"]] == ["AutoAWQ", "MLX", "llama.cpp"]
+
+
+def test_a_model_without_a_vocabulary_keeps_its_format_as_written():
+    """No table of words, so no bytes of one: its weights weigh what their format says."""
+    from rooflinecli.engine.quantised import exact
+    from rooflinecli.specs.blocks import Quantization
+
+    spec, stored = load_model("vit-l-16"), Quantization(dtype="fp8")
+    assert not spec.vocab_size
+    assert exact(spec, stored) is stored
