@@ -1,7 +1,8 @@
 """This checkout against another, in one run: `python benchmarks/against.py ../older` (a git worktree of the older commit).
 
 One process of each stays loaded, and they take turns, so that what else the machine does meets both alike. Figures are medians
-of CPU time, warm; `checks` are whole processes, each started anew.
+of CPU time, warm; `checks` are whole processes, each started anew. `--numbers 300` asks both so many random estimates instead
+and says which numbers differ and why (figures.py); what differs without a known reason is listed, and ends it with 1.
 """
 
 from __future__ import annotations
@@ -13,10 +14,14 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+import figures
+from many_checks import plans
 
 HERE = Path(__file__).resolve().parents[1]
 ESTIMATES: dict[str, dict[str, Any]] = {
@@ -46,7 +51,6 @@ ESTIMATES: dict[str, dict[str, Any]] = {
     },
     "training, plan chosen": {"model": "llama-3-70b", "hw": "h100", "n": 512, "phase": "train", "batch": 1024},
 }
-CHIPS = ("h100", "h200", "b200", "mi300x", "tpu-v5p")
 
 
 def work(name: str, loops: int) -> float:
@@ -66,9 +70,11 @@ def work(name: str, loops: int) -> float:
 
 
 def serve() -> None:
-    """Answers lines `name loops` with seconds, until there are no more."""
+    """Answers lines `name loops` with seconds, and options with the numbers of their estimate, until there are no more."""
+    warnings.simplefilter("ignore")
     for line in sys.stdin:
-        print(work(*json.loads(line)), flush=True)
+        asked = json.loads(line)
+        print(json.dumps(figures.answer(asked) if isinstance(asked, dict) else work(*asked)), flush=True)
 
 
 class Checkout:
@@ -83,10 +89,14 @@ class Checkout:
         )
 
     def estimate(self, name: str, loops: int) -> float:
+        return float(self.ask([name, loops]))
+
+    def ask(self, what: Any) -> Any:
+        """What `serve` says to a line."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        print(json.dumps([name, loops]), file=self.process.stdin, flush=True)
-        return float(self.process.stdout.readline())
+        print(json.dumps(what), file=self.process.stdin, flush=True)
+        return json.loads(self.process.stdout.readline())
 
     def check(self, plan: Path) -> float:
         """CPU seconds of `roofline check`."""
@@ -96,22 +106,6 @@ class Checkout:
             child.returncode = os.waitstatus_to_exitcode(status)
         assert child.returncode in (0, 1)
         return used.ru_utime + used.ru_stime
-
-
-def plans(limit: str) -> dict[str, Any]:
-    """200 plans of one model on five chips."""
-    checks = {
-        f"c{i}": {
-            "hw": CHIPS[i % 5],
-            "devices": (4, 8)[i % 2],
-            "batch": 1 + i // 4,
-            "prompt": 1024 + 16 * i,
-            "output": 512,
-            "require": {"decode.time_s": limit, "prefill.time_s": "<= 20 s", "feasible": True},
-        }
-        for i in range(200)
-    }
-    return {"defaults": {"model": "llama-3.3-70b"}, "checks": checks}
 
 
 def compared(name: str, sides: list[Checkout], rounds: int, once: Callable[[Checkout], float]) -> None:
@@ -125,18 +119,38 @@ def compared(name: str, sides: list[Checkout], rounds: int, once: Callable[[Chec
     print(f"{name:24} {before * 1e3:10.3f} ms {now * 1e3:10.3f} ms {ratio:8.2f}", flush=True)
 
 
+def numbers(count: int, seed: int, sides: list[Checkout], roots: list[Path]) -> bool:
+    """So many random estimates of both, those that both refuse aside; whether all that differs is explained."""
+    models, chips = figures.both_know(roots, "models"), figures.both_know(roots, "hardware")
+    pairs = []
+    for question in figures.questions(models, [chip for chip in figures.CHIPS if chip in chips], seed):
+        before, now = (side.ask(question) for side in sides)
+        if "refused" not in before or "refused" not in now:
+            pairs.append((question, before, now))
+        if len(pairs) == count:
+            break
+    lines, explained = figures.compare(pairs)
+    print("\n".join(lines))
+    return explained
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("other", type=Path, nargs="?", help="the older checkout")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--only", default="", help="cases whose name holds this")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--numbers", type=int, default=0, metavar="COUNT", help="compare so many random estimates")
+    parser.add_argument("--seed", type=int, default=figures.SEED, help="of the random estimates")
     asked = parser.parse_args()
     if asked.serve:
         return serve()
-    print(f"{'':24} {'before':>13} {'now':>13} {'ratio':>8}")
     with tempfile.TemporaryDirectory() as folder:
-        sides = [Checkout(root, folder) for root in (asked.other.resolve(), HERE)]
+        roots = [asked.other.resolve(), HERE]
+        sides = [Checkout(root, folder) for root in roots]
+        if asked.numbers:
+            sys.exit(0 if numbers(asked.numbers, asked.seed, sides, roots) else 1)
+        print(f"{'':24} {'before':>13} {'now':>13} {'ratio':>8}")
         for name in ESTIMATES:
             if asked.only in name:
                 loops = max(1, int(0.1 / sides[0].estimate(name, 3)))

@@ -13,6 +13,7 @@ import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -91,8 +92,10 @@ def _calling(function: Callable[..., Any], named: Callable[[Traced], Traced]) ->
         result = function(*args)
         return named(result) if result.__class__ is Traced else result
 
-    by_arguments: dict[int, Callable[..., Any]] = {2: two, 3: three, 4: four}
-    return by_arguments.get(function.__code__.co_argcount, many)
+    by_arguments: dict[int, FunctionType] = {2: two, 3: three, 4: four}  # type: ignore[dict-item]
+    caller: Any = by_arguments.get(function.__code__.co_argcount, many)
+    # Code of its own: CPython remembers at each call what was called there, and one code for all formulas never remembers right.
+    return FunctionType(caller.__code__.replace(), caller.__globals__, caller.__name__, None, caller.__closure__)
 
 
 class _Namespace:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from rooflinecli import num
 from rooflinecli.formulas import memory as f
 from rooflinecli.formulas import recipes, schedule, training
 from rooflinecli.ledger import Ledger, Row, Sizes, Tower, product, row_parameters
-from rooflinecli.lift import Plain
+from rooflinecli.lift import PLAIN, Plain
 from rooflinecli.num import Number
 from rooflinecli.parallel import data, pipeline
 from rooflinecli.phases import recompute
@@ -51,6 +52,32 @@ NOTHING = Beside()
 
 def device_parameters(book: Ledger, plan: Plan, lift: Plain) -> DeviceParameters:
     """Parameters per device of a replica. With a pipeline the fullest stage carries the larger of embedding and head."""
+    sizes = plan.tp, plan.pp, plan.dp, plan.cp, plan.ep, plan.redundant_experts, plan.expert_tp
+    plain = not lift.traced and not book.towers  # what a tower reads may be an array, too large to keep
+    if plain and all(size.__class__ is float or size is None for size in sizes):
+        return _plainly_held(book, plan.stages and tuple(plan.stages), *sizes)
+    return _held(book, plan, lift)
+
+
+@lru_cache(maxsize=1024)
+def _plainly_held(
+    book: Ledger,
+    stages: tuple[float, ...] | None,
+    tp: float,
+    pp: float,
+    dp: float,
+    cp: float,
+    ep: float,
+    copies: float,
+    expert_tp: float | None,
+) -> DeviceParameters:
+    """Those of plain sizes, by all that they depend on: every candidate, phase and check asks for the same ones."""
+    sizes = {"tp": tp, "pp": pp, "dp": dp, "cp": cp, "ep": ep, "redundant_experts": copies, "expert_tp": expert_tp}
+    return _held(book, WHOLE.but(stages=stages, **sizes), PLAIN)
+
+
+def _held(book: Ledger, plan: Plan, lift: Plain) -> DeviceParameters:
+    """Counted row by row."""
     document, work = book.document, work_sizes(1.0, 1.0, 1.0, 1.0, plan)
     share = pipeline.fullest(plan, float(book.n_layers)) / book.n_layers
     inner: Number = 0.0
@@ -100,6 +127,14 @@ def resident_weight(formats: Formats) -> float:
     return max(formats.weight, formats.activation) if narrow else formats.weight
 
 
+@lru_cache(maxsize=256)
+def _as_trained(formats: Formats, quantised: bool) -> Formats:
+    """Formats with the bytes of weights that stay on a device while training."""
+    if quantised:
+        return replace(formats, weight=recipes.nf4_bytes(*NF4))
+    return replace(formats, weight=resident_weight(formats), expert_weight=resident_weight(formats))
+
+
 def trained(book: Ledger, plan: Plan, params: DeviceParameters, lift: Plain) -> DeviceParameters:
     """Parameters that get gradients: all that are held, or the adapters beside them."""
     if not RECIPE[plan.recipe].frozen:
@@ -123,10 +158,8 @@ def training_state(
 ) -> dict[str, Number]:
     """Weights, gradients and optimizer state after ZeRO partitioning; adapters and a reference are weights too."""
     recipe = RECIPE[plan.recipe]
-    if recipe.quantised:
-        formats = replace(formats, weight=recipes.nf4_bytes(*NF4))
-    elif not recipe.frozen:
-        formats = replace(formats, weight=resident_weight(formats), expert_weight=resident_weight(formats))
+    if recipe.quantised or not recipe.frozen:
+        formats = _as_trained(formats, recipe.quantised)
     over = data.shards(plan)
     dense = DeviceParameters(params.inner, params.outer)
     experts = f.partitioned_bytes(params.experts, formats.expert_weight, data.shards(plan, True)["weights"])

@@ -14,6 +14,7 @@ from typing import Any
 Number = Any  # float | int | numpy.ndarray | Traced | pint.Quantity | sympy.Expr | jax.Array
 INF = math.inf
 _PLAIN = (float, int, bool)
+_BARE = frozenset(_PLAIN)  # nearly always one of these itself, and a set is asked sooner than a type about its bases
 
 
 def _namespace(*values: Number) -> Any:
@@ -119,19 +120,19 @@ def log(a: Number) -> Number:
 
 def value(a: Number) -> Number:
     """The bare number inside a traced one; anything else unchanged. For decisions about structure, never in formulas."""
-    if a.__class__ is float:  # nearly always, and asking a float for an attribute that it lacks is slow
+    if a.__class__ in _BARE:  # asking a float for an attribute that it lacks is slow
         return a
     return a.value if hasattr(a, "__roofline_num__") else a
 
 
 def plain(a: Number) -> bool:
     """True for a scalar (float, int or a traced scalar): something that may raise instead of masking."""
-    return a.__class__ is float or isinstance(value(a), _PLAIN)
+    return a.__class__ in _BARE or isinstance(value(a), _PLAIN)
 
 
 def present(a: Number) -> bool:
     """Whether a term with this coefficient exists at all: not zero, or in an array not zero everywhere. Structure, never a formula."""
-    if a.__class__ is float:
+    if a.__class__ in _BARE:
         return bool(a)
     bare = value(a)
     return bool(bare) if isinstance(bare, _PLAIN) else bool((bare != 0).any())

@@ -252,7 +252,9 @@ def token_budget(scene: Scene) -> Number:
 
 def engine_constant(scene: Scene, name: str, unit: str) -> Number:
     """A constant of the engine as a number of the scene's kind."""
-    value = scene.chip.settled(f"engine.{name}", getattr(scene.engine, name))
+    chip, value = scene.chip, getattr(scene.engine, name)
+    if chip.override or chip.factors:
+        value = chip.settled(f"engine.{name}", value)
     if not scene.lift.traced:
         return value
     return scene.lift(name, float(value), unit, scene.engine.written(name))

@@ -26,8 +26,9 @@ def rules(scene: Scene, plan: Plan, phase: str) -> Iterator[Rule]:
         yield from anywhere.stages(scene, plan)
     if not one(plan.ep):
         yield from anywhere.experts(scene, plan, phase)
-    yield anywhere.whole(plan)
-    yield anywhere.network(scene, plan, phase)
+    if not one(plan.dp):
+        yield anywhere.whole(plan)
+    yield from anywhere.network(scene, plan, phase)
     yield from (training if phase == "train" else serving)(scene, plan)
     yield from towers.sources(scene)
     yield from anywhere.lengths(scene, phase)

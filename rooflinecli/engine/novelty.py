@@ -8,8 +8,7 @@ good it looks. Each kind of novelty goes from 0 (a published run does so) to 1, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from rooflinecli import num
 from rooflinecli.engine.phase_answer import Residency, TrainAnswer
@@ -25,8 +24,7 @@ from rooflinecli.units import duration
 SLIGHT = 0.05  # of the way beyond published runs: not worth a word
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Claim:
+class Claim(NamedTuple):
     """One kind of novelty: how far beyond published runs (0 to 1, an array in a sweep), and the sentence for a scalar."""
 
     kind: str

@@ -7,6 +7,7 @@ The fields are the keys of the JSON contract, in its order.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from rooflinecli import num
@@ -183,37 +184,37 @@ def rate_interval(rate: Number, error: Number, time: Number, floor: Number) -> t
 def plan_answer(plan: Plan, chosen: bool, reason: str) -> PlanAnswer:
     """A plan as the contract shows it."""
     sizes = {name: int(num.value(getattr(plan, name))) for name in ("devices", *SIZES)}
+    seldom = _seldom(plan)
     return PlanAnswer(
         **sizes,
         zero=plan.zero,
         sequence_parallel=plan.sequence_parallel,
         recompute=plan.recompute,
-        unusual={name: given for name, usual in _SELDOM.items() if (given := getattr(plan, name)) != usual},
+        unusual={} if seldom == _USUAL else {n: v for n, v, usual in zip(_SELDOM, seldom, _USUAL, strict=True) if v != usual},
         chosen=chosen,
         reason=reason,
     )
 
 
-_SELDOM = {
-    name: getattr(Plan, name)
-    for name in (
-        "recompute_layers",
-        "recompute_modules",
-        "schedule",
-        "ring",
-        "shard",
-        "stages",
-        "imbalance",
-        "redundant_experts",
-        "exchange",
-        "overlap",
-        "dropout",
-        "offload",
-        "offload_layers",
-        "loss_chunks",
-        "mlp_chunks",
-        "expert_tp",
-        "software",
-        "recipe",
-    )
-}
+_SELDOM = (
+    "recompute_layers",
+    "recompute_modules",
+    "schedule",
+    "ring",
+    "shard",
+    "stages",
+    "imbalance",
+    "redundant_experts",
+    "exchange",
+    "overlap",
+    "dropout",
+    "offload",
+    "offload_layers",
+    "loss_chunks",
+    "mlp_chunks",
+    "expert_tp",
+    "software",
+    "recipe",
+)
+_seldom = attrgetter(*_SELDOM)
+_USUAL = _seldom(Plan)

@@ -182,5 +182,7 @@ def _rows(group: Layer, at: str, prefix: str) -> Iterator[Linear]:
 
 def stored(request: Request) -> Request:
     """The request with `--weight-dtype q4_k_m` or `awq` turned into a model of that file type or format."""
+    if request.weight_dtype is None:
+        return request
     file = file_type(request.weight_dtype) or (request.weight_dtype if schemes.parse(request.weight_dtype) else None)
     return request if file is None else replace(request, model=as_file(request.model, file), weight_dtype=None)

@@ -107,12 +107,17 @@ def _open(scene: Scene, plan: Plan, largest: Number) -> Load:
         return serving.sequences_in_flight(per_second, plain.output, itl) - batch
 
     batch = _crossing(excess, num.value(largest))
-    if num.plain(batch) and excess(batch) > BEHIND * batch:
+    if num.plain(batch) and falls_behind(excess(batch), batch):
         raise Infeasible(
             f"--qps {num.value(scene.request.qps):g}: a replica falls behind, with {float(batch):,.0f} sequences in flight it makes fewer tokens "
             "than are asked for; use more replicas (--dp) or a lower rate"
         )
     return Load("open", solved(batch, rate, "b", "sequences", "b = qps S_o ITL(b)"), largest, cost, share)
+
+
+def falls_behind(excess: Number, batch: Number) -> bool:
+    """Whether a rate leaves more sequences under way than a replica follows with `batch` of them, by more than a search for it errs."""
+    return bool(excess > BEHIND * batch)
 
 
 def _crossing(excess: Any, most: Number) -> Number:

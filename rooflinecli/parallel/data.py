@@ -7,7 +7,7 @@ the replicas (HSDP) the groups all-reduce their shard of the gradients. A layer 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rooflinecli import num
 from rooflinecli.num import Number
@@ -15,8 +15,7 @@ from rooflinecli.specs.plan import Plan
 from rooflinecli.work import Collective
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Group:
+class Group(NamedTuple):
     """Devices that hold copies of the same parameters: `all` of them, `part` of which ZeRO splits over, every `stride`."""
 
     all: Number

@@ -68,9 +68,22 @@ def _held(layer: Layer, tp: float, ep: float, apart: float, copies: float) -> Si
 
 def outer_sizes(book: Ledger, work: Sizes, plan: Plan, document: Any, lift: Plain) -> Sizes:
     """Sizes for the rows before and after the layers, sharded by vocabulary."""
-    sizes = _lifted(book.axes, document, lift)
-    tensor.shard(sizes, plan.tp, OUTER)
-    sizes.update(work)
+    tp = plan.tp
+    plain = tp.__class__ is float and not lift.traced and not book.towers  # what a tower reads may be an array
+    sizes = {**(_outside(book, tp) if plain else _sharded_outside(book, tp, document, lift)), **work}
     for name, rule in book.derived:
         sizes[name] = rule(sizes)
     return sizes
+
+
+def _sharded_outside(book: Ledger, tp: Number, document: Any, lift: Plain) -> Sizes:
+    """The sizes that the model and its sharding decide there."""
+    sizes = _lifted(book.axes, document, lift)
+    tensor.shard(sizes, tp, OUTER)
+    return sizes
+
+
+@lru_cache(maxsize=256)
+def _outside(book: Ledger, tp: float) -> Sizes:
+    """The same as plain numbers."""
+    return _sharded_outside(book, tp, None, PLAIN)

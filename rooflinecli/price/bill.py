@@ -41,16 +41,16 @@ class Bill:
         flops, moved, t_compute, t_memory = self.flops, self.bytes, self.t_compute, self.t_memory
         again = regime == "training"
         for op in ops:
-            priced = self._priced(op) if again else price(op, chip, regime)
-            count, kind, expected = times if op.count == 1 else times * op.count, op.kind, priced.expected
+            least_compute, least_memory, expected, error = self._priced(op) if again else price(op, chip, regime)
+            count, kind = times if op.count == 1 else times * op.count, op.kind
             seconds = (expected if expected.__class__ is float else label(expected, f"t[{op.name}]")) * count
             group = GROUPS.get(kind, MIXING)
             groups[group] = groups.get(group, 0.0) + seconds
-            errors[kind] = errors.get(kind, 0.0) + seconds * priced.error
+            errors[kind] = errors.get(kind, 0.0) + seconds * error
             flops = flops + op.flops * count
             if kind not in FUSIBLE:
-                t_compute = t_compute + priced.t_compute * count
-                t_memory = t_memory + priced.t_memory * count
+                t_compute = t_compute + least_compute * count
+                t_memory = t_memory + least_memory * count
                 moved = moved + op.bytes * count
         self.flops, self.bytes, self.t_compute, self.t_memory = flops, moved, t_compute, t_memory
 
@@ -71,7 +71,8 @@ class Bill:
         self.t_communication = self.t_communication + priced.floor * count
         self.volumes[collective.axis] = self.volumes.get(collective.axis, 0.0) + priced.volume * count
         self.errors["communication"] = self.errors.get("communication", 0.0) + priced.expected * count * priced.error
-        return label(priced.expected, f"t[{collective.name}]") * count
+        expected = priced.expected
+        return (expected if expected.__class__ is float else label(expected, f"t[{collective.name}]")) * count
 
     def _moved(self, c: Collective) -> PricedCollective:
         """The price of a collective: kept for plain sizes, since a layer sends the same bytes forward, backward and again."""
@@ -133,7 +134,10 @@ class Bill:
 
     @property
     def total(self) -> Number:
-        return sum(label(seconds, f"t_{name}") for name, seconds in self.groups.items())
+        total: Number = 0
+        for name, seconds in self.groups.items():
+            total = total + (seconds if seconds.__class__ is float else label(seconds, f"t_{name}"))
+        return total
 
     def relative_error(self, total: Number) -> Number:
         """80 % relative error of `total`: classes independent, operations of one class fully correlated."""

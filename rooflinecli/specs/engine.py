@@ -158,11 +158,16 @@ class Engine(Spec):
 
     @property
     def reserve_bytes(self) -> float:
-        return units.parse(self.reserve, "B")
+        return _bytes(self.reserve)
 
     @property
     def reserve_experts_bytes(self) -> float:
-        return units.parse(self.reserve_experts, "B")
+        return _bytes(self.reserve_experts)
+
+
+@lru_cache(maxsize=64)
+def _bytes(written: str) -> float:
+    return units.parse(written, "B")
 
 
 _IN_SCHEDULER = {"skipped_looks": "poll_steps", "late_tokens": "stream_steps"}
@@ -181,22 +186,31 @@ CONSTANTS: dict[str, Constant] = {
 
 
 @lru_cache(maxsize=1)
+def _stems() -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in _FOLDER.glob("*.yaml")))
+
+
+@lru_cache(maxsize=64)
+def _read(stem: str) -> Engine:
+    """One file, read where it is asked for: a start needs one engine, and most others lie over a long file of llama.cpp's."""
+    document = read(_FOLDER / f"{stem}.yaml", base="engines")
+    spec = validate(Engine, document)
+    spec._document = document
+    return spec
+
+
 def engines() -> dict[str, Engine]:
     """All engines by file name."""
-    found = {}
-    for path in sorted(_FOLDER.glob("*.yaml")):
-        document = read(path, base="engines")
-        spec = validate(Engine, document)
-        spec._document = document
-        found[path.stem] = spec
-    return found
+    return {stem: _read(stem) for stem in _stems()}
 
 
 @lru_cache(maxsize=64)
 def load_engine(name: str) -> Engine:
     """The engine called `name` or an alias of it. Raises UsageError."""
     wanted = name.lower()
-    for stem, spec in engines().items():
-        if wanted in (stem, *spec.aliases):
+    if wanted in _stems():
+        return _read(wanted)
+    for spec in engines().values():
+        if wanted in spec.aliases:
             return spec
     raise unknown("engine", name, engines(), option="engine")

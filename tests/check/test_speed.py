@@ -9,22 +9,7 @@ import sys
 import pytest
 from check.plans import written
 
-CHIPS = ("h100", "h200", "b200", "mi300x", "tpu-v5p")
-
-
-def many(limit: str) -> dict:
-    checks = {
-        f"c{i}": {
-            "hw": CHIPS[i % 5],
-            "devices": (4, 8)[i % 2],
-            "batch": 1 + i // 4,
-            "prompt": 1024 + 16 * i,
-            "output": 512,
-            "require": {"decode.time_s": limit, "prefill.time_s": "<= 20 s", "feasible": True},
-        }
-        for i in range(200)
-    }
-    return {"defaults": {"model": "llama-3.3-70b"}, "checks": checks}
+from benchmarks.many_checks import plans as many
 
 
 def processor_time(path, code) -> float:

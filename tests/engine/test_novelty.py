@@ -18,6 +18,7 @@ from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import Request
 
 HAND = str(Path(__file__).parents[1] / "assembly" / "hand.yaml")  # four devices inside; its file says its own error
+MIXED = str(Path(__file__).parent / "mixed_experts.yaml")  # layers of 8 experts beside layers of 32
 LIMITS = precedent.Envelope(
     together=(("cp", "cp"), ("tp", "ep"), ("pp", "ZeRO-2"), ("pp", "ZeRO-3"), ("virtual stages", "ep")),
     tensor=2.0,
@@ -39,7 +40,13 @@ def limits(monkeypatch):
 
 
 def scene(model="llama-3-8b", chip=HAND, **asked) -> Scene:
-    return Scene(Request(load_model(model), load_hardware(chip), **{"seq": 4000.0, "phases": ("train",), **asked}))
+    return Scene(
+        Request(
+            load_model(MIXED if model == "mixed" else model),
+            load_hardware(chip),
+            **{"seq": 4000.0, "phases": ("train",), **asked},
+        )
+    )
 
 
 def beyond(plan: Plan, model="llama-3-8b", hidden=0.0, memory=FULL, **asked) -> dict[str, float]:
@@ -63,6 +70,7 @@ def test_what_published_runs_did_adds_nothing():
         ({"pp": 2.0, "virtual_stages": 4.5}, "llama-3-8b", "stages", 0.5),
         ({"ep": 4.0, "dp": 4.0}, "mixtral-8x7b", "experts", 0.0),  # two experts each of eight
         ({"ep": 1.0, "dp": 4.0}, "mixtral-8x7b", "experts", 1.0),
+        ({"ep": 4.0, "dp": 4.0}, "mixed", "experts", 1.0),  # eight of its wider layers' experts each, two of the others
         ({"ep": 1.0}, "mixtral-8x7b", "experts", 0.0),  # one device has nothing to share them with
         ({"dp": 12.0, "zero": 3}, "llama-3-8b", "sharding", 0.0),  # three domains of four
         ({"dp": 16.0, "zero": 3}, "llama-3-8b", "sharding", 1.0),

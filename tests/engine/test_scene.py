@@ -107,3 +107,9 @@ def test_an_image_is_made_in_steps_with_and_without_the_prompt():
     assert flux.prompt == flux.given + 512 and flux.pictured[0] == 1
     assert scene("dit-xl-2", steps=20, guidance=False).together == 1 and scene("dit-xl-2", steps=20).steps == 20
     assert scene().steps == 1 and not scene().guided
+
+
+@pytest.mark.parametrize(("seq", "batch"), [(1, 2**22), (2, 2**21), (4096, 1024), (2**23, 1)])
+def test_a_training_batch_holds_four_million_tokens_by_default(seq, batch):
+    """2^22 tokens, as Llama 2's and 3's steps hold, and at least one sequence."""
+    assert scene(phase="train", seq=seq).train_batch == batch

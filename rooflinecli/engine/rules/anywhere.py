@@ -70,8 +70,15 @@ def whole(plan: Plan) -> Rule:
     )
 
 
-def network(scene: Scene, plan: Plan, phase: str) -> Rule:
-    """The widest group with anything to exchange is joined by the chip's network; serving replicas exchange nothing."""
+def network(scene: Scene, plan: Plan, phase: str) -> Iterator[Rule]:
+    """The widest group with anything to exchange is joined by the chip's network; serving replicas exchange nothing.
+
+    No group is wider than all devices, so no rule can be broken where the network joins those.
+    """
+    levels, devices = scene.chip.levels, plan.devices
+    reach = levels[-1].size if levels else 1.0
+    if devices.__class__ is float and devices <= reach:
+        return
     widest: Number = 1.0
     stride = plan.stride
     for axis in AXES if phase == "train" else ("tp", "pp", "ep"):
@@ -79,9 +86,8 @@ def network(scene: Scene, plan: Plan, phase: str) -> Rule:
         if axis == "ep" and phase != "train":
             n, stride["ep"] = plan.expert_replicas, plan.tp * plan.cp
         widest = num.maximum(widest, num.where(n > 1, n * stride[axis], 1.0))
-    levels, chip = scene.chip.levels, scene.chip.spec.name
-    reach = levels[-1].size if levels else 1.0
-    return Rule(
+    chip = scene.chip.spec.name
+    yield Rule(
         f"the network joins {reach:.0f} device{'s' * (reach != 1)}",
         AXES,
         constraints.within(widest, reach),
