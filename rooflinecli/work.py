@@ -56,7 +56,7 @@ class Op(NamedTuple):
     longest run of keys and head width of attention, expert width of a grouped matmul. quantised: elements of the input that
     a pass of their own touches (quantised, appended to a cache, permuted). ramp: filling work per useful work, in units of
     k0. length: tokens of the sequence that attention runs over, whatever its window. items: work items that start one after
-    the other (query tiles, cached heads). gradient: what a sequence mixer's kernel costs backward; contractions and elementwise passes follow a rule instead. routed: what all experts of a layer meet
+    the other (query tiles, cached heads). sharing: query heads that read one cached head. gradient: what a sequence mixer's kernel costs backward; contractions and elementwise passes follow a rule instead. routed: what all experts of a layer meet
     (kind routed_experts), both products and what lies between.
     """
 
@@ -75,6 +75,7 @@ class Op(NamedTuple):
     variant: str = ""
     gradient: Gradient | None = None
     routed: Routed | None = None
+    sharing: Number = 1
 
     @property
     def group(self) -> str:
@@ -99,9 +100,10 @@ def kernel(
     variant: str = "",
     gradient: Gradient | None = None,
     routed: Routed | None = None,
+    sharing: Number = 1,
 ) -> Op:
     """An Op, in half the time that calling the class with keywords takes: a pass makes dozens."""
-    fields = (name, kind, dtype, flops, bytes, count, k, n, quantised, ramp, items, length, variant, gradient, routed)
+    fields = (name, kind, dtype, flops, bytes, count, k, n, quantised, ramp, items, length, variant, gradient, routed, sharing)
     return tuple.__new__(Op, fields)
 
 

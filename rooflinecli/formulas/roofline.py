@@ -106,6 +106,18 @@ def item_time(items: Number, per_item: Number) -> Number:
     return items * per_item
 
 
+@formula(
+    "B'",
+    "B",
+    "decode attention without a shared read: a block of threads per query head loads its own keys and values "
+    "(NVIDIA/TensorRT-LLM docs/source/blogs/XQA-kernel.md: what its XQA kernel of v0.8 does away with); caches of fixed "
+    "shapes are read to the end of their shape",
+)
+def cache_read(moved: Number, unshared: Number, sharing: Number, padded: Number) -> Number:
+    """B (1 + x_T) (1 + u_kv (g - 1)): bytes that g query heads over a cached head read in all."""
+    return moved * (1 + padded) * (1 + unshared * (sharing - 1))
+
+
 @formula("o", "s", "launch and tail, plus the serial latency of the k loop; " + _FIT)
 def matmul_overhead(overhead: Number, tau: Number, k: Number) -> Number:
     """Time of a matmul that no amount of parallel hardware removes."""

@@ -129,7 +129,9 @@ class Softmax(Mixer):
 
     def decode(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
         """One query per sequence against its cache."""
-        return [self._token(name, "decode_attention", mode, sizes, sizes["B"] * sizes[self.kv_heads])]
+        shared = sizes[self.kv_heads]
+        token = self._token(name, "decode_attention", mode, sizes, sizes["B"] * shared)
+        return [token._replace(sharing=sizes[self.heads] / shared)]
 
     def _token(self, name: str, kind: str, mode: Mode, sizes: Sizes, items: Number) -> Op:
         f, b, heads = mode.formats, sizes["B"], sizes[self.heads]

@@ -184,7 +184,9 @@ def _prefill_attention(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Numb
 def _decode_attention(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Number:
     """One query per sequence: the cache is streamed while work items start; whichever is slower, softened by p."""
     t_compute = roofline.effective_compute_time(op.flops, peak, c.compute)
-    t_memory = roofline.effective_memory_time(op.bytes, bandwidth, c.memory)
+    again = num.present(c.unshared) or num.present(c.padded)
+    moved = roofline.cache_read(op.bytes, c.unshared, op.sharing, c.padded) if again else op.bytes
+    t_memory = roofline.effective_memory_time(moved, bandwidth, c.memory)
     return join(num.maximum(t_compute, roofline.item_time(op.items, c.per_item)), t_memory, c, c.overhead)
 
 

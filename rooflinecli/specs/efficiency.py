@@ -86,6 +86,17 @@ class Efficiency(Spec):
     per_item: float = _constant(
         0.0, "s", "u", "attention: seconds per query tile or per cached head and sequence", shaped=True
     )
+    unshared: float = _constant(
+        0.0,
+        "1",
+        "u_kv",
+        "decode attention: 1 where every query head reads its cached head for itself, 0 where those of a group share it",
+        shaped=True,
+        le=1,
+    )
+    padded: float = _constant(
+        0.0, "1", "x_T", "decode attention: keys read beyond those that hold a token, over these", shaped=True
+    )
     unpack: float = _constant(
         0.0, "B/s", "U", "packed weights a chip unpacks a second, where that and not memory is the bound", shaped=True
     )

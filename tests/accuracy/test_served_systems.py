@@ -104,3 +104,37 @@ def test_an_fp8_run_on_gaudi_keeps_its_cache_in_fp8() -> None:
         for d in ("bf16", "fp8")
     )
     assert wide == 2 * narrow
+
+
+def test_before_xqa_every_query_head_reads_the_cached_head_for_itself() -> None:
+    """64 query heads over 8 cached ones read a cache eight times, 32 over 32 once; the least that is read stays as it is."""
+    asked = {"phase": "decode", "batch": 64, "prompt": 2048, "output": 2048, "dtype": "fp8", "tp": 2, "n": 2}
+
+    def told(model: str, engine: str) -> tuple[float, float]:
+        answer = api.estimate(model, "h100", engine=engine, **asked)["phases"]["decode"]
+        return answer["breakdown_s"]["attention"], answer["floor_s"]
+
+    (now, floor), (then, before) = (told("llama-2-70b", name) for name in ("trtllm-cpp", "trtllm-cpp-2023"))
+    assert then / now == pytest.approx(8, rel=0.01)
+    assert before == floor
+    assert told("llama-2-7b", "trtllm-cpp-2023") == told("llama-2-7b", "trtllm-cpp")
+
+
+def test_graphs_of_fixed_shapes_read_the_cache_to_their_end() -> None:
+    """4/3 of 40 padded heads' keys and values, 3 heads a chip, at 0.55 of 820 GB/s: 8 x 6,144 keys, all 40 layers."""
+    asked = {"phase": "decode", "batch": 8, "prompt": 4096, "output": 4096, "tp": 16, "pp": 1, "dp": 1, "n": 16}
+    decode = api.estimate("llama-2-13b", "trainium1", engine="neuron", **asked)["phases"]["decode"]
+    cache = 40 * 2 * 3 * 128 * 2 * 8 * (4096 + 4096 / 2)
+    assert decode["breakdown_s"]["attention"] == pytest.approx(4 / 3 * cache / (0.55 * 820e9), rel=0.01)
+    assert decode["breakdown_s"]["attention"] > cache / 820e9
+
+
+@pytest.mark.parametrize(("chip", "dtype", "share"), [("rtx-pro-6000", "fp4", 0.645), ("l40s", "fp8", 0.486)])
+def test_cards_that_no_serving_run_was_fitted_to_multiply_at_the_rate_of_their_kernels(
+    chip: str, dtype: str, share: float
+) -> None:
+    """The middle median over the wheel's tables; what NVLink servers share was fitted to other silicon."""
+    hardware = load_hardware(chip)
+    op = Op("x", "matmul", dtype, 1e15, 1.0, k=8192.0)
+    expected = price(op, Chip(hardware), "serving").expected
+    assert expected == pytest.approx(1e15 / (share * hardware.peak[dtype].si), rel=1e-6)
