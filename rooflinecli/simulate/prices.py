@@ -8,9 +8,9 @@ where decode(D, T) is the engine's decode step and linear(n) its pass over a pro
 prompts alone is then the engine's prompt pass, a step of decodes alone its decode step, exactly. Weights and starts are
 counted for both: priced as one pass, measured runs took 8 % longer between two tokens; as two, they agree. A step that an
 engine replays as one graph is one pass, linear(P + D) - linear(D). The scheduler's factor says how much longer prompts take
-where sequences decode and no graph is replayed; there the host launches every kernel ahead of the device, so that such a step takes
-no less than launching it does, and what an engine adds to the start of a prompt's pass is inside that. The attention of a chunk is
-that of the prompt up to its end less that up to its start.
+where sequences decode. Without a graph the host launches every kernel, ahead of the device: such a step takes no less than
+launching it does, and what an engine adds to the start of a prompt's pass is inside that. The attention of a chunk is that of the
+prompt up to its end less that up to its start.
 
 A pipeline works on as many microbatches as it has stages: a decode step passes the batch over its stages, and a prompt holds
 them for its share of the pass, while the rest of it (`fill`) delays its own first token only.
@@ -129,16 +129,17 @@ class Prices:
         """(seconds the replica is busy, seconds that the prompts' first tokens come later still) of a step with prompts.
 
         `tokens` of prompts whose chunks' attention takes `attention` seconds, and `batch` decodes of mean context `context`.
-        Up to `graph` tokens they share one pass; beyond, prompts take `factor` times their price, and the step no less than
+        Prompts take `factor` times their price. Up to `graph` tokens they share one pass; beyond, the step takes no less than
         `launch` seconds per operation of its layers.
         """
         whole = tokens + batch
         if whole >= len(self.linear):
             self.grow_prompts(whole)
         if whole <= graph:
-            added, least = self.linear[whole] - self.linear[batch] + attention, 0.0
+            alone, least = self.linear[whole] - self.linear[batch], 0.0
         else:
             least = launch * self.operations * self.scale
-            added = (self.linear[tokens] + attention - (self.starts if least else 0.0)) * factor
+            alone = self.linear[tokens] - (self.starts if least else 0.0)
+        added = (alone + attention) * factor
         busy = added / self.stages
         return max(self.decode(batch, context) + busy, least / self.stages), added - busy
