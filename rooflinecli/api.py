@@ -188,7 +188,22 @@ def compare(model: str, hw: list[str], *, at: str = "same-devices", rank: str | 
     return rows({"model": model, **options}, hw, at, rank)
 
 
-def simulate(model: str, hw: str, **options: Any) -> dict[str, Any]:
+class Simulation(dict[str, Any]):
+    """What a simulation says: the numbers under `simulate` in its JSON, in SI. `times` holds every request's seconds and tokens, as arrays."""
+
+    def __init__(self, found: Any):
+        super().__init__(found.values)
+        self.times = found.times
+
+    def to_frame(self) -> Any:
+        """A row for each request, as `--requests-out` writes them: a pandas frame, or a polars one where only that is installed."""
+        from rooflinecli.frames import frame
+        from rooflinecli.render.requests import table
+
+        return frame(table(self.times))
+
+
+def simulate(model: str, hw: str, **options: Any) -> Simulation:
     """What `roofline simulate MODEL --hw HW` says of one load, without repeats: the numbers under `simulate` in its JSON.
 
     Options are those of an estimate and of the load (qps, concurrency, trace, prompt, output, requests, slo, replicas, ...).
@@ -196,7 +211,7 @@ def simulate(model: str, hw: str, **options: Any) -> dict[str, Any]:
     from rooflinecli.answers.simulate.run import run
     from rooflinecli.answers.simulate.study import asked
 
-    return run(asked({"model": model, "hw": hw, **options})).values
+    return Simulation(run(asked({"model": model, "hw": hw, **options})))
 
 
 def parameters(model: str) -> Parameters:

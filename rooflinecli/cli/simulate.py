@@ -58,12 +58,17 @@ def simulate(
         help="Closed loop: requests per slot, the first of them in a burst.",
     ),
     prompt: str = _Opt(
-        "2048",
+        None,
         metavar="TOKENS",
         rich_help_panel=LOAD,
-        help="Prompt tokens: 2k, uniform:LOW,HIGH, lognormal:MEAN,SIGMA or exponential:MEAN.",
+        help="Prompt tokens: 2k, uniform:LOW,HIGH, lognormal:MEAN,SIGMA or exponential:MEAN (2048, or what the model takes).",
     ),
-    output: str = _Opt("256", metavar="TOKENS", rich_help_panel=LOAD, help="Output tokens, as --prompt."),
+    output: str = _Opt(
+        None,
+        metavar="TOKENS",
+        rich_help_panel=LOAD,
+        help="Output tokens, as --prompt (256, or what the model takes).",
+    ),
     lengths: str = _Opt(
         None,
         metavar="LOW:HIGH",

@@ -63,17 +63,22 @@ def sequences(scene: Scene, plan: Plan) -> Number:
 
 def largest_batch(scene: Scene, plan: Plan) -> Number:
     """Most sequences of full length whose cache a replica holds beside the weights, as the engine shares memory out."""
+    resident, one, reserve = shared_out(scene, plan, scene.prompt + scene.output)
+    fraction, most = engine_constant(scene, "kv_fraction", "1"), engine_constant(scene, "max_sequences", "1")
+    return serving.largest_served(scene.chip.capacity, resident, reserve, fraction, num.maximum(one, 1.0), most)
+
+
+def shared_out(scene: Scene, plan: Plan, length: Number) -> tuple[Number, Number, Number]:
+    """Bytes on a device of weights, of the cache of a sequence of `length` tokens, and of what the engine keeps free beside both."""
     resident = memory.weights(on_device(scene.parameters(plan), scene.host), scene.formats, 1.0)
-    one = memory.kv_cache(scene.book, plan, scene.formats, 1.0, scene.prompt + scene.output, scene.lift)
+    one = memory.kv_cache(scene.book, plan, scene.formats, 1.0, length, scene.lift)
     one = one if scene.host is None else offload.on_device(one, scene.host.layers)
-    draft, beside = held(scene, plan, 1.0, scene.prompt + scene.output)
-    resident, one = resident + draft + adapters.resident(scene, plan), one + beside
-    reserve, fraction = engine_constant(scene, "reserve_bytes", "B"), engine_constant(scene, "kv_fraction", "1")
+    draft, beside = held(scene, plan, 1.0, length)
+    reserve = engine_constant(scene, "reserve_bytes", "B")
     if scene.engine.reserve_experts_bytes and any(group.moe for group in scene.book.layers):
         gathered = engine_constant(scene, "reserve_experts_bytes", "B")
         reserve = serving.reserve_beside(reserve, gathered, plan.ep)
-    most = engine_constant(scene, "max_sequences", "1")
-    return serving.largest_served(scene.chip.capacity, resident, reserve, fraction, num.maximum(one, 1.0), most)
+    return resident + draft + adapters.resident(scene, plan), one + beside, reserve
 
 
 def prompt_cost(scene: Scene, plan: Plan) -> Number:

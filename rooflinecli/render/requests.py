@@ -20,10 +20,15 @@ def check(path: Path) -> None:
         raise UsageError(f"--requests-out {path}: there is no folder {path.parent}; make it first", "requests-out")
 
 
+def table(times: Any) -> dict[str, Any]:
+    """Arrays by column, in order of arrival: seconds (`_s`), tokens and counts."""
+    return {NAMES.get(name, name): _column(times, name) for name in times.columns}
+
+
 def save(times: Any, path: Path) -> None:
     """Seconds and tokens by request, in order of arrival. Raises UsageError for what `check` refuses or without pyarrow."""
     check(path)
-    columns = {NAMES.get(name, name): _column(times, name) for name in times.columns}
+    columns = table(times)
     if path.suffix == ".csv":
         with files.replacing(path, "--requests-out") as partial, partial.open("w", encoding="utf-8") as stream:
             stream.write(",".join(columns) + "\n")

@@ -27,8 +27,9 @@ class Clock(Residents):
             attention += self.prices.attention(job.done, job.done + take)
         batch = self.batch if ride else 0
         context = self.context / batch if batch else 0.0
-        factor = self.factor if self.batch else 1.0
-        seconds, fill = self.prices.mixed(tokens, attention, batch, context, factor, self.scheduler.graph_tokens)
+        s = self.scheduler
+        beside = (self.factor, s.graph_tokens, s.launch) if self.batch else (1.0,)  # alone, a prompt takes its price
+        seconds, fill = self.prices.mixed(tokens, attention, batch, context, *beside)
         if self.batch and not batch:
             self.stall += seconds
         if self.debt:

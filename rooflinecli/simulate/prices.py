@@ -8,7 +8,9 @@ where decode(D, T) is the engine's decode step and linear(n) its pass over a pro
 prompts alone is then the engine's prompt pass, a step of decodes alone its decode step, exactly. Weights and starts are
 counted for both: priced as one pass, measured runs took 8 % longer between two tokens; as two, they agree. A step that an
 engine replays as one graph is one pass, linear(P + D) - linear(D). The scheduler's factor says how much longer prompts take
-where sequences decode. The attention of a chunk is that of the prompt up to its end less that up to its start.
+where sequences decode. Without a graph the host launches every kernel, ahead of the device: such a step takes no less than
+launching it does, and what an engine adds to the start of a prompt's pass is inside that. The attention of a chunk is that of the
+prompt up to its end less that up to its start.
 
 A pipeline works on as many microbatches as it has stages: a decode step passes the batch over its stages, and a prompt holds
 them for its share of the pass, while the rest of it (`fill`) delays its own first token only.
@@ -16,9 +18,10 @@ them for its share of the pass, while the rest of it (`fill`) delays its own fir
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
-from rooflinecli.engine.forward_step import forward_step
+from rooflinecli.engine.forward_step import forward_step, prompt_starts
 from rooflinecli.engine.scene import Scene
 from rooflinecli.specs.plan import Plan
 
@@ -36,6 +39,7 @@ class Prices:
     def __init__(self, scene: Scene, plan: Plan, scale: float = 1.0):
         self.scene, self.plan, self.scale = scene, plan, scale
         self.stages = float(plan.pp)
+        self.starts = float(prompt_starts(scene)) * scale
         self.linear: list[float] = [0.0]
         self.scores: list[float] = [0.0]
         self.level: list[list[float]] = [[]]
@@ -102,22 +106,40 @@ class Prices:
             self.grow_prompts(end)
         return self.scores[end] - self.scores[start]
 
+    @cached_property
+    def operations(self) -> float:
+        """Rows of the ledger in all layers: what a host launches one after the other."""
+        return float(sum(group.repeat * len(group.rows) for group in self.scene.book.layers))
+
     @property
     def moe(self) -> bool:
         """Whether layers have experts."""
         return any(group.moe for group in self.scene.book.layers)
 
     def mixed(
-        self, tokens: int, attention: float, batch: int, context: float, factor: float = 1.0, graph: int = 0
+        self,
+        tokens: int,
+        attention: float,
+        batch: int,
+        context: float,
+        factor: float = 1.0,
+        graph: int = 0,
+        launch: float = 0.0,
     ) -> tuple[float, float]:
         """(seconds the replica is busy, seconds that the prompts' first tokens come later still) of a step with prompts.
 
-        `tokens` of prompts whose chunks' attention takes `attention` seconds, and `batch` decodes of mean context `context`;
-        prompts take `factor` times their price. Up to `graph` tokens they share one pass.
+        `tokens` of prompts whose chunks' attention takes `attention` seconds, and `batch` decodes of mean context `context`.
+        Prompts take `factor` times their price. Up to `graph` tokens they share one pass; beyond, the step takes no less than
+        `launch` seconds per operation of its layers.
         """
-        if tokens + batch >= len(self.linear):
-            self.grow_prompts(tokens + batch)
-        shared = batch if tokens + batch <= graph else 0
-        added = (self.linear[tokens + shared] - self.linear[shared] + attention) * factor
+        whole = tokens + batch
+        if whole >= len(self.linear):
+            self.grow_prompts(whole)
+        if whole <= graph:
+            alone, least = self.linear[whole] - self.linear[batch], 0.0
+        else:
+            least = launch * self.operations * self.scale
+            alone = self.linear[tokens] - (self.starts if least else 0.0)
+        added = (alone + attention) * factor
         busy = added / self.stages
-        return self.decode(batch, context) + busy, added - busy
+        return max(self.decode(batch, context) + busy, least / self.stages), added - busy

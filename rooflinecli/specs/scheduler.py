@@ -42,6 +42,11 @@ class Scheduler(Spec):
         ge=0,
         description="tokens of a step up to which prompts and decodes are replayed as one graph and share its weights",
     )
+    launch: Time = Field(
+        0.0,
+        ge=0,
+        description="seconds of the host to launch an operation of a layer, in a step with prompts and decodes that no graph replays: it takes no less than them all",
+    )
     prompt_factor: Scalar = Field(
         1.0,
         gt=0,

@@ -1,6 +1,7 @@
 """How collected runs were made, as far as it is known: the options of their estimate, their lengths and the flags of their servers.
 
-InferenceX (github SemiAnalysisAI/InferenceX, benchmarks/*.sh and utils/bench_serving at ad4f6a4a, 7a21380a, 1cb92d21 and c198b20e) starts all
+InferenceX (github SemiAnalysisAI/InferenceX, benchmarks/*.sh and utils/bench_serving at ad4f6a4a, 7a21380a, 1cb92d21 and c198b20e; what
+changed since at the commits and dates below) starts all
 requests of a slot count C at once, 10 C of them, with lengths uniform in [0.8, 1] of the nominal ones. The vendor's runs state
 no harness; fixed lengths and 10 prompts a slot fit them best, for vLLM lengths within a fifth of the nominal ones. Budgets, polling, holding
 and memory follow the scripts where there are scripts, else the engines' documented defaults.
@@ -17,6 +18,11 @@ from rooflinecli.specs.scheduler import Scheduler
 from rooflinecli.validate.inference import Run
 
 SPREAD, VARIED = (0.8, 1.0), (0.8, 1.2)
+MINIMAX_TUNED = "2026-04-03"  # bddbf403: budget of two prompts, graphs of 2048 tokens, fp8 cache (B200; 340d7854, 79bd988e, 22d0f12f for the others)
+KIMI_TUNED = "2026-04-20"  # 6c3acebf: the same for its fp4 on B200
+GPT_NARROW = "2025-12-05"  # 25506e87: fp8 cache on B200
+ROOMY_TRTLLM = "2026-01-21"  # 64af5a77: max_num_tokens of 8192 at least
+CAPTURED = 2048  # --max-cudagraph-capture-size, cuda-graph-sizes
 AT_ONCE = ("0.5.9", "0.5.10")  # SGLang images that send a first token by itself: scheduler_output_processor_mixin.py
 DEFAULT_SHARE = 0.9  # gpu_memory_utilization of vLLM, free_gpu_memory_fraction of TensorRT-LLM
 
@@ -25,6 +31,19 @@ def public(run: Run) -> bool:
     """Whether it is one of InferenceX, whose scripts are public."""
     source = run.row["silicon_data_source"] if run.row is not None else ""
     return "db-dump" in source or "source_file=20" in source
+
+
+def measured_on(run: Run) -> str:
+    """The day of a run as the source says it, empty where it does not."""
+    return row(run)["silicon_data_source"].partition("measured=")[2][:10]
+
+
+def _tuned(run: Run) -> bool:
+    """Whether a script of vLLM sets a budget of two prompts, graphs that hold them, and an fp8 cache."""
+    kind, day = run.group.partition("-")[0], measured_on(run)
+    if kind == "MiniMax":
+        return public(run) and _blackwell(run) and day >= MINIMAX_TUNED
+    return public(run) and kind == "Kimi" and row(run)["system"].startswith("b200") and row(run)["precision"] == "fp4" and day >= KIMI_TUNED
 
 
 def lengths(run: Run) -> tuple[float, float]:
@@ -48,7 +67,7 @@ def _narrow_cache(run: Run) -> bool:
     if run.engine == "vllm" and kind == "Kimi":
         return row(run)["precision"] == "fp4"
     if run.engine == "vllm":
-        return public(run) and (kind == "Llama" or (_blackwell(run) and kind in ("MiniMax", "gpt")))
+        return public(run) and (kind == "Llama" or _tuned(run) or (_blackwell(run) and kind == "gpt" and measured_on(run) >= GPT_NARROW))
     return public(run) and run.engine == "sglang" and _blackwell(run) and kind == "DeepSeek"
 
 
@@ -59,12 +78,13 @@ def configured(run: Run, own: Scheduler) -> Scheduler:
 
 def _vllm(run: Run) -> dict[str, Any]:
     if not public(run):
-        return {"look_ahead": 0, "memory_share": DEFAULT_SHARE}
-    wide = run.group.startswith("MiniMax") and _blackwell(run)
-    roomy = run.group.startswith("MiniMax") and str(run.options["hw"]).startswith("h200")
+        return {"memory_share": DEFAULT_SHARE}
+    if _tuned(run):
+        return {"token_budget": 2 * int(float(row(run)["isl"])), "graph_tokens": CAPTURED, "memory_share": DEFAULT_SHARE}
+    roomy = run.group.startswith("MiniMax") and not str(run.options["hw"]).startswith("h100")
     roomy = roomy or (run.group.startswith("Kimi") and row(run)["precision"] == "int4")
-    budget = 2 * int(float(row(run)["isl"])) if wide else 8192
-    return {"token_budget": budget, "memory_share": 0.95 if roomy else DEFAULT_SHARE}
+    graph = {"graph_tokens": CAPTURED} if run.group.startswith("gpt") else {}
+    return {"token_budget": 8192, "memory_share": 0.95 if roomy else DEFAULT_SHARE, **graph}
 
 
 def _trtllm(run: Run) -> dict[str, Any]:
@@ -80,7 +100,8 @@ def _trtllm(run: Run) -> dict[str, Any]:
         return {"token_budget": 20000, "cache_share": 0.85}
     balanced = {"hold_steps": 60, "hold_share": 1.0} if run.plan.dp > 1 else {}  # attention_dp_config: timeout_iters
     share = 0.75 if str(run.options["hw"])[:1] == "h" else 0.8
-    return {"token_budget": math.ceil((concurrency + prompt + 64) / 64) * 64, "cache_share": share, **balanced}
+    least = 8192 if measured_on(run) >= ROOMY_TRTLLM else 0
+    return {"token_budget": max(math.ceil((concurrency + prompt + 64) / 64) * 64, least), "cache_share": share, **balanced}
 
 
 def _sglang(run: Run) -> dict[str, Any]:

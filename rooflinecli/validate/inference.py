@@ -134,6 +134,10 @@ def _unusable(row: dict[str, str]) -> str:
         "model_path"
     ] == "nvidia/Llama-3.1-8B-Instruct-FP8":
         return "known bad label"
+    # InferenceX, benchmarks/gptoss_fp4_h100_docker.sh from d22bf9ca to 4e135fd3: 512 clients, whatever the server was set up for, which no row says
+    sent = row["silicon_data_source"].partition("silicon_concurrency=")[2].partition(";")[0]
+    if row["backend"] == "vllm" and row["system"] == "h100_sxm" and row["model_path"] == "openai/gpt-oss-120b" and sent == "512":
+        return "known bad label"
     return ""
 
 

@@ -162,6 +162,8 @@ def test_pools_move_caches():
         (("--qps", "1", "--prompt", "exponential:100k"), "needs more cache", 1),
         (("--trace", "none.csv"), "no such file", 2),
         (("--qps", "1", "--requests-out", "x.txt"), "FILE.csv", 2),
+        (("--qps", "1", "--slo", ""), "--slo is empty", 2),
+        (("--qps", "1", "--lengths", ""), "--lengths is empty", 2),
     ],
 )
 def test_mistakes_are_one_sentence(args, says, code):
@@ -185,3 +187,32 @@ def test_an_interrupted_run_says_what_it_knows(monkeypatch):
     ran = run_cli(*BASE, "--qps", "10", "--format", "json")
     found = json.loads(ran.out)
     assert ran.code == 130 and found["interrupted"] and 0 < found["simulate"]["requests"] < 200
+
+
+def test_lengths_left_out_are_those_of_an_estimate():
+    """Whisper's decoder begins with four tokens and ends at 448; Llama takes what it took before."""
+    for model, prompt, output in (("whisper-large-v3", 4, 224), ("llama-3-8b", 2048, 256)):
+        asked = ("simulate", model, "--hw", "h100", "--qps", "5", "--requests", "20", "--no-interval", "--format", "json")
+        found = json.loads(run_cli(*asked).out)["simulate"]
+        assert found["input_tokens_per_s"] * found["duration_s"] == pytest.approx(20 * prompt)
+        assert found["output_tokens_per_s"] * found["duration_s"] == pytest.approx(20 * output)
+
+
+def test_layers_on_the_host_leave_room_for_cache():
+    """Sixteen of 32 layers on the device: half the cache of a token lies there, beside half of the layers' weights."""
+    asked = ("simulate", "llama-3-8b", "--hw", "rtx-4090", "--engine", "llamacpp", "--qps", "0.1", "--requests", "5", "--no-interval", "--format", "json")
+    whole, half = (json.loads(run_cli(*asked, *more).out) for more in ((), ("--offload-layers", "16")))
+    layer = 2 * 1024 * 2  # keys and values of 8 heads of 128, two bytes: a layer's cache of a token
+    weights = 16 * 2 * (4096 * (2 * 4096 + 2 * 1024) + 3 * 4096 * 14336) + 2 * 128256 * 4096 * 2  # layers, embedding and head
+    gained = (half["pool_tokens"] * 16 - whole["pool_tokens"] * 32) * layer
+    assert gained == pytest.approx(weights, rel=1e-3)
+    assert half["simulate"]["tpot_p50_s"] > 2 * whole["simulate"]["tpot_p50_s"]
+
+
+def test_requests_are_a_frame():
+    from rooflinecli import api
+
+    found = api.simulate("llama-3-8b", "h100", qps=5, requests=50, engine="vllm")
+    frame = found.to_frame()
+    assert len(frame) == 50 and float(frame["ttft_s"].mean()) == pytest.approx(found["ttft_mean_s"])
+    assert {"arrival_s", "prompt", "output", "queue_s", "tpot_s", "e2e_s", "replica"} <= set(frame.columns)

@@ -127,6 +127,17 @@ def test_prompts_take_longer_where_sequences_decode(prices):
     assert first[1][1].first > first[0][1].first
 
 
+def test_a_step_that_no_graph_replays_takes_its_launches(prices):
+    """Llama's layer is ten operations, 32 layers: at 1 ms each a mixed step lasts 0.32 s at least; graphs and lone prompts do not wait for it."""
+    short, long = prices.attention(0, 64), prices.attention(0, 40_000)
+    assert prices.mixed(64, short, 4, 300.0, 1.0, 0, 1e-3)[0] == pytest.approx(0.32)
+    assert prices.mixed(64, short, 4, 300.0, 1.0, 68, 1e-3) == prices.mixed(64, short, 4, 300.0, 1.0, 68)
+    assert prices.mixed(40_000, long, 4, 300.0, 1.0, 0, 1e-3) == prices.mixed(40_000, long, 4, 300.0)
+    rows = [(0.0, 100, 40), (0.2, 100, 5)]
+    bare, launched = (run(prices, jobs_of(rows), scheduler(launch=each))[0] for each in (0.0, 1e-3))
+    assert bare[0].first == launched[0].first and launched[1].first - launched[1].queued >= 0.32
+
+
 def test_look_ahead_costs_an_arrival_a_step(prices):
     rows = [(0.0, 100, 200), (0.55, 100, 5)]
     waits = [run(prices, jobs_of(rows), scheduler(look_ahead=a))[0][1] for a in (0, 1)]

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from rooflinecli import memory
 from rooflinecli.answers.estimate import scene_of
 from rooflinecli.answers.simulate.question import Question
 from rooflinecli.engine import unwritten
@@ -14,9 +13,9 @@ from rooflinecli.engine.answer import answer
 from rooflinecli.engine.choose import choose
 from rooflinecli.engine.forward_step import engine_constant
 from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.serving_load import shared_out
 from rooflinecli.errors import Infeasible, UsageError, unknown
 from rooflinecli.formulas import simulation
-from rooflinecli.lift import PLAIN
 from rooflinecli.simulate.fleet import Fleet
 from rooflinecli.simulate.prefix import Store, Tier
 from rooflinecli.simulate.prices import Prices
@@ -53,17 +52,15 @@ class Deployment:
             raise Infeasible(
                 f"the weights leave no room for a cache on {self.plan.tp * self.plan.pp * self.plan.cp:g} devices of {scene.request.hardware.name}; raise --tp or -n"
             )
-        each = float(memory.kv_cache(scene.book, self.plan, scene.formats, 1.0, length, PLAIN)) / length
+        each = float(shared_out(scene, self.plan, length)[1]) / length
         rate = float(scene.chip.host_link) if scene.request.hardware.host_link else 0.0
         return Limits(pool, int(engine_constant(scene, "max_sequences", "1")), each, rate, stride)
 
 
 def pool_tokens(scene: Scene, plan: Plan, length: float, scheduler: Scheduler) -> float:
     """Tokens of cache beside the weights, as the scheduler's settings or else the engine share memory out."""
-    weights = memory.weights(scene.parameters(plan), scene.formats, 1.0)
-    one = memory.kv_cache(scene.book, plan, scene.formats, 1.0, length, PLAIN)
-    reserve, fraction = engine_constant(scene, "reserve_bytes", "B"), engine_constant(scene, "kv_fraction", "1")
-    capacity = scene.chip.capacity
+    weights, one, reserve = shared_out(scene, plan, length)
+    fraction, capacity = engine_constant(scene, "kv_fraction", "1"), scene.chip.capacity
     if scheduler.memory_share:
         return float(simulation.pool_within(capacity, scheduler.memory_share, weights, reserve, one, length))
     return float(simulation.pool_tokens(capacity, weights, reserve, scheduler.cache_share or fraction, one, length))
@@ -87,6 +84,14 @@ def deployment(options: tuple[tuple[str, str], ...], prompt: float, output: floa
     found = answer(scene, scene.plan(plan), "decode")
     low, high = (float(end) / float(found.time_s) for end in found.interval_s)
     return Deployment(scene, plan, Prices(scene, plan), int(plan.dp), int(plan.devices), choice.reason, (low, high))
+
+
+@lru_cache(maxsize=64)
+def usual_lengths(options: tuple[tuple[str, str], ...]) -> tuple[str, str]:
+    """Prompt and answer in tokens where nobody says them: those of an estimate, which fit the model's context. Raises what it raises."""
+    scene = Scene(ask.request({**dict(options), "phase": "prefill,decode", "batch": 1}))
+    unwritten.decodes(scene, "there is no serving to simulate")
+    return f"{float(scene.prompt):g}", f"{float(scene.output):g}"
 
 
 def scheduler_of(scene: Scene, settings: tuple[str, ...]) -> Scheduler:

@@ -18,6 +18,7 @@ class Question:
     """`options` are those of an estimate, as (name, text) pairs; everything else is the load and what takes it.
 
     Lengths and distributions are as written. Numbers are SI. `replicas` counts copies of the plan; with pools it is theirs.
+    Lengths left out are those of an estimate that is not told them.
     """
 
     options: tuple[tuple[str, str], ...]
@@ -26,8 +27,8 @@ class Question:
     arrivals: str = "poisson"
     concurrency: int = 0
     per_slot: int = PER_SLOT
-    prompt: str = "2048"
-    output: str = "256"
+    prompt: str = ""
+    output: str = ""
     spread: str = ""
     requests: int = 0
     seed: int = 0

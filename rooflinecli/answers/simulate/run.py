@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rooflinecli.answers.simulate.deployment import Deployment, describe, fleet, scheduler_of
+from rooflinecli.answers.simulate.deployment import Deployment, describe, fleet, scheduler_of, usual_lengths
 from rooflinecli.answers.simulate.question import Question, check
 from rooflinecli.errors import Infeasible, UsageError
 from rooflinecli.formulas import money, provision
@@ -65,7 +65,11 @@ def run(question: Question, tell: Tell | None = None) -> Run:
 def drawn(question: Question) -> tuple[Lengths, Lengths]:
     """The distributions that lengths are drawn from."""
     between = spread(question.spread) if question.spread else (1.0, 1.0)
-    return lengths("prompt", question.prompt, between), lengths("output", question.output, between)
+    usual = ("", "") if question.prompt and question.output else usual_lengths(question.options)
+    return tuple(
+        lengths(name, written or own, between)
+        for name, written, own in zip(("prompt", "output"), (question.prompt, question.output), usual, strict=True)
+    )
 
 
 def recorded(question: Question) -> Trace | None:

@@ -53,6 +53,8 @@ def _cell(one: dict[str, str], fixed: dict[str, str], given: dict[str, Any], sev
     options = {**fixed, **{name: value for name, value in one.items() if name in _LISTED}}
     replicas = one.get("replicas", "1")
     own = {name: value for name, value in given.items() if value is not None}
+    for name in (option for option, field in OWN.items() if own.get(field) == ""):
+        raise UsageError(f"--{name} is empty; leave it out, or give it a value", name)
     if own.get("requests") is not None:
         own["requests"] = whole("requests", own["requests"])
     if "qps" in one:
