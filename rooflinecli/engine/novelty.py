@@ -21,6 +21,7 @@ from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.precedent import Envelope, envelope, widening
 from rooflinecli.units import duration
 
+FURTHER = 1.25  # of a published size is wholly new
 SLIGHT = 0.05  # of the way beyond published runs: not worth a word
 
 
@@ -50,9 +51,11 @@ def claims(scene: Scene, plan: Plan, hidden: Number, memory: Residency) -> list[
     return found
 
 
-def _beyond(size: Number, limit: Number) -> Number:
-    """How far a size goes beyond published ones; the plain zero where none does, which is nearly always."""
-    return training.beyond(size, limit) if num.present(size > limit) else 0.0
+def _beyond(size: Number, limit: Number, end: Number | None = None) -> Number:
+    """How far a size goes beyond published ones, all of the way a quarter further where no end is known; the plain zero where none does, which is nearly always."""
+    if not num.present(size > limit):
+        return 0.0
+    return training.beyond(size, limit, limit * FURTHER if end is None else end)
 
 
 def _of_its_own(chip: Chip) -> bool:
@@ -61,9 +64,9 @@ def _of_its_own(chip: Chip) -> bool:
     return "residual" in own or bool(chip.spec.calibration)
 
 
-def error(found: list[Claim]) -> Number:
+def error(scene: Scene, found: list[Claim]) -> Number:
     """What they add to the relative error of a step."""
-    errors = widening()
+    errors = widening(_mixture(scene))
     new = [claim for claim in found if num.present(claim.beyond)]
     return training.novelty(*(training.claim_error(errors[claim.kind], claim.beyond) for claim in new))
 
@@ -193,7 +196,7 @@ def domains(chip: Chip) -> tuple[float, float]:
 
 def _hidden(far: Envelope, share: Number) -> Claim:
     return Claim(
-        "hidden", _beyond(share, far.hidden), lambda: f"nine of ten published runs hide up to {far.hidden:.0%}"
+        "hidden", _beyond(share, *far.hidden), lambda: f"nine of ten published runs hide up to {far.hidden[0]:.0%}"
     )
 
 
@@ -201,6 +204,8 @@ def _memory(far: Envelope, memory: Residency) -> Claim:
     full = num.value(memory.total_bytes) / num.value(memory.capacity_bytes)
     return Claim(
         "memory",
-        _beyond(full, far.memory),
-        lambda: f"fills {full:.0%} of memory as counted here; nine of ten published runs fill up to {far.memory:.0%}",
+        _beyond(full, *far.memory),
+        lambda: (
+            f"fills {full:.0%} of memory as counted here; nine of ten published runs fill up to {far.memory[0]:.0%}"
+        ),
     )

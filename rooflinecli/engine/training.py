@@ -211,7 +211,7 @@ def _error(
     shown = training.communication_error(c.error_exposed, sum(exposed.values()), seconds)
     new = novelty.claims(scene, plan, sum(hidden.values()) / seconds, held)
     own = training.step_error(0.0, 0.0, beside, shown)
-    return training.step_error(c.error, experts, beside, shown, novelty.error(new)), own
+    return training.step_error(c.error, experts, beside, shown, novelty.error(scene, new)), own
 
 
 def _breakdown(fullest: Stage, parts: dict[str, Number], count: Number) -> dict[str, Number]:

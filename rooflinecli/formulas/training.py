@@ -86,10 +86,10 @@ def step_error(base: Number, experts: Number, hidden: Number, exposed: Number, n
     return num.sqrt(base**2 + experts**2 + hidden**2 + exposed**2 + novelty**2)
 
 
-@formula("x", "1", "how far a size goes beyond what published runs did: none up to their limit, all a quarter above it")
-def beyond(size: Number, limit: Number) -> Number:
-    """min(max((size/limit - 1)/0.25, 0), 1)."""
-    return num.minimum(num.maximum((size / limit - 1) / 0.25, 0.0), 1.0)
+@formula("x", "1", "how far a size goes beyond what published runs did: none up to their limit, all of the way at the end")
+def beyond(size: Number, limit: Number, end: Number) -> Number:
+    """min(max((size - limit)/(end - limit), 0), 1)."""
+    return num.minimum(num.maximum((size - limit) / (end - limit), 0.0), 1.0)
 
 
 @formula("r", "1", "a kind of novelty adds its error as far as the layout goes")

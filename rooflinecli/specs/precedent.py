@@ -24,8 +24,8 @@ class Envelope:
 
     together: pairs of TECHNIQUES that fewer than two runs combine (a pair of one and the same: that fewer have at all). tensor: ranks of a
     tensor group per fast domain. stages: virtual stages. context: tokens of a sequence on a context rank, the fewest. experts: of a
-    layer on one device. sharding: fast domains over which weights are sharded. hidden and memory: what nine of ten runs keep to,
-    of the step and of the capacity. fitted: whether constants were fitted to runs of the chip.
+    layer on one device. sharding: fast domains over which weights are sharded. hidden and memory: what nine of ten runs keep to, of the
+    step and of the capacity, and where all is new. fitted: whether constants were fitted to runs of the chip.
     """
 
     together: tuple[tuple[str, str], ...]
@@ -34,8 +34,8 @@ class Envelope:
     context: float
     experts: float
     sharding: float
-    hidden: float
-    memory: float
+    hidden: tuple[float, float]
+    memory: tuple[float, float]
     fitted: bool
 
 
@@ -53,8 +53,8 @@ def envelope(kind: str, chip: str, software: str, mixture: bool) -> Envelope:
         context=of["context"],
         experts=of["experts"],
         sharding=data["frameworks"].get(software, of["sharding"]),
-        hidden=of["hidden"][model],
-        memory=of["memory"][model],
+        hidden=tuple(of["hidden"][model]),
+        memory=tuple(of["memory"][model]),
         fitted=chip in data["chips"],
     )
 
@@ -79,6 +79,7 @@ def pairs() -> list[tuple[str, str]]:
     return [(name, name) for name in TECHNIQUES] + list(combinations(TECHNIQUES, 2))
 
 
-def widening() -> dict[str, Any]:
-    """KINDS -> relative error of a layout that has nothing like it among the published ones."""
-    return {kind: published("precedent")["widening"][kind]["error"] for kind in KINDS}
+def widening(mixture: bool) -> dict[str, Any]:
+    """KINDS -> relative error of a layout that has nothing like it among the published ones, of a dense model or a mixture."""
+    model = "mixture" if mixture else "dense"
+    return {kind: published("precedent")["widening"][kind][model] for kind in KINDS}

@@ -27,20 +27,10 @@ from rooflinecli.specs.request import HOLDS
 from rooflinecli.validate import precedent, published
 from rooflinecli.validate.stats import Table
 
+ENOUGH = 0.4  # of the way beyond published runs tells what the whole way asks for: no memory is more than full
 SAMPLE = 5  # tuned runs of a family, unless all are asked for
 # What a run had that a search does not choose; `stages` and `shard` stay with the published layout alone.
 _GIVEN = ("schedule", "ring", "dropout", "loss_chunks", "recipe", "lora_rank", "lora_targets", "software", "flash")
-OTHER = {
-    "megatron_sc21_t1": "2021: neither sharded weights nor sequence parallelism nor selective recomputation",
-    "megatron_sc21_t2": "2021, the same; the ZeRO-3 half was run to be compared with",
-    "korthikanti_t5": "2022: data parallelism left out on purpose",
-    "bloom": "sweeps over shapes of a model on a fixed tp 8",
-    "mcore_h100_weak": "weak scaling; its microbatch is not stated",
-    "moezoo": "ablations of one model",
-    "torchtitan_asynctp": "tp 8 in order to show what asynchronous tensor parallelism hides",
-    "internevo": "sweeps over sizes of groups",
-    "whole_runs": "hours of whole runs, restarts included",
-}
 _NAMED = {
     "llama-3.1-405b": "Llama 3.1 405B",
     "deepseek-v3": "DeepSeek-V3",
@@ -110,11 +100,11 @@ def searched(row: dict[str, Any], hold: str = HOLDS[0]) -> Searched | None:
         with np.errstate(all="ignore"):
             own, far = _claims(scene, plan_of(layouts, structure, scene.request), found, published.family(row))
             time, end = (answer.flat(value) for value in (found.time_s, time_held(found, hold)))
-            plain = np.sqrt(np.maximum((end / time - 1) ** 2 - answer.flat(novelty.error(own)) ** 2, 0.0))
+            plain = np.sqrt(np.maximum((end / time - 1) ** 2 - answer.flat(novelty.error(scene, own)) ** 2, 0.0))
             _asks(needed, far, time, plain, bound)
         times.append(time)
         ends.append(end)
-        blind.append(time * (1 + np.sqrt(plain**2 + answer.flat(novelty.error(far)) ** 2)))
+        blind.append(time * (1 + np.sqrt(plain**2 + answer.flat(novelty.error(scene, far)) ** 2)))
     if not times:
         return None
     time, end, unseen = (np.concatenate(parts) for parts in (times, ends, blind))
@@ -144,17 +134,17 @@ def _without(family: str) -> dict[str, Any]:
 def _asks(
     needed: dict[str, float], found: list[novelty.Claim], time: np.ndarray, plain: np.ndarray, bound: float
 ) -> None:
-    """Raise `needed` to the error that holds back layouts whose only novelty is of one kind, all of it."""
+    """Raise `needed` to the error that holds back layouts whose only novelty is of one kind."""
     far = {claim.kind: np.broadcast_to(claim.beyond, time.shape) for claim in found}
     for kind, beyond in far.items():
         others = np.zeros(time.shape, dtype=bool)
         for name, value in far.items():
             others |= (value > 0) & (name != kind)
-        alone = (beyond >= 1) & ~others
+        alone = (beyond >= ENOUGH) & ~others
         if alone.any():
             most = np.maximum(bound / time[alone] - 1, plain[alone])
-            least = np.sqrt(np.maximum(most**2 - plain[alone] ** 2, 0.0)).max()
-            needed[kind] = max(needed.get(kind, 0.0), float(least))
+            least = np.sqrt(np.maximum(most**2 - plain[alone] ** 2, 0.0)) / beyond[alone]
+            needed[kind] = max(needed.get(kind, 0.0), float(least.max()))
 
 
 def tables(full: bool = False, tell: Callable[[int], None] | None = None) -> list[Table]:
@@ -165,8 +155,8 @@ def tables(full: bool = False, tell: Callable[[int], None] | None = None) -> lis
         found += [one] if one is not None else []
         if tell:
             tell(1)
-    tuned_ones = [one for one in found if published.family(one.row) not in OTHER]
-    others = [one for one in found if published.family(one.row) in OTHER]
+    tuned_ones = [one for one in found if published.family(one.row) not in precedent.OTHER]
+    others = [one for one in found if published.family(one.row) in precedent.OTHER]
     note = (
         "All tuned runs." if full else f"Up to {SAMPLE} runs of a family, by a hash of their names; --full takes all."
     )
@@ -175,14 +165,14 @@ def tables(full: bool = False, tell: Callable[[int], None] | None = None) -> lis
         Table(
             "search: winner against other runs",
             [*_families(others)],
-            [f"{name}: {why}." for name, why in OTHER.items()],
+            [f"{name}: {why}." for name, why in precedent.OTHER.items()],
         ),
         Table(
             "search: rank of layouts people know",
             list(_known(found)),
             ["A rank of 1 % means that one layout in a hundred is ranked above it."],
         ),
-        Table("search: novelty", list(_asked_for(tuned_ones)), [_ASKED]),
+        Table("search: novelty", [*_asked_for(tuned_ones, False), *_asked_for(tuned_ones, True)], [_ASKED]),
     ]
 
 
@@ -240,13 +230,13 @@ def _known(found: list[Searched]) -> Iterator[dict[str, Any]]:
             }
 
 
-def _asked_for(found: list[Searched]) -> Iterator[dict[str, Any]]:
-    set_to = widening()
+def _asked_for(found: list[Searched], mixture: bool) -> Iterator[dict[str, Any]]:
+    set_to, model = widening(mixture), "mixtures" if mixture else "dense"
     for kind in KINDS:
-        errors = [one.needed[kind] for one in found if kind in one.needed]
+        errors = [one.needed[kind] for one in found if kind in one.needed and one.moe == mixture]
         if errors and kind != "chip":
             yield {
-                "group": kind,
+                "group": f"{kind}, {model}",
                 "rows": len(errors),
                 "asked": float(np.quantile(errors, 0.9)),
                 "asked_max": float(max(errors)),

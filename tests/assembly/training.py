@@ -158,17 +158,18 @@ def check(answer: dict[str, Any], kernels: list[Kernel], around: Around) -> floa
     beside = (hidden - stage + work) * a.count + a.exchange - after
     assert sum(answer["hidden_s"].values()) == pytest.approx(beside, abs=1e-15)
     shares = (0.21 * min(beside / seconds, 1.5), 0.11 * min(communication / seconds, 1.5))
-    new = (unlike(beside / seconds, a.experts), *(PRECEDENT["widening"][kind]["error"] for kind in a.unlike))
+    model = "mixture" if a.experts else "dense"
+    new = (unlike(beside / seconds, model), *(PRECEDENT["widening"][kind][model] for kind in a.unlike))
     error = sum(e * e for e in (0.13, 0.24 if a.experts else 0.0, *shares, *new)) ** 0.5
     low = max(answer["floor_s"], seconds / (1 + error))
     assert answer["interval_s"] == pytest.approx([low, seconds * (1 + error)])
     return seconds
 
 
-def unlike(share: float, experts: bool) -> float:
-    """What hiding more than nine of ten published runs adds to the error: all of it from a quarter beyond."""
-    usual = PRECEDENT["kinds"]["gpu"]["hidden"]["mixture" if experts else "dense"]
-    return PRECEDENT["widening"]["hidden"]["error"] * min(max((share / usual - 1) / 0.25, 0.0), 1.0)
+def unlike(share: float, model: str) -> float:
+    """What hiding more than nine of ten published runs adds to the error: all of it from where two models end."""
+    usual, end = PRECEDENT["kinds"]["gpu"]["hidden"][model]
+    return PRECEDENT["widening"]["hidden"][model] * min(max((share - usual) / (end - usual), 0.0), 1.0)
 
 
 def adam(parameters: float, per_parameter: float = 2 * 12 + 4 + 2) -> float:

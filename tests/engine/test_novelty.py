@@ -26,8 +26,8 @@ LIMITS = precedent.Envelope(
     context=1000.0,
     experts=2.0,
     sharding=3.0,
-    hidden=0.2,
-    memory=0.8,
+    hidden=(0.2, 0.25),
+    memory=(0.8, 1.0),
     fitted=True,
 )
 FULL = SimpleNamespace(total_bytes=40.0, capacity_bytes=50.0)  # all that published ones fill
@@ -59,7 +59,7 @@ def test_what_published_runs_did_adds_nothing():
     plan = Plan(tp=8.0, pp=2.0, virtual_stages=4.0, dp=2.0, zero=1)
     found = novelty.claims(scene(), plan, 0.2, FULL)
     assert {claim.kind for claim in found} == KINDS
-    assert all(claim.beyond == 0 for claim in found) and novelty.error(found) == 0
+    assert all(claim.beyond == 0 for claim in found) and novelty.error(scene(), found) == 0
 
 
 @pytest.mark.parametrize(
@@ -128,9 +128,13 @@ def test_arrays_are_judged_point_by_point():
 
 
 def test_kinds_add_in_quadrature():
-    errors = precedent.widening()
+    errors = precedent.widening(mixture=False)
     found = novelty.claims(scene(), Plan(tp=9.0, cp=2.0), 0.0, FULL)
-    assert novelty.error(found) == pytest.approx(math.hypot(0.5 * errors["tensor"], errors["combination"]))
+    assert novelty.error(scene(), found) == pytest.approx(math.hypot(0.5 * errors["tensor"], errors["combination"]))
+    wider = precedent.widening(mixture=True)
+    assert wider["tensor"] > errors["tensor"] and wider["combination"] > errors["combination"]
+    own = novelty.error(scene("mixtral-8x7b"), found)
+    assert own == pytest.approx(math.hypot(0.5 * wider["tensor"], wider["combination"]))
 
 
 def test_a_chip_that_no_run_was_fitted_to(monkeypatch):

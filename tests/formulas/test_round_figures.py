@@ -94,11 +94,12 @@ WORKED = [
     (training.novelty, (2.0, 3.0, 6.0), 7.0),
     (training.novelty, (), 0.0),
     (training.claim_error, (0.3, 0.5), 0.15),
-    (training.beyond, (4.0, 4.0), 0.0),
-    (training.beyond, (1.0, 4.0), 0.0),
-    (training.beyond, (4.5, 4.0), 0.5),
-    (training.beyond, (5.0, 4.0), 1.0),
-    (training.beyond, (9.0, 4.0), 1.0),
+    (training.beyond, (4.0, 4.0, 5.0), 0.0),
+    (training.beyond, (1.0, 4.0, 5.0), 0.0),
+    (training.beyond, (4.5, 4.0, 5.0), 0.5),
+    (training.beyond, (4.5, 4.0, 6.0), 0.25),
+    (training.beyond, (5.0, 4.0, 5.0), 1.0),
+    (training.beyond, (9.0, 4.0, 5.0), 1.0),
     # collectives
     (collectives.message_gain, (0.4, 1.0, 40.0), 0.4 * 0.95),  # a tenth of it is latency times four
     (collectives.message_gain, (0.4, 20.0, 40.0), 0.2),  # all latency: half of the error
