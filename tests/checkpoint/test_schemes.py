@@ -229,7 +229,7 @@ def test_modules_that_gptqmodel_leaves_stay_in_16_bits():
         (k // 8 * plain.d_model, 4), (up(k, 32) * plain.d_model // 8, 4), (up(k, 32) * plain.d_model, 2), (k, 4)
     ))  # fmt: skip
     assert size[1] - size[0] == pytest.approx(n * (2 * k * plain.d_model - packed), rel=1e-9)
-    with pytest.raises(DataError, match="dynamic: .* stored otherwise"):
+    with pytest.raises(DataError, match=r"dynamic: .* stored otherwise"):
         model(quantization_config=whole | {"dynamic": {r"+:.*down_proj.*": {"bits": 8}}})
 
 
