@@ -192,6 +192,8 @@ def _overheads(
     if engine and not decode and not given:
         seconds = seconds + prompt_starts(scene)
     bill.spend("overhead", _times(seconds, passes), "step", step.error)
+    if engine and not decode and num.present(step.per_prompt):
+        bill.spend("engine", step.per_prompt, "step", step.error)
     if engine and not scene.chip.ideal:
         beside = "per_sequence_moe" if moe_layers and scene.engine.per_sequence_moe is not None else "per_sequence"
         per_step, per_sequence = engine_constant(scene, "per_step", "s"), engine_constant(scene, beside, "s")

@@ -119,6 +119,7 @@ class Efficiency(Spec):
     flops_per_joule: float = _constant(
         0.0, "1", "g", "FLOP per joule at the power limit, joined with the compute time in a norm of 4"
     )
+    per_prompt: float = _constant(0.0, "s", "o_p", "seconds per prompt, however long and whatever the model")
     per_step: float = _constant(0.0, "s", "o_s", "seconds per engine step: scheduling, sampling")
     per_sequence: float = _constant(0.0, "s", "o_b", "seconds per sequence and engine step")
     per_doubling: float = _constant(0.0, "1", "sigma", "stragglers: fraction of a step added per doubling of the hosts")

@@ -42,7 +42,7 @@ def scene(row: dict[str, Any], prompt: float | None = None, output: float | None
     """
     weights = None if row["weights"] == "fp16" else row["weights"]
     hardware = load_hardware(row["hardware"])
-    before = float(row.get("depth", 0))
+    before = float(row.get("depth", row["prompt"] if row.get("after_prompt") else 0))
     asked = Request(
         load_model(row["model"]),
         hardware,

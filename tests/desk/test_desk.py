@@ -60,6 +60,27 @@ def test_a_step_is_bytes_over_the_bus_and_an_overhead_per_layer():
     assert answer.time_s == pytest.approx(read / (0.895 * 1.008e12) + 32 * 94000 / 2.52e9, rel=2e-3)
 
 
+@pytest.mark.parametrize("model", ["llama-3.2-1b", "llama-3.1-8b"])
+@pytest.mark.parametrize(("chip", "seconds"), [("rtx-4090", 0.012), ("m4-max", 0.006), ("rx-7900-xtx", 0.025)])
+def test_llamafile_takes_a_time_of_its_own_for_a_prompt_however_long(model, chip, seconds):
+    """LocalScore: once for a prompt, not for a piece of it nor for a token."""
+    for tokens in (16.0, 4096.0):
+        scene = question(chip, model=model, prompt=tokens, engine="llamafile")
+        assert prefill(scene, Plan()).breakdown_s["engine"] == pytest.approx(seconds)
+        assert not decode(scene, Plan()).breakdown_s.get("engine", 0.0)
+    assert not prefill(question(chip, model=model), Plan()).breakdown_s.get("engine", 0.0)
+
+
+def test_rows_of_a_batched_run_are_written_behind_their_prompt():
+    """llama-batched-bench: 32 sequences of Qwen2.5 7B behind 4,096 tokens read 28 x 2 x 4 x 128 values of 2 bytes for each."""
+    asked = {"after_prompt": True, "model": "qwen2.5-7b", "batch": 32, "prompt": 4096}
+    behind = next(row for row in desk.rows() if asked.items() <= row.items())
+    bare = {k: v for k, v in behind.items() if k != "after_prompt"}
+    assert desk.scene(behind).prompt == 4096.0 and desk.scene(bare).prompt == 1.0
+    found, alone = (32 / desk.decoded(row)[1] for row in (behind, bare))  # seconds at the floor
+    assert found - alone == pytest.approx(32 * 4096 * 28 * 2 * 4 * 128 * 2 / 273e9, rel=0.02)
+
+
 def test_weights_in_a_file_type_weigh_the_file():
     answer = decode(question("rtx-4090", "q4_k_m", "llama-2-7b"), Plan())
     assert answer.memory.weights_bytes == pytest.approx(
