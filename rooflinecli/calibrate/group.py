@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.calibrate.checks import Contradiction, outliers
-from rooflinecli.calibrate.fit import SETTINGS, Posterior, solve
+from rooflinecli.calibrate.fit import solve
+from rooflinecli.calibrate.posterior import SETTINGS, Posterior
 from rooflinecli.calibrate.probe import Probe
 from rooflinecli.calibrate.question import Pricer, Question
 from rooflinecli.engine import calibrated

@@ -103,11 +103,12 @@ class Pricer:
         return np.log(np.array(rows, dtype=np.float64))
 
     def linear(self, x: Array) -> tuple[Array, Array]:
-        """Logarithms of seconds [questions] at x [blocks], and their derivatives [questions, blocks]."""
-        width = len(x)
+        """Logarithms of seconds [questions, draws] at x [blocks, draws], and their derivatives [questions, draws, blocks]."""
+        width, draws = x.shape
         moved = np.concatenate([np.zeros((width, 1)), STEP * np.eye(width), -STEP * np.eye(width)], axis=1)
-        found = self.log_seconds(x[:, None] + moved)
-        return found[:, 0], (found[:, 1 : width + 1] - found[:, width + 1 :]) / (2 * STEP)
+        found = self.log_seconds((x[:, :, None] + moved[:, None, :]).reshape(width, -1))
+        found = found.reshape(len(self.questions), draws, -1)
+        return found[..., 0], (found[..., 1 : width + 1] - found[..., width + 1 :]) / (2 * STEP)
 
 
 def _shared(chips: dict[Any, Chip], q: Question, factors: Mapping[str, Number]) -> Chip:
