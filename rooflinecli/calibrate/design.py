@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.answers.estimate import choose_plans, scene_of
-from rooflinecli.calibrate.posterior import Posterior
 from rooflinecli.calibrate.group import PHASES, Group
+from rooflinecli.calibrate.posterior import Posterior
 from rooflinecli.calibrate.probe import Probe
 from rooflinecli.calibrate.question import Pricer, Question
 from rooflinecli.errors import RooflineError

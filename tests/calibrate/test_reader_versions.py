@@ -112,7 +112,7 @@ def test_lines_of_nemo_two_and_maxtext_state_their_sizes():
     "text", ['{"schemaVersion": 1, "traceEvents": []}', "Time (%),Total Time (ns),Instances,Avg (ns)\n1,2,3,4\n"]
 )
 def test_traces_are_sent_to_profile(text):
-    with pytest.raises(DataError, match="log:1: a trace of kernels.*roofline profile"):
+    with pytest.raises(DataError, match=r"log:1: a trace of kernels.*roofline profile"):
         rows(text)
 
 
