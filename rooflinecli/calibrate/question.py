@@ -95,11 +95,15 @@ class Pricer:
         self.phase = self.questions[0].phase
         self.blocks = BLOCKS[self.phase]
 
-    def log_seconds(self, x: Array) -> Array:
-        """Logarithms of expected seconds [questions, vectors] at x [blocks, vectors]."""
+    def log_seconds(self, x: Array, shift: Array | None = None) -> Array:
+        """Logarithms of expected seconds [questions, vectors] at x [blocks, vectors], all blocks of a question moved further by its `shift`
+        [questions, vectors] where one is given."""
         chips: dict[Any, Chip] = {}
-        factors = merged(self.phase, x)
-        rows = [np.broadcast_to(q.on(_shared(chips, q, factors)), x.shape[1:]) for q in self.questions]
+        factors, rows = merged(self.phase, x), []
+        for i, q in enumerate(self.questions):
+            if shift is not None:  # a chip of its own
+                chips, factors = {}, merged(self.phase, x + shift[i])
+            rows.append(np.broadcast_to(q.on(_shared(chips, q, factors)), x.shape[1:]))
         return np.log(np.array(rows, dtype=np.float64))
 
     def linear(self, x: Array) -> tuple[Array, Array]:

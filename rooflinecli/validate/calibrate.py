@@ -15,6 +15,7 @@ import numpy as np
 
 from rooflinecli.calibrate.blocks import BLOCKS
 from rooflinecli.calibrate.fit import fit, solve_all
+from rooflinecli.calibrate.near import local
 from rooflinecli.calibrate.posterior import SETTINGS, Posterior, Setting
 from rooflinecli.validate import wheel
 from rooflinecli.validate.calibrate_units import Unit, units
@@ -83,7 +84,11 @@ def scores(unit: Unit, asked: Sequence[Draw], setting: Setting) -> list[Score]:
         logs[i, draw.taken[0]] += np.log(WRONG) * draw.wrong
     fits = solve_all(unit.pricer, logs, setting, masks)
     x = np.stack([found.x if found.supported else 0 * found.x for found in fits], axis=1)
-    residuals = unit.measured[:, None] - unit.pricer.log_seconds(x)
+    near = [
+        local(unit.places[mask], found, range(int(mask.sum()))).shift(unit.places)
+        for mask, found in zip(masks, fits, strict=True)
+    ]
+    residuals = unit.measured[:, None] - unit.pricer.log_seconds(x, np.stack(near, axis=1))
     return [_score(unit, draw, residuals[draw.left, i], fits[i]) for i, draw in enumerate(asked)]
 
 

@@ -44,6 +44,11 @@ class Unit:
         return self.measured - self.pricer.log_seconds(np.zeros((len(self.pricer.blocks), 1)))[:, 0]
 
     @cached_property
+    def places(self) -> Any:
+        """Logarithms of sizes [rows, sizes]."""
+        return np.log(np.stack([self.sizes[name] for name in sorted(self.sizes)], axis=1))
+
+    @cached_property
     def sizes(self) -> dict[str, Any]:
         """What places each row: devices, lengths, batch, parameters [rows]."""
         rows = [placed(q) for q in self.questions]
