@@ -28,14 +28,15 @@ class Report:
     derivations: dict[str, Traced]
 
 
-def report(request: Request, simulation: dict[str, Any] | None = None) -> Report:
-    """Everything the page shows, with the `simulation` of its load where there is one.
+def report(request: Request, simulation: dict[str, Any] | None = None, trace: dict[str, Any] | None = None) -> Report:
+    """Everything the page shows, with the `simulation` of its load and a `trace` beside it (answers/against) where there are any.
 
     Raises what `estimate` raises; an infeasible plan is reported all the same.
     """
     result = estimate(request)
     traced = quantities(estimate(request, TracedInputs()))
     data = outline(request, result) | ({"simulation": simulation} if simulation else {})
+    data |= {"profile": trace} if trace else {}
     data |= {"sources": [*_stated(request), *_sources(traced)]}
     wanted = [
         *(f"{phase}.{key}" for phase in result.phases for key in EXPLAINED),

@@ -10,9 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from rooflinecli.price.settable import EFFICIENCY, ENGINE
+from rooflinecli.price.settable import EFFICIENCY, ENGINE, factor
 
-_FRACTIONS = ("compute", "memory", "overlap", "quant_memory")
 NORMAL_80 = 1.2815515655446004  # standard deviations within which a normal variable lies with probability 0.8
 
 
@@ -33,8 +32,8 @@ class Block:
         """Constants -> what they are multiplied by where this block's logarithm is x (a number or an array)."""
         import numpy as np
 
-        slower, faster = np.exp(x), np.exp(-x)
-        return {path: faster if path.rpartition(".")[2] in _FRACTIONS else slower for path in self.paths}
+        slower = np.exp(x)
+        return {path: factor(path, slower) for path in self.paths}
 
 
 def _paths(*said: str) -> tuple[str, ...]:
@@ -103,6 +102,6 @@ def merged(phase: str, x: Any) -> dict[str, Any]:
     """Factors of all blocks of a phase at `x`, whose first axis is the blocks."""
     found: dict[str, Any] = {}
     for block, value in zip(BLOCKS[phase], x, strict=True):
-        for path, factor in block.factors(value).items():
-            found[path] = found[path] * factor if path in found else factor
+        for path, moved in block.factors(value).items():
+            found[path] = found[path] * moved if path in found else moved
     return found

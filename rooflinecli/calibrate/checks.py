@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.calibrate.fit import Posterior, weights
+from rooflinecli.calibrate.posterior import Posterior, weights
 from rooflinecli.calibrate.probe import Probe
 from rooflinecli.calibrate.question import Question, static_floor
 from rooflinecli.engine.answer import SHIPPED
@@ -92,4 +92,4 @@ def left_out_z(found: Posterior) -> Any:
     w = weights(found.residuals, sigma) / sigma**2
     variance = np.einsum("rb,bc,rc->r", found.slopes, found.covariance, found.slopes)
     kept = np.maximum(1 - w * variance, 1e-6)
-    return found.residuals / kept / np.sqrt(sigma**2 + variance / kept)
+    return found.residuals / kept / np.sqrt(found.setting.spread**2 + variance / kept)

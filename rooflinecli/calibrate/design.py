@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.answers.estimate import choose_plans, scene_of
-from rooflinecli.calibrate.fit import Posterior
 from rooflinecli.calibrate.group import PHASES, Group
+from rooflinecli.calibrate.posterior import Posterior
 from rooflinecli.calibrate.probe import Probe
 from rooflinecli.calibrate.question import Pricer, Question
 from rooflinecli.errors import RooflineError
@@ -36,7 +36,7 @@ def suggestions(group: Group, target: dict[str, Any] | None) -> list[Suggestion]
     if not menu:
         return []
     aims = [q for _, q in menu] if target is None else [_question(target, _quantity(group))]
-    slopes = Pricer([*(q for _, q in menu), *aims]).linear(group.x)[1]
+    slopes = Pricer([*(q for _, q in menu), *aims]).linear(group.x[:, None])[1][:, 0]
     candidates, goals = slopes[: len(menu)], slopes[len(menu) :]
     before, after = narrowed(group.posterior, candidates, goals)
     best = np.argsort(after)[:MOST]
@@ -45,7 +45,7 @@ def suggestions(group: Group, target: dict[str, Any] | None) -> list[Suggestion]
 
 def narrowed(found: Posterior, candidates: Any, goals: Any) -> tuple[float, Any]:
     """Standard deviation of the goals (root mean square) now, and after each candidate [candidates]."""
-    s, sigma = found.covariance, found.setting.sigma
+    s, sigma = found.covariance, found.setting.spread
     now = np.einsum("gb,bc,gc->g", goals, s, goals)
     shared = goals @ s @ candidates.T
     taken = shared**2 / (sigma**2 + np.einsum("cb,bd,cd->c", candidates, s, candidates))

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.calibrate.checks import Contradiction, outliers
-from rooflinecli.calibrate.fit import SETTINGS, Posterior, solve
+from rooflinecli.calibrate.fit import solve
+from rooflinecli.calibrate.near import Local, local
+from rooflinecli.calibrate.posterior import SETTINGS, Posterior
 from rooflinecli.calibrate.probe import Probe
 from rooflinecli.calibrate.question import Pricer, Question
 from rooflinecli.engine import calibrated
@@ -45,6 +47,7 @@ class Group:
     questions: list[Question]
     posterior: Posterior
     x: Any
+    local: Local
     proofs: list[Proof] = field(default_factory=list)
     contradictions: list[Contradiction] = field(default_factory=list)
 
@@ -75,6 +78,12 @@ def placed(q: Question) -> dict[str, Any]:
     return calibrated.asked(q.scene, q.plan, phase, batch)
 
 
+def places(questions: Sequence[Question]) -> Any:
+    """Logarithms of the sizes that place rows, in the order of their names [rows, sizes]."""
+    found = [placed(q) for q in questions]
+    return np.log([[float(np.max(row[name])) for name in sorted(row)] for row in found])
+
+
 def software(q: Question) -> str:
     """What ran a row."""
     return calibrated.software(q.scene, q.plan, PHASES[q.phase])
@@ -89,12 +98,13 @@ def group(phase: str, name: str, rows: Sequence[Question], hold_out: float, seed
     if held and len(own) - held >= FEWEST:
         order = np.random.default_rng(seed).permutation(len(own))
         left, kept = [own[i] for i in sorted(order[:held])], [own[i] for i in sorted(order[held:])]
-        proofs.append(proof("held out", left, _fit([*kept, *further])))
+        proofs.append(proof("held out", left, kept, _fit([*kept, *further])))
     found = _fit([*own, *further])
     x = found.x if found.supported else 0 * found.x
-    result = Group(phase, name, [*own, *further], found, x, proofs)
+    near = local(places(own) if own else np.zeros((0, 0)), found, range(len(own)))
+    result = Group(phase, name, [*own, *further], found, x, near, proofs)
     if own:
-        result.proofs.append(proof("fitted", own, found))
+        result.proofs.append(proof("fitted", own, own, found))
     result.contradictions = outliers(result.questions, found)
     return result
 
@@ -104,12 +114,13 @@ def _fit(rows: Sequence[Question]) -> Posterior:
     return solve(pricer, np.log([q.measured for q in rows]), SETTINGS[pricer.phase])
 
 
-def proof(on: str, rows: Sequence[Question], found: Posterior) -> Proof:
-    """Errors of the shipped and of the fitted constants on rows."""
+def proof(on: str, rows: Sequence[Question], kept: Sequence[Question], found: Posterior) -> Proof:
+    """Errors of the shipped and of the fitted constants on rows; `kept` are those that the fit began with."""
     pricer = Pricer(rows)
     measured = np.log([q.measured for q in rows])
     x = found.x if found.supported else 0 * found.x
-    expected = pricer.log_seconds(np.stack([0 * x, x], axis=1))
+    shift = local(places(kept), found, range(len(kept))).shift(places(rows))
+    expected = pricer.log_seconds(np.stack([0 * x, x], axis=1), np.stack([0 * shift, shift], axis=1))
     before, after = (measured - expected[:, i] for i in (0, 1))
     width = np.log1p(found.error)
     return Proof(on, len(rows), off(before), off(after), _covered(rows), float((abs(after) <= width).mean()))

@@ -95,19 +95,24 @@ class Pricer:
         self.phase = self.questions[0].phase
         self.blocks = BLOCKS[self.phase]
 
-    def log_seconds(self, x: Array) -> Array:
-        """Logarithms of expected seconds [questions, vectors] at x [blocks, vectors]."""
+    def log_seconds(self, x: Array, shift: Array | None = None) -> Array:
+        """Logarithms of expected seconds [questions, vectors] at x [blocks, vectors], all blocks of a question moved further by its `shift`
+        [questions, vectors] where one is given."""
         chips: dict[Any, Chip] = {}
-        factors = merged(self.phase, x)
-        rows = [np.broadcast_to(q.on(_shared(chips, q, factors)), x.shape[1:]) for q in self.questions]
+        factors, rows = merged(self.phase, x), []
+        for i, q in enumerate(self.questions):
+            if shift is not None:  # a chip of its own
+                chips, factors = {}, merged(self.phase, x + shift[i])
+            rows.append(np.broadcast_to(q.on(_shared(chips, q, factors)), x.shape[1:]))
         return np.log(np.array(rows, dtype=np.float64))
 
     def linear(self, x: Array) -> tuple[Array, Array]:
-        """Logarithms of seconds [questions] at x [blocks], and their derivatives [questions, blocks]."""
-        width = len(x)
+        """Logarithms of seconds [questions, draws] at x [blocks, draws], and their derivatives [questions, draws, blocks]."""
+        width, draws = x.shape
         moved = np.concatenate([np.zeros((width, 1)), STEP * np.eye(width), -STEP * np.eye(width)], axis=1)
-        found = self.log_seconds(x[:, None] + moved)
-        return found[:, 0], (found[:, 1 : width + 1] - found[:, width + 1 :]) / (2 * STEP)
+        found = self.log_seconds((x[:, :, None] + moved[:, None, :]).reshape(width, -1))
+        found = found.reshape(len(self.questions), draws, -1)
+        return found[..., 0], (found[..., 1 : width + 1] - found[..., width + 1 :]) / (2 * STEP)
 
 
 def _shared(chips: dict[Any, Chip], q: Question, factors: Mapping[str, Number]) -> Chip:

@@ -69,16 +69,23 @@ def _same_chip(reading: Reading, chip: HardwareSpec) -> bool:
     said = reading.options.get("hw")
     if said is None:
         return True
-    try:
-        stem = find("hardware", str(said)).stem
-    except (UsageError, DataError):
-        return False
+    stem = _chip_named(str(said))
     document = chip.document
     while document is not None:
         if document.path.stem == stem:
             return True
         document = document.under  # type: ignore[assignment]
     return False
+
+
+def _chip_named(said: str) -> str | None:
+    """The file of a chip by its name, or by the part before a dash where the rest is a provider's (h200-cw)."""
+    for name in (said, said.partition("-")[0]):
+        try:
+            return find("hardware", name).stem
+        except (UsageError, DataError):
+            continue
+    return None
 
 
 def _question(reading: Reading, given: dict[str, Any], found: Resolved) -> Question:

@@ -57,7 +57,11 @@ def dotted(source: Source, *names: str) -> dict[str, str]:
     """Arguments printed as `name ..... value` (Megatron) or `name: value` / `name = value` (YAML dumps), the first of each."""
     found = {}
     for name in names:
-        match = re.search(rf"^(?:\[?\w+\]?:?\s)?\s*{name}\s*(?:\.{{3,}}|:|=)\s*([^\s,#]+)", source.plain, re.MULTILINE)
+        match = re.search(
+            rf"^(?:\[?\w+\]?:?\s|\S+:\s|.*\bConfig param\s)?\s*{name}\s*(?:\.{{3,}}|:|=)\s*([^\s,#]+)",
+            source.plain,
+            re.MULTILINE,
+        )
         if match and match[1] not in ("None", "null"):
             found[name] = match[1]
     return found

@@ -5,12 +5,14 @@ from __future__ import annotations
 from datetime import date
 from pathlib import Path
 
+import numpy as np
 import yaml
 
 from rooflinecli.calibrate.answer import Result
 from rooflinecli.calibrate.blocks import merged
 from rooflinecli.calibrate.group import Group
 from rooflinecli.calibrate.probe import Probe
+from rooflinecli.price import settable
 from rooflinecli.specs.hardware import HardwareSpec
 from rooflinecli.specs.names import files
 from rooflinecli.text import plural
@@ -40,7 +42,12 @@ def base(hardware: HardwareSpec) -> str:
 
 
 def _entry(g: Group, hardware: HardwareSpec, day: str) -> dict[str, object]:
-    factors = {path: round(float(f), 4) for path, f in merged(g.phase, g.x).items() if abs(float(f) - 1) > LEAST}
+    near, known = _near(g), settable.classes(hardware)
+    factors = {
+        path: round(float(f), 4)
+        for path, f in merged(g.phase, g.x).items()
+        if abs(float(f) - 1) > LEAST or (near and (path.startswith(settable.ENGINE) or path.split(".")[1] in known))
+    }  # what rows show of questions like them moves every constant, those too that stay elsewhere
     kept = {phase: table for phase, table in hardware.calibration.items() if phase == g.phase}
     earlier = next((table.get(g.software) for table in kept.values()), None)
     stale = {path: 1.0 for path in (earlier.factors if earlier else {}) if path not in factors}
@@ -54,5 +61,16 @@ def _entry(g: Group, hardware: HardwareSpec, day: str) -> dict[str, object]:
         "before": round(shown.before, 4) if shown else 0.0,
         "after": round(shown.after, 4) if shown else 0.0,
         "range": {name: [low, high] for name, (low, high) in g.range.items()},
+        **({"near": near} if near else {}),
         **({"note": "micro-benchmarks alone"} if all(isinstance(q, Probe) for q in g.questions) else {}),
     }
+
+
+def _near(g: Group) -> list[dict[str, object]]:
+    """Rows whose own deviation holds nearby."""
+    names = sorted(g.range)
+    return [
+        {"at": {n: float(f"{np.exp(v):.6g}") for n, v in zip(names, place, strict=True)}, "move": round(float(move), 4)}
+        for place, move in zip(g.local.places, g.local.moves, strict=True)
+        if abs(move) > LEAST
+    ]

@@ -30,6 +30,11 @@ def report(
         metavar="LIMITS",
         help="With --qps or --concurrency: the promise to hold against other loads: ttft=2s,itl=50ms@99.",
     ),
+    profile: Path = typer.Option(
+        None,
+        metavar="TRACE",
+        help="A trace of the one phase asked for, as `roofline profile` reads it: measured beside expected.",
+    ),
 ) -> None:
     """One HTML page: times, memory, the roofline, latency against throughput, derivations that unfold, sources.
 
@@ -43,12 +48,24 @@ def report(
     from rooflinecli.specs import ask
 
     request = ask.request(options)
-    made = answer(request, served(options, slo) if _serves(request) else None)
+    traced = _traced(profile, request) if profile is not None else None
+    made = answer(request, served(options, slo) if _serves(request) else None, traced)
     write(page(made, command(options)), None if str(out) == "-" else out)
     if str(out) != "-":
         print(f"wrote {out}")
     if not made.data["estimate"]["feasible"]:
         raise typer.Exit(1)
+
+
+def _traced(trace: Path, request: Any) -> dict[str, Any]:
+    """The trace beside the estimate. Raises UsageError where that has several phases."""
+    from rooflinecli.answers.against import against
+    from rooflinecli.errors import UsageError
+    from rooflinecli.profile.read import read
+
+    if len(request.phases) != 1:
+        raise UsageError("--profile: a trace is of one phase; add --phase train, prefill or decode")
+    return against(read(trace), request)
 
 
 def _serves(request: Any) -> bool:

@@ -8,10 +8,13 @@ from typing import Any, TypeVar
 from rooflinecli import num
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, TrainAnswer
 from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.serving_load import sequences
+from rooflinecli.formulas import calibration as calibration_formulas
 from rooflinecli.formulas import roofline
 from rooflinecli.lift import PLAIN
 from rooflinecli.memory import device_parameters
 from rooflinecli.num import Number
+from rooflinecli.price import settable
 from rooflinecli.specs.calibration import Calibration
 from rooflinecli.specs.plan import Plan
 
@@ -50,7 +53,7 @@ def calibrated(phase: str, answer: Callable[[Scene, Plan], A]) -> Callable[[Scen
         own = calibration(scene, plan, phase)
         if own is None:
             return answer(scene, plan)
-        result = answer(scene.times(own.factors), plan)
+        result = answer(scene.times(factors(scene, plan, phase, own)), plan)
         shipped = result.interval_s
         error, t = own.error, result.time_s
         fitted = (roofline.interval_low(t, error, result.floor_s), roofline.interval_high(t, error))
@@ -62,6 +65,22 @@ def calibrated(phase: str, answer: Callable[[Scene, Plan], A]) -> Callable[[Scen
         return result
 
     return found
+
+
+def factors(scene: Scene, plan: Plan, phase: str, own: Calibration) -> dict[str, Number]:
+    """What constants are multiplied by for this question: the file's factors, and all of them by what rows near it showed."""
+    if not own.near:
+        return {**own.factors}
+    batch = scene.train_batch if phase == "train" else sequences(scene, plan)
+    place = {name: num.value(size) for name, size in asked(scene, plan, phase, batch).items()}
+    slower = calibration_formulas.slower(sum(row.move * nearness(place, row.at) for row in own.near))
+    return {path: known * settable.factor(path, slower) for path, known in own.factors.items()}
+
+
+def nearness(place: dict[str, Number], other: dict[str, float]) -> Number:
+    """How far what a row showed holds at a place: by the factors between their sizes."""
+    apart = (num.log(place[name] / size) for name, size in other.items() if name in place)
+    return calibration_formulas.nearness(sum(d * d for d in apart))
 
 
 def asked(scene: Scene, plan: Plan, phase: str, batch: Number) -> dict[str, Number]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from rooflinecli import num
 from rooflinecli.derivation import formula
 from rooflinecli.num import Number
@@ -26,3 +28,17 @@ def calibrated_overlap(overlap: Number, factor: Number) -> Number:
     """The share of communication that is hidden: o f for f below one, 1 - (1 - o) / f above, which leaves 0 too."""
     above = num.maximum(factor, 1)
     return num.where(factor < 1, overlap * factor, 1 - (1 - overlap) / above)
+
+
+@formula(
+    "k", "1", "Rasmussen and Williams 2006, Gaussian Processes for Machine Learning, eq. 2.31: the squared exponential"
+)
+def nearness(distance_squared: Number) -> Number:
+    """How far what holds at one place holds at another: 1 at the same, 0.61 at sizes e times larger, nothing far away."""
+    return math.e ** (-distance_squared / 2)
+
+
+@formula("f", "1", _OWN + ": a factor from its logarithm")
+def slower(shift: Number) -> Number:
+    """What times are multiplied by where their logarithm is moved."""
+    return math.e**shift

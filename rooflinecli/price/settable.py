@@ -13,6 +13,7 @@ from rooflinecli.specs.engine import CONSTANTS as ENGINE_CONSTANTS
 from rooflinecli.specs.hardware import HardwareSpec, load_defaults
 
 EFFICIENCY, ENGINE = "efficiency", "engine"
+RATES = ("compute", "memory", "overlap", "quant_memory")  # constants of which more is faster
 TIMES = "times."  # before the path of a constant: a factor on whatever the files say of it
 
 
@@ -48,6 +49,11 @@ def engine_unit(path: str, name: str) -> str:
     if name not in ENGINE_CONSTANTS:
         raise _no(path, f"constant '{name}' of an engine", ENGINE_CONSTANTS)
     return ENGINE_CONSTANTS[name].unit
+
+
+def factor(path: str, slower: Number) -> Number:
+    """What a constant is multiplied by where the times that it makes are to be multiplied by `slower`. `path` is without TIMES."""
+    return 1 / slower if path.rpartition(".")[2] in RATES else slower
 
 
 def moved(path: str, value: Number, factor: Number) -> Number:

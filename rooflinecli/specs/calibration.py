@@ -12,6 +12,13 @@ Calibrated = Literal["train", "prefill", "ttft", "decode"]  # ttft: a first toke
 ANY = "any"
 
 
+class Near(Spec):
+    """What one place among the rows showed beside the factors."""
+
+    at: dict[str, float] = Field(description="sizes of the row: devices, lengths, batch, parameters")
+    move: float = Field(description="logarithm of what times there are multiplied by, fading with distance")
+
+
 class Calibration(Spec):
     """One fit to a user's rows: of one phase, on this chip, with one engine or framework."""
 
@@ -27,5 +34,9 @@ class Calibration(Spec):
     range: dict[str, tuple[float, float]] = Field(
         default_factory=dict,
         description="least and most of each quantity among the rows; outside it, the error is wider",
+    )
+    near: list[Near] = Field(
+        default_factory=list,
+        description="rows whose own deviation holds for questions like them: it fades as sizes differ by factors of e",
     )
     note: str = ""

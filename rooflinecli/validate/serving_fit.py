@@ -116,7 +116,7 @@ def answered(run: Run) -> Asked:
     """A run's inter-token latency, or the time a token takes at its throughput: as shipped, and with each of PATHS moved by STEP."""
     request, factors = ask.request(run.options), {}
     for i, path in enumerate(PATHS):
-        if _known(request.hardware, path):
+        if known(request.hardware, path):
             column = np.ones(len(PATHS) + 1)
             column[i + 1] = np.exp(STEP)
             factors[TIMES + path] = column
@@ -143,7 +143,7 @@ def answered(run: Run) -> Asked:
     )
 
 
-def _known(hardware: HardwareSpec, path: str) -> bool:
+def known(hardware: HardwareSpec, path: str) -> bool:
     """Whether the chip has constants of the class."""
     return path.startswith(settable.ENGINE) or path.split(".")[1] in settable.classes(hardware)
 

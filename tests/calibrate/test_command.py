@@ -247,13 +247,31 @@ def test_an_ideal_machine_is_not_calibrated(log, tmp_path):
     """Where every kernel reaches the roofline nothing that was measured counts: neither time nor interval moves."""
     profile = tmp_path / "mine.yaml"
     assert run_cli("calibrate", str(log), "--hw", "h100", "-n", "1", "--out", str(profile)).code == 0
-    ask = ("--batch", "8", "--prompt", "512", "--output", "128", "-n", "1", "--phase", "decode", "--engine", "vllm", "--format", "json")
+    ask = (
+        "--batch",
+        "8",
+        "--prompt",
+        "512",
+        "--output",
+        "128",
+        "-n",
+        "1",
+        "--phase",
+        "decode",
+        "--engine",
+        "vllm",
+        "--format",
+        "json",
+    )
     ideal = [
-        json.loads(run_cli("estimate", "llama-3.1-8b", "--hw", hw, *ask, "--efficiency", "ideal").out)["phases"]["decode"]
+        json.loads(run_cli("estimate", "llama-3.1-8b", "--hw", hw, *ask, "--efficiency", "ideal").out)["phases"][
+            "decode"
+        ]
         for hw in (str(profile), "h100-sxm")
     ]
     assert ideal[0]["time_s"] == ideal[1]["time_s"] and ideal[0]["interval_s"] == ideal[1]["interval_s"]
     expected = [
-        json.loads(run_cli("estimate", "llama-3.1-8b", "--hw", hw, *ask).out)["phases"]["decode"] for hw in (str(profile), "h100-sxm")
+        json.loads(run_cli("estimate", "llama-3.1-8b", "--hw", hw, *ask).out)["phases"]["decode"]
+        for hw in (str(profile), "h100-sxm")
     ]
     assert expected[0]["time_s"] != expected[1]["time_s"]

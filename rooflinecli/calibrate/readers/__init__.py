@@ -12,6 +12,7 @@ from rooflinecli.calibrate.source import Reading, Source, load
 from rooflinecli.errors import DataError
 
 _NO_READERS = ("serving",)  # what several readers share
+_TRACES = ('"traceEvents"', "Total Time (ns),Instances", 'Total Time (ns)","Instances')  # torch, JAX; nsys stats
 
 
 @cache
@@ -29,6 +30,8 @@ def read(path: Path) -> list[Reading]:
 def read_source(source: Source) -> list[Reading]:
     """As `read`, of a file already loaded."""
     claimed = [reader for reader in readers() if reader.claims(source)]
+    if not claimed and any(mark in source.head for mark in _TRACES):
+        raise DataError(f"{source.at(1)}: a trace of kernels, no benchmark; give it to `roofline profile`")
     if not claimed:
         known = ", ".join(sorted(reader.TOOL for reader in readers()))
         raise DataError(

@@ -1,4 +1,7 @@
-"""AIPerf and genai-perf: profile_export_aiperf.json / profile_export_genai_perf.json, each metric with its own unit."""
+"""AIPerf and genai-perf: profile_export_aiperf.json / profile_export_genai_perf.json, each metric with its own unit.
+
+Checked against JsonExportData, schema 1.4, and BenchmarkConfig of aiperf 0.13.0, and against files of earlier versions.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,9 @@ def read(source: Source) -> list[Reading]:
     found = []
     for line, run in source.objects:
         if "time_to_first_token" in run:
+            if run.get("is_complete") is False or run.get("was_cancelled"):
+                reason = run.get("incomplete_reason") or "it was cancelled"
+                raise DataError(f"{source.at(line)}: the run did not finish ({reason}); measure again")
             asked = run.get("input_config") or {}
             found += serving.readings(
                 source,

@@ -1,4 +1,7 @@
-"""GuideLLM reports (JSON, versions 1 and 2): a benchmark per rate or number of streams, statistics over successful requests."""
+"""GuideLLM reports (JSON, versions 1 and 2): a benchmark per rate or number of streams, statistics over successful requests.
+
+Checked against GenerativeBenchmark and the scheduling strategies of guidellm 0.8.1.
+"""
 
 from __future__ import annotations
 
@@ -46,13 +49,13 @@ def _mean(metrics: dict[str, Any], name: str) -> float | None:
 
 
 def _load(bench: dict[str, Any]) -> serving.Load:
-    """Streams are a closed loop, one for a synchronous client; a rate is an open one, constant or Poisson; throughput is a burst."""
+    """Streams are a closed loop, one for a synchronous client; a rate is an open one, constant or Poisson; throughput without a cap is a burst."""
     at = bench.get("config") or bench.get("args") or {}
     strategy = at.get("strategy") or {}
     kind = strategy.get("type_") or strategy.get("kind")
     if kind == "synchronous":
         return {"concurrency": 1.0, "rate": None}
-    if kind == "concurrent":
+    if kind in ("concurrent", "throughput"):
         return {"concurrency": positive(strategy.get("streams") or strategy.get("max_concurrency")), "rate": None}
     return {"concurrency": None, "rate": positive(strategy.get("rate")) if kind in ("constant", "poisson") else None}
 

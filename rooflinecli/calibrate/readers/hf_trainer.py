@@ -10,7 +10,8 @@ from rooflinecli.errors import DataError
 
 TOOL = "Hugging Face Trainer"
 _RUN = re.compile(r"[{(][^{}]*train_runtime'?\"?:[^{}]*")
-_FIELD = re.compile(r"['\"]?(\w+)['\"]?\s*[:=]\s*([\d.]+(?:e[+-]?\d+)?)")
+_FIELD = re.compile(r"['\"]?(\w+)['\"]?\s*[:=]\s*['\"]?([\d.]+(?:e[+-]?\d+)?)")
+_TABLE = re.compile(r"\s*train_runtime\s+=\s+(\d+):(\d+):([\d.]+)")
 DIGITS = 100  # a rate printed with fewer significant digits than this needs the run's own figures
 
 
@@ -22,6 +23,9 @@ def read(source: Source) -> list[Reading]:
     found = []
     for match in re.finditer("train_runtime", source.plain):
         line = source.line_of(match.start())
+        if table := _TABLE.match(source.plain, source.plain.rfind("\n", 0, match.start()) + 1):
+            found += _run(source, line, _printed(source, line, table))
+            continue
         block = source.plain[
             max(source.plain.rfind(mark, 0, match.start()) for mark in ("TrainOutput", "{")) : match.start() + 600
         ]
@@ -31,6 +35,16 @@ def read(source: Source) -> list[Reading]:
         fields = {name: float(value) for name, value in _FIELD.findall(block[:end])}
         found += _run(source, line, fields)
     return found
+
+
+def _printed(source: Source, line: int, runtime: re.Match[str]) -> dict[str, float]:
+    """The fields of the table that Trainer.log_metrics prints; its time is of a clock."""
+    hours, minutes, seconds = (float(part) for part in runtime.groups())
+    fields = {"train_runtime": 3600 * hours + 60 * minutes + seconds}
+    for text in source.lines[line : line + 4]:
+        if pair := re.match(r"\s*(\w+)\s+=\s+([\d.]+)\s*$", text):
+            fields[pair[1]] = float(pair[2])
+    return fields
 
 
 def _run(source: Source, line: int, fields: dict[str, float]) -> list[Reading]:

@@ -13,7 +13,7 @@ _DTYPES = {"fp4": "nvfp4", "fp8": "fp8", "bf16": "bf16", "int4": "int4"}
 
 
 def claims(source: Source) -> bool:
-    return source.looks_like_json and '"infmax_model_prefix"' in source.head and '"tput_per_gpu"' in source.head
+    return source.looks_like_json and all(f'"{name}"' in source.head for name in ("tput_per_gpu", "conc", "framework"))
 
 
 def read(source: Source) -> list[Reading]:

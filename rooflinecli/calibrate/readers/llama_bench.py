@@ -14,7 +14,7 @@ _BITS = (  # names of GGUF files' formats -> what their weights stream as
     (re.compile(r"\b(I?Q[234]|MXFP4|NVFP4)", re.IGNORECASE), "int4"),
     (re.compile(r"\bQ[5678]", re.IGNORECASE), "int8"),
 )
-_TEST = re.compile(r"^(pp|tg)(\d+)(?: ?@ ?d(\d+))?$")
+_TEST = re.compile(r"^(pp|tg) ?(\d+)(?: ?@ ?d(\d+))?$")
 
 
 def claims(source: Source) -> bool:

@@ -9,6 +9,7 @@ from rooflinecli.calibrate.training_log import dotted, matches, settled, whole
 
 TOOL = "NeMo"
 _STEP = re.compile(r'"?train_step_timing in s"?[:=]\s*([\d.]+)(?=[\s,|}\]]|$)')
+_BATCH = re.compile(r"\|\s*global_batch_size: (\d+)\s*\|")  # of NeMo 2, on every line
 _ARGUMENTS = {
     "tensor_model_parallel_size": "tp",
     "pipeline_model_parallel_size": "pp",
@@ -27,4 +28,7 @@ def claims(source: Source) -> bool:
 def read(source: Source) -> list[Reading]:
     steps = matches(source, _STEP, "train_step_timing in", lambda m: positive(m[1]))
     said = dotted(source, *_ARGUMENTS)
-    return settled(source, TOOL, steps, options={option: whole(said.get(name)) for name, option in _ARGUMENTS.items()})
+    options = {option: whole(said.get(name)) for name, option in _ARGUMENTS.items()}
+    if options["batch"] is None and (sizes := _BATCH.findall(source.plain)):
+        options["batch"] = int(sizes[-1])
+    return settled(source, TOOL, steps, options=options)

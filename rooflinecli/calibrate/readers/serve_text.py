@@ -12,6 +12,8 @@ from rooflinecli.errors import DataError
 TOOL = "Serving Benchmark Result (text)"
 _TITLE = re.compile(r"=+ Serving Benchmark Result =+")
 _FIELD = re.compile(r"^\W*([A-Z][^:|]*?):\s+([-\w.,]+)\s*$")
+_FLAG = re.compile(r"--(model|max-concurrency|request-rate|backend)[= ]+['\"]?([^'\"\s\\]+)")
+_COMMAND = re.compile(r"\bbench(?:mark)?_serving|\bbench serve\b")
 _ASKED = re.compile(r"\b(model|max_concurrency|request_rate|backend)=(?:'([^']*)'|([^,)\s]+))")
 
 
@@ -43,10 +45,13 @@ def _block(lines: list[str]) -> tuple[dict[str, str], int | None]:
 
 
 def _arguments(before: list[str]) -> dict[str, str]:
-    """What the last command line printed before a block asked for."""
-    for text in reversed(before):
-        if "Namespace(" in text:
-            return {name: quoted or bare for name, quoted, bare in _ASKED.findall(text)}
+    """What the last command printed before a block asked for: as its parsed arguments, or as it was typed, over several lines."""
+    for i in range(len(before) - 1, -1, -1):
+        if "Namespace(" in before[i]:
+            return {name: quoted or bare for name, quoted, bare in _ASKED.findall(before[i])}
+        if _COMMAND.search(before[i]):
+            end = next((j for j in range(i, len(before)) if not before[j].rstrip().endswith("\\")), i)
+            return {name.replace("-", "_"): value for name, value in _FLAG.findall(" ".join(before[i : end + 1]))}
     return {}
 
 
@@ -61,6 +66,7 @@ def _run(source: Source, line: int, fields: dict[str, str], asked: dict[str, str
     cap = (
         values.get("Maximum request concurrency")
         or values.get("Max request concurrency")
+        or values.get("Max reqeuest concurrency")  # as SGLang printed it until 2025
         or asked.get("max_concurrency")
     )
     rate = (

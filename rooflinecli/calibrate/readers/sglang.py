@@ -12,7 +12,10 @@ TOOL = "sglang bench_serving"
 
 
 def claims(source: Source) -> bool:
-    return source.looks_like_json and '"median_ttft_ms"' in source.head and '"random_range_ratio"' in source.head
+    # --output-details puts every request's times among the fields
+    return source.looks_like_json and all(
+        f'"{name}"' in source.plain for name in ("median_ttft_ms", "random_range_ratio")
+    )
 
 
 def read(source: Source) -> list[Reading]:
@@ -64,10 +67,14 @@ def _server(info: Any) -> dict[str, Any]:
         return {}
     state = (info.get("internal_states") or [{}])[0]
     merged = {**(state if isinstance(state, dict) else {}), **{k: v for k, v in info.items() if k != "internal_states"}}
+    devices, replicas = positive(merged.get("tp_size")), positive(merged.get("dp_size"))
+    if devices and replicas and merged.get("enable_dp_attention"):
+        devices /= replicas  # its tensor-parallel size counts every device, of which attention forms replicas
     found = {
         "model": merged.get("model_path"),
-        "tp": positive(merged.get("tp_size")),
-        "dp": positive(merged.get("dp_size")),
+        "tp": devices,
+        "dp": replicas,
+        "pp": positive(merged.get("pp_size")),
         "disaggregated": str(merged.get("disaggregation_mode", "null")) not in ("null", "None"),
     }
     return {key: value for key, value in found.items() if value is not None}

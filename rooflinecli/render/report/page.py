@@ -8,7 +8,7 @@ from typing import Any
 
 from rooflinecli.render import operations as rows
 from rooflinecli.render.json import dumps
-from rooflinecli.render.report import answer, charts, served
+from rooflinecli.render.report import answer, charts, served, traced
 from rooflinecli.render.report.html import Figures, Safe, join, table, tag
 from rooflinecli.render.report.unfold import Unfolder
 from rooflinecli.render.sheet import pretty
@@ -133,6 +133,14 @@ def _sections(figures: Figures, derivations: dict[str, Any]) -> Safe:
             served.section(figures),
         )
         if "simulation" in figures.data
+        else None,
+        (
+            "profile",
+            "Against the trace",
+            "Kernels that ran, by the operation of the estimate they belong to; `roofline profile --against` says more.",
+            traced.section(figures),
+        )
+        if "profile" in figures.data
         else None,
         ("plan", "Plan and workload", "", answer.plan(figures)),
         ("cost", "Cost", "", answer.cost(figures)),

@@ -1,0 +1,58 @@
+"""What the blocks leave over at some rows holds for questions like them: a Gaussian process on one factor for all constants.
+
+Its prior is a normal of deviation AMPLITUDE at every place, correlated between places by nearness in the logarithms of their sizes
+(Rasmussen and Williams 2006, algorithm 2.1), so that far from all rows nothing but the blocks' factors is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rooflinecli.calibrate.posterior import Posterior, weights
+from rooflinecli.formulas.calibration import nearness
+
+Array = Any  # numpy.ndarray of float64
+AMPLITUDE, NOISE = 0.15, 0.06  # of a logarithm: what places differ by beside the blocks, and rows at one place
+ODD = 3.0  # times the noise, from which a row loses its pull
+MOST = 64  # places that a file keeps
+
+
+@dataclass(frozen=True, eq=False)
+class Local:
+    """Places [rows, sizes] as logarithms, and the move of each: what times there are multiplied by, as a logarithm [rows]."""
+
+    places: Array
+    moves: Array
+
+    def shift(self, places: Array) -> Array:
+        """The logarithm by which times at other places move [places]."""
+        if not len(self.moves):
+            return np.zeros(len(places))
+        return nearness(apart(places, self.places)) @ self.moves
+
+
+def nothing(sizes: int) -> Local:
+    """No row with anything to say."""
+    return Local(np.zeros((0, sizes)), np.zeros(0))
+
+
+def apart(some: Array, others: Array) -> Array:
+    """Squared distances between places [some, others]."""
+    return np.asarray(((some[:, None, :] - others[None, :, :]) ** 2).sum(axis=-1))
+
+
+def local(places: Array, found: Posterior, rows: Sequence[int]) -> Local:
+    """What the rows (of the posterior, with `places` of their own) show beside its blocks; nothing where they favour none."""
+    if not found.supported or not len(rows):
+        return nothing(places.shape[1])
+    kept = np.asarray(rows)[:: -(-len(rows) // MOST)]
+    at, left = places[:: -(-len(rows) // MOST)], found.residuals[kept]
+    felt = found.slopes[kept].sum(axis=1)  # how times answer to all blocks at once
+    noise = NOISE**2 / weights(left, ODD * NOISE)
+    prior = AMPLITUDE**2 * nearness(apart(at, at))
+    solved = np.linalg.solve(felt[:, None] * prior * felt + np.diag(noise), left)
+    return Local(at, AMPLITUDE**2 * felt * solved)

@@ -1,0 +1,94 @@
+"""What rows showed beside the blocks: it holds for questions like them, fades with distance, and is in the file as it was in the fit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import yaml
+from calibrate.test_fit import decode_rows
+
+from rooflinecli.calibrate.answer import Result
+from rooflinecli.calibrate.fit import fit
+from rooflinecli.calibrate.group import group, places
+from rooflinecli.calibrate.near import AMPLITUDE, MOST, local
+from rooflinecli.calibrate.question import Pricer
+from rooflinecli.calibrate.write import hardware_yaml
+from rooflinecli.engine import calibrated
+from rooflinecli.formulas.calibration import nearness
+from rooflinecli.specs import ask
+from rooflinecli.specs.calibration import Calibration
+from rooflinecli.specs.hardware import load_hardware
+
+SLOW = {"efficiency.matmul.memory": 0.6, "efficiency.elementwise.memory": 0.6, "efficiency.gather.memory": 0.6}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Weights stream slowly, and the row of 64 sequences takes a fifth longer than that explains."""
+    return decode_rows(SLOW, noise=[1, 1, 1, 1.2, 1, 1])
+
+
+@pytest.fixture(scope="module")
+def found(rows):
+    return group("decode", "python-server", rows, 0.0, 0)
+
+
+def test_a_row_is_followed_nearby_and_not_far_away(rows, found):
+    at = places(rows)
+    moves = found.local.shift(at)
+    assert moves.argmax() == 3
+    assert 0 < moves[3] <= found.posterior.residuals[3] / found.posterior.slopes[3].sum()
+    far = at + np.log(1e3)
+    assert abs(found.local.shift(far)).max() < 1e-6
+
+
+def test_it_is_the_mean_of_a_gaussian_process(rows):
+    """One row alone: what it leaves over, shrunk by prior against noise, in the time that all blocks move."""
+    posterior = fit(rows)
+    posterior.residuals = np.array([0.05])
+    posterior.slopes = np.full((1, len(posterior.x)), 1 / len(posterior.x))
+    alone = local(places(rows[:1]), posterior, [0])
+    weight = 5 / (4 + (0.05 / 0.18) ** 2)
+    share = AMPLITUDE**2 / (AMPLITUDE**2 + 0.06**2 / weight)
+    assert alone.shift(places(rows[:1]))[0] == pytest.approx(0.05 * share)
+    twice = places(rows[:1]) + np.log(2) * np.eye(4)[0]
+    assert alone.shift(twice)[0] == pytest.approx(0.05 * share * 2 ** (-np.log(2) / 2))
+
+
+def test_shipped_constants_that_stay_are_not_moved_nearby_either():
+    still = decode_rows({}, noise=[1.02, 0.98, 1, 1.02, 0.99, 1])
+    assert not fit(still).supported
+    assert not len(group("decode", "python-server", still, 0.0, 0).local.moves)
+
+
+def test_a_file_answers_as_the_fit_did(rows, found, tmp_path):
+    text = hardware_yaml(Result(load_hardware("h100-sxm"), len(rows), [found]))
+    file = tmp_path / "mine.yaml"
+    file.write_text(text)
+    written = yaml.safe_load(text)["calibration"]["decode"]["python-server"]
+    assert len(written["near"]) > 1
+    shift = found.local.shift(places(rows))
+    expected = np.exp(Pricer(rows).log_seconds(found.x[:, None], shift[:, None])[:, 0])
+    from rooflinecli.engine.answer import PHASES
+    from rooflinecli.engine.scene import Scene
+
+    for q, seconds in zip(rows, expected, strict=True):
+        scene = Scene(ask.request({**q.options, "hw": str(file)}))
+        assert float(PHASES["decode"](scene, q.plan).time_s) == pytest.approx(seconds, rel=2e-3)  # rounded in the file
+
+
+def test_an_array_of_sizes_gives_what_each_gives():
+    near = Calibration.model_validate(
+        {"factors": {}, "error": 0.1, "date": "d", "rows": 1, "before": 0, "after": 0,
+         "near": [{"at": {"batch": 8, "prompt": 512}, "move": 0.1}]}
+    ).near[0]  # fmt: skip
+    batches = np.array([8.0, 8 * np.e, 800.0])
+    together = calibrated.nearness({"batch": batches, "prompt": 512.0}, near.at)
+    assert together == pytest.approx([calibrated.nearness({"batch": b, "prompt": 512.0}, near.at) for b in batches])
+    assert together[:2] == pytest.approx([1, np.exp(-0.5)])
+    assert nearness(0.0) == 1
+
+
+def test_a_file_keeps_so_many_places(rows):
+    posterior = fit(rows * 20)
+    assert len(local(places(rows * 20), posterior, range(120)).moves) <= MOST
