@@ -38,6 +38,24 @@ def readable(text: str) -> str:
     return _UNKNOWN.sub(lambda m: m[1], text).replace(_GAP, " ")
 
 
+def merged(ways: list[dict[str, Value]]) -> dict[str, Value]:
+    """Variables after branches of which one ran: what only some set is kept as a default would be, what they set apart is unknown.
+
+    A list or a text that grew keeps what was added, as flags are added that way.
+    """
+    found: dict[str, Value] = {}
+    for name in dict.fromkeys(key for way in ways for key in way):
+        values: list[Value] = []
+        for way in ways:
+            if name in way and way[name] not in values:
+                values.append(way[name])
+        longest = max(values, key=len)
+        lists = any(isinstance(value, list) for value in values)
+        grew = not lists and all(value == "" or (" " in longest and value in longest) for value in values)
+        found[name] = longest if len(values) == 1 or lists or grew else unknown(f"${name}")
+    return found
+
+
 class Expander:
     """Variables of a script, and words under them."""
 

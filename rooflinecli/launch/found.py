@@ -25,6 +25,8 @@ class Launch:
     missing: dict[str, str] = field(default_factory=dict)
     unmodelled: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    devices: int | None = None  # of the job around it: a batch header, or pods times the devices of each
+    part: bool = False  # one of several processes of the same server
     per_replica: int | None = None  # sequences of a training batch to a replica, where their number follows from -n
     shape: dict[str, Any] = field(
         default_factory=dict
@@ -58,8 +60,18 @@ class Arguments:
         self._taken: set[str] = set()
 
     @classmethod
-    def of_words(cls, words: list[str], switches: Iterable[str] = (), short: Mapping[str, str] = {}) -> Arguments:
-        """Words of a command. A flag takes the words up to the next flag, unless it is one of `switches`."""
+    def of_words(
+        cls,
+        words: list[str],
+        switches: Iterable[str] = (),
+        short: Mapping[str, str] = {},
+        many: Iterable[str] | None = None,
+    ) -> Arguments:
+        """Words of a command. A flag takes the words up to the next flag, none where it is one of `switches`.
+
+        Where `many` is given, only those flags take more than one word, and what follows the others is positional.
+        """
+        several = None if many is None else tuple(many)
         given: dict[str, list[Any]] = {}
         written: dict[str, str] = {}
         positional: list[str] = []
@@ -75,6 +87,8 @@ class Arguments:
                 positional.append(word)
             else:
                 given[current].append(word)
+                if several is not None and current not in several:
+                    current = None
         return cls(given, positional, written)
 
     @classmethod
@@ -114,7 +128,7 @@ class Arguments:
     def whole(self, launch: Launch, *names: str, default: int | None = None) -> int | None:
         """A whole number that several options follow from; what is not one makes the launch unreadable there."""
         value = self.take(*names)
-        if value is None or str(value).lower() in ("auto", "null", "none"):
+        if value is None or str(value).lower() in ("auto", "null", "none", ""):
             return default
         try:
             return int(str(value).replace("_", ""))
