@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
 import yaml
@@ -34,7 +35,13 @@ class Container:
     arguments: list[str] = field(default_factory=list)  # what the shell text sees as "$@"
     copies: int = 1  # servers like this one
     nodes: int = 1  # pods that are one server
+    chips: int | None = None  # of a TPU slice
     cores: int = 1  # ranks that one device carries: a TPU chip of two cores
+
+    @property
+    def devices(self) -> int | None:
+        """Of one server or job: the slice's chips, or pods times the devices of each."""
+        return self.chips or (self.gpus * self.nodes if self.gpus else None)
 
 
 def documents(text: str, name: str, values: Any = None) -> list[Any]:
@@ -127,10 +134,15 @@ def _within(document: Mapping[str, Any], around: Container) -> Container:
         count(document, "leaderWorkerTemplate", "size"),
         count(document, "parallelism"),
     )
+    selector = document.get("nodeSelector")
+    slices = re.fullmatch(
+        r"\d+(x\d+)+", str(selector.get("cloud.google.com/gke-tpu-topology")) if isinstance(selector, Mapping) else ""
+    )
     cores = 2 if "tpu7x" in str(document.get("nodeSelector") or "") else 1
     return Container(
         [], gpus=_gpus(document) or around.gpus, copies=around.copies * count(document, "replicas") * count(document, "deploy", "replicas"),
         nodes=around.nodes * nodes, cores=max(around.cores, cores),
+        chips=prod(map(int, slices[0].split("x"))) if slices else around.chips,
     )  # fmt: skip
 
 

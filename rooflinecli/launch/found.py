@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +27,11 @@ class Launch:
     unmodelled: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     devices: int | None = None  # of the job around it: a batch header, or pods times the devices of each
+    cores: int = 1  # ranks that one device carries
+    speculation: dict[str, Any] = field(
+        default_factory=dict
+    )  # options that hold once the share of accepted tokens is given
+    shaping: list[str] = field(default_factory=list)  # flags of the model itself, that a model made of the sizes lacks
     part: bool = False  # one of several processes of the same server
     per_replica: int | None = None  # sequences of a training batch to a replica, where their number follows from -n
     shape: dict[str, Any] = field(
@@ -105,6 +111,19 @@ class Arguments:
 
         walk(tree, "")
         return cls(given, written={name: name for name in given})
+
+    def under(self, tree: Mapping[str, Any]) -> None:
+        """Flags of a file that the command names; its own go before. False is a switch that is off."""
+        for key, value in tree.items():
+            if value is not None and value is not False:
+                written = (
+                    value
+                    if isinstance(value, list)
+                    else []
+                    if value is True
+                    else [json.dumps(value) if isinstance(value, Mapping) else value]
+                )
+                self.given.setdefault(key, written)
 
     def take(self, *names: str, default: Any = None) -> Any:
         """What the first of these flags was given, True for one alone; None where none is there. All of them count as read."""

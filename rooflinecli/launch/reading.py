@@ -43,7 +43,7 @@ def read(source: str) -> Launch:
             )
         found = [found[which - 1]]
     if any(_key(one) != _key(found[0]) for one in found[1:]):
-        listed = "; ".join(f"#{i} {one.tool} {_shown(one)}" for i, one in enumerate(found[:8], 1))
+        listed = "; ".join(f"#{i} {one.tool} {_shown(one, found)}" for i, one in enumerate(found[:8], 1))
         raise UsageError(
             f"{opened.name} holds {len(found)} launches: {listed}{' ...' if len(found) > 8 else ''}; pick one as {opened.name}#1"
         )
@@ -66,9 +66,11 @@ def _key(launch: Launch) -> str:
     return repr((launch.tool, sorted(launch.options.items(), key=str), sorted(launch.missing.items()), launch.shape))
 
 
-def _shown(launch: Launch) -> str:
-    sizes = " ".join(f"{axis} {launch.options[axis]}" for axis in ("tp", "pp", "dp", "batch") if axis in launch.options)
-    return one_line(readable(f"{launch.options.get('model', '')} {sizes}".strip()))[:60]
+def _shown(launch: Launch, others: list[Launch]) -> str:
+    """What tells a launch from the others it stands beside."""
+    sizes = {k: v for k, v in launch.options.items() if k != "model" and any(o.options.get(k) != v for o in others)}
+    said = " ".join(f"{axis} {'+'.join(v) if isinstance(v, list) else v}" for axis, v in sizes.items())
+    return one_line(readable(f"{launch.options.get('model', '')} {said}".strip()))[:80]
 
 
 def _ours(launch: Launch, text: str) -> None:
@@ -108,6 +110,13 @@ def options(source: str, given: Mapping[str, Any], warn: Callable[[str], None]) 
         found.pop("dp")  # what the devices leave is theirs to say
     if launch.per_replica and "batch" not in asked and "batch" not in found:
         _share(launch, {**found, **asked}, found)
+    if launch.speculation and "acceptance" in asked:
+        found |= {k: v for k, v in launch.speculation.items() if k not in asked}
+    elif launch.speculation:
+        drafted = " ".join(f"--{name} {value}" for name, value in launch.speculation.items())
+        launch.notes.append(
+            f"speculative decoding, {drafted}: how many drafts are accepted is not said, so it is left out; give --acceptance"
+        )
     serving = "train" not in str({**found, **asked}.get("phase", ""))
     if serving and {"concurrency", "qps"} & set(asked):
         found.pop("batch", None)
@@ -138,14 +147,18 @@ def _share(launch: Launch, known: Mapping[str, Any], found: dict[str, Any]) -> N
 
 def _described(launch: Launch) -> str:
     """The model of a launch that names none: by its sizes, from the registry or written for it."""
-    name = shapes.named(launch.shape)
-    if name is not None:
-        launch.notes.append(f"the model is taken to be {name}, which has these sizes; give MODEL for another")
-        return name
+    names = shapes.named(launch.shape)
+    if names:
+        others = f" (as {', '.join(names[1:4])})" if names[1:] else ""
+        launch.notes.append(
+            f"the model is taken to be {names[0]}, which has these sizes{others}; give MODEL for another"
+        )
+        return names[0]
     path = shapes.written(launch.shape)
     if path is None:
         raise UsageError(f"{launch.where}: names no model; give MODEL beside --from", "model")
     launch.notes.append("no model of the registry has these sizes; one was made of them")
+    launch.unmodelled += launch.shaping
     return path
 
 

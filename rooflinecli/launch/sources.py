@@ -15,6 +15,7 @@ from rooflinecli.errors import DataError
 from rooflinecli.launch import containers
 from rooflinecli.launch.expand import Value, unknowns
 from rooflinecli.launch.found import Launch
+from rooflinecli.launch.interpolation import interpolated
 from rooflinecli.launch.shell import Reader
 from rooflinecli.specs.registry import kinds, load
 from rooflinecli.text import one_line
@@ -22,6 +23,7 @@ from rooflinecli.text import one_line
 TOOLS = "launch/tools"
 _FENCED = re.compile(r"^```(?:sh|bash|shell|console|text)?[ \t]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LARGEST = 2_000_000
+_RUNS = re.compile(r"\b(python3?|torchrun|deepspeed|vllm|trtllm-\w+|sglang|llama-server|accelerate)\b")
 # a server that is one of several pods of the same engine says so by one of these
 _PART = (
     "--node-rank",
@@ -92,14 +94,12 @@ def _parsed(source: Source, parse: Any) -> Any:
 
 
 def _config(tree: Any, source: Source) -> Iterator[Launch]:
+    tree = interpolated(tree)
     for name in kinds(TOOLS):
         tool = load(TOOLS, name)
         if isinstance(tree, Mapping) and hasattr(tool, "claims") and tool.claims(tree):
             launch = Launch(name, source.name)
-            if name == "trtllm":
-                tool.read([], launch, tree)
-            else:
-                tool.read(tree, launch)
+            tool.read(tree, launch)
             yield launch
             return
 
@@ -121,13 +121,12 @@ def _processes(document: Any, source: Source) -> Iterator[Launch]:
         values: dict[str, Value] = dict(process.environment)
         if process.arguments:
             values |= {"@": process.arguments, "*": process.arguments}
-        job = process.gpus * process.nodes if process.gpus else None
         found: list[Launch] = []
         if process.words:
             words = [Reader(values).shell.text(w.replace("\\", "\\\\")) if "$" in w else w for w in process.words]
-            found = list(_launched(words, source, 0, job))
+            found = list(_launched(words, source, 0, process))
         if process.script and not found:
-            found = list(_script(process.script, source, values, job=job))
+            found = list(_script(process.script, source, values, job=process))
         for launch in found:
             _placed(launch, process)
             yield launch
@@ -138,7 +137,7 @@ def _placed(launch: Launch, process: containers.Container) -> None:
     ranks, tp = launch.options.get("n"), launch.options.get("tp")
     if load(TOOLS, launch.tool).TRAINS or not isinstance(ranks, int):
         return
-    asked = process.gpus * process.nodes if process.gpus else None
+    asked = process.devices
     if (
         process.cores > 1
         and asked
@@ -159,12 +158,17 @@ def _placed(launch: Launch, process: containers.Container) -> None:
 
 
 def _script(
-    text: str, source: Source, values: dict[str, Value], offset: int = 0, job: int | None = None
+    text: str, source: Source, values: dict[str, Value], offset: int = 0, job: containers.Container | None = None
 ) -> Iterator[Launch]:
     script = Reader(values, source.beside).read(text)
     source.files |= script.files
     for command in script.commands:
-        for launch in _launched(command.words, source, command.line + offset, script.devices or job):
+        for launch in _launched(
+            command.words,
+            source,
+            command.line + offset,
+            containers.Container([], gpus=script.devices) if script.devices else job,
+        ):
             if script.undecided:
                 launch.notes.append(
                     f"not decidable from here, so every branch was followed: {one_line(script.undecided[0])}"
@@ -192,7 +196,7 @@ _SAID = (
 )
 
 
-def _launched(words: list[str], source: Source, line: int, job: int | None = None) -> Iterator[Launch]:
+def _launched(words: list[str], source: Source, line: int, job: containers.Container | None = None) -> Iterator[Launch]:
     """The launch that a command is, or names the config of."""
     if not words or words[0] in _SAID:
         return
@@ -206,16 +210,19 @@ def _launched(words: list[str], source: Source, line: int, job: int | None = Non
         rest = tool.starts(words) if hasattr(tool, "starts") else None
         if rest is None:
             continue
-        launch = Launch(
-            name, where, devices=job, part=any(w.partition("=")[0].replace("_", "-") in _PART for w in words)
-        )
-        if name == "trtllm":
+        launch = Launch(name, where, part=any(w.partition("=")[0].replace("_", "-") in _PART for w in words))
+        if job is not None:
+            launch.devices, launch.cores = job.devices, job.cores
+        if hasattr(tool, "FILES"):
             tool.read(rest, launch, _named_tree(rest, source, tool.FILES))
         else:
             tool.read(rest, launch)
         yield launch
         return
     for word in words[1:]:
+        inner = word.partition("=")[2] if word.startswith("--") else word
+        if " " in inner and _RUNS.search(inner):  # a command handed on: xpk workload create --command="..."
+            yield from _script(inner, source, {}, line - 1 if line else 0, job)
         base = word.partition("=")[2] or word
         if base.endswith((".toml", ".yaml", ".yml")) and (text := source.beside(base)) is not None and len(words) < 200:
             yield from launches(Source(text, base, source.folder, source.files))
