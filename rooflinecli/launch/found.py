@@ -63,6 +63,7 @@ class Arguments:
         self.given = dict(given)
         self.positional = list(positional)
         self._written = dict(written)
+        self.models: set[str] = set()
         self._taken: set[str] = set()
 
     @classmethod
@@ -112,6 +113,12 @@ class Arguments:
         walk(tree, "")
         return cls(given, written={name: name for name in given})
 
+    def model(self, *names: str) -> Any:
+        """The checkpoint: what one of these flags names, or the first word that belongs to none."""
+        found = self.take(*names) or next(iter(self.positional), None)
+        self.models.add(str(found))
+        return found
+
     def under(self, tree: Mapping[str, Any]) -> None:
         """Flags of a file that the command names; its own go before. False is a switch that is off."""
         for key, value in tree.items():
@@ -156,10 +163,18 @@ class Arguments:
             launch.missing.setdefault(f"?{name}", f"{self.written(name)} {one_line(readable(str(value)))} is no number")
             return default
 
+    def count(self, *names: str) -> int | None:
+        """A whole number that nothing else follows from; None where none is said."""
+        found = str(self.take(*names))
+        return int(found) if found.isdigit() else None
+
     def left(self, idle: Iterable[str]) -> list[str]:
-        """Flags nobody took and that are not known to cost nothing, with their values."""
+        """Flags nobody took and that are not known to cost nothing, with their values; and words that may stand for flags."""
         patterns = tuple(idle)
-        return [
+        hidden = [
+            one_line(readable(word))[:80] for word in self.positional if unknowns(word) and word not in self.models
+        ]
+        return hidden + [
             one_line(readable(" ".join([self.written(n), *map(str, self.given[n])])))[:80]
             for n in self.given
             if n not in self._taken and not any(fnmatchcase(n, p) for p in patterns)

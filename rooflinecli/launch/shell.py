@@ -12,11 +12,12 @@ from itertools import pairwise
 from rooflinecli.launch import slurm
 from rooflinecli.launch.blocks import JOINS, arms, branches, matching
 from rooflinecli.launch.conditions import decided
-from rooflinecli.launch.expand import Expander, Value, merged, unknown, unknowns
+from rooflinecli.launch.expand import Expander, Value, alternatives, merged, unknown, unknowns
 from rooflinecli.launch.words import Token, tokens
 
 STEPS = 5000  # commands followed in one script; a loop or a function that calls itself ends there
 _ASSIGN = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
+_NAMED = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _DECLARES = ("export", "declare", "local", "readonly", "typeset")
 _ENDS = {"then", "elif", "else", "fi", "do", "done", "esac", "}", ")", ";;"}
 
@@ -59,26 +60,31 @@ class Reader:
         return self.script
 
     def follow(self, body: list[Token]) -> None:
+        """The tokens in order. What stands after && or || may not run, so an `exit` there ends nothing."""
         i = 0
         while i < len(body) and self.steps < STEPS and not self.ended:
-            token = body[i]
-            if token.kind == "op" or (token.kind == "word" and token.text in _ENDS):
-                i += 1
-            elif token.kind == "word" and token.text in _COMPOUND:
-                end = matching(body, i)
-                getattr(self, _COMPOUND[token.text])(body[i:end])
-                i = end
-            elif (name := self._defines(body, i)) is not None:
-                start = next((k for k in range(i + 3, len(body)) if body[k].text in ("{", "(")), len(body))
-                end = matching(body, start) if start < len(body) else start
-                self.functions[name] = body[start + 1 : end - 1]
-                i = end
-            else:
-                end = next(
-                    (k for k in range(i, len(body)) if body[k].kind == "op" and body[k].text in JOINS), len(body)
-                )
-                self._command(body[i:end])
-                i = max(end, i + 1)
+            maybe = i > 0 and body[i - 1].text in ("&&", "||")
+            i = self._next(body, i)
+            self.ended = self.ended and not maybe
+
+    def _next(self, body: list[Token], i: int) -> int:
+        """Follows what stands at `i`; the index after it."""
+        token = body[i]
+        if token.kind == "op" or (token.kind == "word" and token.text in _ENDS):
+            return i + 1
+        if token.kind == "word" and token.text in _COMPOUND:
+            end = matching(body, i)
+            getattr(self, _COMPOUND[token.text])(body[i:end])
+            return end
+        name = self._defines(body, i)
+        if name is not None:
+            start = next((k for k in range(i + 1, len(body)) if _opens(body, k)), len(body))
+            end = matching(body, start) if start < len(body) else start
+            self.functions[name] = body[start + 1 : end - 1]
+            return end
+        end = next((k for k in range(i, len(body)) if body[k].kind == "op" and body[k].text in JOINS), len(body))
+        self._command(body[i:end])
+        return max(end, i + 1)
 
     def _defines(self, body: list[Token], i: int) -> str | None:
         after = [t.text for t in body[i : i + 4]]
@@ -89,6 +95,8 @@ class Reader:
 
     def _command(self, written: list[Token]) -> None:
         self.steps += 1
+        if self._either(written):
+            return
         words = [t for t in written if t.kind == "word"]
         self._writes(written)
         while words and self._assigns(words[0].text):
@@ -114,6 +122,21 @@ class Reader:
             self._source(expanded[1])
         else:
             self._ran(Command(expanded, words[0].line))
+
+    def _either(self, written: list[Token]) -> bool:
+        """A command with a variable of which branches left several texts: once with each of them."""
+        names = dict.fromkeys(name for token in written for name in _NAMED.findall(token.text))
+        name = next((one for one in names if alternatives(self.shell.values.get(one))), None)
+        if name is None or self.steps > STEPS:
+            return False
+        before, left = dict(self.shell.values), []
+        for way in alternatives(before[name]):
+            self.shell.values = {**before, name: way}
+            self._command(written)
+            kept = self.shell.values.get(name) is way  # the command did not set it
+            left.append(self.shell.values | ({name: before[name]} if kept else {}))
+        self.shell.values = merged(left)
+        return True
 
     def _ran(self, command: Command) -> None:
         """A command, and that which it hands to another shell: `srun bash -c "..."`."""
@@ -242,6 +265,11 @@ class Reader:
 
     def _group(self, body: list[Token]) -> None:
         self.follow(body[1:-1])
+
+
+def _opens(body: list[Token], k: int) -> bool:
+    """Whether a function's body begins here; `()` after its name is no body."""
+    return body[k].text == "{" or (body[k].text == "(" and body[k + 1 : k + 2] != [] and body[k + 1].text != ")")
 
 
 _COMPOUND = {

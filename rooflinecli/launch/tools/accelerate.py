@@ -21,7 +21,7 @@ IDLE = (
 
 
 def claims(tree: Mapping[str, Any]) -> bool:
-    return "distributed_type" in tree and "num_processes" in tree
+    return "distributed_type" in tree or "compute_environment" in tree
 
 
 def read(tree: Mapping[str, Any], launch: Launch) -> None:

@@ -17,16 +17,8 @@ VERSION = "Megatron Core 0.20"
 TRAINS = True
 SUFFIX = ".sh"
 _SCRIPT = re.compile(r"(.*/)?(pretrain|finetune|train)_\w+\.py")
-RUNNERS = (
-    "torchrun",
-    "deepspeed",
-    "torch.distributed.run",
-    "torch.distributed.launch",
-    "ft_launcher",
-    "mpirun",
-    "mpiexec",
-    "srun",
-)
+COUNTING = ("mpirun", "mpiexec", "srun")
+RUNNERS = ("torchrun", "deepspeed", "torch.distributed.run", "torch.distributed.launch", "ft_launcher")
 _OTHERS = (
     "t5",
     "bert",
@@ -79,13 +71,15 @@ def starts(words: list[str]) -> list[str] | None:
     at = next((i for i, w in enumerate(words) if _SCRIPT.fullmatch(w)), None)
     if at is None or not any(word.partition("=")[0] in ("--num-layers", "--encoder-num-layers") for word in words[at:]):
         return None
-    first = next((i for i, w in enumerate(words[:at]) if w.rpartition("/")[2] in RUNNERS), at)
+    first = next(
+        (i for kind in (RUNNERS, COUNTING) for i, w in enumerate(words[:at]) if w.rpartition("/")[2] in kind), at
+    )
     return [*_counted(words[first : first + 1], words[first + 1 : at]), f"--script={words[at]}", *words[at + 1 :]]
 
 
 def _counted(runner: list[str], flags: list[str]) -> list[str]:
     """The ranks of a runner that counts them all at once, as processes of one node."""
-    if not runner or runner[0].rpartition("/")[2] not in ("mpirun", "mpiexec", "srun"):
+    if not runner or runner[0].rpartition("/")[2] not in COUNTING:
         return flags
     named = ("-np", "--np", "-n", "--ntasks")
     for flag, value in zip(flags, [*flags[1:], ""], strict=True):

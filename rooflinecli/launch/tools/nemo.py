@@ -92,7 +92,7 @@ def read(tree: Mapping[str, Any], launch: Launch) -> None:
             {"kv_heads": launch.shape["heads"]} if "heads" in launch.shape and not launch.shape.get("kv_heads") else {}
         )
         launch.shape |= {} if launch.shape.get("experts") else {"experts": 0, "top_k": 0}
-        context = args.whole(launch, "max_position_embeddings", "encoder_seq_length", "seq_length")
+        context = args.count("max_position_embeddings", "encoder_seq_length", "seq_length")
         launch.shape |= {"context": context} if context else {}
         if args.take("share_embeddings_and_output_weights") is False:
             launch.shape["tied"] = False

@@ -48,7 +48,7 @@ def read(words: list[str], launch: Launch) -> None:
     """A server's flags. With --enable-dp-attention the data parallel replicas lie inside the tensor parallel group."""
     args = Arguments.of_words(words, SWITCHES, SHORT, MANY)
     formats.quantized(launch, args.take("quantization"), "--quantization")
-    formats.checkpoint(launch, args.take("model-path") or next(iter(args.positional), None), "--model-path")
+    formats.checkpoint(launch, args.model("model-path"), "--model-path")
     formats.compute(launch, args.take("dtype"), "--dtype")
     formats.cache(launch, args.take("kv-cache-dtype"), "--kv-cache-dtype")
     tp, pp, dp, ep = (args.whole(launch, f"{axis}-size") for axis in ("tp", "pp", "dp", "ep"))

@@ -67,12 +67,7 @@ def read(words: list[str] | Mapping[str, Any], launch: Launch, tree: Mapping[str
         inner = Arguments.of_tree(tree)
         for key, values in inner.given.items():
             args.given.setdefault(_KEYS.get(key, key.replace("_", "-")), values)
-    model = (
-        args.take("model", "model-path", "model-name")
-        or next(iter(args.positional), None)
-        or args.take("checkpoint-dir")
-    )
-    args.take("checkpoint-dir")
+    model = args.model("model", "model-path", "model-name", "checkpoint-dir")
     formats.quantized(launch, args.take("quantization"), "--quantization")
     formats.checkpoint(launch, model, "the model")
     formats.compute(launch, args.take("dtype", "gemm-plugin"), "--dtype")

@@ -68,7 +68,7 @@ def read(words: list[str] | Mapping[str, Any], launch: Launch, tree: Mapping[str
         args.take("config")
         args.under({str(k).replace("_", "-"): v for k, v in tree.items()})
     formats.quantized(launch, args.take("quantization"), "--quantization")
-    model = args.take("model") or next(iter(args.positional), None)
+    model = args.model("model")
     formats.checkpoint(launch, model, "the model")
     formats.compute(launch, args.take("dtype"), "--dtype")
     formats.cache(launch, args.take("kv-cache-dtype"), "--kv-cache-dtype")
