@@ -12,7 +12,7 @@ from typing import Any
 
 from rooflinecli import files
 from rooflinecli.errors import DataError
-from rooflinecli.launch import containers
+from rooflinecli.launch import charts, containers
 from rooflinecli.launch.expand import Value, unknowns
 from rooflinecli.launch.found import Launch
 from rooflinecli.launch.interpolation import interpolated
@@ -117,7 +117,7 @@ def _yaml(source: Source) -> Iterator[Launch]:
 
 
 def _processes(document: Any, source: Source) -> Iterator[Launch]:
-    for process in containers.containers(document):
+    for process in containers.containers(list(charts.servers(document)) or document):
         values: dict[str, Value] = dict(process.environment)
         if process.arguments:
             values |= {"@": process.arguments, "*": process.arguments}
