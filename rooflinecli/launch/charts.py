@@ -24,11 +24,16 @@ def servers(values: Any) -> Iterator[dict[str, Any]]:
             command = _command(container, _model(artifacts), pool.get("parallelism"))
             if isinstance(container, Mapping) and command:
                 split = ["--disaggregation-mode", role] if len(roles) > 1 else []
-                yield {"replicas": pool.get("replicas", 1), "pod": {**container, "command": command + split, "args": None}}
+                yield {
+                    "replicas": pool.get("replicas", 1),
+                    "pod": {**container, "command": command + split, "args": None},
+                }
 
 
 def _runs(pool: Any) -> bool:
-    return isinstance(pool, Mapping) and pool.get("create", True) is not False and isinstance(pool.get("containers"), list)
+    return (
+        isinstance(pool, Mapping) and pool.get("create", True) is not False and isinstance(pool.get("containers"), list)
+    )
 
 
 def _model(artifacts: Mapping[str, Any]) -> str:

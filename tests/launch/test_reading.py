@@ -224,7 +224,10 @@ def test_what_is_left_of_the_devices_follows_from_n(tmp_path):
     found, said = options_of(TITAN, tmp_path, "t.toml", n=16)
     assert "give -n" not in said
     assert (found["model"], found["dtype"], found["batch"]) == ("llama-3.1-8b", "fp8", 16)
-    assert (found["recompute"], found["recompute-layers"]) == ("full", 16)  # job_config.py: every second layer unless it says "op"
+    assert (found["recompute"], found["recompute-layers"]) == (
+        "full",
+        16,
+    )  # job_config.py: every second layer unless it says "op"
     with pytest.raises(UsageError, match="how many there are is not said; give -n"):
         options_of(TITAN, tmp_path, "t.toml")
 

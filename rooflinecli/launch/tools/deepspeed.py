@@ -48,6 +48,8 @@ def read(tree: Mapping[str, Any], launch: Launch) -> None:
     _batch(args, launch, (tp or 1) * max(pp or 1, 1))
     _offload(args, launch)
     launch.options["dtype"] = _dtype(args)
+    if launch.options["dtype"] == "bf16" and str(launch.options.get("zero")) == "0":
+        launch.options["zero"] = 1  # BF16_Optimizer shards its states at stage 0 too
     _sizes(args, launch)
     if str(args.take("checkpoint-activations")).lower() == "true":
         launch.options["recompute"] = "full"

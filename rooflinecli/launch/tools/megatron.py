@@ -54,7 +54,7 @@ IDLE = (
     "initial-loss-*", "no-async-*", "tp-comm-*", "use-rotary-*", "no-rope-fusion", "no-load-*", "no-save-*", "bias-*", "no-bias-*",
     "enable-*-metadata", "hostfile", "no-local-rank", "rdzv-id", "use-dist-ckpt", "reset-*", "eod-*", "qk-layernorm", "te-*",
     "accumulate-allreduce-grads-in-fp32", "check-for-nan*", "use-checkpoint-args", "squared-relu", "pad-vocab-size-to", "test-*",
-    "grad-reduce-in-bf16", "mmap-*", "use-cpu-initialization", "dataloader-*", "micro-batch-*", "logging-level", "max-epochs",
+ "mmap-*", "use-cpu-initialization", "dataloader-*", "micro-batch-*", "logging-level", "max-epochs",
 )  # fmt: skip
 _SWITCHES = ("bf16", "fp16", "sequence-parallel", "swiglu", "use-distributed-optimizer", "recompute-activations", "checkpoint-activations",
              "mock-data", "group-query-attention", "deepspeed", "overlap-grad-reduce", "overlap-param-gather",
@@ -172,6 +172,10 @@ def _formats(args: Arguments, launch: Launch) -> None:
         str(args.take("data-parallel-sharding-strategy"))
     )
     plain = 1 if args.take("use-distributed-optimizer") else 0
+    if args.take("grad-reduce-in-bf16"):
+        launch.options["gradient-bytes"] = 2  # main gradients are kept as they are reduced
+    if "deepspeed" in args.given and half == "bf16" and str(stage or 0) == "0":
+        stage = 1  # DeepSpeed's BF16_Optimizer shards its states at stage 0 too
     launch.put("zero", stage if stage is not None else (sharding or 3) if fsdp else plain, "--zero-stage")
 
 

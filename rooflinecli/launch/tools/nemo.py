@@ -110,6 +110,11 @@ def read(tree: Mapping[str, Any], launch: Launch) -> None:
     if str(args.take("precision", default="bf16")) in ("16", "16-mixed", "fp16"):
         launch.options["dtype"] = "fp16"
     optimizer = str(args.take("name", default=""))
+    if (
+        str(args.take("grad_sync_dtype", "grad_reduce_dtype", default="")) in ("bf16", "bfloat16")
+        or args.take("grad_reduce_in_bf16") is True
+    ):
+        launch.options["gradient-bytes"] = 2  # main gradients are kept as they are reduced
     sharded = "distributed" in optimizer or args.take("use_distributed_optimizer") is True
     launch.options["zero"] = (
         3
