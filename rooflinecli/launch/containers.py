@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
 import yaml
@@ -13,9 +14,11 @@ from rooflinecli.errors import DataError
 from rooflinecli.launch.expand import unknown
 
 _HELM_LINE = re.compile(
-    r"^\s*\{\{-?\s*(if|else|end|with|range|define|include|template|toYaml|/\*)[^\n]*\}\}\s*$", re.MULTILINE
-)
+    r"^[ \t]*(\{\{[^{}\n]*\}\}[ \t]*)+$", re.MULTILINE
+)  # control, assignments, includes: no YAML of their own
 _HELM = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}", re.DOTALL)
+_VALUE = re.compile(r"^[$]?\.Values((?:\.[\w-]+)+)\s*(?:\|\s*(?:quote|toString|int)\s*)?$")
+_FROM_ENVIRONMENT = re.compile(r"\$\((\w+)\)")
 _DEFAULT = re.compile(r"default\s+(\"[^\"]*\"|'[^']*'|[\w./-]+)|\|\s*default\s+(\S+)")
 COMMANDS = ("command", "args", "entrypoint", "cmd")
 LARGEST = 2_000_000
@@ -28,14 +31,27 @@ class Container:
     words: list[str]
     script: str = ""
     environment: dict[str, str] = field(default_factory=dict)
-    gpus: int | None = None
+    gpus: int | None = None  # of one pod
+    arguments: list[str] = field(default_factory=list)  # what the shell text sees as "$@"
+    copies: int = 1  # servers like this one
+    nodes: int = 1  # pods that are one server
+    chips: int | None = None  # of a TPU slice
+    cores: int = 1  # ranks that one device carries: a TPU chip of two cores
+
+    @property
+    def devices(self) -> int | None:
+        """Of one server or job: the slice's chips, or pods times the devices of each."""
+        return self.chips or (self.gpus * self.nodes if self.gpus else None)
 
 
-def documents(text: str, name: str) -> list[Any]:
-    """The YAML documents of a text, template braces filled with their defaults or marked unknown. Raises DataError."""
+def documents(text: str, name: str, values: Any = None) -> list[Any]:
+    """The YAML documents of a text, template braces filled with a chart's values or their defaults, else marked unknown.
+
+    Raises DataError.
+    """
     if len(text) > LARGEST:
         raise DataError(f"{name}: longer than {LARGEST} characters; give the launch alone")
-    plain = _HELM.sub(_filled, _HELM_LINE.sub("", text))
+    plain = _HELM.sub(lambda match: _filled(match, values), _HELM_LINE.sub("", text))
     try:
         return [d for d in yaml.load_all(plain, Loader=_Loader) if d is not None]
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -66,7 +82,13 @@ def _plain_node(loader: Any, node: Any) -> Any:
     )
 
 
-def _filled(match: re.Match[str]) -> str:
+def _filled(match: re.Match[str], values: Any) -> str:
+    path = _VALUE.match(match[1])
+    found = values
+    for key in path[1].split(".")[1:] if path else ():
+        found = found.get(key) if isinstance(found, Mapping) else None
+    if path and isinstance(found, (str, int, float)) and found != "":
+        return str(found)
     default = _DEFAULT.search(match[1])
     return (
         (default[1] or default[2]).strip("\"'")
@@ -75,18 +97,19 @@ def _filled(match: re.Match[str]) -> str:
     )
 
 
-def containers(document: Any) -> Iterator[Container]:
-    """Every process a document starts, outermost first."""
+def containers(document: Any, around: Container | None = None) -> Iterator[Container]:
+    """Every process a document starts, outermost first; `around` carries what the objects above say of copies and nodes."""
     if isinstance(document, list):
         for item in document:
-            yield from containers(item)
+            yield from containers(item, around)
         return
     if not isinstance(document, Mapping):
         return
+    around = _within(document, around or Container([]))
     named = {key: document[key] for key in COMMANDS if document.get(key)}
     environment = _environment(document)
     if named and not any(isinstance(v, Mapping) for v in named.values()):
-        yield _container(document, named, environment)
+        yield _container(document, named, environment, around)
     for key, value in document.items():
         if (
             isinstance(value, str)
@@ -95,25 +118,60 @@ def containers(document: Any) -> Iterator[Container]:
         ):
             yield Container([], value, environment)
         elif key not in (*COMMANDS, "env", "environment"):
-            yield from containers(value)
+            yield from containers(value, around)
 
 
-def _container(document: Mapping[str, Any], named: Mapping[str, Any], environment: dict[str, str]) -> Container:
+def _within(document: Mapping[str, Any], around: Container) -> Container:
+    """Copies, nodes and devices as this object says them, over what those above it say."""
+
+    def count(tree: Any, *keys: str) -> int:
+        for key in keys:
+            tree = tree.get(key) if isinstance(tree, Mapping) else None
+        return tree if isinstance(tree, int) and not isinstance(tree, bool) and tree > 0 else 1
+
+    nodes = max(
+        count(document, "multinode", "nodeCount"),
+        count(document, "leaderWorkerTemplate", "size"),
+        count(document, "parallelism"),
+    )
+    selector = document.get("nodeSelector")
+    slices = re.fullmatch(
+        r"\d+(x\d+)+", str(selector.get("cloud.google.com/gke-tpu-topology")) if isinstance(selector, Mapping) else ""
+    )
+    cores = 2 if "tpu7x" in str(document.get("nodeSelector") or "") else 1
+    return Container(
+        [], gpus=_gpus(document) or around.gpus, copies=around.copies * count(document, "replicas") * count(document, "deploy", "replicas"),
+        nodes=around.nodes * nodes, cores=max(around.cores, cores),
+        chips=prod(map(int, slices[0].split("x"))) if slices else around.chips,
+    )  # fmt: skip
+
+
+def _container(
+    document: Mapping[str, Any], named: Mapping[str, Any], environment: dict[str, str], around: Container
+) -> Container:
     image = str(document.get("image") or "")
     words: list[str] = []
     scripts: list[str] = []
     for key in ("entrypoint", "command", "args", "cmd"):
         value = named.get(key)
         if isinstance(value, str):
-            scripts.append(value)
+            scripts.append(_substituted(value, environment))
         elif isinstance(value, list):
-            words += [str(item) for item in value]
-    shell = len(words) > 2 and words[0].rpartition("/")[2] in ("bash", "sh") and "-c" in words[1]
+            words += [_substituted(str(item), environment) for item in value]
+    found = replace(around, environment=environment, gpus=_gpus(document) or around.gpus)
+    shell = len(words) > 2 and words[0].rpartition("/")[2] in ("bash", "sh") and re.fullmatch(r"-\w*c\w*", words[1])
+    if shell and ("$@" in words[2] or "$*" in words[2]):  # sh -c SCRIPT NAME ARGUMENTS
+        return replace(found, script=words[2], arguments=words[4:])
     if shell:
-        return Container([], "\n".join([*words[2:], *scripts]), environment, _gpus(document))
+        return replace(found, script="\n".join([*words[2:], *scripts]))
     if scripts and not words:
-        return Container([], " ".join([*_image(image), *scripts]), environment, _gpus(document))
-    return Container([*_image(image), *words], " ".join(scripts), environment, _gpus(document))
+        return replace(found, script=" ".join([*_image(image), *scripts]))
+    return replace(found, words=[*_image(image), *words], script=" ".join(scripts))
+
+
+def _substituted(text: str, environment: Mapping[str, str]) -> str:
+    """$(NAME) as Kubernetes fills it: from the container's environment, else left as it stands."""
+    return _FROM_ENVIRONMENT.sub(lambda match: environment.get(match[1], match[0]), text)
 
 
 def _image(image: str) -> list[str]:
@@ -143,10 +201,10 @@ def _environment(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _gpus(document: Mapping[str, Any]) -> int | None:
-    """Devices the container asks for, where it says a number."""
-    limits = document.get("resources")
-    limits = limits.get("limits") if isinstance(limits, Mapping) else None
-    for name, count in (limits or {}).items() if isinstance(limits, Mapping) else ():
+    """Devices the container asks for, where it says a number: Kubernetes' limits or compose's reservations."""
+    resources = document.get("resources")
+    limits = (resources.get("limits") or resources.get("requests")) if isinstance(resources, Mapping) else None
+    for name, count in limits.items() if isinstance(limits, Mapping) else ():
         if name in ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "gpu") and str(count).isdigit():
             return int(count)
     return None

@@ -12,6 +12,7 @@ from rooflinecli.launch.words import past
 
 Value = str | list[str]
 _OPEN, _CLOSE, _GAP = "\x01", "\x02", "\x03"  # around what is unknown, and for its spaces, so that it stays one word
+ALTERNATIVES = 6
 _SPACES = re.compile(r"\s+")
 _UNKNOWN = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
 _NAME = re.compile(r"[A-Za-z_]\w*|[0-9@*#?!$-]")
@@ -36,6 +37,60 @@ def unknowns(text: str) -> list[str]:
 def readable(text: str) -> str:
     """A text with its unknown parts as they were written."""
     return _UNKNOWN.sub(lambda m: m[1], text).replace(_GAP, " ")
+
+
+def merged(ways: list[dict[str, Value]]) -> dict[str, Value]:
+    """Variables after branches of which one ran: what only some set is kept as a default would be, what they set apart is unknown.
+
+    A list or a text that grew keeps what was added, as flags are added that way; texts of several words stay side by side.
+    """
+    found: dict[str, Value] = {}
+    for name in dict.fromkeys(key for way in ways for key in way):
+        values: list[Value] = []
+        for way in ways:
+            if name in way and way[name] not in values:
+                values.append(way[name])
+        found[name] = values[0] if len(values) == 1 else _joined(name, values)
+    return found
+
+
+class Either(list[str]):
+    """What a variable holds after branches that set it to lists or texts of several words: one of `ways`, nobody can tell which."""
+
+    def __init__(self, ways: list[Value]):
+        longest = max(ways, key=len)
+        super().__init__([longest] if isinstance(longest, str) else longest)
+        self.ways = ways
+
+
+def _joined(name: str, values: list[Value]) -> Value:
+    ways: list[Value] = []
+    for value in values:
+        ways += [one for one in (value.ways if isinstance(value, Either) else [value]) if one not in ways]
+    longest = max(ways, key=len)
+    if isinstance(longest, list):
+        grew = all(way in ("", longest[: len(way)]) for way in ways)
+    else:
+        grew = " " in longest and all(isinstance(way, str) and way in longest for way in ways)
+    if grew:
+        return longest
+    wordy: list[Value] = [way for way in ways if isinstance(way, list) or " " in way.strip()]
+    wordy = [way for way in wordy if not any(way is not other and _within(way, other) for other in wordy)][
+        :ALTERNATIVES
+    ]
+    if not wordy:
+        return unknown(f"${name}")
+    return Either(wordy) if len(wordy) > 1 else wordy[0]
+
+
+def _within(way: Value, other: Value) -> bool:
+    """Whether one way is another that something was added to."""
+    return other[: len(way)] == way and len(other) > len(way)
+
+
+def alternatives(value: Value | None) -> list[Value]:
+    """What a variable may hold, where branches left several side by side; empty where there is one."""
+    return value.ways if isinstance(value, Either) else []
 
 
 class Expander:

@@ -33,9 +33,10 @@ _NAMED: tuple[tuple[str, dict[str, str]], ...] = (  # endings of checkpoint name
     (r"[-_.](gptq[-_])?(int8|w8a16|8bit)", {"weight-dtype": "int8"}),
     (r"[-_.](quantized\.)?w8a8", {"dtype": "int8"}),
     (r"[-_.](bnb-4bit)", {"weight-dtype": "int4"}),
-    (r"[-_.](bf16|fp16|f16)", {}),
+    (r"[-_.](bf16|bfloat16)", {"dtype": "bf16"}),
+    (r"[-_.](fp16|f16)", {"dtype": "fp16"}),
     (r"[-_.]q8_0", {"weight-dtype": "q8_0"}),
-    (r"[-_.]q4_[01k](_[sml])?", {"weight-dtype": "q4_0"}),
+    (r"[-_.](ud[-_])?(?P<gguf>(i?q[2-8]_[01k](_(xs|s|m|l|xl))?|iq[1-4]_(xxs|xs|nl|s|m)))", {}),
 )
 _SHARDED = re.compile(r"-\d{5}-of-\d{5}$")
 
@@ -60,7 +61,9 @@ def checkpoint(launch: Launch, written: Any, flag: str) -> None:
     for pattern, options in _NAMED:
         match = re.search(f"({pattern})$", bare, re.IGNORECASE)
         if match:
-            launch.options.update({k: v for k, v in options.items() if k not in launch.options})
+            kind = match.groupdict().get("gguf")
+            said = {"weight-dtype": kind.lower()} if kind else options
+            launch.options.update({k: v for k, v in said.items() if k not in launch.options})
             bare = bare[: match.start()]
             break
     launch.options["model"] = bare
@@ -102,6 +105,13 @@ def cache(launch: Launch, written: Any, flag: str) -> None:
         launch.options["kv-dtype"] = CACHE[word]
     elif word != "auto":
         launch.refuse("kv-dtype", f"{flag} {word} is no format known here")
+
+
+def prompts(launch: Launch, most: int, flag: str) -> None:
+    """The longest prompt, where it is shorter than the one that is assumed."""
+    launch.notes.append(f"{flag} {most} caps prompts; a launch says no load, so give --prompt and --output")
+    if most < 2048:
+        launch.options["prompt"] = most
 
 
 def length(launch: Launch, longest: Any, flag: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -25,6 +26,13 @@ class Launch:
     missing: dict[str, str] = field(default_factory=dict)
     unmodelled: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    devices: int | None = None  # of the job around it: a batch header, or pods times the devices of each
+    cores: int = 1  # ranks that one device carries
+    speculation: dict[str, Any] = field(
+        default_factory=dict
+    )  # options that hold once the share of accepted tokens is given
+    shaping: list[str] = field(default_factory=list)  # flags of the model itself, that a model made of the sizes lacks
+    part: bool = False  # one of several processes of the same server
     per_replica: int | None = None  # sequences of a training batch to a replica, where their number follows from -n
     shape: dict[str, Any] = field(
         default_factory=dict
@@ -55,11 +63,22 @@ class Arguments:
         self.given = dict(given)
         self.positional = list(positional)
         self._written = dict(written)
+        self.models: set[str] = set()
         self._taken: set[str] = set()
 
     @classmethod
-    def of_words(cls, words: list[str], switches: Iterable[str] = (), short: Mapping[str, str] = {}) -> Arguments:
-        """Words of a command. A flag takes the words up to the next flag, unless it is one of `switches`."""
+    def of_words(
+        cls,
+        words: list[str],
+        switches: Iterable[str] = (),
+        short: Mapping[str, str] = {},
+        many: Iterable[str] | None = None,
+    ) -> Arguments:
+        """Words of a command. A flag takes the words up to the next flag, none where it is one of `switches`.
+
+        Where `many` is given, only those flags take more than one word, and what follows the others is positional.
+        """
+        several = None if many is None else tuple(many)
         given: dict[str, list[Any]] = {}
         written: dict[str, str] = {}
         positional: list[str] = []
@@ -75,6 +94,8 @@ class Arguments:
                 positional.append(word)
             else:
                 given[current].append(word)
+                if several is not None and current not in several:
+                    current = None
         return cls(given, positional, written)
 
     @classmethod
@@ -91,6 +112,25 @@ class Arguments:
 
         walk(tree, "")
         return cls(given, written={name: name for name in given})
+
+    def model(self, *names: str) -> Any:
+        """The checkpoint: what one of these flags names, or the first word that belongs to none."""
+        found = self.take(*names) or next(iter(self.positional), None)
+        self.models.add(str(found))
+        return found
+
+    def under(self, tree: Mapping[str, Any]) -> None:
+        """Flags of a file that the command names; its own go before. False is a switch that is off."""
+        for key, value in tree.items():
+            if value is not None and value is not False:
+                written = (
+                    value
+                    if isinstance(value, list)
+                    else []
+                    if value is True
+                    else [json.dumps(value) if isinstance(value, Mapping) else value]
+                )
+                self.given.setdefault(key, written)
 
     def take(self, *names: str, default: Any = None) -> Any:
         """What the first of these flags was given, True for one alone; None where none is there. All of them count as read."""
@@ -114,7 +154,7 @@ class Arguments:
     def whole(self, launch: Launch, *names: str, default: int | None = None) -> int | None:
         """A whole number that several options follow from; what is not one makes the launch unreadable there."""
         value = self.take(*names)
-        if value is None or str(value).lower() in ("auto", "null", "none"):
+        if value is None or str(value).lower() in ("auto", "null", "none", ""):
             return default
         try:
             return int(str(value).replace("_", ""))
@@ -123,10 +163,18 @@ class Arguments:
             launch.missing.setdefault(f"?{name}", f"{self.written(name)} {one_line(readable(str(value)))} is no number")
             return default
 
+    def count(self, *names: str) -> int | None:
+        """A whole number that nothing else follows from; None where none is said."""
+        found = str(self.take(*names))
+        return int(found) if found.isdigit() else None
+
     def left(self, idle: Iterable[str]) -> list[str]:
-        """Flags nobody took and that are not known to cost nothing, with their values."""
+        """Flags nobody took and that are not known to cost nothing, with their values; and words that may stand for flags."""
         patterns = tuple(idle)
-        return [
+        hidden = [
+            one_line(readable(word))[:80] for word in self.positional if unknowns(word) and word not in self.models
+        ]
+        return hidden + [
             one_line(readable(" ".join([self.written(n), *map(str, self.given[n])])))[:80]
             for n in self.given
             if n not in self._taken and not any(fnmatchcase(n, p) for p in patterns)

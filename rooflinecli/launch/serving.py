@@ -17,7 +17,7 @@ IDLE = (
     "download-dir", "load-format", "revision", "tokenizer*", "ssl-*", "root-path", "*metrics*", "enable-auto-tool-choice",
     "uvicorn*", "*timeout*", "hf-token", "config-format", "model-loader*", "dist-init-addr", "nnodes", "node-rank", "nccl-*",
     "*trace*", "*watchdog*", "allow-credentials", "allowed-*", "headless", "*-address", "*-rpc-port", "*-start-rank", "backend",
-    "distributed-executor-backend", "num-postprocess-workers", "limit-mm-per-prompt", "skip-server-warmup", "generation-config",
+    "distributed-executor-backend", "num-postprocess-workers", "request-plane", "discovery-backend", "event-plane", "component", "endpoint", "namespace", "*connector*", "publish-*", "kv-events-config", "metrics*", "disaggregation-transfer-backend", "disaggregation-bootstrap-*", "store-backend", "limit-mm-per-prompt", "skip-server-warmup", "generation-config",
 )  # fmt: skip
 
 
@@ -68,3 +68,31 @@ def starting(words: list[str], *launchers: str) -> list[str] | None:
             if found == parts:
                 return words[i + len(parts) :]
     return None
+
+
+def role(launch: Launch, *said: Any) -> None:
+    """A worker that only prefills or only decodes says so; the other phase is another launch."""
+    text = " ".join(str(one).lower() for one in said if one is not None)
+    for phase, words in (
+        ("prefill", ("prefill", "kv_producer", "true-prefill")),
+        ("decode", ("decode", "kv_consumer")),
+    ):
+        if any(word in text for word in words):
+            launch.options["phase"] = [phase]
+            return
+
+
+def speculation(launch: Launch, method: Any, tokens: Any, model: Any = None) -> None:
+    """Drafting as --speculate and --draft-tokens: multi-token prediction, an EAGLE head, or a draft model by its name."""
+    word = str(method or "").lower().replace("_", "-")
+    if not word and model is None:
+        return
+    if "ngram" in word or "prompt-lookup" in word:
+        launch.unmodelled.append(f"speculative decoding by {word}: nothing is drafted by a model")
+        return
+    kind = "mtp" if "mtp" in word or "nextn" in word else "eagle" if "eagle" in word or "medusa" in word else None
+    drafts = kind or (str(model).rstrip("/").rpartition("/")[2] if model else None)
+    if drafts is None:
+        launch.unmodelled.append(f"speculative decoding by {word}")
+        return
+    launch.speculation = {"speculate": drafts} | ({"draft-tokens": int(str(tokens))} if str(tokens).isdigit() else {})

@@ -4,19 +4,22 @@ all its branches are followed, and what only running would tell stays marked unk
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from itertools import pairwise
 
+from rooflinecli.launch import slurm
+from rooflinecli.launch.blocks import JOINS, arms, branches, matching
 from rooflinecli.launch.conditions import decided
-from rooflinecli.launch.expand import Expander, Value, unknown, unknowns
+from rooflinecli.launch.expand import Expander, Value, alternatives, merged, unknown, unknowns
 from rooflinecli.launch.words import Token, tokens
 
 STEPS = 5000  # commands followed in one script; a loop or a function that calls itself ends there
 _ASSIGN = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
+_NAMED = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _DECLARES = ("export", "declare", "local", "readonly", "typeset")
 _ENDS = {"then", "elif", "else", "fi", "do", "done", "esac", "}", ")", ";;"}
-_JOINS = ("&&", "||", "|", ";", "&", "\n")
 
 
 @dataclass
@@ -34,53 +37,66 @@ class Script:
     commands: list[Command] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
     undecided: list[str] = field(default_factory=list)
+    devices: int | None = None  # of the job, where its header says them
 
 
 class Reader:
-    """Follows the tokens of a script."""
+    """Follows the tokens of a script; `beside` opens a file that it sources."""
 
-    def __init__(self, values: dict[str, Value] | None = None):
+    def __init__(self, values: dict[str, Value] | None = None, beside: Callable[[str], str | None] | None = None):
         self.shell = Expander({"@": [], "*": [], "#": "0", **(values or {})})
+        self.beside = beside or (lambda written: None)
+        self.ended = False  # the branch that is followed has left the script
         self.script = Script()
         self.functions: dict[str, list[Token]] = {}
         self.called: list[str] = []
         self.steps = 0
 
     def read(self, text: str) -> Script:
+        job = slurm.header(text)
+        self.shell.values = {**slurm.variables(job), **self.shell.values}
+        self.script.devices = slurm.devices(job)
         self.follow(tokens(text))
         return self.script
 
     def follow(self, body: list[Token]) -> None:
+        """The tokens in order. What stands after && or || may not run, so an `exit` there ends nothing."""
         i = 0
-        while i < len(body) and self.steps < STEPS:
-            token = body[i]
-            if token.kind == "op" or (token.kind == "word" and token.text in _ENDS):
-                i += 1
-            elif token.kind == "word" and token.text in _COMPOUND:
-                end = _matching(body, i)
-                getattr(self, _COMPOUND[token.text])(body[i:end])
-                i = end
-            elif (name := self._defines(body, i)) is not None:
-                start = next((k for k in range(i + 1, len(body)) if body[k].text == "{"), len(body) - 1)
-                end = _matching(body, start)
-                self.functions[name] = body[start + 1 : end - 1]
-                i = end
-            else:
-                end = next(
-                    (k for k in range(i, len(body)) if body[k].kind == "op" and body[k].text in _JOINS), len(body)
-                )
-                self._command(body[i:end])
-                i = max(end, i + 1)
+        while i < len(body) and self.steps < STEPS and not self.ended:
+            maybe = i > 0 and body[i - 1].text in ("&&", "||")
+            i = self._next(body, i)
+            self.ended = self.ended and not maybe
+
+    def _next(self, body: list[Token], i: int) -> int:
+        """Follows what stands at `i`; the index after it."""
+        token = body[i]
+        if token.kind == "op" or (token.kind == "word" and token.text in _ENDS):
+            return i + 1
+        if token.kind == "word" and token.text in _COMPOUND:
+            end = matching(body, i)
+            getattr(self, _COMPOUND[token.text])(body[i:end])
+            return end
+        name = self._defines(body, i)
+        if name is not None:
+            start = next((k for k in range(i + 1, len(body)) if _opens(body, k)), len(body))
+            end = matching(body, start) if start < len(body) else start
+            self.functions[name] = body[start + 1 : end - 1]
+            return end
+        end = next((k for k in range(i, len(body)) if body[k].kind == "op" and body[k].text in JOINS), len(body))
+        self._command(body[i:end])
+        return max(end, i + 1)
 
     def _defines(self, body: list[Token], i: int) -> str | None:
         after = [t.text for t in body[i : i + 4]]
         if after[0] == "function":
             opens = next((t.text for t in body[i + 2 : i + 6] if t.text not in ("(", ")", "\n")), "")
-            return after[1] if opens == "{" else None
+            return after[1] if opens == "{" and len(after) > 2 else None
         return after[0] if after[1:3] == ["(", ")"] and re.fullmatch(r"[\w.-]+", after[0]) else None
 
     def _command(self, written: list[Token]) -> None:
         self.steps += 1
+        if self._either(written):
+            return
         words = [t for t in written if t.kind == "word"]
         self._writes(written)
         while words and self._assigns(words[0].text):
@@ -100,8 +116,27 @@ class Reader:
             self._call(expanded)
         elif expanded[0] == "eval":
             self.follow(tokens(" ".join(expanded[1:])))
+        elif expanded[0] in ("exit", "exec") and len(expanded) < 3 and not self.called:
+            self.ended = True
+        elif expanded[0] in ("source", ".") and len(expanded) > 1 and len(self.called) < 8:
+            self._source(expanded[1])
         else:
             self._ran(Command(expanded, words[0].line))
+
+    def _either(self, written: list[Token]) -> bool:
+        """A command with a variable of which branches left several texts: once with each of them."""
+        names = dict.fromkeys(name for token in written for name in _NAMED.findall(token.text))
+        name = next((one for one in names if alternatives(self.shell.values.get(one))), None)
+        if name is None or self.steps > STEPS:
+            return False
+        before, left = dict(self.shell.values), []
+        for way in alternatives(before[name]):
+            self.shell.values = {**before, name: way}
+            self._command(written)
+            kept = self.shell.values.get(name) is way  # the command did not set it
+            left.append(self.shell.values | ({name: before[name]} if kept else {}))
+        self.shell.values = merged(left)
+        return True
 
     def _ran(self, command: Command) -> None:
         """A command, and that which it hands to another shell: `srun bash -c "..."`."""
@@ -118,6 +153,14 @@ class Reader:
                 self.follow(nested)
                 return
         self.script.commands.append(command)
+
+    def _source(self, written: str) -> None:
+        """A file that sets variables for what follows, where it lies beside; else they stay unknown."""
+        text = self.beside(written)
+        if text is not None and written not in self.called:
+            self.called.append(written)
+            self.follow(tokens(text))
+            self.called.pop()
 
     def _call(self, words: list[str]) -> None:
         if len(self.called) > 20 or self.called.count(words[0]) > 2:
@@ -164,14 +207,32 @@ class Reader:
 
     def _if(self, body: list[Token]) -> None:
         """Branches in order: the first whose condition holds; from one that cannot be decided on, all that may run."""
-        for condition, branch in _branches(body):
+        maybe: list[list[Token]] = []
+        for condition, branch in branches(body):
             holds = True if condition is None else decided(condition, self.shell)
             if holds is None:
                 self.script.undecided.append(" ".join(t.text for t in condition or [])[:80])
             if holds is not False:
-                self.follow(branch)
+                maybe.append(branch)
             if holds:
-                return
+                break
+        else:
+            maybe.append([])  # none of them may hold
+        self._any(maybe)
+
+    def _any(self, ways: list[list[Token]]) -> None:
+        """One of these runs, and nobody can tell which: each from the same start, and afterwards what they leave in common."""
+        if len(ways) == 1:
+            self.follow(ways[0])
+            return
+        before, left = dict(self.shell.values), []
+        for branch in ways:
+            self.shell.values = dict(before)
+            self.follow(branch)
+            if not self.ended:  # what a branch sets before it leaves the script, nothing sees
+                left.append(self.shell.values)
+            self.ended = False
+        self.shell.values = merged(left) if left else before
 
     def _for(self, body: list[Token]) -> None:
         start = next((k for k, t in enumerate(body) if t.text == "do"), len(body))
@@ -186,22 +247,29 @@ class Reader:
 
     def _while(self, body: list[Token]) -> None:
         start = next((k for k, t in enumerate(body) if t.text == "do"), len(body))
-        self.follow(body[start + 1 : -1])
+        condition = [t for t in body[1:start] if t.text not in (";", "\n")]
+        holds = decided(condition, self.shell)
+        if holds is None or holds is (body[0].text == "while"):
+            self.follow(body[start + 1 : -1])
 
     def _case(self, body: list[Token]) -> None:
         subject = self.shell.text(body[1].text) if len(body) > 1 else ""
-        arms = list(_arms(body))
+        found_arms = list(arms(body))
         if not unknowns(subject):
-            from fnmatch import fnmatchcase
-
-            arms = [(p, b) for p, b in arms if any(fnmatchcase(subject, self.shell.text(one)) for one in p)][:1]
-        elif arms:
-            self.script.undecided.append(f"case {body[1].text}")
-        for _, branch in arms:
-            self.follow(branch)
+            found = [b for p, b in found_arms if any(fnmatchcase(subject, self.shell.text(one)) for one in p)]
+            self._any(found[:1] or [[]])
+            return
+        self.script.undecided.append(f"case {body[1].text}")
+        otherwise = [] if any("*" in patterns for patterns, _ in found_arms) else [[]]
+        self._any([b for _, b in found_arms] + otherwise or [[]])
 
     def _group(self, body: list[Token]) -> None:
         self.follow(body[1:-1])
+
+
+def _opens(body: list[Token], k: int) -> bool:
+    """Whether a function's body begins here; `()` after its name is no body."""
+    return body[k].text == "{" or (body[k].text == "(" and body[k + 1 : k + 2] != [] and body[k + 1].text != ")")
 
 
 _COMPOUND = {
@@ -213,62 +281,3 @@ _COMPOUND = {
     "case": "_case",
     "{": "_group",
 }
-_OPENS = {
-    "if": "fi",
-    "for": "done",
-    "select": "done",
-    "while": "done",
-    "until": "done",
-    "case": "esac",
-    "{": "}",
-    "(": ")",
-}
-
-
-def _starts(body: list[Token], i: int) -> bool:
-    """Whether a word stands where a command may begin; `echo if` is no condition."""
-    before = body[i - 1].text if i else "\n"
-    return i == 0 or before in (*_JOINS, "(", ")", "{", ";;", "then", "else", "do", "elif", "if", "while", "!")
-
-
-def _matching(body: list[Token], i: int) -> int:
-    """Past the end of the compound command that begins at `i`."""
-    want, k = [_OPENS[body[i].text]], i + 1
-    while k < len(body) and want:
-        token = body[k]
-        plain = token.kind == "op" or (token.kind == "word" and _starts(body, k))
-        if plain and token.text == want[-1]:
-            want.pop()
-        elif plain and token.text in _OPENS and not (token.text == "(" and want[-1] == "esac"):
-            want.append(_OPENS[token.text])
-        k += 1
-    return k
-
-
-def _branches(body: list[Token]) -> Iterator[tuple[list[Token] | None, list[Token]]]:
-    """(condition, branch) of an `if`; the condition of `else` is None."""
-    marks, depth = [], 0
-    for k, token in enumerate(body):
-        if token.kind == "word" and (_starts(body, k) or token.text == "if"):
-            depth += token.text in ("if", "for", "while", "until", "case") and (k == 0 or _starts(body, k))
-            depth -= token.text in ("fi", "done", "esac")
-            if (depth == 1 and token.text in ("if", "then", "elif", "else")) or (depth == 0 and token.text == "fi"):
-                marks.append((token.text, k))
-    condition: list[Token] | None = None
-    for (word, k), (_, end) in pairwise(marks):
-        if word in ("if", "elif"):
-            condition = [t for t in body[k + 1 : end] if t.text not in (";", "\n")]
-        else:
-            yield (condition if word == "then" else None), body[k + 1 : end]
-
-
-def _arms(body: list[Token]) -> Iterator[tuple[list[str], list[Token]]]:
-    i = next((k for k, t in enumerate(body) if t.text == "in"), len(body)) + 1
-    while i < len(body):
-        close = next((k for k in range(i, len(body)) if body[k].text == ")"), None)
-        if close is None:
-            return
-        patterns = [t.text for t in body[i:close] if t.kind == "word"]
-        end = next((k for k in range(close, len(body)) if body[k].text == ";;"), len(body) - 1)
-        yield patterns, body[close + 1 : end]
-        i = end + 1

@@ -25,6 +25,7 @@ IDLE_OPTIMIZER = (
 def layout(launch: Launch, devices: int | None, **sizes: int | None) -> None:
     """tp, pp, cp and ep as said, 1 where nothing is, as none of these frameworks chooses; dp is what they leave of the devices, where those are known."""
     found = {axis: sizes.get(axis) or 1 for axis in MODEL_PARALLEL}
+    devices = devices or launch.devices
     launch.options |= {"phase": ["train"], **found, "ep": sizes.get("ep") or 1, "virtual-stages": 1}
     launch.options |= {"recompute": "none", "sequence-parallel": False}
     if sizes.get("dp"):
@@ -34,9 +35,16 @@ def layout(launch: Launch, devices: int | None, **sizes: int | None) -> None:
         launch.options["n"] = devices
         if devices % prod(found.values()):
             launch.refuse("n", f"{devices} devices are no multiple of tp x pp x cp = {prod(found.values())}")
+            return
         launch.options.setdefault("dp", devices // prod(found.values()))
     else:
         launch.notes.append("how many devices is not said here; give -n")
+
+
+def expert_defaults(launch: Launch, experts: int | None, flag: str) -> None:
+    """Expert parallelism of a model that has no experts here is that of a model nobody described."""
+    if int(launch.options.get("ep", 1)) > 1 and not experts and "model" not in launch.options and launch.shape:
+        launch.refuse("model", f"{flag} {launch.options['ep']}, but no number of experts is said")
 
 
 def unreadable(launch: Launch, names: dict[str, str]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rooflinecli.errors import RooflineError, UsageError, unknown
-from rooflinecli.launch import reading
+from rooflinecli.launch import reading, sources
 from rooflinecli.specs import registry
 from rooflinecli.specs.model import ModelSpec, load_model
 from rooflinecli.specs.names import find
@@ -20,14 +20,14 @@ _HUB = re.compile(r"config\.json of ([\w.-]+/[\w.-]+)")
 
 def tools() -> list[str]:
     """Tools that a plan can be written for."""
-    return [name for name in registry.kinds(reading.TOOLS) if hasattr(registry.load(reading.TOOLS, name), "write")]
+    return [name for name in registry.kinds(sources.TOOLS) if hasattr(registry.load(sources.TOOLS, name), "write")]
 
 
 def tool(name: str) -> Any:
     """The module of a tool that writes. Raises UsageError listing those there are."""
     if name not in tools():
         raise unknown("tool", name, tools(), "--emit writes for these", "emit")
-    return registry.load(reading.TOOLS, name)
+    return registry.load(sources.TOOLS, name)
 
 
 def emit(name: str, options: Mapping[str, Any]) -> str:

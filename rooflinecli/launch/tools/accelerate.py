@@ -15,27 +15,37 @@ IDLE = (
     "compute_environment", "debug", "deepspeed_config.deepspeed_*", "deepspeed_config.zero3_*", "deepspeed_config.gradient_clipping",
     "downcast_bf16", "machine_rank", "main_*", "rdzv*", "same_network", "tpu_*", "use_cpu", "gpu_ids", "enable_cpu_affinity", "dynamo*",
     "fsdp_config.*wrap*", "fsdp_config.*prefetch*", "fsdp_config.*state_dict*", "fsdp_config.*sync*", "fsdp_config.*use_orig*",
-    "fsdp_config.*cpu_ram*", "fsdp_config.fsdp_version", "fsdp_config.*min_num_params", "fsdp_config.fsdp_reshard*", "deepspeed_hostfile",
+    "fsdp_config.*cpu_ram*", "fsdp_config.fsdp_version", "fsdp_config.*min_num_params", "deepspeed_hostfile", "parallelism_config.*", "deepspeed_config.deepspeed_config_file_none", "mpirun_config.*", "fp8_config.*", "ipex_config.*", "enable_*", "use_parallelism_config",
     "megatron_lm_config.*clipping", "commands", "command_file", "tpu_name",
 )  # fmt: skip
 
 
 def claims(tree: Mapping[str, Any]) -> bool:
-    return "distributed_type" in tree and "num_processes" in tree
+    return "distributed_type" in tree or "compute_environment" in tree
 
 
 def read(tree: Mapping[str, Any], launch: Launch) -> None:
     """A launch without model or load: how many processes, what is sharded, in which format."""
     args = Arguments.of_tree(tree)
     tp, pp = (args.whole(launch, f"megatron_lm_config.megatron_lm_{axis}_degree") for axis in ("tp", "pp"))
+    tp, cp = (
+        args.whole(launch, f"parallelism_config.parallelism_config_{axis}_size", default=default)
+        for axis, default in (("tp", tp), ("cp", None))
+    )
     args.take("num_machines")
-    training.layout(launch, args.whole(launch, "num_processes"), tp=tp, pp=pp)
+    training.layout(launch, args.whole(launch, "num_processes"), tp=tp, pp=pp, cp=cp)
     training.unreadable(launch, {"num_processes": "n"})
     sharding = args.take("fsdp_config.fsdp_sharding_strategy", "fsdp_config.sharding_strategy")
     stage = args.take("deepspeed_config.zero_stage")
     kind = str(args.take("distributed_type"))
-    default = 3 if kind == "FSDP" else 0
+    reshard = str(args.take("fsdp_config.fsdp_reshard_after_forward", default="")).lower()
+    default = {"false": 2}.get(reshard, _STAGES.get(reshard.upper(), 3)) if kind == "FSDP" else 0
     launch.put("zero", stage if stage is not None else _STAGES.get(str(sharding), default), "zero_stage")
+    if (
+        str(args.take("fsdp_config.fsdp_version", default=1)) == "2"
+        and "fsdp_config.fsdp_sharding_strategy" not in args.given
+    ):
+        args.take("fsdp_config.fsdp_version")
     mixed = str(args.take("mixed_precision", default="no"))
     launch.options["dtype"] = {"no": "fp32"}.get(mixed, mixed)
     offloads = [args.take(f"deepspeed_config.offload_{what}_device", default="none") for what in ("optimizer", "param")]

@@ -15,7 +15,7 @@ IDLE = (
     "lora_model_dir", "chat_template*", "datasets", "val_set_size", "*_dir", "dataset*", "sample_packing", "pad_to*", "wandb*", "num_epochs",
     "max_steps", "bf16", "fp16", "tf32", "gradient_checkpointing_kwargs*", "resume*", "logging_steps", "attn_implementation",
     "flash_attention", "sdp_attention", "xformers*", "eval*", "save*", "special_tokens*", "tokens", "hub_model_id", "*tokenizer*", "*type",
-    "trust_remote_code", "strict", "seed", "group_by_length", "train_on_inputs", "cut_cross_entropy", "fsdp_config.*", "early_stopping*",
+    "trust_remote_code", "strict", "seed", "group_by_length", "train_on_inputs", "cut_cross_entropy", "fsdp_config.*", "early_stopping*", "rl", "trl.*", "reward*", "dpo*", "kl_*", "unsloth*", "gradient_clip*", "max_grad_norm", "weight_decay", "lisa*", "relora*", "ema*", "ebft*", "diffusion*", "pretraining*", "streaming*", "skip_*", "remove_*", "shuffle*", "excess*", "image_*", "roles*", "vllm.*", "neftune*", "overrides*", "sequence_len_overflow*", "nemo_gym*", "profiler*", "process*", "remote*", "fix_*", "low_cpu*", "auto_resume*", "bench*", "do_*", "tiled_mlp*", "context_parallel*", "added_tokens*", "ddp*", "s2_attention", "tensorboard*", "*_attention", "lora_fan*", "lora_bias", "adapter_model*", "loss_watchdog*", "push*", "hub*", "batch_flattening", "experimental*",
     "torch_compile*", "debug", "local_rank", "use_*", "dataloader*", "shuffle*", "eot_tokens", "output_dir", "mlflow*", "comet*", "is_*",
     "revision_of_model", "base_model_config", "loraplus*", "peft_use*", "unfrozen_parameters", "ddp*", "processor_type", "scaling_softmax",
 )  # fmt: skip
@@ -46,6 +46,11 @@ def read(tree: Mapping[str, Any], launch: Launch) -> None:
     elif adapter:
         launch.refuse("recipe", f"adapter {adapter} is no recipe known here")
     linear = args.take("lora_target_linear")
+    if isinstance(args.given.get("rl"), list) and args.given["rl"][0] in ("dpo", "ipo", "kto", "orpo", "simpo"):
+        launch.options["recipe"] = "dpo" if adapter not in ("lora", "qlora") else adapter
+        launch.notes.append(f"rl {args.given['rl'][0]}: taken at the cost of {launch.options['recipe']}")
+    elif args.given.get("rl"):
+        launch.unmodelled.append(f"rl {args.given['rl'][0]}: the training step alone is answered, without the sampling")
     modules = {str(m) for m in args.given.get("lora_target_modules", [])}
     args.take("lora_target_modules")
     if modules and not linear:
@@ -57,9 +62,13 @@ def read(tree: Mapping[str, Any], launch: Launch) -> None:
     launch.options["recompute"] = "full" if args.take("gradient_checkpointing") in (True, "true", "offload") else "none"
     launch.options["zero"] = 3 if args.take("fsdp", "fsdp_version") is not None else _stage(args.take("deepspeed"))
     optimizer = str(args.take("optimizer", default="adamw"))
-    if "8bit" in optimizer or "4bit" in optimizer:
+    if "8bit" in optimizer:
+        launch.options["optimizer"] = "adamw-8bit"
+    elif "muon" in optimizer or "adafactor" in optimizer or "lion" in optimizer:
+        launch.options["optimizer"] = next(name for name in ("muon", "adafactor", "lion") if name in optimizer)
+    elif "4bit" in optimizer:
         launch.unmodelled.append(f"optimizer {optimizer}: taken at 12 bytes a parameter (--optimizer-bytes)")
-    launch.options["dtype"] = "bf16"
+    launch.options["dtype"] = "fp16" if args.given.get("fp16") == [True] else "bf16"
     launch.unmodelled += args.left(IDLE)
 
 

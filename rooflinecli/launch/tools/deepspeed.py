@@ -13,6 +13,8 @@ VERSION = "DeepSpeed 0.17"
 TRAINS = True
 SUFFIX = ".json"
 _STAGE = "zero_optimization.stage"
+_NEOX = ("model-parallel-size", "pipe-parallel-size", "num-layers", "hidden-size", "num-attention-heads", "num-kv-heads", "intermediate-size",
+         "seq-length", "max-position-embeddings", "checkpoint-activations", "no-weight-tying", "pos-emb", "activation")  # fmt: skip
 IDLE = (
     *training.IDLE_OPTIMIZER, "steps_per_print", "wall_clock_breakdown", "optimizer.*", "scheduler.*", "gradient_clipping", "fp16.*",
     "bf16.*", "amp.*", "zero_optimization.*bucket*", "zero_optimization.overlap_comm", "zero_optimization.contiguous_gradients",
@@ -22,8 +24,8 @@ IDLE = (
     "zero_allow_untested*", "zero_force*", "*log*", "tensorboard*", "comms_logger*", "flops_profiler*", "dump_state", "data_types*",
     "communication_data_type", "data-impl", "split", "*-iters", "*-interval", "launcher", "no_ssh_check", "comment", "autotuning.*",
     "deepspeed_slurm", "keep-last*", "checkpoint-factor", "distributed-backend", "*fusion", "synchronize-*", "partition-activations",
-    "checkpoint-num-layers", "*dropout", "max-position-embeddings", "pos-emb", "norm", "no-weight-tying", "*tokenizer*", "*path*",
-    "roofline", "*init*", "*file", "seed", "num-workers", "attention-config", "rotary*", "output-layer*", "activation", "use-*",
+    "checkpoint-num-layers", "*dropout", "norm", "autotuning_config.*", "gpt-j-residual", "gpt_j_residual", "output_layer_parallelism", "fp32*", "zenflow*", "eigenvalue*", "checkpoint.*", "compile.*", "torch_autocast*", "memory_breakdown", "aio.*", "csv_monitor*", "wandb*", "data_efficiency*", "train-*", "valid-*", "test-*", "save*", "load*", "extra-save*", "include", "hostfile", "precision", "*tokenizer*", "*path*",
+    "roofline", "*init*", "*file", "seed", "num-workers", "attention-config", "rotary*", "output-layer*", "use-*",
 )  # fmt: skip
 
 
@@ -33,8 +35,9 @@ def claims(tree: Mapping[str, Any]) -> bool:
 
 def read(tree: Mapping[str, Any], launch: Launch) -> None:
     """A config as a training plan; `auto` is left to what launches it, and a list of stages is no plan."""
-    args = Arguments.of_tree({k.strip(): v for k, v in tree.items()})
-    tp, pp = args.whole(launch, "model-parallel-size", default=1), args.whole(launch, "pipe-parallel-size", default=1)
+    args = Arguments.of_tree({_plain(k.strip()): v for k, v in tree.items()})
+    tp = args.whole(launch, "model-parallel-size", "tensor_parallel.autotp_size", default=1)
+    pp = args.whole(launch, "pipe-parallel-size", default=1)
     training.layout(launch, None, tp=tp, pp=max(pp or 1, 1))
     stages = args.given.get(_STAGE, [0])
     args.take(_STAGE)
@@ -45,10 +48,18 @@ def read(tree: Mapping[str, Any], launch: Launch) -> None:
     _batch(args, launch, (tp or 1) * max(pp or 1, 1))
     _offload(args, launch)
     launch.options["dtype"] = _dtype(args)
+    if launch.options["dtype"] == "bf16" and str(launch.options.get("zero")) == "0":
+        launch.options["zero"] = 1  # BF16_Optimizer shards its states at stage 0 too
     _sizes(args, launch)
     if str(args.take("checkpoint-activations")).lower() == "true":
         launch.options["recompute"] = "full"
     launch.unmodelled += args.left(IDLE)
+
+
+def _plain(key: str) -> str:
+    """gpt-neox takes its own keys with dashes or underscores; DeepSpeed's have underscores."""
+    dashed = key.replace("_", "-")
+    return dashed if dashed in _NEOX else key
 
 
 def _batch(args: Arguments, launch: Launch, within: int) -> None:
@@ -99,6 +110,19 @@ def _sizes(args: Arguments, launch: Launch) -> None:
             "d_ff": "intermediate-size"}  # fmt: skip
     found = {key: args.whole(launch, name) for key, name in keys.items()}
     launch.shape = {key: value for key, value in found.items() if value}
+    if {"d_model", "heads"} <= set(launch.shape):  # gpt-neox: full attention and 4 h wide unless it says otherwise
+        gated = str(args.take("activation", default="gelu")).lower() in ("swiglu", "geglu", "silu-gated")
+        launch.shape = {
+            "kv_heads": launch.shape["heads"],
+            "d_ff": 4 * launch.shape["d_model"],
+            "experts": 0,
+            "top_k": 0,
+            **launch.shape,
+            "gated": gated,
+        }
+        launch.shape["tied"] = str(args.take("no-weight-tying", default=False)).lower() != "true"
+        launch.shape["rotary"] = args.take("pos-emb", default="learned") != "learned"
+        launch.shape["context"] = args.whole(launch, "max-position-embeddings") or 2048
     args.put(launch, "seq", "seq-length")
 
 

@@ -17,7 +17,7 @@ LAUNCHERS = ("llama-server", "llama-cli", "llama-bench", "server-cuda")
 SHORT = {"-m": "model", "-hf": "hf-repo", "-hfr": "hf-repo", "-c": "ctx-size", "-np": "parallel", "-ngl": "gpu-layers",
          "--n-gpu-layers": "gpu-layers", "-ctk": "cache-type-k", "-ctv": "cache-type-v", "-sm": "split-mode", "-ts": "tensor-split",
          "-n": "predict", "--n-predict": "predict", "-fa": "flash-attn", "-t": "threads", "-b": "batch-size", "-ub": "ubatch-size",
-         "-tb": "threads-batch", "-cb": "cont-batching", "-mg": "main-gpu", "-a": "alias", "-md": "model-draft"}  # fmt: skip
+         "-tb": "threads-batch", "-cb": "cont-batching", "-mg": "main-gpu", "-a": "alias", "-md": "model-draft", "-cmoe": "cpu-moe", "-ncmoe": "n-cpu-moe", "-ot": "override-tensor", "-nkvo": "no-kv-offload"}  # fmt: skip
 SWITCHES = {
     "cont-batching",
     "jinja",
@@ -30,6 +30,11 @@ SWITCHES = {
     "embeddings",
     "embedding",
     "reranking",
+    "cpu-moe",
+    "no-kv-offload",
+    "swa-full",
+    "no-warmup",
+    "mmproj-offload",
 }
 IDLE = (
     *serving.IDLE, "threads*", "prio*", "perf", "no-perf", "jinja", "mlock", "no-mmap", "no-warmup", "alias", "cont-batching",
@@ -38,13 +43,16 @@ IDLE = (
 )  # fmt: skip
 
 
+MOST_LAYERS = 60  # what people write to mean all of them: 70, 99, 999
+
+
 def starts(words: list[str]) -> list[str] | None:
     return serving.starting(words, *LAUNCHERS)
 
 
 def read(words: list[str], launch: Launch) -> None:
     """Layers split over the cards stand for pipeline stages, rows for tensor parallelism; slots share the context."""
-    args = Arguments.of_words(words, SWITCHES, SHORT)
+    args = Arguments.of_words(words, SWITCHES, SHORT, ())
     repository = str(args.take("hf-repo", default=""))
     named, _, kind = repository.rpartition(":") if ":" in repository else (repository, "", "")
     file = args.take("model", "hf-file")
@@ -56,15 +64,26 @@ def read(words: list[str], launch: Launch) -> None:
     cards = len(str(args.take("tensor-split", default="1")).split(","))
     by_row = args.take("split-mode") == "row"
     serving.server(launch, cards if by_row else 1, 1 if by_row else cards)
-    layers = args.whole(launch, "gpu-layers")
-    if layers is not None and layers < 28:
-        launch.unmodelled.append(f"--gpu-layers {layers}: layers left on the host")
+    _on_host(args, launch)
+    serving.speculation(launch, None, args.take("draft-max", "draft"), args.take("model-draft"))
     slots = args.whole(launch, "parallel", default=1) or 1
     launch.options["batch"] = slots
     context = args.whole(launch, "ctx-size")
     if context:
         formats.length(launch, context // slots, "--ctx-size for each slot")
     launch.unmodelled += args.left(IDLE)
+
+
+def _on_host(args: Arguments, launch: Launch) -> None:
+    """Layers and experts that stay in the host's memory; any count beyond a model's layers means all on the device."""
+    layers = args.whole(launch, "gpu-layers")
+    if layers is not None and 0 <= layers < MOST_LAYERS:
+        launch.options["offload-layers"] = layers
+    if args.take("cpu-moe"):
+        launch.options["experts-on"] = "host"
+    count = args.take("n-cpu-moe")
+    if count is not None:
+        launch.put("experts-on", f"host:{count}", "--n-cpu-moe")
 
 
 def write(options: dict[str, Any], model: str) -> str:

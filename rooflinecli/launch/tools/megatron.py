@@ -17,7 +17,27 @@ VERSION = "Megatron Core 0.20"
 TRAINS = True
 SUFFIX = ".sh"
 _SCRIPT = re.compile(r"(.*/)?(pretrain|finetune|train)_\w+\.py")
-RUNNERS = ("torchrun", "deepspeed", "torch.distributed.run", "torch.distributed.launch")
+COUNTING = ("mpirun", "mpiexec", "srun")
+RUNNERS = ("torchrun", "deepspeed", "torch.distributed.run", "torch.distributed.launch", "ft_launcher")
+_OTHERS = (
+    "t5",
+    "bert",
+    "retro",
+    "mamba",
+    "ict",
+    "vit",
+    "vlm",
+    "vision",
+    "hybrid",
+    "multimodal",
+    "biencoder",
+)  # scripts whose sizes are no GPT's
+# what shapes the model beyond its sizes: a registry model that has the sizes has these too, one made of the sizes has not
+SHAPING = (
+    "window-*", "multi-latent-attention", "*-lora-rank", "qk-head-dim", "qk-pos-emb-head-dim", "v-head-dim", "moe-layer-freq",
+    "moe-shared-expert-*", "hybrid-*", "spec", "quick-geglu", "glu-linear-offset", "softmax-type", "enable-gpt-oss", "mtp-*",
+    "activation-func-clamp-value", "moe-interleave*", "num-moe-experts-*", "retro-*", "rope-type", "linear-attention-*",
+)  # fmt: skip
 # model: what shapes the parameters beyond the sizes is checked by the registry's model, or written off by the sizes alone
 IDLE = (
     *training.IDLE_OPTIMIZER, "train-*", "eval-*", "save*", "load*", "data-*", "*tokenizer*", "*vocab-file", "merge-file", "split",
@@ -34,7 +54,7 @@ IDLE = (
     "initial-loss-*", "no-async-*", "tp-comm-*", "use-rotary-*", "no-rope-fusion", "no-load-*", "no-save-*", "bias-*", "no-bias-*",
     "enable-*-metadata", "hostfile", "no-local-rank", "rdzv-id", "use-dist-ckpt", "reset-*", "eod-*", "qk-layernorm", "te-*",
     "accumulate-allreduce-grads-in-fp32", "check-for-nan*", "use-checkpoint-args", "squared-relu", "pad-vocab-size-to", "test-*",
-    "grad-reduce-in-bf16", "mmap-*", "use-cpu-initialization", "dataloader-*", "micro-batch-*", "logging-level", "max-epochs",
+ "mmap-*", "use-cpu-initialization", "dataloader-*", "micro-batch-*", "logging-level", "max-epochs",
 )  # fmt: skip
 _SWITCHES = ("bf16", "fp16", "sequence-parallel", "swiglu", "use-distributed-optimizer", "recompute-activations", "checkpoint-activations",
              "mock-data", "group-query-attention", "deepspeed", "overlap-grad-reduce", "overlap-param-gather",
@@ -49,15 +69,32 @@ SIZES = {"nproc-per-node": "n", "nnodes": "n", "num-gpus": "n", "tensor-model-pa
 def starts(words: list[str]) -> list[str] | None:
     """Everything after the runner, its own options included; the script itself is dropped."""
     at = next((i for i, w in enumerate(words) if _SCRIPT.fullmatch(w)), None)
-    if at is None or "--num-layers" not in words[at:]:
+    if at is None or not any(word.partition("=")[0] in ("--num-layers", "--encoder-num-layers") for word in words[at:]):
         return None
-    first = next((i for i, w in enumerate(words[:at]) if w.rpartition("/")[2] in RUNNERS), at)
-    return [*words[first + 1 : at], *words[at + 1 :]]
+    first = next(
+        (i for kind in (RUNNERS, COUNTING) for i, w in enumerate(words[:at]) if w.rpartition("/")[2] in kind), at
+    )
+    return [*_counted(words[first : first + 1], words[first + 1 : at]), f"--script={words[at]}", *words[at + 1 :]]
+
+
+def _counted(runner: list[str], flags: list[str]) -> list[str]:
+    """The ranks of a runner that counts them all at once, as processes of one node."""
+    if not runner or runner[0].rpartition("/")[2] not in COUNTING:
+        return flags
+    named = ("-np", "--np", "-n", "--ntasks")
+    for flag, value in zip(flags, [*flags[1:], ""], strict=True):
+        name, _, joined = flag.partition("=")
+        if name in named and (joined or value).isdigit() and int(joined or value) > 1:
+            return [f"--nproc-per-node={joined or value}"]
+    return []
 
 
 def read(words: list[str], launch: Launch) -> None:
     """Arguments as a training plan."""
-    args = Arguments.of_words(words, _SWITCHES, {"--nproc_per_node": "nproc-per-node", "--gpus": "num-gpus"})
+    args = Arguments.of_words(
+        words, _SWITCHES, {"--nproc_per_node": "nproc-per-node", "--gpus": "num-gpus", "--num_nodes": "nnodes"}
+    )
+    script = str(args.take("script", default="")).rpartition("/")[2]
     sizes = {name: args.whole(launch, name) for name in SIZES}
     per_node, nodes = sizes["nproc-per-node"] or sizes["num-gpus"], sizes["nnodes"]
     unknown = any(f"?{name}" in launch.missing for name in ("nproc-per-node", "nnodes", "num-gpus"))
@@ -71,6 +108,9 @@ def read(words: list[str], launch: Launch) -> None:
         launch.options["ring"] = "ulysses"
     training.unreadable(launch, SIZES)
     _shape(args, launch, sizes)
+    if any(kind in script.lower() for kind in _OTHERS):
+        launch.refuse("model", f"{script} trains another architecture than its sizes describe here")
+    training.expert_defaults(launch, sizes["num-experts"], "--expert-model-parallel-size")
     for option, names in {
         "seq": ("seq-length",),
         "batch": ("global-batch-size",),
@@ -89,14 +129,28 @@ def read(words: list[str], launch: Launch) -> None:
     args.put(launch, "expert-tp", "expert-tensor-parallel-size")
     if ends := [end for end in ("embedding", "loss") if args.take(f"account-for-{end}-in-pipeline-split")]:
         launch.options["stages"] = "+".join(ends)
-    launch.unmodelled += args.left(IDLE)
+    launch.shaping = [one for one in args.left(IDLE) if one not in args.left((*IDLE, *SHAPING))]
+    launch.unmodelled += args.left((*IDLE, *SHAPING))
 
 
 def _shape(args: Arguments, launch: Launch, sizes: dict[str, int | None]) -> None:
     keys = {"layers": "num-layers", "d_model": "hidden-size", "heads": "num-attention-heads", "kv_heads": "num-query-groups",
             "d_ff": "ffn-hidden-size", "experts": "num-experts"}  # fmt: skip
-    launch.shape = {key: sizes[name] for key, name in keys.items() if sizes[name]}
-    launch.shape["gated"] = bool(args.take("swiglu"))
+    found = {key: sizes[name] for key, name in keys.items() if sizes[name]}
+    gated, d = bool(args.take("swiglu")), found.get("d_model") or 0
+    experts = {} if sizes["num-experts"] else {"experts": 0, "top_k": 0}
+    wide = 4 * d if not gated else int(4 * d * 2 / 3 / 64) * 64  # arguments.py: to multiples of 64 under --swiglu
+    heads = {"kv_heads": found["heads"]} if found.get("heads") else {}
+    launch.shape = {**heads, **({"d_ff": wide} if d else {}), **experts, **found, "gated": gated}  # type: ignore[dict-item]
+    args.take("untie-embeddings-and-output-weights")
+    if "untie-embeddings-and-output-weights" in args.given:
+        launch.shape["tied"] = False
+    launch.shape["rotary"] = str(args.take("position-embedding-type")) in ("rope", "rotary", "alibi") or bool(
+        args.take("use-rotary-position-embeddings")
+    )
+    head_dim = args.take("kv-channels")
+    if str(head_dim).isdigit():
+        launch.shape["head_dim"] = int(str(head_dim))
     for key, *names in (
         ("vocab", "vocab-size", "pad-vocab-size-to"),
         ("top_k", "moe-router-topk"),
@@ -118,6 +172,10 @@ def _formats(args: Arguments, launch: Launch) -> None:
         str(args.take("data-parallel-sharding-strategy"))
     )
     plain = 1 if args.take("use-distributed-optimizer") else 0
+    if args.take("grad-reduce-in-bf16"):
+        launch.options["gradient-bytes"] = 2  # main gradients are kept as they are reduced
+    if "deepspeed" in args.given and half == "bf16" and str(stage or 0) == "0":
+        stage = 1  # DeepSpeed's BF16_Optimizer shards its states at stage 0 too
     launch.put("zero", stage if stage is not None else (sharding or 3) if fsdp else plain, "--zero-stage")
 
 

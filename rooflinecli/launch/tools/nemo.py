@@ -13,6 +13,7 @@ import yaml
 from rooflinecli.launch import formats, training
 from rooflinecli.launch.found import Arguments, Launch
 from rooflinecli.launch.shapes import shape_of
+from rooflinecli.launch.tools import maxtext
 from rooflinecli.specs.model import load_model
 
 VERSION = "NeMo 1.23"
@@ -22,6 +23,22 @@ _SIZES = {"tp": "tensor_model_parallel_size", "pp": "pipeline_model_parallel_siz
           "ep": "expert_model_parallel_size"}  # fmt: skip
 _SHAPE = {"layers": "num_layers", "d_model": "hidden_size", "heads": "num_attention_heads", "kv_heads": "num_query_groups",
           "d_ff": "ffn_hidden_size", "experts": "num_moe_experts", "top_k": "moe_router_topk"}  # fmt: skip
+_ASIDE = (
+    "grpo",
+    "dpo",
+    "sft",
+    "rm",
+    "loss_fn",
+    "checkpointing",
+    "data",
+    "env",
+    "logger",
+    "distillation",
+    "value",
+    "teacher",
+    "exp_manager",
+    "defaults",
+)  # of NeMo RL
 # the last part of a key that changes no cost beside the sizes
 IDLE = (
     *training.IDLE_OPTIMIZER, "name", "*_dir", "*dir", "max_*", "log*", "*logger*", "*checkpoint*path", "accelerator", "seed", "fused*",
@@ -38,34 +55,53 @@ IDLE = (
     "*prompts*", "*generations*", "*clip*", "*trajectory*", "*weight_updates*", "*importance*", "*ratio", "*env_vars*", "NRL_*",
     "PYTORCH*", "moe_router_*", "moe_grouped*", "moe_token*", "defer_*", "defaults", "bias_activation*", "group", "wandb*", "*tensorboard*",
     "share_embeddings*", "seq_len_*", "activations_checkpoint_layers_per_pipeline", "num_micro_batches_with*", "kv_channels",
-    "run_name", "segment_size", "mtp_num_layers", "max_position_embeddings", "gradient_as_bucket_view", "accumulate_grad_batches", "make_sequence*", "cudnn*", "deterministic*",
+    "run_name", "segment_size", "hf_config*", "*logprob*", "train_iters", "optimizer", "*dtype*", "ckpt*", "auto_continue*", "mock_data", "no_*", "finetune", "*data_path", "*log*", "stderr*", "user_name", "work_group", "workspace", "exp_name", "enable_*", "turbo*", "hidden_dropout", "*topk_logits*", "precision", "*bf16*", "*fp16*", "empty_unused*", "NVTE*", "LAUNCHER", "launcher", "*bias_linear", "untie*", "norm_epsilon", "template", "stage", "do_train", "num_train*", "overwrite*", "preprocessing*", "freeze_moe_router", "freeze*", "tokenizer_*", "_v2", "plot*", "report*", "converter_type", "lora_alpha", "alpha", "generation_batch_size", "*group_size_floor", "metric_name", "image_*", "video_*", "bias_*", "async_save", "moe_aux*", "moe_z*", "moe_permute*", "moe_shared_expert_overlap", "ENV_VARS", "eval*", "warmup*", "ddp*", "nvfp4*", "fp8_params", "fp8_recipe", "fp8_param*", "fp8_model*", "moe_pad*", "moe_expert_capacity_factor", "distributed*", "manual_gc*", "attention_softmax*", "parallel_attention", "new_decoder*", "cuda-graph*", "cross_entropy*", "deallocate*", "perform_init*", "tp_comm_*", "variable_seq*", "batch_p2p*", "cpu_*", "clone_scatter*", "gated_linear*", "memory_efficient*", "pipeline_dtype", "expert_optim*", "fsdp_*", "disable_*", "mtp_num_layers", "max_position_embeddings", "gradient_as_bucket_view", "accumulate_grad_batches", "make_sequence*", "cudnn*", "deterministic*",
 )  # fmt: skip
 
 
 def claims(tree: Mapping[str, Any]) -> bool:
-    return (
-        any(key.rpartition(".")[2] == _SIZES["tp"] for key in Arguments.of_tree(tree).given) and "policy" not in tree
-    ) or (isinstance(tree.get("policy"), Mapping) and "megatron_cfg" in tree["policy"])
+    policy = tree.get("policy")
+    if isinstance(policy, Mapping):
+        return "megatron_cfg" in policy or "dtensor_cfg" in policy
+    if isinstance(tree.get("modules"), Mapping):
+        return not maxtext.claims(tree)
+    return any(key.rpartition(".")[2] == _SIZES["tp"] for key in Arguments.of_tree(tree).given)
 
 
 def read(tree: Mapping[str, Any], launch: Launch) -> None:
     """A config as a training plan; keys are told by their last part, wherever a release nests them."""
-    trained = {k: v for k, v in tree.items() if k != "policy"} | _policy(tree)
+    trained = _trained(tree)
     flat = Arguments.of_tree(trained)
     args = Arguments(
         {_last(key): value for key, value in flat.given.items()}, written={_last(k): k for k in flat.given}
     )
     per_node, nodes = args.whole(launch, "devices", "gpus_per_node"), args.whole(launch, "num_nodes")
     sizes = {axis: args.whole(launch, name) for axis, name in _SIZES.items()}
-    training.layout(launch, per_node * nodes if per_node and nodes else None, **sizes)
+    devices = per_node * nodes if per_node and nodes else None
+    training.layout(launch, devices - _elsewhere(tree, per_node or 0) if devices else None, **sizes)
     training.unreadable(launch, {name: axis for axis, name in _SIZES.items()} | {"devices": "n", "num_nodes": "n"})
-    formats.checkpoint(launch, args.take("model_name"), "model_name")
+    formats.checkpoint(launch, args.take("model_name", "model_name_or_path"), "model_name")
     shape = {key: args.whole(launch, name) for key, name in _SHAPE.items()}
     launch.shape = {key: value for key, value in shape.items() if value}
-    launch.shape["gated"] = "glu" in str(args.take("activation", default=""))
+    if launch.shape:
+        launch.shape["gated"] = (
+            any("glu" in str(args.take(name, default="")) for name in ("activation", "activation_func"))
+            or args.take("swiglu") is True
+        )
+        launch.shape |= (
+            {"kv_heads": launch.shape["heads"]} if "heads" in launch.shape and not launch.shape.get("kv_heads") else {}
+        )
+        launch.shape |= {} if launch.shape.get("experts") else {"experts": 0, "top_k": 0}
+        context = args.count("max_position_embeddings", "encoder_seq_length", "seq_length")
+        launch.shape |= {"context": context} if context else {}
+        if args.take("share_embeddings_and_output_weights") is False:
+            launch.shape["tied"] = False
+        launch.shape["rotary"] = str(args.take("position_embedding_type")) in ("rope", "rotary")
+    training.expert_defaults(launch, launch.shape.get("experts"), "expert_model_parallel_size")
     args.put(launch, "micro-batch", "micro_batch_size", "train_micro_batch_size")
     args.put(launch, "batch", "global_batch_size", "train_global_batch_size")
-    args.put(launch, "seq", "seq_length", "encoder_seq_length", "max_total_sequence_length")
+    args.put(launch, "seq", "seq_length", "encoder_seq_length", "max_total_sequence_length", "cutoff_len")
+    _steps(args, launch)
     _recomputed(args, launch)
     if args.take("sequence_parallel") is True and launch.options.get("tp", 1) != 1:
         launch.options["sequence-parallel"] = True
@@ -74,8 +110,28 @@ def read(tree: Mapping[str, Any], launch: Launch) -> None:
     if str(args.take("precision", default="bf16")) in ("16", "16-mixed", "fp16"):
         launch.options["dtype"] = "fp16"
     optimizer = str(args.take("name", default=""))
+    if (
+        str(args.take("grad_sync_dtype", "grad_reduce_dtype", default="")) in ("bf16", "bfloat16")
+        or args.take("grad_reduce_in_bf16") is True
+    ):
+        launch.options["gradient-bytes"] = 2  # main gradients are kept as they are reduced
     sharded = "distributed" in optimizer or args.take("use_distributed_optimizer") is True
-    launch.options["zero"] = 1 if sharded else 0
+    launch.options["zero"] = (
+        3
+        if args.take("fsdp", "use_megatron_fsdp", "use_torch_fsdp2", "use_custom_fsdp") is True
+        else 1
+        if sharded
+        else 0
+    )
+    if args.take("cpu_offload") is True:
+        launch.options["offload"] = "optimizer"
+        launch.unmodelled.append("cpu_offload: weights are taken to stay on the device")
+    if "lora" in str(args.take("finetuning_type", "peft_scheme", default="")):
+        launch.options["recipe"] = "lora"
+        args.put(launch, "lora-rank", "lora_rank")
+    peft = str(args.take("dim", default="")) if any(key.endswith("peft.dim") for key in flat.given) else ""
+    if peft.isdigit() and flat.given.get("megatron_cfg.peft.enabled", [True])[0] is True:
+        launch.options |= {"recipe": "lora", "lora-rank": int(peft)}
     launch.unmodelled += args.left(IDLE)
 
 
@@ -84,22 +140,78 @@ def _last(key: str) -> str:
     return ("name" if key.endswith("optim.name") else "run_name") if key.endswith(".name") else key.rpartition(".")[2]
 
 
+def _trained(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The side of a config that trains: a Primus module's overrides, the policy of NeMo RL, or the whole."""
+    if isinstance(tree.get("modules"), Mapping):
+        return maxtext.primus(tree["modules"])
+    if isinstance(tree.get("policy"), Mapping):
+        return {k: v for k, v in tree.items() if k not in ("policy", *_ASIDE)} | _policy(tree)
+    return dict(tree)
+
+
+def _elsewhere(tree: Mapping[str, Any], per_node: int) -> int:
+    """Devices of NeMo RL's cluster that generate and do not train, where the two are not colocated."""
+    policy = tree.get("policy")
+    generation = policy.get("generation") if isinstance(policy, Mapping) else None
+    colocated = generation.get("colocated") if isinstance(generation, Mapping) else None
+    if not isinstance(colocated, Mapping) or colocated.get("enabled") is not False:
+        return 0
+    resources = colocated.get("resources")
+    resources = resources if isinstance(resources, Mapping) else {}
+    nodes, each = resources.get("num_nodes"), resources.get("gpus_per_node")
+    return int(nodes or 1) * int(each or per_node) if nodes or each else 0
+
+
+def _steps(args: Arguments, launch: Launch) -> None:
+    """LLaMA-Factory says what a replica takes and how often, not the whole."""
+    each, times = (
+        args.whole(launch, "per_device_train_batch_size"),
+        args.whole(launch, "gradient_accumulation_steps", default=1) or 1,
+    )
+    if each:
+        launch.options["micro-batch"] = each
+        launch.per_replica = each * times
+
+
 def _policy(tree: Mapping[str, Any]) -> dict[str, Any]:
     """The trained side of NeMo RL: what generates beside it is another plan."""
     policy = tree.get("policy")
-    return (
-        {k: v for k, v in policy.items() if k not in ("generation", "tokenizer")} if isinstance(policy, Mapping) else {}
+    if not isinstance(policy, Mapping):
+        return {}
+    found = {
+        k: v
+        for k, v in policy.items()
+        if k not in ("generation", "tokenizer", "scheduler", "dynamic_batching", "sequence_packing", "draft")
+    }
+    megatron, dtensor = found.get("megatron_cfg"), found.get("dtensor_cfg")
+    megatron, dtensor = (
+        dict(megatron) if isinstance(megatron, Mapping) else {},
+        dict(dtensor) if isinstance(dtensor, Mapping) else {},
     )
+    if megatron.get("enabled") is True or (megatron and not dtensor):
+        optimizer = {
+            "use_distributed_optimizer": True,
+            **(megatron.get("optimizer") or {}),
+        }  # grpo_math_1B.yaml, which the others extend
+        return found | {"megatron_cfg": megatron | {"optimizer": optimizer}, "dtensor_cfg": None}
+    sizes = {
+        _SIZES[axis]: dtensor.pop(f"{word}_parallel_size", None)
+        for axis, word in (("tp", "tensor"), ("cp", "context"), ("ep", "expert"))
+    }
+    return found | {"megatron_cfg": None, "dtensor_cfg": dtensor | sizes, "fsdp": True}
 
 
 def _recomputed(args: Arguments, launch: Launch) -> None:
-    kind = args.take("activations_checkpoint_granularity")
+    kind = args.take("activations_checkpoint_granularity", "recompute_granularity")
     if args.take("activation_checkpointing") is True:
         kind = "full"
     launch.options["recompute"] = kind or "none"
-    layers = args.whole(launch, "activations_checkpoint_num_layers")
-    if args.take("activations_checkpoint_method") == "block" and layers and "pp" in launch.options:
+    layers = args.whole(launch, "activations_checkpoint_num_layers", "recompute_num_layers")
+    if args.take("activations_checkpoint_method", "recompute_method") == "block" and layers and "pp" in launch.options:
         launch.options["recompute-layers"] = layers * launch.options["pp"]
+    if modules := args.given.get("recompute_modules"):
+        args.take("recompute_modules")
+        launch.options["recompute-modules"] = ",".join(map(str, modules))
 
 
 def write(options: dict[str, Any], model: str) -> str:

@@ -18,12 +18,25 @@ SHORT = {"--tp": "tp-size", "--tensor-parallel-size": "tp-size", "--pp": "pp-siz
          "--dp": "dp-size", "--data-parallel-size": "dp-size", "--ep": "ep-size", "--expert-parallel-size": "ep-size",
          "--model": "model-path"}  # fmt: skip
 SWITCHES = {"trust-remote-code", "enable-dp-attention", "enable-metrics", "disable-radix-cache", "enable-torch-compile",
-            "disable-cuda-graph", "skip-server-warmup", "enable-mixed-chunk", "enable-dp-lm-head", "enable-ep-moe"}  # fmt: skip
+            "disable-cuda-graph", "skip-server-warmup", "enable-mixed-chunk", "enable-dp-lm-head", "enable-ep-moe", "enable-deepep-moe",
+            "disable-shared-experts-fusion", "enable-two-batch-overlap", "enable-eplb", "disable-overlap-schedule", "enable-hierarchical-cache",
+            "enable-multimodal", "enable-p2p-check", "enable-symm-mem", "enable-nccl-nvls", "log-requests", "enable-lora", "disable-chunked-prefix-cache",
+            "enable-flashinfer-allreduce-fusion", "enable-cache-report", "disable-custom-all-reduce", "is-embedding", "enable-flashinfer-mla"}  # fmt: skip
+MANY = (
+    "cuda-graph-bs",
+    "lora-paths",
+    "served-model-name",
+    "bucket-*",
+    "prefill-attention-*",
+    "json-model-override-args",
+    "dataset-args",
+)
 IDLE = (
     *serving.IDLE, "attention-backend", "*-attention-backend", "disable-radix-cache", "cuda-graph-*", "disable-cuda-graph*",
     "max-prefill-tokens", "schedule-*", "enable-torch-compile", "torch-compile-*", "page-size",
     "sampling-backend", "moe-*-backend", "stream-interval", "enable-mixed-chunk", "enable-dp-lm-head", "disable-custom-all-reduce",
-    "constrained-json*", "grammar-backend", "enable-nccl-nvls", "num-continuous-decode-steps", "fp8-gemm-backend",
+    "constrained-json*", "grammar-backend", "disaggregation-*", "enable-symm-mem", "enable-flashinfer-*", "disable-shared-experts-fusion", "enable-p2p-check",
+    "disable-overlap-schedule", "mm-*", "random-seed", "enable-cache-report", "load-balance-*", "prefill-*-backend", "decode-*-backend", "schedule-policy", "enable-nccl-nvls", "num-continuous-decode-steps", "fp8-gemm-backend",
 )  # fmt: skip
 
 
@@ -33,9 +46,9 @@ def starts(words: list[str]) -> list[str] | None:
 
 def read(words: list[str], launch: Launch) -> None:
     """A server's flags. With --enable-dp-attention the data parallel replicas lie inside the tensor parallel group."""
-    args = Arguments.of_words(words, SWITCHES, SHORT)
+    args = Arguments.of_words(words, SWITCHES, SHORT, MANY)
     formats.quantized(launch, args.take("quantization"), "--quantization")
-    formats.checkpoint(launch, args.take("model-path") or next(iter(args.positional), None), "--model-path")
+    formats.checkpoint(launch, args.model("model-path"), "--model-path")
     formats.compute(launch, args.take("dtype"), "--dtype")
     formats.cache(launch, args.take("kv-cache-dtype"), "--kv-cache-dtype")
     tp, pp, dp, ep = (args.whole(launch, f"{axis}-size") for axis in ("tp", "pp", "dp", "ep"))
@@ -46,6 +59,18 @@ def read(words: list[str], launch: Launch) -> None:
     elif ep and ep > 1:
         ep = None  # over the tensor parallel group: the same bytes on every device
     serving.server(launch, tp, pp, dp, ep)
+    serving.role(launch, args.given.get("disaggregation-mode"))
+    serving.speculation(
+        launch, args.take("speculative-algorithm", "speculative-algo"), args.take("speculative-num-steps", "speculative-num-draft-tokens"),
+        args.take("speculative-draft-model-path", "speculative-draft"),
+    )  # fmt: skip
+    for name in ("speculative-eagle-topk", "speculative-num-draft-tokens"):
+        args.take(name)
+    if args.take("enable-two-batch-overlap"):
+        launch.options["overlap"] = "two-batch"
+    args.put(launch, "redundant-experts", "ep-num-redundant-experts")
+    if str(args.take("moe-a2a-backend")) == "deepep" or args.take("enable-deepep-moe"):
+        args.take("deepep-mode")
     serving.unreadable(launch, {f"{axis}-size": axis for axis in ("tp", "pp", "dp", "ep")})
     args.put(launch, "batch", "max-running-requests")
     if args.take("chunked-prefill-size") != "-1":  # which takes a prompt whole

@@ -25,7 +25,12 @@ def starts(words: list[str]) -> list[str] | None:
 
 def read(words: list[str], launch: Launch) -> None:
     """A server's flags; no engine of its own is modelled, so the default one answers."""
-    args = Arguments.of_words(words, {"trust-remote-code", "json-output", "disable-custom-kernels"}, SHORT)
+    args = Arguments.of_words(
+        words,
+        {"trust-remote-code", "json-output", "disable-custom-kernels", "env", "disable-grammar-support"},
+        SHORT,
+        (),
+    )
     formats.quantized(launch, args.take("quantize"), "--quantize")
     formats.checkpoint(launch, args.take("model-id"), "--model-id")
     formats.compute(launch, args.take("dtype"), "--dtype")

@@ -6,16 +6,18 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from rooflinecli.errors import RooflineError
 from rooflinecli.launch import training
 from rooflinecli.launch.found import Arguments, Launch
+from rooflinecli.specs.model import load_model
 
 VERSION = "torchtitan 0.2"
 TRAINS = True
 SUFFIX = ".toml"
 IDLE = (
     *training.IDLE_OPTIMIZER, "job.*", "profiling.*", "metrics.*", "checkpoint.*", "compile.*", "optimizer.*", "validation.*",
-    "infra.*", "comm.*", "debug.*", "experimental.*", "fault_tolerance.*", "training.steps", "training.dataset*", "training.max_norm",
-    "training.gc_*", "training.seed", "training.deterministic", "training.enable_cpu_offload", "parallelism.enable_async_tensor_parallel",
+    "infra.*", "comm.*", "encoder.*", "eval.*", "lr_scheduler.*", "model.tokenizer*", "model.print*", "faults.*", "debug.*", "experimental.*", "fault_tolerance.*", "training.steps", "training.dataset*", "training.max_norm",
+    "training.gc_*", "training.seed", "training.deterministic", "training.data*", "parallelism.disable_loss_parallel", "parallelism.enable_async_tensor_parallel",
     "parallelism.enable_loss_parallel", "parallelism.disable_loss_parallel", "parallelism.prefetch_before_data", "model.hf_assets_path",
     "model.tokenizer_path", "model.norm_type", "activation_checkpoint.early_stop", "activation_checkpoint.per_op*", "float8.*",
     "quantize.*", "mx.*", "training.mixed_precision_reduce", "parallelism.fsdp_reshard_after_forward", "memory_estimation.*",
@@ -60,6 +62,9 @@ def read(tree: Mapping[str, Any], launch: Launch) -> None:
     args.take("model.converters")
     mixed = str(args.take("training.mixed_precision_param", "training.dtype", default="bfloat16"))
     launch.options["dtype"] = "fp8" if narrow else {"bfloat16": "bf16", "float32": "fp32"}.get(mixed, mixed)
+    if args.take("training.enable_cpu_offload") is True:
+        launch.options["offload"] = "optimizer"
+        launch.unmodelled.append("training.enable_cpu_offload: weights are taken to stay on the device")
     schedule = args.take("parallelism.pipeline_parallel_schedule")
     if schedule and str(schedule).lower() in _SCHEDULES:
         launch.options["schedule"] = _SCHEDULES[str(schedule).lower()]
@@ -93,16 +98,30 @@ def _model(args: Arguments, launch: Launch) -> None:
 
 
 def _recomputed(args: Arguments, launch: Launch) -> None:
-    mode, option = args.take("activation_checkpoint.mode"), args.take("activation_checkpoint.selective_ac_option")
-    if mode == "selective" and str(option or "op") == "op":
+    mode = args.take("activation_checkpoint.mode", default="selective")
+    option = str(args.take("activation_checkpoint.selective_ac_option", default="2"))
+    if mode == "selective" and option == "op":
         launch.options["recompute"] = "op"
-    elif mode == "selective":
+    elif mode == "selective" and option.isdigit() and int(option) > 0:
         launch.options["recompute"] = "full"
-        launch.unmodelled.append(
-            f"activation_checkpoint.selective_ac_option {option}: every layer is taken to compute again"
-        )
-    elif mode:
+        layers = _layers(str(launch.options.get("model", "")))
+        if layers:
+            launch.options["recompute-layers"] = layers // int(option)
+        else:
+            launch.unmodelled.append(
+                f"activation_checkpoint.selective_ac_option {option}: every layer is taken to compute again"
+            )
+    elif mode in ("none", "full"):
         launch.options["recompute"] = mode
+    else:
+        launch.refuse("recompute", f"activation_checkpoint.mode {mode} {option} is not known here")
+
+
+def _layers(model: str) -> int | None:
+    try:
+        return load_model(model).n_layers
+    except RooflineError:
+        return None
 
 
 def _flavor(model: str) -> tuple[str, str]:

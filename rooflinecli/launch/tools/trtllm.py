@@ -29,8 +29,17 @@ IDLE = (
     "reduce-fusion", "use-fused-mlp", "remove-input-padding", "context-fmha", "use-paged-context-fmha", "paged-kv-cache",
     "enable-chunked-prefill", "cuda-graph-config*", "gpus-per-node", "use-cuda-graph", "print-iter-log", "disable-overlap-scheduler",
     "scheduler-config*", "moe-config*", "attn-backend", "multiple-profiles", "stream-interval", "kv-cache-config.enable-block-reuse",
-    "moe-plugin", "output-dir",
+    "moe-plugin", "output-dir", "use-fp8-context-fmha", "moe-cluster-*", "enable-autotuner", "enable-iter-perf-stats", "disaggregation-mode", "engine-dir",
+    "cuda-graph-*", "batching-type", "cache-transceiver-config*", "reasoning-*", "num-postprocess-workers", "disaggregation-strategy", "scheduler-*",
 )  # fmt: skip
+
+
+SHORT = {
+    "--tensor_parallel_size": "tp-size", "--pipeline_parallel_size": "pp-size", "--moe_expert_parallel_size": "ep-size", "--tp": "tp-size",
+    "--tensor-parallel-size": "tp-size", "--pipeline-parallel-size": "pp-size", "--expert-parallel-size": "ep-size", "--pp": "pp-size",
+    "--ep": "ep-size", "--moe-expert-parallel-size": "ep-size",
+}  # fmt: skip
+MANY = ("served-model-name", "lora-target-modules")
 
 
 def starts(words: list[str]) -> list[str] | None:
@@ -42,26 +51,23 @@ def claims(tree: Mapping[str, Any]) -> bool:
     return "kv_cache_config" in tree or ("tensor_parallel_size" in tree and "max_batch_size" in tree)
 
 
-def read(words: list[str], launch: Launch, tree: Mapping[str, Any] | None = None) -> None:
+def read(words: list[str] | Mapping[str, Any], launch: Launch, tree: Mapping[str, Any] | None = None) -> None:
     """A server's flags over those of its YAML."""
+    if isinstance(words, Mapping):
+        words, tree = [], words
     if words[:1] in (["disaggregated"], ["disaggregated_mpi_worker"]):
-        launch.refuse("n", "trtllm-serve disaggregated leaves its pools to the config of -c, which is not read")
+        launch.refuse(
+            "?disaggregated", "trtllm-serve disaggregated leaves its pools to the config of -c, which is not read"
+        )
         return
-    args = Arguments.of_words(
-        words, SWITCHES, {"--tensor_parallel_size": "tp-size", "--pipeline_parallel_size": "pp-size"}
-    )
+    args = Arguments.of_words(words, SWITCHES, SHORT, MANY)
     if tree is not None:
         for name in FILES:
             args.take(name)
         inner = Arguments.of_tree(tree)
         for key, values in inner.given.items():
             args.given.setdefault(_KEYS.get(key, key.replace("_", "-")), values)
-    model = (
-        args.take("model", "model-path", "model-name")
-        or next(iter(args.positional), None)
-        or args.take("checkpoint-dir")
-    )
-    args.take("checkpoint-dir")
+    model = args.model("model", "model-path", "model-name", "checkpoint-dir")
     formats.quantized(launch, args.take("quantization"), "--quantization")
     formats.checkpoint(launch, model, "the model")
     formats.compute(launch, args.take("dtype", "gemm-plugin"), "--dtype")
@@ -72,9 +78,17 @@ def read(words: list[str], launch: Launch, tree: Mapping[str, Any] | None = None
     else:
         serving.server(launch, tp, pp)
     serving.unreadable(launch, {f"{axis}-size": axis for axis in ("tp", "pp", "ep")})
+    serving.role(launch, args.given.get("disaggregation-mode"))
+    serving.speculation(
+        launch, args.take("speculative-config.decoding-type"), args.take("speculative-config.max-draft-len", "speculative-config.num-nextn-predict-layers"),
+        args.take("speculative-config.speculative-model-dir", "speculative-config.speculative-model"),
+    )  # fmt: skip
     args.put(launch, "batch", "max-batch-size")
     args.put(launch, "token-budget", "max-num-tokens")
-    formats.length(launch, args.take("max-seq-len", "max-input-len"), "--max_seq_len")
+    if "max-seq-len" in args.given:
+        formats.length(launch, args.take("max-seq-len"), "--max_seq_len")
+    elif str(args.take("max-input-len")).isdigit():
+        formats.prompts(launch, int(str(args.take("max-input-len"))), "--max_input_len")
     launch.options["engine"] = "trtllm"
     launch.unmodelled += args.left(IDLE)
 

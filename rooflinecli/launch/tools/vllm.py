@@ -5,6 +5,9 @@ Flags as in vLLM 0.11 (docs.vllm.ai/en/v0.11.0/cli/serve.html) and vllm/engine/a
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from rooflinecli.launch import formats, serving
@@ -13,6 +16,7 @@ from rooflinecli.launch.found import Arguments, Launch
 VERSION = "vLLM 0.11"
 TRAINS = False
 SUFFIX = ".sh"
+FILES = ("config",)
 LAUNCHERS = (
     "vllm serve", "-m vllm.entrypoints.openai.api_server", "-m vllm.entrypoints.api_server", "-m vllm.entrypoints.cli.main serve",
     "-m dynamo.vllm", "-m vllm_tgis_adapter", "-m aphrodite.endpoints.openai.api_server",
@@ -23,30 +27,57 @@ SWITCHES = {
     "trust-remote-code", "enable-expert-parallel", "enforce-eager", "enable-prefix-caching", "no-enable-prefix-caching",
     "enable-chunked-prefill", "no-enable-chunked-prefill", "disable-log-requests", "disable-log-stats", "headless",
     "async-scheduling", "language-model-only", "enable-auto-tool-choice", "disable-custom-all-reduce", "no-enable-log-requests",
+    "enable-lora", "enable-eplb", "enable-dbo", "is-prefill-worker", "is-decode-worker", "disable-log-request", "use-v2-block-manager",
+    "enable-sleep-mode", "no-async-scheduling", "disable-hybrid-kv-cache-manager", "no-disable-hybrid-kv-cache-manager", "enable-prompt-tokens-details",
+    "data-parallel-hybrid-lb", "data-parallel-external-lb", "enable-force-include-usage", "disable-sliding-window", "disable-uvicorn-access-log",
+    "skip-tokenizer-init", "enable-reasoning", "disable-mm-preprocessor-cache", "route-embeddings", "multimodal-worker", "enable-multimodal",
 }  # fmt: skip
+MANY = ("served-model-name", "allowed-origins", "lora-modules", "middleware", "cuda-graph-sizes", "limit-mm-per-prompt", "additional-config",
+        "override-neuron-config", "hf-overrides", "compilation-config", "endpoint-types")  # fmt: skip
 # speed of the same work, not what is computed: kernels, graphs, schedules of the engine's steps
 IDLE = (
     *serving.IDLE, "compilation-config", "attention-backend", "enforce-eager", "async-scheduling", "enable-chunked-prefill",
     "no-enable-chunked-prefill", "no-enable-prefix-caching", "block-size", "data-parallel-size-local",
     "data-parallel-backend", "disable-custom-all-reduce", "language-model-only", "runner", "task", "enable-server-load-tracking",
+    "no-async-scheduling", "disable-hybrid-kv-cache-manager", "no-disable-hybrid-kv-cache-manager", "data-parallel-hybrid-lb",
+    "data-parallel-external-lb", "kv-transfer-config", "is-prefill-worker", "is-decode-worker", "disaggregation-mode", "enable-sleep-mode",
+    "disable-uvicorn-access-log", "use-v2-block-manager", "enable-reasoning", "mm-*", "disable-mm-preprocessor-cache", "swap-space",
+    "enable-prompt-tokens-details", "cudagraph-capture-sizes", "max-cudagraph-capture-size", "device", "model-impl", "skip-mm-profiling",
     "cuda-graph-sizes", "max-seq-len-to-capture", "all2all-backend", "enable-dbo", "disable-cascade-attn", "override-generation-config",
 )  # fmt: skip
+
+
+def claims(tree: Mapping[str, Any]) -> bool:
+    """The YAML that --config names, on its own."""
+    keys = {str(key).replace("_", "-") for key in tree}
+    return isinstance(tree.get("model"), str) and bool(
+        keys & {"tensor-parallel-size", "max-model-len", "max-num-seqs", "gpu-memory-utilization"}
+    )
 
 
 def starts(words: list[str]) -> list[str] | None:
     return serving.starting(words, *LAUNCHERS)
 
 
-def read(words: list[str], launch: Launch) -> None:
-    """A server's flags as options of an estimate."""
-    args = Arguments.of_words(words, SWITCHES, SHORT)
+def read(words: list[str] | Mapping[str, Any], launch: Launch, tree: Mapping[str, Any] | None = None) -> None:
+    """A server's flags, over those of the YAML that --config names, as options of an estimate."""
+    if isinstance(words, Mapping):
+        words, tree = [], words
+    args = Arguments.of_words(words, SWITCHES, SHORT, MANY)
+    if tree is not None:
+        args.take("config")
+        args.under({str(k).replace("_", "-"): v for k, v in tree.items()})
     formats.quantized(launch, args.take("quantization"), "--quantization")
-    model = args.take("model") or next(iter(args.positional), None)
+    model = args.model("model")
     formats.checkpoint(launch, model, "the model")
     formats.compute(launch, args.take("dtype"), "--dtype")
     formats.cache(launch, args.take("kv-cache-dtype"), "--kv-cache-dtype")
     tp, pp, dp = (args.whole(launch, f"{axis}-parallel-size") for axis in ("tensor", "pipeline", "data"))
     serving.server(launch, tp, pp, dp, dp if args.take("enable-expert-parallel") else None)
+    roles = [name for name in ("is-prefill-worker", "is-decode-worker") if name in args.given]
+    serving.role(launch, args.given.get("disaggregation-mode"), args.given.get("kv-transfer-config"), *roles)
+    _drafted(args, launch)
+    _additional(args, launch)
     serving.unreadable(
         launch, {"tensor-parallel-size": "tp", "pipeline-parallel-size": "pp", "data-parallel-size": "dp"}
     )
@@ -57,6 +88,33 @@ def read(words: list[str], launch: Launch) -> None:
     formats.length(launch, args.take("max-model-len"), "--max-model-len")
     launch.options["engine"] = "vllm"
     launch.unmodelled += args.left(IDLE)
+
+
+def _drafted(args: Arguments, launch: Launch) -> None:
+    """--speculative-config, or the flags that it had before 0.9."""
+    config = _json(args.take("speculative-config"))
+    model = args.take("speculative-model") or config.get("model")
+    tokens = args.take("num-speculative-tokens") or config.get("num_speculative_tokens")
+    serving.speculation(launch, config.get("method") or ("ngram" if str(model) == "[ngram]" else None), tokens, model)
+
+
+def _additional(args: Arguments, launch: Launch) -> None:
+    """Weights that a TPU quantises as it loads (qwix)."""
+    written = str(args.given.get("additional-config", [""])[0])
+    kind = re.search(r"weight_qtype\W+(float8|int8|int4)", written)
+    if kind:
+        args.take("additional-config")
+        launch.options[{"float8": "dtype", "int8": "dtype"}.get(kind[1], "weight-dtype")] = {"float8": "fp8"}.get(
+            kind[1], kind[1]
+        )
+
+
+def _json(written: Any) -> dict[str, Any]:
+    try:
+        found = json.loads(str(written or "{}"))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def write(options: dict[str, Any], model: str) -> str:

@@ -1,0 +1,51 @@
+"""Values of the llm-d model service chart: the servers that the chart makes of them.
+
+Keys as in llm-d-modelservice 0.4 (charts/llm-d-modelservice/values.yaml): `modelCommand: vllmServe` puts `vllm serve MODEL` before
+the arguments, and `parallelism` its sizes after them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_SIZES = {"tensor": "--tensor-parallel-size", "data": "--data-parallel-size"}
+
+
+def servers(values: Any) -> Iterator[dict[str, Any]]:
+    """Containers as Kubernetes would have them, each under its role; nothing where these are no values of that chart."""
+    artifacts = values.get("modelArtifacts") if isinstance(values, Mapping) else None
+    if not isinstance(artifacts, Mapping):
+        return
+    roles = [role for role in ("prefill", "decode") if _runs(values.get(role))]
+    for role in roles:
+        pool = values[role]
+        for container in pool["containers"]:
+            command = _command(container, _model(artifacts), pool.get("parallelism"))
+            if isinstance(container, Mapping) and command:
+                split = ["--disaggregation-mode", role] if len(roles) > 1 else []
+                yield {
+                    "replicas": pool.get("replicas", 1),
+                    "pod": {**container, "command": command + split, "args": None},
+                }
+
+
+def _runs(pool: Any) -> bool:
+    return (
+        isinstance(pool, Mapping) and pool.get("create", True) is not False and isinstance(pool.get("containers"), list)
+    )
+
+
+def _model(artifacts: Mapping[str, Any]) -> str:
+    """The checkpoint: its name, or the repository of hf://ORGANISATION/NAME."""
+    uri = str(artifacts.get("uri") or "")
+    return str(artifacts.get("name") or uri.partition("://")[2].partition("?")[0])
+
+
+def _command(container: Any, model: str, parallelism: Any) -> list[str]:
+    kind = container.get("modelCommand") if isinstance(container, Mapping) else None
+    if kind not in ("vllmServe", "imageDefault"):
+        return []
+    sizes = parallelism if isinstance(parallelism, Mapping) else {}
+    flags = [word for key, flag in _SIZES.items() if sizes.get(key) for word in (flag, str(sizes[key]))]
+    return ["vllm", "serve", model, *map(str, container.get("args") or []), *flags]
