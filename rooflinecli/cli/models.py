@@ -18,12 +18,12 @@ app = typer.Typer(**QUIET)
 
 @app.command()
 def models(
-    name: str = typer.Argument(
+    name: str | None = typer.Argument(
         None,
         help="A name, alias, YAML path or config.json: its page; 'show' before it changes nothing. 'import': convert CONFIG. None: all.",
         autocompletion=on_tab(named),
     ),
-    config: str = typer.Argument(
+    config: str | None = typer.Argument(
         None, help="import: a Hugging Face config.json, the folder that holds it, or '-' for standard input."
     ),
     family: str = typer.Option(None, "--family", help="List only this family, e.g. llama."),
@@ -39,10 +39,7 @@ def models(
     from rooflinecli.cli.output import write
 
     shape = fmt.value if fmt else "table"
-    if name == "show":  # as other tools have it: the page of the one that follows
-        name, config = config, None
-        if name is None:
-            raise UsageError("models show needs a model: a name, a YAML path or a config.json; `roofline models` lists them")
+    name, config = _shown(name, config)
     _check(name, config, family, schema, fmt)
     if schema:
         from rooflinecli.specs.schema import text
@@ -51,7 +48,7 @@ def models(
     elif name == "import":
         from rooflinecli.render.model_yaml import to_yaml
 
-        write(to_yaml(_imported(config)), out)
+        write(to_yaml(_imported(str(config))), out)
     elif name is not None:
         from rooflinecli.answers.models import sheet
         from rooflinecli.render.models import page
@@ -65,6 +62,15 @@ def models(
         found, broken = every(family)
         write(listing(found, shape, columns(wide, out)), out)
         refuse(broken)
+
+
+def _shown(name: str | None, config: str | None) -> tuple[str | None, str | None]:
+    """`show NAME`, as other tools have it, is NAME."""
+    if name != "show":
+        return name, config
+    if config is None:
+        raise UsageError("models show needs a model: a name, a YAML path or a config.json; `roofline models` lists them")
+    return config, None
 
 
 def _check(name: str | None, config: str | None, family: str | None, schema: bool, fmt: Format | None) -> None:

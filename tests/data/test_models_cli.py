@@ -161,3 +161,11 @@ def test_listing_is_quick(python):
 def test_every_format_says_the_same(cli):
     page = json.loads(cli("models", "gpt-oss-20b", "--format", "json").out)
     assert f"{page['parameters']['total']:,}" in cli("models", "gpt-oss-20b").out
+
+
+def test_show_is_the_page(cli):
+    """`models show NAME`, as other tools have it, is `models NAME`."""
+    assert cli("models", "show", "gpt2").out == cli("models", "gpt2").out
+    ran = cli("models", "show")
+    assert ran.code == 2
+    assert "models show needs a model" in ran.err
