@@ -245,7 +245,7 @@ def layer_activations(
     group: Any, plan: Plan, sizes: Sizes, formats: Formats, layers: Number = 1.0, beside: Beside = NOTHING
 ) -> Number:
     """Bytes one of `layers` layers keeps for its backward pass, by recomputation kind; the mean where some recompute."""
-    boundary = product(("B", "Z", "D"), sizes) * formats.activation
+    boundary = product(("B", "Z", "D"), sizes) * sizes.get("streams", 1) * formats.activation
     if plan.recompute == "full" and plan.recompute_layers is None:
         return boundary
     if plan.recompute == "op":

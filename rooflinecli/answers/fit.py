@@ -13,7 +13,7 @@ from rooflinecli.engine.inference import decode, prefill
 from rooflinecli.engine.quantised import as_file
 from rooflinecli.engine.residency import resident
 from rooflinecli.engine.scene import Scene
-from rooflinecli.errors import unknown
+from rooflinecli.errors import UsageError, unknown
 from rooflinecli.num import value
 from rooflinecli.specs.blocks import Quantization
 from rooflinecli.specs.checkpoint.mix import DEFAULTS
@@ -168,6 +168,8 @@ def _longest(scene: Scene, plan: Plan, room: float) -> float:
 def wanted(named: list[str] | None) -> tuple[str, ...] | None:
     """File types and formats (awq, mlx-4) as people write them. Raises UsageError for one that does not exist."""
     found = []
+    if any(not item.strip(" ,") for item in named or ()):
+        raise UsageError("--file: names no file type; give one such as Q4_K_M, or leave the option out", "file")
     for part in (part.strip() for item in named or () for part in item.split(",")):
         if part and part.upper() not in DEFAULTS and parse(part) is None:
             raise unknown("file type", part, (*DEFAULTS, *SCHEMES), option="file")

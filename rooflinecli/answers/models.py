@@ -69,7 +69,7 @@ def sheet(name: str) -> dict[str, Any]:
         "pattern": pattern(spec),
         "groups": [_group(group, layer) for group, layer in zip(spec.layers, ledger(spec).layers, strict=True)],
         "towers": [_tower(tower) for tower in spec.towers],
-        "quantization": spec.quantization.model_dump() if spec.quantization else None,
+        "quantization": spec.quantization.model_dump(exclude_defaults=True) if spec.quantization else None,
         "checkpoint": spec.checkpoint.model_dump() if spec.checkpoint else None,
         "notes": spec.notes,
     }

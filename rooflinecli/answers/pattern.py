@@ -42,6 +42,8 @@ def _label(blocks: dict[str, Any]) -> str:
     words = []
     if attention:
         bound = next((f" {name} {attention[name]}" for name in ("window", "chunk") if attention.get(name)), "")
+        rate = (attention.get("sizes") or {}).get("rate")
+        bound += f" and 1/{rate}" if rate else ""
         again = " (shared)" if attention.get("shared") else ""
         words.append(f"{attention.get('kind', 'gqa')}{bound}{again}")
     if blocks.get("cross"):

@@ -46,6 +46,17 @@ def speculate(
     return answer | {"lengths": rows, "notes": notes}
 
 
+def written(flag: str, name: str) -> None:
+    """Raises UsageError for a model, by name, that writes no tokens one by one; a number of parameters passes."""
+    if name[:1].isdigit() or name[:1] in ".+-":
+        return
+    from rooflinecli.specs.model import load_model
+
+    spec = load_model(name)
+    if not spec.writes:
+        raise UsageError(f"{flag} {name}: {spec.name} writes no tokens one by one, so it drafts none; name a decoder")
+
+
 def draft_cost(draft_params: Number, target_params: Number) -> Number:
     """The draft's cost by the sizes of the models. Raises UsageError when the draft is not the smaller one."""
     if num.value(draft_params) >= num.value(target_params):

@@ -203,9 +203,21 @@ def _click_exit(error: Exception) -> int:
     if "ClickException" in names or "UsageError" in names:
         context = getattr(error, "ctx", None)
         hint = f" See `{context.command_path} --help`." if context is not None else ""
-        complain(f"{_plain(error.format_message())}{hint}")  # type: ignore[attr-defined]
+        complain(f"{_elsewhere(error) or _plain(error.format_message())}{hint}")  # type: ignore[attr-defined]
         return 2
     return _unforeseen(error)
+
+
+def _elsewhere(error: Exception) -> str:
+    """The sentence for an option that other tools have under that name; empty where this verb has it not, and for any other error."""
+    from rooflinecli.cli.elsewhere import HERE
+
+    name, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
+    here = HERE.get(name, "") if isinstance(name, str) else ""
+    known = {opt for param in context.command.params for opt in param.opts} if context is not None else set()
+    if not here or (here.startswith("-") and re.split(r"[ ,]", here)[0] not in known):
+        return ""
+    return f"no option {name}: here it is {here}."
 
 
 _PARSED = (  # what click and pydantic say of a value, and what they mean

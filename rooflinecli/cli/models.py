@@ -1,4 +1,4 @@
-"""`roofline models [NAME | import CONFIG.json]`."""
+"""`roofline models [[show] NAME | import CONFIG.json]`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ app = typer.Typer(**QUIET)
 def models(
     name: str = typer.Argument(
         None,
-        help="A name, alias, YAML path or config.json: its page. 'import': convert CONFIG. None: all.",
+        help="A name, alias, YAML path or config.json: its page; 'show' before it changes nothing. 'import': convert CONFIG. None: all.",
         autocompletion=on_tab(named),
     ),
     config: str = typer.Argument(
@@ -39,6 +39,10 @@ def models(
     from rooflinecli.cli.output import write
 
     shape = fmt.value if fmt else "table"
+    if name == "show":  # as other tools have it: the page of the one that follows
+        name, config = config, None
+        if name is None:
+            raise UsageError("models show needs a model: a name, a YAML path or a config.json; `roofline models` lists them")
     _check(name, config, family, schema, fmt)
     if schema:
         from rooflinecli.specs.schema import text

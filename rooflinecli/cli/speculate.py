@@ -41,6 +41,8 @@ def speculate(
     if draft_cost is not None:
         cost = read("--draft-cost", draft_cost, "1", "c", zero=True)
     elif draft is not None and target is not None:
+        answers.written("--draft", draft)
+        answers.written("--target", target)
         cost = answers.draft_cost(parameters(read, "--draft", draft), parameters(read, "--target", target))
     else:
         raise UsageError("give --draft-cost, or --draft and --target")

@@ -66,7 +66,7 @@ def forward_step(
     # Replicas exchange nothing, so a pipeline's stages stand beside each other.
     alone = num.plain(plan.dp) and num.plain(plan.ep) and num.value(plan.dp) == num.value(plan.ep)
     beside = plan if alone else plan.but(dp=plan.expert_replicas)
-    width = float(scene.spec.d_model)
+    width = float(scene.spec.stream_width)
     sent = [] if scene.engine.splits_layers else pipeline.collectives(beside, batch * queries, width, scene.formats.activation, False)
     for c in sent:  # an engine that shares out layers copies activations over the host: inside its time per split
         bill.expose("pp", bill.collective(c, _times(plan.pp - 1, passes)))

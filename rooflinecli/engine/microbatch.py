@@ -152,7 +152,7 @@ class Microbatch:
     def transfer(self) -> None:
         """Activations and their gradients between stages."""
         for c in pipeline.collectives(
-            self.plan, self.tokens, float(self.scene.spec.d_model), self.scene.formats.activation, True
+            self.plan, self.tokens, float(self.scene.spec.stream_width), self.scene.formats.activation, True
         ):
             self.communicate(c, self.constants("pp_collective").overlap)
 

@@ -90,7 +90,7 @@ def exact(spec: ModelSpec, stored: Quantization) -> Quantization:
     """
     if stored.widths is not None or not spec.vocab_size:
         return stored
-    full = stored.model_copy(update={"bits": stored.bits or BITS[stored.dtype]})
+    full = _with_bits(stored)
     params = _held(spec)
     layers = list(_linears(spec))
     _known(spec, full, layers)
@@ -103,6 +103,12 @@ def exact(spec: ModelSpec, stored: Quantization) -> Quantization:
     outer = _outside(spec, full, int(value(params.outer)))
     made = Widths(layers=parts["layers"] / inner, experts=parts["experts"] / experts if experts else 0.0, **outer)
     return full.model_copy(update={"widths": made})
+
+
+def _with_bits(stored: Quantization) -> Quantization:
+    """The same, its experts' too, with the bits of a weight written out."""
+    own = stored.experts and _with_bits(stored.experts)
+    return stored.model_copy(update={"bits": stored.bits or BITS[stored.dtype], "experts": own})
 
 
 def _outside(spec: ModelSpec, stored: Quantization, parameters: int) -> dict[str, float]:
@@ -127,7 +133,8 @@ def _bytes(stored: Quantization, x: Linear) -> float:
     left = left or (stored.applies_to == "experts" and x.part != "experts")
     left = left or any(linears.matches(p, x.name) for p in stored.kept)
     left = left or (bool(stored.only) and not any(linears.matches(p, x.name) for p in stored.only))
-    return x.elements * _WIDE if left else x.copies * schemes.matrix_bytes(stored, x.inputs, x.outputs)
+    own = stored.experts if x.part == "experts" and stored.experts else stored
+    return x.elements * _WIDE if left else x.copies * schemes.matrix_bytes(own, x.inputs, x.outputs)
 
 
 def _known(spec: ModelSpec, stored: Quantization, layers: list[Linear]) -> None:

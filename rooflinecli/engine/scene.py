@@ -136,7 +136,7 @@ class Scene:
     @property
     def generates(self) -> bool:
         """Whether the model writes tokens one by one: causal, with a vocabulary."""
-        return bool(self.spec.lm_head and self.spec.vocab_size) and not self.spec.both_ways
+        return self.spec.writes
 
     @property
     def served(self) -> Number:

@@ -18,6 +18,8 @@ WITHOUT = {
     "adapters": "writes no tokens; leave it out",
     "speculate": "writes no tokens; leave it out",
 }
+_OWN = "the prompt is read by an encoder whose output is no prefix of another's; leave it out"
+PAIRS = ("prefix_hit", "kv_tier", "sessions")  # what is known of the cache of a decoder's own prompt
 
 
 def what(scene: Scene) -> str:
@@ -28,6 +30,7 @@ def what(scene: Scene) -> str:
 def check(scene: Scene) -> None:
     """Raises UsageError for the first option of WITHOUT that is given though the model writes no tokens."""
     if scene.generates:
+        _pair(scene)
         return
     for field, why in WITHOUT.items():
         value = getattr(scene.request, field)
@@ -35,6 +38,16 @@ def check(scene: Scene) -> None:
             continue
         name = field.replace("_", "-")
         raise UsageError(f"--{name}: {what(scene)} and {why}", name)
+
+
+def _pair(scene: Scene) -> None:
+    """Raises UsageError for options of a cached prompt where an encoder reads the prompt."""
+    if not scene.spec.paired:
+        return
+    for field in PAIRS:
+        if getattr(scene.request, field) is not None:
+            name = field.replace("_", "-")
+            raise UsageError(f"--{name}: {scene.spec.name} is an encoder with a decoder, and {_OWN}", name)
 
 
 def phases(scene: Scene) -> tuple[str, ...]:

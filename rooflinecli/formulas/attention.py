@@ -35,6 +35,18 @@ def chunked_pairs(seq: Number, chunk: Number) -> Number:
 
 
 @formula(
+    "P_c",
+    "pairs",
+    "a query sees the whole entries of r tokens behind it, k of them at most: sum of min(floor(t/r), k); DeepSeek-V4 report, sections 2.3.1 and 2.3.2",
+)
+def compressed_pairs(seq: Number, rate: Number, most: Number) -> Number:
+    """Pairs of queries with compressed entries over `seq` tokens, where e = min(floor(S/r), k) are seen in the end."""
+    r = num.minimum(rate, seq)
+    entries = num.minimum(num.floor(seq / rate), most)
+    return r * entries * (entries - 1) / 2 + entries * (seq - r * entries + 1)
+
+
+@formula(
     "l_doc",
     "tokens",
     "documents packed whole, attention masked between them (Krell et al. 2021, Efficient Sequence Packing without Cross-contamination): a token is "

@@ -32,14 +32,17 @@ def tool(name: str) -> Any:
 
 def emit(name: str, options: Mapping[str, Any]) -> str:
     """The launch of a plan whose sizes are all said. Raises UsageError for a tool that does not do this kind of work."""
-    module = tool(name)
+    module, model = tool(name), load_model(str(options["model"]))
+    if not model.writes or model.paired:
+        kind = "is an encoder with a decoder" if model.paired else "writes no tokens one by one"
+        raise UsageError(f"--emit {name}: launches are written for decoders, and {model.name} {kind}; leave --emit out", "emit")
     phases = options.get("phase") or []
     if ("train" in phases) != module.TRAINS:
         work = "trains" if module.TRAINS else "serves"
         raise UsageError(
             f"--emit {name}: {module.VERSION} {work}; ask for --phase {'train' if module.TRAINS else 'decode'}", "emit"
         )
-    body = module.write(dict(options), hub(load_model(str(options["model"]))))
+    body = module.write(dict(options), hub(model))
     said = reading.read_text(body, name).options
     rest = {k: v for k, v in options.items() if k not in said or not same(k, said[k], v)}
     return _commented(body, rest, module.VERSION) if rest else body

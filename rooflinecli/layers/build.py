@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from rooflinecli import num
 from rooflinecli.errors import DataError
+from rooflinecli.layers import streams
 from rooflinecli.layers.pieces import Placed
 from rooflinecli.ledger import MEMORY, Block, Layer, Ledger, Row, Tower, elementwise, matmul, norm
 from rooflinecli.mixer import Mixer, Together
@@ -45,6 +46,8 @@ def _attention(spec: AttentionSpec, model: ModelSpec) -> Block:
 def _build(spec: ModelSpec) -> Ledger:
     layers = tuple(_layer(spec, group, i) for i, group in enumerate(spec.layers))
     axes = {"D": spec.d_model, "V": spec.vocab_size or 1, "one": 1}
+    if spec.streams > 1:
+        axes |= {"streams": spec.streams, "gates": spec.streams}
     if spec.embedding_dim:
         axes["W"] = spec.embedding_dim
     beside = [*_pieces(spec.before, "before", spec, axes), *_pieces(spec.after, "after", spec, axes)]
@@ -94,10 +97,14 @@ def _layer(spec: ModelSpec, group: LayerSpec, index: int) -> Layer:
     if group.cross is not None:
         blocks.append(_attention(group.cross, spec))
     blocks.append(registry.load("layers/feedforward", group.feedforward.kind).block(group.feedforward, spec))
-    rows = [norm(f"norm.{i + 1}", spec.norm) for i in range(group.norms)]
+    branches = sum(bool(block.rows) for block in blocks)
+    rows = [row for i in range(branches if spec.streams > 1 else 0) for row in streams.entry(i + 1)]
+    rows += [norm(f"norm.{i + 1}", spec.norm) for i in range(group.norms)]
     rows += [row for block in blocks for row in block.rows]
-    rows.append(_residual(sum(bool(block.rows) for block in blocks)))
+    rows.append(streams.residual(branches) if spec.streams > 1 else _residual(branches))
     axes: dict[str, int] = {"D": spec.d_model, "one": 1}
+    if spec.streams > 1:
+        axes |= streams.axes(spec.streams)
     further = _pieces(group.pieces, "layer", spec, axes)
     rows += [row for block in further for row in block.rows]
     blocks += further
@@ -166,7 +173,7 @@ def _stem(spec: ModelSpec, axes: dict[str, int]) -> tuple[Row, ...]:
 
 def _head(spec: ModelSpec, axes: dict[str, int]) -> tuple[Row, ...]:
     """Final norm, LM head (tied or not), classification head or projection."""
-    rows: list[Row] = []
+    rows: list[Row] = streams.last() if spec.streams > 1 else []
     if spec.final_norm:
         rows.append(norm("final_norm", spec.norm))
     rows += [row for block in _pieces(spec.after, "after", spec, axes) for row in block.rows]

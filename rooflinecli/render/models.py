@@ -106,7 +106,7 @@ def _parts(m: Model) -> list[Row]:
     if m["checkpoint"]:
         rows += _header(m["checkpoint"], p["total"])
     rows.append(["layer pattern", m["pattern"]])
-    return rows + [["layers of one kind", _group(group)] for group in m["groups"]]
+    return rows + [["layers of one kind", said] for said in _groups(m["groups"])]
 
 
 def _tower(t: Model) -> list[Row]:
@@ -142,17 +142,28 @@ def _header(c: Model, parameters: int) -> list[Row]:
     return [*rows, ["  elements", f"{c['elements']:,}: {said}"]]
 
 
+def _groups(groups: list[Model]) -> list[str]:
+    """Each kind of layer once, with how many there are, in the order in which they are met."""
+    kinds: dict[str, int] = {}
+    for group in groups:
+        said = _group(group)
+        kinds[said] = kinds.get(said, 0) + group["layers"]
+    return [f"{count} x {said}" for said, count in kinds.items()]
+
+
 def _group(group: Model) -> str:
     attention = _said(group["attention"] or {"kind": "no attention"})
     beside = " beside " if group["parallel"] else "; "
-    return f"{group['layers']} x {units.count(group['parameters_per_layer'])}: {attention}{beside}{_said(group['feedforward'])}"
+    return f"{units.count(group['parameters_per_layer'])}: {attention}{beside}{_said(group['feedforward'])}"
 
 
 def _said(block: Model) -> str:
     """A block as words: 'gqa, n_heads 64, head_dim 128'; flags that are on by name alone."""
     words = [str(block["kind"])] if "kind" in block else []
     for key, value in block.items():
-        if key != "kind" and value not in (None, False):
+        if isinstance(value, dict):
+            words.append(f"{key}: {_said(value)}")
+        elif key != "kind" and value not in (None, False, "", []):
             words.append(key if value is True else f"{key} {value}")
     return ", ".join(words)
 

@@ -49,6 +49,7 @@ class AttentionSpec(Spec):
     shared: bool = Field(
         False, description="weights are those of an earlier layer: used again, not counted again (Zamba2)"
     )
+    same_values: bool = Field(False, description="values are the keys before their norm: no projection of their own (Gemma 4)")
     state_dtype: str | None = Field(
         None, description="recurrent kinds: number format of the state in memory; omitted: that of the kind"
     )
@@ -204,6 +205,9 @@ class Quantization(Spec):
     )
     kept: list[str] = Field(
         default_factory=list, description="modules left in 16 bits, as a config names them; re: before an expression"
+    )
+    experts: Quantization | None = Field(
+        None, description="routed experts, where they are stored in another format than the rest (DeepSeek-V4)"
     )
     widths: Widths | None = Field(None, description="where tensors differ (GGUF): the mean of each part instead")
 

@@ -124,7 +124,7 @@ def formats(
     elif stored is not None:
         expert = stored_size(stored)
         weight = size if stored.applies_to == "experts" else expert
-    stored_as = stored.dtype if stored is not None else weight_dtype or dtype
+    stored_as = (stored.experts or stored).dtype if stored is not None else weight_dtype or dtype
     variant = f"{weight_dtype}-weights" if weight_dtype and size_of(weight_dtype) < size else ""
     if stored is not None and stored.weight_only and weight < size:
         variant = f"{stored.dtype}-weights"

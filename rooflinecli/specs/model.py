@@ -66,6 +66,9 @@ class ModelSpec(Spec):
     )
     norm: Literal["rmsnorm", "layernorm", "layernorm_nobias", "none"] = "rmsnorm"
     final_norm: bool = True
+    streams: int = Field(
+        1, gt=0, description="residual streams beside each other that hyper-connections mix (DeepSeek-V4)"
+    )
     embedding_norm: bool = False
     positions: PositionSpec = Field(default_factory=lambda: PositionSpec(length=None))
     patches: PatchSpec | None = None
@@ -134,6 +137,11 @@ class ModelSpec(Spec):
         return self
 
     @property
+    def stream_width(self) -> int:
+        """Values of a token between two layers: d_model of each residual stream."""
+        return self.d_model * self.streams
+
+    @property
     def n_layers(self) -> int:
         return sum(group.repeat for group in self.layers)
 
@@ -141,6 +149,16 @@ class ModelSpec(Spec):
     def both_ways(self) -> bool:
         """Whether every token sees those after it: an encoder."""
         return all(group.attention is not None and not group.attention.causal for group in self.layers)
+
+    @cached_property
+    def writes(self) -> bool:
+        """Whether it writes tokens one by one: causal, with a vocabulary and a head."""
+        return bool(self.lm_head and self.vocab_size) and not self.both_ways
+
+    @cached_property
+    def paired(self) -> bool:
+        """Whether an encoder reads the prompt for a decoder."""
+        return any(tower.reads in ("source", "window") for tower in self.towers)
 
     @cached_property
     def id(self) -> str:

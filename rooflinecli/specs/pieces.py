@@ -20,7 +20,7 @@ class PieceSpec(Spec):
     width: int | None = Field(None, gt=0, description="values of its result, or of a row; omitted: d_model")
     rows: int | None = Field(None, gt=0, description="table, parameters, scale: how many rows of `width`")
     bias: bool = Field(True, description="linear: a bias of `width`")
-    norm: Literal["rmsnorm", "layernorm", "layernorm_nobias"] = "layernorm"
+    norm: Literal["rmsnorm", "layernorm", "layernorm_nobias", "none"] = "layernorm"
     merge: int = Field(1, gt=0, description="tokens that become one position (a patch merger)")
     spread: int = Field(
         1, gt=0, description="positions that it runs over for each token (a convolution before a stride)"

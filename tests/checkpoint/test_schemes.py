@@ -107,6 +107,9 @@ def test_published_sizes(spec, name, published, source):
         ({"quant_method": "gptq", "bits": 8, "group_size": 32, "desc_act": True, "sym": False}, "gptq-8-g32"),
         ({"quant_method": "exl3", "bits": 3.0, "head_bits": 6}, "exl3-3"),
         ({"bits": 4, "group_size": 64}, "mlx"),
+        ({"bits": 4, "group_size": 32, "mode": "mxfp4"}, "mlx-mxfp4"),
+        ({"bits": 4, "group_size": 16, "mode": "nvfp4"}, "mlx-nvfp4"),
+        ({"bits": 8, "group_size": 32, "mode": "mxfp8"}, "mlx-mxfp8"),
         ({"load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}, "nf4"),
         ({"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_use_double_quant": True}, "nf4-double"),
         ({"quant_method": "bitsandbytes", "load_in_8bit": True, "llm_int8_skip_modules": ["lm_head"]}, "bnb-int8"),
@@ -222,3 +225,26 @@ def test_a_model_without_a_vocabulary_keeps_its_format_as_written():
     spec, stored = load_model("vit-l-16"), Quantization(dtype="fp8")
     assert not spec.vocab_size
     assert exact(spec, stored) is stored
+
+
+def test_modules_that_gptqmodel_leaves_stay_in_16_bits():
+    """A rule that begins with -: takes what its expression matches out; one with other bits is refused."""
+    whole = {"quant_method": "gptq", "bits": 4, "group_size": 32}
+    plain, some = model(quantization_config=whole), model(quantization_config=whole | {"dynamic": {r"-:.*self_attn\.o_proj.*": {}}})
+    size = [total(m.model_copy(update={"quantization": as_kept(m)})) for m in (plain, some)]
+    n = sum(g.repeat for g in plain.layers)
+    heads = plain.layers[0].attention
+    k = heads.n_heads * heads.head_dim
+    packed = sum(count * width for count, width in (
+        (k // 8 * plain.d_model, 4), (up(k, 32) * plain.d_model // 8, 4), (up(k, 32) * plain.d_model, 2), (k, 4)
+    ))  # fmt: skip
+    assert size[1] - size[0] == pytest.approx(n * (2 * k * plain.d_model - packed), rel=1e-9)
+    with pytest.raises(DataError, match=r"dynamic: .* stored otherwise"):
+        model(quantization_config=whole | {"dynamic": {r"+:.*down_proj.*": {"bits": 8}}})
+
+
+def test_scales_for_a_cache_of_8_bits_are_told():
+    scheme = {"num_bits": 8, "type": "float", "strategy": "tensor"}
+    noted = model(quantization_config={"quant_method": "fp8", "kv_cache_scheme": scheme}).notes
+    assert any("--kv-dtype fp8" in note for note in noted)
+    assert not any("--kv-dtype" in note for note in model(quantization_config={"quant_method": "fp8"}).notes)

@@ -17,6 +17,16 @@ REFUSED = [
     ("search bert-base --hw h100 -n 8 --phase decode", "decodes nothing", "--phase train"),
     ("simulate flux.1-dev --hw h100 --qps 2", "makes images and decodes nothing", "no serving"),
     ("simulate llama-3-8b --hw h100 --qps 2 --adapters 3", "--adapters", "leave it out"),
+    ("estimate t5-base --hw l4 --prefix-hit 0.5", "--prefix-hit: T5 base is an encoder with a decoder", "leave it out"),
+    ("estimate t5-base --hw l4 --kv-tier host=9GB@9GB/s --sessions 9", "--kv-tier: T5 base", "leave it out"),
+    ("estimate whisper-large-v3 --hw l4 --sessions 9 --kv-tier host=9GB@9GB/s", "encoder with a decoder", "leave it out"),
+    ("estimate bert-base --hw h100 --emit vllm", "--emit vllm", "leave --emit out"),
+    ("estimate flux.1-dev --hw h100 --emit vllm", "FLUX.1-dev writes no tokens", "leave --emit out"),
+    ("estimate t5-base --hw h100 --emit sglang", "--emit sglang", "leave --emit out"),
+    ("speculate --draft bert-base --target llama-3-8b -a 0.7", "--draft bert-base", "name a decoder"),
+    ("speculate --draft llama-3-8b --target t5-nobody -a 0.7", "t5-nobody", "roofline models"),
+    ("fit llama-3.1-8b --hw rtx-4090 --memory 0GB", "--memory 0", "above zero"),
+    ("fit llama-3.1-8b --hw rtx-4090 --file ,", "--file", "leave the option out"),
     ("estimate llama-3-8b --hw h100 --weight-dtype exl3-3.5-h99", "exl3-3.5-h99", "1 to 16 bits"),
 ]
 

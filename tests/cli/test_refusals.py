@@ -9,6 +9,7 @@ from conftest import run_cli
 
 from rooflinecli import units
 from rooflinecli.answers.check.requirement import _limit
+from rooflinecli.cli.elsewhere import HERE
 from rooflinecli.specs.quantities import QUANTITIES
 
 BASE = ("llama-3-8b", "--hw", "h100")
@@ -61,3 +62,20 @@ def test_every_quantity_can_be_held_to_a_limit(name: str) -> None:
     written = {"count": "2", "fraction": "50 %"}.get(unit, f"2 {unit}")
     assert _limit(name, written, "plan.yaml:1") == (0.5 if unit == "fraction" else 2.0)
     assert unit in ("count", "fraction") or unit in units.UNITS
+
+
+@pytest.mark.parametrize("name", sorted(HERE))
+def test_an_option_of_another_tool_is_told_by_its_name_here(name):
+    """--gpus is -n; what it is told to be is an option of the verb."""
+    ran = run_cli("estimate", "llama-3.1-8b", "--hw", "h100", name, "8")
+    assert (ran.code, ran.out) == (2, "")
+    assert f"no option {name}: here it is {HERE[name]}." in ran.err
+    words = [word.strip(",.`") for word in HERE[name].split() if word.startswith("-")]
+    known = run_cli("estimate", "--help").out
+    assert all(word in known for word in words)
+
+
+def test_and_not_where_the_verb_has_no_such_thing():
+    ran = run_cli("shard", "--gpus", "8")
+    assert ran.code == 2
+    assert "here it is" not in ran.err

@@ -22,6 +22,7 @@ from rooflinecli.lift import PLAIN
 from rooflinecli.mixer import Mode
 from rooflinecli.phases.flops import rows_flops
 from rooflinecli.phases.sizes import layer_sizes, outer_sizes, work_sizes
+from rooflinecli.specs.checkpoint.shapes import file_bytes
 from rooflinecli.specs.dtypes import formats
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.hf import TYPES, WRAPPED, from_config
@@ -214,3 +215,38 @@ def test_the_page_of_a_model_says_pattern_and_state(name, says):
 def test_fields_that_change_no_shape_are_named():
     notes = spec_of("jamba-v0.1").notes
     assert any(note.startswith("Of the config not used") and "use_associative_scan" in note for note in notes)
+
+
+def test_values_narrower_than_keys_are_cached_as_wide_as_they_are():
+    """MiMo-V2: four heads of 192 + 128 on a full layer, eight on one with a window of 129."""
+    spec = model_from(Document(from_config({"model_type": "mimo_v2_flash"}), Path("config.json")))
+    f, work = PLAIN_FORMATS, work_sizes(1.0, 1.0, 1.0, 1.0, Plan())
+    held = [(layer, layer_sizes(layer, work, Plan(), None, PLAIN)) for layer in ledger(spec).layers]
+    kept = sum(layer.repeat * layer.mixer.cache_bytes(f, sizes, 1.0, 4096.0) for layer, sizes in held)
+    full, near = 9, 39
+    assert kept == 2 * (192 + 128) * (full * 4 * 4096 + near * 8 * 129)
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"model_type": "helium", "hidden_size": 48, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 16}, "is not the hidden size"),
+        ({"model_type": "kimi_linear", "tie_word_embeddings": True}, "transformers ties nothing here"),
+        ({"model_type": "zamba2", "tie_word_embeddings": False}, "holds the shared blocks once for every use"),
+        ({"model_type": "t5", "is_decoder": True}, "each half says for itself"),
+        ({"model_type": "gemma3n"}, "give its text_config"),
+        ({"model_type": "gemma3n_text", "num_kv_shared_layers": 35}, "leaves 0 layers to keep a cache"),
+        ({"model_type": "gemma4_text", "use_bidirectional_attention": "all"}, "attention both ways"),
+        ({"model_type": "gemma4_text", "per_layer_config": {"40": {"head_dim": 8}}}, "'40' is not one of the 30 layers"),
+        ({"model_type": "gemma4", "text_config": {}, "audio_config": {"hidden_size": 8}}, "a tower that hears"),
+    ],
+)
+def test_what_changes_shapes_in_a_way_not_read_is_refused(config, says):
+    with pytest.raises(DataError, match=says):
+        from_config(config)
+
+
+def test_file_sizes_are_not_told_of_a_model_whose_tensors_are_named_otherwise():
+    spec = model_from(Document(from_config({"model_type": "gemma3n_text"}), Path("config.json")))
+    with pytest.raises(DataError, match="not those of a GGUF file"):
+        file_bytes(spec, "Q4_K_M", parameters(spec).total)

@@ -108,13 +108,15 @@ def test_every_type_has_cases():
     """No supported type goes unchecked: random configs, or one of hf_counts; kimi_k2 runs deepseek_v3's code and has a published config."""
     counts = json.loads((ROOT / "data" / "hf_counts" / "counts.json").read_text(encoding="utf-8"))
     counted = {c["model_type"] for name, c in counts.items() if name != "_meta"}
-    others = {"distilbert", "electra", "mllama_text_model"}  # in oracle/others.py, the last as mllama
-    same = {"xlm-roberta": "roberta", "camembert": "roberta", "umt5": "mt5"}  # the same code under another name
-    assert set(same.values()) <= counted
+    drawn = json.loads((ROOT / "oracle" / "golden_others.json").read_text(encoding="utf-8"))["cases"]
+    others = {case["file"] for case in drawn} | {"mllama_text_model"}  # the last as mllama
+    others |= {"mimo", "nemotron-nas", "minimax_m3", "minimax_m3_vl", "minimax_m3_vl_text", "kimi_k25"}  # in test_current_models.py
+    same = {"xlm-roberta": "roberta", "camembert": "roberta", "umt5": "mt5", "deepseek_ref": "deepseek_v4"}  # one code, two names
+    assert set(same.values()) <= counted | set(BY_TYPE)
     left = set(TYPES) - set(BY_TYPE) - counted - {f"{kind}_text" for kind in counted}
     assert left - others - set(same) == {"kimi_k2"}
     real = {json.loads(config_path(r["file"]).read_text())["model_type"] for r in REAL}
-    assert real | counted >= {"kimi_k2", *WRAPPED}
+    assert real | counted | others >= {"kimi_k2", *WRAPPED}
     assert all(
         len(rows) == PER_TYPE or kind in {c["config"]["model_type"] for c in DECODERS} for kind, rows in BY_TYPE.items()
     )

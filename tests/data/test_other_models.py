@@ -161,6 +161,8 @@ def test_an_image_becomes_what_the_processor_makes_of_it(row):
     columns, rows = row["internvl"]
     tiles = columns * rows + (columns * rows > 1)
     assert of("internvl-odd") == (tiles, 18 * 18 + 1, 256 * tiles + 2)
+    h, w = row["gemma4"]
+    assert of("gemma4") == (1, h * w // 16**2, h * w // 48**2 + 2)
     rows, columns = row["llama4"]
     many = rows * columns
     tokens = 144 * (many + 1) + many + 3 if many > 1 else 144 + 3

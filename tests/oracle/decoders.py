@@ -207,7 +207,37 @@ def glm_moe_dsa(r: Random) -> Config:
         "index_topk": 64,
     }
     c.pop("first_k_dense_replace")
-    return c | _kinds(r, c["num_hidden_layers"])
+    n = c["num_hidden_layers"]
+    picks = ["full", *(r.choice(["full", "shared"]) for _ in range(n - 1))]
+    return c | _kinds(r, n) | r.choice([{}, {"indexer_types": picks}, {"index_topk_freq": 2, "index_skip_topk_offset": 1}])
+
+
+def deepseek_v4(r: Random) -> Config:
+    groups, width, n = r.choice([1, 2, 4]), r.choice([8, 16, 24]), r.randrange(2, 6)
+    experts = r.randrange(2, 9)
+    kinds = ["sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"]
+    return {
+        "vocab_size": r.randrange(100, 900),
+        "hidden_size": r.choice([16, 32, 48]),
+        "moe_intermediate_size": r.randrange(4, 60),
+        "num_hidden_layers": n,
+        "num_attention_heads": groups * r.randrange(1, 4),
+        "head_dim": width,
+        "qk_rope_head_dim": width // 4 * 2,
+        "q_lora_rank": r.choice([16, 24]),
+        "o_lora_rank": r.choice([8, 12]),
+        "o_groups": groups,
+        "n_routed_experts": experts,
+        "num_experts_per_tok": r.randrange(1, experts + 1),
+        "n_shared_experts": 1,
+        "index_n_heads": r.choice([2, 4]),
+        "index_head_dim": r.choice([8, 16]),
+        "index_topk": 8,
+        "sliding_window": 16,
+        "hc_mult": r.choice([2, 4]),
+        "max_position_embeddings": 128,
+        **r.choice([{"layer_types": [r.choice(kinds) for _ in range(n)]}, {"compress_ratios": [r.choice([0, 4, 128]) for _ in range(n + 1)]}]),
+    }
 
 
 def olmo_hybrid(r: Random) -> Config:
@@ -283,16 +313,105 @@ def biogpt(r: Random) -> Config:
     return c
 
 
+def granite_swa(r: Random) -> Config:
+    return windowed(r) | maybe(r, attention_bias=coin(r), mlp_bias=coin(r))
+
+
+def granitemoe_swa(r: Random) -> Config:
+    return granitemoeshared(r) | maybe(r, sliding_window=16)
+
+
+def hyperclovax(r: Random) -> Config:
+    return free(r) | maybe(r, use_post_norm=coin(r))
+
+
+def internlm3(r: Random) -> Config:
+    bias = coin(r)
+    return common(r, free_dim=False) | {"head_dim": None} | maybe(r, 1.0 if bias else 0.5, qkv_bias=bias, bias=bias)
+
+
+def cohere2_moe(r: Random) -> Config:
+    c = windowed(r)
+    return (
+        c
+        | _experts(r, "num_experts", prefix_dense_intermediate_size=r.randrange(4, 60))
+        | maybe(
+            r,
+            attention_bias=coin(r),
+            num_shared_experts=r.randrange(0, 3),
+            first_k_dense_replace=r.randrange(0, c["num_hidden_layers"] + 1),
+            rms_norm_eps=r.choice([None, 1e-5]),
+        )
+    )
+
+
+def mimo_v2_flash(r: Random) -> Config:
+    kv = r.choice([1, 2])
+    c = windowed(r) | {"num_key_value_heads": kv, "num_attention_heads": 2 * kv * r.choice([1, 2])}
+    c |= {"head_dim": r.choice([16, 24]), "v_head_dim": r.choice([8, 16])}
+    c |= _experts(r, "n_routed_experts", moe_intermediate_size=r.randrange(4, 40))
+    return c | maybe(r, attention_bias=coin(r)) | _kinds(r, c["num_hidden_layers"])
+
+
+def _gemma(r: Random, n: int) -> Config:
+    """A Gemma of n layers with embeddings of each layer; both kinds of layer keep a cache before any is shared."""
+    kinds = [r.choice(["sliding_attention", "full_attention"]) for _ in range(n)]
+    kinds[:2], kinds[-1] = ["sliding_attention", "full_attention"], "full_attention"
+    heads = r.choice([2, 4])
+    return {
+        "vocab_size": r.randrange(300, 900),
+        "hidden_size": 16 * heads,
+        "intermediate_size": r.randrange(20, 90),
+        "num_hidden_layers": n,
+        "num_attention_heads": heads,
+        "num_key_value_heads": r.choice([1, 2]),
+        "head_dim": r.choice([8, 16]),
+        "layer_types": kinds,
+        "num_kv_shared_layers": r.choice([0, r.randrange(1, n - 1)]),
+        "vocab_size_per_layer_input": r.randrange(300, 400),
+        "hidden_size_per_layer_input": r.choice([4, 12]),
+        "sliding_window": 16,
+        "max_position_embeddings": 128,
+    } | maybe(r, 0.4, attention_bias=coin(r))
+
+
+def gemma3n(r: Random) -> Config:
+    n = r.randrange(3, 7)
+    c = _gemma(r, n) | {"altup_num_inputs": r.choice([2, 4]), "laurel_rank": r.choice([4, 8])}
+    return c | maybe(r, 0.5, intermediate_size=[r.randrange(20, 90) for _ in range(n)])
+
+
+def gemma4(r: Random) -> Config:
+    c = _gemma(r, r.randrange(3, 7))
+    if not c["num_kv_shared_layers"] and coin(r):
+        c["hidden_size_per_layer_input"] = 0
+    mixed = {"enable_moe_block": True, "num_experts": 5, "top_k_experts": 2, "moe_intermediate_size": 20}
+    return (
+        c
+        | {"global_head_dim": r.choice([16, 24])}
+        | (mixed if coin(r) else {})
+        | maybe(
+            r,
+            0.5,
+            attention_k_eq_v=coin(r),
+            num_global_key_value_heads=r.choice([1, 2]),
+            use_double_wide_mlp=coin(r),
+        )
+    )
+
+
 GENERATORS = {
     "apertus": plain, "bitnet": plain, "dbrx": dbrx, "mpt": mpt, "olmo": plain, "nanochat": plain, "helium": helium, "jais2": free,
     "cwm": cwm, "vaultgemma": windowed, "minicpm3": minicpm3, "youtu": latent, "phimoe": phimoe, "granitemoe": granitemoe,
     "granitemoeshared": granitemoeshared, "flex_olmo": flex_olmo, "dots1": dots1, "exaone_moe": exaone_moe, "hy_v3": hy_v3,
     "solar_open": solar_open, "mellum": mellum, "afmoe": afmoe, "glm_moe_dsa": glm_moe_dsa, "olmo_hybrid": olmo_hybrid,
     "gpt_neo": gpt_neo, "codegen": codegen, "gpt-sw3": inner, "openai-gpt": gpt, "xglm": xglm, "biogpt": biogpt, "iquestcoder": free,
+    "granite_swa": granite_swa, "granitemoe_swa": granitemoe_swa, "hyperclovax": hyperclovax, "internlm3": internlm3,
+    "cohere2_moe": cohere2_moe, "mimo_v2_flash": mimo_v2_flash, "gemma3n_text": gemma3n, "gemma4_text": gemma4, "deepseek_v4": deepseek_v4,
 }  # fmt: skip
 # Types whose forward pass torch counts otherwise than matmul by matmul: parameters alone (a mixer of its own; an indexer that
-# looks at every key; experts that no 'batched_mm' reaches)
-UNCOUNTED = ("olmo_hybrid", "glm_moe_dsa", "dbrx")
+# looks at every key; experts that no 'batched_mm' reaches; streams mixed by coefficients)
+UNCOUNTED = ("olmo_hybrid", "glm_moe_dsa", "dbrx", "gemma3n_text", "deepseek_v4")
 
 
 def cases(seed: int = 20261123) -> list[Config]:

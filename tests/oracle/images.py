@@ -57,6 +57,7 @@ def refresh() -> None:
 
     smart = functions("qwen2_vl/image_processing_qwen2_vl.py")["smart_resize"]
     got = functions("got_ocr2/image_processing_got_ocr2.py")["get_optimal_tiled_canvas"]
+    gemma = functions("gemma4/image_processing_gemma4.py")["get_aspect_ratio_preserving_size"]
     llama = functions("llama4/image_processing_llama4.py")
     pixtral = functions("pixtral/image_processing_pixtral.py")["get_resize_output_image_size"]
     canvases = torch.tensor(llama["find_supported_resolutions"](16, Size(336, 336)))
@@ -70,6 +71,7 @@ def refresh() -> None:
                 "qwen2": smart(h, w, 28, 3136, 12845056),
                 "qwen3": smart(h, w, 32, 65536, 16777216),
                 "internvl": got((h, w), (252, 252), 1, 12),
+                "gemma4": list(gemma(h, w, 16, 280 * 9, 3)),
                 "llama4": [int(side) // 336 for side in fit],
                 "mistral3": _pixtral(pixtral, image, (h, w)),
             }

@@ -73,7 +73,37 @@ ELECTRA = {
     "num_hidden_layers": 3,
     "vocab_size": 3001,
 }
-PLAIN: dict[str, dict[str, Any]] = {"distilbert": DISTIL, "electra": ELECTRA}  # types without a file among the configs
+GEMMA4 = {
+    "model_type": "gemma4",
+    "architectures": ["Gemma4ForConditionalGeneration"],
+    "audio_config": None,
+    "text_config": {
+        "model_type": "gemma4_text",
+        "vocab_size": 3001,
+        "hidden_size": 120,
+        "intermediate_size": 200,
+        "num_hidden_layers": 7,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 24,
+        "global_head_dim": 40,
+        "num_kv_shared_layers": 1,
+        "hidden_size_per_layer_input": 16,
+        "vocab_size_per_layer_input": 2001,
+        "tie_word_embeddings": True,
+    },
+    "vision_config": {
+        "model_type": "gemma4_vision",
+        "hidden_size": 96,
+        "intermediate_size": 160,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 4,
+        "head_dim": 24,
+    },
+}
+# types without a file among the configs
+PLAIN: dict[str, dict[str, Any]] = {"distilbert": DISTIL, "electra": ELECTRA, "gemma4": GEMMA4}
 DRAWS: dict[str, Draw] = {
     "bert-odd": _encoder(_classes("Bert", *_COMMON[:4], "ForPreTraining")),
     "roberta-large": _encoder(_classes("Roberta", *_COMMON), hidden_size=lambda r: 16 * r.choice([20, 33])),
@@ -160,6 +190,15 @@ DRAWS |= {
         {"num_hidden_layers": _VISION["num_hidden_layers"], "num_channels": _VISION["num_channels"]},
         vision_config__projector_input_dim=lambda r: r.choice([512, 4096]),
         vision_config__image_size=_side(14, 8, 24),
+    ),
+    "gemma4": _inside(
+        {k: v for k, v in _VISION.items() if k != "num_channels"},
+        vision_config__patch_size=lambda r: r.choice([8, 14]),
+        vision_config__position_embedding_size=lambda r: r.randrange(100, 300),
+        vision_config__pooling_kernel_size=lambda r: r.choice([1, 2, 3]),
+        vision_config__use_clipped_linears=_coin,
+        vision_config__standardize=_coin,
+        text_config__attention_k_eq_v=_coin,
     ),
     "mllama-odd": _inside(
         _VISION,

@@ -56,7 +56,7 @@ def unvisited(counts: dict[str, Any], settings: Any) -> int:
 
 def active(model: Any, settings: Any) -> int:
     """Parameters a token meets: the total less the experts it does not visit."""
-    chosen = getattr(settings, "num_experts_per_tok", 0)
+    chosen = getattr(settings, "num_experts_per_tok", 0) or getattr(settings, "top_k_experts", 0) or 0
     idle = 0
     for name, module in model.named_modules():
         if name.endswith(".experts"):

@@ -113,3 +113,11 @@ def test_every_kind_of_chip_has_constants_for_every_class_that_the_program_price
         only_training = {"optimizer", "host_optimizer"} if regime == "serving" else set()
         assert priced - only_training <= known, (regime, priced - known)
     assert not priced & SETTINGS
+
+
+@pytest.mark.parametrize(("path", "unit"), [("engine.front", "s"), ("efficiency.matmul.tau", "s")])
+def test_the_unit_of_what_can_be_set(path, unit):
+    from rooflinecli.price import settable
+    from rooflinecli.specs.hardware import load_hardware
+
+    assert settable.unit(load_hardware("h100-sxm"), path) == unit

@@ -28,12 +28,12 @@ def block(spec: AttentionSpec, model: ModelSpec) -> Block:
     rows.append(
         matmul("attention.out", "o[B S N H] . Wo[N H D] -> y[B S D]", bias=spec.out_bias, saves=(("B", "S", "N", "H"),))
     )
-    width = (lambda s: s["N"] + 2 * s["K"]) if not spec.out_gate else (lambda s: 2 * s["N"] + 2 * s["K"])
+    queries, keys = 2 if spec.out_gate else 1, 1 if spec.same_values else 2
     if spec.out_gate:
         gated = ("B", "S", "N", "H")
         rows.insert(-1, elementwise("attention.gate", (gated, gated), (gated,), saves=(gated,)))
     axes = {"N": spec.n_heads, "K": spec.n_kv_heads or spec.n_heads, "H": spec.head_dim or 0}
-    return Block(tuple(rows), axes, (("A", width),), split=("N",), shared=("K",))
+    return Block(tuple(rows), axes, (("A", lambda s: queries * s["N"] + keys * s["K"]),), split=("N",), shared=("K",))
 
 
 def _qk_norm(spec: AttentionSpec) -> list[Row]:

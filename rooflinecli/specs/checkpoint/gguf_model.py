@@ -24,7 +24,11 @@ FILE_TYPES = {
     32: "BF16", 36: "TQ1_0", 37: "TQ2_0", 38: "MXFP4_MOE",
 }  # fmt: skip
 _EXPERT = re.compile(r"_exps\.(weight|bias)$")
-_OUTSIDE = ("token_embd.weight", "output.weight", "output_norm.weight", "output_norm.bias", "position_embd.weight")
+_OUTSIDE = (
+    "token_embd.weight", "output.weight", "output_norm.weight", "output_norm.bias", "position_embd.weight",
+    "per_layer_token_embd.weight", "per_layer_model_proj.weight", "per_layer_proj_norm.weight", "altup_proj.weight",
+    "altup_unembd_proj.weight",
+)  # fmt: skip
 
 
 def model_document(path: Path) -> Document:

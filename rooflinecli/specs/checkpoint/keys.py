@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from rooflinecli.errors import DataError
 from rooflinecli.specs.checkpoint.base_keys import Config, Keys, base, dense, experts
+from rooflinecli.specs.checkpoint.hybrid_keys import HYBRIDS
 from rooflinecli.specs.checkpoint.more_keys import MORE
 
 __all__ = ["ARCHITECTURES", "Keys"]
@@ -157,6 +158,7 @@ ARCHITECTURES: dict[str, Callable[[Keys], Config]] = {
     "qwen3": _qwen3,
     "qwen2moe": _qwen2_moe,
     "qwen3moe": _qwen3_moe,
+    "qwen3vlmoe": _qwen3_moe,
     "gemma": _gemma,
     "gemma2": _gemma2,
     "gemma3": _gemma3,
@@ -168,4 +170,5 @@ ARCHITECTURES: dict[str, Callable[[Keys], Config]] = {
     "mamba2": _mamba2,
     "lfm2": _lfm2,
     **MORE,
+    **HYBRIDS,
 }

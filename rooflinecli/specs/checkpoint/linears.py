@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rooflinecli.specs.blocks import AttentionSpec, FeedForwardSpec
 
-SOFTMAX = ("gqa", "mha", "mqa", "mla")
+SOFTMAX = ("gqa", "mha", "mqa", "mla", "reused")
 # Other names of the same modules, as families write them
 _SPELLED = (
     (re.compile(r"block_sparse_moe|feed_forward"), "mlp"),
@@ -44,10 +44,15 @@ def attention(d: int, a: AttentionSpec, layer: str) -> Iterator[Linear]:
     if a.kind == "mla":
         yield from _latent(d, a, at)
         return
+    if a.kind == "reused":
+        yield Linear(f"{at}.q_proj", d, a.n_heads * h)
+        yield Linear(f"{at}.o_proj", a.n_heads * h, d)
+        return
     kv = a.n_kv_heads or a.n_heads
     yield Linear(f"{at}.q_proj", d, a.n_heads * h * (2 if a.out_gate else 1))
     yield Linear(f"{at}.k_proj", d, kv * h)
-    yield Linear(f"{at}.v_proj", d, kv * h)
+    if not a.same_values:
+        yield Linear(f"{at}.v_proj", d, kv * h)
     yield Linear(f"{at}.o_proj", a.n_heads * h, d)
 
 

@@ -26,12 +26,18 @@ _DENSE: dict[str, tuple[str, dict[str, str]]] = {
     "ernie4_5": ("ernie4_5", {"use_bias": _Q}),
     "hunyuan-dense": ("hunyuan_v1_dense", {"attention_bias": _Q}),
     "seed_oss": ("seed_oss", {"attention_bias": _Q, "attention_out_bias": _OUT, "mlp_bias": _UP}),
+    "qwen2vl": ("qwen2", {}),
+    "qwen3vl": ("qwen3", {}),
+    "mistral3": ("ministral3", {}),
+    "apertus": ("apertus", {"attention_bias": _Q}),
     "internlm2": ("llama", {"attention_bias": _Q, "mlp_bias": _UP}),
 }
 # the same for mixtures on every layer, with the name that the config gives to their count
 _MIXED: dict[str, tuple[str, str, dict[str, str]]] = {
     "olmoe": ("olmoe", "num_experts", {"attention_bias": _Q}),
     "granitemoe": ("granitemoe", "num_local_experts", {"attention_bias": _Q}),
+    "phimoe": ("phimoe", "num_local_experts", {"attention_bias": _Q, "lm_head_bias": "output.bias"}),
+    "minimax-m2": ("minimax_m2", "num_local_experts", {}),
 }
 _WINDOWED = ("exaone4", "starcoder2", "cohere2")
 

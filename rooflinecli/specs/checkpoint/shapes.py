@@ -62,7 +62,7 @@ def matrices(spec: ModelSpec) -> Iterator[Matrix]:
 
 
 def _attention(spec: ModelSpec, a: AttentionSpec, i: int) -> Iterator[Matrix]:
-    if a.kind not in ("gqa", "mha", "mqa", "mla"):
+    if a.kind not in ("gqa", "mha", "mqa", "mla", "reused"):
         raise DataError(
             f"{spec.document.at('layers')}: sizes of GGUF files are known for softmax attention, and this has {a.kind} layers; "
             "give the file itself, its header says the bytes"
@@ -74,8 +74,10 @@ def _attention(spec: ModelSpec, a: AttentionSpec, i: int) -> Iterator[Matrix]:
     kv = a.n_kv_heads or a.n_heads
     wide = 2 if a.out_gate else 1
     yield Matrix("attn_q", i, (a.n_heads * h * wide, d))
-    yield Matrix("attn_k", i, (kv * h, d))
-    yield Matrix("attn_v", i, (kv * h, d))
+    if a.kind != "reused":
+        yield Matrix("attn_k", i, (kv * h, d))
+        if not a.same_values:
+            yield Matrix("attn_v", i, (kv * h, d))
     yield Matrix("attn_output", i, (d, a.n_heads * h))
 
 
@@ -113,7 +115,9 @@ def _feedforward(spec: ModelSpec, f: FeedForwardSpec, i: int) -> Iterator[Matrix
 def _rest(spec: ModelSpec, parameters: int) -> int:
     """Parameters outside the matrices: norms, biases, routers, sinks, learned positions."""
     rest = parameters - sum(_elements(m.shape) for m in matrices(spec))
-    if rest < 0 or spec.towers or not spec.vocab_size:
+    beside = [*spec.before, *spec.after, *(piece for group in spec.layers for piece in group.pieces)]
+    unnamed = any(piece.kind in ("linear", "table") for piece in beside)  # matrices that are named and quantised otherwise
+    if rest < 0 or unnamed or spec.towers or not spec.vocab_size:
         raise DataError(f"{spec.document.at('layers')}: its tensors are not those of a GGUF file; give the file itself")
     return rest
 

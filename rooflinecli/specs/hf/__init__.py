@@ -19,9 +19,11 @@ from rooflinecli.specs.load import Document, KeyPath
 TYPES: dict[str, str] = {
     **dict.fromkeys(("llama", "granite", "olmo2", "glm", "glm4", "phi3"), "llama"),
     **dict.fromkeys(("mistral", "mixtral", "starcoder2"), "mistral"),
-    **dict.fromkeys(("qwen2", "qwen2_moe", "qwen3", "qwen3_moe"), "qwen"),
+    **dict.fromkeys(("qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "mimo"), "qwen"),
+    "nemotron-nas": "nas",
     **dict.fromkeys(("qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text", "qwen3_vl_moe_text"), "qwen"),
     **dict.fromkeys(("gemma", "gemma2", "gemma3_text"), "gemma"),
+    **dict.fromkeys(("gemma3n_text", "gemma4_text"), "gemma_layers"),
     **dict.fromkeys(("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "glm4_moe", "glm4_moe_lite"), "deepseek"),
     **dict.fromkeys(("gpt2", "gpt_neox", "gptj", "opt", "bloom"), "gpt"),
     **dict.fromkeys(("falcon", "phi", "cohere"), "parallel"),
@@ -43,7 +45,10 @@ TYPES: dict[str, str] = {
         "iquestcoder".split(),
         "decoders",
     ),
+    **dict.fromkeys("granite_swa granitemoe_swa hyperclovax internlm3 cohere2_moe mimo_v2_flash".split(), "recent"),
     "gpt_oss": "gpt_oss",
+    **dict.fromkeys(("minimax_m3", "minimax_m3_vl_text"), "minimax_m3"),
+    **dict.fromkeys(("deepseek_v4", "deepseek_ref"), "deepseek_v4"),
     "llama4_text": "llama4",
     "mllama_text_model": "mllama",
     **dict.fromkeys("bert roberta xlm-roberta camembert distilbert electra modernbert".split(), "encoder"),
@@ -53,6 +58,7 @@ TYPES: dict[str, str] = {
 # A model with a vision tower: the type of its text decoder
 WRAPPED = {
     "gemma3": "gemma3_text",
+    "gemma4": "gemma4_text",
     "llama4": "llama4_text",
     "qwen2_vl": "qwen2_vl_text",
     "qwen2_5_vl": "qwen2_5_vl_text",
@@ -65,9 +71,11 @@ WRAPPED = {
     "internvl": "qwen2",
     "llava": "llama",
     "mllama": "mllama_text_model",
+    "kimi_k25": "kimi_k2",
+    "minimax_m3_vl": "minimax_m3_vl_text",
 }
 # Wrappers around a decoder of any type: the one above is that of a config that does not say
-ANY_DECODER = frozenset({"paligemma", "mistral3", "internvl", "llava"})
+ANY_DECODER = frozenset({"paligemma", "mistral3", "internvl", "llava", "kimi_k25"})
 # What a causal language model ends in; a bare *Model has no head
 _HEADS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 # Where the lines of a converted model's fields are, for errors and explanations
@@ -106,7 +114,7 @@ def from_config(config: Mapping[str, Any], where: Where | str = "config.json") -
     quantization = stored(outer if outer is not fields and any(name in config for name in NAMES) else fields)
     if quantization:
         model["quantization"] = quantization
-    _refuse(fields, family.pair)
+    _refuse(fields, family)
     wrapper = _INSIDE if name in WRAPPED else frozenset()
     fields.finish(NOISE | family.ignored | wrapper | set(NAMES))
     fields.notes += [*_unused(fields, family), *(outer.notes if outer is not fields else [])]
@@ -186,6 +194,8 @@ def _tower(outer: Fields, name: str, model: dict[str, Any]) -> dict[str, Any]:
 def _finish(outer: Fields) -> None:
     """Refuse fields of a wrapper that nobody read."""
     _refuse(outer)
+    remedy = "a tower that hears is not read; remove audio_config to count the model without it"
+    outer.expect("audio_config", (None, {}), remedy)
     outer.finish(NOISE | _WRAPPER)
 
 
@@ -193,6 +203,9 @@ def _finish(outer: Fields) -> None:
 _WRAPPER = frozenset(
     "image_token_index image_token_id boi_token_index eoi_token_index boi_token_id eoi_token_id video_token_id video_token_index "
     "vision_start_token_id vision_end_token_id vision_token_id projector_hidden_act hidden_size vocab_size num_image_tokens "
+    "media_placeholder_token_id video_placeholder ignore_index use_unified_vision_chunk projection_layer_norm_eps "
+    "img_token_compression_config num_reward_heads process_image_mode "
+    "audio_token_id boa_token_id eoa_token_id eoa_token_index audio_token_index "
     "image_grid_pinpoints vision_feature_layer vision_feature_select_strategy image_seq_length image_seq_len".split()
 )
 # Fields of a wrapper that older files on the Hub hold beside those of the decoder
@@ -204,9 +217,12 @@ _TOWER = _WRAPPER | frozenset(
 _INSIDE = frozenset({"num_image_tokens"})  # the same, inside text_config
 
 
-def _refuse(f: Fields, pair: bool = False) -> None:
+def _refuse(f: Fields, family: Family | None = None) -> None:
     """Generic fields that change a model unless they are off, or as the type has them."""
+    pair = family is not None and family.pair
     said = "a pair is an encoder with a decoder" if pair else "only decoders are read as this model_type"
+    if pair:
+        f.expect("is_decoder", (False, None), "each half says for itself whether it writes; give false")
     f.expect("is_encoder_decoder", (True, None) if pair else (False, None), f"{said}; write the model as YAML")
     f.expect(
         "add_cross_attention",
@@ -214,7 +230,8 @@ def _refuse(f: Fields, pair: bool = False) -> None:
         "cross-attention beside this model_type is not read; write the model as YAML",
     )
     f.expect("pruned_heads", ({}, None), "pruned heads differ from layer to layer; write the model as YAML")
-    f.expect("per_layer_config", ({}, None), "layers that differ one by one are not read; write the model as YAML")
+    if family is None or not family.varied:
+        f.expect("per_layer_config", ({}, None), "layers that differ one by one are not read; write the model as YAML")
 
 
 def _head(f: Fields) -> dict[str, Any]:

@@ -23,6 +23,7 @@ class Family:
     ignored: frozenset[str] = frozenset()
     own_head: bool = False  # whether it reads the class that the checkpoint was saved from
     pair: bool = False  # whether it is an encoder with a decoder
+    varied: bool = False  # whether it reads per_layer_config, what layers have of their own
 
 
 @dataclass
@@ -110,13 +111,14 @@ class Fields:
             raise self.fail(name, f"{str(value)[:60]!r} is not supported; {remedy}")
 
     def finish(self, ignored: frozenset[str]) -> None:
-        """Refuse fields nobody read: they might change a shape. A null says nothing, and some switches are harmless when off."""
+        """Refuse fields nobody read: they might change a shape. A null or an empty list says nothing, and some switches are
+        harmless when off."""
         unknown = [
             name
             for name, value in self.data.items()
             if name not in self.used
             and name not in ignored
-            and value is not None
+            and value not in (None, [], {})
             and not (value is False and name in OFF)
         ]
         if unknown:

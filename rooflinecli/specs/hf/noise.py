@@ -38,6 +38,6 @@ NOISE = frozenset(" ".join((_BOOKKEEPING, _TOKENS, _TRAINING, _ROPE, _GENERATION
 # Switches that add something when on; a family that never reads one has nothing to add when it is off
 _OFF = """
 attention_bias mlp_bias use_bias qkv_bias lm_head_bias use_qk_norm qk_layernorm alibi use_mrope use_sliding_window mup
-use_parallel_residual
+use_parallel_residual language_model_only
 """
 OFF = frozenset(_OFF.split())

@@ -31,13 +31,33 @@ def stored(f: Fields) -> Stored | None:
             f"unknown scheme '{method}'; known: {', '.join(sorted(_METHODS))}; "
             "remove quantization_config to count 16-bit weights",
         )
-    return _METHODS[method](inner)
+    _cached(f, inner)
+    return _METHODS[method](inner) | _experts(f, inner)
+
+
+def _experts(f: Fields, inner: Fields) -> Stored:
+    """Routed experts in four bits beside eight for the rest, a scale of powers of two per 32 (DeepSeek-V4's expert_dtype)."""
+    said = [place.text("expert_dtype") for place in (f, inner)]
+    if not any(said):
+        return {}
+    if not set(said) <= {"", "fp4"}:
+        raise f.fail("expert_dtype", f"'{max(said)}' is not read; known: fp4")
+    return {"experts": {"dtype": "mxfp4", "group_size": 32, "scale_bits": 8}}
+
+
+def _cached(f: Fields, inner: Fields) -> None:
+    """What the block says of the cache changes no weight: a note says how to count it."""
+    scheme = inner.raw("kv_cache_scheme")
+    if isinstance(scheme, dict) and scheme.get("num_bits") == 8:
+        f.notes.append("The checkpoint holds scales for keys and values of 8 bits: --kv-dtype fp8 counts such a cache; without it 16 bits are counted.")
 
 
 def _unnamed(config: Stored) -> str:
-    """The tool of a block that does not say: bitsandbytes by its switches, MLX by its two numbers."""
+    """The tool of a block that does not say: bitsandbytes by its switches, ModelOpt by its algorithm, MLX by its two numbers."""
     if "load_in_4bit" in config or "load_in_8bit" in config:
         return "bitsandbytes"
+    if "quant_algo" in config:
+        return "modelopt"
     return "mlx" if "bits" in config and "group_size" in config else ""
 
 
@@ -69,7 +89,21 @@ def _gptq(f: Fields) -> Stored:
     if not group:
         beside |= {"scale_bits": 0, "zero_bits": 0, "output_bits": 16 + wide["bits"]}
     head = {"head_bits": wide["bits"]} if f.flag("lm_head") else {}
-    return _kept(f, {"method": "gptq", **wide, **group, **beside, **head}, "modules_in_block_to_not_quantize")
+    found = _kept(f, {"method": "gptq", **wide, **group, **beside, **head}, "modules_in_block_to_not_quantize")
+    left = _dynamic(f)
+    return found | ({"kept": [*found.get("kept", []), *left]} if left else {})
+
+
+def _dynamic(f: Fields) -> list[str]:
+    """GPTQModel's rules by module: -: leaves what an expression matches in 16 bits. Raises DataError for other widths, which no row holds."""
+    rules = f.raw("dynamic")
+    left = []
+    for rule, change in rules.items() if isinstance(rules, dict) else ():
+        if rule.startswith("-:"):
+            left.append(f"re:{rule[2:]}")
+        elif change:
+            raise f.fail("dynamic", f"'{rule[:60]}' is stored otherwise than the rest, which this importer cannot express; give the safetensors index")
+    return left
 
 
 def _awq(f: Fields) -> Stored:
@@ -112,8 +146,8 @@ def _bitsandbytes(f: Fields) -> Stored:
 def _mlx(f: Fields) -> Stored:
     """A scale and a bias of 16 bits per group, embedding and head too; further entries name modules of other bits, or of none."""
     mode = f.text("mode", default="affine")
-    if mode != "affine":
-        raise f.fail("mode", f"'{mode}' is not read; known: affine; give --weight-dtype mlx-{mode} on the plain model")
+    if mode != "affine" and mode not in _MLX:
+        raise f.fail("mode", f"'{mode}' is not read; known: affine, {', '.join(_MLX)}")
     kept = []
     for name, other in f.data.items():
         if other is False:
@@ -126,8 +160,18 @@ def _mlx(f: Fields) -> Stored:
                 name,
                 "is stored in other bits than the rest, which this importer cannot express; give the safetensors index",
             )
+    if mode in _MLX:
+        f.expect("group_size", (_MLX[mode]["group_size"], None), f"{mode} has groups of its own")
+        return {"method": "mlx", **_MLX[mode], "scale_bits": 8, "weight_only": True, "applies_to": "all"} | ({"kept": kept} if kept else {})
     found = {"method": "mlx", **_bits(f, (2, 3, 4, 5, 6, 8), "bits"), **_group(f), "scale_bits": 16, "zero_bits": 16}
     return found | {"applies_to": "all"} | ({"kept": kept} if kept else {})
+
+
+_MLX: dict[str, Stored] = {  # a byte of scale per group, no bias: ml-explore/mlx nn/layers/quantized.py
+    "mxfp4": {"dtype": "mxfp4", "group_size": 32},
+    "nvfp4": {"dtype": "nvfp4", "group_size": 16},
+    "mxfp8": {"dtype": "fp8", "group_size": 32},
+}
 
 
 def _hqq(f: Fields) -> Stored:
@@ -195,7 +239,8 @@ def _modelopt(f: Fields) -> Stored:
     """NVIDIA ModelOpt: nvfp4 with a byte per 16 and two fp32 per matrix; fp8 with two fp32 per matrix."""
     kind = f.text("quant_algo").upper()
     if kind not in ("NVFP4", "FP8"):
-        raise f.fail("quant_algo", f"'{kind}' is not read; known: NVFP4, FP8")
+        remedy = "give the checkpoint's safetensors index, which has each tensor, or remove quantization_config"
+        raise f.fail("quant_algo", f"'{kind}' is not read; known: NVFP4, FP8; {remedy}")
     four = {"dtype": "nvfp4", "group_size": 16, "scale_bits": 8}
     found = (four if kind == "NVFP4" else {"dtype": "fp8", "scale_bits": 0}) | {"tensor_bits": 64}
     return _kept(f, found, "ignore", "exclude_modules")

@@ -8,6 +8,7 @@ from rooflinecli.specs.hf.fields import Fields
 
 Override = dict[str, Any]
 _LONGEST_PERIOD = 12
+_LATEST_START = 12  # layers that may stand before a repeated pattern
 
 
 def stack(layers: list[Override]) -> int | list[dict[str, Any]]:
@@ -15,13 +16,22 @@ def stack(layers: list[Override]) -> int | list[dict[str, Any]]:
     if not any(layers):
         return len(layers)
     best = _runs(layers)
-    for period in range(2, min(_LONGEST_PERIOD, len(layers) // 2) + 1):
-        count = next((n for n in range(len(layers) // period, 1, -1) if layers[: n * period] == layers[:period] * n), 0)
-        if count:
-            pattern = [{k: v for k, v in run.items() if (k, v) != ("repeat", 1)} for run in _runs(layers[:period])]
-            groups = [{"repeat": count, "pattern": pattern}, *_runs(layers[count * period :])]
-            best = min(best, groups, key=_written)
+    for start in range(min(_LATEST_START, len(layers))):
+        for period in range(2, min(_LONGEST_PERIOD, (len(layers) - start) // 2) + 1):
+            best = min(best, _periodic(layers, start, period), key=_written)
     return best
+
+
+def _periodic(layers: list[Override], start: int, period: int) -> list[dict[str, Any]]:
+    """Runs up to `start`, then as often as it fits what the next `period` layers are, then runs."""
+    first = layers[start : start + period]
+    count = 1
+    while layers[start + count * period : start + (count + 1) * period] == first:
+        count += 1
+    if count == 1:
+        return _runs(layers)
+    pattern = [{k: v for k, v in run.items() if (k, v) != ("repeat", 1)} for run in _runs(first)]
+    return [*_runs(layers[:start]), {"repeat": count, "pattern": pattern}, *_runs(layers[start + count * period :])]
 
 
 def _runs(layers: list[Override]) -> list[dict[str, Any]]:

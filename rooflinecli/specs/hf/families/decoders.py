@@ -160,6 +160,8 @@ def nanochat(f: Fields) -> Block:
 def helium(f: Fields) -> Block:
     """attention_bias is on q, k and v only."""
     block = attention(f, qkv_bias=f.flag("attention_bias"))
+    if block["n_heads"] * block["head_dim"] != f.whole("hidden_size"):
+        raise f.fail("head_dim", "times the heads is not the hidden size, which its output projection is built for; make them agree")
     return frame(f, block, feedforward(f, "gated", bias=f.flag("mlp_bias")), layers=_layers(f))
 
 
@@ -264,14 +266,25 @@ def afmoe(f: Fields) -> Block:
 
 
 def glm_moe_dsa(f: Fields) -> Block:
-    """deepseek_v32 with the layers that carry an indexer listed."""
-    listed = f.items("indexer_types", str, _layers(f))
-    if listed and set(listed) != {"full"}:
-        raise f.fail("indexer_types", "layers that share an indexer are not read; write the model as YAML")
+    """deepseek_v32, where a layer may attend to what the indexer of the last layer that has one picked."""
     kinds = f.items("layer_types", str, _layers(f))
-    if kinds and set(kinds) != {"indexed_attention"}:
+    if kinds and not set(kinds) <= {"indexed_attention", "deepseek_sparse_attention"}:
         raise f.fail("layer_types", "layers of other attention are not read; write the model as YAML")
-    return deepseek.deepseek_v32(f)
+    return deepseek.deepseek_v32(f, shared=_reused(f))
+
+
+def _reused(f: Fields) -> list[bool]:
+    """Whether each layer reuses the keys picked before it: a list, a pattern of letters, or every index_topk_freq-th picks."""
+    n = _layers(f)
+    said = f.items("indexer_types", str, n)
+    letters = f.raw("index_topk_pattern")
+    if not said and isinstance(letters, str):
+        said = [{"F": "full", "S": "shared"}.get(letter, letter) for letter in letters]
+    every, first = f.whole("index_topk_freq", null=1), f.whole("index_skip_topk_offset", null=2, least=0)
+    said = said or ["shared" if max(i - first + 1, 0) % every else "full" for i in range(n)]
+    if len(said) != n or not set(said) <= {"full", "shared"} or said[0] == "shared":
+        raise f.fail("indexer_types", f"expected full or shared for each of {n} layers, the first full; mend it")
+    return [kind == "shared" for kind in said]
 
 
 def olmo_hybrid(f: Fields) -> Block:
@@ -353,6 +366,6 @@ _IGNORED = frozenset(
     "initializer_cutoff_factor learned_pos_emb init_device embedding_fraction norm_type logit_scale emb_pdrop embed_dropout "
     "linear_allow_neg_eigval linear_a_log_min linear_a_log_max linear_dt_min linear_dt_max linear_dt_init_floor hidden_act "
     "embedding_initializer_range num_key_value_heads scale_attn_weights scale_attn_by_inverse_layer_idx reorder_and_upcast_attn n_ctx "
-    "fp8_config indexer_rope_interleave".split()
+    "fp8_config indexer_rope_interleave ep_size index_share_for_mtp_iteration moe_router_dtype".split()
 )
 FAMILIES = {name: Family(read, DEFAULTS[name], _IGNORED) for name, read in _READERS.items()}

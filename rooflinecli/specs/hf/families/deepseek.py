@@ -10,6 +10,7 @@ from typing import Any
 
 from rooflinecli.specs.hf.decoder import attention, experts, feedforward, frame, set_only, sparse
 from rooflinecli.specs.hf.fields import Family, Fields
+from rooflinecli.specs.hf.stack import Override, merged
 
 
 def latent(f: Fields) -> dict[str, Any]:
@@ -20,8 +21,10 @@ def latent(f: Fields) -> dict[str, Any]:
     return set_only(block | widths | {"qkv_bias": bias, "out_bias": bias})
 
 
-def _mixture(f: Fields, block: dict[str, Any]) -> dict[str, Any]:
-    """Dense layers first, then mixtures with n_shared_experts that every token visits."""
+def _mixture(
+    f: Fields, block: dict[str, Any], bias: bool = False, over: list[Override] | None = None
+) -> dict[str, Any]:
+    """Dense layers first, then mixtures with n_shared_experts that every token visits; `bias` on the MLPs and the shared expert."""
     n = f.whole("num_hidden_layers")
     first = f.whole("first_k_dense_replace", null=0, least=0)
     f.expect(
@@ -29,7 +32,6 @@ def _mixture(f: Fields, block: dict[str, Any]) -> dict[str, Any]:
         (1, None),
         "only a mixture on every layer after the dense ones is known; write the model as YAML",
     )
-    bias = f.flag("mlp_bias")
     moe = experts(
         f,
         "moe_intermediate_size",
@@ -45,21 +47,28 @@ def _mixture(f: Fields, block: dict[str, Any]) -> dict[str, Any]:
     extra = f.whole("num_nextn_predict_layers", "num_mtp_layers", null=0, least=0)
     if extra:
         f.notes.append(f"{extra} multi-token-prediction layer(s) are left out, as in the published parameter count.")
-    return frame(f, block, base, layers=mixed)
+    return frame(f, block, base, layers=merged(over, mixed) if over else mixed)
 
 
 def deepseek(f: Fields) -> dict[str, Any]:
     return _mixture(f, latent(f))
 
 
-def deepseek_v32(f: Fields) -> dict[str, Any]:
-    """Latent attention over the keys that an indexer picks."""
+def deepseek_v2(f: Fields) -> dict[str, Any]:
+    """The one of these types whose mlp_bias is read."""
+    return _mixture(f, latent(f), f.flag("mlp_bias"))
+
+
+def deepseek_v32(f: Fields, shared: list[bool] | None = None) -> dict[str, Any]:
+    """Latent attention over the keys that an indexer picks; a layer where `shared` is true takes those of the layer before."""
     sizes = {
         "index_heads": f.whole("index_n_heads"),
         "index_width": f.whole("index_head_dim"),
         "index_top": f.whole("index_topk"),
     }
-    return _mixture(f, {**latent(f), "kind": "sparse-mla", "sizes": sizes})
+    block = {**latent(f), "kind": "sparse-mla", "sizes": sizes}
+    again = {"attention": {"sizes": {**sizes, "index_reused": 1}}}
+    return _mixture(f, block, over=[again if here else {} for here in shared] if shared and any(shared) else None)
 
 
 def glm4_moe(f: Fields) -> dict[str, Any]:
@@ -134,9 +143,9 @@ _LITE = {
 _ROUTING = frozenset(
     {"norm_topk_prob", "routed_scaling_factor", "n_group", "topk_group", "topk_method", "scoring_func", "ep_size"}
 )
-_IGNORED = _ROUTING | {"num_key_value_heads", "head_dim", "qk_head_dim", "rope_interleave"}
+_IGNORED = _ROUTING | {"num_key_value_heads", "head_dim", "qk_head_dim", "rope_interleave", "mlp_bias"}
 FAMILIES = {
-    "deepseek_v2": Family(deepseek, _V2, _IGNORED),
+    "deepseek_v2": Family(deepseek_v2, _V2, _IGNORED - {"mlp_bias"}),
     "deepseek_v3": Family(deepseek, _V3, _IGNORED),
     "kimi_k2": Family(deepseek, _V3, _IGNORED),
     "deepseek_v32": Family(

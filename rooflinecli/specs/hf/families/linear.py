@@ -69,6 +69,7 @@ def qwen3_5_moe(f: Fields) -> Block:
 def kimi_linear(f: Fields) -> Block:
     """Kimi delta attention beside latent attention without positions; attention_bias is on its down-projection and output."""
     n = f.whole("num_hidden_layers")
+    f.expect("tie_word_embeddings", (False, None), "transformers ties nothing here, so the head would be counted or not; give false")
     nested = f.raw("linear_attn_config")
     inner = Fields(nested, {}, f.where, (*f.prefix, "linear_attn_config")) if isinstance(nested, dict) else None
     if inner is not None:  # as on the Hub: layers counted from 1

@@ -93,6 +93,8 @@ def _moe(f: Fields, bias: bool) -> Block:
 
 def zamba2(f: Fields) -> Block:
     """num_mem_blocks transformer blocks take turns at the hybrid layers; each use has adapters of its own."""
+    untied = "transformers then holds the shared blocks once for every use; give true"
+    f.expect("tie_word_embeddings", (True, None), untied)
     d, bias = f.whole("hidden_size"), f.flag("add_bias_linear")
     inner, heads = f.whole("mamba_expand") * d, f.whole("n_mamba_heads")
     scan = ssd(
@@ -184,7 +186,8 @@ _ZAMBA = {
 }
 _READ_BY_NOTHING = frozenset(
     "expand attention_bias mamba_proj_bias mamba_hidden_act n_shared_experts moe_shared_expert_overlap routed_scaling_factor n_group "
-    "topk_group norm_topk_prob mtp_layers_block_type sliding_window norm_eps attention_head_dim mamba_dt_rank mamba_chunk_size".split()
+    "topk_group norm_topk_prob mtp_layers_block_type sliding_window norm_eps attention_head_dim mamba_dt_rank mamba_chunk_size "
+    "time_step_rank mtp_hybrid_override_pattern".split()
 )
 FAMILIES = {
     "nemotron_h": Family(nemotron_h, _NEMOTRON, SCAN | _READ_BY_NOTHING),

@@ -26,6 +26,15 @@ def qwen2(f: Fields) -> dict[str, Any]:
     return frame(f, attention(f, qkv_bias=True), feedforward(f, "gated"), layers=_upper(f))
 
 
+def mimo(f: Fields) -> dict[str, Any]:
+    """As qwen2; its multi-token-prediction layers stand beside the model (configuration_mimo.py of XiaomiMiMo/MiMo-7B-Base)."""
+    f.expect("attention_bias", (True, None), "this type has a bias on q, k and v; mend model_type")
+    extra = f.whole("num_nextn_predict_layers", null=0, least=0)
+    if extra:
+        f.notes.append(f"{extra} multi-token-prediction layer(s) are left out, as in the published parameter count.")
+    return qwen2(f)
+
+
 def qwen3(f: Fields) -> dict[str, Any]:
     """q and k are normalised per head; attention_bias is on q, k, v and o."""
     bias = f.flag("attention_bias")
@@ -58,6 +67,9 @@ def qwen2_moe(f: Fields) -> dict[str, Any]:
 
 
 def qwen3_moe(f: Fields) -> dict[str, Any]:
+    """Experts alone; checkpoints written for other loaders say so of what the class has not, or always has."""
+    f.expect("shared_expert_intermediate_size", (0, None), "this type has no shared expert; mend model_type")
+    f.expect("use_qk_norm", (True, None), "this type always normalises q and k; mend model_type")
     bias = f.flag("attention_bias")
     block = attention(f, qkv_bias=bias, out_bias=bias, qk_norm="head")
     return _mixture(f, block, _windows(f, [True] * f.whole("num_hidden_layers")))
@@ -79,6 +91,7 @@ _MOE = {"decoder_sparse_step": 1, "hidden_size": 2048, "num_hidden_layers": 24}
 _IGNORED = frozenset({"norm_topk_prob"})
 FAMILIES = {
     "qwen2": Family(qwen2, _QWEN),
+    "mimo": Family(mimo, _QWEN),
     "qwen3": Family(qwen3, _QWEN | {"head_dim": 128}),
     "qwen2_moe": Family(
         qwen2_moe,

@@ -19,6 +19,9 @@ _FILES = {
     **dict.fromkeys(("qwen2_vl_vision", "qwen2_5_vl_vision", "qwen3_vl_vision", "qwen3_vl_moe_vision"), "qwen"),
     **dict.fromkeys(("qwen3_5_vision", "qwen3_5_moe_vision"), "qwen"),
     **dict.fromkeys(("llama4_vision_model", "mllama_vision_model"), "llama"),
+    "kimi_k25_vision": "kimi",
+    "minimax_m3_vl_vision": "minimax",
+    "gemma4_vision": "gemma",
 }
 # A vision_config that does not say its type, or says its wrapper's: the type it then is
 USUAL = {
@@ -27,12 +30,17 @@ USUAL = {
         for name in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe")
     },
     **dict.fromkeys(("gemma3", "paligemma"), "siglip_vision_model"),
+    "gemma4": "gemma4_vision",
     "llama4": "llama4_vision_model",
     "mllama": "mllama_vision_model",
     "mistral3": "pixtral",
     "internvl": "internvl_vision",
     "llava": "clip_vision_model",
+    "kimi_k25": "kimi_k25_vision",
+    "minimax_m3_vl": "minimax_m3_vl_vision",
 }
+# Towers that files on the Hub call by the type they were made from
+_CALLED = {("minimax_m3_vl", "clip_vision_model"): "minimax_m3_vl_vision"}
 
 
 @dataclass(frozen=True)
@@ -51,8 +59,8 @@ def tower(outer: Fields, name: str, text_width: int) -> Block | None:
         return None
     if not isinstance(given, dict):
         raise outer.fail("vision_config", "expected an object of fields")
-    kind = given.get("model_type", name)
-    kind = USUAL[name] if kind == name else kind
+    kind = given.get("model_type") or name  # some files write an empty one
+    kind = USUAL[name] if kind == name else _CALLED.get((name, kind), kind)
     if kind not in _FILES:
         raise outer.fail(
             "vision_config", f"is a '{kind}', not a tower this importer knows; known: {', '.join(sorted(_FILES))}"

@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 from rooflinecli.specs.hf.fields import MISSING, Fields
 from rooflinecli.specs.hf.towers import Block, linear, norm, side
+from rooflinecli.specs.hf.towers.kimi import merger
+from rooflinecli.specs.hf.towers.minimax import merger as minimax_merger
 
 Joined = tuple[list[Block], Block]
 _QWEN2 = "preprocessor_config.json of Qwen/Qwen2-VL-7B-Instruct and Qwen/Qwen2.5-VL-7B-Instruct: min_pixels 3136, max_pixels 12845056"
@@ -68,6 +70,18 @@ def gemma3(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
         linear("projector", text, input=width, bias=False, merge=merge),
     ]
     return after, _square(v, tokens=tokens, wrap=2, source="processing_gemma3.py: begin and end of image around them")
+
+
+def gemma4(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+    """Patches are averaged by pooling_kernel_size squares and taken to the decoder by one matrix."""
+    merge = v.whole("pooling_kernel_size")
+    after = [
+        norm("projector_norm", "none", merge=merge**2),
+        linear("projector", text, input=v.whole("hidden_size"), bias=False, merge=merge**2),
+    ]
+    source = "image_processing_gemma4.py: max_soft_tokens 280; processing_gemma4.py: begin and end of image around them"
+    images = {"kind": "budget", "patch": side(v, "patch_size"), "merge": merge, "tokens": 280, "wrap": 2}
+    return after, images | {"source": source}
 
 
 def paligemma(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
@@ -163,13 +177,40 @@ def mllama(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
     )
 
 
+def kimi(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+    """merge x merge patches are one token of the decoder; images keep their shape within a budget of patches."""
+    merge, patch, width = v.items("merge_kernel_size", int, 2) or [2, 2], side(v, "patch_size"), made["d_model"]
+    if merge[0] != merge[1]:
+        raise v.fail("merge_kernel_size", f"{merge[0]} by {merge[1]} is no square, and only squares are read")
+    said = outer.whole("projection_hidden_size", null=width)
+    if said != width:
+        raise outer.fail("projection_hidden_size", f"{said} is not the tower's width {width}; make them equal")
+    images = {"kind": "shrunk", "patch": patch, "merge": merge[0], "most": 16384 * patch**2, "size": 512 * patch}
+    source = "image_processing_kimi_k25.py: max_patches 16384, 512 patches a side"
+    return merger(width, text, merge[0]), images | {"source": source}
+
+
+def minimax(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+    """Sides go to multiples of a merged patch, the area between 56 x 56 and 1,280 of them."""
+    merge, patch = v.whole("spatial_merge_size"), side(v, "patch_size")
+    inner = outer.whole("projector_hidden_size", null=text)
+    outer.expect("multimodal_projector_bias", (True, None), "its projector has biases; mend it")
+    unit = (patch * merge) ** 2
+    images = {"kind": "smart", "patch": patch, "merge": merge, "least": 4 * unit, "most": 1280 * unit}
+    source = "image_processing_minimax_m3_vl.py: min_pixels 56 x 56, max_pixels 28 x 28 x 1280"
+    return minimax_merger(v.whole("hidden_size"), inner, text, merge), images | {"source": source}
+
+
 PROJECTORS: dict[str, Callable[[Fields, Fields, Block, int], Joined]] = {
     **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"), qwen),
     "gemma3": gemma3,
+    "gemma4": gemma4,
     "paligemma": paligemma,
     "llava": llava,
     "mistral3": mistral3,
     "internvl": internvl,
     "llama4": llama4,
     "mllama": mllama,
+    "kimi_k25": kimi,
+    "minimax_m3_vl": minimax,
 }

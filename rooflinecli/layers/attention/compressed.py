@@ -1,0 +1,199 @@
+"""Attention over a window of tokens and, behind it, over entries that each stand for `rate` tokens (DeepSeek-V4, sections 2.3.1 and 2.3.2).
+
+One shared head is key and value at once. A compressor makes an entry of each `rate` tokens by a learned softmax over them. Where
+an entry overlaps its neighbour (`index_heads` given), an indexer with entries of its own picks the `index_top` that a query attends
+to; without one (heavily compressed) a query attends to every entry behind it. Without `rate` there is the window alone. Output
+heads are projected group by group to a low rank first. Source of the sizes: transformers 5.23 models/deepseek_v4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rooflinecli import num
+from rooflinecli.formulas import attention, counts, memory
+from rooflinecli.layers.softmax import Softmax, asked, busiest
+from rooflinecli.ledger import Block, Row, Sizes, elementwise, matmul, norm
+from rooflinecli.mixer import Exchange, Mode
+from rooflinecli.num import INF, Number
+from rooflinecli.specs.dtypes import Formats
+from rooflinecli.specs.model import AttentionSpec, ModelSpec
+from rooflinecli.work import Gradient, Op
+
+HEADS = 64.0  # heads of a work item of decode: they read the shared entries once
+INDEX = 4.0  # bytes of a picked entry's place
+SIZES = {"query_rank": "rank of the queries", "out_rank": "rank of a group's output", "out_groups": "groups of the output"}
+OPTIONAL = {
+    "rate": "tokens behind the window that one entry stands for",
+    "index_heads": "heads of the indexer",
+    "index_width": "width of an indexer head and of its entries",
+    "index_top": "entries that a query attends to",
+}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Compressed(Softmax):
+    """`rate` tokens to an entry, `top` of them for a query, `indexed`: picked by an indexer."""
+
+    rate: Number = INF
+    top: Number = INF
+    indexed: bool = False
+
+    def _entries(self, tokens: Number) -> Number:
+        """Whole entries that stand for so many tokens."""
+        return num.floor(tokens / self.rate)
+
+    def _keys(self, tokens: Number) -> Number:
+        """What one query behind so many tokens attends to."""
+        return num.minimum(tokens, self.reach) + num.minimum(self._entries(tokens), self.top)
+
+    def visible(self, tokens: Number) -> Number:
+        """Rows of the cache: the window, and every entry."""
+        return num.minimum(tokens, self.reach) + self._entries(tokens)
+
+    def _own_pairs(self, mode: Mode, keys: Number) -> Number:
+        if mode.full_attention:
+            return attention.full_pairs(keys, self.reach) + keys * self._entries(keys)
+        return super()._own_pairs(mode, keys) + attention.compressed_pairs(keys, self.rate, self.top)
+
+    def flops(self, mode: Mode, sizes: Sizes) -> Number:
+        return super().flops(mode, sizes) + (self._score_flops(mode, sizes) if self.indexed else 0.0)
+
+    def _token_flops(self, sizes: Sizes) -> Number:
+        return attention.attention_core_flops(asked(sizes), sizes["N"], self._keys(sizes["T"]), sizes["H"], sizes["H"])
+
+    def _score_flops(self, mode: Mode, sizes: Sizes) -> Number:
+        """The indexer ranks every entry behind a query."""
+        if mode.decode:
+            queries, pairs = asked(sizes), self._entries(sizes["T"])
+        else:
+            queries, pairs = sizes["B"], self._index_pairs(mode, sizes)
+        return attention.indexer_flops(queries, sizes["Ni"], pairs, sizes["Hi"])
+
+    def _index_pairs(self, mode: Mode, sizes: Sizes) -> Number:
+        s, t = sizes["S"], sizes["T"]
+        seen = t if mode.documents is None else num.minimum(mode.documents, t)
+        per_query = attention.compressed_pairs(seen, self.rate, INF) / seen
+        if mode.full_attention:
+            per_query = self._entries(seen)
+        behind = 0.0 if mode.cached is None else self._entries(mode.cached)
+        return s * (per_query + behind)
+
+    def prefill(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
+        core = super().prefill(name, mode, sizes)
+        if mode.flash:
+            core = [core[0]._replace(flops=busiest(super().flops(mode, sizes), mode), k=self._keys(sizes["T"]))]
+        return [*self._indexer(mode, sizes), *core]
+
+    def _traffic(self, formats: Formats, sizes: Sizes) -> Number:
+        """Queries and outputs of every head; the shared head once, as key and value, and its entries."""
+        b, s, rows = sizes["B"], sizes["S"], sizes["T"] + self._entries(sizes["T"])
+        return counts.bytes_of(b * (2 * s * sizes["N"] + rows) * sizes["H"], formats.activation)
+
+    def decode(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
+        f, b, keys = mode.formats, sizes["B"], self._keys(sizes["T"])
+        moved = counts.bytes_of(b * keys * sizes["H"], f.kv)
+        core = Op(
+            name=name,
+            kind="latent_attention",
+            dtype=f.attention_compute,
+            flops=self._token_flops(sizes),
+            bytes=moved + counts.bytes_of(asked(sizes) * sizes["N"] * 2 * sizes["H"], f.activation),
+            k=keys,
+            n=sizes["H"],
+            items=b * num.ceil(sizes["N"] / HEADS),
+        )
+        return [*self._indexer(mode, sizes), core]
+
+    def _indexer(self, mode: Mode, sizes: Sizes) -> list[Op]:
+        """Scores of every entry behind each query; entries and queries are read once, the picked places written."""
+        if not self.indexed:
+            return []
+        f, b, entries = mode.formats, sizes["B"], self._entries(sizes["T"])
+        queries = 1.0 if mode.decode else sizes["S"]
+        values = b * (entries + queries * sizes["Ni"]) * sizes["Hi"]
+        picked = counts.bytes_of(b * queries * num.minimum(entries, self.top), INDEX)
+        moved = counts.bytes_of(values, f.kv if mode.decode else f.activation) + picked
+        scores = Op(
+            name="attention.index_scores",
+            kind="scores",
+            dtype=f.attention_compute,
+            flops=self._score_flops(mode, sizes),
+            bytes=moved,
+            k=sizes["Hi"],
+            gradient=Gradient(2.0, moved * 2, scores=True),
+        )
+        return [scores]
+
+    def exchange(self, sizes: Sizes) -> Exchange:
+        """The shared head once."""
+        return Exchange(queries=sizes["N"] * sizes["H"], keys=sizes["H"])
+
+    def per_token(self, sizes: Sizes) -> Number:
+        """What one more token adds in the long run: its part of an entry. The window has a fixed size."""
+        return (sizes["H"] + (sizes["Hi"] if self.indexed else 0.0)) / self.rate
+
+    def cache_bytes(self, formats: Formats, sizes: Sizes, batch: Number, tokens: Number) -> Number:
+        """The window and every entry, once, since key and value are one; the indexer's entries beside them."""
+        rows = memory.kv_cache_bytes(batch, self.visible(tokens), sizes["H"], formats.kv)
+        if not self.indexed:
+            return rows
+        return rows + memory.kv_cache_bytes(batch, self._entries(tokens), sizes["Hi"], formats.kv)
+
+    def text(self, sizes: Sizes) -> str:
+        behind = "" if self.rate == INF else f", and an entry for each {self.rate:g} tokens"
+        return super().text(sizes) + behind
+
+
+def block(spec: AttentionSpec, model: ModelSpec) -> Block:
+    """Low-rank queries, one shared head, the compressor and its indexer, core, grouped output."""
+    sizes = spec.sizes
+    rate, indexed = sizes.get("rate"), "index_heads" in sizes
+    mixer = Compressed(
+        kv_heads="one",
+        cached=(("H",),),
+        window=spec.window,
+        rate=rate or INF,
+        top=sizes.get("index_top", INF),
+        indexed=indexed,
+    )
+    q = ("B", "S", "N", "H")
+    rows = [
+        matmul("attention.q_down", "x[B S D] . Wqa[D Q] -> c[B S Q]", saves=(("B", "Z", "D"),)),
+        norm("attention.q_norm", "rmsnorm", ("Q",), ("B", "S")),
+        matmul("attention.q_up", "c[B S Q] . Wqb[Q N H] -> q[B S N H]", saves=(("B", "S", "Q"), q)),
+        norm("attention.q_head_norm", "none", ("N", "H"), ("B", "S")),
+        matmul("attention.kv", "x[B S D] . Wkv[D H] -> k[B S H]", saves=(("B", "S", "H"),)),
+        norm("attention.kv_norm", "rmsnorm", ("H",), ("B", "S")),
+        elementwise("attention.rotary", (q, ("B", "S", "H")), (q, ("B", "S", "H")), linear=True),
+        *(_compressor("attention.compressor", "H", "Hc", "R") if rate else []),
+        *(_indexer() if indexed else []),
+        Row("attention.core", "attention", params=(("N",),) if spec.sinks else (), mixer=mixer),
+        matmul("attention.out_down", "o[B S g M H] . Woa[g M H Ro] -> y[B S g Ro]", saves=(q,)),
+        matmul("attention.out", "y[B S g Ro] . Wob[g Ro D] -> z[B S D]", saves=(("B", "S", "g", "Ro"),)),
+    ]
+    axes = {"N": spec.n_heads, "H": spec.head_dim or 0, "one": 1, "Q": sizes["query_rank"]}
+    axes |= {"g": sizes["out_groups"], "Ro": sizes["out_rank"], "R": rate or 1}
+    axes |= {"Hc": (2 if indexed else 1) * axes["H"]}
+    if indexed:
+        axes |= {"Ni": sizes["index_heads"], "Hi": sizes["index_width"], "Hj": 2 * sizes["index_width"]}
+    return Block(tuple(rows), axes, (("M", lambda s: s["N"] / s["g"]),), split=("N", "g"))
+
+
+def _compressor(name: str, width: str, series: str, rate: str) -> list[Row]:
+    """Values and the gates that weigh them, a learned bias for each place in an entry, a norm of what they come to."""
+    wide = ("B", "S", series)
+    return [
+        matmul(f"{name}.kv", f"x[B S D] . Wck[D {series}] -> k[B S {series}]", saves=(wide,)),
+        matmul(f"{name}.gate", f"x[B S D] . Wcg[D {series}] -> g[B S {series}]", saves=(wide,)),
+        elementwise(f"{name}.sum", (wide, wide), (), params=((rate, series), (width,)), saves=()),
+    ]
+
+
+def _indexer() -> list[Row]:
+    """A compressor of its own, queries from the low rank, a weight for each head."""
+    return [
+        *_compressor("attention.index", "Hi", "Hj", "R"),
+        matmul("attention.index_q", "c[B S Q] . Wiq[Q Ni Hi] -> q[B S Ni Hi]", saves=(("B", "S", "Ni", "Hi"),)),
+        matmul("attention.index_weights", "x[B S D] . Wiw[D Ni] -> w[B S Ni]", saves=(("B", "S", "Ni"),)),
+    ]
