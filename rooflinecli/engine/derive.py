@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
 from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.engine.scene import Scene
 from rooflinecli.num import Number
@@ -12,13 +16,18 @@ from rooflinecli.specs.quantities import DERIVED
 def derive(scene: Scene, plan: Plan, phase: str, answer: PhaseAnswer) -> dict[str, Number]:
     """Name -> value of every derived quantity of a phase; left out where the chip's file lacks an argument."""
     found: dict[str, Number] = {}
-    for row in DERIVED:
-        if row.formula is None or row.phase not in ("", phase):
-            continue
-        given = [_argument(name, scene, plan, answer) for name in row.of]
-        if all(value is not None for value in given):
-            found[row.name] = row.formula(*given)
+    for name, formula, of in _rows(phase):
+        given = [_argument(argument, scene, plan, answer) for argument in of]
+        if not any(value is None for value in given):
+            found[name] = formula(*given)
     return found
+
+
+@cache
+def _rows(phase: str) -> tuple[tuple[str, Callable[..., Any], tuple[str, ...]], ...]:
+    """Name, formula and arguments of the rows that a phase has."""
+    rows = (row for row in DERIVED if row.phase in ("", phase))
+    return tuple((row.name, row.formula, row.of) for row in rows if row.formula is not None)
 
 
 def _argument(name: str, scene: Scene, plan: Plan, answer: PhaseAnswer) -> Number | None:

@@ -22,6 +22,7 @@ from rooflinecli.specs.precedent import Envelope, envelope, widening
 from rooflinecli.units import duration
 
 FURTHER = 1.25  # of a published size is wholly new
+CLAIMS = "claims"  # what a scene keeps of a plan: its error asks for them, and then whoever says them
 SLIGHT = 0.05  # of the way beyond published runs: not worth a word
 
 
@@ -98,7 +99,7 @@ def sentences(scene: Scene, plan: Plan, answer: TrainAnswer) -> list[str]:
     """What of a scalar layout no published run supports, a sentence each."""
     time, share = num.value(answer.time_s), _hidden_share(answer)
     said = []
-    for claim in of(scene, plan, answer):
+    for claim in scene.once(plan, CLAIMS, lambda: of(scene, plan, answer)):
         if num.value(claim.beyond) >= SLIGHT:
             before = f"hides {duration(share * time)} of communication behind a step of {duration(time)}; "
             said.append(f"{before if claim.kind == 'hidden' else ''}{claim.say()}")

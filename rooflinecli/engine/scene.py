@@ -48,10 +48,13 @@ class Scene:
         self.spec: Any = request.model
         self.engine = load_engine(request.engine)
         self.chip = _chip(request, lift, override, self.engine)
-        self.dtype = request.dtype or _checkpoint_dtype(request)
-        self.formats: Formats = _formats(request, self.dtype, self.engine)
-        if self.engine.whole_cache:
-            self.formats = replace(self.formats, whole_cache=True)
+        self.dtype, self.formats = _as_run(
+            _Identity(request.model),
+            _Identity(request.hardware),
+            _Identity(self.engine),
+            (request.dtype, request.kv_dtype, request.weight_dtype, request.state_dtype),
+            "train" in request.phases,
+        )
         self.host = host_of(request, lift, self.engine, self.formats, self.spec)
         self._workload()
 
@@ -295,6 +298,19 @@ def _model_flops(book: Ledger, formats: Formats, decode: bool, full_attention: b
 @lru_cache(maxsize=64)
 def _cached_chip(same: _Identity, ideal: bool, engine: _Identity) -> Chip:
     return Chip(same.spec, ideal=ideal, engine=engine.spec)
+
+
+@lru_cache(maxsize=256)
+def _as_run(
+    model: _Identity, hardware: _Identity, engine: _Identity, asked: tuple[str | None, ...], training: bool
+) -> tuple[str, Formats]:
+    """The dtype and formats that a model runs in on a chip, by all that decides them; `asked` are --dtype and those of cache,
+    weights and state."""
+    fields: dict[str, Any] = dict(zip(("dtype", "kv_dtype", "weight_dtype", "state_dtype"), asked, strict=True))
+    request = Request(model.spec, hardware.spec, **fields, phases=("train",) if training else ("decode",))
+    dtype = request.dtype or _checkpoint_dtype(request)
+    found = _formats(request, dtype, engine.spec)
+    return dtype, replace(found, whole_cache=True) if engine.spec.whole_cache else found
 
 
 def _formats(request: Request, dtype: str, engine: Engine) -> Formats:

@@ -209,7 +209,8 @@ def _error(
     experts = c.error_experts if any(group.moe for group in scene.book.layers) else 0.0
     beside = training.communication_error(c.error_hidden, sum(hidden.values()), seconds)
     shown = training.communication_error(c.error_exposed, sum(exposed.values()), seconds)
-    new = novelty.claims(scene, plan, sum(hidden.values()) / seconds, held)
+    share = sum(hidden.values()) / seconds
+    new = scene.once(plan, novelty.CLAIMS, lambda: novelty.claims(scene, plan, share, held))
     own = training.step_error(0.0, 0.0, beside, shown)
     return training.step_error(c.error, experts, beside, shown, novelty.error(scene, new)), own
 

@@ -25,7 +25,7 @@ OneLine = Annotated[str, AfterValidator(one_line)]  # a name: it stands in headi
 class Spec(BaseModel):
     """Base of everything read from YAML: unknown fields are errors, never silently ignored."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), defer_build=True)
 
 
 class Figure(Spec):

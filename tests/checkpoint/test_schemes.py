@@ -217,6 +217,16 @@ def test_on_the_command_line():
     assert [f["engine"] for f in fitted["files"]] == ["AutoAWQ", "MLX", "llama.cpp"]
 
 
+def test_a_model_without_a_vocabulary_keeps_its_format_as_written():
+    """No table of words, so no bytes of one: its weights weigh what their format says."""
+    from rooflinecli.engine.quantised import exact
+    from rooflinecli.specs.blocks import Quantization
+
+    spec, stored = load_model("vit-l-16"), Quantization(dtype="fp8")
+    assert not spec.vocab_size
+    assert exact(spec, stored) is stored
+
+
 def test_modules_that_gptqmodel_leaves_stay_in_16_bits():
     """A rule that begins with -: takes what its expression matches out; one with other bits is refused."""
     whole = {"quant_method": "gptq", "bits": 4, "group_size": 32}
@@ -238,13 +248,3 @@ def test_scales_for_a_cache_of_8_bits_are_told():
     noted = model(quantization_config={"quant_method": "fp8", "kv_cache_scheme": scheme}).notes
     assert any("--kv-dtype fp8" in note for note in noted)
     assert not any("--kv-dtype" in note for note in model(quantization_config={"quant_method": "fp8"}).notes)
-
-
-def test_a_model_without_a_vocabulary_keeps_its_format_as_written():
-    """No table of words, so no bytes of one: its weights weigh what their format says."""
-    from rooflinecli.engine.quantised import exact
-    from rooflinecli.specs.blocks import Quantization
-
-    spec, stored = load_model("vit-l-16"), Quantization(dtype="fp8")
-    assert not spec.vocab_size
-    assert exact(spec, stored) is stored

@@ -16,7 +16,7 @@ from operators import families
 from parso.tree import search_ancestor
 
 ROOT = Path(__file__).resolve().parents[2]
-TARGETS = ("formulas", "price", "parallel", "phases", "memory.py", "engine")
+TARGETS = ("formulas", "price", "parallel", "phases", "memory", "engine")
 SKIPPED = ("fstring", "tfpdef", "raise_stmt", "assert_stmt", "decorator", "import_from")
 Site = tuple[Any, int, Any]  # operator, occurrence, node
 

@@ -1,40 +1,20 @@
-"""What is resident on the fullest device: weights, gradients, optimizer state, activations, KV cache."""
+"""What a forward pass leaves for the backward pass, and what a pass that nobody differentiates works in."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli import num
 from rooflinecli.formulas import memory as f
-from rooflinecli.formulas import recipes, schedule, training
-from rooflinecli.ledger import Ledger, Row, Sizes, Tower, product, row_parameters
-from rooflinecli.lift import PLAIN, Plain
+from rooflinecli.ledger import Ledger, Row, Sizes, Tower, product
+from rooflinecli.lift import Plain
 from rooflinecli.num import Number
-from rooflinecli.parallel import data, pipeline
+from rooflinecli.parallel import pipeline
 from rooflinecli.phases import recompute
-from rooflinecli.phases.recipe import NF4, RECIPE, adapter_parameters
 from rooflinecli.phases.sizes import layer_sizes, outer_sizes, work_sizes
 from rooflinecli.specs.dtypes import Formats
-from rooflinecli.specs.plan import WHOLE, Plan
-
-
-@dataclass(frozen=True)
-class DeviceParameters:
-    """Parameters on the fullest device of a replica: in layers, outside them (embedding, head), and in routed experts.
-
-    has_experts is structure: a dense model has no expert group to exchange gradients in.
-    """
-
-    inner: Number
-    outer: Number
-    experts: Number = 0.0
-    has_experts: bool = False
-
-    @property
-    def total(self) -> Number:
-        return self.inner + self.outer + self.experts
+from rooflinecli.specs.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,171 +28,6 @@ class Beside:
 
 
 NOTHING = Beside()
-
-
-def device_parameters(book: Ledger, plan: Plan, lift: Plain) -> DeviceParameters:
-    """Parameters per device of a replica. With a pipeline the fullest stage carries the larger of embedding and head."""
-    sizes = plan.tp, plan.pp, plan.dp, plan.cp, plan.ep, plan.redundant_experts, plan.expert_tp
-    plain = not lift.traced and not book.towers  # what a tower reads may be an array, too large to keep
-    if plain and all(size.__class__ is float or size is None for size in sizes):
-        return _plainly_held(book, plan.stages and tuple(plan.stages), *sizes)
-    return _held(book, plan, lift)
-
-
-@lru_cache(maxsize=1024)
-def _plainly_held(
-    book: Ledger,
-    stages: tuple[float, ...] | None,
-    tp: float,
-    pp: float,
-    dp: float,
-    cp: float,
-    ep: float,
-    copies: float,
-    expert_tp: float | None,
-) -> DeviceParameters:
-    """Those of plain sizes, by all that they depend on: every candidate, phase and check asks for the same ones."""
-    sizes = {"tp": tp, "pp": pp, "dp": dp, "cp": cp, "ep": ep, "redundant_experts": copies, "expert_tp": expert_tp}
-    return _held(book, WHOLE.but(stages=stages, **sizes), PLAIN)
-
-
-def _held(book: Ledger, plan: Plan, lift: Plain) -> DeviceParameters:
-    """Counted row by row."""
-    document, work = book.document, work_sizes(1.0, 1.0, 1.0, 1.0, plan)
-    share = pipeline.fullest(plan, float(book.n_layers)) / book.n_layers
-    inner: Number = 0.0
-    experts: Number = 0.0
-    for g in book.layers:
-        layer = layer_sizes(g, work, plan, document, lift)
-        everywhere = tuple(r for r in g.rows if r.kind != "grouped_matmul") if g.moe else g.rows
-        inner = inner + row_parameters(everywhere, layer) * (float(g.repeat) * share)
-        if g.moe:
-            experts = experts + row_parameters(tuple(r for r in g.rows if r.kind == "grouped_matmul"), layer) * (
-                float(g.repeat) * share
-            )
-    sizes = outer_sizes(book, work, plan, document, lift)
-    stem, head = row_parameters(book.stem, sizes), row_parameters(book.head, sizes)
-    # A tied table is copied to the last stage, where it is the head.
-    copied = head + product(("V", "D"), sizes) if book.spec.tied_embeddings else head
-    for tower in book.towers:
-        stem = stem + device_parameters(tower.book, plan, lift).total
-    outer = num.where(plan.pp > 1, num.maximum(stem, copied), stem + head)
-    return DeviceParameters(inner, outer, experts, any(g.moe for g in book.layers))
-
-
-def predicting(params: DeviceParameters, book: Ledger, plan: Plan, depth: float, lift: Plain) -> DeviceParameters:
-    """`params` with `depth` modules that predict further tokens on the stage of the head, whose embedding and head they share: a layer as
-    the last, a projection of 2 D to D and three norms (DeepSeek-V3, section 2.2)."""
-    group = book.layers[-1]
-    sizes = layer_sizes(group, work_sizes(1.0, 1.0, 1.0, 1.0, plan), plan, book.document, lift)
-    grouped = tuple(row for row in group.rows if row.kind == "grouped_matmul")
-    everywhere = tuple(row for row in group.rows if row.kind != "grouped_matmul")
-    joined = f.prediction_parameters(sizes["D"], plan.tp)
-    inner = params.inner + (row_parameters(everywhere, sizes) + joined) * depth
-    return replace(params, inner=inner, experts=params.experts + row_parameters(grouped, sizes) * depth)
-
-
-def weights(params: DeviceParameters, formats: Formats, shards: Number) -> Number:
-    """Bytes of the working copy of the weights."""
-    return (
-        f.partitioned_bytes(params.inner, formats.weight, shards)
-        + f.partitioned_bytes(params.experts, formats.expert_weight, shards)
-        + f.partitioned_bytes(params.outer, formats.outer_weight, shards)
-    )
-
-
-def resident_weight(formats: Formats) -> float:
-    """Bytes per weight of a layer in training: narrow matmuls keep 16 bits, or 8 along rows and 8 along columns."""
-    narrow = formats.matmul_input < formats.activation
-    return max(formats.weight, formats.activation) if narrow else formats.weight
-
-
-@lru_cache(maxsize=256)
-def _as_trained(formats: Formats, quantised: bool) -> Formats:
-    """Formats with the bytes of weights that stay on a device while training."""
-    if quantised:
-        return replace(formats, weight=recipes.nf4_bytes(*NF4))
-    return replace(formats, weight=resident_weight(formats), expert_weight=resident_weight(formats))
-
-
-def trained(book: Ledger, plan: Plan, params: DeviceParameters, lift: Plain) -> DeviceParameters:
-    """Parameters that get gradients: all that are held, or the adapters beside them."""
-    if not RECIPE[plan.recipe].frozen:
-        return params
-    work = work_sizes(1.0, 1.0, 1.0, 1.0, plan)
-    share = pipeline.fullest(plan, float(book.n_layers)) / book.n_layers
-    inner: Number = 0.0
-    for g in book.layers:
-        sizes = layer_sizes(g, work, plan, book.document, lift)
-        inner = inner + adapter_parameters(g.rows, sizes, plan.lora_rank, plan.lora_targets) * (float(g.repeat) * share)
-    return DeviceParameters(inner, sum((trained(tower.book, plan, params, lift).total for tower in book.towers), 0.0))
-
-
-def training_state(
-    params: DeviceParameters,
-    learned: DeviceParameters,
-    plan: Plan,
-    formats: Formats,
-    gradient_bytes: Number,
-    optimizer_bytes: Number,
-) -> dict[str, Number]:
-    """Weights, gradients and optimizer state after ZeRO partitioning; adapters and a reference are weights too."""
-    recipe = RECIPE[plan.recipe]
-    if recipe.quantised or not recipe.frozen:
-        formats = _as_trained(formats, recipe.quantised)
-    over = data.shards(plan)
-    dense = DeviceParameters(params.inner, params.outer)
-    experts = f.partitioned_bytes(params.experts, formats.expert_weight, data.shards(plan, True)["weights"])
-    optimizer = 0.0 if plan.optimizer_on_host else optimizer_bytes
-    whole = weights(dense, formats, over["weights"]) + experts
-    if recipe.reference:
-        whole = whole + whole
-    if recipe.frozen:
-        whole = whole + partitioned(learned, plan, "weights") * formats.activation
-    state = {
-        "weights_bytes": whole,
-        "gradients_bytes": partitioned(learned, plan, "gradients") * gradient_bytes,
-        "optimizer_bytes": partitioned(learned, plan, "optimizer") * optimizer,
-    }
-    copies = pipeline.copies(plan)
-    if num.plain(copies) and num.value(copies) == 1:
-        return state
-    # Of two copies ZeRO splits the optimizer over twice the devices, so a device's part is the same.
-    shared = "optimizer_bytes" if plan.zero >= 1 else ""
-    return {name: held if name == shared else held * copies for name, held in state.items()}
-
-
-def orthogonalised_flops(book: Ledger, steps: float, lift: Plain) -> Number:
-    """FLOPs of Newton-Schulz steps over the momentum of every matrix in the layers, each once."""
-    work, total = work_sizes(1.0, 1.0, 1.0, 1.0, WHOLE), 0.0
-    for group in book.layers:
-        sizes = layer_sizes(group, work, WHOLE, book.document, lift)
-        for row in group.rows:
-            c = row.contraction
-            if c is not None and c.weight:
-                a, b = product(c.k, sizes), product(c.n, sizes)
-                copies = product(tuple(axis for axis in c.g if axis in c.w), sizes) * float(group.repeat)
-                total = total + training.newton_schulz_flops(num.minimum(a, b), num.maximum(a, b), steps) * copies
-    return total
-
-
-def partitioned(params: DeviceParameters, plan: Plan, state: str) -> Number:
-    """Parameters whose weights, gradients or optimizer state one device keeps; experts are split over their own copies."""
-    own = f.partitioned_parameters(params.inner + params.outer, data.shards(plan)[state])
-    if not params.has_experts:
-        return own
-    return own + f.partitioned_parameters(params.experts, data.shards(plan, True)[state])
-
-
-def kv_cache(book: Ledger, plan: Plan, formats: Formats, batch: Number, tokens: Number, lift: Plain) -> Number:
-    """What `batch` sequences of `tokens` tokens leave in memory on one device, layer by layer as each mixer keeps it."""
-    document, work = book.document, work_sizes(1.0, 1.0, 1.0, 1.0, plan)
-    total: Number = 0.0
-    for group in book.layers:
-        if group.mixer is not None:
-            sizes = layer_sizes(group, work, plan, document, lift)
-            total = total + group.mixer.cache_bytes(formats, sizes, batch, tokens) * float(group.repeat)
-    return total * (schedule.layers_per_stage(float(book.n_layers), plan.pp) / book.n_layers)
 
 
 def _saved(rows: tuple[Row, ...], sizes: Sizes, formats: Formats, axis: str = "") -> Number:
