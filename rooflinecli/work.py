@@ -57,7 +57,7 @@ class Op(NamedTuple):
     a pass of their own touches (quantised, appended to a cache, permuted). ramp: filling work per useful work, in units of
     k0. length: tokens of the sequence that attention runs over, whatever its window. items: work items that start one after
     the other (query tiles, cached heads). gradient: what a sequence mixer's kernel costs backward; contractions and elementwise passes follow a rule instead. routed: what all experts of a layer meet
-    (kind routed_experts), both products and what lies between.
+    (kind routed_experts), both products and what lies between. backward: it carries a gradient, which its kernels do at a rate of their own.
     """
 
     name: str
@@ -75,6 +75,7 @@ class Op(NamedTuple):
     variant: str = ""
     gradient: Gradient | None = None
     routed: Routed | None = None
+    backward: bool = False
 
     @property
     def group(self) -> str:
@@ -99,10 +100,11 @@ def kernel(
     variant: str = "",
     gradient: Gradient | None = None,
     routed: Routed | None = None,
+    backward: bool = False,
 ) -> Op:
     """An Op, in half the time that calling the class with keywords takes: a pass makes dozens."""
-    fields = (name, kind, dtype, flops, bytes, count, k, n, quantised, ramp, items, length, variant, gradient, routed)
-    return tuple.__new__(Op, fields)
+    sizes = (flops, bytes, count, k, n, quantised, ramp, items, length)
+    return tuple.__new__(Op, (name, kind, dtype, *sizes, variant, gradient, routed, backward))
 
 
 @dataclass(slots=True, eq=False)
