@@ -56,8 +56,9 @@ class Op(NamedTuple):
     longest run of keys and head width of attention, expert width of a grouped matmul. quantised: elements of the input that
     a pass of their own touches (quantised, appended to a cache, permuted). ramp: filling work per useful work, in units of
     k0. length: tokens of the sequence that attention runs over, whatever its window. items: work items that start one after
-    the other (query tiles, cached heads). sharing: query heads that read one cached head. gradient: what a sequence mixer's kernel costs backward; contractions and elementwise passes follow a rule instead. routed: what all experts of a layer meet
-    (kind routed_experts), both products and what lies between.
+    the other (query tiles, cached heads). sharing: query heads that read one cached head. gradient: what a sequence mixer's kernel costs
+    backward; contractions and elementwise passes follow a rule instead. routed: what all experts of a layer meet
+    (kind routed_experts), both products and what lies between. backward: it carries a gradient, which its kernels do at a rate of their own.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Op(NamedTuple):
     gradient: Gradient | None = None
     routed: Routed | None = None
     sharing: Number = 1
+    backward: bool = False
 
     @property
     def group(self) -> str:
@@ -101,10 +103,11 @@ def kernel(
     gradient: Gradient | None = None,
     routed: Routed | None = None,
     sharing: Number = 1,
+    backward: bool = False,
 ) -> Op:
     """An Op, in half the time that calling the class with keywords takes: a pass makes dozens."""
-    fields = (name, kind, dtype, flops, bytes, count, k, n, quantised, ramp, items, length, variant, gradient, routed, sharing)
-    return tuple.__new__(Op, fields)
+    sizes = (flops, bytes, count, k, n, quantised, ramp, items, length)
+    return tuple.__new__(Op, (name, kind, dtype, *sizes, variant, gradient, routed, sharing, backward))
 
 
 @dataclass(slots=True, eq=False)

@@ -38,7 +38,7 @@ class Microbatch:
             flash=plan.flash,
             dropout=plan.dropout,
             uneven=context.imbalance(plan, seq),
-            imbalance=None if plan.imbalance is Plan.imbalance else plan.imbalance,
+            imbalance=None if plan.expert_load is Plan.imbalance else plan.expert_load,
             software="" if plan.software == "any" else plan.software,
             documents=scene.documents,
         )
@@ -72,6 +72,17 @@ class Microbatch:
             self.bill.add(self._biases(group, sizes), times)
             self._communicate(group, sizes, times)
         return self.bill.total - before
+
+    def _shared(self, group: Any, sizes: dict[str, Number], times: Number) -> Number:
+        """Seconds of the shared experts of a layer group, forward and backward, where they run beside the exchange of tokens."""
+        if not self.plan.shared_overlap:
+            return 0.0
+        ops = self.forward.ops([row for row in group.rows if row.name.startswith("moe.shared")], sizes)
+        ops = self._eager(ops)
+        own = self.part().bill
+        own.add([*ops, *self._eager(backward.input_gradients(ops, self.scene.formats.activation))], times)
+        own.add(backward.weight_gradients(ops, self.scene.gradient_bytes), times)
+        return own.total
 
     def _compute(self, ops: list[Op], times: Number, early_stop: bool) -> None:
         """Forward, what is computed again, and both halves of the backward pass."""
@@ -129,7 +140,7 @@ class Microbatch:
                 self.communicate(c, 0.0 if again else self._within("tp_collective", c))
         if group.moe:
             for c in expert.collectives(plan, self.tokens, sizes["top_k"], sizes["D"], size, times, True):
-                self.communicate(c, self._within("ep_collective", c))
+                self.communicate(c, self._within("ep_collective", c), self._shared(group, sizes, times))
             step = self.constants("step")
             self.bill.spend("overhead", step.per_moe_layer * times, "step", step.error)
         if group.mixer is not None:
@@ -143,11 +154,14 @@ class Microbatch:
             return found.overlap
         return comm.overlap_within(found.overlap, found.beyond, c.n * c.stride, levels[0].size)
 
-    def communicate(self, c: Collective, overlap: Number) -> None:
-        """Charge what a collective leaves exposed, and note what hides."""
+    def communicate(self, c: Collective, overlap: Number, covering: Number = 0.0) -> None:
+        """Charge what a collective leaves exposed, and note what hides; `covering` seconds of work run beside the exposed part."""
         seconds = self.bill.collective(c)
-        self.bill.expose(c.axis, label(comm.exposed(seconds, overlap), f"t_exposed[{c.axis}]"))
-        self.bill.hide(c.axis, label(comm.hidden(seconds, overlap), f"t_hidden[{c.axis}]"))
+        exposed, hidden = comm.exposed(seconds, overlap), comm.hidden(seconds, overlap)
+        if num.present(covering):
+            exposed, hidden = comm.exposed_behind(exposed, covering), hidden + comm.covered(exposed, covering)
+        self.bill.expose(c.axis, label(exposed, f"t_exposed[{c.axis}]"))
+        self.bill.hide(c.axis, label(hidden, f"t_hidden[{c.axis}]"))
 
     def transfer(self) -> None:
         """Activations and their gradients between stages."""

@@ -204,6 +204,8 @@ _SELDOM = (
     "shard",
     "stages",
     "imbalance",
+    "capacity_factor",
+    "shared_overlap",
     "redundant_experts",
     "exchange",
     "overlap",

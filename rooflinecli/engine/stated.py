@@ -36,6 +36,8 @@ _AS_GIVEN = (
     "ring",
     "shard",
     "imbalance",
+    "capacity_factor",
+    "shared_overlap",
     "dropout",
     "loss_chunks",
     "mlp_chunks",

@@ -212,6 +212,16 @@ def exposed_behind(time: Number, cover: Number) -> Number:
     return num.maximum(time - cover, 0)
 
 
+@formula(
+    "t_hidden",
+    "s",
+    "communication hides behind at most this much computation; NVIDIA Megatron-LM, --moe-shared-expert-overlap",
+)
+def covered(time: Number, cover: Number) -> Number:
+    """Communication that runs beside `cover` seconds of computation."""
+    return num.minimum(time, cover)
+
+
 @formula("N_bus", "B/s", "nccl-tests: bytes that an ideal ring sends per device, over the time")
 def bus_bandwidth(carried: Number, time: Number) -> Number:
     """Bus bandwidth as nccl-tests reports it."""

@@ -149,6 +149,17 @@ def long_efficiency(efficiency: Number, length: Number, half_length: Number) -> 
 
 
 @formula(
+    "e_b",
+    "1",
+    "the gradient of attention holds more tiles on a unit at once and adds up into shared sums; Dao 2023, FlashAttention-2, section 4.1: "
+    "forward up to 73 %, backward up to 63 % of an A100's peak; the excess of the Triton kernel fitted, docs/accuracy.md",
+)
+def backward_efficiency(efficiency: Number, gradient: Number) -> Number:
+    """efficiency / (1 + x_b)."""
+    return efficiency / (1 + gradient)
+
+
+@formula(
     "P_cap", "FLOP/s", "power of CMOS logic grows with the cube of its clock (f V^2, V with f); torchtitan's 500 W H100"
 )
 def power_capped_rate(peak: Number, power: Number, rated: Number) -> Number:

@@ -33,7 +33,7 @@ def collectives(
     plan: Plan, tokens: Number, top_k: Number, d_model: Number, bytes_per_value: Number, layers: Number, backward: bool
 ) -> list[Collective]:
     """Dispatch and combine of `layers` MoE layers: an all-to-all each, forward and again backward."""
-    size = tokens * top_k * d_model * bytes_per_value * plan.imbalance / plan.tp
+    size = tokens * top_k * d_model * bytes_per_value * plan.expert_load / plan.tp
     times = layers * (4 if backward else 2)
     between = num.minimum(top_k, COPIES) / top_k
     return [

@@ -61,4 +61,5 @@ def _like(op: Op, suffix: str, flops: Number, moved: Number, quantised: Number) 
         items=op.items,
         length=op.length,
         variant=op.variant,
+        backward=True,
     )

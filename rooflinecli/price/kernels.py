@@ -174,6 +174,8 @@ def _prefill_attention(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Numb
     flops = roofline.softmax_flops(op.flops, op.n, c.softmax_width) if softmax else op.flops
     rises = num.present(c.half_length) and num.present(op.length)
     efficiency = roofline.long_efficiency(c.compute, op.length, c.half_length) if rises else c.compute
+    if op.backward and num.present(c.gradient):
+        efficiency = roofline.backward_efficiency(efficiency, c.gradient)
     t_compute = roofline.filled_compute_time(flops, op.ramp, c.k0, peak, efficiency)
     t_tail = roofline.longest_tile_time(c.tail_rows, op.n + c.softmax_width, op.k, peak, c.compute)
     t_memory = roofline.effective_memory_time(op.bytes, bandwidth, c.memory)

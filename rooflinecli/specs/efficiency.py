@@ -139,6 +139,13 @@ class Efficiency(Spec):
     half_length: float = _constant(
         0.0, "tokens", "S0", "attention: sequence length S0 of compute/(1 + S0/S)", shaped=True
     )
+    gradient: float = _constant(
+        0.0,
+        "1",
+        "x_b",
+        "attention: time per FLOP that its gradient takes beyond that of the forward pass, as a share",
+        shaped=True,
+    )
     overlap: float = _constant(0.0, "1", "omega", "share of this time that other work can hide", le=1)
     beyond: float = _constant(
         0.0, "1", "omega_b", "the same for tensor and expert groups that reach beyond the innermost network level", le=1

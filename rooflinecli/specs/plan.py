@@ -29,7 +29,9 @@ RECIPES = ("full", "lora", "qlora", "dpo")
 class Plan:
     """Sizes of the parallel axes, innermost first: TP, CP, EP (inside DP), DP, PP; devices = tp x cp x dp x pp.
 
-    ep splits the experts over ep of the dp replicas, and the busiest holds `imbalance` times its share of tokens. zero is
+    ep splits the experts over ep of the dp replicas, and the busiest holds `imbalance` times its share of tokens,
+    or every expert works on `capacity_factor` times it: tokens above are dropped, room below is padded. shared_overlap runs shared experts beside
+    the exchange of the routed ones' tokens. zero is
     the ZeRO stage: 0 replicate, 1 optimizer, 2 + gradients, 3 + weights (FSDP), over `shard` replicas (all by default;
     fewer is HSDP). micro_batch is sequences per replica and pipeline slot. stages lists the layers of each pipeline
     stage when they are uneven. recompute selective repeats recompute_modules (attention scores, when they are materialised); recompute_layers of the model's layers compute again, all by default. offload names what waits on the host: optimizer state, or the activations of
@@ -57,6 +59,8 @@ class Plan:
     ring: str = "zigzag"
     shard: Number | None = None
     imbalance: Number = 1.0
+    capacity_factor: Number | None = None
+    shared_overlap: bool = False
     dropout: bool = False
     offload: str = "none"
     offload_layers: Number | None = None
@@ -90,6 +94,11 @@ class Plan:
     @property
     def devices(self) -> Number:
         return self.tp * self.cp * self.dp * self.pp
+
+    @property
+    def expert_load(self) -> Number:
+        """Tokens that the busiest expert device works on, over an even share."""
+        return self.imbalance if self.capacity_factor is None else self.capacity_factor
 
     @property
     def expert_replicas(self) -> Number:

@@ -74,6 +74,8 @@ class Request:
     recompute_layers: Number | None = None
     recompute_modules: str | None = None
     imbalance: Number | None = None
+    capacity_factor: Number | None = None
+    shared_overlap: bool | None = None
     dropout: bool | None = None
     offload: str | None = None
     loss_chunks: Number | None = None

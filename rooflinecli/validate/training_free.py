@@ -9,10 +9,11 @@ from typing import Any
 from rooflinecli.validate.published import model
 
 Row = dict[str, Any]
-EAGER, FSDP = ("llm-foundry", "pytorch", "deepspeed"), ("llm-foundry", "pytorch", "torchtitan", "deepspeed")
+EAGER, FSDP = ("llm-foundry", "pytorch"), ("llm-foundry", "pytorch", "torchtitan", "deepspeed", "xtuner")
+DEEPSPEED = ("deepspeed", "xtuner")  # eager layers of its own
 MEGATRON = ("any", "megatron-2025", "megatron-2026")
-HOPPER, BLACKWELL, ULTRA = ("h100", "h200"), ("b200", "gb200"), ("b300", "gb300")
-X86 = ("h100", "h200", "b200", "b300")
+AMPERE, HOPPER, BLACKWELL, ULTRA = ("a100",), ("h100", "h200"), ("b200", "gb200"), ("b300", "gb300")
+X86, GRACE = ("h100", "h200", "b200", "b300"), ("gb200", "gb300")
 OLDER_TPU = ("tpu-v4", "tpu-v5")
 
 
@@ -74,16 +75,21 @@ def _rowwise(row: Row) -> bool:
     return "+rowwise" in row["plan"].get("software", "")
 
 
-def _older_moe_on_x86(row: Row) -> bool:
-    return moe(row) and _on(X86, "any", "megatron-2025")(row)
+def _host(chips: tuple[str, ...], name: str) -> Callable[[Row], bool]:
+    """Mixtures of experts on hosts of one kind, in one generation of Megatron."""
+    return lambda row: moe(row) and _on(chips, name)(row)
 
 
 FREE = {
     "eager_traffic": Free("framework.traffic", software(*EAGER), 1, 6, 1),
+    "deepspeed_traffic": Free("framework.traffic", software(*DEEPSPEED), 1, 8, "eager_traffic"),
     "nemo_traffic": Free("framework.traffic", software("nemo-2024"), 1, 6, 1),
     "accumulation_bytes": Free("framework.accumulate", software(*FSDP), 4, 120, 12),
     "misaligned_scores": Free("scores.compute", _misaligned, 0.01, 0.5, 0.5),
-    "host_per_moe_layer": Free("step.per_moe_layer", _older_moe_on_x86, 1e-4, 2e-2, 1e-3),
+    "host_per_moe_layer": Free("step.per_moe_layer", _host(X86, "any"), 1e-4, 2e-2, 1e-3),
+    "host_2025": Free("step.per_moe_layer", _host(X86, "megatron-2025"), 1e-4, 2e-2, "host_per_moe_layer"),
+    "host_2025_grace": Free("step.per_moe_layer", _host(GRACE, "megatron-2025"), 1e-4, 2e-2, 1e-3),
+    "ampere_matmul": Free("matmul.any.compute", _on(AMPERE), 0.2, 1.0, 0.58),
     "hopper_matmul": Free("matmul.any.compute", _on(HOPPER), 0.2, 1.0, 0.58),
     "blackwell_matmul": Free("matmul.any.compute", _on((*BLACKWELL, *ULTRA)), 0.2, 1.0, 0.58),
     "older_tpu_matmul": Free("matmul.any.compute", _on(OLDER_TPU), 0.2, 1.0, 0.65),
@@ -112,6 +118,8 @@ FREE = {
     "ironwood_attention": Free("prefill_attention.compute", _on(("tpu-v7",)), 0.05, 1.0, 0.5),
     "flash_2": Free("prefill_attention.compute", _on(HOPPER, "torchtitan", "pytorch"), 0.05, 1.0, 0.45),
     "triton_hopper": Free("prefill_attention.compute", _on(HOPPER, "llm-foundry"), 0.05, 1.0, "flash_2"),
+    "triton_ampere": Free("prefill_attention.compute", _on(AMPERE, "llm-foundry"), 0.05, 1.0, 0.495),
+    "triton_gradient": Free("prefill_attention.gradient", software("llm-foundry"), 0.1, 2.0, 0.16),
     "rails": Free(
         "fsdp_collective.rails", lambda r: software("deepspeed", "xtuner")(r) and r["plan"]["zero"] == 3, 0.02, 1.0, 1.0
     ),

@@ -75,6 +75,8 @@ def test_training_rows() -> None:
     first, second, third, both, _ = ({row["group"]: row for row in table.rows} for table in tables.training())
     assert first["all"]["rows"] == 282 and second["all"]["rows"] == 200 and both["all"]["rows"] == 482
     assert second["all"]["below_floor"] == 0 and both["dense"]["mean"] < 0.055 and both["MoE"]["mean"] < 0.11
+    assert both["dense"]["median"] < 0.035 and both["MoE"]["median"] < 0.08
+    assert first["mbridge_moe"]["mean"] < 0.126 and first["mbridge_moe"]["median"] < 0.08
     assert third["all"]["rows"] == 54 and third["all"]["below_floor"] == 0 and third["all"]["mean"] < 0.11
     rows = first
     assert rows["korthikanti_t5"]["mean"] <= 0.06

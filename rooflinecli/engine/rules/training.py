@@ -11,10 +11,14 @@ from rooflinecli.formulas import constraints, schedule
 from rooflinecli.parallel import pipeline
 from rooflinecli.specs.plan import Plan
 
+CAPACITY = 1e-3  # least share of an even load: a factor of nothing drops every token
+
 
 def training(scene: Scene, plan: Plan) -> Iterator[Rule]:
     if not one(plan.ep) or plan.expert_tp is not None:
         yield from _expert_ranks(plan)
+    if plan.capacity_factor is not None or plan.shared_overlap:
+        yield from _experts_there(scene, plan)
     if not one(plan.cp):
         yield Rule(
             "cp divides the sequence",
@@ -44,6 +48,36 @@ def training(scene: Scene, plan: Plan) -> Iterator[Rule]:
     count = schedule.microbatch_count(scene.train_batch, plan.dp, plan.micro_batch)
     for need in pipeline.needs(plan, count):
         yield Rule(need.name, ("pp", "virtual_stages", "dp", "micro_batch"), need.holds, need.say)
+
+
+def _experts_there(scene: Scene, plan: Plan) -> Iterator[Rule]:
+    """A capacity needs routed experts with room for some token, and an overlap of shared experts needs such experts."""
+    blocks, name = [layer.feedforward for layer in scene.spec.layers], scene.spec.name
+    if plan.capacity_factor is not None:
+        yield Rule(
+            "a capacity factor needs experts",
+            (),
+            any(block.kind == "moe" for block in blocks),
+            lambda: f"--capacity-factor: {name} has no experts; leave it out",
+            "capacity-factor",
+        )
+        yield Rule(
+            "experts take some tokens",
+            (),
+            constraints.within(CAPACITY, plan.capacity_factor),
+            lambda: (
+                f"--capacity-factor {num.value(plan.capacity_factor):g}: an expert takes no tokens; give more than 0, such as 1.25"
+            ),
+            "capacity-factor",
+        )
+    if plan.shared_overlap:
+        yield Rule(
+            "an overlap of shared experts needs them",
+            (),
+            any(block.kind == "moe" and bool(block.n_shared or block.shared_d_ff) for block in blocks),
+            lambda: f"--shared-expert-overlap: {name} has no shared experts; leave it out",
+            "shared-expert-overlap",
+        )
 
 
 def _expert_ranks(plan: Plan) -> Iterator[Rule]:

@@ -58,7 +58,7 @@ IDLE = (
 )  # fmt: skip
 _SWITCHES = ("bf16", "fp16", "sequence-parallel", "swiglu", "use-distributed-optimizer", "recompute-activations", "checkpoint-activations",
              "mock-data", "group-query-attention", "deepspeed", "overlap-grad-reduce", "overlap-param-gather",
-             "account-for-embedding-in-pipeline-split", "account-for-loss-in-pipeline-split")  # fmt: skip
+             "account-for-embedding-in-pipeline-split", "account-for-loss-in-pipeline-split", "moe-shared-expert-overlap")  # fmt: skip
 SIZES = {"nproc-per-node": "n", "nnodes": "n", "num-gpus": "n", "tensor-model-parallel-size": "tp", "pipeline-model-parallel-size": "pp",
          "context-parallel-size": "cp", "expert-model-parallel-size": "ep", "ds-sequence-parallel-size": "cp",
          "num-layers-per-virtual-pipeline-stage": "virtual-stages", "recompute-num-layers": "recompute-layers",
@@ -127,6 +127,9 @@ def read(words: list[str], launch: Launch) -> None:
         launch.options["virtual-stages"] = sizes["num-layers"] // (stages * launch.options["pp"])
     args.put(launch, "virtual-stages", "num-virtual-stages-per-pipeline-rank")
     args.put(launch, "expert-tp", "expert-tensor-parallel-size")
+    args.put(launch, "capacity-factor", "moe-expert-capacity-factor")
+    if args.take("moe-shared-expert-overlap"):
+        launch.options["shared-expert-overlap"] = True
     if ends := [end for end in ("embedding", "loss") if args.take(f"account-for-{end}-in-pipeline-split")]:
         launch.options["stages"] = "+".join(ends)
     launch.shaping = [one for one in args.left(IDLE) if one not in args.left((*IDLE, *SHAPING))]
@@ -224,6 +227,8 @@ def write(options: dict[str, Any], model: str) -> str:
             ("--context-parallel-size", serving.above_one(options, "cp")),
             ("--expert-model-parallel-size", serving.above_one(options, "ep")),
             ("--expert-tensor-parallel-size", options.get("expert-tp")),
+            ("--moe-expert-capacity-factor", options.get("capacity-factor")),
+            ("--moe-shared-expert-overlap", options.get("shared-expert-overlap", False)),
             ("--sequence-parallel", options.get("sequence-parallel", False)),
             ("--num-layers-per-virtual-pipeline-stage", shape["layers"] // (pp * stages) if stages > 1 and pp > 1 else None),
             ("--micro-batch-size", options.get("micro-batch")),

@@ -1,0 +1,48 @@
+"""Kernels that carry gradients: attention's take longer per FLOP where a file says so, and nothing else does."""
+
+from __future__ import annotations
+
+import pytest
+
+from rooflinecli.phases.backward import input_gradients
+from rooflinecli.price.chip import Chip
+from rooflinecli.price.kernels import price
+from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.work import Gradient, Op
+
+FLOPS = 1e15  # long enough that traffic and launches are nothing beside it
+ATTENTION = Op("scores", "prefill_attention", "bf16", FLOPS, 1.0, n=128, length=8192, gradient=Gradient(2.5, 1.0))
+
+
+def test_the_gradient_of_attention_takes_its_own_time_per_flop() -> None:
+    chip = Chip(load_hardware("a100"))
+    triton = ATTENTION._replace(variant="llm-foundry")
+    forward, backward = (price(op, chip, "training") for op in (triton, *input_gradients([triton])))
+    constants = chip.constants("training", "prefill_attention", "bf16", "llm-foundry")
+    assert constants.gradient > 0.5  # the Triton kernel's backward pass is known to be slow
+    assert backward.expected / forward.expected == pytest.approx(2.5 * (1 + constants.gradient), rel=1e-3)
+    assert backward.t_compute == pytest.approx(2.5 * forward.t_compute)  # the floor is the FLOPs alone
+
+
+def test_other_attention_runs_both_ways_at_one_rate() -> None:
+    chip = Chip(load_hardware("h100"))
+    forward, backward = (price(op, chip, "training") for op in (ATTENTION, *input_gradients([ATTENTION])))
+    assert backward.expected / forward.expected == pytest.approx(2.5, rel=1e-3)
+
+
+def test_the_rate_of_gradients_can_be_set() -> None:
+    slow = Chip(load_hardware("h100"), override={"efficiency.prefill_attention.gradient": 1.0})
+    plain = Chip(load_hardware("h100"))
+    (gradient,) = input_gradients([ATTENTION])
+    ratio = price(gradient, slow, "training").expected / price(gradient, plain, "training").expected
+    assert ratio == pytest.approx(2.0, rel=1e-3)
+    assert price(ATTENTION, slow, "training").expected == price(ATTENTION, plain, "training").expected
+
+
+def test_older_megatron_spends_more_host_time_on_experts() -> None:
+    for name in ("b200", "gb200"):
+        chip = Chip(load_hardware(name))
+        older = chip.constants("training", "step", "megatron-2025").per_moe_layer
+        usual = chip.constants("training", "step").per_moe_layer
+        newer = chip.constants("training", "step", "megatron-2026").per_moe_layer
+        assert older > usual >= newer > 0
