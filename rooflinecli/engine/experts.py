@@ -80,7 +80,7 @@ def _busiest(scene: Scene, plan: Plan, tokens: Number, shape: Shape) -> Number:
     if scene.request.imbalance is not None:
         return f.busiest_given(plan.ep, scene.flag("I", scene.request.imbalance, "1", "--imbalance"))
     copies = plan.redundant_experts
-    skewed = f.busiest_rank(plan.ep, shape.experts, f.SPREAD)
+    skewed = f.busiest_rank(plan.ep, shape.experts, f.SERVED_SPREAD)
     if not num.present(copies):
         return skewed
     balanced = f.busiest_rank_balanced(plan.ep, tokens * shape.top_k)
