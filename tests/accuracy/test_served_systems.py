@@ -163,3 +163,12 @@ def test_gathered_tokens_of_a_group_leave_less_room_for_its_caches() -> None:
     decode = served["phases"]["decode"]
     free = load_hardware("h200").memory.capacity.si - decode["memory"]["weights_bytes"] - 14e9
     assert decode["largest_batch"] == pytest.approx(0.92 * free / (94 * 2 * 4 * 128 * 2000), abs=1.5)
+
+
+def test_experts_over_a_few_cards_on_pcie_gather_their_tokens() -> None:
+    """64 tokens of 2,048 values in 0.5625 and 2 bytes from the other card, all 48 layers, at 0.386 of 63 GB/s; 4.2 us twice."""
+    asked = {"engine": "trtllm", "phase": "decode", "batch": 64, "dtype": "nvfp4", "tp": 1, "pp": 1}
+    decode = api.estimate("qwen3-30b-a3b", "rtx-pro-6000", n=2, dp=2, ep=2, **asked)["phases"]["decode"]
+    sent = 64 * 2048 * (0.5625 + 2)
+    assert decode["breakdown_s"]["communication"] == pytest.approx(48 * (sent / (0.386 * 63e9) + 2 * 4.2e-6), rel=0.01)
+    assert decode["breakdown_s"]["communication"] > 48 * sent / 63e9
