@@ -6,6 +6,7 @@ from typing import Any
 
 from rooflinecli import num
 from rooflinecli.derivation import label
+from rooflinecli.errors import unknown
 from rooflinecli.formulas import attention, counts, roofline
 from rooflinecli.layers.softmax import TILE
 from rooflinecli.lift import PLAIN, Plain
@@ -13,18 +14,49 @@ from rooflinecli.num import INF, Number
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
 from rooflinecli.specs.dtypes import formats, size_of
+from rooflinecli.specs.engine import Engine, load_engine
 from rooflinecli.specs.hardware import HardwareSpec
 from rooflinecli.work import Op
 
 REGIME = "kernel"
+OWN = "serving"  # the regime that an engine's own kernels have constants in
+QUANTISATION = ("dynamic", "static", "none")
 
 
 def kernel_matmul(
-    m: Number, k: Number, n: Number, dtype: str, hardware: HardwareSpec, lift: Plain = PLAIN
+    m: Number,
+    k: Number,
+    n: Number,
+    dtype: str,
+    hardware: HardwareSpec,
+    lift: Plain = PLAIN,
+    engine: str | None = None,
+    quantisation: str = "dynamic",
 ) -> dict[str, Any]:
-    """x[m, k] @ w[k, n], both operands in `dtype`, the result in 16 bits when `dtype` is narrower."""
+    """x[m, k] @ w[k, n], both operands in `dtype`, the result in 16 bits when `dtype` is narrower.
+
+    engine: whose kernels; without it those that the chip's constants are of. quantisation: dynamic has a pass of its own that
+    narrows the input, static (scales known before, so that the kernel in front writes narrow) and none have not. Raises
+    UsageError for other words.
+    """
+    if quantisation not in QUANTISATION:
+        raise unknown("quantisation", quantisation, QUANTISATION, option="quantisation")
     m, k, n = sizes(lift, m=m, k=k, n=n)
-    return alone(matmul_op(m, k, n, dtype, hardware), dtype, Chip(hardware, lift))
+    op = matmul_op(m, k, n, dtype, hardware)
+    op = op if quantisation == "dynamic" else op._replace(quantised=0.0)
+    return _under(op, op.dtype, dtype, hardware, lift, engine)
+
+
+def _under(
+    op: Op, constants: str, dtype: str, hardware: HardwareSpec, lift: Plain, engine: str | None
+) -> dict[str, Any]:
+    """The operation as an engine's library runs it, or by the engine's own kernels where it has some."""
+    if engine is None:
+        return alone(op, dtype, Chip(hardware, lift))
+    spec: Engine = load_engine(engine)
+    chip = Chip(hardware, lift, engine=spec)
+    own = chip.engine_has(op.kind)
+    return alone(op._replace(variant=f"{constants}@{spec.library}"), dtype, chip, OWN if own else REGIME)
 
 
 def matmul_op(m: Number, k: Number, n: Number, dtype: str, hardware: HardwareSpec) -> Op:
@@ -56,11 +88,12 @@ def kernel_attention(
     dtype: str,
     hardware: HardwareSpec,
     lift: Plain = PLAIN,
+    engine: str | None = None,
 ) -> dict[str, Any]:
     """The attention core over `q` queries and `kv` keys: scores, softmax, weighted values."""
     given = sizes(lift, b=batch, q=q, kv=kv, heads=heads, kv_heads=kv_heads, head_dim=head_dim)
     op = attention_op(*given, causal=causal, decode=decode, fused=fused, dtype=dtype, hardware=hardware)
-    return alone(op, dtype, Chip(hardware, lift))
+    return _under(op, "any", dtype, hardware, lift, engine)
 
 
 def attention_op(
@@ -92,6 +125,7 @@ def attention_op(
         k=kv,
         n=head_dim,
         items=batch * kv_heads if decode else batch * heads * q / TILE,
+        sharing=heads / kv_heads,
     )
     return op if decode else op._replace(quantised=2 * batch * kv * kv_heads * head_dim, ramp=q / pairs)
 
@@ -130,12 +164,12 @@ def sizes(lift: Plain, **given: Number) -> list[Number]:
     ]
 
 
-def alone(op: Op, dtype: str, chip: Chip) -> dict[str, Any]:
+def alone(op: Op, dtype: str, chip: Chip, regime: str = REGIME) -> dict[str, Any]:
     """An operation by itself: intensity against the ridge, bound, floor, expected time and interval."""
     peak = chip.peak(op.dtype)
     t_c, t_m = roofline.compute_time(op.flops, peak), roofline.memory_time(op.bytes, chip.bandwidth)
     floor = roofline.floor_time(t_c, t_m)
-    priced = price(op, chip, REGIME)
+    priced = price(op, chip, regime)
     intensity = roofline.arithmetic_intensity(op.flops, op.bytes)
     ridge = roofline.ridge_point(peak, chip.bandwidth)
     compute_bound = num.value(t_c) > num.value(t_m)

@@ -13,6 +13,7 @@ from rooflinecli.cli.shared import EXPLAIN, FORMAT, HW, OUT, levels
 
 app = typer.Typer(no_args_is_help=True, help="One operation on the roofline.", **QUIET)
 _DTYPE: Any = typer.Option("bf16", help="Number format.")
+_ENGINE: Any = typer.Option(None, "--engine", metavar="NAME", help="Whose kernels: vllm, sglang, trtllm, llamacpp, gpt-fast ...")
 _MEASURED: Any = typer.Option(None, help="A measured time such as '0.51 ms'; refused when it beats the floor.")
 
 
@@ -50,6 +51,10 @@ def matmul(
     n: str = typer.Argument(..., help="Columns."),
     hw: str = HW,
     dtype: str = _DTYPE,
+    engine: str = _ENGINE,
+    quantisation: str = typer.Option(
+        "dynamic", metavar="CHOICE", help="Input of a narrow matmul: dynamic (a pass of its own), static or none."
+    ),
     measured: str = _MEASURED,
     explain: str = EXPLAIN,
     depth: int = levels(4),
@@ -65,7 +70,7 @@ def matmul(
     sizes, chip = _sizes(m=m, k=k, n=n), load_hardware(hw)
     write(
         text(
-            lambda lift: kernel_matmul(sizes["m"], sizes["k"], sizes["n"], dtype, chip, lift=lift),
+            lambda lift: kernel_matmul(sizes["m"], sizes["k"], sizes["n"], dtype, chip, lift, engine, quantisation),
             format.value,
             explain,
             depth,
@@ -91,6 +96,7 @@ def attention(
     ),
     hw: str = HW,
     dtype: str = _DTYPE,
+    engine: str = _ENGINE,
     measured: str = _MEASURED,
     explain: str = EXPLAIN,
     depth: int = levels(4),
@@ -129,6 +135,7 @@ def attention(
                 dtype,
                 chip,
                 lift=lift,
+                engine=engine,
             ),
             format.value,
             explain,

@@ -25,7 +25,7 @@ def exchange_modes(scene: Scene, plan: Plan, decode: bool) -> list[tuple[str, Nu
     """The kernels that move tokens, each with where a plan uses them (1 or 0; arrays in a sweep of sizes).
 
     As asked for; else inside a host tokens are gathered, in an NVLink domain beyond it they are sent over NVLink, and over
-    hosts DeepEP sends them, its low-latency kernels in decode and its normal ones in prefill. Raises UsageError for kernels
+    hosts DeepEP sends them, its low-latency kernels in decode and its normal ones in prefill, or NCCL where nobody timed those. Raises UsageError for kernels
     that nobody timed on the chip.
     """
     chip = scene.chip
@@ -41,6 +41,7 @@ def exchange_modes(scene: Scene, plan: Plan, decode: bool) -> list[tuple[str, Nu
     reach = num.value(plan.expert_replicas * plan.tp * plan.cp)
     domain = chip.levels[0].size if exchange.known(chip, "nvlink") else ONE_HOST
     sent = "deepep-low-latency" if decode else "deepep"
+    sent = sent if exchange.known(chip, sent) else "nccl"
     inside = f.uses(reach, 0.0, ONE_HOST), f.uses(reach, ONE_HOST, domain), f.uses(reach, domain, INF)
     found = zip((exchange.GATHER, "nvlink", sent), inside, strict=True)
     return [(mode, share) for mode, share in found if num.present(share)]
@@ -80,7 +81,7 @@ def _busiest(scene: Scene, plan: Plan, tokens: Number, shape: Shape) -> Number:
     if scene.request.imbalance is not None:
         return f.busiest_given(plan.ep, scene.flag("I", scene.request.imbalance, "1", "--imbalance"))
     copies = plan.redundant_experts
-    skewed = f.busiest_rank(plan.ep, shape.experts, f.SPREAD)
+    skewed = f.busiest_rank(plan.ep, shape.experts, f.SERVED_SPREAD)
     if not num.present(copies):
         return skewed
     balanced = f.busiest_rank_balanced(plan.ep, tokens * shape.top_k)

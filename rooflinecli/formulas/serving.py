@@ -288,7 +288,7 @@ def sequences_in_flight(rate: Number, output: Number, itl: Number) -> Number:
     return rate * output * itl
 
 
-@formula("M_res", "B", "gathered tokens of an expert group need room of their own; 6 GB read off memory-limited runs")
+@formula("M_res", "B", "gathered tokens of an expert group need room of their own, read off runs at the limit of memory")
 def reserve_beside(reserve: Number, gathered: Number, ep: Number) -> Number:
     """Memory kept back per device, with that for tokens gathered where experts stand on several replicas."""
     return reserve + gathered * num.minimum(ep - 1, 1)

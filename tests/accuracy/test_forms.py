@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rooflinecli.answers.estimate import estimate
 from rooflinecli.answers.kernel import kernel_attention, kernel_matmul
 from rooflinecli.engine.phase_answer import PhaseAnswer
+from rooflinecli.errors import UsageError
 from rooflinecli.formulas import serving
 from rooflinecli.layers.softmax import TILE
 from rooflinecli.lift import Traced
@@ -218,3 +219,27 @@ def test_the_largest_batch_fits_and_one_more_does_not() -> None:
 def test_the_foot_says_which_load(load: dict, phases: str, words: str) -> None:
     given = {"model": "llama-3-8b", "hw": "h100", "phase": phases, "n": 1, "prompt": 1024, "output": 256, **load}
     assert words in " ".join(table.estimate(plain(estimate(request(given)))).split())
+
+
+def test_a_matmul_whose_input_comes_narrow_has_no_pass_that_narrows_it() -> None:
+    """fp8 on H100: three bytes an element at 0.426 of HBM are the whole difference; static scales and none cost the same."""
+    chip, m, k, n = load_hardware("h100"), 4096.0, 8192.0, 8192.0
+    given = {way: kernel_matmul(m, k, n, "fp8", chip, quantisation=way)["time_s"] for way in ("dynamic", "static", "none")}
+    assert given["static"] == given["none"]
+    assert given["dynamic"] - given["static"] == pytest.approx(3 * m * k / (0.426 * 3.35e12), rel=1e-6)
+    with pytest.raises(UsageError, match="unknown quantisation 'later'; known: dynamic, none, static"):
+        kernel_matmul(m, k, n, "fp8", chip, quantisation="later")
+
+
+def test_a_kernel_may_be_asked_for_as_an_engine_runs_it() -> None:
+    """Libraries have constants of their own, engines that bring kernels those; unshared heads read the cache once each."""
+    chip = load_hardware("h100")
+    times = {name: kernel_matmul(64.0, 8192.0, 8192.0, "bf16", chip, engine=name)["time_s"] for name in ("vllm", "sglang", "gpt-fast")}
+    assert len(set(times.values())) == 3
+    assert times["gpt-fast"] == pytest.approx(2 * 8192 * 8192 / (0.815 * 3.35e12), rel=0.1)  # streams its weights, no start
+    shape = (8.0, 1.0, 8192.0, 64.0, 8.0, 128.0, False, True, True, "bf16", chip)
+    before, after = (kernel_attention(*shape, engine=f"trtllm-cpp{era}") for era in ("-2023", ""))
+    assert before["time_s"] / after["time_s"] == pytest.approx(8, rel=0.2)
+    assert before["floor_s"] == after["floor_s"]
+    with pytest.raises(UsageError, match="unknown engine 'nobody'"):
+        kernel_matmul(64.0, 8192.0, 8192.0, "bf16", chip, engine="nobody")

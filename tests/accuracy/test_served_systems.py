@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from rooflinecli import api
@@ -138,3 +140,35 @@ def test_cards_that_no_serving_run_was_fitted_to_multiply_at_the_rate_of_their_k
     op = Op("x", "matmul", dtype, 1e15, 1.0, k=8192.0)
     expected = price(op, Chip(hardware), "serving").expected
     assert expected == pytest.approx(1e15 / (share * hardware.peak[dtype].si), rel=1e-6)
+
+
+EXPERTS = {"n": 8, "tp": 1, "dp": 8, "ep": 8, "pp": 1, "dtype": "fp8", "kv_dtype": "fp8", "prompt": 1000, "output": 1000}
+
+
+def test_a_router_that_was_trained_to_balance_loads_its_busiest_rank_less_than_the_tables_do() -> None:
+    """One standard deviation of 16 of 128 experts where serving runs were fitted, two in the kernels' tables."""
+    said = 1 + math.sqrt(2 * math.log(8) * 8 / 128)
+
+    def experts(**more: object) -> float:
+        answer = api.estimate("qwen3-235b-a22b", "h200", engine="trtllm", phase="decode", batch=64, **EXPERTS, **more)
+        return answer["phases"]["decode"]["breakdown_s"]["matmul"]
+
+    assert experts() == pytest.approx(experts(imbalance=said), rel=1e-9)
+    assert experts(imbalance=2 * said - 1) > 1.05 * experts()
+
+
+def test_gathered_tokens_of_a_group_leave_less_room_for_its_caches() -> None:
+    """2 GB, and 12 where experts stand on several replicas; 94 layers of 4 heads of 128 in fp8, 2,000 tokens a sequence."""
+    served = api.estimate("qwen3-235b-a22b", "h200", engine="trtllm", phase="decode", concurrency="max", **EXPERTS)
+    decode = served["phases"]["decode"]
+    free = load_hardware("h200").memory.capacity.si - decode["memory"]["weights_bytes"] - 14e9
+    assert decode["largest_batch"] == pytest.approx(0.92 * free / (94 * 2 * 4 * 128 * 2000), abs=1.5)
+
+
+def test_experts_over_a_few_cards_on_pcie_gather_their_tokens() -> None:
+    """64 tokens of 2,048 values in 0.5625 and 2 bytes from the other card, all 48 layers, at 0.386 of 63 GB/s; 4.2 us twice."""
+    asked = {"engine": "trtllm", "phase": "decode", "batch": 64, "dtype": "nvfp4", "tp": 1, "pp": 1}
+    decode = api.estimate("qwen3-30b-a3b", "rtx-pro-6000", n=2, dp=2, ep=2, **asked)["phases"]["decode"]
+    sent = 64 * 2048 * (0.5625 + 2)
+    assert decode["breakdown_s"]["communication"] == pytest.approx(48 * (sent / (0.386 * 63e9) + 2 * 4.2e-6), rel=0.01)
+    assert decode["breakdown_s"]["communication"] > 48 * sent / 63e9
