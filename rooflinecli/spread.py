@@ -50,7 +50,7 @@ def _opened(found: tuple[bool, Any]) -> Any:
 def _processes(jobs: int, function: Callable[[Q], A], items: list[Q]) -> Iterator[A]:
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
-    from multiprocessing import get_context
+    from multiprocessing import active_children, get_context
 
     answers: dict[int, Any] = {}
     left = list(range(len(items)))
@@ -64,6 +64,11 @@ def _processes(jobs: int, function: Callable[[Q], A], items: list[Q]) -> Iterato
                     yield _opened(answers.pop(i))
             except BrokenProcessPool:
                 continue
+            except KeyboardInterrupt:  # nobody waits for what is under way
+                pool.shutdown(wait=False, cancel_futures=True)
+                for worker in active_children():
+                    worker.terminate()
+                raise
             return
     raise UsageError(f"--jobs {jobs}: worker processes keep dying (out of memory?); give fewer")
 

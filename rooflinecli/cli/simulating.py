@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,7 @@ def _one(ask: Ask, cell: Any) -> bool:
         drawn = draw(picture(found, ask.plot_kind), ask.plot)
         if drawn:
             print(drawn)
-    if found.cut:
+    if result["interrupted"]:
         import typer
 
         raise typer.Exit(130)
@@ -94,4 +95,9 @@ def _study(ask: Ask, found: list[Any]) -> bool:
         drawn = draw(over_rates(result), ask.plot)
         if drawn:
             print(drawn)
+    if len(result["rows"]) < len(found):
+        import typer
+
+        print(f"interrupted: {len(result['rows'])} of {len(found)} simulations had ended", file=sys.stderr)
+        raise typer.Exit(130)
     return bool(result["kept"])

@@ -53,6 +53,11 @@ class Scheduler(Spec):
         description="a pass over prompts on a replica that decodes, over its price alone: two kinds of attention in a step, no graph replayed",
     )
     prompt_factor_moe: Scalar | None = Field(None, gt=0, description="the same where layers have experts")
+    first_token_error: Scalar = Field(
+        0.5,
+        ge=0,
+        description="share by which first tokens lie beyond what seeds and step prices say, in 80 % of measured runs: harness, version, prices of prompts",
+    )
     reserve_share: Scalar = Field(
         0.0,
         ge=0,

@@ -216,3 +216,34 @@ def test_requests_are_a_frame():
     frame = found.to_frame()
     assert len(frame) == 50 and float(frame["ttft_s"].mean()) == pytest.approx(found["ttft_mean_s"])
     assert {"arrival_s", "prompt", "output", "queue_s", "tpot_s", "e2e_s", "replica"} <= set(frame.columns)
+
+
+def test_an_interrupted_study_keeps_whole_rows(monkeypatch):
+    """Ctrl-C in the third simulation: two rows, none of a part of one; in the repeats of an interval the run stands without one."""
+    from rooflinecli.simulate.replica import Replica
+
+    taken, stops = Replica.step, {}
+
+    def interrupted(self, until, *more):
+        if self not in stops.setdefault("seen", []):
+            stops["seen"].append(self)
+        if len(stops["seen"]) == 3 and self.steps > 50:
+            raise KeyboardInterrupt
+        return taken(self, until, *more)
+
+    monkeypatch.setattr(Replica, "step", interrupted)
+    ran = run_cli(*BASE, "--qps", "5,10,20,40", "--format", "json")
+    assert ran.code == 130 and [row["qps"] for row in json.loads(ran.out)["rows"]] == ["5", "10"]
+    assert "2 of 4 simulations" in ran.err
+    stops.clear()
+    ran = run_cli(*BASE, "--qps", "5", "--format", "json")
+    found = json.loads(ran.out)
+    assert ran.code == 130 and found["interrupted"] and not found["interval"] and found["simulate"]["requests"] == 200
+
+
+def test_first_tokens_are_less_sure_than_the_rest():
+    """Their interval reaches beyond the repeats by the engine's own error, that of further tokens does not."""
+    wide, narrow = (answer("--qps", "10", "--scheduler", f"first_token_error={error}")["interval"] for error in (0.5, 0))
+    low, high = wide["ttft_p99_s"]
+    assert low == pytest.approx(narrow["ttft_p99_s"][0] / 1.5) and high == pytest.approx(narrow["ttft_p99_s"][1] * 1.5)
+    assert wide["tpot_p99_s"] == narrow["tpot_p99_s"]

@@ -55,4 +55,4 @@ def _asked(case: Case, result: Estimate) -> tuple[Question, bool]:
 def _simulated(question: Question, least: bool) -> tuple[dict[str, Any], dict[str, list[float]]]:
     """The numbers of a question, and their ends. Raises Infeasible."""
     found = fewest(question)[0] if least else run(question)
-    return found.values, intervals(found.values, map(figures, repeats(found.question, SEEDS)))
+    return found.values, intervals(found.values, map(figures, repeats(found.question, SEEDS)), found.first_token_error)

@@ -20,7 +20,7 @@ from rooflinecli.spread import Spread
 
 SCHEMA = "roofline/simulate/1"
 NOTES = (
-    "80 % of decode steps are inside the interval their price was given; what a scheduler of another version does is not in it",
+    "four of five measured runs are inside such an interval, first tokens by an error of their own; what a scheduler of another version does is not in it",
 )
 Tell = Callable[[int], None]
 
@@ -34,6 +34,7 @@ class Run:
     about: dict[str, Any]
     times: outcome.Times
     replicas: list[Replica]
+    first_token_error: float = 0.0
     cut: bool = False
 
 
@@ -130,7 +131,8 @@ def _answered(question: Question, one: Deployment, replicas: list[Replica], ende
     values = outcome.summary(found, replicas, question.limits, devices)
     values = {"replicas": copies, "devices": devices, **values, **_costs(one, devices, values)}
     scheduler = scheduler_of(one.scene, question.settings)
-    return Run(question, values, describe(one, scheduler, replicas[0].limits), found, replicas)
+    about = describe(one, scheduler, replicas[0].limits)
+    return Run(question, values, about, found, replicas, scheduler.first_token_error)
 
 
 def _costs(one: Deployment, devices: int, values: dict[str, Any]) -> dict[str, Any]:
@@ -164,7 +166,7 @@ def fewest(question: Question, most: int = 4096, tell: Tell | None = None) -> tu
     def keeps(count: int) -> bool:
         if count not in seen:
             seen[count] = run(replace(question, replicas=count), tell)
-        return bool(seen[count].values["slo_share"] >= limits.share)
+        return not seen[count].cut and bool(seen[count].values["slo_share"] >= limits.share)
 
     low, high = 0, 1
     while not keeps(high):
@@ -180,6 +182,8 @@ def fewest(question: Question, most: int = 4096, tell: Tell | None = None) -> tu
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if keeps(middle) else (middle, high)
+        if seen[middle].cut:  # fewer might do as well
+            return replace(seen[high], cut=True), None
     return seen[high], seen.get(high - 1)
 
 
@@ -202,9 +206,13 @@ def simulate(
     question, limits = found.question, found.question.limits
     quick = len(found.times.arrival) <= repeated.QUICK
     values: dict[str, Any] = {}
-    if not found.cut and (interval or (interval is None and (quick or seeds))):
+    cut = found.cut
+    if not cut and (interval or (interval is None and (quick or seeds))):
         others = repeated.repeats(question, (repeated.SEEDS if quick else 1) if seeds is None else seeds)
-        values = repeated.intervals(found.values, (over or map)(figures, others))
+        try:
+            values = repeated.intervals(found.values, (over or map)(figures, others), found.first_token_error)
+        except KeyboardInterrupt:  # the run itself is known; a range of some of its repeats would look surer than it is
+            cut = True
     trace = recorded(question)
     return {
         "schema": SCHEMA,
@@ -228,11 +236,14 @@ def simulate(
             "kept": bool(found.values["slo_share"] >= limits.share),
             "one_fewer_share": fewer.values["slo_share"] if fewer is not None else None,
         },
-        "interrupted": found.cut,
+        "interrupted": cut,
         "notes": list(NOTES),
     }
 
 
 def figures(question: Question) -> dict[str, Any]:
-    """The numbers alone."""
-    return run(question).values
+    """The numbers alone, of a run to its end."""
+    found = run(question)
+    if found.cut:
+        raise KeyboardInterrupt
+    return found.values

@@ -119,16 +119,22 @@ def answered(cell: Cell) -> dict[str, Any]:
         found = fewest(cell.question)[0] if cell.fewest else run(cell.question)
     except Infeasible as error:
         return {**dict(cell.apart), "feasible": False, "violation": str(error)}
+    if found.cut:
+        raise KeyboardInterrupt  # a part of a cell is no cell
     return {**dict(cell.apart), **found.values, "feasible": True, "violation": ""}
 
 
 def study(found: list[Cell], spread: Spread, tell: Callable[[int], None] | None = None) -> dict[str, Any]:
-    """A row per cell, in the order of the cells."""
-    rows = []
-    for row in spread(answered, found):
-        rows.append(row)
-        if tell is not None:
-            tell(1)
+    """A row per cell, in the order of the cells; of those that had ended where it was interrupted, if any had."""
+    rows: list[dict[str, Any]] = []
+    try:
+        for row in spread(answered, found):
+            rows.append(row)
+            if tell is not None:
+                tell(1)
+    except KeyboardInterrupt:
+        if not rows:
+            raise
     limits = found[0].question.limits
     kept = all(row["feasible"] and (limits is None or row["slo_share"] >= limits.share) for row in rows)
     return {
