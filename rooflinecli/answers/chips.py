@@ -42,9 +42,10 @@ def prices(written: Any, chips: list[str]) -> dict[str, str]:
             raise UsageError(f"--price {item}: no price after the =; write for example {name.strip()}=2.50", "price")
         try:
             ask.value(OPTIONS["price"], price)
-        except UsageError:
-            example = f"{name.strip()}=2.50" if equals else "2.50"
-            raise UsageError(f"--price {item}: expected USD per device-hour, such as {example}", "price") from None
+        except UsageError as error:
+            example, bound = f"{name.strip()}=2.50" if equals else "2.50", str(error).rpartition(": ")[2]
+            why = bound if bound.startswith("must") else f"expected USD per device-hour, such as {example}"
+            raise UsageError(f"--price {item}: {why}", "price") from None
         for chip in [_among(name.strip(), chips)] if equals else chips:
             if equals or chip not in own:
                 own[chip] = price.strip()
