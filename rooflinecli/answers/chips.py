@@ -40,7 +40,12 @@ def prices(written: Any, chips: list[str]) -> dict[str, str]:
         name, equals, price = item.rpartition("=")
         if not price.strip():
             raise UsageError(f"--price {item}: no price after the =; write for example {name.strip()}=2.50", "price")
-        ask.value(OPTIONS["price"], price, f"--price {name.strip()}:" if equals else "--price")
+        try:
+            ask.value(OPTIONS["price"], price)
+        except UsageError as error:
+            example, bound = f"{name.strip()}=2.50" if equals else "2.50", str(error).rpartition(": ")[2]
+            why = bound if bound.startswith("must") else f"expected USD per device-hour, such as {example}"
+            raise UsageError(f"--price {item}: {why}", "price") from None
         for chip in [_among(name.strip(), chips)] if equals else chips:
             if equals or chip not in own:
                 own[chip] = price.strip()

@@ -12,6 +12,8 @@ from rooflinecli.answers.chips import each as each_chip
 from rooflinecli.answers.chips import unpriced
 from rooflinecli.answers.contract import Estimate
 from rooflinecli.answers.search.slo import joined
+from rooflinecli.engine import unwritten
+from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import DataError, Infeasible, UsageError
 from rooflinecli.specs import ask
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
@@ -68,7 +70,7 @@ def compare(
     own = {name: {"price": found["price"]} for name, found in priced.items() if "price" in found}
     options = {k: v for k, v in options.items() if k != "price"}
     limits = held_limits(slo)
-    rank = _rank(options) if rank is None else rank
+    rank = _rank(options, chips[0]) if rank is None else rank
     asked = {"phase": ["train"] if phase_of(rank) == "train" and not limits else ["prefill", "decode"], **options}
     ask.request({**asked, "hw": next(iter(specs))})  # what is wrong on every chip is wrong with the question
     answer = Estimator()
@@ -101,9 +103,12 @@ def compare(
     }
 
 
-def _rank(options: dict[str, Any]) -> str:
-    """What chips are ranked by unless told: the time of a phase that is asked for. Raises UsageError for a phase that is none."""
-    phases = ask.phases(options["phase"]) if "phase" in options else ()
+def _rank(options: dict[str, Any], chip: str) -> str:
+    """What chips are ranked by unless told: the time of a phase that is asked for, or that the model has. Raises UsageError for a phase that is none."""
+    if "phase" in options:
+        phases = ask.phases(options["phase"])
+    else:
+        phases = unwritten.phases(Scene(ask.request({**options, "hw": chip, "phase": ["prefill", "decode"]})))
     return next((f"{name}.time_s" for name in ("decode", "prefill", "train") if name in phases), RANK)
 
 
@@ -195,7 +200,7 @@ def _known(entries: list[Entry], rank: str) -> None:
             except UsageError as error:
                 errors.append(error)
     if errors:
-        raise UsageError(f"--rank {errors[0]}")
+        raise UsageError(f"--rank {rank}: {str(errors[0]).removeprefix(f'{rank}: ')}", "rank")
 
 
 def _row(entry: Entry, rank: str, spec: HardwareSpec, hold: str) -> dict[str, Any]:

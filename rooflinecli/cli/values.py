@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rooflinecli.errors import UsageError
+
 _OPTIONS = {
     "ADDRESS": "coordinator",
     "AXES": "mesh sizes",
@@ -39,6 +41,7 @@ VALUES = {option: value for value, options in _OPTIONS.items() for option in opt
 def named(command: Any) -> Any:
     """The command, and those under it, with a word for every value."""
     for parameter in command.params:
+        _filled(parameter)
         if not parameter.metavar and not getattr(parameter, "is_flag", False) and parameter.name != "help":
             parameter.metavar = _word(parameter)
         if parameter.param_type_name == "argument":
@@ -46,6 +49,21 @@ def named(command: Any) -> Any:
     for further in getattr(command, "commands", {}).values():
         named(further)
     return command
+
+
+def _filled(parameter: Any) -> None:
+    """Have an option or argument refuse an empty value, which would else read as none given."""
+    process, names = parameter.process_value, parameter.opts
+    shown = next((one for one in names if one.startswith("--")), names[0])
+    shown = shown if parameter.param_type_name == "option" else shown.upper()
+
+    def filled(ctx: Any, value: Any) -> Any:
+        given = value if isinstance(value, (list, tuple)) else [value]
+        if any(isinstance(one, str) and not one.strip() for one in given):
+            raise UsageError(f"{shown} '': empty; give it a value, or leave it out", str(parameter.name))
+        return process(ctx, value)
+
+    parameter.process_value = filled
 
 
 def _nothing(ctx: Any) -> str:

@@ -166,17 +166,17 @@ def dollars(flag: str, written: Any, option: str = "") -> float:
     """A sum above zero as people write it: 2 M USD, $2M, 2e6. Raises UsageError."""
     text = str(written).strip().removeprefix("$")
     text = re.sub(r"(?<=[\d.])\s+(?=[kMBGT]\b)", "", text)
-    return _above_zero(
-        flag, re.sub(r"B(?= ?USD)", "G", text if text.endswith("USD") else f"{text}USD"), "USD", option, written
-    )
+    said = re.sub(r"B(?= ?USD)", "G", text if text.endswith("USD") else f"{text}USD")
+    return _above_zero(flag, said, "USD", option, written, "write for example '2 M USD'")
 
 
-def _above_zero(flag: str, text: Any, unit: str, option: str, written: Any = None) -> float:
+def _above_zero(flag: str, text: Any, unit: str, option: str, written: Any = None, example: str = "") -> float:
     shown = text if written is None else written
     try:
         found = units.parse(text, unit)
     except (ValueError, OverflowError) as error:
-        raise UsageError(f"{flag} {shown}: {error}", option) from None
+        why = f"expected a sum; {example}" if example else error
+        raise UsageError(f"{flag} {shown}: {why}", option) from None
     if not 0 < found < math.inf:
         raise UsageError(f"{flag} {shown}: must be above zero and finite", option)
     return found

@@ -109,11 +109,32 @@ def validate(kind: type[M], document: Document) -> M:
         raise DataError(_sentence(error, document)) from None
 
 
+_EXPECTED = {  # what pydantic calls a kind of mistake, and what was expected, in our words
+    "dict_type": "expected names with values",
+    "model_type": "expected names with values",
+    "model_attributes_type": "expected names with values",
+    "list_type": "expected a list",
+    "tuple_type": "expected a list",
+    "string_type": "expected text",
+    "float_type": "expected a number",
+    "float_parsing": "expected a number",
+    "finite_number": "expected a finite number",
+    "bool_type": "expected true or false",
+    "bool_parsing": "expected true or false",
+}
+
+
+def said(kind: str, message: str) -> str:
+    """What a validator says, in our words: `kind` and `message` as pydantic gives them."""
+    plain = _EXPECTED.get(kind, message.removeprefix("Value error, "))
+    return plain.replace("Input should be", "expected")
+
+
 def _sentence(error: ValidationError, document: Document) -> str:
     first = error.errors(include_url=False, include_context=False)[0]
     path = tuple(p for p in first["loc"] if not (isinstance(p, str) and (p.startswith("function-") or "[" in p)))
     field = ".".join(str(p) for p in path) or "the file"
-    message = first["msg"].removeprefix("Value error, ")
+    message = said(first["type"], first["msg"])
     if first["type"] == "extra_forbidden":
         message = "no such field; `docs/schema` lists the fields, or remove it"
     elif first["type"] == "missing":

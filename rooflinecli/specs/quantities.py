@@ -23,7 +23,7 @@ class Quantity:
     unit: SI, `fraction` or `count`. better: `less`, `more` or neither. time: 1 where it grows in proportion to its phase's
     time, -1 where it falls, 0 where it does not follow. rate: whether it follows the tokens per second, whose interval is
     then its own. phase: the only phase it speaks of. group: whether it stands for
-    everything under its name.
+    everything under its name. distance: a fraction that may be above one, since it is no part of a whole.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Quantity:
     phase: str = ""
     group: bool = False
     rate: bool = False
+    distance: bool = False
     formula: Callable[..., Any] | None = None
     of: tuple[str, ...] = ()
 
@@ -50,9 +51,9 @@ _ROWS = (
     _q("tokens_per_s_interval", "tokens/s", "80 % interval of the tokens per second", MORE),
     _q("tokens_per_s_per_user", "tokens/s", "tokens per second and user", MORE, -1),
     _q("tokens_per_s_per_device", "tokens/s", "tokens per second and device", MORE, -1, rate=True),
-    _q("gap", "fraction", "largest distance from the estimate", LESS),
+    _q("gap", "fraction", "largest distance from the estimate", LESS, distance=True),
     _q("inside_share", "fraction", "share of rows inside the interval", MORE),
-    _q("within_of_best", "fraction", "how far behind the best layout", LESS),
+    _q("within_of_best", "fraction", "how far behind the best layout", LESS, distance=True),
     _q("requests_per_s", "count", "requests per second", MORE, -1, rate=True),
     _q("prefill_requests_per_s", "count", "requests per second of prefill", MORE, -1),
     _q("decode_requests_per_s", "count", "requests per second of decode", MORE, -1),
@@ -116,8 +117,17 @@ _ROWS = (
         formula=provision.joules_per_token,
         of=("devices", "power", "tokens_per_s"),
     ),
-    _q("energy_j", "J", "energy of a pass at full draw", LESS, 1, formula=money.energy, of=("devices", "power", "time_s")),
-    _q("run_energy_j", "J", "energy of the run at full draw", LESS, 1, phase="train", formula=money.energy, of=("devices", "power", "run_s")),
+    _q("energy_j", "J", "a pass at full draw", LESS, 1, formula=money.energy, of=("devices", "power", "time_s")),
+    _q(
+        "run_energy_j",
+        "J",
+        "the run at full draw",
+        LESS,
+        1,
+        phase="train",
+        formula=money.energy,
+        of=("devices", "power", "run_s"),
+    ),
     _q(
         "images_per_s",
         "count",

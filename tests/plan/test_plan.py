@@ -141,7 +141,7 @@ def test_a_service_is_what_its_command_prints_times_its_instances() -> None:
         (["--hw", "h100", "--deadline", "-3d"], "above zero"),
         (["--hw", "h100", "--deadline", "4d", "--budget", "lots"], "--budget lots"),
         (["--hw", "h100", "--deadline", "4d", "--price", "b200=2"], "not among"),
-        (["--hw", "h100", "--deadline", "4d", "--price", "h100=free"], "--price h100: free"),
+        (["--hw", "h100", "--deadline", "4d", "--price", "h100=free"], "--price h100=free"),
         (["--hw", "h100", "--deadline", "4d", "--qps", "4"], "--phase decode"),
         (["--hw", "mi300x", "--budget", "1 M USD"], "no price is known for mi300x"),
         (["--hw", "h100", "--deadline", "4d", "--price", "h100="], "no price after the ="),

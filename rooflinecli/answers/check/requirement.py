@@ -8,7 +8,7 @@ from typing import Any
 
 from rooflinecli import units
 from rooflinecli.errors import DataError
-from rooflinecli.specs.quantities import unit_of
+from rooflinecli.specs.quantities import find, unit_of
 
 _WRITTEN = re.compile(r"^\s*(<=|>=|==|=|<|>|≤|≥)?\s*(.*?)\s*$", re.DOTALL)
 _SPELLING = {"≤": "<=", "≥": ">=", "=": "=="}
@@ -82,7 +82,8 @@ def _limit(quantity: str, text: str, where: str) -> float:
         raise DataError(f"{where}: {quantity}: {why if plain else error}") from None
     if value != value or abs(value) == float("inf"):
         raise DataError(f"{where}: {quantity}: {text!r} is not a finite number; write a limit that can be met")
-    if unit == "fraction" and abs(value) > 1:
+    row = find(quantity)
+    if unit == "fraction" and abs(value) > 1 and not (row is not None and row.distance):
         raise DataError(
             f"{where}: {quantity}: {text!r} is more than the whole; write a share, for example '40 %' or '0.4'"
         )

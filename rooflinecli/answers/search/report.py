@@ -6,11 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from rooflinecli.answers.estimate import estimate
+from rooflinecli.answers.held import held
 from rooflinecli.answers.search import ties
 from rooflinecli.answers.search.best import Entry
 from rooflinecli.answers.search.question import Question
 from rooflinecli.answers.search.train import Found
 from rooflinecli.answers.sweep.where import quantity_of
+from rooflinecli.engine.scene import Scene
 from rooflinecli.record import plain
 from rooflinecli.specs.plan import SIZES
 from rooflinecli.specs.quantities import COST
@@ -68,8 +70,12 @@ def report(question: Question, found: Found, top: int = 5) -> dict[str, Any]:
 def _row(question: Question, entry: Entry) -> dict[str, Any]:
     result = estimate(request_of(question, entry.layout))
     phase = plain(result.phases["train"])
-    scores = {o.quantity: value for o, value in zip(question.objectives, entry.expected, strict=True)}
-    ends = {o.quantity: o.sign * key for o, key in zip(question.objectives, entry.keys, strict=True)}
+    scores, ends = {}, {}
+    for o, key, value in zip(question.objectives, entry.keys, entry.expected, strict=True):
+        one = quantity_of(result, o.quantity)  # the scalar's last digit, which is what the command prints
+        scores[o.quantity] = one if isinstance(one, float) else value
+        end = held(one, o.quantity, result.phases["train"], question.request.hold, o.sign > 0)
+        ends[o.quantity] = float(end) if isinstance(one, float) else o.sign * key
     kept = (
         "time_s",
         "floor_s",
@@ -113,11 +119,13 @@ def command(question: Question, layout: dict[str, Any]) -> str:
     """The `roofline estimate` options that reproduce a layout."""
     devices = layout["tp"] * layout["pp"] * layout["cp"] * layout["dp"]
     words = [f"-n {devices}"]
+    mixture = any(group.moe for group in Scene(question.request).book.layers)
+    chosen = ("tp", "pp", "dp", "zero", "micro_batch", *(("ep",) if mixture else ()))  # by the estimate where left out
     for name in _FLAGS:
         value = layout[name]
         if name == "sequence_parallel":
             words.append("--sequence-parallel" if value else "--no-sequence-parallel")
-        elif value != 1 or name in ("tp", "pp", "dp", "zero", "micro_batch"):  # left out, these are chosen
+        elif value != 1 or name in chosen:
             words.append(f"--{name.replace('_', '-')} {value}")
     return " ".join(words)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from rooflinecli.answers.estimate import estimate
 from rooflinecli.answers.held import held
 from rooflinecli.answers.search import instances, pools
 from rooflinecli.answers.search.asked import Asked, asked
@@ -164,16 +166,26 @@ def _row(question: Asked, grid: instances.Grid, serve: dict[str, np.ndarray], i:
         "devices": int(serve["instance_devices"][i, j]),
         "batch": float(grid.batches[j]),
     }
-    used = {k: float(v[i, j]) for k, v in serve.items()}
+    used = {k: float(v[i, j]) for k, v in serve.items()} | _alone(question, layout)
     memory = {k: float(grid.whole(v)[i, j]) for k, v in grid.phases["decode"].memory.entries()}
     return {
         "layout": layout,
-        "score": {o.quantity: float(value_of(grid, serve, o.quantity)[i, j]) for o in question.objectives},
+        "score": {
+            o.quantity: used.get(o.quantity.removeprefix("serve."), float(value_of(grid, serve, o.quantity)[i, j]))
+            for o in question.objectives
+        },
         "held": {o.quantity: float(held_of(question, grid, serve, o)[i, j]) for o in question.objectives},
         "serve": used,
         "memory": memory,
         "command": command(layout),
     }
+
+
+def _alone(question: Asked, layout: dict[str, Any]) -> dict[str, float]:
+    """Latencies of one instance as its command prints them: a power of an array may differ from a scalar's in the last digit."""
+    sizes = {name: float(layout[name]) for name in ("tp", "pp", "dp", "ep", "devices")}
+    phases = estimate(replace(question.request, concurrency=layout["batch"], **sizes)).phases
+    return {"ttft_s": float(phases["prefill"].time_s), "itl_s": float(phases["decode"].time_s)}
 
 
 def command(layout: dict[str, Any]) -> str:

@@ -125,12 +125,16 @@ def _own(scene: Scene) -> dict[str, Any]:
 def _validated(values: dict[str, Any], settings: tuple[str, ...]) -> Scheduler:
     from pydantic import ValidationError
 
+    from rooflinecli.specs.figure import said
+
     try:
         return Scheduler.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise UsageError(f"--scheduler {','.join(settings)}: {where}: {first['msg']}", "scheduler") from None
+        raise UsageError(
+            f"--scheduler {','.join(settings)}: {where}: {said(first['type'], first['msg'])}", "scheduler"
+        ) from None
 
 
 def fleet(

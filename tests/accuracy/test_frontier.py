@@ -1,0 +1,43 @@
+"""Published fronts of serving beside ours: the arithmetic of a rate per device, and a table that says how far off it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from rooflinecli.specs.published import published
+from rooflinecli.validate import frontier
+
+ROWS = {row["id"]: row for row in published("pareto")["rows"]}
+
+
+def test_every_point_has_a_source_and_a_speed() -> None:
+    assert len(ROWS) >= 14
+    for row in ROWS.values():
+        assert row["source"].startswith("https://inferencex") and row["tokens_per_s_per_user"] > 0
+        assert {"model", "hardware", "prompt", "output", "total_tokens_per_s_per_device"} <= row.keys()
+
+
+def test_both_kinds_of_tokens_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """100 tokens written per second and device after prompts eight times as long are 900 in all."""
+    asked = {}
+
+    def search(options, goal, where, limits, top):
+        asked.update(options, **limits)
+        return {"results": [{"serve": {"tokens_per_s_per_device": 100.0}}]}
+
+    monkeypatch.setattr(frontier, "search", search)
+    row = {"model": "m", "hardware": "h", "prompt": 8, "output": 1, "tokens_per_s_per_user": 50}
+    assert frontier.reached({**row, "total_tokens_per_s_per_device": 450}) == pytest.approx(2.0)
+    assert asked["itl"] == "0.02 s" and "dtype" not in asked and asked["n"] == "8"
+    monkeypatch.setattr(frontier, "search", lambda *a: {"results": []})
+    assert frontier.reached({**row, "total_tokens_per_s_per_device": 450}) == 0.0
+
+
+def test_faster_for_a_user_is_less_for_a_device() -> None:
+    """Along a front our rate falls too, and what no layout reaches is counted apart."""
+    slow, fast = (ROWS[f"inferencex-deepseek-r1-b200-fp8-1024x1024-i{speed}"] for speed in (42, 100))
+    ours = [frontier.reached(row) * row["total_tokens_per_s_per_device"] for row in (slow, fast)]
+    assert ours[0] > ours[1] > 0
+    line = frontier._line("front", [0.0, 0.5, 2.0])
+    assert (line["points"], line["reached"]) == (3, 2)
+    assert (line["over_least"], line["over_most"], line["over"]) == (-0.5, 1.0, 0.25)
