@@ -14,7 +14,6 @@ from rooflinecli.specs.hf.fields import Family, Fields
 from rooflinecli.specs.hf.stack import Override, stack
 
 
-
 @dataclass(frozen=True)
 class _Form:
     """How BART and its relatives differ: rows of positions before the first token's, a norm behind each embedding, and one behind each side's layers."""
