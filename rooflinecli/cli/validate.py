@@ -17,7 +17,7 @@ app = typer.Typer(**QUIET)
 def validate(
     subject: str = typer.Argument(
         "all",
-        help="kernels, training, search, inference, collectives, or all; calibrate: what a few own rows buy (minutes).",
+        help="kernels, training, search, inference, collectives, desk, or all; calibrate: what a few own rows buy (minutes).",
     ),
     fit: bool = typer.Option(
         False,

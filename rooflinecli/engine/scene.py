@@ -136,7 +136,7 @@ class Scene:
     @property
     def generates(self) -> bool:
         """Whether the model writes tokens one by one: causal, with a vocabulary."""
-        return self.spec.writes
+        return bool(self.spec.writes)
 
     @property
     def served(self) -> Number:

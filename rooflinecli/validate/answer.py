@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.errors import unknown
-from rooflinecli.validate import fit, kernels, serving_fit, tables, training_fit, waits_fit, wheel
+from rooflinecli.validate import desk_fit, fit, kernels, serving_fit, tables, training_fit, waits_fit, wheel
 from rooflinecli.validate.stats import Table, summary
 
 SCHEMA = "roofline/validate/1"
@@ -51,7 +51,7 @@ def tables_of(
         return calibrate.tables()
     if subject != EVERYTHING and subject not in tables.SUBJECTS:
         raise unknown("subject", subject, (*tables.SUBJECTS, CALIBRATE, EVERYTHING))
-    if subject == "kernels" or (refit and subject != "training"):
+    if subject == "kernels" or (refit and subject not in ("training", "desk")):
         wheel.systems()
     found: list[Table] = []
     for name, build in tables.SUBJECTS.items():
@@ -115,5 +115,6 @@ def _reference(name: str, chip: str) -> str:
 REFITS: dict[str, Callable[[Done], list[Table]]] = {
     "kernels": refitted,
     "training": training_fit.refitted,
+    "desk": lambda done: desk_fit.tables(),
     "inference": lambda done: [*serving_fit.refitted(), *waits_fit.refitted()],
 }

@@ -79,7 +79,7 @@ def _plan(row: dict[str, Any]) -> Plan:
     return Plan() if count == 1 else WHOLE.but(pp=count)
 
 
-def _tests(row: dict[str, Any]) -> list[list[float]]:
+def tests_of(row: dict[str, Any]) -> list[list[float]]:
     """The tests that a source means over, where a row gives no lengths."""
     found = published("desk")["tests"].get(row["source"], [])
     return found if "prompt" not in row and "depth" not in row else []
@@ -92,14 +92,14 @@ def _mean(answers: list[tuple[float, float, float, float]]) -> tuple[float, floa
 def decoded(row: dict[str, Any]) -> tuple[float, float, float, float]:
     """Tokens per second of all its sequences: expected, at the floor, low, high."""
     batch, plan = float(row.get("batch", 1)), _plan(row)
-    scenes = [scene(row, p, o) for p, o in _tests(row)] or [scene(row)]
+    scenes = [scene(row, p, o) for p, o in tests_of(row)] or [scene(row)]
     return _mean([_rate(batch, decode(one, plan)) for one in scenes])
 
 
 def prefilled(row: dict[str, Any]) -> tuple[float, float, float, float]:
     """Prompt tokens per second of one prompt: expected, at the floor, low, high."""
     prompt, plan = float(row.get("prompt", UNSAID["prompt"])), _plan(row)
-    scenes = [scene(row, p, o) for p, o in _tests(row)] or [scene(row, prompt)]
+    scenes = [scene(row, p, o) for p, o in tests_of(row)] or [scene(row, prompt)]
     return _mean([_rate(float(one.prompt), prefill(one, plan)) for one in scenes])
 
 

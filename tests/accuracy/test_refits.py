@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from inspect import signature
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from rooflinecli.errors import UsageError
 from rooflinecli.price.chip import Chip
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.validate import training_fit, training_response, waits_fit
+from rooflinecli.validate import desk_fit, training_fit, training_response, waits_fit
 from rooflinecli.validate.answer import REFITS
 from rooflinecli.validate.training_free import FREE
 
@@ -98,3 +99,24 @@ def test_every_refit_hears_of_its_progress() -> None:
     """The command line counts the steps of whichever subject is fitted again."""
     for build in REFITS.values():
         assert list(signature(build).parameters) == ["done"]
+
+
+def test_desk_factors_come_back_and_a_chip_has_no_part_in_its_own() -> None:
+    """Times made of two parts at known factors; a chip that is twice as slow as its rows say moves others and not its own prediction."""
+    rng = np.random.default_rng(19)
+    parts, rest = rng.uniform(1.0, 3.0, (12, 2)), rng.uniform(0.0, 0.5, 12)
+    chips = np.repeat(["a", "b", "c", "d"], 3)
+    rows = desk_fit.Timed(chips, parts @ np.array([1.1, 0.7]) + rest, parts, rest)
+    assert desk_fit.factors(rows, np.ones(12, dtype=bool)) == pytest.approx([1.1, 0.7])
+    assert desk_fit.left_out(rows) == pytest.approx(rows.measured)
+    slow = replace(rows, measured=np.where(chips == "b", 2 * rows.measured, rows.measured))
+    assert desk_fit.left_out(slow)[chips == "b"] == pytest.approx(rows.measured[chips == "b"])
+    assert np.all(desk_fit.left_out(slow)[chips != "b"] > 1.01 * rows.measured[chips != "b"])
+
+
+def test_no_desk_part_takes_a_negative_time() -> None:
+    """What falls as its part grows is fitted without that part."""
+    parts = np.array([[1.0, 1.0], [1.0, 2.0], [1.0, 3.0]])
+    rows = desk_fit.Timed(np.array(["a", "b", "c"]), np.array([3.0, 2.0, 1.0]), parts, np.zeros(3))
+    found = desk_fit.factors(rows, np.ones(3, dtype=bool))
+    assert found[1] == 0.0 and found[0] > 0

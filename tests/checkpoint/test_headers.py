@@ -234,3 +234,11 @@ def test_tensors_without_a_config_say_what_is_missing(tmp_path):
     safetensors(tmp_path / "m.safetensors", WEIGHTS)
     with pytest.raises(DataError, match=r"put the model's config\.json beside it"):
         load_model(str(tmp_path / "m.safetensors"))
+
+
+def test_an_index_of_no_shards_is_named(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text('{"weight_map": {}}')
+    with pytest.raises(DataError, match="names no shard"):
+        load_model(str(index))

@@ -173,3 +173,11 @@ def test_experts_at_no_period_are_refused(tmp_path):
     write(tmp_path / "m.gguf", "jamba", [layers[1], layers[1], layers[2], layers[3]], more, tied)
     done = run_cli("models", str(tmp_path / "m.gguf"))
     assert done.code == 3 and "at no period" in done.err
+
+
+@pytest.mark.parametrize("count", [0, 8_388_608])
+def test_more_layers_than_tensors_are_refused_at_once(tmp_path, count):
+    layers, more, tied, *_ = FILES["qwen35"]
+    write(tmp_path / "m.gguf", "qwen35", layers, more | {"block_count": count}, tied)
+    done = run_cli("models", str(tmp_path / "m.gguf"))
+    assert done.code == 3 and f"block_count says {count} layers" in done.err and done.err.count("\n") == 1

@@ -518,3 +518,20 @@ def test_a_diffusion_transformer_is_priced_and_trained(name, tp):
 def test_what_makes_no_sense_of_an_image_is_refused(name, given, says):
     with pytest.raises(UsageError, match=says):
         scene(name, **given)
+
+
+def test_a_language_model_head_on_bert_is_the_masked_one():
+    """BertLMHeadModel holds what BertForMaskedLM does, and no pooler."""
+    masked, head = (read("bert-odd", {"architectures": [name]}) for name in ("BertForMaskedLM", "BertLMHeadModel"))
+    assert parameters(head).total == parameters(masked).total != parameters(read("bert-odd", {"architectures": ["BertModel"]})).total
+
+
+def test_the_decoder_alone_of_a_model_that_reads_images():
+    """MllamaForCausalLM holds no tower, whatever its config does; to count one would be wrong by 9 %."""
+    with pytest.raises(DataError, match="MllamaForCausalLM holds the decoder without the tower"):
+        read("mllama-odd", {"architectures": ["MllamaForCausalLM"]})
+
+
+def test_marian_writes():
+    spec = read("marian", {"architectures": ["MarianMTModel"]})
+    assert spec.writes and spec.paired and not read("marian").writes

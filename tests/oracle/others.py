@@ -102,8 +102,19 @@ GEMMA4 = {
         "head_dim": 24,
     },
 }
+_RELATIVE = {
+    "vocab_size": 2001, "d_model": 96, "encoder_layers": 3, "decoder_layers": 2, "encoder_ffn_dim": 180, "decoder_ffn_dim": 260,
+    "encoder_attention_heads": 4, "decoder_attention_heads": 6, "max_position_embeddings": 120,
+}  # fmt: skip
+RELATIVES = {  # of BART
+    "mbart": "MBart", "pegasus": "Pegasus", "marian": "Marian", "plbart": "PLBart", "blenderbot": "Blenderbot", "blenderbot-small": "BlenderbotSmall",
+}  # fmt: skip
 # types without a file among the configs
 PLAIN: dict[str, dict[str, Any]] = {"distilbert": DISTIL, "electra": ELECTRA, "gemma4": GEMMA4}
+PLAIN |= {
+    name: {"model_type": name, "architectures": [f"{stem}Model"], **_RELATIVE} | ({"pad_token_id": 1, "decoder_vocab_size": 2001} if name == "marian" else {})
+    for name, stem in RELATIVES.items()
+}
 DRAWS: dict[str, Draw] = {
     "bert-odd": _encoder(_classes("Bert", *_COMMON[:4], "ForPreTraining")),
     "roberta-large": _encoder(_classes("Roberta", *_COMMON), hidden_size=lambda r: 16 * r.choice([20, 33])),
@@ -237,6 +248,17 @@ DRAWS |= {
         "max_source_positions": lambda r: r.choice([300, 1500]),
         "max_target_positions": lambda r: r.choice([100, 448]),
     },
+}
+DRAWS |= {
+    name: {
+        "architectures": lambda r, end=f"{stem}MTModel" if name == "marian" else f"{stem}ForConditionalGeneration": [end],
+        "encoder_layers": lambda r: r.randrange(1, 5),
+        "decoder_layers": lambda r: r.randrange(1, 5),
+        "encoder_ffn_dim": lambda r: r.randrange(20, 300),
+        "decoder_attention_heads": lambda r: r.choice([2, 4, 8]),
+        "max_position_embeddings": lambda r: r.randrange(60, 500),
+    }
+    for name, stem in RELATIVES.items()
 }
 COUNTED = ("bert", "roberta", "modernbert", "distilbert", "electra")  # whose pass over tokens is counted
 

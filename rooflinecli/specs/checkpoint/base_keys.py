@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from rooflinecli.errors import DataError
@@ -39,20 +40,28 @@ class Keys:
             )
         return value
 
+    @cached_property
+    def _named(self) -> dict[str, tuple[int, ...]]:
+        return {t.name: t.shape for t in self.header.tensors}
+
     def has(self, tensor: str) -> bool:
-        return any(t.name == tensor for t in self.header.tensors)
+        return tensor in self._named
 
     def shape(self, tensor: str) -> tuple[int, ...]:
         """The shape of a tensor, outermost axis first. Raises DataError where there is none."""
-        for t in self.header.tensors:
-            if t.name == tensor:
-                return t.shape
+        if tensor in self._named:
+            return self._named[tensor]
         raise DataError(f"{self.file}: the tensor {tensor} is missing; give a whole GGUF file")
 
-    @property
+    @cached_property
     def layers(self) -> int:
-        """Layers without those that only predict further tokens."""
-        return self.whole("block_count") - self.whole("nextn_predict_layers", 0)
+        """Layers without those that only predict further tokens. Raises DataError for more than a file has tensors."""
+        count = self.whole("block_count") - self.whole("nextn_predict_layers", 0)
+        if not 0 < count <= len(self.header.tensors):
+            raise DataError(
+                f"{self.file}: {self.name}.block_count says {count} layers, and the file has {len(self.header.tensors)} tensors; give a whole GGUF file"
+            )
+        return count
 
 
 def base(k: Keys, model_type: str) -> Config:

@@ -70,6 +70,8 @@ def read_index(path: Path) -> Header:
         names = sorted(set(shards.values()))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise DataError(f"{shown(path)}: not the index of a sharded checkpoint; expected `weight_map`") from None
+    if not names:
+        raise DataError(f"{shown(path)}: its `weight_map` names no shard; give the index of a whole checkpoint")
     found: list[Tensor] = []
     for name in names:
         part = path.parent / str(name)

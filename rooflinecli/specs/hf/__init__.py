@@ -52,7 +52,7 @@ TYPES: dict[str, str] = {
     "llama4_text": "llama4",
     "mllama_text_model": "mllama",
     **dict.fromkeys("bert roberta xlm-roberta camembert distilbert electra modernbert".split(), "encoder"),
-    **dict.fromkeys("t5 mt5 umt5 bart whisper".split(), "pair"),
+    **dict.fromkeys("t5 mt5 umt5 bart whisper mbart pegasus marian plbart blenderbot blenderbot-small".split(), "pair"),
     **dict.fromkeys("vit dinov2 clip siglip".split(), "image"),
 }
 # A model with a vision tower: the type of its text decoder
@@ -184,6 +184,9 @@ def _tower(outer: Fields, name: str, model: dict[str, Any]) -> dict[str, Any]:
     """The tower of a wrapper; a config without one is of the decoder alone."""
     from rooflinecli.specs.hf.towers import tower
 
+    if (outer.items("architectures", str) or [""])[0] == "MllamaForCausalLM":
+        alone = "holds the decoder without the tower that its layers attend to; name MllamaForConditionalGeneration"
+        raise outer.fail("architectures", f"MllamaForCausalLM {alone}")
     found = tower(outer, name, model["d_model"])
     if found is None:
         outer.notes.append("No vision_config: the text decoder alone, without the tower that the type has.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_PAIR = "an encoder with a decoder of another form than T5, BART and Whisper have, which are read"
+_PAIR = "an encoder with a decoder of another form than T5, BART and its relatives, and Whisper have, which are read"
 _IMAGE = "an image encoder of another form than ViT, DINOv2, CLIP and SigLIP have, which are read"
 REFUSED: dict[str, str] = {
     **dict.fromkeys(
@@ -10,7 +10,7 @@ REFUSED: dict[str, str] = {
     ),
     "albert": "its layers are one layer's weights run again and again, which has no rows here",
     "esm": "its embedding and contact head have no rows here",
-    **dict.fromkeys("mbart pegasus marian m2m_100 seamless_m4t speech_to_text".split(), _PAIR),
+    **dict.fromkeys("m2m_100 seamless_m4t speech_to_text".split(), _PAIR),
     **dict.fromkeys("siglip2 dinov3_vit beit deit swin vit_mae".split(), _IMAGE),
     **dict.fromkeys(
         ("gemma3n",),

@@ -14,6 +14,7 @@ from rooflinecli.specs.hf.stack import windows
 Pieces = list[Block]
 _HEADS = {
     "ForMaskedLM": "masked",
+    "LMHeadModel": "masked",  # of BERT: the same parts
     "ForPreTraining": "pretraining",
     "ForSequenceClassification": "sequence",
     "ForTokenClassification": "token",

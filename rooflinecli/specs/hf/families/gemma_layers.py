@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli.specs.hf.decoder import Override, attention, feedforward, frame
+from rooflinecli.specs.hf.decoder import attention, feedforward, frame
 from rooflinecli.specs.hf.fields import MISSING, Family, Fields
-from rooflinecli.specs.hf.stack import merged, windows
+from rooflinecli.specs.hf.stack import Override, merged, windows
 from rooflinecli.specs.hf.towers import Block, linear, norm, table, values
 
 

@@ -1,24 +1,45 @@
-"""t5, mt5, umt5, bart, whisper: an encoder, and a decoder that attends to what it made. Source: transformers 5.23 models/{t5,mt5,umt5,bart,whisper}.
+"""t5, mt5, umt5, bart and its relatives, whisper: an encoder, and a decoder that attends to what it made. Source: transformers 5.23 models/{t5,mt5,umt5,bart,whisper}.
 
 The encoder is a tower that reads the source; keys and values of the decoder's cross-attention are computed once for it.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from rooflinecli.specs.hf.decoder import Block, feedforward
 from rooflinecli.specs.hf.fields import Family, Fields
 from rooflinecli.specs.hf.stack import Override, stack
 
-_LEARNED_BEFORE = 2  # rows of BART's positions before the first token's
+
+@dataclass(frozen=True)
+class _Form:
+    """How BART and its relatives differ: rows of positions before the first token's, a norm behind each embedding, and one behind each side's layers."""
+
+    stem: str
+    rows_before: int = 0
+    embedding_norm: bool = False
+    final_norm: bool = False
+
+
+_BART_FORM = _Form("Bart", rows_before=2, embedding_norm=True)
+FORMS = {
+    "mbart": _Form("MBart", rows_before=2, embedding_norm=True, final_norm=True),
+    "plbart": _Form("PLBart", rows_before=2, embedding_norm=True),
+    "pegasus": _Form("Pegasus", final_norm=True),  # positions are sinusoids, kept as a table
+    "marian": _Form("Marian"),  # the same
+    "blenderbot": _Form("Blenderbot", final_norm=True),
+    "blenderbot-small": _Form("BlenderbotSmall", embedding_norm=True),
+}
 _WHISPER_PREFIX = 4  # start of transcript, language, task, no timestamps
 
 
 def _head(f: Fields, stem: str) -> str:
     """generation, or a model without a head; of T5 the encoder alone too. Raises DataError."""
     classes = f.items("architectures", str) or [f"{stem}ForConditionalGeneration"]
-    ends = {"ForConditionalGeneration": "generation", "EncoderModel": "encoder", "Model": ""}
+    ends = {"ForConditionalGeneration": "generation", "MTModel": "generation", "EncoderModel": "encoder", "Model": ""}
     for end, kind in ends.items():
         if classes[0].endswith(end) and (kind != "encoder" or stem == "T5"):
             return kind
@@ -90,25 +111,24 @@ def _side(f: Fields, side: str, width: int, **more: Any) -> tuple[Block, Block]:
     return block, feedforward(f, "dense", f"{side}_ffn_dim", bias=True)
 
 
-def bart(f: Fields) -> Block:
-    """Post-norm, learned positions on both sides, a norm behind each embedding."""
+def bart(f: Fields, form: _Form = _BART_FORM) -> Block:
+    """A table of positions on both sides; norms around the layers as `form` says."""
     width, rows = f.whole("d_model", "hidden_size"), f.whole("max_position_embeddings")
     f.expect("tie_word_embeddings", (True,), "untied tables of its two sides are not read")
-    for name, only in (
-        ("normalize_before", False),
-        ("normalize_embedding", True),
-        ("static_position_embeddings", False),
-    ):
-        f.expect(name, (only, None), "only BART's own form is read")
-    for name in ("add_bias_logits", "add_final_layer_norm"):
-        f.expect(name, (False, None), "only BART's own form is read")
+    if form is _BART_FORM:  # switches of old files; the classes of its relatives have one form each, whatever these say
+        for name, only in (("normalize_before", False), ("normalize_embedding", True), ("static_position_embeddings", False)):
+            f.expect(name, (only, None), "only BART's own form is read")
+        for name in ("add_bias_logits", "add_final_layer_norm"):
+            f.expect(name, (False, None), "only BART's own form is read")
+    f.expect("share_encoder_decoder_embeddings", (True, None), "tables apart for its two sides are not read")
+    f.expect("decoder_vocab_size", (f.whole("vocab_size"), None), "a vocabulary of the decoder's own is not read")
     both: Block = {
         "d_model": width,
         "vocab_size": f.whole("vocab_size"),
         "norm": "layernorm",
-        "final_norm": False,
-        "embedding_norm": True,
-        "positions": {"kind": "learned", "length": rows + _LEARNED_BEFORE},
+        "final_norm": form.final_norm,
+        "embedding_norm": form.embedding_norm,
+        "positions": {"kind": "learned", "length": rows + form.rows_before},
         "max_context": rows,
     }
     above, first = _side(f, "encoder", width)
@@ -132,7 +152,7 @@ def bart(f: Fields) -> Block:
         "norms": 3,
         "layers": f.whole("decoder_layers"),
     }
-    return decoder | {"towers": [encoder], "tied_embeddings": True, "lm_head": _head(f, "Bart") == "generation"}
+    return decoder | {"towers": [encoder], "tied_embeddings": True, "lm_head": _head(f, form.stem) == "generation"}
 
 
 def whisper(f: Fields) -> Block:
@@ -219,6 +239,24 @@ _WHISPER = {
     "activation_function": "gelu",
 }
 _LAYERDROP = frozenset("encoder_layerdrop decoder_layerdrop init_std scale_embedding".split())
+_OLD = _LAYERDROP | frozenset(
+    "classif_dropout normalize_before normalize_embedding static_position_embeddings add_bias_logits add_final_layer_norm num_hidden_layers "
+    "extra_pos_embeddings force_bos_token_to_be_generated do_blenderbot_90_layernorm layernorm_variant variant unk_id".split()
+)
+_SMALL = {"encoder_layers": 8, "decoder_layers": 8, "encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048, "d_model": 512}
+_PLBART = {"encoder_layers": 6, "decoder_layers": 6, "encoder_ffn_dim": 3072, "decoder_ffn_dim": 3072, "d_model": 768}
+_BLENDERBOT = {
+    "vocab_size": 8008, "max_position_embeddings": 128, "encoder_layers": 2, "decoder_layers": 24, "encoder_ffn_dim": 10240,
+    "decoder_ffn_dim": 10240, "encoder_attention_heads": 32, "decoder_attention_heads": 32, "d_model": 2560,
+}  # fmt: skip
+_RELATIVES: dict[str, Block] = {
+    "mbart": {},
+    "pegasus": {},
+    "marian": {"vocab_size": 58101},
+    "plbart": _PLBART | {"vocab_size": 50005, "encoder_attention_heads": 12, "decoder_attention_heads": 12},
+    "blenderbot": _BLENDERBOT,
+    "blenderbot-small": _SMALL | {"max_position_embeddings": 512},
+}
 FAMILIES = {
     "t5": Family(t5, _T5, _T5_IGNORED, own_head=True, pair=True),
     "mt5": Family(t5, _MT5, _T5_IGNORED, own_head=True, pair=True),
@@ -230,6 +268,10 @@ FAMILIES = {
         own_head=True,
         pair=True,
     ),
+    **{
+        name: Family(partial(bart, form=FORMS[name]), _BART | more, _OLD, own_head=True, pair=True)
+        for name, more in _RELATIVES.items()
+    },
     "whisper": Family(
         whisper,
         _WHISPER,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rooflinecli.specs.hf.decoder import Override, attention, experts, feedforward, frame, sparse
+from rooflinecli.specs.hf.decoder import attention, experts, feedforward, frame, sparse
 from rooflinecli.specs.hf.families import decoders, llama
 from rooflinecli.specs.hf.fields import Family, Fields
-from rooflinecli.specs.hf.stack import merged, windows
+from rooflinecli.specs.hf.stack import Override, merged, windows
 from rooflinecli.specs.hf.towers import Block
 
 
@@ -75,7 +75,7 @@ def mimo_v2(f: Fields) -> Block:
     f.used.add("sliding_window")
     places = windows(f, [i != 0 and bool((i + 1) % 6) for i in range(n)], window)
     heads = attention(f, qkv_bias=bias)
-    keys, wide = heads.get("n_kv_heads", 1 if heads["kind"] == "mqa" else heads["n_heads"]), f.whole("v_head_dim")
+    keys, wide = int(heads.get("n_kv_heads", 1 if heads["kind"] == "mqa" else heads["n_heads"])), f.whole("v_head_dim")
     if heads["n_heads"] % (2 * keys):
         raise f.fail("num_key_value_heads", f"twice {keys} do not divide {heads['n_heads']} heads; give a divisor")
     block = heads | {"kind": "uneven", "n_kv_heads": keys, "v_head_dim": wide}
