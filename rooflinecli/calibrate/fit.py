@@ -59,7 +59,7 @@ class _Draws:
 
     def advance(self) -> bool:
         """One step of every draw that has something to gain; whether any had."""
-        steps = {int(draw): self._step(draw) for draw in np.flatnonzero(self.open)}
+        steps = {draw: self._step(draw) for draw in np.flatnonzero(self.open).tolist()}
         for draw, (_, hoped) in steps.items():
             self.open[draw] = hoped >= SETTLED
         draws = np.flatnonzero(self.open)

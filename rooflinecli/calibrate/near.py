@@ -17,7 +17,7 @@ from rooflinecli.formulas.calibration import nearness
 
 Array = Any  # numpy.ndarray of float64
 AMPLITUDE, NOISE = 0.15, 0.06  # of a logarithm: what places differ by beside the blocks, and rows at one place
-ODD = 3.0  # times the noise, from which a row loses its pull
+ODD = 1.5  # times the noise, from which a row loses its pull
 MOST = 64  # places that a file keeps
 
 

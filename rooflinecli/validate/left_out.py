@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ def _response() -> tuple[list[Row], Response]:
     return seen, tabulate(seen, training_fit.fit(seen))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _training(name: str) -> dict[str, float]:
     seen, response = _response()
     return training_fit.settle(response, seen, np.array([family(row) != name for row in seen]))
@@ -46,7 +46,7 @@ def _serving() -> serving_fit.Linear:
     return serving_fit.gather()
 
 
-@lru_cache(maxsize=None)
+@cache
 def _point(model: str) -> Any:
     linear = _serving()
     return linear.fit(linear.seen & np.array([a.model != model for a in linear.runs]))

@@ -48,7 +48,7 @@ def test_it_is_the_mean_of_a_gaussian_process(rows):
     posterior.residuals = np.array([0.05])
     posterior.slopes = np.full((1, len(posterior.x)), 1 / len(posterior.x))
     alone = local(places(rows[:1]), posterior, [0])
-    weight = 5 / (4 + (0.05 / 0.18) ** 2)
+    weight = 5 / (4 + (0.05 / 0.09) ** 2)
     share = AMPLITUDE**2 / (AMPLITUDE**2 + 0.06**2 / weight)
     assert alone.shift(places(rows[:1]))[0] == pytest.approx(0.05 * share)
     twice = places(rows[:1]) + np.log(2) * np.eye(4)[0]
