@@ -89,7 +89,7 @@ def formulas() -> str:
 def api() -> str:
     import inspect
 
-    import rooflinecli
+    import rooflinecli.api
 
     parts = [
         "# Python",
@@ -105,7 +105,7 @@ def api() -> str:
         "```",
     ]
     for name in rooflinecli.__all__:
-        thing = getattr(rooflinecli, name)
+        thing = getattr(rooflinecli.api, name)
         parts += ["", f"## {name}", "", inspect.getdoc(thing) or ""]
         if inspect.isclass(thing):
             for member, value in vars(thing).items():

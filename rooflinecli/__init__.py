@@ -5,19 +5,55 @@ Importing this module costs nothing; what it offers is that of `rooflinecli.api`
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rooflinecli.api import Answer, compare, emit, estimate, explain, parameters, plan, search, sweep
+    from rooflinecli.api import (
+        Answer,
+        Calibration,
+        Simulation,
+        calibrate,
+        compare,
+        emit,
+        estimate,
+        explain,
+        parameters,
+        plan,
+        search,
+        simulate,
+        sweep,
+    )  # fmt: skip
 
-__all__ = ["Answer", "compare", "emit", "estimate", "explain", "parameters", "plan", "search", "sweep"]
+__all__ = [
+    "Answer", "Calibration", "Simulation", "calibrate", "compare", "emit", "estimate", "explain", "parameters", "plan", "search", "simulate", "sweep",
+]  # fmt: skip
+
+
+class _Question(ModuleType):
+    """A package whose name is a question of the API as well, so that `rl.simulate(...)` asks it once the package is loaded too."""
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return getattr(import_module("rooflinecli.api"), self.__name__.rpartition(".")[2])(*args, **options)
+
+
+class _Package(ModuleType):
+    """This package: what its import system sets as `simulate` and `calibrate` can be called."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in __all__ and isinstance(value, ModuleType):
+            value.__class__ = _Question
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'rooflinecli' has no attribute {name!r}; it offers {', '.join(__all__)}")
-    from importlib import import_module
-
     return getattr(import_module("rooflinecli.api"), name)
 
 

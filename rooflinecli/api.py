@@ -21,12 +21,15 @@ from rooflinecli.answers.parameters import Parameters
 from rooflinecli.answers.parameters import parameters as _parameters
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, PlanAnswer, PrefillAnswer, TrainAnswer
 from rooflinecli.errors import UsageError
+from rooflinecli.frames import Calibration, Simulation
 from rooflinecli.record import plain
 from rooflinecli.specs import ask
 from rooflinecli.specs.model import load_model
 
 P = TypeVar("P", bound=PhaseAnswer)
-__all__ = ["Answer", "compare", "emit", "estimate", "explain", "parameters", "plan", "search", "simulate", "sweep"]
+__all__ = [
+    "Answer", "Calibration", "Simulation", "calibrate", "compare", "emit", "estimate", "explain", "parameters", "plan", "search", "simulate", "sweep",
+]  # fmt: skip
 
 
 class Answer(dict[str, Any]):
@@ -175,7 +178,11 @@ def plan(
     """What `roofline plan --format json` prints: the fewest devices of every chip for a deadline, a budget or a rate; `rows` is the best first."""
     from rooflinecli.answers.plan.report import plan as answered
 
-    asked = {"model": model, "hw": hw if isinstance(hw, str) else ",".join(hw), **{k.replace("_", "-"): v for k, v in options.items()}}
+    asked = {
+        "model": model,
+        "hw": hw if isinstance(hw, str) else ",".join(hw),
+        **{k.replace("_", "-"): v for k, v in options.items()},
+    }
     if isinstance(asked.get("phase"), str):
         asked["phase"] = [asked["phase"]]
     return answered(asked, deadline, budget, hold, where or [], None if qps is None else str(qps), slo)
@@ -188,30 +195,32 @@ def compare(model: str, hw: list[str], *, at: str = "same-devices", rank: str | 
     return rows({"model": model, **options}, hw, at, rank)
 
 
-class Simulation(dict[str, Any]):
-    """What a simulation says: the numbers under `simulate` in its JSON, in SI. `times` holds every request's seconds and tokens, as arrays."""
-
-    def __init__(self, found: Any):
-        super().__init__(found.values)
-        self.times = found.times
-
-    def to_frame(self) -> Any:
-        """A row for each request, as `--requests-out` writes them: a pandas frame, or a polars one where only that is installed."""
-        from rooflinecli.frames import frame
-        from rooflinecli.render.requests import table
-
-        return frame(table(self.times))
-
-
 def simulate(model: str, hw: str, **options: Any) -> Simulation:
-    """What `roofline simulate MODEL --hw HW` says of one load, without repeats: the numbers under `simulate` in its JSON.
+    """What `roofline simulate MODEL --hw HW --format json` prints: every number under `simulate`, its interval under `interval`.
 
     Options are those of an estimate and of the load (qps, concurrency, trace, prompt, output, requests, slo, replicas, ...).
     """
-    from rooflinecli.answers.simulate.run import run
-    from rooflinecli.answers.simulate.study import asked
+    from rooflinecli.answers.simulate.study import simulated
 
-    return Simulation(run(asked({"model": model, "hw": hw, **options})))
+    found, times = simulated({"model": model, "hw": hw, **options})
+    return Simulation(plain(found), times)
+
+
+def calibrate(files: list[str] | str, hw: str, *, hold_out: float = 0.3, **options: Any) -> Calibration:
+    """What `roofline calibrate FILE... --hw HW --format json` prints; `hardware` is the file it would write, None where nothing moved.
+
+    Raises DataError for a file that is no measurement, UsageError for what neither it nor the options say.
+    """
+    from pathlib import Path
+
+    from rooflinecli.calibrate.answer import calibrate as answer
+    from rooflinecli.calibrate.report import data
+    from rooflinecli.calibrate.write import hardware_yaml
+
+    paths = [Path(path) for path in ([files] if isinstance(files, str) else files)]
+    named = {name: value for name, value in ask.named({"model": "-", "hw": hw, **options}).items() if value != "-"}
+    found = answer(paths, named, hold_out)
+    return Calibration(plain(data(found)), hardware_yaml(found) if found.moved else None)
 
 
 def parameters(model: str) -> Parameters:

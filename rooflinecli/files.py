@@ -14,6 +14,11 @@ from rooflinecli.errors import UsageError
 _STREAMS = ("/dev/", "/proc/")  # a name such as /dev/stdout leads to a file that somebody else is writing
 
 
+def absent(path: Path | str) -> str:
+    """Why a path is no file to read, as the middle of a sentence."""
+    return "a folder, where a file is expected" if os.path.isdir(path) else "no such file"
+
+
 def write(path: Path, text: str, flag: str = "--out") -> None:
     """Put `text` at `path`. Raises UsageError that names `flag` when it cannot be written."""
     with replacing(path, flag) as partial:

@@ -25,6 +25,58 @@ def frame(rows: Iterable[Mapping[str, Any]] | Mapping[str, Any]) -> Any:
     raise UsageError("a frame needs pandas or polars; install one of them, or use to_dict()")
 
 
+class Simulation(dict[str, Any]):
+    """What a simulation answers: the object that `roofline simulate --format json` prints; its numbers by their names as well.
+
+    `times` holds every request's seconds and tokens, as arrays.
+    """
+
+    def __init__(self, answer: Mapping[str, Any], times: Any):
+        super().__init__(answer)
+        self.times = times
+
+    def requests(self) -> Any:
+        """A row for each request, as `--requests-out` writes them: a pandas frame, or a polars one where only that is installed."""
+        from rooflinecli.render.requests import table
+
+        return frame(table(self.times))
+
+    def __missing__(self, name: str) -> Any:
+        """A number of the run, such as ttft_p99_s."""
+        return self["simulate"][name]
+
+    def to_frame(self) -> Any:
+        """A row for each number with the ends of its 80 % interval, None where it has none: a pandas frame, or a polars one."""
+        ends = self["interval"]
+        return frame(
+            {
+                "quantity": name,
+                "value": value,
+                "low": (ends.get(name) or [None])[0],
+                "high": (ends.get(name) or [None])[-1],
+            }
+            for name, value in self["simulate"].items()
+        )
+
+
+class Calibration(dict[str, Any]):
+    """What a calibration answers: the object that `roofline calibrate --format json` prints, and the hardware file that it makes."""
+
+    def __init__(self, answer: Mapping[str, Any], hardware: str | None):
+        super().__init__(answer)
+        self.hardware = hardware
+
+    def to_frame(self, title: str = "error") -> Any:
+        """The rows of a table, told by a word of its title: error, determine, contradict, read or next.
+
+        Raises UsageError where no title has it.
+        """
+        found = next((table["rows"] for table in self["tables"] if title in table["title"]), None)
+        if found is None:
+            raise UsageError(f"no table is about {title!r}; there are: {'; '.join(t['title'] for t in self['tables'])}")
+        return frame(found)
+
+
 def sweep(options: dict[str, Any], columns: list[str] | None, where: list[str]) -> Any:
     """The whole of a sweep, its chunks joined."""
     import numpy as np

@@ -19,7 +19,15 @@ def server() -> Any:
 
     async def list_tools(context: Any, params: Any) -> ListToolsResult:
         return ListToolsResult(
-            tools=[Tool(name=t, description=tools.describe(t), input_schema=tools.schema(t)) for t in tools.QUESTIONS]
+            tools=[
+                Tool(
+                    name=t,
+                    description=tools.describe(t),
+                    input_schema=tools.schema(t),
+                    output_schema=tools.output_schema(t),
+                )
+                for t in tools.QUESTIONS
+            ]
         )
 
     async def call_tool(context: Any, params: Any) -> CallToolResult:

@@ -113,10 +113,29 @@ def check(options: Options) -> Options:
 
 def simulate(options: Options) -> Options:
     """An engine's scheduler over step prices for one load: percentiles, SLO attainment, queues, with intervals."""
-    from rooflinecli.answers.simulate.run import run
-    from rooflinecli.answers.simulate.study import asked as load
+    from rooflinecli.answers.simulate.study import simulated
 
-    return dict(plain(run(load({k: _written(v) for k, v in options.items()})).values))
+    return dict(plain(simulated({k: _written(v) for k, v in options.items()})[0]))
+
+
+def calibrate(options: Options) -> Options:
+    """Fit the engine's constants to measurements of the user's own, with proof on rows held out; `files` are paths on this machine."""
+    from rooflinecli.calibrate.answer import HOLD_OUT
+    from rooflinecli.calibrate.answer import calibrate as answer
+    from rooflinecli.calibrate.report import data
+
+    files, share = options.pop("files", None), options.pop("hold-out", HOLD_OUT)
+    paths = [files] if isinstance(files, str) else files
+    if not isinstance(paths, list) or not paths or not all(isinstance(path, str) for path in paths):
+        raise UsageError("files: expected the path of a log or of a benchmark's results, or a list of paths", "files")
+    if not isinstance(share, (int, float)) or isinstance(share, bool) or not 0 <= share <= 0.9:
+        raise UsageError("hold-out: expected a share from 0 to 0.9", "hold-out")
+    if not options.get("hw"):
+        raise UsageError("no --hw given; give the chip that was measured on", "hw")
+    given = ask.named({**options, "model": options.get("model") or "-"})
+    return dict(
+        plain(data(answer([Path(path) for path in paths], {k: v for k, v in given.items() if v != "-"}, float(share))))
+    )
 
 
 def _written(value: Any) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rooflinecli.answers.check.schema import option_schema
+from rooflinecli.answers.schema import generate
 from rooflinecli.doors import questions
 from rooflinecli.errors import RooflineError, UsageError
 from rooflinecli.specs.options import NOT_SIMULATED, OPTIONS
@@ -15,7 +16,7 @@ Question = Callable[[dict[str, Any]], dict[str, Any]]
 _TEXT = {"type": "string"}
 QUESTIONS: dict[str, Question] = {
     "estimate": questions.estimate, "explain": questions.explain, "check": questions.check, "search": questions.search,
-    "compare": questions.compare, "simulate": questions.simulate,
+    "compare": questions.compare, "simulate": questions.simulate, "calibrate": questions.calibrate,
 }  # fmt: skip
 _OWN: dict[str, dict[str, Any]] = {
     "estimate": {"from": {**_TEXT, "description": "a launch command, script or config to read options from"}},
@@ -50,6 +51,19 @@ _OWN: dict[str, dict[str, Any]] = {
         "router": {**_TEXT, "description": "round-robin, least-loaded or prefix"},
         "seed": {"type": "integer", "minimum": 0, "description": "of arrivals and lengths"},
     },
+    "calibrate": {
+        "files": {
+            "type": ["string", "array"],
+            "items": _TEXT,
+            "description": "paths of logs and of benchmarks' results on this machine",
+        },
+        "hold-out": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": 0.9,
+            "description": "share of the rows that the fit does not see (0.3)",
+        },
+    },
     "check": {
         "plan": {**_TEXT, "description": "a plan file of named checks: its path, or its YAML"},
         "hold": {"enum": ["floor", "expected", "pessimistic"], "description": "which end is held to the limits"},
@@ -62,6 +76,7 @@ _NEEDS = {
     "compare": ["model", "hw"],
     "simulate": ["model", "hw"],
     "check": ["plan"],
+    "calibrate": ["files", "hw"],
 }
 
 
@@ -80,6 +95,24 @@ def schema(tool: str) -> dict[str, Any]:
         "required": _NEEDS[tool],
         "additionalProperties": False,
     }
+
+
+def output_schema(tool: str) -> dict[str, Any]:
+    """JSON Schema of what a tool answers: for an estimate the whole contract, for the others an object."""
+    answer: dict[str, Any] = {"type": "object"}
+    definitions: dict[str, Any] = {}
+    if tool == "estimate":
+        contract = generate()
+        definitions = contract.pop("$defs", {})
+        answer = {key: value for key, value in contract.items() if key != "$schema"}
+    properties = {
+        "answer": answer,
+        "remarks": {"type": "array", "items": _TEXT, "description": "what the command line says on standard error"},
+        "sources": {"type": "object", "description": "where the figures come from, to be cited"},
+    }
+    return {"type": "object", "properties": properties, "required": list(properties)} | (
+        {"$defs": definitions} if definitions else {}
+    )
 
 
 def describe(tool: str) -> str:

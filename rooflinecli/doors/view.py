@@ -31,7 +31,7 @@ FIELDS = {
 }
 SLID = {"batch": (0, 12), "prompt": (4, 17), "output": (0, 14), "seq": (8, 17), "n": (0, 14)}  # powers of two
 _WORDS = {
-    "phase": ("prefill,decode", "prefill", "decode", "train"),
+    "phase": ("", "prefill,decode", "prefill", "decode", "train"),
     "engine": ("", "python-server", "cuda-graph", "vllm", "sglang", "trtllm"),
 }
 

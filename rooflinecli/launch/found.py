@@ -43,7 +43,9 @@ class Launch:
         if written is None or str(written).lower() in ("", "auto", "none", "null"):
             return
         text = str(written)
-        if unknowns(text):
+        if written is True:
+            self.missing[option] = f"{flag} has no value"
+        elif unknowns(text):
             self.missing[option] = f"{flag} {one_line(readable(text))} is known only where it runs"
         else:
             self.options[option] = written
@@ -160,7 +162,12 @@ class Arguments:
             return int(str(value).replace("_", ""))
         except ValueError:
             name = next(n for n in names if n in self.given)
-            launch.missing.setdefault(f"?{name}", f"{self.written(name)} {one_line(readable(str(value)))} is no number")
+            launch.missing.setdefault(
+                f"?{name}",
+                f"{self.written(name)} has no value"
+                if value is True
+                else f"{self.written(name)} {one_line(readable(str(value)))} is no number",
+            )
             return default
 
     def count(self, *names: str) -> int | None:

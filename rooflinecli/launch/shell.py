@@ -260,7 +260,7 @@ class Reader:
             self._any(found[:1] or [[]])
             return
         self.script.undecided.append(f"case {body[1].text}")
-        otherwise = [] if any("*" in patterns for patterns, _ in found_arms) else [[]]
+        otherwise: list[list[Token]] = [] if any("*" in patterns for patterns, _ in found_arms) else [[]]
         self._any([b for _, b in found_arms] + otherwise or [[]])
 
     def _group(self, body: list[Token]) -> None:

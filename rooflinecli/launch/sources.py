@@ -64,7 +64,7 @@ def opened(source: str) -> Source:
         return Source(path.read_text(encoding="utf-8", errors="replace"), str(path), path.parent)
     if path is not None and (" " not in source or path.suffix in (".sh", ".yaml", ".yml", ".json", ".toml")):
         raise DataError(
-            f"{one_line(source)}: no such file; give a launch script, a config, or a whole command in quotes"
+            f"{one_line(source)}: {files.absent(path)}; give a launch script, a config, or a whole command in quotes"
         )
     return Source(source, "the command")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.errors import UsageError, unknown
+from rooflinecli.files import absent
 
 DTYPES = {
     "f64": "float64",
@@ -44,7 +45,7 @@ def load(target: str) -> Callable[..., Any]:
         raise UsageError(f"{target}: expected script.py:function")
     path = Path(file)
     if not path.is_file():
-        raise UsageError(f"{file}: no such file; name a Python script, as in script.py:function")
+        raise UsageError(f"{file}: {absent(path)}; name a Python script, as in script.py:function")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise UsageError(f"{file}: not a Python file; name one that ends in .py")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from rooflinecli.errors import DataError, UsageError, unknown
+from rooflinecli.files import absent
 from rooflinecli.text import one_line
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -111,7 +112,7 @@ def find(kind: str, name: str) -> Path:
             return path
         if written_as_path or kind != "models" or not _HUB.fullmatch(name):
             raise DataError(
-                f"{name}: no such file; give a name from `roofline {kind}` or the path of an existing YAML file"
+                f"{name}: {absent(path)}; give a name from `roofline {kind}` or the path of an existing YAML file"
             )
     known, wanted = files(kind), (name.rpartition("/")[2] if kind == "models" else name).lower()
     stems = {stem.lower(): file for stem, file in known.items()}

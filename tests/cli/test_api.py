@@ -80,7 +80,7 @@ def test_without_a_library_the_error_names_both(monkeypatch):
 
 def test_importing_the_package_costs_nothing(python):
     assert python("import rooflinecli, sys; print([m for m in sys.modules if m.startswith('rooflinecli.') or m in ('yaml', 'pydantic')])").stdout.strip() == "[]"  # fmt: skip
-    assert "it offers Answer, compare" in python("import rooflinecli\ntry: rooflinecli.nothing\nexcept AttributeError as e: print(e)").stdout  # fmt: skip
+    assert "it offers Answer, Calibration" in python("import rooflinecli\ntry: rooflinecli.nothing\nexcept AttributeError as e: print(e)").stdout  # fmt: skip
 
 
 @pytest.mark.parametrize("name", rl.__all__)

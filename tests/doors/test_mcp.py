@@ -8,7 +8,11 @@ import sys
 
 import jsonschema
 import pytest
+from calibrate.logs import VLLM
 from conftest import ROOT
+
+import rooflinecli
+import rooflinecli.errors
 
 mcp = pytest.importorskip("mcp")
 
@@ -33,9 +37,18 @@ def call(name, arguments, to=None):
 
 def test_the_tools_have_schemas():
     listed = talk(lambda client: client.list_tools()).tools
-    assert {tool.name for tool in listed} == {"estimate", "explain", "check", "search", "compare", "simulate"}
+    assert {tool.name for tool in listed} == {
+        "estimate",
+        "explain",
+        "check",
+        "search",
+        "compare",
+        "simulate",
+        "calibrate",
+    }
     for tool in listed:
         jsonschema.Draft202012Validator.check_schema(tool.input_schema)
+        jsonschema.Draft202012Validator.check_schema(tool.output_schema)
         assert tool.description and tool.input_schema["additionalProperties"] is False
     estimate = next(tool for tool in listed if tool.name == "estimate")
     jsonschema.validate(ASKED, estimate.input_schema)
@@ -50,6 +63,11 @@ def test_an_estimate_is_the_command_lines_digit_for_digit(cli):
         json.loads(json.dumps(found.structured_content["answer"])) == cli("estimate", *WORDS, "--format", "json").json
     )
     assert json.loads(found.content[0].text) == found.structured_content
+    jsonschema.validate(found.structured_content, tools.output_schema("estimate"))
+    with pytest.raises(jsonschema.ValidationError):  # typed down to the phases
+        wrong = json.loads(found.content[0].text)
+        wrong["answer"]["phases"]["decode"]["time_s"] = "fast"
+        jsonschema.validate(wrong, tools.output_schema("estimate"))
     decode = found.structured_content["answer"]["phases"]["decode"]
     assert decode["floor_s"] <= decode["interval_s"][0] <= decode["time_s"]
     assert (
@@ -81,10 +99,35 @@ def test_the_other_questions(cli):
 
 def test_a_simulation_is_the_command_lines(cli):
     load = {"qps": "4", "requests": 200, "prompt": "512", "output": "64", "slo": "ttft=2s,itl=50ms@99"}
-    answer = call("simulate", {"model": "llama-3.1-8b", "hw": "h100", "tp": 1, **load}).structured_content["answer"]
+    asked = {"model": "llama-3.1-8b", "hw": "h100", "tp": 1, **load}
+    answer = call("simulate", asked).structured_content["answer"]
     flags = [part for name, value in load.items() for part in (f"--{name}", str(value))]
     printed = cli("simulate", "llama-3.1-8b", "--hw", "h100", "--tp", "1", *flags, "--format", "json").json
-    assert json.loads(json.dumps(answer)).items() <= printed["simulate"].items()
+    assert json.loads(json.dumps(answer)) == printed and printed["interval"]["ttft_p99_s"]
+    assert json.loads(json.dumps(rooflinecli.simulate(**asked))) == printed
+    frame = rooflinecli.simulate(**asked).to_frame().set_index("quantity")
+    assert frame.loc["ttft_p99_s", "value"] == printed["simulate"]["ttft_p99_s"]
+    assert [frame.loc["ttft_p99_s", end] for end in ("low", "high")] == printed["interval"]["ttft_p99_s"]
+
+
+def test_a_calibration_is_the_command_lines(cli, tmp_path):
+    log = tmp_path / "bench.json"
+    runs = [
+        {**VLLM, "max_concurrency": batch, "mean_tpot_ms": 8 + 0.1 * batch, "median_tpot_ms": 8 + 0.1 * batch}
+        for batch in (1, 2, 4, 8, 16, 32, 64)
+    ]
+    log.write_text("".join(json.dumps(run) + "\n" for run in runs))
+    printed = cli("calibrate", str(log), "--hw", "h100", "-n", "1", "--format", "json").json
+    answer = call("calibrate", {"files": [str(log)], "hw": "h100", "n": 1}).structured_content["answer"]
+    assert json.loads(json.dumps(answer)) == printed
+    found = rooflinecli.calibrate(str(log), "h100", devices=1)
+    assert json.loads(json.dumps(found)) == printed
+    assert len(found.to_frame()) == len(printed["tables"][0]["rows"]) > 0
+    with pytest.raises(rooflinecli.errors.UsageError, match="no table is about 'colour'"):
+        found.to_frame("colour")
+    out = tmp_path / "mine.yaml"
+    cli("calibrate", str(log), "--hw", "h100", "-n", "1", "--out", str(out))
+    assert found.hardware is None or found.hardware == out.read_text()
 
 
 @pytest.mark.parametrize(
@@ -98,6 +141,10 @@ def test_a_simulation_is_the_command_lines(cli):
         ("explain", {**ASKED, "quantity": "decode.colour"}, "unknown quantity"),
         ("explain", {**ASKED, "quantity": "decode.time_s", "depth": 99}, "depth"),
         ("check", {"plan": "checks: ["}, "not valid YAML"),
+        ("calibrate", {"files": "/nowhere.log", "hw": "h100"}, "/nowhere.log"),
+        ("calibrate", {"files": [], "hw": "h100"}, "files: expected the path"),
+        ("calibrate", {"files": "x", "hw": "h100", "hold-out": 2}, "hold-out: expected a share"),
+        ("calibrate", {"files": "x"}, "no --hw given"),
         ("guess", {}, "unknown tool"),
     ],
 )

@@ -140,6 +140,23 @@ def test_it_fits_a_phone(browser, site, dark):
     assert (light[0] < light[1]) == dark
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        "model=bert-base&hw=h100", "model=t5-base&hw=h100", "model=whisper-large-v3&hw=h100&phase=prefill,decode", "model=flux.1-dev&hw=h100",
+        "model=qwen2.5-vl-7b&hw=h100&images=2", "model=clip-vit-l-14&hw=l4", "model=llama-3.1-405b&hw=rtx-4090&n=4&phase=train,decode",
+    ],
+)  # fmt: skip
+def test_every_kind_of_model_fits_the_narrowest_phone(browser, site, question):
+    visit(browser, f"{site}?{question}", 320)
+    assert browser.run("document.documentElement.scrollWidth") <= 320 and browser.complaints() == []
+    shown = browser.run("document.querySelector('main, body').innerText")
+    assert ("time to first token" in shown) == ("flux" not in question and "train" not in question)
+    asked = browser.run("document.querySelector('#o-phase').value")
+    assert asked == (question.partition("phase=")[2])  # the field says what was asked: nothing, where all was answered
+    assert "NaN" not in shown and "undefined" not in shown and len(shown) > 200
+
+
 def test_a_wrong_question_is_said_where_the_answer_stood(browser, site):
     visit(browser, site + "?model=%3Cimg%20src=x%20onerror=alert(1)%3E&hw=h100")
     assert "unknown model" in browser.run("document.querySelector('[role=alert]').textContent")

@@ -269,3 +269,26 @@ def test_a_command_handed_on_is_read(tmp_path):
 def test_pools_in_a_config_that_is_not_read_are_refused_with_any_options(tmp_path):
     with pytest.raises(RooflineError, match="disaggregated leaves its pools to the config"):
         options_of("trtllm-serve disaggregated -c x.yaml", tmp_path, n=8, model="llama-3-8b")
+
+
+CORES = """
+kind: JobSet
+spec:
+  replicatedJobs:
+  - replicas: 1
+    template:
+      spec:
+        parallelism: 64
+        template:
+          spec:
+            nodeSelector: {cloud.google.com/gke-tpu-accelerator: tpu7x, cloud.google.com/gke-tpu-topology: 4x8x8}
+            containers:
+            - resources: {limits: {google.com/tpu: 4}}
+              command: [bash, -c, 'f() (kill $!;); python3 -m maxtext.trainers.pre_train.train base.yml model_name=llama3.1-70b per_device_batch_size=0.125 ici_fsdp_parallelism=-1 ici_context_parallelism=8 max_target_length=131072']
+"""
+
+
+def test_cores_of_a_slice_are_counted_as_chips(tmp_path):
+    found, said = options_of(CORES, tmp_path, "job.yaml")
+    assert (found["n"], found["cp"], found["dp"]) == (256, 4, 64) and "2 cores to a chip" in said
+    assert found["batch"] == 64  # 512 cores of an eighth of a sequence

@@ -162,8 +162,8 @@ def test_pools_move_caches():
         (("--qps", "1", "--prompt", "exponential:100k"), "needs more cache", 1),
         (("--trace", "none.csv"), "no such file", 2),
         (("--qps", "1", "--requests-out", "x.txt"), "FILE.csv", 2),
-        (("--qps", "1", "--slo", ""), "--slo is empty", 2),
-        (("--qps", "1", "--lengths", ""), "--lengths is empty", 2),
+        (("--qps", "1", "--slo", ""), "--slo '': empty", 2),
+        (("--qps", "1", "--lengths", ""), "--lengths '': empty", 2),
     ],
 )
 def test_mistakes_are_one_sentence(args, says, code):
@@ -213,7 +213,7 @@ def test_requests_are_a_frame():
     from rooflinecli import api
 
     found = api.simulate("llama-3-8b", "h100", qps=5, requests=50, engine="vllm")
-    frame = found.to_frame()
+    frame = found.requests()
     assert len(frame) == 50 and float(frame["ttft_s"].mean()) == pytest.approx(found["ttft_mean_s"])
     assert {"arrival_s", "prompt", "output", "queue_s", "tpot_s", "e2e_s", "replica"} <= set(frame.columns)
 

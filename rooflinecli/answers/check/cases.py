@@ -16,6 +16,7 @@ from rooflinecli.answers.check import requirement
 from rooflinecli.answers.check.ends import phase_of
 from rooflinecli.answers.check.requirement import Requirement
 from rooflinecli.errors import DataError, UsageError
+from rooflinecli.files import absent
 from rooflinecli.specs import ask
 from rooflinecli.specs import options as table
 from rooflinecli.specs.check import CheckFile, CheckSpec, load_checks
@@ -134,7 +135,7 @@ def _measured(
     for path in found:
         if not path.is_file():
             raise DataError(
-                f"{where}: measured: {path}: no such file; give the results of a benchmark or a training log beside the plan"
+                f"{where}: measured: {path}: {absent(path)}; give the results of a benchmark or a training log beside the plan"
             )
     if found and not any(r.quantity.startswith("measured.") for r in wanted):
         raise DataError(f"{where}: measured: nothing is required of it; add for example measured.gap: '<= 20 %'")

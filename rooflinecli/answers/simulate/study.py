@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli.answers.simulate.question import Question, check, whole
-from rooflinecli.answers.simulate.run import fewest, run
+from rooflinecli.answers.simulate.run import fewest, run, simulate
 from rooflinecli.errors import Infeasible, UsageError
 from rooflinecli.specs import ask
 from rooflinecli.specs.options import find
@@ -100,6 +100,13 @@ def asked(written: dict[str, Any]) -> Question:
     if found.fewest:
         raise UsageError("replicas=min is a search; use the command line, or give a count", "replicas")
     return found.question
+
+
+def simulated(written: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """What `roofline simulate --format json` prints of them, and the times of each request. Raises UsageError for several values of an
+    option, and for a search."""
+    found = run(asked(written))
+    return simulate(found, None, None, None), found.times
 
 
 def _read(name: str, value: Any) -> Any:

@@ -144,7 +144,7 @@ def _shape(args: Arguments, launch: Launch, sizes: dict[str, int | None]) -> Non
     experts = {} if sizes["num-experts"] else {"experts": 0, "top_k": 0}
     wide = 4 * d if not gated else int(4 * d * 2 / 3 / 64) * 64  # arguments.py: to multiples of 64 under --swiglu
     heads = {"kv_heads": found["heads"]} if found.get("heads") else {}
-    launch.shape = {**heads, **({"d_ff": wide} if d else {}), **experts, **found, "gated": gated}  # type: ignore[dict-item]
+    launch.shape = {**heads, **({"d_ff": wide} if d else {}), **experts, **found, "gated": gated}
     args.take("untie-embeddings-and-output-weights")
     if "untie-embeddings-and-output-weights" in args.given:
         launch.shape["tied"] = False

@@ -54,7 +54,8 @@ def claims(tree: Mapping[str, Any]) -> bool:
 def read(words: list[str] | Mapping[str, Any], launch: Launch, tree: Mapping[str, Any] | None = None) -> None:
     """A server's flags over those of its YAML."""
     if isinstance(words, Mapping):
-        words, tree = [], words
+        read([], launch, words)
+        return
     if words[:1] in (["disaggregated"], ["disaggregated_mpi_worker"]):
         launch.refuse(
             "?disaggregated", "trtllm-serve disaggregated leaves its pools to the config of -c, which is not read"

@@ -62,7 +62,8 @@ def starts(words: list[str]) -> list[str] | None:
 def read(words: list[str] | Mapping[str, Any], launch: Launch, tree: Mapping[str, Any] | None = None) -> None:
     """A server's flags, over those of the YAML that --config names, as options of an estimate."""
     if isinstance(words, Mapping):
-        words, tree = [], words
+        read([], launch, words)
+        return
     args = Arguments.of_words(words, SWITCHES, SHORT, MANY)
     if tree is not None:
         args.take("config")

@@ -39,10 +39,18 @@ def times(figures: Figures) -> Safe:
     return tag("div", [_card(figures, phase) for phase in figures.data["estimate"]["phases"]], class_="cards")
 
 
+def _titled(figures: Figures, phase: str) -> tuple[str, str, str]:
+    """What the time of a phase is that of, and what its rate counts; a sampler's pass ends in images, not in a first token."""
+    work = figures.data["estimate"]["workload"]
+    if phase == "prefill" and "steps" in work:
+        return ("Image" if work["batch"] == 1 else "Images"), f"{work['steps']:g} steps of the sampler", "tokens"
+    return *TITLES[phase], RATES[phase]
+
+
 def _card(figures: Figures, phase: str) -> Safe:
     path, answer = f"estimate.phases.{phase}", figures.data["estimate"]["phases"][phase]
-    name, what = TITLES[phase]
-    rate = join(figures(f"{path}.tokens_per_s", f"{si(answer['tokens_per_s'], '').strip()}"), f" {RATES[phase]}/s")
+    name, what, unit = _titled(figures, phase)
+    rate = join(figures(f"{path}.tokens_per_s", f"{si(answer['tokens_per_s'], '').strip()}"), f" {unit}/s")
     uses = [
         (key.upper(), figures(f"{path}.{key}", f"{answer[key]:.1%}"))
         for key in ("mfu", "hfu", "mbu")
@@ -115,7 +123,9 @@ def spent(figures: Figures) -> Safe:
             if seconds > TINY * total
         ]
         parts.sort(key=lambda part: -part[1])
-        bars.append(_bar(figures, TITLES[phase][0], parts, total, lambda value, total=total: f"{value / total:.1%}"))
+        bars.append(
+            _bar(figures, _titled(figures, phase)[0], parts, total, lambda value, total=total: f"{value / total:.1%}")
+        )
     return join(bars)
 
 
@@ -127,7 +137,7 @@ def memory(figures: Figures) -> Safe:
         parts = [(name, held[key], f"{path}.{key}") for key, name in _PIECES if held[key]]
         full = held["total_bytes"] / held["capacity_bytes"]
         title = join(
-            TITLES[phase][0],
+            _titled(figures, phase)[0],
             ": ",
             figures(f"{path}.total_bytes"),
             " of ",

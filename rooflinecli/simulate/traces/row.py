@@ -12,6 +12,7 @@ from typing import Any
 
 from rooflinecli import units
 from rooflinecli.errors import DataError, UsageError
+from rooflinecli.files import absent
 from rooflinecli.simulate.job import Job
 from rooflinecli.specs.registry import kinds
 
@@ -172,7 +173,7 @@ def read(name: str, speed: float = 1.0, window: str = "", skip_bad: bool = False
     path = Path(name)
     if not path.is_file():
         raise UsageError(
-            f"--trace {name}: no such file; give a recorded load (docs/simulate.md lists the formats)", "trace"
+            f"--trace {name}: {absent(path)}; give a recorded load (docs/simulate.md lists the formats)", "trace"
         )
     format, reader = _reader(path)
     rows, skipped = [], 0
