@@ -260,7 +260,15 @@ DRAWS |= {
     }
     for name, stem in RELATIVES.items()
 }
-COUNTED = ("bert", "roberta", "modernbert", "distilbert", "electra")  # whose pass over tokens is counted
+_SMALL = {"vocab_size": 2001, "hidden_size": 96, "num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 200}
+ENCODERS = {"data2vec-text": "Data2VecText", "mpnet": "MPNet", "ernie": "Ernie", "megatron-bert": "MegatronBert"}  # near BERT
+PLAIN |= {name: {"model_type": name, "architectures": [f"{stem}Model"], **_SMALL} for name, stem in ENCODERS.items()}
+DRAWS |= {name: _encoder(_classes(stem, *_COMMON)) for name, stem in ENCODERS.items()}
+DRAWS["mpnet"] = {k: v for k, v in DRAWS["mpnet"].items() if k != "type_vocab_size"} | {
+    "relative_attention_num_buckets": lambda r: r.choice([16, 40])
+}
+DRAWS["ernie"] |= {"use_task_id": _coin, "task_type_vocab_size": lambda r: r.randrange(2, 6)}
+COUNTED = ("bert", "roberta", "modernbert", "distilbert", "electra", "data2vec-text", "mpnet", "ernie")  # whose pass over tokens is counted
 
 
 def config(name: str) -> dict[str, Any]:

@@ -51,7 +51,7 @@ TYPES: dict[str, str] = {
     **dict.fromkeys(("deepseek_v4", "deepseek_ref"), "deepseek_v4"),
     "llama4_text": "llama4",
     "mllama_text_model": "mllama",
-    **dict.fromkeys("bert roberta xlm-roberta camembert distilbert electra modernbert".split(), "encoder"),
+    **dict.fromkeys("bert roberta xlm-roberta camembert distilbert electra modernbert data2vec-text mpnet ernie megatron-bert".split(), "encoder"),
     **dict.fromkeys("t5 mt5 umt5 bart whisper mbart pegasus marian plbart blenderbot blenderbot-small".split(), "pair"),
     **dict.fromkeys("vit dinov2 clip siglip".split(), "image"),
 }

@@ -128,6 +128,25 @@ def roberta(f: Fields) -> Block:
     return _encoder(f, ends, _types(f), width=width, rows=rows, context=rows - first, layers=layers)
 
 
+def mpnet(f: Fields) -> Block:
+    """roberta without token types; one table of relative positions, a bias of each head's scores, for all layers."""
+    made = roberta(f)
+    buckets = {"kind": "table", "name": "relative_bias", "rows": f.whole("relative_attention_num_buckets"), "width": f.whole("num_attention_heads")}
+    return made | {"before": [*made["before"], buckets]}
+
+
+def ernie(f: Fields) -> Block:
+    """bert, with a table of tasks where use_task_id is on."""
+    made = bert(f)
+    rows = f.whole("task_type_vocab_size", null=3)
+    return made | ({"before": [*made["before"], {"kind": "table", "name": "tasks", "rows": rows}]} if f.flag("use_task_id") else {})
+
+
+def megatron(f: Fields) -> Block:
+    """bert with its norms before the blocks: one behind the layers, none behind the embedding."""
+    return bert(f) | {"embedding_norm": False, "final_norm": True}
+
+
 def distilbert(f: Fields) -> Block:
     """bert without token types and pooler, its fields under other names."""
     width, kind = f.whole("dim", "hidden_size"), head_of(f)
@@ -213,6 +232,21 @@ _ROBERTA = Family(roberta, _BERT | {"vocab_size": 50265, "pad_token_id": 1}, _IG
 FAMILIES = {
     "bert": Family(bert, _BERT, _IGNORED, own_head=True),
     **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), _ROBERTA),
+    "data2vec-text": Family(roberta, _BERT | {"pad_token_id": 1}, _IGNORED, own_head=True),
+    "mpnet": Family(
+        mpnet,
+        {k: v for k, v in _BERT.items() if k != "type_vocab_size"}
+        | {"vocab_size": 30527, "pad_token_id": 1, "relative_attention_num_buckets": 32},
+        _IGNORED,
+        own_head=True,
+    ),
+    "ernie": Family(ernie, _BERT | {"task_type_vocab_size": 3}, _IGNORED | {"task_type_vocab_size"}, own_head=True),
+    "megatron-bert": Family(
+        megatron,
+        _BERT | {"vocab_size": 29056, "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096},
+        _IGNORED,
+        own_head=True,
+    ),
     "distilbert": Family(
         distilbert,
         {

@@ -75,7 +75,8 @@ def mimo_v2(f: Fields) -> Block:
     f.used.add("sliding_window")
     places = windows(f, [i != 0 and bool((i + 1) % 6) for i in range(n)], window)
     heads = attention(f, qkv_bias=bias)
-    keys, wide = int(heads.get("n_kv_heads", 1 if heads["kind"] == "mqa" else heads["n_heads"])), f.whole("v_head_dim")
+    wide, keys = f.whole("v_head_dim"), 1 if heads["kind"] == "mqa" else heads["n_heads"]
+    keys = heads["n_kv_heads"] if heads["kind"] == "gqa" else keys
     if heads["n_heads"] % (2 * keys):
         raise f.fail("num_key_value_heads", f"twice {keys} do not divide {heads['n_heads']} heads; give a divisor")
     block = heads | {"kind": "uneven", "n_kv_heads": keys, "v_head_dim": wide}
