@@ -417,3 +417,28 @@ def test_the_bytes_of_its_layers_by_hand():
     outer = d + 4 * 4 * d + 4 + 1  # the last norm and the weights of the last mixing
     inner = params - outer
     assert as_kept(spec).widths.layers == pytest.approx((narrow + 2 * (inner - weights)) / inner, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"swa_num_key_value_heads": 4},
+        {"swa_head_dim": 128},
+        {"add_full_attention_sink_bias": True},
+        {"add_swa_attention_sink_bias": False},
+        {"hybrid_layer_pattern": [0, 1]},
+    ],
+)
+def test_what_the_hub_says_of_mimo_v2_is_what_its_class_makes(change):
+    with pytest.raises(DataError, match=next(iter(change))):
+        from_config({"model_type": "mimo_v2_flash", "num_key_value_heads": 4, **change})
+
+
+def test_mimo_v2_by_its_names_on_the_hub():
+    """hybrid_layer_pattern and moe_layer_freq list what the class has by default; other places of both are followed."""
+    usual = from_config({"model_type": "mimo_v2_flash"})
+    pattern = [0 if i == 0 or not (i + 1) % 6 else 1 for i in range(48)]
+    said = {"hybrid_layer_pattern": pattern, "moe_layer_freq": [0] + [1] * 47, "swa_head_dim": 192, "attention_chunk_size": 128}
+    assert from_config({"model_type": "mimo_v2_flash", **said})["layers"] == usual["layers"]
+    other = from_config({"model_type": "mimo_v2_flash", **said, "moe_layer_freq": [0, 0] + [1] * 46})
+    assert other["layers"] != usual["layers"]

@@ -73,19 +73,37 @@ def mimo_v2(f: Fields) -> Block:
     size = f.optional("sliding_window_size")  # as on the Hub: tokens before the query
     window = size + 1 if size else f.optional("sliding_window")
     f.used.add("sliding_window")
-    places = windows(f, [i != 0 and bool((i + 1) % 6) for i in range(n)], window)
+    usual = [i != 0 and bool((i + 1) % 6) for i in range(n)]
+    places = windows(f, _switched(f, "hybrid_layer_pattern", n) or usual, window)
     heads = attention(f, qkv_bias=bias)
     wide, keys = f.whole("v_head_dim"), 1 if heads["kind"] == "mqa" else heads["n_heads"]
     keys = heads["n_kv_heads"] if heads["kind"] == "gqa" else keys
     if heads["n_heads"] % (2 * keys):
         raise f.fail("num_key_value_heads", f"twice {keys} do not divide {heads['n_heads']} heads; give a divisor")
+    _same_in_windows(f, heads["n_heads"], 2 * keys, heads["head_dim"], wide)
     block = heads | {"kind": "uneven", "n_kv_heads": keys, "v_head_dim": wide}
     twice: list[Override] = [{"attention": {"n_kv_heads": 2 * keys, "sinks": True}} if here else {} for here in places]
     moe = experts(f, "moe_intermediate_size", ("n_routed_experts", "num_local_experts"))
     listed = f.items("mlp_layer_types", str, n)
-    where = [kind == "sparse" for kind in listed] if listed else [i > 0 for i in range(n)]
+    usual = _switched(f, "moe_layer_freq", n) or [i > 0 for i in range(n)]
+    where = [kind == "sparse" for kind in listed] if listed else usual
     base, mixed = sparse(feedforward(f, "gated"), moe, where)
     return frame(f, block, base, layers=merged(places, twice, mixed))
+
+
+def _switched(f: Fields, name: str, n: int) -> list[bool] | None:
+    """A list of 0 and 1, one a layer, as files on the Hub write it."""
+    listed = f.items(name, int, n)
+    return [bool(switch) for switch in listed] if listed else None
+
+
+def _same_in_windows(f: Fields, heads: int, keys: int, width: int, wide: int) -> None:
+    """What files on the Hub say of layers with a window is what the class makes of them. Raises DataError where it is not."""
+    of = {"num_attention_heads": heads, "num_key_value_heads": keys, "head_dim": width, "v_head_dim": wide}
+    for name, made in of.items():
+        f.expect(f"swa_{name}", (made, None), f"the class has {made}; mend it")
+    f.expect("add_swa_attention_sink_bias", (True, None), "the class has a sink on layers with a window; mend it")
+    f.expect("add_full_attention_sink_bias", (False, None), "the class has no sink on other layers; mend it")
 
 
 _GRANITE = {
@@ -161,5 +179,5 @@ FAMILIES = {
     "cohere2_moe": Family(
         cohere2_moe, _COHERE, _ROUTING | {"logit_scale", "shared_expert_combination_strategy", "expert_selection_fn"}
     ),
-    "mimo_v2_flash": Family(mimo_v2, _MIMO, _ROUTING | {"attention_value_scale", "n_shared_experts"}),
+    "mimo_v2_flash": Family(mimo_v2, _MIMO, _ROUTING | {"attention_value_scale", "n_shared_experts", "attention_chunk_size", "swa_rope_theta", "layernorm_epsilon"}),
 }

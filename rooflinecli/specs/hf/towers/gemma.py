@@ -36,5 +36,5 @@ _GEMMA4 = {
     "pooling_kernel_size": 3,
 }
 # bounds of the inputs of a matrix and of the pooled tokens are buffers; attention_bias is not read by the class
-_IGNORED = frozenset({"use_clipped_linears", "standardize", "max_position_embeddings", "attention_bias", "default_output_length"})
+_IGNORED = frozenset({"use_clipped_linears", "standardize", "max_position_embeddings", "attention_bias", "default_output_length", "global_head_dim", "image_seq_length", "video_seq_length"})
 TOWERS = {"gemma4_vision": TowerFamily(gemma4, _GEMMA4, _IGNORED)}

@@ -80,7 +80,8 @@ def gemma4(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
         linear("projector", text, input=v.whole("hidden_size"), bias=False, merge=merge**2),
     ]
     source = "image_processing_gemma4.py: max_soft_tokens 280; processing_gemma4.py: begin and end of image around them"
-    images = {"kind": "budget", "patch": side(v, "patch_size"), "merge": merge, "tokens": 280, "wrap": 2}
+    tokens = outer.whole("vision_soft_tokens_per_image", null=280)
+    images = {"kind": "budget", "patch": side(v, "patch_size"), "merge": merge, "tokens": tokens, "wrap": 2}
     return after, images | {"source": source}
 
 
