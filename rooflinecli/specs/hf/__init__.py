@@ -165,7 +165,8 @@ def _text(outer: Fields, name: str) -> tuple[Fields, Family]:
         known = "a decoder this importer knows" if name in ANY_DECODER else f"a {WRAPPED[name]}"
         raise outer.fail("text_config", f"is a '{kind}', but {name} holds {known}; mend model_type")
     family = _family(str(kind))
-    if name == "paligemma":  # both ways over image and prompt alone; what it writes is causal and cached
+    both = name == "paligemma" or text.get("use_bidirectional_attention") == "vision"
+    if both:  # both ways over image and prompt alone; what it writes is causal and cached
         text = {key: value for key, value in text.items() if key != "use_bidirectional_attention"}
     inner = Fields(text, {**family.defaults}, outer.where, ("text_config",))
     if "tie_word_embeddings" in outer.data:
