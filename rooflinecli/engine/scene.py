@@ -17,7 +17,7 @@ from rooflinecli.formulas import attention, serving
 from rooflinecli.layers.build import ledger
 from rooflinecli.ledger import Ledger
 from rooflinecli.lift import PLAIN, Plain
-from rooflinecli.memory import Beside, DeviceParameters, device_parameters, predicting
+from rooflinecli.memory import Beside, DeviceParameters, device_parameters, preconditioner_bytes, predicting
 from rooflinecli.num import Number
 from rooflinecli.phases.flops import ledger_flops
 from rooflinecli.phases.forward import Pass
@@ -91,6 +91,8 @@ class Scene:
         )
         self.optimizer = None if r.optimizer is None else load_optimizer(r.optimizer)
         state = r.optimizer_bytes if self.optimizer is None else self.optimizer.bytes
+        if self.optimizer is not None and self.optimizer.factors:
+            state = state + preconditioner_bytes(self.book, self.optimizer, self.lift)
         named = "--optimizer-bytes" if self.optimizer is None else f"--optimizer; {self.optimizer.source}"
         self.optimizer_bytes = self.flag("p_o", state, "B", named, self.optimizer is None and self._is(state, 12.0))
         self.utilisation = self.flag("u", r.utilisation, "1", "--utilisation", self._is(r.utilisation, 1.0))

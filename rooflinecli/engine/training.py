@@ -141,11 +141,15 @@ def _optimizer(scene: Scene, plan: Plan, params: memory.DeviceParameters) -> Num
 
 
 def _orthogonalising(scene: Scene, plan: Plan) -> Number:
-    """Seconds in which a device orthogonalises the momentum of its share of all matrices; none for optimizers that multiply nothing."""
-    if scene.optimizer is None or not scene.optimizer.steps:
+    """Seconds in which a device orthogonalises or preconditions its share of all matrices; none for optimizers that multiply nothing."""
+    how = scene.optimizer
+    if how is None or not (how.steps or how.factors):
         return 0.0
     sharers = plan.tp * plan.pp * data.shards(plan)["optimizer"]
-    flops = memory.orthogonalised_flops(scene.book, scene.optimizer.steps, scene.lift) / sharers
+    if how.factors:
+        flops = memory.preconditioning_flops(scene.book, how, scene.lift) / sharers
+    else:
+        flops = memory.orthogonalised_flops(scene.book, how.steps, scene.lift) / sharers
     width = float(scene.spec.d_model)
     matmul = Op(
         name="orthogonalise",

@@ -207,3 +207,15 @@ def total_memory(
 def largest_model(memory_bytes: Number, bytes_per_param: Number) -> Number:
     """Parameters whose weights alone fill a memory."""
     return memory_bytes / bytes_per_param
+
+
+_SIDES = "Shi et al. 2023, Distributed Shampoo: blocks of at most so many rows; Vyas et al. 2024, SOAP: a longer side has none"
+
+
+@formula("M_L", "B", _SIDES + "; each factor in fp32")
+def factor_bytes(side: Number, other: Number, widest: Number, factors: Number, blocked: Number) -> Number:
+    """Bytes of the square factors on one side of a matrix: 4 factors s^2 of a side that is short enough, or of each of its blocks."""
+    blocks = num.ceil(side / widest) * num.ceil(other / widest)
+    short = num.minimum(side, widest)
+    whole = num.where(side > widest, 0.0, 4 * factors * side**2)
+    return num.where(blocked > 0, 4 * factors * short**2 * blocks, whole)

@@ -147,6 +147,23 @@ def newton_schulz_flops(short: Number, long: Number, steps: Number) -> Number:
 
 
 @formula(
+    "F_L",
+    "FLOP",
+    "Gupta et al. 2018, Shampoo, and Vyas et al. 2024, SOAP: statistics, preconditioning and changes of basis are products with a square "
+    "factor of the side; roots and bases are renewed every few steps, at the rate of a matmul",
+)
+def preconditioning_flops(
+    side: Number, other: Number, widest: Number, products: Number, roots: Number, blocked: Number
+) -> Number:
+    """2 products s^2 t + roots s^3 for one side s of an s x t matrix: of a side that is short enough, or of each of its blocks."""
+    blocks = num.ceil(side / widest) * num.ceil(other / widest)
+    short, across = num.minimum(side, widest), num.minimum(other, widest)
+    parts = (2 * products * short**2 * across + roots * short**3) * blocks
+    whole = num.where(side > widest, 0.0, 2 * products * side**2 * other + roots * side**3)
+    return num.where(blocked > 0, parts, whole)
+
+
+@formula(
     "B_acc", "B", "gradients added to the running sum once a microbatch; bytes fitted per framework, docs/accuracy.md"
 )
 def accumulation_traffic(params: Number, bytes_per_param: Number) -> Number:

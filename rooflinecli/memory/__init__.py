@@ -11,10 +11,10 @@ from rooflinecli.memory.activations import (
     working_set,
 )
 from rooflinecli.memory.cache import kv_cache
+from rooflinecli.memory.matrices import orthogonalised_flops, preconditioner_bytes, preconditioning_flops
 from rooflinecli.memory.parameters import (
     DeviceParameters,
     device_parameters,
-    orthogonalised_flops,
     partitioned,
     predicting,
     resident_weight,
@@ -34,6 +34,8 @@ __all__ = [
     "offloaded_activations",
     "orthogonalised_flops",
     "partitioned",
+    "preconditioner_bytes",
+    "preconditioning_flops",
     "predicting",
     "resident_weight",
     "saved_input",

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from rooflinecli import num
 from rooflinecli.formulas import memory as f
-from rooflinecli.formulas import recipes, training
+from rooflinecli.formulas import recipes
 from rooflinecli.ledger import Ledger, product, row_parameters
 from rooflinecli.lift import PLAIN, Plain
 from rooflinecli.num import Number
@@ -165,20 +165,6 @@ def training_state(
     # Of two copies ZeRO splits the optimizer over twice the devices, so a device's part is the same.
     shared = "optimizer_bytes" if plan.zero >= 1 else ""
     return {name: held if name == shared else held * copies for name, held in state.items()}
-
-
-def orthogonalised_flops(book: Ledger, steps: float, lift: Plain) -> Number:
-    """FLOPs of Newton-Schulz steps over the momentum of every matrix in the layers, each once."""
-    work, total = work_sizes(1.0, 1.0, 1.0, 1.0, WHOLE), 0.0
-    for group in book.layers:
-        sizes = layer_sizes(group, work, WHOLE, book.document, lift)
-        for row in group.rows:
-            c = row.contraction
-            if c is not None and c.weight:
-                a, b = product(c.k, sizes), product(c.n, sizes)
-                copies = product(tuple(axis for axis in c.g if axis in c.w), sizes) * float(group.repeat)
-                total = total + training.newton_schulz_flops(num.minimum(a, b), num.maximum(a, b), steps) * copies
-    return total
 
 
 def partitioned(params: DeviceParameters, plan: Plan, state: str) -> Number:

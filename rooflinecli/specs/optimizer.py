@@ -16,12 +16,21 @@ _FOLDER = Path(__file__).resolve().parent.parent / "optimizers"
 
 
 class Optimizer(Spec):
-    """Bytes per parameter of the master copy and of the state beside it; `steps` Newton-Schulz steps over the momentum of every matrix."""
+    """Bytes per parameter of the master copy and of the state beside it; `steps` Newton-Schulz steps over the momentum of every matrix.
+
+    factors: square fp32 matrices kept for either side of a matrix; a side longer than `widest` has none, or is cut into blocks of it where
+    `blocked`. products: products with them in a step, roots: FLOPs per cubed side and step to renew roots or bases.
+    """
 
     name: str
     master: float
     state: float
     steps: float = 0.0
+    factors: float = 0.0
+    products: float = 0.0
+    roots: float = 0.0
+    widest: float = 1.0e9
+    blocked: bool = False
     source: str
     note: str = ""
 

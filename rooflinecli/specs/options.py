@@ -163,7 +163,7 @@ _ROWS = (
     Option("equal-lengths", "switch", LOAD, "Closed loop: all requests are equally long, so an engine that reads prompts first runs in lockstep."),
     Option("gradient-bytes", "size", NUMBERS, "Bytes per parameter of gradients (4).", "train"),
     Option("optimizer-bytes", "size", NUMBERS, "Bytes per parameter of optimizer state (12).", "train"),
-    Option("optimizer", "word", NUMBERS, "Optimizer, instead of --optimizer-bytes: adamw, adamw-bf16, adamw-8bit, adamw-pure, adafactor, lion, muon, ...", "train"),
+    Option("optimizer", "word", NUMBERS, "Optimizer, instead of --optimizer-bytes: adamw, adamw-bf16, adamw-8bit, adamw-pure, adafactor, lion, muon, soap, ...", "train"),
     Option("imbalance", "number", NUMBERS, "Tokens of the busiest expert device over an even share; serving works it out where it is not given.", least=1),
     Option("capacity-factor", "number", NUMBERS, "Training: every expert works on so many times its even share of tokens; those above are dropped, room below is padded.", "train", least=0),
     Option("recipe", "choice", NUMBERS, "What is trained", "train", RECIPES),

@@ -7,7 +7,7 @@ from assembly.families import EXPERT, MOE_OTHERS, PARAMETERS, step
 
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError
-from rooflinecli.memory import orthogonalised_flops
+from rooflinecli.memory import orthogonalised_flops, preconditioning_flops
 from rooflinecli.specs import ask as asking
 from rooflinecli.specs.optimizer import optimizers
 
@@ -71,3 +71,50 @@ def test_every_file_has_a_source_and_misuse_is_told(ask):
         step(ask, optimizer="muon", optimizer_bytes=3)
     with pytest.raises(UsageError, match="multiplies matrices"):
         step(ask, optimizer="muon", offload="optimizer")
+
+
+LAYER_8B = (
+    (4096, 6144),
+    (4096, 4096),
+    (4096, 28672),
+    (14336, 4096),
+)  # queries, keys and values; output; gate and up; down
+
+
+def held(model: str, name: str) -> float:
+    request = asking.request({"model": model, "hw": "h100", "phase": "train", "optimizer": name})
+    return Scene(request).optimizer_bytes
+
+
+def test_soap_keeps_two_factors_on_sides_of_up_to_ten_thousand() -> None:
+    """Of 8.03e9 parameters; the sides of 28672 and 14336 have none."""
+    squares = sum(side**2 for matrix in LAYER_8B for side in matrix if side <= 10_000)
+    assert held("llama-3-8b", "soap") == pytest.approx(12 + 2 * 4 * 32 * squares / 8.03e9, rel=1e-3)
+
+
+def test_shampoo_cuts_long_sides_into_blocks() -> None:
+    """28672 is four blocks of 8192, 14336 two: each has a factor of 4096 and one of 8192 in two copies."""
+    parts = {6144: (6144, 1), 4096: (4096, 1), 28672: (8192, 4), 14336: (8192, 2)}
+    squares = 0
+    for a, b in LAYER_8B:
+        (short_a, n_a), (short_b, n_b) = parts[a], parts[b]
+        squares += n_a * n_b * (short_a**2 + short_b**2)
+    assert held("llama-3-8b", "shampoo") == pytest.approx(12 + 2 * 4 * 32 * squares / 8.03e9, rel=1e-3)
+
+
+def test_soap_multiplies_four_times_with_every_factor() -> None:
+    """G, the momentum and the step turned, and the statistic: 2 s^2 t each; a tenth of 2 n^3 and of 8/3 n^3."""
+    request = asking.request({"model": "llama-3-8b", "hw": "h100", "phase": "train", "optimizer": "soap"})
+    scene = Scene(request)
+    layer = 0.0
+    for a, b in LAYER_8B:
+        for side, other in ((a, b), (b, a)):
+            if side <= 10_000:
+                layer += 4 * 2 * side**2 * other + (2 + 8 / 3) / 10 * side**3
+    assert preconditioning_flops(scene.book, scene.optimizer, scene.lift) == pytest.approx(32 * layer, rel=1e-3)
+
+
+def test_preconditioning_takes_longer_and_is_shared_out(ask) -> None:
+    adam, soap = step(ask), step(ask, optimizer="soap")
+    assert soap["breakdown_s"]["optimizer"] > adam["breakdown_s"]["optimizer"]
+    assert soap["memory"]["optimizer_bytes"] > adam["memory"]["optimizer_bytes"]
