@@ -81,7 +81,7 @@ def routed(
 ) -> Kernel:
     """All experts of a layer in serving, on the busiest of `ranks`: `tokens` of the group, mu slots per expert, gated."""
     slots = tokens * k
-    share = min(ranks, 1 + 2 * (2 * math.log(ranks) * ranks / (held * ranks)) ** 0.5)
+    share = min(ranks, 1 + (2 * math.log(ranks) * ranks / (held * ranks)) ** 0.5)
     rows, seen = share * slots / ranks, held * (1 - (1 + mu / 1.5) ** -1.5)
     compute = 6 * rows * d * width * (1 + 40 * seen / rows) / (min(0.7 * 1.1, 1) * PEAK)
     stream = 3 * seen * d * width * weight / (min(0.85 * 1.2, 0.9) * W)
