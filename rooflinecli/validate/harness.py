@@ -43,7 +43,13 @@ def _tuned(run: Run) -> bool:
     kind, day = run.group.partition("-")[0], measured_on(run)
     if kind == "MiniMax":
         return public(run) and _blackwell(run) and day >= MINIMAX_TUNED
-    return public(run) and kind == "Kimi" and row(run)["system"].startswith("b200") and row(run)["precision"] == "fp4" and day >= KIMI_TUNED
+    return (
+        public(run)
+        and kind == "Kimi"
+        and row(run)["system"].startswith("b200")
+        and row(run)["precision"] == "fp4"
+        and day >= KIMI_TUNED
+    )
 
 
 def lengths(run: Run) -> tuple[float, float]:
@@ -67,7 +73,9 @@ def _narrow_cache(run: Run) -> bool:
     if run.engine == "vllm" and kind == "Kimi":
         return row(run)["precision"] == "fp4"
     if run.engine == "vllm":
-        return public(run) and (kind == "Llama" or _tuned(run) or (_blackwell(run) and kind == "gpt" and measured_on(run) >= GPT_NARROW))
+        return public(run) and (
+            kind == "Llama" or _tuned(run) or (_blackwell(run) and kind == "gpt" and measured_on(run) >= GPT_NARROW)
+        )
     return public(run) and run.engine == "sglang" and _blackwell(run) and kind == "DeepSeek"
 
 
@@ -80,7 +88,11 @@ def _vllm(run: Run) -> dict[str, Any]:
     if not public(run):
         return {"memory_share": DEFAULT_SHARE}
     if _tuned(run):
-        return {"token_budget": 2 * int(float(row(run)["isl"])), "graph_tokens": CAPTURED, "memory_share": DEFAULT_SHARE}
+        return {
+            "token_budget": 2 * int(float(row(run)["isl"])),
+            "graph_tokens": CAPTURED,
+            "memory_share": DEFAULT_SHARE,
+        }
     roomy = run.group.startswith("MiniMax") and not str(run.options["hw"]).startswith("h100")
     roomy = roomy or (run.group.startswith("Kimi") and row(run)["precision"] == "int4")
     graph = {"graph_tokens": CAPTURED} if run.group.startswith("gpt") else {}
@@ -101,7 +113,11 @@ def _trtllm(run: Run) -> dict[str, Any]:
     balanced = {"hold_steps": 60, "hold_share": 1.0} if run.plan.dp > 1 else {}  # attention_dp_config: timeout_iters
     share = 0.75 if str(run.options["hw"])[:1] == "h" else 0.8
     least = 8192 if measured_on(run) >= ROOMY_TRTLLM else 0
-    return {"token_budget": max(math.ceil((concurrency + prompt + 64) / 64) * 64, least), "cache_share": share, **balanced}
+    return {
+        "token_budget": max(math.ceil((concurrency + prompt + 64) / 64) * 64, least),
+        "cache_share": share,
+        **balanced,
+    }
 
 
 def _sglang(run: Run) -> dict[str, Any]:

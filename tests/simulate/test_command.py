@@ -192,7 +192,19 @@ def test_an_interrupted_run_says_what_it_knows(monkeypatch):
 def test_lengths_left_out_are_those_of_an_estimate():
     """Whisper's decoder begins with four tokens and ends at 448; Llama takes what it took before."""
     for model, prompt, output in (("whisper-large-v3", 4, 224), ("llama-3-8b", 2048, 256)):
-        asked = ("simulate", model, "--hw", "h100", "--qps", "5", "--requests", "20", "--no-interval", "--format", "json")
+        asked = (
+            "simulate",
+            model,
+            "--hw",
+            "h100",
+            "--qps",
+            "5",
+            "--requests",
+            "20",
+            "--no-interval",
+            "--format",
+            "json",
+        )
         found = json.loads(run_cli(*asked).out)["simulate"]
         assert found["input_tokens_per_s"] * found["duration_s"] == pytest.approx(20 * prompt)
         assert found["output_tokens_per_s"] * found["duration_s"] == pytest.approx(20 * output)
@@ -200,10 +212,26 @@ def test_lengths_left_out_are_those_of_an_estimate():
 
 def test_layers_on_the_host_leave_room_for_cache():
     """Sixteen of 32 layers on the device: half the cache of a token lies there, beside half of the layers' weights."""
-    asked = ("simulate", "llama-3-8b", "--hw", "rtx-4090", "--engine", "llamacpp", "--qps", "0.1", "--requests", "5", "--no-interval", "--format", "json")
+    asked = (
+        "simulate",
+        "llama-3-8b",
+        "--hw",
+        "rtx-4090",
+        "--engine",
+        "llamacpp",
+        "--qps",
+        "0.1",
+        "--requests",
+        "5",
+        "--no-interval",
+        "--format",
+        "json",
+    )
     whole, half = (json.loads(run_cli(*asked, *more).out) for more in ((), ("--offload-layers", "16")))
     layer = 2 * 1024 * 2  # keys and values of 8 heads of 128, two bytes: a layer's cache of a token
-    weights = 16 * 2 * (4096 * (2 * 4096 + 2 * 1024) + 3 * 4096 * 14336) + 2 * 128256 * 4096 * 2  # layers, embedding and head
+    weights = (
+        16 * 2 * (4096 * (2 * 4096 + 2 * 1024) + 3 * 4096 * 14336) + 2 * 128256 * 4096 * 2
+    )  # layers, embedding and head
     gained = (half["pool_tokens"] * 16 - whole["pool_tokens"] * 32) * layer
     assert gained == pytest.approx(weights, rel=1e-3)
     assert half["simulate"]["tpot_p50_s"] > 2 * whole["simulate"]["tpot_p50_s"]
@@ -243,7 +271,9 @@ def test_an_interrupted_study_keeps_whole_rows(monkeypatch):
 
 def test_first_tokens_are_less_sure_than_the_rest():
     """Their interval reaches beyond the repeats by the engine's own error, that of further tokens does not."""
-    wide, narrow = (answer("--qps", "10", "--scheduler", f"first_token_error={error}")["interval"] for error in (0.5, 0))
+    wide, narrow = (
+        answer("--qps", "10", "--scheduler", f"first_token_error={error}")["interval"] for error in (0.5, 0)
+    )
     low, high = wide["ttft_p99_s"]
     assert low == pytest.approx(narrow["ttft_p99_s"][0] / 1.5) and high == pytest.approx(narrow["ttft_p99_s"][1] * 1.5)
     assert wide["tpot_p99_s"] == narrow["tpot_p99_s"]

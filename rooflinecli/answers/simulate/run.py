@@ -67,10 +67,8 @@ def drawn(question: Question) -> tuple[Lengths, Lengths]:
     """The distributions that lengths are drawn from."""
     between = spread(question.spread) if question.spread else (1.0, 1.0)
     usual = ("", "") if question.prompt and question.output else usual_lengths(question.options)
-    return tuple(
-        lengths(name, written or own, between)
-        for name, written, own in zip(("prompt", "output"), (question.prompt, question.output), usual, strict=True)
-    )
+    prompt, output = question.prompt or usual[0], question.output or usual[1]
+    return lengths("prompt", prompt, between), lengths("output", output, between)
 
 
 def recorded(question: Question) -> Trace | None:

@@ -1,0 +1,54 @@
+"""Flags of collected runs are those that their public scripts set on the day of the run."""
+
+from __future__ import annotations
+
+import pytest
+
+from rooflinecli.specs.engine import load_engine
+from rooflinecli.specs.plan import Plan
+from rooflinecli.validate import harness, inference
+from rooflinecli.validate.inference import Run
+
+
+def collected(engine, group, system, precision, day, concurrency=64, tp=4.0):
+    row = {
+        "silicon_data_source": f"db-dump/x; silicon_concurrency={concurrency}; measured={day}T00:00:00.000Z",
+        "backend": engine,
+        "backend_version": "1",
+        "model_path": group,
+        "system": system,
+        "precision": precision,
+        "isl": "1024",
+        "osl": "1024",
+        "tp_size": "4",
+        "attention_dp_size": "1",
+        "moe_tp_size": "4",
+        "moe_ep_size": "1",
+    }
+    options = {"hw": system.replace("_", "-"), "concurrency": concurrency}
+    return Run(group.split("/")[-1], options, Plan(tp=tp, zero=0), {}, engine, row=row)
+
+
+@pytest.mark.parametrize(
+    ("day", "budget", "graph", "narrow"), [("2026-03-28", 8192, 512, False), ("2026-04-03", 2048, 2048, True)]
+)
+def test_minimax_was_tuned_in_april(day, budget, graph, narrow):
+    """InferenceX bddbf403: --max-num-batched-tokens of two prompts, --max-cudagraph-capture-size 2048, --kv-cache-dtype fp8."""
+    run = collected("vllm", "MiniMaxAI/MiniMax-M2.5", "b200_sxm", "fp8", day)
+    setting = harness.configured(run, load_engine("vllm").scheduler)
+    assert (setting.token_budget, setting.graph_tokens) == (budget, graph)
+    assert (("kv_dtype", "fp8") in harness.options(run)) == narrow
+
+
+@pytest.mark.parametrize(("day", "budget"), [("2025-11-02", 1152), ("2026-02-05", 8192)])
+def test_tensorrt_llm_takes_8192_tokens_since_january(day, budget):
+    """64af5a77: max_num_tokens is concurrency + prompt + 64 in whole 64s, and since then 8192 at least."""
+    run = collected("trtllm", "deepseek-ai/DeepSeek-R1", "h200_sxm", "fp8", day)
+    assert harness.configured(run, load_engine("trtllm").scheduler).token_budget == budget
+
+
+def test_runs_whose_clients_are_not_what_they_say_are_left_out():
+    """Its script sent 512 at once to a server of 4 to 64 sequences: TPOT of four, first tokens of minutes."""
+    for system, sent, reason in (("h100_sxm", 512, "known bad label"), ("h100_sxm", 64, ""), ("b200_sxm", 512, "")):
+        row = collected("vllm", "openai/gpt-oss-120b", system, "fp4", "2025-12-08", sent).row
+        assert inference._unusable(row) == reason
