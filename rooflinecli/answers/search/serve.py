@@ -183,7 +183,7 @@ def _row(question: Asked, grid: instances.Grid, serve: dict[str, np.ndarray], i:
 
 def _alone(question: Asked, layout: dict[str, Any]) -> dict[str, float]:
     """Latencies of one instance as its command prints them: a power of an array may differ from a scalar's in the last digit."""
-    sizes = {name: float(layout[name]) for name in ("tp", "pp", "dp", "ep", "devices")}
+    sizes: dict[str, Any] = {name: float(layout[name]) for name in ("tp", "pp", "dp", "ep", "devices")}
     phases = estimate(replace(question.request, concurrency=layout["batch"], **sizes)).phases
     return {"ttft_s": float(phases["prefill"].time_s), "itl_s": float(phases["decode"].time_s)}
 
