@@ -19,7 +19,7 @@ _HELM_LINE = re.compile(
 _HELM = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}", re.DOTALL)
 _VALUE = re.compile(r"^[$]?\.Values((?:\.[\w-]+)+)\s*(?:\|\s*(?:quote|toString|int)\s*)?$")
 _FROM_ENVIRONMENT = re.compile(r"\$\((\w+)\)")
-_DEFAULT = re.compile(r"default\s+(\"[^\"]*\"|'[^']*'|[\w./-]+)|\|\s*default\s+(\S+)")
+_DEFAULT = re.compile(r"default\s+(\"[^\"]*\"|'[^']*'|[\w./-]+)")
 COMMANDS = ("command", "args", "entrypoint", "cmd")
 LARGEST = 2_000_000
 
@@ -90,11 +90,7 @@ def _filled(match: re.Match[str], values: Any) -> str:
     if path and isinstance(found, (str, int, float)) and found != "":
         return str(found)
     default = _DEFAULT.search(match[1])
-    return (
-        (default[1] or default[2]).strip("\"'")
-        if default
-        else unknown(re.sub(r"[^\w./ |-]", "", match[1]) or "template")
-    )
+    return default[1].strip("\"'") if default else unknown(re.sub(r"[^\w./ |-]", "", match[1]) or "template")
 
 
 def containers(document: Any, around: Container | None = None) -> Iterator[Container]:

@@ -38,6 +38,9 @@ _NAMED: tuple[tuple[str, dict[str, str]], ...] = (  # endings of checkpoint name
     (r"[-_.]q8_0", {"weight-dtype": "q8_0"}),
     (r"[-_.](ud[-_])?(?P<gguf>(i?q[2-8]_[01k](_(xs|s|m|l|xl))?|iq[1-4]_(xxs|xs|nl|s|m)))", {}),
 )
+_TUNED = re.compile(
+    r"[-_](base|instruct|chat|it|pt|hf|thinking|reasoning|sft|dpo|v0\.\d|\d{4})$", re.IGNORECASE
+)  # or a release's month
 _SHARDED = re.compile(r"-\d{5}-of-\d{5}$")
 
 
@@ -66,7 +69,21 @@ def checkpoint(launch: Launch, written: Any, flag: str) -> None:
             launch.options.update({k: v for k, v in said.items() if k not in launch.options})
             bare = bare[: match.start()]
             break
-    launch.options["model"] = bare
+    same = _untuned(bare)
+    if same != bare:
+        launch.notes.append(f"{bare} is taken to have the sizes of {same}; give MODEL for another")
+    launch.options["model"] = same
+
+
+def _untuned(name: str) -> str:
+    """The registry's model that a checkpoint was tuned from, by its name without what tuning adds; the name itself where there is none."""
+    bare = name
+    while not _known(bare):
+        match = _TUNED.search(bare)
+        if match is None:
+            return name
+        bare = bare[: match.start()]
+    return bare
 
 
 def _known(name: str) -> bool:

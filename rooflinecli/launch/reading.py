@@ -42,10 +42,12 @@ def read(source: str) -> Launch:
                 f"{source}: {opened.name} holds {len(found)} launches; give a number from 1 to {len(found)}"
             )
         found = [found[which - 1]]
-    if any(_key(one) != _key(found[0]) for one in found[1:]):
-        listed = "; ".join(f"#{i} {one.tool} {_shown(one, found)}" for i, one in enumerate(found[:8], 1))
+    apart = {_key(one): i for i, one in reversed(list(enumerate(found, 1)))}  # the first of those that say the same
+    if len(apart) > 1:
+        first = sorted(apart.values())
+        listed = "; ".join(f"#{i} {found[i - 1].tool} {_shown(found[i - 1], found)}".rstrip() for i in first[:8])
         raise UsageError(
-            f"{opened.name} holds {len(found)} launches: {listed}{' ...' if len(found) > 8 else ''}; pick one as {opened.name}#1"
+            f"{opened.name} holds {len(first)} launches that differ: {listed}{' ...' if first[8:] else ''}; pick one as {opened.name}#{first[0]}"
         )
     launch = found[0]
     _ours(launch, opened.text)

@@ -206,9 +206,15 @@ def test_containers(tmp_path):
 
 def test_several_launches_are_listed_and_one_is_picked(tmp_path):
     text = "- server_cmd: vllm serve Qwen/Qwen3-8B -tp 1\n- server_cmd: vllm serve Qwen/Qwen3-8B -tp 2\n"
-    with pytest.raises(UsageError, match=r"holds 2 launches: #1 vllm Qwen3-8B tp 1.*; #2 vllm Qwen3-8B tp 2"):
+    with pytest.raises(
+        UsageError, match=r"holds 2 launches that differ: #1 vllm Qwen3-8B tp 1.*; #2 vllm Qwen3-8B tp 2"
+    ):
         options_of(text, tmp_path, "list.yaml")
     assert reading.options(f"{tmp_path}/list.yaml#2", {}, lambda said: None)["tp"] == 2
+    with pytest.raises(
+        UsageError, match=r"holds 2 launches that differ: #1 vllm Qwen3-8B tp 1.*; #3 vllm Qwen3-8B tp 2"
+    ):
+        options_of(text.replace("- server_cmd: vllm serve Qwen/Qwen3-8B -tp 2", text), tmp_path, "twice.yaml")
     with pytest.raises(UsageError, match="from 1 to 2"):
         reading.read(f"{tmp_path}/list.yaml#3")
 

@@ -159,6 +159,9 @@ def test_values_of_a_chart_fill_its_templates(tmp_path):
     (tmp_path / "values.yaml").write_text("model: {name: Qwen/Qwen3-8B}\n")
     text = "{{- $root := . -}}\nspec:\n  containers:\n  - command: [vllm, serve, {{ .Values.model.name }}]\n"
     assert options_of(text, tmp_path, "deployment.yaml")[0]["model"] == "Qwen3-8B"
+    made = text.replace(".Values.model.name", '.Values.path | default (printf "/data/%s" .Values.model.name)')
+    with pytest.raises(UsageError, match="give MODEL"):  # what a function of the template makes is not guessed
+        options_of(made, tmp_path, "deployment.yaml")
 
 
 def test_references_inside_a_config():
@@ -292,3 +295,12 @@ def test_cores_of_a_slice_are_counted_as_chips(tmp_path):
     found, said = options_of(CORES, tmp_path, "job.yaml")
     assert (found["n"], found["cp"], found["dp"]) == (256, 4, 64) and "2 cores to a chip" in said
     assert found["batch"] == 64  # 512 cores of an eighth of a sequence
+
+
+@pytest.mark.parametrize(
+    "name, model",
+    [("Qwen/Qwen3-8B-Base", "Qwen3-8B"), ("Qwen/Qwen3-30B-A3B-Instruct-2507-FP8", "Qwen3-30B-A3B-Instruct"), ("x/Unheard-7B-Instruct", "Unheard-7B-Instruct")],
+)  # fmt: skip
+def test_a_tuned_checkpoint_has_the_sizes_of_what_it_was_tuned_from(name, model, tmp_path):
+    found, said = options_of(f"vllm serve {name}", tmp_path)
+    assert found["model"] == model and ("taken to have the sizes" in said) == (model != "Unheard-7B-Instruct")

@@ -107,3 +107,19 @@ def test_workflows_are_jobs_over_the_three_systems():
 
 def test_the_linters_are_pinned():
     assert all("==" in line for line in PROJECT["optional-dependencies"]["lint"])
+
+
+@pytest.mark.parametrize("name", ["ci.yml", "release.yml"])
+def test_a_workflow_is_well_formed(name):
+    """What actionlint would say first: steps that do one thing, actions at a version, needs that exist, contexts that GitHub has."""
+    text = (ROOT / ".github" / "workflows" / name).read_text()
+    tree = yaml.safe_load(text)
+    assert tree.get("on", tree.get(True)) and tree["jobs"]
+    for job in tree["jobs"].values():
+        needs = job.get("needs", [])
+        assert set([needs] if isinstance(needs, str) else needs) <= set(tree["jobs"]) and job["runs-on"]
+        for step in job["steps"]:
+            assert ("run" in step) != ("uses" in step), step
+            assert "uses" not in step or re.fullmatch(r"[\w.-]+/[\w./-]+@[\w./-]+", step["uses"]), step
+    used = {match.split(".")[0] for match in re.findall(r"\$\{\{\s*([\w.]+)", text)}
+    assert used <= {"github", "matrix", "runner", "env", "secrets", "steps", "needs", "inputs", "hashFiles"}
