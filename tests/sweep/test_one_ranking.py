@@ -49,14 +49,16 @@ def test_an_estimate_takes_what_a_search_of_the_same_layouts_ranks_first(seed):
         "recompute": ("none", "full"),
     }
     asked = Question(request, "train", (int(request.devices),), (objective("time", ("train",)),), (), tried)
-    found = [e for e in search(asked).ranking.top(None) if e.layout["sequence_parallel"] == (e.layout["tp"] > 1)]
+    every = search(asked).ranking.top(None)
+    found = [e for e in every if e.layout["sequence_parallel"] == (e.layout["tp"] > 1)]
     chosen = estimate(request).phases["train"]
     end = {"pessimistic": chosen.interval_s[1], "expected": chosen.time_s, "floor": chosen.floor_s}[request.hold]
     if not found:
         assert chosen.memory.headroom < 0
         return
-    assert end == pytest.approx(found[0].keys[0], rel=1e-12)
-    equal = [e.layout for e in found if e.keys[0] <= found[0].keys[0] * (1 + 1e-12)]
+    # a floor may be the same with and without sequence parallelism, and a search keeps one of the two
+    assert end <= found[0].keys[0] * (1 + 1e-12)
+    equal = [e.layout for e in every if e.keys[0] == pytest.approx(end, rel=1e-12)]
     assert (chosen.plan.tp, chosen.plan.pp, chosen.plan.dp) in [tuple(e[k] for k in ("tp", "pp", "dp")) for e in equal]
 
 

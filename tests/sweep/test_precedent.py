@@ -89,7 +89,7 @@ def test_tensor_parallelism_across_hosts_is_told_and_widens():
     error = yaml.safe_load(precedent.FILE.read_text(encoding="utf-8"))["widening"]["tensor"]["dense"]
     others = [said for said in wide.unsupported if "tensor parallelism" not in said]
     if not others:
-        base = math.sqrt(0.13**2 + wide.own_error**2)
+        base = math.sqrt(0.115**2 + wide.own_error**2)
         assert half_width(wide) == pytest.approx(math.sqrt(base**2 + error**2), rel=1e-6)
     assert half_width(wide) > half_width(inside) + 0.05
 
