@@ -66,21 +66,24 @@ class Picking(Softmax):
         return [*self._indexer(mode, sizes), *super().decode(name, mode, picked)]
 
     def _indexer(self, mode: Mode, sizes: Sizes) -> list[Op]:
-        """Scores of every pair; keys are read once, queries once, and no score leaves the chip but the picked indices."""
-        if not self.own:
-            return []
-        f, b, t = mode.formats, sizes["B"], sizes["T"]
-        queries = 1.0 if mode.decode else sizes["S"]
-        values = b * (t + queries * sizes["Ni"]) * sizes["Hi"]
-        picked = counts.bytes_of(b * queries * num.minimum(t, self.reach), INDEX)
-        moved = counts.bytes_of(values, f.kv if mode.decode else f.activation) + picked
-        scores = Op(
-            name="attention.index_scores",
-            kind="scores",
-            dtype=f.attention_compute,
-            flops=self._score_flops(mode, sizes),
-            bytes=moved,
-            k=sizes["Hi"],
-            gradient=Gradient(2.0, moved * 2, scores=True),
-        )
-        return [scores]
+        """Scores of every pair, where the layer has an indexer of its own."""
+        return [ranking(mode, sizes, sizes["T"], self.reach, self._score_flops(mode, sizes))] if self.own else []
+
+
+def ranking(mode: Mode, sizes: Sizes, keys: Number, most: Number, flops: Number) -> Op:
+    """An indexer's scores over so many keys: keys are read once, queries once, and no score leaves the chip but the places of the
+    `most` that are picked."""
+    f, b = mode.formats, sizes["B"]
+    queries = 1.0 if mode.decode else sizes["S"]
+    values = b * (keys + queries * sizes["Ni"]) * sizes["Hi"]
+    picked = counts.bytes_of(b * queries * num.minimum(keys, most), INDEX)
+    moved = counts.bytes_of(values, f.kv if mode.decode else f.activation) + picked
+    return Op(
+        name="attention.index_scores",
+        kind="scores",
+        dtype=f.attention_compute,
+        flops=flops,
+        bytes=moved,
+        k=sizes["Hi"],
+        gradient=Gradient(2.0, moved * 2, scores=True),
+    )

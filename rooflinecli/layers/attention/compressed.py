@@ -12,16 +12,16 @@ from dataclasses import dataclass
 
 from rooflinecli import num
 from rooflinecli.formulas import attention, counts, memory
+from rooflinecli.layers.picking import ranking
 from rooflinecli.layers.softmax import Softmax, asked, busiest
 from rooflinecli.ledger import Block, Row, Sizes, elementwise, matmul, norm
 from rooflinecli.mixer import Exchange, Mode
 from rooflinecli.num import INF, Number
 from rooflinecli.specs.dtypes import Formats
 from rooflinecli.specs.model import AttentionSpec, ModelSpec
-from rooflinecli.work import Gradient, Op
+from rooflinecli.work import Op
 
 HEADS = 64.0  # heads of a work item of decode: they read the shared entries once
-INDEX = 4.0  # bytes of a picked entry's place
 SIZES = {"query_rank": "rank of the queries", "out_rank": "rank of a group's output", "out_groups": "groups of the output"}
 OPTIONAL = {
     "rate": "tokens behind the window that one entry stands for",
@@ -106,24 +106,10 @@ class Compressed(Softmax):
         return [*self._indexer(mode, sizes), core]
 
     def _indexer(self, mode: Mode, sizes: Sizes) -> list[Op]:
-        """Scores of every entry behind each query; entries and queries are read once, the picked places written."""
+        """Scores of every entry behind each query, where there is an indexer."""
         if not self.indexed:
             return []
-        f, b, entries = mode.formats, sizes["B"], self._entries(sizes["T"])
-        queries = 1.0 if mode.decode else sizes["S"]
-        values = b * (entries + queries * sizes["Ni"]) * sizes["Hi"]
-        picked = counts.bytes_of(b * queries * num.minimum(entries, self.top), INDEX)
-        moved = counts.bytes_of(values, f.kv if mode.decode else f.activation) + picked
-        scores = Op(
-            name="attention.index_scores",
-            kind="scores",
-            dtype=f.attention_compute,
-            flops=self._score_flops(mode, sizes),
-            bytes=moved,
-            k=sizes["Hi"],
-            gradient=Gradient(2.0, moved * 2, scores=True),
-        )
-        return [scores]
+        return [ranking(mode, sizes, self._entries(sizes["T"]), self.top, self._score_flops(mode, sizes))]
 
     def exchange(self, sizes: Sizes) -> Exchange:
         """The shared head once."""
