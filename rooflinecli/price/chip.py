@@ -10,7 +10,7 @@ from typing import Any
 
 from rooflinecli import num
 from rooflinecli.errors import DataError, UsageError
-from rooflinecli.formulas import roofline
+from rooflinecli.formulas import roofline, training
 from rooflinecli.lift import PLAIN, Plain
 from rooflinecli.num import Number
 from rooflinecli.price import settable
@@ -148,6 +148,13 @@ class Chip:
                 f"{self.spec.name}: its file gives no host_link, so nothing can be offloaded; add `host_link:` to it"
             )
         return self._figure("N_host", "host_link")
+
+    @cached_property
+    def host_memory(self) -> Number:
+        """Bytes per second of the host's memory that fall to one device. Raises UsageError when the file gives no host_link either."""
+        if self.spec.host_memory:
+            return self._figure("W_host", "host_memory")
+        return training.host_memory_beside(self.host_link)
 
     @cached_property
     def devices_per_host(self) -> Number:
