@@ -137,7 +137,8 @@ def _optimizer(scene: Scene, plan: Plan, params: memory.DeviceParameters) -> Num
         return price(update, scene.chip, REGIME).expected + _orthogonalising(scene, plan)
     host = scene.chip.constants(REGIME, "host_optimizer")
     link = training.offload_transfer(owned, scene.gradient_bytes, scene.formats.weight, scene.chip.host_link)
-    return host.overhead + roofline.effective_memory_time(traffic, scene.chip.host_memory, host.memory) + link
+    update = roofline.effective_memory_time(traffic, scene.chip.host_memory, host.memory)
+    return host.overhead + label(update, "t_update[host]") + link
 
 
 def _orthogonalising(scene: Scene, plan: Plan) -> Number:

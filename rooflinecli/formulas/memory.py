@@ -17,6 +17,16 @@ def partitioned_bytes(params: Number, bytes_per_param: Number, shards: Number) -
     return params * bytes_per_param / shards
 
 
+@formula(
+    "M_hpZ",
+    "B",
+    "Wang et al. 2023, ZeRO++, section 3.2: a second 16-bit copy of the weights, split inside a host, for the backward pass",
+)
+def second_copy(params: Number, bytes_per_param: Number, shards: Number, members: Number) -> Number:
+    """p N / m where weights are split over more devices than the m of one host; nothing where the first copy lies inside it."""
+    return num.where(shards > members, params * bytes_per_param / members, 0.0)
+
+
 @formula("N_own", "params", _ZERO)
 def partitioned_parameters(params: Number, shards: Number) -> Number:
     """Parameters whose state one of `shards` devices keeps."""

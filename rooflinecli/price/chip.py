@@ -33,6 +33,7 @@ STRUCTURAL = (
     "gate_bytes",
     "exchange_bytes",
     "gather_bytes",
+    "host_copy",
     "mtp",
 )  # constants that say what happens, not how well
 UNBOUNDED = 2.0**40  # devices at a level that names no size; finite, so that floor() of it is a number
@@ -264,10 +265,12 @@ def _factors(override: dict[str, Number]) -> dict[str, Number]:
 
 
 def _names(name: str) -> Iterator[str]:
-    """Under which names constants may stand: software with options (torchtitan+async) falls back to each option, then to the plain name."""
+    """Under which names constants may stand: software with options (torchtitan+async) falls back to all of them in order of the alphabet,
+    to each option, then to the plain name."""
     yield name
     plain, *options = name.split("+")
     if options:
+        yield "+".join((plain, *sorted(options)))
         yield from (f"{plain}+{option}" for option in options)
         yield plain
 

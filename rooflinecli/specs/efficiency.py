@@ -171,6 +171,9 @@ class Efficiency(Spec):
     gather_bytes: float = _constant(
         0.0, "B", "b_g", "bytes per weight that sharded parameters are gathered in; 0: those that they are kept in"
     )
+    host_copy: float = _constant(
+        0.0, "1", "h_p", "1 where a host keeps a copy of sharded weights, from which the backward pass gathers", le=1
+    )
     mtp: float = _constant(
         0.0, "1", "mtp", "framework: 1 where it trains a model's multi-token prediction layers", le=1
     )

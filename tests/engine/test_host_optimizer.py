@@ -45,4 +45,4 @@ def test_the_explanation_names_the_memory_of_the_host(cli):
     asked = "estimate llama-3-8b --hw h100 -n 8 --dp 8 --zero 2 --phase train --batch 8 --seq 2048 --offload optimizer"
     run = cli(*asked.split(), "--explain", "phases.train.breakdown_s.optimizer", "--depth", "6")
     assert run.code == 0, run.err
-    assert "W_host" in run.out and "host_memory" in run.out
+    assert "B_opt / (e_m[host_optimizer] · W_host)" in run.out and "0.2625 · 76.8 GB/s" in run.out
