@@ -67,7 +67,10 @@ def _training(scene: Scene, plan: Plan) -> Residency:
     kept = memory.training_activations(
         scene.book, plan, scene.formats, scene.seq, count, scene.lift, scene.kept_beside(plan)
     )
-    return _held(scene, state["weights_bytes"], state["gradients_bytes"], state["optimizer_bytes"], kept)
+    found = _held(scene, state["weights_bytes"], state["gradients_bytes"], state["optimizer_bytes"], kept)
+    slack = scene.chip.constants("training", "allocator", plan.software).slack
+    found.slack_bytes = f.allocator_slack(found.total_bytes, slack) if num.present(slack) else None
+    return found
 
 
 def _held(

@@ -205,6 +205,14 @@ def headroom(total: Number, capacity: Number) -> Number:
     return (capacity - total) / capacity
 
 
+@formula(
+    "M_slack", "B", "peaks that runs reported against what is counted for them: context, buffers, what an allocator cannot reuse"
+)
+def allocator_slack(total: Number, share: Number) -> Number:
+    """s M: what stands beside the resident bytes in the median of published runs."""
+    return total * share
+
+
 @formula("M", "B", "sum of what is resident")
 def total_memory(
     weights: Number, gradients: Number, optimizer: Number, activations: Number, kv_cache: Number, reserve: Number

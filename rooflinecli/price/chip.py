@@ -34,6 +34,7 @@ STRUCTURAL = (
     "exchange_bytes",
     "gather_bytes",
     "host_copy",
+    "slack",
     "mtp",
 )  # constants that say what happens, not how well
 UNBOUNDED = 2.0**40  # devices at a level that names no size; finite, so that floor() of it is a number
