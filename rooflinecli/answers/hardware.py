@@ -119,7 +119,7 @@ def _figures(spec: HardwareSpec) -> Iterator[tuple[str, tuple[str | int, ...], F
         yield f"network.{level.name}.bandwidth", ("network", i, "bandwidth"), level.bandwidth
         if level.latency:
             yield f"network.{level.name}.latency", ("network", i, "latency"), level.latency
-    for key in ("devices_per_host", "host_link", "power", "price"):
+    for key in ("devices_per_host", "host_link", "host_memory", "power", "price"):
         figure = getattr(spec, key)
         if figure is not None:
             yield key, (key,), figure

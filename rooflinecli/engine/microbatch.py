@@ -204,7 +204,10 @@ class Microbatch:
         for held, experts in ((params.inner + params.outer, False), (params.experts, True)):
             if not experts or params.has_experts:
                 weight = c.gather_bytes if num.present(c.gather_bytes) else memory.resident_weight(f)
-                for move in data.collectives(self.plan, held, weight, gradients, buckets, experts):
+                moves = data.collectives(self.plan, held, weight, gradients, buckets, experts)
+                if num.present(c.host_copy):
+                    moves = data.backward_inside(self.plan, moves, self.scene.chip.devices_per_host, experts)
+                for move in moves:
                     self.communicate(replace(move, rails=c.rails), c.overlap)
 
 

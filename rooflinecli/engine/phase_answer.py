@@ -28,7 +28,8 @@ class Resources(Record):
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Residency(Record):
-    """Bytes on the fullest device, and what it can hold; headroom is the share of capacity left."""
+    """Bytes on the fullest device, and what it can hold; headroom is the share of capacity left. slack_bytes, in no total and in no
+    verdict, is what peaks of published training runs had beside these, in the median."""
 
     weights_bytes: Number
     gradients_bytes: Number
@@ -39,6 +40,7 @@ class Residency(Record):
     capacity_bytes: Number
     headroom: Number
     host_bytes: Number | None = field(default=None, metadata=OPTIONAL)
+    slack_bytes: Number | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def fits(self) -> Number:

@@ -6,7 +6,7 @@ at its full length and a token's working set; training the state that ZeRO leave
 
 from __future__ import annotations
 
-from rooflinecli import memory
+from rooflinecli import memory, num
 from rooflinecli.engine import adapters
 from rooflinecli.engine.host import host_bytes, on_device
 from rooflinecli.engine.phase_answer import Residency
@@ -61,10 +61,16 @@ def _training(scene: Scene, plan: Plan) -> Residency:
     trained = memory.trained(scene.book, plan, params, scene.lift)
     count = schedule.microbatch_count(scene.train_batch, plan.dp, plan.micro_batch)
     state = memory.training_state(params, trained, plan, scene.formats, scene.gradient_bytes, scene.optimizer_bytes)
+    if plan.zero >= 3 and num.present(scene.chip.constants("training", "fsdp_collective", plan.software).host_copy):
+        copy = memory.host_copy(params, plan, scene.formats, scene.chip.devices_per_host)
+        state["weights_bytes"] = state["weights_bytes"] + copy
     kept = memory.training_activations(
         scene.book, plan, scene.formats, scene.seq, count, scene.lift, scene.kept_beside(plan)
     )
-    return _held(scene, state["weights_bytes"], state["gradients_bytes"], state["optimizer_bytes"], kept)
+    found = _held(scene, state["weights_bytes"], state["gradients_bytes"], state["optimizer_bytes"], kept)
+    slack = scene.chip.constants("training", "allocator", plan.software).slack
+    found.slack_bytes = f.allocator_slack(found.total_bytes, slack) if num.present(slack) else None
+    return found
 
 
 def _held(

@@ -125,7 +125,7 @@ def _gradient_collectives(scene: Scene, plan: Plan, params: memory.DeviceParamet
 
 
 def _optimizer(scene: Scene, plan: Plan, params: memory.DeviceParameters) -> Number:
-    """Seconds of the optimizer on the device, or of sending gradients to the host and weights back."""
+    """Seconds of the optimizer on the device; or on the host, at its memory's rate, with gradients sent there and weights back."""
     owned = memory.partitioned(params, plan, "optimizer")
     passes = scene.chip.constants(REGIME, "framework", plan.software).optimizer_bytes
     per_param = training.optimizer_bytes_per_parameter(
@@ -137,7 +137,8 @@ def _optimizer(scene: Scene, plan: Plan, params: memory.DeviceParameters) -> Num
         return price(update, scene.chip, REGIME).expected + _orthogonalising(scene, plan)
     host = scene.chip.constants(REGIME, "host_optimizer")
     link = training.offload_transfer(owned, scene.gradient_bytes, scene.formats.weight, scene.chip.host_link)
-    return host.overhead + roofline.effective_memory_time(traffic, scene.chip.host_link, host.memory) + link
+    update = roofline.effective_memory_time(traffic, scene.chip.host_memory, host.memory)
+    return host.overhead + label(update, "t_update[host]") + link
 
 
 def _orthogonalising(scene: Scene, plan: Plan) -> Number:

@@ -17,6 +17,16 @@ def partitioned_bytes(params: Number, bytes_per_param: Number, shards: Number) -
     return params * bytes_per_param / shards
 
 
+@formula(
+    "M_hpZ",
+    "B",
+    "Wang et al. 2023, ZeRO++, section 3.2: a second 16-bit copy of the weights, split inside a host, for the backward pass",
+)
+def second_copy(params: Number, bytes_per_param: Number, shards: Number, members: Number) -> Number:
+    """p N / m where weights are split over more devices than the m of one host; nothing where the first copy lies inside it."""
+    return num.where(shards > members, params * bytes_per_param / members, 0.0)
+
+
 @formula("N_own", "params", _ZERO)
 def partitioned_parameters(params: Number, shards: Number) -> Number:
     """Parameters whose state one of `shards` devices keeps."""
@@ -193,6 +203,14 @@ def mixed_precision_batch(d_model: Number, seq: Number, heads: Number) -> Number
 def headroom(total: Number, capacity: Number) -> Number:
     """(capacity - total) / capacity; negative when it does not fit."""
     return (capacity - total) / capacity
+
+
+@formula(
+    "M_slack", "B", "peaks that runs reported against what is counted for them: context, buffers, what an allocator cannot reuse"
+)
+def allocator_slack(total: Number, share: Number) -> Number:
+    """s M: what stands beside the resident bytes in the median of published runs."""
+    return total * share
 
 
 @formula("M", "B", "sum of what is resident")

@@ -172,6 +172,17 @@ def accumulation_traffic(params: Number, bytes_per_param: Number) -> Number:
 
 
 @formula(
+    "W_host",
+    "B/s",
+    "where a chip file gives no host_memory: as a DGX H100, 76.8 GB/s of DDR5 per device beside a link of 63 GB/s; links and memory "
+    "double together from one generation of hosts to the next",
+)
+def host_memory_beside(link: Number) -> Number:
+    """76.8/63 N: bandwidth of the host's memory that falls to a device whose host link is known alone."""
+    return link * (76.8 / 63)
+
+
+@formula(
     "t_offload", "s", "gradients go down and new weights come up the host link; Rajbhandari et al. 2021, ZeRO-Infinity"
 )
 def offload_transfer(params: Number, gradient_bytes: Number, weight_bytes: Number, link: Number) -> Number:

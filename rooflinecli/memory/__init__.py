@@ -15,6 +15,7 @@ from rooflinecli.memory.matrices import orthogonalised_flops, preconditioner_byt
 from rooflinecli.memory.parameters import (
     DeviceParameters,
     device_parameters,
+    host_copy,
     partitioned,
     predicting,
     resident_weight,
@@ -28,6 +29,7 @@ __all__ = [
     "Beside",
     "DeviceParameters",
     "device_parameters",
+    "host_copy",
     "inference_activations",
     "kv_cache",
     "layer_activations",

@@ -167,6 +167,19 @@ def training_state(
     return {name: held if name == shared else held * copies for name, held in state.items()}
 
 
+def host_copy(params: DeviceParameters, plan: Plan, formats: Formats, per_host: Number) -> Number:
+    """Bytes of a device's part of the copy of the weights that its host keeps for the backward pass, at the width of activations.
+
+    None where the shard group does not reach beyond the host, or a pipeline keeps weights whole anyway.
+    """
+    total: Number = 0.0
+    for held, experts in ((params.inner + params.outer, False), (params.experts, True)):
+        if not experts or params.has_experts:
+            shards, members = data.shards(plan, experts)["weights"], data.inside(plan, per_host, experts)
+            total = total + f.second_copy(held, formats.activation, shards, members)
+    return total
+
+
 def partitioned(params: DeviceParameters, plan: Plan, state: str) -> Number:
     """Parameters whose weights, gradients or optimizer state one device keeps; experts are split over their own copies."""
     own = f.partitioned_parameters(params.inner + params.outer, data.shards(plan)[state])

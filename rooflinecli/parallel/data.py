@@ -7,6 +7,7 @@ the replicas (HSDP) the groups all-reduce their shard of the gradients. A layer 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from rooflinecli import num
@@ -51,6 +52,21 @@ def collectives(
         if plan.zero == 3 or plan.shard is None
         else [*moves, *between(plan, params, gradient_bytes, buckets, experts)]
     )
+
+
+def inside(plan: Plan, per_host: Number, experts: bool = False) -> Number:
+    """How many members of a shard group stand in one host of `per_host` devices, among whom ZeRO++'s hpZ splits a copy of the weights."""
+    g = group(plan, experts)
+    return num.minimum(g.part, num.maximum(num.floor(per_host / g.stride), 1.0))
+
+
+def backward_inside(
+    plan: Plan, moves: list[Collective], per_host: Number, experts: bool = False
+) -> list[Collective]:
+    """A microbatch's collectives of stage 3, one of the two gathers of each layer inside the host (hpZ, Wang et al. 2023, section 3.2)."""
+    scatter, gather = moves
+    once = replace(gather, count=gather.count / 2)
+    return [scatter, once, replace(once, name="dp.all_gather_host", n=inside(plan, per_host, experts))]
 
 
 def between(

@@ -10,7 +10,7 @@ from typing import Any
 
 from rooflinecli import num
 from rooflinecli.errors import DataError, UsageError
-from rooflinecli.formulas import roofline
+from rooflinecli.formulas import roofline, training
 from rooflinecli.lift import PLAIN, Plain
 from rooflinecli.num import Number
 from rooflinecli.price import settable
@@ -33,6 +33,8 @@ STRUCTURAL = (
     "gate_bytes",
     "exchange_bytes",
     "gather_bytes",
+    "host_copy",
+    "slack",
     "mtp",
 )  # constants that say what happens, not how well
 UNBOUNDED = 2.0**40  # devices at a level that names no size; finite, so that floor() of it is a number
@@ -150,6 +152,13 @@ class Chip:
         return self._figure("N_host", "host_link")
 
     @cached_property
+    def host_memory(self) -> Number:
+        """Bytes per second of the host's memory that fall to one device. Raises UsageError when the file gives no host_link either."""
+        if self.spec.host_memory:
+            return self._figure("W_host", "host_memory")
+        return training.host_memory_beside(self.host_link)
+
+    @cached_property
     def devices_per_host(self) -> Number:
         if self.spec.devices_per_host:
             return self._figure("n_host", "devices_per_host")
@@ -257,10 +266,12 @@ def _factors(override: dict[str, Number]) -> dict[str, Number]:
 
 
 def _names(name: str) -> Iterator[str]:
-    """Under which names constants may stand: software with options (torchtitan+async) falls back to each option, then to the plain name."""
+    """Under which names constants may stand: software with options (torchtitan+async) falls back to all of them in order of the alphabet,
+    to each option, then to the plain name."""
     yield name
     plain, *options = name.split("+")
     if options:
+        yield "+".join((plain, *sorted(options)))
         yield from (f"{plain}+{option}" for option in options)
         yield plain
 

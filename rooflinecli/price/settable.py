@@ -126,5 +126,5 @@ def figures(spec: HardwareSpec) -> dict[str, Any]:
         found[f"network.{i}.bandwidth"] = level.bandwidth
         if level.latency is not None:
             found[f"network.{i}.latency"] = level.latency
-    single = ("price", "power", "host_link", "devices_per_host")
+    single = ("price", "power", "host_link", "host_memory", "devices_per_host")
     return found | {name: getattr(spec, name) for name in single if getattr(spec, name) is not None}

@@ -14,7 +14,7 @@ from rooflinecli.specs.figure import Spec
 # Classes that describe a framework, an engine or a whole phase. Nothing runs in their name, so where a file is silent they
 # are neutral; a kernel's class has no neutral constants, and pricing one without any is an error.
 SETTINGS = frozenset(
-    "served_experts adapters framework phase straggler step tp_collective pp_collective ep_collective cp_collective fsdp_collective dp_collective hidden experts residual".split()
+    "served_experts adapters framework phase straggler step tp_collective pp_collective ep_collective cp_collective fsdp_collective dp_collective hidden experts residual allocator".split()
 )
 
 
@@ -171,6 +171,9 @@ class Efficiency(Spec):
     gather_bytes: float = _constant(
         0.0, "B", "b_g", "bytes per weight that sharded parameters are gathered in; 0: those that they are kept in"
     )
+    host_copy: float = _constant(
+        0.0, "1", "h_p", "1 where a host keeps a copy of sharded weights, from which the backward pass gathers", le=1
+    )
     mtp: float = _constant(
         0.0, "1", "mtp", "framework: 1 where it trains a model's multi-token prediction layers", le=1
     )
@@ -179,6 +182,9 @@ class Efficiency(Spec):
     )
     logit_bytes: float = _constant(
         0.0, "B", "b_logit", "framework: bytes per logit held beside those counted: fp32 copies of the cross-entropy"
+    )
+    slack: float = _constant(
+        0.0, "1", "s_a", "share by which memory peaks that runs reported exceed what is counted; 0: not known"
     )
     norm_bytes: float = _constant(
         0.0, "B", "b_norm", "framework: bytes per value of a norm's input kept for backward beside the input itself"

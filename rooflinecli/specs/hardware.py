@@ -92,6 +92,9 @@ class HardwareSpec(Spec):
     network: list[Level] = []
     devices_per_host: Count | None = None
     host_link: ByteRate | None = Field(None, description="device to host, one way (PCIe, NVLink-C2C)")
+    host_memory: ByteRate | None = Field(
+        None, description="bandwidth of the host's memory, reads and writes together, shared out to its devices"
+    )
     power: Watts | None = None
     price: Price | None = None
     efficiency: dict[str, dict[str, dict[str, Efficiency]]] = Field(

@@ -99,6 +99,7 @@ _ROWS = (
     _q("activations_bytes", "B", "activations", LESS),
     _q("kv_cache_bytes", "B", "KV cache", LESS),
     _q("total_bytes", "B", "memory", LESS),
+    _q("slack_bytes", "B", "allocator slack", LESS),
     _q("capacity_bytes", "B", "capacity", MORE),
     _q("headroom", "fraction", "memory left", MORE),
     _q("usd_per_million_input_tokens", "USD", "per million input tokens", LESS, 1, phase="prefill", rate=True),

@@ -125,9 +125,9 @@ def test_biases_are_passes_of_their_own(ask):
 
 
 def test_the_host_keeps_the_optimizer(ask):
-    """Gradients down and weights up the link, the update at 0.3 of it, a millisecond to begin."""
+    """Gradients down and weights up the link, the update at 0.3 of the host's memory, a millisecond to begin."""
     owned = PARAMETERS
-    offloaded = 1e-3 + owned * 30 / (0.3 * 50e9) + owned * (4 + 2) / 50e9
+    offloaded = 1e-3 + owned * 30 / (0.3 * 40e9) + owned * (4 + 2) / 50e9
     answer = step(ask, offload="optimizer")
     check(answer, flat(DENSE), Around(offloaded))
     assert answer["memory"]["optimizer_bytes"] == 0
