@@ -109,7 +109,7 @@ def api() -> str:
         parts += ["", f"## {name}", "", inspect.getdoc(thing) or ""]
         if inspect.isclass(thing):
             for member, value in vars(thing).items():
-                if not member.startswith("_"):
+                if not member.startswith("_") and (callable(value) or isinstance(value, property)):
                     shown = f"{member}" if isinstance(value, property) else f"{member}{inspect.signature(value)}"
                     parts += ["", f"- `{shown}`: {' '.join((inspect.getdoc(value) or '').split())}"]
         else:

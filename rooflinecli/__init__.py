@@ -14,7 +14,13 @@ if TYPE_CHECKING:
     from rooflinecli.api import (
         Answer,
         Calibration,
+        DataError,
+        Impossible,
+        Infeasible,
+        Remark,
+        RooflineError,
         Simulation,
+        UsageError,
         calibrate,
         compare,
         emit,
@@ -28,7 +34,8 @@ if TYPE_CHECKING:
     )  # fmt: skip
 
 __all__ = [
-    "Answer", "Calibration", "Simulation", "calibrate", "compare", "emit", "estimate", "explain", "parameters", "plan", "search", "simulate", "sweep",
+    "Answer", "Calibration", "DataError", "Impossible", "Infeasible", "Remark", "RooflineError", "Simulation", "UsageError", "calibrate",
+    "compare", "emit", "estimate", "explain", "parameters", "plan", "search", "simulate", "sweep",
 ]  # fmt: skip
 
 

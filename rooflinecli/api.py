@@ -6,8 +6,8 @@
     print(e.explain("decode.time_s"))
     rl.sweep("llama70b", hw="h100", tp=8, batch="1..512x2")     # a pandas or polars frame
 
-Options are those of the command line with underscores, `devices` and `hardware` among them. Errors are those of
-`rooflinecli.errors`; what a person may not have meant is a warning, `rooflinecli.errors.Remark`.
+Options are those of the command line with underscores, `devices` and `hardware` among them. Every error is an `rl.RooflineError`:
+`rl.UsageError`, `rl.DataError`, `rl.Infeasible`; what a person may not have meant is a warning, `rl.Remark`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rooflinecli.answers.explain import derivation
 from rooflinecli.answers.parameters import Parameters
 from rooflinecli.answers.parameters import parameters as _parameters
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, PlanAnswer, PrefillAnswer, TrainAnswer
-from rooflinecli.errors import UsageError
+from rooflinecli.errors import DataError, Impossible, Infeasible, Remark, RooflineError, UsageError
 from rooflinecli.frames import Calibration, Simulation
 from rooflinecli.record import plain
 from rooflinecli.specs import ask
@@ -28,7 +28,8 @@ from rooflinecli.specs.model import load_model
 
 P = TypeVar("P", bound=PhaseAnswer)
 __all__ = [
-    "Answer", "Calibration", "Simulation", "calibrate", "compare", "emit", "estimate", "explain", "parameters", "plan", "search", "simulate", "sweep",
+    "Answer", "Calibration", "DataError", "Impossible", "Infeasible", "Remark", "RooflineError", "Simulation", "UsageError", "calibrate",
+    "compare", "emit", "estimate", "explain", "parameters", "plan", "search", "simulate", "sweep",
 ]  # fmt: skip
 
 
@@ -100,9 +101,7 @@ class Answer(dict[str, Any]):
 
     def explain(self, quantity: str, depth: int = 3) -> str:
         """The derivation of a quantity such as decode.time_s, as text. Raises UsageError for one that does not exist."""
-        from rooflinecli.render.explain import explain as text
-
-        return text(derivation(ask.request(self.options), quantity), depth)
+        return _explained(self.options, quantity, depth)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON contract as a plain dictionary."""
@@ -141,15 +140,24 @@ def estimate(model: str | None = None, hw: str | None = None, *, source: str | N
 
 def explain(model: str, hw: str | None = None, quantity: str = "", depth: int = 3, **options: Any) -> str:
     """The derivation of one quantity, as text."""
+    return _explained({"model": model, "hw": hw, **options}, quantity, depth)
+
+
+def _explained(options: dict[str, Any], quantity: str, depth: int) -> str:
     from rooflinecli.render.explain import explain as text
 
-    return text(derivation(ask.request({"model": model, "hw": hw, **options}), quantity), depth)
+    levels = int(ask.number("depth", depth))
+    return text(derivation(ask.request(options), str(quantity)), levels)
 
 
 def emit(tool: str, answer: Answer) -> str:
     """The command or config of an answer's plan for vllm, sglang, trtllm, megatron, ...; what --emit prints."""
     from rooflinecli.answers.launched import launch as text
 
+    if not isinstance(answer, Answer):
+        raise UsageError(
+            f"emit takes a tool and an answer of estimate, not {type(answer).__name__}; write rl.emit('vllm', rl.estimate(...))"
+        )
     return text(tool, answer.options, answer.result)
 
 

@@ -17,11 +17,13 @@ BUG = 70
 
 
 class RooflineError(Exception):
+    """What a person can mend, in one sentence with its remedy. `exit_code` is the command line's."""
+
     exit_code = 2
 
 
 class UsageError(RooflineError):
-    """`option` is the long name of the option at fault, for whoever knows where it was written."""
+    """The question asks for something that does not exist or cannot be. `option` is the long name of the option at fault."""
 
     exit_code = 2
 
@@ -35,10 +37,14 @@ class Impossible(UsageError):
 
 
 class DataError(RooflineError):
+    """A file is wrong: where, what it says, what was expected."""
+
     exit_code = 3
 
 
 class Infeasible(RooflineError):
+    """A well-posed question whose answer is that it does not fit."""
+
     exit_code = 1
 
 

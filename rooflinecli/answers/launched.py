@@ -10,6 +10,7 @@ from rooflinecli.engine.phase_answer import PlanAnswer
 from rooflinecli.errors import UsageError
 from rooflinecli.launch import writing
 from rooflinecli.specs import ask
+from rooflinecli.specs.model import load_model
 from rooflinecli.specs.plan import AXES
 
 _TRAINED = ("zero", "micro_batch", "virtual_stages", "sequence_parallel", "recompute")
@@ -31,7 +32,8 @@ def settled(options: Mapping[str, Any], result: Estimate, trains: bool) -> dict[
     found: dict[str, Any] = {**given, "model": _model(given, result), "n": plan.devices} | _sizes(plan)
     found["phase"] = ["train"] if trains else ["prefill", "decode"]
     work = result.workload
-    found["dtype"] = work.dtype
+    if trains or "dtype" in given or load_model(_model(given, result)).quantization is None:
+        found["dtype"] = work.dtype  # said, it would store a quantised checkpoint otherwise
     if trains:
         found |= {name.replace("_", "-"): getattr(plan, name) for name in _TRAINED}
         found |= {name.replace("_", "-"): _plain(value) for name, value in plan.unusual.items()}

@@ -10,7 +10,7 @@ from rooflinecli.answers.check.schema import option_schema
 from rooflinecli.answers.schema import generate
 from rooflinecli.doors import questions
 from rooflinecli.errors import RooflineError, UsageError
-from rooflinecli.specs.options import NOT_SIMULATED, OPTIONS
+from rooflinecli.specs.options import NOT_SIMULATED, OPTIONS, find
 
 Question = Callable[[dict[str, Any]], dict[str, Any]]
 _TEXT = {"type": "string"}
@@ -120,16 +120,33 @@ def describe(tool: str) -> str:
     return " ".join((QUESTIONS[tool].__doc__ or "").split())
 
 
+def _spelled(given: dict[str, Any], properties: set[str]) -> dict[str, Any]:
+    """The arguments by their names in the schema; an option may have any of the names that Python takes. Raises UsageError for others."""
+    found: dict[str, Any] = {}
+    for written, value in given.items():
+        dashed = written.replace("_", "-")
+        name = dashed if dashed in properties else _option(dashed)
+        if name not in properties:
+            raise UsageError(f"unknown argument {written[:60]}; the tool's schema lists those there are")
+        if name in found:
+            raise UsageError(f"{name} is given twice; keep one", name)
+        found[name] = value
+    return found
+
+
+def _option(written: str) -> str:
+    try:
+        return find(written).name
+    except UsageError:
+        return ""
+
+
 def call(tool: str, arguments: dict[str, Any] | None) -> tuple[dict[str, Any] | None, str]:
     """(structured answer, its text); the answer is None where the text is an error, one sentence with its remedy."""
     if tool not in QUESTIONS:
         return None, f"unknown tool '{tool}'; known: {', '.join(QUESTIONS)}"
-    given = arguments or {}
     try:
-        strange = set(given) - set(schema(tool)["properties"])
-        if strange:
-            raise UsageError(f"unknown argument {', '.join(sorted(strange))}; the tool's schema lists those there are")
-        found = questions.asked(QUESTIONS[tool], given)
+        found = questions.asked(QUESTIONS[tool], _spelled(arguments or {}, set(schema(tool)["properties"])))
     except RooflineError as error:
         return None, str(error)
     except (ArithmeticError, ValueError, TypeError, MemoryError) as error:

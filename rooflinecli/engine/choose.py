@@ -70,7 +70,11 @@ def choose(scene: Scene, phases: tuple[str, ...], fastest: bool = True) -> Choic
         legal.check(scene)
         if refused:
             raise legal.most_in_the_way(refused).refusal
-    raise overrun[-1] if overrun else Infeasible(refusal.held_nowhere(scene))
+    raise (
+        overrun[-1]
+        if overrun
+        else Infeasible(refusal.held_nowhere(scene, min((one.needs(scene, phases) for one in smaller), default=None)))
+    )
 
 
 def _on(scene: Scene, phases: tuple[str, ...], devices: int, refused: list[Rule], overrun: list[Infeasible]) -> Choice:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from rooflinecli.engine import legal, stated
 from rooflinecli.engine.candidates import reach
 from rooflinecli.engine.rules import Rule
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError
+from rooflinecli.units import si
 
 
 def no_layout(scene: Scene, devices: int, refused: list[Rule]) -> UsageError:
@@ -33,13 +36,21 @@ def _makes(asked: str, product: int) -> str:
     return f"multiply to {product}" if asked.count("--") > 1 else f"takes {product} devices"
 
 
-def held_nowhere(scene: Scene) -> str:
-    """Why no device count will do."""
+def held_nowhere(scene: Scene, least: float | None) -> str:
+    """Why no device count will do; `least` is what the leanest layout of the largest count takes of each device, in bytes."""
     r, chip = scene.request, scene.chip.spec.name
     if not scene.chip.levels:
         return (
             f"{scene.spec.name} does not fit on 1 x {chip}, whose file describes no network, so that a plan has one device; "
             "add `network:` to it, or lower --batch or the lengths"
         )
-    most = stated.product_of_given(r)[0] if None not in (r.tp, r.pp, r.dp) else reach(scene)
-    return f"{scene.spec.name} does not fit on {most} x {chip} with the sizes given; lower --batch or --seq, or free --tp/--pp"
+    product, asked = stated.product_of_given(r)
+    most = product if None not in (r.tp, r.pp, r.dp) else reach(scene)
+    needs = (
+        ""
+        if least is None or math.isinf(least)
+        else f": {si(least, 'B')} of {si(float(scene.chip.capacity), 'B')} on each at the least"
+    )
+    stored = "" if tuple(r.phases) == ("train",) else "store weights in fewer bits (--weight-dtype), "
+    freed = f"free {asked}" if asked else "take chips that hold more"
+    return f"{scene.spec.name} does not fit on {most} x {chip}{needs}; lower --batch or the lengths, {stored}or {freed}"

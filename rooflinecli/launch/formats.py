@@ -8,6 +8,7 @@ from typing import Any
 
 from rooflinecli.errors import RooflineError
 from rooflinecli.launch.found import Launch
+from rooflinecli.specs.model import load_model
 from rooflinecli.specs.names import find
 
 # a tool's word -> what is computed in, and what weights are stored in
@@ -100,6 +101,31 @@ def compute(launch: Launch, written: Any, flag: str) -> None:
         launch.options["dtype"] = COMPUTE[word]
     elif word not in (*COMPUTE, "auto"):
         launch.refuse("dtype", f"{flag} {word} is no format known here")
+
+
+def served(launch: Launch, written: Any, flag: str) -> None:
+    """--dtype of a server, after its --quantization and the checkpoint's name: what activations are in.
+
+    A checkpoint that holds a format of its own keeps it: such flags name what it holds, or the activations around it, so nothing of
+    them becomes an option that would store its weights otherwise. Another format, of a checkpoint made from it, is kept.
+    """
+    held = _held(launch)
+    for option in ("dtype", "weight-dtype"):
+        if launch.options.get(option) in held:
+            del launch.options[option]
+    if held and str(written).lower() in COMPUTE and not {"dtype", "weight-dtype"} & set(launch.options):
+        return
+    compute(launch, written, flag)
+
+
+def _held(launch: Launch) -> set[str]:
+    """The formats in which the registry's checkpoint of a launch's model is published; none where it is not quantised."""
+    try:
+        stored = load_model(str(launch.options.get("model", ""))).quantization
+    except RooflineError:
+        return set()
+    formats = (stored, stored.experts) if stored is not None else ()
+    return {str(format.dtype) for format in formats if format is not None}
 
 
 def quantized(launch: Launch, written: Any, flag: str) -> None:

@@ -6,6 +6,7 @@ import math
 import re
 import warnings
 from collections.abc import Collection
+from numbers import Real
 from typing import Any
 
 from rooflinecli import num, units
@@ -118,10 +119,10 @@ def _outside(option: Option, found: float) -> str:
 
 def number(flag: str, written: Any, kind: str = "count", option: str = "") -> float:
     """A number as people write it: 512, 4k, 70B, 15T, 2.5 (USD/h), 80 %. `kind` is one of options.KINDS. Raises UsageError."""
-    if isinstance(written, bool) or not isinstance(written, (int, float, str)):
+    if isinstance(written, bool) or not isinstance(written, (Real, str)):  # numpy's scalars are Real
         raise UsageError(f"{flag} {written!r}: expected a number", option)
     try:
-        found = _parsed(written, KINDS[kind].unit)
+        found = _parsed(written if isinstance(written, str) else float(written), KINDS[kind].unit)
     except ValueError as error:
         raise UsageError(f"{flag} {written}: {error}", option) from None
     except OverflowError:

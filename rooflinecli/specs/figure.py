@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import (
@@ -109,6 +110,7 @@ def validate(kind: type[M], document: Document) -> M:
         raise DataError(_sentence(error, document)) from None
 
 
+_COUNTED = re.compile(r"\w+ should have at (least|most) (\d+ \w+)( after validation)?, not \d+")
 _EXPECTED = {  # what pydantic calls a kind of mistake, and what was expected, in our words
     "dict_type": "expected names with values",
     "model_type": "expected names with values",
@@ -127,7 +129,7 @@ _EXPECTED = {  # what pydantic calls a kind of mistake, and what was expected, i
 def said(kind: str, message: str) -> str:
     """What a validator says, in our words: `kind` and `message` as pydantic gives them."""
     plain = _EXPECTED.get(kind, message.removeprefix("Value error, "))
-    return plain.replace("Input should be", "expected")
+    return _COUNTED.sub(r"expected at \1 \2", plain).replace("Input should be", "expected")
 
 
 def _sentence(error: ValidationError, document: Document) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from rooflinecli.answers.estimate import estimate
@@ -98,3 +100,18 @@ def test_candidates_use_every_device_and_keep_what_was_given(given, devices):
     for plan in plans:
         assert plan.tp * plan.pp * plan.dp * plan.cp == devices
         assert all(getattr(plan, name) == size for name, size in given.items())
+
+
+@pytest.mark.parametrize(
+    "sizes, says, not_said",
+    [
+        ((), "take chips that hold more", "--tp"),
+        (("--tp", "2", "--phase", "decode"), "or free --tp 2", "more"),
+        (("--phase", "train"), "take chips that hold more", "--weight-dtype"),
+    ],
+)
+def test_what_no_count_holds_says_how_much_is_missing_and_names_only_sizes_that_were_given(cli, sizes, says, not_said):
+    ran = cli("estimate", "bloom-176b", "--hw", "rtx-4090", *sizes)
+    assert ran.code == 1 and "does not fit on" in ran.err and says in ran.err and not_said not in ran.err
+    each = re.search(r"([\d.]+) GB of 25.8 GB on each at the least", ran.err)
+    assert each is not None and float(each[1]) > 25.8

@@ -86,3 +86,33 @@ def test_importing_the_package_costs_nothing(python):
 @pytest.mark.parametrize("name", rl.__all__)
 def test_what_is_offered_is_there_and_described(name):
     assert getattr(rl, name).__doc__
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64", "float32", "float64"])
+def test_numbers_of_numpy_are_numbers(kind):
+    import numpy as np
+
+    given = getattr(np, kind)(512)
+    assert (
+        rl.estimate(**ASKED, phase="prefill", prompt=given).prefill
+        == rl.estimate(**ASKED, phase="prefill", prompt=512).prefill
+    )
+    with pytest.raises(rl.UsageError, match="expected a number"):
+        rl.estimate(**ASKED, prompt=np.bool_(True))
+
+
+def test_every_error_is_offered_by_the_package():
+    for kind in (rl.UsageError, rl.DataError, rl.Infeasible, rl.Impossible):
+        assert issubclass(kind, rl.RooflineError)
+    with pytest.raises(rl.Infeasible):
+        rl.estimate("bloom-176b", "rtx-4090")
+
+
+def test_what_is_no_name_depth_or_answer_is_one_sentence():
+    answer = rl.estimate(**ASKED, phase="decode")
+    with pytest.raises(rl.UsageError, match="unknown quantity '3'"):
+        answer.explain(3)
+    with pytest.raises(rl.UsageError, match="depth"):
+        answer.explain("decode.time_s", depth="deep")
+    with pytest.raises(rl.UsageError, match="an answer of estimate"):
+        rl.emit(answer, "vllm")

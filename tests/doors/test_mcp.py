@@ -83,6 +83,13 @@ def test_over_standard_input_and_output_it_is_the_same():
     assert call("estimate", ASKED, child).structured_content == call("estimate", ASKED).structured_content
 
 
+def test_an_option_may_have_any_of_its_names():
+    other = {"model": ASKED["model"], "hardware": ASKED["hw"], "devices": ASKED["n"], "phase": "decode"}
+    assert call("estimate", other).structured_content == call("estimate", ASKED).structured_content
+    narrow = call("estimate", {**ASKED, "kv_dtype": "fp8"}).structured_content
+    assert narrow == call("estimate", {**ASKED, "kv-dtype": "fp8"}).structured_content
+
+
 def test_the_other_questions(cli):
     explained = call("explain", {**ASKED, "quantity": "decode.time_s", "depth": 2}).structured_content["answer"]
     printed = cli("estimate", *WORDS, "--explain", "decode.time_s", "--depth", "2").out
@@ -140,7 +147,10 @@ def test_a_calibration_is_the_command_lines(cli, tmp_path):
         ("estimate", {**ASKED, "tp": {"a": [1]}}, "expected a number"),
         ("explain", {**ASKED, "quantity": "decode.colour"}, "unknown quantity"),
         ("explain", {**ASKED, "quantity": "decode.time_s", "depth": 99}, "depth"),
+        ("estimate", {**ASKED, "n": 1, "devices": 2}, "n is given twice"),
+        ("simulate", {"model": "llama-3-8b", "hw": "h100", "optimizer_bytes": 2}, "unknown argument optimizer_bytes"),
         ("check", {"plan": "checks: ["}, "not valid YAML"),
+        ("check", {"plan": "checks: {}"}, "checks: expected at least 1 item"),
         ("calibrate", {"files": "/nowhere.log", "hw": "h100"}, "/nowhere.log"),
         ("calibrate", {"files": [], "hw": "h100"}, "files: expected the path"),
         ("calibrate", {"files": "x", "hw": "h100", "hold-out": 2}, "hold-out: expected a share"),

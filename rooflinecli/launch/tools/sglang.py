@@ -49,7 +49,7 @@ def read(words: list[str], launch: Launch) -> None:
     args = Arguments.of_words(words, SWITCHES, SHORT, MANY)
     formats.quantized(launch, args.take("quantization"), "--quantization")
     formats.checkpoint(launch, args.model("model-path"), "--model-path")
-    formats.compute(launch, args.take("dtype"), "--dtype")
+    formats.served(launch, args.take("dtype"), "--dtype")
     formats.cache(launch, args.take("kv-cache-dtype"), "--kv-cache-dtype")
     tp, pp, dp, ep = (args.whole(launch, f"{axis}-size") for axis in ("tp", "pp", "dp", "ep"))
     if args.take("enable-dp-attention") and tp and dp:

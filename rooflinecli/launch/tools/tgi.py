@@ -33,7 +33,7 @@ def read(words: list[str], launch: Launch) -> None:
     )
     formats.quantized(launch, args.take("quantize"), "--quantize")
     formats.checkpoint(launch, args.take("model-id"), "--model-id")
-    formats.compute(launch, args.take("dtype"), "--dtype")
+    formats.served(launch, args.take("dtype"), "--dtype")
     formats.cache(launch, args.take("kv-cache-dtype"), "--kv-cache-dtype")
     serving.server(launch, args.whole(launch, "num-shard"))
     serving.unreadable(launch, {"num-shard": "tp"})

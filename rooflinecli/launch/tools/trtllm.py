@@ -71,7 +71,7 @@ def read(words: list[str] | Mapping[str, Any], launch: Launch, tree: Mapping[str
     model = args.model("model", "model-path", "model-name", "checkpoint-dir")
     formats.quantized(launch, args.take("quantization"), "--quantization")
     formats.checkpoint(launch, model, "the model")
-    formats.compute(launch, args.take("dtype", "gemm-plugin"), "--dtype")
+    formats.served(launch, args.take("dtype", "gemm-plugin"), "--dtype")
     formats.cache(launch, args.take("kv-cache-dtype"), "kv_cache_config.dtype")
     tp, pp, ep = (args.whole(launch, f"{axis}-size") for axis in ("tp", "pp", "ep"))
     if str(args.take("enable-attention-dp", default="")).lower() == "true" and tp:

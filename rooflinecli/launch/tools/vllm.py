@@ -71,7 +71,7 @@ def read(words: list[str] | Mapping[str, Any], launch: Launch, tree: Mapping[str
     formats.quantized(launch, args.take("quantization"), "--quantization")
     model = args.model("model")
     formats.checkpoint(launch, model, "the model")
-    formats.compute(launch, args.take("dtype"), "--dtype")
+    formats.served(launch, args.take("dtype"), "--dtype")
     formats.cache(launch, args.take("kv-cache-dtype"), "--kv-cache-dtype")
     tp, pp, dp = (args.whole(launch, f"{axis}-parallel-size") for axis in ("tensor", "pipeline", "data"))
     serving.server(launch, tp, pp, dp, dp if args.take("enable-expert-parallel") else None)
