@@ -10,7 +10,7 @@ from rooflinecli.answers.contract import Estimate, HardwareAnswer, ModelAnswer, 
 from rooflinecli.answers.cost import cost
 from rooflinecli.answers.parameters import parameters
 from rooflinecli.answers.support import unsupported
-from rooflinecli.engine import agree, calibrated, novelty, unwritten
+from rooflinecli.engine import agree, calibrated, unwritten
 from rooflinecli.engine.answer import answer
 from rooflinecli.engine.choose import Choice, choose
 from rooflinecli.engine.nearest import Remedy, nearest
@@ -111,6 +111,8 @@ def _answered(scene: Scene, phase: str, choice: Choice) -> PhaseAnswer:
     found.bound, found.bound_by = bound(found.resources_s)
     found.plan = choice.shown
     if isinstance(found, TrainAnswer):
+        from rooflinecli.engine import novelty
+
         found.unsupported = novelty.sentences(scene, choice.plan, found) or None
     return found
 

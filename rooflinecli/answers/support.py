@@ -6,7 +6,6 @@ from rooflinecli import num
 from rooflinecli.engine.inference import lockstep
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, TrainAnswer
 from rooflinecli.engine.scene import Scene
-from rooflinecli.specs.published import published
 from rooflinecli.specs.request import MOST
 
 FULL = 0.9  # of the sequences whose caches fit: beyond it arrivals wait for room
@@ -61,6 +60,8 @@ def _beyond(scene: Scene, train: PhaseAnswer) -> list[str]:
 
 def _highest(scene: Scene) -> tuple[float, str] | None:
     """The highest MFU of a published run and where: on this chip in this format, on this chip, or on any of its kind."""
+    from rooflinecli.specs.published import published
+
     spec, rows = scene.chip.spec, published("highest_mfu")["rows"]
     chip = spec.id
     same = [row for row in rows if row["chip"] == chip]

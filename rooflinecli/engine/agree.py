@@ -5,7 +5,7 @@ Sizes that no layout can have are `legal.check`'s: asked at once where layouts a
 
 from __future__ import annotations
 
-from rooflinecli.engine import adapters, speculation, tiers, unwritten
+from rooflinecli.engine import adapters, speculation, unwritten
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.phases import recompute
@@ -33,7 +33,10 @@ def check(scene: Scene) -> None:
             )
     unwritten.check(scene)
     speculation.check(scene)
-    tiers.check(scene)
+    if r.kv_tier is not None or r.sessions is not None:
+        from rooflinecli.engine import tiers
+
+        tiers.check(scene)
     adapters.check(scene)
 
 

@@ -9,8 +9,15 @@ from rooflinecli.engine.derive import derive
 from rooflinecli.engine.inference import decode, prefill
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, PrefillAnswer, TrainAnswer
 from rooflinecli.engine.scene import Scene
-from rooflinecli.engine.training import train
 from rooflinecli.specs.plan import Plan
+
+
+def train(scene: Scene, plan: Plan) -> TrainAnswer:
+    """A training step (engine/training), whose modules serving does not load."""
+    from rooflinecli.engine.training import train as answered
+
+    return answered(scene, plan)
+
 
 SHIPPED: dict[str, Callable[[Scene, Plan], PhaseAnswer]] = {"prefill": prefill, "decode": decode, "train": train}
 PHASES = {phase: calibrated(phase, answered) for phase, answered in SHIPPED.items()}

@@ -7,7 +7,7 @@ from typing import Any
 
 from rooflinecli import num
 from rooflinecli.derivation import label
-from rooflinecli.engine import residency, speculation, tiers
+from rooflinecli.engine import residency, speculation
 from rooflinecli.engine.forward_step import (
     REGIME,
     Step,
@@ -17,7 +17,14 @@ from rooflinecli.engine.forward_step import (
     prompt_starts,
     token_budget,
 )
-from rooflinecli.engine.phase_answer import DecodeAnswer, PrefillAnswer, Residency, Resources, rate_interval
+from rooflinecli.engine.phase_answer import (
+    DecodeAnswer,
+    PrefillAnswer,
+    Residency,
+    Resources,
+    TiersAnswer,
+    rate_interval,
+)
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.serving_load import Load, load
 from rooflinecli.formulas import roofline, serving, training
@@ -49,12 +56,21 @@ def prefill(scene: Scene, plan: Plan) -> PrefillAnswer:
     if loaded:
         step = _first_token(scene, plan, step)
         error = 0.0 if scene.chip.ideal else engine_constant(scene, "ttft_error", "1")
-    waits = None if scene.request.kv_tier is None else tiers.answer(scene, plan, load(scene, plan))
+    waits = _waits(scene, plan)
     if waits is not None and scene.cached is not None:
         step.bill.spend("reload", waits.reload_s, "step", RELOAD_ERROR)
         step = Step(step.bill, label(step.seconds + waits.reload_s, "t_ttft"))
     shared = _shared(step, residency.resident(scene, plan, "prefill"), error)
     return PrefillAnswer(**shared, tokens_per_s=rate, tokens_per_s_interval=span, mfu=mfu, flops=flops, sessions=waits)
+
+
+def _waits(scene: Scene, plan: Plan) -> TiersAnswer | None:
+    """What idle sessions wait for in tiers behind the device; None where there are none."""
+    if scene.request.kv_tier is None:
+        return None
+    from rooflinecli.engine import tiers
+
+    return tiers.answer(scene, plan, load(scene, plan))
 
 
 def _first_token(scene: Scene, plan: Plan, step: Step) -> Step:

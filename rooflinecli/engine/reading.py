@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from rooflinecli.errors import UsageError
 from rooflinecli.formulas import serving
 from rooflinecli.layers.build import attending
-from rooflinecli.layers.images import Cut
 from rooflinecli.ledger import Ledger, Tower
 from rooflinecli.num import Number
 from rooflinecli.specs import registry
@@ -20,6 +19,7 @@ from rooflinecli.specs.model import ModelSpec
 
 if TYPE_CHECKING:
     from rooflinecli.engine.scene import Scene
+    from rooflinecli.layers.images import Cut
 
 IMAGE = "1024x1024"  # pixels of an image where nobody says
 

@@ -10,8 +10,8 @@ from typing import Any, TypeVar, cast
 
 from rooflinecli import num
 from rooflinecli.engine.host import host_of
-from rooflinecli.engine.quantised import as_kept, stored
 from rooflinecli.engine.reading import reading
+from rooflinecli.engine.weights import as_kept, stored
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.formulas import attention, serving
 from rooflinecli.layers.build import ledger

@@ -32,6 +32,8 @@ def price_exchange(e: Exchange, chip: Chip) -> PricedCollective:
     """Floor, expected time and bytes sent per rank. Raises UsageError where the chip's network does not reach so far."""
     if not chip.levels:
         raise UsageError(f"{chip.spec.name}: its file describes no network; add `network:` to it")
+    if e.n.__class__ is float and e.n == 1.0:
+        return PricedCollective(0.0, 0.0, 0.0, 0.0)
     inner = chip.levels[0]
     inside = collectives.members_within(inner.size, e.stride, e.n)
     nodes = collectives.fan_out(e.n, inside)

@@ -149,11 +149,15 @@ def wrap(text: str, width: int, indent: str = "") -> list[str]:
     text = clean(text)
     width = max(width if cells(text) <= len(text) else width // 2, 4)
     indent = indent if len(indent) * 2 < width else ""
+    if len(text) <= width and text.isascii():  # it has its line to itself, as nearly all have
+        return [text.rstrip()] if text.strip() else []
     return textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def clean(text: str) -> str:
     """One line without control characters; spaces stay as they are, since labels are indented with them."""
+    if text.isprintable():  # nearly all of it is
+        return text
     return CONTROL.sub("", text.replace("\n", " ").replace("\t", " "))
 
 

@@ -13,8 +13,6 @@ from rooflinecli import num, units
 from rooflinecli.errors import Remark, UsageError, unknown
 from rooflinecli.formulas.training import batch_sequences
 from rooflinecli.num import Number
-from rooflinecli.specs.checkpoint.mix import file_type
-from rooflinecli.specs.checkpoint.schemes import SCHEMES, parse
 from rooflinecli.specs.dtypes import FORMATS, experts_alone
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import ModelSpec, load_model
@@ -38,7 +36,7 @@ def request(options: dict[str, Any]) -> Request:
     fields = {OPTIONS[name].field: value(OPTIONS[name], text) for name, text in given.items()}
     agree(given, fields.get("phases", PHASES))
     model = fields["model"]
-    if (model.checkpoint is not None and model.checkpoint.format == "gguf") or file_type(fields.get("weight_dtype")):
+    if (model.checkpoint is not None and model.checkpoint.format == "gguf") or _gguf(fields.get("weight_dtype")):
         fields.setdefault("engine", "llamacpp")  # what reads such files
     if "batch" in given and in_tokens(given["batch"]):
         fields["batch"] = whole_sequences(fields["batch"], fields.get("seq"), model)
@@ -189,14 +187,31 @@ def word(option: Option, written: Any, flag: str = "") -> str:
     if option.kind == "choice" and said not in option.choices:
         raise UsageError(f"{flag or option.flag} {written}: expected {' or '.join(option.choices)}", option.name)
     if option.kind == "dtype" and said not in FORMATS and not (option.name == "weight-dtype" and _weights(said)):
-        known = (*FORMATS, *SCHEMES) if option.name == "weight-dtype" else FORMATS
+        known = (*FORMATS, *_schemes()) if option.name == "weight-dtype" else FORMATS
         raise unknown("dtype", said, known, option=option.name)
     return said
 
 
+def _schemes() -> Collection[str]:
+    from rooflinecli.specs.checkpoint.schemes import SCHEMES
+
+    return SCHEMES
+
+
+def _gguf(said: str | None) -> bool:
+    """Whether it is a GGUF file type."""
+    if said is None:
+        return False
+    from rooflinecli.specs.checkpoint.mix import file_type
+
+    return file_type(said) is not None
+
+
 def _weights(said: str) -> bool:
     """Whether it is a format of weights alone: a GGUF file type or what a tool writes. Raises UsageError for bits that it has not."""
-    return file_type(said) is not None or parse(said) is not None
+    from rooflinecli.specs.checkpoint.schemes import parse
+
+    return _gguf(said) or parse(said) is not None
 
 
 def phases(written: Any) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from rooflinecli.files import absent
 from rooflinecli.text import one_line
 
 _PACKAGE = Path(__file__).resolve().parent.parent
+_YAML = ".yaml"
 WHAT = {"hardware": "chip", "models": "model"}
 T = TypeVar("T")
 
@@ -40,12 +41,25 @@ def folders(kind: str) -> list[Path]:
 
 def files(kind: str) -> dict[str, Path]:
     """stem -> file for every registry file of `kind`. Links that lead nowhere or in a circle are not files."""
-    result: dict[str, Path] = {}
-    for folder in folders(kind):
-        for path in sorted(folder.glob("*.yaml")) + sorted((folder / "measured").glob("*.yaml")):
-            if not path.stem.startswith("_") and path.stem.isprintable() and os.path.isfile(path):
-                result.setdefault(path.stem, path)
+    return {stem: Path(path) for stem, path in _listed(kind).items()}
+
+
+def _listed(kind: str) -> dict[str, str]:
+    """The same as text: every start looks names up among hundreds of files, and needs one of them."""
+    result: dict[str, str] = {}
+    for folder in (place for found in folders(kind) for place in (str(found), os.path.join(found, "measured"))):
+        for name in sorted(_inside(folder)):
+            stem, path = name[: -len(_YAML)] or name, os.path.join(folder, name)
+            if name.endswith(_YAML) and name[0] != "_" and stem.isprintable() and os.path.isfile(path):
+                result.setdefault(stem, path)
     return result
+
+
+def _inside(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:  # none, or none that may be read
+        return []
 
 
 def every(kind: str, load: Callable[[str], T]) -> tuple[list[T], list[DataError]]:
@@ -114,9 +128,12 @@ def find(kind: str, name: str) -> Path:
             raise DataError(
                 f"{name}: {absent(path)}; give a name from `roofline {kind}` or the path of an existing YAML file"
             )
-    known, wanted = files(kind), (name.rpartition("/")[2] if kind == "models" else name).lower()
-    stems = {stem.lower(): file for stem, file in known.items()}
-    return stems.get(wanted) or _by_alias(known, wanted) or _as_written(kind, known, name)
+    wanted = (name.rpartition("/")[2] if kind == "models" else name).lower()
+    stems = {stem.lower(): file for stem, file in _listed(kind).items()}
+    if wanted in stems:
+        return Path(stems[wanted])
+    known = files(kind)
+    return _by_alias(known, wanted) or _as_written(kind, known, name)
 
 
 def _by_alias(known: dict[str, Path], wanted: str) -> Path | None:

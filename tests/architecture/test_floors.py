@@ -137,6 +137,18 @@ def test_an_estimate_never_imports_numpy_or_jax(python):
     assert python(code).stderr.strip() == "[]"
 
 
+def test_serving_loads_nothing_that_only_other_questions_need(python):
+    """A check that serves starts in the time it has because training, tiers, picture rules and weight formats wait to be asked for."""
+    others = ("engine.training", "engine.novelty", "engine.tiers", "engine.quantised", "specs.precedent", "layers.images")
+    code = (
+        "import sys; sys.argv=['roofline','estimate','llama70b','--hw','h100','--phase','decode','--format','json']\n"
+        "from rooflinecli.cli.main import main\ntry: main()\nexcept SystemExit: pass\n"
+        "assert 'rooflinecli.engine.inference' in sys.modules\n"
+        f"print([n for n in {others} if 'rooflinecli.' + n in sys.modules], file=sys.stderr)"
+    )
+    assert python(code).stderr.strip() == "[]"
+
+
 # --- the meta-tests: each check above fails on a planted offence --------------------------------------------------------------
 
 

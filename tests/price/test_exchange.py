@@ -85,6 +85,14 @@ def test_one_text_for_every_kind_of_number() -> None:
         assert value(traced.expected) == alone.expected
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_group_of_one_sends_nothing_and_its_shortcut_is_what_the_arithmetic_says(mode: str) -> None:
+    """A plain 1 is answered at once, an array of it is calculated."""
+    alone, swept = priced(mode, 128.0, 1.0, "gb200"), priced(mode, 128.0, np.array([1.0]), "gb200")
+    for name in ("floor", "expected", "volume"):
+        assert getattr(alone, name) == 0.0 == np.ravel(getattr(swept, name))[0]
+
+
 def test_what_kernels_cannot_do_is_said() -> None:
     with pytest.raises(UsageError, match="stays inside the 72 devices"):
         priced("nvlink", 100.0, 144.0, "gb200")

@@ -8,6 +8,7 @@ import re
 import struct
 import subprocess
 import sys
+import textwrap
 
 import pytest
 from hypothesis import given
@@ -116,6 +117,14 @@ def test_any_text_in_any_width(grid: list[list[str]], width: int) -> None:
 @given(st.lists(st.tuples(words, words), max_size=5), st.integers(20, 200))
 def test_any_pairs_in_any_width(rows: list[tuple[str, str]], width: int) -> None:
     assert all(tables.cells(line) <= width for line in tables.pairs(rows, width))
+
+
+@given(st.text(alphabet="ab  .\n\t\x0bé漢", max_size=20), st.integers(4, 24))
+def test_a_line_that_fits_is_what_breaking_it_gives(text: str, width: int) -> None:
+    """Text that needs no break is answered at once, and just as textwrap would."""
+    plain = tables.clean(text)
+    room = max(width if tables.cells(plain) <= len(plain) else width // 2, 4)
+    assert tables.wrap(text, width) == textwrap.wrap(plain, room, break_on_hyphens=False)
 
 
 def test_columns_go_in_the_order_stated() -> None:

@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rooflinecli.specs.checkpoint.tensors import Header
 from rooflinecli.specs.load import Document
+
+if TYPE_CHECKING:
+    from rooflinecli.specs.checkpoint.tensors import Header
 
 INDEX = ".safetensors.index.json"
 SUFFIXES = (".gguf", ".safetensors")
