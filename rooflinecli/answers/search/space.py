@@ -157,7 +157,9 @@ def _apart(scene: Scene, found: Layouts, domains: int) -> np.ndarray:
     sizes = found.sizes
     group = groups(scene, sizes, domains)
     keep = (sizes["ep"] == 1) & (group > 1) & (group < sizes["dp"])
-    return keep & (group > groups(scene, sizes, domains - 1)) if domains > 1 else keep
+    if domains > 1:
+        keep &= group > groups(scene, sizes, domains - 1)
+    return np.asarray(keep)
 
 
 def groups(scene: Scene, sizes: dict[str, np.ndarray], domains: int) -> np.ndarray:
