@@ -129,8 +129,8 @@ def techniques(chip: Chip, plan: Plan) -> dict[str, Any]:
 
 def _combination(scene: Scene, plan: Plan, far: Envelope) -> Claim:
     """Techniques that no published run joins."""
-    has = techniques(scene.chip, plan)
-    new = [(a, b, has[a] & has[b]) for a, b in far.together if has[a] is not False and has[b] is not False]
+    has = {name: used for name, used in techniques(scene.chip, plan).items() if num.present(used)}
+    new = [(a, b, has[a] & has[b]) for a, b in far.together if a in has and b in has]
     anywhere: Any = False
     for _, _, both in new:
         anywhere = anywhere | both

@@ -48,12 +48,10 @@ def test_groups_fill_one_and_two_hosts_beside_tensor_and_context_ranks() -> None
 
 def test_a_domain_whose_size_does_not_divide_the_replicas_takes_the_largest_group_that_does() -> None:
     scene = Scene(ask(hw="gb200", n=256).request)  # 72 GPUs share NVLink
-    sizes = {
-        name: np.array(values, dtype=float)
-        for name, values in (("tp", [1, 1, 4]), ("cp", [1, 1, 1]), ("dp", [256, 96, 64]))
-    }
-    assert space.groups(scene, sizes, 1).tolist() == [64, 48, 16]
-    assert space.groups(scene, sizes, 2).tolist() == [128, 96, 32]
+    sizes = {"tp": [1, 1, 4], "cp": [1, 1, 1], "dp": [256, 96, 64]}
+    laid = space.Layouts({k: np.array(v, dtype=float) for k, v in sizes.items()}, np.arange(3.0))
+    assert space.groups(scene, laid, 1).tolist() == [64, 48, 16]
+    assert space.groups(scene, laid, 2).tolist() == [128, 96, 32]
 
 
 @pytest.mark.parametrize("given", [{"zero": "0,1,2"}, {"zero": "3", "shard": 16}], ids=str)

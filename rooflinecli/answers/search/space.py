@@ -55,7 +55,7 @@ class Layouts:
 
     def laid(self, scene: Scene, structure: Structure) -> Layouts:
         """These with the shard groups of a structure."""
-        return replace(self, shard=groups(scene, self.sizes, structure.domains)) if structure.domains else self
+        return replace(self, shard=groups(scene, self, structure.domains)) if structure.domains else self
 
 
 def layouts(scene: Scene, question: Question, devices: int) -> Layouts:
@@ -155,16 +155,17 @@ def _apart(scene: Scene, found: Layouts, domains: int) -> np.ndarray:
     """Where groups of so many domains split the replicas, and otherwise than fewer domains do. Experts that are spread have
     shard groups of their own, which frameworks place each in their own way: not tried."""
     sizes = found.sizes
-    group = groups(scene, sizes, domains)
+    group = groups(scene, found, domains)
     keep = (sizes["ep"] == 1) & (group > 1) & (group < sizes["dp"])
     if domains > 1:
-        keep &= group > groups(scene, sizes, domains - 1)
+        keep &= group > groups(scene, found, domains - 1)
     return np.asarray(keep)
 
 
-def groups(scene: Scene, sizes: dict[str, np.ndarray], domains: int) -> np.ndarray:
+def groups(scene: Scene, found: Layouts, domains: int) -> np.ndarray:
     """Replicas of a shard group: the largest divisor of dp that so many fast domains hold beside tensor and context ranks, 1 at least."""
-    room = novelty.domains(scene.chip)[0] * domains // (sizes["tp"] * sizes["cp"])
-    pairs, at = np.unique(np.stack([sizes["dp"], room]), axis=1, return_inverse=True)
-    most = [max((d for d in divisors(int(dp)) if d <= fits), default=1) for dp, fits in pairs.T]
+    _, first, at = np.unique(found.split, return_index=True, return_inverse=True)  # a split has one size of group
+    tp, cp, dp = (found.sizes[name][first] for name in ("tp", "cp", "dp"))
+    room = novelty.domains(scene.chip)[0] * domains // (tp * cp)
+    most = [max((d for d in divisors(int(n)) if d <= fits), default=1) for n, fits in zip(dp, room, strict=True)]
     return np.array(most, dtype=np.float64)[at.reshape(-1)]
