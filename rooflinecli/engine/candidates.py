@@ -79,6 +79,7 @@ def untried(scene: Scene) -> str:
         "virtual stages": r.virtual_stages is None,
         "micro-batches above 4": r.micro_batch is None,
         "ZeRO-2": r.zero is None,
+        "shard groups": r.shard is None and r.zero in (None, 3),
         "selective recomputation": r.recompute is None,
     }
     return ", ".join(name for name, out in lacks.items() if out) or "nothing else"

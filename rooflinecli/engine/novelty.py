@@ -45,7 +45,7 @@ def claims(scene: Scene, plan: Plan, hidden: Number, memory: Residency) -> list[
     if scene.chip.ideal:
         return []
     far = known(scene, plan)
-    found = [_combination(plan, far), *_sizes(scene, plan, far), _hidden(far, num.value(hidden)), _memory(far, memory)]
+    found = [_combination(scene, plan, far), *_sizes(scene, plan, far), _hidden(far, num.value(hidden)), _memory(far, memory)]
     if not far.fitted and not _of_its_own(scene.chip):
         name = scene.chip.spec.name
         found.append(Claim("chip", 1.0, lambda: f"no published training run on {name} was fitted"))
@@ -110,18 +110,27 @@ def _mixture(scene: Scene) -> bool:
     return any(group.moe for group in scene.book.layers)
 
 
-def _combination(plan: Plan, far: Envelope) -> Claim:
-    """Techniques that no published run joins."""
-    has: dict[str, Any] = {
+def techniques(chip: Chip, plan: Plan) -> dict[str, Any]:
+    """Which of specs/precedent's TECHNIQUES a layout uses. Experts whose exchange leaves the fast domain run other kernels, whose
+    buffers and time grow with the tokens of a micro-batch."""
+    ep = num.value(plan.ep)
+    return {
         "tp": num.value(plan.tp) > 1,
         "pp": num.value(plan.pp) > 1,
         "virtual stages": num.value(plan.virtual_stages) > 1,
         "cp": num.value(plan.cp) > 1,
-        "ep": num.value(plan.ep) > 1,
+        "ep": ep > 1,
+        "ep across fast domains": (ep > 1) & (num.value(plan.ep * plan.stride["ep"]) > domains(chip)[0]),
+        "larger micro-batches": num.value(plan.micro_batch) > 1,
         "ZeRO-2": plan.zero == 2,
         "ZeRO-3": plan.zero == 3,
     }
-    new = [(a, b, has[a] & has[b]) for a, b in far.together if has[a] is not False and has[b] is not False]
+
+
+def _combination(scene: Scene, plan: Plan, far: Envelope) -> Claim:
+    """Techniques that no published run joins."""
+    has = {name: used for name, used in techniques(scene.chip, plan).items() if num.present(used)}
+    new = [(a, b, has[a] & has[b]) for a, b in far.together if a in has and b in has]
     anywhere: Any = False
     for _, _, both in new:
         anywhere = anywhere | both

@@ -13,7 +13,7 @@ from rooflinecli.render.sheet import pretty
 from rooflinecli.render.style import PIPE, WIDE, dim
 from rooflinecli.units import duration, si
 
-LEGEND = "mb: micro-batch, vs: virtual stages, sp: sequence parallel"
+LEGEND = "mb: micro-batch, vs: virtual stages, sp: sequence parallel, zero 3 over N: shard groups of N replicas (HSDP)"
 # columns of the table go in this order where there is no room for all
 _DROP = ("memory", "tokens/s", "MFU", "$/M out", "instances", "in all", "requests/s", "devices", "first token")
 
@@ -50,7 +50,8 @@ def layout(plan: dict[str, Any]) -> str:
     axes = " ".join(f"{k}{plan[k]}" for k in ("tp", "pp", "cp", "ep", "dp") if plan.get(k, 1) > 1) or "one device"
     extra = [f"{plan['devices']} = {axes}" if "devices" in plan else axes]
     if "zero" in plan:
-        extra += [f"zero {plan['zero']}", f"mb {plan['micro_batch']}"]
+        over = f" over {plan['shard']}" if plan.get("shard") else ""
+        extra += [f"zero {plan['zero']}{over}", f"mb {plan['micro_batch']}"]
         extra += [f"vs {plan['virtual_stages']}"] if plan["virtual_stages"] > 1 else []
         extra += ["sp"] if plan["sequence_parallel"] else []
         extra += [f"recompute {plan['recompute']}"] if plan["recompute"] != "none" else []

@@ -14,7 +14,7 @@ from typing import Any
 
 from rooflinecli.specs.published import published
 
-TECHNIQUES = ("tp", "pp", "virtual stages", "cp", "ep", "ZeRO-2", "ZeRO-3")
+TECHNIQUES = ("tp", "pp", "virtual stages", "cp", "ep", "ep across fast domains", "larger micro-batches", "ZeRO-2", "ZeRO-3")
 KINDS = ("combination", "tensor", "stages", "context", "experts", "sharding", "hidden", "memory", "chip")
 
 

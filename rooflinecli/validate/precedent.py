@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import yaml
 
-from rooflinecli.engine.novelty import FURTHER, domains
+from rooflinecli.engine.novelty import FURTHER, domains, techniques
 from rooflinecli.parallel import data
 from rooflinecli.specs.plan import Plan
-from rooflinecli.specs.precedent import TECHNIQUES, pairs
+from rooflinecli.specs.precedent import pairs
 from rooflinecli.specs.published import FOLDER
 from rooflinecli.validate.published import Compared, compared, family, plan, round_of, scene, timed
 
@@ -75,7 +75,7 @@ def _seen(row: dict[str, Any]) -> dict[str, Any]:
         "chip": asked.chip.spec.id,
         "software": laid.software,
         "moe": held.moe,
-        "uses": _uses(laid),
+        "uses": {name for name, does in techniques(asked.chip, laid).items() if does},
         "tensor": laid.tp / fast if laid.tp > 1 else 0.0,
         "stages": laid.virtual_stages,
         "context": asked.seq / laid.cp if laid.cp > 1 else np.inf,
@@ -83,11 +83,6 @@ def _seen(row: dict[str, Any]) -> dict[str, Any]:
         "sharding": group.part * group.stride / domain if laid.zero == 3 else 0.0,
         **_shares(held),
     }
-
-
-def _uses(laid: Plan) -> set[str]:
-    has = (laid.tp > 1, laid.pp > 1, laid.virtual_stages > 1, laid.cp > 1, laid.ep > 1, laid.zero == 2, laid.zero == 3)
-    return {name for name, does in zip(TECHNIQUES, has, strict=True) if does}
 
 
 def _shares(held: Compared) -> dict[str, float]:

@@ -125,7 +125,7 @@ def test_what_is_refused_is_collected():
 
 
 def test_what_was_not_tried_is_told():
-    all_open = "tp beyond the fast domain, cp, other ep, virtual stages, micro-batches above 4, ZeRO-2, selective recomputation"
+    all_open = "tp beyond the fast domain, cp, other ep, virtual stages, micro-batches above 4, ZeRO-2, shard groups, selective recomputation"
     assert under_test.untried(scene(MIXTRAL, n=16, phase="train")) == all_open
     assert under_test.untried(scene(LLAMA, n=8, phase="train")) == all_open[
         len("tp beyond the fast domain, ") :

@@ -94,6 +94,22 @@ def test_tensor_parallelism_across_hosts_is_told_and_widens():
     assert half_width(wide) > half_width(inside) + 0.05
 
 
+def test_a_larger_micro_batch_is_told_where_the_exchange_leaves_the_host():
+    """Runs with ep 16 on hosts of eight keep to micro-batches of 1, runs with ep 8 do not; tensor ranks between experts count as reach."""
+    laid = {"pp": 2, "dp": 32, "devices": 64.0, "batch": 512.0, "seq": 4096.0, "zero": 1, "recompute": "none"}
+
+    def said(**plan) -> list[str]:
+        answer = train("gpt-oss-120b", "h100", **(laid | plan))
+        return [text for text in answer.unsupported or () if "ep across fast domains with larger micro-batches" in text]
+
+    assert said(ep=16, micro_batch=2)
+    assert not said(ep=16, micro_batch=1) and not said(ep=8, micro_batch=2)
+    assert said(ep=8, micro_batch=2, tp=2, dp=16, expert_tp=2) and not said(ep=8, micro_batch=1, tp=2, dp=16, expert_tp=2)
+    assert not said(ep=1, micro_batch=2, tp=8, pp=8, dp=1)
+    wide, usual = (half_width(train("gpt-oss-120b", "h100", **(laid | {"ep": 16, "micro_batch": b}))) for b in (2, 1))
+    assert wide > math.hypot(usual, 0.5)
+
+
 def test_experts_kept_whole_are_told():
     plan = {
         "devices": 256.0,

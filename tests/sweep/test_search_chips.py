@@ -54,9 +54,9 @@ def test_training_rows_of_all_chips_are_what_their_commands_print(objective: str
     both = found("search", *args, "--hw", "h100,mi300x")
     alone = [found("search", *args[:-2], "--price", p, "--hw", c) for c, p in (("h100", "4"), ("mi300x", "2.5"))]
     name = both["objective"][0]
-    scores = [row["score"][name] for row in both["results"]]
-    assert scores == sorted(scores) and {row["chip"] for row in both["results"]} == {"h100", "mi300x"}
-    assert scores[0] == min(one["results"][0]["score"][name] for one in alone)
+    ends = [row["held"][name] for row in both["results"]]
+    assert ends == sorted(ends) and {row["chip"] for row in both["results"]} == {"h100", "mi300x"}
+    assert ends[0] == min(one["results"][0]["held"][name] for one in alone)
     assert both["layouts"] == sum(one["layouts"] for one in alone)
     for row in both["results"]:
         phase = answered(row["estimate"])

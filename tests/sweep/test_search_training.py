@@ -25,6 +25,14 @@ SMALL = [
 ]
 
 
+def shard_groups(zero: int, ranks: int, dp: int, ep: int) -> list[int | None]:
+    """All replicas, and with ZeRO-3 those of one and of two domains of eight (all that the cases with it have)."""
+    if zero != 3 or ep > 1:
+        return [None]
+    largest = {max((d for d in range(1, dp + 1) if dp % d == 0 and d * ranks <= many), default=1) for many in (8, 16)}
+    return [None, *sorted(d for d in largest if 1 < d < dp)]
+
+
 def brute_force(model: str, chip: str, n: int, batch: int, seq: int, fixed: dict[str, str]) -> tuple[float, int]:
     """Least step time and the number of layouts that fit, by asking `estimate` about every legal layout one at a time."""
     spec, hardware = load_model(model), load_hardware(chip)
@@ -54,29 +62,31 @@ def brute_force(model: str, chip: str, n: int, batch: int, seq: int, fixed: dict
                 "sequence_parallel" not in fixed and parallel and tp == 1
             ):
                 continue
-            result = estimate(
-                Request(
-                    spec,
-                    hardware,
-                    phases=("train",),
-                    devices=n,
-                    tp=tp,
-                    pp=pp,
-                    cp=cp,
-                    dp=dp,
-                    ep=ep,
-                    micro_batch=mb,
-                    virtual_stages=v,
-                    zero=zero,
-                    recompute=recompute,
-                    sequence_parallel=parallel,
-                    batch=float(batch),
-                    seq=float(seq),
+            for shard in shard_groups(zero, tp * cp, dp, ep):
+                result = estimate(
+                    Request(
+                        spec,
+                        hardware,
+                        phases=("train",),
+                        devices=n,
+                        tp=tp,
+                        pp=pp,
+                        cp=cp,
+                        dp=dp,
+                        ep=ep,
+                        micro_batch=mb,
+                        virtual_stages=v,
+                        zero=zero,
+                        shard=shard,
+                        recompute=recompute,
+                        sequence_parallel=parallel,
+                        batch=float(batch),
+                        seq=float(seq),
+                    )
                 )
-            )
-            if result.feasible:
-                fitting += 1
-                best = min(best, result.phases["train"].time_s)
+                if result.feasible:
+                    fitting += 1
+                    best = min(best, result.phases["train"].time_s)
     return best, fitting
 
 

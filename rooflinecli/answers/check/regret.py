@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 WITHIN = "within_of_best"
 # what a search may choose for itself; the rest of the question stays
-LAYOUT = ("n", "tp", "pp", "dp", "cp", "ep", "zero", "micro-batch", "virtual-stages", "recompute", "sequence-parallel")
+LAYOUT = ("n", "tp", "pp", "dp", "cp", "ep", "zero", "shard", "micro-batch", "virtual-stages", "recompute", "sequence-parallel")
 _UNSEARCHED = ("stages", "recompute-modules", "recompute-layers")
 
 

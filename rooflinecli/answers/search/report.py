@@ -19,7 +19,7 @@ from rooflinecli.specs.quantities import COST
 from rooflinecli.units import duration, si
 
 SCHEMA = "roofline/search/1"
-_FLAGS = ("tp", "pp", "cp", "dp", "ep", "zero", "micro_batch", "virtual_stages", "sequence_parallel", "recompute")
+_FLAGS = ("tp", "pp", "cp", "dp", "ep", "zero", "shard", "micro_batch", "virtual_stages", "sequence_parallel", "recompute")
 
 
 def request_of(question: Question, layout: dict[str, Any]) -> Any:
@@ -32,6 +32,7 @@ def request_of(question: Question, layout: dict[str, Any]) -> Any:
         zero=layout["zero"],
         recompute=layout["recompute"],
         sequence_parallel=layout["sequence_parallel"],
+        shard=question.request.shard if layout["shard"] is None else float(layout["shard"]),
         **sizes,
     )
 
@@ -125,7 +126,7 @@ def command(question: Question, layout: dict[str, Any]) -> str:
         value = layout[name]
         if name == "sequence_parallel":
             words.append("--sequence-parallel" if value else "--no-sequence-parallel")
-        elif value != 1 or name in chosen:
+        elif value is not None and (value != 1 or name in chosen):
             words.append(f"--{name.replace('_', '-')} {value}")
     return " ".join(words)
 

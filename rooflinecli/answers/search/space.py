@@ -1,40 +1,61 @@
 """Every legal training layout on so many devices, as arrays: splits of the devices first, then what each split leaves open.
 
 What is legal is engine/legal's to say. Micro-batches are the divisors of a replica's share of the batch and the powers of
-two up to it, expert groups the divisors of dp, virtual stages those that cut the layers evenly.
+two up to it, expert groups the divisors of dp, virtual stages those that cut the layers evenly. ZeRO-3 shards over all
+replicas, or over those inside one or two fast domains (HSDP).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rooflinecli.answers.search.question import Question
-from rooflinecli.engine import legal, stated
+from rooflinecli.engine import legal, novelty, stated
 from rooflinecli.engine.scene import Scene
 from rooflinecli.num import divisors
 from rooflinecli.specs.plan import CHOSEN, Plan
 
 ORDER = ("tp", "pp", "cp", "dp", "ep", "micro_batch", "virtual_stages")  # rows of a table of layouts
 
+DOMAINS = (0, 1, 2)  # fast domains that a shard group fills; 0: all replicas are one group
+
+
+class Structure(NamedTuple):
+    """What a layout has beside its sizes. domains: how many fast domains a shard group of ZeRO-3 fills, 0 for all replicas."""
+
+    zero: int
+    recompute: str
+    parallel: bool
+    domains: int = 0
+
 
 @dataclass
 class Layouts:
-    """Legal layouts as one array per size; `splits` numbers the device splits; `rejected` counts what no rule let in."""
+    """Legal layouts as one array per size; `splits` numbers the device splits; `rejected` counts what no rule let in.
+
+    shard: replicas of the shard group of each, None where all replicas are one.
+    """
 
     sizes: dict[str, np.ndarray]
     split: np.ndarray
     rejected: dict[str, int] = field(default_factory=dict)
+    shard: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.split)
 
     def take(self, chosen: Any) -> Layouts:
-        return Layouts({k: v[chosen] for k, v in self.sizes.items()}, self.split[chosen])
+        shard = None if self.shard is None else self.shard[chosen]
+        return Layouts({k: v[chosen] for k, v in self.sizes.items()}, self.split[chosen], shard=shard)
+
+    def laid(self, scene: Scene, structure: Structure) -> Layouts:
+        """These with the shard groups of a structure."""
+        return replace(self, shard=groups(scene, self, structure.domains)) if structure.domains else self
 
 
 def layouts(scene: Scene, question: Question, devices: int) -> Layouts:
@@ -109,19 +130,42 @@ def _virtual(scene: Scene, pp: int) -> list[int]:
     return sorted({1, *(v for n in counted if n % pp == 0 for v in divisors(n // pp))})
 
 
-def structures(question: Question) -> Iterator[tuple[int, str, bool]]:
-    """ZeRO stage, recomputation and sequence parallelism, plainest first: ties go to the first."""
+def structures(question: Question) -> Iterator[Structure]:
+    """ZeRO stage, recomputation, sequence parallelism and shard groups, plainest first: ties go to the first."""
     for recompute in question.open.get("recompute", CHOSEN):
         for zero in question.open.get("zero", (0, 1, 2, 3)):
             for parallel in question.open.get("sequence-parallel", (False, True)):
-                yield int(zero), str(recompute), bool(parallel)
+                for domains in DOMAINS if int(zero) == 3 and question.request.shard is None else (0,):
+                    yield Structure(int(zero), str(recompute), bool(parallel), domains)
 
 
-def concerned(found: Layouts, question: Question, zero: int, parallel: bool) -> Any:
+def concerned(scene: Scene, found: Layouts, question: Question, structure: Structure) -> Any:
     """The layouts for which this structure is not the same as a plainer one."""
     keep = np.ones(len(found), dtype=bool)
-    if "zero" not in question.open and zero:
+    if "zero" not in question.open and structure.zero:
         keep &= found.sizes["dp"] * found.sizes["cp"] > 1
-    if "sequence-parallel" not in question.open and parallel:
+    if "sequence-parallel" not in question.open and structure.parallel:
         keep &= found.sizes["tp"] > 1
+    if structure.domains:
+        keep &= _apart(scene, found, structure.domains)
     return np.flatnonzero(keep)
+
+
+def _apart(scene: Scene, found: Layouts, domains: int) -> np.ndarray:
+    """Where groups of so many domains split the replicas, and otherwise than fewer domains do. Experts that are spread have
+    shard groups of their own, which frameworks place each in their own way: not tried."""
+    sizes = found.sizes
+    group = groups(scene, found, domains)
+    keep = (sizes["ep"] == 1) & (group > 1) & (group < sizes["dp"])
+    if domains > 1:
+        keep &= group > groups(scene, found, domains - 1)
+    return np.asarray(keep)
+
+
+def groups(scene: Scene, found: Layouts, domains: int) -> np.ndarray:
+    """Replicas of a shard group: the largest divisor of dp that so many fast domains hold beside tensor and context ranks, 1 at least."""
+    _, first, at = np.unique(found.split, return_index=True, return_inverse=True)  # a split has one size of group
+    tp, cp, dp = (found.sizes[name][first] for name in ("tp", "cp", "dp"))
+    room = novelty.domains(scene.chip)[0] * domains // (tp * cp)
+    most = [max((d for d in divisors(int(n)) if d <= fits), default=1) for n, fits in zip(dp, room, strict=True)]
+    return np.array(most, dtype=np.float64)[at.reshape(-1)]

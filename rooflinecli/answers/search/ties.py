@@ -33,7 +33,7 @@ def plainness(entry: Entry) -> tuple[Any, ...]:
     """Fewer techniques first, then smaller groups, then the order of the ranking."""
     layout = entry.layout
     axes = [layout[name] for name in ("tp", "pp", "cp", "virtual_stages")]
-    used = sum(size > 1 for size in axes) + (layout["zero"] > 1) + (layout["recompute"] != "none")
+    used = sum(size > 1 for size in axes) + (layout["zero"] > 1) + (layout["shard"] is not None) + (layout["recompute"] != "none")
     return used, math.prod(axes), layout["ep"], entry.keys
 
 

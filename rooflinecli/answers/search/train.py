@@ -75,16 +75,16 @@ def search(question: Question, tell: Callable[[int, int], None] | None = None, o
         )
     per_device = {n: space.layouts(scene, question, n) for n in question.devices}
     structures = list(space.structures(question))
-    work = [(n, s, space.concerned(per_device[n], question, s[0], s[2])) for n in per_device for s in structures]
+    work = [(n, s, space.concerned(scene, per_device[n], question, s)) for n in per_device for s in structures]
     total = sum(len(chosen) for _, _, chosen in work)
     for offered in per_device.values():
         for why, count in offered.rejected.items():
-            found.reject(why, count * len(structures))
+            found.reject(why, count * sum(not s.domains for s in structures))
     if not total and not found.rejected:
         counts = " or ".join(f"{n:,}" for n in question.devices)
         raise UsageError(f"no split of {counts} devices has the sizes given; free one of them, or change -n", "n")
     items = (
-        (n, structure, per_device[n].take(chosen[start : start + CHUNK]))
+        (n, structure, per_device[n].take(chosen[start : start + CHUNK]).laid(scene, structure))
         for n, structure, chosen in work
         for start in range(0, len(chosen), CHUNK)
     )
@@ -101,7 +101,7 @@ def search(question: Question, tell: Callable[[int, int], None] | None = None, o
     return found
 
 
-def _elsewhere(question: Question, item: tuple[int, tuple[int, str, bool], space.Layouts]) -> tuple[Found, int]:
+def _elsewhere(question: Question, item: tuple[int, space.Structure, space.Layouts]) -> tuple[Found, int]:
     """What one run of layouts comes to, by itself."""
     n, structure, layouts = item
     found = Found()
@@ -109,22 +109,22 @@ def _elsewhere(question: Question, item: tuple[int, tuple[int, str, bool], space
     return found, len(layouts)
 
 
-def plan_of(layouts: space.Layouts, structure: tuple[int, str, bool], request: Request) -> Plan:
+def plan_of(layouts: space.Layouts, structure: space.Structure, request: Request) -> Plan:
     """The layouts of one structure as one plan of arrays."""
-    zero, recompute, parallel = structure
     sizes: dict[str, Any] = dict(layouts.sizes)
+    given = stated.layout(request, "train") | ({} if layouts.shard is None else {"shard": layouts.shard})
     return Plan(
         **sizes,
-        zero=zero,
-        recompute=recompute,
-        sequence_parallel=parallel,
+        zero=structure.zero,
+        recompute=structure.recompute,
+        sequence_parallel=structure.parallel,
         flash=request.flash,
-        **stated.layout(request, "train"),
+        **given,
     )
 
 
 def _chunk(
-    scene: Scene, question: Question, found: Found, n: int, layouts: space.Layouts, structure: tuple[int, str, bool]
+    scene: Scene, question: Question, found: Found, n: int, layouts: space.Layouts, structure: space.Structure
 ) -> None:
     """Weigh up one run of layouts."""
     found.layouts += len(layouts)
@@ -146,26 +146,26 @@ def _chunk(
         _rank(found, question, answer, fitting, structure, n, np.flatnonzero(keep))
 
 
-def needs(scene: Scene, layouts: space.Layouts, structure: tuple[int, str, bool]) -> np.ndarray:
+def needs(scene: Scene, layouts: space.Layouts, structure: space.Structure) -> np.ndarray:
     """Bytes on the fullest device of every layout."""
     held = residency.resident(scene, plan_of(layouts, structure, scene.request), "train").total_bytes
     return np.broadcast_to(held, (len(layouts),))
 
 
-def priced(scene: Scene, question: Question, n: int) -> Iterator[tuple[space.Layouts, tuple[int, str, bool], Answer]]:
+def priced(scene: Scene, question: Question, n: int) -> Iterator[tuple[space.Layouts, space.Structure, Answer]]:
     """Every layout on n devices that fits, with its answer, a run at a time."""
     offered = space.layouts(scene, question, n)
     for structure in space.structures(question):
-        chosen = space.concerned(offered, question, structure[0], structure[2])
+        chosen = space.concerned(scene, offered, question, structure)
         for start in range(0, len(chosen), CHUNK):
-            layouts = offered.take(chosen[start : start + CHUNK])
+            layouts = offered.take(chosen[start : start + CHUNK]).laid(scene, structure)
             with np.errstate(all="ignore"):
                 fitting = layouts.take(np.flatnonzero(needs(scene, layouts, structure) <= scene.chip.capacity))
                 if len(fitting):
                     yield fitting, structure, answer_of(scene, fitting, structure)
 
 
-def answer_of(scene: Scene, layouts: space.Layouts, structure: tuple[int, str, bool]) -> Answer:
+def answer_of(scene: Scene, layouts: space.Layouts, structure: space.Structure) -> Answer:
     """`estimate` of every layout, as arrays."""
     plan = plan_of(layouts, structure, scene.request)
     phases = {"train": engine_answer(scene, plan, "train")}
@@ -174,7 +174,7 @@ def answer_of(scene: Scene, layouts: space.Layouts, structure: tuple[int, str, b
 
 
 def _meet(
-    found: Found, question: Question, answer: Answer, layouts: space.Layouts, structure: tuple[int, str, bool]
+    found: Found, question: Question, answer: Answer, layouts: space.Layouts, structure: space.Structure
 ) -> np.ndarray:
     """Where every condition holds; counts what each one rejects and keeps the nearest miss."""
     keep = np.ones(len(layouts), dtype=bool)
@@ -200,7 +200,7 @@ def _meet(
 
 
 def _practised(
-    scene: Scene, found: Found, answer: Answer, layouts: space.Layouts, structure: tuple[int, str, bool]
+    scene: Scene, found: Found, answer: Answer, layouts: space.Layouts, structure: space.Structure
 ) -> np.ndarray:
     """Where published runs support a layout; counts those that none does."""
     train = cast(TrainAnswer, answer.phases["train"])
@@ -210,7 +210,7 @@ def _practised(
 
 
 def _miss(
-    found: Found, layouts: space.Layouts, structure: tuple[int, str, bool], needed: np.ndarray, capacity: float
+    found: Found, layouts: space.Layouts, structure: space.Structure, needed: np.ndarray, capacity: float
 ) -> None:
     over = np.where(needed > capacity, needed, np.inf)
     i = int(np.argmin(over))
@@ -223,7 +223,7 @@ def _rank(
     question: Question,
     answer: Answer,
     layouts: space.Layouts,
-    structure: tuple[int, str, bool],
+    structure: space.Structure,
     n: int,
     kept: np.ndarray,
 ) -> None:
@@ -258,24 +258,28 @@ def _rank(
 
 def _entries(
     layouts: space.Layouts,
-    structure: tuple[int, str, bool],
+    structure: space.Structure,
     kept: np.ndarray,
     keys: list[np.ndarray],
     beside: list[np.ndarray],
     chosen: np.ndarray,
 ) -> Iterator[Entry]:
     """The `chosen` of the layouts `kept`, a column at a time: element by element numpy is slow, and a search offers thousands."""
-    zero, recompute, parallel = structure
-    names = (*layouts.sizes, "zero", "recompute", "sequence_parallel")
-    sizes = zip(*(size[kept[chosen]].astype(int).tolist() for size in layouts.sizes.values()), strict=True)
+    said = _said(structure)
+    columns = layouts.sizes if layouts.shard is None else layouts.sizes | {"shard": layouts.shard}
+    sizes = zip(*(size[kept[chosen]].astype(int).tolist() for size in columns.values()), strict=True)
     ranked = zip(*(key[chosen].astype(float).tolist() for key in keys), strict=True)
     shown = zip(*(column[chosen].astype(float).tolist() for column in beside), strict=True)
     for row, own, (error, *expected) in zip(sizes, ranked, shown, strict=True):
-        layout: dict[str, Any] = dict(zip(names, (*row, zero, recompute, parallel), strict=True))
+        layout: dict[str, Any] = {"shard": None, **dict(zip(columns, row, strict=True)), **said}
         yield Entry(layout, own, tuple(layout[k] for k in _TIES), tuple(expected), error)
 
 
-def _layout(layouts: space.Layouts, structure: tuple[int, str, bool], i: int) -> dict[str, Any]:
-    zero, recompute, parallel = structure
+def _layout(layouts: space.Layouts, structure: space.Structure, i: int) -> dict[str, Any]:
     sizes = {k: int(v[i]) for k, v in layouts.sizes.items()}
-    return {**sizes, "zero": zero, "recompute": recompute, "sequence_parallel": parallel}
+    return {"shard": None if layouts.shard is None else int(layouts.shard[i]), **sizes, **_said(structure)}
+
+
+def _said(structure: space.Structure) -> dict[str, Any]:
+    """What a row says of its structure; the sizes of shard groups are its own."""
+    return {"zero": structure.zero, "recompute": structure.recompute, "sequence_parallel": structure.parallel}
