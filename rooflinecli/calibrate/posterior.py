@@ -74,6 +74,11 @@ class Posterior:
         return self.evidence > self.setting.least
 
     @property
+    def kept(self) -> Array:
+        """ln(measured / expected) under the constants that are taken: the fitted ones where rows favour them, else the shipped ones [rows]."""
+        return self.residuals if self.supported else self.before
+
+    @property
     def scale(self) -> float:
         """Scale of a further row's error: the assumed one and the rows' residuals, as a t posterior weighs them."""
         k, spread = len(self.residuals), self.setting.spread
