@@ -10,7 +10,8 @@ from calibrate.test_fit import decode_rows
 from rooflinecli.calibrate.answer import Result
 from rooflinecli.calibrate.fit import fit
 from rooflinecli.calibrate.group import group, places
-from rooflinecli.calibrate.near import AMPLITUDE, MOST, favour, local
+from rooflinecli.calibrate.near import MOST, favour, local
+from rooflinecli.calibrate.posterior import SETTINGS
 from rooflinecli.calibrate.question import Pricer
 from rooflinecli.calibrate.report import data
 from rooflinecli.calibrate.write import hardware_yaml
@@ -50,7 +51,7 @@ def test_it_is_the_mean_of_a_gaussian_process(rows):
     posterior.slopes = np.full((1, len(posterior.x)), 1 / len(posterior.x))
     alone = local(places(rows[:1]), posterior, [0])
     weight = 5 / (4 + (0.05 / 0.09) ** 2)
-    share = AMPLITUDE**2 / (AMPLITUDE**2 + 0.06**2 / weight)
+    share = 0.15**2 / (0.15**2 + 0.06**2 / weight)
     assert alone.shift(places(rows[:1]))[0] == pytest.approx(0.05 * share)
     twice = places(rows[:1]) + np.log(2) * np.eye(4)[0]
     assert alone.shift(twice)[0] == pytest.approx(0.05 * share * 2 ** (-np.log(2) / 2))
@@ -66,6 +67,15 @@ def test_shipped_constants_that_stay_are_not_moved_nearby_either():
 def still():
     """Rows lie a sixth above and below what the shipped constants say, in an order that no constant explains."""
     return group("decode", "python-server", decode_rows({}, noise=[1.18, 0.85, 0.85, 0.85, 1.18, 1.18]), 0.0, 0)
+
+
+def test_first_tokens_differ_more_from_place_to_place_and_are_followed_further(rows):
+    posterior, at = fit(rows[:1]), places(rows[:1])
+    posterior.residuals, posterior.slopes, posterior.evidence = np.array([0.4]), np.ones((1, 7)) / 7, 1.0
+    posterior.setting = SETTINGS["decode"]
+    decode = local(at, posterior, [0]).moves[0]
+    posterior.setting = SETTINGS["ttft"]
+    assert decode < 0.25 < 0.3 < local(at, posterior, [0]).moves[0] < 0.4
 
 
 def test_rows_may_favour_a_move_near_them_where_they_favour_none_of_the_constants(still):
