@@ -53,7 +53,8 @@ class Group:
 
     @property
     def moved(self) -> bool:
-        return self.posterior.supported
+        """Whether rows favour other answers than the shipped ones: by other constants, or near the rows alone."""
+        return self.posterior.supported or bool(len(self.local.moves))
 
     @property
     def refused(self) -> bool:

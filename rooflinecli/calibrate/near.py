@@ -1,7 +1,8 @@
 """What the blocks leave over at some rows holds for questions like them: a Gaussian process on one factor for all constants.
 
-Its prior is a normal of deviation AMPLITUDE at every place, correlated between places by nearness in the logarithms of their sizes
-(Rasmussen and Williams 2006, algorithm 2.1), so that far from all rows nothing but the blocks' factors is left.
+Its prior is a normal at every place, of the deviation in the phase's setting, correlated between places by nearness in the logarithms of
+their sizes (Rasmussen and Williams 2006, algorithm 2.1), so that far from all rows nothing but the blocks' factors is left. Rows may
+favour it where they favour no move of the blocks: what deviates with size is no constant's doing.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from rooflinecli.calibrate.posterior import Posterior, weights
 from rooflinecli.formulas.calibration import nearness
 
 Array = Any  # numpy.ndarray of float64
-AMPLITUDE, NOISE = 0.15, 0.06  # of a logarithm: what places differ by beside the blocks, and rows at one place
 ODD = 1.5  # times the noise, from which a row loses its pull
 MOST = 64  # places that a file keeps
 
@@ -46,13 +46,25 @@ def apart(some: Array, others: Array) -> Array:
 
 
 def local(places: Array, found: Posterior, rows: Sequence[int]) -> Local:
-    """What the rows (of the posterior, with `places` of their own) show beside its blocks; nothing where they favour none."""
-    if not found.supported or not len(rows):
+    """What the rows (of the posterior, with `places` of their own) show beside its blocks, or beside the shipped constants where those stay;
+    nothing in that case unless the rows favour it."""
+    if not len(rows):
         return nothing(places.shape[1])
-    kept = np.asarray(rows)[:: -(-len(rows) // MOST)]
-    at, left = places[:: -(-len(rows) // MOST)], found.residuals[kept]
+    thin = slice(None, None, -(-len(rows) // MOST))
+    kept, at = np.asarray(rows)[thin], places[thin]
+    left = found.kept[kept]
     felt = found.slopes[kept].sum(axis=1)  # how times answer to all blocks at once
-    noise = NOISE**2 / weights(left, ODD * NOISE)
-    prior = AMPLITUDE**2 * nearness(apart(at, at))
-    solved = np.linalg.solve(felt[:, None] * prior * felt + np.diag(noise), left)
-    return Local(at, AMPLITUDE**2 * felt * solved)
+    amplitude, scatter = found.setting.amplitude, found.setting.noise
+    noise = scatter**2 / weights(left, ODD * scatter)
+    prior = amplitude**2 * nearness(apart(at, at))
+    whole = felt[:, None] * prior * felt + np.diag(noise)
+    if not found.supported and favour(left, whole, noise) <= 0:
+        return nothing(places.shape[1])
+    return Local(at, amplitude**2 * felt * np.linalg.solve(whole, left))
+
+
+def favour(left: Array, whole: Array, noise: Array) -> float:
+    """Logarithm of the marginal likelihood of what is left over [rows] with covariance `whole` [rows, rows], less that with `noise` [rows] alone
+    (Rasmussen and Williams 2006, eq. 2.30), nats."""
+    explained = left @ (left / noise - np.linalg.solve(whole, left))
+    return float(0.5 * (explained - np.linalg.slogdet(whole)[1] + np.log(noise).sum()))

@@ -22,8 +22,9 @@ _CONSTANT = lgamma((FREEDOM + 1) / 2) - lgamma(FREEDOM / 2) - 0.5 * log(FREEDOM 
 @dataclass(frozen=True)
 class Setting:
     """How wide the priors are, in shipped errors; the scale of a row's own error (a logarithm) in the fit; how far rows of one
-    machine are assumed to scatter about it; what widens the interval; the evidence (nats) from which moved constants are taken; and what
-    a row's own error may be when they are weighed against the shipped ones.
+    machine are assumed to scatter about it; what widens the interval; the evidence (nats) from which moved constants are taken; what
+    a row's own error may be when they are weighed against the shipped ones; and by how much (logarithms) places differ beside the blocks,
+    and rows at one place.
 
     Only width / sigma matters to the point, but a small sigma takes an odd row out of it sooner than `spread` would.
     """
@@ -34,6 +35,8 @@ class Setting:
     kappa: float
     least: float = 0.0
     scales: tuple[float, ...] = (0.03, 0.06, 0.12)
+    amplitude: float = 0.15
+    noise: float = 0.06
 
 
 # chosen on published families, scored on constants that were refitted without them (`roofline validate calibrate`)
@@ -41,7 +44,7 @@ SETTINGS = {
     "train": Setting(1.25, 0.05, 0.1, 1.15, -0.7),
     "decode": Setting(1.5, 0.08, 0.08, 1.4),
     "prefill": Setting(2.0, 0.15, 0.15, 1.3),
-    "ttft": Setting(4.0, 0.15, 0.15, 1.7),
+    "ttft": Setting(1.0, 0.15, 0.15, 1.7, 0.0, (0.06, 0.12, 0.24), amplitude=0.5, noise=0.15),
 }
 
 
@@ -72,6 +75,11 @@ class Posterior:
     def supported(self) -> bool:
         """Whether the rows favour moved constants over the shipped ones."""
         return self.evidence > self.setting.least
+
+    @property
+    def kept(self) -> Array:
+        """ln(measured / expected) under the constants that are taken: the fitted ones where rows favour them, else the shipped ones [rows]."""
+        return self.residuals if self.supported else self.before
 
     @property
     def scale(self) -> float:

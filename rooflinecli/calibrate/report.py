@@ -72,7 +72,7 @@ def _blocks(result: Result) -> list[dict[str, Any]]:
         for block, x, c in zip(g.posterior.blocks, g.posterior.x, g.posterior.contraction, strict=True):
             if c > 0.01:
                 verdict = "your rows determine it" if c >= DETERMINED else "partly" if c >= PARTLY else "prior"
-                moved = float(np.expm1(x)) if c >= PARTLY and g.moved else None
+                moved = float(np.expm1(x)) if c >= PARTLY and g.posterior.supported else None
                 found.append(
                     {
                         "phase": g.phase,
@@ -108,9 +108,10 @@ def _of(g: Group) -> list[str]:
     """What a reader should know of one fit."""
     found = []
     name = f"{g.phase} ({g.software})"
-    if not g.moved:
+    if not g.posterior.supported:
+        near = ", but near these rows answers follow them" if g.moved else ""
         found.append(
-            f"{name}: the evidence does not favour moving the shipped constants ({g.posterior.evidence:+.1f} nats); they stay"
+            f"{name}: the evidence does not favour moving the shipped constants ({g.posterior.evidence:+.1f} nats); they stay{near}"
         )
     held = [p for p in g.proofs if p.on == "held out"]
     if g.moved and not held:
@@ -120,7 +121,7 @@ def _of(g: Group) -> list[str]:
     for block, x, prior in zip(
         g.posterior.blocks, g.posterior.x, g.posterior.prior / g.posterior.setting.width, strict=True
     ):
-        if g.moved and abs(x) > FAR * prior:
+        if g.posterior.supported and abs(x) > FAR * prior:
             found.append(
                 f"{name}: {block.name} moved by {np.expm1(x):+.0%}, more than {FAR:g} shipped errors: check the chip file, the layout and the formats first"
             )
