@@ -99,3 +99,22 @@ def test_what_experts_send_is_a_collective_of_its_modes() -> None:
 def test_a_share_is_not_called_a_time() -> None:
     ran = run_cli("estimate", "llama-3-8b", "--hw", "h100", "--prefix-hit", "1.5")
     assert ran.code == 2 and "--prefix-hit 1.5: expected a share above 0 and up to 1" in ran.err, ran
+
+
+def test_a_range_of_too_many_values_is_counted_in_a_few_digits() -> None:
+    ran = run_cli("sweep", "llama-3-8b", "--hw", "h100", "--batch", "1..1e308", "--phase", "decode")
+    assert ran.code == 2 and "1e+308 values; give a step" in ran.err and len(ran.err) < 200, ran
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("compare", "--hw", "h100,h200", "-n", "1"), ("search", "--hw", "h100", "-n", "4", "--batch", "64")],
+    ids=lambda c: c[0],
+)
+def test_a_tornado_is_shown_or_said_to_be_missing(command: tuple[str, ...]) -> None:
+    name, *rest = command
+    for format in ("table", "markdown"):
+        ran = run_cli(name, "llama-3-8b", *rest, "--sensitivity", "--format", format)
+        assert ran.code == 0 and "lead at 10 % off" in ran.out, (format, ran)
+    ran = run_cli(name, "llama-3-8b", *rest, "--sensitivity", "--format", "csv")
+    assert ran.code == 0 and "--sensitivity has no place in csv" in ran.err, ran
