@@ -16,7 +16,9 @@ _STREAMS = ("/dev/", "/proc/")  # a name such as /dev/stdout leads to a file tha
 
 def absent(path: Path | str) -> str:
     """Why a path is no file to read, as the middle of a sentence."""
-    return "a folder, where a file is expected" if os.path.isdir(path) else "no such file"
+    if os.path.isdir(path):
+        return "a folder, where a file is expected"
+    return "a pipe or a device, where a file is expected" if os.path.exists(path) else "no such file"
 
 
 def write(path: Path, text: str, flag: str = "--out") -> None:

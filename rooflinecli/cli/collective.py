@@ -62,14 +62,18 @@ def collective(
     if (n is None) == (axes is None):
         raise UsageError("say the group once: -n 8, or --mesh x=4,y=2")
     devices = value(OPTIONS["n"], n) if axes is None else prod(axes.values())
+    if op not in (*BUS, *PHASES):
+        raise unknown("collective", op, (*BUS, *PHASES))
     if mode == "nccl":
+        if op in PHASES:
+            raise UsageError(
+                f"{op} is what experts' kernels do, not NCCL; add --mode deepep-low-latency, deepep, nvlink or gather", "mode"
+            )
         along = along_axes(chip, axes) if axes is not None else None
         asked = lambda lift: answer(op, size_bytes, chip, devices, lift=lift, mesh=along)  # noqa: E731
     elif mode in MODES:
         if axes is not None:
             raise UsageError("--mesh lays a group on a torus, which NCCL's rivals do not know; give -n")
-        if op not in (*BUS, *PHASES):
-            raise unknown("collective", op, (*BUS, *PHASES))
         further: dict[str, Any] = {"top_k": value(OPTIONS["n"], top_k, "--top-k"), "library": library or ""}
         if nodes is not None:
             further["limit"] = value(OPTIONS["n"], nodes, "--node-limit")

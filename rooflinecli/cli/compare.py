@@ -79,6 +79,10 @@ def compare(
         write(_measured(options, hw, measured, format, columns(wide, out)), out)
         return
     chips = [name.strip() for item in hw for name in item.split(",") if name.strip()]
+    if sensitivity and format is Format.csv:
+        from rooflinecli.specs.ask import warn
+
+        warn("--sensitivity has no place in csv, which holds the rows alone; table, markdown and json have it")
     result = answer(options, chips, at, rank, slo, sensitivity)
     write(render(result, format.value, columns(wide, out)), out)
     if not result["feasible"]:

@@ -19,18 +19,9 @@ _MEASURED: Any = typer.Option(None, help="A measured time such as '0.51 ms'; ref
 
 def _sizes(**written: str | None) -> dict[str, float]:
     """Sizes as numbers, each at least 1."""
-    from rooflinecli.errors import UsageError
-    from rooflinecli.specs.ask import number
+    from rooflinecli.specs.ask import size
 
-    sizes = {}
-    for name, text in written.items():
-        if text is None:
-            continue
-        value = number(name, text, "amount")
-        if value < 1 or value != int(value):
-            raise UsageError(f"{name} {text}: a size is a whole number of at least 1")
-        sizes[name] = value
-    return sizes
+    return {name: size(name, text) for name, text in written.items() if text is not None}
 
 
 def _share(name: str, text: str) -> float:

@@ -39,7 +39,11 @@ def run(
     from rooflinecli.render.search import text
 
     result = _answered(options, objective, where, limits, top, hands)
-    if sensitivity and result["feasible"]:
+    if sensitivity and format == "csv":
+        from rooflinecli.specs.ask import warn
+
+        warn("--sensitivity has no place in csv, which holds the rows alone; table, markdown and json have it")
+    elif sensitivity and result["feasible"]:
         from rooflinecli.answers.robust import robust
 
         result["sensitivity"] = _sensitivity(result, options)

@@ -33,7 +33,10 @@ class Ask:
 def run(ask: Ask) -> bool:
     """Simulate and print; True when every promise is kept."""
     from rooflinecli.answers.simulate.study import cells
+    from rooflinecli.render.plot import check
 
+    if ask.plot:
+        check(ask.plot)
     found = cells(ask.options, ask.given, ask.varied)
     if len(found) > 1:
         return _study(ask, found)

@@ -39,7 +39,10 @@ def run(ask: Ask) -> bool:
     from rooflinecli.answers.sweep import run as sweep
     from rooflinecli.answers.sweep.filters import Filter
     from rooflinecli.answers.sweep.gather import Gathered
+    from rooflinecli.render.plot import check
 
+    if ask.plot:
+        check(ask.plot)
     space = axes.space(ask.options, ask.figures)
     shown = sweep.layout(space, ask.columns)
     keep = Filter(space, ask.where, ask.feasible_only)

@@ -129,6 +129,12 @@ def faster(first: Number, second: Number) -> Number:
     return num.minimum(first, second)
 
 
+@formula("t_latency", "s", "the latency of the algorithm that the library picks, which is part of its time")
+def latency_of_faster(first: Number, second: Number, first_latency: Number, second_latency: Number) -> Number:
+    """The latency that belongs to `faster(first, second)`."""
+    return num.where(second < first, second_latency, first_latency)
+
+
 @formula("t_comm", "s", "traffic of different levels is on different wires at the same time")
 def side_by_side(first: Number, second: Number) -> Number:
     """Time of two transfers that run at once."""

@@ -42,7 +42,8 @@ def table(result: Row, width: int = PIPE) -> str:
 def markdown(result: Row) -> str:
     grid = [_head(result), *(_cells(result, row) for row in result["rows"] if row["rank"])]
     lines = [marked.cell(_title(result)), "", marked.table(grid, right=range(3, len(grid[0])))]
-    return "\n".join([*lines, *(f"\n{marked.cell(n)}" for n in _notes(result) if n)])
+    moved = ["", "```text", *filter(None, _moved(result, PIPE)), "```"] if result.get("tornado") else []
+    return "\n".join([*lines, *(f"\n{marked.cell(n)}" for n in _notes(result) if n), *moved])
 
 
 def json(result: Row) -> str:

@@ -17,12 +17,24 @@ def draw(picture: Any, target: str) -> str | None:
     """Write FILE.png or FILE.svg; or return text for target `-`. Raises UsageError when there is nothing to show or no way to."""
     if not any(picture.series.values()):
         raise UsageError("--plot: no point to show; nothing is feasible")
+    check(target)
     if target == "-":
         return text(picture)
-    if Path(target).suffix not in (".png", ".svg"):
-        raise UsageError(f"--plot {target}: write to FILE.png, FILE.svg or -")
     _file(picture, Path(target))
     return None
+
+
+def check(target: str) -> None:
+    """Raises UsageError for a target that nothing can be drawn to, so that nobody waits for an answer to hear it."""
+    if target == "-":
+        return
+    path = Path(target)
+    if path.suffix not in (".png", ".svg"):
+        raise UsageError(f"--plot {target}: write to FILE.png, FILE.svg or -", "plot")
+    if path.is_dir():
+        raise UsageError(f"--plot {target}: cannot be written (it is a folder); give a file in it", "plot")
+    if not path.parent.is_dir():
+        raise UsageError(f"--plot {target}: there is no folder {path.parent}; make it first", "plot")
 
 
 def _curves(picture: Any) -> dict[str, list[tuple[float, float]]]:

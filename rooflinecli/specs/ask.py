@@ -106,7 +106,7 @@ def _outside(option: Option, found: float) -> str:
     if option.kind == "stage":
         return "" if f"{found:g}" in option.choices else f"expected {', '.join(option.choices)}"
     if kind.most is not None and not (kind.above or 0.0) < found <= kind.most:
-        return "a share of time above 0 and up to 1"
+        return "expected a share above 0 and up to 1"
     if kind.above is not None and found <= kind.above:
         return "must be above zero"
     if least is not None and found < least:
@@ -148,6 +148,16 @@ def _parsed(written: float | str, unit: str) -> float:
     return units.parse(text, unit)
 
 
+def size(flag: str, written: Any) -> float:
+    """A dimension of an array: a whole number, at least 1. Raises UsageError."""
+    found = number(flag, written, "amount")
+    if found < 1 or found != int(found):
+        raise UsageError(f"{flag} {written}: a size is a whole number of at least 1")
+    if found > MOST_THINGS:
+        raise UsageError(f"{flag} {written}: is more than anything there is; give at most {MOST_THINGS:g}")
+    return found
+
+
 def document_lengths(written: str) -> list[float]:
     """Lengths of documents as written, 512,2k,8k. Raises UsageError for what is none."""
     found = [number("--lengths", part.strip(), "length", "lengths") for part in str(written).split(",")]
@@ -178,6 +188,10 @@ def _above_zero(flag: str, text: Any, unit: str, option: str, written: Any = Non
         raise UsageError(f"{flag} {shown}: {why}", option) from None
     if not 0 < found < math.inf:
         raise UsageError(f"{flag} {shown}: must be above zero and finite", option)
+    if found > LARGEST:
+        raise UsageError(
+            f"{flag} {shown}: is more than anything there is; give at most {LARGEST:g} {unit}", option
+        )
     return found
 
 

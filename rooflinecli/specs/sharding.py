@@ -49,6 +49,8 @@ def assignments(text: str, flag: str) -> dict[str, float]:
             raise UsageError(f"{flag} {text}: expected name=number pairs such as x=4,y=2") from None
         if size < 1 or size != int(size):
             raise UsageError(f"{flag} {part}: a size is a whole number of at least 1")
+        if size > 1e12:
+            raise UsageError(f"{flag} {part}: is more than anything there is; give at most 1e+12")
         sizes[name] = size
     if not sizes:
         raise UsageError(f"{flag} is empty; give name=number pairs such as x=4,y=2")

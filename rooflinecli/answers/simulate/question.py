@@ -11,6 +11,7 @@ from rooflinecli.specs import ask
 
 REQUESTS, PER_SLOT = 1000, 10
 MOST_REQUESTS = 20_000_000
+LONGEST = 1e9  # s, thirty years: beyond it an instant and a millisecond after it are one number
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,15 @@ def check(question: Question) -> None:
         option = "window" if question.window else "speed" if question.speed != 1 else "skip-bad"
         raise UsageError(f"--{option} speaks of a recorded load; add --trace FILE", option)
     if question.count > MOST_REQUESTS:
-        raise UsageError(f"--requests {question.count}: at most {MOST_REQUESTS:,}", "requests")
+        option = "requests" if question.requests else "concurrency"
+        asks = "" if question.requests else f" and {question.per_slot} prompts per slot"
+        written = question.requests or question.concurrency
+        raise UsageError(f"--{option} {written:g}{asks}: at most {MOST_REQUESTS:,} requests", option)
+    if question.qps and not question.count / question.qps <= LONGEST:
+        raise UsageError(
+            f"--qps {question.qps:g}: {question.count} requests take longer than {LONGEST:g} s; give a higher rate or fewer requests",
+            "qps",
+        )
     if bool(question.prefill_pool) != bool(question.decode_pool):
         raise UsageError("--prefill-pool and --decode-pool go together; give both", "prefill-pool")
     _ = question.limits
@@ -90,4 +99,8 @@ def whole(option: str, written: Any, least: int = 1) -> int:
     found = int(ask.number(f"--{option}", written, "count", option))
     if found < least:
         raise UsageError(f"--{option} {written}: must be at least {least}", option)
+    if found > ask.MOST_THINGS:
+        raise UsageError(
+            f"--{option} {written}: is more than anything there is; give at most {ask.MOST_THINGS:g}", option
+        )
     return found

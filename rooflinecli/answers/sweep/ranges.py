@@ -57,7 +57,8 @@ def _linear(flag: str, item: str, low: float, high: float, step: float) -> list[
         raise UsageError(f"{flag} {item}: the step must be above zero")
     count = int((high - low) / step * (1 + 1e-12)) + 1
     if count > LARGEST:
-        raise UsageError(f"{flag} {item}: {count:,} values; give a step (/8) or a factor (x2)")
+        many = f"{count:,}" if count < 1e15 else f"{float(count):.3g}"
+        raise UsageError(f"{flag} {item}: {many} values; give a step (/8) or a factor (x2)")
     return [low + i * step for i in range(count)]
 
 

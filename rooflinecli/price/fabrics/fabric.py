@@ -25,17 +25,13 @@ def cost(op: str, size: Number, span: Span, level: Any, regime: str) -> Part:
     latency = f.collective_time(0.0, level.bandwidth, c.memory, c.overhead, hop, c.gamma, hops)
     algorithm = "direct" if op in ("permute", "all-to-all") else "ring"
     if op == "all-reduce":
-        tree = f.collective_time(
-            f.tree_all_reduce_volume(size, span.fan),
-            level.bandwidth,
-            c.memory,
-            c.overhead,
-            hop,
-            c.gamma,
-            f.tree_steps(span.fan),
+        sent, deep = f.tree_all_reduce_volume(size, span.fan), f.tree_steps(span.fan)
+        tree, waited = (
+            f.collective_time(v, level.bandwidth, c.memory, c.overhead, hop, c.gamma, deep) for v in (sent, 0.0)
         )
         if num.plain(tree) and num.value(tree) < num.value(expected):
             algorithm = "tree"
+        latency = f.latency_of_faster(expected, tree, latency, waited)
         expected = f.faster(expected, tree)
     return Part(
         volume, f.collective_floor(volume, level.bandwidth), expected, c.error, level.bandwidth, algorithm, latency

@@ -42,10 +42,12 @@ def at_rate(op: str, size: Number, span: Span, level: Any, regime: str, bandwidt
         least = num.minimum(volume, f.reduced_in_network_volume(size, span.fan))
         if IN_NETWORK in level.level.efficiency:
             s = level.constants("kernel", IN_NETWORK)
-            summed = f.collective_time(
-                f.reduced_in_network_volume(size, span.fan), bandwidth, s.memory, s.overhead, s.per_hop, s.gamma, hops
+            summed, waited = (
+                f.collective_time(v, bandwidth, s.memory, s.overhead, s.per_hop, s.gamma, hops)
+                for v in (f.reduced_in_network_volume(size, span.fan), 0.0)
             )
             if num.plain(summed) and num.value(summed) < num.value(expected):
                 algorithm = "in-network reduction"
+            latency = f.latency_of_faster(expected, summed, latency, waited)
             expected = f.faster(expected, summed)
     return Part(volume, f.collective_floor(least, bandwidth), expected, c.error, bandwidth, algorithm, latency)

@@ -18,6 +18,7 @@ from rooflinecli.specs.registry import kinds
 
 HEAD = 4096  # characters by which a format is told
 LONGEST = 1 << 24
+LATEST = 1e9  # s, thirty years: beyond it an instant and a millisecond after it are one number
 CHARACTERS = 4  # per token, of text that nobody counted: English under today's tokenizers
 
 
@@ -189,6 +190,13 @@ def read(name: str, speed: float = 1.0, window: str = "", skip_bad: bool = False
         raise UsageError(f"--window {window}: no request of {name} falls into it; widen it or leave it out", "window")
     if not kept:
         raise UsageError(f"--trace {name}: it holds no request; give one that does", "trace")
+    last = max(max(row.time or 0.0, row.think or 0.0) for row in kept)
+    if last > LATEST:
+        raise UsageError(
+            f"--trace {name}: a request comes {last:.3g} s after another, more than the {LATEST:g} s that can be told apart; "
+            "give times in the unit of the format, or take a part with --window",
+            "trace",
+        )
     return Trace(kept, skipped, format)
 
 
