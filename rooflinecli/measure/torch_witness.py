@@ -63,9 +63,10 @@ def _matmul(case: Case, device: str, sets: int) -> Any:
 
 
 def _attention(case: Case, device: str, sets: int) -> Any:
-    from torch.nn.functional import scaled_dot_product_attention
+    from torch.nn import functional
 
+    attend: Any = functional.scaled_dot_product_attention
     b, s, h, kv, d = (case.sizes[a] for a in ("b", "s", "h", "kv", "d"))
     inputs = [tuple(_normal((b, heads, s, d), case.dtype, device) for heads in (h, kv, kv)) for _ in range(sets)]
     causal = case.op == "prefill"
-    return lambda turn: scaled_dot_product_attention(*inputs[turn % sets], is_causal=causal, enable_gqa=h != kv)
+    return lambda turn: attend(*inputs[turn % sets], is_causal=causal, enable_gqa=h != kv)
