@@ -14,7 +14,16 @@ from rooflinecli.render.style import PIPE
 # column -> (heading, per cent?)
 COLUMNS: dict[str, tuple[str, bool]] = {
     "group": ("group", False),
+    "by": ("by", False),
     "rows": ("rows", False),
+    "before": ("before", True),
+    "calibrated": ("calibrated", True),
+    "change": ("change", True),
+    "clean": ("clean", True),
+    "corrupted": ("corrupted", True),
+    "cost": ("cost", True),
+    "blocks": ("blocks", False),
+    "seconds": ("CPU s", False),
     "mean": ("mean error", True),
     "median": ("median", True),
     "p90": ("p90", True),
@@ -26,6 +35,12 @@ COLUMNS: dict[str, tuple[str, bool]] = {
     "implied_mfu": ("MFU implied", True),
     "layout": ("layout", False),
     "coverage": ("in the 80 % interval", True),
+    "half_width": ("half width", True),
+    "families": ("families", False),
+    "bare_factor": ("bare factor", True),
+    "one_factor": ("one factor", True),
+    "worse": ("worse", True),
+    "kept": ("kept", True),
     "floor_mean": ("bare floor", True),
     "layouts": ("layouts", False),
     "gain": ("gain of the winner", True),
@@ -88,7 +103,7 @@ def _section(table: dict[str, Any], images: dict[str, str]) -> str:
 
 
 # columns of a table for people go in this order where there is no room for all, after those no other table has
-_DROP = ("model_like", "below_floor", "suspect", "p90", "bias", "median", "shipped", "fitted", "rows")
+_DROP = ("kept", "worse", "one_factor", "families", "model_like", "below_floor", "suspect", "p90", "bias", "median", "shipped", "fitted", "rows")
 
 
 def _block(table: dict[str, Any], width: int) -> str:
@@ -119,5 +134,5 @@ def _cell(row: dict[str, Any], column: str) -> str:
         return ""
     value = row[column]
     if COLUMNS[column][1]:
-        return f"{value:+.1%}" if column in ("bias", "off") else f"{value:.1%}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+        return f"{value:+.1%}" if column in ("bias", "off", "change", "cost") else f"{value:.1%}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.1f}" if isinstance(value, float) else str(value)
