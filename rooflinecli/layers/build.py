@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rooflinecli import num
 from rooflinecli.errors import DataError
-from rooflinecli.layers import streams
+from rooflinecli.layers import hyper_connections
 from rooflinecli.layers.pieces import Placed
 from rooflinecli.ledger import MEMORY, Block, Layer, Ledger, Row, Tower, elementwise, matmul, norm
 from rooflinecli.mixer import Mixer, Together
@@ -98,13 +98,13 @@ def _layer(spec: ModelSpec, group: LayerSpec, index: int) -> Layer:
         blocks.append(_attention(group.cross, spec))
     blocks.append(registry.load("layers/feedforward", group.feedforward.kind).block(group.feedforward, spec))
     branches = sum(bool(block.rows) for block in blocks)
-    rows = [row for i in range(branches if spec.streams > 1 else 0) for row in streams.entry(i + 1)]
+    rows = [row for i in range(branches if spec.streams > 1 else 0) for row in hyper_connections.entry(i + 1)]
     rows += [norm(f"norm.{i + 1}", spec.norm) for i in range(group.norms)]
     rows += [row for block in blocks for row in block.rows]
-    rows.append(streams.residual(branches) if spec.streams > 1 else _residual(branches))
+    rows.append(hyper_connections.residual(branches) if spec.streams > 1 else _residual(branches))
     axes: dict[str, int] = {"D": spec.d_model, "one": 1}
     if spec.streams > 1:
-        axes |= streams.axes(spec.streams)
+        axes |= hyper_connections.axes(spec.streams)
     further = _pieces(group.pieces, "layer", spec, axes)
     rows += [row for block in further for row in block.rows]
     blocks += further
@@ -173,7 +173,7 @@ def _stem(spec: ModelSpec, axes: dict[str, int]) -> tuple[Row, ...]:
 
 def _head(spec: ModelSpec, axes: dict[str, int]) -> tuple[Row, ...]:
     """Final norm, LM head (tied or not), classification head or projection."""
-    rows: list[Row] = streams.last() if spec.streams > 1 else []
+    rows: list[Row] = hyper_connections.last() if spec.streams > 1 else []
     if spec.final_norm:
         rows.append(norm("final_norm", spec.norm))
     rows += [row for block in _pieces(spec.after, "after", spec, axes) for row in block.rows]

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from launch.launched import commands, options_of
 
 from rooflinecli.errors import DataError, RooflineError, UsageError
 from rooflinecli.launch import reading
 from rooflinecli.launch.shell import Reader
-
-
-def options_of(text, tmp_path, name="launch.sh", **given):
-    path = tmp_path / name
-    path.write_text(text)
-    said: list[str] = []
-    return reading.options(str(path), given, said.append), " | ".join(said)
-
-
-def commands(text):
-    return [c.words for c in Reader().read(text).commands]
-
 
 # --- the shell -------------------------------------------------------------------------------------------------------------
 

@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from launch.launched import commands, options_of
 
 from rooflinecli.errors import RooflineError, UsageError
 from rooflinecli.launch import reading, shapes, slurm
 from rooflinecli.launch.interpolation import interpolated
-from rooflinecli.launch.shell import Reader
 from rooflinecli.specs.model import load_model
-
-
-def options_of(text, tmp_path, name="launch.sh", **given):
-    path = tmp_path / name
-    path.write_text(text)
-    said: list[str] = []
-    return reading.options(str(path), given, said.append), " | ".join(said)
-
-
-def commands(text):
-    return [c.words for c in Reader().read(text).commands]
-
 
 GPT = "pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --group-query-attention --num-query-groups 8 --ffn-hidden-size 14336 --swiglu --seq-length 4096 --micro-batch-size 1 --global-batch-size 128 --bf16"  # fmt: skip
 

@@ -1,0 +1,19 @@
+"""What tests of launches read: a text as a file of its own with the options it becomes, and a script as the commands it runs."""
+
+from __future__ import annotations
+
+from rooflinecli.launch import reading
+from rooflinecli.launch.shell import Reader
+
+
+def options_of(text, tmp_path, name="launch.sh", **given):
+    """The options of a launch, and what is said of it."""
+    path = tmp_path / name
+    path.write_text(text)
+    said: list[str] = []
+    return reading.options(str(path), given, said.append), " | ".join(said)
+
+
+def commands(text):
+    """The words of each command that a script comes to."""
+    return [c.words for c in Reader().read(text).commands]
