@@ -7,7 +7,7 @@ from typing import Any
 
 from rooflinecli import num
 from rooflinecli.derivation import label
-from rooflinecli.engine import residency, speculation
+from rooflinecli.engine import residency, round_trip, speculation
 from rooflinecli.engine.forward_step import (
     REGIME,
     Step,
@@ -198,7 +198,8 @@ def sequences_per_stage(plan: Plan, busy: Load) -> Number:
 def _decode_step(scene: Scene, plan: Plan, busy: Load) -> Step:
     """One token for every sequence under way, in the middle of the answer."""
     context = serving.mean_context(scene.prompt, scene.output)
-    return speculation.token_step(scene, plan, sequences_per_stage(plan, busy), context)
+    step = speculation.token_step(scene, plan, sequences_per_stage(plan, busy), context)
+    return round_trip.waiting(scene, plan, step, busy.batch, context)
 
 
 def _decode_seconds(scene: Scene, plan: Plan, busy: Load) -> Number:

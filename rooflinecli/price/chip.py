@@ -314,7 +314,7 @@ class _LevelNumbers:
                 place = ("network", self.index, "efficiency", op if op in table else "any")
                 chip._constants[key] = chip._lifted(entry, chip.spec.document, place, "collective")
             else:
-                found = chip.constants(regime, "collective", op)
+                found = chip.constants(regime, "collective", op, self.level.kind)
                 hop = self.latency if entry is None else found.per_hop
                 chip._constants[key] = SimpleNamespace(**{**vars(found), "per_hop": hop})
         return chip._constants[key]

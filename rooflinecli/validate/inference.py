@@ -59,10 +59,12 @@ class Run:
 
 def published_runs() -> list[Run]:
     """The rows of data_published/inference.yaml."""
-    return [_published(row) for row in published("inference")["rows"]]
+    found = published("inference")
+    return [published_run(row, found["fit"]) for row in found["rows"]]
 
 
-def _published(row: dict[str, Any]) -> Run:
+def published_run(row: dict[str, Any], fit: dict[str, str]) -> Run:
+    """A published row as a run; `fit` says what the serving constants have seen, by group."""
     options = {
         "model": row["model"],
         "hw": row["hw"],
@@ -90,7 +92,7 @@ def _published(row: dict[str, Any]) -> Run:
         measured,
         row["engine"],
         load == "static",
-        seen=published("inference")["fit"].get(row["group"], "never seen"),
+        seen=fit.get(row["group"], "never seen"),
         requests=row.get("requests"),
     )
 
@@ -136,7 +138,12 @@ def _unusable(row: dict[str, str]) -> str:
         return "known bad label"
     # InferenceX, benchmarks/gptoss_fp4_h100_docker.sh from d22bf9ca to 4e135fd3: 512 clients, whatever the server was set up for, which no row says
     sent = row["silicon_data_source"].partition("silicon_concurrency=")[2].partition(";")[0]
-    if row["backend"] == "vllm" and row["system"] == "h100_sxm" and row["model_path"] == "openai/gpt-oss-120b" and sent == "512":
+    if (
+        row["backend"] == "vllm"
+        and row["system"] == "h100_sxm"
+        and row["model_path"] == "openai/gpt-oss-120b"
+        and sent == "512"
+    ):
         return "known bad label"
     return ""
 

@@ -17,6 +17,7 @@ from rooflinecli.validate import (
     exchange,
     experts,
     inference,
+    rate_tables,
     searches,
     wheel,
     whole_runs,
@@ -91,6 +92,13 @@ def inference_tables() -> list[Table]:
         {},
     )
     tables += _serving(
+        "inference: published, other releases and machines",
+        rate_tables.runs(),
+        lambda run: [run.group, f"{inference.kind(run)}, {run.seen}"],
+        [OTHERS],
+        {},
+    )
+    tables += _serving(
         UNLAID,
         layouts(),
         lambda run: [run.group],
@@ -117,6 +125,10 @@ def inference_tables() -> list[Table]:
 SEEN = (
     "fitted: the serving constants were fitted to the group; read off: one or two were set by hand on its rows; never seen: neither. Runs whose source says "
     "how many requests they sent end with a wave of what is left of the largest batch."
+)
+OTHERS = (
+    "Columns of the pages above that no fit saw, and TensorRT-LLM's releases before, between and after them, all under the constants of the release "
+    "next to them. read off: the rate of all-reduces over PCIe (L40S v0.17, A100 PCIe and L40S v0.14). older release: v0.12, whose tensor parallelism was slower."
 )
 UNSTATED = (
     "Where the source states no precision the runs are scored both ways. They are taken as bf16: the whole time of a request (first token and all "

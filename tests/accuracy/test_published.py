@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rooflinecli.specs.published import published
-from rooflinecli.validate import collectives, inference, tables, whole_runs
+from rooflinecli.validate import collectives, inference, rate_tables, tables, whole_runs
 from rooflinecli.validate.stats import summary
 
 # id of a published row -> relative tolerance; the numbers themselves are in data_published with their citation
@@ -29,6 +29,40 @@ def test_published_runs_are_met(name: str) -> None:
     expected, _, low, high = inference.predict(run)[quantity]
     assert expected == pytest.approx(run.measured[quantity], rel=GOLDEN[name])
     assert low <= expected <= high
+
+
+def test_cells_of_published_tables_are_rows() -> None:
+    """Columns by their heads, cells by their lengths; the same run never twice, here or in the first file; hand-read corners."""
+    cells = {cell["id"]: cell for cell in rate_tables.cells()}
+    assert len(cells) == len(rate_tables.cells()) > 1000
+    assert {cell["source"] for cell in cells.values()} == set(published("inference_2")["sources"])
+    key = ("source", "hw", "dtype", "tp", "pp", "dp", "prompt", "output")
+    first = {
+        (row["model"].replace("llama-3-", "llama-3.1-"), *(row.get(k) for k in key))
+        for row in published("inference")["rows"]
+    }
+    assert not first & {(cell["model"], *(cell.get(k) for k in key)) for cell in cells.values()}
+    corner = cells["trtllm_v017_other-h200-sxm-mixtral-8x22b-fp8-tp8-20000x2000"]
+    assert corner["output_tokens_per_s"] == 2815.76 and corner["requests"] == 1000 and corner["output"] == 2000
+    assert cells["trtllm_v11-rtx-pro-6000-qwen3-30b-a3b-nvfp4-pp2-dp4-1000x1000"]["output_tokens_per_s"] == 8 * 5034
+
+
+# kind and what the constants have seen: mean and median of |error| that other releases and machines must not exceed
+OTHER_BARS = {
+    ("dense", "never seen"): (0.10, 0.065),
+    ("MoE", "never seen"): (0.15, 0.1),
+    ("dense", "read off"): (0.125, 0.08),
+    ("MoE", "read off"): (0.05, 0.05),
+}
+
+
+@pytest.mark.parametrize(("kind", "seen"), OTHER_BARS)
+def test_other_releases_and_machines(kind: str, seen: str) -> None:
+    runs = [run for run in rate_tables.runs() if inference.kind(run) == kind and run.seen == seen]
+    row = summary(inference.points(runs, "throughput", "x"))
+    mean, median = OTHER_BARS[kind, seen]
+    assert row["mean"] <= mean and row["median"] <= median and row["below_floor"] == 0 and row["suspect"] == 0
+    assert row["coverage"] >= 0.72
 
 
 def test_every_published_row_keeps_its_source() -> None:

@@ -62,14 +62,33 @@ def token_layer(keys: float = CONTEXT, kv: float = 2) -> list[Kernel]:
 
 
 def check(
-    answer: dict, kernels: list[Kernel], layers: int, *, moe_layers: int = 0, sequences: float = 1, wires: Wires = ()
+    answer: dict,
+    kernels: list[Kernel],
+    layers: int,
+    *,
+    moe_layers: int = 0,
+    sequences: float = 1,
+    wires: Wires = (),
+    stages: int = 1,
+    last: list[Kernel] | None = None,
 ) -> float:
-    """Breakdown, sum, floor, interval and bytes of a pass of these kernels and collectives; the seconds of it."""
+    """Breakdown, sum, floor, interval and bytes of a pass of these kernels and collectives; the seconds of it.
+
+    Every stage has a host of its own. `last`: kernels of the last stage alone, for which as many microbatches as there are stages wait.
+    """
     starts = layers * 10e-6 + moe_layers * 17e-6
-    engine = STEP + sequences * (MOE_SEQUENCE if moe_layers else SEQUENCE)
+    engine = stages * (STEP + sequences * (MOE_SEQUENCE if moe_layers else SEQUENCE))
     spent, least = (sum(w[i] for w in wires) for i in (0, 1))
     seconds = total(kernels) + starts + engine + spent
     parts = by_group(kernels) | {"overhead": starts, "engine": engine, "communication": spent}
+    if last is not None:
+        head = total(last)
+        inner = seconds - spent - head
+        idle = (
+            max(stages * (inner * (layers // stages) / layers + head), stages * inner * -(-layers // stages) / layers)
+            - seconds
+        )
+        parts["bubble"], seconds = max(idle, 0.0), max(seconds, seconds + idle)
     assert answer["breakdown_s"] == pytest.approx(parts)
     assert answer["time_s"] == pytest.approx(seconds)
     compute, memory = sum(k.flops for k in kernels) / PEAK, sum(k.bytes for k in kernels) / W

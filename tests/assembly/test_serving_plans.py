@@ -75,20 +75,30 @@ def test_a_prompt_passes_four_stages(ask):
     """All stages one after the other, the stream handed on three times; four prompts are under way at once."""
     wires = [(3 * wire(STREAM, 3), 3 * STREAM / INSIDE, 0.3)]
     answer = ask("dense", "prefill", prompt=S, n=4, pp=4, tp=1)
-    seconds = check(answer, 6 * prompt_layer() + ends(S, 1), 6, wires=wires)
+    seconds = check(answer, 6 * prompt_layer() + ends(S, 1), 6, wires=wires, stages=4)
     assert answer["communication_s"] == pytest.approx({"tp": 0.0, "pp": wires[0][0]})
     assert answer["tokens_per_s"] == pytest.approx(4 * S / seconds)
 
 
-def test_a_stage_decodes_its_part_of_the_batch(ask):
-    """Two stages take turns with four sequences each; a token needs both, and the handover once."""
-    b = B // 2
-    stream = b * 256 * 2
+@pytest.mark.parametrize("pp", [2, 4])
+def test_a_stage_decodes_its_part_of_the_batch(ask, pp: int):
+    """Stages take turns with their part of eight sequences; a token needs all, the handovers, and waits for the slowest: six
+    layers over four are two on the fullest, or one and the head on the last."""
+    b = B // pp
+    stream, sends = b * 256 * 2, pp - 1
     kernels = 6 * layer(b, cached_attention(b, 4, 2, 32, 32, CONTEXT)) + ends(b, b)
-    answer = ask("dense", "decode", **LOAD, n=2, pp=2, tp=1)
-    seconds = check(answer, kernels, 6, sequences=b, wires=[(wire(stream, 1), stream / INSIDE, 0.3)])
+    answer = ask("dense", "decode", **LOAD, n=pp, pp=pp, tp=1)
+    wires = [(sends * wire(stream, sends), sends * stream / INSIDE, 0.3)]
+    seconds = check(answer, kernels, 6, sequences=b, wires=wires, stages=pp, last=ends(b, b)[1:])
+    assert pp == 2 or answer["breakdown_s"]["bubble"] > 0
     assert answer["tokens_per_s"] == pytest.approx(B / seconds)
-    assert answer["mfu"] == pytest.approx(answer["flops"] / seconds / (2 * PEAK))
+    assert answer["mfu"] == pytest.approx(answer["flops"] / seconds / (pp * PEAK))
+
+
+def test_a_single_sequence_never_waits_for_a_stage(ask):
+    """One microbatch is under way, so every stage is free when it comes."""
+    answer = ask("dense", "decode", **{**LOAD, "batch": 1}, n=4, pp=4, tp=1)
+    assert answer["breakdown_s"].get("bubble", 0.0) == 0.0
 
 
 def test_replicas_share_nothing_but_the_price(ask):

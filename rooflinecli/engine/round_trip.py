@@ -1,0 +1,40 @@
+"""A decode step through a pipeline: several microbatches are under way, and each waits for the slowest stage."""
+
+from __future__ import annotations
+
+from rooflinecli import num
+from rooflinecli.derivation import label
+from rooflinecli.engine.forward_step import REGIME, Step
+from rooflinecli.engine.scene import Scene
+from rooflinecli.formulas import schedule
+from rooflinecli.num import Number
+from rooflinecli.phases.forward import Pass
+from rooflinecli.phases.sizes import outer_sizes, work_sizes
+from rooflinecli.specs.plan import Plan
+
+
+def waiting(scene: Scene, plan: Plan, step: Step, batch: Number, context: Number) -> Step:
+    """The step, and what its microbatch waits for the slowest stage; `batch` sequences on the whole replica.
+
+    As many microbatches as the pipeline has stages are under way, or as there are sequences. Raises nothing.
+    """
+    if scene.engine.splits_layers or (num.plain(plan.pp) and num.value(plan.pp) == 1):
+        return step
+    head = _head(scene, plan, num.maximum(batch / plan.pp, 1), context)
+    inner = step.seconds - head - step.bill.groups.get("communication", 0.0)
+    slowest = schedule.slowest_decode_stage(float(scene.book.n_layers), plan.pp, inner, head)
+    cycle = schedule.pipeline_cycle(step.seconds, num.minimum(num.maximum(batch, 1), plan.pp), slowest)
+    step.bill.spend("bubble", cycle - step.seconds, "step", 0.0)
+    return Step(step.bill, label(cycle, "t_decode"))
+
+
+def _head(scene: Scene, plan: Plan, batch: Number, context: Number) -> Number:
+    """Seconds of what stands behind the last layer."""
+    forward = Pass(scene.formats, decode=True, flash=scene.request.flash, library=scene.engine.library)
+    bill = scene.bill(REGIME, plan.devices)
+    work = work_sizes(batch, 1.0, context, 1.0, plan)
+    bill.add(
+        forward.ops(scene.book.head, outer_sizes(scene.book, work, plan, scene.book.document, scene.lift), outer=True),
+        1.0,
+    )
+    return label(bill.total, "t_head")
