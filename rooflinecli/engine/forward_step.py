@@ -197,8 +197,10 @@ def _overheads(
     if engine and not scene.chip.ideal:
         beside = "per_sequence_moe" if moe_layers and scene.engine.per_sequence_moe is not None else "per_sequence"
         per_step, per_sequence = engine_constant(scene, "per_step", "s"), engine_constant(scene, beside, "s")
-        hosts = 1.0 if scene.engine.splits_layers else plan.pp  # one process runs every board, or each stage its own
-        seconds = _times(serving.engine_overhead(per_step, batch, per_sequence), hosts)
+        # One process runs every board, or each stage has its own; that looks at all sequences under way, whichever it then works on.
+        hosts = 1.0 if scene.engine.splits_layers else plan.pp
+        under_way = _times(batch, hosts) if decode else batch
+        seconds = _times(serving.engine_overhead(per_step, under_way, per_sequence), hosts)
         if scene.engine.per_split:
             seconds = seconds + num.where(plan.pp > 1, engine_constant(scene, "per_split", "s"), 0.0)
         bill.spend("engine", _times(seconds, passes), "step", step.error)

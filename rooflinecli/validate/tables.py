@@ -94,7 +94,7 @@ def inference_tables() -> list[Table]:
     tables += _serving(
         "inference: published, other releases and machines",
         rate_tables.runs(),
-        lambda run: [run.group, f"{inference.kind(run)}, {run.seen}"],
+        lambda run: [run.group, f"{inference.kind(run)}, {run.seen}", *(["never seen"] if run.seen == "never seen" else [])],
         [OTHERS],
         {},
     )

@@ -83,13 +83,13 @@ def test_a_prompt_passes_four_stages(ask):
 @pytest.mark.parametrize("pp", [2, 4])
 def test_a_stage_decodes_its_part_of_the_batch(ask, pp: int):
     """Stages take turns with their part of eight sequences; a token needs all, the handovers, and waits for the slowest: six
-    layers over four are two on the fullest, or one and the head on the last."""
+    layers over four are two on the fullest, or one and the head on the last. The host of every stage looks at all eight."""
     b = B // pp
     stream, sends = b * 256 * 2, pp - 1
     kernels = 6 * layer(b, cached_attention(b, 4, 2, 32, 32, CONTEXT)) + ends(b, b)
     answer = ask("dense", "decode", **LOAD, n=pp, pp=pp, tp=1)
     wires = [(sends * wire(stream, sends), sends * stream / INSIDE, 0.3)]
-    seconds = check(answer, kernels, 6, sequences=b, wires=wires, stages=pp, last=ends(b, b)[1:])
+    seconds = check(answer, kernels, 6, sequences=B, wires=wires, stages=pp, last=ends(b, b)[1:])
     assert pp == 2 or answer["breakdown_s"]["bubble"] > 0
     assert answer["tokens_per_s"] == pytest.approx(B / seconds)
     assert answer["mfu"] == pytest.approx(answer["flops"] / seconds / (pp * PEAK))
