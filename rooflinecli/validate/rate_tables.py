@@ -1,4 +1,4 @@
-"""Tables of throughput at the memory limit as their pages print them (data_published/inference_2.yaml), cell by cell as runs."""
+"""Runs that came after the constants (data_published/inference_2.yaml): rows, and tables of throughput at the memory limit cell by cell."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from rooflinecli.validate.inference import Run, published_run
 
 
 def runs() -> list[Run]:
-    """Every cell as a run; what the serving constants have seen of its group stands in the file."""
-    return [published_run(cell, published("inference_2")["fit"]) for cell in cells()]
+    """Every row and cell as a run; what the serving constants have seen of its group stands in the file."""
+    found = published("inference_2")
+    return [published_run(row, found["fit"]) for row in (*found["rows"], *cells())]
 
 
 def cells() -> list[dict[str, Any]]:

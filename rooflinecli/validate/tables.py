@@ -95,7 +95,7 @@ def inference_tables() -> list[Table]:
         "inference: published, other releases and machines",
         rate_tables.runs(),
         lambda run: [run.group, f"{inference.kind(run)}, {run.seen}", *(["never seen"] if run.seen == "never seen" else [])],
-        [OTHERS],
+        [OTHERS, *excluded("inference_2")],
         {},
     )
     tables += _serving(
