@@ -55,9 +55,11 @@ def test_nothing_is_lost_and_no_limit_is_passed(prices, policy, rows, pool, swap
         assert replica.tally.most_tokens <= setting.token_budget
     assert all(job.arrival <= job.queued <= job.first <= job.finish for job in ended)
     assert (replica.batch, replica.context, replica.filling, replica.owed, replica.under_way) == (0, 0, 0, 0, 0)
+    assert sum(replica.tally.gaps.values()) == sum(job.output - 1 for job in ended)
+    waited = sum(job.finish - job.first for job in ended)  # what a preempted one stood still counts to its next token
+    assert replica.tally.gap_sum == pytest.approx(waited, rel=1e-9, abs=1e-9)
     if not replica.tally.preemptions:
         assert replica.tally.prompt_tokens == sum(job.prompt for job in ended)
-        assert sum(replica.tally.gaps.values()) == sum(job.output - 1 for job in ended)
         assert [job.queued for job in ended] == sorted(job.queued for job in ended)  # first come, first served
         inside = sum(job.finish - job.queued for job in ended)
         assert replica.tally.area_batch == pytest.approx(inside, rel=1e-9)  # Little: L = lambda W, over the whole run
