@@ -111,9 +111,7 @@ class Clock(Residents):
         return owed
 
     def _move(self, seconds: float, n: int, last: float, batch: int, tokens: int) -> None:
-        """The clock, past `n` steps of `tokens` tokens each, the last of which takes `last` seconds, in which `batch` sequences write on.
-
-        """
+        """The clock, past `n` steps of `tokens` tokens each, the last of which takes `last` seconds, in which `batch` sequences write on."""
         tally = self.tally
         self.now = now = self.now + seconds
         self.decided = now - last

@@ -187,3 +187,21 @@ def test_a_closed_loop_keeps_its_number_under_way(prices):
         now += change
         most = max(most, now)
     assert most == 6
+
+
+def test_moving_a_cache_between_pools_stands_in_the_gap_after_the_first_token(prices):
+    """Ten requests, two pools, a second and a half for each cache: one gap of each answer holds it."""
+    made = [Replica(prices, Limits(10**6, 64), scheduler(), None, hand) for hand in (True, False)]
+    router = load("simulate/routers", "least-loaded")
+    fleet = Fleet(made[:1], ROUND, made[1:], router, transfer=1.5 / 512)
+    ended = opened(fleet, [Job(i, i / 2, 512, 20) for i in range(10)])
+    gaps: dict[int, int] = {}
+    for replica in made:
+        for key, count in replica.tally.gaps.items():
+            gaps[key] = gaps.get(key, 0) + count
+    from rooflinecli.simulate.tally import quantiles_of
+
+    assert sum(gaps.values()) == 190
+    assert sum(r.tally.gap_sum for r in made) == pytest.approx(sum(job.finish - job.first for job in ended))
+    within, most = quantiles_of(gaps, (0.9, 1.0))
+    assert within < 0.1 < 1.5 < most < 1.6

@@ -47,6 +47,8 @@ def _asked(case: Case, result: Estimate) -> tuple[Question, bool]:
         if name.replace("_", "-") not in (*OWN, *VARIED):
             raise unknown("entry of simulate", name, (*OWN, *VARIED))
         written[name.replace("_", "-")] = value
+    if "trace" in written:  # the estimate's lengths beside it are those of a mean request
+        written = {name: value for name, value in written.items() if name not in ("prompt", "output")}
     found = one({**options, **written})
     return found.question, found.fewest
 

@@ -79,6 +79,7 @@ def check(question: Question) -> None:
     if not question.trace and (question.window or question.speed != 1 or question.skip_bad):
         option = "window" if question.window else "speed" if question.speed != 1 else "skip-bad"
         raise UsageError(f"--{option} speaks of a recorded load; add --trace FILE", option)
+    _unused(question)
     if question.count > MOST_REQUESTS:
         option = "requests" if question.requests else "concurrency"
         asks = "" if question.requests else f" and {question.per_slot} prompts per slot"
@@ -92,6 +93,27 @@ def check(question: Question) -> None:
     if bool(question.prefill_pool) != bool(question.decode_pool):
         raise UsageError("--prefill-pool and --decode-pool go together; give both", "prefill-pool")
     _ = question.limits
+
+
+def _unused(question: Question) -> None:
+    """Raises UsageError for what would be read and then leave no trace in the answer."""
+    if question.trace and (question.prompt or question.output or question.spread):
+        option = "prompt" if question.prompt else "output" if question.output else "lengths"
+        raise UsageError(
+            f"--{option}: a recorded load has lengths of its own; leave it out, or leave --trace out", option
+        )
+    if question.speed != 1 and (question.qps or question.concurrency):
+        load = "qps" if question.qps else "concurrency"
+        raise UsageError(f"--speed plays recorded times, and --{load} replaces them; keep one", "speed")
+    if question.arrivals != "poisson" and not question.qps:
+        raise UsageError(f"--arrivals {question.arrivals}: says how a rate comes; add --qps", "arrivals")
+    if question.per_slot != PER_SLOT and (question.trace or not question.concurrency):
+        raise UsageError(
+            "--prompts-per-slot speaks of a closed loop that is not recorded; give --concurrency alone",
+            "prompts-per-slot",
+        )
+    if question.link and not question.prefill_pool:
+        raise UsageError("--kv-link joins pools; add --prefill-pool and --decode-pool", "kv-link")
 
 
 def whole(option: str, written: Any, least: int = 1) -> int:

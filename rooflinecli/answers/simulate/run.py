@@ -14,8 +14,8 @@ from rooflinecli.simulate import arrivals, outcome
 from rooflinecli.simulate import fleet as running
 from rooflinecli.simulate.job import Job
 from rooflinecli.simulate.lengths import Lengths, lengths, spread
+from rooflinecli.simulate.recorded import Trace
 from rooflinecli.simulate.replica import Replica
-from rooflinecli.simulate.traces.row import Trace
 from rooflinecli.spread import Spread
 
 SCHEMA = "roofline/simulate/1"
@@ -75,7 +75,7 @@ def recorded(question: Question) -> Trace | None:
     """The trace asked for, read once."""
     if not question.trace:
         return None
-    from rooflinecli.simulate.traces.row import read
+    from rooflinecli.simulate.recorded import read
 
     return read(question.trace, question.speed, question.window, question.skip_bad, question.requests)
 
@@ -86,7 +86,8 @@ def _recorded_jobs(question: Question, trace: Trace) -> tuple[list[Job], Callabl
         jobs, _ = flattened(trace).jobs(lambda count: [0.0] * count)
         return jobs, None
     if question.qps:
-        return trace.jobs(lambda count: arrivals.instants(question.arrivals, question.qps, count, question.seed))
+        every = len(trace.rows)  # a rate of requests: sessions come as much less often as they have more turns
+        return trace.jobs(lambda n: arrivals.instants(question.arrivals, question.qps * n / every, n, question.seed))
     if not trace.timed:
         raise UsageError(f"--trace {question.trace}: it records no times; add --qps or --concurrency", "qps")
     return trace.jobs()
@@ -220,6 +221,7 @@ def simulate(
             "trace": question.trace or None,
             "format": trace.format if trace else None,
             "skipped_rows": trace.skipped if trace else 0,
+            "failed_rows": trace.failed if trace else 0,
             "qps": question.qps or None,
             "concurrency": question.concurrency or None,
             "seed": question.seed,
