@@ -93,8 +93,17 @@ def simulate(
     skip_bad: bool = _Opt(
         False, "--skip-bad", rich_help_panel=LOAD, help="Leave malformed rows of a trace out, and say how many."
     ),
+    warmup: str = _Opt(
+        None,
+        metavar="TIME",
+        rich_help_panel=LOAD,
+        help="Leave requests that come earlier out of every number, such as 30s.",
+    ),
     slo: str = _Opt(
-        None, metavar="LIMITS", help="Limits and the per cent of requests inside all: ttft=2s,itl=50ms,e2e=30s@99."
+        None,
+        metavar="LIMITS",
+        help="Limits and the per cent of requests inside all: ttft=2s,itl=50ms,e2e=30s@99; several, and by class: "
+        "ttft=500ms@50,ttft=2s@99,batch:e2e=10min@95.",
     ),
     replicas: str = _Opt(
         "1",
@@ -139,6 +148,12 @@ def simulate(
     requests_out: Path = _Opt(
         None, "--requests-out", metavar="FILE", help="Every request's times to FILE.csv or FILE.parquet."
     ),
+    timeline: Path = _Opt(
+        None,
+        metavar="FILE",
+        help="Arrivals, tokens, latency, batch and queue over time to FILE.csv or FILE.parquet.",
+    ),
+    every: str = _Opt(None, metavar="TIME", help="Length of an interval of --timeline, such as 10s."),
     plot: str = _Opt(None, metavar="FILE", help="Curves of percentiles: FILE.png, FILE.svg, or - for the terminal."),
     plot_kind: str = _Opt(
         "percentiles",
@@ -160,7 +175,7 @@ def simulate(
 
     given = {
         "trace": trace, "arrivals": arrivals, "per_slot": prompts_per_slot, "prompt": prompt, "output": output, "spread": lengths,
-        "requests": requests, "speed": speed, "window": window, "skip_bad": skip_bad, "slo": slo, "router": router,
+        "requests": requests, "speed": speed, "window": window, "skip_bad": skip_bad, "warmup": warmup, "slo": slo, "router": router,
         "prefill_pool": prefill_pool, "decode_pool": decode_pool, "link": kv_link, "prefix_cache": prefix_cache,
         "settings": tuple(scheduler or ()), "seed": seed,
     }  # fmt: skip
@@ -172,6 +187,8 @@ def simulate(
         seeds,
         interval,
         requests_out,
+        timeline,
+        every,
         plot,
         plot_kind,
         jobs,

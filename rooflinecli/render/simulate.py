@@ -11,6 +11,7 @@ from rooflinecli.render.json import dumps
 from rooflinecli.specs.quantities import unit_of
 from rooflinecli.units import count, duration, si
 
+MOST_CLASSES = 20  # rows of a table; JSON has them all
 COLUMNS = ("mean", "p50", "p90", "p95", "p99", "max")
 TIMES = {
     "ttft": "time to first token",
@@ -34,12 +35,17 @@ def text(result: dict[str, Any], format: str, width: int) -> str:
         ]
         return comma.rows([("quantity", "value"), *values, *ends])
     if format == "markdown":
-        parts = [f"### {_title(result)}", marked.table(_times(result)), marked.table(_rest(result)), *_said(result)]
+        parts = [f"### {_title(result)}", marked.table(_times(result)), marked.table(_rest(result))]
+        parts += [*(marked.table(grid) for grid in (_classes(result), _promises(result)) if grid), *_said(result)]
         return "\n\n".join(parts)
     lines = [*tables.prose(_title(result), width), ""]
     lines += [*tables.table(_times(result), width, drop=("p95", "max", "mean", "p90"), shrink={"": 12}), ""]
     rest = [row if result["interval"] else row[:2] for row in _rest(result)]
     lines += tables.table(rest, width, left=(0,))
+    for grid in (_classes(result), _promises(result)):
+        lines += (
+            ["", *tables.table(grid, width, left=(0,), drop=("queue p99", "token p50", "ttft p50"))] if grid else []
+        )
     for said in _said(result):
         lines += ["", *tables.prose(said, width)]
     return "\n".join(lines)
@@ -146,20 +152,65 @@ def shown(name: str, value: Any) -> str:
 def _said(result: dict[str, Any]) -> list[str]:
     said = []
     if result["interrupted"]:
-        said.append(f"Interrupted: these are the {result['simulate']['requests']:,} requests that had ended.")
+        asked = result["simulate"]["replicas"]
+        said.append(
+            f"Interrupted in a search for the fewest replicas: {asked} is what had been tried last or kept to the SLO; fewer may do."
+            if result["search_interrupted"]
+            else f"Interrupted: these are the {result['simulate']['requests']:,} requests that had ended."
+        )
     slo = result["slo"]
     if slo is not None:
         share, copies = result["simulate"]["slo_share"], result["simulate"]["replicas"]
+        several = len(slo["promises"]) > 1
+        state = "kept" if slo["kept"] else "missed"
         said.append(
-            f"The SLO is {'kept' if slo['kept'] else 'missed'}: {share:.2%} of requests inside every limit, {slo['share']:.4g} of 1 asked for."
+            f"The SLO is {state}: {sum(one['kept'] for one in slo['promises'])} of {len(slo['promises'])} promises."
+            if several
+            else f"The SLO is {state}: {share:.2%} of requests inside every limit, {100 * slo['share']:.4g}% asked for."
         )
         if slo["one_fewer_share"] is not None:
-            said.append(
-                f"{copies} replicas are the fewest: {copies - 1} serve {slo['one_fewer_share']:.2%} inside the limits."
-            )
-    if result["load"]["skipped_rows"]:
-        said.append(f"{result['load']['skipped_rows']:,} malformed rows of the trace were skipped.")
+            short = f"miss a promise by {-100 * slo['one_fewer_margin_share']:.2f} points"
+            fewer = short if several else f"serve {slo['one_fewer_share']:.2%} inside the limits"
+            said.append(f"{copies} replicas are the fewest: {copies - 1} {fewer}.")
+    for name, what in (
+        ("skipped", "malformed rows of the trace were skipped"),
+        ("failed", "requests that had failed when they were recorded were left out"),
+    ):
+        if result["load"][f"{name}_rows"]:
+            said.append(f"{result['load'][f'{name}_rows']:,} {what}.")
+    if result["load"]["warmup_s"]:
+        said.append(f"Requests of the first {duration(result['load']['warmup_s'])} warm it up and are not counted.")
     return said
+
+
+def _classes(result: dict[str, Any]) -> list[list[str]]:
+    """A row for each class of requests, the most frequent ones."""
+    found = result["classes"]
+    if not found:
+        return []
+    names = {"ttft_p50_s": "ttft p50", "ttft_p99_s": "ttft p99", "tpot_p50_s": "token p50", "tpot_p99_s": "token p99",
+             "e2e_p99_s": "answer p99", "queue_p99_s": "queue p99"}  # fmt: skip
+    if any("slo_share" in row for row in found):
+        names["slo_share"] = "in the SLO"
+    rows = [["class", "requests", *names.values()]]
+    for row in found[:MOST_CLASSES]:
+        rows.append(
+            [row["class"] or "(none)", f"{row['requests']:,}", *(shown(n, row[n]) if n in row else "" for n in names)]
+        )
+    return rows
+
+
+def _promises(result: dict[str, Any]) -> list[list[str]]:
+    """A row for each promise, where there are several."""
+    found = result["slo"]["promises"] if result["slo"] else []
+    if len(found) < 2:
+        return []
+    rows = [["promise", "requests", "inside", ""]]
+    for one in found:
+        rows.append(
+            [one["promise"], f"{one['requests']:,}", f"{one['inside_share']:.2%}", "kept" if one["kept"] else "missed"]
+        )
+    return rows
 
 
 _STUDY = (

@@ -37,6 +37,8 @@ class Replica(Clock):
 
         `waits`: a stride that only something new at `until` would cut is left until that is known; nothing ends before.
         """
+        if self.now >= self.warm:
+            self.warmed()
         if not (self.batch or self.partial or self.waiting):
             if not self.future or self.future[0].ready >= until:
                 return False
@@ -61,6 +63,11 @@ class Replica(Clock):
         if not self.batch:
             return self._wait(until)
         return self._stride(until, waits)
+
+    def warmed(self) -> None:
+        """The warm-up is over: what was counted until now does not count; once."""
+        if self.warm < INF:
+            self.tally, self.warm = self.tally.anew(), INF
 
     def _preempt_until_it_fits(self) -> None:
         while self.batch and self.used + self.batch > self.pool:

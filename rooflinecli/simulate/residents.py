@@ -61,6 +61,7 @@ class Residents:
         self.owed = 0  # tokens that the running batch has still to write
         self.pause = INF  # decode steps until the policy wants to be asked again
         self.under_way = 0
+        self.warm = INF  # instant from which on the tally counts; INF: it counts
         self.tally = Tally()
 
     # --- what policies and routers see -----------------------------------------------------------------------------------

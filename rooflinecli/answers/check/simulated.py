@@ -8,8 +8,9 @@ from typing import Any
 from rooflinecli.answers.check.cases import Case
 from rooflinecli.answers.check.ends import Ends
 from rooflinecli.answers.contract import Estimate
+from rooflinecli.answers.simulate.fewest import fewest
 from rooflinecli.answers.simulate.question import Question
-from rooflinecli.answers.simulate.run import fewest, figures, run
+from rooflinecli.answers.simulate.run import figures, run
 from rooflinecli.answers.simulate.spread import SEEDS, intervals, repeats
 from rooflinecli.answers.simulate.study import OWN, VARIED, one
 from rooflinecli.errors import UsageError, unknown

@@ -44,6 +44,7 @@ class Question:
     speed: float = 1.0
     window: str = ""
     skip_bad: bool = False
+    warmup: float = 0.0
     scale: float = 1.0
     stride: bool = True
 

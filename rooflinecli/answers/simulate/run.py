@@ -10,12 +10,13 @@ from rooflinecli.answers.simulate.deployment import Deployment, describe, fleet,
 from rooflinecli.answers.simulate.question import Question, check
 from rooflinecli.errors import Infeasible, UsageError
 from rooflinecli.formulas import money, provision
-from rooflinecli.simulate import arrivals, outcome
+from rooflinecli.simulate import arrivals, inside, outcome
 from rooflinecli.simulate import fleet as running
 from rooflinecli.simulate.job import Job
 from rooflinecli.simulate.lengths import Lengths, lengths, spread
 from rooflinecli.simulate.recorded import Trace
 from rooflinecli.simulate.replica import Replica
+from rooflinecli.simulate.times import Times, times
 from rooflinecli.spread import Spread
 
 SCHEMA = "roofline/simulate/1"
@@ -27,15 +28,25 @@ Tell = Callable[[int], None]
 
 @dataclass
 class Run:
-    """A run: the answer in numbers, the times of every request, and the replicas as they stopped; `cut` where it was interrupted."""
+    """A run: the answer in numbers, the times of the requests after the warm-up and of every one, and the replicas as they stopped.
+
+    `cut` where it was interrupted; `sought` where that was in a search for the fewest replicas.
+    """
 
     question: Question
     values: dict[str, Any]
     about: dict[str, Any]
-    times: outcome.Times
+    times: Times
+    every: Times
     replicas: list[Replica]
     first_token_error: float = 0.0
     cut: bool = False
+    sought: bool = False
+
+    @property
+    def kept(self) -> bool:
+        """Whether every promise is."""
+        return bool(self.values.get("slo_margin_share", 0.0) >= 0)
 
 
 def run(question: Question, tell: Tell | None = None) -> Run:
@@ -50,6 +61,7 @@ def run(question: Question, tell: Tell | None = None) -> Run:
         _recorded_jobs(question, trace) if trace is not None else (_made(question, count, prompt, output), None)
     )
     _fit(jobs, ready.every)
+    _named(question, trace)
     ended: list[Job] = []
     try:
         if question.concurrency:
@@ -123,15 +135,32 @@ def _fit(jobs: list[Job], replicas: list[Replica]) -> None:
         )
 
 
+def _named(question: Question, trace: Trace | None) -> None:
+    """Raises UsageError for a promise to a class of requests that the load does not have."""
+    asked = {promise.label for promise in question.limits.promises} - {""} if question.limits else set()
+    known = sorted({row.label for row in trace.rows} - {""}) if trace is not None and asked else []
+    for label in sorted(asked - set(known)):
+        has = (
+            f"this one has {', '.join(known)}" if known else "this one has none; a trace with a column class names them"
+        )
+        raise UsageError(f"--slo {label}: the load has no such class of requests; {has}", "slo")
+
+
 def _answered(question: Question, one: Deployment, replicas: list[Replica], ended: list[Job]) -> Run:
     copies = question.prefill_pool + question.decode_pool or question.replicas
     devices = one.devices * copies
-    found = outcome.times(ended)
-    values = outcome.summary(found, replicas, question.limits, devices)
+    every = times(ended)
+    found = every.since(question.warmup) if question.warmup else every
+    if not len(found.arrival):
+        raise UsageError(
+            f"--warmup {question.warmup:g}s: no request that ended came after it; make it shorter, or the load longer",
+            "warmup",
+        )
+    values = outcome.summary(found, replicas, question.limits, devices, question.warmup)
     values = {"replicas": copies, "devices": devices, **values, **_costs(one, devices, values)}
     scheduler = scheduler_of(one.scene, question.settings)
     about = describe(one, scheduler, replicas[0].limits)
-    return Run(question, values, about, found, replicas, scheduler.first_token_error)
+    return Run(question, values, about, found, every, replicas, scheduler.first_token_error)
 
 
 def _costs(one: Deployment, devices: int, values: dict[str, Any]) -> dict[str, Any]:
@@ -146,54 +175,6 @@ def _costs(one: Deployment, devices: int, values: dict[str, Any]) -> dict[str, A
     if power is not None and rate:
         found["joules_per_output_token"] = float(provision.joules_per_token(devices, power, rate))
     return found
-
-
-def fewest(question: Question, most: int = 4096, tell: Tell | None = None) -> tuple[Run, Run | None]:
-    """The fewest replicas whose requests keep to the SLO, with the run of one fewer, which does not (None for one replica).
-
-    Found by doubling and halving, since more replicas never serve fewer requests inside the limits but for the draw of
-    who goes where; the last step is run, so that what is printed was seen. Raises UsageError without an SLO, Infeasible
-    when no count keeps to it.
-    """
-    limits = question.limits
-    if limits is None:
-        raise UsageError("--replicas min needs a promise to keep: --slo ttft=2s,itl=50ms@99", "slo")
-    if question.concurrency or question.prefill_pool:
-        raise UsageError("--replicas min needs an open loop on one pool: --qps or --trace", "replicas")
-    seen: dict[int, Run] = {}
-
-    def keeps(count: int) -> bool:
-        if count not in seen:
-            seen[count] = run(replace(question, replicas=count), tell)
-        return not seen[count].cut and bool(seen[count].values["slo_share"] >= limits.share)
-
-    low, high = 0, 1
-    while not keeps(high):
-        if seen[high].cut:
-            return seen[high], None
-        if high >= most or _alone_misses(seen, high):
-            share = seen[high].values["slo_share"]
-            raise Infeasible(
-                f"{high} replicas still serve only {share:.1%} of requests inside {limits.text}; the limits are out of reach of this plan, "
-                "so relax --slo or change the plan"
-            )
-        low, high = high, high * 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if keeps(middle) else (middle, high)
-        if seen[middle].cut:  # fewer might do as well
-            return replace(seen[high], cut=True), None
-    return seen[high], seen.get(high - 1)
-
-
-def _alone_misses(seen: dict[int, Run], high: int) -> bool:
-    """Whether twice the replicas no longer help: the share has not moved, and nearly nobody queues or shares a step."""
-    before = seen.get(high // 2)
-    return (
-        before is not None
-        and seen[high].values["slo_share"] <= before.values["slo_share"] + 1e-9
-        and seen[high].values["batch_mean"] < 0.5
-    )
 
 
 def simulate(
@@ -224,6 +205,7 @@ def simulate(
             "failed_rows": trace.failed if trace else 0,
             "qps": question.qps or None,
             "concurrency": question.concurrency or None,
+            "warmup_s": question.warmup or None,
             "seed": question.seed,
         },
         "simulate": found.values,
@@ -231,12 +213,16 @@ def simulate(
         "slo": None
         if limits is None
         else {
-            "limits": dict(limits.seconds),
-            "share": limits.share,
-            "kept": bool(found.values["slo_share"] >= limits.share),
+            "limits": dict(limits.main.seconds),
+            "share": limits.main.share,
+            "kept": found.kept,
+            "promises": inside.held(found.times, limits),
             "one_fewer_share": fewer.values["slo_share"] if fewer is not None else None,
+            "one_fewer_margin_share": fewer.values["slo_margin_share"] if fewer is not None else None,
         },
+        "classes": inside.classes(found.times, limits),
         "interrupted": cut,
+        "search_interrupted": found.sought,
         "notes": list(NOTES),
     }
 
