@@ -114,6 +114,12 @@ def simulate(
     router: str = _Opt(
         "round-robin", metavar="NAME", rich_help_panel=LAYOUT, help="round-robin, least-loaded or prefix."
     ),
+    lose: str = _Opt(
+        None,
+        metavar="LOSSES",
+        rich_help_panel=LAYOUT,
+        help="Replicas that stop, and for how long: 1@2min:10min; their requests begin anew on the others.",
+    ),
     prefill_pool: int = _Opt(
         0, min=0, metavar="COUNT", rich_help_panel=LAYOUT, help="Copies of the plan that only read prompts."
     ),
@@ -175,7 +181,7 @@ def simulate(
 
     given = {
         "trace": trace, "arrivals": arrivals, "per_slot": prompts_per_slot, "prompt": prompt, "output": output, "spread": lengths,
-        "requests": requests, "speed": speed, "window": window, "skip_bad": skip_bad, "warmup": warmup, "slo": slo, "router": router,
+        "requests": requests, "speed": speed, "window": window, "skip_bad": skip_bad, "warmup": warmup, "lose": lose, "slo": slo, "router": router,
         "prefill_pool": prefill_pool, "decode_pool": decode_pool, "link": kv_link, "prefix_cache": prefix_cache,
         "settings": tuple(scheduler or ()), "seed": seed,
     }  # fmt: skip

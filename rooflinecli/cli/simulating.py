@@ -40,15 +40,19 @@ def run(ask: Ask) -> bool:
     if ask.plot:
         check(ask.plot)
     found = cells(ask.options, ask.given, ask.varied)
-    if len(found) > 1:
-        return _study(ask, found)
-    return _one(ask, found[0])
+    try:
+        return _study(ask, found) if len(found) > 1 else _one(ask, found[0])
+    except KeyboardInterrupt:
+        nothing = "no simulation" if len(found) > 1 else "no request"
+        print(f"interrupted: {nothing} had ended", file=sys.stderr)
+        raise
 
 
 def _one(ask: Ask, cell: Any) -> bool:
     """A single question: its run, its interval, its files."""
+    from rooflinecli.answers.simulate.answered import simulate
     from rooflinecli.answers.simulate.fewest import fewest
-    from rooflinecli.answers.simulate.run import run, simulate
+    from rooflinecli.answers.simulate.run import run
     from rooflinecli.cli.output import write
     from rooflinecli.render.requests import check, save, table
     from rooflinecli.render.simulate import text

@@ -108,6 +108,7 @@ _ROWS = {
     "kv_use_max_share": "cache in use, most",
     "hit_share": "prompt tokens known already",
     "preemptions": "preemptions",
+    "restarts": "requests begun anew after a loss",
     "usd_per_million_output_tokens": "USD per million output tokens",
     "joules_per_output_token": "joules per output token, at full draw",
     "duration_s": "simulated time",

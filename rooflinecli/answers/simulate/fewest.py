@@ -7,6 +7,7 @@ from dataclasses import replace
 from rooflinecli.answers.simulate.question import Question
 from rooflinecli.answers.simulate.run import Run, Tell, run
 from rooflinecli.errors import Infeasible, UsageError
+from rooflinecli.simulate.losses import most_away
 
 
 def fewest(question: Question, most: int = 4096, tell: Tell | None = None) -> tuple[Run, Run | None]:
@@ -28,7 +29,8 @@ def fewest(question: Question, most: int = 4096, tell: Tell | None = None) -> tu
             seen[count] = run(replace(question, replicas=count), tell)
         return not seen[count].cut and seen[count].kept
 
-    low, high = 0, 1
+    low = most_away(question.losses)  # at least one is there
+    high = low + 1
     while not keeps(high):
         if seen[high].cut:
             return replace(seen[high], sought=True), None

@@ -7,6 +7,7 @@ from typing import Any
 
 from rooflinecli.errors import UsageError
 from rooflinecli.simulate.limits import Limits, limits
+from rooflinecli.simulate.losses import Loss, losses
 from rooflinecli.specs import ask
 
 REQUESTS, PER_SLOT = 1000, 10
@@ -45,12 +46,17 @@ class Question:
     window: str = ""
     skip_bad: bool = False
     warmup: float = 0.0
+    lose: str = ""
     scale: float = 1.0
     stride: bool = True
 
     @property
     def limits(self) -> Limits | None:
         return limits(self.slo) if self.slo else None
+
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        return losses(self.lose) if self.lose else ()
 
     @property
     def load(self) -> str:
@@ -113,6 +119,9 @@ def _unused(question: Question) -> None:
             "--prompts-per-slot speaks of a closed loop that is not recorded; give --concurrency alone",
             "prompts-per-slot",
         )
+    if question.lose and (question.concurrency or question.prefill_pool):
+        raise UsageError("--lose needs an open loop on one pool: --qps or --trace", "lose")
+    _ = question.losses
     if question.link and not question.prefill_pool:
         raise UsageError("--kv-link joins pools; add --prefill-pool and --decode-pool", "kv-link")
 

@@ -10,19 +10,15 @@ from rooflinecli.answers.simulate.deployment import Deployment, describe, fleet,
 from rooflinecli.answers.simulate.question import Question, check
 from rooflinecli.errors import Infeasible, UsageError
 from rooflinecli.formulas import money, provision
-from rooflinecli.simulate import arrivals, inside, outcome
+from rooflinecli.simulate import arrivals, outcome
 from rooflinecli.simulate import fleet as running
 from rooflinecli.simulate.job import Job
 from rooflinecli.simulate.lengths import Lengths, lengths, spread
+from rooflinecli.simulate.losses import opened as running_on
 from rooflinecli.simulate.recorded import Trace
 from rooflinecli.simulate.replica import Replica
 from rooflinecli.simulate.times import Times, times
-from rooflinecli.spread import Spread
 
-SCHEMA = "roofline/simulate/1"
-NOTES = (
-    "four of five measured runs are inside such an interval, first tokens by an error of their own; what a scheduler of another version does is not in it",
-)
 Tell = Callable[[int], None]
 
 
@@ -63,16 +59,27 @@ def run(question: Question, tell: Tell | None = None) -> Run:
     _fit(jobs, ready.every)
     _named(question, trace)
     ended: list[Job] = []
+    restarts = 0
     try:
         if question.concurrency:
             running.closed(ready, jobs, question.concurrency, tell, ended)
+        elif question.losses:
+            if follow is not None:
+                raise UsageError(
+                    f"--lose: {question.trace} has sessions, whose next turns wait for answers; simulate it without",
+                    "lose",
+                )
+            restarts = running_on(ready, jobs, question.losses, tell, ended)
         else:
             running.opened(ready, jobs, follow, tell, ended)
     except KeyboardInterrupt:
         if not ended:
             raise
         return replace(_answered(question, one, ready.every, ended), cut=True)
-    return _answered(question, one, ready.every, ended)
+    found = _answered(question, one, ready.every, ended)
+    if question.losses:
+        found.values["restarts"] = restarts
+    return found
 
 
 def drawn(question: Question) -> tuple[Lengths, Lengths]:
@@ -175,56 +182,6 @@ def _costs(one: Deployment, devices: int, values: dict[str, Any]) -> dict[str, A
     if power is not None and rate:
         found["joules_per_output_token"] = float(provision.joules_per_token(devices, power, rate))
     return found
-
-
-def simulate(
-    found: Run, fewer: Run | None, seeds: int | None, interval: bool | None, over: Spread | None = None
-) -> dict[str, Any]:
-    """The answer as one object: what was asked, every number, and how sure it is where repeats were asked for or are quick."""
-    from rooflinecli.answers.simulate import spread as repeated
-
-    question, limits = found.question, found.question.limits
-    quick = len(found.times.arrival) <= repeated.QUICK
-    values: dict[str, Any] = {}
-    cut = found.cut
-    if not cut and (interval or (interval is None and (quick or seeds))):
-        others = repeated.repeats(question, (repeated.SEEDS if quick else 1) if seeds is None else seeds)
-        try:
-            values = repeated.intervals(found.values, (over or map)(figures, others), found.first_token_error)
-        except KeyboardInterrupt:  # the run itself is known; a range of some of its repeats would look surer than it is
-            cut = True
-    trace = recorded(question)
-    return {
-        "schema": SCHEMA,
-        **found.about,
-        "load": {
-            "kind": question.load,
-            "trace": question.trace or None,
-            "format": trace.format if trace else None,
-            "skipped_rows": trace.skipped if trace else 0,
-            "failed_rows": trace.failed if trace else 0,
-            "qps": question.qps or None,
-            "concurrency": question.concurrency or None,
-            "warmup_s": question.warmup or None,
-            "seed": question.seed,
-        },
-        "simulate": found.values,
-        "interval": values,
-        "slo": None
-        if limits is None
-        else {
-            "limits": dict(limits.main.seconds),
-            "share": limits.main.share,
-            "kept": found.kept,
-            "promises": inside.held(found.times, limits),
-            "one_fewer_share": fewer.values["slo_share"] if fewer is not None else None,
-            "one_fewer_margin_share": fewer.values["slo_margin_share"] if fewer is not None else None,
-        },
-        "classes": inside.classes(found.times, limits),
-        "interrupted": cut,
-        "search_interrupted": found.sought,
-        "notes": list(NOTES),
-    }
 
 
 def figures(question: Question) -> dict[str, Any]:

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from rooflinecli.answers.simulate.answered import simulate
 from rooflinecli.answers.simulate.fewest import fewest
 from rooflinecli.answers.simulate.question import Question, check, whole
-from rooflinecli.answers.simulate.run import run, simulate
+from rooflinecli.answers.simulate.run import run
 from rooflinecli.errors import Infeasible, UsageError
 from rooflinecli.specs import ask
 from rooflinecli.specs.options import find
@@ -75,7 +76,7 @@ def _cell(one: dict[str, str], fixed: dict[str, str], given: dict[str, Any], sev
 
 OWN = {
     "trace": "trace", "arrivals": "arrivals", "prompts-per-slot": "per_slot", "prompt": "prompt", "output": "output", "lengths": "spread",
-    "requests": "requests", "speed": "speed", "window": "window", "skip-bad": "skip_bad", "warmup": "warmup", "slo": "slo", "router": "router",
+    "requests": "requests", "speed": "speed", "window": "window", "skip-bad": "skip_bad", "warmup": "warmup", "lose": "lose", "slo": "slo", "router": "router",
     "prefill-pool": "prefill_pool", "decode-pool": "decode_pool", "kv-link": "link", "prefix-cache": "prefix_cache",
     "scheduler": "settings", "seed": "seed",
 }  # fmt: skip
