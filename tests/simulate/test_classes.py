@@ -100,6 +100,18 @@ def test_shares_and_percentiles_by_class_are_those_of_the_requests(trace, tmp_pa
     assert found["classes"][0]["ttft_mean_s"] == pytest.approx(sum(r["ttft_s"] for r in chat) / 360)
 
 
+def test_a_promise_to_one_class_says_nothing_of_another(trace, tmp_path):
+    out = tmp_path / "r.csv"
+    found = answer("--trace", str(trace), "--slo", "chat:e2e=900ms@50,batch:e2e=60s@90", "--requests-out", str(out))
+    rows = rows_of(out)
+    good = sum(r["e2e_s"] <= (0.9 if r["class"] == "chat" else 60) for r in rows)
+    assert 60 < good < 420 and found["simulate"]["slo_share"] == pytest.approx(good / 420)
+    assert [c["slo_share"] for c in found["classes"]] == pytest.approx([(good - 60) / 360, 1])
+    alone = answer("--trace", str(trace), "--slo", "batch:e2e=60s@90")
+    assert alone["simulate"]["slo_share"] == 1 and alone["simulate"]["goodput_per_s"] < 60 / 60
+    assert "slo_share" not in alone["classes"][0]
+
+
 def test_a_promise_missed_decides_the_exit_and_the_fewest_replicas(trace):
     """The fewest replicas keep to every promise; one fewer misses one, though its chats are served."""
     promise = "chat:ttft=2s@50,batch:e2e=1750ms@99"
