@@ -120,6 +120,18 @@ def simulate(
         rich_help_panel=LAYOUT,
         help="Replicas that stop, and for how long: 1@2min:10min; their requests begin anew on the others.",
     ),
+    autoscale: str = _Opt(
+        None,
+        metavar="MIN:MAX@TARGET",
+        rich_help_panel=LAYOUT,
+        help="Replicas that come and go with the load, so many requests under way on each: 1:8@32.",
+    ),
+    start_up: str = _Opt(
+        None,
+        metavar="TIME",
+        rich_help_panel=LAYOUT,
+        help="With --autoscale: how long until a new replica serves, such as 3min.",
+    ),
     prefill_pool: int = _Opt(
         0, min=0, metavar="COUNT", rich_help_panel=LAYOUT, help="Copies of the plan that only read prompts."
     ),
@@ -181,7 +193,7 @@ def simulate(
 
     given = {
         "trace": trace, "arrivals": arrivals, "per_slot": prompts_per_slot, "prompt": prompt, "output": output, "spread": lengths,
-        "requests": requests, "speed": speed, "window": window, "skip_bad": skip_bad, "warmup": warmup, "lose": lose, "slo": slo, "router": router,
+        "requests": requests, "speed": speed, "window": window, "skip_bad": skip_bad, "warmup": warmup, "lose": lose, "autoscale": autoscale, "start_up": start_up, "slo": slo, "router": router,
         "prefill_pool": prefill_pool, "decode_pool": decode_pool, "link": kv_link, "prefix_cache": prefix_cache,
         "settings": tuple(scheduler or ()), "seed": seed,
     }  # fmt: skip

@@ -74,7 +74,8 @@ def _one(ask: Ask, cell: Any) -> bool:
     if ask.timeline is not None:
         from rooflinecli.simulate.timeline import timeline
 
-        save(timeline(found.every, found.replicas, every, found.question.limits), ask.timeline, "--timeline")
+        course = timeline(found.every, found.replicas, every, found.question.limits, found.paid)
+        save(course, ask.timeline, "--timeline")
     if ask.plot:
         from rooflinecli.answers.simulate.picture import picture
         from rooflinecli.render.plot import draw
@@ -104,7 +105,7 @@ def _study(ask: Ask, found: list[Any]) -> bool:
     """Several questions: a row each."""
     from rooflinecli.answers.simulate.study import study
     from rooflinecli.cli.output import write
-    from rooflinecli.render.simulate import rows
+    from rooflinecli.render.simulate_study import rows
     from rooflinecli.spread import spread_over
 
     for name, given in (("requests-out", ask.requests_out), ("timeline", ask.timeline)):

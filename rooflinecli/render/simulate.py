@@ -68,7 +68,8 @@ def _title(result: dict[str, Any]) -> str:
         else ""
     )
     axes = " ".join(f"{name} {plan[name]}" for name in ("tp", "pp", "dp", "cp", "ep") if plan[name] > 1) or "one device"
-    copies = f"{values['replicas']} x " if values["replicas"] > 1 else ""
+    most = "up to " if load["autoscale"] else ""
+    copies = f"{most}{values['replicas']} x " if values["replicas"] > 1 else ""
     return (
         f"{result['model']} on {copies}{plan['devices']} {result['hardware']} ({axes}, {result['dtype']}), {result['engine']} "
         f"({result['policy']}): {count(values['requests'])} request{'s' if values['requests'] != 1 else ''}, {what}{traced}"
@@ -108,6 +109,8 @@ _ROWS = {
     "kv_use_max_share": "cache in use, most",
     "hit_share": "prompt tokens known already",
     "preemptions": "preemptions",
+    "replicas_mean": "replicas paid for, mean",
+    "replicas_started": "replicas started",
     "restarts": "requests begun anew after a loss",
     "usd_per_million_output_tokens": "USD per million output tokens",
     "joules_per_output_token": "joules per output token, at full draw",
@@ -212,50 +215,3 @@ def _promises(result: dict[str, Any]) -> list[list[str]]:
             [one["promise"], f"{one['requests']:,}", f"{one['inside_share']:.2%}", "kept" if one["kept"] else "missed"]
         )
     return rows
-
-
-_STUDY = (
-    "replicas",
-    "devices",
-    "ttft_p50_s",
-    "ttft_p99_s",
-    "itl_p99_s",
-    "e2e_p99_s",
-    "output_tokens_per_s",
-    "slo_share",
-    "usd_per_million_output_tokens",
-    "violation",
-)
-
-
-def rows(result: dict[str, Any], format: str, width: int) -> str:
-    """A study: a row per simulation."""
-    if format == "json":
-        return dumps(result)
-    names = list(dict.fromkeys(name for row in result["rows"] for name in row))
-    if format == "csv":
-        return comma.rows([names, *([row.get(name, "") for name in names] for row in result["rows"])])
-    wanted = [
-        *result["axes"],
-        *(
-            name
-            for name in _STUDY
-            if name not in result["axes"] and any(row.get(name) not in (None, "") for row in result["rows"])
-        ),
-    ]
-    grid = [[_HEADS.get(name, name) for name in wanted]]
-    grid += [[shown(name, row[name]) if row.get(name) is not None else "" for name in wanted] for row in result["rows"]]
-    if format == "markdown":
-        return marked.table(grid)
-    return "\n".join(tables.table(grid, width, left=tuple(range(len(result["axes"]))), shrink={"violation": 30}))
-
-
-_HEADS = {
-    "ttft_p50_s": "ttft p50",
-    "ttft_p99_s": "ttft p99",
-    "itl_p99_s": "itl p99",
-    "e2e_p99_s": "e2e p99",
-    "output_tokens_per_s": "tokens/s",
-    "slo_share": "in the SLO",
-    "usd_per_million_output_tokens": "USD/M tokens",
-}

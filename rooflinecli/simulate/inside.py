@@ -59,7 +59,7 @@ def good(found: Times, limits: Limits) -> tuple[Any, Any]:
     return spoken, spoken & kept
 
 
-def shares(found: Times, limits: Limits, seconds: float, devices: int) -> dict[str, float]:
+def shares(found: Times, limits: Limits, seconds: float, devices: float) -> dict[str, float]:
     """Shares of requests inside each limit of the main promise, and inside all; goodput; by how much the tightest promise is kept."""
     main, parts = limits.main, {}
     asked = _asked(found, main.label)

@@ -14,9 +14,17 @@ TIMES = ("ttft", "itl", "tpot", "e2e", "queue")
 
 
 def summary(
-    found: Times, replicas: list[Replica], limits: Limits | None, devices: int, warmup: float = 0.0
+    found: Times,
+    replicas: list[Replica],
+    limits: Limits | None,
+    devices: float,
+    warmup: float = 0.0,
+    copies: float | None = None,
 ) -> dict[str, Any]:
-    """Flat, SI, the unit in the key. Times in seconds; shares of 1; rates over the whole run after `warmup`, the end included."""
+    """Flat, SI, the unit in the key. Times in seconds; shares of 1; rates over the whole run after `warmup`, the end included.
+
+    `devices` and `copies` are those that cost something, in the mean where they come and go.
+    """
     import numpy as np
 
     result: dict[str, Any] = {}
@@ -40,7 +48,7 @@ def summary(
     }
     if limits is not None:
         result |= shares(found, limits, seconds, devices)
-    result |= _use(replicas, found, seconds)
+    result |= _use(replicas, found, seconds, len(replicas) if copies is None else copies)
     assert np.isfinite(result["ttft_max_s"])  # every job that ended has had its first token
     return result
 
@@ -61,9 +69,9 @@ def _gaps(replicas: list[Replica]) -> dict[str, float]:
     }
 
 
-def _use(replicas: list[Replica], found: Times, seconds: float) -> dict[str, float]:
+def _use(replicas: list[Replica], found: Times, seconds: float, copies: float) -> dict[str, float]:
     """Means over the run and all replicas, and what was most."""
-    span = seconds * len(replicas)
+    span = seconds * copies
     asked = float(found.prompt.sum())
     return {
         "busy_share": sum(r.tally.busy for r in replicas) / span,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from math import ceil, floor, log10
 from typing import Any
@@ -10,6 +11,7 @@ from rooflinecli.errors import UsageError
 from rooflinecli.simulate.inside import good
 from rooflinecli.simulate.limits import Limits
 from rooflinecli.simulate.replica import Replica
+from rooflinecli.simulate.scaling import mean
 from rooflinecli.simulate.times import Times
 
 INTERVALS, MOST = 100, 100_000  # of a timeline: as it is, and as fine as anyone reads
@@ -23,11 +25,17 @@ def fitting(seconds: float) -> float:
     return next(m * power for m in (1.0, 2.0, 5.0, 10.0) if m * power >= least * (1 - 1e-9))
 
 
-def timeline(found: Times, replicas: list[Replica], every: float = 0.0, limits: Limits | None = None) -> dict[str, Any]:
+def timeline(
+    found: Times,
+    replicas: list[Replica],
+    every: float = 0.0,
+    limits: Limits | None = None,
+    paid: Sequence[tuple[float, int]] = (),
+) -> dict[str, Any]:
     """Arrays by column, an interval of `every` seconds (0: a round one) each.
 
     Times and shares are of the requests that came in it, not-a-number where none did; tokens are counted where they were written,
-    evenly between a request's first and last; `batch` and `queue` are all replicas', the mean and the most of what was seen in it.
+    evenly between a request's first and last; `batch` and `queue` are all replicas', the mean and the most of what was seen in it; `replicas` those `paid` for.
     Raises UsageError for more than MOST intervals.
     """
     import numpy as np
@@ -58,7 +66,10 @@ def timeline(found: Times, replicas: list[Replica], every: float = 0.0, limits: 
     if limits is not None:
         kept = good(found, limits)[1]
         columns["slo_share"] = np.array([kept[p].mean() if len(p) else np.nan for p in parts])
-    return columns | _seen(replicas, edges)
+    columns |= _seen(replicas, edges)
+    if paid:
+        columns["replicas"] = np.array([mean(paid, low, high) for low, high in pairwise(edges.tolist())])
+    return columns
 
 
 def _written(found: Times, edges: Any) -> Any:

@@ -44,6 +44,8 @@ def simulate(
             "qps": question.qps or None,
             "concurrency": question.concurrency or None,
             "warmup_s": question.warmup or None,
+            "lose": question.lose or None,
+            "autoscale": question.autoscale or None,
             "seed": question.seed,
         },
         "simulate": found.values,

@@ -20,6 +20,8 @@ def fewest(question: Question, most: int = 4096, tell: Tell | None = None) -> tu
     limits = question.limits
     if limits is None:
         raise UsageError("--replicas min needs a promise to keep: --slo ttft=2s,itl=50ms@99", "slo")
+    if question.autoscale:
+        raise UsageError("--replicas min seeks a number, and --autoscale changes it; keep one", "replicas")
     if question.concurrency or question.prefill_pool:
         raise UsageError("--replicas min needs an open loop on one pool: --qps or --trace", "replicas")
     seen: dict[int, Run] = {}

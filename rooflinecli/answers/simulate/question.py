@@ -8,6 +8,7 @@ from typing import Any
 from rooflinecli.errors import UsageError
 from rooflinecli.simulate.limits import Limits, limits
 from rooflinecli.simulate.losses import Loss, losses
+from rooflinecli.simulate.scaling import Rule, rule
 from rooflinecli.specs import ask
 
 REQUESTS, PER_SLOT = 1000, 10
@@ -47,6 +48,8 @@ class Question:
     skip_bad: bool = False
     warmup: float = 0.0
     lose: str = ""
+    autoscale: str = ""
+    start_up: str = ""
     scale: float = 1.0
     stride: bool = True
 
@@ -57,6 +60,15 @@ class Question:
     @property
     def losses(self) -> tuple[Loss, ...]:
         return losses(self.lose) if self.lose else ()
+
+    @property
+    def scaling(self) -> Rule | None:
+        return rule(self.autoscale, self.start_up) if self.autoscale else None
+
+    @property
+    def copies(self) -> int:
+        """Copies of the plan, the most there may be where they come and go."""
+        return self.scaling.most if self.scaling else self.replicas
 
     @property
     def load(self) -> str:
@@ -119,9 +131,15 @@ def _unused(question: Question) -> None:
             "--prompts-per-slot speaks of a closed loop that is not recorded; give --concurrency alone",
             "prompts-per-slot",
         )
-    if question.lose and (question.concurrency or question.prefill_pool):
-        raise UsageError("--lose needs an open loop on one pool: --qps or --trace", "lose")
-    _ = question.losses
+    for option, given in (("lose", question.lose), ("autoscale", question.autoscale)):
+        if given and (question.concurrency or question.prefill_pool):
+            raise UsageError(f"--{option} needs an open loop on one pool: --qps or --trace", option)
+    if question.autoscale and (question.lose or question.replicas != 1):
+        option = "lose" if question.lose else "replicas"
+        raise UsageError(f"--autoscale says how many replicas there are; leave --{option} out", "autoscale")
+    if question.start_up and not question.autoscale:
+        raise UsageError("--start-up speaks of replicas that come with the load; add --autoscale 1:8@32", "start-up")
+    _ = question.losses, question.scaling
     if question.link and not question.prefill_pool:
         raise UsageError("--kv-link joins pools; add --prefill-pool and --decode-pool", "kv-link")
 

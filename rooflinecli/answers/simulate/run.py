@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rooflinecli.answers.simulate.deployment import Deployment, describe, fleet, scheduler_of, usual_lengths
+from rooflinecli.answers.simulate.play import Play
 from rooflinecli.answers.simulate.question import Question, check
 from rooflinecli.errors import Infeasible, UsageError
 from rooflinecli.formulas import money, provision
 from rooflinecli.simulate import arrivals, outcome
-from rooflinecli.simulate import fleet as running
 from rooflinecli.simulate.job import Job
 from rooflinecli.simulate.lengths import Lengths, lengths, spread
-from rooflinecli.simulate.losses import opened as running_on
 from rooflinecli.simulate.recorded import Trace
 from rooflinecli.simulate.replica import Replica
 from rooflinecli.simulate.times import Times, times
@@ -26,7 +25,7 @@ Tell = Callable[[int], None]
 class Run:
     """A run: the answer in numbers, the times of the requests after the warm-up and of every one, and the replicas as they stopped.
 
-    `cut` where it was interrupted; `sought` where that was in a search for the fewest replicas.
+    `paid` says from when on how many replicas cost something; `cut` where it was interrupted; `sought` where that was in a search for the fewest replicas.
     """
 
     question: Question
@@ -36,6 +35,7 @@ class Run:
     every: Times
     replicas: list[Replica]
     first_token_error: float = 0.0
+    paid: tuple[tuple[float, int], ...] = ()
     cut: bool = False
     sought: bool = False
 
@@ -51,35 +51,22 @@ def run(question: Question, tell: Tell | None = None) -> Run:
     trace = recorded(question)
     prompt, output = drawn(question)
     means = trace.means if trace is not None else (prompt.mean, output.mean)
-    one, ready = fleet(question, question.replicas, *means)
+    one, ready = fleet(question, question.copies, *means)
     count = question.count * (len(ready.replicas) if question.concurrency else 1)
     jobs, follow = (
         _recorded_jobs(question, trace) if trace is not None else (_made(question, count, prompt, output), None)
     )
     _fit(jobs, ready.every)
     _named(question, trace)
-    ended: list[Job] = []
-    restarts = 0
+    _plain(question, one, follow is not None)
+    play = Play(question, ready, tell)
     try:
-        if question.concurrency:
-            running.closed(ready, jobs, question.concurrency, tell, ended)
-        elif question.losses:
-            if follow is not None:
-                raise UsageError(
-                    f"--lose: {question.trace} has sessions, whose next turns wait for answers; simulate it without",
-                    "lose",
-                )
-            restarts = running_on(ready, jobs, question.losses, tell, ended)
-        else:
-            running.opened(ready, jobs, follow, tell, ended)
+        play(jobs, follow)
     except KeyboardInterrupt:
-        if not ended:
+        if not play.ended:
             raise
-        return replace(_answered(question, one, ready.every, ended), cut=True)
-    found = _answered(question, one, ready.every, ended)
-    if question.losses:
-        found.values["restarts"] = restarts
-    return found
+        return replace(_answered(question, one, play), cut=True)
+    return _answered(question, one, play)
 
 
 def drawn(question: Question) -> tuple[Lengths, Lengths]:
@@ -153,24 +140,45 @@ def _named(question: Question, trace: Trace | None) -> None:
         raise UsageError(f"--slo {label}: the load has no such class of requests; {has}", "slo")
 
 
-def _answered(question: Question, one: Deployment, replicas: list[Replica], ended: list[Job]) -> Run:
-    copies = question.prefill_pool + question.decode_pool or question.replicas
-    devices = one.devices * copies
-    every = times(ended)
+def _plain(question: Question, one: Deployment, sessions: bool) -> None:
+    """Raises UsageError where replicas come or go and that is not simulated."""
+    for option, given in (("lose", question.lose), ("autoscale", question.autoscale)):
+        if given and sessions:
+            raise UsageError(
+                f"--{option}: {question.trace} has sessions, whose next turns wait for answers; leave it out", option
+            )
+    if question.autoscale and one.ranks > 1:
+        raise UsageError("--autoscale counts whole copies of a plan; leave --dp out", "autoscale")
+
+
+def _answered(question: Question, one: Deployment, play: Play) -> Run:
+    copies = question.prefill_pool + question.decode_pool or question.copies
+    replicas, every = play.fleet.every, times(play.ended)
     found = every.since(question.warmup) if question.warmup else every
     if not len(found.arrival):
         raise UsageError(
             f"--warmup {question.warmup:g}s: no request that ended came after it; make it shorter, or the load longer",
             "warmup",
         )
-    values = outcome.summary(found, replicas, question.limits, devices, question.warmup)
-    values = {"replicas": copies, "devices": devices, **values, **_costs(one, devices, values)}
+    paid = play.paid(question.warmup, float((found.arrival + found.e2e).max()))
+    devices = one.devices * (copies if paid is None else paid)
+    values = outcome.summary(found, replicas, question.limits, devices, question.warmup, paid)
+    values = {
+        "replicas": copies,
+        "devices": one.devices * copies,
+        **values,
+        **play.more,
+        **_costs(one, devices, values),
+    }
+    if paid is not None:
+        values["replicas_mean"] = paid
     scheduler = scheduler_of(one.scene, question.settings)
     about = describe(one, scheduler, replicas[0].limits)
-    return Run(question, values, about, found, every, replicas, scheduler.first_token_error)
+    counts = tuple(play.scaled.paid) if play.scaled is not None else ((0.0, copies),)
+    return Run(question, values, about, found, every, replicas, scheduler.first_token_error, counts)
 
 
-def _costs(one: Deployment, devices: int, values: dict[str, Any]) -> dict[str, Any]:
+def _costs(one: Deployment, devices: float, values: dict[str, Any]) -> dict[str, Any]:
     """Dollars and joules per output token, where the chip's file or --price says what an hour and a device take."""
     rate, price, power = values["output_tokens_per_s"], one.scene.price, one.scene.chip.power
     found: dict[str, Any] = {}

@@ -76,7 +76,7 @@ def _cell(one: dict[str, str], fixed: dict[str, str], given: dict[str, Any], sev
 
 OWN = {
     "trace": "trace", "arrivals": "arrivals", "prompts-per-slot": "per_slot", "prompt": "prompt", "output": "output", "lengths": "spread",
-    "requests": "requests", "speed": "speed", "window": "window", "skip-bad": "skip_bad", "warmup": "warmup", "lose": "lose", "slo": "slo", "router": "router",
+    "requests": "requests", "speed": "speed", "window": "window", "skip-bad": "skip_bad", "warmup": "warmup", "lose": "lose", "autoscale": "autoscale", "start-up": "start_up", "slo": "slo", "router": "router",
     "prefill-pool": "prefill_pool", "decode-pool": "decode_pool", "kv-link": "link", "prefix-cache": "prefix_cache",
     "scheduler": "settings", "seed": "seed",
 }  # fmt: skip
