@@ -59,9 +59,8 @@ def test_a_new_one_serves_after_its_start_up_and_is_let_go_after_a_while(prices)
     assert all(30 < job.finish < 60 for job in ended[:4])
     assert ended[4].replica == 0 and ended[5].replica != 0 and ended[6].replica == 0
     assert state.paid[1] == (15.0, 4) and state.started == 3
-    last = max((at for at, count in state.paid if count == 4))
-    assert last == 15.0
-    assert state.paid[-1][1] == 1 and 345 <= state.paid[-1][0] <= 375
+    last = 15 * (min(job.finish for job in ended[:4]) // 15)  # the last look that asked for four
+    assert state.paid[-1] == (last + 315, 1)
 
 
 def test_what_is_paid_is_an_area():
