@@ -35,7 +35,7 @@ def simulate(
         None,
         metavar="FILE",
         rich_help_panel=LOAD,
-        help="Recorded load: Azure, BurstGPT, Mooncake, ShareGPT, inputs of benchmark clients, or time,prompt,output.",
+        help="Recorded load: Azure, BurstGPT, Mooncake, Bailian, ShareGPT, inputs and results of benchmark clients, or time,prompt,output.",
     ),
     qps: str = _Opt(
         None,
