@@ -35,7 +35,7 @@ def simulate(
         None,
         metavar="FILE",
         rich_help_panel=LOAD,
-        help="Recorded load: Azure, BurstGPT, Mooncake, ShareGPT, inputs of benchmark clients, or time,prompt,output.",
+        help="Recorded load: Azure, BurstGPT, Mooncake, Bailian, ShareGPT, inputs and results of benchmark clients, or time,prompt,output.",
     ),
     qps: str = _Opt(
         None,
@@ -93,8 +93,17 @@ def simulate(
     skip_bad: bool = _Opt(
         False, "--skip-bad", rich_help_panel=LOAD, help="Leave malformed rows of a trace out, and say how many."
     ),
+    warmup: str = _Opt(
+        None,
+        metavar="TIME",
+        rich_help_panel=LOAD,
+        help="Leave requests that come earlier out of every number, such as 30s.",
+    ),
     slo: str = _Opt(
-        None, metavar="LIMITS", help="Limits and the per cent of requests inside all: ttft=2s,itl=50ms,e2e=30s@99."
+        None,
+        metavar="LIMITS",
+        help="Limits and the per cent of requests inside all: ttft=2s,itl=50ms,e2e=30s@99; several, and by class: "
+        "ttft=500ms@50,ttft=2s@99,batch:e2e=10min@95.",
     ),
     replicas: str = _Opt(
         "1",
@@ -104,6 +113,24 @@ def simulate(
     ),
     router: str = _Opt(
         "round-robin", metavar="NAME", rich_help_panel=LAYOUT, help="round-robin, least-loaded or prefix."
+    ),
+    lose: str = _Opt(
+        None,
+        metavar="LOSSES",
+        rich_help_panel=LAYOUT,
+        help="Replicas that stop, and for how long: 1@2min:10min; their requests begin anew on the others.",
+    ),
+    autoscale: str = _Opt(
+        None,
+        metavar="MIN:MAX@TARGET",
+        rich_help_panel=LAYOUT,
+        help="Replicas that come and go with the load, so many requests under way on each: 1:8@32.",
+    ),
+    start_up: str = _Opt(
+        None,
+        metavar="TIME",
+        rich_help_panel=LAYOUT,
+        help="With --autoscale: how long until a new replica serves, such as 3min.",
     ),
     prefill_pool: int = _Opt(
         0, min=0, metavar="COUNT", rich_help_panel=LAYOUT, help="Copies of the plan that only read prompts."
@@ -139,6 +166,12 @@ def simulate(
     requests_out: Path = _Opt(
         None, "--requests-out", metavar="FILE", help="Every request's times to FILE.csv or FILE.parquet."
     ),
+    timeline: Path = _Opt(
+        None,
+        metavar="FILE",
+        help="Arrivals, tokens, latency, batch and queue over time to FILE.csv or FILE.parquet.",
+    ),
+    every: str = _Opt(None, metavar="TIME", help="Length of an interval of --timeline, such as 10s."),
     plot: str = _Opt(None, metavar="FILE", help="Curves of percentiles: FILE.png, FILE.svg, or - for the terminal."),
     plot_kind: str = _Opt(
         "percentiles",
@@ -160,7 +193,7 @@ def simulate(
 
     given = {
         "trace": trace, "arrivals": arrivals, "per_slot": prompts_per_slot, "prompt": prompt, "output": output, "spread": lengths,
-        "requests": requests, "speed": speed, "window": window, "skip_bad": skip_bad, "slo": slo, "router": router,
+        "requests": requests, "speed": speed, "window": window, "skip_bad": skip_bad, "warmup": warmup, "lose": lose, "autoscale": autoscale, "start_up": start_up, "slo": slo, "router": router,
         "prefill_pool": prefill_pool, "decode_pool": decode_pool, "link": kv_link, "prefix_cache": prefix_cache,
         "settings": tuple(scheduler or ()), "seed": seed,
     }  # fmt: skip
@@ -172,6 +205,8 @@ def simulate(
         seeds,
         interval,
         requests_out,
+        timeline,
+        every,
         plot,
         plot_kind,
         jobs,

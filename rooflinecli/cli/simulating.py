@@ -21,6 +21,8 @@ class Ask:
     seeds: int | None
     interval: bool | None
     requests_out: Path | None
+    timeline: Path | None
+    every: str | None
     plot: str | None
     plot_kind: str
     jobs: int
@@ -38,21 +40,28 @@ def run(ask: Ask) -> bool:
     if ask.plot:
         check(ask.plot)
     found = cells(ask.options, ask.given, ask.varied)
-    if len(found) > 1:
-        return _study(ask, found)
-    return _one(ask, found[0])
+    try:
+        return _study(ask, found) if len(found) > 1 else _one(ask, found[0])
+    except KeyboardInterrupt:
+        nothing = "no simulation" if len(found) > 1 else "no request"
+        print(f"interrupted: {nothing} had ended", file=sys.stderr)
+        raise
 
 
 def _one(ask: Ask, cell: Any) -> bool:
     """A single question: its run, its interval, its files."""
-    from rooflinecli.answers.simulate.run import fewest, run, simulate
+    from rooflinecli.answers.simulate.answered import simulate
+    from rooflinecli.answers.simulate.fewest import fewest
+    from rooflinecli.answers.simulate.run import run
     from rooflinecli.cli.output import write
-    from rooflinecli.render.requests import check, save
+    from rooflinecli.render.requests import check, save, table
     from rooflinecli.render.simulate import text
     from rooflinecli.spread import spread_over
 
-    if ask.requests_out is not None:
-        check(ask.requests_out)
+    for path, flag in ((ask.requests_out, "--requests-out"), (ask.timeline, "--timeline")):
+        if path is not None:
+            check(path, flag)
+    every = _every(ask)
     bar = Progress(cell.question.expected, "requests")
     try:
         found, fewer = fewest(cell.question, tell=bar.add) if cell.fewest else (run(cell.question, bar.add), None)
@@ -61,7 +70,12 @@ def _one(ask: Ask, cell: Any) -> bool:
     result = simulate(found, fewer, ask.seeds, ask.interval, spread_over(ask.jobs, ask.cluster))
     write(text(result, ask.format, ask.width), ask.out)
     if ask.requests_out is not None:
-        save(found.times, ask.requests_out)
+        save(table(found.every), ask.requests_out, "--requests-out")
+    if ask.timeline is not None:
+        from rooflinecli.simulate.timeline import timeline
+
+        course = timeline(found.every, found.replicas, every, found.question.limits, found.paid)
+        save(course, ask.timeline, "--timeline")
     if ask.plot:
         from rooflinecli.answers.simulate.picture import picture
         from rooflinecli.render.plot import draw
@@ -76,17 +90,27 @@ def _one(ask: Ask, cell: Any) -> bool:
     return bool(result["slo"] is None or result["slo"]["kept"])
 
 
+def _every(ask: Ask) -> float:
+    """Seconds of an interval of the timeline; 0: a round one. Raises UsageError."""
+    from rooflinecli.specs.ask import seconds
+
+    if ask.every is None:
+        return 0.0
+    if ask.timeline is None:
+        raise UsageError("--every says how fine the timeline is; add --timeline FILE", "every")
+    return seconds("--every", ask.every)
+
+
 def _study(ask: Ask, found: list[Any]) -> bool:
     """Several questions: a row each."""
     from rooflinecli.answers.simulate.study import study
     from rooflinecli.cli.output import write
-    from rooflinecli.render.simulate import rows
+    from rooflinecli.render.simulate_study import rows
     from rooflinecli.spread import spread_over
 
-    if ask.requests_out is not None:
-        raise UsageError(
-            "--requests-out belongs to a single simulation; leave one value of each option", "requests-out"
-        )
+    for name, given in (("requests-out", ask.requests_out), ("timeline", ask.timeline)):
+        if given is not None:
+            raise UsageError(f"--{name} belongs to a single simulation; leave one value of each option", name)
     bar = Progress(len(found), "simulations")
     result = study(found, spread_over(ask.jobs, ask.cluster), bar.add)
     bar.close()

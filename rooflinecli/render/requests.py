@@ -1,7 +1,8 @@
-"""Every request of a simulation as a file: CSV, or Parquet with the extra `parquet`."""
+"""Columns of a simulation as a file, its requests or its course over time: CSV, or Parquet with the extra `parquet`."""
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import Any
 
@@ -9,40 +10,43 @@ from rooflinecli import files
 from rooflinecli.errors import UsageError
 
 WHOLE = ("prompt", "output", "replica", "preempted", "hit")
-NAMES = {name: f"{name}_s" for name in ("arrival", "queue", "ttft", "tpot", "e2e")}
+NAMES = {**{name: f"{name}_s" for name in ("arrival", "queue", "ttft", "tpot", "e2e")}, "label": "class"}
 
 
-def check(path: Path) -> None:
+def check(path: Path, flag: str) -> None:
     """Raises UsageError, before a long run, for a suffix or a folder that `save` could not write."""
     if path.suffix not in (".csv", ".parquet"):
-        raise UsageError(f"--requests-out {path}: write to FILE.csv or FILE.parquet", "requests-out")
+        raise UsageError(f"{flag} {path}: write to FILE.csv or FILE.parquet", flag[2:])
     if not path.parent.is_dir():
-        raise UsageError(f"--requests-out {path}: there is no folder {path.parent}; make it first", "requests-out")
+        raise UsageError(f"{flag} {path}: there is no folder {path.parent}; make it first", flag[2:])
 
 
 def table(times: Any) -> dict[str, Any]:
-    """Arrays by column, in order of arrival: seconds (`_s`), tokens and counts."""
+    """Arrays by column, in order of arrival: seconds (`_s`), tokens and counts; the class where requests have one."""
     return {NAMES.get(name, name): _column(times, name) for name in times.columns}
 
 
-def save(times: Any, path: Path) -> None:
-    """Seconds and tokens by request, in order of arrival. Raises UsageError for what `check` refuses or without pyarrow."""
-    check(path)
-    columns = table(times)
+def save(columns: dict[str, Any], path: Path, flag: str) -> None:
+    """Arrays by column; what is not a number is left empty. Raises UsageError for what `check` refuses or without pyarrow."""
+    check(path, flag)
     if path.suffix == ".csv":
-        with files.replacing(path, "--requests-out") as partial, partial.open("w", encoding="utf-8") as stream:
-            stream.write(",".join(columns) + "\n")
+        with (
+            files.replacing(path, flag) as partial,
+            partial.open("w", encoding="utf-8", newline="") as stream,
+        ):
+            writer = csv.writer(stream, lineterminator="\n")
+            writer.writerow(columns)
             for row in zip(*(c.tolist() for c in columns.values()), strict=True):
-                stream.write(",".join(map(repr, row)) + "\n")
+                writer.writerow("" if cell != cell else cell for cell in row)
         return
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
         raise UsageError(
-            "--requests-out FILE.parquet needs pyarrow; install it with `pip install 'rooflinecli[parquet]'`"
+            f"{flag} FILE.parquet needs pyarrow; install it with `pip install 'rooflinecli[parquet]'`"
         ) from None
-    with files.replacing(path, "--requests-out") as partial:
+    with files.replacing(path, flag) as partial:
         pyarrow.parquet.write_table(pyarrow.table(columns), partial)
 
 

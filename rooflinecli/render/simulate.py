@@ -11,6 +11,7 @@ from rooflinecli.render.json import dumps
 from rooflinecli.specs.quantities import unit_of
 from rooflinecli.units import count, duration, si
 
+MOST_CLASSES = 20  # rows of a table; JSON has them all
 COLUMNS = ("mean", "p50", "p90", "p95", "p99", "max")
 TIMES = {
     "ttft": "time to first token",
@@ -34,12 +35,17 @@ def text(result: dict[str, Any], format: str, width: int) -> str:
         ]
         return comma.rows([("quantity", "value"), *values, *ends])
     if format == "markdown":
-        parts = [f"### {_title(result)}", marked.table(_times(result)), marked.table(_rest(result)), *_said(result)]
+        parts = [f"### {_title(result)}", marked.table(_times(result)), marked.table(_rest(result))]
+        parts += [*(marked.table(grid) for grid in (_classes(result), _promises(result)) if grid), *_said(result)]
         return "\n\n".join(parts)
     lines = [*tables.prose(_title(result), width), ""]
     lines += [*tables.table(_times(result), width, drop=("p95", "max", "mean", "p90"), shrink={"": 12}), ""]
     rest = [row if result["interval"] else row[:2] for row in _rest(result)]
     lines += tables.table(rest, width, left=(0,))
+    for grid in (_classes(result), _promises(result)):
+        lines += (
+            ["", *tables.table(grid, width, left=(0,), drop=("queue p99", "token p50", "ttft p50"))] if grid else []
+        )
     for said in _said(result):
         lines += ["", *tables.prose(said, width)]
     return "\n".join(lines)
@@ -62,7 +68,8 @@ def _title(result: dict[str, Any]) -> str:
         else ""
     )
     axes = " ".join(f"{name} {plan[name]}" for name in ("tp", "pp", "dp", "cp", "ep") if plan[name] > 1) or "one device"
-    copies = f"{values['replicas']} x " if values["replicas"] > 1 else ""
+    most = "up to " if load["autoscale"] else ""
+    copies = f"{most}{values['replicas']} x " if values["replicas"] > 1 else ""
     return (
         f"{result['model']} on {copies}{plan['devices']} {result['hardware']} ({axes}, {result['dtype']}), {result['engine']} "
         f"({result['policy']}): {count(values['requests'])} request{'s' if values['requests'] != 1 else ''}, {what}{traced}"
@@ -102,6 +109,9 @@ _ROWS = {
     "kv_use_max_share": "cache in use, most",
     "hit_share": "prompt tokens known already",
     "preemptions": "preemptions",
+    "replicas_mean": "replicas paid for, mean",
+    "replicas_started": "replicas started",
+    "restarts": "requests begun anew after a loss",
     "usd_per_million_output_tokens": "USD per million output tokens",
     "joules_per_output_token": "joules per output token, at full draw",
     "duration_s": "simulated time",
@@ -146,64 +156,62 @@ def shown(name: str, value: Any) -> str:
 def _said(result: dict[str, Any]) -> list[str]:
     said = []
     if result["interrupted"]:
-        said.append(f"Interrupted: these are the {result['simulate']['requests']:,} requests that had ended.")
+        asked = result["simulate"]["replicas"]
+        said.append(
+            f"Interrupted in a search for the fewest replicas: {asked} is what had been tried last or kept to the SLO; fewer may do."
+            if result["search_interrupted"]
+            else f"Interrupted: these are the {result['simulate']['requests']:,} requests that had ended."
+        )
     slo = result["slo"]
     if slo is not None:
         share, copies = result["simulate"]["slo_share"], result["simulate"]["replicas"]
+        several = len(slo["promises"]) > 1
+        state = "kept" if slo["kept"] else "missed"
         said.append(
-            f"The SLO is {'kept' if slo['kept'] else 'missed'}: {share:.2%} of requests inside every limit, {slo['share']:.4g} of 1 asked for."
+            f"The SLO is {state}: {sum(one['kept'] for one in slo['promises'])} of {len(slo['promises'])} promises."
+            if several
+            else f"The SLO is {state}: {share:.2%} of requests inside every limit, {100 * slo['share']:.4g}% asked for."
         )
         if slo["one_fewer_share"] is not None:
-            said.append(
-                f"{copies} replicas are the fewest: {copies - 1} serve {slo['one_fewer_share']:.2%} inside the limits."
-            )
-    if result["load"]["skipped_rows"]:
-        said.append(f"{result['load']['skipped_rows']:,} malformed rows of the trace were skipped.")
+            short = f"miss a promise by {-100 * slo['one_fewer_margin_share']:.2f} points"
+            fewer = short if several else f"serve {slo['one_fewer_share']:.2%} inside the limits"
+            said.append(f"{copies} replicas are the fewest: {copies - 1} {fewer}.")
+    for name, what in (
+        ("skipped", "malformed rows of the trace were skipped"),
+        ("failed", "requests that had failed when they were recorded were left out"),
+    ):
+        if result["load"][f"{name}_rows"]:
+            said.append(f"{result['load'][f'{name}_rows']:,} {what}.")
+    if result["load"]["warmup_s"]:
+        said.append(f"Requests of the first {duration(result['load']['warmup_s'])} warm it up and are not counted.")
     return said
 
 
-_STUDY = (
-    "replicas",
-    "devices",
-    "ttft_p50_s",
-    "ttft_p99_s",
-    "itl_p99_s",
-    "e2e_p99_s",
-    "output_tokens_per_s",
-    "slo_share",
-    "usd_per_million_output_tokens",
-    "violation",
-)
+def _classes(result: dict[str, Any]) -> list[list[str]]:
+    """A row for each class of requests, the most frequent ones."""
+    found = result["classes"]
+    if not found:
+        return []
+    names = {"ttft_p50_s": "ttft p50", "ttft_p99_s": "ttft p99", "tpot_p50_s": "token p50", "tpot_p99_s": "token p99",
+             "e2e_p99_s": "answer p99", "queue_p99_s": "queue p99"}  # fmt: skip
+    if any("slo_share" in row for row in found):
+        names["slo_share"] = "in the SLO"
+    rows = [["class", "requests", *names.values()]]
+    for row in found[:MOST_CLASSES]:
+        rows.append(
+            [row["class"] or "(none)", f"{row['requests']:,}", *(shown(n, row[n]) if n in row else "" for n in names)]
+        )
+    return rows
 
 
-def rows(result: dict[str, Any], format: str, width: int) -> str:
-    """A study: a row per simulation."""
-    if format == "json":
-        return dumps(result)
-    names = list(dict.fromkeys(name for row in result["rows"] for name in row))
-    if format == "csv":
-        return comma.rows([names, *([row.get(name, "") for name in names] for row in result["rows"])])
-    wanted = [
-        *result["axes"],
-        *(
-            name
-            for name in _STUDY
-            if name not in result["axes"] and any(row.get(name) not in (None, "") for row in result["rows"])
-        ),
-    ]
-    grid = [[_HEADS.get(name, name) for name in wanted]]
-    grid += [[shown(name, row[name]) if row.get(name) is not None else "" for name in wanted] for row in result["rows"]]
-    if format == "markdown":
-        return marked.table(grid)
-    return "\n".join(tables.table(grid, width, left=tuple(range(len(result["axes"]))), shrink={"violation": 30}))
-
-
-_HEADS = {
-    "ttft_p50_s": "ttft p50",
-    "ttft_p99_s": "ttft p99",
-    "itl_p99_s": "itl p99",
-    "e2e_p99_s": "e2e p99",
-    "output_tokens_per_s": "tokens/s",
-    "slo_share": "in the SLO",
-    "usd_per_million_output_tokens": "USD/M tokens",
-}
+def _promises(result: dict[str, Any]) -> list[list[str]]:
+    """A row for each promise, where there are several."""
+    found = result["slo"]["promises"] if result["slo"] else []
+    if len(found) < 2:
+        return []
+    rows = [["promise", "requests", "inside", ""]]
+    for one in found:
+        rows.append(
+            [one["promise"], f"{one['requests']:,}", f"{one['inside_share']:.2%}", "kept" if one["kept"] else "missed"]
+        )
+    return rows

@@ -30,10 +30,10 @@ class Clock(Residents):
         s = self.scheduler
         beside = (self.factor, s.graph_tokens, s.launch) if self.batch else (1.0,)  # alone, a prompt takes its price
         seconds, fill = self.prices.mixed(tokens, attention, batch, context, *beside)
-        if self.batch and not batch:
-            self.stall += seconds
         if self.debt:
             seconds += self._pay()
+        if self.batch and not batch:
+            self.stall += seconds
         self.tally.prompt_tokens += tokens
         self._move(seconds, 1, seconds, batch, tokens + batch)
         for job, take in chunks:
@@ -111,10 +111,7 @@ class Clock(Residents):
         return owed
 
     def _move(self, seconds: float, n: int, last: float, batch: int, tokens: int) -> None:
-        """The clock, past `n` steps of `tokens` tokens each, the last of which takes `last` seconds, in which `batch` sequences write on.
-
-        What stood still before them counts to the gap before their first token.
-        """
+        """The clock, past `n` steps of `tokens` tokens each, the last of which takes `last` seconds, in which `batch` sequences write on."""
         tally = self.tally
         self.now = now = self.now + seconds
         self.decided = now - last
@@ -141,9 +138,9 @@ class Clock(Residents):
             return
         self.owed -= written
         tally.output_tokens += written
-        if self.stall:
-            tally.gap(seconds / n + self.stall, batch)
-            self.stall, written = 0.0, written - batch
+        if self.fresh or self.stall:
+            self._first_gaps(now - seconds + seconds / n, seconds / n, batch)
+            written -= batch
         if written:
             gap = seconds / n
             tally.gap_sum += gap * written
@@ -157,3 +154,17 @@ class Clock(Residents):
             self._send_due()
         if self.ends[0][0] <= self.tick:
             self._end_due()
+
+    def _first_gaps(self, instant: float, step: float, batch: int) -> None:
+        """The gaps before the tokens of one step that ends at `instant`: what a sequence stood still before counts to its own.
+
+        Those that joined since the last step waited since their newest token, wherever that was written; the others stood
+        still together, through prompts that let no decodes ride.
+        """
+        for job in self.fresh:
+            self.tally.gap(instant - job.last, 1)
+        others = batch - len(self.fresh)
+        if others:
+            self.tally.gap(step + self.stall, others)
+        self.fresh.clear()
+        self.stall = 0.0

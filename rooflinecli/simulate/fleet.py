@@ -36,20 +36,20 @@ def closed(
 ) -> list[Job]:
     """A closed loop: every replica keeps `concurrency` of its share of the jobs under way. Returns the jobs that ended, `into` a list if given."""
     ended: list[Job] = [] if into is None else into
-    with _collected_later():
+    with collected_later():
         if fleet.decoders:
             return _closed_pools(fleet, jobs, concurrency, tell, ended)
         for i, replica in enumerate(fleet.replicas):
             share = deque(jobs[i :: len(fleet.replicas)])
             for job in [share.popleft() for _ in range(min(concurrency, len(share)))]:
-                _give(replica, job, i)
+                give(replica, job, i)
             while replica.step(INF):
                 for job in replica.finished:
                     if share:
                         following = share.popleft()
                         following.arrival = job.finish
-                        _give(replica, following, i)
-                _take(replica, ended, tell)
+                        give(replica, following, i)
+                take(replica, ended, tell)
         return ended
 
 
@@ -77,7 +77,7 @@ def opened(
 ) -> list[Job]:
     """An open loop: jobs come when they come, in order of arrival; `follow` gives a session's next turn. Fills `into` as `closed` does."""
     ended: list[Job] = [] if into is None else into
-    with _collected_later():
+    with collected_later():
         if follow is not None or fleet.decoders:
             return _by_events(fleet, jobs, follow, tell, ended)
         return _looking(fleet, jobs, tell, ended) if fleet.router.LOOKS else _apart(fleet, jobs, tell, ended)
@@ -93,12 +93,12 @@ def _apart(fleet: Fleet, jobs: list[Job], tell: Tell | None, ended: list[Job]) -
         for job in share:
             while step(job.arrival, True):
                 pass
-            _give(replica, job, i)
+            give(replica, job, i)
             if replica.finished:
-                _take(replica, ended, tell)
+                take(replica, ended, tell)
         while step(INF):
             if replica.finished:
-                _take(replica, ended, tell)
+                take(replica, ended, tell)
     return ended
 
 
@@ -109,13 +109,13 @@ def _looking(fleet: Fleet, jobs: list[Job], tell: Tell | None, ended: list[Job])
             while replica.step(job.arrival):
                 pass
             if replica.finished:
-                _take(replica, ended, tell)
+                take(replica, ended, tell)
         place = fleet.router.choose(job, fleet.replicas)
-        _give(fleet.replicas[place], job, place)
+        give(fleet.replicas[place], job, place)
     for replica in fleet.replicas:
         while replica.step(INF):
             pass
-        _take(replica, ended, tell)
+        take(replica, ended, tell)
     return ended
 
 
@@ -141,7 +141,7 @@ def _by_events(
         elif arrivals:
             _, _, job = heappop(arrivals)
             place = fleet.router.choose(job, fleet.replicas)
-            _give(fleet.replicas[place], job, place)
+            give(fleet.replicas[place], job, place)
         else:
             return ended
 
@@ -176,22 +176,22 @@ def _hand_over(fleet: Fleet, job: Job) -> None:
     job.ready = job.finish + fleet.delay + fleet.transfer * job.prompt
     job.swapped, job.need, job.finish = True, job.prompt, INF
     place = fleet.decode_router.choose(job, fleet.decoders)
-    _give(fleet.decoders[place], job, len(fleet.replicas) + place)
+    give(fleet.decoders[place], job, len(fleet.replicas) + place)
 
 
-def _give(replica: Replica, job: Job, place: int) -> None:
+def give(replica: Replica, job: Job, place: int) -> None:
     job.replica = place
     replica.enqueue(job)
 
 
-def _take(replica: Replica, ended: list[Job], tell: Tell | None) -> None:
+def take(replica: Replica, ended: list[Job], tell: Tell | None) -> None:
     if tell is not None and replica.finished:
         tell(len(replica.finished))
     ended += replica.finished
     replica.finished.clear()
 
 
-class _collected_later:
+class collected_later:
     """No collection of garbage while millions of small objects come and go that refer to each other nowhere."""
 
     def __enter__(self) -> None:

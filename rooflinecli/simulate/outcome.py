@@ -2,72 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
-from rooflinecli.simulate.job import Job
+from rooflinecli.simulate.inside import shares
 from rooflinecli.simulate.limits import Limits
 from rooflinecli.simulate.replica import Replica
 from rooflinecli.simulate.tally import quantiles_of
+from rooflinecli.simulate.times import QUANTILES, Times, percentiles
 
-QUANTILES = (0.5, 0.9, 0.95, 0.99)
 TIMES = ("ttft", "itl", "tpot", "e2e", "queue")
 
 
-@dataclass
-class Times:
-    """Seconds by request, in the order of their arrival: arrays of floats, and lengths in tokens."""
+def summary(
+    found: Times,
+    replicas: list[Replica],
+    limits: Limits | None,
+    devices: float,
+    warmup: float = 0.0,
+    copies: float | None = None,
+) -> dict[str, Any]:
+    """Flat, SI, the unit in the key. Times in seconds; shares of 1; rates over the whole run after `warmup`, the end included.
 
-    arrival: Any
-    queue: Any
-    ttft: Any
-    tpot: Any
-    e2e: Any
-    prompt: Any
-    output: Any
-    replica: Any
-    preempted: Any
-    hit: Any
-    columns: tuple[str, ...] = field(
-        default=("arrival", "prompt", "output", "queue", "ttft", "tpot", "e2e", "replica", "preempted", "hit"),
-        repr=False,
-    )
-
-
-def times(jobs: list[Job]) -> Times:
-    """Of the jobs that ended. tpot is the mean time per token after the first; 0 for an answer of one token."""
-    import numpy as np
-
-    ordered = sorted(jobs, key=lambda j: j.index)
-    shape = (len(ordered), 9)
-    table = np.fromiter(
-        (
-            v
-            for j in ordered
-            for v in (j.arrival, j.queued, j.first, j.finish, j.prompt, j.output, j.replica, j.preempted, j.hit)
-        ),
-        dtype=np.float64,
-        count=shape[0] * shape[1],
-    ).reshape(shape)
-    arrival, queued, first, finish, prompt, output, replica, preempted, hit = table.T
-    further = np.maximum(output - 1, 1)
-    return Times(
-        arrival, queued - arrival, first - arrival, np.where(output > 1, (finish - first) / further, 0.0), finish - arrival,
-        prompt, output, replica, preempted, hit,
-    )  # fmt: skip
-
-
-def summary(found: Times, replicas: list[Replica], limits: Limits | None, devices: int) -> dict[str, Any]:
-    """Flat, SI, the unit in the key. Times in seconds; shares of 1; rates over the whole run, ends included."""
+    `devices` and `copies` are those that cost something, in the mean where they come and go.
+    """
     import numpy as np
 
     result: dict[str, Any] = {}
+    if warmup:
+        for replica in replicas:
+            replica.warmed()
     several = found.output > 1
     for name in ("ttft", "tpot", "e2e", "queue"):
         values = getattr(found, name)[several] if name == "tpot" else getattr(found, name)
-        result |= _percentiles(name, values)
+        result |= percentiles(name, values)
     result |= _gaps(replicas)
-    start, end = float(found.arrival.min()), float((found.arrival + found.e2e).max())
+    start, end = warmup or float(found.arrival.min()), float((found.arrival + found.e2e).max())
     seconds = max(end - start, 1e-12)
     result |= {
         "requests": len(found.arrival),
@@ -78,23 +47,10 @@ def summary(found: Times, replicas: list[Replica], limits: Limits | None, device
         "output_tokens_per_s_per_device": float(found.output.sum()) / seconds / devices,
     }
     if limits is not None:
-        result |= _inside(found, limits, seconds, devices)
-    result |= _use(replicas, found, seconds)
+        result |= shares(found, limits, seconds, devices)
+    result |= _use(replicas, found, seconds, len(replicas) if copies is None else copies)
     assert np.isfinite(result["ttft_max_s"])  # every job that ended has had its first token
     return result
-
-
-def _percentiles(name: str, values: Any) -> dict[str, float]:
-    import numpy as np
-
-    if not len(values):
-        return {f"{name}_{p}_s": 0.0 for p in ("mean", *(f"p{100 * q:g}" for q in QUANTILES), "max")}
-    points = np.quantile(values, QUANTILES)
-    return {
-        f"{name}_mean_s": float(values.mean()),
-        **{f"{name}_p{100 * q:g}_s": float(v) for q, v in zip(QUANTILES, points, strict=True)},
-        f"{name}_max_s": float(values.max()),
-    }
 
 
 def _gaps(replicas: list[Replica]) -> dict[str, float]:
@@ -113,28 +69,9 @@ def _gaps(replicas: list[Replica]) -> dict[str, float]:
     }
 
 
-def _inside(found: Times, limits: Limits, seconds: float, devices: int) -> dict[str, float]:
-    """Shares of requests inside each limit, and inside all. The itl of a request is its mean time per further token."""
-    import numpy as np
-
-    every = np.ones(len(found.arrival), dtype=bool)
-    shares = {}
-    for name, limit in limits.seconds:
-        inside = getattr(found, "tpot" if name == "itl" else name) <= limit
-        shares[f"slo_{name}_share"] = float(inside.mean())
-        every &= inside
-    rate = float(every.sum()) / seconds
-    return {
-        **shares,
-        "slo_share": float(every.mean()),
-        "goodput_per_s": rate,
-        "goodput_per_s_per_device": rate / devices,
-    }
-
-
-def _use(replicas: list[Replica], found: Times, seconds: float) -> dict[str, float]:
+def _use(replicas: list[Replica], found: Times, seconds: float, copies: float) -> dict[str, float]:
     """Means over the run and all replicas, and what was most."""
-    span = seconds * len(replicas)
+    span = seconds * copies
     asked = float(found.prompt.sum())
     return {
         "busy_share": sum(r.tally.busy for r in replicas) / span,

@@ -49,6 +49,13 @@ class Store:
         self.saved = 0
         self.tiers = tuple(tiers)
 
+    def anew(self) -> Store:
+        """An empty one of the same tiers, which go on counting what they brought back."""
+        tiers = [Tier(tier.name, tier.room, tier.seconds) for tier in self.tiers]
+        for tier, old in zip(tiers, self.tiers, strict=True):
+            tier.loaded = old.loaded
+        return Store(tiers)
+
     def known(self, job: Job) -> int:
         """Tokens at the head of a prompt that are on the device."""
         found = 0

@@ -37,6 +37,8 @@ class Replica(Clock):
 
         `waits`: a stride that only something new at `until` would cut is left until that is known; nothing ends before.
         """
+        if self.now >= self.warm:
+            self.warmed()
         if not (self.batch or self.partial or self.waiting):
             if not self.future or self.future[0].ready >= until:
                 return False
@@ -61,6 +63,22 @@ class Replica(Clock):
         if not self.batch:
             return self._wait(until)
         return self._stride(until, waits)
+
+    def lost(self) -> tuple[Replica, list[Job]]:
+        """One to start in its place, which knows nothing and counts on; and the jobs that it had, as they were when they came."""
+        running = [job for _, _, epoch, job in self.ends if epoch == job.epoch]
+        jobs = [*running, *self.partial, *self.waiting, *self.future]
+        for job in jobs:
+            job.reset()
+        store = self.store.anew() if self.store is not None else None
+        fresh = Replica(self.prices, self.limits, self.scheduler, store, self.hand_over)
+        fresh.tally, fresh.warm = self.tally, self.warm
+        return fresh, jobs
+
+    def warmed(self) -> None:
+        """The warm-up is over: what was counted until now does not count; once."""
+        if self.warm < INF:
+            self.tally, self.warm = self.tally.anew(), INF
 
     def _preempt_until_it_fits(self) -> None:
         while self.batch and self.used + self.batch > self.pool:

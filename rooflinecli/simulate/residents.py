@@ -55,11 +55,13 @@ class Residents:
         self.ends: list[tuple[int, int, int, Job]] = []
         self.unsent: list[tuple[int, int, int, Job]] = []  # first tokens that wait for more of them
         self.joined: list[tuple[Job, int]] = []
+        self.fresh: list[Job] = []  # joined since the last decode step: each has a gap of its own before it
         self.finished: list[Job] = []
         self.batch = self.context = self.tick = self.filling = self.saved = self.steps = self.held = 0
         self.owed = 0  # tokens that the running batch has still to write
         self.pause = INF  # decode steps until the policy wants to be asked again
         self.under_way = 0
+        self.warm = INF  # instant from which on the tally counts; INF: it counts
         self.tally = Tally()
 
     # --- what policies and routers see -----------------------------------------------------------------------------------
@@ -138,10 +140,14 @@ class Residents:
             sent = min(self.scheduler.stream_steps, job.output) - job.made
             heappush(self.unsent, (self.tick + sent, job.index, job.epoch, job))
         self.joined.append((job, job.epoch))
+        self.fresh.append(job)
 
     def _prompt_done(self, job: Job, instant: float) -> None:
         """The last chunk was computed: the first token is there, or after a recomputation the next one."""
+        if job.made:
+            self.tally.gap(instant - job.last, 1)  # a recomputation: what it waited stands before this token
         job.made += 1
+        job.last = instant if self.hand_over else self.now
         if job.first == INF and (self.scheduler.stream_steps == 1 or job.output == 1 or self.hand_over):
             job.first = instant
         self.tally.output_tokens += 1
@@ -189,6 +195,10 @@ class Residents:
             job, epoch = self.joined.pop()
             if job.epoch == epoch:
                 break
+        if job in self.fresh:
+            self.fresh.remove(job)
+        else:
+            job.last = self.now - self.stall
         job.epoch += 1
         job.preempted += 1
         self.tally.preemptions += 1

@@ -23,6 +23,12 @@ class Tally:
         self.most_batch, self.most_used, self.most_tokens = 0, 0, 0
         self.area_batch = self.area_used = 0.0
 
+    def anew(self) -> Tally:
+        """One that begins to count here; what was seen over time stays."""
+        found = Tally()
+        found.samples, found.every, found.count, found.due = self.samples, self.every, self.count, self.due
+        return found
+
     def gap(self, seconds: float, tokens: int) -> None:
         """`tokens` that each came `seconds` after the one before."""
         key = int(log(seconds) * PER_E + ABOVE) if seconds > 0 else 0

@@ -102,3 +102,9 @@ def test_a_search_ends_with_simulations():
     )  # fmt: skip
     assert row["simulate"]["ttft_p99_s"] == alone["ttft_p99_s"]
     assert "1 simulated: first token" in run_cli(*args).out
+
+
+def test_a_search_without_limits_is_simulated_too():
+    args = ("search", "llama-3-8b", "--hw", "h100", "-n", "2", "--phase", "decode", "--qps", "5", "--simulate", "1")
+    ran = run_cli(*args, "--format", "json")
+    assert ran.code == 0 and json.loads(ran.out)["results"][0]["simulate"]["ttft_p99_s"] > 0

@@ -63,7 +63,7 @@ def test_equal_seeds_give_equal_answers():
         "--qps",
         "10",
         "--prompt",
-        "lognormal:800,0.9",
+        "lognormal:800,0.5",
         "--output",
         "uniform:10,400",
         "--arrivals",

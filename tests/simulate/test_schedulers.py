@@ -55,9 +55,11 @@ def test_nothing_is_lost_and_no_limit_is_passed(prices, policy, rows, pool, swap
         assert replica.tally.most_tokens <= setting.token_budget
     assert all(job.arrival <= job.queued <= job.first <= job.finish for job in ended)
     assert (replica.batch, replica.context, replica.filling, replica.owed, replica.under_way) == (0, 0, 0, 0, 0)
+    assert sum(replica.tally.gaps.values()) == sum(job.output - 1 for job in ended)
+    waited = sum(job.finish - job.first for job in ended)  # what a preempted one stood still counts to its next token
+    assert replica.tally.gap_sum == pytest.approx(waited, rel=1e-9, abs=1e-9)
     if not replica.tally.preemptions:
         assert replica.tally.prompt_tokens == sum(job.prompt for job in ended)
-        assert sum(replica.tally.gaps.values()) == sum(job.output - 1 for job in ended)
         assert [job.queued for job in ended] == sorted(job.queued for job in ended)  # first come, first served
         inside = sum(job.finish - job.queued for job in ended)
         assert replica.tally.area_batch == pytest.approx(inside, rel=1e-9)  # Little: L = lambda W, over the whole run
@@ -185,3 +187,21 @@ def test_a_closed_loop_keeps_its_number_under_way(prices):
         now += change
         most = max(most, now)
     assert most == 6
+
+
+def test_moving_a_cache_between_pools_stands_in_the_gap_after_the_first_token(prices):
+    """Ten requests, two pools, a second and a half for each cache: one gap of each answer holds it."""
+    made = [Replica(prices, Limits(10**6, 64), scheduler(), None, hand) for hand in (True, False)]
+    router = load("simulate/routers", "least-loaded")
+    fleet = Fleet(made[:1], ROUND, made[1:], router, transfer=1.5 / 512)
+    ended = opened(fleet, [Job(i, i / 2, 512, 20) for i in range(10)])
+    gaps: dict[int, int] = {}
+    for replica in made:
+        for key, count in replica.tally.gaps.items():
+            gaps[key] = gaps.get(key, 0) + count
+    from rooflinecli.simulate.tally import quantiles_of
+
+    assert sum(gaps.values()) == 190
+    assert sum(r.tally.gap_sum for r in made) == pytest.approx(sum(job.finish - job.first for job in ended))
+    within, most = quantiles_of(gaps, (0.9, 1.0))
+    assert within < 0.1 < 1.5 < most < 1.6

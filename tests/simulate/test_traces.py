@@ -9,19 +9,21 @@ import pytest
 from conftest import ROOT
 
 from rooflinecli.errors import DataError, UsageError
-from rooflinecli.simulate.traces.row import read
+from rooflinecli.simulate.recorded import read
 
 EXAMPLES = ROOT / "examples" / "traces"
 KNOWN = {
     "azure.csv": ("azure", 60), "burstgpt.csv": ("burstgpt", 59), "mooncake.jsonl": ("mooncake", 60), "sharegpt.json": ("sharegpt", 31),
-    "bench.jsonl": ("bench", 20), "sessions.csv": ("plain", 39), "bursty.csv": ("plain", 800),
+    "bench.jsonl": ("bench", 20), "sessions.csv": ("plain", 39), "bursty.csv": ("plain", 800), "classes.csv": ("plain", 120), "bailian.jsonl": ("bailian", 40),
+    "aiperf.jsonl": ("aiperf", 29), "guidellm.json": ("guidellm", 23), "vllm.json": ("vllm", 19),
 }  # fmt: skip
+FAILED = {"burstgpt.csv": 1, "aiperf.jsonl": 1, "guidellm.json": 2, "vllm.json": 1}
 
 
 @pytest.mark.parametrize("name", sorted(KNOWN))
 def test_the_examples_are_read(name):
-    found = read(str(EXAMPLES / name), skip_bad=True)
-    assert (found.format, len(found.rows)) == KNOWN[name]
+    found = read(str(EXAMPLES / name))
+    assert (found.format, len(found.rows), found.failed) == (*KNOWN[name], FAILED.get(name, 0))
     assert all(row.prompt >= 1 and row.output >= 1 for row in found.rows)
 
 
@@ -39,6 +41,21 @@ def test_instants_and_lengths_are_those_written(tmp_path):
         "burst.csv": "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,374,44,418,API log\n9.314579,GPT-4,396,109,505,API log\n",
         "moon.jsonl": '{"timestamp": 0, "input_length": 374, "output_length": 44, "hash_ids": [1]}\n{"timestamp": 4314.579, "input_length": 396, "output_length": 109, "hash_ids": [1]}\n',
         "plain.csv": "time,prompt,output\n1,374,44\n5.314579,396,109\n",
+        "dated.csv": "time,prompt,output\n2026-01-05T09:00:00Z,374,44\n2026-01-05T09:00:04.314579Z,396,109\n",
+        "vidur.csv": "arrived_at,num_prefill_tokens,num_decode_tokens\n0,374,44\n4.314579,396,109\n",
+        "bailian.jsonl": '{"chat_id": 1, "parent_chat_id": -1, "timestamp": 61.0, "input_length": 374, "output_length": 44, "type": "text", "turn": 1, "hash_ids": [5]}\n'
+        '{"chat_id": 2, "parent_chat_id": 1, "timestamp": 65.314579, "input_length": 396, "output_length": 109, "type": "text", "turn": 2, "hash_ids": [5, 6]}\n',
+        "aiperf.jsonl": '{"metadata": {"request_start_ns": 1759813207000000000}, "metrics": {"input_sequence_length": {"value": 374, "unit": "tokens"}, "output_sequence_length": {"value": 44}}, "error": null}\n'
+        '{"metadata": {"request_start_ns": 1759813211314579000}, "metrics": {"input_sequence_length": {"value": 396, "unit": "tokens"}, "output_sequence_length": {"value": 109}}, "error": null}\n',
+        "guide.json": '{"benchmarks": [{"requests": {"successful": [{"prompt_tokens": 374, "output_tokens": 44, "request_start_time": 100}], "errored": [{}]}}, '
+        '{"requests": {"successful": [{"input_metrics": {"text_tokens": 396}, "output_metrics": {"text_tokens": 109}, "info": {"timings": {"request_start": 104.314579}}}]}}]}',
+        "vllm.json": '{"duration": 5, "input_lens": [374, 396, 7], "output_lens": [44, 109, 0], "start_times": [10.0, 14.314579, 15], "errors": ["", "", "timeout"]}',
+        "chat.jsonl": '{"timestamp": 0, "messages": [{"role": "user", "content": "'
+        + "x" * 1496
+        + '"}], "output_length": 44}\n'
+        '{"timestamp": 4314.579, "custom_id": "b", "body": {"messages": [{"role": "user", "content": [{"type": "text", "text": "'
+        + "x" * 1584
+        + '"}]}], "max_tokens": 109}}\n',
     }
     for name, text in rows.items():
         (tmp_path / name).write_text(text)
@@ -119,3 +136,91 @@ def test_text_is_counted_at_four_characters_a_token(tmp_path):
         )
     )
     assert [(r.prompt, r.output) for r in read(str(path)).rows] == [(100, 50), (160, 20)]
+
+
+def test_a_request_that_failed_is_counted_and_not_simulated(tmp_path):
+    """BurstGPT's release: a response of 0 tokens is a failure. It needs no --skip-bad, and is no malformed row."""
+    path = tmp_path / "b.csv"
+    path.write_text(
+        "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+        "19440110.0,1722ac82,43,GPT-4,906,446,1352,Conversation log\n19440193.0,,0,ChatGPT,300,0,300,API log\n"
+    )
+    found = read(str(path))
+    assert (len(found.rows), found.failed, found.skipped, found.rows[0].label) == (1, 1, 0, "Conversation log")
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ("0,50", "output is missing"),
+        ("0,1,234,5", "4 cells under 3 columns"),
+        ("2026-13-01 00:00:00,50,5", "expected for example"),
+        ("nan,50,5", "expected seconds"),
+    ],
+)
+def test_a_row_that_is_not_its_heading_is_an_error(tmp_path, row, why):
+    (tmp_path / "t.csv").write_text(f"time,prompt,output\n{row}\n")
+    with pytest.raises(DataError, match=rf"t\.csv:2: .*{why}"):
+        read(str(tmp_path / "t.csv"))
+
+
+def test_nobody_answers_before_it_was_said(tmp_path):
+    (tmp_path / "t.csv").write_text("time,prompt,output,session,think\n0,50,5,a,\n,50,5,a,-3\n")
+    (tmp_path / "t.jsonl").write_text('{"delay": -1, "input_length": 10, "output_length": 1, "session_id": "a"}\n')
+    for name in ("t.csv", "t.jsonl"):
+        with pytest.raises(DataError, match="no less than 0"):
+            read(str(tmp_path / name))
+
+
+def test_what_gzip_packed_is_read_as_it_was(tmp_path):
+    import gzip
+
+    packed = tmp_path / "mooncake.jsonl.gz"
+    packed.write_bytes(gzip.compress((EXAMPLES / "mooncake.jsonl").read_bytes()))
+    assert read(str(packed)).rows == read(str(EXAMPLES / "mooncake.jsonl")).rows
+    packed.write_bytes(packed.read_bytes()[:200])
+    with pytest.raises(DataError, match="gzip cannot unpack"):
+        read(str(packed))
+
+
+def test_a_window_leaves_out_the_turns_of_sessions_that_began_before_it(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("time,prompt,output,session,think\n0,10,5,a,\n,11,5,a,3\n50,20,5,b,\n,21,5,b,3\n")
+    assert [row.prompt for row in read(str(path), window="10:100").rows] == [20, 21]
+
+
+def test_a_turn_of_a_session_is_asked_with_what_was_said_before(tmp_path):
+    """AIPerf's multi turn: 400 characters, 10 tokens of answer, 40 characters more."""
+    turns = [{"text": "x" * 400, "output_length": 10}, {"text": "y" * 40, "delay": 500, "output_length": 7}]
+    (tmp_path / "t.jsonl").write_text(json.dumps({"session_id": "a", "turns": turns}) + "\n")
+    first, second = read(str(tmp_path / "t.jsonl")).rows
+    assert (first.prompt, second.prompt, second.think) == (100, 120, 0.5) and first.hashes == second.hashes[: 100 // 16]
+    payloads = [{"messages": [{"role": "user", "content": "x" * n}], "max_completion_tokens": 9} for n in (40, 400)]
+    (tmp_path / "inputs.json").write_text(json.dumps({"data": [{"session_id": "b", "payloads": payloads}]}, indent=1))
+    found = read(str(tmp_path / "inputs.json"))
+    assert [(row.prompt, row.output, row.think) for row in found.rows] == [(10, 9, None), (100, 9, 0.0)]
+    assert not found.timed
+
+
+def test_a_rate_counts_requests_also_where_sessions_have_turns(tmp_path):
+    """Four turns a session at 8 requests/s: sessions come at 2 a second."""
+    from rooflinecli.answers.simulate.run import run
+    from rooflinecli.answers.simulate.study import asked
+
+    path = tmp_path / "t.csv"
+    lines = [f",{100},1,s{i},{0 if turn else ''}" for i in range(400) for turn in range(4)]
+    path.write_text("time,prompt,output,session,think\n" + "\n".join(lines) + "\n")
+    found = run(asked({"model": "llama-3-8b", "hw": "h100", "engine": "vllm", "trace": str(path), "qps": 8}))
+    assert found.values["requests"] == 1600
+    assert found.values["requests_per_s"] == pytest.approx(8, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"prompt": "2k"}, {"lengths": "0.8:1"}, {"qps": 2, "speed": 2}, {"arrivals": "gamma:2"}, {"prompts_per_slot": 3}, {"kv_link": "1GB/s"}],
+)  # fmt: skip
+def test_what_a_trace_leaves_no_use_for_is_refused(more):
+    from rooflinecli.answers.simulate.study import asked
+
+    with pytest.raises(UsageError):
+        asked({"model": "llama-3-8b", "hw": "h100", "trace": str(EXAMPLES / "bursty.csv"), **more})

@@ -8,8 +8,9 @@ from typing import Any
 from rooflinecli.answers.check.cases import Case
 from rooflinecli.answers.check.ends import Ends
 from rooflinecli.answers.contract import Estimate
+from rooflinecli.answers.simulate.fewest import fewest
 from rooflinecli.answers.simulate.question import Question
-from rooflinecli.answers.simulate.run import fewest, figures, run
+from rooflinecli.answers.simulate.run import figures, run
 from rooflinecli.answers.simulate.spread import SEEDS, intervals, repeats
 from rooflinecli.answers.simulate.study import OWN, VARIED, one
 from rooflinecli.errors import UsageError, unknown
@@ -47,6 +48,8 @@ def _asked(case: Case, result: Estimate) -> tuple[Question, bool]:
         if name.replace("_", "-") not in (*OWN, *VARIED):
             raise unknown("entry of simulate", name, (*OWN, *VARIED))
         written[name.replace("_", "-")] = value
+    if "trace" in written:  # the estimate's lengths beside it are those of a mean request
+        written = {name: value for name, value in written.items() if name not in ("prompt", "output")}
     found = one({**options, **written})
     return found.question, found.fewest
 

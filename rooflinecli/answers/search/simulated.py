@@ -60,6 +60,6 @@ def _cell(options: dict[str, Any], row: dict[str, Any], limits: dict[str, str | 
     own = {k: v for k, v in options.items() if k not in _LAYOUT and OPTIONS[k].phase != "train"}
     plan = {"n": layout["devices"], **{axis: layout[axis] for axis in ("tp", "pp", "dp", "ep")}}
     said = ",".join(f"{name}={limits[name]}" for name in ("ttft", "itl") if limits[name] is not None)
-    given = {k: str(options[k]) for k in ("prompt", "output") if k in options} | {"slo": said or ""}
+    given = {k: str(options[k]) for k in ("prompt", "output") if k in options} | ({"slo": said} if said else {})
     copies = str(int(row["serve"]["instances"]))
     return cells({**own, **plan}, given, {"qps": str(limits["qps"]), "replicas": copies})[0]

@@ -21,7 +21,9 @@ def joined(said: dict[str, str | None], slo: str | None) -> dict[str, str | None
             f"--slo {slo}: no percentiles here, only means; leave the @ out, or ask `roofline simulate`", "slo"
         )
     merged = dict(said)
-    for name, seconds in found.seconds:
+    if found.main.label:
+        raise UsageError(f"--slo {slo}: no classes of requests here; ask `roofline simulate`", "slo")
+    for name, seconds in found.main.seconds:
         if name not in HELD:
             raise UsageError(f"--slo {slo}: {name} is known to `roofline simulate` only; here are ttft and itl", "slo")
         if said.get(name) is not None:

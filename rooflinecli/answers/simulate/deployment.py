@@ -149,10 +149,13 @@ def fleet(
     limits = one.limits(prompt + output, scheduler, question.stride)
 
     def made(count: int, hand_over: bool = False) -> list[Replica]:
-        return [
+        found = [
             Replica(prices, limits, scheduler, store(question, one.scene, limits), hand_over)
             for _ in range(count * one.ranks)
         ]
+        for replica in found:
+            replica.warm = question.warmup or replica.warm
+        return found
 
     router = load(ROUTERS, question.router)
     if not question.prefill_pool:
@@ -207,6 +210,7 @@ def describe(one: Deployment, scheduler: Scheduler, limits: Limits) -> dict[str,
         "hardware": one.scene.request.hardware.name,
         "engine": one.scene.engine.name,
         "policy": scheduler.policy,
+        "max_context": one.scene.spec.max_context,
         "dtype": one.scene.dtype,
         "plan": {"devices": one.devices, **{name: int(getattr(p, name)) for name in ("tp", "pp", "dp", "cp", "ep")}},
         "pool_tokens": limits.pool,

@@ -7,6 +7,8 @@ from typing import Any
 
 from rooflinecli.errors import UsageError
 from rooflinecli.simulate.limits import Limits, limits
+from rooflinecli.simulate.losses import Loss, losses
+from rooflinecli.simulate.scaling import Rule, rule
 from rooflinecli.specs import ask
 
 REQUESTS, PER_SLOT = 1000, 10
@@ -44,12 +46,29 @@ class Question:
     speed: float = 1.0
     window: str = ""
     skip_bad: bool = False
+    warmup: float = 0.0
+    lose: str = ""
+    autoscale: str = ""
+    start_up: str = ""
     scale: float = 1.0
     stride: bool = True
 
     @property
     def limits(self) -> Limits | None:
         return limits(self.slo) if self.slo else None
+
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        return losses(self.lose) if self.lose else ()
+
+    @property
+    def scaling(self) -> Rule | None:
+        return rule(self.autoscale, self.start_up) if self.autoscale else None
+
+    @property
+    def copies(self) -> int:
+        """Copies of the plan, the most there may be where they come and go."""
+        return self.scaling.most if self.scaling else self.replicas
 
     @property
     def load(self) -> str:
@@ -79,6 +98,7 @@ def check(question: Question) -> None:
     if not question.trace and (question.window or question.speed != 1 or question.skip_bad):
         option = "window" if question.window else "speed" if question.speed != 1 else "skip-bad"
         raise UsageError(f"--{option} speaks of a recorded load; add --trace FILE", option)
+    _unused(question)
     if question.count > MOST_REQUESTS:
         option = "requests" if question.requests else "concurrency"
         asks = "" if question.requests else f" and {question.per_slot} prompts per slot"
@@ -92,6 +112,36 @@ def check(question: Question) -> None:
     if bool(question.prefill_pool) != bool(question.decode_pool):
         raise UsageError("--prefill-pool and --decode-pool go together; give both", "prefill-pool")
     _ = question.limits
+
+
+def _unused(question: Question) -> None:
+    """Raises UsageError for what would be read and then leave no trace in the answer."""
+    if question.trace and (question.prompt or question.output or question.spread):
+        option = "prompt" if question.prompt else "output" if question.output else "lengths"
+        raise UsageError(
+            f"--{option}: a recorded load has lengths of its own; leave it out, or leave --trace out", option
+        )
+    if question.speed != 1 and (question.qps or question.concurrency):
+        load = "qps" if question.qps else "concurrency"
+        raise UsageError(f"--speed plays recorded times, and --{load} replaces them; keep one", "speed")
+    if question.arrivals != "poisson" and not question.qps:
+        raise UsageError(f"--arrivals {question.arrivals}: says how a rate comes; add --qps", "arrivals")
+    if question.per_slot != PER_SLOT and (question.trace or not question.concurrency):
+        raise UsageError(
+            "--prompts-per-slot speaks of a closed loop that is not recorded; give --concurrency alone",
+            "prompts-per-slot",
+        )
+    for option, given in (("lose", question.lose), ("autoscale", question.autoscale)):
+        if given and (question.concurrency or question.prefill_pool):
+            raise UsageError(f"--{option} needs an open loop on one pool: --qps or --trace", option)
+    if question.autoscale and (question.lose or question.replicas != 1):
+        option = "lose" if question.lose else "replicas"
+        raise UsageError(f"--autoscale says how many replicas there are; leave --{option} out", "autoscale")
+    if question.start_up and not question.autoscale:
+        raise UsageError("--start-up speaks of replicas that come with the load; add --autoscale 1:8@32", "start-up")
+    _ = question.losses, question.scaling
+    if question.link and not question.prefill_pool:
+        raise UsageError("--kv-link joins pools; add --prefill-pool and --decode-pool", "kv-link")
 
 
 def whole(option: str, written: Any, least: int = 1) -> int:

@@ -7,35 +7,42 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rooflinecli.answers.simulate.deployment import Deployment, describe, fleet, scheduler_of, usual_lengths
+from rooflinecli.answers.simulate.play import Play
 from rooflinecli.answers.simulate.question import Question, check
 from rooflinecli.errors import Infeasible, UsageError
 from rooflinecli.formulas import money, provision
 from rooflinecli.simulate import arrivals, outcome
-from rooflinecli.simulate import fleet as running
 from rooflinecli.simulate.job import Job
 from rooflinecli.simulate.lengths import Lengths, lengths, spread
+from rooflinecli.simulate.recorded import Trace
 from rooflinecli.simulate.replica import Replica
-from rooflinecli.simulate.traces.row import Trace
-from rooflinecli.spread import Spread
+from rooflinecli.simulate.times import Times, times
 
-SCHEMA = "roofline/simulate/1"
-NOTES = (
-    "four of five measured runs are inside such an interval, first tokens by an error of their own; what a scheduler of another version does is not in it",
-)
 Tell = Callable[[int], None]
 
 
 @dataclass
 class Run:
-    """A run: the answer in numbers, the times of every request, and the replicas as they stopped; `cut` where it was interrupted."""
+    """A run: the answer in numbers, the times of the requests after the warm-up and of every one, and the replicas as they stopped.
+
+    `paid` says from when on how many replicas cost something; `cut` where it was interrupted; `sought` where that was in a search for the fewest replicas.
+    """
 
     question: Question
     values: dict[str, Any]
     about: dict[str, Any]
-    times: outcome.Times
+    times: Times
+    every: Times
     replicas: list[Replica]
     first_token_error: float = 0.0
+    paid: tuple[tuple[float, int], ...] = ()
     cut: bool = False
+    sought: bool = False
+
+    @property
+    def kept(self) -> bool:
+        """Whether every promise is."""
+        return bool(self.values.get("slo_margin_share", 0.0) >= 0)
 
 
 def run(question: Question, tell: Tell | None = None) -> Run:
@@ -44,23 +51,22 @@ def run(question: Question, tell: Tell | None = None) -> Run:
     trace = recorded(question)
     prompt, output = drawn(question)
     means = trace.means if trace is not None else (prompt.mean, output.mean)
-    one, ready = fleet(question, question.replicas, *means)
+    one, ready = fleet(question, question.copies, *means)
     count = question.count * (len(ready.replicas) if question.concurrency else 1)
     jobs, follow = (
         _recorded_jobs(question, trace) if trace is not None else (_made(question, count, prompt, output), None)
     )
     _fit(jobs, ready.every)
-    ended: list[Job] = []
+    _named(question, trace)
+    _plain(question, one, follow is not None)
+    play = Play(question, ready, tell)
     try:
-        if question.concurrency:
-            running.closed(ready, jobs, question.concurrency, tell, ended)
-        else:
-            running.opened(ready, jobs, follow, tell, ended)
+        play(jobs, follow)
     except KeyboardInterrupt:
-        if not ended:
+        if not play.ended:
             raise
-        return replace(_answered(question, one, ready.every, ended), cut=True)
-    return _answered(question, one, ready.every, ended)
+        return replace(_answered(question, one, play), cut=True)
+    return _answered(question, one, play)
 
 
 def drawn(question: Question) -> tuple[Lengths, Lengths]:
@@ -75,7 +81,7 @@ def recorded(question: Question) -> Trace | None:
     """The trace asked for, read once."""
     if not question.trace:
         return None
-    from rooflinecli.simulate.traces.row import read
+    from rooflinecli.simulate.recorded import read
 
     return read(question.trace, question.speed, question.window, question.skip_bad, question.requests)
 
@@ -86,7 +92,8 @@ def _recorded_jobs(question: Question, trace: Trace) -> tuple[list[Job], Callabl
         jobs, _ = flattened(trace).jobs(lambda count: [0.0] * count)
         return jobs, None
     if question.qps:
-        return trace.jobs(lambda count: arrivals.instants(question.arrivals, question.qps, count, question.seed))
+        every = len(trace.rows)  # a rate of requests: sessions come as much less often as they have more turns
+        return trace.jobs(lambda n: arrivals.instants(question.arrivals, question.qps * n / every, n, question.seed))
     if not trace.timed:
         raise UsageError(f"--trace {question.trace}: it records no times; add --qps or --concurrency", "qps")
     return trace.jobs()
@@ -122,18 +129,56 @@ def _fit(jobs: list[Job], replicas: list[Replica]) -> None:
         )
 
 
-def _answered(question: Question, one: Deployment, replicas: list[Replica], ended: list[Job]) -> Run:
-    copies = question.prefill_pool + question.decode_pool or question.replicas
-    devices = one.devices * copies
-    found = outcome.times(ended)
-    values = outcome.summary(found, replicas, question.limits, devices)
-    values = {"replicas": copies, "devices": devices, **values, **_costs(one, devices, values)}
+def _named(question: Question, trace: Trace | None) -> None:
+    """Raises UsageError for a promise to a class of requests that the load does not have."""
+    asked = {promise.label for promise in question.limits.promises} - {""} if question.limits else set()
+    known = sorted({row.label for row in trace.rows} - {""}) if trace is not None and asked else []
+    for label in sorted(asked - set(known)):
+        has = (
+            f"this one has {', '.join(known)}" if known else "this one has none; a trace with a column class names them"
+        )
+        raise UsageError(f"--slo {label}: the load has no such class of requests; {has}", "slo")
+
+
+def _plain(question: Question, one: Deployment, sessions: bool) -> None:
+    """Raises UsageError where replicas come or go and that is not simulated."""
+    for option, given in (("lose", question.lose), ("autoscale", question.autoscale)):
+        if given and sessions:
+            raise UsageError(
+                f"--{option}: {question.trace} has sessions, whose next turns wait for answers; leave it out", option
+            )
+    if question.autoscale and one.ranks > 1:
+        raise UsageError("--autoscale counts whole copies of a plan; leave --dp out", "autoscale")
+
+
+def _answered(question: Question, one: Deployment, play: Play) -> Run:
+    copies = question.prefill_pool + question.decode_pool or question.copies
+    replicas, every = play.fleet.every, times(play.ended)
+    found = every.since(question.warmup) if question.warmup else every
+    if not len(found.arrival):
+        raise UsageError(
+            f"--warmup {question.warmup:g}s: no request that ended came after it; make it shorter, or the load longer",
+            "warmup",
+        )
+    paid = play.paid(question.warmup, float((found.arrival + found.e2e).max()))
+    devices = one.devices * (copies if paid is None else paid)
+    values = outcome.summary(found, replicas, question.limits, devices, question.warmup, paid)
+    values = {
+        "replicas": copies,
+        "devices": one.devices * copies,
+        **values,
+        **play.more,
+        **_costs(one, devices, values),
+    }
+    if paid is not None:
+        values["replicas_mean"] = paid
     scheduler = scheduler_of(one.scene, question.settings)
     about = describe(one, scheduler, replicas[0].limits)
-    return Run(question, values, about, found, replicas, scheduler.first_token_error)
+    counts = tuple(play.scaled.paid) if play.scaled is not None else ((0.0, copies),)
+    return Run(question, values, about, found, every, replicas, scheduler.first_token_error, counts)
 
 
-def _costs(one: Deployment, devices: int, values: dict[str, Any]) -> dict[str, Any]:
+def _costs(one: Deployment, devices: float, values: dict[str, Any]) -> dict[str, Any]:
     """Dollars and joules per output token, where the chip's file or --price says what an hour and a device take."""
     rate, price, power = values["output_tokens_per_s"], one.scene.price, one.scene.chip.power
     found: dict[str, Any] = {}
@@ -145,98 +190,6 @@ def _costs(one: Deployment, devices: int, values: dict[str, Any]) -> dict[str, A
     if power is not None and rate:
         found["joules_per_output_token"] = float(provision.joules_per_token(devices, power, rate))
     return found
-
-
-def fewest(question: Question, most: int = 4096, tell: Tell | None = None) -> tuple[Run, Run | None]:
-    """The fewest replicas whose requests keep to the SLO, with the run of one fewer, which does not (None for one replica).
-
-    Found by doubling and halving, since more replicas never serve fewer requests inside the limits but for the draw of
-    who goes where; the last step is run, so that what is printed was seen. Raises UsageError without an SLO, Infeasible
-    when no count keeps to it.
-    """
-    limits = question.limits
-    if limits is None:
-        raise UsageError("--replicas min needs a promise to keep: --slo ttft=2s,itl=50ms@99", "slo")
-    if question.concurrency or question.prefill_pool:
-        raise UsageError("--replicas min needs an open loop on one pool: --qps or --trace", "replicas")
-    seen: dict[int, Run] = {}
-
-    def keeps(count: int) -> bool:
-        if count not in seen:
-            seen[count] = run(replace(question, replicas=count), tell)
-        return not seen[count].cut and bool(seen[count].values["slo_share"] >= limits.share)
-
-    low, high = 0, 1
-    while not keeps(high):
-        if seen[high].cut:
-            return seen[high], None
-        if high >= most or _alone_misses(seen, high):
-            share = seen[high].values["slo_share"]
-            raise Infeasible(
-                f"{high} replicas still serve only {share:.1%} of requests inside {limits.text}; the limits are out of reach of this plan, "
-                "so relax --slo or change the plan"
-            )
-        low, high = high, high * 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if keeps(middle) else (middle, high)
-        if seen[middle].cut:  # fewer might do as well
-            return replace(seen[high], cut=True), None
-    return seen[high], seen.get(high - 1)
-
-
-def _alone_misses(seen: dict[int, Run], high: int) -> bool:
-    """Whether twice the replicas no longer help: the share has not moved, and nearly nobody queues or shares a step."""
-    before = seen.get(high // 2)
-    return (
-        before is not None
-        and seen[high].values["slo_share"] <= before.values["slo_share"] + 1e-9
-        and seen[high].values["batch_mean"] < 0.5
-    )
-
-
-def simulate(
-    found: Run, fewer: Run | None, seeds: int | None, interval: bool | None, over: Spread | None = None
-) -> dict[str, Any]:
-    """The answer as one object: what was asked, every number, and how sure it is where repeats were asked for or are quick."""
-    from rooflinecli.answers.simulate import spread as repeated
-
-    question, limits = found.question, found.question.limits
-    quick = len(found.times.arrival) <= repeated.QUICK
-    values: dict[str, Any] = {}
-    cut = found.cut
-    if not cut and (interval or (interval is None and (quick or seeds))):
-        others = repeated.repeats(question, (repeated.SEEDS if quick else 1) if seeds is None else seeds)
-        try:
-            values = repeated.intervals(found.values, (over or map)(figures, others), found.first_token_error)
-        except KeyboardInterrupt:  # the run itself is known; a range of some of its repeats would look surer than it is
-            cut = True
-    trace = recorded(question)
-    return {
-        "schema": SCHEMA,
-        **found.about,
-        "load": {
-            "kind": question.load,
-            "trace": question.trace or None,
-            "format": trace.format if trace else None,
-            "skipped_rows": trace.skipped if trace else 0,
-            "qps": question.qps or None,
-            "concurrency": question.concurrency or None,
-            "seed": question.seed,
-        },
-        "simulate": found.values,
-        "interval": values,
-        "slo": None
-        if limits is None
-        else {
-            "limits": dict(limits.seconds),
-            "share": limits.share,
-            "kept": bool(found.values["slo_share"] >= limits.share),
-            "one_fewer_share": fewer.values["slo_share"] if fewer is not None else None,
-        },
-        "interrupted": cut,
-        "notes": list(NOTES),
-    }
 
 
 def figures(question: Question) -> dict[str, Any]:

@@ -19,7 +19,8 @@ def repeats(question: Question, seeds: int) -> list[Question]:
     trace = recorded(question)
     means = trace.means if trace is not None else tuple(d.mean for d in drawn(question))
     low, high = deployment(question.options, *means).error
-    again = [] if trace is not None else [replace(question, seed=question.seed + i) for i in range(1, seeds)]
+    drawn_again = trace is None or question.qps  # a trace at a rate of one's own has its arrivals drawn
+    again = [] if not drawn_again else [replace(question, seed=question.seed + i) for i in range(1, seeds)]
     return [*again, *(replace(question, scale=end) for end in (low, high))]
 
 

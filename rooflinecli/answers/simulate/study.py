@@ -7,8 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from rooflinecli.answers.simulate.answered import simulate
+from rooflinecli.answers.simulate.fewest import fewest
 from rooflinecli.answers.simulate.question import Question, check, whole
-from rooflinecli.answers.simulate.run import fewest, run, simulate
+from rooflinecli.answers.simulate.run import run
 from rooflinecli.errors import Infeasible, UsageError
 from rooflinecli.specs import ask
 from rooflinecli.specs.options import find
@@ -55,6 +57,8 @@ def _cell(one: dict[str, str], fixed: dict[str, str], given: dict[str, Any], sev
     own = {name: value for name, value in given.items() if value is not None}
     for name in (option for option, field in OWN.items() if own.get(field) == ""):
         raise UsageError(f"--{name} is empty; leave it out, or give it a value", name)
+    if own.get("warmup") is not None:
+        own["warmup"] = ask.seconds("--warmup", own["warmup"])
     if own.get("requests") is not None:
         own["requests"] = whole("requests", own["requests"])
     if "qps" in one:
@@ -72,7 +76,7 @@ def _cell(one: dict[str, str], fixed: dict[str, str], given: dict[str, Any], sev
 
 OWN = {
     "trace": "trace", "arrivals": "arrivals", "prompts-per-slot": "per_slot", "prompt": "prompt", "output": "output", "lengths": "spread",
-    "requests": "requests", "speed": "speed", "window": "window", "skip-bad": "skip_bad", "slo": "slo", "router": "router",
+    "requests": "requests", "speed": "speed", "window": "window", "skip-bad": "skip_bad", "warmup": "warmup", "lose": "lose", "autoscale": "autoscale", "start-up": "start_up", "slo": "slo", "router": "router",
     "prefill-pool": "prefill_pool", "decode-pool": "decode_pool", "kv-link": "link", "prefix-cache": "prefix_cache",
     "scheduler": "settings", "seed": "seed",
 }  # fmt: skip
@@ -106,7 +110,7 @@ def simulated(written: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     """What `roofline simulate --format json` prints of them, and the times of each request. Raises UsageError for several values of an
     option, and for a search."""
     found = run(asked(written))
-    return simulate(found, None, None, None), found.times
+    return simulate(found, None, None, None), found.every
 
 
 def _read(name: str, value: Any) -> Any:
@@ -143,7 +147,7 @@ def study(found: list[Cell], spread: Spread, tell: Callable[[int], None] | None 
         if not rows:
             raise
     limits = found[0].question.limits
-    kept = all(row["feasible"] and (limits is None or row["slo_share"] >= limits.share) for row in rows)
+    kept = all(row["feasible"] and (limits is None or row["slo_margin_share"] >= 0) for row in rows)
     return {
         "schema": SCHEMA,
         "axes": [name for name, _ in found[0].apart],

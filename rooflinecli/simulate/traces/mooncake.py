@@ -9,37 +9,39 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rooflinecli.errors import DataError
-from rooflinecli.simulate.traces.row import Read, Row, bad, guarded, lines, seconds, tokens
+from rooflinecli.simulate.traces.row import Read, Row, bad, keys, lines, made, pause, seconds, tokens
 
 SPAN = 512
 
 
 def matches(head: str) -> bool:
     """By its keys."""
-    return head.lstrip().startswith("{") and '"input_length"' in head and '"output_length"' in head
+    found = keys(head)
+    return {"input_length", "output_length"} <= found and "chat_id" not in found
 
 
 def rows(path: Path) -> Read:
     """One object a line."""
-    for where, found in lines(path):
-        if isinstance(found, DataError):
-            yield found
-        else:
-            yield guarded(where, lambda where=where, found=found: _row(where, found))  # type: ignore[misc]
+    return made(lines(path), _row)
 
 
 def _row(where: str, found: dict[str, Any]) -> Row:
-    hashes = found.get("hash_ids") or ()
-    if not isinstance(hashes, (list, tuple)) or not all(isinstance(h, (int, str)) for h in hashes):
-        raise bad(where, "hash_ids is no list of numbers")
+    hashes = hashes_of(where, found)
     delay, time = found.get("delay"), found.get("timestamp")
     return Row(
         None if time is None else seconds(where, "timestamp", time) / 1e3,
         tokens(where, "input_length", found.get("input_length")),
         tokens(where, "output_length", found.get("output_length")),
         str(found.get("session_id", "")),
-        tuple(hashes),
+        hashes,
         SPAN if hashes else 0,
-        None if delay is None else seconds(where, "delay", delay) / 1e3,
+        None if delay is None else pause(where, "delay", delay) / 1e3,
     )
+
+
+def hashes_of(where: str, found: dict[str, Any]) -> tuple[int | str, ...]:
+    """Keys of a prompt's blocks. Raises DataError."""
+    hashes = found.get("hash_ids") or ()
+    if not isinstance(hashes, (list, tuple)) or not all(isinstance(h, (int, str)) for h in hashes):
+        raise bad(where, "hash_ids is no list of numbers")
+    return tuple(hashes)

@@ -1,4 +1,5 @@
-"""Conversations as ShareGPT's JSON has them: a list of {id, conversations: [{from, value}, ...]}, lengths counted at four characters a token.
+"""Conversations as ShareGPT's JSON has them: a list of {id, conversations: [{from, value}, ...]}, or one a line;
+lengths are counted at four characters a token.
 
 Each question is a turn whose prompt is all that was said before it; turns of a conversation follow one another and share
 their prefix. There are no instants: give --qps or --concurrency.
@@ -6,32 +7,29 @@ their prefix. There are no instants: give --qps or --concurrency.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from rooflinecli.errors import DataError
-from rooflinecli.simulate.traces.row import Read, Row, bad, estimated
+from rooflinecli.simulate.traces.row import SPAN, Read, Row, bad, beginning, blocks, document, estimated, keys, lines
 
-SPAN = 16
 _ASKS = ("human", "user", "system")
 
 
 def matches(head: str) -> bool:
     """By its keys."""
-    return head.lstrip().startswith("[") and ('"conversations"' in head or '"conversation"' in head)
+    return bool({"conversations", "conversation"} & keys(head))
 
 
 def rows(path: Path) -> Read:
     """Turns in the order of the file; a conversation that is none is one malformed row, placed by its number."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8", errors="replace"))
-    except ValueError as error:
-        line = getattr(error, "lineno", 1)
-        raise DataError(f"{path}:{line}: not JSON ({error}); mend the file") from None
+    found = document(path) if beginning(path).lstrip().startswith("[") else [each for _, each in lines(path)]
     for number, item in enumerate(found, 1):
         where = f"{path}: conversation {number}"
-        said = (item.get("conversations") or item.get("conversation")) if isinstance(item, dict) else None
+        if isinstance(item, DataError):
+            yield item
+            continue
+        said = item.get("conversations", item.get("conversation")) if isinstance(item, dict) else None
         if not isinstance(said, list) or not all(
             isinstance(turn, dict) and isinstance(_text(turn), str) for turn in said
         ):
@@ -42,12 +40,11 @@ def rows(path: Path) -> Read:
 
 def _turns(session: str, said: list[dict[str, Any]]) -> Read:
     heard, first = 0, True
-    for turn, following in zip(said, [*said[1:], {}], strict=True):
+    for turn, following in zip(said, [*said[1:], {}], strict=False):
         heard += estimated(_text(turn))
         if _who(turn) in _ASKS and following and _who(following) not in _ASKS:
             answer = estimated(_text(following))
-            hashes = tuple(f"{session}/{i}" for i in range(heard // SPAN))
-            yield Row(None, heard, answer, session, hashes, SPAN, None if first else 0.0)
+            yield Row(None, heard, answer, session, blocks(session, heard), SPAN, None if first else 0.0)
             first = False
 
 
