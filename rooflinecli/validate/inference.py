@@ -192,6 +192,18 @@ def kind(run: Run) -> str:
     )
 
 
+def arrivals(run: Run) -> str:
+    """How requests come: one sequence on an idle server, an open or a closed loop, as many as memory holds, a static batch."""
+    asked = run.options
+    if run.static or asked.get("batch", 1) > 1:
+        return "static batch"
+    if "batch" in asked:
+        return "one sequence"
+    if "qps" in asked:
+        return "open loop"
+    return "memory's limit" if asked["concurrency"] == "max" else "closed loop"
+
+
 def predict(run: Run) -> dict[str, tuple[float, float, float, float]]:
     """Expected, floor, low and high of everything measured in the run."""
     scene = Scene(ask.request(run.options))
