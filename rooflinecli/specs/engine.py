@@ -74,6 +74,15 @@ class Engine(Spec):
     pads_heads: bool = Field(
         False, description="heads that the tensor-parallel size does not divide are padded up to the next multiple"
     )
+    ranks: Scalar = Field(
+        1.0, ge=1, description="tensor-parallel ranks of a device, such as its cores: heads are padded to a multiple of all ranks"
+    )
+    copies_heads: bool = Field(
+        False, description="cached heads that the ranks do not divide are copied, one for each query head, weights and cache"
+    )
+    whole_head: bool = Field(
+        False, description="every device of a tensor-parallel group holds the embedding and the head whole"
+    )
     whole_cache: bool = Field(
         False, description="layers whose attention has a window keep every token in the cache all the same"
     )
