@@ -10,7 +10,7 @@ from rooflinecli.derivation import label
 from rooflinecli.engine import adapters, experts
 from rooflinecli.engine.host import LINK, LINK_ERROR, Host
 from rooflinecli.engine.scene import Scene
-from rooflinecli.formulas import roofline, serving
+from rooflinecli.formulas import collectives, roofline, serving
 from rooflinecli.formulas.counts import active_experts
 from rooflinecli.formulas.offload import copy_time, on_device, on_host
 from rooflinecli.ledger import Ledger, Sizes
@@ -20,6 +20,7 @@ from rooflinecli.phases.forward import Pass
 from rooflinecli.phases.sizes import layer_sizes, outer_sizes, work_sizes
 from rooflinecli.price.bill import Bill
 from rooflinecli.specs.plan import Plan
+from rooflinecli.work import Collective
 
 REGIME = "serving"
 SPLIT_ERROR = 1.0  # of what is not gained: seen between all and none of it
@@ -131,7 +132,18 @@ def _stack(scene: Scene, plan: Plan, book: Ledger, forward: Pass, bill: Bill, wo
     bill.add(forward.ops(book.head, outer, outer=True), passes if host is None else on_device(passes, host.head))
     for c in tensor.collectives(plan, tokens, outer["D"], size, 1.0, _sums(book), False):
         c.library = "" if "collective" in scene.engine.efficiency else scene.engine.library
-        bill.expose("tp", bill.collective(c, passes))
+        _sum_up(scene, bill, c, passes, forward.decode)
+
+
+def _sum_up(scene: Scene, bill: Bill, c: Collective, passes: Number, decode: bool) -> None:
+    """Charge sums over a tensor group: behind the work before them, but for what a compiler hides beside the matmuls of a prompt."""
+    seconds, beside = bill.collective(c, passes), scene.chip.constants(REGIME, "tp_collective")
+    if decode or not num.present(beside.overlap):  # a token's sums are latency, which no matmul is long enough to cover
+        bill.expose("tp", seconds)
+        return
+    hidden, worked = collectives.hidden(seconds, beside.overlap), bill.total
+    longer = label(collectives.work_beside(worked, hidden, beside.p), "t_beside") - worked
+    bill.expose("tp", collectives.exposed(seconds, beside.overlap) + longer)
 
 
 @lru_cache(maxsize=256)

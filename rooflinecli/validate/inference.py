@@ -80,6 +80,9 @@ def _published(row: dict[str, Any]) -> Run:
         options["concurrency"] = "max"
     else:
         options |= {"concurrency": row["batch"]} if load == "concurrency" else {"qps": row["qps"]}
+        options |= {"token_budget": row["budget"]} if "budget" in row else {}
+    if load == "concurrency" and "requests" in row:
+        options["prompts_per_slot"] = row["requests"] / row["batch"]
     measured = {key: row[f"{key}_ms"] / 1e3 for key in ("itl", "ttft") if f"{key}_ms" in row}
     if "output_tokens_per_s" in row:
         measured["throughput"] = row["output_tokens_per_s"]
