@@ -236,11 +236,22 @@ def prompt_pass(scene: Scene, plan: Plan) -> Step:
     if not scene.generates:
         scored = scene.scored(scene.prompt)
         return forward_step(scene, plan, scene.together, scene.read, scene.prompt, False, True, scene.steps, scored)
-    read, passes = scene.read, serving.prompt_passes(token_budget(scene), scene.read)
+    (read, keys), passes = as_read(scene), serving.prompt_passes(token_budget(scene), scene.read)
     if scene.chip.ideal or (num.plain(passes) and num.value(passes) <= 1):
-        return _in_turn(scene, plan, forward_step(scene, plan, 1.0, read, scene.prompt, decode=False), passes)
-    step = forward_step(scene, plan, 1.0, read / passes, scene.prompt, decode=False, passes=passes)
+        step = forward_step(scene, plan, 1.0, read, keys, decode=False)
+    else:
+        step = forward_step(scene, plan, 1.0, read / passes, keys, decode=False, passes=passes)
+    if scene.engine.prompt_bucket:
+        step.bill.bound_by(forward_step(scene, plan, 1.0, scene.read, scene.prompt, decode=False, engine=False).bill)
     return _in_turn(scene, plan, step, passes)
+
+
+def as_read(scene: Scene) -> tuple[Number, Number]:
+    """Tokens of a prompt that its pass computes, and keys that they see: as many as there are, or those of an engine's next larger graph."""
+    if not scene.engine.prompt_bucket or scene.chip.ideal:
+        return scene.read, scene.prompt
+    read = serving.padded_prompt(scene.read, engine_constant(scene, "prompt_bucket", "tokens"))
+    return read, scene.prompt + (read - scene.read)
 
 
 def _in_turn(scene: Scene, plan: Plan, step: Step, passes: Number) -> Step:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rooflinecli.engine import inference
@@ -40,6 +40,7 @@ def test_gpus_hide_nothing_here():
     assert scene.chip.constants("serving", "tp_collective").overlap == 0
 
 
+@settings(deadline=None)
 @given(st.sampled_from(["tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e"]), st.integers(16, 7000))
 def test_a_prompt_never_beats_its_floor_and_hiding_never_slows_it(chip, prompt):
     scenes = [Scene(ask.request({**ASKED, "hw": chip, "prompt": prompt, "batch": 1}), override=o) for o in (None, FULL)]
