@@ -171,11 +171,12 @@ class Split:
     """How an engine splits a model over a tensor-parallel group, where that is not evenly over its devices.
 
     ranks: parts that a device holds, such as one for each of its cores; every part has whole heads, equally many. copies: cached heads
-    that the ranks do not divide are copied, one for each query head. whole_head: every device holds the embedding and the head whole.
+    that the ranks do not divide are copied, one for each query head ("queries"), or for each rank where they divide the ranks ("ranks").
+    whole_head: every device holds the embedding and the head whole.
     """
 
     ranks: float = 1.0
-    copies: bool = False
+    copies: str = ""
     whole_head: bool = False
 
 

@@ -29,8 +29,15 @@ def shard(sizes: Sizes, tp: Number, split: Axes, shared: Axes = (), over: Split 
     for axis in shared:
         sizes[axis] = _whole(num.maximum(cached[axis] / tp, 1))
         if over.copies and "N" in sizes:
-            even = constraints.divides(tp * over.ranks, cached[axis])
-            sizes[axis] = num.where(even, sizes[axis], num.maximum(sizes["N"], sizes[axis]))
+            sizes[axis] = _copied(sizes[axis], sizes["N"], cached[axis], tp * over.ranks, over)
+
+
+def _copied(held: Number, queries: Number, heads: Number, ranks: Number, over: Split) -> Number:
+    """Cached heads of a device under an engine that copies them where `ranks` in all do not divide them."""
+    copies = num.maximum(queries, held)
+    if over.copies == "ranks":
+        copies = num.where(constraints.divides(heads, ranks), num.maximum(over.ranks, held), copies)
+    return num.where(constraints.divides(ranks, heads), held, copies)
 
 
 def _heads(heads: Number, tp: Number, ranks: float) -> Number:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rooflinecli.answers.estimate import estimate
@@ -19,7 +19,7 @@ from rooflinecli.specs import ask
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.plan import Plan
 
-NEURON = Split(ranks=2.0, copies=True)
+NEURON, NXD = Split(ranks=2.0, copies="queries"), Split(ranks=4.0, copies="ranks")
 
 
 def heads(model, tp, over):
@@ -43,6 +43,19 @@ def heads(model, tp, over):
 )
 def test_cores_are_the_ranks_of_neuron(model, chips, queries, cached):
     assert heads(model, chips, NEURON) == (queries, cached)
+
+
+@pytest.mark.parametrize(
+    ("model", "chips", "queries", "cached"),
+    [
+        ("llama-3-70b", 16, 4, 4),  # 64 ranks, a query head and one of eight copies of a cached head on each
+        ("llama-3-70b", 4, 16, 4),  # 16 ranks with four query heads each, but one cached head
+        ("llama-3-70b", 2, 32, 4),  # 8 ranks divide 8 cached heads
+        ("llama-3-70b", 3, 24, 24),  # 12 ranks: 8 cached heads do not divide them, so 72 query heads have their own
+    ],
+)
+def test_nxd_inference_keeps_a_cached_head_on_each_rank(model, chips, queries, cached):
+    assert heads(model, chips, NXD) == (queries, cached)
 
 
 def test_without_cores_heads_are_those_of_devices():
@@ -84,15 +97,17 @@ def test_a_ledger_is_split_once():
     assert scene.book.over == NEURON and scene.book is again.book
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from([8, 12, 32, 40, 64]),
     st.sampled_from([1, 2, 4, 8]),
     st.integers(1, 16),
     st.sampled_from([1.0, 2.0, 4.0]),
+    st.sampled_from(["queries", "ranks"]),
 )
-def test_no_head_is_lost_and_a_sweep_says_the_same(queries, group, tp, ranks):
+def test_no_head_is_lost_and_a_sweep_says_the_same(queries, group, tp, ranks, copies):
     cached = max(queries // group, 1)
-    over = Split(ranks, copies=True)
+    over = Split(ranks, copies=copies)
     one = {"N": float(queries), "K": float(cached)}
     tensor.shard(one, float(tp), ("N",), ("K",), over)
     assert one["N"] * tp >= queries and one["K"] * tp >= cached
