@@ -166,6 +166,23 @@ class Block:
     shared: Axes = ()
 
 
+@dataclass(frozen=True)
+class Split:
+    """How an engine splits a model over a tensor-parallel group, where that is not evenly over its devices.
+
+    ranks: parts that a device holds, such as one for each of its cores; every part has whole heads, equally many. copies: cached heads
+    that the ranks do not divide are copied, one for each query head ("queries"), or for each rank where they divide the ranks ("ranks").
+    whole_head: every device holds the embedding and the head whole.
+    """
+
+    ranks: float = 1.0
+    copies: str = ""
+    whole_head: bool = False
+
+
+EVEN = Split()
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Layer:
     """`repeat` identical layers: rows, axis sizes, sizes that follow from others, the axes that are split, the mixer, and
@@ -181,6 +198,7 @@ class Layer:
     mixer: Mixer | None
     index: int
     asked: tuple[tuple[str, Number], ...] = ()
+    over: Split = EVEN
 
     @cached_property
     def unrouted(self) -> tuple[Row, ...]:
@@ -230,6 +248,7 @@ class Ledger:
     axes: dict[str, int]
     derived: Derived = ()
     towers: tuple[Tower, ...] = ()
+    over: Split = EVEN
 
     @property
     def reading(self) -> tuple[Tower, ...]:

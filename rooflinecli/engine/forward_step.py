@@ -10,7 +10,7 @@ from rooflinecli.derivation import label
 from rooflinecli.engine import adapters, experts
 from rooflinecli.engine.host import LINK, LINK_ERROR, Host
 from rooflinecli.engine.scene import Scene
-from rooflinecli.formulas import roofline, serving
+from rooflinecli.formulas import collectives, roofline, serving
 from rooflinecli.formulas.counts import active_experts
 from rooflinecli.formulas.offload import copy_time, on_device, on_host
 from rooflinecli.ledger import Ledger, Sizes
@@ -20,6 +20,7 @@ from rooflinecli.phases.forward import Pass
 from rooflinecli.phases.sizes import layer_sizes, outer_sizes, work_sizes
 from rooflinecli.price.bill import Bill
 from rooflinecli.specs.plan import Plan
+from rooflinecli.work import Collective
 
 REGIME = "serving"
 SPLIT_ERROR = 1.0  # of what is not gained: seen between all and none of it
@@ -131,7 +132,18 @@ def _stack(scene: Scene, plan: Plan, book: Ledger, forward: Pass, bill: Bill, wo
     bill.add(forward.ops(book.head, outer, outer=True), passes if host is None else on_device(passes, host.head))
     for c in tensor.collectives(plan, tokens, outer["D"], size, 1.0, _sums(book), False):
         c.library = "" if "collective" in scene.engine.efficiency else scene.engine.library
-        bill.expose("tp", bill.collective(c, passes))
+        _sum_up(scene, bill, c, passes, forward.decode)
+
+
+def _sum_up(scene: Scene, bill: Bill, c: Collective, passes: Number, decode: bool) -> None:
+    """Charge sums over a tensor group: behind the work before them, but for what a compiler hides beside the matmuls of a prompt."""
+    seconds, beside = bill.collective(c, passes), scene.chip.constants(REGIME, "tp_collective")
+    if decode or not num.present(beside.overlap):  # a token's sums are latency, which no matmul is long enough to cover
+        bill.expose("tp", seconds)
+        return
+    hidden, worked = collectives.hidden(seconds, beside.overlap), bill.total
+    longer = label(collectives.work_beside(worked, hidden, beside.p), "t_beside") - worked
+    bill.expose("tp", collectives.exposed(seconds, beside.overlap) + longer)
 
 
 @lru_cache(maxsize=256)
@@ -227,11 +239,22 @@ def prompt_pass(scene: Scene, plan: Plan) -> Step:
     if not scene.generates:
         scored = scene.scored(scene.prompt)
         return forward_step(scene, plan, scene.together, scene.read, scene.prompt, False, True, scene.steps, scored)
-    read, passes = scene.read, serving.prompt_passes(token_budget(scene), scene.read)
+    (read, keys), passes = as_read(scene), serving.prompt_passes(token_budget(scene), scene.read)
     if scene.chip.ideal or (num.plain(passes) and num.value(passes) <= 1):
-        return _in_turn(scene, plan, forward_step(scene, plan, 1.0, read, scene.prompt, decode=False), passes)
-    step = forward_step(scene, plan, 1.0, read / passes, scene.prompt, decode=False, passes=passes)
+        step = forward_step(scene, plan, 1.0, read, keys, decode=False)
+    else:
+        step = forward_step(scene, plan, 1.0, read / passes, keys, decode=False, passes=passes)
+    if scene.engine.prompt_bucket:
+        step.bill.bound_by(forward_step(scene, plan, 1.0, scene.read, scene.prompt, decode=False, engine=False).bill)
     return _in_turn(scene, plan, step, passes)
+
+
+def as_read(scene: Scene) -> tuple[Number, Number]:
+    """Tokens of a prompt that its pass computes, and keys that they see: as many as there are, or those of an engine's next larger graph."""
+    if not scene.engine.prompt_bucket or scene.chip.ideal:
+        return scene.read, scene.prompt
+    read = serving.padded_prompt(scene.read, engine_constant(scene, "prompt_bucket", "tokens"))
+    return read, scene.prompt + (read - scene.read)
 
 
 def _in_turn(scene: Scene, plan: Plan, step: Step, passes: Number) -> Step:

@@ -11,6 +11,7 @@ from rooflinecli.engine import residency, round_trip, speculation
 from rooflinecli.engine.forward_step import (
     REGIME,
     Step,
+    as_read,
     engine_constant,
     forward_step,
     prompt_pass,
@@ -118,7 +119,7 @@ def closed_loop(scene: Scene, plan: Plan, busy: Load, batch: Number, alone: Numb
     per_pass = serving.prompts_per_pass(token_budget(scene), scene.read)
     together, seconds = num.minimum(per_pass, batch), alone
     if not (num.plain(together) and num.value(together) <= 1):
-        whole = forward_step(scene, plan, together, scene.read, scene.prompt, decode=False).seconds
+        whole = forward_step(scene, plan, together, *as_read(scene), decode=False).seconds
         seconds = num.where(together > 1, whole, alone)
     mixed = speculation.round_time(scene, _decode_seconds(scene, plan, busy)) + busy.prompt_cost + prompt_starts(scene)
     share = num.minimum(serving.prefill_load(batch / (num.maximum(scene.output, 1) * itl), busy.prompt_cost), 1)

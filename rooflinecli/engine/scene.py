@@ -14,8 +14,8 @@ from rooflinecli.engine.reading import reading
 from rooflinecli.engine.weights import as_kept, stored
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.formulas import attention, serving
-from rooflinecli.layers.build import ledger
-from rooflinecli.ledger import Ledger
+from rooflinecli.layers.build import ledger, split
+from rooflinecli.ledger import EVEN, Ledger, Split
 from rooflinecli.lift import PLAIN, Plain
 from rooflinecli.memory import Beside, DeviceParameters, device_parameters, preconditioner_bytes, predicting
 from rooflinecli.num import Number
@@ -41,12 +41,12 @@ class Scene:
     def __init__(self, request: Request, lift: Plain = PLAIN, override: dict[str, Number] | None = None):
         request = stored(request)
         self.request, self.lift = request, lift
-        self.book = ledger(request.model)
         self.draft: Scene | None = None  # what speculation drafts with, once something asked for it
         self._known: dict[tuple[int, str], tuple[Plan, Any]] = {}
         self._multiplied: dict[int, tuple[Any, Scene]] = {}
         self.spec: Any = request.model
         self.engine = load_engine(request.engine)
+        self.book = split(ledger(request.model), _over(self.engine))
         self.chip = _chip(request, lift, override, self.engine)
         self.dtype, self.formats = _as_run(
             _Identity(request.model),
@@ -276,6 +276,13 @@ class _Identity:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Identity) and other.spec is self.spec
+
+
+def _over(engine: Engine) -> Split:
+    """How an engine splits a model over a tensor-parallel group."""
+    if engine.ranks == 1.0 and not engine.copies_heads and not engine.whole_head:
+        return EVEN
+    return Split(engine.ranks, engine.copies_heads, engine.whole_head)
 
 
 def _chip(request: Request, lift: Plain, override: dict[str, Number] | None, engine: Engine) -> Chip:

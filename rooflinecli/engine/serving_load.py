@@ -12,7 +12,7 @@ from typing import Any
 from rooflinecli import memory, num
 from rooflinecli.derivation import label
 from rooflinecli.engine import adapters
-from rooflinecli.engine.forward_step import engine_constant, forward_step
+from rooflinecli.engine.forward_step import as_read, engine_constant, forward_step
 from rooflinecli.engine.host import on_device
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.speculation import held, token_step
@@ -83,7 +83,8 @@ def shared_out(scene: Scene, plan: Plan, length: Number) -> tuple[Number, Number
 
 def prompt_cost(scene: Scene, plan: Plan) -> Number:
     """Seconds that one more prompt adds to a busy replica: its pass without weights to stream or kernels to start."""
-    step = forward_step(scene, plan, MANY, scene.read, scene.prompt, decode=False, engine=False)
+    read, keys = as_read(scene)
+    step = forward_step(scene, plan, MANY, read, keys, decode=False, engine=False)
     return label(step.seconds / MANY, "t_pre")
 
 

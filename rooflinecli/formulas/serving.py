@@ -148,6 +148,17 @@ def tokens_to_read(prompt: Number, hit: Number) -> Number:
     return num.maximum(prompt * (1 - hit), 1)
 
 
+@formula(
+    "S_pad",
+    "tokens",
+    "a compiled graph has the shapes of a power of two: github.com/aws-neuron/transformers-neuronx@0623de2:src/transformers_neuronx/bucket.py, "
+    "github.com/AI-Hypercomputer/JetStream@acd4f5a:jetstream/engine/token_utils.py",
+)
+def padded_prompt(tokens: Number, least: Number) -> Number:
+    """least 2^ceil(log2(S / least)), and no less than `least`: tokens that a prompt is padded to."""
+    return least * 2 ** num.maximum(num.ceil(num.log(tokens / least) / 0.6931471805599453 - 1e-9), 0)
+
+
 @formula("m", "prompts", "what fits into the tokens that one step takes in; at least one")
 def prompts_per_pass(budget: Number, prompt: Number) -> Number:
     """Prompts that one pass takes in."""

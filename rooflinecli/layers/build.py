@@ -8,7 +8,7 @@ from rooflinecli import num
 from rooflinecli.errors import DataError
 from rooflinecli.layers import hyper_connections
 from rooflinecli.layers.pieces import Placed
-from rooflinecli.ledger import MEMORY, Block, Layer, Ledger, Row, Tower, elementwise, matmul, norm
+from rooflinecli.ledger import EVEN, MEMORY, Block, Layer, Ledger, Row, Split, Tower, elementwise, matmul, norm
 from rooflinecli.mixer import Mixer, Together
 from rooflinecli.num import Number
 from rooflinecli.specs import registry
@@ -16,6 +16,7 @@ from rooflinecli.specs.model import AttentionSpec, LayerSpec, ModelSpec
 from rooflinecli.specs.pieces import PieceSpec
 
 _LEDGERS: dict[int, tuple[ModelSpec, Ledger]] = {}
+_SPLIT: dict[tuple[int, Split], tuple[Ledger, Ledger]] = {}
 _KNOWN = 128
 
 
@@ -27,6 +28,19 @@ def ledger(spec: ModelSpec) -> Ledger:
             _LEDGERS.clear()
         held = _LEDGERS[id(spec)] = (spec, _build(spec))
     return held[1]
+
+
+def split(book: Ledger, over: Split) -> Ledger:
+    """The same rows, split over a tensor-parallel group as an engine does it; kept beside the ledger they come from."""
+    if over == EVEN:
+        return book
+    known = _SPLIT.get((id(book), over))
+    if known is None or known[0] is not book:
+        if len(_SPLIT) >= _KNOWN:
+            _SPLIT.clear()
+        layers = tuple(replace(layer, over=over) for layer in book.layers)
+        known = _SPLIT[id(book), over] = (book, replace(book, layers=layers, over=over))
+    return known[1]
 
 
 def _attention(spec: AttentionSpec, model: ModelSpec) -> Block:

@@ -7,7 +7,8 @@ reduce-scatter in place of each, and activations outside the split matmuls divid
 from __future__ import annotations
 
 from rooflinecli import num
-from rooflinecli.ledger import Axes, Sizes
+from rooflinecli.formulas import constraints
+from rooflinecli.ledger import EVEN, Axes, Sizes, Split
 from rooflinecli.num import Number
 from rooflinecli.specs.model import LayerSpec
 from rooflinecli.specs.plan import Plan
@@ -16,15 +17,32 @@ from rooflinecli.work import Collective
 HEADS = ("N",)  # axes of which a device holds whole ones
 
 
-def shard(sizes: Sizes, tp: Number, split: Axes, shared: Axes = ()) -> None:
+def shard(sizes: Sizes, tp: Number, split: Axes, shared: Axes = (), over: Split = EVEN) -> None:
     """Divide the axes that tensor parallelism splits, in place; a shared one is replicated once there are fewer than tp.
 
-    Heads that tp does not divide are padded up, so that every device has whole ones and equally many.
+    Heads that tp does not divide are padded up, so that every device (every rank of it, where `over` has several) has whole ones
+    and equally many.
     """
+    cached = {axis: sizes[axis] for axis in shared}
     for axis in split:
-        sizes[axis] = _whole(sizes[axis] / tp) if axis in HEADS else sizes[axis] / tp
+        sizes[axis] = _heads(sizes[axis], tp, over.ranks) if axis in HEADS else sizes[axis] / tp
     for axis in shared:
-        sizes[axis] = _whole(num.maximum(sizes[axis] / tp, 1))
+        sizes[axis] = _whole(num.maximum(cached[axis] / tp, 1))
+        if over.copies and "N" in sizes:
+            sizes[axis] = _copied(sizes[axis], sizes["N"], cached[axis], tp * over.ranks, over)
+
+
+def _copied(held: Number, queries: Number, heads: Number, ranks: Number, over: Split) -> Number:
+    """Cached heads of a device under an engine that copies them where `ranks` in all do not divide them."""
+    copies = num.maximum(queries, held)
+    if over.copies == "ranks":
+        copies = num.where(constraints.divides(heads, ranks), num.maximum(over.ranks, held), copies)
+    return num.where(constraints.divides(ranks, heads), held, copies)
+
+
+def _heads(heads: Number, tp: Number, ranks: float) -> Number:
+    """Heads of a device that holds so many ranks, equally many on each."""
+    return _whole(heads / tp) if ranks == 1.0 else ranks * _whole(heads / (tp * ranks))
 
 
 def _whole(heads: Number) -> Number:

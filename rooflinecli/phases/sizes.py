@@ -55,7 +55,7 @@ def layer_sizes(layer: Layer, work: Sizes, plan: Plan, document: Any, lift: Plai
 def _sharded(layer: Layer, tp: Number, ep: Number, apart: Number, copies: Number, document: Any, lift: Plain) -> Sizes:
     """The sizes that the model and its sharding decide, whatever the work."""
     sizes = _lifted(layer.axes, document, lift)
-    tensor.shard(sizes, tp, layer.split, layer.shared)
+    tensor.shard(sizes, tp, layer.split, layer.shared, layer.over)
     expert.shard(sizes, ep, apart, copies)
     return sizes
 
@@ -67,8 +67,8 @@ def _held(layer: Layer, tp: float, ep: float, apart: float, copies: float) -> Si
 
 
 def outer_sizes(book: Ledger, work: Sizes, plan: Plan, document: Any, lift: Plain) -> Sizes:
-    """Sizes for the rows before and after the layers, sharded by vocabulary."""
-    tp = plan.tp
+    """Sizes for the rows before and after the layers, sharded by vocabulary where the engine does so."""
+    tp = 1.0 if book.over.whole_head else plan.tp
     plain = tp.__class__ is float and not lift.traced and not book.towers  # what a tower reads may be an array
     sizes = {**(_outside(book, tp) if plain else _sharded_outside(book, tp, document, lift)), **work}
     for name, rule in book.derived:

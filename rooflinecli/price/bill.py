@@ -125,6 +125,11 @@ class Bill:
         for axis, volume in other.volumes.items():
             self.volumes[axis] = self.volumes.get(axis, 0.0) + volume * times
 
+    def bound_by(self, other: Bill) -> None:
+        """Take floors, FLOPs and bytes of another bill: of the work that there is, where an engine does more of it."""
+        for name in _SUMS:
+            setattr(self, name, getattr(other, name))
+
     def share(self, parts: Number) -> None:
         """Divide everything by so many parts, such as the tokens that a step writes."""
         for name in _SUMS:

@@ -67,6 +67,7 @@ COLUMNS: dict[str, tuple[str, bool]] = {
     "formula_mean": ("formula, mean", True),
     "formula_median": ("formula, median", True),
     "left_out_inside": ("left out, in the 80 % interval", True),
+    "elsewhere": ("elsewhere", True),
     "suspect": ("suspect", False),
     "below_floor": ("below floor", False),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, PrivateAttr
 
@@ -73,6 +74,20 @@ class Engine(Spec):
     )
     pads_heads: bool = Field(
         False, description="heads that the tensor-parallel size does not divide are padded up to the next multiple"
+    )
+    ranks: Scalar = Field(
+        1.0, ge=1, description="tensor-parallel ranks of a device, such as its cores: heads are padded to a multiple of all ranks"
+    )
+    copies_heads: Literal["", "queries", "ranks"] = Field(
+        "",
+        description="cached heads that the ranks do not divide are copied, weights and cache: one for each query head, or for each rank "
+        "where they divide the ranks",
+    )
+    whole_head: bool = Field(
+        False, description="every device of a tensor-parallel group holds the embedding and the head whole"
+    )
+    prompt_bucket: Scalar = Field(
+        0.0, ge=0, description="prompts are padded to the next power of two, of at least so many tokens; 0: they are not"
     )
     whole_cache: bool = Field(
         False, description="layers whose attention has a window keep every token in the cache all the same"
@@ -176,7 +191,7 @@ _IN_SCHEDULER = {"skipped_looks": "poll_steps", "late_tokens": "stream_steps"}
 _SETTABLE = {
     "s": "per_split per_step per_layer per_moe_layer prompt_per_layer prompt_per_moe_layer per_sequence per_sequence_moe front per_stream unexplained",
     "1": "split_efficiency look_ahead gather_steps skipped_looks late_tokens kv_fraction max_sequences",
-    "tokens": "token_budget",
+    "tokens": "token_budget prompt_bucket",
     "B": "reserve_bytes reserve_experts_bytes",
 }
 _MOST = {"kv_fraction": 1.0, "split_efficiency": 1.0}

@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.errors import unknown
-from rooflinecli.validate import desk_fit, fit, kernels, serving_fit, tables, training_fit, waits_fit, wheel
+from rooflinecli.validate import (
+    desk_fit,
+    engines_fit,
+    fit,
+    kernels,
+    serving_fit,
+    tables,
+    training_fit,
+    waits_fit,
+    wheel,
+)
 from rooflinecli.validate.stats import Table, summary
 
 SCHEMA = "roofline/validate/1"
@@ -116,5 +126,5 @@ REFITS: dict[str, Callable[[Done], list[Table]]] = {
     "kernels": refitted,
     "training": training_fit.refitted,
     "desk": lambda done: desk_fit.tables(),
-    "inference": lambda done: [*serving_fit.refitted(), *waits_fit.refitted()],
+    "inference": lambda done: [*serving_fit.refitted(), *engines_fit.refitted(), *waits_fit.refitted()],
 }

@@ -82,6 +82,9 @@ def published_run(row: dict[str, Any], fit: dict[str, str]) -> Run:
         options["concurrency"] = "max"
     else:
         options |= {"concurrency": row["batch"]} if load == "concurrency" else {"qps": row["qps"]}
+        options |= {"token_budget": row["budget"]} if "budget" in row else {}
+    if load == "concurrency" and "requests" in row:
+        options["prompts_per_slot"] = row["requests"] / row["batch"]
     measured = {key: row[f"{key}_ms"] / 1e3 for key in ("itl", "ttft") if f"{key}_ms" in row}
     if "output_tokens_per_s" in row:
         measured["throughput"] = row["output_tokens_per_s"]
@@ -197,6 +200,18 @@ def kind(run: Run) -> str:
     return (
         "MoE" if any(layer.feedforward.kind == "moe" for layer in load_model(run.options["model"]).layers) else "dense"
     )
+
+
+def arrivals(run: Run) -> str:
+    """How requests come: one sequence on an idle server, an open or a closed loop, as many as memory holds, a static batch."""
+    asked = run.options
+    if run.static or asked.get("batch", 1) > 1:
+        return "static batch"
+    if "batch" in asked:
+        return "one sequence"
+    if "qps" in asked:
+        return "open loop"
+    return "memory's limit" if asked["concurrency"] == "max" else "closed loop"
 
 
 def predict(run: Run) -> dict[str, tuple[float, float, float, float]]:

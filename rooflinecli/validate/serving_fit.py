@@ -173,7 +173,7 @@ class Linear:
             for i in np.flatnonzero(np.abs(slopes).sum(axis=0) > 0):
                 felt = slopes[:, i]
                 rest = left - felt * point[i]
-                point[i] = _best(rest, felt, weight, point[i])
+                point[i] = best(rest, felt, weight, point[i])
                 left = rest + felt * point[i]
         return point
 
@@ -192,13 +192,13 @@ class Linear:
         return found
 
 
-def _best(rest: Array, felt: Array, weight: Array, now: float) -> float:
+def best(rest: Array, felt: Array, weight: Array, now: float, pull: float = PULL) -> float:
     """One constant, the others fixed."""
 
     def loss(point: Array) -> float:
         x = UNIT * point[0]
         missed = (rest + felt * x) / SOFT
-        return float((weight * (np.sqrt(1 + missed * missed) - 1)).sum() + PULL * x * x + 1e6 * max(abs(x) - MOST, 0))
+        return float((weight * (np.sqrt(1 + missed * missed) - 1)).sum() + pull * x * x + 1e6 * max(abs(x) - MOST, 0))
 
     return UNIT * float(minimise(loss, np.array([now / UNIT]), STEPS)[0])
 

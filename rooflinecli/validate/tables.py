@@ -87,8 +87,8 @@ def inference_tables() -> list[Table]:
     tables = _serving(
         "inference: published",
         inference.published_runs(),
-        lambda run: [run.group, f"{inference.kind(run)}, {run.seen}"],
-        [SEEN, *excluded("inference")],
+        lambda run: [run.group, f"{inference.kind(run)}, {run.seen}", *_arrivals(run)],
+        [SEEN, ALONE, *excluded("inference")],
         {},
     )
     tables += _serving(
@@ -130,6 +130,10 @@ OTHERS = (
     "Columns of the pages above that no fit saw, and TensorRT-LLM's releases before, between and after them, all under the constants of the release "
     "next to them. read off: the rate of all-reduces over PCIe (L40S v0.17, A100 PCIe and L40S v0.14). older release: v0.12, whose tensor parallelism was slower."
 )
+ALONE = (
+    "one sequence: on an idle server; its first token is an idle prefill. open loop: requests at a rate. Both also without the groups that anything was "
+    "fitted to or read off."
+)
 UNSTATED = (
     "Where the source states no precision the runs are scored both ways. They are taken as bf16: the whole time of a request (first token and all "
     "others) of vLLM's Qwen3-32B runs then agrees within 2 % in the median, TensorRT-LLM's Llama-3.1-8B runs and, read as requests of equal length in "
@@ -141,6 +145,14 @@ LAYOUTS = (
     "TensorRT-LLM v1.0 gives TP 8 for Qwen3-235B and Llama 4 Maverick; the pages of v1.1 and v1.2 turn attention DP on for every model with experts. Taken as "
     "attention DP, with experts over all 8 devices: the other reading misses by more than twice as much."
 )
+
+
+def _arrivals(run: inference.Run) -> list[str]:
+    """Lines of a run by how requests come, where that is judged apart: all of them, and those of groups never seen."""
+    how = inference.arrivals(run)
+    if how not in ("one sequence", "open loop"):
+        return []
+    return [how, f"{how}, never seen"] if run.seen == "never seen" else [how]
 
 
 def readings(runs: list[inference.Run]) -> list[inference.Run]:

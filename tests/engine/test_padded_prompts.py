@@ -1,0 +1,69 @@
+"""Prompts padded to the next graph: the time of the padded length, the floor of what there is."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rooflinecli.engine import inference
+from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.serving_load import load
+from rooflinecli.formulas import serving
+from rooflinecli.specs import ask
+from rooflinecli.specs.plan import Plan
+
+ASKED = {"model": "llama-2-13b", "hw": "trainium1", "engine": "neuron", "dtype": "bf16", "output": 512, "batch": 1}
+PLAN = Plan(tp=16.0, zero=0)
+
+
+def first(prompt, **changes):
+    return inference.prefill(Scene(ask.request({**ASKED, "prompt": prompt, **changes})), PLAN)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "least", "padded"),
+    [(1, 64, 64), (64, 64, 64), (65, 64, 128), (3000, 64, 4096), (4096, 64, 4096), (9, 16, 16)],
+)
+def test_the_next_power_of_two(tokens, least, padded):
+    assert serving.padded_prompt(float(tokens), float(least)) == padded
+
+
+@settings(deadline=None)
+@given(st.integers(1, 1 << 20))
+def test_no_prompt_is_cut_and_none_doubles(tokens):
+    padded = serving.padded_prompt(float(tokens), 1.0)
+    assert tokens <= padded < 2 * tokens and math.log2(padded).is_integer()
+    assert serving.padded_prompt(np.array([float(tokens)]), 1.0).tolist() == [padded]
+
+
+def test_three_thousand_tokens_take_as_long_as_four_thousand_but_their_floor_is_theirs():
+    short, whole = first(3000), first(4096)
+    assert short.time_s == pytest.approx(whole.time_s, rel=1e-12)
+    assert short.floor_s < 0.75 * whole.floor_s
+    assert short.flops < whole.flops and short.bytes_per_device < whole.bytes_per_device
+    assert short.tokens_per_s == pytest.approx(whole.tokens_per_s * 3000 / 4096, rel=1e-12)
+
+
+def test_other_engines_read_what_there_is():
+    assert first(3000, engine="cuda-graph", tp=8).time_s < first(4096, engine="cuda-graph").time_s
+
+
+def test_prompts_of_others_are_padded_too():
+    asked = {**ASKED, "concurrency": 4}
+    asked.pop("batch")
+    costs = [load(Scene(ask.request({**asked, "prompt": n})), PLAN).prompt_cost for n in (1100, 2048)]
+    assert costs[0] == pytest.approx(costs[1], rel=1e-12)
+
+
+def test_what_a_cache_holds_is_not_padded():
+    """A hit of three quarters leaves 1,024 of 4,096: no padding, and a pass as long as with 4,096 keys behind it."""
+    hit = first(4096, prefix_hit=0.75)
+    assert hit.time_s < first(4096).time_s and hit.floor_s <= hit.time_s
+
+
+def test_an_ideal_chip_pads_nothing():
+    assert first(3000, efficiency="ideal").time_s < first(4096, efficiency="ideal").time_s
