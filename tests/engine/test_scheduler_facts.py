@@ -7,6 +7,7 @@ from conftest import run_cli
 
 from rooflinecli.answers.simulate.deployment import scheduler_of
 from rooflinecli.engine import inference
+from rooflinecli.engine.forward_step import forward_step
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.serving_load import prompt_cost
 from rooflinecli.errors import UsageError
@@ -111,3 +112,52 @@ def test_a_setting_that_no_formula_follows_is_refused(written, why):
         "estimate", "llama-3.1-8b", "--hw", "h100", "--concurrency", "8", "--engine", "sglang", "--scheduler", written
     )
     assert asked.code == 2 and why in asked.err and "Traceback" not in asked.err
+
+
+def test_one_slot_waits_for_nobody():
+    """The pass of its prompt, the front end and its own stream: no step of others to wait for, no factor, no launches."""
+    one = scene(engine="vllm", concurrency=1)
+    engine = one.engine
+    alone = inference.prefill(scene(engine="vllm", concurrency=None), Plan(zero=0)).time_s
+    in_front = engine.front + 1000 * engine.per_token + engine.per_stream
+    assert inference.prefill(one, Plan(zero=0)).time_s == pytest.approx(alone + in_front)
+
+
+BARE = "poll_steps=1,look_ahead=0,launch=0 s,front=0 s,per_token=0 s,per_stream=0 s,prompt_factor=1,prompt_factor_moe=1"
+
+
+def turn_of(engine, settings, **more):
+    """(first token of a slot's later requests, whole seconds of the step that holds the prompt)."""
+    told = scene(engine=engine, scheduler=settings, prompts_per_slot="inf", **more)
+    plan = Plan(zero=0)
+    itl, cost = inference.decode(told, plan).time_s, prompt_cost(told, plan)
+    first = inference.prefill(told, plan).time_s
+    return first, first / (1 + 0.08 / itl * cost / 2)
+
+
+def test_decodes_ride_under_vllm_and_stand_still_under_sglang():
+    plan = Plan(zero=0)
+    for engine, rides in (("vllm", 1), ("sglang", 0)):
+        quiet = scene(engine=engine, concurrency=None, batch=8)
+        alone, step = inference.prefill(quiet, plan).time_s, inference.decode(quiet, plan).time_s
+        assert turn_of(engine, f"{BARE},graph_tokens=0")[1] == pytest.approx(alone + rides * step)
+
+
+def test_a_graph_that_holds_prompt_and_decodes_reads_weights_once():
+    """1000 tokens and 8 decodes fit into 1008: a decode step, and what 1008 tokens take more than 8."""
+    plan, quiet = Plan(zero=0), scene(engine="vllm", concurrency=None, batch=8)
+    whole, beside = (forward_step(quiet, plan, 1.0, n, k, False).seconds for n, k in ((1008.0, 1000.0), (8.0, 1.0)))
+    step = inference.decode(quiet, plan).time_s
+    alone = inference.prefill(quiet, plan).time_s
+    assert turn_of("vllm", f"{BARE},graph_tokens=1008")[1] == pytest.approx(step + whole - beside)
+    assert turn_of("vllm", f"{BARE},graph_tokens=1007")[1] == pytest.approx(step + alone)
+
+
+def test_launches_replace_what_a_prompt_adds_to_the_start_of_experts():
+    """vLLM's 0.3 ms for each of gpt-oss' 36 layers is inside the launches where those are counted."""
+    moe = {"model": "gpt-oss-120b", "hw": "b200"}
+    counted, apart = (
+        turn_of("vllm", BARE.replace("launch=0 s", f"launch={launch}") + ",graph_tokens=0", **moe)[1]
+        for launch in ("1e-9 s", "0 s")
+    )
+    assert apart - counted == pytest.approx(36 * 0.3e-3)
