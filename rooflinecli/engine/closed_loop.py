@@ -83,7 +83,7 @@ def meets(scene: Scene, plan: Plan, busy: Load, alone: Number, itl: Number, step
     mixed = _replayed(scene, plan, batch, decode, factor, mixed)
     share = num.minimum(serving.prefill_load(arrivals / itl, factor * busy.prompt_cost), 1)
     burst = loop.burst_ttft(batch, per_pass, first, _mixed(scene, decode / 2, first, factor, passes))
-    return Loop(burst, num.where(batch > 1, mixed, alone), share, loop.mean_hold(held, arrivals))
+    return Loop(burst, mixed, share, loop.mean_hold(held, arrivals))
 
 
 def in_turn(scene: Scene, met: Loop, batch: Number, itl: Number) -> Number:
