@@ -265,6 +265,11 @@ class Ledger:
         return sum(layer.repeat for layer in self.layers if layer.moe)
 
     @cached_property
+    def operations(self) -> int:
+        """Rows in all layers: what a host launches one after the other."""
+        return sum(layer.repeat * len(layer.rows) for layer in self.layers)
+
+    @cached_property
     def heads(self) -> tuple[int, ...]:
         """The numbers of attention heads that layers have, each once."""
         return tuple(sorted({layer.axes["N"] for layer in self.layers if "N" in layer.axes}))

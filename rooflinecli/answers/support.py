@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rooflinecli import num
-from rooflinecli.engine.inference import lockstep
+from rooflinecli.engine.closed_loop import lockstep
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, TrainAnswer
 from rooflinecli.engine.scene import Scene
 from rooflinecli.specs.request import MOST

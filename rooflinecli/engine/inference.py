@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli import num
 from rooflinecli.derivation import label
-from rooflinecli.engine import residency, round_trip, speculation
+from rooflinecli.engine import closed_loop, residency, round_trip, speculation
 from rooflinecli.engine.forward_step import (
     REGIME,
     Step,
-    as_read,
     engine_constant,
-    forward_step,
     prompt_pass,
     prompt_starts,
-    token_budget,
 )
 from rooflinecli.engine.phase_answer import (
     DecodeAnswer,
@@ -78,74 +74,25 @@ def _first_token(scene: Scene, plan: Plan, step: Step) -> Step:
     """The pass with the wait in front of it charged to its bill."""
     busy = load(scene, plan)
     if busy.kind == "open":
-        front = _front(scene)
-        under_way = speculation.round_time(scene, _decode_seconds(scene, plan, busy))
+        front = closed_loop.front(scene)
+        under_way = speculation.round_time(scene, decode_seconds(scene, plan, busy))
         meets = serving.busy_probability(busy.batch)
         beside = busy.prompt_cost + prompt_starts(scene)  # a step that takes a prompt in is not replayed either
         seconds = serving.open_loop_ttft(step.seconds, under_way, meets, busy.share, beside, busy.prompt_cost, front)
     else:
-        itl = token(scene, plan, busy).seconds
-        seconds = scene.once(plan, FIRST, lambda: _closed_first_token(scene, plan, busy, step.seconds, itl))
+        seconds = _closed(scene, plan, busy, token(scene, plan, busy).seconds)
     step.bill.spend("waiting", seconds - step.seconds, "step", 1.0)
     return Step(step.bill, label(seconds, "t_ttft"))
 
 
-def _closed_first_token(scene: Scene, plan: Plan, busy: Load, alone: Number, itl: Number) -> Number:
-    """Time to first token in a closed loop, of a prompt whose pass takes `alone` on an idle replica."""
-    batch = sequences_per_stage(plan, busy)
-    step = speculation.token_step(scene, plan, 1.0, serving.mean_context(scene.prompt, scene.output)).seconds
-    mixed = speculation.round_time(scene, step) + busy.prompt_cost + prompt_starts(scene)
-    request = serving.answer_time(_turn(scene, Loop(alone, mixed, 0.0), 1.0, step), step, scene.output)
-    serial = serving.serial_ttft(batch, request, scene.output, itl)
-    if lockstep(scene):
-        front, per_stream = _front(scene), engine_constant(scene, "per_stream", "s")
-        found = serving.lockstep_ttft(alone, batch, busy.prompt_cost, front, per_stream)
-    else:
-        found = _turn(scene, closed_loop(scene, plan, busy, batch, alone, itl), batch, itl)
-    return num.minimum(found, serial)
+def _closed(scene: Scene, plan: Plan, busy: Load, itl: Number) -> Number:
+    """Time to first token in a closed loop: the same for prefill and for a rate, worked out for whichever comes first."""
 
+    def found() -> Number:
+        step = decode_seconds(scene, plan, busy)
+        return closed_loop.first_token(scene, plan, busy, prompt_pass(scene, plan).seconds, itl, step)
 
-@dataclass(slots=True)
-class Loop:
-    """What a request meets in a closed loop: the burst at its start, a step that holds a prompt, the share of time prompts take."""
-
-    burst: Number
-    mixed: Number
-    share: Number
-
-
-def closed_loop(scene: Scene, plan: Plan, busy: Load, batch: Number, alone: Number, itl: Number) -> Loop:
-    """The closed loop of `batch` slots, seconds each; `alone` is the pass of one prompt on an idle replica."""
-    per_pass = serving.prompts_per_pass(token_budget(scene), scene.read)
-    together, seconds = num.minimum(per_pass, batch), alone
-    if not (num.plain(together) and num.value(together) <= 1):
-        whole = forward_step(scene, plan, together, *as_read(scene), decode=False).seconds
-        seconds = num.where(together > 1, whole, alone)
-    mixed = speculation.round_time(scene, _decode_seconds(scene, plan, busy)) + busy.prompt_cost + prompt_starts(scene)
-    share = num.minimum(serving.prefill_load(batch / (num.maximum(scene.output, 1) * itl), busy.prompt_cost), 1)
-    return Loop(serving.burst_ttft(batch, per_pass, seconds), mixed, share)
-
-
-def _turn(scene: Scene, loop: Loop, batch: Number, itl: Number) -> Number:
-    """Time to first token in the mean of a slot's requests: the one in the burst, and those that follow another."""
-    hold, poll, late, ahead = (
-        engine_constant(scene, name, "1") for name in ("gather_steps", "skipped_looks", "late_tokens", "look_ahead")
-    )
-    step = speculation.round_time(scene, itl)
-    turn = serving.turn_ttft(hold, poll, late, ahead, step, loop.mixed, loop.share)
-    front, per_stream = _front(scene), engine_constant(scene, "per_stream", "s")
-    return serving.closed_loop_ttft(loop.burst, turn, scene.per_slot, front, per_stream, batch)
-
-
-def _front(scene: Scene) -> Number:
-    """Seconds in front of a request under load: its front end, and what the runs of this engine took beside its rules."""
-    front = engine_constant(scene, "front", "s")
-    return front + engine_constant(scene, "unexplained", "s") if scene.engine.unexplained else front
-
-
-def lockstep(scene: Scene) -> bool:
-    """Whether the slots of a closed loop begin together each time: equal lengths, under an engine that reads prompts first."""
-    return scene.request.equal_lengths and scene.engine.prompts_first
+    return scene.once(plan, FIRST, found)
 
 
 def throughput(scene: Scene, plan: Plan, busy: Load, itl: Number) -> Number:
@@ -158,10 +105,7 @@ def throughput(scene: Scene, plan: Plan, busy: Load, itl: Number) -> Number:
     bound = serving.prompt_bound_throughput(scene.output, busy.prompt_cost, plan.pp, plan.dp)
     if num.value(scene.request.concurrency) is MOST:  # what waits is queued outside, so that no slot is ever idle
         return num.minimum(serving.decode_throughput(busy.batch, itl, plan.dp), bound)
-    # Prefill answers with the same time: it is worked out for whichever comes first.
-    first = scene.once(
-        plan, FIRST, lambda: _closed_first_token(scene, plan, busy, prompt_pass(scene, plan).seconds, itl)
-    )
+    first = _closed(scene, plan, busy, itl)
     rate = serving.closed_loop_throughput(busy.batch, scene.output, first, itl, plan.dp)
     return num.minimum(rate, bound)
 
@@ -187,23 +131,18 @@ def decode(scene: Scene, plan: Plan) -> DecodeAnswer:
         tokens_per_s_per_user=serving.tokens_per_user(step.seconds),
         mbu=training.memory_bandwidth_utilisation(step.bill.bytes, step.seconds, scene.chip.bandwidth),
         mfu=training.model_flops_utilisation(flops, step.seconds, devices, scene.chip.peak(scene.formats.compute)),
-        speculation=speculation.answer(scene, plan, sequences_per_stage(plan, busy)),
+        speculation=speculation.answer(scene, plan, closed_loop.sequences_per_stage(plan, busy)),
     )
-
-
-def sequences_per_stage(plan: Plan, busy: Load) -> Number:
-    """Sequences that one pass of a pipeline stage works on: the batch of the replica over its stages, at least one."""
-    return num.maximum(busy.batch / plan.pp, 1)
 
 
 def _decode_step(scene: Scene, plan: Plan, busy: Load) -> Step:
     """One token for every sequence under way, in the middle of the answer."""
     context = serving.mean_context(scene.prompt, scene.output)
-    step = speculation.token_step(scene, plan, sequences_per_stage(plan, busy), context)
+    step = speculation.token_step(scene, plan, closed_loop.sequences_per_stage(plan, busy), context)
     return round_trip.waiting(scene, plan, step, busy.batch, context)
 
 
-def _decode_seconds(scene: Scene, plan: Plan, busy: Load) -> Number:
+def decode_seconds(scene: Scene, plan: Plan, busy: Load) -> Number:
     """Seconds of that step."""
     return scene.once(plan, "decode step", lambda: _decode_step(scene, plan, busy).seconds)
 
@@ -219,8 +158,8 @@ def _token(scene: Scene, plan: Plan, busy: Load) -> Step:
     if busy.kind == "static":
         return step
     if busy.kind == "closed":
-        form = serving.lockstep_interference if lockstep(scene) else serving.prefill_interference
-        added = form(sequences_per_stage(plan, busy), scene.output, busy.prompt_cost)
+        form = serving.lockstep_interference if closed_loop.lockstep(scene) else serving.prefill_interference
+        added = form(closed_loop.sequences_per_stage(plan, busy), scene.output, busy.prompt_cost)
         seconds = step.seconds + added
     else:
         seconds = serving.open_loop_itl(step.seconds, busy.share)

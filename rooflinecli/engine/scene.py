@@ -26,7 +26,7 @@ from rooflinecli.price.chip import Chip
 from rooflinecli.specs.ask import document_lengths
 from rooflinecli.specs.blocks import Quantization
 from rooflinecli.specs.dtypes import BITS, FORMATS, Formats, experts_alone, experts_format, formats
-from rooflinecli.specs.engine import Engine, load_engine
+from rooflinecli.specs.engine import Engine, load_engine, told
 from rooflinecli.specs.optimizer import load_optimizer
 from rooflinecli.specs.plan import SIZES, Plan
 from rooflinecli.specs.request import MOST, SEQ, Request
@@ -45,7 +45,9 @@ class Scene:
         self._known: dict[tuple[int, str], tuple[Plan, Any]] = {}
         self._multiplied: dict[int, tuple[Any, Scene]] = {}
         self.spec: Any = request.model
-        self.engine = load_engine(request.engine)
+        self.engine = (
+            load_engine(request.engine) if request.scheduler is None else told(request.engine, request.scheduler)
+        )
         self.book = split(ledger(request.model), _over(self.engine))
         self.chip = _chip(request, lift, override, self.engine)
         self.dtype, self.formats = _as_run(

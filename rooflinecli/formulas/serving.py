@@ -182,53 +182,6 @@ def pieces_at_once(pieces: Number, stages: Number) -> Number:
 
 
 @formula(
-    "t_burst",
-    "s",
-    "all slots ask at once when a closed loop begins: pass after pass, the mean first token in the middle",
-)
-def burst_ttft(batch: Number, per_pass: Number, seconds: Number) -> Number:
-    """(ceil(b / m) + 1) / 2 t(m prompts)."""
-    return (num.ceil(batch / per_pass) + 1) / 2 * seconds
-
-
-@formula(
-    "t_turn",
-    "s",
-    "a request that follows another: steps until the scheduler sees it, then a step that holds its prompt, and half of the "
-    "chance that another's is in front; beside an event-by-event simulation within 4 to 11 %",
-)
-def turn_ttft(
-    hold: Number, poll: Number, late: Number, ahead: Number, itl: Number, mixed: Number, load: Number
-) -> Number:
-    """(hold + poll / 2 + late + ahead) ITL + t_mixed (1 + u / 2)."""
-    return (hold + poll / 2 + late + ahead) * itl + mixed * (1 + load / 2)
-
-
-@formula(
-    "t_ttft",
-    "s",
-    "closed loop: of N_w prompts per slot one is part of the burst at the start, the others take their turn; front end and "
-    "streams beside; " + _FIT,
-)
-def closed_loop_ttft(
-    burst: Number, turn: Number, per_slot: Number, front: Number, per_stream: Number, batch: Number
-) -> Number:
-    """t_burst / N_w + (1 - 1 / N_w) t_turn + o_f + o_c b."""
-    return burst / per_slot + (1 - 1 / per_slot) * turn + front + per_stream * batch
-
-
-@formula(
-    "t_ttft",
-    "s",
-    "requests of equal length under an engine that reads prompts first: all slots begin together, again and again, and a first "
-    "token stands on average in the middle of the prompts",
-)
-def lockstep_ttft(prompt_pass: Number, batch: Number, prompt_cost: Number, front: Number, per_stream: Number) -> Number:
-    """t_pass + (b - 1) / 2 t_pre + o_f + o_c b."""
-    return prompt_pass + num.maximum(batch - 1, 0) / 2 * prompt_cost + front + per_stream * batch
-
-
-@formula(
     "t_wait",
     "s",
     "in lockstep half of the burst of prompts lies between the tokens of a request, the other half before its first; "
@@ -237,16 +190,6 @@ def lockstep_ttft(prompt_pass: Number, batch: Number, prompt_cost: Number, front
 def lockstep_interference(batch: Number, output: Number, prompt_cost: Number) -> Number:
     """1/2 (b - 1) / S_o x t_pre."""
     return num.maximum(batch - 1, 0) / num.maximum(output, 1) * prompt_cost / 2
-
-
-@formula(
-    "t_ttft",
-    "s",
-    "a replica can serve its requests one after the other; whatever waits waits no longer (but for the last digits)",
-)
-def serial_ttft(batch: Number, request: Number, output: Number, itl: Number) -> Number:
-    """b t_request - (S_o - 1) ITL: the first token of a request whose whole time is that of b requests alone."""
-    return batch * request * (1 + 1e-12) - num.maximum(output - 1, 0) * itl
 
 
 @formula("u", "1", "definition")
@@ -299,7 +242,9 @@ def sequences_in_flight(rate: Number, output: Number, itl: Number) -> Number:
     return rate * output * itl
 
 
-@formula("M_res", "B", "gathered tokens of an expert group need room of their own, read off runs at the limit of memory")
+@formula(
+    "M_res", "B", "gathered tokens of an expert group need room of their own, read off runs at the limit of memory"
+)
 def reserve_beside(reserve: Number, gathered: Number, ep: Number) -> Number:
     """Memory kept back per device, with that for tokens gathered where experts stand on several replicas."""
     return reserve + gathered * num.minimum(ep - 1, 1)

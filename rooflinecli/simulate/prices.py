@@ -18,7 +18,6 @@ them for its share of the pass, while the rest of it (`fill`) delays its own fir
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 from rooflinecli.engine.forward_step import forward_step, prompt_starts
@@ -106,11 +105,6 @@ class Prices:
             self.grow_prompts(end)
         return self.scores[end] - self.scores[start]
 
-    @cached_property
-    def operations(self) -> float:
-        """Rows of the ledger in all layers: what a host launches one after the other."""
-        return float(sum(group.repeat * len(group.rows) for group in self.scene.book.layers))
-
     @property
     def moe(self) -> bool:
         """Whether layers have experts."""
@@ -138,7 +132,7 @@ class Prices:
         if whole <= graph:
             alone, least = self.linear[whole] - self.linear[batch], 0.0
         else:
-            least = launch * self.operations * self.scale
+            least = launch * self.scene.book.operations * self.scale
             alone = self.linear[tokens] - (self.starts if least else 0.0)
         added = (alone + attention) * factor
         busy = added / self.stages

@@ -15,7 +15,7 @@ class Replica(Clock):
         s = self.scheduler
         self.under_way += 1
         if not job.swapped:
-            job.ready = job.arrival + s.front + s.per_stream * self.under_way
+            job.ready = job.arrival + s.front + s.per_token * job.prompt + s.per_stream * self.under_way
         if job.ready < self.front:
             job.ready = self.front
         self.front = job.ready

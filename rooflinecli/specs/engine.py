@@ -13,7 +13,7 @@ from rooflinecli.errors import unknown
 from rooflinecli.specs.efficiency import Constant, Efficiency
 from rooflinecli.specs.figure import Scalar, Spec, Time, validate
 from rooflinecli.specs.load import Document, read
-from rooflinecli.specs.scheduler import Scheduler
+from rooflinecli.specs.scheduler import MEANS, WAITS, Scheduler, changed, written
 
 DEFAULT = "python-server"
 EXPERT_KERNELS = (
@@ -66,11 +66,15 @@ class Engine(Spec):
         False, description="several devices share out the layers, one after the other, where nobody asks for more"
     )
     looks_up_on_host: bool = Field(
-        False, description="an embedding that is not the head stays in the host's memory, of which a token needs one row"
+        False,
+        description="an embedding that is not the head stays in the host's memory, of which a token needs one row",
     )
     per_split: Time = Field(0.0, ge=0, description="seconds more per step where layers are shared out over devices")
     split_efficiency: Scalar = Field(
-        1.0, gt=0, le=1, description="of the gain that micro-batches of a prompt passing from device to device could bring"
+        1.0,
+        gt=0,
+        le=1,
+        description="of the gain that micro-batches of a prompt passing from device to device could bring",
     )
     pads_heads: bool = Field(
         False, description="heads that the tensor-parallel size does not divide are padded up to the next multiple"
@@ -129,6 +133,7 @@ class Engine(Spec):
     note: str = ""
     source: str
     _document: Document = PrivateAttr()
+    _told: frozenset[str] = PrivateAttr(frozenset())  # entries of its scheduler that an option gave
 
     @property
     def document(self) -> Document:
@@ -137,6 +142,8 @@ class Engine(Spec):
     def written(self, name: str) -> str:
         """Where a constant stands, by file and line, and what it rests on."""
         key = _IN_SCHEDULER.get(name, name)
+        if key in self._told:
+            return "--scheduler"
         if key in Scheduler.model_fields:
             return f"{self.document.at('scheduler', key)}; {self.scheduler.source}"
         return f"{self.document.at(key.removesuffix('_bytes'))}; {self.source}"
@@ -156,6 +163,35 @@ class Engine(Spec):
     @property
     def per_stream(self) -> float:
         return self.scheduler.per_stream
+
+    @property
+    def per_token(self) -> float:
+        return self.scheduler.per_token
+
+    @property
+    def launch(self) -> float:
+        return self.scheduler.launch
+
+    @property
+    def graph_tokens(self) -> float:
+        return float(self.scheduler.graph_tokens)
+
+    @property
+    def prompt_factor(self) -> float:
+        return self.scheduler.prompt_factor
+
+    @property
+    def prompt_factor_moe(self) -> float:
+        own = self.scheduler
+        return own.prompt_factor if own.prompt_factor_moe is None else own.prompt_factor_moe
+
+    @property
+    def hold_steps(self) -> float:
+        return float(self.scheduler.hold_steps)
+
+    @property
+    def hold_share(self) -> float:
+        return self.scheduler.hold_share
 
     @property
     def skipped_looks(self) -> float:
@@ -189,7 +225,7 @@ _IN_SCHEDULER = {"skipped_looks": "poll_steps", "late_tokens": "stream_steps"}
 
 # unit -> what can be replaced by its path (engine.NAME), or multiplied by a calibration
 _SETTABLE = {
-    "s": "per_split per_step per_layer per_moe_layer prompt_per_layer prompt_per_moe_layer per_sequence per_sequence_moe front per_stream unexplained",
+    "s": "per_split per_step per_layer per_moe_layer prompt_per_layer prompt_per_moe_layer per_sequence per_sequence_moe front per_stream per_token launch unexplained",
     "1": "split_efficiency look_ahead gather_steps skipped_looks late_tokens kv_fraction max_sequences",
     "tokens": "token_budget prompt_bucket",
     "B": "reserve_bytes reserve_experts_bytes",
@@ -217,6 +253,19 @@ def _read(stem: str) -> Engine:
 def engines() -> dict[str, Engine]:
     """All engines by file name."""
     return {stem: _read(stem) for stem in _stems()}
+
+
+@lru_cache(maxsize=64)
+def told(name: str, settings: str) -> Engine:
+    """An engine whose scheduler was set by an option: where its waits are told, none is left that only runs can say.
+
+    Raises UsageError for a setting that no formula follows, or a value that it cannot take.
+    """
+    engine, given = load_engine(name), written((settings,), MEANS)
+    waits = {"gather_steps": 0.0, "unexplained": 0.0} if set(WAITS) & set(given) else {}
+    found = engine.model_copy(update={"scheduler": changed(engine.scheduler.model_dump(), given), **waits})
+    found._told = frozenset(given)
+    return found
 
 
 @lru_cache(maxsize=64)

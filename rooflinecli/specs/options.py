@@ -175,6 +175,7 @@ _ROWS = (
     Option("draft-tokens", "count", ENGINE, "Tokens that the draft writes before each verification (1)."),
     Option("acceptance", "share", ENGINE, "Share of draft tokens that the target keeps, each given that those before were kept."),
     Option("token-budget", "count", ENGINE, "Tokens of prompts that one step takes in (chunked prefill), instead of the engine's."),
+    Option("scheduler", "list", ENGINE, "Settings of the engine's scheduler that first tokens under load wait for: poll_steps=30,stream_steps=10,hold_steps=20,hold_share=0.9, ..."),
     Option("software", "word", ENGINE, "Training framework: megatron-2022, nemo-2024, deepspeed, llm-foundry, pytorch, torchtitan+async, ...", "train"),
     Option("hold", "choice", NUMBERS, "Which end of the interval ranks, chooses and is held to limits: pessimistic (default), expected or floor.", choices=HOLDS),
     Option("efficiency", "choice", ENGINE, "expected, or ideal: every kernel at the roofline.", choices=("expected", "ideal")),
@@ -184,7 +185,7 @@ _ROWS = (
 # what a simulation does not take: training's, what speaks of means, or of work that the simulated engine does not do
 NOT_SIMULATED = (
     *(option.name for option in _ROWS if option.phase == "train"),
-    "phase", "batch", "tokens", "attention-flops", "prompts-per-slot", "equal-lengths", "token-budget", "prefix-hit",
+    "phase", "batch", "tokens", "attention-flops", "prompts-per-slot", "equal-lengths", "token-budget", "scheduler", "prefix-hit",
     "sessions", "speculate", "draft-tokens", "acceptance",
 )  # fmt: skip
 FLAGS = {"shard": "--shard-group"}  # where they differ in a sweep: its own --shard says which part of it to run

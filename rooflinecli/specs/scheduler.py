@@ -6,9 +6,13 @@ messages, the front end and what a stream adds to it. What they need beyond that
 
 from __future__ import annotations
 
-from pydantic import Field
+from collections.abc import Mapping
+from typing import Any
 
-from rooflinecli.specs.figure import Scalar, Spec, Time
+from pydantic import Field, ValidationError
+
+from rooflinecli.errors import UsageError, unknown
+from rooflinecli.specs.figure import Scalar, Spec, Time, said
 
 
 class Scheduler(Spec):
@@ -37,6 +41,9 @@ class Scheduler(Spec):
     )
     front: Time = Field(0.0, ge=0, description="seconds of front end per request before the scheduler sees it")
     per_stream: Time = Field(0.0, ge=0, description="seconds that each concurrent stream adds to that")
+    per_token: Time = Field(
+        0.0, ge=0, description="seconds that each token of a prompt adds to that: it is tokenised and handed over"
+    )
     graph_tokens: int = Field(
         0,
         ge=0,
@@ -83,3 +90,43 @@ class Scheduler(Spec):
         description="what becomes of a sequence whose cache is taken: computed again, or kept on the host",
     )
     source: str = Field("documented defaults of the engine; docs/simulate.md")
+
+
+OPTION = "scheduler"
+NAMES = tuple(name for name in Scheduler.model_fields if name != "source")
+# what the formulas of a first token follow too; the others act step by step, in a simulation
+MEANS = (
+    "token_budget", "look_ahead", "hold_steps", "hold_share", "poll_steps", "stream_steps", "front", "per_stream", "per_token",
+    "graph_tokens", "launch", "prompt_factor", "prompt_factor_moe",
+)  # fmt: skip
+WAITS = ("hold_steps", "poll_steps", "stream_steps")  # settings of a server that make first tokens wait
+
+
+def written(settings: tuple[str, ...], names: tuple[str, ...] = NAMES) -> dict[str, str]:
+    """Settings as people write them, NAME=VALUE, several with commas between them. Raises UsageError for one that does not exist."""
+    changed: dict[str, str] = {}
+    for item in (part for text in settings for part in text.split(",")):
+        name, equals, value = item.strip().partition("=")
+        name = name.strip().replace("-", "_")
+        if name in NAMES and name not in names:
+            raise UsageError(
+                f"--scheduler {item}: only `roofline simulate` follows {name}; an estimate takes {', '.join(names)}",
+                OPTION,
+            )
+        if name not in names:
+            raise unknown("scheduler setting", name, list(names), option=OPTION)
+        if not equals:
+            raise UsageError(f"--scheduler {item}: write {name}=VALUE", OPTION)
+        changed[name] = value.strip()
+    return changed
+
+
+def changed(own: Mapping[str, Any], settings: Mapping[str, str]) -> Scheduler:
+    """A scheduler with some of its entries replaced. Raises UsageError for a value that an entry cannot take."""
+    try:
+        return Scheduler.model_validate({**own, **settings})
+    except ValidationError as error:
+        first = error.errors()[0]
+        text = ",".join(f"{name}={value}" for name, value in settings.items())
+        where = ".".join(map(str, first["loc"]))
+        raise UsageError(f"--scheduler {text}: {where}: {said(first['type'], first['msg'])}", OPTION) from None

@@ -12,10 +12,12 @@ run in lockstep, and then both times agree with bf16, neither with fp8 (the form
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rooflinecli.specs.scheduler import Scheduler
-from rooflinecli.validate.inference import Run
+from rooflinecli.specs.scheduler import MEANS, Scheduler
+
+if TYPE_CHECKING:  # whose runs ask for their flags
+    from rooflinecli.validate.inference import Run
 
 SPREAD, VARIED = (0.8, 1.0), (0.8, 1.2)
 MINIMAX_TUNED = "2026-04-03"  # bddbf403: budget of two prompts, graphs of 2048 tokens, fp8 cache (B200; 340d7854, 79bd988e, 22d0f12f for the others)
@@ -24,6 +26,9 @@ GPT_NARROW = "2025-12-05"  # 25506e87: fp8 cache on B200
 ROOMY_TRTLLM = "2026-01-21"  # 64af5a77: max_num_tokens of 8192 at least
 CAPTURED = 2048  # --max-cudagraph-capture-size, cuda-graph-sizes
 AT_ONCE = ("0.5.9", "0.5.10")  # SGLang images that send a first token by itself: scheduler_output_processor_mixin.py
+WARMED = "2026-01-21"  # d053ae24: warm-up requests
+NO_WAITS = {"poll_steps": 1, "stream_steps": 1}
+DEFAULT_TIMEOUT = 50  # timeout_iters of AttentionDpConfig, tensorrt_llm/llmapi/llm_args.py
 DEFAULT_SHARE = 0.9  # gpu_memory_utilization of vLLM, free_gpu_memory_fraction of TensorRT-LLM
 
 
@@ -31,6 +36,11 @@ def public(run: Run) -> bool:
     """Whether it is one of InferenceX, whose scripts are public."""
     source = run.row["silicon_data_source"] if run.row is not None else ""
     return "db-dump" in source or "source_file=20" in source
+
+
+def warmed(run: Run) -> str:
+    """Whether requests went ahead of the timed ones of a public run, in words."""
+    return "warmed up" if measured_on(run) >= WARMED else "no warm-up"
 
 
 def measured_on(run: Run) -> str:
@@ -59,7 +69,11 @@ def lengths(run: Run) -> tuple[float, float]:
 
 def options(run: Run) -> tuple[tuple[str, str], ...]:
     """Those that a step's price depends on."""
-    own = {name: str(value) for name, value in run.options.items() if name not in ("concurrency", "prompt", "output")}
+    own = {
+        name: str(value)
+        for name, value in run.options.items()
+        if name not in ("concurrency", "prompt", "output", "scheduler")
+    }
     if run.engine == "sglang" and not public(run) and run.group == "Qwen3-32B" and not row(run)["precision"]:
         own["dtype"] = "bf16"
     if _narrow_cache(run):
@@ -82,6 +96,12 @@ def _narrow_cache(run: Run) -> bool:
 def configured(run: Run, own: Scheduler) -> Scheduler:
     """The scheduler with the flags of the run's script, as far as it is known."""
     return own.model_copy(update=_FLAGS[run.engine](run))
+
+
+def flags(run: Run) -> str:
+    """What an estimate can be told of the flags of a run's script, as --scheduler takes it; its waits too where it sets none of them."""
+    found = {**NO_WAITS, **{name: value for name, value in _FLAGS[run.engine](run).items() if name in MEANS}}
+    return ",".join(f"{name}={value}" for name, value in found.items())
 
 
 def _vllm(run: Run) -> dict[str, Any]:
@@ -109,15 +129,19 @@ def _trtllm(run: Run) -> dict[str, Any]:
         hold = {"hold_steps": 20, "hold_share": 0.9} if held else {}
         return {"token_budget": 16384, "cache_share": DEFAULT_SHARE, **hold}
     if run.group.startswith("gpt"):
-        return {"token_budget": 20000, "cache_share": 0.85}
-    balanced = {"hold_steps": 60, "hold_share": 1.0} if run.plan.dp > 1 else {}  # attention_dp_config: timeout_iters
+        return {"token_budget": 20000, "cache_share": 0.85, **_balanced(run, DEFAULT_TIMEOUT)}
     share = 0.75 if str(run.options["hw"])[:1] == "h" else 0.8
     least = 8192 if measured_on(run) >= ROOMY_TRTLLM else 0
     return {
         "token_budget": max(math.ceil((concurrency + prompt + 64) / 64) * 64, least),
         "cache_share": share,
-        **balanced,
+        **_balanced(run, 60),
     }
+
+
+def _balanced(run: Run, steps: int) -> dict[str, Any]:
+    """attention_dp_config with enable_balance: ranks wait for prompts of their own before any is read, up to timeout_iters."""
+    return {"hold_steps": steps, "hold_share": 1.0} if run.plan.dp > 1 else {}
 
 
 def _sglang(run: Run) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from rooflinecli.specs import ask
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.published import published
-from rooflinecli.validate import wheel
+from rooflinecli.validate import harness, wheel
 from rooflinecli.validate.stats import Points
 
 # model path of a collected run -> model here; one that is not listed is not described here
@@ -54,6 +54,7 @@ class Run:
     row: dict[str, str] | None = None  # of the wheel, for what an estimate has no use for
     seen: str = "collected"  # whether the serving constants were fitted to its group, read off it, or never saw it
     requests: float | None = None  # sent in all, where the source says
+    untold: dict[str, Any] | None = None  # the options without the flags of its script, where that is public
     other: dict[str, Any] | None = None  # the options under the other reading of a precision that no source states
 
 
@@ -120,6 +121,11 @@ def collected_runs() -> tuple[list[Run], dict[str, int]]:
     return runs, out
 
 
+def without_flags(runs: list[Run]) -> list[Run]:
+    """Those runs that were told flags, as if they were not: for the one time that flags change."""
+    return [replace(run, options=run.untold, measured={"ttft": run.measured["ttft"]}) for run in runs if run.untold]
+
+
 def _size(row: dict[str, str], key: str) -> int:
     return max(int(row[key] or 1), 1)
 
@@ -172,7 +178,7 @@ def _collected(row: dict[str, str]) -> Run:
         )
     measured = {"itl": float(row["silicon_tpot_ms"]) / 1e3, "ttft": float(row["silicon_ttft_ms"]) / 1e3}
     other = None if row["precision"] else {**options, **_format(row, other=True)}
-    return Run(
+    run = Run(
         row["model_path"].split("/")[-1],
         options,
         Plan(tp=float(tp), dp=float(dp), ep=float(dp), zero=0),
@@ -181,6 +187,9 @@ def _collected(row: dict[str, str]) -> Run:
         row=row,
         other=other,
     )
+    if harness.public(run):
+        run.untold, run.options = options, {**options, "scheduler": harness.flags(run)}
+    return run
 
 
 def _format(row: dict[str, str], other: bool = False) -> dict[str, str]:

@@ -12,6 +12,10 @@ from rooflinecli.specs.published import published
 from rooflinecli.validate.stats import Table
 
 ENGINES = {"atom": "python-server"}  # engines that have no constants of their own here
+FLAGS = {  # of the scripts: github SemiAnalysisAI/InferenceX at 359900b4, benchmarks/gptoss_fp4_*.sh; ROCm/ATOM, guide to scheduling (prompts first)
+    "vllm": ("graph_tokens=2048",),
+    "atom": ("policy=sglang", "token_budget=16384"),
+}
 FORMATS = {"bf16": {"dtype": "bf16"}, "fp8": {"dtype": "fp8"}, "fp4": {"dtype": "bf16", "weight-dtype": "mxfp4"}}
 POINTS = ("mean", "p50", "p99")
 NAMES = ("ttft", "tpot", "itl", "e2e")
@@ -35,13 +39,15 @@ def simulated(row: dict[str, Any]) -> dict[str, float]:
             "replicas": row.get("replicas", 1),
         }
     else:
-        load = {"concurrency": row["concurrency"], "spread": "0.8:1"}
+        load = {"concurrency": row["concurrency"], "spread": "0.8:1", "settings": FLAGS[row["engine"]]}
     return run(Question(tuple(sorted(options.items())), **load, **lengths)).values
 
 
 def group(row: dict[str, Any]) -> str:
     """The engine, the kind of load, and what had to be assumed."""
     said = f"{row['engine']}, {'open' if 'qps' in row else 'closed'} loop"
+    if row["engine"] in ENGINES:
+        said = f"{said}, {row['model']} {row['precision']}"
     return f"{said}, {row['assumed']} assumed" if "assumed" in row else said
 
 

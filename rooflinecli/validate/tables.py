@@ -16,6 +16,7 @@ from rooflinecli.validate import (
     desk,
     exchange,
     experts,
+    harness,
     inference,
     rate_tables,
     searches,
@@ -115,11 +116,19 @@ def inference_tables() -> list[Table]:
     found = _serving(
         "inference: collected",
         runs,
-        lambda run: [inference.kind(run), f"{inference.kind(run)}, {run.engine}", run.group],
-        notes,
+        lambda run: [*_kinds(run), run.group],
+        [*notes, FLAGS],
         known,
     )
+    found += _serving(UNTOLD, inference.without_flags(runs), _kinds, [FLAGS], {})
     return [*tables, *found, *_serving(READINGS, readings(runs), lambda run: [run.group], [UNSTATED], known)]
+
+
+def _kinds(run: inference.Run) -> list[str]:
+    """Groups of a collected run beside its model: its kind, that with its engine, and whether compilers could have met its prompts."""
+    both = f"{inference.kind(run)}, {run.engine}"
+    warmed = [f"{both}, {harness.warmed(run)}"] if run.engine == "sglang" and harness.public(run) else []
+    return [inference.kind(run), both, *warmed]
 
 
 SEEN = (
@@ -139,6 +148,11 @@ UNSTATED = (
     "others) of vLLM's Qwen3-32B runs then agrees within 2 % in the median, TensorRT-LLM's Llama-3.1-8B runs and, read as requests of equal length in "
     "lockstep, SGLang's Qwen3-32B runs agree in both of their times. TensorRT-LLM's quantised checkpoints are taken with an fp8 cache."
 )
+FLAGS = (
+    "Runs of InferenceX are told the flags of their public scripts that first tokens wait for (budgets, polls, messages, prompts held back: --scheduler); "
+    "the vendor's runs state none. Without warm-up: before InferenceX sent any requests ahead of the timed ones, so that kernels compiled at first use stand in the mean."
+)
+UNTOLD = "inference: collected, flags not told"
 READINGS = "inference: collected, precision not stated"
 UNLAID = "inference: published, layout not stated"
 LAYOUTS = (

@@ -1,7 +1,8 @@
 """Refitting an engine's waits (hold, o_f, o_c) on collected closed-loop runs: on half of the cells, and with each model left out.
 
-A cell is a model, chip, engine, format and layout; a hash of it says whether a fit may see it. The pass, the batch and the
-inter-token latency of a run are the estimate's own; only the three waits are free. Loss and search as for kernels (fit.py).
+A cell is a model, chip, engine, format and layout; a hash of it says whether a fit may see it. The pass, the batch, the
+inter-token latency and what the flags of a run's script cost are the estimate's own; only the three waits are free: steps held
+beyond what flags say, the front end, and what a stream adds to it. Loss and search as for kernels (fit.py).
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from rooflinecli.engine.closed_loop import meets, sequences_per_stage
 from rooflinecli.engine.forward_step import prompt_pass
-from rooflinecli.engine.inference import closed_loop, sequences_per_stage, token
+from rooflinecli.engine.inference import decode_seconds, token
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.serving_load import load
-from rooflinecli.formulas import serving
+from rooflinecli.formulas import loop
 from rooflinecli.specs import ask
-from rooflinecli.specs.engine import load_engine
 from rooflinecli.validate import inference
 from rooflinecli.validate.fit import minimise
 from rooflinecli.validate.stats import Array, Table, half_by_name
@@ -42,15 +43,22 @@ class Waits:
     share: Array
     batch: Array
     itl: Array
+    waits: Array  # steps that flags say
+    beside: Array  # seconds of messages that wait and of the prompt's tokens
+    shipped: Array  # the estimate as it is
 
     def expected(self, point: Array) -> Array:
         """Seconds to the first token with the waits at a point (their logarithms)."""
         hold, front, per_stream = np.exp(np.minimum(point, LARGEST))
-        turn = serving.turn_ttft(hold, 0.0, 0.0, self.ahead, self.itl, self.mixed, self.share)
-        return serving.closed_loop_ttft(self.burst, turn, SLOT, front, per_stream, self.batch)
+        turn = loop.turn_ttft(hold + self.waits, 0.0, self.ahead, self.itl, self.mixed, self.share)
+        turn = np.where(self.batch > 1, turn, self.mixed)
+        return loop.closed_loop_ttft(self.burst, turn, SLOT, self.beside, front, per_stream, self.batch)
 
     def errors(self, point: Array) -> Array:
         return np.abs(self.expected(point) / self.measured - 1)
+
+    def as_shipped(self) -> Array:
+        return np.abs(self.shipped / self.measured - 1)
 
     def fit(self, mask: Array) -> Array:
         """The point that fits the runs of a mask."""
@@ -76,17 +84,21 @@ def _run(run: inference.Run) -> tuple[Any, ...]:
     busy = load(scene, plan)
     cell = f"{run.options['model']} {run.options['hw']} {run.engine} {scene.dtype} {plan.tp:g} {plan.dp:g}"
     itl, batch = token(scene, plan, busy).seconds, sequences_per_stage(plan, busy)
-    waits = closed_loop(scene, plan, busy, batch, prompt_pass(scene, plan).seconds, itl)
+    met = meets(scene, plan, busy, prompt_pass(scene, plan).seconds, itl, decode_seconds(scene, plan, busy))
+    engine = scene.engine
     return (
         run.group,
         half_by_name(cell),
         run.measured["ttft"],
-        waits.burst,
-        scene.engine.look_ahead,
-        waits.mixed,
-        waits.share,
+        met.burst,
+        engine.look_ahead,
+        met.mixed,
+        met.share,
         batch,
         itl,
+        met.held + engine.skipped_looks / 2,
+        engine.late_tokens * itl + engine.per_token * scene.prompt,
+        inference.predict(run)["ttft"][0],
     )
 
 
@@ -99,14 +111,12 @@ def refitted(done: Callable[[int], None] = lambda count: None) -> list[Table]:
         for model in np.unique(waits.model):
             mine = waits.model == model
             left_out[mine] = waits.errors(waits.fit(~mine))[mine]
-        shipped = load_engine(engine)
-        now = np.log(np.maximum([shipped.gather_steps, shipped.front + shipped.unexplained, shipped.per_stream], 1e-9))
         rows.append(
             {
                 "group": engine,
                 "rows": int(test.sum()),
                 "fitted": float(np.median(waits.errors(point)[test])),
-                "shipped": float(np.median(waits.errors(now)[test])),
+                "shipped": float(np.median(waits.as_shipped()[test])),
                 "left_out": float(np.median(left_out)),
                 **dict(zip(("hold", "o_f", "o_c"), (float(f"{v:.3g}") for v in np.exp(point)), strict=True)),
             }

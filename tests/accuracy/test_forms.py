@@ -184,17 +184,6 @@ def test_a_first_token_in_an_open_loop_by_hand() -> None:
     assert serving.open_loop_ttft(0.030, 0.008, 1.0, 0.5, 0.029, 0.028, 0.004) == pytest.approx(0.045 + 0.014)
 
 
-def test_a_first_token_in_a_closed_loop_by_hand() -> None:
-    """21 prompts, 8 a pass: three passes, two of them in the mean; after that three steps and a shared one; 20 ms and 1 ms a stream."""
-    burst = serving.burst_ttft(21, serving.prompts_per_pass(8192, 1000), 0.3)
-    assert burst == pytest.approx(2 * 0.3)
-    turn = serving.turn_ttft(1, 2, 0, 1, 0.02, 0.05, 0.5)
-    assert turn == pytest.approx(3 * 0.02 + 0.05 * 1.25)
-    assert serving.closed_loop_ttft(burst, turn, 10, 0.02, 1e-3, 21) == pytest.approx(0.06 + 0.9 * turn + 0.041)
-    assert serving.closed_loop_ttft(burst, turn, math.inf, 0.02, 1e-3, 21) == pytest.approx(turn + 0.041)
-    assert serving.closed_loop_ttft(burst, turn, 1, 0.02, 1e-3, 21) == pytest.approx(burst + 0.041)
-
-
 def test_the_largest_batch_fits_and_one_more_does_not() -> None:
     phase = decode(concurrency="max")["decode"]
     held = phase.memory
@@ -224,7 +213,9 @@ def test_the_foot_says_which_load(load: dict, phases: str, words: str) -> None:
 def test_a_matmul_whose_input_comes_narrow_has_no_pass_that_narrows_it() -> None:
     """fp8 on H100: three bytes an element at 0.426 of HBM are the whole difference; static scales and none cost the same."""
     chip, m, k, n = load_hardware("h100"), 4096.0, 8192.0, 8192.0
-    given = {way: kernel_matmul(m, k, n, "fp8", chip, quantisation=way)["time_s"] for way in ("dynamic", "static", "none")}
+    given = {
+        way: kernel_matmul(m, k, n, "fp8", chip, quantisation=way)["time_s"] for way in ("dynamic", "static", "none")
+    }
     assert given["static"] == given["none"]
     assert given["dynamic"] - given["static"] == pytest.approx(3 * m * k / (0.426 * 3.35e12), rel=1e-6)
     with pytest.raises(UsageError, match="unknown quantisation 'later'; known: dynamic, none, static"):
@@ -234,9 +225,14 @@ def test_a_matmul_whose_input_comes_narrow_has_no_pass_that_narrows_it() -> None
 def test_a_kernel_may_be_asked_for_as_an_engine_runs_it() -> None:
     """Libraries have constants of their own, engines that bring kernels those; unshared heads read the cache once each."""
     chip = load_hardware("h100")
-    times = {name: kernel_matmul(64.0, 8192.0, 8192.0, "bf16", chip, engine=name)["time_s"] for name in ("vllm", "sglang", "gpt-fast")}
+    times = {
+        name: kernel_matmul(64.0, 8192.0, 8192.0, "bf16", chip, engine=name)["time_s"]
+        for name in ("vllm", "sglang", "gpt-fast")
+    }
     assert len(set(times.values())) == 3
-    assert times["gpt-fast"] == pytest.approx(2 * 8192 * 8192 / (0.815 * 3.35e12), rel=0.1)  # streams its weights, no start
+    assert times["gpt-fast"] == pytest.approx(
+        2 * 8192 * 8192 / (0.815 * 3.35e12), rel=0.1
+    )  # streams its weights, no start
     shape = (8.0, 1.0, 8192.0, 64.0, 8.0, 128.0, False, True, True, "bf16", chip)
     before, after = (kernel_attention(*shape, engine=f"trtllm-cpp{era}") for era in ("-2023", ""))
     assert before["time_s"] / after["time_s"] == pytest.approx(8, rel=0.2)

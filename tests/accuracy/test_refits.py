@@ -29,6 +29,9 @@ def test_waits_come_back_from_made_up_runs() -> None:
         rng.uniform(0, 0.8, n),
         rng.integers(1, 256, n).astype(float),
         rng.uniform(0.005, 0.1, n),
+        rng.uniform(0, 15, n),
+        rng.uniform(0, 0.2, n),
+        np.ones(n),
     )
     truth = np.log([3.0, 0.03, 5e-4])
     runs.measured = runs.expected(truth)

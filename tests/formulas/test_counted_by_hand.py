@@ -9,7 +9,7 @@ from conftest import run_cli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rooflinecli.formulas import attention, goodput, provision, scaling, serving
+from rooflinecli.formulas import attention, goodput, loop, provision, scaling, serving
 
 sizes = st.integers(1, 200)
 
@@ -71,14 +71,14 @@ def test_prompts_alone_bound_the_rate_of_answers():
 def test_a_request_alone_never_waits_less_than_its_own_first_token(first, itl, output):
     """One after the other is a bound: for one request it is that request, and no last digit may make it faster."""
     whole = serving.answer_time(first, itl, float(output))
-    serial = serving.serial_ttft(1.0, whole, float(output), itl)
+    serial = loop.serial_ttft(1.0, whole, float(output), itl)
     assert serial >= first
     assert serial == pytest.approx(first, rel=1e-9, abs=1e-9 * whole)
 
 
 def test_three_requests_one_after_the_other():
     """Each is 2 s and four times 0.5 s: the third ends at 12 s, and its last four tokens took 2 s."""
-    assert serving.serial_ttft(3.0, 4.0, 5.0, 0.5) == pytest.approx(3 * 4 - 4 * 0.5)
+    assert loop.serial_ttft(3.0, 4.0, 5.0, 0.5) == pytest.approx(3 * 4 - 4 * 0.5)
 
 
 def test_the_last_example_may_be_cut_short():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rooflinecli import api
+from rooflinecli.answers.simulate.served import served
 from tests.conftest import run_cli
 from tests.report.conftest import embedded
 from tests.report.test_page import Reader
@@ -75,3 +76,12 @@ def test_a_closed_loop_without_a_promise_draws_the_first_token(tmp_path):
     assert firsts[0] < firsts[-1] and "First token, p99, against requests in flight" in path.read_text()
     bad = run_cli("report", *BASE, *PHASES, "--qps", "8", "--slo", "soon", "--out", str(path))
     assert bad.code == 2 and "is no limit" in bad.err
+
+
+def test_a_told_server_is_simulated_as_told():
+    """First tokens that come with ten more, of the estimate and of the load drawn beside it."""
+    load = {"model": "llama-3-8b", "hw": "h100", "n": 1, "engine": "vllm", "prompt": 1024, "output": 128, "qps": 8}
+    at_once, late = (
+        served({**load, "scheduler": f"stream_steps={n}"}, None)["values"]["ttft_p50_s"] for n in (1, 11)
+    )
+    assert late - at_once > 9 * 5e-3  # a step of eight 8B-sequences takes more than 5 ms

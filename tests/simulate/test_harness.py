@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rooflinecli.specs.engine import load_engine
@@ -24,6 +26,8 @@ def collected(engine, group, system, precision, day, concurrency=64, tp=4.0):
         "attention_dp_size": "1",
         "moe_tp_size": "4",
         "moe_ep_size": "1",
+        "silicon_ttft_ms": "1000",
+        "silicon_tpot_ms": "20",
     }
     options = {"hw": system.replace("_", "-"), "concurrency": concurrency}
     return Run(group.split("/")[-1], options, Plan(tp=tp, zero=0), {}, engine, row=row)
@@ -45,6 +49,40 @@ def test_tensorrt_llm_takes_8192_tokens_since_january(day, budget):
     """64af5a77: max_num_tokens is concurrency + prompt + 64 in whole 64s, and since then 8192 at least."""
     run = collected("trtllm", "deepseek-ai/DeepSeek-R1", "h200_sxm", "fp8", day)
     assert harness.configured(run, load_engine("trtllm").scheduler).token_budget == budget
+
+
+def test_ranks_of_gpt_oss_wait_for_each_other_as_long_as_the_default_says():
+    """gptoss_fp4_b200_trt_slurm.sh turns enable_balance on and leaves timeout_iters at 50 (llm_args.py)."""
+    own = load_engine("trtllm").scheduler
+    alone = harness.configured(collected("trtllm", "openai/gpt-oss-120b", "b200_sxm", "fp4", "2026-01-07"), own)
+    run = collected("trtllm", "openai/gpt-oss-120b", "b200_sxm", "fp4", "2026-01-07")
+    run.plan = Plan(tp=1.0, dp=4.0, ep=4.0, zero=0)
+    ranks = harness.configured(run, own)
+    assert (alone.hold_steps, ranks.hold_steps, ranks.hold_share) == (0, 50, 1.0)
+
+
+def test_an_estimate_is_told_the_flags_of_a_public_script():
+    """Polls and messages of SGLang's script for DeepSeek on B200: 30 and 30 from 16 clients on, in an estimate of the same run too."""
+    row = collected("sglang", "deepseek-ai/DeepSeek-R1", "b200_sxm", "fp8", "2025-12-31").row | {
+        "tp_size": "8",
+        "moe_tp_size": "8",
+    }
+    run = inference._collected(row)
+    assert {"poll_steps=30", "stream_steps=30", "token_budget=32768"} <= set(run.options["scheduler"].split(","))
+    assert "scheduler" not in dict(harness.options(run))  # simulated steps do not depend on it
+    (untold,) = inference.without_flags([run])
+    assert untold.options == run.untold and set(untold.measured) == {"ttft"}
+    told, plain = (inference.predict(each)["ttft"][0] for each in (run, untold))
+    assert told > 1.3 * plain
+    assert inference.predict(run)["itl"] == inference.predict(replace(run, options=run.untold))["itl"]
+
+
+def test_the_vendor_s_runs_are_told_nothing():
+    row = collected("trtllm", "Qwen/Qwen3-32B", "h100_sxm", "fp8", "").row | {
+        "silicon_data_source": "x; silicon_concurrency=8"
+    }
+    run = inference._collected({**row, "silicon_ttft_ms": "1", "silicon_tpot_ms": "1"})
+    assert run.untold is None and "scheduler" not in run.options and inference.without_flags([run]) == []
 
 
 def test_runs_whose_clients_are_not_what_they_say_are_left_out():

@@ -14,7 +14,7 @@ from rooflinecli.answers.simulate.run import run as answer
 from rooflinecli.simulate.job import Job
 
 CHIP = (("dtype", "bf16"), ("engine", "vllm"), ("hw", "h100"), ("model", "llama-3-8b"))
-BARE = ("front=0 s,per_stream=0 s,look_ahead=0,prompt_factor=1",)
+BARE = ("front=0 s,per_stream=0 s,per_token=0 s,look_ahead=0,prompt_factor=1",)
 
 
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
@@ -109,3 +109,12 @@ def test_a_pipeline_reads_prompts_at_its_stages_rate(scene):
     assert busy == pytest.approx(fill)
     ended, _ = run(staged, jobs_of([(0.0, 512, 1), (0.0, 512, 1)]), scheduler(token_budget=512))
     assert ended[0].first == pytest.approx(busy + fill) and ended[1].first == pytest.approx(2 * busy + fill)
+
+
+def test_a_long_prompt_is_longer_in_front_of_the_scheduler():
+    """Requests far apart: 4096 tokens at 5 us each are 20.48 ms more until the first token."""
+    bare, told = (
+        answer(Question(CHIP, qps=0.01, arrivals="constant", prompt="4096", output="8", requests=3, settings=each))
+        for each in (BARE, (*BARE, "per_token=5 us"))
+    )
+    assert told.values["ttft_mean_s"] - bare.values["ttft_mean_s"] == pytest.approx(4096 * 5e-6, rel=1e-6)

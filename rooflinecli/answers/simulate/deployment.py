@@ -25,7 +25,7 @@ from rooflinecli.specs import ask
 from rooflinecli.specs.engine import CONSTANTS
 from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.registry import kinds, load
-from rooflinecli.specs.scheduler import Scheduler
+from rooflinecli.specs.scheduler import Scheduler, changed, written
 from rooflinecli.specs.tiers import tiers
 from rooflinecli.units import si
 
@@ -96,18 +96,7 @@ def usual_lengths(options: tuple[tuple[str, str], ...]) -> tuple[str, str]:
 
 def scheduler_of(scene: Scene, settings: tuple[str, ...]) -> Scheduler:
     """The engine's scheduler with what was overridden: `token_budget=2048`. Raises UsageError."""
-    changed: dict[str, Any] = {}
-    for item in (part for text in settings for part in text.split(",")):
-        name, equals, value = item.strip().partition("=")
-        name = name.strip().replace("-", "_")
-        if name not in Scheduler.model_fields or name == "source":
-            raise unknown(
-                "scheduler setting", name, [n for n in Scheduler.model_fields if n != "source"], option="scheduler"
-            )
-        if not equals:
-            raise UsageError(f"--scheduler {item}: write {name}=VALUE", "scheduler")
-        changed[name] = value.strip()
-    found = _validated({**_own(scene), **changed}, settings)
+    found = changed(_own(scene), written(settings))
     if found.policy not in kinds(POLICIES):
         raise unknown("policy", found.policy, kinds(POLICIES), option="scheduler")
     return found
@@ -120,21 +109,6 @@ def _own(scene: Scene) -> dict[str, Any]:
         found = scene.chip.settled(f"engine.{name}", values[name])
         values[name] = round(found) if isinstance(values[name], int) else found
     return values
-
-
-def _validated(values: dict[str, Any], settings: tuple[str, ...]) -> Scheduler:
-    from pydantic import ValidationError
-
-    from rooflinecli.specs.figure import said
-
-    try:
-        return Scheduler.model_validate(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UsageError(
-            f"--scheduler {','.join(settings)}: {where}: {said(first['type'], first['msg'])}", "scheduler"
-        ) from None
 
 
 def fleet(

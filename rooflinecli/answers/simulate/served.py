@@ -36,7 +36,8 @@ def served(options: dict[str, Any], slo: str | None) -> dict[str, Any] | None:
     load = "qps" if options.get("qps") is not None else "concurrency"
     if options.get(load) is None or str(options[load]) == "max":
         return None
-    own = {name: value for name, value in options.items() if name not in (*NOT_SIMULATED, "kv-tier")}
+    left_out = {*NOT_SIMULATED, "kv-tier"} - {"scheduler"}  # which a simulation has too, of more settings
+    own = {name: value for name, value in options.items() if name not in left_out}
     question = replace(
         asked({**own, **({"slo": slo} if slo else {})}), requests=0 if load == "concurrency" else REQUESTS
     )
