@@ -214,7 +214,7 @@ class Chip:
         if regime != "serving" or self.engine is None:
             return None
         for target, table in self.engine.kernels(self.targets):
-            for name in (variant, dtype, "any"):
+            for name in (*_names(variant), dtype, "any"):
                 if name in table.get(kind, {}):
                     path = ("backends", target, kind, name)
                     return self._lifted(table[kind][name], self.engine.document, path, kind)

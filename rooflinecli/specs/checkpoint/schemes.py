@@ -49,7 +49,7 @@ SCHEMES: dict[str, Scheme] = {
         {"head_bits": _HEAD},
         "exllamav2: the mean over its matrices, scales counted; the head 6 bits, the embedding fp16",
         between=True,
-        engine="exllama",
+        engine="exllamav2",
     ),
     "exl3": Scheme(
         4,
