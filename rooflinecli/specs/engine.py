@@ -65,14 +65,23 @@ class Engine(Spec):
         False, description="several devices share out the layers, one after the other, where nobody asks for more"
     )
     looks_up_on_host: bool = Field(
-        False, description="an embedding that is not the head stays in the host's memory, of which a token needs one row"
+        False,
+        description="an embedding that is not the head stays in the host's memory, of which a token needs one row",
     )
     per_split: Time = Field(0.0, ge=0, description="seconds more per step where layers are shared out over devices")
     split_efficiency: Scalar = Field(
-        1.0, gt=0, le=1, description="of the gain that micro-batches of a prompt passing from device to device could bring"
+        1.0,
+        gt=0,
+        le=1,
+        description="of the gain that micro-batches of a prompt passing from device to device could bring",
     )
     pads_heads: bool = Field(
         False, description="heads that the tensor-parallel size does not divide are padded up to the next multiple"
+    )
+    routing_skew: Scalar = Field(
+        1.5,
+        ge=0.45,
+        description="how even the routing of its tokens is: the shape r of experts_with_work (docs/reference), smaller where few experts get most",
     )
     whole_cache: bool = Field(
         False, description="layers whose attention has a window keep every token in the cache all the same"
