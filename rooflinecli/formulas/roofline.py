@@ -140,12 +140,6 @@ def unpacking_share(efficiency: Number, rate: Number, bandwidth: Number) -> Numb
     return num.minimum(efficiency, rate / bandwidth)
 
 
-@formula("m", "1", "definition: 2 m k n FLOPs, solved for m")
-def matmul_rows(flops: Number, k: Number, n: Number) -> Number:
-    """Rows of a matmul's input."""
-    return flops / (2 * k * n)
-
-
 @formula(
     "t_v",
     "s",
