@@ -87,6 +87,9 @@ class Engine(Spec):
         False, description="layers whose attention has a window keep every token in the cache all the same"
     )
     kv_dtype_fp8: bool = Field(False, description="the cache is kept in fp8 where matmuls run in fp8")
+    cache_dtype: str = Field(
+        "", description="number format of the cache where nobody asks for one; empty: that of the activations"
+    )
     prompts_first: bool = Field(
         False,
         description="prompts are read before any token is written, so that requests of equal length run in lockstep",
