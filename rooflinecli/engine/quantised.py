@@ -90,7 +90,9 @@ def _widths(spec: ModelSpec, file: str) -> Widths:
 def _text(spec: ModelSpec) -> ModelSpec:
     """The decoder alone. Raises UsageError for one that attends to an encoder, and for what writes no tokens: rules of such files are not known."""
     if spec.paired or any(group.cross for group in spec.layers):
-        raise UsageError(f"{spec.name} attends to an encoder, and no rule says the sizes of its GGUF files; {_OTHERWISE}", "file")
+        raise UsageError(
+            f"{spec.name} attends to an encoder, and no rule says the sizes of its GGUF files; {_OTHERWISE}", "file"
+        )
     if not spec.writes:
         raise UsageError(f"{spec.name} writes no tokens, so a file of it has no rate; {_OTHERWISE}", "file")
     if not spec.towers:

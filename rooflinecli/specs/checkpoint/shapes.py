@@ -14,7 +14,15 @@ Parts = dict[str, int]
 SOFTMAX = ("gqa", "mha", "mqa", "mla", "reused")
 # Mixers that llama.cpp runs: their matrices beside those of softmax attention are of the file's plain type, but for the values of a delta rule
 MIXERS = ("mamba", "mamba2", "gated-delta", "kimi-delta", "short-conv", "attention-ssm", "sparse-mla", "sparse-gqa")
-_SOFTMAX_ROWS = ("attention.qkv", "attention.out", "attention.q", "attention.q_down", "attention.q_up", "attention.kv_down", "attention.kv_up")
+_SOFTMAX_ROWS = (
+    "attention.qkv",
+    "attention.out",
+    "attention.q",
+    "attention.q_down",
+    "attention.q_up",
+    "attention.kv_down",
+    "attention.kv_up",
+)
 
 
 @dataclass(frozen=True)
@@ -39,7 +47,9 @@ class Matrix:
     shape: tuple[int, ...]
 
 
-def file_bytes(spec: ModelSpec, file: str, parameters: int, imatrix: bool = False, mixers: Mixers | None = None) -> Parts:
+def file_bytes(
+    spec: ModelSpec, file: str, parameters: int, imatrix: bool = False, mixers: Mixers | None = None
+) -> Parts:
     """Bytes of a model's tensors in a file type: `layers`, `experts`, `embedding`, `head` (0 when tied), and `total`.
 
     `parameters` are all that the model has: what is no matrix (norms, biases, convolutions) and the router stay in 32 bits; `mixers` are the
@@ -108,7 +118,9 @@ def _scanned(a: AttentionSpec, row: Held, i: int) -> Iterator[Matrix]:
         yield Matrix("attn_gate", i, (values, row.inputs))
     elif role == "qkv":
         keys = (outputs - values) // 2
-        yield from (Matrix(name, i, (n, row.inputs)) for name, n in (("attn_q", keys), ("attn_k", keys), ("attn_v", values)))
+        yield from (
+            Matrix(name, i, (n, row.inputs)) for name, n in (("attn_q", keys), ("attn_k", keys), ("attn_v", values))
+        )
     elif role == "out" and a.kind == "kimi-delta":
         yield Matrix("attn_output", i, (outputs, row.inputs))
     else:
@@ -164,9 +176,14 @@ def _feedforward(spec: ModelSpec, f: FeedForwardSpec, i: int) -> Iterator[Matrix
 def _rest(spec: ModelSpec, rest: int) -> int:
     """Parameters outside the matrices: norms, biases, routers, sinks, convolutions, learned positions."""
     beside = [*spec.before, *spec.after, *(piece for group in spec.layers for piece in group.pieces)]
-    unnamed = any(piece.kind in ("linear", "table") for piece in beside)  # matrices that are named and quantised otherwise
+    unnamed = any(
+        piece.kind in ("linear", "table") for piece in beside
+    )  # matrices that are named and quantised otherwise
     if rest < 0 or unnamed or spec.towers or not spec.vocab_size:
-        raise UsageError(f"{spec.name}: its tensors are not those of a GGUF file that a rule is known for; give the file itself", "file")
+        raise UsageError(
+            f"{spec.name}: its tensors are not those of a GGUF file that a rule is known for; give the file itself",
+            "file",
+        )
     return rest
 
 
