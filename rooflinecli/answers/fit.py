@@ -66,7 +66,7 @@ class Fitting:
 def fit(request: Request, files: tuple[str, ...] | None = None) -> dict[str, Any]:
     """Every file type on one device, largest first, and the largest that holds the prompt and the answer asked for.
 
-    Raises DataError for a model whose tensors llama.cpp names differently, UsageError for an unknown file type.
+    Raises UsageError for an unknown file type and for a model whose files no rule describes.
     """
     spec = request.model
     moe = any(group.feedforward.kind == "moe" for group in spec.layers)

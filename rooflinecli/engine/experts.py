@@ -69,9 +69,10 @@ def routed_op(scene: Scene, plan: Plan, layer: Layer, sizes: Sizes, tokens: Numb
         1.0 if formats.expert_compute == "fp8" else formats.matmul_input,
         formats.activation,
         formats.expert_compute or formats.compute,
-        _variant(scene, mode),
+        f"{_variant(scene, mode)}+decode" if decode else _variant(scene, mode),
     )
-    op = experts_op("moe.experts", together, shape, stored, plan.ep, _busiest(scene, plan, together, shape))
+    share, skew = _busiest(scene, plan, together, shape), scene.engine.routing_skew
+    op = experts_op("moe.experts", together, shape, stored, plan.ep, share, skew=skew)
     assert op.routed is not None
     return op._replace(routed=replace(op.routed, crowded=f.crowded(tokens))) if decode else op
 

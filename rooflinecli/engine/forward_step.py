@@ -11,7 +11,7 @@ from rooflinecli.engine import adapters, experts
 from rooflinecli.engine.host import LINK, LINK_ERROR, Host
 from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import collectives, roofline, serving
-from rooflinecli.formulas.counts import active_experts
+from rooflinecli.formulas.experts import at_least, experts_with_work, slots_per_expert
 from rooflinecli.formulas.offload import copy_time, on_device, on_host
 from rooflinecli.ledger import Ledger, Sizes
 from rooflinecli.num import Number
@@ -68,7 +68,11 @@ def forward_step(
     alone = num.plain(plan.dp) and num.plain(plan.ep) and num.value(plan.dp) == num.value(plan.ep)
     beside = plan if alone else plan.but(dp=plan.expert_replicas)
     width = float(scene.spec.stream_width)
-    sent = [] if scene.engine.splits_layers else pipeline.collectives(beside, batch * queries, width, scene.formats.activation, False)
+    sent = (
+        []
+        if scene.engine.splits_layers
+        else pipeline.collectives(beside, batch * queries, width, scene.formats.activation, False)
+    )
     for c in sent:  # an engine that shares out layers copies activations over the host: inside its time per split
         bill.expose("pp", bill.collective(c, _times(plan.pp - 1, passes)))
     if scene.host is not None:
@@ -176,7 +180,8 @@ def _over_the_link(scene: Scene, plan: Plan, host: Host, bill: Bill, tokens: Num
     touched, least = kept, kept
     if moe is not None:
         count, chosen = float(moe.n_experts), float(moe.top_k)
-        touched = kept * (active_experts(count, chosen, tokens) / count)
+        spread = experts_with_work(count, slots_per_expert(tokens, chosen, count), scene.engine.routing_skew)
+        touched = kept * (at_least(spread, chosen) / count)
         least = kept * (chosen / count)  # however the tokens are routed
     expected = label(copy_time(layers + touched, passes, link, 1.0 if scene.chip.ideal else LINK), "t_copy")
     bill.spend("host_copy", expected, "host_copy", LINK_ERROR)

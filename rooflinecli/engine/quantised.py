@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rooflinecli.errors import DataError
+from rooflinecli.errors import DataError, UsageError
 from rooflinecli.layers.build import ledger
 from rooflinecli.ledger import Layer, product
 from rooflinecli.lift import PLAIN
@@ -17,7 +17,7 @@ from rooflinecli.specs.blocks import Quantization, Widths
 from rooflinecli.specs.checkpoint import linears, schemes
 from rooflinecli.specs.checkpoint.linears import Linear
 from rooflinecli.specs.checkpoint.mix import file_type
-from rooflinecli.specs.checkpoint.shapes import file_bytes
+from rooflinecli.specs.checkpoint.shapes import SOFTMAX, Held, Mixers, file_bytes
 from rooflinecli.specs.dtypes import BITS
 from rooflinecli.specs.model import ModelSpec
 from rooflinecli.specs.plan import Plan
@@ -27,14 +27,15 @@ _KNOWN: dict[tuple[int, str], tuple[ModelSpec, ModelSpec]] = {}
 _STORED: dict[int, tuple[ModelSpec, Quantization]] = {}
 _MOST = 64
 _WIDE = 2.0  # bytes of what is left as it is
+_OTHERWISE = "ask `roofline estimate` with --weight-dtype int8 or int4, or give the file itself"
 # What tools leave alone whatever the config says, or that no text decoder has
 _ASIDE = re.compile(r"lm_head|embed|norm|router|gate(?!_)|vision|visual|projector|mtp|eh_proj|shared_head|rotary|audio")
 _LAYER = re.compile(r"layers\.(\d+)")
 
 
 def as_file(spec: ModelSpec, file: str) -> ModelSpec:
-    """The model with its weights in a GGUF file type such as Q4_K_M, or a format such as awq or exl3-4. Raises DataError where its
-    tensors are not known.
+    """The model with its weights in a GGUF file type such as Q4_K_M, or a format such as awq or exl3-4. Raises UsageError where no rule
+    says what such a file holds.
 
     Each part (layers, experts, embedding, head) weighs exactly what its tensors come to, as a mean over its parameters.
     """
@@ -70,17 +71,45 @@ def _held(spec: ModelSpec) -> DeviceParameters:
 
 
 def _widths(spec: ModelSpec, file: str) -> Widths:
-    params = _held(spec)
+    """Bytes per parameter of each part. A tower that reads images is a file of its own in 16 bits (mmproj), beside embedding and head."""
+    params, text = _held(spec), _text(spec)
     inner, experts, outer = (int(value(n)) for n in (params.inner, params.experts, params.outer))
-    parts = file_bytes(spec, file, inner + experts + outer)
+    own = int(value(_held(text).total))
+    parts = file_bytes(text, file, own, mixers=_mixers(text))
     table = spec.vocab_size * spec.d_model
+    tower = (inner + experts + outer - own) * _WIDE
     return Widths(
         layers=parts["layers"] / inner,
         experts=parts["experts"] / experts if experts else 0.0,
         embedding=parts["embedding"] / table,
         head=(parts["head"] or parts["embedding"]) / table,
-        outer=(parts["embedding"] + parts["head"]) / outer,
+        outer=(parts["embedding"] + parts["head"] + tower) / outer,
     )
+
+
+def _text(spec: ModelSpec) -> ModelSpec:
+    """The decoder alone. Raises UsageError for one that attends to an encoder, and for what writes no tokens: rules of such files are not known."""
+    if spec.paired or any(group.cross for group in spec.layers):
+        raise UsageError(
+            f"{spec.name} attends to an encoder, and no rule says the sizes of its GGUF files; {_OTHERWISE}", "file"
+        )
+    if not spec.writes:
+        raise UsageError(f"{spec.name} writes no tokens, so a file of it has no rate; {_OTHERWISE}", "file")
+    if not spec.towers:
+        return spec
+    made = spec.model_copy(update={"towers": []})
+    made._document = spec.document
+    return made
+
+
+def _mixers(spec: ModelSpec) -> Mixers:
+    """The matrices of layers whose mixer is no softmax attention, by group."""
+    found = {}
+    for i, (group, layer) in enumerate(zip(spec.layers, ledger(spec).layers, strict=True)):
+        if group.attention is not None and group.attention.kind not in SOFTMAX:
+            rows = _rows(layer, "", "attention.")
+            found[i] = tuple(Held(f"attention{x.name}", x.inputs, x.outputs, x.copies) for x in rows)
+    return found
 
 
 def exact(spec: ModelSpec, stored: Quantization) -> Quantization:

@@ -329,7 +329,7 @@ def _formats(request: Request, dtype: str, engine: Engine) -> Formats:
     chip, peaks, stored = request.hardware.name, request.hardware.peak, as_kept(request.model)
     if stored is not None and experts_alone(request.dtype, request.weight_dtype, stored, "train" in request.phases):
         return experts_format(peaks, chip, request.kv_dtype, stored, request.state_dtype)
-    kv = request.kv_dtype or ("fp8" if engine.kv_dtype_fp8 and dtype == "fp8" else None)
+    kv = request.kv_dtype or ("fp8" if engine.kv_dtype_fp8 and dtype == "fp8" else engine.cache_dtype or None)
     computes = engine.compute.get(request.hardware.vendor, "") if engine.backends else None
     return formats(dtype, kv, request.weight_dtype, peaks, chip, _stored(request), request.state_dtype, computes)
 

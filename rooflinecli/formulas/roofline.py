@@ -141,6 +141,17 @@ def unpacking_share(efficiency: Number, rate: Number, bandwidth: Number) -> Numb
 
 
 @formula(
+    "t_v",
+    "s",
+    "kernels of llama.cpp made for one row take a few at a time, and unpack the weights again for each; matrix kernels take over "
+    "bit by bit. Form and constants: RTX 3090, 8B in Q4_0, 1 to 8 rows (ggml-org/llama.cpp pull request 15802), GB10, 7B in Q8_0, 1 to 32",
+)
+def further_rows_time(flops: Number, rows: Number, together: Number, peak: Number, efficiency: Number) -> Number:
+    """F/m (m - 1) / (1 + (m - 1)/b_v) / (e_v P): seconds beside the loads that rows beyond the first take."""
+    return flops / rows * (rows - 1) / (1 + (rows - 1) / together) / (efficiency * peak)
+
+
+@formula(
     "e", "1", "attention over short sequences reaches less of the peak; fitted to published steps, docs/accuracy.md"
 )
 def long_efficiency(efficiency: Number, length: Number, half_length: Number) -> Number:

@@ -44,17 +44,25 @@ def busiest(tokens: Number, shape: Shape, ep: Number, balanced: bool, given: Num
 
 
 def experts_op(
-    name: str, tokens: Number, shape: Shape, stored: Stored, ep: Number, share: Number, even: bool = False
+    name: str,
+    tokens: Number,
+    shape: Shape,
+    stored: Stored,
+    ep: Number,
+    share: Number,
+    even: bool = False,
+    skew: float = f.SKEW,
 ) -> Op:
     """`tokens` of the whole group meet the experts of its busiest rank, which gets `share` times an even part of the slots.
 
-    `shape.experts` counts copies of redundant experts too. even: routing that fills every expert before it repeats one.
+    `shape.experts` counts copies of redundant experts too. even: routing that fills every expert before it repeats one;
+    skew: how uneven it is otherwise.
     """
     slots = tokens * shape.top_k
     held, mu = shape.experts / ep, f.slots_per_expert(tokens, shape.top_k, shape.experts)
     rows, fair = f.expert_rows(slots, ep, share), f.expert_rows(slots, ep, 1.0)
     one = f.of_one_token(tokens, shape.top_k, ep)
-    spread = f.experts_with_work_balanced(held, fair) if even else f.experts_with_work(held, mu, f.SKEW)
+    spread = f.experts_with_work_balanced(held, fair) if even else f.experts_with_work(held, mu, skew)
     active, least = f.at_least(spread, one), f.at_least(f.experts_with_work(held, mu, f.LEAST_SKEW), one)
     sizes = (shape.matrices, shape.d_model, shape.width)
     moved = f.expert_token_bytes(fair, shape.top_k, shape.d_model, stored.read, stored.written)

@@ -210,11 +210,12 @@ class Chip:
         )
 
     def _backend(self, regime: str, kind: str, dtype: str, variant: str) -> SimpleNamespace | None:
-        """What the engine says of its own kernels on this very chip, its generation or its vendor's."""
+        """What the engine says of its own kernels on this very chip, its generation or its vendor's; an option of a variant (packed+k,
+        mxfp4@vllm+decode) may stand alone, for all formats."""
         if regime != "serving" or self.engine is None:
             return None
         for target, table in self.engine.kernels(self.targets):
-            for name in (variant, dtype, "any"):
+            for name in (*_names(variant), *variant.split("+")[1:], dtype, "any"):
                 if name in table.get(kind, {}):
                     path = ("backends", target, kind, name)
                     return self._lifted(table[kind][name], self.engine.document, path, kind)

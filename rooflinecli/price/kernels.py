@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 from rooflinecli import num
-from rooflinecli.formulas import collectives, experts, roofline
+from rooflinecli.formulas import collectives, experts, fusion, roofline
 from rooflinecli.num import Number
 from rooflinecli.price.chip import Chip
 from rooflinecli.work import Op
@@ -128,6 +128,9 @@ def _matmul(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Numb
     t_compute = roofline.filled_compute_time(op.flops, op.ramp, c.k0, peak, c.compute)
     share = roofline.unpacking_share(c.memory, c.unpack, bandwidth) if num.present(c.unpack) else c.memory
     t_memory = roofline.effective_memory_time(op.bytes, bandwidth, share)
+    if num.present(c.further) and num.present(op.n):
+        rows = num.maximum(fusion.matmul_rows(op.flops, op.k, op.n), 1)
+        t_memory = t_memory + roofline.further_rows_time(op.flops, rows, c.together, peak, c.further)
     overhead = roofline.matmul_overhead(c.overhead, c.tau, op.k) if num.present(c.tau) else c.overhead
     expected = join(t_compute, t_memory, c, overhead)
     if num.present(c.quant_bytes):

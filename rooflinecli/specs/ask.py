@@ -36,8 +36,9 @@ def request(options: dict[str, Any]) -> Request:
     fields = {OPTIONS[name].field: value(OPTIONS[name], text) for name, text in given.items()}
     agree(given, fields.get("phases", PHASES))
     model = fields["model"]
-    if (model.checkpoint is not None and model.checkpoint.format == "gguf") or _gguf(fields.get("weight_dtype")):
-        fields.setdefault("engine", "llamacpp")  # what reads such files
+    reader = "llamacpp" if model.checkpoint is not None and model.checkpoint.format == "gguf" else _reader(fields.get("weight_dtype"))
+    if reader:
+        fields.setdefault("engine", reader)
     if "batch" in given and in_tokens(given["batch"]):
         fields["batch"] = whole_sequences(fields["batch"], fields.get("seq"), model)
     remark(model, fields)
@@ -212,20 +213,26 @@ def _schemes() -> Collection[str]:
     return SCHEMES
 
 
-def _gguf(said: str | None) -> bool:
-    """Whether it is a GGUF file type."""
+def _reader(said: str | None) -> str:
+    """The engine that alone reads a format of weights (a GGUF file type, exl2, exl3, mlx); empty where several do."""
     if said is None:
-        return False
+        return ""
     from rooflinecli.specs.checkpoint.mix import file_type
+    from rooflinecli.specs.checkpoint.schemes import ALONE, SCHEMES, parse
 
-    return file_type(said) is not None
+    if file_type(said) is not None:
+        return "llamacpp"
+    stored = parse(said)
+    method = (stored.method or "") if stored is not None else ""
+    return SCHEMES[method].engine if method.startswith(ALONE) else ""
 
 
 def _weights(said: str) -> bool:
     """Whether it is a format of weights alone: a GGUF file type or what a tool writes. Raises UsageError for bits that it has not."""
+    from rooflinecli.specs.checkpoint.mix import file_type
     from rooflinecli.specs.checkpoint.schemes import parse
 
-    return _gguf(said) or parse(said) is not None
+    return file_type(said) is not None or parse(said) is not None
 
 
 def phases(written: Any) -> tuple[str, ...]:

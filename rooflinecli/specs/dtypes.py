@@ -129,7 +129,7 @@ def formats(
     if stored is not None and stored.weight_only and weight < size:
         variant = f"{stored.dtype}-weights"
     if packed is not None and (weight < 2 or 0 < expert < 2):
-        compute, variant = packed if packed in peaks else compute, "packed"
+        compute, variant = packed if packed in peaks else compute, _packed(stored)
     return Formats(
         weight,
         outer,
@@ -145,6 +145,11 @@ def formats(
         variant,
         _expert_format(stored_as, compute),
     )
+
+
+def _packed(stored: Quantization | None) -> str:
+    """The variant of kernels over weights of less than 16 bits; K-quants have blocks within blocks to unpack."""
+    return "packed+k" if stored is not None and stored.dtype.startswith("gguf") and "_K" in stored.dtype else "packed"
 
 
 def _expert_format(weights: str, compute: str) -> str:

@@ -100,6 +100,17 @@ class Efficiency(Spec):
     unpack: float = _constant(
         0.0, "B/s", "U", "packed weights a chip unpacks a second, where that and not memory is the bound", shaped=True
     )
+    further: float = _constant(
+        0.0,
+        "1",
+        "e_v",
+        "fraction of the peak at which matrix-vector kernels work on rows beyond the first, while nothing is loaded",
+        shaped=True,
+        le=1,
+    )
+    together: float = _constant(
+        16.0, "1", "b_v", "further rows at which matrix kernels have halved what each of them costs", gt=0
+    )
     per_hop: float = _constant(0.0, "s", "alpha", "seconds per further member of a collective's group")
     fabric: float = _constant(
         1.0, "1", "e_r", "fraction of the network between hosts that an exchange of tokens reaches", gt=0, le=1

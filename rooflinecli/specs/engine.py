@@ -93,10 +93,18 @@ class Engine(Spec):
     prompt_bucket: Scalar = Field(
         0.0, ge=0, description="prompts are padded to the next power of two, of at least so many tokens; 0: they are not"
     )
+    routing_skew: Scalar = Field(
+        1.5,
+        ge=0.45,
+        description="how even the routing of its tokens is: the shape r of experts_with_work (docs/reference), smaller where few experts get most",
+    )
     whole_cache: bool = Field(
         False, description="layers whose attention has a window keep every token in the cache all the same"
     )
     kv_dtype_fp8: bool = Field(False, description="the cache is kept in fp8 where matmuls run in fp8")
+    cache_dtype: str = Field(
+        "", description="number format of the cache where nobody asks for one; empty: that of the activations"
+    )
     prompts_first: bool = Field(
         False,
         description="prompts are read before any token is written, so that requests of equal length run in lockstep",

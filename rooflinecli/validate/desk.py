@@ -21,6 +21,7 @@ from rooflinecli.specs.model import load_model
 from rooflinecli.specs.plan import WHOLE, Plan
 from rooflinecli.specs.published import published
 from rooflinecli.specs.request import Request
+from rooflinecli.validate.desk_apart import VOLUNTEERS, apart
 from rooflinecli.validate.stats import Points, Table, joined, summary
 
 UNSAID = {
@@ -28,6 +29,10 @@ UNSAID = {
     "output": 256.0,
 }  # where a row gives no lengths: the middle of the nine that LocalScore averages
 NOTE = "Tokens per second. fitted: groups whose rows the constants saw (chips left out in turn: engines/llamacpp.yaml); left out: groups in no fit."
+APART = (
+    "comparable: without {} of volunteers' databases, on a chip that a lesser one of its maker beats twofold, so that it was not at work, or whose "
+    "memory does not hold the file, so that its driver moved pages (validate/desk_apart.py). No prediction decides."
+)
 
 
 def rows() -> tuple[dict[str, Any], ...]:
@@ -85,6 +90,11 @@ def tests_of(row: dict[str, Any]) -> list[list[float]]:
     return found if "prompt" not in row and "depth" not in row else []
 
 
+def _scenes(row: dict[str, Any], prompt: float | None = None) -> list[Scene]:
+    """The questions of a row: one for each test that its source means over, else its own."""
+    return [scene(row, p, o) for p, o in tests_of(row)] or [scene(row, prompt)]
+
+
 def _mean(answers: list[tuple[float, float, float, float]]) -> tuple[float, float, float, float]:
     return tuple(float(n) for n in np.mean(np.array(answers), axis=0))  # type: ignore[return-value]
 
@@ -92,23 +102,24 @@ def _mean(answers: list[tuple[float, float, float, float]]) -> tuple[float, floa
 def decoded(row: dict[str, Any]) -> tuple[float, float, float, float]:
     """Tokens per second of all its sequences: expected, at the floor, low, high."""
     batch, plan = float(row.get("batch", 1)), _plan(row)
-    scenes = [scene(row, p, o) for p, o in tests_of(row)] or [scene(row)]
-    return _mean([_rate(batch, decode(one, plan)) for one in scenes])
+    return _mean([_rate(batch, decode(one, plan)) for one in _scenes(row)])
 
 
 def prefilled(row: dict[str, Any]) -> tuple[float, float, float, float]:
-    """Prompt tokens per second of one prompt: expected, at the floor, low, high."""
+    """Prompt tokens per second: expected, at the floor, low, high. Prompts of several sequences share micro-batches."""
     prompt, plan = float(row.get("prompt", UNSAID["prompt"])), _plan(row)
-    scenes = [scene(row, p, o) for p, o in tests_of(row)] or [scene(row, prompt)]
-    return _mean([_rate(float(one.prompt), prefill(one, plan)) for one in scenes])
+    if row.get("after_prompt") and "micro_batch" in row:
+        prompt = max(prompt, min(prompt * float(row["batch"]), float(row["micro_batch"])))
+    return _mean([_rate(float(one.prompt), prefill(one, plan)) for one in _scenes(row, prompt)])
 
 
-def points(which: str, group: str) -> Points:
-    """Predictions and measurements of a group; `which` is decode or prefill."""
+def points(which: str, group: str, without: frozenset[str] = frozenset()) -> Points:
+    """Predictions and measurements of a group but for the rows `without`; `which` is decode or prefill."""
     answer = {"decode": decoded, "prefill": prefilled}[which]
     chosen = [
         row for row in rows() if row["group"] == group and which in row and not (which == "prefill" and "depth" in row)
     ]
+    chosen = [row for row in chosen if row["id"] not in without]
     found = np.array([answer(row) for row in chosen]).reshape(len(chosen), 4)
     measured = np.array([float(row[which]) for row in chosen])
     expected, floor, low, high = found.T
@@ -116,9 +127,18 @@ def points(which: str, group: str) -> Points:
 
 
 @cache
+def set_apart() -> frozenset[str]:
+    """Ids of volunteers' rows that are not the machine they name: beaten by a lesser chip, or too large for its memory."""
+    asked = [row for row in rows() if row["group"] in VOLUNTEERS]
+    spilled = [row["id"] for row in asked if any(one.host for one in _scenes(row))]
+    return apart(rows()) | frozenset(spilled)
+
+
+@cache
 def tables() -> list[Table]:
     """Decode and prefill, group by group and by whether a fit saw them."""
     fits = dict.fromkeys((row["group"], row["fit"]) for row in rows())
+    strange = set_apart()
     made = []
     for which in ("decode", "prefill"):
         parts = [(fit, points(which, group)) for group, fit in fits]
@@ -127,5 +147,16 @@ def tables() -> list[Table]:
             mine = [p for fit, p in known if fit == kind]
             lines += [{"fit": kind, **summary(p)} for p in mine]
             lines.append({"fit": kind, **summary(joined(f"all {kind}", mine))})
-        made.append(Table(f"desk machines: {which}", lines, [NOTE], [p for _, p in known]))
+        lines += _comparable(which, mine, strange)
+        made.append(
+            Table(f"desk machines: {which}", lines, [NOTE, APART.format(f"{len(strange)} rows")], [p for _, p in known])
+        )
     return made
+
+
+def _comparable(which: str, left_out: list[Points], strange: frozenset[str]) -> list[dict[str, Any]]:
+    """The volunteers' groups and all that is left out once more, without the strange rows."""
+    kept = [points(which, p.group, strange) if p.group in VOLUNTEERS else p for p in left_out]
+    fewer = [k for k, p in zip(kept, left_out, strict=True) if len(k.measured) < len(p.measured)]
+    named = [*(replace(p, group=f"{p.group}, comparable") for p in fewer), joined("all left out, comparable", kept)]
+    return [{"fit": "left out", **summary(p)} for p in named]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rooflinecli.answers.parameters import parameters
-from rooflinecli.errors import DataError
+from rooflinecli.errors import UsageError
 from rooflinecli.specs.checkpoint.blocks import TYPES, bits, tensor_bytes
 from rooflinecli.specs.checkpoint.mix import DEFAULTS, Shape, tensor_type
 from rooflinecli.specs.checkpoint.shapes import file_bytes
@@ -84,5 +84,5 @@ def test_eight_experts_and_odd_widths():
 
 
 def test_an_encoder_has_no_such_file():
-    with pytest.raises(DataError):
+    with pytest.raises(UsageError):
         file_bytes(load_model("vit-b-16"), "Q4_K_M", 86_000_000)

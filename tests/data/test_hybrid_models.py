@@ -16,7 +16,7 @@ from rooflinecli.answers.parameters import parameters
 from rooflinecli.engine.inference import decode, prefill
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.training import train
-from rooflinecli.errors import DataError
+from rooflinecli.errors import DataError, UsageError
 from rooflinecli.layers.build import attending, ledger
 from rooflinecli.lift import PLAIN
 from rooflinecli.mixer import Mode
@@ -248,5 +248,5 @@ def test_what_changes_shapes_in_a_way_not_read_is_refused(config, says):
 
 def test_file_sizes_are_not_told_of_a_model_whose_tensors_are_named_otherwise():
     spec = model_from(Document(from_config({"model_type": "gemma3n_text"}), Path("config.json")))
-    with pytest.raises(DataError, match="not those of a GGUF file"):
+    with pytest.raises(UsageError, match="not those of a GGUF file"):
         file_bytes(spec, "Q4_K_M", parameters(spec).total)

@@ -31,6 +31,7 @@ class Scheme:
 
 _GROUPS = (16, 32, 64, 128, 256, 512, 1024)
 _HEAD = 6  # bits of the head in exllama's formats, where nothing else is said
+ALONE = ("exl", "mlx")  # formats that one tool reads
 SCHEMES: dict[str, Scheme] = {
     "awq": Scheme(
         4, (4,), {"scale_bits": 16, "zero_bits": 4}, "AutoAWQ: qweight and qzeros of int32, fp16 scales", 128, _GROUPS, engine="autoawq"
@@ -49,7 +50,7 @@ SCHEMES: dict[str, Scheme] = {
         {"head_bits": _HEAD},
         "exllamav2: the mean over its matrices, scales counted; the head 6 bits, the embedding fp16",
         between=True,
-        engine="exllama",
+        engine="exllamav2",
     ),
     "exl3": Scheme(
         4,

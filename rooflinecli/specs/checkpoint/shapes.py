@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rooflinecli.errors import DataError
+from rooflinecli.errors import UsageError
 from rooflinecli.specs.checkpoint.blocks import tensor_bytes
 from rooflinecli.specs.checkpoint.mix import Shape, tensor_type
 from rooflinecli.specs.model import AttentionSpec, FeedForwardSpec, ModelSpec
 
 Parts = dict[str, int]
+SOFTMAX = ("gqa", "mha", "mqa", "mla", "reused")
+# Mixers that llama.cpp runs: their matrices beside those of softmax attention are of the file's plain type, but for the values of a delta rule
+MIXERS = ("mamba", "mamba2", "gated-delta", "kimi-delta", "short-conv", "attention-ssm", "sparse-mla", "sparse-gqa")
+_SOFTMAX_ROWS = (
+    "attention.qkv",
+    "attention.out",
+    "attention.q",
+    "attention.q_down",
+    "attention.q_up",
+    "attention.kv_down",
+    "attention.kv_up",
+)
+
+
+@dataclass(frozen=True)
+class Held:
+    """A weight matrix of a mixer as the ledger names it: its inputs and outputs, and how many there are of it."""
+
+    name: str
+    inputs: int
+    outputs: int
+    copies: int = 1
+
+
+Mixers = Mapping[int, Sequence[Held]]  # by the group of layers
 
 
 @dataclass(frozen=True)
@@ -22,21 +47,26 @@ class Matrix:
     shape: tuple[int, ...]
 
 
-def file_bytes(spec: ModelSpec, file: str, parameters: int, imatrix: bool = False) -> Parts:
+def file_bytes(
+    spec: ModelSpec, file: str, parameters: int, imatrix: bool = False, mixers: Mixers | None = None
+) -> Parts:
     """Bytes of a model's tensors in a file type: `layers`, `experts`, `embedding`, `head` (0 when tied), and `total`.
 
-    `parameters` are all that the model has: what is no matrix (norms, biases) and the router stay in 32 bits. Raises DataError for a model whose tensors llama.cpp names differently.
+    `parameters` are all that the model has: what is no matrix (norms, biases, convolutions) and the router stay in 32 bits; `mixers` are the
+    matrices of its groups of layers whose mixer is no softmax attention. Raises UsageError for a mixer without such files and for a
+    model whose tensors llama.cpp names differently.
     """
     shape = _shape(spec, imatrix)
     found = dict.fromkeys(("layers", "experts", "embedding", "head"), 0)
-    for m in matrices(spec):
+    held = list(matrices(spec, mixers))
+    for m in held:
         size = tensor_bytes(tensor_type(file, m.role, m.layer, m.shape[-1], shape), m.shape)
         found[
             {"token_embd": "embedding", "output": "head"}.get(
                 m.role, "experts" if m.role.endswith("_exps") else "layers"
             )
         ] += size
-    found["layers"] += 4 * _rest(spec, parameters)
+    found["layers"] += 4 * _rest(spec, parameters - sum(_elements(m.shape) for m in held))
     return found | {"total": sum(found.values())}
 
 
@@ -47,28 +77,59 @@ def _shape(spec: ModelSpec, imatrix: bool) -> Shape:
     return Shape(spec.n_layers, groups, experts, spec.tied_embeddings, spec.d_model, imatrix)
 
 
-def matrices(spec: ModelSpec) -> Iterator[Matrix]:
+def matrices(spec: ModelSpec, mixers: Mixers | None = None) -> Iterator[Matrix]:
     """Every matrix of the model, layer by layer."""
     yield Matrix("token_embd", -1, (spec.vocab_size, spec.d_model))
     if not spec.tied_embeddings:
         yield Matrix("output", -1, (spec.vocab_size, spec.d_model))
     layer = 0
-    for group in spec.layers:
+    for number, group in enumerate(spec.layers):
         for _ in range(group.repeat):
             if group.attention is not None:
-                yield from _attention(spec, group.attention, layer)
+                yield from _attention(spec, group.attention, layer, (mixers or {}).get(number))
             yield from _feedforward(spec, group.feedforward, layer)
             layer += 1
 
 
-def _attention(spec: ModelSpec, a: AttentionSpec, i: int) -> Iterator[Matrix]:
-    if a.kind not in ("gqa", "mha", "mqa", "mla", "reused"):
-        raise DataError(
-            f"{spec.document.at('layers')}: sizes of GGUF files are known for softmax attention, and this has {a.kind} layers; "
-            "give the file itself, its header says the bytes"
+def _attention(spec: ModelSpec, a: AttentionSpec, i: int, held: Sequence[Held] | None) -> Iterator[Matrix]:
+    if a.kind in SOFTMAX:
+        yield from _softmax(spec, a, i)
+        return
+    if a.kind not in MIXERS or held is None:
+        raise UsageError(
+            f"{spec.name}: no rule says the sizes of GGUF files with {a.kind} layers, since llama.cpp runs none; "
+            "name formats of other tools, such as --file mlx-4,nf4, or give the checkpoint itself",
+            "file",
         )
+    beside = a.kind in ("attention-ssm", "sparse-mla", "sparse-gqa")
+    if beside:
+        yield from _softmax(spec, a, i)
+    for row in held:
+        if not (beside and row.name in _SOFTMAX_ROWS):
+            yield from _scanned(a, row, i)
+
+
+def _scanned(a: AttentionSpec, row: Held, i: int) -> Iterator[Matrix]:
+    """The tensors of a mixer's row: what a delta rule reads is attn_qkv (or attn_q, attn_k and attn_v), with its gate apart."""
+    role, outputs = row.name.removeprefix("attention."), row.outputs
+    values = a.n_heads * (a.v_head_dim or a.head_dim or 0)
+    if role == "qkvz":
+        yield Matrix("attn_qkv", i, (outputs - values, row.inputs))
+        yield Matrix("attn_gate", i, (values, row.inputs))
+    elif role == "qkv":
+        keys = (outputs - values) // 2
+        yield from (
+            Matrix(name, i, (n, row.inputs)) for name, n in (("attn_q", keys), ("attn_k", keys), ("attn_v", values))
+        )
+    elif role == "out" and a.kind == "kimi-delta":
+        yield Matrix("attn_output", i, (outputs, row.inputs))
+    else:
+        yield Matrix(role, i, (row.copies, outputs, row.inputs))
+
+
+def _softmax(spec: ModelSpec, a: AttentionSpec, i: int) -> Iterator[Matrix]:
     d, h = spec.d_model, a.head_dim or 0
-    if a.kind == "mla":
+    if a.kind in ("mla", "sparse-mla"):
         yield from _latent(d, a, i)
         return
     kv = a.n_kv_heads or a.n_heads
@@ -112,13 +173,17 @@ def _feedforward(spec: ModelSpec, f: FeedForwardSpec, i: int) -> Iterator[Matrix
         yield Matrix("ffn_down", i, (d, ff))
 
 
-def _rest(spec: ModelSpec, parameters: int) -> int:
-    """Parameters outside the matrices: norms, biases, routers, sinks, learned positions."""
-    rest = parameters - sum(_elements(m.shape) for m in matrices(spec))
+def _rest(spec: ModelSpec, rest: int) -> int:
+    """Parameters outside the matrices: norms, biases, routers, sinks, convolutions, learned positions."""
     beside = [*spec.before, *spec.after, *(piece for group in spec.layers for piece in group.pieces)]
-    unnamed = any(piece.kind in ("linear", "table") for piece in beside)  # matrices that are named and quantised otherwise
+    unnamed = any(
+        piece.kind in ("linear", "table") for piece in beside
+    )  # matrices that are named and quantised otherwise
     if rest < 0 or unnamed or spec.towers or not spec.vocab_size:
-        raise DataError(f"{spec.document.at('layers')}: its tensors are not those of a GGUF file; give the file itself")
+        raise UsageError(
+            f"{spec.name}: its tensors are not those of a GGUF file that a rule is known for; give the file itself",
+            "file",
+        )
     return rest
 
 
