@@ -164,7 +164,8 @@ def _experts(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Num
     t_compute = roofline.filled_compute_time(r.flops, r.active / r.rows, c.k0, peak, compute)
     t_memory = roofline.effective_memory_time(r.weights, bandwidth, c.memory)
     touched = experts.slots_passed(r.rows, r.slots, c.whole_group)
-    return join(t_compute, t_memory, c, c.overhead) + experts.slot_passes_time(passes, op.k, touched, bandwidth)
+    starts = experts.expert_starts(c.overhead, r.slots, c.per_expert, r.held, c.tau, op.k, op.n)
+    return join(t_compute, t_memory, c, starts) + experts.slot_passes_time(passes, op.k, op.n, touched, bandwidth)
 
 
 def _prefill_attention(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Number:

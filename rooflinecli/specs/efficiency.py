@@ -63,7 +63,7 @@ class Efficiency(Spec):
         shaped=True,
     )
     tau: float = _constant(
-        0.0, "s", "tau", "seconds per element of the contracted dimension (per key): serial loop latency", shaped=True
+        0.0, "s", "tau", "seconds per element of the contracted dimension (per key; experts: of both products): serial loop latency", shaped=True
     )
     quant_bytes: float = _constant(
         0.0,
@@ -125,6 +125,9 @@ class Efficiency(Spec):
     per_doubling: float = _constant(0.0, "1", "sigma", "stragglers: fraction of a step added per doubling of the hosts")
     passes: float = _constant(
         0.0, "1", "z", "experts: passes over routed slots (sort, quantise, activate, combine)", shaped=True
+    )
+    per_expert: float = _constant(
+        0.0, "s", "o_e", "experts: seconds per expert that a rank holds, visited or not", shaped=True
     )
     whole_group: float = _constant(
         0.0, "1", "g", "experts: 1 where those passes touch every slot of the group, 0 for a rank's own", le=1

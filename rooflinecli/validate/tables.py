@@ -38,8 +38,10 @@ KERNEL_NOTES = {
 EXPERT_NOTE = (
     "Both products of a layer of experts and what lies between them, every expert-parallel size and routing: half of the shapes (a hash) that the "
     "constants were not fitted to, a line per library, format and generation, whose chips share one set. Rows that name no gate have two matrices. "
-    "Suspect rows read weights that fit into L2 (L40S), or whose busiest rank got less than an even share."
+    "Suspect rows are those whose busiest rank got less than an even share. Rows of cards with GDDR whose weights fit into L2 are "
+    "shown apart and are not in the sum: the collector replays one layer, so it reads them from there, which no model does."
 )
+WARM = "weights in L2 beside GDDR"
 
 
 def kernels() -> list[Table]:
@@ -72,11 +74,14 @@ def expert_tables() -> list[Table]:
     families: dict[str, dict[str, list[Points]]] = defaultdict(lambda: defaultdict(list))
     for k in experts.every():
         group = f"{experts.generation(k.chip)} {k.ops[0].variant}"
-        families[k.name][group].append(k.points(group, ~k.fitted))
+        families[k.name][group].append(k.points(group, ~k.fitted & k.scored))
+        if (~k.scored).any():
+            families[k.name][WARM].append(k.points(WARM, ~k.fitted & ~k.scored))
     found = []
     for name, groups in families.items():
+        warm = [summary(joined(WARM, groups.pop(WARM)))] if WARM in groups else []
         points = [joined(group, parts) for group, parts in sorted(groups.items())]
-        rows = [*(summary(p) for p in points), summary(joined("all", points))]
+        rows = [*(summary(p) for p in points), *warm, summary(joined("all", points))]
         found.append(Table(f"kernels: {name}", rows, [EXPERT_NOTE], points))
     return found
 
