@@ -14,8 +14,12 @@ _FIT = "fitted to the expert tables of aiconfigurator-core 0.12.0, half of the s
 SKEW = 1.5  # r of the routing that was measured (power law); any r from 0.8 up fits as well
 LEAST_SKEW = 0.45  # r at which no measured row reads more experts than had work: for floors
 SPREAD = 2.0  # s: how far the busiest rank is from an even share, in standard deviations of a power law
-SERVED_SPREAD = 1.0  # the same under a router that was trained to balance: serving runs fit 0.5 to 1.5 better than the tables' 2
-FILLED = 256.0  # slots of a group at which the kernels around the products are half way from their least to their full start
+SERVED_SPREAD = (
+    1.0  # the same under a router that was trained to balance: serving runs fit 0.5 to 1.5 better than the tables' 2
+)
+FILLED = (
+    256.0  # slots of a group at which the kernels around the products are half way from their least to their full start
+)
 CROWD = 300.0  # sequences in a decode step
 OVER_ALL = 0.1  # a kernel that permutes its own slots still looks at every slot of the group once
 
@@ -24,6 +28,12 @@ OVER_ALL = 0.1  # a kernel that permutes its own slots still looks at every slot
 def slots_per_expert(tokens: Number, top_k: Number, experts: Number) -> Number:
     """Routed slots that an expert gets on average."""
     return tokens * top_k / experts
+
+
+@formula("mu_b", "slots", "definition")
+def visits_on_busiest(per_expert: Number, busiest: Number) -> Number:
+    """I mu: slots that an expert of the busiest rank gets on average."""
+    return busiest * per_expert
 
 
 @formula("A", "experts", "negative binomial visits, whose shape r says how uneven routing is; " + _FIT)
@@ -90,7 +100,12 @@ def slots_passed(rows: Number, slots: Number, whole_group: Number) -> Number:
     return (1 - whole_group) * rows + (OVER_ALL + (1 - OVER_ALL) * whole_group) * slots
 
 
-@formula("t_z", "s", "z passes in 16 bits over slots as wide as the model and as an expert, who sort, quantise, activate and combine; " + _FIT)
+@formula(
+    "t_z",
+    "s",
+    "z passes in 16 bits over slots as wide as the model and as an expert, who sort, quantise, activate and combine; "
+    + _FIT,
+)
 def slot_passes_time(passes: Number, d_model: Number, width: Number, slots: Number, bandwidth: Number) -> Number:
     """z 2 (D + F) n_z / W."""
     return passes * 2 * (d_model + width) * slots / bandwidth

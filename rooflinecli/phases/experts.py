@@ -54,8 +54,8 @@ def experts_op(
     held, mu = shape.experts / ep, f.slots_per_expert(tokens, shape.top_k, shape.experts)
     rows, fair = f.rows_of_busiest(f.expert_rows(slots, ep, share), slots), f.expert_rows(slots, ep, 1.0)
     one = f.of_one_token(tokens, shape.top_k, ep)
-    busy = f.expert_rows(mu, 1.0, share)  # visits of an expert on the busiest rank
-    spread = f.experts_with_work_balanced(held, fair) if even else f.experts_with_work(held, busy, f.SKEW)
+    visits = f.visits_on_busiest(mu, share)
+    spread = f.experts_with_work_balanced(held, fair) if even else f.experts_with_work(held, visits, f.SKEW)
     active = f.experts_of_busiest(spread, one, rows)
     least = f.at_least(f.experts_with_work(held, mu, f.LEAST_SKEW), one)
     sizes = (shape.matrices, shape.d_model, shape.width)

@@ -116,7 +116,8 @@ def inference_tables() -> list[Table]:
         notes,
         known,
     )
-    return [*tables, *found, *_serving(READINGS, readings(runs), lambda run: [run.group], [UNSTATED], known)]
+    found += _serving(READINGS, readings(runs), lambda run: [run.group], [UNSTATED], known)
+    return [*tables, *found, *_serving(DRAFTING, drafting(), lambda run: [run.group], [UNDRAFTED], {})[:1]]
 
 
 SEEN = (
@@ -129,11 +130,29 @@ UNSTATED = (
     "lockstep, SGLang's Qwen3-32B runs agree in both of their times. TensorRT-LLM's quantised checkpoints are taken with an fp8 cache."
 )
 READINGS = "inference: collected, precision not stated"
+DRAFTING = "inference: collected, speculation not stated"
+UNDRAFTED = (
+    "InferenceX's files of DeepSeek-R1 hold runs with and without drafts of its multi-token prediction, and no row says which. Of 75 different runs that the "
+    "table has a second time as DeepSeek-V3, the same network, 12 take the same time to a fifth of a percent and 63 take 0.43 to 0.91 of it. They are "
+    "scored without drafts, with three of which seven in ten are kept; no constant was fitted to them."
+)
 UNLAID = "inference: published, layout not stated"
 LAYOUTS = (
     "TensorRT-LLM v1.0 gives TP 8 for Qwen3-235B and Llama 4 Maverick; the pages of v1.1 and v1.2 turn attention DP on for every model with experts. Taken as "
     "attention DP, with experts over all 8 devices: the other reading misses by more than twice as much."
 )
+
+
+def drafting() -> list[inference.Run]:
+    """Runs that may have verified drafts, once without and once with them."""
+    found = []
+    for run in inference.drafting_runs():
+        plain = replace(run, group=f"{run.engine} {run.group} without drafts", other=None)
+        found += [
+            plain,
+            replace(plain, group=f"{run.engine} {run.group} with drafts", options=run.other or run.options),
+        ]
+    return found
 
 
 def readings(runs: list[inference.Run]) -> list[inference.Run]:
@@ -190,7 +209,7 @@ def _serving(
             continue
         predicted = {id(run): inference.points([run], quantity, "", known) for run in having}
         points = [_merge(label, [predicted[id(r)] for r in members]) for label, members in _grouped(having, groups)]
-        whole = [] if title in (READINGS, UNLAID) else [_merge("all", [predicted[id(r)] for r in having])]
+        whole = [] if title in (READINGS, UNLAID, DRAFTING) else [_merge("all", [predicted[id(r)] for r in having])]
         rows = [summary(p) for p in (*points, *whole)]
         tables.append(Table(f"{title}, {name}", rows, notes, points))
     return tables
