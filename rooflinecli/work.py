@@ -36,7 +36,7 @@ class Gradient:
 class Routed:
     """What a layer's experts meet on the busiest rank of their group: rows to multiply and what that takes.
 
-    slots: routed slots of the whole group. active: experts with work, weights: their bytes. An Op's own FLOPs and bytes are
+    slots: routed slots of the whole group. active: experts with work, weights: their bytes; held: all experts of the rank. An Op's own FLOPs and bytes are
     those of an even share and of the fewest experts that could have work. crowded: 1 where so many sequences decode that an
     engine runs at the limit of its memory, else 0.
     """
@@ -46,6 +46,7 @@ class Routed:
     active: Number
     flops: Number
     weights: Number
+    held: Number
     crowded: Number = 0.0
 
 

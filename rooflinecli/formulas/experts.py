@@ -14,7 +14,12 @@ _FIT = "fitted to the expert tables of aiconfigurator-core 0.12.0, half of the s
 SKEW = 1.5  # r of the routing that was measured (power law); any r from 0.8 up fits as well
 LEAST_SKEW = 0.45  # r at which no measured row reads more experts than had work: for floors
 SPREAD = 2.0  # s: how far the busiest rank is from an even share, in standard deviations of a power law
-SERVED_SPREAD = 1.0  # the same under a router that was trained to balance: serving runs fit 0.5 to 1.5 better than the tables' 2
+SERVED_SPREAD = (
+    1.0  # the same under a router that was trained to balance: serving runs fit 0.5 to 1.5 better than the tables' 2
+)
+FILLED = (
+    256.0  # slots of a group at which the kernels around the products are half way from their least to their full start
+)
 CROWD = 300.0  # sequences in a decode step
 OVER_ALL = 0.1  # a kernel that permutes its own slots still looks at every slot of the group once
 
@@ -23,6 +28,12 @@ OVER_ALL = 0.1  # a kernel that permutes its own slots still looks at every slot
 def slots_per_expert(tokens: Number, top_k: Number, experts: Number) -> Number:
     """Routed slots that an expert gets on average."""
     return tokens * top_k / experts
+
+
+@formula("mu_b", "slots", "definition")
+def visits_on_busiest(per_expert: Number, busiest: Number) -> Number:
+    """I mu: slots that an expert of the busiest rank gets on average."""
+    return busiest * per_expert
 
 
 @formula("A", "experts", "negative binomial visits, whose shape r says how uneven routing is; " + _FIT)
@@ -51,10 +62,16 @@ def busiest_rank_balanced(ep: Number, slots: Number) -> Number:
     return num.minimum(ep, 1 + num.sqrt(2 * num.log(ep) * ep / slots))
 
 
-@formula("n", "rows", "definition; the busiest rank")
+@formula("n", "rows", "definition")
 def expert_rows(slots: Number, ep: Number, busiest: Number) -> Number:
-    """I T k / ep: rows that the busiest rank multiplies."""
+    """I T k / ep: rows that the busiest rank multiplies, on average."""
     return busiest * slots / ep
+
+
+@formula("n", "rows", "where there is a slot, the busiest of all ranks has one")
+def rows_of_busiest(average: Number, slots: Number) -> Number:
+    """max(I T k / ep, min(T k, 1)): rows that the busiest rank multiplies."""
+    return num.maximum(average, num.minimum(slots, 1.0))
 
 
 @formula("F", "FLOP", "two FLOPs per weight and row; three matrices where the activation is gated, two where it is not")
@@ -83,10 +100,28 @@ def slots_passed(rows: Number, slots: Number, whole_group: Number) -> Number:
     return (1 - whole_group) * rows + (OVER_ALL + (1 - OVER_ALL) * whole_group) * slots
 
 
-@formula("t_z", "s", "z passes over slots of D values in 16 bits; " + _FIT)
-def slot_passes_time(passes: Number, d_model: Number, slots: Number, bandwidth: Number) -> Number:
-    """z 2 D n_z / W."""
-    return passes * 2 * d_model * slots / bandwidth
+@formula(
+    "t_z",
+    "s",
+    "z passes in 16 bits over slots as wide as the model and as an expert, who sort, quantise, activate and combine; "
+    + _FIT,
+)
+def slot_passes_time(passes: Number, d_model: Number, width: Number, slots: Number, bandwidth: Number) -> Number:
+    """z 2 (D + F) n_z / W."""
+    return passes * 2 * (d_model + width) * slots / bandwidth
+
+
+@formula(
+    "t_o",
+    "s",
+    "kernels around the products start faster while slots are few; a grouped kernel walks over every expert of a rank, visited or not; "
+    "tiles of both products run through their contracted widths in turn; " + _FIT,
+)
+def expert_starts(
+    overhead: Number, slots: Number, per_expert: Number, held: Number, tau: Number, d_model: Number, width: Number
+) -> Number:
+    """o/2 (1 + T k / (T k + 256)) + o_e E / ep + tau (D + F)."""
+    return overhead / 2 * (1 + slots / (slots + FILLED)) + per_expert * held + tau * (d_model + width)
 
 
 @formula("e", "1", "a constant of kernel tables as serving runs see it, never above what the class may reach; " + _FIT)
@@ -159,3 +194,9 @@ def of_one_token(tokens: Number, top_k: Number, ep: Number) -> Number:
 def at_least(active: Number, least: Number) -> Number:
     """The larger of two counts of experts."""
     return num.maximum(active, least)
+
+
+@formula("A", "experts", "a token visits top_k different experts, and no rank has more experts with work than rows")
+def experts_of_busiest(spread: Number, of_one: Number, rows: Number) -> Number:
+    """min(max(A, T_1 k / ep, 1), n): experts with work on the busiest rank."""
+    return num.minimum(num.maximum(num.maximum(spread, of_one), 1.0), rows)

@@ -60,10 +60,12 @@ def experts_op(
     """
     slots = tokens * shape.top_k
     held, mu = shape.experts / ep, f.slots_per_expert(tokens, shape.top_k, shape.experts)
-    rows, fair = f.expert_rows(slots, ep, share), f.expert_rows(slots, ep, 1.0)
+    rows, fair = f.rows_of_busiest(f.expert_rows(slots, ep, share), slots), f.expert_rows(slots, ep, 1.0)
     one = f.of_one_token(tokens, shape.top_k, ep)
-    spread = f.experts_with_work_balanced(held, fair) if even else f.experts_with_work(held, mu, skew)
-    active, least = f.at_least(spread, one), f.at_least(f.experts_with_work(held, mu, f.LEAST_SKEW), one)
+    visits = f.visits_on_busiest(mu, share)
+    spread = f.experts_with_work_balanced(held, fair) if even else f.experts_with_work(held, visits, skew)
+    active = f.experts_of_busiest(spread, one, rows)
+    least = f.at_least(f.experts_with_work(held, mu, f.LEAST_SKEW), one)
     sizes = (shape.matrices, shape.d_model, shape.width)
     moved = f.expert_token_bytes(fair, shape.top_k, shape.d_model, stored.read, stored.written)
     return Op(
@@ -80,6 +82,7 @@ def experts_op(
             rows=rows,
             slots=slots,
             active=active,
+            held=held,
             flops=f.expert_flops(rows, *sizes),
             weights=f.expert_weight_bytes(active, *sizes, stored.weight),
         ),

@@ -73,7 +73,7 @@ def _way(op: Op, chip: Chip, regime: str) -> Way:
         hidden = num.plain(c.overlap) and num.value(c.overlap) == 1
         return Way(_nothing if hidden else _pass, c)
     if op.kind == "routed_experts" and regime == "serving" and not chip.engine_has(op.kind):
-        c = _as_served(c, chip, op.variant.partition("@")[0].partition("-")[0])
+        c = _as_served(c, chip, op.variant.partition("@")[0])
     form = _plain if c.simple else _FORMS.get(op.kind, _plain)
     bounded = num.present(c.unit_bytes) or num.present(c.flops_per_joule)
     return Way(form, c, chip.peak(op.dtype), chip.reachable(op.dtype), bounded)
@@ -143,11 +143,13 @@ def _as_served(c: SimpleNamespace, chip: Chip, name: str) -> SimpleNamespace:
     key = ("serving", "routed_experts", str(id(c)))
     found = chip._constants.get(key)
     if found is None:
-        s = chip.constants("serving", "served_experts", name)
+        s = chip.constants("serving", "served_experts", name.partition("-")[0], name)
         scaled = {
             "compute": experts.as_served(c.compute, s.of_compute, 1.0),
             "memory": experts.as_served(c.memory, s.of_memory, s.memory),
             "overhead": experts.as_served_cost(c.overhead, s.of_overhead),
+            "per_expert": experts.as_served_cost(c.per_expert, s.of_held),
+            "tau": experts.as_served_cost(c.tau, s.of_overhead),
             "passes": experts.as_served_cost(c.passes, s.of_passes),
             "error": s.error if s.known else c.error,
             "crowded": chip.constants("serving", "served_experts", "crowded") if s.known else None,
@@ -167,7 +169,8 @@ def _experts(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Num
     t_compute = roofline.filled_compute_time(r.flops, r.active / r.rows, c.k0, peak, compute)
     t_memory = roofline.effective_memory_time(r.weights, bandwidth, c.memory)
     touched = experts.slots_passed(r.rows, r.slots, c.whole_group)
-    return join(t_compute, t_memory, c, c.overhead) + experts.slot_passes_time(passes, op.k, touched, bandwidth)
+    starts = experts.expert_starts(c.overhead, r.slots, c.per_expert, r.held, c.tau, op.k, op.n)
+    return join(t_compute, t_memory, c, starts) + experts.slot_passes_time(passes, op.k, op.n, touched, bandwidth)
 
 
 def _prefill_attention(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Number:

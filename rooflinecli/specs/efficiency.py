@@ -63,7 +63,11 @@ class Efficiency(Spec):
         shaped=True,
     )
     tau: float = _constant(
-        0.0, "s", "tau", "seconds per element of the contracted dimension (per key): serial loop latency", shaped=True
+        0.0,
+        "s",
+        "tau",
+        "seconds per element of the contracted dimension (per key; experts: of both products): serial loop latency",
+        shaped=True,
     )
     quant_bytes: float = _constant(
         0.0,
@@ -137,12 +141,18 @@ class Efficiency(Spec):
     passes: float = _constant(
         0.0, "1", "z", "experts: passes over routed slots (sort, quantise, activate, combine)", shaped=True
     )
+    per_expert: float = _constant(
+        0.0, "s", "o_e", "experts: seconds per expert that a rank holds, visited or not", shaped=True
+    )
     whole_group: float = _constant(
         0.0, "1", "g", "experts: 1 where those passes touch every slot of the group, 0 for a rank's own", le=1
     )
     of_compute: float = _constant(1.0, "1", "x_c", "factor on the compute share of kernel tables, as serving sees it")
     of_memory: float = _constant(1.0, "1", "x_m", "factor on the memory share of kernel tables, as serving sees it")
     of_overhead: float = _constant(1.0, "1", "x_o", "factor on the overhead of kernel tables, as serving sees it")
+    of_held: float = _constant(
+        1.0, "1", "x_h", "factor on the seconds per expert held of kernel tables, as serving sees it"
+    )
     of_passes: float = _constant(1.0, "1", "x_z", "factor on the passes of kernel tables, as serving sees it")
     per_domain: float = _constant(
         0.0, "1", "sigma_d", "stragglers: fraction of a step added per doubling of the innermost network's domains"

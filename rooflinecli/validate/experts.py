@@ -15,7 +15,7 @@ from rooflinecli.phases.experts import Shape, Stored, busiest, experts_op
 from rooflinecli.specs.dtypes import FORMATS
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.validate import wheel
-from rooflinecli.validate.kernels import Kernels
+from rooflinecli.validate.kernels import L2, Kernels
 from rooflinecli.validate.stats import Array, half
 
 # format of the wheel -> (name here, computed in, bytes per weight, bytes per value read)
@@ -87,7 +87,7 @@ def load(source: Source, chip: str, written: str) -> Kernels | None:
     skewed = experts_op("experts", t, shape, stored, ep, share)
     full = experts_op("experts", t, shape, stored, ep, share, even=True)
     op = _either(skewed, full, even == 1)
-    everything = np.ones(len(t), dtype=bool)
+    cold = _from_memory(chip, op.routed.weights)
     return Kernels(
         source.title,
         chip,
@@ -96,10 +96,20 @@ def load(source: Source, chip: str, written: str) -> Kernels | None:
         [op],
         seconds,
         half(t, d, f, k, e, tp, ep),
-        everything,
-        np.ones(len(t)),
-        everything,
+        np.ones(len(t), dtype=bool),
+        cold.astype(float),
+        cold,
     )
+
+
+def _from_memory(chip: str, weights: Array) -> Array:
+    """Rows that read weights as a layer of a model does.
+
+    The collector replays one layer, so what fits into L2 stays there. Beside GDDR that L2 is several times as fast as memory and decides the row;
+    beside HBM it is not.
+    """
+    beside_hbm = load_hardware(wheel.CHIPS[chip]).memory.kind.startswith("HBM")
+    return np.asarray(beside_hbm | (weights >= L2[chip]))
 
 
 def generation(chip: str) -> str:
@@ -121,7 +131,7 @@ def _either(skewed: Any, full: Any, even: Array) -> Any:
     routed = skewed.routed.__class__(
         **{
             name: np.where(even, getattr(full.routed, name), getattr(skewed.routed, name))
-            for name in ("rows", "slots", "active", "flops", "weights")
+            for name in ("rows", "slots", "active", "held", "flops", "weights")
         }
     )
     return skewed._replace(routed=routed)

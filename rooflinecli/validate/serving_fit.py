@@ -40,13 +40,13 @@ PATHS = (
     "efficiency.decode_attention.memory",
     "efficiency.latent_attention.memory",
     "efficiency.prefill_attention.compute",
-    *(f"{EXPERTS}{name}" for name in ("of_compute", "of_memory", "of_overhead", "of_passes")),
+    *(f"{EXPERTS}{name}" for name in ("of_compute", "of_memory", "of_overhead", "of_held", "of_passes")),
     "efficiency.exchange.memory",
     *(f"engine.{name}" for name in ("per_layer", "per_moe_layer", "per_sequence", "per_sequence_moe")),
 )
 CROWDED = ("of_compute", "of_passes")
 FORMATS = ("bf16", "fp8", "fp4")
-EXPERT_FORMATS = ("bf16", "fp8", "nvfp4", "mxfp4", "int4")
+EXPERT_FORMATS = ("bf16", "fp8", "nvfp4", "mxfp4", "mxfp4-fp8", "int4")
 ENGINES = ("vllm", "sglang", "trtllm", "trtllm-cpp")
 
 
@@ -88,7 +88,7 @@ def _free() -> Iterable[Free]:
     for field in ("of_compute", "of_overhead"):
         for name in EXPERT_FORMATS:
             yield Free(f"{field} {name}", EXPERTS + field, _of("experts", name, field in CROWDED))
-    for field in ("of_memory", "of_passes"):
+    for field in ("of_memory", "of_held", "of_passes"):
         yield Free(field, EXPERTS + field, _of("", "", field in CROWDED))
     for field in CROWDED:
         yield Free(f"crowded.{field}", EXPERTS + field, _crowd)
@@ -130,7 +130,7 @@ def answered(run: Run) -> Asked:
         run.engine,
         _generation(request.hardware),
         "fp4" if "fp4" in scene.formats.compute else scene.formats.compute,
-        scene.formats.expert_format.partition("-")[0],
+        _served(scene.formats.expert_format),
         any(group.moe for group in scene.book.layers),
         rate,
         run.seen in ("collected", "fitted"),
@@ -141,6 +141,11 @@ def answered(run: Run) -> Asked:
         rate or run.measured["itl"] >= SLACK * float(np.max(answer.floor_s)),
         (logs[1:] - logs[0]) / STEP,
     )
+
+
+def _served(expert_format: str) -> str:
+    """The format whose factors a format of experts has."""
+    return expert_format if expert_format in EXPERT_FORMATS else expert_format.partition("-")[0]
 
 
 def known(hardware: HardwareSpec, path: str) -> bool:

@@ -82,11 +82,13 @@ def routed(
     """All experts of a layer in serving, on the busiest of `ranks`: `tokens` of the group, mu slots per expert, gated."""
     slots = tokens * k
     share = min(ranks, 1 + (2 * math.log(ranks) * ranks / (held * ranks)) ** 0.5)
-    rows, seen = share * slots / ranks, held * (1 - (1 + mu / 1.5) ** -1.5)
+    rows, seen = share * slots / ranks, held * (1 - (1 + share * mu / 1.5) ** -1.5)
     compute = 6 * rows * d * width * (1 + 40 * seen / rows) / (min(0.7 * 1.1, 1) * PEAK)
     stream = 3 * seen * d * width * weight / (min(0.85 * 1.2, 0.9) * W)
     passed = 0.75 * rows + (0.1 + 0.9 * 0.25) * slots  # a quarter of the passes sees the whole group
-    seconds = norm(3, compute, stream) + 9e-6 * 0.5 + 5 * 2 * 2 * d * passed / W
+    # half of the start comes with the slots; of the walk over experts held serving sees a quarter, of the rest a half
+    starts = 0.5 * (9e-6 / 2 * (1 + slots / (slots + 256)) + 1.5e-9 * (d + width)) + 0.25 * 50e-9 * held
+    seconds = norm(3, compute, stream) + starts + 5 * 2 * 2 * (d + width) * passed / W
     least = held * (1 - (1 + mu / 0.45) ** -0.45)
     even = slots / ranks
     traffic = 3 * least * d * width * weight + even / k * d * 4

@@ -18,7 +18,25 @@ def test_a_kernel_is_the_op_of_the_same_words():
     written = dict(
         zip(
             Op._fields,
-            ("x", "matmul", "bf16", 1.0, 2.0, 3, 4, 5, 6, 7, 8, 9, "v", Gradient(1.0, 2.0), Routed(1, 2, 3, 4, 5), 10, True),
+            (
+                "x",
+                "matmul",
+                "bf16",
+                1.0,
+                2.0,
+                3,
+                4,
+                5,
+                6,
+                7,
+                8,
+                9,
+                "v",
+                Gradient(1.0, 2.0),
+                Routed(1, 2, 3, 4, 5, 6),
+                10,
+                True,
+            ),
             strict=True,
         )
     )

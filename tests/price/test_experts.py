@@ -83,6 +83,85 @@ def test_no_expert_kernel_beats_its_floor(tokens: int, ep: int, library: str, ch
     assert 1 <= a["busiest_over_even"] <= ep
 
 
+def test_a_kernel_of_experts_is_its_five_terms_by_hand() -> None:
+    """64 tokens over four ranks of an H100 in fp8 as TensorRT-LLM has them, every term written out with the constants of the file."""
+    chip = Chip(load_hardware("h100-sxm"))
+    c = chip.constants("kernel", "routed_experts", "fp8", "fp8@trtllm")
+    d, width, experts, top_k, ep, tokens = 7168.0, 2048.0, 256.0, 8.0, 4.0, 64.0
+    busiest_share = 1 + 2 * math.sqrt(2 * math.log(ep) * ep / experts)
+    rows = busiest_share * tokens * top_k / ep
+    visits = busiest_share * tokens * top_k / experts
+    active = experts / ep * (1 - (1 + visits / 1.5) ** -1.5)
+    compute = 2 * 3 * rows * d * width * (1 + c.k0 * active / rows) / (c.compute * 1978.9e12)
+    memory = 3 * active * d * width * 1.0 / (c.memory * 3.35e12)
+    slots = tokens * top_k
+    starts = c.overhead / 2 * (1 + slots / (slots + 256)) + c.per_expert * experts / ep + c.tau * (d + width)
+    passes = c.passes * 2 * (d + width) * (rows + 0.1 * slots) / 3.35e12
+    shape, stored = Shape(d, width, 3.0, experts, top_k), Stored(1.0, 1.0, 2.0, "fp8", "fp8@trtllm")
+    op = experts_op("x", tokens, shape, stored, ep, f.busiest_rank(ep, experts, f.SPREAD))
+    assert price(op, chip, "kernel").expected == pytest.approx(
+        (compute**3 + memory**3) ** (1 / 3) + starts + passes, rel=1e-12
+    )
+    assert min(c.per_expert, c.tau, c.passes) > 0 and c.whole_group == 0
+
+
+@given(
+    tokens=st.integers(1, 64), top_k=st.sampled_from((1, 4, 8)), ep=st.sampled_from((1, 2, 16, 128)), even=st.booleans()
+)
+def test_the_busiest_rank_has_work_and_no_more_experts_with_it_than_rows(
+    tokens: int, top_k: int, ep: int, even: bool
+) -> None:
+    shape, stored = Shape(4096.0, 1536.0, 3.0, 128.0, float(top_k)), Stored(2.0, 2.0, 2.0, "bf16", "bf16@vllm")
+    share = 1.0 if even else f.busiest_rank(float(ep), 128.0, f.SPREAD)
+    routed = experts_op("x", float(tokens), shape, stored, float(ep), share, even=even).routed
+    assert routed.rows >= 1 and 1 <= routed.active <= min(128 / ep, routed.rows) * (1 + 1e-12)
+    assert routed.held == 128 / ep
+
+
+def test_the_busiest_rank_visits_as_many_experts_as_drawn_routes_do() -> None:
+    """One token, eight of 128 experts drawn over 16 ranks: the fullest rank has one to three of them, an average one half of one."""
+    drawn, most = random.Random(2), []
+    for _ in range(2000):
+        ranks = [0] * 16
+        for expert in drawn.sample(range(128), 8):
+            ranks[expert // 8] += 1
+        most.append(max(ranks))
+    shape, stored = Shape(4096.0, 1536.0, 3.0, 128.0, 8.0), Stored(2.0, 2.0, 2.0, "bf16", "bf16@vllm")
+    routed = experts_op("x", 1.0, shape, stored, 16.0, f.busiest_rank(16.0, 128.0, f.SPREAD)).routed
+    assert 1 <= routed.active <= np.mean(most) and 8 / 16 < np.mean(most) < 3
+
+
+def test_serving_sees_less_of_the_walk_over_experts_and_as_much_less_of_other_starts() -> None:
+    """What factors of a format touch: per_expert has one of its own, tau the one of the overhead."""
+    chip = Chip(load_hardware("b200-sxm"))
+    shape, stored = Shape(7168.0, 2048.0, 3.0, 256.0, 8.0), Stored(1.0, 1.0, 2.0, "fp8", "fp8@trtllm")
+    op = experts_op("x", 1.0, shape, stored, 1.0, 1.0)
+    times = {
+        name: price(
+            op, Chip(load_hardware("b200-sxm"), override={f"efficiency.served_experts.{name}": 0.0 + 1e-9}), "serving"
+        ).expected
+        for name in ("of_held", "of_overhead")
+    }
+    c, s = (
+        chip.constants(*names)
+        for names in (("kernel", "routed_experts", "fp8", "fp8@trtllm"), ("serving", "served_experts", "fp8"))
+    )
+    whole = price(op, chip, "serving").expected
+    assert whole - times["of_held"] == pytest.approx(s.of_held * c.per_expert * 256, rel=1e-5)
+    least = s.of_overhead * (c.overhead / 2 * (1 + 8 / 264) + c.tau * (7168 + 2048))
+    assert whole - times["of_overhead"] == pytest.approx(least, rel=1e-5)
+
+
+def test_four_bit_weights_under_fp8_activations_have_factors_of_their_own() -> None:
+    chip = Chip(load_hardware("b200-sxm"))
+    wide, plain = (chip.constants("serving", "served_experts", "mxfp4", name) for name in ("mxfp4-fp8", "mxfp4"))
+    assert wide.of_overhead != plain.of_overhead
+    assert (
+        chip.constants("serving", "served_experts", "fp8", "fp8-tensor").of_overhead
+        == chip.constants("serving", "served_experts", "fp8").of_overhead
+    )
+
+
 def test_one_text_for_every_kind_of_number() -> None:
     """Floats, arrays and traced numbers, in the regime of kernels and in serving, crowded or not."""
     sizes = np.array([1.0, 7.0, 128.0, 100000.0])

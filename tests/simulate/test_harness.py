@@ -90,3 +90,29 @@ def test_runs_whose_clients_are_not_what_they_say_are_left_out():
     for system, sent, reason in (("h100_sxm", 512, "known bad label"), ("h100_sxm", 64, ""), ("b200_sxm", 512, "")):
         row = collected("vllm", "openai/gpt-oss-120b", system, "fp4", "2025-12-08", sent).row
         assert inference._unusable(row) == reason
+
+
+def test_runs_that_may_have_verified_drafts_are_scored_apart():
+    """InferenceX ran DeepSeek-R1 with and without its multi-token prediction (dsr1_fp8_h200_trt.sh, dsr1_fp8_h200_trt_mtp.sh), and no row says which."""
+    row = collected("trtllm", "deepseek-ai/DeepSeek-R1", "h200_sxm", "fp8", "2025-12-08").row
+    day = {**row, "silicon_data_source": "source_file=2026-03-25.csv; silicon_concurrency=64"}
+    assert inference._may_draft(day) and not inference._may_draft(row)
+    assert not inference._may_draft({**day, "model_path": "deepseek-ai/DeepSeek-V3"})
+    queue = {**row, "silicon_data_source": "source_file=/x/aic-auto-gap-analysis/data/gb200.csv; measured=2026-01-23"}
+    assert inference._unusable(queue) == "known bad label" and inference._unusable({**queue, "backend": "vllm"}) == ""
+
+
+@pytest.mark.parametrize(
+    ("stated", "tp", "experts", "replicas"),
+    [("", 1, (2, 1), 2), ("", 4, (1, 4), 1), ("", 8, (1, 4), 1), ("2", 2, (1, 4), 2)],
+)
+def test_experts_over_more_devices_than_a_tensor_group_has_mean_replicas_of_attention(stated, tp, experts, replicas):
+    """A vendor's row of Qwen3-235B says tp 1, experts over 2, and no replicas: one H200 cannot hold 235 GB."""
+    row = collected("vllm", "Qwen/Qwen3-235B-A22B-FP8", "h200_sxm", "fp8", "2025-12-08").row
+    row |= {
+        "attention_dp_size": stated,
+        "tp_size": str(tp),
+        "moe_tp_size": str(experts[0]),
+        "moe_ep_size": str(experts[1]),
+    }
+    assert inference._replicas(row) == replicas
