@@ -17,7 +17,7 @@ from conftest import ROOT, run_cli
 
 from rooflinecli.answers.check import schema
 
-EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+EXAMPLES = sorted(p for p in (ROOT / "examples").glob("*.yaml") if "\nchecks:" in p.read_text(encoding="utf-8"))
 DOCS = (ROOT / "docs/check.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```yaml\n(.*?)```", DOCS, flags=re.DOTALL)
 BIN = Path(sys.executable).parent

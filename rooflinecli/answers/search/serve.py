@@ -63,7 +63,7 @@ def search(
         "feasible": bool(rows),
         "pools": apart[0] if apart else None,
         "pool_rows": apart,
-        "nearest_miss": None if rows else _nearest(question, grid, serve, worst),
+        "nearest_miss": None if rows else nearest(question, grid, serve, worst),
     }
 
 
@@ -204,7 +204,7 @@ def _why(question: Asked, best: dict[str, Any], other: dict[str, Any]) -> str:
     )
 
 
-def _nearest(
+def nearest(
     question: Asked, grid: instances.Grid, serve: dict[str, np.ndarray], worst: np.ndarray
 ) -> dict[str, Any] | None:
     """The point that misses its limits by least, or the one that needs least memory."""
