@@ -91,3 +91,29 @@ def test_every_number_of_a_serving_row_and_of_its_pools(cli: Any, asked: str) ->
             assert pair[phase][latency] == whole["phases"][phase]["time_s"]
             rates.append(pair[phase]["instances"] * (whole["phases"][phase]["tokens_per_s"] / whole["workload"][length]))
         assert pair["requests_per_s"] == min(rates)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "llama-3-8b --hw h100,b200,mi300x --at same-cost -n 8 --price mi300x=3 --batch 16 --engine vllm",
+        "qwen3-30b-a3b --hw h100,tpu-v6e,gb200 -n 8 --phase train --batch 64 --seq 2048 --hold expected",
+        "nemotron-3-nano --hw h200,l40s --at same-memory -n 2 --prompt 4k --concurrency 4 --slo ttft=1ms",
+    ],
+)
+def test_a_comparison(cli: Any, asked: str) -> None:
+    result = cli("compare", *shlex.split(asked), "--format", "json").json
+    rows = [row for row in result["rows"] if row["command"]]
+    assert len(rows) >= 2
+    for row in rows:
+        whole = cli(*shlex.split(row["command"])[1:], "--format", "json").json
+        assert whole["plan"]["devices"] == row["plan"]["devices"]
+        for quantity, value in row["quantities"].items():
+            if quantity.partition(".")[0] in whole["phases"]:
+                phase, name = quantity.split(".", 1)
+                assert value == whole["phases"][phase][name], row["command"]
+            elif quantity.startswith("cost."):
+                assert value == whole["cost"][quantity.removeprefix("cost.")]
+    shown = cli("compare", *shlex.split(asked)).out
+    best = next((row for row in rows if row["rank"] == 1), None)
+    assert best is None or best["command"] in shown.replace(" \\\n  ", " ")
