@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         emit,
         estimate,
         explain,
+        fleet,
         parameters,
         plan,
         search,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer", "Calibration", "DataError", "Impossible", "Infeasible", "Remark", "RooflineError", "Simulation", "UsageError", "calibrate",
-    "compare", "emit", "estimate", "explain", "parameters", "plan", "search", "simulate", "sweep",
+    "compare", "emit", "estimate", "explain", "fleet", "parameters", "plan", "search", "simulate", "sweep",
 ]  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from rooflinecli.specs.model import load_model
 P = TypeVar("P", bound=PhaseAnswer)
 __all__ = [
     "Answer", "Calibration", "DataError", "Impossible", "Infeasible", "Remark", "RooflineError", "Simulation", "UsageError", "calibrate",
-    "compare", "emit", "estimate", "explain", "parameters", "plan", "search", "simulate", "sweep",
+    "compare", "emit", "estimate", "explain", "fleet", "parameters", "plan", "search", "simulate", "sweep",
 ]  # fmt: skip
 
 
@@ -194,6 +194,18 @@ def plan(
     if isinstance(asked.get("phase"), str):
         asked["phase"] = [asked["phase"]]
     return answered(asked, deadline, budget, hold, where or [], None if qps is None else str(qps), slo)
+
+
+def fleet(file: str, *, hold: str | None = None, objective: str | None = None, split: bool = False) -> dict[str, Any]:
+    """What `roofline fleet FILE --format json` prints; `rows` is which model runs on which devices, with what layout.
+
+    Raises DataError for a file that is wrong, UsageError for an objective that needs a price nobody knows.
+    """
+    from pathlib import Path
+
+    from rooflinecli.answers.fleet.report import fleet as answered
+
+    return answered(Path(file), hold, objective, split)
 
 
 def compare(model: str, hw: list[str], *, at: str = "same-devices", rank: str | None = None, **options: Any) -> Any:

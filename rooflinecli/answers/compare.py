@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rooflinecli.answers import equal_terms as equal
@@ -11,6 +11,7 @@ from rooflinecli.answers.check.run import Estimator
 from rooflinecli.answers.chips import each as each_chip
 from rooflinecli.answers.chips import unpriced
 from rooflinecli.answers.contract import Estimate
+from rooflinecli.answers.search.line import asked_line
 from rooflinecli.answers.search.slo import joined
 from rooflinecli.engine import unwritten
 from rooflinecli.engine.scene import Scene
@@ -41,11 +42,12 @@ _SHOWN = {
 
 @dataclass(frozen=True)
 class Entry:
-    """One chip: its estimate, or why there is none."""
+    """One chip: its estimate and the command that prints it, or why there is none."""
 
     name: str
     result: Estimate | None
     why: str = ""
+    command: str = ""
 
 
 def compare(
@@ -146,7 +148,7 @@ def _kept(entry: Entry, limits: dict[str, float]) -> Entry:
         worst = found.interval_s[1]
         if worst > limit:
             why = f"{name} is {duration(found.time_s)}, up to {duration(worst)}; wanted at most {duration(limit)}"
-            return Entry(entry.name, entry.result, why)
+            return replace(entry, why=why)
     return entry
 
 
@@ -154,19 +156,19 @@ def _entry(name: str, options: dict[str, Any], counts: list[int] | str, rank: st
     """The estimate on the count that ranks best among those that can be laid out and hold the plan; on the first, without `rank`."""
     if isinstance(counts, str):
         return Entry(name, None, counts)
-    found, why = [], ""
+    found, why = list[tuple[Estimate, int]](), ""
     for n in counts:
         try:
-            found.append(answer({**options, "hw": name, "n": n}))
+            found.append((answer({**options, "hw": name, "n": n}), n))
         except DataError:
             raise
         except (UsageError, Infeasible) as error:
             why = why or str(error)
     if not found:
         return Entry(name, None, why)
-    best = min(found, key=lambda result: _badness(result, rank, _hold(options)))  # the first of equals
+    best, count = min(found, key=lambda one: _badness(one[0], rank, _hold(options)))  # the first of equals
     worst = max(best.violations, key=lambda v: v.needed or 0.0, default=None)
-    return Entry(name, best, worst.message if worst else "")
+    return Entry(name, best, worst.message if worst else "", asked_line({**options, "hw": name, "n": count}))
 
 
 def _hold(options: dict[str, Any]) -> str:
@@ -220,6 +222,7 @@ def _row(entry: Entry, rank: str, spec: HardwareSpec, hold: str) -> dict[str, An
             "bound": None,
             "usd_per_hour": None,
             "memory_bytes": None,
+            "command": None,
         }
     value = _ends(result, rank)
     price = result.cost.usd_per_device_hour
@@ -243,6 +246,7 @@ def _row(entry: Entry, rank: str, spec: HardwareSpec, hold: str) -> dict[str, An
         "bound": ranked.bound,
         "usd_per_hour": price * devices if price is not None else None,
         "memory_bytes": devices * first.memory.capacity_bytes,
+        "command": entry.command,
     }
 
 

@@ -37,6 +37,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "sweep": ("sweep", "A grid of estimates: every numeric input a range."),
     "search": ("search", "The best legal layout, exactly: training splits, or serving instances and pools."),
     "plan": ("plan", "How many devices, of which chip, for how long, at what bill: a deadline, a budget or a rate."),
+    "fleet": ("fleet", "Several models on one fleet: which on which chips, how many replicas, what is left over."),
     "simulate": (
         "simulate",
         "An engine's scheduler over step prices: percentiles, SLOs, the fewest replicas for a load.",

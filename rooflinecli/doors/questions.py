@@ -97,18 +97,32 @@ def compare(options: Options) -> Options:
 
 def check(options: Options) -> Options:
     """Hold capacity plans to their promises; `plan` is the path of a plan file, or its YAML."""
-    from rooflinecli import files
     from rooflinecli.answers.check import ask_plans
     from rooflinecli.calibrate.beside import rows
 
-    plan, hold = str(options.get("plan") or ""), options.get("hold")
-    settings = ask_plans.Settings(hold=hold)
-    if "\n" not in plan and files.lies(Path(plan)):
-        return dict(plain(ask_plans.check([Path(plan)], settings, rows)))
+    settings = ask_plans.Settings(hold=options.get("hold"))
+    return _as_file(str(options.get("plan") or ""), lambda path: dict(plain(ask_plans.check([path], settings, rows))))
+
+
+def fleet(options: Options) -> Options:
+    """Several models with their own traffic on one fleet: which on which chips, how many replicas, what is left over, what may grow;
+    `file` is the path of a fleet's file, or its YAML."""
+    from rooflinecli.answers.fleet.report import fleet as answer
+
+    hold, objective, split = options.get("hold"), options.get("objective"), options.get("split", False)
+    return _as_file(str(options.get("file") or ""), lambda path: dict(plain(answer(path, hold, objective, bool(split)))))
+
+
+def _as_file(written: str, question: Callable[[Path], Options]) -> Options:
+    """The answer to a question of a file, by its path or by what stands in it."""
+    from rooflinecli import files
+
+    if "\n" not in written and files.lies(Path(written)):
+        return question(Path(written))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "plan.yaml"
-        files.write(path, plan)
-        return dict(plain(ask_plans.check([path], settings, rows)))
+        files.write(path, written)
+        return question(path)
 
 
 def simulate(options: Options) -> Options:

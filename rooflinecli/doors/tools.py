@@ -16,7 +16,7 @@ Question = Callable[[dict[str, Any]], dict[str, Any]]
 _TEXT = {"type": "string"}
 QUESTIONS: dict[str, Question] = {
     "estimate": questions.estimate, "explain": questions.explain, "check": questions.check, "search": questions.search,
-    "compare": questions.compare, "simulate": questions.simulate, "calibrate": questions.calibrate,
+    "compare": questions.compare, "fleet": questions.fleet, "simulate": questions.simulate, "calibrate": questions.calibrate,
 }  # fmt: skip
 _OWN: dict[str, dict[str, Any]] = {
     "estimate": {"from": {**_TEXT, "description": "a launch command, script or config to read options from"}},
@@ -66,6 +66,12 @@ _OWN: dict[str, dict[str, Any]] = {
             "description": "share of the rows that the fit does not see (0.3)",
         },
     },
+    "fleet": {
+        "file": {**_TEXT, "description": "a fleet's file (fleet:, models:): its path, or its YAML"},
+        "hold": {"enum": ["floor", "expected", "pessimistic"], "description": "which end is held to rates and limits"},
+        "objective": {"enum": ["cost", "devices"], "description": "what there shall be least of"},
+        "split": {"type": "boolean", "description": "a model may run on several groups wherever that is less"},
+    },
     "check": {
         "plan": {**_TEXT, "description": "a plan file of named checks: its path, or its YAML"},
         "hold": {"enum": ["floor", "expected", "pessimistic"], "description": "which end is held to the limits"},
@@ -78,13 +84,14 @@ _NEEDS = {
     "compare": ["model", "hw"],
     "simulate": ["model", "hw"],
     "check": ["plan"],
+    "fleet": ["file"],
     "calibrate": ["files", "hw"],
 }
 
 
 def schema(tool: str) -> dict[str, Any]:
     """JSON Schema of a tool's arguments: the options of an estimate under their long names, and its own."""
-    without = OPTIONS if tool == "check" else NOT_SIMULATED if tool == "simulate" else ()
+    without = OPTIONS if tool in ("check", "fleet") else NOT_SIMULATED if tool == "simulate" else ()
     options = {name: option_schema(option) for name, option in OPTIONS.items() if name not in without}
     if tool == "search":  # several values, as ranges and lists
         options = {

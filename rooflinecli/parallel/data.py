@@ -25,13 +25,19 @@ class Group(NamedTuple):
 
 
 def group(plan: Plan, experts: bool) -> Group:
-    """The group of a parameter; experts have ep times fewer copies, and more where tensor ranks hold them whole."""
+    """The group of a parameter; experts have ep times fewer copies, and more where tensor ranks hold them whole.
+
+    A shard group holds every expert: ep splits the devices of the group, and what is left of them shards each expert (torchtitan's
+    `dp_shard_mod_ep`, dp_shard x cp x tp / ep of ParallelDims; Megatron-LM's expert data parallel ranks over
+    --num-distributed-optimizer-instances).
+    """
     if not experts:
         every = plan.replicas
         return Group(every, every if plan.shard is None else num.minimum(plan.partition, every), plan.tp)
     apart = plan.apart
     every = plan.replicas * apart / plan.ep
-    return Group(every, num.minimum(plan.partition * apart, every), plan.tp * plan.ep / apart)
+    part = every if plan.shard is None else plan.partition * apart / plan.ep
+    return Group(every, part, plan.tp * plan.ep / apart)
 
 
 def collectives(

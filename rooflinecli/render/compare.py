@@ -34,9 +34,14 @@ def table(result: Row, width: int = PIPE) -> str:
     drop = [*_DROP, *reversed(shown[6:-2]), "relative", "interval"]
     lines = [*tables.prose(_title(result), width), ""]
     lines += tables.table(grid, width, left=_TEXT, drop=drop) if len(grid) > 1 else []
-    return "\n".join(
-        [*lines, *(line for note in _notes(result) for line in tables.prose(note, width)), *_moved(result, width)]
-    )
+    notes = [line for note in _notes(result) for line in tables.prose(note, width)]
+    return "\n".join([*lines, *notes, *_first(result, width), *_moved(result, width)])
+
+
+def _first(result: Row, width: int) -> list[str]:
+    """The command that prints the first of the ranked; the others' are in json and csv."""
+    best = next((row for row in result["rows"] if row["rank"] == 1), None)
+    return ["", f"{best['name']}:", *tables.command(best["command"], width)] if best else []
 
 
 def markdown(result: Row) -> str:
@@ -54,7 +59,7 @@ def csv(result: Row) -> str:
     """SI numbers, one line per chip, every quantity a column."""
     names = _quantities(result)
     lines: list[list[Any]] = [
-        ["rank", "chip", "feasible", "devices", "tp", "pp", "dp", *names, "low", "high", "usd_per_hour", "bound", "why"]
+        ["rank", "chip", "feasible", "devices", "tp", "pp", "dp", *names, "low", "high", "usd_per_hour", "bound", "why", "command"]
     ]
     for row in result["rows"]:
         plan, interval = row["plan"] or {}, row["interval"] or ["", ""]
@@ -69,6 +74,7 @@ def csv(result: Row) -> str:
                 row["usd_per_hour"] if row["usd_per_hour"] is not None else "",
                 row["bound"] or "",
                 row["why"],
+                row["command"] or "",
             ]
         )
     return comma.rows(lines)

@@ -35,7 +35,7 @@ def render(result: Row, format: str, width: int = PIPE) -> str:
     if format == "json":
         return dumps(result)
     if format == "csv":
-        return csv_rows(_flat(result))
+        return csv_rows(flat(result["rows"], _FLAT))
     grid = _serving(result) if result["phase"] == "serve" else _training(result)
     if format == "markdown":
         body = [marked.table(grid)] if len(grid) > 1 else []
@@ -84,8 +84,8 @@ def _training(result: Row) -> list[list[str]]:
                 f"{row['devices']:,}",
                 duration(row["run_s"]),
                 _between([duration(s) for s in row["run_interval_s"]]),
-                _usd(row["training_usd"]),
-                _between([_usd(v) for v in row["training_usd_interval"]]) if row["training_usd"] is not None else "-",
+                usd(row["training_usd"]),
+                _between([usd(v) for v in row["training_usd_interval"]]) if row["training_usd"] is not None else "-",
                 count(row["device_hours"]),
                 f"{row['mfu']:.1%}".replace("%", " %"),
                 _energy(row["energy_j"]),
@@ -123,7 +123,7 @@ def _serving(result: Row) -> list[list[str]]:
                 f"{duration(row['itl_s'])} (to {duration(row['interval_itl_s'][1])})",
                 f"{row['requests_per_s']:.3g}",
                 f"{row['batch_in_all']:g}",
-                _usd(row["usd_per_hour"]),
+                usd(row["usd_per_hour"]),
                 f"{usd:.3g}" if usd is not None else "-",
                 layout(row["layout"]),
             ]
@@ -138,7 +138,8 @@ def _between(ends: list[str]) -> str:
     return f"{number} .. {high}" if unit and high.endswith(f" {unit}") else f"{low} .. {high}"
 
 
-def _usd(value: float | None) -> str:
+def usd(value: float | None) -> str:
+    """Dollars; a dash where no price is known."""
     return "-" if value is None else f"${count(value)}" if value >= 10_000 else f"${value:,.2f}"
 
 
@@ -160,7 +161,7 @@ def _notes(result: Row) -> list[str]:
         )
     if result["phase"] == "serve" and result.get("period_s"):
         bills = ", ".join(
-            f"{row['hardware']} {_usd(row['bill_usd'])}"
+            f"{row['hardware']} {usd(row['bill_usd'])}"
             for row in result["rows"]
             if row["feasible"] and row["bill_usd"] is not None
         )
@@ -168,18 +169,18 @@ def _notes(result: Row) -> list[str]:
     return found
 
 
-def _flat(result: Row) -> list[list[Any]]:
-    """SI numbers, one line per chip; a list of two is two columns."""
-    found = []
-    for row in result["rows"]:
-        flat: Row = {}
+def flat(found: list[Row], first: tuple[str, ...]) -> list[list[Any]]:
+    """SI numbers, one line per row, `first` the first columns; a list of two is two columns."""
+    lines = []
+    for row in found:
+        line: Row = {}
         for key, value in row.items():
             if isinstance(value, list) and len(value) == 2 and key != "tried":
-                flat |= {f"{key}_low": value[0], f"{key}_high": value[1]}
+                line |= {f"{key}_low": value[0], f"{key}_high": value[1]}
             elif isinstance(value, dict):
-                flat |= {name: v for name, v in value.items() if name not in flat}
+                line |= {name: v for name, v in value.items() if name not in line}
             elif not isinstance(value, list):
-                flat[key] = value
-        found.append(flat)
-    names = list(dict.fromkeys([*_FLAT, *(k for row in found for k in row)]))
-    return [names, *([row.get(k) for k in names] for row in found)]
+                line[key] = value
+        lines.append(line)
+    names = list(dict.fromkeys([*first, *(k for line in lines for k in line)]))
+    return [names, *([line.get(k) for k in names] for line in lines)]

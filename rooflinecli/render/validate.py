@@ -54,6 +54,7 @@ COLUMNS: dict[str, tuple[str, bool]] = {
     "over": ("over published", True),
     "over_least": ("least", True),
     "over_most": ("greatest", True),
+    "over_apart": ("pools apart", True),
     "asked": ("error asked for", True),
     "asked_max": ("most", True),
     "set": ("set", True),

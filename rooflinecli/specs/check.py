@@ -85,6 +85,9 @@ class CheckSpec(BaseModel):
     measured: Option | None = Field(
         None, description="results of a benchmark or a training log beside the plan, for `measured.*` requirements"
     )
+    fleet: Name | None = Field(
+        None, description="the file of a fleet beside the plan (`roofline fleet`), for `fleet.*` requirements, in place of options"
+    )
     require: dict[Name, Limit] = Field(
         description='quantity of the estimate\'s JSON -> comparison with unit, such as decode.time_s: "<= 40 ms"',
         min_length=1,

@@ -24,7 +24,7 @@ from rooflinecli.engine.scene import Scene
 from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.precedent import KINDS, instead, widening
 from rooflinecli.specs.request import HOLDS
-from rooflinecli.validate import frontier, precedent, published
+from rooflinecli.validate import frontier, precedent, published, unseen
 from rooflinecli.validate.stats import Table
 
 ENOUGH = 0.4  # of the way beyond published runs tells what the whole way asks for: no memory is more than full
@@ -173,6 +173,7 @@ def tables(full: bool = False, tell: Callable[[int], None] | None = None) -> lis
             ["A rank of 1 % means that one layout in a hundred is ranked above it."],
         ),
         Table("search: novelty", [*_asked_for(tuned_ones, False), *_asked_for(tuned_ones, True)], [_ASKED]),
+        unseen.table(searched),
         frontier.table(),
     ]
 

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from rooflinecli.validate import published, searches
+from rooflinecli.validate import published, searches, unseen
 
 ROWS = {row["id"]: row for row in published.timed()}
 
@@ -44,6 +44,17 @@ def test_a_winner_claims_little_over_a_tuned_mixture():
 def test_layouts_people_know_rank_in_the_first_twentieth(name):
     one = searches.searched(ROWS[name])
     assert one.place <= 0.05 and one.layouts > 5000
+
+
+@pytest.mark.parametrize("row", unseen.runs(), ids=lambda row: f"{row['id']} as {row['plan']['software']}")
+def test_mixtral_that_nothing_saw_ranks_in_the_first_twentieth(row):
+    """As either release that its page may mean; no fit and no limit has the run."""
+    assert row["id"] not in ROWS
+    one = searches.searched(row)
+    assert one.place <= 0.05 and one.gain <= 1.3 and one.layouts > 5000
+    tokens = row["batch"] * row["model"]["seq"] / row["step_s"] / published.plan(row).devices
+    said = {"8x7b-b200": 15457, "8x7b-gb200": 19275, "8x22b-b200": 2232, "8x22b-gb200": 2731}  # tokens/s/GPU as printed
+    assert tokens == pytest.approx(next(v for name, v in said.items() if name in row["id"]), rel=1e-4)
 
 
 @pytest.mark.parametrize("name", ["qwen3_30b_a3b-h100-n16-fp8", "qwen3_235b_a22b-h100-n256", "26.04-qwen3_235b_a22b-b300"])

@@ -43,6 +43,7 @@ def test_the_tools_have_schemas():
         "check",
         "search",
         "compare",
+        "fleet",
         "simulate",
         "calibrate",
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rooflinecli.calculators.goodput import goodput
@@ -104,6 +106,19 @@ def test_hsdp_gathers_inside_its_group_and_reduces_between_groups():
     (c,) = data.between(plan, 1e6, 4.0, 1.0)
     assert (c.op, c.n, c.stride, c.size) == ("all-reduce", 8, 8, 4e6 / 8)
     assert data.shards(plan)["weights"] == 8
+
+
+@pytest.mark.parametrize(("shard", "tp", "expert_tp", "part", "groups"), [(16.0, 1.0, None, 2, 4), (8.0, 1.0, None, 1, 8), (16.0, 2.0, 1.0, 4, 4)])
+def test_a_shard_group_holds_every_expert(shard: float, tp: float, expert_tp: float | None, part: int, groups: int) -> None:
+    """64 replicas, ep 8: torchtitan shards experts over dp_shard x tp / ep devices and repeats that for every dp_replicate."""
+    plan = Plan(tp=tp, dp=64.0, ep=8.0, expert_tp=expert_tp, zero=3, shard=shard)
+    found = data.group(plan, experts=True)
+    assert (found.all, found.part) == (64 * tp / 8, part) and found.all / found.part == groups == 64 / shard
+    assert found.stride == 8 and data.shards(plan, experts=True)["weights"] == part
+    between = data.between(plan, 1e9, 4.0, 1.0, experts=True)
+    assert [(c.n, c.stride) for c in between] == [(groups, 8 * part)] and between[0].size == pytest.approx(4e9 / part)
+    assert data.group(replace(plan, shard=None), experts=True).part == 64 * tp / 8
+
 
 
 @pytest.mark.parametrize(("flash", "factor"), [(True, 2.5), (False, 2.0)])

@@ -56,6 +56,64 @@ def test_serving(cli: Any, asked: str) -> None:
         assert (
             row["serve"]["ttft_s"] == found["prefill"]["time_s"] and row["serve"]["itl_s"] == found["decode"]["time_s"]
         )
-        assert row["memory"]["total_bytes"] == found["decode"]["memory"]["total_bytes"]
+        assert row["memory"] == {name: found["decode"]["memory"][name] for name in row["memory"]}
         for quantity, value in row["score"].items():
             assert value == row["serve"][quantity.removeprefix("serve.")]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [  # each differed in a last digit when rows were those of the arrays that rank them
+        "deepseek-v3 --hw b200,h200 --prompt 4k --output 333 --token-budget 4096 --qps 50 -n 64 --batch 64..256x2",
+        "nemotron-3-nano --hw mi325x --hold floor --batch 1..256x2 --qps 50 --slo ttft=2s,itl=60ms --price 2.5",
+        "mixtral-8x7b --hw mi300x,h200 --dtype fp8 --output 128 --memory 70GB --batch 1..256x2 --slo ttft=2s,itl=60ms --price 2.5",
+        "nemotron-3-nano --hw h200 --hold expected --dtype fp8 --prompt 4k --kv-dtype fp8 --prefix-hit 0.3 --qps 3 -n 16 --batch 1..256x2 --objective decode.mbu",
+    ],
+)
+def test_every_number_of_a_serving_row_and_of_its_pools(cli: Any, asked: str) -> None:
+    result = cli("search", *shlex.split(asked), "--phase", "decode", "--top", "3", "--format", "json").json
+    assert result["results"] and result["pool_rows"]
+    for row in result["results"]:
+        whole = cli(*shlex.split(row["estimate"])[1:], "--format", "json").json
+        first, other, serve = whole["phases"]["prefill"], whole["phases"]["decode"], row["serve"]
+        assert (serve["ttft_s"], serve["itl_s"]) == (first["time_s"], other["time_s"])
+        assert serve["instance_tokens_per_s"] == other["tokens_per_s"]
+        assert serve["tokens_per_s"] == serve["instances"] * other["tokens_per_s"]
+        assert serve["decode_requests_per_s"] == other["tokens_per_s"] / whole["workload"]["output"]
+        assert serve.get("usd_per_million_output_tokens") == whole["cost"]["usd_per_million_output_tokens"]
+        assert serve["joules_per_token"] == other["joules_per_token"]
+        if "decode.mbu" in row["score"]:
+            assert row["score"]["decode.mbu"] == other["mbu"]
+    for pair in result["pool_rows"]:
+        rates = []
+        for phase, latency, length in (("prefill", "ttft_s", "prompt"), ("decode", "itl_s", "output")):
+            whole = cli(*shlex.split(pair[phase]["estimate"])[1:], "--format", "json").json
+            assert pair[phase][latency] == whole["phases"][phase]["time_s"]
+            rates.append(pair[phase]["instances"] * (whole["phases"][phase]["tokens_per_s"] / whole["workload"][length]))
+        assert pair["requests_per_s"] == min(rates)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "llama-3-8b --hw h100,b200,mi300x --at same-cost -n 8 --price mi300x=3 --batch 16 --engine vllm",
+        "qwen3-30b-a3b --hw h100,tpu-v6e,gb200 -n 8 --phase train --batch 64 --seq 2048 --hold expected",
+        "nemotron-3-nano --hw h200,l40s --at same-memory -n 2 --prompt 4k --concurrency 4 --slo ttft=1ms",
+    ],
+)
+def test_a_comparison(cli: Any, asked: str) -> None:
+    result = cli("compare", *shlex.split(asked), "--format", "json").json
+    rows = [row for row in result["rows"] if row["command"]]
+    assert len(rows) >= 2
+    for row in rows:
+        whole = cli(*shlex.split(row["command"])[1:], "--format", "json").json
+        assert whole["plan"]["devices"] == row["plan"]["devices"]
+        for quantity, value in row["quantities"].items():
+            if quantity.partition(".")[0] in whole["phases"]:
+                phase, name = quantity.split(".", 1)
+                assert value == whole["phases"][phase][name], row["command"]
+            elif quantity.startswith("cost."):
+                assert value == whole["cost"][quantity.removeprefix("cost.")]
+    shown = cli("compare", *shlex.split(asked)).out
+    best = next((row for row in rows if row["rank"] == 1), None)
+    assert best is None or best["command"] in shown.replace(" \\\n  ", " ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -59,13 +60,32 @@ def test_nothing_is_tried_without_zero_3_or_beside_a_group_that_is_given(given: 
     assert {shard for *_, shard in tried(ask(pp=1, **given))} == {None}
 
 
-def test_spread_experts_keep_one_group() -> None:
+def test_a_group_holds_every_expert() -> None:
     asked = ask(model="mixtral-8x7b", zero="3", pp=1, recompute="full")
     scene = Scene(asked.request)
     every = space.layouts(scene, asked, 128)
-    structure = space.Structure(3, "full", True, 1)
-    laid = every.take(space.concerned(scene, every, asked, structure)).laid(scene, structure)
-    assert len(laid) and set(every.sizes["ep"]) == {1, 2, 4, 8} and set(laid.sizes["ep"]) == {1}
+    for domains, size in ((1, 8), (2, 16)):
+        structure = space.Structure(3, "full", False, domains)
+        laid = every.take(space.concerned(scene, every, asked, structure)).laid(scene, structure)
+        assert laid.shard is not None and len(laid) and set(laid.sizes["ep"]) == {1, 2, 4, 8}
+        assert not (laid.shard * laid.sizes["cp"] % laid.sizes["ep"]).any() and laid.shard.max() == size
+
+
+def test_spread_experts_in_groups_are_priced_as_their_command_says() -> None:
+    """Mixtral in groups of one host, its experts over the host: what a search prices is what `estimate` does."""
+    asked = ask(model="mixtral-8x7b", zero="3", pp=1, ep=8, tp=1, cp=1, recompute="full", **{"sequence-parallel": "no"})
+    rows = [row for row in report(replace(asked, every=True), search(replace(asked, every=True)), 40)["results"] if row["layout"]["shard"]]
+    assert {row["layout"]["shard"] for row in rows} == {16}  # of 8 the experts would not fit
+    for row in rows[:3]:
+        found = estimate(request_of(asked, row["layout"])).phases["train"]
+        assert found.time_s == row["time_s"] and found.memory.total_bytes == row["memory"]["total_bytes"]
+
+
+def test_a_group_that_cannot_hold_every_expert_is_refused(cli: Any) -> None:
+    words = ["estimate", "mixtral-8x7b", "--hw", "h100", "--phase", "train", "--batch", "128", "-n", "64", "--tp", "1", "--dp", "64"]
+    assert cli(*words, "--ep", "8", "--zero", "3", "--shard", "8").code in (0, 1)
+    refused = cli(*words, "--ep", "8", "--zero", "3", "--shard", "4")
+    assert refused.code == 2 and "--ep 8 does not divide the 4 ranks of a shard group" in refused.err
 
 
 def slices(**more: Any) -> Question:

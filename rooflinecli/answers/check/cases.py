@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -14,18 +12,19 @@ from typing import Any
 from rooflinecli import files
 from rooflinecli.answers.check import requirement
 from rooflinecli.answers.check.ends import phase_of
+from rooflinecli.answers.check.fleets import FLEET
 from rooflinecli.answers.check.requirement import Requirement
+from rooflinecli.answers.written import as_options, path_of
 from rooflinecli.errors import DataError, UsageError
 from rooflinecli.files import absent
 from rooflinecli.specs import ask
 from rooflinecli.specs import options as table
 from rooflinecli.specs.check import CheckFile, CheckSpec, load_checks
 from rooflinecli.specs.load import Document, KeyPath
-from rooflinecli.specs.names import find
-from rooflinecli.specs.options import Option
 from rooflinecli.specs.request import HOLDS
 
 FROM = "from"  # a check's launch: a script, a config or a command, in place of options
+
 FILES = {"model": "models", "hw": "hardware"}
 LARGEST_MATRIX = 10_000
 _SERVING = ["prefill", "decode"]
@@ -44,6 +43,7 @@ class Case:
     lines: dict[str, str]
     simulate: tuple[tuple[str, Any], ...] = ()
     measured: tuple[Path, ...] = ()
+    fleet: Path | None = None
 
     @property
     def line(self) -> int:
@@ -57,9 +57,12 @@ class Case:
 def load(path: Path, hold: str | None = None) -> tuple[list[Case], CheckFile]:
     """Every case of a plan file, and the file. Raises DataError with file:line."""
     plan, document = load_checks(path)
-    defaults = _options(plan.defaults, document, ("defaults",))
+    defaults = as_options(plan.defaults, document, ("defaults",))
     cases: list[Case] = []
     for name, check in plan.checks.items():
+        if check.fleet is not None:
+            cases.append(_of_fleet(name, check, plan, document, hold))
+            continue
         cases.extend(_cases(name, check, plan, document, defaults, hold))
     return cases, plan
 
@@ -69,8 +72,8 @@ def _cases(
 ) -> Iterator[Case]:
     key = ("checks", name)
     where = document.at(*key)
-    own = _launched(check, document, key, defaults) | _options(_but_from(check.options), document, key)
-    axes = _options(check.matrix, document, (*key, "matrix"))
+    own = _launched(check, document, key, defaults) | as_options(_but_from(check.options), document, key)
+    axes = as_options(check.matrix, document, (*key, "matrix"))
     lines = {
         table.find(k).name: document.at(*at, k)
         for at, group in ((("defaults",), plan.defaults), (key, check.options), ((*key, "matrix"), check.matrix))
@@ -105,6 +108,23 @@ def _cases(
             _load(check, document.path.parent),
             measured,
         )
+
+
+def _of_fleet(name: str, check: CheckSpec, plan: CheckFile, document: Document, hold: str | None) -> Case:
+    """The case of a whole fleet. Raises DataError for a file that is not there, and for what belongs to an estimate."""
+    key = ("checks", name)
+    path = document.path.parent / str(check.fleet)
+    if not path.is_file():
+        raise DataError(f"{document.at(*key, 'fleet')}: fleet: {path}: {absent(path)}; give the file of a fleet beside the plan")
+    others = [*check.options, *(field for field in ("matrix", "simulate", "measured") if getattr(check, field))]
+    for other in others:
+        raise DataError(f"{document.at(*key, other)}: {other}: a check of a fleet takes no options; write it in {check.fleet}")
+    wanted = tuple(_requirements(check, document, key))
+    for requirement_ in wanted:
+        if not requirement_.quantity.startswith(FLEET):
+            raise DataError(f"{requirement_.where}: {requirement_.quantity}: not of a fleet; write for example fleet.growth: '>= 1.2'")
+    held = hold or (check.hold or plan.hold).value
+    return Case(name, {}, wanted, held, document.at(*key), check.description, {}, fleet=path)
 
 
 def _held(options: dict[str, Any], held: str) -> tuple[dict[str, Any], str]:
@@ -165,38 +185,6 @@ def _launched(check: CheckSpec, document: Document, key: tuple[str, ...], defaul
     return {k: v for k, v in found.items() if k not in taken}
 
 
-def _options(written: dict[str, Any], document: Document, key: tuple[str, ...]) -> dict[str, Any]:
-    """Options by the names of the table. Raises DataError for one that does not exist or cannot hold what it was given."""
-    found: dict[str, Any] = {}
-    for name, value in written.items():
-        where = document.at(*key, name)
-        try:
-            option = table.find(name)
-        except UsageError as error:
-            raise DataError(f"{where}: {error}") from None
-        if option.name in found:
-            raise DataError(f"{where}: {name}: the same option is given twice; keep one")
-        for one in value if key[-1] == "matrix" else [value]:
-            _fits(option, one, where)
-        found[option.name] = value
-    return found
-
-
-def _fits(option: Option, value: Any, where: str) -> None:
-    """Kinds that reading an option would bend instead of refusing."""
-    name, switch = option.name, option.kind == "switch"
-    if switch and not isinstance(value, bool):
-        raise DataError(f"{where}: {name}: expected true or false, got {value!r}")
-    if not switch and isinstance(value, bool):
-        raise DataError(
-            f"{where}: {name}: expected a value, got {str(value).lower()}; write it in quotes if it is a name"
-        )
-    if option.kind != "phases" and isinstance(value, list):
-        raise DataError(f"{where}: {name}: expected one value, got a list; use `matrix` to try several")
-    if option.kind == "phases" and not all(isinstance(p, str) for p in (value if isinstance(value, list) else [value])):
-        raise DataError(f"{where}: {name}: expected {', '.join(option.choices)}, got {value!r}")
-
-
 def _requirements(check: CheckSpec, document: Document, key: tuple[str, ...]) -> Iterator[Requirement]:
     for quantity, written in check.require.items():
         several = isinstance(written, list)
@@ -210,7 +198,7 @@ def _asked(options: dict[str, Any], wanted: tuple[Requirement, ...], folder: Pat
     asked = dict(options)
     for option, kind in FILES.items():
         if isinstance(asked.get(option), str):
-            asked[option] = _path(kind, asked[option], folder)
+            asked[option] = path_of(kind, asked[option], folder)
     if "phase" not in asked:
         asked["phase"] = _phases(asked, wanted)
     return asked
@@ -222,19 +210,3 @@ def _phases(asked: dict[str, Any], wanted: tuple[Requirement, ...]) -> list[str]
     if not named:
         return ["train"] if any(table.OPTIONS[name].phase == "train" for name in asked) else list(_SERVING)
     return [*(_SERVING if named - {"train"} else []), *(["train"] if "train" in named else [])]
-
-
-def _path(kind: str, name: str, folder: Path) -> str:
-    """A registry name as the path of its file, looked up once; a path is tried beside the plan first."""
-    beside = folder / name
-    if (name.endswith((".yaml", ".yml", ".json")) or os.sep in name) and beside.exists():
-        return str(beside)
-    try:
-        return _registered(kind, name)
-    except UsageError:
-        return name
-
-
-@lru_cache(maxsize=1024)
-def _registered(kind: str, name: str) -> str:
-    return str(find(kind, name))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+from rooflinecli.answers.check.fleets import FLEET
 from rooflinecli.answers.check.moves import Options, moves, pairs
 from rooflinecli.answers.check.run import LAYOUT, MEASURED, SIMULATED, Estimator, Outcome, outcome
 from rooflinecli.answers.check.verdict import PASS
@@ -59,8 +60,8 @@ def remedies(outcomes: list[Outcome], answer: Estimator, budget: Budget) -> list
     found: list[list[Remedy] | None] = [None] * len(outcomes)
     for step in (_singles, _pair):
         for i, missed in enumerate(outcomes):
-            if any(r.quantity.startswith((SIMULATED, LAYOUT, MEASURED)) for r in missed.case.requirements):
-                continue  # a simulation or a search per candidate would take minutes, and what was measured stays
+            if any(r.quantity.startswith((SIMULATED, LAYOUT, MEASURED, FLEET)) for r in missed.case.requirements):
+                continue  # a simulation, a fleet or a search per candidate would take minutes, and what was measured stays
             if missed.verdict != PASS and (found[i] == [] or step is _singles):
                 found[i] = _within(step, missed, answer, budget)
     return found

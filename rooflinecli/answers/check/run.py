@@ -21,7 +21,7 @@ _SIZES = ("tp", "pp", "dp", "cp")
 
 @dataclass(frozen=True)
 class Outcome:
-    """A case with what was found: the estimate (none when no device count holds it) and a judgement per requirement."""
+    """A case with what was found: the estimate (none when no device count holds it, and of a fleet) and a judgement per requirement."""
 
     case: Case
     result: Estimate | None
@@ -30,11 +30,11 @@ class Outcome:
 
     @property
     def verdict(self) -> str:
-        return FAIL if self.result is None else worst([j.verdict for j in self.judgements])
+        return FAIL if not self.judgements else worst([j.verdict for j in self.judgements])
 
     @property
     def at_expected(self) -> str:
-        return FAIL if self.result is None else worst([j.at_expected for j in self.judgements])
+        return FAIL if not self.judgements else worst([j.at_expected for j in self.judgements])
 
 
 class Estimator:
@@ -82,6 +82,8 @@ def _key(options: dict[str, Any]) -> str:
 
 def outcome(case: Case, answer: Estimator) -> Outcome:
     """Judge one case. Raises DataError with file:line for whatever is wrong with how it is written."""
+    if case.fleet is not None:
+        return Outcome(case, None, _of_fleet(case))
     try:
         result = answer(case.options)
     except Infeasible as error:
@@ -95,6 +97,19 @@ def outcome(case: Case, answer: Estimator) -> Outcome:
     except Infeasible as error:  # of a simulation; what an estimate cannot hold is told above
         return Outcome(case, None, (), str(error))
     return Outcome(case, result, tuple(judgements))
+
+
+def _of_fleet(case: Case) -> tuple[Judgement, ...]:
+    """The judgements of a whole fleet, of which no single estimate tells."""
+    from rooflinecli.answers.check import fleets
+
+    found = []
+    for requirement in fleets.with_feasible(case):
+        try:
+            found.append(judge(requirement, None, case.hold, {}, fleets.ends(case, requirement.quantity)))
+        except UsageError as error:
+            raise DataError(f"{requirement.where}: {case.name}: {error}") from None
+    return tuple(found)
 
 
 def _judged(

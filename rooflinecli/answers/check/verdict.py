@@ -35,14 +35,14 @@ class Judgement:
 
 
 def judge(
-    requirement: Requirement, result: Estimate, hold: str, unfit: dict[str, str], simulated: Ends | None = None
+    requirement: Requirement, result: Estimate | None, hold: str, unfit: dict[str, str], simulated: Ends | None = None
 ) -> Judgement:
     """`unfit`: phase -> why it cannot run at all; its times and costs describe nothing and fail. `simulated`: what the
-    quantity is, where no estimate says it.
+    quantity is, where no estimate says it; of a fleet there is none.
 
     Raises UsageError when the quantity does not exist or cannot be compared so.
     """
-    found = simulated or ends(result, requirement.quantity)
+    found = simulated or (ends(result, requirement.quantity) if result is not None else Ends(None))
     _comparable(requirement, found)
     value = found.at(hold, requirement.upper)
     verdict = _verdict(requirement, found, value, hold)
@@ -59,7 +59,7 @@ def judge(
         verdict,
         expected,
         margin(requirement, value) if not why else None,
-        found.note or bound(requirement, found, result),
+        found.note or (bound(requirement, found, result) if result is not None else ""),
         why,
     )
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli.answers.check.ends import Ends, ends
-from rooflinecli.answers.contract import Estimate
-from rooflinecli.answers.estimate import estimate, scene_of
+from rooflinecli.answers.estimate import scene_of
 from rooflinecli.answers.plan.asked import Serving
-from rooflinecli.answers.search.line import estimate_line
+from rooflinecli.answers.plan.instance import conditions, instance
 from rooflinecli.answers.search.serve import search
 from rooflinecli.errors import UsageError
 from rooflinecli.formulas import money, provision
@@ -17,16 +15,13 @@ from rooflinecli.specs.hardware import load_hardware
 
 Row = dict[str, Any]
 _LAYOUTS = 64  # instance layouts whose pessimistic rate is looked at
-_HELD = {"pessimistic": "interval_s.1", "expected": "time_s", "floor": "floor_s"}
 _SPLIT = ("tp", "pp", "ep")
-_LIMITED = {"ttft": "prefill", "itl": "decode"}
-PRICE = "cost.usd_per_million_output_tokens"
 
 
 def answer(asked: Serving, name: str) -> tuple[Row, int]:
     """The chip's row, or why it has none; and how many layouts were looked at."""
     options = asked.each[name]
-    where = [*asked.where, *_conditions(asked)]
+    where = [*asked.where, *conditions(asked.limits, asked.hold)]
     limits: dict[str, str | None] = {"qps": f"{asked.qps!r}", "ttft": None, "itl": None}
     try:
         scene_of(ask.request({**{k: v for k, v in options.items() if k not in ("batch", *_SPLIT)}, "phase": ["decode"]}))  # an encoder decodes nothing
@@ -45,66 +40,26 @@ def answer(asked: Serving, name: str) -> tuple[Row, int]:
     return _affordable(asked, name, best), found["layouts"]
 
 
-def _conditions(asked: Serving) -> list[str]:
-    """The limits, held at the end asked for."""
-    return [f"{_LIMITED[name]}.{_HELD[asked.hold]} <= {limit!r} s" for name, limit in asked.limits.items()]
-
-
 def _row(asked: Serving, name: str, result: dict[str, Any]) -> Row:
     """A layout with as many instances as carry the rate at the end that is held; each number is what its command prints."""
-    options, layout = asked.each[name], result["layout"]
-    line = estimate_line({**options, "phase": []}, result["command"], True)
-    found = estimate(ask.request(_asks(options, layout)))
-    rate = _rates(found)
-    each = {"pessimistic": rate.low, "floor": rate.high}.get(asked.hold, rate.expected)
-    count = int(provision.instances_for_rate(asked.qps, each))
-    devices = count * layout["devices"]
-    price = found.cost.usd_per_device_hour
-    hourly = float(money.fleet_price(devices, price)) if price is not None else None
+    one = instance(asked.each[name], result["layout"], result["command"])
+    count = int(provision.instances_for_rate(asked.qps, one.rate.at(asked.hold, less=False)))
+    fleet = one.times(count)
+    hourly = fleet["usd_per_hour"]
     bill = float(money.run_cost(asked.period, hourly)) if hourly is not None and asked.period is not None else None
-    first, other = found.phases["prefill"], found.phases["decode"]
-    tokens = ends(found, PRICE) if price is not None else None
     return {
         "chip": name,
-        "hardware": found.hardware.name,
+        "hardware": one.hardware,
         "feasible": True,
         "why": "",
-        "devices": devices,
-        "instances": count,
-        "layout": layout,
-        "batch_in_all": float(provision.batch_in_all(layout["batch"], layout["dp"], count)),
-        "ttft_s": first.time_s,
-        "interval_ttft_s": list(first.interval_s),
-        "itl_s": other.time_s,
-        "interval_itl_s": list(other.interval_s),
-        "requests_per_s": count * rate.expected,
-        "requests_per_s_interval": [count * rate.low, count * rate.high],
-        "usd_per_million_output_tokens": tokens.expected if tokens else None,
-        "usd_per_million_output_tokens_interval": [tokens.low, tokens.high] if tokens else None,
-        "usd_per_hour": hourly,
+        **fleet,
         "bill_usd": bill,
         "held_usd": hourly,
-        "held_s": other.interval_s[1],
-        "usd_per_device_hour": price,
-        "price": None if price is None else "given" if "price" in options else "file",
-        "command": line,
+        "held_s": fleet["interval_itl_s"][1],
+        "usd_per_device_hour": one.price,
+        "price": None if one.price is None else "given" if "price" in asked.each[name] else "file",
+        "command": one.command,
     }
-
-
-def _asks(options: dict[str, Any], layout: dict[str, Any]) -> dict[str, Any]:
-    """What the row's command asks."""
-    sizes = {axis: layout[axis] for axis in ("tp", "pp", "dp", "ep")}
-    own = {k: v for k, v in options.items() if k not in ("n", "batch", "cp", *sizes)}
-    return {**own, **sizes, "n": layout["devices"], "concurrency": layout["batch"], "phase": ["prefill", "decode"]}
-
-
-def _rates(found: Estimate) -> Ends:
-    """Requests per second of one instance, from its tokens per second and the length of an answer."""
-    decode, output = found.phases["decode"], found.workload.output
-    expected, low, high = (
-        float(provision.request_rate(r, output)) for r in (decode.tokens_per_s, *decode.tokens_per_s_interval)
-    )
-    return Ends(expected, "decode", None, low, high)
 
 
 def _affordable(asked: Serving, name: str, row: Row) -> Row:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -85,7 +86,7 @@ def evaluate(request: Request, found: list[dict[str, int]], batches: np.ndarray,
         fits = np.ones(shape, dtype=bool)
         for result in phases.values():
             fits = fits & result.memory.fits
-        serve = _serve(scene, plan, phases)
+        serve = offered(phases, plan.devices, plan.dp, scene.prompt, scene.output)
     ok = np.broadcast_to(legal.all_of(rules), shape)
     return Grid(
         found,
@@ -97,16 +98,16 @@ def evaluate(request: Request, found: list[dict[str, int]], batches: np.ndarray,
     )
 
 
-def _serve(scene: Scene, plan: Plan, phases: dict[str, PhaseAnswer]) -> dict[str, Number]:
+def offered(phases: Mapping[str, PhaseAnswer], devices: Number, replicas: Number, prompt: Number, output: Number) -> dict[str, Number]:
     """What one instance offers: latencies, request rates of its two jobs, devices."""
     prefill, decode = phases["prefill"], phases["decode"]
     return {
-        "instance_devices": plan.devices,
-        "instance_replicas": plan.dp,
+        "instance_devices": devices,
+        "instance_replicas": replicas,
         "ttft_s": prefill.time_s,
         "itl_s": decode.time_s,
-        "prefill_requests_per_s": provision.request_rate(prefill.tokens_per_s, scene.prompt),
-        "decode_requests_per_s": provision.request_rate(decode.tokens_per_s, scene.output),
+        "prefill_requests_per_s": provision.request_rate(prefill.tokens_per_s, prompt),
+        "decode_requests_per_s": provision.request_rate(decode.tokens_per_s, output),
         "instance_tokens_per_s": decode.tokens_per_s,
     }
 

@@ -6,9 +6,20 @@ import shlex
 from typing import Any
 
 from rooflinecli.answers.search.question import OPEN
+from rooflinecli.specs import ask
 from rooflinecli.specs.options import OPTIONS
 
 _SAID = ("model", "hw", "phase", "n")
+
+
+def asked_line(options: dict[str, Any]) -> str:
+    """`roofline estimate` with every option of a question that leaves nothing to a search."""
+    given = ask.named(options)
+    words = ["roofline", "estimate", str(given.pop("model")), "--hw", str(given.pop("hw"))]
+    for name in OPTIONS:
+        if name in given:
+            words += OPTIONS[name].words(given[name])
+    return shlex.join(words)
 
 
 def estimate_line(options: dict[str, Any], layout: str, serving: bool, phases: tuple[str, ...] = ()) -> str:

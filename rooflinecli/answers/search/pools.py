@@ -8,11 +8,12 @@ the pools is not charged.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rooflinecli.answers.estimate import estimate
 from rooflinecli.answers.search import instances
 from rooflinecli.answers.search.line import estimate_line
 from rooflinecli.engine.scene import Scene
@@ -22,6 +23,8 @@ from rooflinecli.specs.quantities import COST
 if TYPE_CHECKING:
     from rooflinecli.answers.search.asked import Asked
 
+SIDES = ("prefill", "decode")
+LATENCY = {"prefill": "ttft_s", "decode": "itl_s"}
 Option = dict[str, Any]  # layout, batch, devices and rate of one instance, its latency, its chip
 MOST = 4096
 
@@ -63,15 +66,31 @@ def ranked(asked: Asked, chips: Iterable[Pools], top: int) -> list[dict[str, Any
         if (pair := _pair(asked, p, d)) is not None
     ]
     found.sort(key=lambda pair: _key(asked, pair, len(every) > 1))
-    for pair in found[:top]:
+    rows = [_alone(pair) for pair in found[:top]]
+    for pair in rows:
         pair["apart"] = _sentence(pair)
-        for phase in ("prefill", "decode"):
-            options = pair["options"][phase]
+        for phase in SIDES:
+            options = pair["sides"][phase].options
             pair[phase] |= {
                 "chip": options["hw"],
                 "estimate": estimate_line(options, _command(pair[phase]), True, (phase,)),
             }
-    return [{k: v for k, v in pair.items() if k != "options"} for pair in found[:top]]
+    return [{k: v for k, v in pair.items() if k != "sides"} for pair in rows]
+
+
+def _alone(pair: dict[str, Any]) -> dict[str, Any]:
+    """The pair with the numbers that its commands print: one of an array may differ from a scalar's in the last digit."""
+    halves = list[Option]()
+    for phase, side in pair["sides"].items():
+        option = pair[phase]
+        sizes: dict[str, Any] = {axis: float(option["layout"][axis]) for axis in ("tp", "pp", "dp", "ep")}
+        asks = replace(side.scene.request, phases=(phase,), batch=option["batch"], devices=option["devices"], **sizes)
+        found = estimate(asks)
+        tokens = found.workload.prompt if phase == "prefill" else found.workload.output
+        rate = float(provision.request_rate(found.phases[phase].tokens_per_s, tokens))
+        halves.append({**option, "rate": rate, LATENCY[phase]: float(found.phases[phase].time_s)})
+    prefill, decode = halves
+    return _priced(_joined(prefill, decode, prefill["instances"], decode["instances"]), *pair["sides"].values())
 
 
 def _key(asked: Asked, pair: dict[str, Any], several: bool) -> tuple[float, ...]:
@@ -101,7 +120,7 @@ def _priced(pair: dict[str, Any], one: Pools, other: Pools) -> dict[str, Any]:
     found: dict[str, Any] = {
         **pair,
         "usd_per_hour": hourly,
-        "options": {"prefill": one.options, "decode": other.options},
+        "sides": {"prefill": one, "decode": other},
     }
     if hourly is not None:
         found[COST["decode"]] = float(money.usd_per_million_tokens(hourly, tokens, one.scene.utilisation))
@@ -175,7 +194,7 @@ def _joined(p: Option, d: Option, a: float, b: float) -> dict[str, Any]:
 
 def _sentence(chosen: dict[str, Any]) -> str:
     p, d = chosen["prefill"], chosen["decode"]
-    chips = {phase: options["hw"] for phase, options in chosen["options"].items()}
+    chips = {phase: side.options["hw"] for phase, side in chosen["sides"].items()}
     on = {phase: f" of {chip}" if len(set(chips.values())) > 1 else "" for phase, chip in chips.items()}
     name = [" ".join(f"{k}{v}" for k, v in o["layout"].items() if v > 1) or "one device" for o in (p, d)]
     usd = f", ${chosen[COST['decode']]:.3g} per million output tokens" if COST["decode"] in chosen else ""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from rooflinecli.answers.contract import Estimate
 from rooflinecli.answers.estimate import estimate
 from rooflinecli.answers.held import held
 from rooflinecli.answers.search import instances, pools
@@ -17,6 +19,7 @@ from rooflinecli.engine import agree, legal, unwritten
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError
 from rooflinecli.formulas import provision
+from rooflinecli.num import Number
 from rooflinecli.record import MISSING, at, entries
 from rooflinecli.specs.quantities import COST
 from rooflinecli.units import duration, si
@@ -63,7 +66,7 @@ def search(
         "feasible": bool(rows),
         "pools": apart[0] if apart else None,
         "pool_rows": apart,
-        "nearest_miss": None if rows else _nearest(question, grid, serve, worst),
+        "nearest_miss": None if rows else nearest(question, grid, serve, worst),
     }
 
 
@@ -77,19 +80,24 @@ def fleet(scene: Scene, question: Asked, grid: instances.Grid) -> dict[str, np.n
             count = provision.whole_instances(question.devices, one["instance_devices"])
         else:
             count = grid.whole(1.0)
-        devices, tokens = count * one["instance_devices"], count * one["instance_tokens_per_s"]
-        result = {
-            **one,
-            "instances": count,
-            "devices": devices,
-            "tokens_per_s": tokens,
-            "requests_per_s": count * one["decode_requests_per_s"],
-            "tokens_per_s_per_device": tokens / devices,
-            "tokens_per_s_per_user": 1 / one["itl_s"],
-            "batch_in_all": provision.batch_in_all(grid.batches, one["instance_replicas"], count),
-        }
-        result |= instances.costs(scene, devices, tokens)
+        result = together(one, count, grid.batches)
+        result |= instances.costs(scene, result["devices"], result["tokens_per_s"])
     return {k: grid.whole(v) for k, v in result.items()}
+
+
+def together(one: Mapping[str, Number], count: Number, batch: Number) -> dict[str, Number]:
+    """What `count` instances offer, and each of them."""
+    devices, tokens = count * one["instance_devices"], count * one["instance_tokens_per_s"]
+    return {
+        **one,
+        "instances": count,
+        "devices": devices,
+        "tokens_per_s": tokens,
+        "requests_per_s": count * one["decode_requests_per_s"],
+        "tokens_per_s_per_device": tokens / devices,
+        "tokens_per_s_per_user": 1 / one["itl_s"],
+        "batch_in_all": provision.batch_in_all(batch, one["instance_replicas"], count),
+    }
 
 
 def weigh(
@@ -166,26 +174,35 @@ def _row(question: Asked, grid: instances.Grid, serve: dict[str, np.ndarray], i:
         "devices": int(serve["instance_devices"][i, j]),
         "batch": float(grid.batches[j]),
     }
-    used = {k: float(v[i, j]) for k, v in serve.items()} | _alone(question, layout)
-    memory = {k: float(grid.whole(v)[i, j]) for k, v in grid.phases["decode"].memory.entries()}
+    count = float(serve["instances"][i, j])
+    found, used = _alone(question, layout, count)
     return {
         "layout": layout,
-        "score": {
-            o.quantity: used.get(o.quantity.removeprefix("serve."), float(value_of(grid, serve, o.quantity)[i, j]))
-            for o in question.objectives
-        },
+        "score": {o.quantity: _said(o.quantity, found, used, value_of(grid, serve, o.quantity)[i, j]) for o in question.objectives},
         "held": {o.quantity: float(held_of(question, grid, serve, o)[i, j]) for o in question.objectives},
         "serve": used,
-        "memory": memory,
+        "memory": {k: float(v) for k, v in found.phases["decode"].memory.entries()},
         "command": command(layout),
     }
 
 
-def _alone(question: Asked, layout: dict[str, Any]) -> dict[str, float]:
-    """Latencies of one instance as its command prints them: a power of an array may differ from a scalar's in the last digit."""
+def _alone(question: Asked, layout: dict[str, Any], count: float) -> tuple[Estimate, dict[str, float]]:
+    """An instance as its command prices it, and what `count` of them offer: a number of an array may differ from a scalar's in the last digit."""
     sizes: dict[str, Any] = {name: float(layout[name]) for name in ("tp", "pp", "dp", "ep", "devices")}
-    phases = estimate(replace(question.request, concurrency=layout["batch"], **sizes)).phases
-    return {"ttft_s": float(phases["prefill"].time_s), "itl_s": float(phases["decode"].time_s)}
+    found = estimate(replace(question.request, concurrency=layout["batch"], **sizes))
+    one = instances.offered(found.phases, layout["devices"], layout["dp"], found.workload.prompt, found.workload.output)
+    used = together(one, count, layout["batch"])
+    for name, path in ((COST["decode"], f"cost.{COST['decode']}"), ("joules_per_token", "decode.joules_per_token")):
+        value = at(found if path.startswith("cost.") else found.phases, path)
+        used |= {} if value is MISSING or value is None else {name: value}
+    return found, {name: float(value) for name, value in used.items()}
+
+
+def _said(quantity: str, found: Estimate, used: dict[str, float], otherwise: Any) -> float:
+    """A quantity as the row's command prints it."""
+    head, _, rest = quantity.partition(".")
+    value = used.get(rest, MISSING) if head == "serve" else at(found.phases, quantity)
+    return float(otherwise if value is MISSING else value)
 
 
 def command(layout: dict[str, Any]) -> str:
@@ -204,7 +221,7 @@ def _why(question: Asked, best: dict[str, Any], other: dict[str, Any]) -> str:
     )
 
 
-def _nearest(
+def nearest(
     question: Asked, grid: instances.Grid, serve: dict[str, np.ndarray], worst: np.ndarray
 ) -> dict[str, Any] | None:
     """The point that misses its limits by least, or the one that needs least memory."""

@@ -152,11 +152,10 @@ def concerned(scene: Scene, found: Layouts, question: Question, structure: Struc
 
 
 def _apart(scene: Scene, found: Layouts, domains: int) -> np.ndarray:
-    """Where groups of so many domains split the replicas, and otherwise than fewer domains do. Experts that are spread have
-    shard groups of their own, which frameworks place each in their own way: not tried."""
+    """Where groups of so many domains split the replicas, and otherwise than fewer domains do; a group holds every expert."""
     sizes = found.sizes
     group = groups(scene, found, domains)
-    keep = (sizes["ep"] == 1) & (group > 1) & (group < sizes["dp"])
+    keep = (group * sizes["cp"] % sizes["ep"] == 0) & (group > 1) & (group < sizes["dp"])
     if domains > 1:
         keep &= group > groups(scene, found, domains - 1)
     return np.asarray(keep)

@@ -43,6 +43,17 @@ def training(scene: Scene, plan: Plan) -> Iterator[Rule]:
             lambda: f"--shard {num.value(plan.shard):.0f} does not divide --dp {plan.dp:.0f}; use a divisor",
             "shard",
         )
+        if not one(plan.ep):
+            yield Rule(
+                "a shard group holds every expert",
+                ("dp", "ep"),
+                constraints.divides(plan.ep, plan.partition * plan.apart),
+                lambda: (
+                    f"--ep {plan.ep:.0f} does not divide the {num.value(plan.partition * plan.apart):.0f} ranks of a shard group; "
+                    "use a divisor, or a larger --shard"
+                ),
+                "shard",
+            )
     if not one(plan.virtual_stages):
         yield from _interleaving(scene, plan)
     count = schedule.microbatch_count(scene.train_batch, plan.dp, plan.micro_batch)
