@@ -139,7 +139,7 @@ def test_every_type_has_cases():
         ({"num_key_value_heads": 3}, "3 key/value heads do not divide 4 heads"),
         ({"tie_word_embeddings": "yes"}, "tie_word_embeddings: expected true or false"),
         ({"architectures": ["LlamaForSequenceClassification"]}, "a head this importer does not read"),
-        ({"quantization_config": {"quant_method": "quip"}}, "unknown scheme 'quip'; known: awq"),
+        ({"quantization_config": {"quant_method": "quip"}}, "unknown scheme 'quip'; known: auto-round, awq"),
         ({"quantization_config": {"quant_method": "gptq", "bits": 5}}, "5-bit integers are not known"),
         ({"quantization_config": {"quant_method": "exl3", "bits": "four"}}, "expected a number from 1 to 8"),
         (
