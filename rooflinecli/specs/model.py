@@ -148,10 +148,11 @@ class ModelSpec(Spec):
     @cached_property
     def order(self) -> list[int]:
         """Which group of `layers` each layer is of, first to last: a repeated pattern comes round group by group."""
-        written = self._document.data.get("layers") if getattr(self, "_document", None) is not None else None
+        written: Any = self._document.data.get("layers") if getattr(self, "_document", None) is not None else None
         found: list[int] = []
         first = 0
-        for entry in written if isinstance(written, list) else [{"repeat": g.repeat} for g in self.layers]:
+        groups: list[dict[str, Any]] = written if isinstance(written, list) else [{"repeat": g.repeat} for g in self.layers]
+        for entry in groups:
             inside = entry.get("pattern") or [entry]
             once = [first + i for i, part in enumerate(inside) for _ in range(part.get("repeat", 1))]
             found += once * (entry.get("repeat", 1) if "pattern" in entry else 1)
