@@ -330,7 +330,7 @@ def test_experts_in_another_format_are_known_or_refused():
         from_config({**V4_FLASH, "expert_dtype": "fp6"})
 
 
-@pytest.mark.parametrize("kind", ["kimi_k3", "step3p7"])
+@pytest.mark.parametrize("kind", ["kimi_k3", "xlstm"])
 def test_what_is_not_read_says_why(kind):
     with pytest.raises(DataError, match="is not read: its"):
         from_config({"model_type": kind})

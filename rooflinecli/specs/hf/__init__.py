@@ -50,11 +50,20 @@ TYPES: dict[str, str] = {
     **dict.fromkeys(("minimax_m3", "minimax_m3_vl_text"), "minimax_m3"),
     **dict.fromkeys(("deepseek_v4", "deepseek_ref"), "deepseek_v4"),
     **dict.fromkeys("glm4v_text glm4v_moe_text glm_ocr_text".split(), "glm"),
+    **dict.fromkeys(
+        "mistral4 axk1 longcat_flash flint kolibri1 laguna step3p5 lfm3 doge diffllama gpt_neox_japanese ctrl modernbert-decoder".split(),
+        "latest",
+    ),
     "llama4_text": "llama4",
     "mllama_text_model": "mllama",
     **dict.fromkeys("bert roberta xlm-roberta camembert distilbert electra modernbert data2vec-text mpnet ernie megatron-bert".split(), "encoder"),
     **dict.fromkeys("t5 mt5 umt5 bart whisper mbart pegasus marian plbart blenderbot blenderbot-small".split(), "pair"),
     **dict.fromkeys("vit dinov2 clip siglip".split(), "image"),
+    **dict.fromkeys(
+        "eurobert nomic_bert roberta-prelayernorm xlm-roberta-xl deit ijepa dinov2_with_registers clip_vision_model siglip_vision_model "
+        "clip_text_model".split(),
+        "more_encoders",
+    ),
 }
 # A model with a vision tower: the type of its text decoder
 WRAPPED = {
@@ -82,6 +91,7 @@ WRAPPED = {
     "llava_onevision": "qwen2",
     **dict.fromkeys(("aya_vision", "cohere2_vision"), "cohere2"),
     "lighton_ocr": "qwen3",
+    "step3p7": "step3p5",
 }
 # Wrappers around a decoder of any type: the one above is that of a config that does not say
 ANY_DECODER = frozenset(
@@ -234,6 +244,7 @@ _WRAPPER = frozenset(
     "image_token_index image_token_id boi_token_index eoi_token_index boi_token_id eoi_token_id video_token_id video_token_index "
     "vision_start_token_id vision_end_token_id vision_token_id projector_hidden_act hidden_size vocab_size num_image_tokens "
     "media_placeholder_token_id video_placeholder ignore_index use_unified_vision_chunk projection_layer_norm_eps "
+    "projector_bias understand_projector_stride vision_select_layer im_end_token im_start_token image_token_len patch_token_len "
     "img_token_compression_config num_reward_heads process_image_mode "
     "image_start_token_id image_end_token_id video_start_token_id video_end_token_id adapter_layer_norm_eps projector_layernorm_eps "
     "audio_token_id boa_token_id eoa_token_id eoa_token_index audio_token_index "

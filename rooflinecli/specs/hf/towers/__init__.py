@@ -24,6 +24,7 @@ _FILES = {
     "gemma4_vision": "gemma",
     **dict.fromkeys(("glm4v_vision", "glm46v_vision", "glm4v_moe_vision", "glm_ocr_vision"), "glm"),
     **dict.fromkeys(("idefics3_vision", "smolvlm_vision"), "plain"),
+    "step3p5_vision": "step",
 }
 # A vision_config that does not say its type, or says its wrapper's: the type it then is
 USUAL = {
@@ -45,6 +46,7 @@ USUAL = {
     **dict.fromkeys(("llava_next", "vipllava"), "clip_vision_model"),
     **dict.fromkeys(("llava_onevision", "aya_vision", "cohere2_vision"), "siglip_vision_model"),
     "lighton_ocr": "pixtral",
+    "step3p7": "step3p5_vision",
 }
 # Towers that files on the Hub call by the type they were made from
 _CALLED = {("minimax_m3_vl", "clip_vision_model"): "minimax_m3_vl_vision"}

@@ -135,7 +135,15 @@ def lighton(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
     return after, images | {"source": "processing_lighton_ocr.py: a break behind each row of merged patches"}
 
 
+def step3(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+    """The tower's two convolutions leave a sixteenth of the patches, four times as wide; one matrix."""
+    after = [linear("projector", text, input=4 * v.whole("hidden_size"), bias=outer.flag("projector_bias"), merge=16)]
+    source = "modeling_step3p7.py: the whole image; crops of large images are not counted"
+    return after, _square(v, tokens=(side(v, "image_size") // side(v, "patch_size") // 4) ** 2, source=source)
+
+
 MORE = {
+    "step3p7": step3,
     **dict.fromkeys(("glm4v", "glm46v", "glm4v_moe", "glm_ocr"), glm),
     "llava_next": llava_next,
     "llava_onevision": llava_onevision,
