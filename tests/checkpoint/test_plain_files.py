@@ -161,7 +161,12 @@ def test_active_experts_windows_and_widths(tmp_path):
     write(path, "afmoe", *FILES["afmoe"])  # three of four see 64 tokens, the last one all
     assert cached(path, 512.0) == 2 * K * H * (6 * 64 + 2 * 512)
     write(path, "smallthinker", *FILES["smallthinker"])
-    assert [load_model(str(path)).layers[i].attention.window for i in load_model(str(path)).order] == [None, 64, 64, 64] * 2
+    assert [load_model(str(path)).layers[i].attention.window for i in load_model(str(path)).order] == [
+        None,
+        64,
+        64,
+        64,
+    ] * 2
     write(path, "mimo2", *FILES["mimo2"])  # values narrower than keys; more key heads in the window
     assert cached(path, 512.0) == (H + 32) * (2 * 512 + 4 * 64)
     write(path, "openelm", *FILES["openelm"])

@@ -41,7 +41,9 @@ def test_parameters(kind):
     assert len(BY_TYPE[kind]) >= 3
 
 
-@pytest.mark.parametrize("kind", sorted(kind for kind, rows in BY_TYPE.items() if any("forward_flops" in row for row in rows)))
+@pytest.mark.parametrize(
+    "kind", sorted(kind for kind, rows in BY_TYPE.items() if any("forward_flops" in row for row in rows))
+)
 def test_forward_flops(kind):
     """Two sequences of 16 tokens, attention counted over every pair of tokens."""
     forward = Pass(formats("bf16", None, None, {"bf16": 1}, "any"), full_attention=True)
@@ -80,7 +82,10 @@ def test_empty_experts_are_no_work():
     with pytest.raises(DataError, match="qk_head_dim"):
         from_config({**config, "qk_head_dim": 24})
     one, work = formats("bf16", None, None, {"bf16": 1}, "any"), work_sizes(1.0, 1.0, 1.0, 1.0, Plan())
-    cached = sum(g.repeat * g.mixer.cache_bytes(one, layer_sizes(g, work, Plan(), None, PLAIN), 1.0, 100.0) for g in ledger(spec).layers)
+    cached = sum(
+        g.repeat * g.mixer.cache_bytes(one, layer_sizes(g, work, Plan(), None, PLAIN), 1.0, 100.0)
+        for g in ledger(spec).layers
+    )
     assert cached == 4 * 100 * (16 + 8) * 2
 
 
@@ -88,7 +93,9 @@ def test_a_published_count():
     """Step-3.5-Flash: 196 B in all, 11 B of them active (the model card of stepfun-ai/Step-3.5-Flash)."""
     kinds = ["full_attention" if i % 4 == 0 else "sliding_attention" for i in range(45)]
     heads = {"num_attention_heads": 64, "num_sliding_attention_heads": 64, "head_dim": 128}
-    counted = parameters(spec_of({"model_type": "step3p5", "layer_types": kinds, "sliding_window": 512, "vocab_size": 128896, **heads}))
+    counted = parameters(
+        spec_of({"model_type": "step3p5", "layer_types": kinds, "sliding_window": 512, "vocab_size": 128896, **heads})
+    )
     assert round(counted.total / 1e9) == 196 and round(counted.active / 1e9) == 11
 
 

@@ -45,7 +45,16 @@ def axk1(r: Random) -> Config:
 
 
 def longcat(r: Random) -> Config:
-    keep = ("vocab_size", "hidden_size", "num_attention_heads", "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+    keep = (
+        "vocab_size",
+        "hidden_size",
+        "num_attention_heads",
+        "q_lora_rank",
+        "kv_lora_rank",
+        "qk_nope_head_dim",
+        "qk_rope_head_dim",
+        "v_head_dim",
+    )
     c = {k: v for k, v in deepseek(r).items() if k in keep} | {"q_lora_rank": 24, "num_layers": r.randrange(1, 4)}
     n, zero = r.randrange(2, 7), r.randrange(0, 4)
     more = {"n_routed_experts": n, "zero_expert_num": zero, "moe_topk": r.randrange(1, n + 1)}
@@ -66,7 +75,11 @@ def kolibri(r: Random) -> Config:
 def laguna(r: Random) -> Config:
     c = _windowed(r) | _mixed(r, "num_experts", shared_expert_intermediate_size=r.randrange(4, 40))
     n, keys = c["num_hidden_layers"], c.get("num_key_value_heads", 1)
-    c |= {"num_key_value_heads": keys, "head_dim": 16, "num_attention_heads_per_layer": [keys * r.choice([1, 2, 3]) for _ in range(n)]}
+    c |= {
+        "num_key_value_heads": keys,
+        "head_dim": 16,
+        "num_attention_heads_per_layer": [keys * r.choice([1, 2, 3]) for _ in range(n)],
+    }
     return c | {"gating": r.choice([True, "per-head", "per-element"])} | _kinds(r, n) | maybe(r, attention_bias=coin(r))
 
 
@@ -74,8 +87,17 @@ def lfm3(r: Random) -> Config:
     n = r.randrange(3, 7)
     kinds = [r.choice(["conv", "full_attention", "sliding_attention"]) for _ in range(n)]
     kinds[0] = "full_attention"
-    c = common(r) | {"num_hidden_layers": n, "layer_types": kinds, "sliding_window": 16, "conv_L_cache": r.choice([3, 7]), "head_dim": 16, "pad_token_id": 0}
-    return c | maybe(r, conv_bias=coin(r), use_sandwich_norm=coin(r), use_attention_gate=coin(r), attention_bias=coin(r))
+    c = common(r) | {
+        "num_hidden_layers": n,
+        "layer_types": kinds,
+        "sliding_window": 16,
+        "conv_L_cache": r.choice([3, 7]),
+        "head_dim": 16,
+        "pad_token_id": 0,
+    }
+    return c | maybe(
+        r, conv_bias=coin(r), use_sandwich_norm=coin(r), use_attention_gate=coin(r), attention_bias=coin(r)
+    )
 
 
 def doge(r: Random) -> Config:
@@ -85,7 +107,11 @@ def doge(r: Random) -> Config:
 
 def diffllama(r: Random) -> Config:
     heads, width = r.choice([4, 8]), r.choice([8, 16])
-    c = common(r, free_dim=False) | {"num_attention_heads": heads, "num_key_value_heads": r.choice([2, heads]), "hidden_size": heads * width}
+    c = common(r, free_dim=False) | {
+        "num_attention_heads": heads,
+        "num_key_value_heads": r.choice([2, heads]),
+        "hidden_size": heads * width,
+    }
     return c | maybe(r, attention_bias=coin(r))
 
 
@@ -103,18 +129,31 @@ def japanese(r: Random) -> Config:
 
 def ctrl(r: Random) -> Config:
     heads = r.choice([2, 4])
-    return {"vocab_size": r.randrange(100, 900), "n_embd": 16 * heads, "n_head": heads, "n_layer": r.randrange(1, 5), "dff": r.randrange(20, 90), "n_positions": 64}
+    return {
+        "vocab_size": r.randrange(100, 900),
+        "n_embd": 16 * heads,
+        "n_head": heads,
+        "n_layer": r.randrange(1, 5),
+        "dff": r.randrange(20, 90),
+        "n_positions": 64,
+    }
 
 
 def modern(r: Random) -> Config:
     c = plain(r) | {"local_attention": 32, "pad_token_id": 0}
-    return c | maybe(r, attention_bias=coin(r), mlp_bias=coin(r), norm_bias=coin(r), decoder_bias=coin(r), classifier_bias=coin(r))
+    return c | maybe(
+        r, attention_bias=coin(r), mlp_bias=coin(r), norm_bias=coin(r), decoder_bias=coin(r), classifier_bias=coin(r)
+    )
 
 
 def step3(r: Random) -> Config:
     c = _windowed(r) | _mixed(r, "n_routed_experts", share_expert_dim=r.randrange(4, 40)) | {"head_dim": 16}
     keys = c.get("num_key_value_heads", 1)
-    c |= {"num_key_value_heads": keys, "num_attention_heads": 2 * keys, "num_sliding_attention_heads": keys * r.choice([1, 2, 3])}
+    c |= {
+        "num_key_value_heads": keys,
+        "num_attention_heads": 2 * keys,
+        "num_sliding_attention_heads": keys * r.choice([1, 2, 3]),
+    }
     return c | _kinds(r, c["num_hidden_layers"])
 
 
@@ -146,24 +185,47 @@ WRAPPERS = {
 def _decoder(r: Random, kind: str) -> Config:
     heads = r.choice([2, 4])
     width = 2 * heads * r.choice([8, 12])
-    c = {"hidden_size": width, "num_attention_heads": 2 * heads, "num_key_value_heads": r.choice([1, 2, 2 * heads]), "vocab_size": r.randrange(300, 900)}
+    c = {
+        "hidden_size": width,
+        "num_attention_heads": 2 * heads,
+        "num_key_value_heads": r.choice([1, 2, 2 * heads]),
+        "vocab_size": r.randrange(300, 900),
+    }
     c |= {"model_type": kind, "num_hidden_layers": r.randrange(1, 4), "intermediate_size": r.randrange(20, 90)}
     if kind == "glm4v_moe_text":
         c |= _mixed(r, "n_routed_experts", first_k_dense_replace=r.randrange(0, 2), attention_bias=coin(r))
     if kind == "step3p5":
-        c |= {k: v for k, v in step3(r).items() if k not in ("hidden_size", "vocab_size", "intermediate_size", "tie_word_embeddings")}
+        c |= {
+            k: v
+            for k, v in step3(r).items()
+            if k not in ("hidden_size", "vocab_size", "intermediate_size", "tie_word_embeddings")
+        }
     return c | ({"head_dim": 16} if kind == "qwen3" else {}) | maybe(r, 0.5, tie_word_embeddings=coin(r))
 
 
 def _tower(r: Random, kind: str, text: int) -> Config:
     width, patch = 4 * r.choice([16, 24]), {"image_size": r.choice([112, 224]), "patch_size": 14}
     if kind.startswith("glm"):
-        c = {"hidden_size": width, "num_heads": 4, "depth": r.randrange(1, 4), "out_hidden_size": text, "in_channels": r.choice([1, 3])}
-        c |= {"spatial_merge_size": r.choice([1, 2]), "temporal_patch_size": r.choice([1, 2]), "attention_bias": coin(r)}
+        c = {
+            "hidden_size": width,
+            "num_heads": 4,
+            "depth": r.randrange(1, 4),
+            "out_hidden_size": text,
+            "in_channels": r.choice([1, 3]),
+        }
+        c |= {
+            "spatial_merge_size": r.choice([1, 2]),
+            "temporal_patch_size": r.choice([1, 2]),
+            "attention_bias": coin(r),
+        }
     else:
         c = {"hidden_size": width, "num_attention_heads": 4, "num_hidden_layers": r.randrange(1, 4), "num_channels": 3}
     c |= {"vision_use_head": coin(r)} if kind == "siglip_vision_model" else {}
-    c |= {"mlp_ratio": r.choice([2.0, 2.5, 4.0])} if kind == "step3p5_vision" else {"intermediate_size": r.randrange(30, 90)}
+    c |= (
+        {"mlp_ratio": r.choice([2.0, 2.5, 4.0])}
+        if kind == "step3p5_vision"
+        else {"intermediate_size": r.randrange(30, 90)}
+    )
     return {"model_type": kind, **c, **patch}
 
 
@@ -172,7 +234,11 @@ def wrapper(name: str) -> Any:
 
     def make(r: Random) -> Config:
         text = _decoder(r, decoder)
-        c = {"architectures": [f"{stem}ForConditionalGeneration"], "text_config": text, "vision_config": _tower(r, tower, text["hidden_size"])}
+        c = {
+            "architectures": [f"{stem}ForConditionalGeneration"],
+            "text_config": text,
+            "vision_config": _tower(r, tower, text["hidden_size"]),
+        }
         c |= maybe(r, 0.4, tie_word_embeddings=coin(r))
         if name.startswith("llava"):
             c |= maybe(r, 0.5, multimodal_projector_bias=coin(r), vision_feature_layer=r.choice([-1, [-1, -2]]))
@@ -214,18 +280,33 @@ def encoder(name: str) -> Any:
     def make(r: Random) -> Config:
         c = {"architectures": [stem + r.choice(tasks)], "num_labels": r.choice([2, 5]), "pad_token_id": 0}
         if name == "step3p5":
-            return {"architectures": c["architectures"]} | {k: v for k, v in step3(r).items() if k != "tie_word_embeddings"}
-        c |= {"hidden_size": 4 * r.choice([8, 12]), "num_attention_heads": 4, "num_hidden_layers": r.randrange(1, 4), "intermediate_size": r.randrange(20, 90)}
+            return {"architectures": c["architectures"]} | {
+                k: v for k, v in step3(r).items() if k != "tie_word_embeddings"
+            }
+        c |= {
+            "hidden_size": 4 * r.choice([8, 12]),
+            "num_attention_heads": 4,
+            "num_hidden_layers": r.randrange(1, 4),
+            "intermediate_size": r.randrange(20, 90),
+        }
         if tasks == _TASKS or name == "clip_text_model":
-            c |= {"vocab_size": r.randrange(100, 900), "max_position_embeddings": r.randrange(70, 200)} | maybe(r, 0.4, tie_word_embeddings=coin(r))
+            c |= {"vocab_size": r.randrange(100, 900), "max_position_embeddings": r.randrange(70, 200)} | maybe(
+                r, 0.4, tie_word_embeddings=coin(r)
+            )
         else:
-            c |= {"image_size": r.choice([32, 64]), "patch_size": r.choice([8, 16])} | maybe(r, 0.4, num_channels=r.choice([1, 3]))
+            c |= {"image_size": r.choice([32, 64]), "patch_size": r.choice([8, 16])} | maybe(
+                r, 0.4, num_channels=r.choice([1, 3])
+            )
         if name == "eurobert":
             c |= {"num_key_value_heads": r.choice([1, 2, 4])} | maybe(r, 0.5, attention_bias=coin(r), mlp_bias=coin(r))
         elif tasks == _TASKS:
             c["type_vocab_size"] = r.choice([1, 2])
         if name == "dinov2_with_registers":
-            c = {k: v for k, v in c.items() if k != "intermediate_size"} | {"num_register_tokens": r.choice([0, 4]), "mlp_ratio": r.choice([2, 4]), "use_swiglu_ffn": coin(r)}
+            c = {k: v for k, v in c.items() if k != "intermediate_size"} | {
+                "num_register_tokens": r.choice([0, 4]),
+                "mlp_ratio": r.choice([2, 4]),
+                "use_swiglu_ffn": coin(r),
+            }
         if name == "siglip_vision_model":
             c["vision_use_head"] = coin(r)
         return c

@@ -34,5 +34,11 @@ def block(spec: AttentionSpec, model: ModelSpec) -> Block:
     for row in plain.rows:
         rows.append(row if row.mixer is None else replace(row, mixer=mixer))
         if row.mixer is not None:
-            rows.append(elementwise("attention.difference", (_WIDE,), (("B", "S", "N", "H"),), saves=(_WIDE,), params=(("H",),) * 4))
-    return Block(tuple(rows), plain.axes, (*plain.derived, ("Hd", lambda s: 2 * s["H"])), split=plain.split, shared=plain.shared)
+            rows.append(
+                elementwise(
+                    "attention.difference", (_WIDE,), (("B", "S", "N", "H"),), saves=(_WIDE,), params=(("H",),) * 4
+                )
+            )
+    return Block(
+        tuple(rows), plain.axes, (*plain.derived, ("Hd", lambda s: 2 * s["H"])), split=plain.split, shared=plain.shared
+    )

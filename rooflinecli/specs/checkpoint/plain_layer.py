@@ -56,7 +56,12 @@ def attention(layer: Layer, local: int | None, chunk: int | None) -> Block | Non
     gate = layer.take("attn_gate.weight")
     if gate not in (None, (heads * value, layer.width)):
         raise layer.fail("has a gate of another width than its attention")
-    block: Block = {"kind": "mha" if shared == heads else "gqa", "n_heads": heads, "n_kv_heads": shared, "head_dim": key}
+    block: Block = {
+        "kind": "mha" if shared == heads else "gqa",
+        "n_heads": heads,
+        "n_kv_heads": shared,
+        "head_dim": key,
+    }
     if key != value:
         block |= {"kind": "uneven", "v_head_dim": value}
     biased = [bool(layer.take(f"{name}.bias")) for name in (("attn_qkv",) if fused else ("attn_q", "attn_k", "attn_v"))]

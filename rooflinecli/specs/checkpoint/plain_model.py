@@ -38,7 +38,9 @@ def plain(k: Keys) -> Block:
     layers = [_layer(k, Layer(k, i, tensors, model["d_model"])) for i, tensors in enumerate(inner)]
     norms = {made.pop("norm") for made in layers} - {None} | {model.pop("norm")} - {None}
     if len(norms) > 1:
-        raise DataError(f"{k.file}: some of its norms have a bias and some have none, which is not read; give the model's config.json")
+        raise DataError(
+            f"{k.file}: some of its norms have a bias and some have none, which is not read; give the model's config.json"
+        )
     norm = norms.pop() if norms else "none"
     plain_norm = "rmsnorm" if k.get("attention.layer_norm_rms_epsilon") is not None else "layernorm_nobias"
     return model | {"norm": {"bias": "layernorm", "none": "none"}.get(norm, plain_norm), "layers": stack(layers)}
@@ -88,13 +90,17 @@ def _layer(k: Keys, layer: Layer) -> Override:
     """One layer with everything that its tensors say. Raises DataError for one that is left over."""
     local = _local(k, layer.index)
     made: Override = {"attention": attention(layer, local, _CHUNK.get(k.name)), "feedforward": feedforward(layer)}
-    scales = [n for n, shape in layer.tensors.items() if "norm" in n and n.endswith(".weight") and shape == (layer.width,)]
+    scales = [
+        n for n, shape in layer.tensors.items() if "norm" in n and n.endswith(".weight") and shape == (layer.width,)
+    ]
     names = [n.removesuffix(".weight") for n in scales]
     found = {_norm(layer.tensors, name, layer.width) for name in names}
     if layer.tensors:
         raise DataError(_unread(k, f"blk.{layer.index}.{next(iter(layer.tensors))}"))
     if len(found - {None}) > 1:
-        raise DataError(f"{k.file}: layer {layer.index} has norms with and without a bias, which is not read; give the model's config.json")
+        raise DataError(
+            f"{k.file}: layer {layer.index} has norms with and without a bias, which is not read; give the model's config.json"
+        )
     both = made["attention"] is not None and made["feedforward"]["kind"] != "none"
     parallel = {"parallel": True} if both and len(names) == 1 else {}
     return made | parallel | {"norms": len(names), "norm": next(iter(found - {None}), None)}

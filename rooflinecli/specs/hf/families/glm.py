@@ -40,7 +40,12 @@ _OCR = {
     "num_key_value_heads": 8,
     "max_position_embeddings": 131072,
 }
-_MOE = {**deepseek.FAMILIES["glm4_moe"].defaults, "vocab_size": 151424, "attention_bias": True, "max_position_embeddings": 65536}
+_MOE = {
+    **deepseek.FAMILIES["glm4_moe"].defaults,
+    "vocab_size": 151424,
+    "attention_bias": True,
+    "max_position_embeddings": 65536,
+}
 _LAST = frozenset({"num_nextn_predict_layers"})  # GLM-OCR's checkpoints name it, and the class builds none
 FAMILIES = {
     "glm4v_text": Family(glm4v, _TEXT),

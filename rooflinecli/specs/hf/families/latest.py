@@ -33,7 +33,11 @@ def _keys(block: Block) -> int:
 def axk1(f: Fields) -> Block:
     """DeepSeek-V3 with a norm behind each mixture."""
     n, first = _layers(f), f.whole("first_k_dense_replace", null=1, least=0)
-    f.expect("moe_layer_freq", (1, None), "only a mixture on every layer after the dense ones is known; write the model as YAML")
+    f.expect(
+        "moe_layer_freq",
+        (1, None),
+        "only a mixture on every layer after the dense ones is known; write the model as YAML",
+    )
     where = _where(f, [i >= first for i in range(n)])
     shared = f.whole("n_shared_experts", null=0, least=0)
     moe = experts(f, "moe_intermediate_size", ("n_routed_experts", "num_local_experts"), n_shared=shared)

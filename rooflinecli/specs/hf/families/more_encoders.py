@@ -88,7 +88,12 @@ def registers(f: Fields) -> Block:
     """dinov2 with learned tokens behind the class token."""
     made, extra = image.dinov2(f), f.whole("num_register_tokens", null=4, least=0)
     width, rows = f.whole("hidden_size"), (side(f, "image_size") // side(f, "patch_size")) ** 2 + 1
-    before = [patches(f, width, bias=True, less=1 + extra), values("class_token"), values("mask_token"), table("positions", rows)]
+    before = [
+        patches(f, width, bias=True, less=1 + extra),
+        values("class_token"),
+        values("mask_token"),
+        table("positions", rows),
+    ]
     return made | {"before": [*before, *([values("registers", extra)] if extra else [])], "max_context": rows + extra}
 
 
@@ -124,7 +129,13 @@ _EURO = {
     "tie_word_embeddings": False,
 }
 _NOMIC = _BERT | {"vocab_size": 30528, "max_position_embeddings": 2048}
-_XL = {"vocab_size": 250880, "hidden_size": 2560, "num_hidden_layers": 36, "num_attention_heads": 32, "intermediate_size": 10240}
+_XL = {
+    "vocab_size": 250880,
+    "hidden_size": 2560,
+    "num_hidden_layers": 36,
+    "num_attention_heads": 32,
+    "intermediate_size": 10240,
+}
 _VIT = image.FAMILIES["vit"]
 _DINO = image.FAMILIES["dinov2"]
 _TIES = frozenset({"tie_word_embeddings"})  # of a head that a tower has not
@@ -132,18 +143,31 @@ _CLASSES = frozenset({"classifier_activation", "classifier_pooling"})
 FAMILIES = {
     "eurobert": Family(eurobert, _EURO, _CLASSES, own_head=True),
     "nomic_bert": Family(nomic, _NOMIC, _CLASSES, own_head=True),
-    "roberta-prelayernorm": Family(roberta_prenorm, _BERT | {"vocab_size": 50265, "pad_token_id": 1}, _CLASSES, own_head=True),
+    "roberta-prelayernorm": Family(
+        roberta_prenorm, _BERT | {"vocab_size": 50265, "pad_token_id": 1}, _CLASSES, own_head=True
+    ),
     "xlm-roberta-xl": Family(
-        roberta_xl, _BERT | _XL | {"max_position_embeddings": 514, "type_vocab_size": 1, "pad_token_id": 1}, _CLASSES, own_head=True
+        roberta_xl,
+        _BERT | _XL | {"max_position_embeddings": 514, "type_vocab_size": 1, "pad_token_id": 1},
+        _CLASSES,
+        own_head=True,
     ),
     "deit": Family(deit, _VIT.defaults, _VIT.ignored, own_head=True),
     "ijepa": Family(ijepa, _VIT.defaults, _VIT.ignored, own_head=True),
     "dinov2_with_registers": Family(registers, {**_DINO.defaults, "patch_size": 16}, _DINO.ignored, own_head=True),
     "clip_vision_model": Family(
-        _alone("clip_vision_model", 1), TOWERS["clip_vision_model"].defaults, TOWERS["clip_vision_model"].ignored | _TIES, own_head=True
+        _alone("clip_vision_model", 1),
+        TOWERS["clip_vision_model"].defaults,
+        TOWERS["clip_vision_model"].ignored | _TIES,
+        own_head=True,
     ),
     "siglip_vision_model": Family(
-        _alone("siglip_vision_model", 0), TOWERS["siglip_vision_model"].defaults, TOWERS["siglip_vision_model"].ignored | _TIES, own_head=True
+        _alone("siglip_vision_model", 0),
+        TOWERS["siglip_vision_model"].defaults,
+        TOWERS["siglip_vision_model"].ignored | _TIES,
+        own_head=True,
     ),
-    "clip_text_model": Family(_text(image.CLIP_TEXT, False), image.CLIP_TEXT.defaults, image.CLIP_TEXT.ignored | _TIES, own_head=True),
+    "clip_text_model": Family(
+        _text(image.CLIP_TEXT, False), image.CLIP_TEXT.defaults, image.CLIP_TEXT.ignored | _TIES, own_head=True
+    ),
 }

@@ -13,13 +13,21 @@ from rooflinecli.specs.hf.towers import Block, TowerFamily, linear, mha, norm, p
 def glm4v(v: Fields) -> Block:
     """Learned positions beside rotary ones, an MLP as wide as the decoder; the merger is as wide as intermediate_size."""
     made = _stack(v, v.whole("out_hidden_size"), bias=False)
-    made["before"] += [norm("patch_norm", "rmsnorm"), table("positions", (side(v, "image_size") // side(v, "patch_size")) ** 2)]
+    made["before"] += [
+        norm("patch_norm", "rmsnorm"),
+        table("positions", (side(v, "image_size") // side(v, "patch_size")) ** 2),
+    ]
     return made
 
 
 def glm_ocr(v: Fields) -> Block:
     """Rotary positions alone, q and k normalised per head; the merger is as wide as its input times in_channels."""
-    made = _stack(v, v.whole("intermediate_size"), bias=v.flag("attention_bias"), merger=v.whole("out_hidden_size") * v.whole("in_channels"))
+    made = _stack(
+        v,
+        v.whole("intermediate_size"),
+        bias=v.flag("attention_bias"),
+        merger=v.whole("out_hidden_size") * v.whole("in_channels"),
+    )
     made["attention"] |= {"qk_norm": "head"} | ({"out_bias": True} if v.flag("attention_bias") else {})
     return made
 
@@ -58,7 +66,13 @@ _BASE = {
     "out_hidden_size": 4096,
     "intermediate_size": 13696,
 }
-_OCR = _BASE | {"hidden_size": 1024, "num_heads": 16, "attention_bias": True, "out_hidden_size": 1536, "intermediate_size": 4096}
+_OCR = _BASE | {
+    "hidden_size": 1024,
+    "num_heads": 16,
+    "attention_bias": True,
+    "out_hidden_size": 1536,
+    "intermediate_size": 4096,
+}
 TOWERS = {
     **dict.fromkeys(("glm4v_vision", "glm46v_vision"), TowerFamily(glm4v, _BASE)),
     "glm4v_moe_vision": TowerFamily(glm4v, _BASE | {"intermediate_size": 10944}),

@@ -116,7 +116,10 @@ def cohere2(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
     """As Aya's without the norm."""
     count, wide, tokens = _shuffled(outer, v)
     inner = outer.whole("alignment_intermediate_size", null=36864)
-    after = [linear("projector_in", inner, input=wide, merge=count), linear("projector_out", text, input=inner // 2, merge=count)]
+    after = [
+        linear("projector_in", inner, input=wide, merge=count),
+        linear("projector_out", text, input=inner // 2, merge=count),
+    ]
     source = "image_processing_cohere2_vision.py: max_patches 12; processing_cohere2_vision.py"
     return after, _square(v, kind="tiles", tokens=tokens, tiles=12, overview=True, wrap=2, source=source)
 

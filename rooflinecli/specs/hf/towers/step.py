@@ -40,5 +40,17 @@ _BASE = {
     "mlp_ratio": 8960 / 1536,
     "hidden_act": "quick_gelu",
 }
-_OTHER = frozenset({"layer_scale_init_value", "max_position_embeddings", "intermediate_size", "use_cls_token", "use_ln_pre", "use_ln_post", "use_abs_posemb", "use_rope2d", "ls_init_value"})
+_OTHER = frozenset(
+    {
+        "layer_scale_init_value",
+        "max_position_embeddings",
+        "intermediate_size",
+        "use_cls_token",
+        "use_ln_pre",
+        "use_ln_post",
+        "use_abs_posemb",
+        "use_rope2d",
+        "ls_init_value",
+    }
+)
 TOWERS = {"step3p5_vision": TowerFamily(step3, _BASE, _OTHER)}
