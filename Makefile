@@ -32,6 +32,7 @@ oracle: $(VENV)/.test
 	$(BIN)/python tests/oracle/others.py
 	$(BIN)/python tests/oracle/images.py
 	$(BIN)/python tests/oracle/decoders.py
+	$(BIN)/python tests/oracle/more.py
 
 docs: $(VENV)/.test
 	$(BIN)/python docs/generate.py

@@ -48,8 +48,22 @@ def estimate(request: Request, lift: Plain = PLAIN) -> Estimate:
         cost=bill,
         feasible=not violations,
         violations=violations,
-        notes=[*unsupported(scene, phases), *_calibration(scene, choices, phases)] or None,
+        notes=[*_missing(scene), *unsupported(scene, phases), *_calibration(scene, choices, phases)] or None,
     )
+
+
+def _missing(scene: Scene) -> list[str]:
+    """A file that holds fewer parameters than the model that it names; of packed safetensors the elements say nothing."""
+    spec = scene.request.model
+    if spec.checkpoint is None or (spec.checkpoint.format == "safetensors" and spec.quantization is not None):
+        return []
+    less = parameters(spec).total - spec.checkpoint.elements
+    if less <= 0:
+        return []
+    return [
+        f"{spec.checkpoint.file} holds {less:,} parameters fewer than its model: tensors are missing (a part of a split file?), and "
+        "what follows is of the whole model."
+    ]
 
 
 def _calibration(scene: Scene, choices: dict[str, Choice], phases: dict[str, PhaseAnswer]) -> list[str]:

@@ -29,7 +29,10 @@ _MOST = 64
 _WIDE = 2.0  # bytes of what is left as it is
 _OTHERWISE = "ask `roofline estimate` with --weight-dtype int8 or int4, or give the file itself"
 # What tools leave alone whatever the config says, or that no text decoder has
-_ASIDE = re.compile(r"lm_head|embed|norm|router|gate(?!_)|vision|visual|projector|mtp|eh_proj|shared_head|rotary|audio")
+_ASIDE = re.compile(
+    r"^head$|lm_head|embed|patch_merge|e_score_correction_bias|norm|router|gate(?!_)|vision|visual|projector|mtp|eh_proj|shared_head|rotary|audio"
+)
+_HEAD, _TABLE = "lm_head", "model.embed_tokens"
 _LAYER = re.compile(r"layers\.(\d+)")
 
 
@@ -135,9 +138,10 @@ def exact(spec: ModelSpec, stored: Quantization) -> Quantization:
 
 
 def _with_bits(stored: Quantization) -> Quantization:
-    """The same, its experts' too, with the bits of a weight written out."""
+    """The same, its experts' and other modules' too, with the bits of a weight written out."""
     own = stored.experts and _with_bits(stored.experts)
-    return stored.model_copy(update={"bits": stored.bits or BITS[stored.dtype], "experts": own})
+    others = [x.model_copy(update={"stored": _with_bits(x.stored)}) for x in stored.others]
+    return stored.model_copy(update={"bits": stored.bits or BITS[stored.dtype], "experts": own, "others": others})
 
 
 def _outside(spec: ModelSpec, stored: Quantization, parameters: int) -> dict[str, float]:
@@ -145,30 +149,50 @@ def _outside(spec: ModelSpec, stored: Quantization, parameters: int) -> dict[str
     width = spec.embedding_dim or spec.d_model
     table = spec.vocab_size * width
     everything = stored.applies_to == "all"
-    embedding = schemes.matrix_bytes(stored, width, spec.vocab_size) if everything else table * _WIDE
-    head = embedding
-    if not spec.tied_embeddings and (everything or stored.head_bits):
-        head = schemes.matrix_bytes(stored, width, spec.vocab_size, None if everything else stored.head_bits)
-    elif not spec.tied_embeddings:
-        head = table * _WIDE
+    own = _format(stored, Linear(_TABLE, width, spec.vocab_size)) if everything else None
+    embedding = schemes.matrix_bytes(own, width, spec.vocab_size) if own else table * _WIDE
+    head = embedding if spec.tied_embeddings else _head(spec, stored, width)
     tables = 1 if spec.tied_embeddings or not spec.lm_head else 2
     total = embedding + (head if tables == 2 else 0.0) + (parameters - tables * table) * _WIDE
     return {"embedding": embedding / table, "head": head / table, "outer": total / parameters}
 
 
-def _bytes(stored: Quantization, x: Linear) -> float:
-    """Bytes of a linear layer, quantised or left."""
+def _head(spec: ModelSpec, stored: Quantization, width: int) -> float:
+    """Bytes of a head of its own: in the format that names it, or in as many bits as it is said to have."""
+    named = any(linears.matches(p, _HEAD) for x in stored.others for p in x.modules) or (
+        bool(stored.only) and any(linears.matches(p, _HEAD) for p in stored.only)
+    )
+    if stored.applies_to == "all" or named:
+        own = _format(stored, Linear(_HEAD, width, spec.vocab_size))
+        return spec.vocab_size * width * _WIDE if own is None else schemes.matrix_bytes(own, width, spec.vocab_size)
+    if stored.head_bits:
+        return schemes.matrix_bytes(stored, width, spec.vocab_size, stored.head_bits)
+    return spec.vocab_size * width * _WIDE
+
+
+def _format(stored: Quantization, x: Linear) -> Quantization | None:
+    """The format of a linear layer; None where it is left in 16 bits."""
+    if any(linears.matches(p, x.name) for p in stored.kept):
+        return None
+    for other in stored.others:
+        if any(linears.matches(p, x.name) for p in other.modules):
+            return other.stored
     left = x.part == "router" and stored.applies_to != "all"
     left = left or (stored.applies_to == "experts" and x.part != "experts")
-    left = left or any(linears.matches(p, x.name) for p in stored.kept)
     left = left or (bool(stored.only) and not any(linears.matches(p, x.name) for p in stored.only))
     own = stored.experts if x.part == "experts" and stored.experts else stored
-    return x.elements * _WIDE if left else x.copies * schemes.matrix_bytes(own, x.inputs, x.outputs)
+    return None if left else own
+
+
+def _bytes(stored: Quantization, x: Linear) -> float:
+    """Bytes of a linear layer, quantised or left."""
+    own = _format(stored, x)
+    return x.elements * _WIDE if own is None else x.copies * schemes.matrix_bytes(own, x.inputs, x.outputs)
 
 
 def _known(spec: ModelSpec, stored: Quantization, layers: list[Linear]) -> None:
     """Raises DataError for a module that is named and not there: what it means for the bytes is not known."""
-    for pattern in (*stored.kept, *stored.only):
+    for pattern in (*stored.kept, *stored.only, *(p for other in stored.others for p in other.modules)):
         beyond = [int(n) >= spec.n_layers for n in _LAYER.findall(pattern.replace("\\", ""))]
         try:
             met = any(linears.matches(pattern, x.name) for x in layers)
@@ -178,24 +202,21 @@ def _known(spec: ModelSpec, stored: Quantization, layers: list[Linear]) -> None:
             ) from None
         if not met and not any(beyond) and not _ASIDE.search(pattern):
             raise DataError(
-                f"{spec.document.at('quantization')}: keeps '{pattern[:60]}' unquantised, which names no linear layer of this model; "
+                f"{spec.document.at('quantization')}: '{pattern[:60]}', quantised otherwise than the rest or not at all, names no linear layer of this model; "
                 "remove the entry, or write the model as YAML"
             )
 
 
 def _linears(spec: ModelSpec) -> Iterator[Linear]:
     """Every linear layer inside the layers: softmax attention and feed-forward as checkpoints split them, others as the ledger's rows."""
-    number = 0
-    for spec_group, group in zip(spec.layers, ledger(spec).layers, strict=True):
-        for _ in range(group.repeat):
-            at = f"model.layers.{number}"
-            a = spec_group.attention
-            if a is not None and a.kind in linears.SOFTMAX and not a.shared:
-                yield from linears.attention(spec.d_model, a, at)
-            elif a is not None:
-                yield from _rows(group, f"{at}.self_attn", "attention.")
-            yield from linears.feedforward(spec.d_model, spec_group.feedforward, at)
-            number += 1
+    book, beside = ledger(spec), spec.family.startswith("gemma4")
+    for number, index in enumerate(spec.order):
+        at, a = f"model.layers.{number}", spec.layers[index].attention
+        if a is not None and a.kind in linears.SPLIT and not a.shared:
+            yield from linears.attention(spec.d_model, a, at)
+        elif a is not None:
+            yield from _rows(book.layers[index], f"{at}.self_attn", "attention.")
+        yield from linears.feedforward(spec.d_model, spec.layers[index].feedforward, at, beside)
 
 
 def _rows(group: Layer, at: str, prefix: str) -> Iterator[Linear]:

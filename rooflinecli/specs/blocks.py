@@ -49,7 +49,9 @@ class AttentionSpec(Spec):
     shared: bool = Field(
         False, description="weights are those of an earlier layer: used again, not counted again (Zamba2)"
     )
-    same_values: bool = Field(False, description="values are the keys before their norm: no projection of their own (Gemma 4)")
+    same_values: bool = Field(
+        False, description="values are the keys before their norm: no projection of their own (Gemma 4)"
+    )
     state_dtype: str | None = Field(
         None, description="recurrent kinds: number format of the state in memory; omitted: that of the kind"
     )
@@ -209,7 +211,18 @@ class Quantization(Spec):
     experts: Quantization | None = Field(
         None, description="routed experts, where they are stored in another format than the rest (DeepSeek-V4)"
     )
+    others: list[ModuleFormat] = Field(
+        default_factory=list,
+        description="modules stored in formats of their own; the first that names one counts (ModelOpt's MIXED_PRECISION)",
+    )
     widths: Widths | None = Field(None, description="where tensors differ (GGUF): the mean of each part instead")
+
+
+class ModuleFormat(Spec):
+    """Modules, as a config names them (re: before an expression), that are stored in another format than the rest."""
+
+    modules: list[str] = Field(min_length=1)
+    stored: Quantization
 
 
 class Checkpoint(Spec):

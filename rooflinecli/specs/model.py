@@ -146,6 +146,20 @@ class ModelSpec(Spec):
         return sum(group.repeat for group in self.layers)
 
     @cached_property
+    def order(self) -> list[int]:
+        """Which group of `layers` each layer is of, first to last: a repeated pattern comes round group by group."""
+        written: Any = self._document.data.get("layers") if getattr(self, "_document", None) is not None else None
+        found: list[int] = []
+        first = 0
+        groups: list[dict[str, Any]] = written if isinstance(written, list) else [{"repeat": g.repeat} for g in self.layers]
+        for entry in groups:
+            inside = entry.get("pattern") or [entry]
+            once = [first + i for i, part in enumerate(inside) for _ in range(part.get("repeat", 1))]
+            found += once * (entry.get("repeat", 1) if "pattern" in entry else 1)
+            first += len(inside)
+        return found
+
+    @cached_property
     def both_ways(self) -> bool:
         """Whether every token sees those after it: an encoder."""
         return all(group.attention is not None and not group.attention.causal for group in self.layers)

@@ -55,6 +55,9 @@ class ImageSpec(Spec):
     least: int | None = Field(None, gt=0, description="pixels that an image is enlarged to")
     most: int | None = Field(None, gt=0, description="pixels that an image is reduced to")
     tiles: int = Field(1, gt=0, description="tiles that an image is cut into at most")
+    grids: list[list[int]] = Field(
+        default_factory=list, description="heights and widths in pixels that an image may be brought to, the best of which is taken"
+    )
     overview: bool = Field(False, description="the whole image as a further tile, where it was cut")
     source: str = Field("", description="where the rule and its sizes come from")
 

@@ -134,10 +134,31 @@ def test_a_damaged_gguf_file_is_refused(tmp_path, damage, says):
         header(path)
 
 
-def test_an_unknown_architecture_says_which_are_known(tmp_path):
+def test_an_unknown_architecture_is_read_off_its_tensors(tmp_path):
+    """The tensors of a llama under another name are the same model; without keys, or without a name, a file says nothing."""
     gguf(tmp_path / "m.gguf", LLAMA | {"general.architecture": "hyena"}, TINY)
-    with pytest.raises(DataError, match=r"architecture 'hyena' is not one.*known: .*deepseek2"):
+    with pytest.raises(DataError, match=r"the key hyena.block_count is missing"):
         load_model(str(tmp_path / "m.gguf"))
+    gguf(tmp_path / "llama.gguf", LLAMA, TINY)
+    renamed = {key.replace("llama.", "hyena."): value for key, value in LLAMA.items()}
+    gguf(tmp_path / "hyena.gguf", renamed | {"general.architecture": "hyena"}, TINY)
+    told, found = (load_model(str(tmp_path / f"{name}.gguf")) for name in ("llama", "hyena"))
+    assert parameters(found).total == parameters(told).total and found.n_layers == told.n_layers
+    gguf(tmp_path / "none.gguf", {k: v for k, v in LLAMA.items() if k != "general.architecture"}, TINY)
+    with pytest.raises(DataError, match=r"general\.architecture is missing"):
+        load_model(str(tmp_path / "none.gguf"))
+
+
+def test_an_estimate_says_which_file_lacks_tensors(tmp_path):
+    """A layer left out: 2 x 512 x 512 of queries and output, 2 x 128 x 512 of keys and values, three matrices and two norms."""
+    whole = [t for t in TINY if not t[0].startswith("blk.2.")]
+    gguf(tmp_path / "part.gguf", LLAMA, whole)
+    gguf(tmp_path / "whole.gguf", LLAMA, TINY)
+    said = [run_cli("estimate", str(tmp_path / f"{n}.gguf"), "--hw", "rtx-4090", "--format", "json").out for n in ("part", "whole")]
+    part, full = (json.loads(out).get("notes") or [] for out in said)
+    missing = sum(math.prod(shape) for name, shape, _ in TINY if name.startswith("blk.2."))
+    assert any(f"part.gguf holds {missing:,} parameters fewer than its model" in note for note in part)
+    assert not any("fewer than its model" in note for note in full)
 
 
 def test_the_command_line_estimates_a_gguf_file(tmp_path):

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from files import gguf
 
 from rooflinecli.answers.parameters import parameters
+from rooflinecli.errors import DataError
 from rooflinecli.layers.build import ledger
 from rooflinecli.lift import PLAIN
 from rooflinecli.phases.sizes import layer_sizes, work_sizes
@@ -151,6 +152,33 @@ def test_layers_that_read_an_earlier_cache_keep_none(tmp_path):
     unread = 2 * (2 * KV * H * D + H)  # keys, values and a norm of two layers
     assert parameters(spec).total == elements - unread
     assert kept(spec, 512.0) == 2 * KV * H * (128 + 512)
+
+
+def test_gemma_4_with_heads_of_two_widths(tmp_path):
+    """A window on layers with two heads of keys; one head of twice the width, whose keys are its values, on the others; the last two reuse."""
+    n, small, wide, vocab = 4, 32, 2 * H, 800
+    both = {"attn_norm.weight": (D,), "post_attention_norm.weight": (D,), "ffn_norm.weight": (D,), "post_ffw_norm.weight": (D,)}
+    own = {"inp_gate.weight": (small, D), "proj.weight": (D, small), "post_norm.weight": (D,)}
+
+    def layer(h, keys, values, ff):
+        heads = {"attn_q.weight": (HEADS * h, D), "attn_output.weight": (D, HEADS * h), "attn_q_norm.weight": (h,)}
+        heads |= {"attn_k.weight": (keys * h, D), "attn_k_norm.weight": (h,)} if keys else {}
+        heads |= {"attn_v.weight": (keys * h, D)} if values else {}
+        return heads | both | own | {"ffn_gate.weight": (ff, D), "ffn_up.weight": (ff, D), "ffn_down.weight": (D, ff)}
+
+    layers = [layer(H, KV, True, FF), layer(wide, 1, False, FF), layer(H, 0, False, 2 * FF), layer(wide, 0, False, 2 * FF)]
+    more = {
+        "attention.head_count_kv": [KV, 1, KV, 1], "attention.sliding_window_pattern": [1, 0, 1, 0], "attention.sliding_window": 128,
+        "attention.shared_kv_layers": 2, "embedding_length_per_layer_input": small,
+    }  # fmt: skip
+    stem = {"per_layer_token_embd.weight": (vocab, n * small), "per_layer_model_proj.weight": (n * small, D), "per_layer_proj_norm.weight": (small,)}
+    elements, _ = write(tmp_path / "m.gguf", "gemma4", layers, more, True, stem)
+    spec = load_model(str(tmp_path / "m.gguf"))
+    assert parameters(spec).total == elements
+    assert kept(spec, 512.0) == 2 * KV * H * 128 + 2 * wide * 512
+    write(tmp_path / "m.gguf", "gemma4", layers, more | {"attention.sliding_window_pattern": [0, 0, 0, 0]}, True, stem)
+    with pytest.raises(DataError, match="sliding_window_pattern should say"):
+        load_model(str(tmp_path / "m.gguf"))
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,8 @@ def test_every_type_has_cases():
     drawn = json.loads((ROOT / "oracle" / "golden_others.json").read_text(encoding="utf-8"))["cases"]
     others = {case["file"] for case in drawn} | {"mllama_text_model"}  # the last as mllama
     others |= {"mimo", "nemotron-nas", "minimax_m3", "minimax_m3_vl", "minimax_m3_vl_text", "kimi_k25"}  # in test_current_models.py
+    more = json.loads((ROOT / "oracle" / "golden_more.json").read_text(encoding="utf-8"))["cases"]  # in test_more_models.py
+    others |= {case["config"]["model_type"] for case in more} | {"glm4v_text", "glm4v_moe_text", "glm_ocr_text"}  # the last as wrappers
     same = {"xlm-roberta": "roberta", "camembert": "roberta", "umt5": "mt5", "deepseek_ref": "deepseek_v4"}  # one code, two names
     assert set(same.values()) <= counted | set(BY_TYPE)
     left = set(TYPES) - set(BY_TYPE) - counted - {f"{kind}_text" for kind in counted}
@@ -139,7 +141,7 @@ def test_every_type_has_cases():
         ({"num_key_value_heads": 3}, "3 key/value heads do not divide 4 heads"),
         ({"tie_word_embeddings": "yes"}, "tie_word_embeddings: expected true or false"),
         ({"architectures": ["LlamaForSequenceClassification"]}, "a head this importer does not read"),
-        ({"quantization_config": {"quant_method": "quip"}}, "unknown scheme 'quip'; known: awq"),
+        ({"quantization_config": {"quant_method": "quip"}}, "unknown scheme 'quip'; known: auto-round, awq"),
         ({"quantization_config": {"quant_method": "gptq", "bits": 5}}, "5-bit integers are not known"),
         ({"quantization_config": {"quant_method": "exl3", "bits": "four"}}, "expected a number from 1 to 8"),
         (

@@ -163,7 +163,7 @@ def test_an_unknown_kind_lists_those_that_exist(tmp_path):
     path = tmp_path / "linear.yaml"
     path.write_text(MODEL.replace("toy", "sparse"))
     with pytest.raises(
-        DataError, match="unknown kind 'sparse'; expected one of attention-ssm, compressed, cross, gated-delta, gqa"
+        DataError, match="unknown kind 'sparse'; expected one of attention-ssm, compressed, cross, differential, gated-delta"
     ):
         load_model(str(path))
 

@@ -13,6 +13,7 @@ from typing import Any
 from rooflinecli.errors import DataError
 from rooflinecli.specs.checkpoint.gguf import read
 from rooflinecli.specs.checkpoint.keys import ARCHITECTURES, Keys
+from rooflinecli.specs.checkpoint.plain_model import plain
 from rooflinecli.specs.checkpoint.tensors import Header
 from rooflinecli.specs.load import Document
 from rooflinecli.specs.names import shown
@@ -35,16 +36,13 @@ def model_document(path: Path) -> Document:
     """The model of a GGUF file. Raises DataError for an architecture not known here."""
     found = read(path)
     name = found.metadata.get("general.architecture")
-    make: Callable[[Keys], dict[str, Any]] | None = ARCHITECTURES.get(name) if isinstance(name, str) else None
-    if make is None:
-        raise DataError(
-            f"{shown(path)}: architecture {str(name)[:40]!a} is not one this reader knows; known: {', '.join(sorted(ARCHITECTURES))}; "
-            "or give the model's config.json"
-        )
+    if not isinstance(name, str):
+        raise DataError(f"{shown(path)}: general.architecture is missing, so which model it holds is not known; convert it again")
     from rooflinecli.specs.hf import from_config
 
-    config = make(Keys(found, str(name), shown(path)))
-    data = from_config(config, f"{shown(path)}")
+    keys = Keys(found, name, shown(path))
+    make: Callable[[Keys], dict[str, Any]] | None = ARCHITECTURES.get(name)
+    data = plain(keys) if make is None else from_config(make(keys), f"{shown(path)}")
     title = found.metadata.get("general.name")
     data["name"] = str(title)[:80] if isinstance(title, str) and title.strip() else path.stem
     data["source"] = f"header of {path.name}, GGUF of architecture {name}"

@@ -170,7 +170,48 @@ def _gemma3n(k: Keys) -> Config:
     }
 
 
+def _gemma4(k: Keys) -> Config:
+    """Heads of two widths, by the tensors of each layer; keys that serve as values have no matrix of their own."""
+    n, heads = k.layers, k.whole("attention.head_count")
+    listed = k.get("attention.sliding_window_pattern")
+    if not isinstance(listed, list) or len(listed) < n or len(set(listed[:n])) < 2:
+        raise DataError(f"{k.file}: {k.name}.attention.sliding_window_pattern should say which layers see a window; give the model's config.json")
+    local = [bool(here) for here in listed[:n]]
+    widths = [k.shape(f"blk.{i}.attn_q.weight")[0] // heads for i in range(n)]
+    counts = k.get("attention.head_count_kv")
+    keys = counts if isinstance(counts, list) else [k.whole("attention.head_count_kv", heads)] * n
+    vocab, width = k.shape("token_embd.weight")
+    layer = k.whole("embedding_length_per_layer_input", 0)
+    inner = [k.shape(f"blk.{i}.ffn_up.weight")[0] for i in (0, n - 1)]
+    config: Config = {
+        "model_type": "gemma4_text",
+        "hidden_size": width,
+        "vocab_size": vocab,
+        "num_hidden_layers": n,
+        "num_attention_heads": heads,
+        "num_key_value_heads": keys[local.index(True)],
+        "head_dim": widths[local.index(True)],
+        "max_position_embeddings": k.whole("context_length"),
+        "tie_word_embeddings": not k.has("output.weight"),
+        "layer_types": ["sliding_attention" if here else _FULL for here in local],
+        "per_layer_config": {str(i): {"head_dim": widths[i], "num_key_value_heads": keys[i]} for i in range(n) if not local[i]},
+        "attention_k_eq_v": any(not local[i] and not k.has(f"blk.{i}.attn_v.weight") and k.has(f"blk.{i}.attn_k.weight") for i in range(n)),
+        "num_kv_shared_layers": k.whole("attention.shared_kv_layers", 0),
+        "sliding_window": k.whole("attention.sliding_window"),
+        "intermediate_size": inner[0],
+        "use_double_wide_mlp": inner[1] == 2 * inner[0],
+        "hidden_size_per_layer_input": layer,
+        "vocab_size_per_layer_input": k.shape("per_layer_token_embd.weight")[0] if layer else vocab,
+    }
+    if not k.whole("expert_count", 0):
+        return config
+    experts_wide = {"moe_intermediate_size": _first(k, "ffn_down_exps.weight", "the width of an expert")[2]}
+    counted = {"num_experts": k.whole("expert_count"), "top_k_experts": k.whole("expert_used_count")}
+    return config | {"enable_moe_block": True} | counted | experts_wide
+
+
 HYBRIDS: dict[str, Callable[[Keys], Config]] = {
+    "gemma4": _gemma4,
     "jamba": _jamba,
     "granitehybrid": _granite,
     "falcon-h1": _falcon_h1,

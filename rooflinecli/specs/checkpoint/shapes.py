@@ -82,13 +82,11 @@ def matrices(spec: ModelSpec, mixers: Mixers | None = None) -> Iterator[Matrix]:
     yield Matrix("token_embd", -1, (spec.vocab_size, spec.d_model))
     if not spec.tied_embeddings:
         yield Matrix("output", -1, (spec.vocab_size, spec.d_model))
-    layer = 0
-    for number, group in enumerate(spec.layers):
-        for _ in range(group.repeat):
-            if group.attention is not None:
-                yield from _attention(spec, group.attention, layer, (mixers or {}).get(number))
-            yield from _feedforward(spec, group.feedforward, layer)
-            layer += 1
+    for layer, at in enumerate(spec.order):
+        group = spec.layers[at]
+        if group.attention is not None:
+            yield from _attention(spec, group.attention, layer, (mixers or {}).get(at))
+        yield from _feedforward(spec, group.feedforward, layer)
 
 
 def _attention(spec: ModelSpec, a: AttentionSpec, i: int, held: Sequence[Held] | None) -> Iterator[Matrix]:

@@ -49,11 +49,21 @@ TYPES: dict[str, str] = {
     "gpt_oss": "gpt_oss",
     **dict.fromkeys(("minimax_m3", "minimax_m3_vl_text"), "minimax_m3"),
     **dict.fromkeys(("deepseek_v4", "deepseek_ref"), "deepseek_v4"),
+    **dict.fromkeys("glm4v_text glm4v_moe_text glm_ocr_text".split(), "glm"),
+    **dict.fromkeys(
+        "mistral4 axk1 longcat_flash flint kolibri1 laguna step3p5 lfm3 doge diffllama gpt_neox_japanese ctrl modernbert-decoder".split(),
+        "latest",
+    ),
     "llama4_text": "llama4",
     "mllama_text_model": "mllama",
     **dict.fromkeys("bert roberta xlm-roberta camembert distilbert electra modernbert data2vec-text mpnet ernie megatron-bert".split(), "encoder"),
     **dict.fromkeys("t5 mt5 umt5 bart whisper mbart pegasus marian plbart blenderbot blenderbot-small".split(), "pair"),
     **dict.fromkeys("vit dinov2 clip siglip".split(), "image"),
+    **dict.fromkeys(
+        "eurobert nomic_bert roberta-prelayernorm xlm-roberta-xl deit ijepa dinov2_with_registers clip_vision_model siglip_vision_model "
+        "clip_text_model".split(),
+        "more_encoders",
+    ),
 }
 # A model with a vision tower: the type of its text decoder
 WRAPPED = {
@@ -73,9 +83,24 @@ WRAPPED = {
     "mllama": "mllama_text_model",
     "kimi_k25": "kimi_k2",
     "minimax_m3_vl": "minimax_m3_vl_text",
+    "glm4v": "glm4v_text",
+    "glm46v": "glm4v_text",
+    "glm4v_moe": "glm4v_moe_text",
+    "glm_ocr": "glm_ocr_text",
+    **dict.fromkeys(("llava_next", "vipllava", "idefics3", "smolvlm"), "llama"),
+    "llava_onevision": "qwen2",
+    **dict.fromkeys(("aya_vision", "cohere2_vision"), "cohere2"),
+    "lighton_ocr": "qwen3",
+    "step3p7": "step3p5",
 }
 # Wrappers around a decoder of any type: the one above is that of a config that does not say
-ANY_DECODER = frozenset({"paligemma", "mistral3", "internvl", "llava", "kimi_k25"})
+ANY_DECODER = frozenset(
+    "paligemma mistral3 internvl llava kimi_k25 llava_next vipllava idefics3 smolvlm llava_onevision aya_vision cohere2_vision lighton_ocr "
+    "glm46v".split()
+)
+# Wrappers that tie where either they or their decoder say so, and those that tie where nobody says; of others the wrapper alone says it
+_EITHER = frozenset("llava llava_onevision qwen2_vl qwen2_5_vl minimax_m3_vl glm4v glm4v_moe glm_ocr".split())
+_TIED = frozenset("gemma3 gemma4 paligemma mistral3 internvl kimi_k25 aya_vision cohere2_vision lighton_ocr".split())
 # What a causal language model ends in; a bare *Model has no head
 _HEADS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 # Where the lines of a converted model's fields are, for errors and explanations
@@ -169,16 +194,27 @@ def _text(outer: Fields, name: str) -> tuple[Fields, Family]:
     if both:  # both ways over image and prompt alone; what it writes is causal and cached
         text = {key: value for key, value in text.items() if key != "use_bidirectional_attention"}
     inner = Fields(text, {**family.defaults}, outer.where, ("text_config",))
-    if "tie_word_embeddings" in outer.data:
-        inner = Fields(
-            {**text, "tie_word_embeddings": outer.data["tie_word_embeddings"]},
-            inner.defaults,
-            outer.where,
-            inner.prefix,
-        )
+    tied = _tied(outer, name, text)
+    if tied is not None:
+        inner = Fields({**text, "tie_word_embeddings": tied}, inner.defaults, outer.where, inner.prefix)
     outer.used.update({"tie_word_embeddings", *NAMES})
     inner.used.add("model_type")
     return inner, family
+
+
+def _tied(outer: Fields, name: str, text: Mapping[str, Any]) -> Any:
+    """Whether a wrapper's head is its embedding, as transformers makes it; None: as the decoder says (a flag that is none is refused there)."""
+    said, inside = outer.data.get("tie_word_embeddings", MISSING), text.get("tie_word_embeddings")
+    if "vision_config" not in outer.data or name == "mllama" or not isinstance(said, (bool, type(MISSING))):
+        return None if said is MISSING else said  # the decoder alone, as older files hold it
+    if name in _EITHER and inside is True:
+        return True
+    tied = name in _TIED if said is MISSING else said
+    if said is MISSING and isinstance(inside, bool) and inside is not tied:
+        outer.notes.append(
+            f"tie_word_embeddings of text_config is not read for this type: without one beside it the head is {'the embedding' if tied else 'a matrix of its own'}."
+        )
+    return tied
 
 
 def _tower(outer: Fields, name: str, model: dict[str, Any]) -> dict[str, Any]:
@@ -208,7 +244,9 @@ _WRAPPER = frozenset(
     "image_token_index image_token_id boi_token_index eoi_token_index boi_token_id eoi_token_id video_token_id video_token_index "
     "vision_start_token_id vision_end_token_id vision_token_id projector_hidden_act hidden_size vocab_size num_image_tokens "
     "media_placeholder_token_id video_placeholder ignore_index use_unified_vision_chunk projection_layer_norm_eps "
+    "projector_bias understand_projector_stride vision_select_layer im_end_token im_start_token image_token_len patch_token_len "
     "img_token_compression_config num_reward_heads process_image_mode "
+    "image_start_token_id image_end_token_id video_start_token_id video_end_token_id adapter_layer_norm_eps projector_layernorm_eps "
     "audio_token_id boa_token_id eoa_token_id eoa_token_index audio_token_index "
     "image_grid_pinpoints vision_feature_layer vision_feature_select_strategy image_seq_length image_seq_len".split()
 )

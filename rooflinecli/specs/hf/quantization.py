@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rooflinecli.specs.hf.compressed import compressed
 from rooflinecli.specs.hf.fields import MISSING, Fields
+from rooflinecli.specs.hf.packing import Stored, grouping, integers, keeping
+from rooflinecli.specs.hf.per_module import algorithm, autoround, mixed
 
-Stored = dict[str, Any]
 NAMES = ("quantization_config", "compression_config", "quantization")
-_INT = {n: "int4" if n <= 4 else "int8" for n in range(1, 9)}
 
 
 def stored(f: Fields) -> Stored | None:
@@ -25,6 +26,7 @@ def stored(f: Fields) -> Stored | None:
         raise f.fail("quantization_config", "expected an object")
     inner = Fields(config, {}, f.where, (*f.prefix, next(name for name in NAMES if name in f.data)))
     method = inner.text("quant_method").lower() or _unnamed(config)
+    method = "auto-round" if method in ("intel/auto-round", "auto_round") else method
     if method not in _METHODS:
         raise inner.fail(
             "quant_method",
@@ -36,7 +38,10 @@ def stored(f: Fields) -> Stored | None:
 
 
 def _experts(f: Fields, inner: Fields) -> Stored:
-    """Routed experts in four bits beside eight for the rest, a scale of powers of two per 32 (DeepSeek-V4's expert_dtype)."""
+    """Routed experts in four bits beside eight for the rest: a scale of powers of two per 32 (DeepSeek-V4's expert_dtype), or as
+    ModelOpt has written them since (moe_quant_algo)."""
+    if inner.text("quant_method").lower() == "fp8" and inner.text("moe_quant_algo"):
+        return {"experts": algorithm(inner, inner.text("moe_quant_algo"), "moe_quant_algo")}
     said = [place.text("expert_dtype") for place in (f, inner)]
     if not any(said):
         return {}
@@ -49,7 +54,9 @@ def _cached(f: Fields, inner: Fields) -> None:
     """What the block says of the cache changes no weight: a note says how to count it."""
     scheme = inner.raw("kv_cache_scheme")
     if isinstance(scheme, dict) and scheme.get("num_bits") == 8:
-        f.notes.append("The checkpoint holds scales for keys and values of 8 bits: --kv-dtype fp8 counts such a cache; without it 16 bits are counted.")
+        f.notes.append(
+            "The checkpoint holds scales for keys and values of 8 bits: --kv-dtype fp8 counts such a cache; without it 16 bits are counted."
+        )
 
 
 def _unnamed(config: Stored) -> str:
@@ -61,69 +68,55 @@ def _unnamed(config: Stored) -> str:
     return "mlx" if "bits" in config and "group_size" in config else ""
 
 
-def _group(f: Fields, name: str = "group_size", null: int = 128) -> Stored:
-    """Weights per scale; -1 is one scale per output."""
-    size = f.whole(name, null=null, least=-1)
-    return {"group_size": size} if size > 0 else {}
-
-
-def _bits(f: Fields, allowed: tuple[int, ...], *names: str, null: int | None = None) -> Stored:
-    """The width of a weight. Raises DataError for one that the format has not."""
-    bits = f.whole(*names, null=null)
-    if bits not in allowed:
-        raise f.fail(names[0], f"{bits}-bit integers are not known; known: {', '.join(map(str, allowed))}")
-    return {"dtype": _INT[bits], "bits": bits, "weight_only": True}
-
-
-def _kept(f: Fields, result: Stored, *skipped: str) -> Stored:
-    """Quantised linear layers, but for the modules that the config names."""
-    names = [module for name in skipped for module in f.items(name, str) or []]
-    return {"applies_to": "linear"} | result | ({"kept": names} if names else {})
-
-
 def _gptq(f: Fields) -> Stored:
     """Group-wise integers, a 16-bit scale and a packed zero point per group, g_idx with or without act-order (arXiv 2210.17323)."""
-    wide = _bits(f, (2, 3, 4, 8), "bits")
-    group = _group(f)
-    beside = {"scale_bits": 16, "zero_bits": wide["bits"], "input_bits": 32}
-    if not group:
-        beside |= {"scale_bits": 0, "zero_bits": 0, "output_bits": 16 + wide["bits"]}
-    head = {"head_bits": wide["bits"]} if f.flag("lm_head") else {}
-    found = _kept(f, {"method": "gptq", **wide, **group, **beside, **head}, "modules_in_block_to_not_quantize")
-    left = _dynamic(f)
-    return found | ({"kept": [*found.get("kept", []), *left]} if left else {})
+    stored = _grouped(f)
+    head = {"head_bits": stored["bits"]} if f.flag("lm_head") else {}
+    found = keeping(f, {"method": "gptq", **stored, **head}, "modules_in_block_to_not_quantize")
+    return found | _dynamic(f, found)
 
 
-def _dynamic(f: Fields) -> list[str]:
-    """GPTQModel's rules by module: -: leaves what an expression matches in 16 bits. Raises DataError for other widths, which no row holds."""
+def _dynamic(f: Fields, base: Stored) -> Stored:
+    """GPTQModel's rules by module: -: leaves what an expression matches in 16 bits, +: (or none) stores it in bits of its own."""
     rules = f.raw("dynamic")
-    left = []
+    kept, others = list(base.get("kept", [])), []
     for rule, change in rules.items() if isinstance(rules, dict) else ():
+        name = f"re:{rule.removeprefix('-:').removeprefix('+:')}"
         if rule.startswith("-:"):
-            left.append(f"re:{rule[2:]}")
+            kept.append(name)
         elif change:
-            raise f.fail("dynamic", f"'{rule[:60]}' is stored otherwise than the rest, which this importer cannot express; give the safetensors index")
-    return left
+            own = {k: f.data[k] for k in ("bits", "group_size") if k in f.data} | change
+            inner = Fields(own, {}, f.where, (*f.prefix, "dynamic", rule))
+            others.append({"modules": [name], "stored": {"applies_to": "linear", **_grouped(inner)}})
+    return ({"kept": kept} if kept else {}) | ({"others": others} if others else {})
+
+
+def _grouped(f: Fields) -> Stored:
+    """Bits, groups and what stands beside them in GPTQ's packing."""
+    wide = integers(f, (2, 3, 4, 8), "bits")
+    if group := grouping(f):
+        return {**wide, **group, "scale_bits": 16, "zero_bits": wide["bits"], "input_bits": 32}
+    return {**wide, "scale_bits": 0, "input_bits": 32, "output_bits": 16 + wide["bits"]}
 
 
 def _awq(f: Fields) -> Stored:
     """As GPTQ without g_idx; the zero point is optional (Lin et al. 2023, arXiv 2306.00978)."""
-    wide = _bits(f, (4, 8), "bits", "w_bit")
+    wide = integers(f, (4, 8), "bits", "w_bit")
     zero = wide["bits"] if f.flag("zero_point", True) else 0
-    size = _group(f, "group_size" if "q_group_size" not in f.data else "q_group_size")
-    return _kept(f, {"method": "awq", **wide, **size, "scale_bits": 16, "zero_bits": zero}, "modules_to_not_convert")
+    size = grouping(f, "group_size" if "q_group_size" not in f.data else "q_group_size")
+    return keeping(f, {"method": "awq", **wide, **size, "scale_bits": 16, "zero_bits": zero}, "modules_to_not_convert")
 
 
 def _fp8(f: Fields) -> Stored:
     """8-bit floats with a 32-bit scale per block of weight_block_size, or per tensor (DeepSeek-V3, arXiv 2412.19437, 3.3)."""
     block = f.items("weight_block_size", int, 2)
     group = {"block": block, "scale_bits": 32} if block else {"scale_bits": 0, "tensor_bits": 32}
-    return _kept(f, {"dtype": "fp8", **group}, "modules_to_not_convert", "ignored_layers")
+    return keeping(f, {"dtype": "fp8", **group}, "modules_to_not_convert", "ignored_layers")
 
 
 def _fbgemm(f: Fields) -> Stored:
     """8-bit floats with a 32-bit scale per output (transformers integrations/fbgemm_fp8.py)."""
-    return _kept(f, {"dtype": "fp8", "scale_bits": 0, "output_bits": 32}, "modules_to_not_convert")
+    return keeping(f, {"dtype": "fp8", "scale_bits": 0, "output_bits": 32}, "modules_to_not_convert")
 
 
 def _mxfp4(f: Fields) -> Stored:
@@ -135,12 +128,12 @@ def _bitsandbytes(f: Fields) -> Stored:
     """NF4: a 32-bit scale per 64 weights, or 8 bits with an fp32 per 256 after double quantisation; int8: a scale per output."""
     if f.flag("load_in_8bit") or f.flag("_load_in_8bit"):
         found: Stored = {"dtype": "int8", "scale_bits": 0, "output_bits": 32, "tensor_bits": 8, "method": "bnb-int8"}
-        return _kept(f, found, "llm_int8_skip_modules")
+        return keeping(f, found, "llm_int8_skip_modules")
     found = {"dtype": "int4", "bits": 4, "group_size": 64, "weight_only": True}
     if f.flag("bnb_4bit_use_double_quant"):
         found |= {"method": "nf4-double", "scale_bits": 8, "nested_group": 256, "nested_bits": 32}
-        return _kept(f, found | {"tensor_bits": (16 + 256 + 1) * 32}, "llm_int8_skip_modules")
-    return _kept(f, found | {"method": "nf4", "scale_bits": 32, "tensor_bits": 16 * 32}, "llm_int8_skip_modules")
+        return keeping(f, found | {"tensor_bits": (16 + 256 + 1) * 32}, "llm_int8_skip_modules")
+    return keeping(f, found | {"method": "nf4", "scale_bits": 32, "tensor_bits": 16 * 32}, "llm_int8_skip_modules")
 
 
 def _mlx(f: Fields) -> Stored:
@@ -148,23 +141,29 @@ def _mlx(f: Fields) -> Stored:
     mode = f.text("mode", default="affine")
     if mode != "affine" and mode not in _MLX:
         raise f.fail("mode", f"'{mode}' is not read; known: affine, {', '.join(_MLX)}")
-    kept = []
-    for name, other in f.data.items():
-        if other is False:
-            kept.append(name)
-        elif isinstance(other, dict) and (other.get("bits"), other.get("group_size")) != (
-            f.raw("bits"),
-            f.raw("group_size"),
-        ):
-            raise f.fail(
-                name,
-                "is stored in other bits than the rest, which this importer cannot express; give the safetensors index",
-            )
+    kept = [name for name, other in f.data.items() if other is False]
+    others = [
+        _mlx_module(f, name, other) for name, other in f.data.items() if isinstance(other, dict) and "bits" in other
+    ]
+    beside = ({"kept": kept} if kept else {}) | ({"others": others} if others else {})
     if mode in _MLX:
         f.expect("group_size", (_MLX[mode]["group_size"], None), f"{mode} has groups of its own")
-        return {"method": "mlx", **_MLX[mode], "scale_bits": 8, "weight_only": True, "applies_to": "all"} | ({"kept": kept} if kept else {})
-    found = {"method": "mlx", **_bits(f, (2, 3, 4, 5, 6, 8), "bits"), **_group(f), "scale_bits": 16, "zero_bits": 16}
-    return found | {"applies_to": "all"} | ({"kept": kept} if kept else {})
+        return {"method": "mlx", **_MLX[mode], "scale_bits": 8, "weight_only": True, "applies_to": "all"} | beside
+    return {"method": "mlx", **_affine(f), "applies_to": "all"} | beside
+
+
+def _affine(f: Fields) -> Stored:
+    return {**integers(f, (2, 3, 4, 5, 6, 8), "bits"), **grouping(f), "scale_bits": 16, "zero_bits": 16}
+
+
+def _mlx_module(f: Fields, name: str, said: Stored) -> Stored:
+    """A module of other bits (mlx-lm's mixed recipes, the routers of gpt-oss)."""
+    inner = Fields({"mode": "affine", **said}, {}, f.where, (*f.prefix, name))
+    mode = inner.text("mode")
+    if mode != "affine" and mode not in _MLX:
+        raise inner.fail("mode", f"'{mode}' is not read; known: affine, {', '.join(_MLX)}")
+    stored = _affine(inner) if mode == "affine" else {**_MLX[mode], "scale_bits": 8, "weight_only": True}
+    return {"modules": [name], "stored": {"applies_to": "all", **stored}}
 
 
 _MLX: dict[str, Stored] = {  # a byte of scale per group, no bias: ml-explore/mlx nn/layers/quantized.py
@@ -183,11 +182,11 @@ def _hqq(f: Fields) -> Stored:
         if isinstance(weights, dict)
         else f
     )
-    wide = _bits(inner, (1, 2, 3, 4, 8), "nbits", null=4)
+    wide = integers(inner, (1, 2, 3, 4, 8), "nbits", null=4)
     if wide["bits"] == 3:
         wide["bits"] = 3.2
-    found = {"method": "hqq", **wide, **_group(inner, null=64), "scale_bits": 16, "zero_bits": 16}
-    return _kept(f, found, "skip_modules")
+    found = {"method": "hqq", **wide, **grouping(inner, null=64), "scale_bits": 16, "zero_bits": 16}
+    return keeping(f, found, "skip_modules")
 
 
 def _torchao(f: Fields) -> Stored:
@@ -205,7 +204,7 @@ def _torchao(f: Fields) -> Stored:
     for name, found in _AO.items():
         if name in said:
             sized = {"group_size": group} if found["dtype"] == "int4" else {}
-            return _kept(f, {"method": "torchao", "scale_bits": 0, **found, **sized}, "modules_to_not_convert")
+            return keeping(f, {"method": "torchao", "scale_bits": 0, **found, **sized}, "modules_to_not_convert")
     raise f.fail(
         "quant_type",
         f"'{str(kind)[:60]}' is not read; known: int4, int8 and float8 weight-only or with dynamic activations",
@@ -236,68 +235,11 @@ def _exllama(method: str) -> Callable[[Fields], Stored]:
 
 
 def _modelopt(f: Fields) -> Stored:
-    """NVIDIA ModelOpt: nvfp4 with a byte per 16 and two fp32 per matrix; fp8 with two fp32 per matrix."""
-    kind = f.text("quant_algo").upper()
-    if kind not in ("NVFP4", "FP8"):
-        remedy = "give the checkpoint's safetensors index, which has each tensor, or remove quantization_config"
-        raise f.fail("quant_algo", f"'{kind}' is not read; known: NVFP4, FP8; {remedy}")
-    four = {"dtype": "nvfp4", "group_size": 16, "scale_bits": 8}
-    found = (four if kind == "NVFP4" else {"dtype": "fp8", "scale_bits": 0}) | {"tensor_bits": 64}
-    return _kept(f, found, "ignore", "exclude_modules")
-
-
-def _compressed(f: Fields) -> Stored:
-    """compressed-tensors: one group of weights, integer or float, per group, block, channel or tensor."""
-    groups = f.raw("config_groups")
-    if not isinstance(groups, dict) or len(groups) != 1:
-        raise f.fail("config_groups", "expected exactly one group; write the model as YAML")
-    name, group = next(iter(groups.items()))
-    weights = group.get("weights") if isinstance(group, dict) else None
-    if not isinstance(weights, dict):
-        raise f.fail("config_groups", "expected `weights` in its group")
-    w = Fields(weights, {}, f.where, (*f.prefix, "config_groups", name, "weights"))
-    wide = w.whole("num_bits")
-    found = _float(w, wide) if w.text("type", default="int") == "float" else _packed(w, f)
-    targets = Fields(group, {}, f.where, (*f.prefix, "config_groups", name)).items("targets", str) or []
-    only = [t for t in targets if t != "Linear"]
-    if found.get("weight_only") and isinstance(group.get("input_activations"), dict):
-        found.pop("weight_only")
-    return _kept(f, found | ({"only": only} if only and len(only) == len(targets) else {}), "ignore")
-
-
-def _float(w: Fields, bits: int) -> Stored:
-    if bits not in (4, 8):
-        raise w.fail("num_bits", f"a float of {bits} bits is not known; known: 4, 8")
-    if bits == 4:
-        size = w.whole("group_size", null=16, least=-1)
-        return {
-            "dtype": "mxfp4" if size == 32 else "nvfp4",
-            "group_size": size,
-            "scale_bits": 8,
-            "tensor_bits": 0 if size == 32 else 64,
-        }
-    return {"dtype": "fp8", **_spread(w, 16)}
-
-
-def _packed(w: Fields, f: Fields) -> Stored:
-    """Integers, packed into int32 with their shape as two int64 where the format says so."""
-    wide = _bits(w, (4, 8), "num_bits")
-    zero = 0 if w.flag("symmetric", True) else wide["bits"]
-    found = {**wide, **_spread(w, 16, zero)}
-    packed = "pack" in f.text("format", default="pack-quantized")
-    return found | ({"tensor_bits": found.get("tensor_bits", 0) + 128} if packed else {})
-
-
-def _spread(w: Fields, scale: int, zero: int = 0) -> Stored:
-    """Where the scales are: per block, per group, per output or per tensor."""
-    strategy = w.text("strategy")
-    block = w.items("block_structure", int, 2) if strategy == "block" else None
-    if block:
-        return {"block": block, "scale_bits": scale}
-    size = _group(w) if w.raw("group_size") not in (MISSING, None) else {}
-    if size:
-        return {**size, "scale_bits": scale, "zero_bits": zero}
-    return {"scale_bits": 0} | ({"tensor_bits": 32} if strategy == "tensor" else {"output_bits": scale + zero})
+    """NVIDIA ModelOpt: one format for all linear layers, or for each module its own."""
+    kind = f.text("quant_algo")
+    if kind.upper() == "MIXED_PRECISION":
+        return keeping(f, mixed(f), "ignore", "exclude_modules")
+    return keeping(f, algorithm(f, kind), "ignore", "exclude_modules")
 
 
 _METHODS: dict[str, Callable[[Fields], Stored]] = {
@@ -307,11 +249,12 @@ _METHODS: dict[str, Callable[[Fields], Stored]] = {
     "fbgemm_fp8": _fbgemm,
     "mxfp4": _mxfp4,
     "bitsandbytes": _bitsandbytes,
-    "compressed-tensors": _compressed,
+    "compressed-tensors": compressed,
     "mlx": _mlx,
     "hqq": _hqq,
     "torchao": _torchao,
     "exl2": _exllama("exl2"),
     "exl3": _exllama("exl3"),
     "modelopt": _modelopt,
+    "auto-round": autoround,
 }

@@ -35,9 +35,10 @@ def deepseek_v4(f: Fields) -> dict[str, Any]:
         f,
         "moe_intermediate_size",
         ("n_routed_experts", "num_local_experts"),
-        n_shared=f.whole("n_shared_experts"),
+        n_shared=1,
     )
     bias = f.flag("mlp_bias")
+    f.expect("n_shared_experts", (1, None), "the class builds one shared expert; give 1")
     moe |= {"shared_bias": True} if bias else {}
     extra = f.whole("num_nextn_predict_layers", "num_mtp_layers", null=0, least=0)
     if extra:

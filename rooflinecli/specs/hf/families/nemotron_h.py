@@ -118,6 +118,8 @@ def zamba2(f: Fields) -> Block:
         ["hybrid" if i in at else "recurrent" for i in range(n)],
         ("recurrent", "hybrid"),
     )
+    if at and at != [i for i, kind in enumerate(kinds) if kind == "hybrid"]:
+        raise f.fail("hybrid_layer_ids", "names other layers than layers_block_type; make them agree")
     layers = placed(kinds, {"recurrent": scan, "hybrid": _hybrid(f, scan, d, bias)})
     uses = [i for i, kind in enumerate(kinds) if kind == "hybrid"]
     for use, layer in enumerate(uses):

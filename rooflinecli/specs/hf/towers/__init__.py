@@ -22,6 +22,9 @@ _FILES = {
     "kimi_k25_vision": "kimi",
     "minimax_m3_vl_vision": "minimax",
     "gemma4_vision": "gemma",
+    **dict.fromkeys(("glm4v_vision", "glm46v_vision", "glm4v_moe_vision", "glm_ocr_vision"), "glm"),
+    **dict.fromkeys(("idefics3_vision", "smolvlm_vision"), "plain"),
+    "step3p5_vision": "step",
 }
 # A vision_config that does not say its type, or says its wrapper's: the type it then is
 USUAL = {
@@ -38,6 +41,12 @@ USUAL = {
     "llava": "clip_vision_model",
     "kimi_k25": "kimi_k25_vision",
     "minimax_m3_vl": "minimax_m3_vl_vision",
+    **{name: f"{name}_vision" for name in ("glm4v", "glm4v_moe", "glm_ocr", "idefics3", "smolvlm")},
+    "glm46v": "glm4v_vision",
+    **dict.fromkeys(("llava_next", "vipllava"), "clip_vision_model"),
+    **dict.fromkeys(("llava_onevision", "aya_vision", "cohere2_vision"), "siglip_vision_model"),
+    "lighton_ocr": "pixtral",
+    "step3p7": "step3p5_vision",
 }
 # Towers that files on the Hub call by the type they were made from
 _CALLED = {("minimax_m3_vl", "clip_vision_model"): "minimax_m3_vl_vision"}

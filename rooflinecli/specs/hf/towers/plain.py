@@ -42,6 +42,13 @@ def siglip(v: Fields) -> Block:
     return _stack(v, block, feedforward(v, "dense", bias=True), "layernorm", before=before, **more)
 
 
+def idefics3(v: Fields) -> Block:
+    """SigLIP without the head that pools."""
+    made = siglip(v)
+    made.pop("after", None)
+    return made
+
+
 def _pooling(v: Fields, width: int) -> list[Block]:
     """A learned query attends to every patch, an MLP follows."""
     inner = v.whole("intermediate_size")
@@ -109,6 +116,10 @@ TOWERS = {
     "clip_vision_model": TowerFamily(clip, _BASE, frozenset({"projection_dim", "vocab_size"})),
     "siglip_vision_model": TowerFamily(
         siglip, _BASE | {"patch_size": 16, "hidden_act": "gelu_pytorch_tanh"}, frozenset({"projection_dim", "num_image_tokens", "projector_hidden_act"})
+    ),
+    **dict.fromkeys(
+        ("idefics3_vision", "smolvlm_vision"),
+        TowerFamily(idefics3, _BASE | {"hidden_size": 1152, "num_attention_heads": 16, "hidden_act": "gelu_pytorch_tanh"}, frozenset({"use_base_siglip", "max_image_size", "size", "tie_word_embeddings"})),
     ),
     "pixtral": TowerFamily(pixtral, _LARGE | {"image_size": 1024, "patch_size": 16}, frozenset({"vocab_size"})),
     "internvl_vision": TowerFamily(

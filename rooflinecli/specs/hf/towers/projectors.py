@@ -12,6 +12,7 @@ from rooflinecli.specs.hf.fields import MISSING, Fields
 from rooflinecli.specs.hf.towers import Block, linear, norm, side
 from rooflinecli.specs.hf.towers.kimi import merger
 from rooflinecli.specs.hf.towers.minimax import merger as minimax_merger
+from rooflinecli.specs.hf.towers.more_projectors import MORE
 
 Joined = tuple[list[Block], Block]
 _QWEN2 = "preprocessor_config.json of Qwen/Qwen2-VL-7B-Instruct and Qwen/Qwen2.5-VL-7B-Instruct: min_pixels 3136, max_pixels 12845056"
@@ -214,4 +215,5 @@ PROJECTORS: dict[str, Callable[[Fields, Fields, Block, int], Joined]] = {
     "mllama": mllama,
     "kimi_k25": kimi,
     "minimax_m3_vl": minimax,
+    **MORE,
 }
