@@ -12,9 +12,10 @@ import inspect
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, TypeVar
+
+from rooflinecli.dataclass import dataclass
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
+from rooflinecli.dataclass import dataclass
 from rooflinecli.engine import legal, refusal, stated
 from rooflinecli.engine.answer import priced
 from rooflinecli.engine.candidates import candidates, reach, untried

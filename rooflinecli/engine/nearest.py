@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from rooflinecli.dataclass import dataclass
 from rooflinecli.engine import legal, stated
 from rooflinecli.engine.choose import choose
 from rooflinecli.engine.residency import resident

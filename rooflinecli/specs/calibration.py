@@ -1,7 +1,5 @@
 """What a calibration leaves in a hardware file: factors on the engine's constants, per phase and software, and the error that follows."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

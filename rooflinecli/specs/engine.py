@@ -1,7 +1,5 @@
 """An inference engine as YAML describes it: what its scheduler costs per step, and how requests wait. engines/*.yaml ship in the package."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 

@@ -6,9 +6,9 @@ table; it is imported whenever a command starts, so it imports nothing slow.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from rooflinecli.dataclass import dataclass
 from rooflinecli.errors import unknown
 from rooflinecli.specs.plan import EXCHANGES, LORA_TARGETS, OVERLAPS, RECIPES, RECOMPUTE, RINGS, SCHEDULES
 from rooflinecli.specs.request import HOLDS, PHASES

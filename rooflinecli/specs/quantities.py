@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from rooflinecli.dataclass import dataclass
 from rooflinecli.formulas import money, provision, serving
 
 LESS, MORE = "less", "more"

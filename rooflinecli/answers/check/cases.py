@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from math import prod
@@ -15,6 +14,7 @@ from rooflinecli import files
 from rooflinecli.answers.check import requirement
 from rooflinecli.answers.check.ends import phase_of
 from rooflinecli.answers.check.requirement import Requirement
+from rooflinecli.dataclass import dataclass
 from rooflinecli.errors import DataError, UsageError
 from rooflinecli.files import absent
 from rooflinecli.specs import ask

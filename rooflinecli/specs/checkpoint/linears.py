@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from rooflinecli.dataclass import dataclass
 from rooflinecli.specs.blocks import AttentionSpec, FeedForwardSpec
 
 SOFTMAX = ("gqa", "mha", "mqa", "mla", "reused")
