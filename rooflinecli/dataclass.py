@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from inspect import get_annotations
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -34,10 +35,12 @@ def _made(kind: Any, frozen: bool, eq: bool, repr: bool, slots: bool, kw_only: b
     own = _fields(kind, kw_only)
     fields = inherited | own
     methods: dict[str, Any] = {"__dataclass_fields__": fields, "_values": _values}
-    methods["__init__"] = _init(fields.values(), frozen and slots, frozen, hasattr(kind, "__post_init__"))
+    methods["__init__"] = _init(fields.values(), frozen, hasattr(kind, "__post_init__"))
     if repr:
         methods["__repr__"] = _repr
     if eq:
+        compared = [name for name, one in fields.items() if one.compare]
+        methods["_compared"] = staticmethod(attrgetter(*compared) if compared else _nothing)
         methods |= {"__eq__": _eq, "__hash__": _hash if frozen else None}
     if frozen:
         methods |= {"__setattr__": _refuse, "__delattr__": _refuse}
@@ -75,11 +78,14 @@ def _fields(kind: Any, kw_only: bool) -> dict[str, Any]:
     return found
 
 
-def _init(fields: Any, by_slot: bool, frozen: bool, after: bool) -> Any:
-    """`__init__`, the one method whose text differs from class to class."""
+def _init(fields: Any, frozen: bool, after: bool) -> Any:
+    """`__init__`, the one method whose text differs from class to class.
+
+    Attributes are set one by one as the standard one does: filling `__dict__` is quicker, but attributes read from it are slower.
+    """
     given: dict[str, Any] = {"_missing": _MISSING, "_set": object.__setattr__}
     arguments: dict[bool, list[str]] = {False: [], True: []}
-    lines = ["known = self.__dict__"] if frozen and not by_slot else []
+    lines: list[str] = []
     for one in fields:
         name, value = one.name, one.name
         if one.default_factory is not _MISSING:
@@ -92,13 +98,7 @@ def _init(fields: Any, by_slot: bool, frozen: bool, after: bool) -> Any:
             arguments[one.kw_only].append(name + default)
         elif value == name:
             continue  # __post_init__ sets it
-        lines.append(
-            f"_set(self, {name!r}, {value})"
-            if by_slot
-            else f"known[{name!r}] = {value}"
-            if frozen
-            else f"self.{name} = {value}"
-        )
+        lines.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
     named = ["*", *arguments[True]] if arguments[True] else []
     body = "\n ".join([*lines, *(["self.__post_init__()"] if after else [])] or ["pass"])
     exec(f"def __init__({', '.join(['self', *arguments[False], *named])}):\n {body}", given)
@@ -120,15 +120,15 @@ def _repr(self: Any) -> str:
 
 
 def _eq(self: Any, other: Any) -> Any:
-    return _compared(self) == _compared(other) if type(other) is type(self) else NotImplemented
+    return self._compared(self) == self._compared(other) if type(other) is type(self) else NotImplemented
 
 
 def _hash(self: Any) -> int:
-    return hash(_compared(self))
+    return hash(self._compared(self))
 
 
-def _compared(self: Any) -> tuple[Any, ...]:
-    return tuple([getattr(self, name) for name, one in self.__dataclass_fields__.items() if one.compare])
+def _nothing(self: Any) -> tuple[()]:
+    return ()
 
 
 def _refuse(self: Any, name: str, *value: Any) -> None:

@@ -50,7 +50,9 @@ def test_both_make_compare_show_and_refuse_alike(flags, x, y):
             refused = True
         listed = [f.name for f in dataclasses.fields(kind)]
         hashable = kind.__hash__ is not None
-        results.append((one.x, one.y, one.hidden, one == other, one == third, changed.y, said, refused, listed, hashable))
+        results.append(
+            (one.x, one.y, one.hidden, one == other, one == third, changed.y, said, refused, listed, hashable)
+        )
         assert hasattr(one, "__dict__") is not flags["slots"]
         assert refused is flags["frozen"]
         with pytest.raises(TypeError):
