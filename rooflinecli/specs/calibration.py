@@ -7,7 +7,6 @@ from pydantic import Field
 from rooflinecli.specs.figure import OneLine, Spec
 
 Calibrated = Literal["train", "prefill", "ttft", "decode"]  # ttft: a first token under load; prefill: a prompt alone
-ANY = "any"
 
 
 class Near(Spec):
