@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from inspect import get_annotations
 from operator import attrgetter
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def _made(kind: Any, frozen: bool, eq: bool, repr: bool, slots: bool, kw_only: b
     own = _fields(kind, kw_only)
     fields = inherited | own
     methods: dict[str, Any] = {"__dataclass_fields__": fields, "_values": _values}
+    methods["__dataclass_params__"] = SimpleNamespace(frozen=frozen)  # what a standard dataclass asks of its bases
     methods["__init__"] = _init(fields.values(), frozen, hasattr(kind, "__post_init__"))
     if repr:
         methods["__repr__"] = _repr
@@ -47,7 +49,7 @@ def _made(kind: Any, frozen: bool, eq: bool, repr: bool, slots: bool, kw_only: b
     if frozen and slots:
         methods |= {"__getstate__": _values, "__setstate__": _restore}
     written = {
-        name: method for name, method in methods.items() if name not in kind.__dict__ or name == "__dataclass_fields__"
+        name: method for name, method in methods.items() if name not in kind.__dict__ or name.startswith("__dataclass")
     }
     if slots:
         rest = {name: value for name, value in kind.__dict__.items() if name not in (*own, "__dict__", "__weakref__")}
