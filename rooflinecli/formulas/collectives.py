@@ -135,12 +135,6 @@ def latency_of_faster(first: Number, second: Number, first_latency: Number, seco
     return num.where(second < first, second_latency, first_latency)
 
 
-@formula("V", "B", "each algorithm sends its own bytes: a ring most of the tensor twice, a switch that sums all of it once")
-def volume_of_faster(first: Number, second: Number, first_volume: Number, second_volume: Number) -> Number:
-    """The bytes that belong to `faster(first, second)`."""
-    return num.where(second < first, second_volume, first_volume)
-
-
 @formula("t_comm", "s", "traffic of different levels is on different wires at the same time")
 def side_by_side(first: Number, second: Number) -> Number:
     """Time of two transfers that run at once."""

@@ -48,7 +48,6 @@ def at_rate(op: str, size: Number, span: Span, level: Any, regime: str, bandwidt
             )
             if num.plain(summed) and num.value(summed) < num.value(expected):
                 algorithm = "in-network reduction"
-            volume = f.volume_of_faster(expected, summed, volume, f.reduced_in_network_volume(size, span.fan))
             latency = f.latency_of_faster(expected, summed, latency, waited)
             expected = f.faster(expected, summed)
     return Part(volume, f.collective_floor(least, bandwidth), expected, c.error, bandwidth, algorithm, latency)
