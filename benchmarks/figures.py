@@ -79,6 +79,11 @@ CAUSES: tuple[tuple[str, str, Test], ...] = (
     ("CLIP's second tower is counted and priced (defect 7)", r".", lambda a: a["facts.towers"]),
     ("a pass of an encoder holds --batch inputs", r"prefill\.", lambda a: not a["facts.writes"]),
     (
+        "FLOPs of serving are those of all replicas, and of the prompts that all stages have under way",
+        r"(prefill|decode)\.flops$",
+        lambda a: any(_plan(phase, axis)(a) > 1 for phase in ("prefill", "decode") for axis in ("dp", "pp")),
+    ),
+    (
         "a decoder of a context below 512 no longer gets a prompt below zero",
         r".",
         lambda a: a["facts.writes"] and a["facts.context"] < 512,

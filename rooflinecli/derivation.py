@@ -12,9 +12,10 @@ import inspect
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, TypeVar
+
+from rooflinecli.dataclass import dataclass
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,8 +29,11 @@ class Formula:
     unit: str
     source: str
     module: str
-    doc: str
     function: Callable[..., Any]
+
+    @property
+    def doc(self) -> str:
+        return inspect.getdoc(self.function) or ""
 
     @property
     def signature(self) -> str:
@@ -60,9 +64,7 @@ def formula(symbol: str, unit: str, source: str) -> Callable[[F], F]:
         name = function.__name__
         if name in FORMULAS:
             raise ValueError(f"two formulas are called {name}: {FORMULAS[name].module} and {function.__module__}")
-        FORMULAS[name] = Formula(
-            name, symbol, unit, source, function.__module__, inspect.getdoc(function) or "", function
-        )
+        FORMULAS[name] = Formula(name, symbol, unit, source, function.__module__, function)
 
         def named(result: Traced) -> Traced:
             return Traced(result.value, "formula", (result,), symbol, unit, source, name)

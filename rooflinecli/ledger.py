@@ -13,11 +13,11 @@ F d_ff, U columns of the first feed-forward matmul, V vocabulary, E experts, X e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from rooflinecli import num
+from rooflinecli.dataclass import dataclass
 from rooflinecli.formulas import counts
 from rooflinecli.num import Number
 

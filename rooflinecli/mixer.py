@@ -8,8 +8,8 @@ kept and cached, what context parallelism sends, and how to write it down. The f
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 
+from rooflinecli.dataclass import dataclass
 from rooflinecli.formulas import memory
 from rooflinecli.ledger import Sizes
 from rooflinecli.num import Number

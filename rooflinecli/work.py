@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from rooflinecli.dataclass import dataclass
 from rooflinecli.num import INF, Number
 
 MIXING = (

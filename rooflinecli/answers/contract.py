@@ -5,8 +5,9 @@ SI throughout, the unit in the key; docs/schema/estimate.json is generated from 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from rooflinecli.dataclass import dataclass
 from rooflinecli.engine.phase_answer import PhaseAnswer, PlanAnswer
 from rooflinecli.num import Number
 from rooflinecli.record import OPTIONAL, Record
@@ -26,6 +27,8 @@ class ParameterCounts(Record):
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class ModelAnswer(Record):
+    """The model, its parameters and what its weights come to."""
+
     name: str
     id: str
     layers: int

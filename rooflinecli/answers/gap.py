@@ -7,10 +7,11 @@ Others are amounts (slower links, a power cap, padding): the amount that closes 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rooflinecli import num
 from rooflinecli.answers.contract import Estimate, Explanation
+from rooflinecli.dataclass import dataclass
 from rooflinecli.engine.answer import PHASES
 from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.engine.scene import Scene

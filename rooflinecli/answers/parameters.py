@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
+from rooflinecli.dataclass import dataclass
 from rooflinecli.layers.build import ledger
 from rooflinecli.ledger import Layer, Ledger, product, row_parameters
 from rooflinecli.specs.model import ModelSpec

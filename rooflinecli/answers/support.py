@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rooflinecli import num
 from rooflinecli.engine.closed_loop import lockstep
-from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, TrainAnswer
+from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, PrefillAnswer, TrainAnswer
 from rooflinecli.engine.scene import Scene
 from rooflinecli.specs.request import MOST
 
@@ -17,7 +17,16 @@ def unsupported(scene: Scene, phases: dict[str, PhaseAnswer]) -> list[str]:
     if scene.chip.ideal:
         return []
     trained = [*_new(train), *_beyond(scene, train)] if train is not None else []
-    return [*trained, *_loaded(scene, phases.get("decode"))]
+    return [*trained, *_loaded(scene, phases.get("decode")), *_tiers(scene, phases.get("prefill"))]
+
+
+def _tiers(scene: Scene, prefill: PhaseAnswer | None) -> list[str]:
+    """Sessions whose caches are lost on the way, and prompts that are said to be found again all the same."""
+    if scene.request.kv_tier is None or not isinstance(prefill, PrefillAnswer):
+        return []
+    from rooflinecli.engine import tiers
+
+    return tiers.contradicted(scene, prefill.sessions)
 
 
 def _loaded(scene: Scene, decode: PhaseAnswer | None) -> list[str]:

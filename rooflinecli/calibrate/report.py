@@ -104,6 +104,16 @@ def _notes(result: Result) -> list[str]:
     return [*result.notes, *(note for g in result.groups for note in _of(g))]
 
 
+def _alone(g: Group) -> str:
+    """What a single row moved, and how far: nothing contradicts it."""
+    if len({q.where for q in g.questions}) != 1 or not (g.posterior.supported and len(g.posterior.blocks)):
+        return ""
+    x, block = max(zip(g.posterior.x, g.posterior.blocks, strict=True), key=lambda pair: abs(pair[0]))
+    return (
+        f"one row alone moved {block.name} by {np.expm1(x):+.0%}, and would as far if it were wrong; add a second, measured elsewhere"
+    )
+
+
 def _of(g: Group) -> list[str]:
     """What a reader should know of one fit."""
     found = []
@@ -114,6 +124,9 @@ def _of(g: Group) -> list[str]:
             f"{name}: the evidence does not favour moving the shipped constants ({g.posterior.evidence:+.1f} nats); they stay{near}"
         )
     held = [p for p in g.proofs if p.on == "held out"]
+    alone = _alone(g)
+    if alone:
+        found.append(f"{name}: {alone}")
     if g.moved and not held:
         found.append(f"{name}: too few rows to hold some out; the error on the fitted rows is no proof")
     if g.refused:

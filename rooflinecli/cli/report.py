@@ -43,7 +43,7 @@ def report(
     """
     from rooflinecli.answers.report import report as answer
     from rooflinecli.answers.simulate.served import served
-    from rooflinecli.cli.output import write
+    from rooflinecli.cli.output import complain, write
     from rooflinecli.render.report.page import page
     from rooflinecli.specs import ask
 
@@ -54,6 +54,8 @@ def report(
     if str(out) != "-":
         print(f"wrote {out}")
     if not made.data["estimate"]["feasible"]:
+        for violation in made.data["estimate"]["violations"]:
+            complain(violation["message"])
         raise typer.Exit(1)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
+from rooflinecli.dataclass import dataclass
 from rooflinecli.engine import legal, refusal, stated
 from rooflinecli.engine.answer import priced
 from rooflinecli.engine.candidates import candidates, reach, untried
@@ -16,6 +16,7 @@ from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import Infeasible
 from rooflinecli.num import Number
 from rooflinecli.specs.plan import Plan
+from rooflinecli.text import plural
 from rooflinecli.units import si
 
 
@@ -174,6 +175,6 @@ def _why_so_many(scene: Scene, best: Plan, needs: float, smaller: list[Weighed])
     if best.devices < 2:
         return f"one device holds it: {per}"
     if best.devices == product:
-        return f"{product} devices, as {asked} say: {per} on each"
+        return f"{plural(product, 'device')}, as {asked} say: {per} on each"
     half = "half as many would not fit" if smaller else "half as many have no legal layout"
     return f"fewest that hold it (counts double): {per} on each; {half}"

@@ -6,9 +6,8 @@ What a scheduler's settings say (budget, polls, messages, prompts held back) sta
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rooflinecli import num
+from rooflinecli.dataclass import dataclass
 from rooflinecli.derivation import label
 from rooflinecli.engine import speculation
 from rooflinecli.engine.forward_step import as_read, engine_constant, forward_step, prompt_starts, token_budget

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from rooflinecli import num
+from rooflinecli.dataclass import dataclass
 from rooflinecli.derivation import label
 from rooflinecli.engine import adapters, experts
 from rooflinecli.engine.host import LINK, LINK_ERROR, Host

@@ -6,10 +6,11 @@ over which the host's weights pass once per micro-batch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from rooflinecli import memory
+from rooflinecli.dataclass import dataclass
 from rooflinecli.errors import UsageError
 from rooflinecli.formulas import offload as f
 from rooflinecli.lift import Plain

@@ -44,9 +44,11 @@ def prefill(scene: Scene, plan: Plan) -> PrefillAnswer:
     scored = scene.scored(scene.prompt)
     flops = scene.model_flops(scene.together, scene.read, scene.prompt, scored, decode=False, cached=scene.cached)
     flops = flops if scene.spec.denoising is None else serving.over_steps(flops, scene.steps)
+    idle = plan.pp if scene.engine.splits_layers else 1.0  # stages of which one works at a time
     mfu = training.model_flops_utilisation(
-        flops, step.seconds, plan.tp * plan.cp, scene.chip.peak(scene.formats.compute)
+        flops, step.seconds, plan.tp * plan.cp * idle, scene.chip.peak(scene.formats.compute)
     )
+    flops = serving.flops_of_all(flops, at_once, plan.dp)
     error = _error(scene, step, "prefill")
     span = rate_interval(rate, error, step.seconds, _floor(step))
     loaded = scene.request.concurrency is not None or scene.request.qps is not None
@@ -122,7 +124,7 @@ def decode(scene: Scene, plan: Plan) -> DecodeAnswer:
     devices = plan.tp * plan.cp * plan.pp
     return DecodeAnswer(
         **_shared(step, held, error),
-        flops=flops,
+        flops=serving.flops_of_all(flops, 1.0, plan.dp),
         batch=busy.batch,
         largest_batch=busy.largest,
         load=busy.kind,

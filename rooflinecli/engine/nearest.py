@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from rooflinecli.dataclass import dataclass
 from rooflinecli.engine import legal, stated
 from rooflinecli.engine.choose import choose
 from rooflinecli.engine.residency import resident
@@ -14,6 +15,7 @@ from rooflinecli.errors import Infeasible, UsageError
 from rooflinecli.formulas import serving
 from rooflinecli.num import Number, divisors
 from rooflinecli.specs.plan import Plan
+from rooflinecli.text import plural
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -61,7 +63,7 @@ def _otherwise(scene: Scene, phases: tuple[str, ...]) -> Remedy | None:
         except (UsageError, Infeasible):
             continue
         if found.fits:
-            return Remedy(found.plan, f"the same {int(devices)} devices laid out otherwise")
+            return Remedy(found.plan, f"the same {plural(devices, 'device')} laid out otherwise")
     return None
 
 

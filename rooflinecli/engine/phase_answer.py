@@ -6,11 +6,12 @@ The fields are the keys of the JSON contract, in its order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import attrgetter
 from typing import Any
 
 from rooflinecli import num
+from rooflinecli.dataclass import dataclass
 from rooflinecli.formulas import roofline
 from rooflinecli.num import Number
 from rooflinecli.record import OPTIONAL, SPREAD, Record

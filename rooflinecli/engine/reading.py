@@ -6,9 +6,10 @@ A tower's input has a length that the question decides: the patches of the image
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from rooflinecli.dataclass import dataclass
 from rooflinecli.errors import UsageError
 from rooflinecli.formulas import serving
 from rooflinecli.layers.build import attending

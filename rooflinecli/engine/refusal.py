@@ -9,6 +9,7 @@ from rooflinecli.engine.candidates import reach
 from rooflinecli.engine.rules import Rule
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError
+from rooflinecli.text import plural
 from rooflinecli.units import si
 
 
@@ -33,7 +34,7 @@ def no_layout(scene: Scene, devices: int, refused: list[Rule]) -> UsageError:
 
 
 def _makes(asked: str, product: int) -> str:
-    return f"multiply to {product}" if asked.count("--") > 1 else f"takes {product} devices"
+    return f"multiply to {product}" if asked.count("--") > 1 else f"takes {plural(product, 'device')}"
 
 
 def held_nowhere(scene: Scene, least: float | None) -> str:

@@ -6,10 +6,10 @@ each finished request is followed by a new one. `--qps r`: an open loop, request
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli import memory, num
+from rooflinecli.dataclass import dataclass
 from rooflinecli.derivation import label
 from rooflinecli.engine import adapters
 from rooflinecli.engine.forward_step import as_read, engine_constant, forward_step

@@ -7,9 +7,10 @@ projection from two widths to one, and shares embedding and LM head.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rooflinecli import memory, num
+from rooflinecli.dataclass import dataclass
 from rooflinecli.derivation import label
 from rooflinecli.engine.forward_step import Step, forward_step
 from rooflinecli.engine.phase_answer import SpeculationAnswer

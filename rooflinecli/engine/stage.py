@@ -7,9 +7,9 @@ device and the same links, so the expected times of all axes add up, and the sum
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from rooflinecli import memory, num
+from rooflinecli.dataclass import dataclass
 from rooflinecli.derivation import label
 from rooflinecli.engine.microbatch import REGIME, Microbatch
 from rooflinecli.engine.scene import Scene

@@ -6,7 +6,7 @@ nearest place that still has it. Sizes and rates are per device, since each devi
 
 from __future__ import annotations
 
-from rooflinecli import memory
+from rooflinecli import memory, num
 from rooflinecli.derivation import label
 from rooflinecli.engine.phase_answer import TierAnswer, TiersAnswer
 from rooflinecli.engine.scene import Scene
@@ -59,6 +59,19 @@ def answer(scene: Scene, plan: Plan, busy: Load) -> TiersAnswer | None:
         reload_s=label(mean, "t_reload") if scene.cached is not None else 0.0,
         tiers=found,
     )
+
+
+def contradicted(scene: Scene, waits: TiersAnswer | None) -> list[str]:
+    """One sentence where more of a prompt is said to be found again than the tiers keep sessions for."""
+    if waits is None or scene.request.prefix_hit is None:
+        return []
+    hit, lost = float(num.value(scene.request.prefix_hit)), float(num.value(waits.lost_share))
+    if hit <= 1 - lost:
+        return []
+    return [
+        f"prefill: --prefix-hit {hit:g} is taken as given, though {lost:.0%} of the idle sessions have no cache left when they come back; "
+        f"at most {1 - lost:.2g} can be found: lower it, or give --kv-tier more room"
+    ]
 
 
 def _idle(scene: Scene, busy: Load, room: Number) -> Number:

@@ -86,6 +86,12 @@ def over_steps(flops: Number, steps: Number) -> Number:
     return flops * steps
 
 
+@formula("F", "FLOP", "definition: every replica is at such a step, and a pipeline at as many as it has prompts under way")
+def flops_of_all(flops: Number, at_once: Number, replicas: Number) -> Number:
+    """FLOPs on all devices while one step lasts, from those of a replica's step."""
+    return flops * at_once * replicas
+
+
 @formula("tok/s", "tokens/s", _POPE)
 def prefill_throughput(sequences: Number, prompt: Number, seconds: Number, replicas: Number) -> Number:
     """Prompt tokens per second of all replicas."""

@@ -6,9 +6,8 @@ others, so sparsity saves reads and FLOPs, not memory (DeepSeek-V3.2-Exp report,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rooflinecli import num
+from rooflinecli.dataclass import dataclass
 from rooflinecli.formulas import attention, counts
 from rooflinecli.layers.softmax import Softmax, asked, busiest
 from rooflinecli.ledger import Sizes

@@ -9,8 +9,8 @@ the states inside a chunk are computed again (Dao and Gu 2024, section 6): three
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 
+from rooflinecli.dataclass import dataclass
 from rooflinecli.formulas import counts, recurrence
 from rooflinecli.ledger import Axes, Sizes, product
 from rooflinecli.mixer import Exchange, Mixer, Mode

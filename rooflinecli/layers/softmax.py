@@ -7,9 +7,8 @@ pair of query and key: two batched matmuls with a softmax between them, and four
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rooflinecli import num
+from rooflinecli.dataclass import dataclass
 from rooflinecli.formulas import attention, counts, memory
 from rooflinecli.ledger import Axes, Sizes, elements
 from rooflinecli.mixer import Exchange, Mixer, Mode

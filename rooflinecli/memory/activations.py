@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli import num
+from rooflinecli.dataclass import dataclass
 from rooflinecli.formulas import memory as f
 from rooflinecli.ledger import Ledger, Row, Sizes, Tower, product
 from rooflinecli.lift import Plain

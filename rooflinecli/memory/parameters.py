@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from rooflinecli import num
+from rooflinecli.dataclass import dataclass
 from rooflinecli.formulas import memory as f
 from rooflinecli.formulas import recipes
 from rooflinecli.ledger import Ledger, product, row_parameters

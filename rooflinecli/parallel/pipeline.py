@@ -7,10 +7,10 @@ how often it sends, and what it asks of a layout.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli import num
+from rooflinecli.dataclass import dataclass
 from rooflinecli.formulas import constraints, schedule
 from rooflinecli.num import Number
 from rooflinecli.specs import registry

@@ -5,8 +5,7 @@ Counted for the busiest rank of an expert group, since the others wait for it; l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from rooflinecli.dataclass import dataclass
 from rooflinecli.formulas import experts as f
 from rooflinecli.num import Number
 from rooflinecli.work import Op, Routed

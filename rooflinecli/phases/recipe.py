@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from rooflinecli.dataclass import dataclass
 from rooflinecli.formulas import counts, recipes
 from rooflinecli.ledger import Row, Sizes, product
 from rooflinecli.num import Number

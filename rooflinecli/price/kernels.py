@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import NamedTuple
 
 from rooflinecli import num
+from rooflinecli.dataclass import dataclass
 from rooflinecli.formulas import collectives, experts, fusion, roofline
 from rooflinecli.num import Number
 from rooflinecli.price.chip import Chip

@@ -7,12 +7,12 @@ it reaches the next, and a collective over several levels is done level by level
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 from rooflinecli import num
+from rooflinecli.dataclass import dataclass
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.formulas import collectives as f
 from rooflinecli.num import Number

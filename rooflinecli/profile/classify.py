@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 KINDS = ("gemm", "attention", "elementwise", "collective", "copy", "other")
-MEMORY_BOUND = ("elementwise", "copy")  # what fusion can remove; a named `bound` overrides this
 
 _PATTERNS = [
     (kind, re.compile(pattern, re.IGNORECASE))

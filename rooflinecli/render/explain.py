@@ -87,7 +87,7 @@ def _exact(value: Any, unit: str) -> str:
 def _short(value: Any, unit: str) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    if unit in ("B", "B/s", "FLOP/s", "FLOP", "s", "Hz", "FLOP/B", "USD", "W"):
+    if unit in ("B", "B/s", "FLOP/s", "FLOP", "s", "Hz", "FLOP/B", "USD", "W", "J"):
         return si(float(value), unit)
     if unit == "1" or not unit:
         return f"{value:.4g}" if isinstance(value, float) and abs(value) < 1e4 else count(float(value))

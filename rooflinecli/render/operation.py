@@ -66,6 +66,10 @@ def _for_people(result: dict[str, Any]) -> list[tuple[str, str]]:
         result = {k: v for k, v in result.items() if k != "interval_s"} | {
             "80 % interval": " to ".join(map(duration, ends))
         }
+    by = result.get("bound_by")
+    if by is not None:
+        result = {k: v for k, v in result.items() if k != "bound_by"}
+        result["bound"] = f"{result['bound']}, {by:.3g} times the next" if math.isfinite(by) else result["bound"]
     return [(label(name), person(name, value)) for name, value in _flat(result).items()]
 
 

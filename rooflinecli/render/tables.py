@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from rooflinecli.dataclass import dataclass
 from rooflinecli.render.style import PIPE, dim
 from rooflinecli.text import CONTROL
 

@@ -112,7 +112,7 @@ def _outside(option: Option, found: float) -> str:
         return "must be above zero"
     if least is not None and found < least:
         return f"must be at least {least:g}" if least else "must not be negative"
-    largest = MOST_THINGS if kind.whole else LARGEST
+    largest = option.most or (MOST_THINGS if kind.whole else LARGEST)
     return f"is more than anything there is; give at most {largest:g}" if largest < found < MOST else ""
 
 

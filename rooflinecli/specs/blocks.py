@@ -1,8 +1,6 @@
 """The blocks a model is made of, as YAML describes them: attention, feed-forward, layer, positions, patches, quantization."""
 
-from __future__ import annotations
-
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -85,7 +83,7 @@ class AttentionSpec(Spec):
         return data
 
     @model_validator(mode="after")
-    def _groups(self) -> AttentionSpec:
+    def _groups(self) -> Self:
         if self.n_heads % (self.n_kv_heads or 1):
             raise ValueError(f"n_kv_heads {self.n_kv_heads} does not divide n_heads {self.n_heads}")
         return self
@@ -120,7 +118,7 @@ class FeedForwardSpec(Spec):
     )
 
     @model_validator(mode="after")
-    def _complete(self) -> FeedForwardSpec:
+    def _complete(self) -> Self:
         if self.kind != "none" and self.d_ff is None:
             raise ValueError("d_ff: required; add the hidden width")
         if self.kind == "moe":
@@ -150,7 +148,7 @@ class PositionSpec(Spec):
     length: int | None = Field(None, gt=0, description="learned: rows of the table")
 
     @model_validator(mode="after")
-    def _length(self) -> PositionSpec:
+    def _length(self) -> Self:
         if self.kind == "learned" and self.length is None:
             raise ValueError("length: required for learned positions; add the number of rows")
         return self
@@ -208,10 +206,10 @@ class Quantization(Spec):
     kept: list[str] = Field(
         default_factory=list, description="modules left in 16 bits, as a config names them; re: before an expression"
     )
-    experts: Quantization | None = Field(
+    experts: "Quantization | None" = Field(
         None, description="routed experts, where they are stored in another format than the rest (DeepSeek-V4)"
     )
-    others: list[ModuleFormat] = Field(
+    others: "list[ModuleFormat]" = Field(
         default_factory=list,
         description="modules stored in formats of their own; the first that names one counts (ModelOpt's MIXED_PRECISION)",
     )

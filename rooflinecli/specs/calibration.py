@@ -1,7 +1,5 @@
 """What a calibration leaves in a hardware file: factors on the engine's constants, per phase and software, and the error that follows."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field
@@ -9,7 +7,6 @@ from pydantic import Field
 from rooflinecli.specs.figure import OneLine, Spec
 
 Calibrated = Literal["train", "prefill", "ttft", "decode"]  # ttft: a first token under load; prefill: a prompt alone
-ANY = "any"
 
 
 class Near(Spec):

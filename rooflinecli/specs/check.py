@@ -4,8 +4,6 @@ The options of a check are those of `roofline estimate` by their long names; whi
 they are read, so here they are whatever a check carries beyond its own fields.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Annotated, Any

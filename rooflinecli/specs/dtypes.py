@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from rooflinecli.dataclass import dataclass
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.formulas.counts import quantised_bytes_per_weight
 from rooflinecli.specs.blocks import Quantization

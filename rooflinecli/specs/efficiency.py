@@ -1,15 +1,12 @@
 """How classes of operation fall short of the roofline: constants with their units, and which classes are no kernels at all."""
 
-from __future__ import annotations
-
 import math
-from dataclasses import dataclass
 from typing import Any
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field
 
-from rooflinecli import units
-from rooflinecli.specs.figure import Spec
+from rooflinecli.dataclass import dataclass
+from rooflinecli.specs.figure import In, Spec
 
 # Classes that describe a framework, an engine or a whole phase. Nothing runs in their name, so where a file is silent they
 # are neutral; a kernel's class has no neutral constants, and pricing one without any is an error.
@@ -42,7 +39,9 @@ def _constant(
     """The one declaration of a constant: text in a file or after --set is read in its unit, a bare YAML number is SI."""
     said: Any = {"unit": unit, "symbol": symbol, "shaped": shaped, "most": le}
     least = ge if gt is None else None
-    return Field(default, description=meaning, json_schema_extra=said, gt=gt, ge=least, le=le)
+    field: Any = Field(default, description=meaning, json_schema_extra=said, gt=gt, ge=least, le=le)
+    field.metadata.append(In(unit))
+    return field
 
 
 class Efficiency(Spec):
@@ -226,12 +225,6 @@ class Efficiency(Spec):
     error: float = _constant(0.25, "1", "r", "relative error (80 %) of this class, from held-out residuals")
     source: str
     note: str = ""
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _in_its_unit(cls, value: Any, field: ValidationInfo) -> Any:
-        constant = CONSTANTS.get(str(field.field_name))
-        return units.parse(value, constant.unit) if constant and isinstance(value, str) else value
 
 
 CONSTANTS: dict[str, Constant] = {

@@ -1,7 +1,6 @@
 """An inference engine as YAML describes it: what its scheduler costs per step, and how requests wait. engines/*.yaml ship in the package."""
 
-from __future__ import annotations
-
+import os
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -246,7 +245,7 @@ CONSTANTS: dict[str, Constant] = {
 
 @lru_cache(maxsize=1)
 def _stems() -> tuple[str, ...]:
-    return tuple(sorted(path.stem for path in _FOLDER.glob("*.yaml")))
+    return tuple(sorted(name.removesuffix(".yaml") for name in os.listdir(_FOLDER) if name.endswith(".yaml")))
 
 
 @lru_cache(maxsize=64)

@@ -1,19 +1,18 @@
 """A hardware figure: value with unit, source, basis; and how pydantic's complaints become one sentence with file:line."""
 
-from __future__ import annotations
-
 import re
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
+    GetCoreSchemaHandler,
     PrivateAttr,
     ValidationError,
     model_validator,
 )
+from pydantic_core.core_schema import CoreSchema, no_info_before_validator_function
 
 from rooflinecli import units
 from rooflinecli.errors import DataError
@@ -41,7 +40,7 @@ class Figure(Spec):
     _si: float = PrivateAttr()
 
     @model_validator(mode="after")
-    def _parse(self) -> Figure:
+    def _parse(self) -> Self:
         self._si = units.parse(self.value, self.dimension)
         if self._si < 0:
             raise ValueError(f"{self.value!r} is negative; expected a {self.dimension} figure above zero")
@@ -88,16 +87,21 @@ class Price(Figure):
     date: str = ""
 
 
-def _seconds(value: Any) -> Any:
-    return units.parse(value, "s") if isinstance(value, str) else value
+class In:
+    """Annotates a number that may be written as text with its unit; a bare number is in `unit` as it is."""
+
+    def __init__(self, unit: str):
+        self.unit = unit
+
+    def read(self, value: Any) -> Any:
+        return units.parse(value, self.unit) if isinstance(value, str) else value
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_before_validator_function(self.read, handler(source))  # BeforeValidator inspects each anew
 
 
-def _number(value: Any) -> Any:
-    return units.parse(value, "1") if isinstance(value, str) and value not in ("inf",) else value
-
-
-Time = Annotated[float, BeforeValidator(_seconds)]
-Scalar = Annotated[float, BeforeValidator(_number)]
+Time = Annotated[float, In("s")]
+Scalar = Annotated[float, In("1")]
 
 M = TypeVar("M", bound=BaseModel)
 

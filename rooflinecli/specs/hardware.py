@@ -1,11 +1,9 @@
 """A chip as YAML describes it: peaks per dtype, memory, network levels, price, power, efficiency constants."""
 
-from __future__ import annotations
-
 import os
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
@@ -126,7 +124,7 @@ class HardwareSpec(Spec):
         return value
 
     @model_validator(mode="after")
-    def _whole(self) -> HardwareSpec:
+    def _whole(self) -> Self:
         for regime in self.efficiency:
             if regime not in REGIMES:
                 raise ValueError(f"efficiency.{regime}: unknown regime; expected one of {', '.join(REGIMES)}")

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from rooflinecli.dataclass import dataclass
 from rooflinecli.errors import DataError
 from rooflinecli.specs.names import find, folders, shown
 from rooflinecli.text import CONTROL
 
-Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """PyYAML's, but what a scalar is (text, a number) is worked out once for each word: files of figures repeat theirs."""
+
+    resolve = staticmethod(lru_cache(4096)(yaml.resolver.Resolver().resolve))
+
+
 KeyPath = tuple[str | int, ...]
 DEEPEST = 100  # levels of a file that are read; a spec has less than ten
 SAFE = 2000  # levels that PyYAML's loader in C, which recurses, surely survives

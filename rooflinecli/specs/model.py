@@ -7,12 +7,10 @@
       - {repeat: 58, feedforward: {kind: moe, n_experts: 256}}       # after the leading dense layers
 """
 
-from __future__ import annotations
-
 import os
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
@@ -96,7 +94,7 @@ class ModelSpec(Spec):
     layers: list[LayerSpec]
     quantization: Quantization | None = None
     checkpoint: Checkpoint | None = None
-    towers: list[ModelSpec] = Field(
+    towers: "list[ModelSpec]" = Field(
         default_factory=list,
         description="further towers whose parameters and FLOPs count (CLIP, what reads images, an encoder)",
     )
@@ -126,7 +124,7 @@ class ModelSpec(Spec):
         return layers
 
     @model_validator(mode="after")
-    def _read(self) -> ModelSpec:
+    def _read(self) -> Self:
         kinds = {tower.reads for tower in self.towers} - {"its own"}
         if any(group.cross for group in self.layers) and not kinds:
             raise ValueError(

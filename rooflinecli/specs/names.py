@@ -49,15 +49,18 @@ def _listed(kind: str) -> dict[str, str]:
     result: dict[str, str] = {}
     for folder in (place for found in folders(kind) for place in (str(found), os.path.join(found, "measured"))):
         for name in sorted(_inside(folder)):
-            stem, path = name[: -len(_YAML)] or name, os.path.join(folder, name)
-            if name.endswith(_YAML) and name[0] != "_" and stem.isprintable() and os.path.isfile(path):
-                result.setdefault(stem, path)
+            stem = name[: -len(_YAML)] or name
+            if name[0] != "_" and stem.isprintable():
+                result.setdefault(stem, os.path.join(folder, name))
     return result
 
 
 def _inside(folder: str) -> list[str]:
+    """The YAML files of a folder, as its own listing tells files from the rest; only links are followed one by one."""
     try:
-        return os.listdir(folder)
+        with os.scandir(folder) as entries:
+            found = [entry for entry in entries if entry.name.endswith(_YAML)]
+        return [e.name for e in found if (os.path.isfile(e.path) if e.is_symlink() else e.is_file())]
     except OSError:  # none, or none that may be read
         return []
 
@@ -86,27 +89,33 @@ _TITLE = re.compile(r"^name:[ \t]*([^#\n]+)", re.MULTILINE)
 
 def aliases(path: Path) -> tuple[str, ...]:
     """The aliases a file declares, read without parsing the whole of it; none where it cannot be read."""
-    return _head(path)[0]
+    return _identity(_opening(path))[0]
 
 
 def _title(path: Path) -> str:
     """The name a file gives what it describes, as `aliases` reads."""
-    return _head(path)[1]
+    return _identity(_opening(path))[1]
 
 
-def _head(path: Path) -> tuple[tuple[str, ...], str, int]:
+def _opening(path: Path) -> str:
+    """The first lines of a file, where its identity stands before its figures; none where it cannot be read."""
     try:
-        state = path.stat()
+        state = os.stat(path)
         return _read(path, state.st_mtime_ns, state.st_size)
     except OSError:
-        return (), "", 1
+        return ""
 
 
 @lru_cache(maxsize=1024)
-def _read(path: Path, changed: int, size: int) -> tuple[tuple[str, ...], str, int]:
-    """Aliases, title, and the line of the aliases, once per version of a file: its identity stands before its figures."""
-    with path.open(encoding="utf-8", errors="replace") as stream:
-        text = stream.read(4096)
+def _read(path: Path, changed: int, size: int) -> str:
+    """Once per version of a file."""
+    with open(path, "rb", buffering=0) as stream:
+        return stream.read(4096).decode(errors="replace").replace("\r\n", "\n")
+
+
+@lru_cache(maxsize=1024)
+def _identity(text: str) -> tuple[tuple[str, ...], str, int]:
+    """Aliases, title, and the line of the aliases."""
     title, found = _TITLE.search(text), _ALIASES.search(text)
     written = re.split(r",|\n[ \t]*-[ \t]+", found[1] or found[2] or "") if found else []
     names = tuple(bare for bare in (_bare(a).lower() for a in written) if bare)
@@ -138,11 +147,12 @@ def find(kind: str, name: str) -> Path:
 
 def _by_alias(known: dict[str, Path], wanted: str) -> Path | None:
     """The one file with this alias. Raises DataError for an alias that a second file claims."""
-    claims = [file for file in known.values() if wanted in aliases(file)]
+    word = wanted.split()[0] if wanted else wanted  # most files do not hold it at all
+    claims = [file for file in known.values() if word in _opening(file).lower() and wanted in aliases(file)]
     if len(claims) > 1:
         mine, other = claims[:2]
         raise DataError(
-            f"{mine}:{_head(mine)[2]}: the alias '{wanted}' belongs to {shown(other)} too; remove it, "
+            f"{mine}:{_identity(_opening(mine))[2]}: the alias '{wanted}' belongs to {shown(other)} too; remove it, "
             f"or name the file {wanted}.yaml to take its place"
         )
     return claims[0] if claims else None

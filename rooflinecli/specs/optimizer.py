@@ -1,7 +1,5 @@
 """An optimizer as YAML describes it: what it keeps per parameter, and what it multiplies. optimizers/*.yaml ship in the package."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 

@@ -6,9 +6,9 @@ table; it is imported whenever a command starts, so it imports nothing slow.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from rooflinecli.dataclass import dataclass
 from rooflinecli.errors import unknown
 from rooflinecli.specs.plan import EXCHANGES, LORA_TARGETS, OVERLAPS, RECIPES, RECOMPUTE, RINGS, SCHEDULES
 from rooflinecli.specs.request import HOLDS, PHASES
@@ -59,7 +59,7 @@ PANELS = (LOAD, LAYOUT, NUMBERS, ENGINE, OUTPUT)
 class Option:
     """One option. `phase` is "train" for what only training has: a plan file that names no phase means training by it.
 
-    `choices` are the words it may be; for a number, those that may stand instead of one. `least` replaces the kind's bound.
+    `choices` are the words it may be; for a number, those that may stand instead of one. `least` and `most` replace the kind's bounds.
     `fills` is the field of Request, where it is not the name; `also` are other names, for the file and the API too.
     """
 
@@ -70,6 +70,7 @@ class Option:
     phase: str = ""
     choices: tuple[str, ...] = ()
     least: float | None = None
+    most: float | None = None
     short: str = ""
     fills: str = ""
     also: tuple[str, ...] = ()
@@ -111,7 +112,7 @@ _ROWS = (
     Option("kv-dtype", "dtype", NUMBERS, "Number format of the KV cache."),
     Option("state-dtype", "dtype", NUMBERS, "Recurrent state of hybrid models in memory; omitted: the model's own (fp32)."),
     Option("weight-dtype", "dtype", NUMBERS, "Weights alone: int8, int4, fp8, a GGUF type (q4_k_m), or as a tool writes them: awq, gptq-4-g32, exl3-3.5, mlx-8, nf4-double, hqq, ..."),
-    Option("n", "count", LAYOUT, "Devices; omitted: the fewest that hold it.", short="-n", fills="devices", also=("devices",)),
+    Option("n", "count", LAYOUT, "Devices; omitted: the fewest that hold it.", most=1e7, short="-n", fills="devices", also=("devices",)),
     Option("tp", "count", LAYOUT, "Tensor parallel size."),
     Option("pp", "count", LAYOUT, "Pipeline stages."),
     Option("dp", "count", LAYOUT, "Data parallel replicas."),

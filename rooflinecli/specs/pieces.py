@@ -1,8 +1,6 @@
 """What stands beside the layers of a model, as YAML describes it: pieces before, after and inside them, and what a tower reads."""
 
-from __future__ import annotations
-
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -32,7 +30,7 @@ class PieceSpec(Spec):
     once: bool = Field(False, description="for each sequence, not for each token (a pooler)")
 
     @model_validator(mode="after")
-    def _complete(self) -> PieceSpec:
+    def _complete(self) -> Self:
         if self.kind == "table" and self.rows is None:
             raise ValueError("rows: required for a table; add how many it has")
         return self

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
 from typing import Any
 
+from rooflinecli.dataclass import dataclass
 from rooflinecli.specs.published import published
 
 TECHNIQUES = ("tp", "pp", "virtual stages", "cp", "ep", "ep across fast domains", "larger micro-batches", "ZeRO-2", "ZeRO-3")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from rooflinecli.dataclass import dataclass
 from rooflinecli.formulas import money, provision, serving
 
 LESS, MORE = "less", "more"
@@ -60,7 +60,7 @@ _ROWS = (
     _q("instance_tokens_per_s", "tokens/s", "tokens per second of one instance", MORE, -1),
     _q("ttft_s", "s", "time to first token", LESS),
     _q("itl_s", "s", "inter-token latency", LESS),
-    _q("flops", "FLOP", "model FLOPs"),
+    _q("flops", "FLOP", "model FLOPs of a step, over all devices"),
     _q("hardware_flops", "FLOP", "FLOPs with recomputation"),
     _q("mfu", "fraction", "MFU", MORE, -1),
     _q("hfu", "fraction", "HFU", MORE, -1),
@@ -172,6 +172,14 @@ def find(path: str) -> Quantity | None:
         if name in QUANTITIES and QUANTITIES[name].group:
             return QUANTITIES[name]
     return QUANTITIES.get(parts[-1]) if parts else None
+
+
+def said(path: str) -> str:
+    """A dotted path in words: `prefill.interval_s.1` is 'the high end of the prefill time'."""
+    row, parts = find(path), path.split(".")
+    if parts[-1].isdigit() and row is not None and row.name == "interval_s":
+        return f"the {'low' if parts[-1] == '0' else 'high'} end of the {' '.join(_named(path)[:-1])} time".replace("  ", " ")
+    return path
 
 
 def unit_of(path: str) -> str:

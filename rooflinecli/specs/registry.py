@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -17,8 +18,8 @@ _SPELLED = {"1f1b": "one_f_one_b", "llama.cpp": "llama_cpp"}  # names that peopl
 def kinds(folder: str) -> tuple[str, ...]:
     """Names of the files in a folder such as 'layers/attention', as people write them, sorted."""
     written = {module: name for name, module in _SPELLED.items()}
-    stems = (path.stem for path in (_PACKAGE / folder).glob("*.py"))
-    return tuple(sorted(written.get(s, s.replace("_", "-")) for s in stems if not s.startswith("_")))
+    files = (name.removesuffix(".py") for name in os.listdir(_PACKAGE / folder) if name.endswith(".py"))
+    return tuple(sorted(written.get(s, s.replace("_", "-")) for s in files if not s.startswith("_")))
 
 
 @cache

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rooflinecli.dataclass import dataclass
 from rooflinecli.num import Number
 
 if TYPE_CHECKING:  # a command line knows the phases before it needs a chip

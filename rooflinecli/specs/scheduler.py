@@ -4,8 +4,6 @@ A simulation follows all of it. The formulas of a first token (formulas/serving)
 messages, the front end and what a stream adds to it. What they need beyond that to agree with measured runs stands on the engine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from rooflinecli.dataclass import dataclass
 from rooflinecli.errors import UsageError
 
 Axes = tuple[str, ...]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from rooflinecli import units
+from rooflinecli.dataclass import dataclass
 from rooflinecli.errors import UsageError
 
 EXAMPLE = "host=256GB@50GB/s,disk=2TB@7GB/s"

@@ -13,7 +13,7 @@ PACKAGE = ROOT / "rooflinecli"
 
 # from the ground up; a module imports only from its own floor and those below
 FLOORS = [
-    {"errors", "units", "num", "text"},
+    {"errors", "units", "num", "text", "dataclass"},
     {"files", "spread"},
     {"derivation"},
     {"lift", "solve", "record"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import yaml
@@ -275,3 +276,19 @@ def test_an_ideal_machine_is_not_calibrated(log, tmp_path):
         for hw in (str(profile), "h100-sxm")
     ]
     assert expected[0]["time_s"] != expected[1]["time_s"]
+
+
+def test_one_row_alone_is_told_how_far_it_moved_a_block(tmp_path):
+    """Nothing contradicts a single row, so a mistake in it moves the constants as far: the command says which and by how much."""
+    step = estimate("h100-sxm", 16, 1024)["phases"]["decode"]["time_s"]
+    rows = []
+    for batch, factor in ((16, 1500), (64, 1500)):
+        times = {"mean_tpot_ms": factor * step, "median_tpot_ms": factor * step, "mean_ttft_ms": None, "median_ttft_ms": None}
+        rows.append(json.dumps({**VLLM, "max_concurrency": batch, "total_input_tokens": 102400, **times}) + "\n")
+    alone, two = tmp_path / "one.json", tmp_path / "two.json"
+    alone.write_text(rows[0])
+    two.write_text("".join(rows))
+    said = [run_cli("calibrate", str(f), "--hw", "h100", "-n", "1", "--format", "json").json["notes"] for f in (alone, two)]
+    note = next(n for n in said[0] if "one row alone" in n)
+    assert re.search(r"^decode \(vllm\): one row alone moved .+ by \+\d+%, and would as far if it were wrong", note), note
+    assert not any("one row alone" in n for n in said[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 
 import pytest
 from calibrate.logs import LOGS, MEGATRON, NCCL, SERVE, SGLANG
@@ -114,3 +115,24 @@ def test_a_reducing_table_names_its_own_ranks():
 
 def test_warm_up_is_not_the_step():
     assert read_source(Source("log", MEGATRON))[0].value == pytest.approx(12.0)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-4.20"])
+def test_a_latency_that_is_no_time_is_named_and_not_dropped(value):
+    text = SERVE.replace("Mean TPOT (ms):                          4.20", f"Mean TPOT (ms):                          {value}")
+    found = read_source(Source("log", text))
+    assert {r.quantity for r in found} == {"itl", "ttft"}  # the median stands in
+    assert all(f"Mean TPOT (ms) {value}: no time, not read" in r.notes for r in found)
+    assert not any("no time" in note for r in read_source(Source("log", SERVE)) for note in r.notes)
+    nothing = text
+    for name in ("Mean TTFT", "Median TTFT", "Median TPOT"):
+        nothing = re.sub(rf"{name} \(ms\): .*", f"{name} (ms): {value}", nothing)
+    with pytest.raises(DataError, match=r"^log:3: Mean TTFT \(ms\) .*Median TPOT \(ms\) .*: no time; take the run out"):
+        read_source(Source("log", nothing))
+
+
+@pytest.mark.parametrize(("name", "field"), [("vllm-serve", "mean_tpot_ms"), ("sglang", "mean_e2e_latency_ms")])
+def test_the_same_in_json(name, field):
+    text = re.sub(rf'"{field}": ?[-.0-9e]+', f'"{field}": NaN', LOGS[name][0])
+    assert text != LOGS[name][0]
+    assert any(f"{field} nan: no time, not read" in note for r in read_source(Source("log", text)) for note in r.notes)

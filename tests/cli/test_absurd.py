@@ -118,3 +118,22 @@ def test_a_tornado_is_shown_or_said_to_be_missing(command: tuple[str, ...]) -> N
         assert ran.code == 0 and "lead at 10 % off" in ran.out, (format, ran)
     ran = run_cli(name, "llama-3-8b", *rest, "--sensitivity", "--format", "csv")
     assert ran.code == 0 and "--sensitivity has no place in csv" in ran.err, ran
+
+
+@pytest.mark.parametrize("verb", [("collective", "all-reduce", "1GB"), ("estimate", "llama-3-8b")])
+def test_more_devices_than_anybody_has_are_refused(verb: tuple[str, ...]) -> None:
+    """The largest machines have some hundred thousand; a thousand million were answered in microseconds."""
+    ran = run_cli(*verb, "--hw", "h100", "-n", "1e9")
+    assert ran.code == 2 and not ran.out, ran
+    assert "-n 1e+09: is more than anything there is; give at most 1e+07" in ran.err
+
+
+def test_an_explanation_writes_joules_as_other_units_are_written() -> None:
+    ran = run_cli("estimate", "llama-3-8b", "--hw", "h100", "-n", "8", "--phase", "train", "--batch", "64", "--tokens", "1T", "--explain", "train.run_energy_j", "--depth", "1")
+    assert ran.out.startswith("E = 6") and " GJ (" in ran.out.splitlines()[0], ran.out
+
+
+def test_a_kernel_says_by_how_much_its_bound_is_the_longer_one() -> None:
+    """4096^3: 2 * 4096^3 FLOP / 989.4 TFLOP/s over 3 * 4096^2 * 2 B / 3.35 TB/s is 4.62."""
+    ran = run_cli("kernel", "matmul", "4096", "4096", "4096", "--hw", "h100")
+    assert "compute, 4.62 times the next" in ran.out and "bound by" not in ran.out

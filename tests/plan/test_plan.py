@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 import shlex
 from typing import Any
 
@@ -181,3 +182,14 @@ def test_formats_and_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rows[0].startswith("rank,chip,feasible,devices") and len(rows) == 3
     assert run_cli(*args, "--format", "markdown").out.count("|") > 20
     assert json.loads(run_cli(*args, "--format", "json").out)["schema"] == "roofline/plan/1"
+
+
+def test_why_nothing_keeps_to_a_limit_is_said_in_words_and_units():
+    """No first token comes within a microsecond; one device is no devices."""
+    serving = ("plan", "llama-3-8b", "--hw", "h100", "--phase", "decode")
+    text = " ".join(run_cli(*serving, "--qps", "5", "--slo", "ttft=1ms").out.split())
+    assert re.search(r"the high end of the prefill time is \d+\.?\d* ms, wanted <= 1\.000 ms", text), text
+    text = " ".join(run_cli(*serving, "--qps", "500", "--slo", "itl=100ms", "-n", "1").out.split())
+    assert re.search(r"the rate takes \d+ devices, and -n 1 is the most", text), text
+    text = " ".join(run_cli("plan", *RUN, "--hw", "t4", "--deadline", "4d", "-n", "1").out.split())
+    assert "1 devices" not in text and "up to 1 device" in text, text

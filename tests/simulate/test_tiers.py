@@ -142,3 +142,16 @@ def test_the_command_line(tmp_path):
     refused = run_cli(*base, "--kv-tier", "host=20GB@50GB/s")
     assert refused.code == 2 and "--prefix-cache" in refused.err
     assert run_cli("estimate", "llama-3-8b", "--hw", "h100", "--sessions", "5").code == 2
+
+
+def test_a_share_found_again_that_no_tier_can_keep_is_remarked_on():
+    """2,000 sessions, room for some hundred: at most that share of prompts can be found, whatever --prefix-hit says."""
+    base = ("estimate", "llama-3-8b", "--hw", "h100", "--tp", "1", "-n", "1", "--phase", "prefill", "--concurrency", "8", "--prompt", "4k")
+    tier = ("--kv-tier", "host=8GB@50GB/s", "--sessions", "2000", "--format", "json")
+    found = run_cli(*base, *tier, "--prefix-hit", "0.9").json
+    lost = found["phases"]["prefill"]["sessions"]["lost_share"]
+    assert 0.9 < lost < 1
+    note = next(n for n in found["notes"] if "taken as given" in n)
+    assert note.startswith(f"prefill: --prefix-hit 0.9 is taken as given, though {lost:.0%} of the idle sessions")
+    for fine in ((*tier, "--prefix-hit", "0.02"), ("--kv-tier", "host=8TB@50GB/s", "--sessions", "2000", "--format", "json", "--prefix-hit", "0.9")):
+        assert not any("taken as given" in n for n in run_cli(*base, *fine).json.get("notes", []))

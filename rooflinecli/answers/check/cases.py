@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -15,6 +14,7 @@ from rooflinecli.answers.check.ends import phase_of
 from rooflinecli.answers.check.fleets import FLEET
 from rooflinecli.answers.check.requirement import Requirement
 from rooflinecli.answers.written import as_options, path_of
+from rooflinecli.dataclass import dataclass
 from rooflinecli.errors import DataError, UsageError
 from rooflinecli.files import absent
 from rooflinecli.specs import ask

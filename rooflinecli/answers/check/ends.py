@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli.answers.contract import Estimate
+from rooflinecli.dataclass import dataclass
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.record import MISSING, at, entries, leaves
 from rooflinecli.specs.quantities import find, follows_rate, follows_time

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli import units
+from rooflinecli.dataclass import dataclass
 from rooflinecli.errors import DataError
 from rooflinecli.specs.quantities import find, unit_of
 

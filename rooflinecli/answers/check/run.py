@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from rooflinecli.answers.check.cases import Case
@@ -12,6 +12,7 @@ from rooflinecli.answers.check.requirement import Requirement
 from rooflinecli.answers.check.verdict import FAIL, PASS, UNSURE, Judgement, judge, worst
 from rooflinecli.answers.contract import Estimate
 from rooflinecli.answers.estimate import estimate
+from rooflinecli.dataclass import dataclass
 from rooflinecli.errors import DataError, Infeasible, RooflineError, UsageError
 from rooflinecli.specs import ask
 

@@ -6,12 +6,12 @@ unsure, since the limit lies inside what the estimate cannot tell apart. The spe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli.answers.check.ends import Ends, ends
 from rooflinecli.answers.check.requirement import Requirement
 from rooflinecli.answers.contract import Estimate
+from rooflinecli.dataclass import dataclass
 from rooflinecli.engine.phase_answer import Residency
 from rooflinecli.errors import UsageError
 

@@ -12,6 +12,7 @@ from rooflinecli.errors import UsageError
 from rooflinecli.formulas import money, provision
 from rooflinecli.specs import ask
 from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.text import plural
 
 Row = dict[str, Any]
 _LAYOUTS = 64  # instance layouts whose pessimistic rate is looked at
@@ -35,7 +36,7 @@ def answer(asked: Serving, name: str) -> tuple[Row, int]:
     best = min(rows, key=lambda row: (row["devices"], row["held_usd"] or 0.0, row["interval_itl_s"][1]))
     if asked.most is not None and best["devices"] > asked.most:
         return _none(
-            name, f"the rate takes {best['devices']:,} devices, and -n {asked.most:,} is the most to have"
+            name, f"the rate takes {plural(best['devices'], 'device')}, and -n {asked.most:,} is the most to have"
         ), found["layouts"]
     return _affordable(asked, name, best), found["layouts"]
 
@@ -75,7 +76,7 @@ def _affordable(asked: Serving, name: str, row: Row) -> Row:
         return row
     return row | {
         "feasible": False,
-        "why": f"the bill is {row['bill_usd'] / asked.budget:.3g} times the budget on {row['devices']:,} devices, the fewest that carry the rate",
+        "why": f"the bill is {row['bill_usd'] / asked.budget:.3g} times the budget on {plural(row['devices'], 'device')}, the fewest that carry the rate",
     }
 
 

@@ -21,6 +21,7 @@ from rooflinecli.errors import UsageError
 from rooflinecli.formulas import money, scaling
 from rooflinecli.specs.request import Request
 from rooflinecli.spread import Spread
+from rooflinecli.text import plural
 from rooflinecli.units import duration
 
 FIRST = 512  # devices tried first; the next count is guessed from how far this one is off
@@ -178,18 +179,18 @@ class Chip:
     def _too_slow(self) -> Row:
         able = [t for t in self.tried.values() if t.result is not None]
         if not able:
-            return self._none(f"no layout fits on any count tried, up to {max(self.tried, default=0):,} devices")
+            return self._none(f"no layout fits on any count tried, up to {plural(max(self.tried, default=0), 'device')}")
         best = min(able, key=lambda t: t.held(RUN, self.asked.hold))
         took = duration(best.held(RUN, self.asked.hold))
         hint = (
             "a larger --batch lets more of them work at once" if self.asked.most is None else "-n is the most to have"
         )
         return self._none(
-            f"no count tried meets the deadline; nearest is {best.devices:,} devices with {took}, and {hint}", best
+            f"no count tried meets the deadline; nearest is {plural(best.devices, 'device')} with {took}, and {hint}", best
         )
 
     def _too_dear(self, devices: int) -> Row:
         return self._none(
-            f"the bill is {self.over_budget(devices):.3g} times the budget on {devices:,} devices, the fewest that are enough",
+            f"the bill is {self.over_budget(devices):.3g} times the budget on {plural(devices, 'device')}, the fewest that are enough",
             self.at(devices),
         )

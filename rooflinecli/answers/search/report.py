@@ -160,7 +160,7 @@ def nearest(question: Question, found: Found) -> dict[str, Any] | None:
         layout = found.limit_miss.layout
         result = estimate(request_of(question, layout))
         lacks = [
-            f"{c.quantity} is {value:.6g}, wanted {c.comparison} {c.value:.6g}"
+            c.missed(value)
             for c in question.conditions
             if isinstance(value := quantity_of(result, c.quantity), float)
             and isinstance(c.value, float)

@@ -22,6 +22,7 @@ from rooflinecli.formulas import provision
 from rooflinecli.num import Number
 from rooflinecli.record import MISSING, at, entries
 from rooflinecli.specs.quantities import COST
+from rooflinecli.text import plural
 from rooflinecli.units import duration, si
 
 SCHEMA = "roofline/search/1"
@@ -109,7 +110,7 @@ def weigh(
     base, worst = keep, np.zeros(grid.shape)
     if question.devices is not None:
         room = (serve["devices"] <= question.devices) & (serve["instances"] >= 1)
-        rejected[f"at most {question.devices:g} devices"] = int((base & ~room).sum())
+        rejected[f"at most {plural(question.devices, 'device')}"] = int((base & ~room).sum())
         keep = keep & room
     for c in question.conditions:
         value = value_of(grid, serve, c.quantity)
@@ -229,14 +230,14 @@ def nearest(
         i, j = np.unravel_index(int(np.argmin(worst)), worst.shape)
         row = _row(question, grid, serve, int(i), int(j))
         lacks = [
-            f"{c.quantity} is {float(v):.4g}, wanted {c.comparison} {c.value}"
+            c.missed(float(v))
             for c in question.conditions
             if not c.holds(v := value_of(grid, serve, c.quantity)[i, j])
         ]
         return {
             "layout": row["layout"],
             "command": row["command"],
-            "lacks": "; ".join(lacks) or f"room on {question.devices:g} devices",
+            "lacks": "; ".join(lacks) or f"room on {plural(question.devices or 0, 'device')}",
         }
     needed = np.where(grid.legal, grid.whole(grid.phases["decode"].memory.total_bytes), np.inf)
     i, j = np.unravel_index(int(np.argmin(needed)), needed.shape)

@@ -13,7 +13,9 @@ from rooflinecli import units
 from rooflinecli.answers.contract import Estimate
 from rooflinecli.errors import UsageError
 from rooflinecli.record import MISSING, at
+from rooflinecli.specs import quantities
 from rooflinecli.specs.quantities import unit_of
+from rooflinecli.units import si
 
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "<=": operator.le,
@@ -39,6 +41,12 @@ class Condition:
     def holds(self, found: Any) -> Any:
         """Where it holds; nothing holds for not-a-number."""
         return OPERATORS[self.comparison](found, self.value)
+
+    def missed(self, found: float) -> str:
+        """The limit and what stands instead, for people."""
+        unit = quantities.unit_of(self.quantity)
+        shown = [f"{n:.4g}" if unit in ("count", "fraction") else si(float(n), unit, 4) for n in (found, self.value)]
+        return f"{quantities.said(self.quantity)} is {shown[0]}, wanted {self.comparison} {shown[1]}"
 
     def shortfall(self, found: Any) -> Any:
         """How far off, relative to the limit: 0 on it, above 0 beyond it."""

@@ -9,7 +9,6 @@ from rooflinecli.calibrate.source import Reading, Source, positive
 from rooflinecli.errors import DataError
 
 TOOL = "Hugging Face Trainer"
-_RUN = re.compile(r"[{(][^{}]*train_runtime'?\"?:[^{}]*")
 _FIELD = re.compile(r"['\"]?(\w+)['\"]?\s*[:=]\s*['\"]?([\d.]+(?:e[+-]?\d+)?)")
 _TABLE = re.compile(r"\s*train_runtime\s+=\s+(\d+):(\d+):([\d.]+)")
 DIGITS = 100  # a rate printed with fewer significant digits than this needs the run's own figures

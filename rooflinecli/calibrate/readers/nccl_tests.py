@@ -18,7 +18,6 @@ OPS = {
 _HEAD = re.compile(r"^\W*size\s+count\s+type")
 _NAME = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|alltoall|sendrecv)_perf\b")
 _RANK = re.compile(r"^\W*Rank\s+(\d+)\s.*\bdevice\b")
-_FEW = ("g", "ngpus")
 
 
 def claims(source: Source) -> bool:

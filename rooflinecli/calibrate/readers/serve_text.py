@@ -14,6 +14,7 @@ _TITLE = re.compile(r"=+ Serving Benchmark Result =+")
 _FIELD = re.compile(r"^\W*([A-Z][^:|]*?):\s+([-\w.,]+)\s*$")
 _FLAG = re.compile(r"--(model|max-concurrency|request-rate|backend)[= ]+['\"]?([^'\"\s\\]+)")
 _COMMAND = re.compile(r"\bbench(?:mark)?_serving|\bbench serve\b")
+_LATENCIES = ("Mean TTFT (ms)", "Median TTFT (ms)", "Mean TPOT (ms)", "Median TPOT (ms)")
 _ASKED = re.compile(r"\b(model|max_concurrency|request_rate|backend)=(?:'([^']*)'|([^,)\s]+))")
 
 
@@ -81,5 +82,6 @@ def _run(source: Source, line: int, fields: dict[str, str], asked: dict[str, str
         ttft=serving.seconds(values, "Mean TTFT (ms)", "Median TTFT (ms)"),
         itl=None if broken else serving.seconds(values, "Mean TPOT (ms)", "Median TPOT (ms)"),
         throughput=values.get("Output token throughput (tok/s)"),
+        notes=serving.unread(source, line, dict(fields), *_LATENCIES),
         **serving.load(cap, rate),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypedDict
 
 from rooflinecli.calibrate.source import Reading, Source, number, positive
+from rooflinecli.errors import DataError
 
 LITTLE = 1.3  # times the cap on requests in flight: more than this many at once contradict it
 STREAMING_BROKEN = 0.05  # of the mean: a median below it says that tokens came in lumps
@@ -91,6 +92,24 @@ def seconds(holder: dict[str, Any], *names: str, scale: float = 1e-3) -> float |
         if found is not None:
             return found * scale
     return None
+
+
+def unread(source: Source, line: int, holder: dict[str, Any], *names: str) -> tuple[str, ...]:
+    """Notes on latencies that are written down and are no times: nan, infinite, below zero.
+
+    Raises DataError where none of a run's is one, which would else leave the run out without a word.
+    """
+    wrong = [name for name in names if holder.get(name) is not None and not _time(holder[name])]
+    said = ", ".join(f"{name} {holder[name]}" for name in wrong)
+    if wrong and seconds(holder, *names) is None:
+        raise DataError(f"{source.at(line)}: {said}: no time; take the run out of the file, or measure it again")
+    return (f"{said}: no time, not read",) if wrong else ()
+
+
+def _time(value: Any) -> bool:
+    """Whether a latency is a number from zero on: tools write 0 for what did not occur."""
+    found = number(value)
+    return found is not None and found >= 0
 
 
 def lumped(mean: Any, median: Any) -> bool:

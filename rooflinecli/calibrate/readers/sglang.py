@@ -9,6 +9,7 @@ from rooflinecli.calibrate.source import Reading, Source, need, positive
 from rooflinecli.errors import DataError
 
 TOOL = "sglang bench_serving"
+_LATENCIES = ("mean_ttft_ms", "median_ttft_ms", "mean_tpot_ms", "median_tpot_ms", "mean_itl_ms", "mean_e2e_latency_ms")
 
 
 def claims(source: Source) -> bool:
@@ -37,6 +38,7 @@ def read(source: Source) -> list[Reading]:
             ttft=serving.seconds(run, "mean_ttft_ms", "median_ttft_ms"),
             itl=_itl(run, sizes),
             throughput=positive(run.get("output_throughput")),
+            notes=serving.unread(source, line, run, *_LATENCIES),
             **serving.load(run.get("max_concurrency"), run.get("request_rate")),
         )
     if apart and not found:

@@ -6,6 +6,7 @@ from rooflinecli.calibrate.readers import serving
 from rooflinecli.calibrate.source import Reading, Source, need, positive
 
 TOOL = "vllm bench serve"
+_LATENCIES = ("mean_ttft_ms", "median_ttft_ms", "mean_tpot_ms", "median_tpot_ms", "mean_itl_ms")
 _CLIENTS = ("vllm", "openai", "openai-chat", "openai-completions", "openai-audio")  # how its client speaks to vLLM
 
 
@@ -27,6 +28,7 @@ def read(source: Source) -> list[Reading]:
             "engine": "vllm" if client in _CLIENTS else client,
             **serving.lengths(run.get("total_input_tokens"), run.get("total_output_tokens"), completed),
         }
+        unread = serving.unread(source, line, run, *_LATENCIES)
         if serving.lumped(run.get("mean_tpot_ms"), run.get("median_tpot_ms")):
             run = {**run, "mean_tpot_ms": None, "median_tpot_ms": None, "mean_itl_ms": None}
         found += serving.readings(
@@ -37,7 +39,7 @@ def read(source: Source) -> list[Reading]:
             ttft=serving.seconds(run, "mean_ttft_ms", "median_ttft_ms"),
             itl=serving.seconds(run, "mean_tpot_ms", "median_tpot_ms", "mean_itl_ms"),
             throughput=positive(run.get("output_throughput")),
-            notes=(f"{run['failed']:g} requests failed",) if positive(run.get("failed")) else (),
+            notes=(*((f"{run['failed']:g} requests failed",) if positive(run.get("failed")) else ()), *unread),
             **serving.load(run.get("max_concurrency"), run.get("request_rate")),
         )
     return found

@@ -7,9 +7,9 @@ or one per point of an array), and a sentence with the remedy for whoever gave t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from rooflinecli import num
+from rooflinecli.dataclass import dataclass
 from rooflinecli.errors import UsageError
 from rooflinecli.num import Number
 

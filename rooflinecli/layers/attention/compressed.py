@@ -8,9 +8,8 @@ heads are projected group by group to a low rank first. Source of the sizes: tra
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rooflinecli import num
+from rooflinecli.dataclass import dataclass
 from rooflinecli.formulas import attention, counts, memory
 from rooflinecli.layers.picking import ranking
 from rooflinecli.layers.softmax import Softmax, asked, busiest

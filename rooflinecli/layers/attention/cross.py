@@ -5,8 +5,9 @@ Keys and values are computed once for the prompt and stay as they are: the cache
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from rooflinecli.dataclass import dataclass
 from rooflinecli.formulas import memory
 from rooflinecli.layers.softmax import Softmax
 from rooflinecli.ledger import MEMORY, Block, Row, Sizes, matmul

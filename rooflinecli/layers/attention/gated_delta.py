@@ -6,8 +6,7 @@ head keeps a state of head_dim x v_head_dim.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from rooflinecli.dataclass import dataclass
 from rooflinecli.formulas import recurrence
 from rooflinecli.layers.recurrent import Recurrent
 from rooflinecli.ledger import Axes, Block, Row, Sizes, matmul, norm

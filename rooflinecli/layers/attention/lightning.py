@@ -5,8 +5,7 @@ Every head keeps a state of head_dim x head_dim; the output is normalised over a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from rooflinecli.dataclass import dataclass
 from rooflinecli.formulas import recurrence
 from rooflinecli.layers.recurrent import Recurrent
 from rooflinecli.ledger import Block, Row, Sizes, elementwise, matmul, norm

@@ -6,8 +6,7 @@ n_heads is the inner width (expand x d_model), head_dim 1. qkv_bias and out_bias
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from rooflinecli.dataclass import dataclass
 from rooflinecli.formulas import recurrence
 from rooflinecli.layers.recurrent import Recurrent
 from rooflinecli.ledger import Axes, Block, Row, Sizes, matmul, norm

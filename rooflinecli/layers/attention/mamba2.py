@@ -6,8 +6,7 @@ of matmuls (state space duality), a decode step updates the state.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from rooflinecli.dataclass import dataclass
 from rooflinecli.formulas import recurrence
 from rooflinecli.layers.recurrent import Recurrent
 from rooflinecli.ledger import Axes, Block, Derived, Row, Sizes, matmul, norm

@@ -5,9 +5,8 @@ Decode absorbs the up-projection into q and the output, so its core works on R +
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rooflinecli import num
+from rooflinecli.dataclass import dataclass
 from rooflinecli.layers.softmax import Softmax
 from rooflinecli.ledger import Block, Row, Sizes, elementwise, matmul, norm
 from rooflinecli.mixer import Mode

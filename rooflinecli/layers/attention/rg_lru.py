@@ -5,8 +5,7 @@ n_heads blocks of head_dim channels: the two gates are block-diagonal matmuls, a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from rooflinecli.dataclass import dataclass
 from rooflinecli.formulas import recurrence
 from rooflinecli.layers.recurrent import Recurrent
 from rooflinecli.ledger import Block, Row, Sizes, elementwise, matmul

@@ -6,8 +6,7 @@ is counted here: one mixer keeps all the state of a layer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from rooflinecli.dataclass import dataclass
 from rooflinecli.formulas import recurrence
 from rooflinecli.layers.recurrent import Recurrent
 from rooflinecli.ledger import Block, Row, Sizes, elementwise, matmul

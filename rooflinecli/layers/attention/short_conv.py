@@ -5,8 +5,7 @@ Its last inputs are all that a sequence keeps. conv_bias is on both projections 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from rooflinecli.dataclass import dataclass
 from rooflinecli.layers.recurrent import Recurrent
 from rooflinecli.ledger import Axes, Block, Row, Sizes, matmul
 from rooflinecli.num import Number

@@ -5,8 +5,7 @@ Each indexer head scores every key; the best blocks of each key/value group are 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from rooflinecli.dataclass import dataclass
 from rooflinecli.formulas import attention
 from rooflinecli.layers.attention import gqa
 from rooflinecli.layers.picking import Picking

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from rooflinecli.dataclass import dataclass
 from rooflinecli.layers.attention import mla
 from rooflinecli.layers.picking import Picking
 from rooflinecli.ledger import Block, Row, elementwise, matmul, norm

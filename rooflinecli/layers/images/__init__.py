@@ -7,8 +7,8 @@ authors published.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from rooflinecli.dataclass import dataclass
 from rooflinecli.specs.pieces import ImageSpec
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from rooflinecli.dataclass import dataclass
 from rooflinecli.ledger import Derived
 from rooflinecli.specs.pieces import PieceSpec
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from rooflinecli.dataclass import dataclass
 from rooflinecli.num import Number
 
 Mesh = tuple[tuple[Number, Number], ...]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from rooflinecli.dataclass import dataclass
 from rooflinecli.errors import DataError
 from rooflinecli.specs.checkpoint.tensors import Header
 

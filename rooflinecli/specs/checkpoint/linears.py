@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 
+from rooflinecli.dataclass import dataclass
 from rooflinecli.specs.blocks import AttentionSpec, FeedForwardSpec
 
 SPLIT = ("gqa", "mha", "mqa", "mla", "reused", "sparse-gqa", "sparse-mla", "gated-delta", "mamba2", "short-conv")

@@ -6,8 +6,7 @@ with one axis) are not asked about here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from rooflinecli.dataclass import dataclass
 from rooflinecli.specs.checkpoint.blocks import TYPES
 
 DEFAULTS = {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from rooflinecli.dataclass import dataclass
 from rooflinecli.errors import DataError
 from rooflinecli.specs.checkpoint.base_keys import Keys
 from rooflinecli.specs.hf.decoder import set_only

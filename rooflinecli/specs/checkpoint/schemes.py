@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 
+from rooflinecli.dataclass import dataclass
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.specs.blocks import Quantization
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from rooflinecli.dataclass import dataclass
 from rooflinecli.errors import UsageError
 from rooflinecli.specs.checkpoint.blocks import tensor_bytes
 from rooflinecli.specs.checkpoint.mix import Shape, tensor_type

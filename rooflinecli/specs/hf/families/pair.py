@@ -5,10 +5,10 @@ The encoder is a tower that reads the source; keys and values of the decoder's c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from rooflinecli.dataclass import dataclass
 from rooflinecli.specs.hf.decoder import Block, feedforward
 from rooflinecli.specs.hf.fields import Family, Fields
 from rooflinecli.specs.hf.stack import Override, stack

@@ -6,10 +6,10 @@ What joins a tower to its decoder (merger, projector, the rule that makes tokens
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from rooflinecli.dataclass import dataclass
 from rooflinecli.specs.hf.fields import MISSING, Fields
 from rooflinecli.specs.hf.noise import NOISE
 
