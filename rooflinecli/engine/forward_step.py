@@ -199,7 +199,7 @@ def _overheads(
     if decode and scene.host is not None:
         layers, moe_layers = on_device(layers, scene.host.layers), on_device(moe_layers, scene.host.experts)
     per_layer, per_moe_layer = step.per_layer, step.per_moe_layer
-    given = num.present(per_layer) or num.present(per_moe_layer) or scene.chip.ideal
+    given = starts_given(scene)
     if not given:
         per_layer, per_moe_layer = (engine_constant(scene, name, "s") for name in ("per_layer", "per_moe_layer"))
     seconds = serving.layer_overhead(layers, per_layer, moe_layers, per_moe_layer)
@@ -229,10 +229,16 @@ def _times(count: Number, passes: Number) -> Number:
     return count if passes.__class__ is float and passes == 1.0 else count * passes
 
 
+def starts_given(scene: Scene) -> bool:
+    """Whether an engine's own starts count for nothing: the chip's file has what a layer takes to start, or nothing takes any."""
+    step = scene.chip.constants(REGIME, "step")
+    return bool(scene.chip.ideal or num.present(step.per_layer) or num.present(step.per_moe_layer))
+
+
 def prompt_starts(scene: Scene) -> Number:
     """Seconds by which the starts of a pass that holds a prompt exceed those of a replayed graph; nothing where engines replay both."""
     engine, moe_layers = scene.engine, float(scene.book.moe_layers)
-    if scene.chip.ideal or not (engine.prompt_per_layer or (moe_layers and engine.prompt_per_moe_layer)):
+    if starts_given(scene) or not (engine.prompt_per_layer or (moe_layers and engine.prompt_per_moe_layer)):
         return 0.0
     per_layer, per_moe_layer = (
         engine_constant(scene, f"prompt_{name}", "s") for name in ("per_layer", "per_moe_layer")

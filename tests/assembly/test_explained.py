@@ -33,6 +33,13 @@ def test_the_value_explained_is_the_value(folder: Path, phase, options):
     assert float(re.search(r"\((.*)\)", first)[1]) == seconds
 
 
+@pytest.mark.parametrize(("phase", "options"), [("decode", {"batch": 4}), ("train", GIVEN)])
+def test_the_flops_of_the_head_are_read_from_the_model(folder: Path, phase, options):
+    text = api.explain(str(folder / "dense.yaml"), HAND, f"{phase}.flops", depth=20, phase=phase, n=1, **options)
+    head = " ".join(text[text.index("F[lm_head] =") :].split())
+    assert "D = 256 [" in head and "V = 1,000 [" in head.replace("V = 1000", "V = 1,000")
+
+
 def test_leaves_name_the_line_they_come_from(folder: Path):
     text = api.explain(
         str(folder / "dense.yaml"), HAND, "decode.time_s", depth=20, phase="decode", n=1, batch=4, prompt=200

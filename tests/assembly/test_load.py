@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from assembly.conftest import HAND
 from assembly.hand import attention, total
 from assembly.serving import SEQUENCE, STEP, B, S, ends, layer, prompt_layer, token_layer
 
@@ -79,6 +80,22 @@ def test_a_first_token_in_a_closed_loop(ask):
     assert answer["interval_s"] == pytest.approx([seconds / (1 + ERROR), seconds * (1 + ERROR)])
 
 
+def test_a_slot_alone_waits_for_nobody(ask):
+    """Nobody else is under way: every request is read at once, whether it follows another or not."""
+    alone = ask("dense", "prefill", prompt=200, output=100)["time_s"]
+    for per_slot in (1, 10, "inf"):
+        found = ask("dense", "prefill", concurrency=1, prompts_per_slot=per_slot, **LOAD)["time_s"]
+        assert found == pytest.approx(alone + FRONT + STREAM)
+
+
+def test_two_slots_wait_no_longer_than_one_after_the_other_would(ask):
+    """Answers of one token: the second request ends when two have been read alone, sooner than the three steps of its turn."""
+    own = {"prompt": 200, "output": 1, "prompts_per_slot": "inf", "scheduler": "front=0 s,per_stream=0 s"}
+    alone = ask("dense", "prefill", prompt=200, output=1)["time_s"]
+    assert (HOLD + AHEAD) * ask("dense", "decode", concurrency=2, **own)["time_s"] > 2 * alone
+    assert ask("dense", "prefill", concurrency=2, **own)["time_s"] == pytest.approx(2 * alone)
+
+
 def test_prompts_per_slot_say_how_much_of_a_loop_is_its_burst(ask):
     itl = ask("dense", "decode", concurrency=B, **LOAD)["time_s"]
     steady, once = (
@@ -106,6 +123,99 @@ def test_a_launched_step_takes_no_less_than_its_launches(ask):
     for launch, mixed in (("80 us", 6 * 10 * 80e-6), ("0 s", step + 1.1 * alone)):
         found = ask("dense", "prefill", **own, scheduler=f"{bare},launch={launch}")["time_s"]
         assert found == pytest.approx(mixed * (1 + share / 2))
+
+
+BARE = "look_ahead=0,front=0 s,per_token=0 s,per_stream=0 s"
+
+
+def shared_step(ask, model: str, scheduler: str, factor: float, **more) -> tuple[float, float, float]:
+    """Of vLLM: a step that holds a prompt, from what a request that follows another waits, half of the chance of another taken off; then
+    a decode step and a prompt's own pass."""
+    asked = {**LOAD, "engine": "vllm", **more}
+    own = {**asked, "concurrency": B, "prompts_per_slot": "inf", "scheduler": f"{BARE},{scheduler}"}
+    itl, step = (ask(model, "decode", **load)["time_s"] for load in (own, {**asked, "batch": B}))
+    share = B * factor * (itl - step) / 7 / itl  # seven others' prompts lie between tokens, a hundredth in each step
+    return ask(model, "prefill", **own)["time_s"] / (1 + share / 2), step, ask(model, "prefill", **asked)["time_s"]
+
+
+@pytest.mark.parametrize(("model", "factor"), [("dense", 1.1), ("moe", 1.4)])
+def test_prompts_beside_decodes_take_longer_and_more_so_in_a_mixture(ask, model, factor):
+    mixed, step, alone = shared_step(ask, model, "graph_tokens=0,launch=0 s", factor)
+    assert mixed == pytest.approx(step + factor * alone)
+
+
+@pytest.mark.parametrize(("chip", "starts"), [("h100", 4 * 0.3e-3), (HAND, 0.0)])
+def test_launches_of_a_shared_step_replace_what_a_prompt_starts(ask, chip, starts):
+    """vLLM's further 0.3 ms of each of four layers of experts are starts, which a step that is launched one by one has already; where the
+    chip's file says what a layer takes to start, a prompt's pass has none of them, and there is nothing to replace."""
+    mixed, step, alone = shared_step(ask, "moe", "graph_tokens=0,launch=1 ns", 1.4, chip=chip)
+    assert alone > starts and mixed == pytest.approx(step + 1.4 * (alone - starts))
+
+
+def test_prompts_fill_no_more_than_all_of_the_time(ask):
+    """64 slots whose answers have one token each bring 64 prompts a step, more than it holds: another is in front half of the times, no more."""
+    own = {"prompt": 1000, "output": 1, "engine": "vllm", "n": 1}
+    settings = {"concurrency": 64, "prompts_per_slot": "inf", "scheduler": f"{BARE},graph_tokens=0,launch=0 s"}
+    alone, step = ask("dense", "prefill", **own)["time_s"], ask("dense", "decode", batch=64, **own)["time_s"]
+    itl = ask("dense", "decode", **own, **settings)["time_s"]
+    assert 64 * 1.1 * (itl - step) / 63 > itl
+    assert ask("dense", "prefill", **own, **settings)["time_s"] == pytest.approx(1.5 * (step + 1.1 * alone))
+
+
+def test_looks_that_a_scheduler_skips_gather_prompts(ask):
+    """A look every eleventh step: five steps in the mean until it comes, and whoever came in ten steps is read in the same pass."""
+    mixed, step, _ = shared_step(ask, "dense", "graph_tokens=0,launch=0 s", 1.1)
+    own = {**LOAD, "engine": "vllm", "concurrency": B, "prompts_per_slot": "inf"}
+    itl = ask("dense", "decode", **own)["time_s"]
+    cost = (itl - step) * 100 / 7
+    share = B * 1.1 * cost / (100 * itl)
+    found = ask("dense", "prefill", **own, scheduler=f"{BARE},graph_tokens=0,launch=0 s,poll_steps=11")["time_s"]
+    assert found == pytest.approx(5 * itl + (mixed + 1.1 * 10 * B / 100 * cost) * (1 + share / 2))
+
+
+def test_messages_of_eleven_tokens_wait_for_ten_more(ask):
+    """Under speculation a round leaves 1.875 tokens, and what a message waits for is counted in rounds."""
+    own = {**LOAD, "engine": "vllm", "concurrency": B, "prompts_per_slot": "inf"}
+    for more, tokens in (({}, 1), ({"speculate": "eagle", "draft_tokens": 3, "acceptance": 0.5}, 1.875)):
+        itl = ask("dense", "decode", **own, **more)["time_s"]
+        at_once, later = (
+            ask("dense", "prefill", **own, **more, scheduler=f"stream_steps={steps}")["time_s"] for steps in (1, 11)
+        )
+        assert later - at_once == pytest.approx(10 * itl * tokens)
+
+
+def test_a_cached_prefix_is_tokenised_all_the_same(ask):
+    """A front end of 3 us a token reads the whole prompt, cached or not."""
+    own = {**LOAD, "engine": "vllm", "concurrency": B, "prefix_hit": 0.5}
+    bare, paid = (
+        ask("dense", "prefill", **own, scheduler=f"front=0 s,per_token={cost}")["time_s"] for cost in ("0 s", "3 us")
+    )
+    assert paid - bare == pytest.approx(200 * 3e-6)
+
+
+def test_the_cache_of_a_closed_loop_is_that_of_its_sequences(ask):
+    """300 tokens of two heads of 32, keys and values in 16 bits in six layers, of five sequences."""
+    answer = ask("dense", "decode", concurrency=5, **LOAD)
+    assert answer["memory"]["kv_cache_bytes"] == 5 * 300 * 6 * 2 * 2 * 32 * 2
+
+
+def test_an_ideal_engine_launches_nothing(ask):
+    mixed, step, alone = shared_step(ask, "dense", "graph_tokens=0,launch=80 us", 1.1, efficiency="ideal")
+    assert mixed == pytest.approx(step + 1.1 * alone) and mixed < 60 * 80e-6
+
+
+def test_a_step_that_a_graph_holds_shares_its_weights(ask):
+    """200 tokens of a prompt and eight of decodes fit into a graph of 208: what a pass over all takes more than one over the eight, and
+    no launches; one token more and it is launched kernel by kernel."""
+
+    def kernels(tokens: int, keys: int) -> float:
+        core = attention(1, tokens, 4, 2, 32, 32, tokens * keys / 2, keys=keys)
+        return total(6 * layer(tokens, core) + ends(tokens, 1))
+
+    mixed, step, _ = shared_step(ask, "dense", "graph_tokens=208,launch=80 us", 1.1)
+    assert mixed == pytest.approx(step + 1.1 * (kernels(208, 200) - kernels(8, 1)))
+    launched, *_ = shared_step(ask, "dense", "graph_tokens=207,launch=80 us", 1.1)
+    assert launched == pytest.approx(60 * 80e-6)
 
 
 def test_a_prompt_beyond_the_budget_is_read_in_pieces(ask):

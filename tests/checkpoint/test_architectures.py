@@ -96,9 +96,10 @@ def test_parameters_are_the_elements_of_the_file(tmp_path, name, tied):
     assert {g.attention.window for g in spec.layers} <= {window, None}
 
 
-def test_leading_dense_layers_and_shared_experts(tmp_path):
-    dense, mixed = GATED | TWO | HEAD, weights(MATRICES, MIXED, SHARED) | TWO | HEAD
-    elements, _ = write(tmp_path / "m.gguf", "dots1", [dense, mixed, mixed], False, DOTS)
+@pytest.mark.parametrize(("name", "beside"), [("dots1", HEAD), ("glm4moe", HEAD | QKV), ("glm4moe", {})])
+def test_leading_dense_layers_and_shared_experts(tmp_path, name, beside):
+    dense, mixed = GATED | TWO | beside, weights(MATRICES, MIXED, SHARED) | TWO | beside
+    elements, _ = write(tmp_path / "m.gguf", name, [dense, mixed, mixed], False, DOTS)
     counted = parameters(load_model(str(tmp_path / "m.gguf")))
     assert counted.total == elements
     assert counted.total - counted.active == 2 * (E - 2) * 3 * XF * D

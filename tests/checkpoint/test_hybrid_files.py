@@ -97,6 +97,8 @@ FILES = {
         COUNTS | {"attention.head_count_kv": [0, KV], "leading_dense_block_count": 1, "shortconv.l_cache": 3, "expert_feed_forward_length": XF},
         True, 3 * D, 1,
     ),
+    "mamba": ([{n: s for n, s in MAMBA.items() if "_norm" not in n} | ONE] * 2, MAMBA_KEYS, True, 2 * INNER * (TAPS + SMALL), 0),
+    "mamba2": ([SSD | ONE] * 2, SSD_KEYS, False, 2 * SSD_STATE, 0),
 }  # fmt: skip
 
 
@@ -130,6 +132,18 @@ def test_parameters_and_state_are_those_of_the_file(tmp_path, name):
     assert parameters(spec).total == elements
     assert spec.n_layers == len(layers) and spec.tied_embeddings is tied
     assert kept(spec, 512.0) == state + attending * 2 * KV * H * 512
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_layers_stand_where_the_file_has_them(tmp_path, name):
+    """One of each kind come to the same in any order, but not to the same bytes of each stage."""
+    layers, more, tied, *_ = FILES[name]
+    write(tmp_path / "m.gguf", name, layers, more, tied)
+    spec = load_model(str(tmp_path / "m.gguf"))
+    read = [spec.layers[at] for at in spec.order]
+    kinds = ["" if group.attention is None else group.attention.kind for group in read]
+    assert [kind in ("gqa", "mha", "attention-ssm") for kind in kinds] == ["attn_k.weight" in layer for layer in layers]
+    assert [group.feedforward.kind == "moe" for group in read] == ["ffn_up_exps.weight" in layer for layer in layers]
 
 
 def test_layers_that_read_an_earlier_cache_keep_none(tmp_path):

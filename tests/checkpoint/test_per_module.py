@@ -11,7 +11,8 @@ from rooflinecli.errors import DataError
 from rooflinecli.layers.build import ledger
 from rooflinecli.lift import PLAIN
 from rooflinecli.memory import device_parameters
-from rooflinecli.specs.checkpoint.linears import matches
+from rooflinecli.specs.blocks import AttentionSpec
+from rooflinecli.specs.checkpoint.linears import attention, matches
 from rooflinecli.specs.hf import from_config
 from rooflinecli.specs.hf.per_module import patterns
 from rooflinecli.specs.load import Document
@@ -67,6 +68,18 @@ def test_an_unknown_format_and_experts_of_several_are_refused():
         llama(
             **modelopt({"model.layers.0.mlp.experts.0.up_proj": "FP8", "model.layers.0.mlp.experts.1.up_proj": "NVFP4"})
         )
+
+
+@pytest.mark.parametrize("rank", [48, None])
+def test_latent_attention_by_its_names(rank):
+    """Four heads of 32 + 16 for scores and 24 for values, latents of 40: queries through a rank of 48, or straight from the stream."""
+    latent = {"kv_lora_rank": 40, "qk_nope_head_dim": 32, "qk_rope_head_dim": 16, "v_head_dim": 24}
+    spec = AttentionSpec(kind="mla", n_heads=4, q_lora_rank=rank, **latent)
+    queries = {"q_a_proj": (D, 48), "q_b_proj": (48, 4 * 48)} if rank else {"q_proj": (D, 4 * 48)}
+    rest = {"kv_a_proj_with_mqa": (D, 56), "kv_b_proj": (40, 4 * 56), "o_proj": (4 * 24, D)}
+    assert {linear.name: (linear.inputs, linear.outputs) for linear in attention(D, spec, "model.layers.0")} == {
+        f"model.layers.0.self_attn.{name}": sizes for name, sizes in (queries | rest).items()
+    }
 
 
 def test_a_thousand_names_are_a_few_expressions():

@@ -19,7 +19,10 @@ from rooflinecli.errors import DataError
 from rooflinecli.layers.build import ledger
 from rooflinecli.lift import PLAIN
 from rooflinecli.phases.sizes import layer_sizes, work_sizes
+from rooflinecli.specs.checkpoint.base_keys import Keys
 from rooflinecli.specs.checkpoint.keys import ARCHITECTURES
+from rooflinecli.specs.checkpoint.plain_model import _local
+from rooflinecli.specs.checkpoint.tensors import Header
 from rooflinecli.specs.dtypes import formats
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.plan import Plan
@@ -175,6 +178,39 @@ def test_active_experts_windows_and_widths(tmp_path):
     assert cached(path, 512.0) == 2 * (32 + 16) * 512
     write(path, "bert", *FILES["bert"])
     assert load_model(str(path)).both_ways and cached(path, 512.0) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "seen"),
+    [("afmoe", "wwwfwwwf"), ("smallthinker", "fwwwfwww"), ("gemma-embedding", "wwwwwfww"), ("modern-bert", "fwwfwwfw"),
+     ("olmo3", "wwwfwwwf"), ("exaone-moe", "wwwfwwwf"), ("llama4", "wwwfwwwf"), ("plamo3", "wwwwwwwf"), ("grove", "wwwwwwww")],
+)  # fmt: skip
+def test_windows_stand_where_llama_cpp_has_them(name, seen):
+    """Layer by layer; a period in the keys goes before its own, and a list before both."""
+
+    def windows(**keys):
+        return "".join("f" if _local(_keys(name, **keys), i) is None else "w" for i in range(8))
+
+    assert windows() == seen
+    assert windows(sliding_window_pattern=2)[:4] == ("fwfw" if seen[0] == "f" else "wfwf")
+    assert windows(sliding_window_pattern=[True, False] * 4) == "wfwfwfwf"
+
+
+def _keys(name, **attention):
+    metadata = {f"{name}.attention.{key}": value for key, value in {"sliding_window": 64, **attention}.items()}
+    return Keys(Header(Path("m.gguf"), "gguf", (), metadata), name, "m.gguf")
+
+
+def test_a_norm_inside_attention_is_as_wide_as_its_heads_or_as_the_stream(tmp_path):
+    """Eight heads of 48 over a stream of 256: a norm of 256 is one of the stream, one of 100 is neither."""
+    layer = SPLIT | GATED | TWO
+    for width, inside in ((N * H, True), (D, False)):
+        elements = write(tmp_path / "m.gguf", "grove", [layer | weights(attn_sub_norm=(width,))] * 2, {}, RMS)
+        spec = load_model(str(tmp_path / "m.gguf"))
+        assert parameters(spec).total == elements and spec.layers[0].attention.out_norm is inside
+    write(tmp_path / "m.gguf", "grove", [layer | weights(attn_sub_norm=(100,))], {}, RMS)
+    with pytest.raises(DataError, match=r"tensor blk\.0\.attn_sub_norm"):
+        load_model(str(tmp_path / "m.gguf"))
 
 
 @pytest.mark.parametrize(

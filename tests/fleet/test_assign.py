@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rooflinecli.answers.fleet.assign import Programme
 from rooflinecli.answers.fleet.demand import Demand, Offer
+from rooflinecli.answers.fleet.lots import undominated
 from rooflinecli.answers.fleet.packing import links, pack, taken
 
 SLACK = 1e-9
@@ -129,6 +130,12 @@ def test_by_hand() -> None:
     assert found is not None and found.devices == ((16,),) and found.weight == 32.0
     assert asked.growth() == pytest.approx(18 / 10) and asked.growth_alone() == [pytest.approx(1.8)]
     assert asked.needed(0) == 16 and asked.load(0) == pytest.approx(10 / 18)
+
+
+def test_of_equal_bundles_the_one_on_fewer_groups_then_on_fewer_of_the_first_is_taken() -> None:
+    """Lots of one group, devices of the other; four of the first beside one of the other are beaten by three beside none."""
+    found = {(0,): 5.0, (1,): 3.0, (2,): 1.0, (3,): 0.0, (4,): 1.0}
+    assert undominated(found) == [((0,), 5.0), ((3,), 0.0), ((1,), 3.0), ((2,), 1.0)]
 
 
 @given(st.integers(1, 200), st.integers(1, 128))

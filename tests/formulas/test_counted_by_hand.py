@@ -9,7 +9,7 @@ from conftest import run_cli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rooflinecli.formulas import attention, goodput, loop, provision, scaling, serving
+from rooflinecli.formulas import attention, goodput, loop, provision, roofline, scaling, serving, torus
 
 sizes = st.integers(1, 200)
 
@@ -44,6 +44,16 @@ def test_replicas_multiply_the_rate_and_nothing_else(phase):
     assert b["tokens_per_s"] == pytest.approx(4 * a["tokens_per_s"]) and b["time_s"] == a["time_s"]
     key = f"usd_per_million_{'input' if phase == 'prefill' else 'output'}_tokens"
     assert four["cost"][key] == pytest.approx(one["cost"][key])
+
+
+def test_a_cache_that_heads_do_not_share_is_read_again_and_padding_with_it():
+    """100 bytes in a shape a quarter longer; of three further heads over each cached one a tenth read it again: 125 and 37.5."""
+    assert roofline.cache_read(100.0, 0.1, 4.0, 0.25) == pytest.approx(162.5)
+    assert roofline.cache_read(100.0, 0.1, 1.0, 0.0) == 100
+
+
+def test_an_axis_that_never_closes_has_one_direction():
+    assert [torus.directions_never(m, 1.0, 16.0, 256.0) for m in (1.0, 4.0, 16.0)] == [1, 1, 1]
 
 
 def test_answer_time_counts_the_first_token_once():

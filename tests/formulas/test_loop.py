@@ -48,6 +48,23 @@ def test_prompts_held_back_by_hand():
     assert loop.read_with(0.5, 2, 9) == 4.5
 
 
+def test_an_answer_of_nothing_is_a_step_all_the_same():
+    """64 slots whose answers have no token bring 64 prompts a step, as with answers of one."""
+    assert loop.arrivals_per_step(64, 0) == loop.arrivals_per_step(64, 1) == 64
+
+
+def test_a_first_token_of_slots_in_lockstep_by_hand():
+    """Nine prompts of 20 ms, the first's pass 30: four others in the mean; 10 ms in front and 1 ms a stream. Less than one slot waits for nobody."""
+    assert loop.lockstep_ttft(0.030, 9, 0.020, 0.010, 1e-3) == pytest.approx(0.030 + 4 * 0.020 + 0.010 + 0.009)
+    assert loop.lockstep_ttft(0.030, 0.5, 0.020, 0.010, 0.0) == pytest.approx(0.040)
+
+
+def test_a_first_token_of_one_after_the_other_by_hand():
+    """Four requests of 2 s each, 11 tokens 100 ms apart: the last ends after 8 s, and ten steps before that it began."""
+    assert loop.serial_ttft(4, 2.0, 11, 0.1) == pytest.approx(8 - 1.0)
+    assert loop.serial_ttft(4, 2.0, 1, 0.1) == loop.serial_ttft(4, 2.0, 0, 0.1) == pytest.approx(8)
+
+
 def test_a_front_end_reads_prompts():
     assert loop.front_time(0.004, 3e-6, 8000) == pytest.approx(0.028)
 

@@ -13,11 +13,14 @@ from rooflinecli.answers.collective import collective
 from rooflinecli.answers.exchange import with_mode
 from rooflinecli.errors import UsageError
 from rooflinecli.formulas import exchange as f
+from rooflinecli.formulas.experts import ranks_inside
 from rooflinecli.lift import Traced
 from rooflinecli.num import value
+from rooflinecli.parallel.expert import exchanges
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.exchange import MODES, price_exchange
 from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.plan import Plan
 from rooflinecli.work import Exchange
 
 CHIPS = ("h100-sxm", "b200-sxm", "gb200")
@@ -38,6 +41,15 @@ def test_bytes_of_low_latency_kernels_are_those_of_every_copy() -> None:
     """16 ranks, 8 a node: of 8 copies of 128 tokens, 7/16 go to neighbours and 8/16 leave the node."""
     p = priced("deepep-low-latency", 128.0, 16.0)
     assert p.volume == pytest.approx(128 * 8 * 7168 * 1.03125 * 15 / 16)
+
+
+def test_ranks_of_a_replica_share_out_its_tokens_before_they_send_them() -> None:
+    """Two replicas of eight tensor ranks: sixteen hold experts, each sends an eighth of 128 tokens; experts of eight replicas on eight ranks are none's own."""
+    assert ranks_inside(16.0, 2.0) == 8 and ranks_inside(4.0, 8.0) == 1
+    both = exchanges(Plan(tp=8.0, dp=2.0, ep=16.0), "deepep", 128.0, 8.0, 7168.0, 1.0, 1.0, "")
+    assert [(e.phase, e.n, e.tokens) for e in both] == [("dispatch", 16, 16), ("combine", 16, 16)]
+    apart = exchanges(Plan(tp=2.0, dp=8.0, ep=8.0), "deepep", 128.0, 8.0, 7168.0, 1.0, 1.0, "")
+    assert [(e.n, e.tokens) for e in apart] == [(8, 64)] * 2
 
 
 def test_a_router_limited_to_nodes_sends_fewer_copies_and_no_more_than_it_may() -> None:

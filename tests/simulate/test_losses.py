@@ -95,8 +95,9 @@ def test_requests_wait_while_nobody_is_there(prices):
 
 def test_losses_are_read():
     assert losses.losses("1@2min:10min,2@30s") == (Loss(1, 120.0, 600.0), Loss(2, 30.0, INF))
+    assert losses.losses("1@0s:500ms") == (Loss(1, 0.0, 0.5),)
     assert losses.most_away((Loss(1, 0.0, 10.0), Loss(1, 5.0, 10.0), Loss(1, 10.0, 1.0))) == 2
-    for wrong in ("", "1", "0@1min", "1@soon", "x@1min", "1@1min:0s", "-1@1min", "1@1min:", "1@5"):
+    for wrong in ("", "1", "0@1min", "1@soon", "x@1min", "1@1min:0s", "-1@1min", "1@1min:", "1@5", "1@-500ms"):
         with pytest.raises(UsageError, match="--lose"):
             losses.losses(wrong)
 

@@ -63,6 +63,17 @@ def test_a_new_one_serves_after_its_start_up_and_is_let_go_after_a_while(prices)
     assert state.paid[-1] == (last + 315, 1)
 
 
+def test_what_still_starts_is_let_go_first_and_may_start_again(prices):
+    """By hand: a start-up of 400 s is longer than the five minutes after which nobody asks for the three, so that none of them ever serves;
+    four requests at 1000 s make the look at 1005 s start three once more, which serve at 1405 s."""
+    early, again = [(1.0, 100, 6000)] * 4, [(1000.0, 100, 60000)] * 4
+    ended, state = run(prices, jobs_of([*early, (420.0, 100, 5), *again, (1406.0, 100, 5)]), Rule(1, 4, 1.0, 400.0))
+    assert all(job.finish < 60 for job in ended[:4]) and all(job.finish > 1406 for job in ended[5:9])
+    last = 15 * (min(job.finish for job in ended[:4]) // 15)  # the last look that asked for four
+    assert state.paid[:4] == [(0.0, 1), (15.0, 4), (last + 315, 1), (1005.0, 4)] and state.started == 6
+    assert ended[4].replica == 0 and ended[9].replica != 0
+
+
 def test_what_is_paid_is_an_area():
     """Two for ten seconds, four for five, one for five: 45 replica-seconds of 20."""
     paid = [(0.0, 2), (10.0, 4), (15.0, 1)]

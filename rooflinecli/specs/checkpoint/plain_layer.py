@@ -73,7 +73,6 @@ def attention(layer: Layer, local: int | None, chunk: int | None) -> Block | Non
         "qk_norm": _qk_norm(layer, key, heads, shared),
         "sinks": bool(layer.take("attn_sinks.weight")),
         "out_gate": gate is not None,
-        "out_norm": layer.width != heads * value and bool(layer.take("attn_sub_norm.weight")),
     }
     if layer.tensors.get("attn_sub_norm.weight") == (heads * value,):
         more["out_norm"] = bool(layer.take("attn_sub_norm.weight"))
