@@ -26,7 +26,7 @@ def foreign(scene: Scene) -> list[str]:
     if scene.request.engine is None or not engine.known_on or f"{chip.vendor} {chip.kind}" in engine.known_on:
         return []
     return [
-        f"serving: no run of {engine.name} is known here but on {', '.join(engine.known_on)}: nothing shows that it runs on "
+        f"no run of {engine.name} is known here but on {', '.join(engine.known_on)}: nothing shows that it runs on "
         f"{chip.name}, and the times are those of kernels carried over"
     ]
 

@@ -42,6 +42,16 @@ def test_a_format_that_brings_its_engine_tells_too(cli):
     assert any("ExLlamaV2" in note and "Apple M4 Max" in note for note in found["notes"])
 
 
+def test_files_of_a_tool_that_is_not_known_there_are_told_in_a_fit(cli):
+    """Each format its own tool: EXL2 on a Mac is told of, GGUF and MLX beside it are not."""
+    asked = ("fit", "llama-3.1-8b", "--hw", "m4-max", "--file", "Q4_K_M,exl2-4.65,mlx-4")
+    notes = cli(*asked, "--format", "json").json["notes"]
+    assert len(notes) == 1 and "ExLlamaV2" in notes[0]
+    for form in ("table", "markdown"):
+        assert "no run of ExLlamaV2 is known here" in " ".join(cli(*asked, "--format", form).out.split())
+    assert cli("fit", "llama-3.1-8b", "--hw", "m4-max", "--file", "Q4_K_M,mlx-4", "--format", "json").json["notes"] == []
+
+
 def test_what_engines_are_known_on_are_chips_that_there_are():
     chips = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in files("hardware").values()]
     there = {f"{chip['vendor']} {chip['kind']}" for chip in chips if "vendor" in chip}
