@@ -53,16 +53,21 @@ def estimate(request: Request, lift: Plain = PLAIN) -> Estimate:
 
 
 def _missing(scene: Scene) -> list[str]:
-    """A file that holds fewer parameters than the model that it names; of packed safetensors the elements say nothing."""
+    """A file that holds fewer parameters than the model that it names, or more; of packed safetensors the elements say nothing."""
     spec = scene.request.model
     if spec.checkpoint is None or (spec.checkpoint.format == "safetensors" and spec.quantization is not None):
         return []
     less = parameters(spec).total - spec.checkpoint.elements
-    if less <= 0:
+    if not less:
         return []
+    why = (
+        "tensors are missing (a part of a split file?)"
+        if less > 0
+        else "tensors that it does not read (layers that draft ahead?), or shapes that its keys contradict"
+    )
     return [
-        f"{spec.checkpoint.file} holds {less:,} parameters fewer than its model: tensors are missing (a part of a split file?), and "
-        "what follows is of the whole model."
+        f"{spec.checkpoint.file} holds {abs(less):,} parameters {'fewer' if less > 0 else 'more'} than its model: {why}, and what "
+        "follows is of the whole model."
     ]
 
 

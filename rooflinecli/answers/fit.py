@@ -7,6 +7,7 @@ from typing import Any
 
 from rooflinecli import memory
 from rooflinecli.answers.parameters import parameters
+from rooflinecli.answers.support import foreign
 from rooflinecli.engine.forward_step import engine_constant
 from rooflinecli.engine.host import as_fits, looked_up
 from rooflinecli.engine.inference import decode, prefill
@@ -93,7 +94,14 @@ def fit(request: Request, files: tuple[str, ...] | None = None) -> dict[str, Any
         },
         "largest": best,
         "files": [vars(f) for f in asked],
+        "notes": _notes(request, wanted),
     }
+
+
+def _notes(request: Request, wanted: tuple[str, ...]) -> list[str]:
+    """What runs the files, where nothing here knows it on this chip."""
+    engines = dict.fromkeys(request.engine or runs(file) for file in wanted)
+    return [note for name in engines for note in foreign(Scene(replace(request, engine=name)))]
 
 
 def _fitting(request: Request, file: str, total: int) -> Fitting:

@@ -17,7 +17,18 @@ def unsupported(scene: Scene, phases: dict[str, PhaseAnswer]) -> list[str]:
     if scene.chip.ideal:
         return []
     trained = [*_new(train), *_beyond(scene, train)] if train is not None else []
-    return [*trained, *_loaded(scene, phases.get("decode")), *_tiers(scene, phases.get("prefill"))]
+    return [*foreign(scene), *trained, *_loaded(scene, phases.get("decode")), *_tiers(scene, phases.get("prefill"))]
+
+
+def foreign(scene: Scene) -> list[str]:
+    """An engine asked for on a chip of a maker or kind that it is not known on: ExLlamaV2 on a Mac, TensorRT-LLM on an MI300X."""
+    engine, chip = scene.engine, scene.chip.spec
+    if scene.request.engine is None or not engine.known_on or f"{chip.vendor} {chip.kind}" in engine.known_on:
+        return []
+    return [
+        f"no run of {engine.name} is known here but on {', '.join(engine.known_on)}: nothing shows that it runs on "
+        f"{chip.name}, and the times are those of kernels carried over"
+    ]
 
 
 def _tiers(scene: Scene, prefill: PhaseAnswer | None) -> list[str]:

@@ -24,11 +24,13 @@ def render(answer: dict[str, Any], fmt: str, width: int = PIPE) -> str:
     rows = [_HEAD, *map(_line, answer["files"])]
     head, about = _title(answer), _about(answer)
     if fmt == "markdown":
-        return "\n".join([f"# {marked.cell(head)}", "", marked.table(rows, right=range(1, len(_HEAD))), "", about])
+        notes = [f"- {marked.cell(note)}" for note in answer["notes"]]
+        return "\n".join([f"# {marked.cell(head)}", "", marked.table(rows, right=range(1, len(_HEAD))), "", about, *notes])
     made = tables.fit(rows, width, drop=("prompt tok/s", "80 % interval", "bits"))
     top = "\n".join(made.head(_HEAD))
     body = list(map(made.line, rows[1:]))
-    return "\n".join([head, "", top, *body, "", *tables.prose(about, width), *made.note(width)])
+    notes = [line for note in answer["notes"] for line in tables.prose(f"note: {note}", width, "  ")]
+    return "\n".join([head, "", top, *body, "", *tables.prose(about, width), *notes, *made.note(width)])
 
 
 def _title(answer: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from rooflinecli.render.style import PIPE
 Row = list[str]
 Model = dict[str, Any]
 _HEAD = ["model", "parameters", "active", "layers", "d_model", "context"]
+_FEW, _LONGEST = 4, 60  # items of a list that a page shows, and characters of one
 _COLUMNS = ("name", "family", "parameters_total", "parameters_active", "layers", "d_model", "max_context")
 
 
@@ -163,9 +164,22 @@ def _said(block: Model) -> str:
     for key, value in block.items():
         if isinstance(value, dict):
             words.append(f"{key}: {_said(value)}")
+        elif isinstance(value, list) and value:
+            words.append(f"{key} {_few(value)}")
         elif key != "kind" and value not in (None, False, "", []):
             words.append(key if value is True else f"{key} {value}")
     return ", ".join(words)
+
+
+def _few(items: list[Any]) -> str:
+    """A list as far as a line of a page bears it: a quantised checkpoint names hundreds of modules. JSON has all of them."""
+    said = [_said(x) if isinstance(x, dict) else _short(str(x)) for x in items[:_FEW]]
+    more = [f"and {len(items) - _FEW:,} more"] if len(items) > _FEW else []
+    return f"[{', '.join([*said, *more])}]"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def _exact(value: int) -> str:

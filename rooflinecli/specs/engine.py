@@ -137,6 +137,10 @@ class Engine(Spec):
         default_factory=Scheduler,
         description="how it forms its steps: for `roofline simulate`, and for the formulas of a first token",
     )
+    known_on: list[str] = Field(
+        default_factory=list,
+        description="makers and kinds of chips that its constants or its makers know, such as 'nvidia gpu'; empty: any",
+    )
     note: str = ""
     source: str
     _document: Document = PrivateAttr()

@@ -161,6 +161,36 @@ def test_an_estimate_says_which_file_lacks_tensors(tmp_path):
     assert not any("fewer than its model" in note for note in full)
 
 
+def _notes(path: Path) -> list[str]:
+    return json.loads(run_cli("estimate", str(path), "--hw", "rtx-4090", "--format", "json").out).get("notes") or []
+
+
+def test_an_estimate_says_which_file_holds_more_than_its_model(tmp_path):
+    """A wider matrix than the keys say, and one that no llama has; angles of rotary positions are no parameters."""
+    wide = [(n, (2048, 512) if n == "blk.1.ffn_up.weight" else shape, kind) for n, shape, kind in TINY]
+    for tensors, more in ((wide, 1024 * 512), ([*TINY, ("blk.0.foo.weight", (256, 512), "Q4_K")], 256 * 512)):
+        gguf(tmp_path / "m.gguf", LLAMA, tensors)
+        assert any(f"m.gguf holds {more:,} parameters more than its model" in note for note in _notes(tmp_path / "m.gguf"))
+    gguf(tmp_path / "rope.gguf", LLAMA, [*TINY, ("rope_freqs.weight", (32,), "F32")])
+    assert not any("than its model" in note for note in _notes(tmp_path / "rope.gguf"))
+    assert "header and model agree" in run_cli("models", str(tmp_path / "rope.gguf")).out
+
+
+def test_tensors_named_twice_and_an_embedding_of_another_width_are_refused(tmp_path):
+    gguf(tmp_path / "twice.gguf", LLAMA, [*TINY, TINY[5]])
+    with pytest.raises(DataError, match=rf"twice\.gguf: tensor '{TINY[5][0]}' is there twice"):
+        header(tmp_path / "twice.gguf")
+    names = [tmp_path / f"s-0000{i}-of-00002.gguf" for i in (1, 2)]
+    gguf(names[0], LLAMA | {"split.count": 2}, TINY)
+    gguf(names[1], {"split.count": 2}, TINY[:1])
+    with pytest.raises(DataError, match="is there twice"):
+        header(names[0])
+    wide = [(n, (1000, 768) if n == "token_embd.weight" else shape, kind) for n, shape, kind in TINY]
+    gguf(tmp_path / "wide.gguf", LLAMA, wide)
+    with pytest.raises(DataError, match=r"llama\.embedding_length says 512, and token_embd\.weight is 768 wide"):
+        load_model(str(tmp_path / "wide.gguf"))
+
+
 def test_the_command_line_estimates_a_gguf_file(tmp_path):
     gguf(tmp_path / "model-Q4_K_M.gguf", LLAMA, TINY)
     ran = run_cli(
@@ -242,6 +272,8 @@ def test_a_damaged_safetensors_file_is_refused(tmp_path, text, says):
         ({"dtype": "BF16", "shape": [2], "data_offsets": [0, 5]}, "disagree"),
         ({"dtype": "X9", "shape": [2], "data_offsets": [0, 4]}, "not known"),
         ({"dtype": "BF16", "shape": [2]}, "lacks its dtype"),
+        ({"dtype": {}, "shape": [2], "data_offsets": [0, 4]}, "not known"),
+        ({"dtype": ["BF16"], "shape": [2], "data_offsets": [0, 4]}, "not known"),
     ],
 )
 def test_an_entry_that_contradicts_itself_is_refused(tmp_path, entry, says):

@@ -63,6 +63,38 @@ def test_published_files(model, file, published, source):
     assert size(model, file) == pytest.approx(published, rel=0.002), source
 
 
+KEPT = "ailocalcheck.com/model/unsloth/gpt-oss-120b-GGUF: sizes of unsloth's files, in GiB"
+FORUM = "community.frame.work/t/73280, llama-bench of gpt-oss-120b-F16.gguf: 60.87 GiB"
+MADE = "bartowski/openai_gpt-oss-20b-GGUF README: 'All quants keep the feed forward networks at mxfp4'"
+
+
+@pytest.mark.parametrize(
+    ("model", "file", "published", "source"),
+    [
+        *(("gpt-oss-120b", file, gib * 2**30, KEPT) for file, gib in (
+            ("Q2_K", 58.27), ("Q3_K_S", 58.27), ("Q3_K_M", 58.33), ("Q4_0", 58.32), ("Q4_1", 58.41), ("Q4_K_S", 58.45),
+            ("Q4_K_M", 58.46), ("Q5_K_S", 58.56), ("Q5_K_M", 58.57), ("Q6_K", 58.94), ("Q8_0", 59.03),
+        )),
+        ("gpt-oss-120b", "F16", 60.87 * 2**30, FORUM),
+        ("gpt-oss-20b", "Q6_K", 12.04e9, MADE),
+    ],
+)  # fmt: skip
+def test_experts_published_in_four_bits_keep_them_in_every_file(model, file, published, source):
+    """Of the rest of gpt-oss 58 to 61 GiB make a difference; with experts converted a Q8_0 would be 115."""
+    assert size(model, file) == pytest.approx(published, rel=0.0015), source
+
+
+def test_experts_that_a_tuner_saved_in_16_bits_are_converted():
+    """A fine-tune of gpt-oss without its quantization_config: 3 x 24 x 32 x 2880 x 2880 values go from 4.25 to 8.5 bits."""
+    spec = load_model("gpt-oss-20b")
+    plain = spec.model_copy(update={"quantization": None})
+    native, wide = (file_bytes(s, "Q8_0", parameters(s).total) for s in (spec, plain))
+    assert wide["experts"] == 2 * native["experts"] == 24 * 3 * 32 * 2880 * 2880 * 34 // 32
+    assert {k: v for k, v in wide.items() if k not in ("experts", "total")} == {
+        k: v for k, v in native.items() if k not in ("experts", "total")
+    }
+
+
 def test_block_sizes():
     assert bits("Q4_K") == 4.5 and bits("Q6_K") == 6.5625 and bits("IQ4_XS") == 4.25 and bits("MXFP4") == 4.25
     assert tensor_bytes("Q8_0", (3, 64)) == 3 * 2 * 34

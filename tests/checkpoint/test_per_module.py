@@ -182,6 +182,20 @@ def test_compressed_tensors_of_two_groups():
     assert found == LAYERS * (ATTENTION + 4 * 2 * D + 3 * packed) + 2 * 2 * TABLE + NORMS
 
 
+@pytest.mark.parametrize(
+    "stored",
+    [{"format": "marlin-24"}, {"format": "float-quantized", "sparsity_config": {"format": "sparse-24-bitmask", "sparsity_structure": "2:4"}}],
+)  # fmt: skip
+def test_weights_stored_without_their_zeros_are_refused(stored):
+    """Two of four values and a mask are fewer bytes than the scheme alone says; pruned but stored whole ('dense') they are as many."""
+    group = {"weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32}, "targets": ["Linear"]}
+    asked = {"quant_method": "compressed-tensors", "config_groups": {"group_0": group}, "ignore": ["lm_head"]}
+    with pytest.raises(DataError, match=r"stores weights without their zeros"):
+        llama(**asked, **stored)
+    whole = {"format": "pack-quantized", "sparsity_config": {"format": "dense", "sparsity_structure": "2:4"}}
+    assert llama(**asked, **whole) == llama(**asked, format="pack-quantized")
+
+
 def test_rules_of_gptqmodel():
     """+: stores what an expression matches in bits of its own."""
     linear = lambda k, n, bits=4: k * n * bits // 8 + k * n // 32 * (16 + bits) // 8 + 4 * k  # noqa: E731

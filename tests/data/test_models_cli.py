@@ -169,3 +169,17 @@ def test_show_is_the_page(cli):
     ran = cli("models", "show")
     assert ran.code == 2
     assert "models show needs a model" in ran.err
+
+
+def test_a_page_of_a_checkpoint_with_many_exceptions_stays_a_page(cli, tmp_path):
+    """Quantised files of the Hub list every module they leave: six hundred lines that a page need not repeat; JSON has them."""
+    left = [f"model.layers.{i}.mlp.gate" for i in range(61)] + ["re:.*" + "|".join(map(str, range(200)))]
+    moe = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64, "num_hidden_layers": 61}
+    config = json.loads((HF / "deepseek-v3.json").read_text(encoding="utf-8")) | moe
+    config["quantization_config"] |= {"modules_to_not_convert": ["lm_head", *left]}
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    page = cli("models", str(tmp_path / "config.json"))
+    assert page.code == 0, page.err
+    assert len(page.out.splitlines()) < 60
+    assert "and 59 more]" in page.out and "block [128, 128]" in " ".join(page.out.split())
+    assert len(cli("models", str(tmp_path / "config.json"), "--format", "json").json["quantization"]["kept"]) == 63

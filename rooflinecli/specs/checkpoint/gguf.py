@@ -68,10 +68,15 @@ def read(path: Path) -> Header:
     """The header of a GGUF file, with those of its further parts where it was split. Raises DataError."""
     first = _one(path)
     count = first.metadata.get("split.count", 1)
-    if not isinstance(count, int) or count <= 1:
-        return first
-    parts = [first, *(_one(part) for part in _others(path, count))]
-    return Header(path, "gguf", tuple(t for part in parts for t in part.tensors), first.metadata, len(parts))
+    split = isinstance(count, int) and count > 1
+    parts = [first, *(_one(part) for part in _others(path, count))] if split else [first]
+    tensors = tuple(t for part in parts for t in part.tensors)
+    seen: set[str] = set()
+    for name in (t.name for t in tensors):
+        if name in seen:  # its bytes would count twice; llama.cpp refuses such a file too
+            raise DataError(f"{shown(path)}: tensor {name[:60]!a} is there twice; give a whole GGUF file")
+        seen.add(name)
+    return Header(path, "gguf", tensors, first.metadata, len(parts))
 
 
 def _others(path: Path, count: int) -> Iterator[Path]:

@@ -42,6 +42,8 @@ def model_document(path: Path) -> Document:
 
     keys = Keys(found, name, shown(path))
     make: Callable[[Keys], dict[str, Any]] | None = ARCHITECTURES.get(name)
+    if make is not None:
+        _agree(keys, name)
     data = plain(keys) if make is None else from_config(make(keys), f"{shown(path)}")
     title = found.metadata.get("general.name")
     data["name"] = str(title)[:80] if isinstance(title, str) and title.strip() else path.stem
@@ -50,6 +52,15 @@ def model_document(path: Path) -> Document:
     data["checkpoint"] = found.facts()
     data["quantization"] = _stored(found)
     return Document(data, path, {(): (shown(path), 1)})
+
+
+def _agree(keys: Keys, name: str) -> None:
+    """Raises DataError where the embedding is of another width than the key that everything else was converted with."""
+    said, width = keys.whole("embedding_length", 0), keys.shape("token_embd.weight")[-1]
+    if said and said != width:
+        raise DataError(
+            f"{keys.file}: {name}.embedding_length says {said:,}, and token_embd.weight is {width:,} wide; convert the model again"
+        )
 
 
 def _stored(found: Header) -> dict[str, Any]:

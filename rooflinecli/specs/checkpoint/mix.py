@@ -36,7 +36,8 @@ _FALLBACK = {
 
 @dataclass(frozen=True)
 class Shape:
-    """What the rules ask about a model: layers, heads per key/value head, experts, whether the head is the embedding."""
+    """What the rules ask about a model: layers, heads per key/value head, experts, whether the head is the embedding, and the type that
+    its experts were published in and keep in every file (`native`, empty for 16 bits)."""
 
     layers: int
     groups: int
@@ -44,6 +45,7 @@ class Shape:
     tied: bool = False
     width: int = 0
     imatrix: bool = False
+    native: str = ""
 
     def more(self, i: int) -> bool:
         """Layers that get more bits: the first and last eighth, and every third between."""
@@ -61,7 +63,13 @@ def file_type(name: str | None) -> str | None:
 
 
 def tensor_type(file: str, role: str, layer: int, columns: int, shape: Shape) -> str:
-    """The type of one matrix: `role` is its name without block number (attn_v, ffn_down, token_embd, output, ...)."""
+    """The type of one matrix: `role` is its name without block number (attn_v, ffn_down, token_embd, output, ...).
+
+    Experts published in MXFP4 (gpt-oss) are copied as they are by convert_hf_to_gguf, and llama-quantize converts nothing twice
+    unless forced to (`requantizing from type mxfp4 is disabled`).
+    """
+    if shape.native and role.endswith("_exps"):
+        return shape.native
     wanted = _choose(file, role.removesuffix("_exps").removesuffix("_shexp"), layer, shape, role.endswith("_exps"))
     if columns % TYPES[wanted][1] and wanted in _FALLBACK:
         wanted = "Q8_0" if role == "output" else _FALLBACK[wanted]

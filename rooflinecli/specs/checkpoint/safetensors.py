@@ -55,7 +55,7 @@ def _tensor(path: Path, name: str, entry: Any) -> Tensor:
         whole = all(isinstance(v, int) and not isinstance(v, bool) and v >= 0 for v in (*shape, begin, end))
     except (TypeError, KeyError, ValueError):
         raise _fail(path, f"tensor {name[:60]!a} lacks its dtype, shape or data_offsets") from None
-    if dtype not in BITS:
+    if not isinstance(dtype, str) or dtype not in BITS:
         raise _fail(path, f"tensor {name[:60]!a} is of dtype {str(dtype)[:20]!a}, which is not known here")
     if not whole or end - begin != -(-math.prod(shape) * BITS[dtype] // 8):
         raise _fail(path, f"tensor {name[:60]!a}: its shape and its data_offsets disagree")

@@ -74,7 +74,9 @@ def _shape(spec: ModelSpec, imatrix: bool) -> Shape:
     attention = next((g.attention for g in spec.layers if g.attention), None)
     groups = attention.n_heads // (attention.n_kv_heads or attention.n_heads) if attention else 1
     experts = max((g.feedforward.n_experts or 0 for g in spec.layers), default=0)
-    return Shape(spec.n_layers, groups, experts, spec.tied_embeddings, spec.d_model, imatrix)
+    stored = spec.quantization
+    native = "MXFP4" if stored and stored.dtype == "mxfp4" and stored.applies_to == "experts" else ""
+    return Shape(spec.n_layers, groups, experts, spec.tied_embeddings, spec.d_model, imatrix, native)
 
 
 def matrices(spec: ModelSpec, mixers: Mixers | None = None) -> Iterator[Matrix]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from rooflinecli.dataclass import dataclass
+
+_TABLE = re.compile(r"(^|\.)(rope_freqs|rope_factors_\w+|rotary_emb\.inv_freq)\b")  # angles, no parameters of the model
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ class Header:
             "format": self.kind,
             "files": self.files,
             "tensors": len(self.tensors),
-            "elements": self.elements,
+            "elements": sum(t.elements for t in self.tensors if not _TABLE.search(t.name)),
             "bytes": self.bytes,
             "dtypes": {name: row["bytes"] for name, row in self.by_dtype().items()},
         }

@@ -248,7 +248,7 @@ _WRAPPER = frozenset(
     "img_token_compression_config num_reward_heads process_image_mode "
     "image_start_token_id image_end_token_id video_start_token_id video_end_token_id adapter_layer_norm_eps projector_layernorm_eps "
     "audio_token_id boa_token_id eoa_token_id eoa_token_index audio_token_index "
-    "image_grid_pinpoints vision_feature_layer vision_feature_select_strategy image_seq_length image_seq_len".split()
+    "image_grid_pinpoints vision_feature_layer vision_feature_select_strategy image_seq_length image_seq_len use_image_newline_parameter".split()
 )
 # Fields of a wrapper that older files on the Hub hold beside those of the decoder
 _TOWER = _WRAPPER | frozenset(
@@ -256,7 +256,8 @@ _TOWER = _WRAPPER | frozenset(
 )
 
 
-_INSIDE = frozenset({"num_image_tokens"})  # the same, inside text_config
+# The same, inside text_config; Idefics3's class has no perceiver, whatever its checkpoints say of one
+_INSIDE = frozenset({"num_image_tokens", "perceiver_config", "pixel_shuffle_factor"})
 
 
 def _refuse(f: Fields, family: Family | None = None) -> None:

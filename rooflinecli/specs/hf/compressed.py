@@ -11,6 +11,7 @@ from rooflinecli.specs.hf.packing import Stored, grouping, integers, keeping
 def compressed(f: Fields) -> Stored:
     """compressed-tensors: groups of weights, integer or float, per group, block, channel or tensor. The group of all linear layers
     comes first; the modules that others name have their format instead."""
+    _dense(f)
     groups = f.raw("config_groups")
     if not isinstance(groups, dict) or not groups:
         raise f.fail("config_groups", "expected at least one group; write the model as YAML")
@@ -23,6 +24,17 @@ def compressed(f: Fields) -> Stored:
     ]
     beside = ({"only": base[1]} if base[1] else {}) | ({"others": others} if others else {})
     return keeping(f, base[0] | beside, "ignore")
+
+
+def _dense(f: Fields) -> None:
+    """Raises DataError for weights stored without their zeros (two of four, a mask beside them): no bytes of those are known here."""
+    sparse = f.raw("sparsity_config")
+    said = sparse.get("format") if isinstance(sparse, dict) else None
+    where = "sparsity_config"
+    if said in (None, "dense"):
+        said, where = f.raw("format"), "format"
+    if isinstance(said, str) and ("24" in said or "bitmask" in said):
+        raise f.fail(where, f"{said} stores weights without their zeros, whose bytes are not counted here; name the dense checkpoint")
 
 
 def _one_group(f: Fields, name: str, group: Any) -> tuple[Stored, list[str]]:

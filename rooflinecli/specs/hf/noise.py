@@ -10,18 +10,18 @@ _flash_attn_2_enabled output_hidden_states output_attentions return_dict torchsc
 finetuning_task id2label label2id num_labels problem_type task_specific_params prefix tokenizer_class chunk_size_feed_forward
 cross_attention_hidden_size tie_encoder_decoder is_decoder gradient_checkpointing unsloth_version unsloth_fixed
 cache_implementation use_flash_attn attn_impl _from_model_config license model_max_length
-max_sequence_length
+max_sequence_length transformers.js_config
 """
 _TOKENS = """
 bos_token_id eos_token_id pad_token_id sep_token_id unk_token_id mask_token_id cls_token_id decoder_start_token_id
-tokenizer_vocab_size
+tokenizer_vocab_size _pad_token_id
 """
 _TRAINING = """
 initializer_range initializer_factor attention_dropout hidden_dropout resid_pdrop embd_pdrop attn_pdrop dropout
 attention_probs_dropout_prob hidden_dropout_prob classifier_dropout activation_dropout residual_dropout embedding_dropout
 resid_dropout output_router_logits router_aux_loss_coef router_jitter_noise aux_loss_alpha seq_aux pretraining_tp
 layer_norm_eps layer_norm_epsilon rms_norm_eps norm_epsilon norm_eps summary_type summary_use_proj summary_activation
-summary_proj_to_labels summary_first_dropout
+summary_proj_to_labels summary_first_dropout neftune_noise_alpha
 """
 _ROPE = """
 rope_theta rope_scaling rope_parameters rope_interleave rope_local_base_freq partial_rotary_factor rotary_pct rotary_emb_base
@@ -38,6 +38,6 @@ NOISE = frozenset(" ".join((_BOOKKEEPING, _TOKENS, _TRAINING, _ROPE, _GENERATION
 # Switches that add something when on; a family that never reads one has nothing to add when it is off
 _OFF = """
 attention_bias mlp_bias use_bias qkv_bias lm_head_bias use_qk_norm qk_layernorm alibi use_mrope use_sliding_window mup
-use_parallel_residual language_model_only
+use_parallel_residual language_model_only qk_layer_norms use_resampler
 """
 OFF = frozenset(_OFF.split())

@@ -285,7 +285,7 @@ FAMILIES = {
         frozenset(
             "initializer_cutoff_factor mlp_dropout classifier_pooling classifier_activation deterministic_flash_attn "
             "sparse_prediction sparse_pred_ignore_index global_rope_theta local_rope_theta repad_logits_with_grad "
-            "reference_compile gradient_checkpointing".split()
+            "reference_compile gradient_checkpointing position_embedding_type".split()
         ),
         own_head=True,
     ),

@@ -115,7 +115,7 @@ _LARGE = {
 TOWERS = {
     "clip_vision_model": TowerFamily(clip, _BASE, frozenset({"projection_dim", "vocab_size"})),
     "siglip_vision_model": TowerFamily(
-        siglip, _BASE | {"patch_size": 16, "hidden_act": "gelu_pytorch_tanh"}, frozenset({"projection_dim", "num_image_tokens", "projector_hidden_act"})
+        siglip, _BASE | {"patch_size": 16, "hidden_act": "gelu_pytorch_tanh"}, frozenset({"projection_dim", "num_image_tokens", "projector_hidden_act", "vocab_size"})
     ),
     **dict.fromkeys(
         ("idefics3_vision", "smolvlm_vision"),
