@@ -16,7 +16,7 @@ ASKED = ("llama-3.1-8b", "-n", "1", "--batch", "1", "--phase", "decode", "--form
     ("chip", "engine", "said"),
     [
         ("m4-max", "exllamav2", True),
-        ("ryzen-9-9950x", "exllamav3", True),  # made by AMD, and no GPU
+        ("ryzen-9-9950x", "llamacpp-rocm", True),  # made by AMD, and no GPU
         ("mi300x", "trtllm", True),
         ("rtx-4090", "mlx", True),
         ("h100", "llamacpp-rocm", True),
