@@ -45,6 +45,8 @@ def _about(answer: dict[str, Any]) -> str:
     said = (
         f"Largest that holds {asked}: {best}."
         if best
+        else f"None holds {asked} on the device alone; the rates are those with the rest on the host."
+        if any(map(_away, answer["files"]))
         else f"None holds {asked}; take a smaller model or --kv-dtype q8_0."
     )
     reserve = units.si(answer["hardware"]["reserve_bytes"], "B")

@@ -16,7 +16,7 @@ ASKED = ("llama-3.1-8b", "-n", "1", "--batch", "1", "--phase", "decode", "--form
     ("chip", "engine", "said"),
     [
         ("m4-max", "exllamav2", True),
-        ("ryzen-9-9950x", "exllamav3", True),  # made by AMD, and no GPU
+        ("ryzen-9-9950x", "llamacpp-rocm", True),  # made by AMD, and no GPU
         ("mi300x", "trtllm", True),
         ("rtx-4090", "mlx", True),
         ("h100", "llamacpp-rocm", True),
@@ -58,3 +58,12 @@ def test_what_engines_are_known_on_are_chips_that_there_are():
     named = {name: set(engine.known_on) for name, engine in engines().items()}
     assert any(named.values())
     assert not {name: found - there for name, found in named.items() if found - there}
+
+
+def test_a_model_too_large_for_the_board_is_not_said_to_run_nowhere(cli):
+    """What the table answers with experts on the host is no reason to take a smaller model; where no host holds it, it is."""
+    apart = cli("fit", "gpt-oss-120b", "--hw", "rtx-5090", "--file", "MXFP4_MOE", "--prompt", "512")
+    assert "None holds 512 + 256 tokens on the device alone; the rates are those" in " ".join(apart.out.split())
+    assert "experts of" in apart.out and "smaller model" not in apart.out
+    nowhere = cli("fit", "deepseek-v3", "--hw", "m1", "--file", "Q4_K_M", "--prompt", "512")
+    assert nowhere.code == 1 and "take a smaller model" in " ".join(nowhere.out.split())
