@@ -21,13 +21,14 @@ from rooflinecli.specs.plan import Plan
 def first_token(scene: Scene, plan: Plan, busy: Load, alone: Number, itl: Number, step: Number) -> Number:
     """Seconds to the first token of a prompt whose pass takes `alone` on an idle replica; `step` is a decode step under this load."""
     batch = sequences_per_stage(plan, busy)
+    before = front(scene, loop.others_beside(busy.batch))
     if lockstep(scene):
         per_stream = engine_constant(scene, "per_stream", "s")
-        found = loop.lockstep_ttft(alone, batch, busy.prompt_cost, front(scene), per_stream)
+        found = loop.lockstep_ttft(alone, batch, busy.prompt_cost, before, per_stream)
     else:
-        found = in_turn(scene, meets(scene, plan, busy, alone, itl, step), batch, itl)
+        found = in_turn(scene, meets(scene, plan, busy, alone, itl, step), batch, itl, before)
     own = speculation.token_step(scene, plan, 1.0, serving.mean_context(scene.prompt, scene.output)).seconds
-    one = in_turn(scene, Loop(alone, alone, 0.0), 1.0, own)
+    one = in_turn(scene, Loop(alone, alone, 0.0), 1.0, own, before)
     request = serving.answer_time(one, own, scene.output)
     # Served one after another, all sequences of the replica wait for each other, whatever stage they would be on.
     return num.minimum(found, loop.serial_ttft(num.maximum(busy.batch, 1), request, scene.output, itl))
@@ -43,12 +44,17 @@ def lockstep(scene: Scene) -> bool:
     return scene.request.equal_lengths and scene.engine.prompts_first
 
 
-def front(scene: Scene) -> Number:
-    """Seconds in front of a request under load: its front end, and what the runs of this engine took beside its rules."""
+def front(scene: Scene, meets: Number) -> Number:
+    """Seconds in front of a request: its front end, and what the runs of this engine took beside its rules where it meets others.
+
+    `meets` is the chance that others are under way: polls, intervals between messages and waits for a fuller batch hold nobody who is alone.
+    """
     own = engine_constant(scene, "front", "s")
     if scene.engine.per_token:
         own = loop.front_time(own, engine_constant(scene, "per_token", "s"), scene.prompt)
-    return own + engine_constant(scene, "unexplained", "s") if scene.engine.unexplained else own
+    return (
+        loop.beside_others(own, meets, engine_constant(scene, "unexplained", "s")) if scene.engine.unexplained else own
+    )
 
 
 @dataclass(slots=True)
@@ -86,8 +92,8 @@ def meets(scene: Scene, plan: Plan, busy: Load, alone: Number, itl: Number, step
     return Loop(burst, mixed, share, loop.mean_hold(held, arrivals))
 
 
-def in_turn(scene: Scene, met: Loop, batch: Number, itl: Number) -> Number:
-    """Time to first token in the mean of a slot's requests: the one in the burst, and those that follow another."""
+def in_turn(scene: Scene, met: Loop, batch: Number, itl: Number, front: Number) -> Number:
+    """Time to first token in the mean of a slot's requests, `front` seconds in front of each: the one in the burst, and those that follow another."""
     gather, poll, late, ahead = (
         engine_constant(scene, name, "1") for name in ("gather_steps", "skipped_looks", "late_tokens", "look_ahead")
     )
@@ -95,7 +101,7 @@ def in_turn(scene: Scene, met: Loop, batch: Number, itl: Number) -> Number:
     turn = loop.turn_ttft(gather + met.held, poll, ahead, step, met.mixed, met.share)
     turn = num.where(batch > 1, turn, met.mixed)  # nobody else is under way: nothing to wait for
     per_stream = engine_constant(scene, "per_stream", "s")
-    return loop.closed_loop_ttft(met.burst, turn, scene.per_slot, late * step, front(scene), per_stream, batch)
+    return loop.closed_loop_ttft(met.burst, turn, scene.per_slot, late * step, front, per_stream, batch)
 
 
 def _held(scene: Scene, batch: Number, arrivals: Number) -> Number:

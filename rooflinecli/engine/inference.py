@@ -76,9 +76,9 @@ def _first_token(scene: Scene, plan: Plan, step: Step) -> Step:
     """The pass with the wait in front of it charged to its bill."""
     busy = load(scene, plan)
     if busy.kind == "open":
-        front = closed_loop.front(scene)
         under_way = speculation.round_time(scene, decode_seconds(scene, plan, busy))
         meets = serving.busy_probability(busy.batch)
+        front = closed_loop.front(scene, meets)
         beside = busy.prompt_cost + prompt_starts(scene)  # a step that takes a prompt in is not replayed either
         seconds = serving.open_loop_ttft(step.seconds, under_way, meets, busy.share, beside, busy.prompt_cost, front)
     else:

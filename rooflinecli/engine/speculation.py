@@ -15,6 +15,7 @@ from rooflinecli.derivation import label
 from rooflinecli.engine.forward_step import Step, forward_step
 from rooflinecli.engine.phase_answer import SpeculationAnswer
 from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.weights import as_kept
 from rooflinecli.errors import UsageError
 from rooflinecli.formulas import counts, serving, speculation
 from rooflinecli.layers.softmax import Softmax
@@ -191,7 +192,8 @@ def _module(spec: ModelSpec) -> ModelSpec:
     known = _MODULES.get(id(spec))
     if known is None:
         last = spec.layers[-1].model_copy(update={"repeat": 1})
-        known = _MODULES[id(spec)] = (spec, spec.but(layers=[last], towers=[]))
+        stored = as_kept(spec)  # as the target's layers are in the mean
+        known = _MODULES[id(spec)] = (spec, spec.but(layers=[last], towers=[], quantization=stored))
     return known[1]
 
 

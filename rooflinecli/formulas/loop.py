@@ -83,6 +83,22 @@ def front_time(front: Number, per_token: Number, prompt: Number) -> Number:
     return front + per_token * prompt
 
 
+@formula("P_busy", "1", "definition: a slot meets the others of its closed loop, and the only one meets nobody")
+def others_beside(batch: Number) -> Number:
+    """min(max(b - 1, 0), 1)."""
+    return num.minimum(num.maximum(batch - 1, 0), 1)
+
+
+@formula(
+    "o_f",
+    "s",
+    "what only those meet who find others under way: polls, messages and waits for a fuller batch hold no lone request",
+)
+def beside_others(front: Number, meets: Number, unexplained: Number) -> Number:
+    """o_f + P_busy o_u."""
+    return front + meets * unexplained
+
+
 @formula(
     "t_ttft",
     "s",

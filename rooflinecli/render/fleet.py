@@ -11,6 +11,7 @@ from rooflinecli.render.json import dumps
 from rooflinecli.render.plan import flat, usd
 from rooflinecli.render.search import layout
 from rooflinecli.render.style import PIPE
+from rooflinecli.text import plural
 from rooflinecli.units import duration
 
 Row = dict[str, Any]
@@ -41,18 +42,17 @@ def render(result: Row, format: str, width: int = PIPE) -> str:
 
 def _title(result: Row) -> str:
     held = f"held at the {result['hold']} end" if result["hold"] != "floor" else "held at the floor"
-    many = f"{len(result['models'])} models on {sum(g['devices'] for g in result['groups']):,} devices, {held}"
+    devices = plural(sum(g["devices"] for g in result["groups"]), "device")
+    many = f"{plural(len(result['models']), 'model')} on {devices}, {held}"
     bill = f" for {usd(result['usd_per_hour'])} an hour" if result["usd_per_hour"] is not None else ""
     if result["feasible"]:
         return (
-            f"{many}: all traffic fits, on {result['devices']:,} devices{bill}, {result['spare']:,} left over; "
+            f"{many}: all traffic fits, on {plural(result['devices'], 'device')}{bill}, {result['spare']:,} left over; "
             f"all of it may grow {_times(result['growth'])} times, {result['bottleneck']} by itself least"
         )
     if not result["growth"]:
         return f"{many}: {result['bottleneck']} cannot be served on it"
-    return f"{many}: the traffic does not fit; {result['growth']:.1%} of every model's does, and {result['bottleneck']} takes most".replace(
-        "%", " %"
-    )
+    return f"{many}: the traffic does not fit; {100 * result['growth']:.3g} % of every model's does, and {result['bottleneck']} takes most"
 
 
 def _placed(result: Row) -> list[list[str]]:

@@ -88,7 +88,7 @@ class FleetFile(Spec):
 
 def load_fleet(path: Path) -> tuple[FleetFile, Document]:
     """The fleet in a file, and where each of its lines was written. Raises DataError with file:line."""
-    document = read(path)
+    document = read(path, first="fleet")
     if ("extends",) in document.lines:
         raise DataError(f"{document.at('extends')}: a fleet cannot extend another; share options with `defaults`")
     return validate(FleetFile, document), document

@@ -47,9 +47,9 @@ class Document:
         return shown(self.path)
 
 
-def read(path: Path, *, base: str = "") -> Document:
-    """Parse one YAML file and apply its `extends`. Raises DataError with file:line."""
-    return parse(_text(path), path, base)
+def read(path: Path, *, base: str = "", first: str = "checks") -> Document:
+    """Parse one YAML file and apply its `extends`; `first` is what such a file begins with. Raises DataError with file:line."""
+    return parse(_text(path), path, base, first="name" if base else first)
 
 
 def _text(path: Path) -> str:
@@ -60,14 +60,14 @@ def _text(path: Path) -> str:
         raise DataError(f"{path}: cannot be read ({reason}); give a readable YAML file") from None
 
 
-def parse(text: str, path: Path, base: str = "", seen: tuple[Path, ...] = ()) -> Document:
+def parse(text: str, path: Path, base: str = "", seen: tuple[Path, ...] = (), first: str = "name") -> Document:
     document = Document({}, path)
     try:
         _refuse_depth(text, path)
         node = yaml.compose(text, Loader=Loader)
         if not isinstance(node, yaml.MappingNode):
             raise DataError(
-                f"{shown(path)}:1: expected a mapping of fields at the top level; start with '{'name' if base else 'checks'}: …'"
+                f"{shown(path)}:1: expected a mapping of fields at the top level; start with '{first}: …'"
             )
         document.data = _plain(node, (), document.lines, shown(path), frozenset())
     except yaml.YAMLError as error:

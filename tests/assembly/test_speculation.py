@@ -7,8 +7,12 @@ from assembly.hand import W, cached_attention, matmul, total
 from assembly.serving import CONTEXT, SEQUENCE, STEP, B, ends, layer
 
 from rooflinecli import api
+from rooflinecli.engine import residency
+from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError
+from rooflinecli.specs import ask
 from rooflinecli.specs.model import load_model
+from rooflinecli.specs.plan import Plan
 
 STARTS = 6 * 10e-6
 LOAD = {"prompt": 200, "output": 100}
@@ -119,3 +123,15 @@ def test_a_quantised_model_drafts_with_its_own_last_layer():
         for more in ({}, {"speculate": "mtp", "draft_tokens": 3, "acceptance": 0.7})
     )
     assert drafted["time_s"] < plain["time_s"] < 4 * drafted["time_s"]
+
+
+def test_the_module_of_a_quantised_checkpoint_is_stored_as_its_layers():
+    """DeepSeek-V3: one layer of 61 more, its experts (256 and a shared one of 3 x 7168 x 2048) in a byte each."""
+    asked = {"model": "deepseek-v3", "hw": "b200", "batch": B, **LOAD}
+    plan = Plan(tp=8.0, zero=0)
+    plain, drafted = (
+        residency.resident(Scene(ask.request({**asked, **more})), plan, "decode").weights_bytes
+        for more in ({}, {"speculate": "mtp", "draft_tokens": 1, "acceptance": 0.7})
+    )
+    experts = 257 * 3 * 7168 * 2048 / 8
+    assert experts < drafted - plain < 1.06 * experts

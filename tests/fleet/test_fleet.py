@@ -221,3 +221,50 @@ def test_a_fleet_that_does_not_fit_never_passes(tmp_path: Path) -> None:
 def test_what_a_check_of_a_fleet_refuses(tmp_path: Path, old: str, new: str, says: str) -> None:
     ran = held(tmp_path, HELD.replace(old, new, 1))
     assert ran.code == 3 and says in ran.err and "Traceback" not in ran.err, ran.err
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("batch: 0", "--batch 0: must be at least 1"),
+        ("tp: x", "--tp x"),
+        ("pp: 0", "--pp 0"),
+        ('where: "decode.nosuch >= 1"', "no quantity 'decode.nosuch'"),
+        ('where: "decode >>= 1"', "decode >>= 1"),
+        ("engine: nosuch", "unknown engine 'nosuch'"),
+        ("prompt: .nan", "nan is not a finite number"),
+        ("zero: 3", "--zero belongs to training"),
+    ],
+)
+def test_a_question_that_no_chip_could_answer_is_no_lack_of_room(tmp_path: Path, line: str, says: str) -> None:
+    path = tmp_path / "fleet.yaml"
+    path.write_text(f"fleet: {{h100: 8}}\nmodels:\n  a:\n    model: llama-3-8b\n    qps: 2\n    {line}\n")
+    ran = run_cli("fleet", str(path))
+    assert ran.code == 3 and not ran.out and says in ran.err, ran.err
+    at = int(ran.err.split("fleet.yaml:")[1].split(":")[0])
+    assert at in (3, 6) and "Traceback" not in ran.err, ran.err
+
+
+def test_what_one_chip_cannot_do_is_said_of_that_chip(tmp_path: Path) -> None:
+    """H100 has no four-bit matmuls: no mistake of the file, whose other group may serve the model."""
+    path = tmp_path / "fleet.yaml"
+    path.write_text("fleet: {h100: 8}\nmodels:\n  a: {model: llama-3-8b, qps: 2, dtype: nvfp4}\n")
+    ran = run_cli("fleet", str(path))
+    assert ran.code == 1 and "nothing on h100" in ran.out and "no nvfp4 matmul rate" in ran.out
+
+
+def test_one_is_no_plural_and_a_small_share_no_nought(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.yaml"
+    path.write_text("fleet: {h100: 1}\nmodels:\n  a: {model: llama-3-8b, qps: 200000, batch: 32}\n")
+    ran = run_cli("fleet", str(path), "--format", "json")
+    growth = ran.json["growth"]
+    assert 0 < growth < 1e-3
+    title = run_cli("fleet", str(path)).out.split("\n\n")[0].replace("\n", " ")
+    assert title.startswith("1 model on 1 device,") and f"{100 * growth:.3g} % of every" in title
+
+
+def test_an_empty_file_of_a_fleet_is_told_how_one_begins(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.yaml"
+    path.write_text("")
+    ran = run_cli("fleet", str(path))
+    assert ran.code == 3 and "start with 'fleet: …'" in ran.err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from rooflinecli.engine import inference
@@ -62,3 +64,44 @@ def test_further_tokens_are_within_eight_per_cent():
     for cell in CELLS:
         (_, formula), (_, itl) = both(*SETTINGS[0], *cell)
         assert formula == pytest.approx(itl, rel=0.08), cell
+
+
+ALONE = {"model": "llama8b", "hw": "h100", "prompt": 2048, "output": 64}
+
+
+@pytest.mark.parametrize("equal", [False, True])
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm", "python-server", "cuda-graph", "jetstream"])
+def test_a_lone_request_has_one_answer(engine, equal):
+    """At a rate near nought, as the only client, and simulated: the pass on an idle replica behind the front end, within a stream's share."""
+
+    def first(**load):
+        asked = ask.request({**ALONE, "engine": engine, "equal_lengths": equal, **load})
+        return inference.prefill(Scene(asked), Plan(zero=0)).time_s
+
+    scene = Scene(ask.request({**ALONE, "engine": engine}))
+    rules = scene.engine.scheduler
+    job = Job(0, 0.0, ALONE["prompt"], ALONE["output"])
+    replica = Replica(Prices(scene, Plan(zero=0)), Limits(10**9, 2048), rules)
+    replica.enqueue(job)
+    while replica.step(1e9):
+        pass
+    by_hand = first() + rules.front + rules.per_token * ALONE["prompt"]
+    for found in (job.first, first(qps=1e-6), first(concurrency=1)):
+        assert found == pytest.approx(by_hand, abs=1.01 * rules.per_stream + 1e-6)
+
+
+@pytest.mark.parametrize(("engine", "seconds"), [("sglang", 0.19), ("trtllm", 0.03)])
+def test_what_no_rule_explains_is_met_beside_others_alone(engine, seconds):
+    """In the share of arrivals that find somebody: 1 - e^-b of an open loop, all of a closed one from two clients on."""
+
+    def unexplained(**load):
+        asked = ask.request({**ALONE, "engine": engine, **load})
+        with_it, without = (Scene(asked, override=o) for o in (None, {"engine.unexplained": 0.0}))
+        answers = [inference.prefill(each, Plan(zero=0)).time_s for each in (with_it, without)]
+        return answers[0] - answers[1], inference.decode(with_it, Plan(zero=0)).batch
+
+    assert unexplained(concurrency=1)[0] == 0
+    assert unexplained(concurrency=8)[0] == pytest.approx(seconds)
+    for rate in (0.01, 1.0, 4.0):
+        waits, under_way = unexplained(qps=rate)
+        assert waits == pytest.approx(seconds * (1 - math.exp(-under_way)), rel=1e-6)

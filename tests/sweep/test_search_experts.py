@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 import pytest
+from conftest import run_cli
 
 from rooflinecli.answers.search import instances
 from rooflinecli.engine.scene import Scene
@@ -65,3 +66,23 @@ def test_serving_ranks_by_the_end_that_is_held(cli):
     worst, middle, best = (by[hold][0] for hold in ("pessimistic", "expected", "floor"))
     assert worst["held"][name] < worst["score"][name] and middle["held"] == middle["score"]
     assert best["held"][name] > best["score"][name]
+
+
+def test_layouts_of_as_many_devices_are_told_apart_by_what_their_tokens_cost():
+    """A rate asks for the fewest devices first: among equals the second objective says how far a row is behind."""
+    asked = ["search", "deepseek-v3", "--hw", "h200", "-n", "8", "--phase", "decode", "--engine", "vllm", "--dtype", "fp8"]
+    ran = run_cli(*asked, "--qps", "2", "--slo", "ttft=2s,itl=60ms", "--format", "json")
+    first, *others = ran.json["results"]
+    usd = "serve.usd_per_million_output_tokens"
+    assert others and {row["held"]["serve.devices"] for row in ran.json["results"]} == {8}
+    for row in others:
+        gap = 100 * (row["held"][usd] / first["held"][usd] - 1)
+        assert gap > 10 and row["why"].startswith(f"{gap:.0f} % behind in {usd}:"), row["why"]
+
+
+def test_twice_as_many_devices_are_a_hundred_per_cent_behind():
+    asked = ["search", "llama-3-8b", "--hw", "h100", "-n", "2", "--phase", "decode", "--engine", "vllm"]
+    ran = run_cli(*asked, "--qps", "4", "--slo", "ttft=1s,itl=30ms", "--format", "json")
+    first, *others = ran.json["results"]
+    assert first["held"]["serve.devices"] == 1 and others
+    assert all(row["why"].startswith("100 % behind: batch") for row in others)

@@ -11,6 +11,7 @@ from rooflinecli.answers.search.slo import joined
 from rooflinecli.answers.written import as_options
 from rooflinecli.errors import DataError, UsageError
 from rooflinecli.specs import ask
+from rooflinecli.specs.engine import DEFAULT, load_engine
 from rooflinecli.specs.fleet import FleetFile, ServiceSpec, load_fleet
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.load import Document
@@ -125,16 +126,24 @@ def _service(name: str, spec: ServiceSpec, file: FleetFile, document: Document) 
             raise UsageError("qps: must be above zero; leave out a model without traffic", "qps")
         said = {k: v for k, v in joined({"ttft": None, "itl": None}, spec.slo).items() if v is not None}
         limits = {k: ask.seconds(f"--{k}", v, "slo") for k, v in said.items()}
-        ask.request({**_plain(options), "hw": file.fleet[groups[0]].hw or groups[0], "phase": ["prefill", "decode"]})
+        _search(options, spec.where, file.fleet[groups[0]].hw or groups[0])
     except UsageError as error:
         raise DataError(f"{_at(document, name, error.option)}: {name}: {error}") from None
-    written = {k: v if isinstance(v, (bool, list)) else str(v) for k, v in options.items()}
-    return Service(name, written, float(qps), limits, spec.where, tuple(groups), document.at(*key))
+    return Service(name, _written(options), float(qps), limits, spec.where, tuple(groups), document.at(*key))
 
 
-def _plain(options: dict[str, Any]) -> dict[str, Any]:
-    """Options without those of which a search takes several."""
-    return {k: v for k, v in options.items() if k not in ("tp", "pp", "ep", "batch")}
+def _search(options: dict[str, Any], where: tuple[str, ...], chip: str) -> None:
+    """Raises UsageError for a question that no group could answer: what is wrong whatever the chip is no traffic that does not fit."""
+    from rooflinecli.answers.search.asked import asked
+
+    nothing: dict[str, str | None] = {"qps": None, "ttft": None, "itl": None}
+    question = asked({**_written(options), "hw": chip}, "throughput", list(where), nothing)
+    load_engine(question.request.engine or DEFAULT)
+
+
+def _written(options: dict[str, Any]) -> dict[str, Any]:
+    """Options as a command line has them."""
+    return {k: v if isinstance(v, (bool, list)) else str(v) for k, v in options.items()}
 
 
 def _at(document: Document, name: str, option: str) -> str:

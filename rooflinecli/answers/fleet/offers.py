@@ -13,7 +13,7 @@ from rooflinecli.answers.search.asked import asked
 from rooflinecli.answers.search.objective import objective
 from rooflinecli.engine import agree, legal, novelty, unwritten
 from rooflinecli.engine.scene import Scene
-from rooflinecli.errors import UsageError
+from rooflinecli.errors import DataError, UsageError
 from rooflinecli.num import divisors
 
 RATE = objective("decode.tokens_per_s", ("decode",))
@@ -49,6 +49,8 @@ def offers(task: tuple[Service, Group, str]) -> Offers:
         fleet = serve.fleet(scene, question, grid)
         keep, _, worst = serve.weigh(question, grid, fleet)
     except UsageError as error:
+        if error.option == "where":  # whatever the chip
+            raise DataError(f"{service.line}: {service.name}: where: {error}") from None
         return Offers([], str(error), 1, 0)
     domain, tried = _domain(scene), int(grid.legal.sum())
     if not keep.any():

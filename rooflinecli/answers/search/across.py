@@ -14,6 +14,7 @@ from rooflinecli.answers.search.best import frontier
 from rooflinecli.answers.search.objective import objective
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import UsageError
+from rooflinecli.text import per_cent
 
 Search = Callable[[dict[str, Any], str | None], dict[str, Any]]
 _ONE = (
@@ -134,7 +135,7 @@ def _why(best: dict[str, Any], other: dict[str, Any], report: dict[str, Any]) ->
     name = report["objective"][0]
     a, b = ((row.get("held") or row["score"])[name] for row in (best, other))
     gap = abs(b / a - 1) if a else 0.0
-    return f"{100 * gap:.2g} % behind, on {other['hardware']}" if gap > 1e-4 else f"as good, on {other['hardware']}"
+    return f"{per_cent(gap)} behind, on {other['hardware']}" if gap > 1e-4 else f"as good, on {other['hardware']}"
 
 
 def _apart(

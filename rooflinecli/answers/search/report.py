@@ -16,6 +16,7 @@ from rooflinecli.engine.scene import Scene
 from rooflinecli.record import plain
 from rooflinecli.specs.plan import SIZES
 from rooflinecli.specs.quantities import COST
+from rooflinecli.text import per_cent
 from rooflinecli.units import duration, si
 
 SCHEMA = "roofline/search/1"
@@ -151,7 +152,7 @@ def why(best: dict[str, Any], other: dict[str, Any], question: Question) -> str:
         else ""
     )
     end = {"pessimistic": " at the pessimistic end", "expected": "", "floor": " at the floor"}[question.request.hold]
-    return f"{100 * gap:.2g} % behind{end}: {says}{room}" if gap > 1e-4 else f"as good: {says}{room}"
+    return f"{per_cent(gap)} behind{end}: {says}{room}" if gap > 1e-4 else f"as good: {says}{room}"
 
 
 def nearest(question: Question, found: Found) -> dict[str, Any] | None:

@@ -22,10 +22,11 @@ from rooflinecli.formulas import provision
 from rooflinecli.num import Number
 from rooflinecli.record import MISSING, at, entries
 from rooflinecli.specs.quantities import COST
-from rooflinecli.text import plural
+from rooflinecli.text import per_cent, plural
 from rooflinecli.units import duration, si
 
 SCHEMA = "roofline/search/1"
+SAME = 1e-4  # a share by which two rows differ that says nothing
 
 
 def search(
@@ -134,7 +135,8 @@ def value_of(grid: instances.Grid, serve: dict[str, np.ndarray], name: str) -> n
         raise UsageError("no price is known for this chip; give --price, or --objective throughput")
     if value is MISSING or value is None or isinstance(value, str) or entries(value) is not None:
         raise UsageError(
-            f"no quantity '{name}' in a serving search; name serve.{', serve.'.join(serve)}, or prefill.… and decode.…"
+            f"no quantity '{name}' in a serving search; name serve.{', serve.'.join(serve)}, or prefill.… and decode.…",
+            "where",
         )
     return grid.whole(value)
 
@@ -213,10 +215,16 @@ def command(layout: dict[str, Any]) -> str:
 
 
 def _why(question: Asked, best: dict[str, Any], other: dict[str, Any]) -> str:
-    name, a, b = question.objectives[0].quantity, best["serve"], other["serve"]
-    gap = abs(other["held"][name] / best["held"][name] - 1) if best["held"][name] else 0.0
+    a, b = best["serve"], other["serve"]
+    gaps = [
+        (o.quantity, abs(other["held"][o.quantity] / best["held"][o.quantity] - 1))
+        for o in question.objectives
+        if best["held"][o.quantity]
+    ]
+    name, gap = next(((n, g) for n, g in gaps if g > SAME), ("", 0.0))
+    second = f" in {name}" if gap and name != question.objectives[0].quantity else ""
     return (
-        f"{100 * gap:.2g} % behind: batch {other['layout']['batch']:g} against {best['layout']['batch']:g}, "
+        f"{f'{per_cent(gap)} behind{second}' if gap else 'as good'}: batch {other['layout']['batch']:g} against {best['layout']['batch']:g}, "
         f"{si(b['tokens_per_s_per_device'], 'tokens/s')} per device against {si(a['tokens_per_s_per_device'], 'tokens/s')}, "
         f"inter-token {duration(b['itl_s'])} against {duration(a['itl_s'])}, first token {duration(b['ttft_s'])} against {duration(a['ttft_s'])}"
     )
