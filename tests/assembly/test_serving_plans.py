@@ -14,8 +14,10 @@ from assembly.hand import (
     elementwise,
     matmul,
     routed,
+    total,
     wire,
 )
+from assembly.models import MODELS
 from assembly.serving import CONTEXT, LOAD, B, S, Wires, check, ends, layer, prompt_layer
 
 STREAM = S * 256 * 2  # bytes of the residual stream of a prompt
@@ -93,6 +95,20 @@ def test_a_stage_decodes_its_part_of_the_batch(ask, pp: int):
     assert pp == 2 or answer["breakdown_s"]["bubble"] > 0
     assert answer["tokens_per_s"] == pytest.approx(B / seconds)
     assert answer["mfu"] == pytest.approx(answer["flops"] / seconds / (pp * PEAK))
+
+
+def test_two_sequences_over_four_stages_wait_for_the_head(ask, tmp_path):
+    """Each is a microbatch of its own; the last of four layers with a head of three million words is slower than all others together."""
+    path = tmp_path / "wordy.yaml"
+    path.write_text(
+        "name: wordy\nsource: by hand\n"
+        + MODELS["dense"].replace("vocab_size: 1000", "vocab_size: 3000000").replace("layers: 6", "layers: 4")
+    )
+    answer = ask(str(path), "decode", **{**LOAD, "batch": 2}, n=4, pp=4, tp=1)
+    head, parts = total(ends(1, 1, 3_000_000)[1:]), answer["breakdown_s"]
+    once = answer["time_s"] - parts["bubble"]
+    inner = once - parts["communication"] - head
+    assert head > inner and answer["time_s"] == pytest.approx(2 * (inner / 4 + head))
 
 
 def test_a_single_sequence_never_waits_for_a_stage(ask):

@@ -7,7 +7,7 @@ import pytest
 from rooflinecli.answers.parameters import parameters
 from rooflinecli.errors import UsageError
 from rooflinecli.specs.checkpoint.blocks import TYPES, bits, tensor_bytes
-from rooflinecli.specs.checkpoint.mix import DEFAULTS, Shape, tensor_type
+from rooflinecli.specs.checkpoint.mix import DEFAULTS, Shape, file_type, tensor_type
 from rooflinecli.specs.checkpoint.shapes import file_bytes
 from rooflinecli.specs.model import load_model
 
@@ -33,6 +33,13 @@ def size(model: str, file: str) -> int:
 def test_file_sizes(file):
     for model, published in zip(("llama-2-7b", "llama-3-8b", "llama-3-70b"), TABLE[file], strict=True):
         assert size(model, file) / 1e9 == pytest.approx(published, abs=0.0051)
+
+
+def test_which_formats_name_a_file_type():
+    """As people write them; formats of a machine are none."""
+    assert [file_type(name) for name in ("q4_k_m", "IQ2_xxs", "q8_0")] == ["Q4_K_M", "IQ2_XXS", "Q8_0"]
+    machine = (None, "", "int4", "fp8", "bf16", "f16", "f32", "mxfp4", "nvfp4", "q9_z")
+    assert [file_type(name) for name in machine] == [None] * 10
 
 
 BOARD = "ggml-org/llama.cpp discussions 4167 and 15013 (llama-bench prints the size in GiB)"

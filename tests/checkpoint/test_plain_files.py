@@ -223,6 +223,9 @@ def test_a_norm_inside_attention_is_as_wide_as_its_heads_or_as_the_stream(tmp_pa
         ({"attn_q.bias": (N * H,)}, {}, "biases on some of queries"),
         ({"attn_norm.bias": (D,)}, {}, "with and without a bias"),
         ({"attn_gate.weight": (N, D)}, {}, "gate of another width"),
+        (norms("attn_q_norm", "attn_k_norm", width=100), {}, "norms of queries and keys of widths"),
+        (norms("attn_k_norm", width=H), {}, "norms of queries and keys of widths"),
+        (norms("attn_q_norm", width=N * H), {}, "norms of queries and keys of widths"),
     ],
 )
 def test_a_tensor_that_is_not_known_is_refused(tmp_path, changes, outer, says):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from rooflinecli.phases.experts import Shape, Stored, experts_op
 from rooflinecli.price.chip import Chip
+from rooflinecli.price.kernels import price
 from rooflinecli.specs.efficiency import Efficiency
 from rooflinecli.specs.engine import load_engine
 from rooflinecli.specs.hardware import load_hardware
@@ -44,6 +46,27 @@ def chip() -> Chip:
 )
 def test_an_engine_s_own_kernels_come_first_the_nearest_before_all(chip, asked, compute):
     assert chip.constants(*asked).compute == compute
+
+
+def test_experts_of_an_engine_s_own_are_as_served_already():
+    """What serving sees of kernel tables is a factor on the chip's constants, not on those that were fitted to serving runs."""
+    shape, stored = Shape(4096.0, 1536.0, 3.0, 128.0, 8.0), Stored(2.0, 2.0, 2.0, "bf16", "bf16@vllm")
+    op = experts_op("x", 64.0, shape, stored, 1.0, 1.0)
+    kernels = {"nvidia": {"routed_experts": {"any": Efficiency(compute=0.5, memory=0.5, source="by hand")}}}
+    engine = load_engine("llamacpp").model_copy(update={"backends": kernels})
+    engine._document = load_engine("llamacpp").document
+    for brings, unmoved in ((engine, True), (None, False)):
+        first, other = (
+            price(
+                op,
+                Chip(
+                    load_hardware("h100-sxm"), engine=brings, override={"efficiency.served_experts.of_memory": factor}
+                ),
+                "serving",
+            ).expected
+            for factor in (0.1, 0.2)
+        )
+        assert (first == other) is unmoved
 
 
 def test_training_and_other_classes_know_nothing_of_them(chip):

@@ -152,6 +152,43 @@ def test_serving_sees_less_of_the_walk_over_experts_and_as_much_less_of_other_st
     assert whole - times["of_overhead"] == pytest.approx(least, rel=1e-5)
 
 
+@pytest.mark.parametrize("crowd", [0.0, 1.0])
+def test_a_layer_of_experts_in_serving_by_hand(crowd: float) -> None:
+    """320 tokens on one rank of a B200: every constant of the kernels with its factor of serving, and of a crowded step beside."""
+    chip = Chip(load_hardware("b200-sxm"))
+    c, s, crowded = (
+        chip.constants(*names)
+        for names in (
+            ("kernel", "routed_experts", "fp8", "fp8@trtllm"), ("serving", "served_experts", "fp8"), ("serving", "served_experts", "crowded"),
+        )
+    )  # fmt: skip
+    shape, stored = Shape(7168.0, 2048.0, 3.0, 256.0, 8.0), Stored(1.0, 1.0, 2.0, "fp8", "fp8@trtllm")
+    op = experts_op("x", 320.0, shape, stored, 1.0, 1.0)
+    r = op.routed
+    compute = min(c.compute * s.of_compute, 1.0) * (crowded.of_compute if crowd else 1.0)
+    passes = c.passes * s.of_passes * (crowded.of_passes if crowd else 1.0)
+    assert (r.rows, r.slots, r.held) == (2560, 2560, 256)
+    product = r.flops * (1 + c.k0 * r.active / 2560) / (compute * chip.reachable("fp8"))
+    stream = r.weights / (min(c.memory * s.of_memory, s.memory) * chip.bandwidth)
+    start = s.of_overhead * (c.overhead / 2 * (1 + 2560 / 2816) + c.tau * 9216) + s.of_held * c.per_expert * 256
+    around = passes * 2 * 9216 * 2560 * (1.1 - 0.1 * c.whole_group) / chip.bandwidth
+    found = price(op._replace(routed=replace(r, crowded=crowd)), chip, "serving")
+    assert found.expected == pytest.approx((product**c.p + stream**c.p) ** (1 / c.p) + start + around)
+    assert found.error == s.error != c.error and crowded.of_passes > 1 > crowded.of_compute
+
+
+def test_no_factor_of_serving_lifts_a_rate_above_what_a_class_may_reach() -> None:
+    """However much better streams overlap: the products at most at peak, the weights at the share of the bandwidth that the file allows."""
+    spec = load_hardware("b200-sxm")
+    shape, stored = Shape(7168.0, 2048.0, 3.0, 256.0, 8.0), Stored(1.0, 1.0, 2.0, "fp8", "fp8@trtllm")
+    none = {f"efficiency.served_experts.{name}": 1e-12 for name in ("of_overhead", "of_held", "of_passes")}
+    chip = Chip(spec, override={**none, **{f"efficiency.served_experts.{n}": 1e6 for n in ("of_compute", "of_memory")}})
+    s = chip.constants("serving", "served_experts", "fp8")
+    many, one = (experts_op("x", tokens, shape, stored, 1.0, 1.0) for tokens in (65536.0, 32.0))
+    assert price(many, chip, "serving").expected >= many.routed.flops / chip.reachable("fp8") > 0
+    assert price(one, chip, "serving").expected >= one.routed.weights / (s.memory * chip.bandwidth) and s.memory < 1
+
+
 def test_four_bit_weights_under_fp8_activations_have_factors_of_their_own() -> None:
     chip = Chip(load_hardware("b200-sxm"))
     wide, plain = (chip.constants("serving", "served_experts", "mxfp4", name) for name in ("mxfp4-fp8", "mxfp4"))
