@@ -66,8 +66,9 @@ def figures(chip: Chip) -> dict[str, Any]:
     """What a priced chip read: figures by path, and constants by class and name (a list where dtypes or levels differ)."""
     found: dict[str, Any] = {path: f.si for path, f in settable.figures(chip.spec).items() if path not in _SILENT}
     constants: dict[str, list[float]] = {}
+    known = settable.classes(chip.spec)  # what no file says has nothing to be set
     for (_, kind, *_rest), entry in chip._constants.items():
-        for name, value in vars(entry).items():
+        for name, value in vars(entry).items() if kind in known else ():
             if name not in _NOT_TIMES and isinstance(value, float) and value and math.isfinite(value):
                 constants.setdefault(f"efficiency.{kind}.{name}", []).append(value)
     for path, values in constants.items():

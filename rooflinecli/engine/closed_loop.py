@@ -29,7 +29,8 @@ def first_token(scene: Scene, plan: Plan, busy: Load, alone: Number, itl: Number
     own = speculation.token_step(scene, plan, 1.0, serving.mean_context(scene.prompt, scene.output)).seconds
     one = in_turn(scene, Loop(alone, alone, 0.0), 1.0, own)
     request = serving.answer_time(one, own, scene.output)
-    return num.minimum(found, loop.serial_ttft(batch, request, scene.output, itl))
+    # Served one after another, all sequences of the replica wait for each other, whatever stage they would be on.
+    return num.minimum(found, loop.serial_ttft(num.maximum(busy.batch, 1), request, scene.output, itl))
 
 
 def sequences_per_stage(plan: Plan, busy: Load) -> Number:

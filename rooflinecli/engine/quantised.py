@@ -52,7 +52,7 @@ def as_file(spec: ModelSpec, file: str) -> ModelSpec:
         stored = exact(spec, scheme)
     else:
         stored = Quantization(dtype=f"gguf {file}", group_size=None, widths=_widths(spec, file))
-    made = spec.model_copy(update={"quantization": stored})
+    made = spec.but(quantization=stored)
     _KNOWN[id(spec), file] = (spec, made)
     return made
 
@@ -100,7 +100,7 @@ def _text(spec: ModelSpec) -> ModelSpec:
         raise UsageError(f"{spec.name} writes no tokens, so a file of it has no rate; {_OTHERWISE}", "file")
     if not spec.towers:
         return spec
-    made = spec.model_copy(update={"towers": []})
+    made = spec.but(towers=[])
     made._document = spec.document
     return made
 

@@ -191,7 +191,7 @@ def _module(spec: ModelSpec) -> ModelSpec:
     known = _MODULES.get(id(spec))
     if known is None:
         last = spec.layers[-1].model_copy(update={"repeat": 1})
-        known = _MODULES[id(spec)] = (spec, spec.model_copy(update={"layers": [last], "towers": []}))
+        known = _MODULES[id(spec)] = (spec, spec.but(layers=[last], towers=[]))
     return known[1]
 
 

@@ -112,7 +112,7 @@ def _serving(result: Row) -> list[list[str]]:
         ]
     ]
     for row in (r for r in result["rows"] if r["feasible"]):
-        usd = row["usd_per_million_output_tokens"]
+        per_million = row["usd_per_million_output_tokens"]
         grid.append(
             [
                 str(row["rank"]),
@@ -124,7 +124,7 @@ def _serving(result: Row) -> list[list[str]]:
                 f"{row['requests_per_s']:.3g}",
                 f"{row['batch_in_all']:g}",
                 usd(row["usd_per_hour"]),
-                f"{usd:.3g}" if usd is not None else "-",
+                f"{per_million:.3g}" if per_million is not None else "-",
                 layout(row["layout"]),
             ]
         )

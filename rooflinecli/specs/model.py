@@ -143,6 +143,13 @@ class ModelSpec(Spec):
     def n_layers(self) -> int:
         return sum(group.repeat for group in self.layers)
 
+    def but(self, **changes: Any) -> "ModelSpec":
+        """A copy with some fields replaced, and with nothing that was worked out of the others."""
+        copy = self.model_copy(update=changes)
+        for name in set(copy.__dict__) - set(type(self).model_fields):
+            del copy.__dict__[name]
+        return copy
+
     @cached_property
     def order(self) -> list[int]:
         """Which group of `layers` each layer is of, first to last: a repeated pattern comes round group by group."""
@@ -155,6 +162,8 @@ class ModelSpec(Spec):
             once = [first + i for i, part in enumerate(inside) for _ in range(part.get("repeat", 1))]
             found += once * (entry.get("repeat", 1) if "pattern" in entry else 1)
             first += len(inside)
+        if first != len(self.layers) or len(found) != self.n_layers:  # a copy of other layers than its file's
+            return [i for i, group in enumerate(self.layers) for _ in range(group.repeat)]
         return found
 
     @cached_property

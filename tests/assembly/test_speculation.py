@@ -6,7 +6,9 @@ import pytest
 from assembly.hand import W, cached_attention, matmul, total
 from assembly.serving import CONTEXT, SEQUENCE, STEP, B, ends, layer
 
+from rooflinecli import api
 from rooflinecli.errors import UsageError
+from rooflinecli.specs.model import load_model
 
 STARTS = 6 * 10e-6
 LOAD = {"prompt": 200, "output": 100}
@@ -103,3 +105,17 @@ def test_the_largest_batch_leaves_room_for_the_draft(ask, folder):
 def test_half_a_question_is_refused(ask, asked, says):
     with pytest.raises(UsageError, match=says):
         ask("dense", "decode", batch=B, **LOAD, **asked)
+
+
+def test_a_quantised_model_drafts_with_its_own_last_layer():
+    """DeepSeek-R1's checkpoint names modules by layer: the module of a further token is its last layer, whatever was worked out of all 61 before."""
+    whole = load_model("deepseek-r1")
+    assert len(whole.order) == 61
+    last = whole.but(layers=[whole.layers[-1].model_copy(update={"repeat": 1})])
+    assert last.order == [0] and len(whole.order) == 61
+    asked = {"hw": "h200", "n": 8, "tp": 8, "phase": ["decode"], "batch": 8}
+    plain, drafted = (
+        api.estimate("deepseek-r1", **asked, **more)["phases"]["decode"]
+        for more in ({}, {"speculate": "mtp", "draft_tokens": 3, "acceptance": 0.7})
+    )
+    assert drafted["time_s"] < plain["time_s"] < 4 * drafted["time_s"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from conftest import run_cli
 
+from rooflinecli import api
 from rooflinecli.answers.simulate.deployment import scheduler_of
 from rooflinecli.engine import inference
 from rooflinecli.engine.forward_step import forward_step
@@ -161,3 +162,13 @@ def test_launches_replace_what_a_prompt_adds_to_the_start_of_experts():
         for launch in ("1e-9 s", "0 s")
     )
     assert apart - counted == pytest.approx(36 * 0.3e-3)
+
+
+@pytest.mark.parametrize("stages", [2, 4, 8])
+@pytest.mark.parametrize("sequences", [1, 2, 3, 8, 64])
+def test_a_first_token_through_a_pipeline_takes_its_pass(stages: int, sequences: int) -> None:
+    """However few sequences share the stages, a prompt passes all of them."""
+    asked = {"hw": "h100", "n": stages, "pp": stages, "tp": 1, "phase": ["prefill"]}
+    alone = api.estimate("llama-3-8b", batch=1, **asked)["phases"]["prefill"]
+    found = api.estimate("llama-3-8b", concurrency=sequences, **asked)["phases"]["prefill"]
+    assert found["time_s"] >= alone["time_s"] and found["interval_s"][0] >= found["floor_s"]
