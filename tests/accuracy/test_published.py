@@ -52,8 +52,8 @@ def test_cells_of_published_tables_are_rows() -> None:
 
 # kind and what the constants have seen: mean and median of |error| that other releases and machines must not exceed
 OTHER_BARS = {
-    ("throughput", "dense", "never seen"): (0.09, 0.06),
-    ("throughput", "MoE", "never seen"): (0.135, 0.09),
+    ("throughput", "dense", "never seen"): (0.075, 0.055),
+    ("throughput", "MoE", "never seen"): (0.12, 0.08),
     ("throughput", "dense", "read off"): (0.125, 0.08),
     ("throughput", "MoE", "read off"): (0.05, 0.05),
     ("itl", "dense", "never seen"): (0.11, 0.1),
