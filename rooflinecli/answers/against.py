@@ -27,7 +27,7 @@ SCHEMA = "roofline/against/1"
 CLOSE = 0.01  # FLOPs of a shape and of an operation that differ by less are of one
 _MATMULS, _NO_KERNELS = (
     ("matmul", "grouped_matmul"),
-    ("overhead", "engine", "bubble", "stragglers", "waiting", "prefill_interference"),
+    ("overhead", "engine", "bubble", "stragglers", "waiting", "prefill_interference", "padding"),
 )
 _MOVED = re.compile(r"memcpy|memset|infeed|outfeed|d2h|h2d|[hd]to[hd]", re.IGNORECASE)
 Row = dict[str, Any]

@@ -6,7 +6,7 @@ from typing import Any
 
 from rooflinecli import num
 from rooflinecli.derivation import label
-from rooflinecli.engine import closed_loop, residency, round_trip, speculation
+from rooflinecli.engine import closed_loop, graphs, residency, round_trip, speculation
 from rooflinecli.engine.forward_step import (
     REGIME,
     Step,
@@ -140,7 +140,9 @@ def decode(scene: Scene, plan: Plan) -> DecodeAnswer:
 def _decode_step(scene: Scene, plan: Plan, busy: Load) -> Step:
     """One token for every sequence under way, in the middle of the answer."""
     context = serving.mean_context(scene.prompt, scene.output)
-    step = speculation.token_step(scene, plan, closed_loop.sequences_per_stage(plan, busy), context)
+    batch = closed_loop.sequences_per_stage(plan, busy)
+    step = speculation.token_step(scene, plan, batch, context)
+    step = graphs.padded(scene, plan, step, batch, context, prompts=busy.kind != "static")
     return round_trip.waiting(scene, plan, step, busy.batch, context)
 
 

@@ -26,6 +26,34 @@ def launch_time(operations: Number, per_operation: Number) -> Number:
     return operations * per_operation
 
 
+@formula("b_pad", "sequences", "a captured graph has one batch: fewer sequences are padded up to the next one captured")
+def padded_batch(batch: Number, size: Number, beyond: Number) -> Number:
+    """`size` where it holds the batch, else `beyond`, what the batches captured above it come to."""
+    return num.where(batch <= size, size, beyond)
+
+
+@formula("s_pad", "tokens", "definition: what pads a batch has no cache to read")
+def padded_context(context: Number, batch: Number, padded: Number) -> Number:
+    """s b / b_pad: the context at which a padded batch reads as much cache as its sequences do."""
+    return context * batch / padded
+
+
+@formula(
+    "u_p",
+    "1",
+    "every sequence brings a prompt for each answer, and as many share a step as its tokens hold; no graph is replayed for such a step",
+)
+def share_with_prompts(batch: Number, prompt: Number, output: Number, budget: Number) -> Number:
+    """min(b S_p / (T S_o), 1): the share of steps that hold a prompt."""
+    return num.minimum(batch * prompt / (budget * num.maximum(output, 1)), 1)
+
+
+@formula("t_pad", "s", "ranks that exchange tokens replay a step when none of them holds a prompt")
+def padding_time(padded: Number, plain: Number, share: Number, ranks: Number) -> Number:
+    """(1 - u_p)^r max(t(b_pad) - t(b), 0): what padding adds to a step in the mean."""
+    return (1 - share) ** ranks * num.maximum(padded - plain, 0)
+
+
 @formula(
     "n_held",
     "steps",

@@ -79,7 +79,9 @@ class Engine(Spec):
         False, description="heads that the tensor-parallel size does not divide are padded up to the next multiple"
     )
     ranks: Scalar = Field(
-        1.0, ge=1, description="tensor-parallel ranks of a device, such as its cores: heads are padded to a multiple of all ranks"
+        1.0,
+        ge=1,
+        description="tensor-parallel ranks of a device, such as its cores: heads are padded to a multiple of all ranks",
     )
     copies_heads: Literal["", "queries", "ranks"] = Field(
         "",
@@ -90,7 +92,9 @@ class Engine(Spec):
         False, description="every device of a tensor-parallel group holds the embedding and the head whole"
     )
     prompt_bucket: Scalar = Field(
-        0.0, ge=0, description="prompts are padded to the next power of two, of at least so many tokens; 0: they are not"
+        0.0,
+        ge=0,
+        description="prompts are padded to the next power of two, of at least so many tokens; 0: they are not",
     )
     routing_skew: Scalar = Field(
         1.5,
@@ -186,6 +190,10 @@ class Engine(Spec):
     @property
     def graph_tokens(self) -> float:
         return float(self.scheduler.graph_tokens)
+
+    @property
+    def graph_batches(self) -> tuple[int, ...]:
+        return self.scheduler.graph_batches
 
     @property
     def prompt_factor(self) -> float:

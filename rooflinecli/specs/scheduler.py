@@ -7,7 +7,7 @@ messages, the front end and what a stream adds to it. What they need beyond that
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from rooflinecli.errors import UsageError, unknown
 from rooflinecli.specs.figure import Scalar, Spec, Time, said
@@ -46,6 +46,10 @@ class Scheduler(Spec):
         0,
         ge=0,
         description="tokens of a step up to which prompts and decodes are replayed as one graph and share its weights",
+    )
+    graph_batches: tuple[int, ...] = Field(
+        (),
+        description="sequences of the graphs that steps without a prompt are replayed from, such as 1/2/4/8: fewer are padded up to the next; none: as they come",
     )
     launch: Time = Field(
         0.0,
@@ -89,13 +93,31 @@ class Scheduler(Spec):
     )
     source: str = Field("documented defaults of the engine; docs/simulate.md")
 
+    @field_validator("graph_batches", mode="before")
+    @classmethod
+    def _sizes(cls, value: Any) -> Any:
+        """As an option has them, with strokes between: commas stand between settings."""
+        if not isinstance(value, str):
+            return value
+        if not all(part.isdecimal() for part in value.split("/")):
+            raise ValueError("write batches with strokes between them, such as 1/2/4/8")
+        return tuple(int(part) for part in value.split("/"))
+
+    @field_validator("graph_batches")
+    @classmethod
+    def _rising(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if any(b <= a for a, b in zip((0, *value), value, strict=False)):
+            raise ValueError("batches of graphs must be positive and rise")
+        return value
+
 
 OPTION = "scheduler"
-NAMES = tuple(name for name in Scheduler.model_fields if name != "source")
+ESTIMATED = ("graph_batches",)  # what an estimate alone follows
+NAMES = tuple(name for name in Scheduler.model_fields if name not in ("source", *ESTIMATED))
 # what the formulas of a first token follow too; the others act step by step, in a simulation
 MEANS = (
     "token_budget", "look_ahead", "hold_steps", "hold_share", "poll_steps", "stream_steps", "front", "per_stream", "per_token",
-    "graph_tokens", "launch", "prompt_factor", "prompt_factor_moe",
+    "graph_tokens", "launch", "prompt_factor", "prompt_factor_moe", *ESTIMATED,
 )  # fmt: skip
 WAITS = ("hold_steps", "poll_steps", "stream_steps")  # settings of a server that make first tokens wait
 
@@ -110,6 +132,10 @@ def written(settings: tuple[str, ...], names: tuple[str, ...] = NAMES) -> dict[s
             raise UsageError(
                 f"--scheduler {item}: only `roofline simulate` follows {name}; an estimate takes {', '.join(names)}",
                 OPTION,
+            )
+        if name in ESTIMATED and name not in names:
+            raise UsageError(
+                f"--scheduler {item}: a simulation does not follow {name}; `roofline estimate --scheduler` does", OPTION
             )
         if name not in names:
             raise unknown("scheduler setting", name, list(names), option=OPTION)

@@ -20,7 +20,7 @@ from rooflinecli.specs import ask
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.published import published
-from rooflinecli.validate import harness, wheel
+from rooflinecli.validate import bench, harness, wheel
 from rooflinecli.validate.stats import Points
 
 # model path of a collected run -> model here; one that is not listed is not described here
@@ -88,6 +88,8 @@ def published_run(row: dict[str, Any], fit: dict[str, str]) -> Run:
     else:
         options |= {"concurrency": row["batch"]} if load == "concurrency" else {"qps": row["qps"]}
         options |= {"token_budget": row["budget"]} if "budget" in row else {}
+    if load == "max" and (batches := bench.graph_batches(row)):
+        options["scheduler"] = f"graph_batches={'/'.join(map(str, batches))}"
     if load == "concurrency" and "requests" in row:
         options["prompts_per_slot"] = row["requests"] / row["batch"]
     measured = {key: row[f"{key}_ms"] / 1e3 for key in ("itl", "ttft") if f"{key}_ms" in row}

@@ -52,8 +52,8 @@ def test_cells_of_published_tables_are_rows() -> None:
 
 # kind and what the constants have seen: mean and median of |error| that other releases and machines must not exceed
 OTHER_BARS = {
-    ("throughput", "dense", "never seen"): (0.09, 0.06),
-    ("throughput", "MoE", "never seen"): (0.135, 0.09),
+    ("throughput", "dense", "never seen"): (0.075, 0.055),
+    ("throughput", "MoE", "never seen"): (0.12, 0.08),
     ("throughput", "dense", "read off"): (0.125, 0.08),
     ("throughput", "MoE", "read off"): (0.05, 0.05),
     ("itl", "dense", "never seen"): (0.11, 0.1),
@@ -99,10 +99,11 @@ BARS = {
     ("itl", "MoE", "fitted"): (0.08, 0.06),
     ("itl", "dense", "read off"): (0.10, 0.08),
     ("itl", "dense", "never seen"): (0.09, 0.06),
-    ("throughput", "dense", "fitted"): (0.068, 0.05),
+    ("throughput", "dense", "fitted"): (0.065, 0.05),
     ("throughput", "MoE", "fitted"): (0.115, 0.08),
-    ("throughput", "dense", "never seen"): (0.08, 0.06),
-    ("throughput", "MoE", "never seen"): (0.14, 0.12),
+    # 27 of 65 rows are Llama 3 70B on RTX PRO 6000, 8 % slow with padded steps; all 181 rows of that card come out 8 % off without them, 7.5 with
+    ("throughput", "dense", "never seen"): (0.09, 0.075),
+    ("throughput", "MoE", "never seen"): (0.09, 0.07),
     ("ttft", "dense", "read off"): (0.19, 0.11),
     ("ttft", "dense", "never seen"): (0.30, 0.25),
 }
