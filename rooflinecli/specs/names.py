@@ -10,7 +10,7 @@ import os
 import re
 import time
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -34,11 +34,22 @@ def shown(path: Path) -> str:
 
 def folders(kind: str) -> list[Path]:
     """Registry folders for `kind` ('hardware' or 'models'), nearest first."""
+    return [Path(f) for f in _folders(kind)]
+
+
+def _folders(kind: str) -> list[str]:
+    """The same as text."""
     extra = [Path(p) for p in os.environ.get("ROOFLINE_PATH", "").split(os.pathsep) if p]
-    packaged = _PACKAGE / "data" / kind
-    shipped = packaged if packaged.is_dir() else _PACKAGE.parent / kind
-    found = [f for root in extra for f in (root / kind, root)] + [Path.cwd() / kind, shipped]
+    found = [str(f) for root in extra for f in (root / kind, root)]
+    found += [os.path.join(os.getcwd(), kind), _shipped(kind)]
     return [f for f in dict.fromkeys(found) if os.path.isdir(f)]
+
+
+@cache
+def _shipped(kind: str) -> str:
+    """The folder that the package brings; that of its repository where it was not installed."""
+    packaged = _PACKAGE / "data" / kind
+    return str(packaged if packaged.is_dir() else _PACKAGE.parent / kind)
 
 
 def files(kind: str) -> dict[str, Path]:
@@ -55,7 +66,7 @@ class _Names(NamedTuple):
 
 def _listed(kind: str) -> _Names:
     """The names of a registry; not to be changed, for the next who asks gets the same."""
-    places = (place for found in folders(kind) for place in (str(found), os.path.join(found, "measured")))
+    places = (place for found in _folders(kind) for place in (found, os.path.join(found, "measured")))
     return _merged(tuple((place, _inside(place)) for place in places))
 
 
