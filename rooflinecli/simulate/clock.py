@@ -34,6 +34,7 @@ class Clock(Residents):
             seconds += self._pay()
         if self.batch and not batch:
             self.stall += seconds
+        self.tally.prompt_tokens += tokens
         self._move(seconds, 1, seconds, batch, tokens + batch)
         for job, take in chunks:
             job.done += take
@@ -136,6 +137,7 @@ class Clock(Residents):
         if not batch:
             return
         self.owed -= written
+        tally.output_tokens += written
         if self.fresh or self.stall:
             self._first_gaps(now - seconds + seconds / n, seconds / n, batch)
             written -= batch

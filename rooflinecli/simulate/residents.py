@@ -150,6 +150,7 @@ class Residents:
         job.last = instant if self.hand_over else self.now
         if job.first == INF and (self.scheduler.stream_steps == 1 or job.output == 1 or self.hand_over):
             job.first = instant
+        self.tally.output_tokens += 1
         if job.remaining and not self.hand_over:
             self._join(job)
             return

@@ -18,7 +18,7 @@ class Tally:
         self.every, self.count, self.due = 1, 0, 1
         self.busy = 0.0
         self.steps = self.preemptions = 0
-        self.hit_tokens = 0
+        self.prompt_tokens = self.output_tokens = self.hit_tokens = 0
         self.gap_sum = 0.0
         self.most_batch, self.most_used, self.most_tokens = 0, 0, 0
         self.area_batch = self.area_used = 0.0
