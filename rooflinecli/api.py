@@ -23,7 +23,7 @@ from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, PlanAnswe
 from rooflinecli.errors import DataError, Impossible, Infeasible, Remark, RooflineError, UsageError
 from rooflinecli.frames import Calibration, Simulation
 from rooflinecli.record import plain
-from rooflinecli.specs import ask
+from rooflinecli.specs import amounts, ask
 from rooflinecli.specs.model import load_model
 
 P = TypeVar("P", bound=PhaseAnswer)
@@ -146,7 +146,7 @@ def explain(model: str, hw: str | None = None, quantity: str = "", depth: int = 
 def _explained(options: dict[str, Any], quantity: str, depth: int) -> str:
     from rooflinecli.render.explain import explain as text
 
-    levels = int(ask.number("depth", depth))
+    levels = int(amounts.number("depth", depth))
     return text(derivation(ask.request(options), str(quantity)), levels)
 
 

@@ -104,6 +104,7 @@ def matmul(
     return Row(name, kind, parsed, params, saves=saves)
 
 
+@cache
 def norm(name: str, kind: str, width: Axes = ("D",), tokens: Axes = ("B", "Z"), saved: bool = True) -> Row:
     """A norm over `width`: one scale (rmsnorm), scale and shift (layernorm), or nothing."""
     tensors = {"rmsnorm": 1, "layernorm_nobias": 1, "layernorm": 2, "none": 0}[kind]
@@ -185,8 +186,8 @@ EVEN = Split()
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Layer:
-    """`repeat` identical layers: rows, axis sizes, sizes that follow from others, the axes that are split, the mixer, and
-    sizes that the question decides (the tokens that cross-attention reads)."""
+    """`repeat` identical layers: rows, axis sizes, sizes that follow from others, the axes that are split, the mixer,
+    sizes that the question decides (the tokens that cross-attention reads), and how many rows stand before the feed-forward ones."""
 
     repeat: int
     rows: tuple[Row, ...]
@@ -199,11 +200,22 @@ class Layer:
     index: int
     asked: tuple[tuple[str, Number], ...] = ()
     over: Split = EVEN
+    mixed: int = 0
+
+    @cached_property
+    def mixing(self) -> tuple[Row, ...]:
+        """Norms and the rows of its mixers: the very rows of every layer that mixes alike, whatever feeds forward behind them."""
+        return self.rows[: self.mixed]
+
+    @cached_property
+    def behind(self) -> tuple[Row, ...]:
+        """The rows behind its mixers."""
+        return self.rows[self.mixed :]
 
     @cached_property
     def unrouted(self) -> tuple[Row, ...]:
-        """The rows but those of routed experts."""
-        return tuple(row for row in self.rows if not row.routed) if self.moe else self.rows
+        """The rows behind its mixers but those of routed experts."""
+        return tuple(row for row in self.behind if not row.routed) if self.moe else self.behind
 
     @cached_property
     def crosses(self) -> bool:

@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+_BARE = frozenset(
+    (float, int, str, bool, type(None))
+)  # nearly every value of an answer, and a class is found sooner than asked about
 MISSING: Any = object()  # what `at` finds where a path leads nowhere
 
 
@@ -58,6 +61,8 @@ def entries(value: Any) -> Iterator[tuple[str, Any]] | None:
 
 def plain(value: Any) -> Any:
     """The object as dicts and lists, its numbers untouched: what is printed as JSON."""
+    if value.__class__ in _BARE:
+        return value
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     found = entries(value)

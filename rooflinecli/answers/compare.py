@@ -16,7 +16,7 @@ from rooflinecli.answers.search.slo import joined
 from rooflinecli.engine import unwritten
 from rooflinecli.engine.scene import Scene
 from rooflinecli.errors import DataError, Infeasible, UsageError
-from rooflinecli.specs import ask
+from rooflinecli.specs import amounts, ask
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.options import OPTIONS
 from rooflinecli.specs.quantities import COST, follows_time, more_is_better, unit_of
@@ -132,7 +132,7 @@ def _tornado(rows: list[dict[str, Any]], asked: dict[str, dict[str, Any]], rank:
 def held_limits(slo: str | None) -> dict[str, float]:
     """Seconds of `ttft` and `itl`. Raises UsageError."""
     said = joined({"ttft": None, "itl": None}, slo)
-    return {name: ask.seconds(f"--slo {name}", text) for name, text in said.items() if text is not None}
+    return {name: amounts.seconds(f"--slo {name}", text) for name, text in said.items() if text is not None}
 
 
 def _kept(entry: Entry, limits: dict[str, float]) -> Entry:

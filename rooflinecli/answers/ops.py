@@ -19,7 +19,7 @@ from rooflinecli.formulas import roofline
 from rooflinecli.num import Number
 from rooflinecli.price.bill import Bill
 from rooflinecli.price.chip import Chip
-from rooflinecli.price.kernels import FUSIBLE, Priced, price
+from rooflinecli.price.kernels import FUSIBLE, Priced
 from rooflinecli.record import plain
 from rooflinecli.specs.request import Request
 from rooflinecli.work import Op
@@ -46,9 +46,11 @@ class WatchedBill(Bill):
         super().__init__(chip, regime, devices)
         self.lines: list[Line] = []
 
-    def add(self, ops: list[Op], times: Number) -> None:
-        self.lines += [Line(op, op.flops, op.bytes, price(op, self.chip, self.regime), times * op.count) for op in ops]
-        super().add(ops, times)
+    def charge(self, ops: list[Op], prices: list[Priced], times: Number) -> None:
+        self.lines += [
+            Line(op, op.flops, op.bytes, priced, times * op.count) for op, priced in zip(ops, prices, strict=True)
+        ]
+        super().charge(ops, prices, times)
 
     def take(self, other: Bill, times: Number, least: Number) -> None:
         assert isinstance(other, WatchedBill)

@@ -19,7 +19,7 @@ _MEASURED: Any = typer.Option(None, help="A measured time such as '0.51 ms'; ref
 
 def _sizes(**written: str | None) -> dict[str, float]:
     """Sizes as numbers, each at least 1."""
-    from rooflinecli.specs.ask import size
+    from rooflinecli.specs.amounts import size
 
     return {name: size(name, text) for name, text in written.items() if text is not None}
 

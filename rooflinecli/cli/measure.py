@@ -181,9 +181,9 @@ def _server(engine: str | None) -> Any:
 
 def _counts(flag: str, text: str) -> list[int]:
     """Whole numbers with commas between. Raises UsageError."""
-    from rooflinecli.specs import ask
+    from rooflinecli.specs import amounts
 
-    found = [ask.number(flag, part.strip()) for part in text.split(",")]
+    found = [amounts.number(flag, part.strip()) for part in text.split(",")]
     if any(value < 1 or value != int(value) for value in found):
         raise UsageError(f"{flag} {text}: expected whole numbers above zero, such as 1,4,16")
     return [int(value) for value in found]

@@ -129,7 +129,7 @@ def _parse(text: str | float, unit: str) -> float:
 
 def at_least_one(flag: str, text: str, kind: str = "count") -> float:
     """A count of what there must be some of, as options.KINDS reads it. Raises UsageError with the flag."""
-    from rooflinecli.specs.ask import number
+    from rooflinecli.specs.amounts import number
 
     value = number(flag, text, kind)
     if value < 1:

@@ -92,7 +92,7 @@ def _one(ask: Ask, cell: Any) -> bool:
 
 def _every(ask: Ask) -> float:
     """Seconds of an interval of the timeline; 0: a round one. Raises UsageError."""
-    from rooflinecli.specs.ask import seconds
+    from rooflinecli.specs.amounts import seconds
 
     if ask.every is None:
         return 0.0

@@ -14,14 +14,15 @@ from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import collectives, roofline, serving
 from rooflinecli.formulas.experts import at_least, experts_with_work, slots_per_expert
 from rooflinecli.formulas.offload import copy_time, on_device, on_host
-from rooflinecli.ledger import Ledger, Sizes
+from rooflinecli.ledger import Ledger, Row, Sizes
 from rooflinecli.num import Number
 from rooflinecli.parallel import pipeline, tensor
 from rooflinecli.phases.forward import Pass
 from rooflinecli.phases.sizes import layer_sizes, outer_sizes, work_sizes
 from rooflinecli.price.bill import Bill
+from rooflinecli.price.kernels import Priced
 from rooflinecli.specs.plan import Plan
-from rooflinecli.work import Collective
+from rooflinecli.work import Collective, Op
 
 REGIME = "serving"
 SPLIT_ERROR = 1.0  # of what is not gained: seen between all and none of it
@@ -117,14 +118,19 @@ def _stack(scene: Scene, plan: Plan, book: Ledger, forward: Pass, bill: Bill, wo
     """Charge the layers of a ledger, what stands before and after them, and what their devices exchange, `passes` over."""
     size, tokens = scene.formats.activation, work["B"] * work["S"]
     host = scene.host if forward.decode and book is scene.book else None
+    counted: dict[tuple[Row, ...], tuple[list[Op], list[Priced]]] = {}
     for group in book.layers:
         sizes = layer_sizes(group, work, plan, book.document, scene.lift)
-        rows = group.unrouted
+        mixing = counted.get(group.mixing)
+        if mixing is None:
+            ops = forward.ops(group.mixing, sizes)
+            mixing = counted[group.mixing] = ops, bill.prices(ops)
         repeat = _times(float(group.repeat), passes)
         own = repeat if host is None else on_device(repeat, host.layers)
-        bill.add(forward.ops(rows, sizes), own)
+        bill.charge(*mixing, own)
+        bill.add(forward.ops(group.unrouted, sizes), own)
         if book is scene.book:
-            adapters.charge(scene, bill, rows, sizes, own)
+            adapters.charge(scene, bill, (*group.mixing, *group.unrouted), sizes, own)
         if group.moe:
             repeat = repeat if host is None else on_device(repeat, host.experts)
             for mode, share in experts.exchange_modes(scene, plan, forward.decode):

@@ -29,13 +29,15 @@ from rooflinecli.num import Number
 from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import MOST
 
-FIRST = "first token of a closed loop"
+FIRST, ALONE = "first token of a closed loop", "a prompt alone"
 RELOAD_ERROR = 0.3  # of bringing a cache back, at the rate that its owner gives for the link
 
 
 def prefill(scene: Scene, plan: Plan) -> PrefillAnswer:
     """Time to first token: of one prompt on an idle replica, or under the load asked for; and the rate at which prompts go in."""
     step = prompt_pass(scene, plan)
+    seconds = step.seconds
+    scene.once(plan, ALONE, lambda: seconds)
     # A pipeline works on pp prompts at once, so the fleet's rate is pp times what one prompt's latency says.
     at_once = 1.0 if scene.engine.splits_layers else plan.pp
     one = scene.served.__class__ is float and scene.served == 1.0
@@ -92,7 +94,8 @@ def _closed(scene: Scene, plan: Plan, busy: Load, itl: Number) -> Number:
 
     def found() -> Number:
         step = decode_seconds(scene, plan, busy)
-        return closed_loop.first_token(scene, plan, busy, prompt_pass(scene, plan).seconds, itl, step)
+        alone = scene.once(plan, ALONE, lambda: prompt_pass(scene, plan).seconds)
+        return closed_loop.first_token(scene, plan, busy, alone, itl, step)
 
     return scene.once(plan, FIRST, found)
 

@@ -10,7 +10,7 @@ from rooflinecli.derivation import label
 from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import collectives as comm
 from rooflinecli.formulas import roofline, training
-from rooflinecli.ledger import Tower, product
+from rooflinecli.ledger import Row, Tower, product
 from rooflinecli.num import Number
 from rooflinecli.parallel import context, data, expert, pipeline, tensor
 from rooflinecli.phases import backward, recompute
@@ -61,12 +61,15 @@ class Microbatch:
 
     def layers(self, share: Number) -> Number:
         """Charge `share` of every layer group; the seconds it takes."""
-        before = self.bill.total
+        before, counted = self.bill.total, dict[tuple[Row, ...], list[Op]]()
         for group in self.book.layers:
             sizes = layer_sizes(group, self.work, self.plan, self.book.document, self.scene.lift)
             times = float(group.repeat) * share
             early = recompute.stops_early(self.framework.early_stop, self.book.spec.layers[group.index].norms)
-            self._compute(self.forward.ops(group.rows, sizes), times, early)
+            mixing = counted.get(group.mixing)
+            if mixing is None:
+                mixing = counted[group.mixing] = self.forward.ops(group.mixing, sizes)
+            self._compute([*mixing, *self.forward.ops(group.behind, sizes)], times, early)
             if self.recipe.frozen:
                 self._adapt(group, sizes, times)
             self.bill.add(self._biases(group, sizes), times)

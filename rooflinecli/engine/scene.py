@@ -23,7 +23,7 @@ from rooflinecli.phases.flops import ledger_flops
 from rooflinecli.phases.forward import Pass
 from rooflinecli.price.bill import Bill
 from rooflinecli.price.chip import Chip
-from rooflinecli.specs.ask import document_lengths
+from rooflinecli.specs.amounts import document_lengths
 from rooflinecli.specs.blocks import Quantization
 from rooflinecli.specs.dtypes import BITS, FORMATS, Formats, experts_alone, experts_format, formats
 from rooflinecli.specs.engine import Engine, load_engine, told

@@ -43,6 +43,18 @@ def split(book: Ledger, over: Split) -> Ledger:
     return known[1]
 
 
+def _mixing(group: LayerSpec, model: ModelSpec, known: list[tuple[AttentionSpec, Block]]) -> list[Block]:
+    """The blocks of a layer's attention; layers that attend alike share theirs, so that a pass need count its kernels once."""
+    found = []
+    for spec in (group.attention, group.cross):
+        if spec is not None:
+            block = next((block for seen, block in known if seen == spec), None)
+            if block is None:
+                known.append((spec, block := _attention(spec, model)))
+            found.append(block)
+    return found
+
+
 def _attention(spec: AttentionSpec, model: ModelSpec) -> Block:
     """The block of an attention kind, once the further sizes that its file declares are there (those in OPTIONAL may be absent). Raises DataError."""
     kind = registry.load("layers/attention", spec.kind)
@@ -58,7 +70,8 @@ def _attention(spec: AttentionSpec, model: ModelSpec) -> Block:
 
 
 def _build(spec: ModelSpec) -> Ledger:
-    layers = tuple(_layer(spec, group, i) for i, group in enumerate(spec.layers))
+    known: list[tuple[AttentionSpec, Block]] = []
+    layers = tuple(_layer(spec, group, i, known) for i, group in enumerate(spec.layers))
     axes = {"D": spec.d_model, "V": spec.vocab_size or 1, "one": 1}
     if spec.streams > 1:
         axes |= {"streams": spec.streams, "gates": spec.streams}
@@ -104,16 +117,14 @@ def _pieces(pieces: list[PieceSpec], where: str, spec: ModelSpec, axes: dict[str
     return made
 
 
-def _layer(spec: ModelSpec, group: LayerSpec, index: int) -> Layer:
-    blocks: list[Block] = []
-    if group.attention is not None:
-        blocks.append(_attention(group.attention, spec))
-    if group.cross is not None:
-        blocks.append(_attention(group.cross, spec))
+def _layer(spec: ModelSpec, group: LayerSpec, index: int, known: list[tuple[AttentionSpec, Block]]) -> Layer:
+    blocks = _mixing(group, spec, known)
+    mixers = sum(len(block.rows) for block in blocks)
     blocks.append(registry.load("layers/feedforward", group.feedforward.kind).block(group.feedforward, spec))
     branches = sum(bool(block.rows) for block in blocks)
     rows = [row for i in range(branches if spec.streams > 1 else 0) for row in hyper_connections.entry(i + 1)]
     rows += [norm(f"norm.{i + 1}", spec.norm) for i in range(group.norms)]
+    mixed = len(rows) + mixers
     rows += [row for block in blocks for row in block.rows]
     rows.append(hyper_connections.residual(branches) if spec.streams > 1 else _residual(branches))
     axes: dict[str, int] = {"D": spec.d_model, "one": 1}
@@ -134,6 +145,7 @@ def _layer(spec: ModelSpec, group: LayerSpec, index: int) -> Layer:
         moe=group.feedforward.kind == "moe",
         mixer=_mixer(rows),
         index=index,
+        mixed=mixed,
     )
 
 

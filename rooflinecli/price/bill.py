@@ -37,11 +37,20 @@ class Bill:
 
     def add(self, ops: list[Op], times: Number) -> None:
         """Charge each kernel `times` times."""
-        chip, regime, groups, errors = self.chip, self.regime, self.groups, self.errors
+        self.charge(ops, self.prices(ops), times)
+
+    def prices(self, ops: list[Op]) -> list[Priced]:
+        """What each kernel costs."""
+        if self.regime == "training":
+            return [self._priced(op) for op in ops]
+        chip, regime = self.chip, self.regime
+        return [price(op, chip, regime) for op in ops]
+
+    def charge(self, ops: list[Op], prices: list[Priced], times: Number) -> None:
+        """Charge kernels whose prices are known `times` times each."""
+        groups, errors = self.groups, self.errors
         flops, moved, t_compute, t_memory = self.flops, self.bytes, self.t_compute, self.t_memory
-        again = regime == "training"
-        for op in ops:
-            least_compute, least_memory, expected, error = self._priced(op) if again else price(op, chip, regime)
+        for op, (least_compute, least_memory, expected, error) in zip(ops, prices, strict=True):
             count, kind = times if op.count == 1 else times * op.count, op.kind
             seconds = (expected if expected.__class__ is float else label(expected, f"t[{op.name}]")) * count
             group = GROUPS.get(kind, MIXING)

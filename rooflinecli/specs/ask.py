@@ -1,18 +1,16 @@
-"""Options as written (command line, plan file, sweep axis, Python) -> Request: how each kind is read, and what does not go together."""
+"""Options as written (command line, plan file, sweep axis, Python) -> Request: how each option is read, and what does not go together."""
 
 from __future__ import annotations
 
-import math
-import re
 import warnings
 from collections.abc import Collection
-from numbers import Real
 from typing import Any
 
-from rooflinecli import num, units
+from rooflinecli import num
 from rooflinecli.errors import Remark, UsageError, unknown
 from rooflinecli.formulas.training import batch_sequences
 from rooflinecli.num import Number
+from rooflinecli.specs.amounts import LARGEST, MOST_THINGS, in_tokens, number
 from rooflinecli.specs.dtypes import FORMATS, experts_alone
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import ModelSpec, load_model
@@ -21,9 +19,7 @@ from rooflinecli.specs.options import KINDS, OPTIONS, Option, find
 from rooflinecli.specs.request import MOST, PHASES, SEQ, Request
 
 MOST_PIXELS = 65536  # a side of an image
-LARGEST, MOST_THINGS = 1e18, 1e12  # far beyond what exists; products of several stay numbers, divisors can be listed
 _YES, _NO = ("true", "yes", "on"), ("false", "no", "off")
-_IN_TOKENS = ("-tokens", " tokens")
 
 
 def request(options: dict[str, Any]) -> Request:
@@ -36,7 +32,11 @@ def request(options: dict[str, Any]) -> Request:
     fields = {OPTIONS[name].field: value(OPTIONS[name], text) for name, text in given.items()}
     agree(given, fields.get("phases", PHASES))
     model = fields["model"]
-    reader = "llamacpp" if model.checkpoint is not None and model.checkpoint.format == "gguf" else _reader(fields.get("weight_dtype"))
+    reader = (
+        "llamacpp"
+        if model.checkpoint is not None and model.checkpoint.format == "gguf"
+        else _reader(fields.get("weight_dtype"))
+    )
     if reader:
         fields.setdefault("engine", reader)
     if "batch" in given and in_tokens(given["batch"]):
@@ -114,86 +114,6 @@ def _outside(option: Option, found: float) -> str:
         return f"must be at least {least:g}" if least else "must not be negative"
     largest = option.most or (MOST_THINGS if kind.whole else LARGEST)
     return f"is more than anything there is; give at most {largest:g}" if largest < found < MOST else ""
-
-
-def number(flag: str, written: Any, kind: str = "count", option: str = "") -> float:
-    """A number as people write it: 512, 4k, 70B, 15T, 2.5 (USD/h), 80 %. `kind` is one of options.KINDS. Raises UsageError."""
-    if isinstance(written, bool) or not isinstance(written, (Real, str)):  # numpy's scalars are Real
-        raise UsageError(f"{flag} {written!r}: expected a number", option)
-    try:
-        found = _parsed(written if isinstance(written, str) else float(written), KINDS[kind].unit)
-    except ValueError as error:
-        raise UsageError(f"{flag} {written}: {error}", option) from None
-    except OverflowError:
-        found = math.inf
-    if not math.isfinite(found):
-        raise UsageError(f"{flag} {written}: expected a finite number", option)
-    if KINDS[kind].whole and found != int(found):
-        raise UsageError(f"{flag} {written}: expected a whole number", option)
-    return found
-
-
-def _parsed(written: float | str, unit: str) -> float:
-    """Raises ValueError for what is not a number of that unit; dollars and counts need not say theirs."""
-    if not isinstance(written, str):
-        return float(written)
-    try:
-        return float(written)
-    except ValueError:
-        pass
-    text = written.strip()
-    for ending in _IN_TOKENS if unit == "tokens" else ():
-        text = text.removesuffix(ending)
-    if unit == "USD/h" and not text.endswith("/h"):
-        text = f"{text.removeprefix('$')} USD/h"
-    return units.parse(text, unit)
-
-
-def size(flag: str, written: Any) -> float:
-    """A dimension of an array: a whole number, at least 1. Raises UsageError."""
-    found = number(flag, written, "amount")
-    if found < 1 or found != int(found):
-        raise UsageError(f"{flag} {written}: a size is a whole number of at least 1")
-    if found > MOST_THINGS:
-        raise UsageError(f"{flag} {written}: is more than anything there is; give at most {MOST_THINGS:g}")
-    return found
-
-
-def document_lengths(written: str) -> list[float]:
-    """Lengths of documents as written, 512,2k,8k. Raises UsageError for what is none."""
-    found = [number("--lengths", part.strip(), "length", "lengths") for part in str(written).split(",")]
-    if min(found) < 1:
-        raise UsageError(f"--lengths {written}: a document has at least one token", "lengths")
-    return found
-
-
-def seconds(flag: str, written: Any, option: str = "") -> float:
-    """A time above zero as people write it: 30d, 30 days, 40 ms. Raises UsageError."""
-    return _above_zero(flag, written, "s", option)
-
-
-def dollars(flag: str, written: Any, option: str = "") -> float:
-    """A sum above zero as people write it: 2 M USD, $2M, 2e6. Raises UsageError."""
-    text = str(written).strip().removeprefix("$")
-    text = re.sub(r"(?<=[\d.])\s+(?=[kMBGT]\b)", "", text)
-    said = re.sub(r"B(?= ?USD)", "G", text if text.endswith("USD") else f"{text}USD")
-    return _above_zero(flag, said, "USD", option, written, "write for example '2 M USD'")
-
-
-def _above_zero(flag: str, text: Any, unit: str, option: str, written: Any = None, example: str = "") -> float:
-    shown = text if written is None else written
-    try:
-        found = units.parse(text, unit)
-    except (ValueError, OverflowError) as error:
-        why = f"expected a sum; {example}" if example else error
-        raise UsageError(f"{flag} {shown}: {why}", option) from None
-    if not 0 < found < math.inf:
-        raise UsageError(f"{flag} {shown}: must be above zero and finite", option)
-    if found > LARGEST:
-        raise UsageError(
-            f"{flag} {shown}: is more than anything there is; give at most {LARGEST:g} {unit}", option
-        )
-    return found
 
 
 def word(option: Option, written: Any, flag: str = "") -> str:
@@ -284,11 +204,6 @@ def agree(given: Collection[str], phases: tuple[str, ...]) -> None:
         warn(
             f"{', '.join(idle)} belong{'s' if len(idle) == 1 else ''} to training and change{'s' if len(idle) == 1 else ''} nothing here"
         )
-
-
-def in_tokens(written: Any) -> bool:
-    """Whether a batch is written in tokens: 4M-tokens."""
-    return str(written).strip().endswith(_IN_TOKENS)
 
 
 def whole_sequences(tokens: Number, seq: Number | None, model: ModelSpec) -> Number:

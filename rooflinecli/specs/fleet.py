@@ -17,7 +17,6 @@ from rooflinecli.specs.judging import Hold
 from rooflinecli.specs.load import Document, read
 
 MOST = 100_000  # devices of a group
-OBJECTIVES = ("cost", "devices")
 
 
 def _counted(value: Any) -> Any:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from rooflinecli.errors import DataError, UsageError, unknown
 from rooflinecli.files import absent
@@ -19,6 +20,7 @@ from rooflinecli.text import one_line
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _YAML = ".yaml"
+_SETTLED = 2e9  # nanoseconds since a folder changed; the coarsest clock of a file system in use ticks every two seconds
 WHAT = {"hardware": "chip", "models": "model"}
 T = TypeVar("T")
 
@@ -32,37 +34,73 @@ def shown(path: Path) -> str:
 
 def folders(kind: str) -> list[Path]:
     """Registry folders for `kind` ('hardware' or 'models'), nearest first."""
+    return [Path(f) for f in _folders(kind)]
+
+
+def _folders(kind: str) -> list[str]:
+    """The same as text."""
     extra = [Path(p) for p in os.environ.get("ROOFLINE_PATH", "").split(os.pathsep) if p]
-    packaged = _PACKAGE / "data" / kind
-    shipped = packaged if packaged.is_dir() else _PACKAGE.parent / kind
-    found = [f for root in extra for f in (root / kind, root)] + [Path.cwd() / kind, shipped]
+    found = [str(f) for root in extra for f in (root / kind, root)]
+    found += [os.path.join(os.getcwd(), kind), _shipped(kind)]
     return [f for f in dict.fromkeys(found) if os.path.isdir(f)]
+
+
+@cache
+def _shipped(kind: str) -> str:
+    """The folder that the package brings; that of its repository where it was not installed."""
+    packaged = _PACKAGE / "data" / kind
+    return str(packaged if packaged.is_dir() else _PACKAGE.parent / kind)
 
 
 def files(kind: str) -> dict[str, Path]:
     """stem -> file for every registry file of `kind`. Links that lead nowhere or in a circle are not files."""
-    return {stem: Path(path) for stem, path in _listed(kind).items()}
+    return {stem: Path(path) for stem, path in _listed(kind).by_stem.items()}
 
 
-def _listed(kind: str) -> dict[str, str]:
-    """The same as text: every start looks names up among hundreds of files, and needs one of them."""
+class _Names(NamedTuple):
+    """Paths by stem, and by stem in lower case: as text, since every start needs one of hundreds."""
+
+    by_stem: dict[str, str]
+    by_word: dict[str, str]
+
+
+def _listed(kind: str) -> _Names:
+    """The names of a registry; not to be changed, for the next who asks gets the same."""
+    places = (place for found in _folders(kind) for place in (found, os.path.join(found, "measured")))
+    return _merged(tuple((place, _inside(place)) for place in places))
+
+
+@lru_cache(maxsize=16)
+def _merged(found: tuple[tuple[str, tuple[str, ...]], ...]) -> _Names:
+    """Folders and the names in each, nearest first, as one registry."""
     result: dict[str, str] = {}
-    for folder in (place for found in folders(kind) for place in (str(found), os.path.join(found, "measured"))):
-        for name in sorted(_inside(folder)):
+    for folder, names in found:
+        for name in names:
             stem = name[: -len(_YAML)] or name
             if name[0] != "_" and stem.isprintable():
                 result.setdefault(stem, os.path.join(folder, name))
-    return result
+    return _Names(result, {stem.lower(): file for stem, file in result.items()})
 
 
-def _inside(folder: str) -> list[str]:
-    """The YAML files of a folder, as its own listing tells files from the rest; only links are followed one by one."""
+def _inside(folder: str) -> tuple[str, ...]:
+    """The YAML files of a folder in order, listed again only once it has changed; only links are followed one by one."""
     try:
-        with os.scandir(folder) as entries:
-            found = [entry for entry in entries if entry.name.endswith(_YAML)]
-        return [e.name for e in found if (os.path.isfile(e.path) if e.is_symlink() else e.is_file())]
+        changed = os.stat(folder).st_mtime_ns
+        settled = time.time_ns() - changed > _SETTLED  # else it may change again under the same time
+        names, links = (_entries if settled else _entries.__wrapped__)(folder, changed)
     except OSError:  # none, or none that may be read
-        return []
+        return ()
+    there = [link for link in links if os.path.isfile(os.path.join(folder, link))]
+    return tuple(sorted([*names, *there])) if there else names
+
+
+@lru_cache(maxsize=64)
+def _entries(folder: str, changed: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The YAML files of a folder in order, as its own listing tells them from the rest, and the links among them."""
+    with os.scandir(folder) as entries:
+        found = [entry for entry in entries if entry.name.endswith(_YAML)]
+        names = sorted(e.name for e in found if not e.is_symlink() and e.is_file())
+        return tuple(names), tuple(e.name for e in found if e.is_symlink())
 
 
 def every(kind: str, load: Callable[[str], T]) -> tuple[list[T], list[DataError]]:
@@ -138,9 +176,9 @@ def find(kind: str, name: str) -> Path:
                 f"{name}: {absent(path)}; give a name from `roofline {kind}` or the path of an existing YAML file"
             )
     wanted = (name.rpartition("/")[2] if kind == "models" else name).lower()
-    stems = {stem.lower(): file for stem, file in _listed(kind).items()}
-    if wanted in stems:
-        return Path(stems[wanted])
+    words = _listed(kind).by_word
+    if wanted in words:
+        return Path(words[wanted])
     known = files(kind)
     return _by_alias(known, wanted) or _as_written(kind, known, name)
 

@@ -66,7 +66,7 @@ def tables_of(
     found: list[Table] = []
     for name, build in tables.SUBJECTS.items():
         if name == "kernels" and subject == EVERYTHING and not wheel.installed():
-            found.append(Table("kernels", [], [tables.MISSING]))
+            found.append(Table("kernels", [], [wheel.MISSING]))
         elif subject in (name, EVERYTHING):
             found += build(full) if name == "search" else build()
     if refit:

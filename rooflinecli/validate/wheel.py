@@ -14,6 +14,7 @@ import numpy as np
 from rooflinecli.errors import UsageError
 
 PIP = 'pip install "rooflinecli[validate]"'
+MISSING = f"Measured kernels and collected serving runs need the wheel: {PIP}."
 CHIPS = {
     "a100_sxm": "a100-sxm-80",
     "h100_sxm": "h100-sxm",

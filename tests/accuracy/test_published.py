@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rooflinecli.specs.published import published
-from rooflinecli.validate import collectives, inference, rate_tables, tables, whole_runs
+from rooflinecli.validate import collectives, inference, rate_tables, training_tables, whole_runs
 from rooflinecli.validate.stats import summary
 
 # id of a published row -> relative tolerance; the numbers themselves are in data_published with their citation
@@ -120,7 +120,7 @@ def test_tables_reproduce(quantity: str, kind: str, seen: str) -> None:
 
 @pytest.mark.slow
 def test_training_rows() -> None:
-    first, second, third, both, _ = ({row["group"]: row for row in table.rows} for table in tables.training())
+    first, second, third, both, _ = ({row["group"]: row for row in table.rows} for table in training_tables.tables())
     assert first["all"]["rows"] == 282 and second["all"]["rows"] == 200 and both["all"]["rows"] == 482
     assert second["all"]["below_floor"] == 0 and both["dense"]["mean"] < 0.055 and both["MoE"]["mean"] < 0.11
     assert both["dense"]["median"] < 0.035 and both["MoE"]["median"] < 0.08

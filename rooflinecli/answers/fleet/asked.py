@@ -10,7 +10,7 @@ from rooflinecli.answers import chips
 from rooflinecli.answers.search.slo import joined
 from rooflinecli.answers.written import as_options
 from rooflinecli.errors import DataError, UsageError
-from rooflinecli.specs import ask
+from rooflinecli.specs import amounts, ask
 from rooflinecli.specs.engine import DEFAULT, load_engine
 from rooflinecli.specs.fleet import FleetFile, ServiceSpec, load_fleet
 from rooflinecli.specs.hardware import load_hardware
@@ -125,7 +125,7 @@ def _service(name: str, spec: ServiceSpec, file: FleetFile, document: Document) 
         if qps <= 0:
             raise UsageError("qps: must be above zero; leave out a model without traffic", "qps")
         said = {k: v for k, v in joined({"ttft": None, "itl": None}, spec.slo).items() if v is not None}
-        limits = {k: ask.seconds(f"--{k}", v, "slo") for k, v in said.items()}
+        limits = {k: amounts.seconds(f"--{k}", v, "slo") for k, v in said.items()}
         _search(options, spec.where, file.fleet[groups[0]].hw or groups[0])
     except UsageError as error:
         raise DataError(f"{_at(document, name, error.option)}: {name}: {error}") from None

@@ -7,7 +7,7 @@ from typing import Any
 
 from rooflinecli.answers import chips
 from rooflinecli.errors import UsageError
-from rooflinecli.specs import ask
+from rooflinecli.specs import amounts, ask
 from rooflinecli.specs.names import counted
 from rooflinecli.specs.options import OPTIONS
 
@@ -65,9 +65,9 @@ def serving(
     return Serving(
         _each(options),
         ask.value(OPTIONS["qps"], qps),
-        {name: ask.seconds(f"--{name}", text, name) for name, text in limits.items() if text is not None},
-        None if deadline is None else ask.seconds("--deadline", deadline, "deadline"),
-        None if budget is None else ask.dollars("--budget", budget, "budget"),
+        {name: amounts.seconds(f"--{name}", text, name) for name, text in limits.items() if text is not None},
+        None if deadline is None else amounts.seconds("--deadline", deadline, "deadline"),
+        None if budget is None else amounts.dollars("--budget", budget, "budget"),
         _most(options),
         hold,
         tuple(where),
@@ -98,8 +98,8 @@ def asked(options: dict[str, Any], deadline: str | None, budget: str | None, hol
     each = _each(options)
     found = Asked(
         each,
-        None if deadline is None else ask.seconds("--deadline", deadline, "deadline"),
-        None if budget is None else ask.dollars("--budget", budget, "budget"),
+        None if deadline is None else amounts.seconds("--deadline", deadline, "deadline"),
+        None if budget is None else amounts.dollars("--budget", budget, "budget"),
         _most(options),
         hold,
         tuple(where),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from rooflinecli.answers import chips
@@ -38,14 +39,12 @@ def answered(
     if slo is not None and _trains(options):
         raise UsageError(f"--slo {slo}: belongs to serving; add --phase decode", "slo")
     limits, each = joined(limits, slo), chips.each(options)
+    one = partial(on_one, where=where, limits=limits, top=top, tell=tell, over=over, simulate=simulate, kept=kept)
     if len(each) > 1:
         from rooflinecli.answers.search.across import across
 
-        def one(own: dict[str, Any], goal: str | None) -> dict[str, Any]:
-            return on_one(own, goal, where, limits, top, tell, over, simulate, kept)
-
         return across(each, objective, where, limits, top, one)
-    return on_one(next(iter(each.values())), objective, where, limits, top, tell, over, simulate, kept)
+    return one(next(iter(each.values())), objective)
 
 
 def _trains(options: dict[str, Any]) -> bool:

@@ -8,6 +8,7 @@ replicas, or over those inside one or two fast domains (HSDP).
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -166,5 +167,6 @@ def groups(scene: Scene, found: Layouts, domains: int) -> np.ndarray:
     _, first, at = np.unique(found.split, return_index=True, return_inverse=True)  # a split has one size of group
     tp, cp, dp = (found.sizes[name][first] for name in ("tp", "cp", "dp"))
     room = novelty.domains(scene.chip)[0] * domains // (tp * cp)
-    most = [max((d for d in divisors(int(n)) if d <= fits), default=1) for n, fits in zip(dp, room, strict=True)]
+    of = [divisors(int(n)) for n in dp]
+    most = [found[max(bisect_right(found, fits), 1) - 1] for found, fits in zip(of, room, strict=True)]
     return np.array(most, dtype=np.float64)[at.reshape(-1)]

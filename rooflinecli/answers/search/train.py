@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from operator import itemgetter
 from typing import Any, cast
 
 import numpy as np
@@ -28,6 +29,7 @@ from rooflinecli.spread import Spread
 CHUNK = 16384
 MOST_ROWS = 1000  # that are kept where each layout is a row of its own
 _TIES = ("pp", "tp", "cp", "ep", "virtual_stages", "micro_batch")
+_ties, _axes = itemgetter(*_TIES), itemgetter(*AXES)
 
 
 @dataclass
@@ -253,7 +255,7 @@ def _rank(
     split = (layouts.split + 1e9 * layouts.sizes["ep"])[kept][order]
     _, first = np.unique(split, return_index=True)
     for entry in _entries(layouts, structure, kept, keys, beside, order[first]):
-        found.ranking.offer((n, *(entry.layout[k] for k in AXES)), entry)
+        found.ranking.offer((n, *_axes(entry.layout)), entry)
 
 
 def _entries(
@@ -272,7 +274,7 @@ def _entries(
     shown = zip(*(column[chosen].astype(float).tolist() for column in beside), strict=True)
     for row, own, (error, *expected) in zip(sizes, ranked, shown, strict=True):
         layout: dict[str, Any] = {"shard": None, **dict(zip(columns, row, strict=True)), **said}
-        yield Entry(layout, own, tuple(layout[k] for k in _TIES), tuple(expected), error)
+        yield Entry(layout, own, _ties(layout), tuple(expected), error)
 
 
 def _layout(layouts: space.Layouts, structure: space.Structure, i: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from rooflinecli.errors import UsageError
 from rooflinecli.simulate.limits import Limits, limits
 from rooflinecli.simulate.losses import Loss, losses
 from rooflinecli.simulate.scaling import Rule, rule
-from rooflinecli.specs import ask
+from rooflinecli.specs import amounts
 
 REQUESTS, PER_SLOT = 1000, 10
 MOST_REQUESTS = 20_000_000
@@ -146,11 +146,11 @@ def _unused(question: Question) -> None:
 
 def whole(option: str, written: Any, least: int = 1) -> int:
     """A count as written. Raises UsageError."""
-    found = int(ask.number(f"--{option}", written, "count", option))
+    found = int(amounts.number(f"--{option}", written, "count", option))
     if found < least:
         raise UsageError(f"--{option} {written}: must be at least {least}", option)
-    if found > ask.MOST_THINGS:
+    if found > amounts.MOST_THINGS:
         raise UsageError(
-            f"--{option} {written}: is more than anything there is; give at most {ask.MOST_THINGS:g}", option
+            f"--{option} {written}: is more than anything there is; give at most {amounts.MOST_THINGS:g}", option
         )
     return found

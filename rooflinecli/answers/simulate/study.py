@@ -12,7 +12,7 @@ from rooflinecli.answers.simulate.fewest import fewest
 from rooflinecli.answers.simulate.question import Question, check, whole
 from rooflinecli.answers.simulate.run import run
 from rooflinecli.errors import Infeasible, UsageError
-from rooflinecli.specs import ask
+from rooflinecli.specs import amounts
 from rooflinecli.specs.options import find
 from rooflinecli.spread import Spread
 
@@ -58,11 +58,11 @@ def _cell(one: dict[str, str], fixed: dict[str, str], given: dict[str, Any], sev
     for name in (option for option, field in OWN.items() if own.get(field) == ""):
         raise UsageError(f"--{name} is empty; leave it out, or give it a value", name)
     if own.get("warmup") is not None:
-        own["warmup"] = ask.seconds("--warmup", own["warmup"])
+        own["warmup"] = amounts.seconds("--warmup", own["warmup"])
     if own.get("requests") is not None:
         own["requests"] = whole("requests", own["requests"])
     if "qps" in one:
-        own["qps"] = ask.number("--qps", one["qps"], "rate", "qps")
+        own["qps"] = amounts.number("--qps", one["qps"], "rate", "qps")
         if own["qps"] <= 0:
             raise UsageError(f"--qps {one['qps']}: must be above zero", "qps")
     if "concurrency" in one:
@@ -121,7 +121,7 @@ def _read(name: str, value: Any) -> Any:
         return bool(value)
     if name in ("prompts-per-slot", "prefill-pool", "decode-pool", "seed"):
         return whole(name, value, 0)
-    return ask.number(f"--{name}", value, "rate", name) if name == "speed" else str(value)
+    return amounts.number(f"--{name}", value, "rate", name) if name == "speed" else str(value)
 
 
 def answered(cell: Cell) -> dict[str, Any]:

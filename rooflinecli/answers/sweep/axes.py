@@ -9,7 +9,7 @@ from rooflinecli import units
 from rooflinecli.answers.sweep import ranges
 from rooflinecli.errors import UsageError
 from rooflinecli.price import settable
-from rooflinecli.specs import ask
+from rooflinecli.specs import amounts, ask
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.options import FLAGS, OPTIONS, Option
@@ -81,7 +81,7 @@ def axis(option: Option, written: Any) -> Axis:
 
 
 def _numbers(option: Option, text: str, flag: str) -> Axis:
-    tokens = [ask.in_tokens(item) for item in text.split(",")]
+    tokens = [amounts.in_tokens(item) for item in text.split(",")]
     if any(tokens) and not all(tokens):
         raise UsageError(f"{flag} {text}: give every value in tokens, or none", option.name)
     found = ranges.values(flag, text, lambda item: ask.unbounded(option, item, flag))

@@ -16,7 +16,6 @@ from rooflinecli.specs.quantities import COST
 
 ALWAYS = ("feasible", "violation")  # columns of every sweep
 DEFAULT = ("time_s", "tokens_per_s", "mfu", "bound", "memory.total_bytes")
-COUNTS = ("n", "tp", "pp", "dp", "cp", "ep", "micro-batch", "virtual-stages", "batch", "prompt", "output", "seq")
 
 
 def names(answer: Answer) -> list[str]:

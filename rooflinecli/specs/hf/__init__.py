@@ -50,10 +50,8 @@ TYPES: dict[str, str] = {
     **dict.fromkeys(("minimax_m3", "minimax_m3_vl_text"), "minimax_m3"),
     **dict.fromkeys(("deepseek_v4", "deepseek_ref"), "deepseek_v4"),
     **dict.fromkeys("glm4v_text glm4v_moe_text glm_ocr_text".split(), "glm"),
-    **dict.fromkeys(
-        "mistral4 axk1 longcat_flash flint kolibri1 laguna step3p5 lfm3 doge diffllama gpt_neox_japanese ctrl modernbert-decoder".split(),
-        "latest",
-    ),
+    **dict.fromkeys("mistral4 axk1 longcat_flash flint kolibri1 laguna step3p5".split(), "latest"),
+    **dict.fromkeys("lfm3 doge diffllama gpt_neox_japanese ctrl modernbert-decoder".split(), "latest_dense"),
     "llama4_text": "llama4",
     "mllama_text_model": "mllama",
     **dict.fromkeys("bert roberta xlm-roberta camembert distilbert electra modernbert data2vec-text mpnet ernie megatron-bert".split(), "encoder"),

@@ -1,0 +1,13 @@
+"""What tests of machines on a desk ask: one sequence of a model in a file type on one chip."""
+
+from __future__ import annotations
+
+from rooflinecli.engine.scene import Scene
+from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.model import load_model
+from rooflinecli.specs.request import Request
+
+
+def question(chip: str, file: str | None = "q4_k_m", model: str = "llama-3.1-8b", **asked) -> Scene:
+    given = {"devices": 1.0, "batch": 1.0, "prompt": 512.0, "output": 128.0, "engine": "llamacpp", **asked}
+    return Scene(Request(load_model(model), load_hardware(chip), weight_dtype=file, **given))

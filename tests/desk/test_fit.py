@@ -1,0 +1,88 @@
+"""`roofline fit`: which files of a model a machine on a desk holds, what they weigh, and who is told why not."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from conftest import run_cli
+
+from rooflinecli.answers.fit import fit
+from rooflinecli.answers.parameters import parameters
+from rooflinecli.specs import ask
+from rooflinecli.specs.checkpoint.shapes import file_bytes
+from rooflinecli.specs.model import load_model
+
+
+def test_what_fits_a_card_of_8_gb():
+    found = fit(
+        ask.request(
+            {
+                "model": "llama-3.1-8b",
+                "hw": "rtx-4060",
+                "engine": "llamacpp",
+                "batch": 1,
+                "phase": ["prefill", "decode"],
+            }
+        )
+    )
+    by = {f["file"]: f for f in found["files"]}
+    assert not by["F16"]["fits"] and not by["Q8_0"]["fits"] and by["Q4_K_M"]["fits"]
+    assert found["largest"] == "Q6_K"
+    sizes = [by[f]["bytes"] for f in ("Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M", "Q2_K")]
+    assert sizes == sorted(sizes, reverse=True)
+    # 32 layers x 8 heads x 128 x keys and values x 2 bytes: 131,072 B a token in what is left of 8 GiB
+    # an embedding that the head does not share stays on the host (llama.cpp), at 4.5 bits in this file type
+    left = 8 * 2**30 - by["Q4_K_M"]["bytes"] - 1.3e9 + 128256 * 4096 * 4.5 / 8
+    assert by["Q4_K_M"]["max_context"] == int(left // 131072)
+
+
+def test_the_command_and_its_exit_code():
+    ran = run_cli("fit", "llama-3.1-8b", "--hw", "rtx-4060", "--file", "q4_k_m,q8_0", "--format", "json")
+    assert ran.code == 0 and [f["file"] for f in json.loads(ran.out)["files"]] == ["Q4_K_M", "Q8_0"]
+    none = run_cli("fit", "llama-3.1-70b", "--hw", "rtx-4060")
+    assert none.code == 1 and "None holds 2048 + 256 tokens" in none.out
+    wrong = run_cli("fit", "llama-3.1-8b", "--hw", "rtx-4060", "--file", "q4_x")
+    assert wrong.code == 2 and "q4_x" in wrong.err.lower() and wrong.err.count("\n") == 1
+    small = run_cli(
+        "fit", "llama-3.1-8b", "--hw", "m3-max", "--memory", "7GB", "--file", "Q8_0,Q4_K_M", "--format", "csv"
+    )
+    assert small.code == 0 and "Q8_0,8532934656,8.5" in small.out and ",False,0,," in small.out
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        ("t5-base", "attends to an encoder"),
+        ("bert-base", "writes no tokens"),
+        ("recurrentgemma-9b", "llama.cpp runs none"),
+        ("llama-3.2-11b-vision", "attends to an encoder"),
+    ],
+)
+def test_a_model_without_such_files_is_told_why(model, says):
+    ran = run_cli("fit", model, "--hw", "rtx-4090")
+    assert ran.code == 2 and says in ran.err and ran.err.count("\n") == 1
+
+
+# Sizes in GB of the maker's own files: huggingface.co/Qwen/Qwen3-Next-80B-A3B-Thinking-GGUF (tree, 2026)
+@pytest.mark.parametrize(
+    ("file", "published"), [("Q4_K_M", 48.4), ("Q5_0", 55.0), ("Q5_K_M", 56.7), ("Q6_K", 65.5), ("Q8_0", 84.8)]
+)
+def test_a_hybrid_weighs_what_its_published_files_do(file, published):
+    """Delta-rule layers beside attention and 512 experts: within 0.2 % of five files, rounded to three digits."""
+    found = fit(ask.request({"model": "qwen3-next-80b-a3b", "hw": "m4-max", "engine": "llamacpp", "batch": 1}), (file,))
+    assert found["files"][0]["bytes"] / 1e9 == pytest.approx(published, rel=2.1e-3)
+
+
+def test_a_tower_that_reads_images_is_a_file_of_its_own():
+    """Qwen2.5-VL 7B: the text model in Q4_K_M beside 16 bits of everything the tower holds."""
+    spec = load_model("qwen2.5-vl-7b")
+    text = spec.model_copy(update={"towers": []})
+    text._document = spec.document
+    whole, alone = (parameters(s).total for s in (spec, text))
+    found = fit(
+        ask.request({"model": "qwen2.5-vl-7b", "hw": "rtx-4090", "engine": "llamacpp", "batch": 1}), ("Q4_K_M",)
+    )
+    assert found["files"][0]["bytes"] == pytest.approx(
+        file_bytes(text, "Q4_K_M", alone)["total"] + 2 * (whole - alone), rel=1e-9
+    )
