@@ -111,6 +111,12 @@ def test_two_sequences_over_four_stages_wait_for_the_head(ask, tmp_path):
     assert head > inner and answer["time_s"] == pytest.approx(2 * (inner / 4 + head))
 
 
+def test_an_engine_that_shares_out_layers_takes_one_board_after_the_other(ask):
+    """llama.cpp's boards work in turn on one batch, so that none waits for the slowest."""
+    answer = ask("dense", "decode", **LOAD, n=4, pp=4, tp=1, engine="llamacpp")
+    assert "bubble" not in answer["breakdown_s"]
+
+
 def test_a_single_sequence_never_waits_for_a_stage(ask):
     """One microbatch is under way, so every stage is free when it comes."""
     answer = ask("dense", "decode", **{**LOAD, "batch": 1}, n=4, pp=4, tp=1)
