@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rooflinecli.engine import round_trip
 from rooflinecli.engine.forward_step import forward_step, prompt_starts
 from rooflinecli.engine.scene import Scene
 from rooflinecli.specs.plan import Plan
@@ -51,9 +52,9 @@ class Prices:
         other.level, other.slope = ([[scale * v for v in row] for row in table] for table in (self.level, self.slope))
         return other
 
-    def _pass(self, batch: Any, queries: Any, keys: Any, decode: bool) -> tuple[Any, Any]:
-        """(seconds, those of attention) of passes, arrays in, arrays out."""
-        step = forward_step(self.scene, self.plan, batch, queries, keys, decode)
+    def _prompts(self, tokens: Any) -> tuple[Any, Any]:
+        """(seconds, those of attention) of passes over prompts, arrays in, arrays out."""
+        step = forward_step(self.scene, self.plan, 1.0, tokens, tokens, False)
         return step.seconds * self.scale, step.bill.groups.get("attention", 0.0) * self.scale
 
     def grow_prompts(self, tokens: int) -> None:
@@ -63,7 +64,7 @@ class Prices:
         held = len(self.linear)
         stop = max(-(-(tokens + 1) // BLOCK) * BLOCK, min(2 * held, held + 16 * BLOCK))
         sizes = np.arange(held, stop, dtype=np.float64)
-        seconds, attention = (np.broadcast_to(v, sizes.shape) for v in self._pass(1.0, sizes, sizes, False))
+        seconds, attention = (np.broadcast_to(v, sizes.shape) for v in self._prompts(sizes))
         self.linear.extend((seconds - attention).tolist())
         self.scores.extend(attention.tolist())
 
@@ -74,9 +75,9 @@ class Prices:
         held = len(self.level)
         sizes = np.arange(held, -(-(batch + 1) // ROWS) * ROWS, dtype=np.float64)[:, None]
         contexts = 2.0 ** np.arange(KNOTS)[None, :]
-        seconds = np.broadcast_to(
-            self._pass(np.maximum(sizes / self.stages, 1.0), 1.0, contexts, True)[0], (len(sizes), KNOTS)
-        )
+        step = forward_step(self.scene, self.plan, np.maximum(sizes / self.stages, 1.0), 1.0, contexts, True)
+        step = round_trip.waiting(self.scene, self.plan, step, sizes, contexts)
+        seconds = np.broadcast_to(step.seconds * self.scale, (len(sizes), KNOTS))
         slope = np.diff(seconds, axis=1) / np.diff(contexts, axis=1)
         slope = np.concatenate([slope[:, :1], slope, slope[:, -1:]], axis=1)  # below 1 and beyond the last as beside it
         level = np.concatenate([seconds[:, :1], seconds], axis=1) - slope * np.concatenate(
