@@ -219,15 +219,17 @@ def _overheads(
     if engine and not decode and num.present(step.per_prompt):
         bill.spend("engine", step.per_prompt, "step", step.error)
     if engine and not scene.chip.ideal:
-        beside = "per_sequence_moe" if moe_layers and scene.engine.per_sequence_moe is not None else "per_sequence"
-        per_step, per_sequence = engine_constant(scene, "per_step", "s"), engine_constant(scene, beside, "s")
-        # One process runs every board, or each stage has its own; that looks at all sequences under way, whichever it then works on.
-        hosts = 1.0 if scene.engine.splits_layers else plan.pp
-        under_way = _times(batch, hosts) if decode else batch
-        seconds = _times(serving.engine_overhead(per_step, under_way, per_sequence), hosts)
+        seconds = host_time(scene, batch)
         if scene.engine.per_split:
             seconds = seconds + num.where(plan.pp > 1, engine_constant(scene, "per_split", "s"), 0.0)
         bill.spend("engine", _times(seconds, passes), "step", step.error)
+
+
+def host_time(scene: Scene, sequences: Number) -> Number:
+    """Seconds that the engine's process takes to form a step while it has so many sequences under way."""
+    moe = scene.book.moe_layers and scene.engine.per_sequence_moe is not None
+    per_sequence = engine_constant(scene, "per_sequence_moe" if moe else "per_sequence", "s")
+    return serving.engine_overhead(engine_constant(scene, "per_step", "s"), sequences, per_sequence)
 
 
 def _times(count: Number, passes: Number) -> Number:

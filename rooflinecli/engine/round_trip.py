@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from rooflinecli import num
 from rooflinecli.derivation import label
-from rooflinecli.engine.forward_step import REGIME, Step
+from rooflinecli.engine import speculation
+from rooflinecli.engine.forward_step import REGIME, Step, host_time
 from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import schedule
 from rooflinecli.num import Number
@@ -16,15 +17,23 @@ from rooflinecli.specs.plan import Plan
 def waiting(scene: Scene, plan: Plan, step: Step, batch: Number, context: Number) -> Step:
     """The step, and what its microbatch waits for the slowest stage; `batch` sequences on the whole replica.
 
-    As many microbatches as the pipeline has stages are under way, or as there are sequences. Raises nothing.
+    As many microbatches as the pipeline has stages are under way, or as there are sequences. Each time the engine forms a step of one it
+    looks at all sequences, whichever it then works on. Raises nothing.
     """
     if scene.engine.splits_layers or (num.plain(plan.pp) and num.value(plan.pp) == 1):
         return step
-    head = _head(scene, plan, num.maximum(batch / plan.pp, 1), context)
-    inner = step.seconds - head - step.bill.groups.get("communication", 0.0)
+    each, microbatches = num.maximum(batch / plan.pp, 1), num.minimum(num.maximum(batch, 1), plan.pp)
+    once = step.seconds
+    if not scene.chip.ideal:
+        looked = microbatches * host_time(scene, num.maximum(batch, 1)) - host_time(scene, each)
+        looked = looked / speculation.round_time(scene, 1.0)
+        step.bill.spend("engine", looked, "step", scene.chip.constants(REGIME, "step").error)
+        once = once + looked
+    head = _head(scene, plan, each, context)
+    inner = once - head - step.bill.groups.get("communication", 0.0)
     slowest = schedule.slowest_decode_stage(float(scene.book.n_layers), plan.pp, inner, head)
-    cycle = schedule.pipeline_cycle(step.seconds, num.minimum(num.maximum(batch, 1), plan.pp), slowest)
-    step.bill.spend("bubble", cycle - step.seconds, "step", 0.0)
+    cycle = schedule.pipeline_cycle(once, microbatches, slowest)
+    step.bill.spend("bubble", cycle - once, "step", 0.0)
     return Step(step.bill, label(cycle, "t_decode"))
 
 

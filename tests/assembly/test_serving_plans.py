@@ -77,7 +77,7 @@ def test_a_prompt_passes_four_stages(ask):
     """All stages one after the other, the stream handed on three times; four prompts are under way at once."""
     wires = [(3 * wire(STREAM, 3), 3 * STREAM / INSIDE, 0.3)]
     answer = ask("dense", "prefill", prompt=S, n=4, pp=4, tp=1)
-    seconds = check(answer, 6 * prompt_layer() + ends(S, 1), 6, wires=wires, stages=4)
+    seconds = check(answer, 6 * prompt_layer() + ends(S, 1), 6, wires=wires)
     assert answer["communication_s"] == pytest.approx({"tp": 0.0, "pp": wires[0][0]})
     assert answer["tokens_per_s"] == pytest.approx(4 * S / seconds)
 
