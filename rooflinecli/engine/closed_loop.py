@@ -9,7 +9,7 @@ from __future__ import annotations
 from rooflinecli import num
 from rooflinecli.dataclass import dataclass
 from rooflinecli.derivation import label
-from rooflinecli.engine import speculation
+from rooflinecli.engine import round_trip, speculation
 from rooflinecli.engine.forward_step import as_read, engine_constant, forward_step, prompt_starts, token_budget
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.serving_load import Load
@@ -27,11 +27,11 @@ def first_token(scene: Scene, plan: Plan, busy: Load, alone: Number, itl: Number
         found = loop.lockstep_ttft(alone, batch, busy.prompt_cost, before, per_stream)
     else:
         found = in_turn(scene, meets(scene, plan, busy, alone, itl, step), batch, itl, before)
-    own = speculation.token_step(scene, plan, 1.0, serving.mean_context(scene.prompt, scene.output)).seconds
+    own = round_trip.token_step(scene, plan, plan.pp, serving.mean_context(scene.prompt, scene.output)).seconds
     one = in_turn(scene, Loop(alone, alone, 0.0), 1.0, own, before)
     request = serving.answer_time(one, own, scene.output)
-    # Served one after another, all sequences of the replica wait for each other, whatever stage they would be on.
-    return num.minimum(found, loop.serial_ttft(num.maximum(busy.batch, 1), request, scene.output, itl))
+    # Served as many at once as there are stages, and these one after another: no request waits longer than that.
+    return num.minimum(found, loop.serial_ttft(batch, request, scene.output, itl))
 
 
 def sequences_per_stage(plan: Plan, busy: Load) -> Number:

@@ -14,6 +14,12 @@ from rooflinecli.phases.sizes import outer_sizes, work_sizes
 from rooflinecli.specs.plan import Plan
 
 
+def token_step(scene: Scene, plan: Plan, batch: Number, context: Number) -> Step:
+    """A decode step per token written, of `batch` sequences on the whole replica."""
+    step = speculation.token_step(scene, plan, num.maximum(batch / plan.pp, 1), context)
+    return waiting(scene, plan, step, batch, context)
+
+
 def waiting(scene: Scene, plan: Plan, step: Step, batch: Number, context: Number) -> Step:
     """The step, and what its microbatch waits for the slowest stage; `batch` sequences on the whole replica.
 

@@ -11,11 +11,11 @@ from typing import Any
 from rooflinecli import memory, num
 from rooflinecli.dataclass import dataclass
 from rooflinecli.derivation import label
-from rooflinecli.engine import adapters
+from rooflinecli.engine import adapters, round_trip
 from rooflinecli.engine.forward_step import as_read, engine_constant, forward_step
 from rooflinecli.engine.host import on_device
 from rooflinecli.engine.scene import Scene
-from rooflinecli.engine.speculation import held, token_step
+from rooflinecli.engine.speculation import held
 from rooflinecli.errors import Infeasible
 from rooflinecli.formulas import offload, serving
 from rooflinecli.num import Number
@@ -109,7 +109,7 @@ def _open(scene: Scene, plan: Plan, largest: Number) -> Load:
     left, per_second = 1 - num.value(share), num.value(rate)
 
     def excess(batch: Number) -> Number:
-        itl = token_step(plain, bare, num.maximum(batch / bare.pp, 1), context).seconds / left
+        itl = round_trip.token_step(plain, bare, batch, context).seconds / left
         return serving.sequences_in_flight(per_second, plain.output, itl) - batch
 
     batch = _crossing(excess, num.value(largest))
