@@ -20,7 +20,7 @@ from rooflinecli.specs.plan import Plan
 
 def first_token(scene: Scene, plan: Plan, busy: Load, alone: Number, itl: Number, step: Number) -> Number:
     """Seconds to the first token of a prompt whose pass takes `alone` on an idle replica; `step` is a decode step under this load."""
-    batch = sequences_per_stage(plan, busy)
+    batch = round_trip.sequences_per_stage(plan, busy.batch)
     before = front(scene, loop.others_beside(busy.batch))
     if lockstep(scene):
         per_stream = engine_constant(scene, "per_stream", "s")
@@ -32,11 +32,6 @@ def first_token(scene: Scene, plan: Plan, busy: Load, alone: Number, itl: Number
     request = serving.answer_time(one, own, scene.output)
     # Served as many at once as there are stages, and these one after another: no request waits longer than that.
     return num.minimum(found, loop.serial_ttft(batch, request, scene.output, itl))
-
-
-def sequences_per_stage(plan: Plan, busy: Load) -> Number:
-    """Sequences that one pass of a pipeline stage works on: the batch of the replica over its stages, at least one."""
-    return num.maximum(busy.batch / plan.pp, 1)
 
 
 def lockstep(scene: Scene) -> bool:
@@ -69,7 +64,7 @@ class Loop:
 
 def meets(scene: Scene, plan: Plan, busy: Load, alone: Number, itl: Number, step: Number) -> Loop:
     """What a request of a closed loop meets; `alone` is the pass of one prompt on an idle replica, `step` a decode step."""
-    batch = sequences_per_stage(plan, busy)
+    batch = round_trip.sequences_per_stage(plan, busy.batch)
     arrivals = loop.arrivals_per_step(batch, scene.output)
     held = _held(scene, batch, arrivals)
     budget = token_budget(scene)

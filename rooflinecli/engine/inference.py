@@ -136,14 +136,14 @@ def decode(scene: Scene, plan: Plan) -> DecodeAnswer:
         tokens_per_s_per_user=serving.tokens_per_user(step.seconds),
         mbu=training.memory_bandwidth_utilisation(step.bill.bytes, step.seconds, scene.chip.bandwidth),
         mfu=training.model_flops_utilisation(flops, step.seconds, devices, scene.chip.peak(scene.formats.compute)),
-        speculation=speculation.answer(scene, plan, closed_loop.sequences_per_stage(plan, busy)),
+        speculation=speculation.answer(scene, plan, round_trip.sequences_per_stage(plan, busy.batch)),
     )
 
 
 def _decode_step(scene: Scene, plan: Plan, busy: Load) -> Step:
     """One token for every sequence under way, in the middle of the answer."""
     context = serving.mean_context(scene.prompt, scene.output)
-    batch = closed_loop.sequences_per_stage(plan, busy)
+    batch = round_trip.sequences_per_stage(plan, busy.batch)
     step = speculation.token_step(scene, plan, batch, context)
     step = graphs.padded(scene, plan, step, batch, context, prompts=busy.kind != "static")
     return round_trip.waiting(scene, plan, step, busy.batch, context)
@@ -166,7 +166,7 @@ def _token(scene: Scene, plan: Plan, busy: Load) -> Step:
         return step
     if busy.kind == "closed":
         form = serving.lockstep_interference if closed_loop.lockstep(scene) else serving.prefill_interference
-        added = form(closed_loop.sequences_per_stage(plan, busy), scene.output, busy.prompt_cost)
+        added = form(round_trip.sequences_per_stage(plan, busy.batch), scene.output, busy.prompt_cost)
         seconds = step.seconds + added
     else:
         seconds = serving.open_loop_itl(step.seconds, busy.share)

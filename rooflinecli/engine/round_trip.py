@@ -16,8 +16,13 @@ from rooflinecli.specs.plan import Plan
 
 def token_step(scene: Scene, plan: Plan, batch: Number, context: Number) -> Step:
     """A decode step per token written, of `batch` sequences on the whole replica."""
-    step = speculation.token_step(scene, plan, num.maximum(batch / plan.pp, 1), context)
+    step = speculation.token_step(scene, plan, sequences_per_stage(plan, batch), context)
     return waiting(scene, plan, step, batch, context)
+
+
+def sequences_per_stage(plan: Plan, batch: Number) -> Number:
+    """Sequences that one pass of a pipeline stage works on: the batch of the replica over its stages, at least one."""
+    return num.maximum(batch / plan.pp, 1)
 
 
 def waiting(scene: Scene, plan: Plan, step: Step, batch: Number, context: Number) -> Step:
@@ -28,7 +33,7 @@ def waiting(scene: Scene, plan: Plan, step: Step, batch: Number, context: Number
     """
     if scene.engine.splits_layers or (num.plain(plan.pp) and num.value(plan.pp) == 1):
         return step
-    each, microbatches = num.maximum(batch / plan.pp, 1), num.minimum(num.maximum(batch, 1), plan.pp)
+    each, microbatches = sequences_per_stage(plan, batch), num.minimum(num.maximum(batch, 1), plan.pp)
     once = step.seconds
     if not scene.chip.ideal:
         looked = microbatches * host_time(scene, num.maximum(batch, 1)) - host_time(scene, each)
@@ -37,10 +42,15 @@ def waiting(scene: Scene, plan: Plan, step: Step, batch: Number, context: Number
         once = once + looked
     head = _head(scene, plan, each, context)
     inner = once - head - step.bill.groups.get("communication", 0.0)
-    slowest = schedule.slowest_decode_stage(float(scene.book.n_layers), plan.pp, inner, head)
-    cycle = schedule.pipeline_cycle(once, microbatches, slowest)
+    cycle = schedule.pipeline_cycle(once, microbatches, _slowest(float(scene.book.n_layers), plan, inner, head))
     step.bill.spend("bubble", cycle - once, "step", 0.0)
     return Step(step.bill, label(cycle, "t_decode"))
+
+
+def _slowest(layers: float, plan: Plan, inner: Number, head: Number) -> Number:
+    """Seconds of the slowest stage, as engines share layers out: evenly, the last with the fewest layers and the head."""
+    fullest = schedule.stage_time(schedule.layers_per_stage(layers, plan.pp), layers, inner, 0.0)
+    return schedule.slowest_stage(fullest, schedule.stage_time(num.floor(layers / plan.pp), layers, inner, head))
 
 
 def _head(scene: Scene, plan: Plan, batch: Number, context: Number) -> Number:

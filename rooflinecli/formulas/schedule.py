@@ -145,12 +145,6 @@ def pipeline_cycle(once_through: Number, microbatches: Number, slowest_stage: Nu
     return num.maximum(once_through, microbatches * slowest_stage)
 
 
-@formula("t_slowest", "s", "the fullest stage of an even split, or the last, which has the fewest layers and the head")
-def slowest_decode_stage(layers: Number, pp: Number, inner: Number, last: Number) -> Number:
-    """The slowest stage, where all layers take `inner` and what only the last stage does (logits, sampling) takes `last`."""
-    return num.maximum(num.ceil(layers / pp) / layers * inner, num.floor(layers / pp) / layers * inner + last)
-
-
 @formula("n_node", "nodes", "definition")
 def node_count(devices: Number, per_node: Number) -> Number:
     """Hosts that hold so many devices."""

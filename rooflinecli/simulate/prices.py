@@ -75,7 +75,7 @@ class Prices:
         held = len(self.level)
         sizes = np.arange(held, -(-(batch + 1) // ROWS) * ROWS, dtype=np.float64)[:, None]
         contexts = 2.0 ** np.arange(KNOTS)[None, :]
-        step = forward_step(self.scene, self.plan, np.maximum(sizes / self.stages, 1.0), 1.0, contexts, True)
+        step = forward_step(self.scene, self.plan, round_trip.sequences_per_stage(self.plan, sizes), 1.0, contexts, True)
         step = round_trip.waiting(self.scene, self.plan, step, sizes, contexts)
         seconds = np.broadcast_to(step.seconds * self.scale, (len(sizes), KNOTS))
         slope = np.diff(seconds, axis=1) / np.diff(contexts, axis=1)

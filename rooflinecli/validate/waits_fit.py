@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.engine.closed_loop import meets, sequences_per_stage
+from rooflinecli.engine.closed_loop import meets
 from rooflinecli.engine.forward_step import prompt_pass
 from rooflinecli.engine.inference import decode_seconds, token
+from rooflinecli.engine.round_trip import sequences_per_stage
 from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.serving_load import load
 from rooflinecli.formulas import loop
@@ -83,7 +84,7 @@ def _run(run: inference.Run) -> tuple[Any, ...]:
     scene, plan = Scene(ask.request(run.options)), run.plan
     busy = load(scene, plan)
     cell = f"{run.options['model']} {run.options['hw']} {run.engine} {scene.dtype} {plan.tp:g} {plan.dp:g}"
-    itl, batch = token(scene, plan, busy).seconds, sequences_per_stage(plan, busy)
+    itl, batch = token(scene, plan, busy).seconds, sequences_per_stage(plan, busy.batch)
     met = meets(scene, plan, busy, prompt_pass(scene, plan).seconds, itl, decode_seconds(scene, plan, busy))
     engine = scene.engine
     return (
