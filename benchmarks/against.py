@@ -56,12 +56,12 @@ ESTIMATES: dict[str, dict[str, Any]] = {
 
 def work(name: str, loops: int) -> float:
     """CPU seconds of one estimate, warm."""
-    from rooflinecli.answers.estimate import estimate
+    from rooflinecli.questions.estimate.answer import estimate
 
     try:
-        from rooflinecli.specs import ask
+        from rooflinecli.engine import build_request as ask
     except ImportError:  # 0.1.0
-        from rooflinecli.answers import ask  # type: ignore[no-redef, attr-defined]
+        from rooflinecli.questions import ask  # type: ignore[no-redef, attr-defined]
     request = ask.request(ESTIMATES[name])
     estimate(request)
     began = time.process_time()
@@ -101,7 +101,7 @@ class Checkout:
 
     def check(self, plan: Path) -> float:
         """CPU seconds of `roofline check`."""
-        command = [sys.executable, "-m", "rooflinecli.cli.main", "check", str(plan)]
+        command = [sys.executable, "-m", "rooflinecli.interfaces.cli.main", "check", str(plan)]
         with subprocess.Popen(command, env=self.environment, cwd="/", stdout=subprocess.DEVNULL) as child:
             _, status, used = os.wait4(child.pid, 0)
             child.returncode = os.waitstatus_to_exitcode(status)

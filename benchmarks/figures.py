@@ -182,18 +182,18 @@ def both_know(roots: list[Path], kind: str) -> list[str]:
 
 def answer(options: dict[str, Any]) -> dict[str, Any]:
     """Every number of an estimate by its dotted path, or the sentence that refuses it under `refused`."""
-    from rooflinecli.answers.estimate import estimate
-    from rooflinecli.errors import RooflineError
+    from rooflinecli.core.errors import RooflineError
+    from rooflinecli.questions.estimate.answer import estimate
 
     try:
-        from rooflinecli.record import plain
-        from rooflinecli.specs import ask
+        from rooflinecli.core.record import plain
+        from rooflinecli.engine import build_request
     except ImportError:  # 0.1.0
-        from rooflinecli.answers import ask  # type: ignore[no-redef, attr-defined]
+        from rooflinecli.answers import ask as build_request  # type: ignore[no-redef, import-not-found]
 
         plain = dict
     try:
-        found = plain(estimate(ask.request(options)))
+        found = plain(estimate(build_request.request(options)))
     except RooflineError as error:
         return {"refused": str(error)}
     return {**dict(_leaves(found, "")), **_facts(options)}
@@ -202,12 +202,12 @@ def answer(options: dict[str, Any]) -> dict[str, Any]:
 def _facts(options: dict[str, Any]) -> dict[str, Any]:
     """What CAUSES ask of a model and a chip, under `facts.`; nothing of a checkout that has not got it."""
     try:
-        from rooflinecli.engine.scene import Scene
+        from rooflinecli.engine.context import Scene
     except ImportError:
         return {}
-    from rooflinecli.specs import ask
+    from rooflinecli.engine import build_request
 
-    scene = Scene(ask.request(options))
+    scene = Scene(build_request.request(options))
     attention = [layer.attention for layer in scene.spec.layers if layer.attention is not None]
     return {
         "facts.experts": bool(scene.book.experts),

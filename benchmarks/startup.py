@@ -39,7 +39,7 @@ def medians(runs: int) -> dict[str, float]:
 
 def estimate_in_process(repeats: int = 200) -> float:
     """Median milliseconds of one estimate of three phases with the plan given, without explanation."""
-    from rooflinecli.answers.estimate import estimate
+    from rooflinecli.questions.estimate.answer import estimate
     from rooflinecli.specs.hardware import load_hardware
     from rooflinecli.specs.model import load_model
     from rooflinecli.specs.request import Request

@@ -35,8 +35,8 @@ CASES = {
 
 def run(options: dict[str, object], columns: list[str] | None, limit: int) -> tuple[int, float]:
     """(points, CPU seconds) of the first `limit` points of a space."""
-    from rooflinecli.answers.sweep import run as sweep
-    from rooflinecli.answers.sweep.axes import space
+    from rooflinecli.questions.sweep import run as sweep
+    from rooflinecli.questions.sweep.axes import space
 
     base = {"model": "llama-3-70b", "hw": "h100", "batch": "1..512", "prompt": "64..65536/64", "tp": "1,2,4,8"}
     grid = space({k: v for k, v in {**base, **options}.items() if v is not None})

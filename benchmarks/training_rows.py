@@ -6,7 +6,7 @@ import statistics
 import sys
 from collections import defaultdict
 
-from rooflinecli.validate.published import Compared, compared, rows
+from rooflinecli.validate.published_training import Compared, compared, rows
 
 
 def summary(name: str, held: list[Compared]) -> str:

@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT))
 
 def printed(command: str) -> str:
     """Standard output of a `roofline ...` line."""
-    from rooflinecli.cli.main import main
+    from rooflinecli.interfaces.cli.main import main
 
     out, argv = io.StringIO(), sys.argv
     sys.argv = command.split()

@@ -1,6 +1,6 @@
 """A roofline calculator for transformers. `import rooflinecli as rl; rl.estimate("llama70b", hw="h100")`.
 
-Importing this module costs nothing; what it offers is that of `rooflinecli.api`, loaded when it is first asked for.
+Importing this module costs nothing; what it offers is that of `rooflinecli.interfaces.python.api`, loaded when it is first asked for.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rooflinecli.api import (
+    from rooflinecli.interfaces.python.api import (
         Answer,
         Calibration,
         DataError,
@@ -44,7 +44,7 @@ class _Question(ModuleType):
     """A package whose name is a question of the API as well, so that `rl.simulate(...)` asks it once the package is loaded too."""
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        return getattr(import_module("rooflinecli.api"), self.__name__.rpartition(".")[2])(*args, **options)
+        return getattr(import_module("rooflinecli.interfaces.python.api"), self.__name__.rpartition(".")[2])(*args, **options)
 
 
 class _Package(ModuleType):
@@ -62,7 +62,7 @@ sys.modules[__name__].__class__ = _Package
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'rooflinecli' has no attribute {name!r}; it offers {', '.join(__all__)}")
-    return getattr(import_module("rooflinecli.api"), name)
+    return getattr(import_module("rooflinecli.interfaces.python.api"), name)
 
 
 def __dir__() -> list[str]:

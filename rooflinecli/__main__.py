@@ -1,6 +1,6 @@
 """`python -m rooflinecli`: the command `roofline` where its script is not on the path."""
 
-from rooflinecli.cli.main import run
+from rooflinecli.interfaces.cli.main import run
 
 if __name__ == "__main__":
     run()

@@ -39,7 +39,7 @@ class Ran:
 
 def run_cli(*args: str) -> Ran:
     """`roofline ARGS` in this process: exit code, standard output and standard error."""
-    from rooflinecli.cli.main import main
+    from rooflinecli.interfaces.cli.main import main
 
     out, err, code, argv = io.StringIO(), io.StringIO(), 0, sys.argv
     sys.argv = ["roofline", *args]

@@ -19,7 +19,7 @@ _SI = ("s", "B", "B/s", "FLOP", "FLOP/s")
 
 def shown(value: Any, unit: str, exact: bool) -> str:
     """An answer for people: five digits, and all of them first when the row asks for the exact number."""
-    from rooflinecli.units import si
+    from rooflinecli.core.units import si
 
     if isinstance(value, bool):
         return "yes" if value else "no"

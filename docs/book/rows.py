@@ -58,7 +58,7 @@ class Ran:
 @functools.cache
 def run(command: str) -> Ran:
     """`roofline COMMAND` in this process, from the repository root."""
-    from rooflinecli.cli.main import main
+    from rooflinecli.interfaces.cli.main import main
 
     out, err, code, argv = io.StringIO(), io.StringIO(), 0, sys.argv
     sys.argv = ["roofline", *shlex.split(command)]

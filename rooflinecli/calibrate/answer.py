@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rooflinecli.calibrate.checks import Contradiction, impossible, repeats
-from rooflinecli.calibrate.design import Suggestion, suggestions
-from rooflinecli.calibrate.group import Group, group, software
-from rooflinecli.calibrate.probe import Probe
-from rooflinecli.calibrate.question import Question
-from rooflinecli.calibrate.readers import read
-from rooflinecli.calibrate.resolve import resolve
-from rooflinecli.calibrate.source import Reading
-from rooflinecli.errors import DataError, RooflineError
+from rooflinecli.calibrate.experiment_design import Suggestion, suggestions
+from rooflinecli.calibrate.microbenchmark_row import Probe
+from rooflinecli.calibrate.phase_fit import Group, group, software
+from rooflinecli.calibrate.predicted_row import Question
+from rooflinecli.calibrate.resolve_rows import resolve
+from rooflinecli.calibrate.row_checks import Contradiction, impossible, repeats
+from rooflinecli.core.errors import DataError, RooflineError
+from rooflinecli.importers.logs import read
+from rooflinecli.importers.source import Reading
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 
 HOLD_OUT, SEED = 0.3, 0

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.calibrate.posterior import SETTINGS, Posterior, Setting, log_density, log_likelihood, weights
-from rooflinecli.calibrate.question import Pricer, Question
+from rooflinecli.calibrate.predicted_row import Pricer, Question
 
 Array = Any  # numpy.ndarray of float64
 ROUNDS, LONGEST = 5, 0.7  # iterations, and the longest move of a logarithm in one

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.calibrate.blocks import Block
+from rooflinecli.calibrate.constant_groups import Block
 
 Array = Any  # numpy.ndarray of float64
 FREEDOM = 4.0

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.calibrate.answer import Result
-from rooflinecli.calibrate.group import Group
+from rooflinecli.calibrate.phase_fit import Group
 
 SCHEMA = "roofline/calibrate/1"
 DETERMINED, PARTLY = (

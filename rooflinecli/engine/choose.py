@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
-from rooflinecli.dataclass import dataclass
-from rooflinecli.engine import legal, refusal, stated
-from rooflinecli.engine.answer import priced
-from rooflinecli.engine.candidates import candidates, reach, untried
+from rooflinecli.core.errors import Infeasible
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import Number
+from rooflinecli.core.text import plural
+from rooflinecli.core.units import si
+from rooflinecli.engine import explicit_layout, infeasibility, legality
+from rooflinecli.engine.context import Scene
+from rooflinecli.engine.evaluate import priced
+from rooflinecli.engine.layout_candidates import candidates, reach, untried
 from rooflinecli.engine.phase_answer import PlanAnswer, plan_answer, time_held
 from rooflinecli.engine.residency import resident
 from rooflinecli.engine.rules import Rule
-from rooflinecli.engine.scene import Scene
-from rooflinecli.errors import Infeasible
-from rooflinecli.num import Number
-from rooflinecli.specs.plan import Plan
-from rooflinecli.text import plural
-from rooflinecli.units import si
+from rooflinecli.specs.layout import Plan
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -68,13 +68,13 @@ def choose(scene: Scene, phases: tuple[str, ...], fastest: bool = True) -> Choic
             return Choice(best.plan, True, _why_so_many(scene, best.plan, best.needs(scene, phases), smaller), True)
         smaller, any_legal = tried, any_legal or bool(tried)
     if not any_legal:
-        legal.check(scene)
+        legality.check(scene)
         if refused:
-            raise legal.most_in_the_way(refused).refusal
+            raise legality.most_in_the_way(refused).refusal
     raise (
         overrun[-1]
         if overrun
-        else Infeasible(refusal.held_nowhere(scene, min((one.needs(scene, phases) for one in smaller), default=None)))
+        else Infeasible(infeasibility.held_nowhere(scene, min((one.needs(scene, phases) for one in smaller), default=None)))
     )
 
 
@@ -82,7 +82,7 @@ def _on(scene: Scene, phases: tuple[str, ...], devices: int, refused: list[Rule]
     """The best on the devices given, or the one that comes nearest to fitting."""
     tried = weigh(scene, phases, devices, refused, overrun)
     if not tried:
-        raise refusal.no_layout(scene, devices, refused)
+        raise infeasibility.no_layout(scene, devices, refused)
     best = _best(scene, phases, tried)
     if best is not None:
         return Choice(best.plan, False, _why(scene, phases, tried), True)
@@ -144,7 +144,7 @@ def _rank(scene: Scene, phases: tuple[str, ...], plan: Plan) -> tuple[Number, ..
 def _counts(scene: Scene) -> Iterator[int]:
     """Device counts to try: what the sizes given multiply to, doubling as far as the network reaches."""
     r = scene.request
-    count, _ = stated.product_of_given(r)
+    count, _ = explicit_layout.product_of_given(r)
     yield count
     while None in (r.tp, r.pp, r.dp) and count * 2 <= reach(scene):
         count *= 2
@@ -171,7 +171,7 @@ def _why(scene: Scene, phases: tuple[str, ...], tried: list[Weighed]) -> str:
 def _why_so_many(scene: Scene, best: Plan, needs: float, smaller: list[Weighed]) -> str:
     """Why this count: how full it is, and what half of it would have been."""
     per = f"{si(needs, 'B')} of {si(float(scene.chip.capacity), 'B')}"
-    product, asked = stated.product_of_given(scene.request)
+    product, asked = explicit_layout.product_of_given(scene.request)
     if best.devices < 2:
         return f"one device holds it: {per}"
     if best.devices == product:

@@ -6,32 +6,32 @@ What a scheduler's settings say (budget, polls, messages, prompts held back) sta
 
 from __future__ import annotations
 
-from rooflinecli import num
-from rooflinecli.dataclass import dataclass
-from rooflinecli.derivation import label
-from rooflinecli.engine import round_trip, speculation
+from rooflinecli.core import num
+from rooflinecli.core.derivation import label
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import Number
+from rooflinecli.engine import pipelined_decode, speculation
+from rooflinecli.engine.context import Scene
 from rooflinecli.engine.forward_step import as_read, engine_constant, forward_step, prompt_starts, token_budget
-from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.serving_load import Load
-from rooflinecli.formulas import loop, serving
-from rooflinecli.num import Number
-from rooflinecli.specs.plan import Plan
+from rooflinecli.formulas import closed_loop, serving
+from rooflinecli.specs.layout import Plan
 
 
 def first_token(scene: Scene, plan: Plan, busy: Load, alone: Number, itl: Number, step: Number) -> Number:
     """Seconds to the first token of a prompt whose pass takes `alone` on an idle replica; `step` is a decode step under this load."""
-    batch = round_trip.sequences_per_stage(plan, busy.batch)
-    before = front(scene, loop.others_beside(busy.batch))
+    batch = pipelined_decode.sequences_per_stage(plan, busy.batch)
+    before = front(scene, closed_loop.others_beside(busy.batch))
     if lockstep(scene):
         per_stream = engine_constant(scene, "per_stream", "s")
-        found = loop.lockstep_ttft(alone, batch, busy.prompt_cost, before, per_stream)
+        found = closed_loop.lockstep_ttft(alone, batch, busy.prompt_cost, before, per_stream)
     else:
         found = in_turn(scene, meets(scene, plan, busy, alone, itl, step), batch, itl, before)
-    own = round_trip.token_step(scene, plan, plan.pp, serving.mean_context(scene.prompt, scene.output)).seconds
+    own = pipelined_decode.token_step(scene, plan, plan.pp, serving.mean_context(scene.prompt, scene.output)).seconds
     one = in_turn(scene, Loop(alone, alone, 0.0), 1.0, own, before)
     request = serving.answer_time(one, own, scene.output)
     # Served as many at once as there are stages, and these one after another: no request waits longer than that.
-    return num.minimum(found, loop.serial_ttft(batch, request, scene.output, itl))
+    return num.minimum(found, closed_loop.serial_ttft(batch, request, scene.output, itl))
 
 
 def lockstep(scene: Scene) -> bool:
@@ -46,9 +46,9 @@ def front(scene: Scene, meets: Number) -> Number:
     """
     own = engine_constant(scene, "front", "s")
     if scene.engine.per_token:
-        own = loop.front_time(own, engine_constant(scene, "per_token", "s"), scene.prompt)
+        own = closed_loop.front_time(own, engine_constant(scene, "per_token", "s"), scene.prompt)
     return (
-        loop.beside_others(own, meets, engine_constant(scene, "unexplained", "s")) if scene.engine.unexplained else own
+        closed_loop.beside_others(own, meets, engine_constant(scene, "unexplained", "s")) if scene.engine.unexplained else own
     )
 
 
@@ -64,8 +64,8 @@ class Loop:
 
 def meets(scene: Scene, plan: Plan, busy: Load, alone: Number, itl: Number, step: Number) -> Loop:
     """What a request of a closed loop meets; `alone` is the pass of one prompt on an idle replica, `step` a decode step."""
-    batch = round_trip.sequences_per_stage(plan, busy.batch)
-    arrivals = loop.arrivals_per_step(batch, scene.output)
+    batch = pipelined_decode.sequences_per_stage(plan, busy.batch)
+    arrivals = closed_loop.arrivals_per_step(batch, scene.output)
     held = _held(scene, batch, arrivals)
     budget = token_budget(scene)
     per_pass = serving.prompts_per_pass(budget, scene.read)
@@ -78,13 +78,13 @@ def meets(scene: Scene, plan: Plan, busy: Load, alone: Number, itl: Number, step
     passes = serving.prompt_passes(budget, scene.read)
     with_it = alone
     if num.present(held) or scene.engine.skipped_looks:
-        others = loop.read_with(arrivals, held, engine_constant(scene, "skipped_looks", "1"))
+        others = closed_loop.read_with(arrivals, held, engine_constant(scene, "skipped_looks", "1"))
         with_it = alone + others * busy.prompt_cost
     mixed = _mixed(scene, decode, with_it, factor, passes)
     mixed = _replayed(scene, plan, batch, decode, factor, mixed)
     share = num.minimum(serving.prefill_load(arrivals / itl, factor * busy.prompt_cost), 1)
-    burst = loop.burst_ttft(batch, per_pass, first, _mixed(scene, decode / 2, first, factor, passes))
-    return Loop(burst, mixed, share, loop.mean_hold(held, arrivals))
+    burst = closed_loop.burst_ttft(batch, per_pass, first, _mixed(scene, decode / 2, first, factor, passes))
+    return Loop(burst, mixed, share, closed_loop.mean_hold(held, arrivals))
 
 
 def in_turn(scene: Scene, met: Loop, batch: Number, itl: Number, front: Number) -> Number:
@@ -93,10 +93,10 @@ def in_turn(scene: Scene, met: Loop, batch: Number, itl: Number, front: Number) 
         engine_constant(scene, name, "1") for name in ("gather_steps", "skipped_looks", "late_tokens", "look_ahead")
     )
     step = speculation.round_time(scene, itl)
-    turn = loop.turn_ttft(gather + met.held, poll, ahead, step, met.mixed, met.share)
+    turn = closed_loop.turn_ttft(gather + met.held, poll, ahead, step, met.mixed, met.share)
     turn = num.where(batch > 1, turn, met.mixed)  # nobody else is under way: nothing to wait for
     per_stream = engine_constant(scene, "per_stream", "s")
-    return loop.closed_loop_ttft(met.burst, turn, scene.per_slot, late * step, front, per_stream, batch)
+    return closed_loop.closed_loop_ttft(met.burst, turn, scene.per_slot, late * step, front, per_stream, batch)
 
 
 def _held(scene: Scene, batch: Number, arrivals: Number) -> Number:
@@ -104,16 +104,16 @@ def _held(scene: Scene, batch: Number, arrivals: Number) -> Number:
     if not scene.engine.hold_steps:
         return 0.0
     most, share = (engine_constant(scene, name, "1") for name in ("hold_steps", "hold_share"))
-    return loop.held_steps(most, share, token_budget(scene), batch, scene.read, arrivals)
+    return closed_loop.held_steps(most, share, token_budget(scene), batch, scene.read, arrivals)
 
 
 def _mixed(scene: Scene, decode: Number, prompts: Number, factor: Number, passes: Number) -> Number:
     """A step with prompts and decodes that no graph replays: launches of its own kernels replace what an engine adds to the start."""
     launches: Number = 0.0
     if scene.engine.launch and not scene.chip.ideal:
-        launches = loop.launch_time(scene.book.operations, engine_constant(scene, "launch", "s"))
+        launches = closed_loop.launch_time(scene.book.operations, engine_constant(scene, "launch", "s"))
         prompts = prompts - prompt_starts(scene)
-    return label(loop.mixed_step(decode, prompts, factor, launches, passes), "t_mixed")
+    return label(closed_loop.mixed_step(decode, prompts, factor, launches, passes), "t_mixed")
 
 
 def _replayed(scene: Scene, plan: Plan, batch: Number, decode: Number, factor: Number, mixed: Number) -> Number:
@@ -123,4 +123,4 @@ def _replayed(scene: Scene, plan: Plan, batch: Number, decode: Number, factor: N
         return mixed
     whole = forward_step(scene, plan, 1.0, scene.read + batch, scene.prompt, decode=False).seconds
     beside = forward_step(scene, plan, 1.0, batch, 1.0, decode=False).seconds
-    return num.where(fits, label(loop.mixed_step(decode, whole - beside, factor, 0.0, 1.0), "t_mixed"), mixed)
+    return num.where(fits, label(closed_loop.mixed_step(decode, whole - beside, factor, 0.0, 1.0), "t_mixed"), mixed)

@@ -5,24 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
-from rooflinecli import num
-from rooflinecli.dataclass import dataclass
-from rooflinecli.derivation import label
-from rooflinecli.engine import adapters, experts
-from rooflinecli.engine.host import LINK, LINK_ERROR, Host
-from rooflinecli.engine.scene import Scene
+from rooflinecli.core import num
+from rooflinecli.core.derivation import label
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import Number
+from rooflinecli.engine import lora_serving, moe_serving
+from rooflinecli.engine.context import Scene
+from rooflinecli.engine.host_offload import LINK, LINK_ERROR, Host
 from rooflinecli.formulas import collectives, roofline, serving
-from rooflinecli.formulas.experts import at_least, experts_with_work, slots_per_expert
+from rooflinecli.formulas.grouped_gemm import at_least, experts_with_work, slots_per_expert
 from rooflinecli.formulas.offload import copy_time, on_device, on_host
-from rooflinecli.ledger import Ledger, Row, Sizes
-from rooflinecli.num import Number
+from rooflinecli.ledger.ledger import Ledger, Row, Sizes
+from rooflinecli.ledger.ops import Collective, Op
 from rooflinecli.parallel import pipeline, tensor
+from rooflinecli.phases.axis_sizes import layer_sizes, outer_sizes, work_sizes
 from rooflinecli.phases.forward import Pass
-from rooflinecli.phases.sizes import layer_sizes, outer_sizes, work_sizes
-from rooflinecli.price.bill import Bill
+from rooflinecli.price.accumulator import Bill
 from rooflinecli.price.kernels import Priced
-from rooflinecli.specs.plan import Plan
-from rooflinecli.work import Collective, Op
+from rooflinecli.specs.layout import Plan
 
 REGIME = "serving"
 SPLIT_ERROR = 1.0  # of what is not gained: seen between all and none of it
@@ -106,7 +106,7 @@ def _halves(
     _stack(scene, plan, scene.book, forward, bill, half, _times(2.0, passes))
     sent = bill.by_axis.get("ep", 0.0)
     worked = bill.total - sent
-    share = experts.sending_share(scene, plan, forward.decode)
+    share = moe_serving.sending_share(scene, plan, forward.decode)
     if num.present(share):
         slower = label(serving.beside_sending(worked, share), "t_beside")
         bill.spend("overlap", slower - worked, "step", 0.3)
@@ -130,13 +130,13 @@ def _stack(scene: Scene, plan: Plan, book: Ledger, forward: Pass, bill: Bill, wo
         bill.charge(*mixing, own)
         bill.add(forward.ops(group.unrouted, sizes), own)
         if book is scene.book:
-            adapters.charge(scene, bill, (*group.mixing, *group.unrouted), sizes, own)
+            lora_serving.charge(scene, bill, (*group.mixing, *group.unrouted), sizes, own)
         if group.moe:
             repeat = repeat if host is None else on_device(repeat, host.experts)
-            for mode, share in experts.exchange_modes(scene, plan, forward.decode):
+            for mode, share in moe_serving.exchange_modes(scene, plan, forward.decode):
                 layers = _times(share, repeat)
-                bill.add([experts.routed_op(scene, plan, group, sizes, tokens, mode, forward.decode)], layers)
-                for c in experts.exchanges(scene, plan, sizes, tokens, mode, layers):
+                bill.add([moe_serving.routed_op(scene, plan, group, sizes, tokens, mode, forward.decode)], layers)
+                for c in moe_serving.exchanges(scene, plan, sizes, tokens, mode, layers):
                     bill.expose("ep", bill.collective(c))
     outer = outer_sizes(book, work, plan, book.document, scene.lift)
     bill.add(forward.ops(book.stem, outer, outer=True), passes)

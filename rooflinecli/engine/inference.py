@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli import num
-from rooflinecli.derivation import label
-from rooflinecli.engine import closed_loop, graphs, residency, round_trip, speculation
+from rooflinecli.core import num
+from rooflinecli.core.derivation import label
+from rooflinecli.core.num import Number
+from rooflinecli.engine import closed_loop, cuda_graphs, pipelined_decode, residency, speculation
+from rooflinecli.engine.context import Scene
 from rooflinecli.engine.forward_step import (
     REGIME,
     Step,
@@ -22,11 +24,9 @@ from rooflinecli.engine.phase_answer import (
     TiersAnswer,
     rate_interval,
 )
-from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.serving_load import Load, load
 from rooflinecli.formulas import roofline, serving, training
-from rooflinecli.num import Number
-from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.request import MOST
 
 FIRST, ALONE = "first token of a closed loop", "a prompt alone"
@@ -69,9 +69,9 @@ def _waits(scene: Scene, plan: Plan) -> TiersAnswer | None:
     """What idle sessions wait for in tiers behind the device; None where there are none."""
     if scene.request.kv_tier is None:
         return None
-    from rooflinecli.engine import tiers
+    from rooflinecli.engine import kv_tiers
 
-    return tiers.answer(scene, plan, load(scene, plan))
+    return kv_tiers.answer(scene, plan, load(scene, plan))
 
 
 def _first_token(scene: Scene, plan: Plan, step: Step) -> Step:
@@ -136,17 +136,17 @@ def decode(scene: Scene, plan: Plan) -> DecodeAnswer:
         tokens_per_s_per_user=serving.tokens_per_user(step.seconds),
         mbu=training.memory_bandwidth_utilisation(step.bill.bytes, step.seconds, scene.chip.bandwidth),
         mfu=training.model_flops_utilisation(flops, step.seconds, devices, scene.chip.peak(scene.formats.compute)),
-        speculation=speculation.answer(scene, plan, round_trip.sequences_per_stage(plan, busy.batch)),
+        speculation=speculation.answer(scene, plan, pipelined_decode.sequences_per_stage(plan, busy.batch)),
     )
 
 
 def _decode_step(scene: Scene, plan: Plan, busy: Load) -> Step:
     """One token for every sequence under way, in the middle of the answer."""
     context = serving.mean_context(scene.prompt, scene.output)
-    batch = round_trip.sequences_per_stage(plan, busy.batch)
+    batch = pipelined_decode.sequences_per_stage(plan, busy.batch)
     step = speculation.token_step(scene, plan, batch, context)
-    step = graphs.padded(scene, plan, step, batch, context, prompts=busy.kind != "static")
-    return round_trip.waiting(scene, plan, step, busy.batch, context)
+    step = cuda_graphs.padded(scene, plan, step, batch, context, prompts=busy.kind != "static")
+    return pipelined_decode.waiting(scene, plan, step, busy.batch, context)
 
 
 def decode_seconds(scene: Scene, plan: Plan, busy: Load) -> Number:
@@ -166,7 +166,7 @@ def _token(scene: Scene, plan: Plan, busy: Load) -> Step:
         return step
     if busy.kind == "closed":
         form = serving.lockstep_interference if closed_loop.lockstep(scene) else serving.prefill_interference
-        added = form(round_trip.sequences_per_stage(plan, busy.batch), scene.output, busy.prompt_cost)
+        added = form(pipelined_decode.sequences_per_stage(plan, busy.batch), scene.output, busy.prompt_cost)
         seconds = step.seconds + added
     else:
         seconds = serving.open_loop_itl(step.seconds, busy.share)

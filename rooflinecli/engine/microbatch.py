@@ -5,22 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rooflinecli import memory, num
-from rooflinecli.derivation import label
-from rooflinecli.engine.scene import Scene
+from rooflinecli import memory
+from rooflinecli.core import num
+from rooflinecli.core.derivation import label
+from rooflinecli.core.num import Number
+from rooflinecli.engine.context import Scene
 from rooflinecli.formulas import collectives as comm
 from rooflinecli.formulas import roofline, training
-from rooflinecli.ledger import Row, Tower, product
-from rooflinecli.num import Number
+from rooflinecli.ledger.ledger import Row, Tower, product
+from rooflinecli.ledger.ops import Collective, Op
 from rooflinecli.parallel import context, data, expert, pipeline, tensor
 from rooflinecli.phases import backward, recompute
-from rooflinecli.phases import recipe as adapting
+from rooflinecli.phases import fine_tuning as adapting
+from rooflinecli.phases.axis_sizes import layer_sizes, outer_sizes, work_sizes
 from rooflinecli.phases.forward import Pass
-from rooflinecli.phases.sizes import layer_sizes, outer_sizes, work_sizes
-from rooflinecli.price.bill import Bill
-from rooflinecli.specs.dtypes import Formats
-from rooflinecli.specs.plan import Plan
-from rooflinecli.work import Collective, Op
+from rooflinecli.price.accumulator import Bill
+from rooflinecli.quantization.formats import Formats
+from rooflinecli.specs.layout import Plan
 
 REGIME = "training"
 

@@ -10,12 +10,12 @@ from dataclasses import field
 from operator import attrgetter
 from typing import Any
 
-from rooflinecli import num
-from rooflinecli.dataclass import dataclass
+from rooflinecli.core import num
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import Number
+from rooflinecli.core.record import OPTIONAL, SPREAD, Record
 from rooflinecli.formulas import roofline
-from rooflinecli.num import Number
-from rooflinecli.record import OPTIONAL, SPREAD, Record
-from rooflinecli.specs.plan import SIZES, Plan
+from rooflinecli.specs.layout import SIZES, Plan
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)

@@ -6,18 +6,19 @@ at its full length and a token's working set; training the state that ZeRO leave
 
 from __future__ import annotations
 
-from rooflinecli import memory, num
-from rooflinecli.engine import adapters
-from rooflinecli.engine.host import host_bytes, on_device
+from rooflinecli import memory
+from rooflinecli.core import num
+from rooflinecli.core.num import Number
+from rooflinecli.engine import lora_serving
+from rooflinecli.engine.context import Scene
+from rooflinecli.engine.host_offload import host_bytes, on_device
 from rooflinecli.engine.phase_answer import Residency
-from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.serving_load import sequences
 from rooflinecli.engine.speculation import held
 from rooflinecli.formulas import memory as f
 from rooflinecli.formulas import offload as f_host
 from rooflinecli.formulas import schedule
-from rooflinecli.num import Number
-from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.layout import Plan
 
 
 def resident(scene: Scene, plan: Plan, phase: str) -> Residency:
@@ -45,7 +46,7 @@ def _serving(
     cache = memory.kv_cache(scene.book, plan, scene.formats, cached, length, scene.lift)
     found = _held(
         scene,
-        memory.weights(on_device(params, host), scene.formats, 1.0) + draft + adapters.resident(scene, plan),
+        memory.weights(on_device(params, host), scene.formats, 1.0) + draft + lora_serving.resident(scene, plan),
         activations=memory.inference_activations(
             scene.book, plan, scene.formats, sequences, tokens, scene.lift, reading, scene.scored(tokens)
         ),

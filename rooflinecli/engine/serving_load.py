@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli import memory, num
-from rooflinecli.dataclass import dataclass
-from rooflinecli.derivation import label
-from rooflinecli.engine import adapters, round_trip
+from rooflinecli import memory
+from rooflinecli.core import num
+from rooflinecli.core.derivation import label
+from rooflinecli.core.errors import Infeasible
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import Number
+from rooflinecli.core.solve import solved
+from rooflinecli.engine import lora_serving, pipelined_decode
+from rooflinecli.engine.context import Scene
 from rooflinecli.engine.forward_step import as_read, engine_constant, forward_step
-from rooflinecli.engine.host import on_device
-from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.host_offload import on_device
 from rooflinecli.engine.speculation import held
-from rooflinecli.errors import Infeasible
 from rooflinecli.formulas import offload, serving
-from rooflinecli.num import Number
-from rooflinecli.solve import solved
-from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.request import MOST
 
 MANY = 1048576.0  # prompts in one pass, so that weights and starts are shared among enough of them to vanish
@@ -78,7 +79,7 @@ def shared_out(scene: Scene, plan: Plan, length: Number) -> tuple[Number, Number
     if scene.engine.reserve_experts_bytes and any(group.moe for group in scene.book.layers):
         gathered = engine_constant(scene, "reserve_experts_bytes", "B")
         reserve = serving.reserve_beside(reserve, gathered, plan.ep)
-    return resident + draft + adapters.resident(scene, plan), one + beside, reserve
+    return resident + draft + lora_serving.resident(scene, plan), one + beside, reserve
 
 
 def prompt_cost(scene: Scene, plan: Plan) -> Number:
@@ -109,7 +110,7 @@ def _open(scene: Scene, plan: Plan, largest: Number) -> Load:
     left, per_second = 1 - num.value(share), num.value(rate)
 
     def excess(batch: Number) -> Number:
-        itl = round_trip.token_step(plain, bare, batch, context).seconds / left
+        itl = pipelined_decode.token_step(plain, bare, batch, context).seconds / left
         return serving.sequences_in_flight(per_second, plain.output, itl) - batch
 
     batch = _crossing(excess, num.value(largest))

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rooflinecli import memory, num
-from rooflinecli.dataclass import dataclass
-from rooflinecli.derivation import label
+from rooflinecli import memory
+from rooflinecli.core import num
+from rooflinecli.core.derivation import label
+from rooflinecli.core.errors import UsageError
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import Number
+from rooflinecli.engine.context import Scene
 from rooflinecli.engine.forward_step import Step, forward_step
 from rooflinecli.engine.phase_answer import SpeculationAnswer
-from rooflinecli.engine.scene import Scene
-from rooflinecli.engine.weights import as_kept
-from rooflinecli.errors import UsageError
+from rooflinecli.engine.weight_formats import as_kept
 from rooflinecli.formulas import counts, serving, speculation
 from rooflinecli.layers.softmax import Softmax
-from rooflinecli.num import Number
+from rooflinecli.ledger.ops import Op
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import ModelSpec, load_model
-from rooflinecli.specs.plan import Plan
-from rooflinecli.work import Op
 
 HEADS = ("mtp", "eagle")
 SEARCHED = 4096.0  # sequences; a break-even beyond this is not looked for

@@ -5,29 +5,30 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from rooflinecli import memory, num
-from rooflinecli.derivation import label
-from rooflinecli.engine import novelty, residency
+from rooflinecli import memory
+from rooflinecli.core import num
+from rooflinecli.core.derivation import label
+from rooflinecli.core.lift import PLAIN, Plain
+from rooflinecli.core.num import Number
+from rooflinecli.engine import extrapolation, residency
+from rooflinecli.engine.context import Scene
 from rooflinecli.engine.microbatch import REGIME
 from rooflinecli.engine.phase_answer import Residency, Resources, TrainAnswer, rate_interval
-from rooflinecli.engine.scene import Scene
-from rooflinecli.engine.stage import Stage, stage
+from rooflinecli.engine.pipeline_stage import Stage, stage
 from rooflinecli.formulas import collectives as comm
 from rooflinecli.formulas import roofline, schedule, training
-from rooflinecli.ledger import Ledger, Tower
-from rooflinecli.lift import PLAIN, Plain
-from rooflinecli.num import Number
+from rooflinecli.ledger.ledger import Ledger, Tower
+from rooflinecli.ledger.ops import Op
 from rooflinecli.parallel import data, pipeline
 from rooflinecli.phases import recompute
+from rooflinecli.phases.axis_sizes import layer_sizes, work_sizes
+from rooflinecli.phases.fine_tuning import RECIPE
 from rooflinecli.phases.flops import predicting_flops
 from rooflinecli.phases.forward import Pass
-from rooflinecli.phases.recipe import RECIPE
-from rooflinecli.phases.sizes import layer_sizes, work_sizes
-from rooflinecli.price.bill import Bill
+from rooflinecli.price.accumulator import Bill
 from rooflinecli.price.kernels import price
-from rooflinecli.specs.dtypes import Formats
-from rooflinecli.specs.plan import WHOLE, Plan
-from rooflinecli.work import Op
+from rooflinecli.quantization.formats import Formats
+from rooflinecli.specs.layout import WHOLE, Plan
 
 TINY = 1e-30  # s, keeps a share of nothing finite in a sweep
 
@@ -215,9 +216,9 @@ def _error(
     beside = training.communication_error(c.error_hidden, sum(hidden.values()), seconds)
     shown = training.communication_error(c.error_exposed, sum(exposed.values()), seconds)
     share = sum(hidden.values()) / seconds
-    new = scene.once(plan, novelty.CLAIMS, lambda: novelty.claims(scene, plan, share, held))
+    new = scene.once(plan, extrapolation.CLAIMS, lambda: extrapolation.claims(scene, plan, share, held))
     own = training.step_error(0.0, 0.0, beside, shown)
-    return training.step_error(c.error, experts, beside, shown, novelty.error(scene, new)), own
+    return training.step_error(c.error, experts, beside, shown, extrapolation.error(scene, new)), own
 
 
 def _breakdown(fullest: Stage, parts: dict[str, Number], count: Number) -> dict[str, Number]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rooflinecli import num
-from rooflinecli.derivation import formula
-from rooflinecli.num import Number
+from rooflinecli.core import num
+from rooflinecli.core.derivation import formula
+from rooflinecli.core.num import Number
 
 _BOOK = "Austin et al. 2025, How to Scale Your Model (JAX Scaling Book)"
 _DEFINITION = "definition"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from rooflinecli import num
-from rooflinecli.derivation import formula
-from rooflinecli.num import Number
+from rooflinecli.core import num
+from rooflinecli.core.derivation import formula
+from rooflinecli.core.num import Number
 
 _OWN = "definition"
 

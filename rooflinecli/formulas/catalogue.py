@@ -6,7 +6,7 @@ import pkgutil
 from importlib import import_module
 
 import rooflinecli.formulas as package
-from rooflinecli.derivation import FORMULAS, Formula
+from rooflinecli.core.derivation import FORMULAS, Formula
 
 
 def every() -> dict[str, Formula]:

@@ -6,9 +6,9 @@ reduce-scatter starts from, what an all-to-all redistributes (one device's send 
 
 from __future__ import annotations
 
-from rooflinecli import num
-from rooflinecli.derivation import formula
-from rooflinecli.num import Number
+from rooflinecli.core import num
+from rooflinecli.core.derivation import formula
+from rooflinecli.core.num import Number
 
 _THAKUR = "Thakur, Rabenseifner, Gropp 2005, Optimization of Collective Communication Operations in MPICH"
 _PATARASUK = "Patarasuk, Yuan 2009, Bandwidth optimal all-reduce algorithms"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rooflinecli import num
-from rooflinecli.derivation import formula
-from rooflinecli.num import Number
+from rooflinecli.core import num
+from rooflinecli.core.derivation import formula
+from rooflinecli.core.num import Number
 
 _ZERO = "Rajbhandari et al. 2020, ZeRO, section 3 (partition over the data-parallel group)"
 _KORTHIKANTI = "Korthikanti et al. 2022, Reducing Activation Recomputation in Large Transformer Models"

@@ -5,9 +5,9 @@ Source of the forms: ggml-org/llama.cpp (-ngl, --n-cpu-moe); published runs of g
 
 from __future__ import annotations
 
-from rooflinecli import num
-from rooflinecli.derivation import formula
-from rooflinecli.num import Number
+from rooflinecli.core import num
+from rooflinecli.core.derivation import formula
+from rooflinecli.core.num import Number
 
 _NGL = "ggml-org/llama.cpp -ngl: so many layers on the device, the others on the host"
 

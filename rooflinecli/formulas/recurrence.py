@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rooflinecli.derivation import formula
-from rooflinecli.num import Number
+from rooflinecli.core.derivation import formula
+from rooflinecli.core.num import Number
 
 _SSD = "Dao and Gu 2024, Transformers are SSMs (arXiv 2405.21060), section 6: chunked state space duality"
 _MAMBA = "Gu and Dao 2023, Mamba (arXiv 2312.00752), algorithm 2 and section 3.3.2"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rooflinecli import num
-from rooflinecli.derivation import formula
-from rooflinecli.num import Number
+from rooflinecli.core import num
+from rooflinecli.core.derivation import formula
+from rooflinecli.core.num import Number
 
 _LEVIATHAN = "Leviathan et al. 2023, Fast Inference from Transformers via Speculative Decoding"
 _SIMPLE = "every draft token counted as accepted on its own; Scaling Book workbook, chapter 7"

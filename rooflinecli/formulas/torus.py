@@ -6,9 +6,9 @@ interleaved groups that share each link.
 
 from __future__ import annotations
 
-from rooflinecli import num
-from rooflinecli.derivation import formula
-from rooflinecli.num import Number
+from rooflinecli.core import num
+from rooflinecli.core.derivation import formula
+from rooflinecli.core.num import Number
 
 _BOOK = "Austin et al. 2025, How to Scale Your Model (JAX Scaling Book), chapters 2 and 3"
 _LN2 = 0.6931471805599453

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rooflinecli import num
-from rooflinecli.derivation import formula
-from rooflinecli.num import Number
+from rooflinecli.core import num
+from rooflinecli.core.derivation import formula
+from rooflinecli.core.num import Number
 
 _PALM = "Chowdhery et al. 2022, PaLM, appendix B"
 

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rooflinecli import num
-from rooflinecli.errors import DataError
+from rooflinecli.core import num
+from rooflinecli.core.errors import DataError
+from rooflinecli.core.num import Number
 from rooflinecli.layers import hyper_connections
-from rooflinecli.layers.pieces import Placed
-from rooflinecli.ledger import EVEN, MEMORY, Block, Layer, Ledger, Row, Split, Tower, elementwise, matmul, norm
-from rooflinecli.mixer import Mixer, Together
-from rooflinecli.num import Number
+from rooflinecli.layers.components import Placed
+from rooflinecli.ledger.ledger import (
+    EVEN,
+    MEMORY,
+    Block,
+    Layer,
+    Ledger,
+    Row,
+    Split,
+    Tower,
+    elementwise,
+    matmul,
+    norm,
+)
+from rooflinecli.ledger.mixer import Mixer, Together
 from rooflinecli.specs import registry
+from rooflinecli.specs.components import PieceSpec
 from rooflinecli.specs.model import AttentionSpec, LayerSpec, ModelSpec
-from rooflinecli.specs.pieces import PieceSpec
 
 _LEDGERS: dict[int, tuple[ModelSpec, Ledger]] = {}
 _SPLIT: dict[tuple[int, Split], tuple[Ledger, Ledger]] = {}
@@ -112,7 +124,7 @@ def _pieces(pieces: list[PieceSpec], where: str, spec: ModelSpec, axes: dict[str
     made: list[Block] = []
     for i, piece in enumerate(pieces):
         at = Placed(f"{where}.{piece.name or piece.kind}", f"{where}{i}", spec.d_model)
-        made.append(registry.load("layers/pieces", piece.kind).block(piece, at))
+        made.append(registry.load("layers/components", piece.kind).block(piece, at))
         axes |= made[-1].axes
     return made
 

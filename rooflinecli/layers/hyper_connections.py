@@ -6,7 +6,7 @@ matrix makes of the streams themselves: n to read, n to write and n^2 to mix. On
 
 from __future__ import annotations
 
-from rooflinecli.ledger import Axes, Row, elementwise, matmul
+from rooflinecli.ledger.ledger import Axes, Row, elementwise, matmul
 
 _WIDE: Axes = ("B", "Z", "streams", "D")
 _ONE: Axes = ("B", "Z", "D")

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from rooflinecli.dataclass import dataclass
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import Number
+from rooflinecli.core.units import count
 from rooflinecli.formulas import counts, recurrence
-from rooflinecli.ledger import Axes, Sizes, product
-from rooflinecli.mixer import Exchange, Mixer, Mode
-from rooflinecli.num import Number
-from rooflinecli.specs.dtypes import Formats, size_of
-from rooflinecli.units import count
-from rooflinecli.work import Gradient, Op
+from rooflinecli.ledger.ledger import Axes, Sizes, product
+from rooflinecli.ledger.mixer import Exchange, Mixer, Mode
+from rooflinecli.ledger.ops import Gradient, Op
+from rooflinecli.quantization.formats import Formats, size_of
 
 BACKWARD = 3.0
 

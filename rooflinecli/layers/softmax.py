@@ -7,15 +7,15 @@ pair of query and key: two batched matmuls with a softmax between them, and four
 
 from __future__ import annotations
 
-from rooflinecli import num
-from rooflinecli.dataclass import dataclass
+from rooflinecli.core import num
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import INF, Number
+from rooflinecli.core.units import count
 from rooflinecli.formulas import attention, counts, memory
-from rooflinecli.ledger import Axes, Sizes, elements
-from rooflinecli.mixer import Exchange, Mixer, Mode
-from rooflinecli.num import INF, Number
-from rooflinecli.specs.dtypes import Formats
-from rooflinecli.units import count
-from rooflinecli.work import Gradient, Op, kernel
+from rooflinecli.ledger.ledger import Axes, Sizes, elements
+from rooflinecli.ledger.mixer import Exchange, Mixer, Mode
+from rooflinecli.ledger.ops import Gradient, Op, kernel
+from rooflinecli.quantization.formats import Formats
 
 TILE = 128.0  # query rows of a work item of fused attention
 FUSED = 2.5  # FLOPs of the backward pass over the forward ones

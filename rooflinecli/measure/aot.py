@@ -10,19 +10,19 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from rooflinecli.answers.ops import Line, placed
-from rooflinecli.errors import UsageError
+from rooflinecli.core.errors import UsageError
+from rooflinecli.core.lift import PLAIN
+from rooflinecli.core.units import count, si
 from rooflinecli.formulas import roofline
-from rooflinecli.lift import PLAIN
-from rooflinecli.measure.compulsory import compulsory
-from rooflinecli.measure.signature import first_line
-from rooflinecli.measure.walk import Dot, Rules, Tally, tally
-from rooflinecli.price.bill import Bill
+from rooflinecli.ledger.ops import Op
+from rooflinecli.measure.compulsory_bytes import compulsory
+from rooflinecli.measure.function_signature import first_line
+from rooflinecli.measure.jaxpr_counter import Dot, Rules, Tally, tally
+from rooflinecli.price.accumulator import Bill
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
+from rooflinecli.questions.ops.answer import Line, placed
 from rooflinecli.specs.hardware import HardwareSpec
-from rooflinecli.units import count, si
-from rooflinecli.work import Op
 
 SCHEMA, REGIME = "roofline/aot/1", "kernel"
 RATES = {

@@ -12,9 +12,9 @@ from typing import Any
 
 from rooflinecli.formulas import attention, counts, training
 from rooflinecli.layers.softmax import FUSED
+from rooflinecli.ledger.ops import Gradient, Op
 from rooflinecli.measure.dtypes import size_of
 from rooflinecli.phases import backward
-from rooflinecli.work import Gradient, Op
 
 Sizes = dict[str, int]
 WARM = "warm"  # the engine of XLA's kernels whose inputs are still in the last-level cache

@@ -126,7 +126,7 @@ def _levels(extends: str | None) -> list[dict[str, Any]]:
 
 
 def _rate(level: dict[str, Any]) -> float:
-    from rooflinecli.units import parse
+    from rooflinecli.core.units import parse
 
     rate = parse(level["bandwidth"]["value"], "B/s")
     return rate if math.isfinite(rate) else 1.0

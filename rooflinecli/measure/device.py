@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rooflinecli.measure.conditions import nvidia
+from rooflinecli.measure.device_conditions import nvidia
 
 # device_kind as jax reports it -> the chip's name under hardware/ (the first that matches; absent files are skipped)
 KNOWN = (
@@ -99,8 +99,8 @@ def environment() -> Environment:
 
 def known_chip(kind: str) -> str | None:
     """The name under hardware/ that a device kind extends, when that file exists."""
-    from rooflinecli.errors import RooflineError
-    from rooflinecli.specs.names import find
+    from rooflinecli.core.errors import RooflineError
+    from rooflinecli.specs.name_lookup import find
 
     for pattern, name in KNOWN:
         if re.search(pattern, kind, re.IGNORECASE):

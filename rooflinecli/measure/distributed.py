@@ -9,7 +9,7 @@ def start(coordinator: str | None, processes: int | None, process_id: int | None
     if all(g is None for g in given):
         return
     if any(g is None for g in given):
-        from rooflinecli.errors import UsageError
+        from rooflinecli.core.errors import UsageError
 
         raise UsageError("several hosts need --coordinator HOST:PORT, --processes N and --process-id I together")
     import jax

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rooflinecli.errors import unknown
+from rooflinecli.core.errors import unknown
 
 # engine name -> (jax name, bytes per element)
 NAMES = {

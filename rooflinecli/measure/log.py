@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rooflinecli.errors import UsageError
+from rooflinecli.core.errors import UsageError
 
 SCHEMA = "roofline-measure/1"
 

@@ -195,7 +195,7 @@ def provenance(environment: Environment, fits: list[Fit], extends: bool) -> dict
 def text_of(data: dict[str, Any], path: Path) -> str:
     """The profile as YAML, proved readable by the engine's own loader. Raises DataError when that refuses it."""
     from rooflinecli.specs.hardware import hardware_from
-    from rooflinecli.specs.load import parse
+    from rooflinecli.specs.yaml_loader import parse
 
     text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=140)
     hardware_from(parse(text, path, base="hardware"))

@@ -8,16 +8,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from rooflinecli.measure import conditions, distributed, grids, profile
+from rooflinecli.measure import device_conditions, distributed, profile, shape_grids
 from rooflinecli.measure.canary import Canary, disturbed
 from rooflinecli.measure.cases import Case
-from rooflinecli.measure.clockwork import dispatch_overhead
 from rooflinecli.measure.device import Environment, compute_capability, environment, keep_pages, known_chip
 from rooflinecli.measure.fit import Fit
-from rooflinecli.measure.gate import missing
+from rooflinecli.measure.kernel_support import missing
 from rooflinecli.measure.log import Log
 from rooflinecli.measure.progress import bar
 from rooflinecli.measure.session import Session
+from rooflinecli.measure.time_case import dispatch_overhead
 from rooflinecli.measure.timing import FULL, QUICK
 
 QUICK_BUDGET, FULL_BUDGET = 21.0, 900.0
@@ -105,13 +105,13 @@ def _session(options: Options, env: Environment, log: Log) -> Session:
 
 
 def _cases(options: Options, env: Environment) -> list[Case]:
-    from rooflinecli.measure import beside
+    from rooflinecli.measure import competing_kernels
     from rooflinecli.measure.collectives import chosen
 
     alone = options.suites == ("collectives",) or env.processes > 1
-    cases: list[Case] = [] if alone else grids.chosen(options.suites, env.platform, options.quick, options.dtypes)
+    cases: list[Case] = [] if alone else shape_grids.chosen(options.suites, env.platform, options.quick, options.dtypes)
     if options.pallas and not alone:
-        cases += beside.chosen(cases)
+        cases += competing_kernels.chosen(cases)
     if "collectives" in options.suites:
         cases += chosen(env, options.quick)
     return cases
@@ -160,7 +160,7 @@ def _fit(options: Options, answer: Answer) -> None:
     name = f"{env.kind}, {env.cores} cores, measured" if env.platform == "cpu" else f"{env.kind}, measured"
     levels = network(answer.records, answer.roofs, env)
     data = profile.document(answer.roofs, answer.fits, env, name=name, force=options.force, network=levels)
-    if told := conditions.summary(answer.records):
+    if told := device_conditions.summary(answer.records):
         data["measured"]["conditions"] = f"lowest / median / highest: {told}"
     text = profile.text_of(data, answer.out)
     answer.withheld = disowned(answer.records) and not options.force
@@ -172,6 +172,6 @@ def _fit(options: Options, answer: Answer) -> None:
         return
     answer.text = text
     if extends:
-        from rooflinecli.measure.held import compared
+        from rooflinecli.measure.held_out_comparison import compared
 
         answer.extra["held_out"] = compared(answer.records, text, answer.out, extends)

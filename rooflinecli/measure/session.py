@@ -9,12 +9,12 @@ from typing import Any
 
 from rooflinecli.measure.canary import BUSY, Canary
 from rooflinecli.measure.cases import Case
-from rooflinecli.measure.clockwork import timed
 from rooflinecli.measure.collectives import bus_bytes
-from rooflinecli.measure.conditions import seen
+from rooflinecli.measure.cpu_contention import CALM, Neighbours
 from rooflinecli.measure.device import Environment
+from rooflinecli.measure.device_conditions import seen
 from rooflinecli.measure.log import Log
-from rooflinecli.measure.neighbours import CALM, Neighbours
+from rooflinecli.measure.time_case import timed
 from rooflinecli.measure.timing import Protocol, Timing
 
 Tell = Callable[[Case, "dict[str, Any] | None"], None]

@@ -10,8 +10,8 @@ from rooflinecli.memory.activations import (
     training_activations,
     working_set,
 )
-from rooflinecli.memory.cache import kv_cache
-from rooflinecli.memory.matrices import orthogonalised_flops, preconditioner_bytes, preconditioning_flops
+from rooflinecli.memory.kv_cache import kv_cache
+from rooflinecli.memory.optimizer_matrices import orthogonalised_flops, preconditioner_bytes, preconditioning_flops
 from rooflinecli.memory.parameters import (
     DeviceParameters,
     device_parameters,

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli import num
-from rooflinecli.dataclass import dataclass
+from rooflinecli.core import num
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.lift import Plain
+from rooflinecli.core.num import Number
 from rooflinecli.formulas import memory as f
-from rooflinecli.ledger import Ledger, Row, Sizes, Tower, product
-from rooflinecli.lift import Plain
-from rooflinecli.num import Number
+from rooflinecli.ledger.ledger import Ledger, Row, Sizes, Tower, product
 from rooflinecli.parallel import pipeline
 from rooflinecli.phases import recompute
-from rooflinecli.phases.sizes import layer_sizes, outer_sizes, work_sizes
-from rooflinecli.specs.dtypes import Formats
-from rooflinecli.specs.plan import Plan
+from rooflinecli.phases.axis_sizes import layer_sizes, outer_sizes, work_sizes
+from rooflinecli.quantization.formats import Formats
+from rooflinecli.specs.layout import Plan
 
 
 @dataclass(frozen=True, slots=True)

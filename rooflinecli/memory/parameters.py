@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
-from rooflinecli import num
-from rooflinecli.dataclass import dataclass
+from rooflinecli.core import num
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.lift import PLAIN, Plain
+from rooflinecli.core.num import Number
+from rooflinecli.formulas import fine_tuning
 from rooflinecli.formulas import memory as f
-from rooflinecli.formulas import recipes
-from rooflinecli.ledger import Ledger, product, row_parameters
-from rooflinecli.lift import PLAIN, Plain
-from rooflinecli.num import Number
+from rooflinecli.ledger.ledger import Ledger, product, row_parameters
 from rooflinecli.parallel import data, pipeline
-from rooflinecli.phases.recipe import NF4, RECIPE, adapter_parameters
-from rooflinecli.phases.sizes import layer_sizes, outer_sizes, work_sizes
-from rooflinecli.specs.dtypes import Formats
-from rooflinecli.specs.plan import WHOLE, Plan
+from rooflinecli.phases.axis_sizes import layer_sizes, outer_sizes, work_sizes
+from rooflinecli.phases.fine_tuning import NF4, RECIPE, adapter_parameters
+from rooflinecli.quantization.formats import Formats
+from rooflinecli.specs.layout import WHOLE, Plan
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def resident_weight(formats: Formats) -> float:
 def _as_trained(formats: Formats, quantised: bool) -> Formats:
     """Formats with the bytes of weights that stay on a device while training."""
     if quantised:
-        return replace(formats, weight=recipes.nf4_bytes(*NF4))
+        return replace(formats, weight=fine_tuning.nf4_bytes(*NF4))
     return replace(formats, weight=resident_weight(formats), expert_weight=resident_weight(formats))
 
 

@@ -7,11 +7,11 @@ zig-zag splits even it out.
 
 from __future__ import annotations
 
+from rooflinecli.core.num import Number
 from rooflinecli.formulas import attention
-from rooflinecli.mixer import Exchange
-from rooflinecli.num import Number
-from rooflinecli.specs.plan import Plan
-from rooflinecli.work import Collective
+from rooflinecli.ledger.mixer import Exchange
+from rooflinecli.ledger.ops import Collective
+from rooflinecli.specs.layout import Plan
 
 IMBALANCE = {"naive": attention.ring_naive_imbalance, "striped": attention.ring_striped_imbalance}
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from rooflinecli import num
-from rooflinecli.num import Number
-from rooflinecli.specs.plan import Plan
-from rooflinecli.work import Collective
+from rooflinecli.core import num
+from rooflinecli.core.num import Number
+from rooflinecli.ledger.ops import Collective
+from rooflinecli.specs.layout import Plan
 
 
 class Group(NamedTuple):

@@ -7,12 +7,12 @@ send (formulas/exchange.py), and experts may be spread over tensor-parallel rank
 
 from __future__ import annotations
 
-from rooflinecli import num
-from rooflinecli.formulas import experts
-from rooflinecli.ledger import Sizes
-from rooflinecli.num import Number
-from rooflinecli.specs.plan import Plan
-from rooflinecli.work import Collective, Exchange
+from rooflinecli.core import num
+from rooflinecli.core.num import Number
+from rooflinecli.formulas import grouped_gemm
+from rooflinecli.ledger.ledger import Sizes
+from rooflinecli.ledger.ops import Collective, Exchange
+from rooflinecli.specs.layout import Plan
 
 COPIES = 4
 SCALED_FP8 = 1.03125  # bytes per value of fp8 with a 32-bit scale for 128 values: what DeepEP dispatches
@@ -55,9 +55,9 @@ def exchanges(
 
     Tensor-parallel ranks of a replica share its tokens out among themselves; where ep takes them in, all exchange with all.
     """
-    inside = experts.ranks_inside(plan.ep, plan.expert_replicas)
+    inside = grouped_gemm.ranks_inside(plan.ep, plan.expert_replicas)
     # one replica alone sends nothing: its ranks hold the same tokens, and their results are summed as tensor parallelism does
-    n = experts.exchanging(plan.expert_replicas, inside)
+    n = grouped_gemm.exchanging(plan.expert_replicas, inside)
     share = tokens / num.where(inside > 1, inside, plan.tp)
     stride = plan.stride["ep"]
     return [

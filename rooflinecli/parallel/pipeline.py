@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rooflinecli import num
-from rooflinecli.dataclass import dataclass
+from rooflinecli.core import num
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import Number
 from rooflinecli.formulas import constraints, schedule
-from rooflinecli.num import Number
+from rooflinecli.ledger.ops import Collective
 from rooflinecli.specs import registry
-from rooflinecli.specs.plan import SCHEDULES_IN, Plan
-from rooflinecli.work import Collective
+from rooflinecli.specs.layout import SCHEDULES_IN, Plan
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -6,13 +6,13 @@ reduce-scatter in place of each, and activations outside the split matmuls divid
 
 from __future__ import annotations
 
-from rooflinecli import num
+from rooflinecli.core import num
+from rooflinecli.core.num import Number
 from rooflinecli.formulas import constraints
-from rooflinecli.ledger import EVEN, Axes, Sizes, Split
-from rooflinecli.num import Number
+from rooflinecli.ledger.ledger import EVEN, Axes, Sizes, Split
+from rooflinecli.ledger.ops import Collective
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import LayerSpec
-from rooflinecli.specs.plan import Plan
-from rooflinecli.work import Collective
 
 HEADS = ("N",)  # axes of which a device holds whole ones
 

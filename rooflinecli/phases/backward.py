@@ -7,8 +7,8 @@ once, for both halves.
 
 from __future__ import annotations
 
-from rooflinecli.num import Number
-from rooflinecli.work import GROUPS, Op, kernel
+from rooflinecli.core.num import Number
+from rooflinecli.ledger.ops import GROUPS, Op, kernel
 
 GRADIENT_BYTES = 4.0  # the weight gradient is added to an fp32 main gradient
 MATMULS = ("matmul", "grouped_matmul")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rooflinecli.derivation import label
+from rooflinecli.core.derivation import label
+from rooflinecli.core.lift import Plain
+from rooflinecli.core.num import Number
 from rooflinecli.formulas import counts
-from rooflinecli.ledger import Ledger, Row, Sizes, product
-from rooflinecli.lift import Plain
-from rooflinecli.num import Number
+from rooflinecli.ledger.ledger import Ledger, Row, Sizes, product
+from rooflinecli.phases.axis_sizes import layer_sizes, outer_sizes, work_sizes
 from rooflinecli.phases.forward import Pass
-from rooflinecli.phases.sizes import layer_sizes, outer_sizes, work_sizes
-from rooflinecli.specs.plan import WHOLE
+from rooflinecli.specs.layout import WHOLE
 
 
 def ledger_flops(

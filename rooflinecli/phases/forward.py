@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rooflinecli.formulas import counts
-from rooflinecli.ledger import Contraction, Row, Sizes, elements, product
-from rooflinecli.mixer import Mode
-from rooflinecli.work import Op, kernel
+from rooflinecli.ledger.ledger import Contraction, Row, Sizes, elements, product
+from rooflinecli.ledger.mixer import Mode
+from rooflinecli.ledger.ops import Op, kernel
 
 
 class Pass(Mode):

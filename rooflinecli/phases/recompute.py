@@ -7,11 +7,11 @@ projection: no gradient reads it (torch.utils.checkpoint without re-entry, and X
 
 from __future__ import annotations
 
-from rooflinecli import num
+from rooflinecli.core import num
+from rooflinecli.core.num import Number
 from rooflinecli.formulas import schedule
-from rooflinecli.num import Number
-from rooflinecli.specs.plan import Plan
-from rooflinecli.work import Op
+from rooflinecli.ledger.ops import Op
+from rooflinecli.specs.layout import Plan
 
 # Megatron-LM's --recompute-modules: rows that run again, and which of their saved tensors (by place) are no longer kept.
 MODULES: dict[str, tuple[tuple[str, ...], dict[str, tuple[int, ...]]]] = {

@@ -8,18 +8,18 @@ from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
-from rooflinecli import num
-from rooflinecli.errors import DataError, UsageError
+from rooflinecli.core import num
+from rooflinecli.core.errors import DataError, UsageError
+from rooflinecli.core.lift import PLAIN, Plain
+from rooflinecli.core.num import Number
 from rooflinecli.formulas import roofline, training
-from rooflinecli.lift import PLAIN, Plain
-from rooflinecli.num import Number
-from rooflinecli.price import settable
-from rooflinecli.price.settable import TIMES
+from rooflinecli.price import overrides
+from rooflinecli.price.overrides import TIMES
 from rooflinecli.specs.efficiency import CONSTANTS, SETTINGS, Efficiency
 from rooflinecli.specs.engine import Engine
 from rooflinecli.specs.hardware import HardwareSpec, Level, load_defaults
-from rooflinecli.specs.load import Document
-from rooflinecli.specs.names import shown
+from rooflinecli.specs.name_lookup import shown
+from rooflinecli.specs.yaml_loader import Document
 
 IDEAL = Efficiency(source="--efficiency ideal: every kernel reaches the roofline", error=0.0)
 NEUTRAL = Efficiency(source="not given: neutral")
@@ -53,7 +53,7 @@ class Chip:
         engine: Engine | None = None,
     ):
         self.spec, self.lift, self.ideal, self.override, self.engine = spec, lift, ideal, override or {}, engine
-        settable.check(spec, self.override)
+        overrides.check(spec, self.override)
         _check_calibration(spec)
         self.factors = {} if ideal else _factors(self.override)
         self.bandwidth = self._figure("W", "memory", "bandwidth")
@@ -68,7 +68,7 @@ class Chip:
 
     def times(self, factors: Mapping[str, Number]) -> Chip:
         """This chip with constants multiplied. Raises UsageError for a path that is none."""
-        settable.check(self.spec, (TIMES + path for path in factors))
+        overrides.check(self.spec, (TIMES + path for path in factors))
         other = copy(self)
         other.factors, other._constants, other.ways = {} if self.ideal else dict(factors), {}, {}
         for path in () if self.ideal else self.factors.keys() & factors.keys():
@@ -80,7 +80,7 @@ class Chip:
     def settled(self, path: str, given: Number) -> Number:
         """A constant as it counts: the file's or its override, times the factor that a calibration found for it."""
         value = self.override.get(path, given)
-        return settable.moved(path, value, self.factors[path]) if path in self.factors else value
+        return overrides.moved(path, value, self.factors[path]) if path in self.factors else value
 
     def _calibrated(self, path: str) -> str:
         """What an explanation adds to a constant's citation where a factor moved it."""
@@ -255,7 +255,7 @@ def _check_calibration(spec: HardwareSpec) -> None:
         for name, found in table.items():
             for path in found.factors:
                 try:
-                    settable.unit(spec, TIMES + path)
+                    overrides.unit(spec, TIMES + path)
                 except UsageError as error:
                     where = spec.document.at("calibration", phase, name, "factors", path)
                     raise DataError(f"{where}: {str(error).removeprefix(TIMES)}") from None

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import NamedTuple
 
-from rooflinecli import num
-from rooflinecli.dataclass import dataclass
-from rooflinecli.formulas import collectives, experts, fusion, roofline
-from rooflinecli.num import Number
+from rooflinecli.core import num
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import Number
+from rooflinecli.formulas import collectives, grouped_gemm, profiling, roofline
+from rooflinecli.ledger.ops import Op
 from rooflinecli.price.chip import Chip
-from rooflinecli.work import Op
 
 POWER_NORM = 4  # how compute and power limit join; fitted with the constants of engines/llamacpp.yaml
 FUSIBLE = ("elementwise", "gather")  # an ideal engine fuses these into their neighbours, so they have no floor
@@ -129,7 +129,7 @@ def _matmul(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Numb
     share = roofline.unpacking_share(c.memory, c.unpack, bandwidth) if num.present(c.unpack) else c.memory
     t_memory = roofline.effective_memory_time(op.bytes, bandwidth, share)
     if num.present(c.further) and num.present(op.n):
-        rows = num.maximum(fusion.matmul_rows(op.flops, op.k, op.n), 1)
+        rows = num.maximum(profiling.matmul_rows(op.flops, op.k, op.n), 1)
         t_memory = t_memory + roofline.further_rows_time(op.flops, rows, c.together, peak, c.further)
     overhead = roofline.matmul_overhead(c.overhead, c.tau, op.k) if num.present(c.tau) else c.overhead
     expected = join(t_compute, t_memory, c, overhead)
@@ -145,12 +145,12 @@ def _as_served(c: SimpleNamespace, chip: Chip, name: str) -> SimpleNamespace:
     if found is None:
         s = chip.constants("serving", "served_experts", name.partition("-")[0], name)
         scaled = {
-            "compute": experts.as_served(c.compute, s.of_compute, 1.0),
-            "memory": experts.as_served(c.memory, s.of_memory, s.memory),
-            "overhead": experts.as_served_cost(c.overhead, s.of_overhead),
-            "per_expert": experts.as_served_cost(c.per_expert, s.of_held),
-            "tau": experts.as_served_cost(c.tau, s.of_overhead),
-            "passes": experts.as_served_cost(c.passes, s.of_passes),
+            "compute": grouped_gemm.as_served(c.compute, s.of_compute, 1.0),
+            "memory": grouped_gemm.as_served(c.memory, s.of_memory, s.memory),
+            "overhead": grouped_gemm.as_served_cost(c.overhead, s.of_overhead),
+            "per_expert": grouped_gemm.as_served_cost(c.per_expert, s.of_held),
+            "tau": grouped_gemm.as_served_cost(c.tau, s.of_overhead),
+            "passes": grouped_gemm.as_served_cost(c.passes, s.of_passes),
             "error": s.error if s.known else c.error,
             "crowded": chip.constants("serving", "served_experts", "crowded") if s.known else None,
         }
@@ -164,13 +164,13 @@ def _experts(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Num
     assert r is not None
     compute, passes = c.compute, c.passes
     if crowded is not None and num.present(r.crowded):
-        compute = experts.as_crowded(compute, crowded.of_compute, r.crowded)
-        passes = experts.as_crowded(passes, crowded.of_passes, r.crowded)
+        compute = grouped_gemm.as_crowded(compute, crowded.of_compute, r.crowded)
+        passes = grouped_gemm.as_crowded(passes, crowded.of_passes, r.crowded)
     t_compute = roofline.filled_compute_time(r.flops, r.active / r.rows, c.k0, peak, compute)
     t_memory = roofline.effective_memory_time(r.weights, bandwidth, c.memory)
-    touched = experts.slots_passed(r.rows, r.slots, c.whole_group)
-    starts = experts.expert_starts(c.overhead, r.slots, c.per_expert, r.held, c.tau, op.k, op.n)
-    return join(t_compute, t_memory, c, starts) + experts.slot_passes_time(passes, op.k, op.n, touched, bandwidth)
+    touched = grouped_gemm.slots_passed(r.rows, r.slots, c.whole_group)
+    starts = grouped_gemm.expert_starts(c.overhead, r.slots, c.per_expert, r.held, c.tau, op.k, op.n)
+    return join(t_compute, t_memory, c, starts) + grouped_gemm.slot_passes_time(passes, op.k, op.n, touched, bandwidth)
 
 
 def _prefill_attention(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Number:

@@ -11,14 +11,14 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from rooflinecli import num
-from rooflinecli.dataclass import dataclass
-from rooflinecli.errors import UsageError, unknown
+from rooflinecli.core import num
+from rooflinecli.core.errors import UsageError, unknown
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import Number
 from rooflinecli.formulas import collectives as f
-from rooflinecli.num import Number
+from rooflinecli.ledger.ops import Collective
 from rooflinecli.price.chip import Chip
-from rooflinecli.price.fabrics.span import Part, Span
-from rooflinecli.work import Collective
+from rooflinecli.price.fabrics.types import Part, Span
 
 OPS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "permute")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli.errors import UsageError
+from rooflinecli.core.errors import UsageError
 
 KINDS = ("poisson", "gamma", "constant")
 

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from rooflinecli.errors import UsageError
-from rooflinecli.specs import amounts
+from rooflinecli.core.errors import UsageError
+from rooflinecli.specs import parse_values
 
 EXAMPLES = "2048, uniform:512,4096, lognormal:2048,0.8 (mean, sigma of the logarithm), exponential:256"
 LONGEST = 1 << 24  # tokens
@@ -54,12 +54,12 @@ def lengths(option: str, written: Any, spread: tuple[float, float] = (1.0, 1.0))
     """A length as people write it. Raises UsageError that names the option."""
     kind, colon, given = str(written).partition(":")
     if not colon:
-        return Lengths("fixed", (max(amounts.number(f"--{option}", written, "length", option), 1.0),), spread)
+        return Lengths("fixed", (max(parse_values.number(f"--{option}", written, "length", option), 1.0),), spread)
     parts = given.split(",")
     if kind not in _TAKES or len(parts) != _TAKES[kind]:
         raise UsageError(f"--{option} {written}: not a length or a distribution; write {EXAMPLES}", option)
     values = [
-        amounts.number(f"--{option}", part.strip(), "length" if i == 0 or kind == "uniform" else "number", option)
+        parse_values.number(f"--{option}", part.strip(), "length" if i == 0 or kind == "uniform" else "number", option)
         for i, part in enumerate(parts)
     ]
     if (

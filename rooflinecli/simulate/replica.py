@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rooflinecli.simulate.clock import Clock
-from rooflinecli.simulate.job import INF, Job
-from rooflinecli.simulate.prefix import Store
+from rooflinecli.simulate.prefix_cache import Store
+from rooflinecli.simulate.request import INF, Job
+from rooflinecli.simulate.step_loop import Clock
 
 
 class Replica(Clock):

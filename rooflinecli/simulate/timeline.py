@@ -7,12 +7,12 @@ from itertools import pairwise
 from math import ceil, floor, log10
 from typing import Any
 
-from rooflinecli.errors import UsageError
-from rooflinecli.simulate.inside import good
-from rooflinecli.simulate.limits import Limits
+from rooflinecli.core.errors import UsageError
+from rooflinecli.simulate.autoscaler import mean
 from rooflinecli.simulate.replica import Replica
-from rooflinecli.simulate.scaling import mean
-from rooflinecli.simulate.times import Times
+from rooflinecli.simulate.request_latencies import Times
+from rooflinecli.simulate.slo import Limits
+from rooflinecli.simulate.slo_attainment import good
 
 INTERVALS, MOST = 100, 100_000  # of a timeline: as it is, and as fine as anyone reads
 _SHARES = {"p50": 0.5, "p99": 0.99}

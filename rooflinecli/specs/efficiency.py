@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import Field
 
-from rooflinecli.dataclass import dataclass
+from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.specs.figure import In, Spec
 
 # Classes that describe a framework, an engine or a whole phase. Nothing runs in their name, so where a file is silent they

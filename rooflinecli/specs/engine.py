@@ -7,12 +7,12 @@ from typing import Literal
 
 from pydantic import Field, PrivateAttr
 
-from rooflinecli import units
-from rooflinecli.errors import unknown
+from rooflinecli.core import units
+from rooflinecli.core.errors import unknown
 from rooflinecli.specs.efficiency import Constant, Efficiency
 from rooflinecli.specs.figure import Scalar, Spec, Time, validate
-from rooflinecli.specs.load import Document, read
 from rooflinecli.specs.scheduler import MEANS, WAITS, Scheduler, changed, written
+from rooflinecli.specs.yaml_loader import Document, read
 
 DEFAULT = "python-server"
 EXPERT_KERNELS = (

@@ -14,10 +14,10 @@ from pydantic import (
 )
 from pydantic_core.core_schema import CoreSchema, no_info_before_validator_function
 
-from rooflinecli import units
-from rooflinecli.errors import DataError
-from rooflinecli.specs.load import Document
-from rooflinecli.text import one_line
+from rooflinecli.core import units
+from rooflinecli.core.errors import DataError
+from rooflinecli.core.text import one_line
+from rooflinecli.specs.yaml_loader import Document
 
 OneLine = Annotated[str, AfterValidator(one_line)]  # a name: it stands in headings and tables
 

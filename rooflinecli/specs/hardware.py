@@ -7,8 +7,8 @@ from typing import Literal, Self
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from rooflinecli import units
-from rooflinecli.errors import unknown
+from rooflinecli.core import units
+from rooflinecli.core.errors import unknown
 from rooflinecli.specs.calibration import Calibrated, Calibration
 from rooflinecli.specs.efficiency import Efficiency
 from rooflinecli.specs.figure import (
@@ -25,8 +25,8 @@ from rooflinecli.specs.figure import (
     Watts,
     validate,
 )
-from rooflinecli.specs.load import Document, read
-from rooflinecli.specs.names import find
+from rooflinecli.specs.name_lookup import find
+from rooflinecli.specs.yaml_loader import Document, read
 
 DTYPES = ("fp64", "fp64_matrix", "fp32", "tf32", "bf16", "fp16", "fp8", "fp6", "fp4", "int8", "int4", "vector_fp32")
 REGIMES = ("kernel", "serving", "training")
@@ -204,7 +204,7 @@ def load_hardware(name: str) -> HardwareSpec:
 
 @lru_cache(maxsize=8)
 def load_defaults(kind: str) -> Defaults:
-    from rooflinecli.specs.names import folders
+    from rooflinecli.specs.name_lookup import folders
 
     for folder in folders("hardware"):
         path = folder / "defaults" / f"{kind}.yaml"

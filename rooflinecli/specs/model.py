@@ -9,13 +9,16 @@
 
 import os
 from functools import cached_property, lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from rooflinecli.errors import DataError, RooflineError
-from rooflinecli.specs.blocks import (
+from rooflinecli.core.errors import DataError, RooflineError
+from rooflinecli.specs.components import DenoisingSpec, ImageSpec, PieceSpec
+from rooflinecli.specs.figure import OneLine, Spec, validate
+from rooflinecli.specs.layers import (
     AttentionSpec,
     Checkpoint,
     FeedForwardSpec,
@@ -24,12 +27,8 @@ from rooflinecli.specs.blocks import (
     PositionSpec,
     Quantization,
 )
-from rooflinecli.specs.checkpoint import document as checkpoint_document
-from rooflinecli.specs.checkpoint import is_checkpoint
-from rooflinecli.specs.figure import OneLine, Spec, validate
-from rooflinecli.specs.load import Document, read
-from rooflinecli.specs.names import find
-from rooflinecli.specs.pieces import DenoisingSpec, ImageSpec, PieceSpec
+from rooflinecli.specs.name_lookup import find
+from rooflinecli.specs.yaml_loader import Document, read
 
 __all__ = [
     "AttentionSpec",
@@ -248,13 +247,16 @@ def _locate(spec: ModelSpec, document: Document) -> None:
 @lru_cache(maxsize=256)
 def _load(written: str, stamp: float) -> ModelSpec:
     path = Path(written).resolve()
-    if is_checkpoint(path):
-        return model_from(checkpoint_document(path))
-    if path.suffix != ".json":
-        return model_from(read(path, base="models"))
-    from rooflinecli.specs.hf import model_document
+    if path.suffix in (".gguf", ".safetensors") or path.name.endswith(".safetensors.index.json"):
+        return model_from(_importer("checkpoint").document(path))
+    if path.suffix == ".json":
+        return model_from(_importer("hf").model_document(path))
+    return model_from(read(path, base="models"))
 
-    return model_from(model_document(path))
+
+def _importer(room: str) -> Any:
+    """The reader of a foreign file. It knows the spec that it fills, so the spec finds it by name, as a registry does."""
+    return import_module(f"rooflinecli.importers.{room}")
 
 
 _HUB: dict[str, ModelSpec] = {}  # names typed in this run
@@ -265,9 +267,7 @@ def _load_hub(name: str, error: RooflineError) -> ModelSpec:
     if "/" not in name or (isinstance(error, DataError) and "@" not in name):
         raise error
     if name not in _HUB:
-        from rooflinecli.specs.hub import fallback
-
-        _HUB[name] = model_from(fallback(name, error))
+        _HUB[name] = model_from(_importer("hf.hub").fallback(name, error))
     return _HUB[name]
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from pydantic import field_validator
 
-from rooflinecli import units
-from rooflinecli.errors import unknown
+from rooflinecli.core import units
+from rooflinecli.core.errors import unknown
 from rooflinecli.specs.figure import Spec, validate
-from rooflinecli.specs.load import read
+from rooflinecli.specs.yaml_loader import read
 
 _FOLDER = Path(__file__).resolve().parent.parent / "optimizers"
 

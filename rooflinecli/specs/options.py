@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli.dataclass import dataclass
-from rooflinecli.errors import unknown
-from rooflinecli.specs.plan import EXCHANGES, LORA_TARGETS, OVERLAPS, RECIPES, RECOMPUTE, RINGS, SCHEDULES
+from rooflinecli.core.errors import unknown
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.specs.layout import EXCHANGES, LORA_TARGETS, OVERLAPS, RECIPES, RECOMPUTE, RINGS, SCHEDULES
 from rooflinecli.specs.request import HOLDS, PHASES
 
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from rooflinecli.dataclass import dataclass
-from rooflinecli.formulas import money, provision, serving
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.formulas import capacity, cost, serving
 
 LESS, MORE = "less", "more"
 
@@ -115,10 +115,10 @@ _ROWS = (
         LESS,
         1,
         rate=True,
-        formula=provision.joules_per_token,
+        formula=capacity.joules_per_token,
         of=("devices", "power", "tokens_per_s"),
     ),
-    _q("energy_j", "J", "a pass at full draw", LESS, 1, formula=money.energy, of=("devices", "power", "time_s")),
+    _q("energy_j", "J", "a pass at full draw", LESS, 1, formula=cost.energy, of=("devices", "power", "time_s")),
     _q(
         "run_energy_j",
         "J",
@@ -126,7 +126,7 @@ _ROWS = (
         LESS,
         1,
         phase="train",
-        formula=money.energy,
+        formula=cost.energy,
         of=("devices", "power", "run_s"),
     ),
     _q(

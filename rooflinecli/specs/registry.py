@@ -8,10 +8,33 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rooflinecli.errors import unknown
+from rooflinecli.core.errors import unknown
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _SPELLED = {"1f1b": "one_f_one_b", "llama.cpp": "llama_cpp"}  # names that people write and Python could not import
+
+# folder -> {name of an earlier release: today's}: model files of users keep loading
+_FORMER = {
+    "layers/attention": {"uneven": "asymmetric-gqa", "reused": "shared-kv"},
+    "layers/components": {"streams": "altup"},
+    "layers/images": {
+        "smart": "smart-resize",
+        "longest": "longest-edge",
+        "whole": "fixed-square",
+        "padded": "padded-tiles",
+        "shrunk": "patch-budget",
+        "budget": "token-budget",
+        "tiles": "dynamic-tiles",
+        "split": "image-splitting",
+        "canvas": "best-fit-canvas",
+        "latent": "latent-patches",
+    },
+}
+
+
+def canonical(folder: str, name: str) -> str:
+    """Today's spelling of a kind that an earlier release called otherwise."""
+    return _FORMER.get(folder, {}).get(name, name)
 
 
 @cache

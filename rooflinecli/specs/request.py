@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from rooflinecli.dataclass import dataclass
-from rooflinecli.num import Number
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import Number
 
 if TYPE_CHECKING:  # a command line knows the phases before it needs a chip
     from rooflinecli.specs.hardware import HardwareSpec

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError, field_validator
 
-from rooflinecli.errors import UsageError, unknown
+from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.specs.figure import Scalar, Spec, Time, said
 
 

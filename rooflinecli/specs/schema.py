@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from rooflinecli import units
-from rooflinecli.errors import unknown
+from rooflinecli.core import units
+from rooflinecli.core.errors import unknown
 from rooflinecli.specs.figure import Figure
 
 KINDS = ("hardware", "model")

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.errors import unknown
+from rooflinecli.core.errors import unknown
 from rooflinecli.validate import (
-    desk_fit,
-    engines_fit,
-    fit,
+    aiconfigurator_tables,
+    fit_kernels,
+    fit_local_machines,
+    fit_scheduler_delays,
+    fit_serving,
+    fit_sparse_engines,
+    fit_training,
     kernels,
-    serving_fit,
     tables,
-    training_fit,
-    waits_fit,
-    wheel,
 )
 from rooflinecli.validate.stats import Table, summary
 
@@ -42,7 +42,7 @@ def data(subject: str, found: list[Table]) -> dict[str, Any]:
 
 def work(subject: str) -> int:
     """Steps of a refit that are counted, for a progress bar; none where a subject counts none."""
-    return training_fit.work() if subject in ("training", EVERYTHING) else 0
+    return fit_training.work() if subject in ("training", EVERYTHING) else 0
 
 
 def tables_of(
@@ -56,17 +56,17 @@ def tables_of(
     tuned run. Raises UsageError for an unknown subject or a
     missing extra."""
     if subject == CALIBRATE:  # minutes of fits, so only when asked for by name
-        from rooflinecli.validate import calibrate
+        from rooflinecli.validate import calibration_study
 
-        return calibrate.tables()
+        return calibration_study.tables()
     if subject != EVERYTHING and subject not in tables.SUBJECTS:
         raise unknown("subject", subject, (*tables.SUBJECTS, CALIBRATE, EVERYTHING))
     if subject == "kernels" or (refit and subject not in ("training", "desk")):
-        wheel.systems()
+        aiconfigurator_tables.systems()
     found: list[Table] = []
     for name, build in tables.SUBJECTS.items():
-        if name == "kernels" and subject == EVERYTHING and not wheel.installed():
-            found.append(Table("kernels", [], [wheel.MISSING]))
+        if name == "kernels" and subject == EVERYTHING and not aiconfigurator_tables.installed():
+            found.append(Table("kernels", [], [aiconfigurator_tables.MISSING]))
         elif subject in (name, EVERYTHING):
             found += build(full) if name == "search" else build()
     if refit:
@@ -74,7 +74,7 @@ def tables_of(
             found += again(done) if subject in (name, EVERYTHING) else []
     if simulated:
         from rooflinecli.validate import percentiles
-        from rooflinecli.validate import simulated as simulations
+        from rooflinecli.validate import simulated_runs as simulations
 
         found += [*simulations.tables(), *percentiles.tables()]
     return found
@@ -85,7 +85,7 @@ def refitted(done: Done = lambda count: None) -> list[Table]:
     found = []
     for name in kernels.CLASSES:
         groups = [k for k in kernels.every((name,)) if k.library == _reference(name, k.chip)]
-        constants = {k.chip: fit.fit([k]) for k in groups}
+        constants = {k.chip: fit_kernels.fit([k]) for k in groups}
         rows = [_row(k, constants) for k in groups]
         found.append(
             Table(
@@ -105,11 +105,11 @@ def _row(k: kernels.Kernels, constants: dict[str, dict[str, float]]) -> dict[str
     others = [values for chip, values in constants.items() if chip != k.chip]
     median = {key: float(np.median([values[key] for values in others])) for key in constants[k.chip]}
     return {
-        "group": f"{wheel.CHIPS[k.chip]} {k.library}",
+        "group": f"{aiconfigurator_tables.CHIPS[k.chip]} {k.library}",
         "rows": int(test.sum()),
-        "fitted": summary(k.points("", test, fit.with_constants(k, constants[k.chip])))["mean"],
+        "fitted": summary(k.points("", test, fit_kernels.with_constants(k, constants[k.chip])))["mean"],
         "shipped": summary(k.points("", test))["mean"],
-        "left_out": summary(k.points("", whole, fit.with_constants(k, median)))["mean"],
+        "left_out": summary(k.points("", whole, fit_kernels.with_constants(k, median)))["mean"],
         **{key: float(f"{value:.3g}") for key, value in constants[k.chip].items()},
     }
 
@@ -124,7 +124,7 @@ def _reference(name: str, chip: str) -> str:
 
 REFITS: dict[str, Callable[[Done], list[Table]]] = {
     "kernels": refitted,
-    "training": training_fit.refitted,
-    "desk": lambda done: desk_fit.tables(),
-    "inference": lambda done: [*serving_fit.refitted(), *engines_fit.refitted(), *waits_fit.refitted()],
+    "training": fit_training.refitted,
+    "desk": lambda done: fit_local_machines.tables(),
+    "inference": lambda done: [*fit_serving.refitted(), *fit_sparse_engines.refitted(), *fit_scheduler_delays.refitted()],
 }

@@ -1,4 +1,4 @@
-"""Measured collectives: NCCL inside a node from the wheel, nccl-tests rows and TPU gathers from data_published/collectives.yaml."""
+"""Measured collectives: NCCL inside a node from the wheel, nccl-tests rows and TPU gathers from published_runs/collectives.yaml."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.answers.collective import along_axes, collective
+from rooflinecli.questions.collective.answer import along_axes, collective
+from rooflinecli.questions.shard.notation import mesh as axis_sizes
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.published import published
-from rooflinecli.specs.sharding import mesh as axis_sizes
-from rooflinecli.validate import wheel
+from rooflinecli.specs.published_runs import published
+from rooflinecli.validate import aiconfigurator_tables
 from rooflinecli.validate.stats import Points
 
 OPS = {
@@ -37,7 +37,7 @@ class Measured:
 
 
 def published_rows() -> list[Measured]:
-    """Rows of data_published/collectives.yaml."""
+    """Rows of published_runs/collectives.yaml."""
     return [
         Measured(
             r["group"],
@@ -56,15 +56,15 @@ def published_rows() -> list[Measured]:
 def wheel_rows() -> list[Measured]:
     """NCCL timings of the wheel in 16 bits (sizes there count elements), one row per chip, operation, size and group."""
     rows = []
-    for chip, ours in wheel.CHIPS.items():
-        table = wheel.columns(chip, "comm", "nccl", "nccl_perf.parquet")
+    for chip, ours in aiconfigurator_tables.CHIPS.items():
+        table = aiconfigurator_tables.columns(chip, "comm", "nccl", "nccl_perf.parquet")
         if table is None:
             continue
         for op, name in OPS.items():
             keep = (table["op_name"] == op) & (table["nccl_dtype"] == "half") & (table["latency"] > 0)
             if not keep.any():
                 continue
-            (size, n), seconds = wheel.median_rows(
+            (size, n), seconds = aiconfigurator_tables.median_rows(
                 [2 * table["message_size"][keep], table["num_gpus"][keep]], table["latency"][keep] * 1e-3
             )
             rows += [

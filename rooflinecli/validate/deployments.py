@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.answers.estimate import estimate
+from rooflinecli.engine import build_request
 from rooflinecli.formulas import serving
-from rooflinecli.specs import ask
-from rooflinecli.specs.published import published
+from rooflinecli.questions.estimate.answer import estimate
+from rooflinecli.specs.published_runs import published
 from rooflinecli.validate.stats import Points
 
 PHASES = {"output_tokens_per_s": "decode", "input_tokens_per_s": "prefill"}
 
 
 def rows() -> tuple[dict[str, Any], ...]:
-    """The rows of data_published/deployments.yaml."""
+    """The rows of published_runs/deployments.yaml."""
     return tuple(published("deployments")["rows"])
 
 
@@ -24,7 +24,7 @@ def points(row: dict[str, Any]) -> Points:
     """Measured and expected tokens per second of one row; the floor of the time is a ceiling of the rate."""
     quantity, phase = next((q, p) for q, p in PHASES.items() if q in row)
     options = {"model": row["model"], "hw": row["hw"], "engine": "sglang", "phase": phase, **row["plan"], **row["load"]}
-    answer = estimate(ask.request(options))
+    answer = estimate(build_request.request(options))
     found: Any = answer.phases[phase]
     # a static load's rate is in proportion to one over its time, so the ends of the interval follow
     low, high = found.interval_s

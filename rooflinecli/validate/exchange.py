@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.formulas import roofline
+from rooflinecli.ledger.ops import Exchange
 from rooflinecli.parallel.expert import SCALED_FP8
-from rooflinecli.price import custom
+from rooflinecli.price import custom_all_reduce
 from rooflinecli.price.chip import Chip
-from rooflinecli.price.exchange import price_exchange
+from rooflinecli.price.moe_all2all import price_exchange
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.validate import wheel
+from rooflinecli.validate import aiconfigurator_tables
 from rooflinecli.validate.stats import Array, Points, half
-from rooflinecli.work import Exchange
 
 PHASES = ("dispatch", "combine")
 RANKS = {"gb200": 4.0, "gb300": 4.0}  # of one host in SGLang's tables
@@ -34,12 +34,12 @@ _KEYS = ("num_token", "num_topk", "hidden_size")
 
 @lru_cache(maxsize=1)
 def _chips() -> dict[str, Chip]:
-    return {name: Chip(load_hardware(ours)) for name, ours in wheel.CHIPS.items()}
+    return {name: Chip(load_hardware(ours)) for name, ours in aiconfigurator_tables.CHIPS.items()}
 
 
 def exchanges() -> Iterator[Points]:
     """Rows not fitted, a group per chip, kernels, phase and number of nodes."""
-    for chip in wheel.CHIPS:
+    for chip in aiconfigurator_tables.CHIPS:
         for phase in PHASES:
             yield from _sglang(chip, phase)
             yield from _vllm(chip, phase)
@@ -50,7 +50,7 @@ def _sglang(chip: str, phase: str) -> Iterator[Points]:
     """One host from the newest file; several from the older one that has them."""
     for mode, file in SGLANG.items():
         for behind in range(VERSIONS):
-            table = wheel.columns(chip, "comm", "sglang", file, behind)
+            table = aiconfigurator_tables.columns(chip, "comm", "sglang", file, behind)
             if table is None:
                 break
             for nodes in np.unique(table["node_num"]):
@@ -66,7 +66,7 @@ def _sglang(chip: str, phase: str) -> Iterator[Points]:
                 else:
                     times = table[f"{phase}_avg_t_us"]
                 if keep.any():
-                    shapes, seconds = wheel.median_rows([table[c][keep] for c in _KEYS], times[keep] * 1e-6)
+                    shapes, seconds = aiconfigurator_tables.median_rows([table[c][keep] for c in _KEYS], times[keep] * 1e-6)
                     n = RANKS.get(chip, 8.0) * float(nodes)
                     yield _points(
                         chip, mode, phase, (*shapes, n + 0 * seconds), seconds, "", f", {nodes} nodes" * several
@@ -74,24 +74,24 @@ def _sglang(chip: str, phase: str) -> Iterator[Points]:
 
 
 def _vllm(chip: str, phase: str) -> Iterator[Points]:
-    table = wheel.columns(chip, "comm", "vllm", "moe_a2a_perf.parquet")
+    table = aiconfigurator_tables.columns(chip, "comm", "vllm", "moe_a2a_perf.parquet")
     for mode, name in VLLM.items() if table is not None else ():
         keep = (table["comm_backend"] == name) & (table["phase"] == phase)  # type: ignore[index]
         if keep.any():
             columns = [table[c][keep] for c in ("num_tokens", "topk", "hidden_size", "ep_size")]  # type: ignore[index]
-            shapes, seconds = wheel.median_rows(columns, table["latency"][keep] * 1e-6)  # type: ignore[index]
+            shapes, seconds = aiconfigurator_tables.median_rows(columns, table["latency"][keep] * 1e-6)  # type: ignore[index]
             yield _points(chip, mode, phase, tuple(shapes), seconds, "vllm", " (vLLM)")
 
 
 def _nvlink(chip: str, phase: str) -> Iterator[Points]:
-    table = wheel.columns(chip, "comm", "trtllm", "trtllm_alltoall_perf.parquet")
+    table = aiconfigurator_tables.columns(chip, "comm", "trtllm", "trtllm_alltoall_perf.parquet")
     for mode, name in NVLINK.items() if table is not None else ():
         for written, size in SENT.items():
             keep = (table["kernel_source"] == name) & (table["moe_dtype"] == written)  # type: ignore[index]
             keep &= table["op_name"] == f"alltoall_{phase}"  # type: ignore[index]
             if keep.any():
                 columns = [table[c][keep] for c in ("num_tokens", "topk", "hidden_size", "moe_ep_size")]  # type: ignore[index]
-                shapes, seconds = wheel.median_rows(columns, table["latency"][keep] * 1e-3)  # type: ignore[index]
+                shapes, seconds = aiconfigurator_tables.median_rows(columns, table["latency"][keep] * 1e-3)  # type: ignore[index]
                 yield _points(chip, mode, phase, tuple(shapes), seconds, "", "", size)
 
 
@@ -111,23 +111,23 @@ def _points(
     e = Exchange(
         mode, mode, phase, tokens, top_k, d, size if phase == "dispatch" else 2.0, "ep", n, 1.0, variant=variant
     )
-    return _against(f"{wheel.CHIPS[chip]} {mode} {phase}{what}", price_exchange(e, _chips()[chip]), seconds, held)
+    return _against(f"{aiconfigurator_tables.CHIPS[chip]} {mode} {phase}{what}", price_exchange(e, _chips()[chip]), seconds, held)
 
 
 def all_reduces() -> Iterator[Points]:
     """Rows not fitted of custom all-reduces under CUDA graphs, a group per chip and library."""
-    for chip in wheel.CHIPS:
+    for chip in aiconfigurator_tables.CHIPS:
         for library in LIBRARIES:
-            table = wheel.columns(chip, "comm", library, "custom_allreduce_perf.parquet")
-            if table is None or not custom.known(_chips()[chip], library):
+            table = aiconfigurator_tables.columns(chip, "comm", library, "custom_allreduce_perf.parquet")
+            if table is None or not custom_all_reduce.known(_chips()[chip], library):
                 continue
-            keep = (table["latency"] > 0) & (table["num_gpus"] <= custom.MOST)
+            keep = (table["latency"] > 0) & (table["num_gpus"] <= custom_all_reduce.MOST)
             if "backend" in table:
                 keep &= np.char.find(table["backend"].astype(str), "eager") < 0
             columns = [table["num_gpus"][keep], table["message_size"][keep]]
-            (n, elements), seconds = wheel.median_rows(columns, table["latency"][keep] * 1e-3)
-            priced = custom.all_reduce(2 * elements, n, _chips()[chip], library)
-            yield _against(f"{wheel.CHIPS[chip]} {library}", priced, seconds, ~half(n, elements))
+            (n, elements), seconds = aiconfigurator_tables.median_rows(columns, table["latency"][keep] * 1e-3)
+            priced = custom_all_reduce.all_reduce(2 * elements, n, _chips()[chip], library)
+            yield _against(f"{aiconfigurator_tables.CHIPS[chip]} {library}", priced, seconds, ~half(n, elements))
 
 
 def _against(group: str, priced: Any, seconds: Array, held: Array) -> Points:

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rooflinecli.phases.experts import Shape, Stored, busiest, experts_op
-from rooflinecli.specs.dtypes import FORMATS
+from rooflinecli.phases.grouped_gemm import Shape, Stored, busiest, experts_op
+from rooflinecli.quantization.formats import FORMATS
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.validate import wheel
+from rooflinecli.validate import aiconfigurator_tables
 from rooflinecli.validate.kernels import L2, Kernels
 from rooflinecli.validate.stats import Array, half
 
@@ -56,7 +56,7 @@ UNGATED = (
 def every() -> Iterator[Kernels]:
     """All expert tables: source by source, chip by chip, format by format."""
     for source in SOURCES:
-        for chip in wheel.CHIPS:
+        for chip in aiconfigurator_tables.CHIPS:
             for written in WRITTEN:
                 found = load(source, chip, written)
                 if found is not None:
@@ -67,7 +67,7 @@ def every() -> Iterator[Kernels]:
 def load(source: Source, chip: str, written: str) -> Kernels | None:
     """One table in one format, or None where it has none or the chip's file gives no peak to compute in."""
     name, compute, weight, read = WRITTEN[written]
-    table = _newest(source, chip, written) if compute in load_hardware(wheel.CHIPS[chip]).peak else None
+    table = _newest(source, chip, written) if compute in load_hardware(aiconfigurator_tables.CHIPS[chip]).peak else None
     if table is None:
         return None
     keep = (table["moe_dtype"] == written) & (table["latency"] > 0)
@@ -79,7 +79,7 @@ def load(source: Source, chip: str, written: str) -> Kernels | None:
     columns = [table[c][keep] for c in ("num_tokens", "hidden_size", "inter_size", "topk")]
     placed = table.get("num_slots", table["num_experts"])
     columns += [placed[keep], table["moe_tp_size"][keep], table["moe_ep_size"][keep], balanced[keep].astype(int)]
-    (t, d, f, k, e, tp, ep, even), seconds = wheel.median_rows(columns, table["latency"][keep] * 1e-3)
+    (t, d, f, k, e, tp, ep, even), seconds = aiconfigurator_tables.median_rows(columns, table["latency"][keep] * 1e-3)
     gated = 3.0 - sum(((f == w) & (e == n) & (k == top)).astype(float) for w, n, top in UNGATED)
     shape = Shape(d, f / tp, gated, e, k)
     share = np.where(even == 1, 1.0, busiest(t, shape, ep, balanced=False))
@@ -108,19 +108,19 @@ def _from_memory(chip: str, weights: Array) -> Array:
     The collector replays one layer, so what fits into L2 stays there. Beside GDDR that L2 is several times as fast as memory and decides the row;
     beside HBM it is not.
     """
-    beside_hbm = load_hardware(wheel.CHIPS[chip]).memory.kind.startswith("HBM")
+    beside_hbm = load_hardware(aiconfigurator_tables.CHIPS[chip]).memory.kind.startswith("HBM")
     return np.asarray(beside_hbm | (weights >= L2[chip]))
 
 
 def generation(chip: str) -> str:
     """The file of the generation that a chip of the wheel shares its constants with: what it extends."""
-    under = load_hardware(wheel.CHIPS[chip]).document.under
+    under = load_hardware(aiconfigurator_tables.CHIPS[chip]).document.under
     return under.path.stem.lstrip("_") if under is not None else chip
 
 
 def _newest(source: Source, chip: str, written: str) -> dict[str, Any] | None:
     """The newest file of a library that holds a format in earnest: some versions add a new model or two and nothing else."""
-    found = [wheel.columns(chip, "moe", source.library, source.file, behind) for behind in range(OLDEST)]
+    found = [aiconfigurator_tables.columns(chip, "moe", source.library, source.file, behind) for behind in range(OLDEST)]
     rows = [int((t["moe_dtype"] == written).sum()) if t is not None else 0 for t in found]
     most = max(rows)
     return next(t for t, n in zip(found, rows, strict=True) if n * ADDED >= most) if most else None

@@ -9,18 +9,17 @@ from typing import Any
 import numpy as np
 
 from rooflinecli import memory
-from rooflinecli.engine import inference
+from rooflinecli.core.lift import PLAIN
+from rooflinecli.engine import build_request, inference
+from rooflinecli.engine.context import Scene
 from rooflinecli.engine.forward_step import forward_step
 from rooflinecli.engine.phase_answer import DecodeAnswer
-from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.serving_load import load
 from rooflinecli.formulas import roofline, serving
-from rooflinecli.lift import PLAIN
-from rooflinecli.specs import ask
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.plan import Plan
-from rooflinecli.specs.published import published
-from rooflinecli.validate import bench, harness, wheel
+from rooflinecli.specs.published_runs import published
+from rooflinecli.validate import aiconfigurator_tables, benchmark_harness, trtllm_bench
 from rooflinecli.validate.stats import Points
 
 # model path of a collected run -> model here; one that is not listed is not described here
@@ -63,7 +62,7 @@ class Run:
 
 
 def published_runs() -> list[Run]:
-    """The rows of data_published/inference.yaml."""
+    """The rows of published_runs/inference.yaml."""
     found = published("inference")
     return [published_run(row, found["fit"]) for row in found["rows"]]
 
@@ -88,7 +87,7 @@ def published_run(row: dict[str, Any], fit: dict[str, str]) -> Run:
     else:
         options |= {"concurrency": row["batch"]} if load == "concurrency" else {"qps": row["qps"]}
         options |= {"token_budget": row["budget"]} if "budget" in row else {}
-    if load == "max" and (batches := bench.graph_batches(row)):
+    if load == "max" and (batches := trtllm_bench.graph_batches(row)):
         options["scheduler"] = f"graph_batches={'/'.join(map(str, batches))}"
     if load == "concurrency" and "requests" in row:
         options["prompts_per_slot"] = row["requests"] / row["batch"]
@@ -146,7 +145,7 @@ def drafting_runs() -> list[Run]:
 def _rows() -> Iterator[tuple[dict[str, str], bool]]:
     """Rows of the wheel, and whether the same times were in it before."""
     seen = set()
-    for row in wheel.serving_runs():
+    for row in aiconfigurator_tables.serving_runs():
         copy = (row["silicon_ttft_ms"], row["silicon_tpot_ms"], row["system"])
         yield row, copy in seen
         seen.add(copy)
@@ -205,7 +204,7 @@ def _collected(row: dict[str, str]) -> Run:
     drawn = DRAWN if "db-dump" in source or "source_file=20" in source else 1.0
     options: dict[str, Any] = {
         "model": MODELS[row["model_path"]],
-        "hw": wheel.CHIPS[row["system"]],
+        "hw": aiconfigurator_tables.CHIPS[row["system"]],
         "engine": row["backend"],
         "prompt": round(float(row["isl"]) * drawn),
         "output": round(float(row["osl"]) * drawn),
@@ -227,8 +226,8 @@ def _collected(row: dict[str, str]) -> Run:
         row=row,
         other=other,
     )
-    if harness.public(run):
-        run.untold, run.options = options, {**options, "scheduler": harness.flags(run)}
+    if benchmark_harness.public(run):
+        run.untold, run.options = options, {**options, "scheduler": benchmark_harness.flags(run)}
     return run
 
 
@@ -265,7 +264,7 @@ def arrivals(run: Run) -> str:
 
 def predict(run: Run) -> dict[str, tuple[float, float, float, float]]:
     """Expected, floor, low and high of everything measured in the run."""
-    scene = Scene(ask.request(run.options))
+    scene = Scene(build_request.request(run.options))
     result = {}
     if run.static:
         return {"throughput": _static(scene, run)}
@@ -289,7 +288,7 @@ def finite(run: Run, answer: DecodeAnswer, override: dict[str, Any] | None = Non
     seconds = waves * held / rate
     if left:
         last = {**run.options, "concurrency": max(round(left / run.plan.dp), 1)}
-        seconds += left / inference.decode(Scene(ask.request(last), override=override), run.plan).tokens_per_s
+        seconds += left / inference.decode(Scene(build_request.request(last), override=override), run.plan).tokens_per_s
     return run.requests / seconds
 
 
@@ -301,7 +300,7 @@ def _rate(answer: DecodeAnswer, rate: float, ceiling: float) -> tuple[float, flo
 
 def _ceiling(run: Run) -> float:
     """The rate that physics allows: all memory beside the weights is cache, sequences are half way, every step is at its floor."""
-    scene = Scene(ask.request({key: value for key, value in run.options.items() if key != "concurrency"}))
+    scene = Scene(build_request.request({key: value for key, value in run.options.items() if key != "concurrency"}))
     plan, context = run.plan, serving.mean_context(scene.prompt, scene.output)
     free = scene.chip.capacity - memory.weights(memory.device_parameters(scene.book, plan, PLAIN), scene.formats, 1.0)
     least = replace(scene.formats, whole_cache=False)

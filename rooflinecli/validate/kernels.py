@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from rooflinecli.core.num import INF
 from rooflinecli.formulas import attention, counts, roofline
 from rooflinecli.layers.attention.mla import HEADS as LATENT_HEADS
 from rooflinecli.layers.softmax import TILE
-from rooflinecli.num import INF
+from rooflinecli.ledger.ops import Op
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.validate import wheel
+from rooflinecli.validate import aiconfigurator_tables
 from rooflinecli.validate.shapes import even, like_models
 from rooflinecli.validate.stats import Array, Points, half
-from rooflinecli.work import Op
 
 LIBRARIES = ("trtllm", "vllm", "sglang")
 CLASSES = (
@@ -72,7 +72,7 @@ class Kernels:
 
     def points(self, group: str, mask: Array, chip: Chip | None = None) -> Points:
         """Predictions for the rows of `mask` with the constants of `chip` (the shipped ones when omitted)."""
-        chip = chip or Chip(load_hardware(wheel.CHIPS[self.chip]))
+        chip = chip or Chip(load_hardware(aiconfigurator_tables.CHIPS[self.chip]))
         total: Any = 0.0
         floor: Any = 0.0
         error = 0.0
@@ -89,14 +89,14 @@ class Kernels:
 
 
 def _matmul(chip: str, library: str, dtype: str) -> Kernels | None:
-    table = wheel.columns(chip, "gemm", library, "gemm_perf.parquet")
+    table = aiconfigurator_tables.columns(chip, "gemm", library, "gemm_perf.parquet")
     if table is None:
         return None
     written = {"bf16": "bfloat16", "fp8": "fp8", "fp4": "nvfp4"}[dtype]
     keep = (table["gemm_dtype"] == written) & (table["latency"] > 0) & (table["n"] >= 512) & (table["k"] >= 512)
     if not keep.any():
         return None
-    (m, n, k), seconds = wheel.median_rows([table[c][keep] for c in ("m", "n", "k")], table["latency"][keep] * 1e-3)
+    (m, n, k), seconds = aiconfigurator_tables.median_rows([table[c][keep] for c in ("m", "n", "k")], table["latency"][keep] * 1e-3)
     x = {"bf16": 2.0, "fp8": 1.0, "fp4": 4.5 / 8}[dtype]
     op = Op(
         name="matmul",
@@ -126,7 +126,7 @@ def _matmul(chip: str, library: str, dtype: str) -> Kernels | None:
 
 def _attention(chip: str, library: str, decode: bool) -> Kernels | None:
     file = "generation_attention_perf.parquet" if decode else "context_attention_perf.parquet"
-    table = wheel.columns(chip, "attention", library, file)
+    table = aiconfigurator_tables.columns(chip, "attention", library, file)
     if table is None:
         return None
     keep = (table["attn_dtype"] == "bfloat16") & (table["kv_cache_dtype"] == "bfloat16") & (table["latency"] > 0)
@@ -143,7 +143,7 @@ def _attention(chip: str, library: str, decode: bool) -> Kernels | None:
         table["head_dim"],
         table.get("window_size", 0 * length),
     ]
-    (b, s, h, g, d, w), seconds = wheel.median_rows([c[keep] for c in keys], table["latency"][keep] * 1e-3)
+    (b, s, h, g, d, w), seconds = aiconfigurator_tables.median_rows([c[keep] for c in keys], table["latency"][keep] * 1e-3)
     window = np.where(w == 0, INF, w)
     fitted = half(b, s, h, g, d, w)
     if decode:
@@ -204,11 +204,11 @@ def _decode_op(b: Array, s: Array, h: Array, g: Array, d: Array, window: Array) 
 
 def _latent(chip: str, library: str) -> Kernels | None:
     """DeepSeek's latent attention in decode: 512 + 64 wide latents in bf16."""
-    table = wheel.columns(chip, "mla", library, "generation_mla_perf.parquet")
+    table = aiconfigurator_tables.columns(chip, "mla", library, "generation_mla_perf.parquet")
     if table is None:
         return None
     keep = (table["mla_dtype"] == "bfloat16") & (table["kv_cache_dtype"] == "bfloat16") & (table["latency"] > 0)
-    (b, s, h), seconds = wheel.median_rows(
+    (b, s, h), seconds = aiconfigurator_tables.median_rows(
         [c[keep] for c in (table["batch_size"], table["isl"] + table["step"], table["num_heads"])],
         table["latency"][keep] * 1e-3,
     )
@@ -240,13 +240,13 @@ def _latent(chip: str, library: str) -> Kernels | None:
 
 def _latent_prompts(chip: str, library: str) -> Kernels | None:
     """Latent attention over prompts, priced as heads 192 wide against values 128 wide, in bf16."""
-    table = wheel.columns(chip, "mla", library, "context_mla_perf.parquet")
-    if table is None or not Chip(load_hardware(wheel.CHIPS[chip])).knows("prefill_attention", f"latent@{library}"):
+    table = aiconfigurator_tables.columns(chip, "mla", library, "context_mla_perf.parquet")
+    if table is None or not Chip(load_hardware(aiconfigurator_tables.CHIPS[chip])).knows("prefill_attention", f"latent@{library}"):
         return None
     keep = (table["mla_dtype"] == "bfloat16") & (table["kv_cache_dtype"] == "bfloat16") & (table["latency"] > 0)
     keep &= (table["step"] == 0) & (table["isl"] >= 64)
     columns = [table[c][keep] for c in ("batch_size", "isl", "num_heads")]
-    (b, s, h), seconds = wheel.median_rows(columns, table["latency"][keep] * 1e-3)
+    (b, s, h), seconds = aiconfigurator_tables.median_rows(columns, table["latency"][keep] * 1e-3)
     pairs = attention.causal_pairs(s, INF)
     op = Op(
         name="attention",
@@ -281,7 +281,7 @@ def load(name: str, chip: str, library: str) -> Kernels | None:
     """Measured rows of a class, or None where there are none (or the chip's file gives no peak for the dtype)."""
     if name.startswith("matmul"):
         dtype = name.split()[1]
-        return _matmul(chip, library, dtype) if dtype in load_hardware(wheel.CHIPS[chip]).peak else None
+        return _matmul(chip, library, dtype) if dtype in load_hardware(aiconfigurator_tables.CHIPS[chip]).peak else None
     if name.endswith("prompts"):
         return _latent_prompts(chip, library)
     if name.endswith("attention") and not name.startswith("latent"):
@@ -292,7 +292,7 @@ def load(name: str, chip: str, library: str) -> Kernels | None:
 def every(names: tuple[str, ...] = CLASSES) -> Iterator[Kernels]:
     """All measured rows, class by class."""
     for name in names:
-        for chip in wheel.CHIPS:
+        for chip in aiconfigurator_tables.CHIPS:
             for library in LIBRARIES:
                 if (name, chip, library) in UNUSABLE:
                     continue

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.answers.simulate.question import Question
-from rooflinecli.answers.simulate.run import run
-from rooflinecli.specs.published import published
+from rooflinecli.questions.simulate.question import Question
+from rooflinecli.questions.simulate.run import run
+from rooflinecli.specs.published_runs import published
 from rooflinecli.validate.stats import Table
 
 ENGINES = {"atom": "python-server"}  # engines that have no constants of their own here

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from rooflinecli.specs.published import excluded
-from rooflinecli.validate import deployments, harness, inference, rate_tables, wheel
+from rooflinecli.specs.published_runs import excluded
+from rooflinecli.validate import aiconfigurator_tables, benchmark_harness, deployments, inference, throughput_tables
 from rooflinecli.validate.stats import Points, Table, joined, summary
 
 
@@ -23,7 +23,7 @@ def tables() -> list[Table]:
     )
     found += _serving(
         "inference: published, other releases and machines",
-        rate_tables.runs(),
+        throughput_tables.runs(),
         lambda run: [
             run.group,
             f"{inference.kind(run)}, {run.seen}",
@@ -40,8 +40,8 @@ def tables() -> list[Table]:
         {},
     )
     found.append(_deployments())
-    if not wheel.installed():
-        return [*found, Table("inference: collected runs", [], [wheel.MISSING])]
+    if not aiconfigurator_tables.installed():
+        return [*found, Table("inference: collected runs", [], [aiconfigurator_tables.MISSING])]
     known: dict[int, Any] = {}
     runs, out = inference.collected_runs()
     notes = [f"{count} rows left out: {reason}." for reason, count in out.items()]
@@ -61,7 +61,7 @@ def tables() -> list[Table]:
 def _kinds(run: inference.Run) -> list[str]:
     """Groups of a collected run beside its model: its kind, that with its engine, and whether compilers could have met its prompts."""
     both = f"{inference.kind(run)}, {run.engine}"
-    warmed = [f"{both}, {harness.warmed(run)}"] if run.engine == "sglang" and harness.public(run) else []
+    warmed = [f"{both}, {benchmark_harness.warmed(run)}"] if run.engine == "sglang" and benchmark_harness.public(run) else []
     return [inference.kind(run), both, *warmed]
 
 

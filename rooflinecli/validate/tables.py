@@ -6,8 +6,17 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from rooflinecli.specs.published import excluded
-from rooflinecli.validate import collectives, desk, exchange, experts, searches, serving_tables, training_tables, wheel
+from rooflinecli.specs.published_runs import excluded
+from rooflinecli.validate import (
+    aiconfigurator_tables,
+    collectives,
+    exchange,
+    experts,
+    local_machines,
+    search_vs_tuned,
+    serving_tables,
+    training_tables,
+)
 from rooflinecli.validate import kernels as measured
 from rooflinecli.validate.stats import Points, Table, joined, summary
 
@@ -37,7 +46,7 @@ def kernels() -> list[Table]:
         rows, everything = [], []
         for k in measured.every((name,)):
             held_out = ~k.fitted & k.scored
-            points = k.points(f"{wheel.CHIPS[k.chip]} {k.library} {k.version}", held_out)
+            points = k.points(f"{aiconfigurator_tables.CHIPS[k.chip]} {k.library} {k.version}", held_out)
             row = summary(points)
             if (k.core & held_out).any() and not (k.core & held_out)[held_out].all():
                 row["model_like"] = summary(k.points("", held_out & k.core))["mean"]
@@ -74,7 +83,7 @@ def expert_tables() -> list[Table]:
 
 def collective_tables() -> list[Table]:
     """NCCL inside a node, and published timings."""
-    rows = collectives.published_rows() + (collectives.wheel_rows() if wheel.installed() else [])
+    rows = collectives.published_rows() + (collectives.wheel_rows() if aiconfigurator_tables.installed() else [])
     tables: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         tables[row.table][row.group].append(row)
@@ -99,7 +108,7 @@ def collective_tables() -> list[Table]:
             )
         )
     return (
-        [*found, *exchange_tables()] if wheel.installed() else [*found, Table("collectives: NCCL", [], [wheel.MISSING])]
+        [*found, *exchange_tables()] if aiconfigurator_tables.installed() else [*found, Table("collectives: NCCL", [], [aiconfigurator_tables.MISSING])]
     )
 
 
@@ -136,8 +145,8 @@ def _apart(sent: list[Points]) -> list[tuple[str, list[Points]]]:
 SUBJECTS: dict[str, Callable[..., list[Table]]] = {
     "kernels": kernels,
     "training": training_tables.tables,
-    "search": searches.tables,
+    "search": search_vs_tuned.tables,
     "inference": serving_tables.tables,
     "collectives": collective_tables,
-    "desk": desk.tables,
+    "desk": local_machines.tables,
 }

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.specs.published import excluded
-from rooflinecli.validate import published as steps
-from rooflinecli.validate import whole_runs
+from rooflinecli.specs.published_runs import excluded
+from rooflinecli.validate import gpu_hours
+from rooflinecli.validate import published_training as steps
 from rooflinecli.validate.stats import Points, Table, joined, summary
 
 
@@ -26,7 +26,7 @@ def tables() -> list[Table]:
         kinds[round_, kind].append(found)
         if round_ < 3:
             kinds[0, kind].append(found)
-    return [*(_round(title, by, kinds, which, notes) for which, title, notes in _rounds()), whole_runs.table()]
+    return [*(_round(title, by, kinds, which, notes) for which, title, notes in _rounds()), gpu_hours.table()]
 
 
 def _rounds() -> list[tuple[int, str, list[str]]]:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rooflinecli.validate import engines_fit
-from rooflinecli.validate.engines_fit import FITTED, Runs
+from rooflinecli.validate import fit_sparse_engines
+from rooflinecli.validate.fit_sparse_engines import FITTED, Runs
 
 
 def made(point, models=("a", "a", "b", "b", "c", "c")):
@@ -35,6 +35,6 @@ def test_a_model_of_its_own_is_not_learnt_from():
 @pytest.mark.parametrize("engine", sorted(FITTED))
 def test_the_runs_ask_for_what_ships(engine):
     here, _, paths = FITTED[engine]
-    runs = engines_fit.gather(here, paths)
+    runs = fit_sparse_engines.gather(here, paths)
     assert np.exp(runs.fit(np.ones(len(runs.missed), dtype=bool))) == pytest.approx(np.ones(len(paths)), abs=0.07)
     assert np.abs(np.expm1(runs.without())).mean() < 0.16

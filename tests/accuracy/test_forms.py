@@ -9,22 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rooflinecli.answers.estimate import estimate
-from rooflinecli.answers.kernel import kernel_attention, kernel_matmul
+from rooflinecli.core.errors import UsageError
+from rooflinecli.core.lift import Traced
+from rooflinecli.core.num import value
+from rooflinecli.core.record import plain
+from rooflinecli.engine.build_request import request
 from rooflinecli.engine.phase_answer import PhaseAnswer
-from rooflinecli.errors import UsageError
 from rooflinecli.formulas import serving
 from rooflinecli.layers.softmax import TILE
-from rooflinecli.lift import Traced
-from rooflinecli.num import value
+from rooflinecli.ledger.ops import Op
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
-from rooflinecli.record import plain
-from rooflinecli.render import table
-from rooflinecli.specs.ask import request
+from rooflinecli.questions.estimate.answer import estimate
+from rooflinecli.questions.kernel.answer import kernel_attention, kernel_matmul
+from rooflinecli.render.views import estimate as table
 from rooflinecli.specs.engine import engines, load_engine
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.work import Op
 
 CHIPS = ("h100-sxm", "a100-sxm-80", "b200-sxm", "l40s", "mi300x", "tpu-v5e", "rtx-4090")
 SIZE = st.integers(1, 32768)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rooflinecli import api
+from rooflinecli.interfaces.python import api
 from rooflinecli.validate import serving_tables
 
 ASKED = {"devices": 1, "prompt": 2048, "output": 256, "phase": ["prefill", "decode"], "dtype": "fp8"}

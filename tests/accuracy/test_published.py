@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from rooflinecli.specs.published import published
-from rooflinecli.validate import collectives, inference, rate_tables, training_tables, whole_runs
+from rooflinecli.specs.published_runs import published
+from rooflinecli.validate import collectives, gpu_hours, inference, throughput_tables, training_tables
 from rooflinecli.validate.stats import summary
 
-# id of a published row -> relative tolerance; the numbers themselves are in data_published with their citation
+# id of a published row -> relative tolerance; the numbers themselves are in published_runs with their citation
 GOLDEN = {
     "gptfast-llama2-7b-bf16-n1-a100": 0.12,
     "gptfast-llama2-70b-bf16-n4-a100": 0.15,
@@ -33,8 +33,8 @@ def test_published_runs_are_met(name: str) -> None:
 
 def test_cells_of_published_tables_are_rows() -> None:
     """Columns by their heads, cells by their lengths; the same run never twice, here or in the first file; hand-read corners."""
-    cells = {cell["id"]: cell for cell in rate_tables.cells()}
-    assert len(cells) == len(rate_tables.cells()) > 1000
+    cells = {cell["id"]: cell for cell in throughput_tables.cells()}
+    assert len(cells) == len(throughput_tables.cells()) > 1000
     found = published("inference_2")
     assert {row["source"] for row in (*cells.values(), *found["rows"])} == set(found["sources"])
     names = [row["id"] for row in (*published("inference")["rows"], *found["rows"], *cells.values())]
@@ -63,7 +63,7 @@ OTHER_BARS = {
 
 @pytest.mark.parametrize(("quantity", "kind", "seen"), OTHER_BARS)
 def test_other_releases_and_machines(quantity: str, kind: str, seen: str) -> None:
-    runs = [run for run in rate_tables.runs() if inference.kind(run) == kind and run.seen == seen]
+    runs = [run for run in throughput_tables.runs() if inference.kind(run) == kind and run.seen == seen]
     row = summary(inference.points(runs, quantity, "x"))
     mean, median = OTHER_BARS[quantity, kind, seen]
     assert row["mean"] <= mean and row["median"] <= median and row["below_floor"] == 0 and row["suspect"] == 0
@@ -72,7 +72,7 @@ def test_other_releases_and_machines(quantity: str, kind: str, seen: str) -> Non
 
 def test_pipelines_of_two_to_eight_stages() -> None:
     """Llama 3.3 70B on 4 and 8 RTX PRO 6000 in as many stages (v1.0): the host of a stage looks at all sequences, and none waits less than the slowest stage."""
-    runs = [run for run in rate_tables.runs() if run.plan.pp >= 4 and run.options["model"] == "llama-3.3-70b"]
+    runs = [run for run in throughput_tables.runs() if run.plan.pp >= 4 and run.options["model"] == "llama-3.3-70b"]
     row = summary(inference.points(runs, "throughput", "x"))
     assert row["rows"] == 20 and row["mean"] <= 0.05 and abs(row["bias"]) <= 0.05
 
@@ -132,7 +132,7 @@ def test_training_rows() -> None:
 
 
 def test_hours_of_whole_runs_are_within_a_seventh_where_the_layout_was_published() -> None:
-    lines = {row["group"]: row for row in whole_runs.table().rows}
+    lines = {row["group"]: row for row in gpu_hours.table().rows}
     assert all(abs(row["off"]) < 0.15 for row in lines.values() if row["layout"] == "published")
     assert {name for name, row in lines.items() if row["layout"] == "published"} == {"Llama 3.1 405B", "DeepSeek-V3"}
     # 1.46 M hours are 137 TFLOP/s for each device at 6 N FLOPs and 15T tokens: 14 % of a peak of 989, and attention on top
@@ -141,9 +141,9 @@ def test_hours_of_whole_runs_are_within_a_seventh_where_the_layout_was_published
 
 
 def test_the_highest_published_mfu_is_what_the_rows_say():
-    from rooflinecli.validate.highest import FILE, text
+    from rooflinecli.validate.max_published_mfu import FILE, text
 
-    assert FILE.read_text(encoding="utf-8") == text(), "run `python -m rooflinecli.validate.highest`"
+    assert FILE.read_text(encoding="utf-8") == text(), "run `python -m rooflinecli.validate.max_published_mfu`"
 
 
 def test_an_mfu_beyond_every_published_run_says_so(cli):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rooflinecli import api
-from rooflinecli.answers.check.ends import ends
-from rooflinecli.answers.estimate import estimate
-from rooflinecli.specs.ask import request
+from rooflinecli.engine.build_request import request
+from rooflinecli.interfaces.python import api
+from rooflinecli.questions.check.interval_bounds import ends
+from rooflinecli.questions.estimate.answer import estimate
 
 SERVED = {"model": "llama-3-8b", "hw": "h100", "n": 1}
 

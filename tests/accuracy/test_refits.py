@@ -8,18 +8,18 @@ from inspect import signature
 import numpy as np
 import pytest
 
-from rooflinecli.errors import UsageError
+from rooflinecli.core.errors import UsageError
 from rooflinecli.price.chip import Chip
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.validate import desk_fit, training_fit, training_response, waits_fit
+from rooflinecli.validate import fit_local_machines, fit_scheduler_delays, fit_training, training_response_tables
 from rooflinecli.validate.answer import REFITS
-from rooflinecli.validate.training_free import FREE
+from rooflinecli.validate.training_constants import FREE
 
 
 def test_waits_come_back_from_made_up_runs() -> None:
     rng = np.random.default_rng(0)
     n = 400
-    runs = waits_fit.Waits(
+    runs = fit_scheduler_delays.Waits(
         np.full(n, "m"),
         np.ones(n, dtype=bool),
         np.zeros(n),
@@ -43,46 +43,46 @@ def test_waits_come_back_from_made_up_runs() -> None:
     [("torchtitan_2024", ("flash_2",), {"flash_2": 0.21}), ("nemo", ("nemo_traffic",), {"nemo_traffic": 1.75})],
 )
 def test_a_family_gives_back_what_ships(family, names, shipped) -> None:
-    rows = [row for row in training_fit.rows() if training_fit.family(row) == family]
-    found = training_fit.fit(rows, names)  # the others are those that ship
+    rows = [row for row in fit_training.rows() if fit_training.family(row) == family]
+    found = fit_training.fit(rows, names)  # the others are those that ship
     assert found == pytest.approx(shipped, rel=0.25)
-    before = np.mean([abs(training_fit.error(row, {})) for row in rows])
-    assert np.mean([abs(training_fit.error(row, found)) for row in rows]) < before + 0.01
+    before = np.mean([abs(fit_training.error(row, {})) for row in rows])
+    assert np.mean([abs(fit_training.error(row, found)) for row in rows]) < before + 0.01
 
 
 def test_a_constant_that_no_row_tells_takes_the_unknown_value() -> None:
-    rows = [row for row in training_fit.rows() if training_fit.family(row) == "maxtext_v4"]
-    assert training_fit.fit(rows, ("nemo_traffic",)) == {"nemo_traffic": 1}
+    rows = [row for row in fit_training.rows() if fit_training.family(row) == "maxtext_v4"]
+    assert fit_training.fit(rows, ("nemo_traffic",)) == {"nemo_traffic": 1}
 
 
 def test_korthikanti_is_never_fitted_and_every_constant_moves_some_row() -> None:
-    assert all(any(free.moves(row) for row in training_fit.rows()) for free in FREE.values())
-    held_out = [row for row in training_fit.rows() if training_fit.family(row) in training_fit.UNSEEN]
+    assert all(any(free.moves(row) for row in fit_training.rows()) for free in FREE.values())
+    held_out = [row for row in fit_training.rows() if fit_training.family(row) in fit_training.UNSEEN]
     assert len(held_out) == 4 + 6 + 2  # Korthikanti Table 5, torchtune, two whole runs
-    assert training_fit.fit(held_out, ("eager_traffic",)) == {"eager_traffic": 1}
+    assert fit_training.fit(held_out, ("eager_traffic",)) == {"eager_traffic": 1}
 
 
 def test_halves_are_stable_and_even() -> None:
-    seen = [training_fit.fitted(row) for row in training_fit.rows()]
+    seen = [fit_training.fitted(row) for row in fit_training.rows()]
     assert 0.4 < sum(seen) / len(seen) < 0.6
 
 
 def test_tables_say_what_the_engine_says() -> None:
-    rows = [row for row in training_fit.rows() if training_fit.family(row) == "torchtitan_2024"]
+    rows = [row for row in fit_training.rows() if fit_training.family(row) == "torchtitan_2024"]
     around = {"flash_2": 0.237, "accumulation_bytes": 33.0, "hopper_matmul": 0.58}
-    response = training_response.tabulate(rows, around)
+    response = training_response_tables.tabulate(rows, around)
     for moved in ({}, {"flash_2": 0.3}, {"hopper_matmul": 0.5, "flash_2": 0.2}, {"accumulation_bytes": 60.0}):
         given = {**around, **moved}
-        engine = [training_response.answered(row, given).time_s for row in rows]
+        engine = [training_response_tables.answered(row, given).time_s for row in rows]
         assert response.total(given) == pytest.approx(engine, rel=0.01)
 
 
 def test_a_family_left_out_moves_no_constant() -> None:
-    rows = [row for row in training_fit.rows() if training_fit.family(row) in ("torchtitan_2024", "nemo")]
+    rows = [row for row in fit_training.rows() if fit_training.family(row) in ("torchtitan_2024", "nemo")]
     around = {"flash_2": 0.237, "nemo_traffic": 1.4}
-    response = training_response.tabulate(rows, around)
-    others = np.array([training_fit.family(row) != "torchtitan_2024" for row in rows])
-    found = training_fit.settle(response, rows, others)
+    response = training_response_tables.tabulate(rows, around)
+    others = np.array([fit_training.family(row) != "torchtitan_2024" for row in rows])
+    found = fit_training.settle(response, rows, others)
     assert found["flash_2"] == FREE["flash_2"].unknown and found["nemo_traffic"] != 1.4
 
 
@@ -109,17 +109,17 @@ def test_desk_factors_come_back_and_a_chip_has_no_part_in_its_own() -> None:
     rng = np.random.default_rng(19)
     parts, rest = rng.uniform(1.0, 3.0, (12, 2)), rng.uniform(0.0, 0.5, 12)
     chips = np.repeat(["a", "b", "c", "d"], 3)
-    rows = desk_fit.Timed(chips, parts @ np.array([1.1, 0.7]) + rest, parts, rest)
-    assert desk_fit.factors(rows, np.ones(12, dtype=bool)) == pytest.approx([1.1, 0.7])
-    assert desk_fit.left_out(rows) == pytest.approx(rows.measured)
+    rows = fit_local_machines.Timed(chips, parts @ np.array([1.1, 0.7]) + rest, parts, rest)
+    assert fit_local_machines.factors(rows, np.ones(12, dtype=bool)) == pytest.approx([1.1, 0.7])
+    assert fit_local_machines.left_out(rows) == pytest.approx(rows.measured)
     slow = replace(rows, measured=np.where(chips == "b", 2 * rows.measured, rows.measured))
-    assert desk_fit.left_out(slow)[chips == "b"] == pytest.approx(rows.measured[chips == "b"])
-    assert np.all(desk_fit.left_out(slow)[chips != "b"] > 1.01 * rows.measured[chips != "b"])
+    assert fit_local_machines.left_out(slow)[chips == "b"] == pytest.approx(rows.measured[chips == "b"])
+    assert np.all(fit_local_machines.left_out(slow)[chips != "b"] > 1.01 * rows.measured[chips != "b"])
 
 
 def test_no_desk_part_takes_a_negative_time() -> None:
     """What falls as its part grows is fitted without that part."""
     parts = np.array([[1.0, 1.0], [1.0, 2.0], [1.0, 3.0]])
-    rows = desk_fit.Timed(np.array(["a", "b", "c"]), np.array([3.0, 2.0, 1.0]), parts, np.zeros(3))
-    found = desk_fit.factors(rows, np.ones(3, dtype=bool))
+    rows = fit_local_machines.Timed(np.array(["a", "b", "c"]), np.array([3.0, 2.0, 1.0]), parts, np.zeros(3))
+    found = fit_local_machines.factors(rows, np.ones(3, dtype=bool))
     assert found[1] == 0.0 and found[0] > 0

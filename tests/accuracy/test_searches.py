@@ -7,15 +7,15 @@ import json
 import numpy as np
 import pytest
 
-from rooflinecli.validate import published, searches, unseen
+from rooflinecli.validate import published_training, search_vs_tuned, unseen_training
 
-ROWS = {row["id"]: row for row in published.timed()}
+ROWS = {row["id"]: row for row in published_training.timed()}
 
 
-def few(family: str, count: int = 3) -> list[searches.Searched]:
+def few(family: str, count: int = 3) -> list[search_vs_tuned.Searched]:
     """The first few tuned runs of a family."""
-    rows = [row for row in searches.sampled(False) if published.family(row) == family][:count]
-    found = [searches.searched(row) for row in rows]
+    rows = [row for row in search_vs_tuned.sampled(False) if published_training.family(row) == family][:count]
+    found = [search_vs_tuned.searched(row) for row in rows]
     return [one for one in found if one is not None]
 
 
@@ -42,17 +42,17 @@ def test_a_winner_claims_little_over_a_tuned_mixture():
 
 @pytest.mark.parametrize("name", ["run-llama-3.1-405b", "run-deepseek-v3", "nemo-2407-nemotron-8b-pretrain-n64"])
 def test_layouts_people_know_rank_in_the_first_twentieth(name):
-    one = searches.searched(ROWS[name])
+    one = search_vs_tuned.searched(ROWS[name])
     assert one.place <= 0.05 and one.layouts > 5000
 
 
-@pytest.mark.parametrize("row", unseen.runs(), ids=lambda row: f"{row['id']} as {row['plan']['software']}")
+@pytest.mark.parametrize("row", unseen_training.runs(), ids=lambda row: f"{row['id']} as {row['plan']['software']}")
 def test_mixtral_that_nothing_saw_ranks_in_the_first_twentieth(row):
     """As either release that its page may mean; no fit and no limit has the run."""
     assert row["id"] not in ROWS
-    one = searches.searched(row)
+    one = search_vs_tuned.searched(row)
     assert one.place <= 0.05 and one.gain <= 1.3 and one.layouts > 5000
-    tokens = row["batch"] * row["model"]["seq"] / row["step_s"] / published.plan(row).devices
+    tokens = row["batch"] * row["model"]["seq"] / row["step_s"] / published_training.plan(row).devices
     said = {"8x7b-b200": 15457, "8x7b-gb200": 19275, "8x22b-b200": 2232, "8x22b-gb200": 2731}  # tokens/s/GPU as printed
     assert tokens == pytest.approx(next(v for name, v in said.items() if name in row["id"]), rel=1e-4)
 
@@ -60,28 +60,28 @@ def test_mixtral_that_nothing_saw_ranks_in_the_first_twentieth(row):
 @pytest.mark.parametrize("name", ["qwen3_30b_a3b-h100-n16-fp8", "qwen3_235b_a22b-h100-n256", "26.04-qwen3_235b_a22b-b300"])
 def test_no_winner_claims_much_over_a_tuned_mixture_on_hosts_that_issue_slowly(name):
     """Where host time and an exchange between hosts make another layout look half as slow again."""
-    row = next(row for row in searches.tuned() if name in row["id"] and row["batch"] >= 1024)
-    one = searches.searched(row)
+    row = next(row for row in search_vs_tuned.tuned() if name in row["id"] and row["batch"] >= 1024)
+    one = search_vs_tuned.searched(row)
     assert one.gain <= 1.32 and one.place <= 0.05
 
 
 @pytest.mark.parametrize("chip", ["gb200", "gb300"])
 def test_a_dense_run_of_four_bits_ranks_in_the_first_twentieth(chip):
     """It hides more than nine of ten runs do, and less than some do."""
-    row = next(row for row in searches.tuned() if f"llama3.1_405b-{chip}-n256-nvfp4" in row["id"])
-    assert searches.searched(row).place <= 0.05
+    row = next(row for row in search_vs_tuned.tuned() if f"llama3.1_405b-{chip}-n256-nvfp4" in row["id"])
+    assert search_vs_tuned.searched(row).place <= 0.05
 
 
 def test_a_layout_without_precedent_would_win_by_the_expected_price():
     """Qwen3-30B on 8 B200, experts kept whole on every device: what the expected price takes gains more over the published run than what the safe end takes."""
-    row = next(row for row in searches.tuned() if "qwen3_30b_a3b-b200-n8-mxfp8" in row["id"])
-    safe = searches.searched(row)
-    bold = searches.searched(row, "expected")
+    row = next(row for row in search_vs_tuned.tuned() if "qwen3_30b_a3b-b200-n8-mxfp8" in row["id"])
+    safe = search_vs_tuned.searched(row)
+    bold = search_vs_tuned.searched(row, "expected")
     assert bold.gain > safe.gain + 0.1
 
 
 def test_the_fastest_of_one_question_is_the_tuned_run():
-    tuned = {row["id"] for row in searches.tuned()}
+    tuned = {row["id"] for row in search_vs_tuned.tuned()}
     asked = [
         row
         for row in ROWS.values()
@@ -92,7 +92,7 @@ def test_the_fastest_of_one_question_is_the_tuned_run():
 
 
 def test_the_command_prints_tables(cli, monkeypatch):
-    monkeypatch.setattr(searches, "sampled", lambda full: [ROWS["nemo-2407-nemotron-8b-pretrain-n64"]])
+    monkeypatch.setattr(search_vs_tuned, "sampled", lambda full: [ROWS["nemo-2407-nemotron-8b-pretrain-n64"]])
     tables = cli("validate", "search", "--format", "json").json["tables"]
     row = tables[0]["rows"][0]
     assert row["group"] == "nemo" and row["rows"] == 1 and row["layouts"] > 5000 and 0 <= row["rank"] < 0.05

@@ -6,18 +6,18 @@ import math
 
 import pytest
 
-from rooflinecli import api
-from rooflinecli.engine.scene import Scene
-from rooflinecli.errors import UsageError
+from rooflinecli.core.errors import UsageError
+from rooflinecli.engine.build_request import request
+from rooflinecli.engine.context import Scene
+from rooflinecli.interfaces.python import api
+from rooflinecli.ledger.ops import Collective, Op
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
 from rooflinecli.price.network import price_collective
-from rooflinecli.specs.ask import request
-from rooflinecli.specs.dtypes import formats
+from rooflinecli.quantization.formats import formats
 from rooflinecli.specs.engine import load_engine
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
-from rooflinecli.work import Collective, Op
 
 
 def all_reduce(chip: str, size: float, n: float, regime: str) -> float:

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rooflinecli import api
-from rooflinecli.validate import inference, serving_fit
-from rooflinecli.validate.serving_fit import FREE, PATHS, Asked, Linear
+from rooflinecli.interfaces.python import api
+from rooflinecli.validate import fit_serving, inference
+from rooflinecli.validate.fit_serving import FREE, PATHS, Asked, Linear
 
 
 def asked(seed: int, engine: str = "vllm", **changed: object) -> Asked:
@@ -49,7 +49,7 @@ def test_a_constant_is_felt_by_its_own_runs_alone() -> None:
 def test_a_slope_is_that_of_the_engine() -> None:
     """Starts of 32 layers are a share of a step: ten per cent more of them lengthen it by a tenth of that share."""
     run = next(r for r in inference.published_runs() if r.group == "trtllm_online")
-    found = serving_fit.answered(run)
+    found = fit_serving.answered(run)
     slope = found.slopes[PATHS.index("engine.per_layer")]
     assert 0.02 < slope < 0.6
     assert found.slopes[PATHS.index("efficiency.served_experts.of_memory")] == 0

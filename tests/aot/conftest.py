@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rooflinecli.cli import main
+from rooflinecli.interfaces.cli import main
 
 for _verb in ("aot", "ops"):
     main.VERBS.setdefault(_verb, (_verb, "under test"))

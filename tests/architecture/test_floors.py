@@ -13,32 +13,26 @@ PACKAGE = ROOT / "rooflinecli"
 
 # from the ground up; a module imports only from its own floor and those below
 FLOORS = [
-    {"errors", "units", "num", "text", "dataclass"},
-    {"files", "spread"},
-    {"derivation"},
-    {"lift", "solve", "record"},
+    {"core"},
     {"formulas"},
     {"specs"},
-    {"work"},
-    {"ledger", "mixer"},
+    {"quantization"},
+    {"ledger"},
     {"layers"},
     {"parallel"},
     {"phases"},
     {"memory"},
     {"price"},
-    {"profile", "engine"},
+    {"engine"},
+    {"importers"},
     {"simulate"},
-    {"calculators"},
-    {"launch"},
-    {"answers"},
-    {"measure", "validate", "calibrate"},
+    {"questions"},
+    {"calibrate", "measure", "validate"},
     {"render"},
-    {"frames", "api", "doors"},
-    {"cli"},
+    {"interfaces"},
     {"__main__"},
 ]
 RANK = {name: rank for rank, floor in enumerate(FLOORS) for name in floor}
-ARITHMETIC = (ast.Mult, ast.Div, ast.Pow)
 
 
 def modules() -> dict[str, Path]:
@@ -87,7 +81,7 @@ def upward(module: str, source: str) -> list[str]:
 def test_every_module_stands_on_a_floor():
     unknown = {floor_of(m) for m in modules() if floor_of(m) and floor_of(m) not in RANK} - {
         "data",
-        "data_published",
+        "published_runs",
         "engines",
     }
     assert not unknown, f"give these a floor: {unknown}"
@@ -113,7 +107,7 @@ def test_jax_lives_in_measure_only(module):
 @pytest.mark.parametrize("module", sorted(modules()))
 def test_numpy_is_never_imported_at_start(module):
     if floor_of(module) in ("measure", "validate", "calibrate") or module.startswith(
-        ("rooflinecli.answers.sweep.", "rooflinecli.answers.search.", "rooflinecli.answers.fleet.")
+        ("rooflinecli.questions.sweep.", "rooflinecli.questions.search.", "rooflinecli.questions.fleet.")
     ):
         return  # reached only once a sweep, search, fleet or validation runs
     heavy = {"numpy", "matplotlib", "pyarrow", "pandas", "scipy"}
@@ -122,7 +116,7 @@ def test_numpy_is_never_imported_at_start(module):
 
 def test_starting_up_imports_nothing_heavy(python):
     code = (
-        "import sys; import rooflinecli.cli.main as m; from rooflinecli.cli import estimate;"
+        "import sys; import rooflinecli.interfaces.cli.main as m; from rooflinecli.interfaces.cli import estimate;"
         "print([n for n in ('numpy','jax','rich','yaml') if n in sys.modules])"
     )
     assert python(code).stdout.strip() == "[]"
@@ -131,7 +125,7 @@ def test_starting_up_imports_nothing_heavy(python):
 def test_an_estimate_never_imports_numpy_or_jax(python):
     code = (
         "import sys; sys.argv=['roofline','estimate','llama70b','--hw','h100','--format','json']\n"
-        "from rooflinecli.cli.main import main\ntry: main()\nexcept SystemExit: pass\n"
+        "from rooflinecli.interfaces.cli.main import main\ntry: main()\nexcept SystemExit: pass\n"
         "print([n for n in ('numpy','jax','pandas') if n in sys.modules], file=sys.stderr)"
     )
     assert python(code).stderr.strip() == "[]"
@@ -139,10 +133,10 @@ def test_an_estimate_never_imports_numpy_or_jax(python):
 
 def test_serving_loads_nothing_that_only_other_questions_need(python):
     """A check that serves starts in the time it has because training, tiers, picture rules and weight formats wait to be asked for."""
-    others = ("engine.training", "engine.novelty", "engine.tiers", "engine.quantised", "specs.precedent", "layers.images")
+    others = ("engine.training", "engine.extrapolation", "engine.kv_tiers", "engine.stored_weights", "specs.training_envelope", "layers.images")
     code = (
         "import sys; sys.argv=['roofline','estimate','llama70b','--hw','h100','--phase','decode','--format','json']\n"
-        "from rooflinecli.cli.main import main\ntry: main()\nexcept SystemExit: pass\n"
+        "from rooflinecli.interfaces.cli.main import main\ntry: main()\nexcept SystemExit: pass\n"
         "assert 'rooflinecli.engine.inference' in sys.modules\n"
         f"print([n for n in {others} if 'rooflinecli.' + n in sys.modules], file=sys.stderr)"
     )
@@ -154,8 +148,8 @@ def test_serving_loads_nothing_that_only_other_questions_need(python):
 
 def test_an_upward_import_is_caught():
     assert upward("rooflinecli.formulas.bad", "from rooflinecli.price.chip import Chip")
-    assert upward("rooflinecli.ledger", "def f():\n    import rooflinecli.answers.estimate")
-    assert not upward("rooflinecli.answers.good", "from rooflinecli.formulas import counts")
+    assert upward("rooflinecli.ledger.ledger", "def f():\n    import rooflinecli.questions.estimate.answer")
+    assert not upward("rooflinecli.questions.good", "from rooflinecli.formulas import counts")
 
 
 def test_a_heavy_import_is_caught():

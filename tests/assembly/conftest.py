@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from assembly.models import MODELS
 
-from rooflinecli import api
+from rooflinecli.interfaces.python import api
 
 HAND = str(Path(__file__).with_name("hand.yaml"))
 

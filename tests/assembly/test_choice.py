@@ -9,7 +9,7 @@ import pytest
 from assembly.conftest import HAND
 from assembly.families import GIVEN
 
-from rooflinecli.errors import Infeasible, UsageError
+from rooflinecli.core.errors import Infeasible, UsageError
 
 OPEN = {"batch": 16, "seq": 512}
 

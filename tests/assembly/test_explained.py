@@ -9,7 +9,7 @@ import pytest
 from assembly.conftest import HAND
 from assembly.families import GIVEN
 
-from rooflinecli import api
+from rooflinecli.interfaces.python import api
 
 SERVING = {"n": 2, "tp": 2, "batch": 4, "prompt": 200, "output": 100}
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from assembly.families import EXPERT, MOE_OTHERS, PARAMETERS, step
 
-from rooflinecli.engine.scene import Scene
-from rooflinecli.errors import UsageError
+from rooflinecli.core.errors import UsageError
+from rooflinecli.engine import build_request as asking
+from rooflinecli.engine.context import Scene
 from rooflinecli.memory import orthogonalised_flops, preconditioning_flops
-from rooflinecli.specs import ask as asking
 from rooflinecli.specs.optimizer import optimizers
 
 

@@ -6,19 +6,19 @@ import re
 
 import pytest
 
-from rooflinecli.answers.estimate import estimate
-from rooflinecli.engine.candidates import candidates
+from rooflinecli.engine import build_request
 from rooflinecli.engine.choose import choose, weigh
-from rooflinecli.engine.nearest import nearest
-from rooflinecli.engine.scene import Scene
-from rooflinecli.specs import ask
+from rooflinecli.engine.context import Scene
+from rooflinecli.engine.layout_candidates import candidates
+from rooflinecli.engine.nearest_feasible import nearest
+from rooflinecli.questions.estimate.answer import estimate
 
 LATENT = {"model": "deepseek-v3", "hw": "h200", "tp": 16, "phase": "decode", "prompt": 8000, "output": 1000}
 TRAINED = {"model": "mixtral-8x22b", "hw": "h100", "phase": "train", "batch": 64}
 
 
 def scene(options):
-    return Scene(ask.request(options))
+    return Scene(build_request.request(options))
 
 
 @pytest.mark.parametrize("given", [{}, {"dp": 1}])
@@ -71,7 +71,7 @@ REASONS = {
 @pytest.mark.parametrize("said", REASONS)
 def test_a_plan_says_how_it_was_chosen(said):
     options = {"hw": "h100", "phase": "prefill,decode", **REASONS[said]}
-    assert estimate(ask.request(options)).plan.reason.startswith(said)
+    assert estimate(build_request.request(options)).plan.reason.startswith(said)
     one = scene(options)
     tried = weigh(one, one.request.phases, int(options["n"]), [], [])
     assert (len(tried) == 1) == (said in list(REASONS)[:2])
@@ -80,7 +80,7 @@ def test_a_plan_says_how_it_was_chosen(said):
 
 def test_a_training_plan_is_the_fastest_tried():
     reason = estimate(
-        ask.request({"model": "llama-3.1-8b", "hw": "h100", "n": 8, "phase": "train", "batch": 64})
+        build_request.request({"model": "llama-3.1-8b", "hw": "h100", "n": 8, "phase": "train", "batch": 64})
     ).plan.reason
     assert reason.startswith("the fastest, by the upper end of the interval, of ")
 
@@ -88,7 +88,7 @@ def test_a_training_plan_is_the_fastest_tried():
 def test_where_nothing_fits_no_layout_is_the_only_one():
     """Of several that do not fit none is told as the one that does."""
     options = {"model": "llama-3.1-405b", "hw": "h100", "n": 2, "phase": "prefill,decode", "batch": 8}
-    assert "that fits" not in estimate(ask.request(options)).plan.reason
+    assert "that fits" not in estimate(build_request.request(options)).plan.reason
 
 
 @pytest.mark.parametrize("given", [{}, {"tp": 4}, {"pp": 2}, {"dp": 2}, {"tp": 2, "dp": 3}, {"cp": 2}], ids=str)

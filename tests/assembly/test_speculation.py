@@ -6,13 +6,13 @@ import pytest
 from assembly.hand import W, cached_attention, matmul, total
 from assembly.serving import CONTEXT, SEQUENCE, STEP, B, ends, layer
 
-from rooflinecli import api
+from rooflinecli.core.errors import UsageError
+from rooflinecli.engine import build_request as ask
 from rooflinecli.engine import residency
-from rooflinecli.engine.scene import Scene
-from rooflinecli.errors import UsageError
-from rooflinecli.specs import ask
+from rooflinecli.engine.context import Scene
+from rooflinecli.interfaces.python import api
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.plan import Plan
 
 STARTS = 6 * 10e-6
 LOAD = {"prompt": 200, "output": 100}

@@ -6,7 +6,7 @@ import pytest
 from assembly.families import EXPERT, LATENT_LAYER, LAYER, MOE_OTHERS, PARAMETERS, step
 from assembly.training import COUNT, S
 
-from rooflinecli.errors import UsageError
+from rooflinecli.core.errors import UsageError
 
 # Values one layer of the dense model keeps for its backward pass, per token: the inputs of both norms, of the query and of
 # the gate projection, the heads, what attention gave, gate and up, the hidden layer.

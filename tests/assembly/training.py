@@ -22,7 +22,7 @@ from assembly.hand import (
     transposed,
 )
 
-from rooflinecli.specs.published import FOLDER
+from rooflinecli.specs.published_runs import FOLDER
 
 PRECEDENT = yaml.safe_load((FOLDER / "precedent.yaml").read_text(encoding="utf-8"))
 S, COUNT = 256, 4  # tokens of a sequence; microbatches of one sequence
@@ -106,7 +106,7 @@ class Around:
     straggle: float = 1.0
     count: int = COUNT
     experts: bool = False
-    unlike: tuple[str, ...] = ()  # kinds of novelty (data_published/precedent.yaml) that it has whole
+    unlike: tuple[str, ...] = ()  # kinds of novelty (published_runs/precedent.yaml) that it has whole
 
 
 def shown(times: float, spent: float, least: float, share: float) -> tuple[float, float, float]:

@@ -220,7 +220,7 @@ def test_a_launch_that_fits_nowhere_is_infeasible(cli):
 def test_nothing_heavy_is_imported_for_a_small_question(python):
     code = (
         "import sys; sys.argv=['roofline','speculate','-a','0.8','-c','0.1']\n"
-        "from rooflinecli.cli import main\nmain.VERBS.setdefault('speculate', ('speculate', ''))\n"
+        "from rooflinecli.interfaces.cli import main\nmain.VERBS.setdefault('speculate', ('speculate', ''))\n"
         "try: main.main()\nexcept SystemExit: pass\n"
         "print([n for n in ('numpy','jax','yaml','pandas') if n in sys.modules], file=sys.stderr)"
     )

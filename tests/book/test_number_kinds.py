@@ -8,7 +8,7 @@ import numpy
 import pytest
 import sympy
 
-from rooflinecli.derivation import FORMULAS, Traced, leaf
+from rooflinecli.core.derivation import FORMULAS, Traced, leaf
 from rooflinecli.formulas import catalogue
 
 MODULES = {"scaling", "batching", "noise", "speculation", "occupancy", "fusion"}

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rooflinecli.calculators import occupancy as occ
-from rooflinecli.calculators.batching import beam_search, prefix_cache
-from rooflinecli.calculators.scaling import FITS, chinchilla, inference_aware
-from rooflinecli.calculators.speculate import best_length, break_even, speculate
-from rooflinecli.calculators.training_run import run, width
-from rooflinecli.errors import Infeasible, UsageError
+from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.formulas import speculation as spec
+from rooflinecli.questions.occupancy import answer as occ
+from rooflinecli.questions.scaling.answer import FITS, chinchilla, inference_aware
+from rooflinecli.questions.scaling.training_run import run, width
+from rooflinecli.questions.serving.answer import beam_search, prefix_cache
+from rooflinecli.questions.speculate.answer import best_length, break_even, speculate
 
 share = st.floats(0.0, 1.0)
 cost = st.floats(0.001, 0.9)

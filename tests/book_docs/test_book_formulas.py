@@ -4,77 +4,77 @@ from __future__ import annotations
 
 import pytest
 
-from rooflinecli.answers.parameters import parameters
-from rooflinecli.formulas import book, sharding
+from rooflinecli.formulas import sharding, textbook
+from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.specs.model import load_model
 
 NEAR = 0.05  # the book's rounding
 
 
 def test_parameters_of_chapter_4_and_of_real_models():
-    assert book.gated_model_params(64, 4096, 4 * 4096, 32, 32, 128, 32000, 2) == pytest.approx(
+    assert textbook.gated_model_params(64, 4096, 4 * 4096, 32, 32, 128, 32000, 2) == pytest.approx(
         16e9, rel=0.1
     )  # D as 4e3 in the book
-    assert book.gated_model_params(40, 5120, 13824, 40, 40, 128, 32000, 2) == pytest.approx(13.1e9, rel=NEAR)
+    assert textbook.gated_model_params(40, 5120, 13824, 40, 40, 128, 32000, 2) == pytest.approx(13.1e9, rel=NEAR)
     # the rule counts one norm a layer where Llama has two, and leaves out the last
     for name, shape, norms in (
         ("llama-3-70b", (80, 8192, 28672, 64, 8, 128, 128256, 2), 81),
         ("llama-2-13b", (40, 5120, 13824, 40, 40, 128, 32000, 2), 41),
     ):
-        assert parameters(load_model(name)).total - book.gated_model_params(*shape) == norms * shape[1]
+        assert parameters(load_model(name)).total - textbook.gated_model_params(*shape) == norms * shape[1]
 
 
 def test_attention_crossover():
-    assert book.attention_crossover(4 * 4096 * 4096, 32, 128) == 2 * 4096 == 8192
-    assert book.attention_crossover(16 * 4096 * 4096, 32, 128) == 8 * 4096
+    assert textbook.attention_crossover(4 * 4096 * 4096, 32, 128) == 2 * 4096 == 8192
+    assert textbook.attention_crossover(16 * 4096 * 4096, 32, 128) == 8 * 4096
 
 
 def test_mixtures_need_e_over_k_times_the_batch():
-    assert book.moe_critical_batch(197e12, 810e9, 2, 1, 1) == pytest.approx(240, rel=NEAR)
+    assert textbook.moe_critical_batch(197e12, 810e9, 2, 1, 1) == pytest.approx(240, rel=NEAR)
     assert 128 / 4 * sharding.fsdp_critical_tokens(990e12, 400e9) == pytest.approx(79200)
-    assert book.moe_critical_batch(990e12, 400e9, 2, 128, 4) == pytest.approx(79200)
+    assert textbook.moe_critical_batch(990e12, 400e9, 2, 128, 4) == pytest.approx(79200)
 
 
 def test_gather_bound_by_latency_or_by_bytes():
-    assert book.gather_with_latency(2 * 256 * 256 / 4, 90e9, 4, 1e-6) == pytest.approx(
+    assert textbook.gather_with_latency(2 * 256 * 256 / 4, 90e9, 4, 1e-6) == pytest.approx(
         2e-6
     )  # chapter 3: two hops, about 2 us
-    assert book.gather_with_latency(2 * 2048 * 8192, 90e9, 4, 1e-6) == sharding.gather_rule(2 * 2048 * 8192, 90e9)
-    edge = book.latency_bound_size(45e9, 8, 1e-6)
+    assert textbook.gather_with_latency(2 * 2048 * 8192, 90e9, 4, 1e-6) == sharding.gather_rule(2 * 2048 * 8192, 90e9)
+    edge = textbook.latency_bound_size(45e9, 8, 1e-6)
     assert edge == pytest.approx(360e3)
 
 
 def test_collectives_between_gpus():
-    assert book.gather_time(4096 * 65536 * 2, 8, 450e9) == pytest.approx(1.04e-3, rel=NEAR)
-    assert book.gather_time(1e9, 8, 450e9) == pytest.approx(1e9 / 514e9, rel=1e-3)
-    assert book.gather_time(1e9, 2, 400e9) == pytest.approx(1e9 / 800e9)
-    assert book.spanning_all_to_all(1e9, 2, 400e9) == pytest.approx(1e9 / (4 * 400e9))
+    assert textbook.gather_time(4096 * 65536 * 2, 8, 450e9) == pytest.approx(1.04e-3, rel=NEAR)
+    assert textbook.gather_time(1e9, 8, 450e9) == pytest.approx(1e9 / 514e9, rel=1e-3)
+    assert textbook.gather_time(1e9, 2, 400e9) == pytest.approx(1e9 / 800e9)
+    assert textbook.spanning_all_to_all(1e9, 2, 400e9) == pytest.approx(1e9 / (4 * 400e9))
 
 
 def test_pipeline_hops():
-    one = book.pipeline_hops_time(4096, 8192, 2, 400e9, 1, 2)
+    one = textbook.pipeline_hops_time(4096, 8192, 2, 400e9, 1, 2)
     assert one == pytest.approx(2 * 4096 * 8192 / 400e9)  # one microbatch, one hop
-    assert book.pipeline_hops_time(4096, 8192, 2, 400e9, 64, 8) == pytest.approx(one * 70 / 64)
+    assert textbook.pipeline_hops_time(4096, 8192, 2, 400e9, 64, 8) == pytest.approx(one * 70 / 64)
 
 
 def test_decode_step_is_the_floor_until_arithmetic_binds():
-    small = book.decode_step_rule(30e9, 1, 8192 * 100e3, 4, 16 * 197e12, 16 * 810e9)
-    assert small == pytest.approx(book.decode_floor(30e9, 8192 * 100e3, 4, 16 * 810e9)) and small == pytest.approx(
+    small = textbook.decode_step_rule(30e9, 1, 8192 * 100e3, 4, 16 * 197e12, 16 * 810e9)
+    assert small == pytest.approx(textbook.decode_floor(30e9, 8192 * 100e3, 4, 16 * 810e9)) and small == pytest.approx(
         2.5e-3, rel=NEAR
     )
-    many = book.decode_step_rule(30e9, 1, 0.0, 256, 16 * 197e12, 16 * 810e9)
-    assert many == pytest.approx(2 * 256 * 30e9 / (16 * 197e12)) and many > book.decode_floor(
+    many = textbook.decode_step_rule(30e9, 1, 0.0, 256, 16 * 197e12, 16 * 810e9)
+    assert many == pytest.approx(2 * 256 * 30e9 / (16 * 197e12)) and many > textbook.decode_floor(
         30e9, 0.0, 256, 16 * 810e9
     )
 
 
 def test_critical_rows_is_where_both_times_are_equal():
-    rows = book.matmul_critical_rows(4096, 16384, 394e12, 810e9, 1, 1, 1)
+    rows = textbook.matmul_critical_rows(4096, 16384, 394e12, 810e9, 1, 1, 1)
     compute, moved = 2 * rows * 4096 * 16384 / 394e12, (rows * 4096 + 4096 * 16384 + rows * 16384) / 810e9
     assert compute == pytest.approx(moved)
 
 
 def test_flash_block_fills_the_chip():
-    rows = book.flash_query_block(100000, 64, 128)
+    rows = textbook.flash_query_block(100000, 64, 128)
     assert 64 * 128 + rows * 128 + rows * 64 == pytest.approx(100000)
-    assert book.flash_reread_elements(8192, 128, rows) == pytest.approx(128 * 8192 * 8192 / rows)
+    assert textbook.flash_reread_elements(8192, 128, rows) == pytest.approx(128 * 8192 * 8192 / rows)

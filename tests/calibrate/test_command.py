@@ -214,7 +214,7 @@ def test_a_training_log_is_explained_by_assumptions(tmp_path):
 
 def test_worse_on_the_rows_held_out_writes_nothing_without_force(tmp_path, monkeypatch):
     from rooflinecli.calibrate import answer as module
-    from rooflinecli.calibrate.group import Proof, group
+    from rooflinecli.calibrate.phase_fit import Proof, group
 
     def worse(*args):
         found = group(*args)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from rooflinecli.calibrate.fit import fit
-from rooflinecli.calibrate.question import Pricer, Question, seconds
-from rooflinecli.engine.scene import Scene
-from rooflinecli.specs import ask
-from rooflinecli.specs.plan import Plan
+from rooflinecli.calibrate.predicted_row import Pricer, Question, seconds
+from rooflinecli.engine import build_request
+from rooflinecli.engine.context import Scene
+from rooflinecli.specs.layout import Plan
 
 LOADS = (1, 8, 32, 64, 128)
 
@@ -20,7 +20,7 @@ def first_tokens(slower, loads):
     for concurrency, factor in zip(loads, slower, strict=True):
         sizes = {"prompt": 2048, "output": 256, "concurrency": concurrency}
         options = {"model": "llama-3.1-8b", "hw": "h100-sxm", "engine": "vllm", "phase": ["prefill"], **sizes}
-        scene, plan = Scene(ask.request(options)), Plan(zero=0)
+        scene, plan = Scene(build_request.request(options)), Plan(zero=0)
         rows.append(Question(scene, plan, "ttft", float(seconds(scene, plan, "ttft")) * factor, options=options))
     return rows
 

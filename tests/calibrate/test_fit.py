@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rooflinecli.calibrate.blocks import BLOCKS, merged
-from rooflinecli.calibrate.checks import left_out_z
+from rooflinecli.calibrate.constant_groups import BLOCKS, merged
 from rooflinecli.calibrate.fit import fit, solve, solve_all
 from rooflinecli.calibrate.posterior import SETTINGS, Setting, log_likelihood, student, weights
-from rooflinecli.calibrate.question import Pricer, Question, seconds
-from rooflinecli.engine.scene import Scene
-from rooflinecli.errors import UsageError
-from rooflinecli.price import settable
+from rooflinecli.calibrate.predicted_row import Pricer, Question, seconds
+from rooflinecli.calibrate.row_checks import left_out_z
+from rooflinecli.core.errors import UsageError
+from rooflinecli.engine import build_request
+from rooflinecli.engine.context import Scene
+from rooflinecli.price import overrides
 from rooflinecli.price.chip import Chip
-from rooflinecli.specs import ask
 from rooflinecli.specs.engine import load_engine
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.layout import Plan
 
 SIZES = [(1, 512), (4, 2048), (16, 1024), (64, 4096), (128, 512), (32, 8192)]
 
@@ -33,7 +33,7 @@ def decode_rows(factors, noise=None):
             "output": 128,
             "phase": ["decode"],
         }
-        scene, plan = Scene(ask.request(options)), Plan(zero=0)
+        scene, plan = Scene(build_request.request(options)), Plan(zero=0)
         wobble = 1.0 if noise is None else noise[i]
         rows.append(
             Question(
@@ -52,7 +52,7 @@ def decode_rows(factors, noise=None):
 def test_every_constant_of_a_block_exists(phase):
     spec = load_hardware("h100-sxm")
     for path in merged(phase, np.zeros(len(BLOCKS[phase]))):
-        assert settable.unit(spec, settable.TIMES + path) == "1"
+        assert overrides.unit(spec, overrides.TIMES + path) == "1"
 
 
 def test_what_was_moved_is_found():
@@ -115,11 +115,11 @@ def test_weights_follow_the_t_likelihood():
 
 
 def test_fractions_never_exceed_one_and_overlap_leaves_zero():
-    assert settable.moved("efficiency.matmul.compute", 0.8, 2.0) == 1
-    assert settable.moved("efficiency.tp_collective.overlap", 0.0, 2.0) == 0.5
-    assert settable.moved("efficiency.tp_collective.overlap", 1.0, 0.5) == 0.5
-    assert settable.moved("engine.per_step", 1.5e-3, 2.0) == 3e-3
-    assert settable.moved("engine.kv_fraction", 0.9, 2.0) == 1
+    assert overrides.moved("efficiency.matmul.compute", 0.8, 2.0) == 1
+    assert overrides.moved("efficiency.tp_collective.overlap", 0.0, 2.0) == 0.5
+    assert overrides.moved("efficiency.tp_collective.overlap", 1.0, 0.5) == 0.5
+    assert overrides.moved("engine.per_step", 1.5e-3, 2.0) == 3e-3
+    assert overrides.moved("engine.kv_fraction", 0.9, 2.0) == 1
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_engine_constants_can_be_replaced():
     shipped = load_engine("python-server").per_step
     options = {"model": "llama-3.1-8b", "hw": "h100-sxm", "batch": 1, "prompt": 512, "output": 128}
     plain, slower = (
-        seconds(Scene(ask.request(options), override=override), Plan(zero=0), "itl")
+        seconds(Scene(build_request.request(options), override=override), Plan(zero=0), "itl")
         for override in (None, {"engine.per_step": shipped + 10e-3})
     )
     assert slower - plain == pytest.approx(10e-3)
@@ -147,8 +147,8 @@ def test_settings_cover_every_phase():
 
 def test_what_own_rows_buy_is_scored_on_rows_left_out():
     """A family whose machine streams at 0.7 of the shipped rate: shipped is off, calibrated is not, and a corrupted row costs little."""
-    from rooflinecli.validate.calibrate import Draw, line, scores
-    from rooflinecli.validate.calibrate_units import Unit
+    from rooflinecli.validate.calibration_families import Unit
+    from rooflinecli.validate.calibration_study import Draw, line, scores
 
     moved = {"efficiency.matmul.memory": 0.7, "efficiency.elementwise.memory": 0.7, "efficiency.gather.memory": 0.7}
     unit = Unit("family", decode_rows(moved))
@@ -195,8 +195,8 @@ def test_the_fit_is_the_top_of_the_posterior():
 
 def test_a_small_half_predicts_the_larger_rows():
     """Rows are parted by one size: the smaller are fitted, the larger scored."""
-    from rooflinecli.validate.calibrate import beyond
-    from rooflinecli.validate.calibrate_units import Unit
+    from rooflinecli.validate.calibration_families import Unit
+    from rooflinecli.validate.calibration_study import beyond
 
     unit = Unit("family", decode_rows({}))
     by = {draw.what: draw for draw in beyond("decode", unit)}
@@ -208,8 +208,8 @@ def test_a_small_half_predicts_the_larger_rows():
 
 def test_constants_left_out_are_those_of_a_family_never_fitted():
     """A family that no fit sees keeps what ships; the others get constants for what moves them."""
-    from rooflinecli.validate import left_out
-    from rooflinecli.validate.published import family, timed
+    from rooflinecli.validate import leave_one_family_out
+    from rooflinecli.validate.published_training import family, timed
 
-    unseen = next(row for row in timed() if family(row) in left_out.UNSEEN)
-    assert left_out.training(unseen) == {}
+    unseen = next(row for row in timed() if family(row) in leave_one_family_out.UNSEEN)
+    assert leave_one_family_out.training(unseen) == {}

@@ -9,15 +9,14 @@ from calibrate.test_fit import decode_rows
 
 from rooflinecli.calibrate.answer import Result
 from rooflinecli.calibrate.fit import fit
-from rooflinecli.calibrate.group import group, places
-from rooflinecli.calibrate.near import MOST, favour, local
+from rooflinecli.calibrate.gp_residual import MOST, favour, local
+from rooflinecli.calibrate.phase_fit import group, places
 from rooflinecli.calibrate.posterior import SETTINGS
-from rooflinecli.calibrate.question import Pricer
+from rooflinecli.calibrate.predicted_row import Pricer
 from rooflinecli.calibrate.report import data
-from rooflinecli.calibrate.write import hardware_yaml
-from rooflinecli.engine import calibrated
+from rooflinecli.calibrate.write_hardware import hardware_yaml
+from rooflinecli.engine import apply_calibration, build_request
 from rooflinecli.formulas.calibration import nearness
-from rooflinecli.specs import ask
 from rooflinecli.specs.calibration import Calibration
 from rooflinecli.specs.hardware import load_hardware
 
@@ -115,11 +114,11 @@ def test_a_file_answers_as_the_fit_did(which, request, tmp_path):
     assert len(written["near"]) > 1
     shift = found.local.shift(places(rows))
     expected = np.exp(Pricer(rows).log_seconds(found.x[:, None], shift[:, None])[:, 0])
-    from rooflinecli.engine.answer import PHASES
-    from rooflinecli.engine.scene import Scene
+    from rooflinecli.engine.context import Scene
+    from rooflinecli.engine.evaluate import PHASES
 
     for q, seconds in zip(rows, expected, strict=True):
-        scene = Scene(ask.request({**q.options, "hw": str(file)}))
+        scene = Scene(build_request.request({**q.options, "hw": str(file)}))
         assert float(PHASES["decode"](scene, q.plan).time_s) == pytest.approx(seconds, rel=2e-3)  # rounded in the file
 
 
@@ -129,8 +128,8 @@ def test_an_array_of_sizes_gives_what_each_gives():
          "near": [{"at": {"batch": 8, "prompt": 512}, "move": 0.1}]}
     ).near[0]  # fmt: skip
     batches = np.array([8.0, 8 * np.e, 800.0])
-    together = calibrated.nearness({"batch": batches, "prompt": 512.0}, near.at)
-    assert together == pytest.approx([calibrated.nearness({"batch": b, "prompt": 512.0}, near.at) for b in batches])
+    together = apply_calibration.nearness({"batch": batches, "prompt": 512.0}, near.at)
+    assert together == pytest.approx([apply_calibration.nearness({"batch": b, "prompt": 512.0}, near.at) for b in batches])
     assert together[:2] == pytest.approx([1, np.exp(-0.5)])
     assert nearness(0.0) == 1
 

@@ -7,10 +7,10 @@ import json
 import pytest
 from calibrate.logs import AIPERF, GUIDELLM, SERVE, SGLANG, VLLM
 
-from rooflinecli.calibrate.readers import read_source
-from rooflinecli.calibrate.resolve import _chip_named
-from rooflinecli.calibrate.source import Source
-from rooflinecli.errors import DataError
+from rooflinecli.calibrate.resolve_rows import _chip_named
+from rooflinecli.core.errors import DataError
+from rooflinecli.importers.logs import read_source
+from rooflinecli.importers.source import Source
 
 STAGE = {
     "load_summary": {"count": 100, "requested_rate": 4.0, "achieved_rate": 4.01},

@@ -8,9 +8,9 @@ import re
 import pytest
 from calibrate.logs import LOGS, MEGATRON, NCCL, SERVE, SGLANG
 
-from rooflinecli.calibrate.readers import read, read_source, readers
-from rooflinecli.calibrate.source import Source
-from rooflinecli.errors import DataError
+from rooflinecli.core.errors import DataError
+from rooflinecli.importers.logs import read, read_source, readers
+from rooflinecli.importers.source import Source
 
 # logs whose every line is whole in itself, so that a cut between two of them shows nowhere
 LINES = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from check.plans import plan, report
 
-from rooflinecli.answers.check.moves import moves, pairs
-from rooflinecli.answers.estimate import estimate
-from rooflinecli.specs import ask
+from rooflinecli.engine import build_request
+from rooflinecli.questions.check.candidate_changes import moves, pairs
+from rooflinecli.questions.estimate.answer import estimate
 
 # quantity, comparison, limit as a multiple of what the plan reaches, unit
 LIMITS = [
@@ -105,6 +105,6 @@ def test_the_search_keeps_to_its_budget(tmp_path):
 
 
 def test_kinds_of_change_go_from_the_least_disruptive():
-    kinds = moves({}, estimate(ask.request({"model": "llama-3.3-70b", "hw": "h100", "n": 8, "phase": "decode"})))
+    kinds = moves({}, estimate(build_request.request({"model": "llama-3.3-70b", "hw": "h100", "n": 8, "phase": "decode"})))
     assert list(kinds) == ["layout", "kv-dtype", "batch", "devices", "weight-dtype", "dtype"]
     assert all(len(pair) >= 2 for pair in pairs(kinds))

@@ -8,11 +8,11 @@ import re
 import pytest
 from check.plans import GOOD, check, plan, report, requiring, row
 
-from rooflinecli.answers.check.ends import ends, known
-from rooflinecli.answers.check.requirement import parse
-from rooflinecli.answers.estimate import estimate
-from rooflinecli.errors import UsageError
-from rooflinecli.specs import ask
+from rooflinecli.core.errors import UsageError
+from rooflinecli.engine import build_request
+from rooflinecli.questions.check.interval_bounds import ends, known
+from rooflinecli.questions.check.requirement import parse
+from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.specs.quantities import unit_of
 
 READ = [
@@ -155,7 +155,7 @@ def test_options_that_do_not_exist_or_cannot_be_are_errors_on_their_line(tmp_pat
 
 def test_every_quantity_of_an_estimate_can_be_required():
     """Its unit follows from its name; a limit on its right side passes, one on its wrong side never does."""
-    answer = estimate(ask.request({"model": "llama-3.3-70b", "hw": "h100", "n": 16, "tokens": "1T"}))
+    answer = estimate(build_request.request({"model": "llama-3.3-70b", "hw": "h100", "n": 16, "tokens": "1T"}))
     units = {
         "s": "s",
         "B": "B",

@@ -15,7 +15,7 @@ import yaml
 from check.plans import GOOD, check, plan, requiring
 from conftest import ROOT, run_cli
 
-from rooflinecli.answers.check import schema
+from rooflinecli.questions.check import schema
 
 EXAMPLES = sorted(p for p in (ROOT / "examples").glob("*.yaml") if "\nchecks:" in p.read_text(encoding="utf-8"))
 DOCS = (ROOT / "docs/check.md").read_text(encoding="utf-8")
@@ -159,7 +159,7 @@ def test_there_are_three_examples_and_the_docs_link_each():
 
 def test_the_schema_is_current():
     assert (ROOT / "docs/schema/check.json").read_text(encoding="utf-8") == schema.text(), (
-        "run python -m rooflinecli.answers.check.schema"
+        "run python -m rooflinecli.questions.check.schema"
     )
 
 

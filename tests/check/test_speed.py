@@ -17,7 +17,7 @@ def processor_time(path, code) -> float:
     best = 1e9
     for _ in range(3):
         with subprocess.Popen(
-            [sys.executable, "-m", "rooflinecli.cli.main", "check", str(path)], stdout=subprocess.DEVNULL
+            [sys.executable, "-m", "rooflinecli.interfaces.cli.main", "check", str(path)], stdout=subprocess.DEVNULL
         ) as child:
             _, status, used = os.wait4(child.pid, 0)
             child.returncode = os.waitstatus_to_exitcode(status)
@@ -40,7 +40,7 @@ def test_two_hundred_checks_cost_a_few_starts(tmp_path, limit, code):
 
 def test_start_imports_nothing_heavy(tmp_path):
     code = (
-        "import sys; sys.argv = ['roofline', 'check', sys.argv[1]]\nfrom rooflinecli.cli.main import main\n"
+        "import sys; sys.argv = ['roofline', 'check', sys.argv[1]]\nfrom rooflinecli.interfaces.cli.main import main\n"
         "try: main()\nexcept SystemExit: pass\nprint([m for m in ('numpy', 'jax', 'rich', 'xml') if m in sys.modules])"
     )
     ran = subprocess.run(

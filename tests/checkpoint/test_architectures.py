@@ -11,7 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from files import gguf
 
-from rooflinecli.answers.parameters import parameters
+from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.specs.model import load_model
 
 D, FF, VOCAB, HEADS, KV, H, LAYERS = 512, 1024, 1000, 8, 2, 64, 2

@@ -14,14 +14,14 @@ from conftest import run_cli
 sys.path.insert(0, str(Path(__file__).parent))
 from files import LLAMA, gguf, llama_tensors, safetensors
 
-from rooflinecli.answers.parameters import parameters
+from rooflinecli.core.errors import DataError
+from rooflinecli.engine.context import Scene
 from rooflinecli.engine.inference import decode
-from rooflinecli.engine.scene import Scene
-from rooflinecli.errors import DataError
-from rooflinecli.specs.checkpoint import header
+from rooflinecli.importers.checkpoint import header
+from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import Request
 
 TINY = llama_tensors(4, 512, 1024, 1000, 128, "Q4_K", "Q6_K")

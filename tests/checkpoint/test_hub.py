@@ -86,7 +86,7 @@ def hub(tmp_path) -> Iterator[dict[str, str]]:
 
 
 def roofline(env: dict[str, str], *args: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-c", "from rooflinecli.cli.main import run; run()", *args]
+    line = [sys.executable, "-c", "from rooflinecli.interfaces.cli.main import run; run()", *args]
     return subprocess.run(line, env=env, capture_output=True, text=True, timeout=60, cwd="/")
 
 

@@ -12,14 +12,14 @@ from conftest import run_cli
 sys.path.insert(0, str(Path(__file__).parent))
 from files import gguf
 
-from rooflinecli.answers.parameters import parameters
-from rooflinecli.errors import DataError
+from rooflinecli.core.errors import DataError
+from rooflinecli.core.lift import PLAIN
 from rooflinecli.layers.build import ledger
-from rooflinecli.lift import PLAIN
-from rooflinecli.phases.sizes import layer_sizes, work_sizes
-from rooflinecli.specs.dtypes import formats
+from rooflinecli.layers.parameter_counts import parameters
+from rooflinecli.phases.axis_sizes import layer_sizes, work_sizes
+from rooflinecli.quantization.formats import formats
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.plan import Plan
 
 D, FF, VOCAB, HEADS, KV, H = 512, 1024, 1000, 8, 2, 64
 E, XF, SHARED = 6, 256, 320

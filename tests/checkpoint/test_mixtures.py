@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from rooflinecli.answers.parameters import parameters
-from rooflinecli.errors import UsageError
-from rooflinecli.specs.checkpoint.blocks import TYPES, bits, tensor_bytes
-from rooflinecli.specs.checkpoint.mix import DEFAULTS, Shape, file_type, tensor_type
-from rooflinecli.specs.checkpoint.shapes import file_bytes
+from rooflinecli.core.errors import UsageError
+from rooflinecli.layers.parameter_counts import parameters
+from rooflinecli.quantization.ggml_types import TYPES, bits, tensor_bytes
+from rooflinecli.quantization.gguf_mix import DEFAULTS, Shape, file_type, tensor_type
+from rooflinecli.quantization.gguf_tensors import file_bytes
 from rooflinecli.specs.model import load_model
 
 # GB, from a second, independent coding of the rules of src/llama-quant.cpp@007dbbf3fd, itself held to 0.18 % by 13 published files

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from rooflinecli.engine.quantised import as_kept
-from rooflinecli.errors import DataError
+from rooflinecli.core.errors import DataError
+from rooflinecli.core.lift import PLAIN
+from rooflinecli.engine.stored_weights import as_kept
+from rooflinecli.importers.hf import from_config
 from rooflinecli.layers.build import ledger
-from rooflinecli.lift import PLAIN
 from rooflinecli.memory import device_parameters
-from rooflinecli.specs.blocks import AttentionSpec
-from rooflinecli.specs.checkpoint.linears import attention, matches
-from rooflinecli.specs.hf import from_config
-from rooflinecli.specs.hf.per_module import patterns
-from rooflinecli.specs.load import Document
+from rooflinecli.quantization.linear_layers import attention, matches
+from rooflinecli.quantization.per_module import patterns
+from rooflinecli.specs.layers import AttentionSpec
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import model_from
-from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.yaml_loader import Document
 
 D, FF, LAYERS, VOCAB = 64, 96, 3, 500
 LLAMA = {

@@ -14,18 +14,18 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from files import gguf
 
-from rooflinecli.answers.parameters import parameters
-from rooflinecli.errors import DataError
+from rooflinecli.core.errors import DataError
+from rooflinecli.core.lift import PLAIN
+from rooflinecli.importers.checkpoint.gguf_architectures import ARCHITECTURES
+from rooflinecli.importers.checkpoint.gguf_by_tensors import _local
+from rooflinecli.importers.checkpoint.gguf_metadata import Keys
+from rooflinecli.importers.checkpoint.tensor_header import Header
 from rooflinecli.layers.build import ledger
-from rooflinecli.lift import PLAIN
-from rooflinecli.phases.sizes import layer_sizes, work_sizes
-from rooflinecli.specs.checkpoint.base_keys import Keys
-from rooflinecli.specs.checkpoint.keys import ARCHITECTURES
-from rooflinecli.specs.checkpoint.plain_model import _local
-from rooflinecli.specs.checkpoint.tensors import Header
-from rooflinecli.specs.dtypes import formats
+from rooflinecli.layers.parameter_counts import parameters
+from rooflinecli.phases.axis_sizes import layer_sizes, work_sizes
+from rooflinecli.quantization.formats import formats
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.plan import Plan
 
 D, FF, VOCAB, N, K, H = 256, 320, 999, 8, 2, 48
 E, XF, SF = 6, 96, 160  # experts, their width, that of the shared one

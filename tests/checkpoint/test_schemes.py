@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from conftest import run_cli
 
-from rooflinecli.engine.quantised import as_file, as_kept
-from rooflinecli.errors import DataError, UsageError
+from rooflinecli.core.errors import DataError, UsageError
+from rooflinecli.core.lift import PLAIN
+from rooflinecli.engine.stored_weights import as_file, as_kept
+from rooflinecli.importers.hf import from_config
 from rooflinecli.layers.build import ledger
-from rooflinecli.lift import PLAIN
 from rooflinecli.memory import device_parameters
-from rooflinecli.specs.checkpoint.schemes import SCHEMES, parse
-from rooflinecli.specs.hf import from_config
-from rooflinecli.specs.load import Document
+from rooflinecli.quantization.schemes import SCHEMES, parse
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import load_model, model_from
-from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.yaml_loader import Document
 
 # a llama of odd sizes: width, feed-forward, query and value width, layers, vocabulary
 D, FF, Q, KV, LAYERS, VOCAB = 320, 832, 384, 128, 3, 1000
@@ -219,8 +219,8 @@ def test_on_the_command_line():
 
 def test_a_model_without_a_vocabulary_keeps_its_format_as_written():
     """No table of words, so no bytes of one: its weights weigh what their format says."""
-    from rooflinecli.engine.quantised import exact
-    from rooflinecli.specs.blocks import Quantization
+    from rooflinecli.engine.stored_weights import exact
+    from rooflinecli.specs.layers import Quantization
 
     spec, stored = load_model("vit-l-16"), Quantization(dtype="fp8")
     assert not spec.vocab_size

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import rooflinecli as rl
-from rooflinecli.errors import UsageError
+from rooflinecli.core.errors import UsageError
 
 ASKED = {"model": "llama-3-8b", "hw": "h100", "n": 2}
 
@@ -52,7 +52,7 @@ def library(request, monkeypatch):
     pytest.importorskip(request.param)
     find = sys.modules["importlib.util"].find_spec
     hidden = {"pandas", "polars"} - {request.param}
-    monkeypatch.setattr("rooflinecli.frames.find_spec", lambda name: None if name in hidden else find(name))
+    monkeypatch.setattr("rooflinecli.interfaces.python.dataframes.find_spec", lambda name: None if name in hidden else find(name))
     return request.param
 
 
@@ -73,7 +73,7 @@ def test_frames(library, cli):
 
 
 def test_without_a_library_the_error_names_both(monkeypatch):
-    monkeypatch.setattr("rooflinecli.frames.find_spec", lambda name: None)
+    monkeypatch.setattr("rooflinecli.interfaces.python.dataframes.find_spec", lambda name: None)
     with pytest.raises(UsageError, match="pandas or polars"):
         rl.estimate(**ASKED, phase="decode").to_frame()
 

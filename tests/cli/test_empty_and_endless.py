@@ -8,10 +8,10 @@ import pytest
 import typer
 from conftest import run_cli
 
-from rooflinecli.answers.check.requirement import _limit
-from rooflinecli.cli.main import VERBS, app
-from rooflinecli.errors import DataError, UsageError
-from rooflinecli.specs import ask
+from rooflinecli.core.errors import DataError, UsageError
+from rooflinecli.engine import build_request
+from rooflinecli.interfaces.cli.main import VERBS, app
+from rooflinecli.questions.check.requirement import _limit
 from rooflinecli.specs.options import OPTIONS
 
 
@@ -46,7 +46,7 @@ def test_no_number_is_without_end(name: str, written: str) -> None:
     if written in OPTIONS[name].choices:
         return  # a word of its own
     with pytest.raises(UsageError) as refused:
-        ask.value(OPTIONS[name], written)
+        build_request.value(OPTIONS[name], written)
     assert "finite" in str(refused.value) and str(refused.value).startswith(OPTIONS[name].flag)
 
 

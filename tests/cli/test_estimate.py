@@ -290,8 +290,8 @@ def test_no_file_makes_a_traceback(tmp_path, value):
 def test_no_text_in_a_file_makes_a_traceback(text):
     from pathlib import Path
 
-    from rooflinecli.errors import DataError
-    from rooflinecli.specs.load import parse
+    from rooflinecli.core.errors import DataError
+    from rooflinecli.specs.yaml_loader import parse
 
     try:
         parse(text, Path("x.yaml"))

@@ -35,13 +35,13 @@ def test_the_slower_link_it_names_gives_the_measured_step(low):
     row = next(r for r in low["explained_by"] if r["assumption"].startswith("InfiniBand"))
     rate = row["assumption"].split(": ")[1].partition(" per device")[0]
     plan = low["phases"]["train"]["plan"]
-    from rooflinecli.engine.scene import Scene
+    from rooflinecli.core.units import parse
+    from rooflinecli.engine import build_request
+    from rooflinecli.engine.context import Scene
     from rooflinecli.engine.training import train
-    from rooflinecli.specs import ask
-    from rooflinecli.specs.plan import SIZES, Plan
-    from rooflinecli.units import parse
+    from rooflinecli.specs.layout import SIZES, Plan
 
-    request = ask.request({"model": "llama-3-70b", "hw": "h100", "n": 256, "phase": "train"})
+    request = build_request.request({"model": "llama-3-70b", "hw": "h100", "n": 256, "phase": "train"})
     sizes = {k: float(plan[k]) for k in SIZES}
     again = Plan(**sizes, zero=plan["zero"], recompute=plan["recompute"], sequence_parallel=plan["sequence_parallel"])
     slow = train(Scene(request, override={"network.1.bandwidth": parse(rate, "B/s")}), again)

@@ -14,12 +14,12 @@ import pytest
 import yaml
 from conftest import run_cli
 
-from rooflinecli import api
-from rooflinecli.answers.search.question import question
-from rooflinecli.answers.sweep.axes import space
-from rooflinecli.cli.completion import chips, models
-from rooflinecli.errors import Remark, UsageError
-from rooflinecli.specs import ask
+from rooflinecli.core.errors import Remark, UsageError
+from rooflinecli.engine import build_request
+from rooflinecli.interfaces.cli.completion import chips, models
+from rooflinecli.interfaces.python import api
+from rooflinecli.questions.search.training_question import question
+from rooflinecli.questions.sweep.axes import space
 from rooflinecli.specs.options import KINDS, OPTIONS, PANELS
 from rooflinecli.specs.request import Request
 
@@ -51,7 +51,7 @@ def test_a_number_out_of_bounds_is_refused_at_every_door(name, tmp_path):
     """estimate, sweep, search, compare, check and the API: one sentence, with the option as data."""
     option, value = OPTIONS[name], OUTSIDE[OPTIONS[name].kind]
     for door in (
-        lambda: ask.request({**BASE, name: value}),
+        lambda: build_request.request({**BASE, name: value}),
         lambda: api.estimate(**BASE, **{option.parameter: value}),
         lambda: space({**BASE, name: str(value)}),
         lambda: question({**BASE, name: str(value)}, "throughput", []),
@@ -90,7 +90,7 @@ def test_a_verb_that_answers_from_an_estimate_takes_every_option(verb):
     ("written", "tokens"), [("2k", 2048), ("2K", 2048), ("2.0k", 2048), ("1.5k", 1536), ("1M", 1048576), (2000, 2000)]
 )
 def test_a_length_counts_in_1024s_however_it_is_written(written, tokens):
-    assert ask.request({**BASE, "prompt": written}).prompt == tokens
+    assert build_request.request({**BASE, "prompt": written}).prompt == tokens
     assert space({**BASE, "prompt": written}).sizes[0].values == (tokens,)
 
 
@@ -115,18 +115,18 @@ def test_a_comma_is_refused_wherever_a_quantity_is_read():
 def test_a_batch_in_tokens_is_the_nearest_number_of_whole_sequences():
     options = {**BASE, "phase": "train", "seq": 8192, "batch": "16M-tokens"}
     with pytest.warns(Remark, match="1953"):
-        assert ask.request(options).batch == 1953
+        assert build_request.request(options).batch == 1953
     with pytest.warns(Remark):
         assert question(options, "throughput", []).request.batch == 1953
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert ask.request({**options, "batch": "8192k tokens", "seq": 1000}).batch == 8192
-    assert ask.request({**options, "batch": "1-tokens"}).batch == 1
+        assert build_request.request({**options, "batch": "8192k tokens", "seq": 1000}).batch == 8192
+    assert build_request.request({**options, "batch": "1-tokens"}).batch == 1
 
 
 def test_a_batch_in_tokens_is_divided_by_the_length_that_is_trained_on():
     """gpt2 takes 1024 tokens, so 1M tokens are not a quarter as many sequences of 4096."""
-    assert ask.request({"model": "gpt2", "hw": "h100", "batch": "1048576-tokens"}).batch == 1024
+    assert build_request.request({"model": "gpt2", "hw": "h100", "batch": "1048576-tokens"}).batch == 1024
 
 
 def test_a_sweep_takes_a_batch_in_tokens_as_estimate_does():
@@ -146,13 +146,13 @@ def test_a_sweep_takes_a_batch_in_tokens_as_estimate_does():
     ],
 )
 def test_two_options_that_say_the_load_exclude_each_other(options):
-    for door in (ask.request, space):
+    for door in (build_request.request, space):
         with pytest.raises(UsageError, match="give one of them"):
             door({**BASE, **options})
 
 
 def test_with_training_the_batch_is_the_trained_one():
-    request = ask.request({**BASE, "batch": 8, "concurrency": 4})
+    request = build_request.request({**BASE, "batch": 8, "concurrency": 4})
     assert (request.batch, request.concurrency) == (8, 4)
 
 
@@ -243,7 +243,7 @@ def test_a_bare_roofline_is_its_help():
 
 
 def _verbs():
-    from rooflinecli.cli.main import VERBS
+    from rooflinecli.interfaces.cli.main import VERBS
 
     return sorted(VERBS)
 
@@ -252,7 +252,7 @@ def _verbs():
 def test_short_options_are_the_same_on_every_verb(verb):
     import typer
 
-    from rooflinecli.cli.main import app
+    from rooflinecli.interfaces.cli.main import app
 
     group = typer.main.get_command(app)
     command = group.get_command(None, verb)
@@ -269,7 +269,7 @@ def test_names_complete_after_the_last_comma():
 
 
 def completed(words: str, at: int) -> list[str]:
-    code = "import sys; sys.argv = ['roofline']; from rooflinecli.cli.main import main; main()"
+    code = "import sys; sys.argv = ['roofline']; from rooflinecli.interfaces.cli.main import main; main()"
     env = {**os.environ, "_ROOFLINE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(at)}
     return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True).stdout.split()
 
@@ -322,7 +322,7 @@ def test_a_search_prints_the_options_it_was_given():
 
 def test_the_commands_hold_no_list_of_their_own():
     """A new row is on every verb: their signatures have no option of the table spelt out, save those that mean another thing there."""
-    from rooflinecli.cli import compare, estimate, search, sweep
+    from rooflinecli.interfaces.cli import compare, estimate, search, sweep
 
     own = {"estimate": set(), "sweep": set(), "search": {"qps", "price"}, "compare": {"hw", "price"}}
     for module in (estimate, sweep, search, compare):

@@ -75,7 +75,7 @@ def test_a_file_that_cannot_be_written_is_said_before_the_run(tmp_path):
 def test_a_picture_keeps_to_80_columns_whatever_its_scale():
     from types import SimpleNamespace
 
-    from rooflinecli.render.plot import text
+    from rooflinecli.render.formats.plot import text
 
     picture = SimpleNamespace(
         series={"": [(0.0, 1.23e-5), (1.0, 4.56e5)]}, roofs={}, limits={}, curves=False, log=False, log_up=True, title="t", x="x", y="y"

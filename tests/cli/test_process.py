@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-COMMAND = [sys.executable, "-m", "rooflinecli.cli.main"]
+COMMAND = [sys.executable, "-m", "rooflinecli.interfaces.cli.main"]
 
 
 def test_everything_printed_reaches_a_pipe() -> None:

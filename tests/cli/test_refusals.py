@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from conftest import run_cli
 
-from rooflinecli import units
-from rooflinecli.answers.check.requirement import _limit
-from rooflinecli.cli.elsewhere import HERE
+from rooflinecli.core import units
+from rooflinecli.interfaces.cli.flags_of_other_tools import HERE
+from rooflinecli.questions.check.requirement import _limit
 from rooflinecli.specs.quantities import QUANTITIES
 
 BASE = ("llama-3-8b", "--hw", "h100")

@@ -7,8 +7,8 @@ import re
 import pytest
 from typer.main import get_command
 
-from rooflinecli.cli.main import VERBS, app
-from rooflinecli.cli.values import VALUES
+from rooflinecli.interfaces.cli.main import VERBS, app
+from rooflinecli.interfaces.cli.metavars import VALUES
 
 TYPES = re.compile(r"<[A-Za-z\[\]| ]+>|\b(TEXT|INTEGER|FLOAT|BOOLEAN)\b")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from conftest import run_cli
 
-from rooflinecli.answers.estimate import estimate
-from rooflinecli.answers.why import why
-from rooflinecli.specs import ask
+from rooflinecli.engine import build_request
+from rooflinecli.questions.estimate.answer import estimate
+from rooflinecli.questions.estimate.explain_layout import why
 
 
 def test_the_chosen_plan_is_the_fastest_of_those_that_fit():
-    answers = {a["work"]: a for a in why(ask.request({"model": "llama70b", "hw": "h100", "n": 64}))}
+    answers = {a["work"]: a for a in why(build_request.request({"model": "llama70b", "hw": "h100", "n": 64}))}
     training = answers["training"]
     times = [row["held_s"] for row in training["considered"] if row["fits"]]
     chosen = next(
@@ -24,12 +24,12 @@ def test_the_chosen_plan_is_the_fastest_of_those_that_fit():
 
 
 def test_fewer_devices_would_not_do():
-    for answer in why(ask.request({"model": "llama70b", "hw": "h100"})):
+    for answer in why(build_request.request({"model": "llama70b", "hw": "h100"})):
         assert answer["smaller"]["least_bytes_per_device"] > answer["capacity_bytes"]
 
 
 def test_serving_prefers_replicas_to_stages():
-    plan = estimate(ask.request({"model": "llama70b", "hw": "h100", "n": 64, "phase": "decode"})).plan
+    plan = estimate(build_request.request({"model": "llama70b", "hw": "h100", "n": 64, "phase": "decode"})).plan
     assert plan.pp == 1 and plan.tp == 8 and plan.dp == 8
 
 

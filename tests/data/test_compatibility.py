@@ -9,7 +9,7 @@ from typing import Any
 
 from conftest import ROOT
 
-from rooflinecli.answers.schema import generate
+from rooflinecli.questions.estimate.schema import generate
 
 KEPT = Path(__file__).parent / "estimate-1.txt"
 

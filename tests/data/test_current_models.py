@@ -11,24 +11,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rooflinecli.answers.models import sheet
-from rooflinecli.answers.parameters import parameters
-from rooflinecli.engine.quantised import as_kept
-from rooflinecli.errors import DataError
+from rooflinecli.core.errors import DataError
+from rooflinecli.core.lift import PLAIN
+from rooflinecli.engine.stored_weights import as_kept
 from rooflinecli.formulas import attention
+from rooflinecli.importers.hf import from_config
+from rooflinecli.importers.hf.layer_pattern import stack
 from rooflinecli.layers.build import ledger
-from rooflinecli.layers.images import shrunk
-from rooflinecli.lift import PLAIN
+from rooflinecli.layers.images import patch_budget
+from rooflinecli.layers.parameter_counts import parameters
+from rooflinecli.ledger.mixer import Mode
 from rooflinecli.memory import kv_cache
-from rooflinecli.mixer import Mode
-from rooflinecli.render.models import page
-from rooflinecli.specs.dtypes import formats
-from rooflinecli.specs.hf import from_config
-from rooflinecli.specs.hf.stack import stack
-from rooflinecli.specs.load import Document
+from rooflinecli.quantization.formats import formats
+from rooflinecli.questions.models.answer import sheet
+from rooflinecli.render.views.models import page
+from rooflinecli.specs.components import ImageSpec
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import model_from
-from rooflinecli.specs.pieces import ImageSpec
-from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.yaml_loader import Document
 
 BF16 = formats("bf16", None, None, {"bf16": 1}, "any")
 V4_FLASH = {
@@ -239,8 +239,8 @@ def test_what_a_search_may_not_leave(change, says):
 )
 def test_images_shrink_to_a_budget_of_patches(width, height, tokens):
     """navit_resize of transformers 5.23, image_processing_kimi_k25.py: 16,384 patches of 14 pixels, 512 a side."""
-    spec = ImageSpec(kind="shrunk", patch=14, merge=2, most=16384 * 14**2, size=512 * 14)
-    found = shrunk.cut(spec, width, height)
+    spec = ImageSpec(kind="patch-budget", patch=14, merge=2, most=16384 * 14**2, size=512 * 14)
+    found = patch_budget.cut(spec, width, height)
     assert (found.inputs, found.tokens, found.positions) == (1, tokens, 4 * tokens)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from rooflinecli import api
-from rooflinecli.answers.schema import generate, text
+from rooflinecli.interfaces.python import api
+from rooflinecli.questions.estimate.schema import generate, text
 
 ROOT = Path(__file__).resolve().parents[2]
 VALID = jsonschema.Draft202012Validator(generate())
@@ -24,7 +24,7 @@ ASKED = (
 
 
 def test_the_checked_in_schema_is_current():
-    assert (ROOT / "docs/schema/estimate.json").read_text() == text(), "run `python -m rooflinecli.answers.schema`"
+    assert (ROOT / "docs/schema/estimate.json").read_text() == text(), "run `python -m rooflinecli.questions.estimate.schema`"
     jsonschema.Draft202012Validator.check_schema(generate())
 
 

@@ -18,7 +18,7 @@ def roofline(*args: str, columns: int = 100) -> subprocess.CompletedProcess[str]
     import os
 
     return subprocess.run(
-        [sys.executable, "-m", "rooflinecli.cli.main", "hardware", *args],
+        [sys.executable, "-m", "rooflinecli.interfaces.cli.main", "hardware", *args],
         cwd=ROOT,
         text=True,
         capture_output=True,
@@ -139,7 +139,7 @@ def test_mistakes_get_one_sentence(args: list[str], code: int, words: str) -> No
 
 def test_start_up_stays_light() -> None:
     code = (
-        "import sys; from rooflinecli.cli.main import app; app(['hardware'], standalone_mode=False); "
+        "import sys; from rooflinecli.interfaces.cli.main import app; app(['hardware'], standalone_mode=False); "
         "print([m for m in ('numpy', 'jax', 'rich') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True, check=True)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rooflinecli.errors import DataError, UsageError
+from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.names import files, find
+from rooflinecli.specs.name_lookup import files, find
 
 GOOD = """\
 name: {name}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rooflinecli.errors import UsageError
+from rooflinecli.core.errors import UsageError
 from rooflinecli.specs.schema import KINDS, generate, text
 
 jsonschema = pytest.importorskip("jsonschema")

@@ -9,8 +9,8 @@ import json
 
 import pytest
 
-from rooflinecli.answers.models import sheet
-from rooflinecli.errors import DataError
+from rooflinecli.core.errors import DataError
+from rooflinecli.questions.models.answer import sheet
 
 SIGLIP = {
     "model_type": "siglip_vision_model", "hidden_size": 1152, "intermediate_size": 4304, "num_attention_heads": 16,

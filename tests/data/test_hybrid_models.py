@@ -11,26 +11,26 @@ from pathlib import Path
 
 import pytest
 
-from rooflinecli.answers.models import sheet
-from rooflinecli.answers.parameters import parameters
+from rooflinecli.core.errors import DataError, UsageError
+from rooflinecli.core.lift import PLAIN
+from rooflinecli.engine.context import Scene
 from rooflinecli.engine.inference import decode, prefill
-from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.training import train
-from rooflinecli.errors import DataError, UsageError
+from rooflinecli.importers.hf import TYPES, WRAPPED, from_config
+from rooflinecli.importers.hf.unsupported_types import REFUSED
 from rooflinecli.layers.build import attending, ledger
-from rooflinecli.lift import PLAIN
-from rooflinecli.mixer import Mode
+from rooflinecli.layers.parameter_counts import parameters
+from rooflinecli.ledger.mixer import Mode
+from rooflinecli.phases.axis_sizes import layer_sizes, outer_sizes, work_sizes
 from rooflinecli.phases.flops import rows_flops
-from rooflinecli.phases.sizes import layer_sizes, outer_sizes, work_sizes
-from rooflinecli.specs.checkpoint.shapes import file_bytes
-from rooflinecli.specs.dtypes import formats
+from rooflinecli.quantization.formats import formats
+from rooflinecli.quantization.gguf_tensors import file_bytes
+from rooflinecli.questions.models.answer import sheet
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.hf import TYPES, WRAPPED, from_config
-from rooflinecli.specs.hf.refused import REFUSED
-from rooflinecli.specs.load import Document
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import model_from
-from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import Request
+from rooflinecli.specs.yaml_loader import Document
 
 ROOT = Path(__file__).resolve().parent / "hf_counts"
 COUNTS = {k: v for k, v in json.loads((ROOT / "counts.json").read_text()).items() if k != "_meta"}

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rooflinecli.answers.models import sheet
-from rooflinecli.answers.parameters import parameters
+from rooflinecli.layers.parameter_counts import parameters
+from rooflinecli.questions.models.answer import sheet
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.names import aliases
+from rooflinecli.specs.name_lookup import aliases
 
 FOLDER = Path(__file__).resolve().parents[2] / "models"
 FILES = sorted(FOLDER.glob("*.yaml"))

@@ -136,8 +136,8 @@ def test_nearer_folders_hide_farther_ones(cli, tmp_path, monkeypatch):
 def test_nothing_heavy_is_imported(python):
     """The list counts parameters without numpy, jax, torch or transformers."""
     code = (
-        "import sys\nfrom rooflinecli.answers.models import models\nfrom rooflinecli.render.models import listing\n"
-        "listing(models()[0], 'table')\nimport rooflinecli.specs.hf\n"
+        "import sys\nfrom rooflinecli.questions.models.answer import models\nfrom rooflinecli.render.views.models import listing\n"
+        "listing(models()[0], 'table')\nimport rooflinecli.importers.hf\n"
         "print([m for m in ('numpy', 'jax', 'torch', 'transformers') if m in sys.modules])"
     )
     assert python(code, cwd=ROOT).stdout.strip() == "[]"
@@ -154,7 +154,7 @@ def test_listing_is_quick(python):
             times.append(time.perf_counter() - start)
         return min(times)
 
-    listing = "import sys; sys.argv = ['roofline', 'models']\nfrom rooflinecli.cli.main import main\nmain()"
+    listing = "import sys; sys.argv = ['roofline', 'models']\nfrom rooflinecli.interfaces.cli.main import main\nmain()"
     assert least(listing) < 70 * least("pass")
 
 

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from rooflinecli.answers.parameters import parameters
-from rooflinecli.errors import DataError
+from rooflinecli.core.errors import DataError
+from rooflinecli.core.lift import PLAIN
+from rooflinecli.importers.hf import TYPES, WRAPPED, from_config, model_document
+from rooflinecli.importers.hf.config_json import parse_config
 from rooflinecli.layers.build import ledger
-from rooflinecli.lift import PLAIN
+from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.phases.flops import ledger_flops
 from rooflinecli.phases.forward import Pass
-from rooflinecli.render.model_yaml import to_yaml
-from rooflinecli.specs.dtypes import formats
-from rooflinecli.specs.hf import TYPES, WRAPPED, from_config, model_document
-from rooflinecli.specs.hf.reader import parse_config
-from rooflinecli.specs.load import Document, parse
+from rooflinecli.quantization.formats import formats
+from rooflinecli.render.views.model_yaml import to_yaml
 from rooflinecli.specs.model import load_model, model_from
-from rooflinecli.specs.names import files
+from rooflinecli.specs.name_lookup import files
+from rooflinecli.specs.yaml_loader import Document, parse
 
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = json.loads((ROOT / "oracle" / "golden.json").read_text(encoding="utf-8"))

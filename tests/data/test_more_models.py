@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from rooflinecli.answers.parameters import parameters
-from rooflinecli.errors import DataError
+from rooflinecli.core.errors import DataError
+from rooflinecli.core.lift import PLAIN
+from rooflinecli.importers.hf import TYPES, WRAPPED, from_config
+from rooflinecli.importers.hf.unsupported_types import REFUSED
 from rooflinecli.layers.build import ledger
-from rooflinecli.layers.images import anyres, split
-from rooflinecli.lift import PLAIN
+from rooflinecli.layers.images import anyres, image_splitting
+from rooflinecli.layers.parameter_counts import parameters
+from rooflinecli.phases.axis_sizes import layer_sizes, work_sizes
 from rooflinecli.phases.flops import ledger_flops
 from rooflinecli.phases.forward import Pass
-from rooflinecli.phases.sizes import layer_sizes, work_sizes
-from rooflinecli.specs.dtypes import formats
-from rooflinecli.specs.hf import TYPES, WRAPPED, from_config
-from rooflinecli.specs.hf.refused import REFUSED
-from rooflinecli.specs.load import Document
+from rooflinecli.quantization.formats import formats
+from rooflinecli.specs.components import ImageSpec
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import model_from
-from rooflinecli.specs.pieces import ImageSpec
-from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.yaml_loader import Document
 
 ROOT = Path(__file__).resolve().parents[1]
 CASES = json.loads((ROOT / "oracle" / "golden_more.json").read_text(encoding="utf-8"))["cases"]
@@ -128,5 +128,5 @@ def test_onevision_scales_down_what_is_over_its_tiles():
 @pytest.mark.parametrize(("width", "height", "inputs", "tokens"), [(1456, 1456, 17, 16 * 171 + 4 + 169 + 4), (1456, 364, 5, 4 * 171 + 1 + 169 + 4), (100, 400, 5, 4 * 171 + 4 + 169 + 4)])  # fmt: skip
 def test_tiles_of_idefics3(width, height, inputs, tokens):
     """The longer side goes to 1,456 pixels, four tiles of 364 with 169 tokens each."""
-    found = split.cut(ImageSpec(kind="split", patch=14, size=364, merge=2, most=1456, tokens=169), width, height)
+    found = image_splitting.cut(ImageSpec(kind="image-splitting", patch=14, size=364, merge=2, most=1456, tokens=169), width, height)
     assert (found.inputs, found.positions, found.tokens) == (inputs, 676, tokens)

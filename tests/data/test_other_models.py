@@ -14,27 +14,27 @@ from pathlib import Path
 import pytest
 from conftest import run_cli
 
-from rooflinecli.answers.models import sheet
-from rooflinecli.answers.parameters import parameters
-from rooflinecli.engine import legal
-from rooflinecli.engine.answer import answer
+from rooflinecli.core.errors import DataError, UsageError
+from rooflinecli.core.lift import PLAIN
+from rooflinecli.engine import legality
+from rooflinecli.engine.build_request import request
+from rooflinecli.engine.context import Scene
+from rooflinecli.engine.evaluate import answer
 from rooflinecli.engine.inference import decode, prefill
-from rooflinecli.engine.reading import cut
-from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.inputs import cut
 from rooflinecli.engine.training import train
-from rooflinecli.errors import DataError, UsageError
+from rooflinecli.importers.hf import from_config
 from rooflinecli.layers.build import attending, ledger
-from rooflinecli.lift import PLAIN
+from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.phases.flops import ledger_flops
 from rooflinecli.phases.forward import Pass
-from rooflinecli.specs.ask import request
-from rooflinecli.specs.dtypes import formats
+from rooflinecli.quantization.formats import formats
+from rooflinecli.questions.models.answer import sheet
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.hf import from_config
-from rooflinecli.specs.load import Document
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import load_model, model_from
-from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import Request
+from rooflinecli.specs.yaml_loader import Document
 
 ORACLE = Path(__file__).resolve().parents[1] / "oracle"
 COUNTS = json.loads((ORACLE.parent / "data" / "hf_counts" / "counts.json").read_text())
@@ -245,7 +245,7 @@ def test_every_phase_is_priced_with_images(name, tp):
 
 def test_a_tower_lends_its_heads_to_tensor_parallelism():
     with pytest.raises(UsageError, match="--tp 16 exceeds the 8 attention heads of gemma3 image tower"):
-        legal.check(Scene(Request(load_vl("gemma3-vl-odd"), load_hardware("h100"), tp=16.0, devices=16.0)))
+        legality.check(Scene(Request(load_vl("gemma3-vl-odd"), load_hardware("h100"), tp=16.0, devices=16.0)))
 
 
 def load_vl(name: str):
@@ -397,7 +397,7 @@ def test_every_phase_of_a_pair_is_priced(name, tp):
 
 def test_a_source_longer_than_the_encoder_takes_is_refused():
     with pytest.raises(UsageError, match="--prompt 1000 exceeds the 900 learned positions of the encoder"):
-        legal.check(asked_pair("bart-odd", prompt=1000.0))
+        legality.check(asked_pair("bart-odd", prompt=1000.0))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.context import Scene
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.request import Request

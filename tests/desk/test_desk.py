@@ -9,18 +9,18 @@ from desk.asked import question
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rooflinecli.core.errors import UsageError
+from rooflinecli.engine import build_request
+from rooflinecli.engine.context import Scene
 from rooflinecli.engine.inference import decode, prefill
-from rooflinecli.engine.quantised import as_file
-from rooflinecli.engine.scene import Scene
-from rooflinecli.errors import UsageError
+from rooflinecli.engine.stored_weights import as_file
 from rooflinecli.price.chip import Chip
-from rooflinecli.specs import ask
 from rooflinecli.specs.engine import engines, load_engine
 from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.names import files
-from rooflinecli.specs.plan import Plan
-from rooflinecli.validate import desk
+from rooflinecli.specs.name_lookup import files
+from rooflinecli.validate import local_machines
 
 CHIPS = ("rtx-4060", "rtx-3090", "rtx-2080-ti", "dgx-spark", "m1", "m3-max", "m5-max", "rx-7900-xtx", "ryzen-ai-max-395", "arc-b580", "core-i9-13900k", "jetson-agx-orin-64")  # fmt: skip
 DESK = tuple(name for name, engine in engines().items() if engine.backends)
@@ -65,10 +65,10 @@ def test_llamafile_takes_a_time_of_its_own_for_a_prompt_however_long(model, chip
 def test_rows_of_a_batched_run_are_written_behind_their_prompt():
     """llama-batched-bench: 32 sequences of Qwen2.5 7B behind 4,096 tokens read 28 x 2 x 4 x 128 values of 2 bytes for each."""
     asked = {"after_prompt": True, "model": "qwen2.5-7b", "batch": 32, "prompt": 4096}
-    behind = next(row for row in desk.rows() if asked.items() <= row.items())
+    behind = next(row for row in local_machines.rows() if asked.items() <= row.items())
     bare = {k: v for k, v in behind.items() if k != "after_prompt"}
-    assert desk.scene(behind).prompt == 4096.0 and desk.scene(bare).prompt == 1.0
-    found, alone = (32 / desk.decoded(row)[1] for row in (behind, bare))  # seconds at the floor
+    assert local_machines.scene(behind).prompt == 4096.0 and local_machines.scene(bare).prompt == 1.0
+    found, alone = (32 / local_machines.decoded(row)[1] for row in (behind, bare))  # seconds at the floor
     assert found - alone == pytest.approx(32 * 4096 * 28 * 2 * 4 * 128 * 2 / 273e9, rel=0.02)
 
 
@@ -112,11 +112,11 @@ def test_desk_parts_are_found_and_every_figure_has_a_source(name):
 
 
 def test_a_file_type_is_a_weight_format_and_brings_its_engine():
-    request = ask.request({"model": "llama-3.1-8b", "hw": "rtx-4090", "weight-dtype": "q4_k_m"})
+    request = build_request.request({"model": "llama-3.1-8b", "hw": "rtx-4090", "weight-dtype": "q4_k_m"})
     assert request.engine == "llamacpp"
-    assert ask.request({"model": "llama-3.1-8b", "hw": "rtx-4090", "weight-dtype": "int4"}).engine == "python-server"
+    assert build_request.request({"model": "llama-3.1-8b", "hw": "rtx-4090", "weight-dtype": "int4"}).engine == "python-server"
     with pytest.raises(UsageError, match="q4_k_x"):
-        ask.request({"model": "llama-3.1-8b", "hw": "rtx-4090", "weight-dtype": "q4_k_x"})
+        build_request.request({"model": "llama-3.1-8b", "hw": "rtx-4090", "weight-dtype": "q4_k_x"})
 
 
 def test_a_stored_file_is_built_once():
@@ -144,7 +144,7 @@ def test_exl2_files_run_on_the_second_exllama():
     """turboderp/exllamav2 README, Llama 2 7B at 4.0 bits: 164 tokens a second on an RTX 3090 Ti, 197 on an RTX 4090."""
     for chip, published in (("rtx-3090-ti", 164.0), ("rtx-4090", 197.0)):
         scene = Scene(
-            ask.request(
+            build_request.request(
                 {
                     "model": "llama-2-7b",
                     "hw": chip,

@@ -7,16 +7,16 @@ import json
 import pytest
 from conftest import run_cli
 
-from rooflinecli.answers.fit import fit
-from rooflinecli.answers.parameters import parameters
-from rooflinecli.specs import ask
-from rooflinecli.specs.checkpoint.shapes import file_bytes
+from rooflinecli.engine import build_request
+from rooflinecli.layers.parameter_counts import parameters
+from rooflinecli.quantization.gguf_tensors import file_bytes
+from rooflinecli.questions.fit.answer import fit
 from rooflinecli.specs.model import load_model
 
 
 def test_what_fits_a_card_of_8_gb():
     found = fit(
-        ask.request(
+        build_request.request(
             {
                 "model": "llama-3.1-8b",
                 "hw": "rtx-4060",
@@ -70,7 +70,7 @@ def test_a_model_without_such_files_is_told_why(model, says):
 )
 def test_a_hybrid_weighs_what_its_published_files_do(file, published):
     """Delta-rule layers beside attention and 512 experts: within 0.2 % of five files, rounded to three digits."""
-    found = fit(ask.request({"model": "qwen3-next-80b-a3b", "hw": "m4-max", "engine": "llamacpp", "batch": 1}), (file,))
+    found = fit(build_request.request({"model": "qwen3-next-80b-a3b", "hw": "m4-max", "engine": "llamacpp", "batch": 1}), (file,))
     assert found["files"][0]["bytes"] / 1e9 == pytest.approx(published, rel=2.1e-3)
 
 
@@ -81,7 +81,7 @@ def test_a_tower_that_reads_images_is_a_file_of_its_own():
     text._document = spec.document
     whole, alone = (parameters(s).total for s in (spec, text))
     found = fit(
-        ask.request({"model": "qwen2.5-vl-7b", "hw": "rtx-4090", "engine": "llamacpp", "batch": 1}), ("Q4_K_M",)
+        build_request.request({"model": "qwen2.5-vl-7b", "hw": "rtx-4090", "engine": "llamacpp", "batch": 1}), ("Q4_K_M",)
     )
     assert found["files"][0]["bytes"] == pytest.approx(
         file_bytes(text, "Q4_K_M", alone)["total"] + 2 * (whole - alone), rel=1e-9

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from desk.asked import question
 
-from rooflinecli.answers.parameters import parameters
 from rooflinecli.engine.inference import decode, prefill
-from rooflinecli.specs.checkpoint.shapes import file_bytes
+from rooflinecli.layers.parameter_counts import parameters
+from rooflinecli.quantization.gguf_tensors import file_bytes
 from rooflinecli.specs.engine import load_engine
 from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.plan import Plan
 
 
 def matmuls(chip: str, file: str, model: str = "llama-2-7b", **asked) -> float:

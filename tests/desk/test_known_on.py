@@ -7,7 +7,7 @@ import yaml
 
 from rooflinecli.specs.engine import engines, load_engine
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.names import files
+from rooflinecli.specs.name_lookup import files
 
 ASKED = ("llama-3.1-8b", "-n", "1", "--batch", "1", "--phase", "decode", "--format", "json")
 

@@ -7,14 +7,14 @@ import json
 import pytest
 from conftest import run_cli
 
+from rooflinecli.engine.context import Scene
 from rooflinecli.engine.inference import decode, prefill
 from rooflinecli.engine.residency import resident
-from rooflinecli.engine.scene import Scene
 from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.layout import WHOLE, Plan
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.plan import WHOLE, Plan
 from rooflinecli.specs.request import Request
-from rooflinecli.validate import desk
+from rooflinecli.validate import local_machines
 
 PLAN = Plan()
 
@@ -102,7 +102,7 @@ def test_a_prompt_passes_from_board_to_board_in_pieces():
     ("group", "mean"), [("llamacpp_experts_on_host", 0.05), ("llamacpp_layers_split", 0.08), ("layers_on_host", 0.25)]
 )
 def test_published_runs(group, mean):
-    p = desk.points("decode", group)
+    p = local_machines.points("decode", group)
     error = abs(p.expected / p.measured - 1)
     assert error.mean() <= mean
     assert (p.floor >= p.expected).all()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rooflinecli.validate import desk
-from rooflinecli.validate.desk_apart import apart
+from rooflinecli.validate import local_machines
+from rooflinecli.validate.implausible_local_rows import apart
 from rooflinecli.validate.stats import joined, summary
 
 
@@ -30,9 +30,9 @@ def test_rows_that_a_lesser_chip_beats_twofold_stand_apart():
 
 
 def test_what_is_set_apart_is_scored_with_and_without():
-    lines = {line["group"]: line for line in desk.tables()[0].rows}
+    lines = {line["group"]: line for line in local_machines.tables()[0].rows}
     whole, kept = lines["all left out"], lines["all left out, comparable"]
-    assert whole["rows"] + whole["suspect"] - kept["rows"] - kept["suspect"] == len(desk.set_apart()) > 10
+    assert whole["rows"] + whole["suspect"] - kept["rows"] - kept["suspect"] == len(local_machines.set_apart()) > 10
     assert kept["median"] < 0.08 and 0.75 <= kept["coverage"] <= 0.9 and whole["rows"] > 280
 
 
@@ -43,12 +43,12 @@ def test_what_is_set_apart_is_scored_with_and_without():
 )  # fmt: skip
 def test_published_rows(which, group, mean):
     """Errors of the shipped constants as measured when they were shipped; the last group was in no fit."""
-    assert summary(desk.points(which, group))["mean"] < mean
+    assert summary(local_machines.points(which, group))["mean"] < mean
 
 
 def test_no_published_decode_rate_beats_the_bus():
     fitted = [
-        desk.points("decode", g) for g in ("llamacpp_metal_board", "llamacpp_vulkan_board", "llamacpp_rocm_board")
+        local_machines.points("decode", g) for g in ("llamacpp_metal_board", "llamacpp_vulkan_board", "llamacpp_rocm_board")
     ]
     found = summary(joined("all", fitted))
     assert found["suspect"] == 0 and found["below_floor"] == 0

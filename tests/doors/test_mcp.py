@@ -12,12 +12,12 @@ from calibrate.logs import VLLM
 from conftest import ROOT
 
 import rooflinecli
-import rooflinecli.errors
+import rooflinecli.core.errors
 
 mcp = pytest.importorskip("mcp")
 
-from rooflinecli.doors import tools  # noqa: E402
-from rooflinecli.doors.mcp_server import server  # noqa: E402
+from rooflinecli.interfaces.mcp import tools  # noqa: E402
+from rooflinecli.interfaces.mcp.server import server  # noqa: E402
 
 ASKED = {"model": "llama-3-8b", "hw": "h100", "n": 2, "phase": "decode"}
 WORDS = ("llama-3-8b", "--hw", "h100", "-n", "2", "--phase", "decode")
@@ -79,7 +79,7 @@ def test_an_estimate_is_the_command_lines_digit_for_digit(cli):
 
 def test_over_standard_input_and_output_it_is_the_same():
     child = mcp.StdioServerParameters(
-        command=sys.executable, args=["-m", "rooflinecli.cli.main", "mcp"], env={"PYTHONPATH": str(ROOT)}
+        command=sys.executable, args=["-m", "rooflinecli.interfaces.cli.main", "mcp"], env={"PYTHONPATH": str(ROOT)}
     )
     assert call("estimate", ASKED, child).structured_content == call("estimate", ASKED).structured_content
 
@@ -131,7 +131,7 @@ def test_a_calibration_is_the_command_lines(cli, tmp_path):
     found = rooflinecli.calibrate(str(log), "h100", devices=1)
     assert json.loads(json.dumps(found)) == printed
     assert len(found.to_frame()) == len(printed["tables"][0]["rows"]) > 0
-    with pytest.raises(rooflinecli.errors.UsageError, match="no table is about 'colour'"):
+    with pytest.raises(rooflinecli.core.errors.UsageError, match="no table is about 'colour'"):
         found.to_frame("colour")
     out = tmp_path / "mine.yaml"
     cli("calibrate", str(log), "--hw", "h100", "-n", "1", "--out", str(out))

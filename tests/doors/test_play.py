@@ -32,7 +32,7 @@ def browser():
 @pytest.fixture(scope="module")
 def site():
     child = subprocess.Popen(
-        [sys.executable, "-m", "rooflinecli.cli.main", "serve", "--port", "0"],
+        [sys.executable, "-m", "rooflinecli.interfaces.cli.main", "serve", "--port", "0"],
         cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     yield re.search(r"http://\S+/", child.stdout.readline())[0]

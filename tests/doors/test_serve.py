@@ -20,8 +20,8 @@ pytest.importorskip("uvicorn")
 
 from starlette.testclient import TestClient
 
-from rooflinecli.doors import view
-from rooflinecli.doors.web import HEADERS, app
+from rooflinecli.interfaces.web import form
+from rooflinecli.interfaces.web.app import HEADERS, app
 
 ASKED = "model=llama-3-8b&hw=h100&n=2&tp=2&phase=prefill,decode&batch=16"
 WORDS = ("llama-3-8b", "--hw", "h100", "-n", "2", "--tp", "2", "--phase", "prefill,decode", "--batch", "16")
@@ -104,10 +104,10 @@ def test_the_page_loads_nothing_from_elsewhere(client):
 
 def test_an_answer_costs_less_than_a_tenth_of_a_second():
     options = {"model": "llama-3-70b", "hw": "h100", "phase": "prefill,decode", "batch": "64", "tp": "8", "n": "8"}
-    view.part(options)
+    form.part(options)
     began = time.process_time()
     for batch in range(1, 6):
-        view.part({**options, "batch": str(batch)})
+        form.part({**options, "batch": str(batch)})
     assert (time.process_time() - began) / 5 < 0.1
 
 
@@ -117,7 +117,7 @@ def served():
     import os
 
     child = subprocess.Popen(
-        [sys.executable, "-m", "rooflinecli.cli.main", "serve", "--port", "0"],
+        [sys.executable, "-m", "rooflinecli.interfaces.cli.main", "serve", "--port", "0"],
         cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     line = child.stdout.readline()

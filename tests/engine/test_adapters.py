@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rooflinecli import api
-from rooflinecli.errors import UsageError
-from rooflinecli.formulas import recipes
+from rooflinecli.core.errors import UsageError
+from rooflinecli.formulas import fine_tuning
+from rooflinecli.interfaces.python import api
 
 ASKED = {"devices": 1, "prompt": 512, "output": 128, "batch": 32, "engine": "vllm", "phase": "decode"}
 
@@ -39,10 +39,10 @@ def test_the_floor_reads_one_adapter() -> None:
 
 def test_adapters_met_by_a_batch() -> None:
     """By counting: 2 adapters, 3 sequences: all alike in 2 of 8 draws, so 2 - 2/8 on average; one adapter is always met."""
-    assert recipes.adapters_met(2.0, 3.0) == pytest.approx(2 - 2 / 8)
-    assert recipes.adapters_met(1.0, 5.0) == 1
+    assert fine_tuning.adapters_met(2.0, 3.0) == pytest.approx(2 - 2 / 8)
+    assert fine_tuning.adapters_met(1.0, 5.0) == 1
     draws = np.random.default_rng(0).integers(0, 20, (20000, 10))
-    assert recipes.adapters_met(20.0, 10.0) == pytest.approx(np.mean([len(set(d)) for d in draws]), rel=0.01)
+    assert fine_tuning.adapters_met(20.0, 10.0) == pytest.approx(np.mean([len(set(d)) for d in draws]), rel=0.01)
 
 
 def test_they_leave_less_room_for_caches() -> None:
@@ -55,8 +55,8 @@ def test_they_leave_less_room_for_caches() -> None:
 
 def test_adapters_are_split_over_devices_and_stages() -> None:
     """Two stages hold half each; two tensor ranks keep the side that is not split whole, so more than half."""
-    alone = recipes.adapter_parameters(16.0, 4096.0, 4096.0)
-    assert recipes.adapters_held(3.0, alone, 2.0, 2.0) == 3 * alone
+    alone = fine_tuning.adapter_parameters(16.0, 4096.0, 4096.0)
+    assert fine_tuning.adapters_held(3.0, alone, 2.0, 2.0) == 3 * alone
     whole, halves = (decode(adapters=4, devices=n, tp=n, pp=1)["memory"]["weights_bytes"] for n in (1, 2))
     bare, bare_halves = (decode(devices=n, tp=n, pp=1)["memory"]["weights_bytes"] for n in (1, 2))
     assert (whole - bare) / 2 < halves - bare_halves < whole - bare

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from rooflinecli import api
 from rooflinecli.engine import forward_step
-from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.context import Scene
+from rooflinecli.interfaces.python import api
 from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import Request
 
 

@@ -8,17 +8,16 @@ from types import SimpleNamespace
 import pytest
 
 from rooflinecli import memory
-from rooflinecli.engine import adapters, training
-from rooflinecli.engine.scene import Scene
-from rooflinecli.phases.sizes import layer_sizes, work_sizes
-from rooflinecli.specs import ask
-from rooflinecli.specs.plan import Plan
+from rooflinecli.engine import build_request, lora_serving, training
+from rooflinecli.engine.context import Scene
+from rooflinecli.phases.axis_sizes import layer_sizes, work_sizes
+from rooflinecli.specs.layout import Plan
 
 HAND = str(Path(__file__).parents[1] / "assembly" / "hand.yaml")
 
 
 def scene(model="llama-3-8b", hw=HAND, **more) -> Scene:
-    return Scene(ask.request({"model": model, "hw": hw, **more}))
+    return Scene(build_request.request({"model": model, "hw": hw, **more}))
 
 
 def test_a_layer_s_adapters_as_charged():
@@ -31,7 +30,7 @@ def test_a_layer_s_adapters_as_charged():
     bill = SimpleNamespace(
         add=lambda ops, times: added.append((*ops, times)), spend=lambda _, seconds, *__: spent.append(seconds)
     )
-    adapters.charge(one, bill, group.rows, sizes, 7.0)
+    lora_serving.charge(one, bill, group.rows, sizes, 7.0)
     assert len(added) == len(spent) == 4 and {times for _, times in added} == {7.0}
     at = next(i for i, (op, _) in enumerate(added) if op.name == "attention.out.adapter")
     op = added[at][0]
@@ -44,7 +43,7 @@ def test_a_layer_s_adapters_as_charged():
     further = (met - 1) * pair * 2 / (one.chip.bandwidth * constants.memory)
     starts = 2 * one.chip.constants("serving", "adapters").overhead
     assert spent[at] == pytest.approx(7 * (further + starts))
-    adapters.charge(scene(hw="a100"), None, group.rows, sizes, 7.0)  # none asked for, nothing to charge
+    lora_serving.charge(scene(hw="a100"), None, group.rows, sizes, 7.0)  # none asked for, nothing to charge
 
 
 def test_every_scored_position_holds_its_logits():

@@ -6,16 +6,16 @@ from itertools import product
 
 import pytest
 
-from rooflinecli.engine import candidates as under_test
-from rooflinecli.engine.candidates import candidates
-from rooflinecli.engine.scene import Scene
-from rooflinecli.specs import ask
+from rooflinecli.engine import build_request
+from rooflinecli.engine import layout_candidates as under_test
+from rooflinecli.engine.context import Scene
+from rooflinecli.engine.layout_candidates import candidates
 
 LLAMA, MIXTRAL = "llama-3-8b", "mixtral-8x7b"  # 32 heads; 32 heads and eight experts
 
 
 def scene(model: str, hw: str = "h100", **more) -> Scene:
-    return Scene(ask.request({"model": model, "hw": hw, **more}))
+    return Scene(build_request.request({"model": model, "hw": hw, **more}))
 
 
 def splits(devices: int, most: int, heads: int = 32) -> set[tuple[int, int, int]]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from rooflinecli import memory
+from rooflinecli.engine.context import Scene
 from rooflinecli.engine.forward_step import forward_step
-from rooflinecli.engine.scene import Scene
-from rooflinecli.engine.stage import stage
+from rooflinecli.engine.pipeline_stage import stage
 from rooflinecli.engine.training import train
 from rooflinecli.layers.build import ledger
 from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import Request
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rooflinecli import api as rl
+from rooflinecli.interfaces.python import api as rl
 
 PEAK = 989.4e12  # an H100's dense bf16 rate, FLOP/s; its data sheet
 

@@ -10,16 +10,15 @@ from conftest import run_cli
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rooflinecli.engine import inference
+from rooflinecli.core.errors import UsageError
+from rooflinecli.engine import build_request, inference
+from rooflinecli.engine.context import Scene
 from rooflinecli.engine.forward_step import forward_step
-from rooflinecli.engine.scene import Scene
-from rooflinecli.errors import UsageError
-from rooflinecli.formulas import loop
-from rooflinecli.specs import ask
+from rooflinecli.formulas import closed_loop
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.plan import Plan
-from rooflinecli.validate import bench
 from rooflinecli.validate import inference as served
+from rooflinecli.validate import trtllm_bench
 
 ASKED = {"model": "llama-3.1-8b", "hw": "h100", "engine": "trtllm", "dtype": "fp8", "prompt": 1000, "output": 1000}
 ONE = Plan(zero=0)
@@ -27,7 +26,7 @@ TOLD = {"scheduler": "graph_batches=64/128/256"}
 
 
 def scene(**more):
-    return Scene(ask.request({**ASKED, **more}))
+    return Scene(build_request.request({**ASKED, **more}))
 
 
 def step(batch, plan=ONE, **more):
@@ -36,17 +35,17 @@ def step(batch, plan=ONE, **more):
 
 def test_the_share_of_steps_with_prompts_by_hand():
     """512 sequences of 1,000 + 1,000: 512 prompts in 1,000 steps, 8.192 of them in one: 62.5 steps; eight ranks: 1 - 0.9375^8 of steps."""
-    share = loop.share_with_prompts(512.0, 1000.0, 1000.0, 8192.0)
+    share = closed_loop.share_with_prompts(512.0, 1000.0, 1000.0, 8192.0)
     assert share == pytest.approx(0.0625)
-    assert loop.padding_time(30.0, 20.0, share, 8.0) == pytest.approx(10 * 0.9375**8)
-    assert loop.padding_time(20.0, 30.0, share, 1.0) == 0
-    assert loop.share_with_prompts(4096.0, 2048.0, 128.0, 8192.0) == 1
+    assert closed_loop.padding_time(30.0, 20.0, share, 8.0) == pytest.approx(10 * 0.9375**8)
+    assert closed_loop.padding_time(20.0, 30.0, share, 1.0) == 0
+    assert closed_loop.share_with_prompts(4096.0, 2048.0, 128.0, 8192.0) == 1
 
 
 @settings(deadline=None)
 @given(st.floats(1, 4096), st.floats(1, 4096), st.integers(1, 1 << 16))
 def test_padding_reads_no_more_cache(batch, more, context):
-    assert loop.padded_context(context, batch, batch + more) * (batch + more) == pytest.approx(context * batch)
+    assert closed_loop.padded_context(context, batch, batch + more) * (batch + more) == pytest.approx(context * batch)
 
 
 def test_a_static_batch_takes_what_the_graph_takes():
@@ -94,7 +93,7 @@ def test_ranks_wait_for_the_prompts_of_all():
 
 def test_a_sweep_pads_as_one_question_does():
     batches = np.array([63.0, 100.0, 129.0, 300.0])
-    swept = inference.decode(Scene(replace(ask.request({**ASKED, **TOLD}), batch=batches)), ONE)
+    swept = inference.decode(Scene(replace(build_request.request({**ASKED, **TOLD}), batch=batches)), ONE)
     assert swept.time_s.tolist() == [float(step(int(b), **TOLD).time_s) for b in batches]
 
 
@@ -128,15 +127,15 @@ def test_the_largest_batch_of_the_bench_by_hand():
     """Llama 3.1 405B on 8 H200: (8 x 141 GiB - 405.85 GB) x 0.95 over 2 x 126 layers x 8 heads x 128 x 3,000 B: 988, so 1,024."""
     room = (8 * 141 * 2**30 - 405.85e9) * 0.95
     assert room / (2 * 126 * 8 * 128 * 3000) == pytest.approx(988, abs=1)
-    assert bench.max_batch(ROW) == 1024
-    assert bench.graph_batches(ROW) == (*(2**i for i in range(9)), 384, 512, 1024)
+    assert trtllm_bench.max_batch(ROW) == 1024
+    assert trtllm_bench.graph_batches(ROW) == (*(2**i for i in range(9)), 384, 512, 1024)
 
 
 def test_every_device_of_the_bench_has_a_head_at_least():
     """Qwen3-235B has 4 cached heads; on 8 devices, whose ranks each keep a cache, the bench counts 8: half as many requests as by 4."""
     row = {**ROW, "model": "qwen3-235b-a22b", "tp": 1, "dp": 8, "prompt": 8000, "output": 8000}
     assert pytest.approx(301, abs=1) == (8 * 141 * 2**30 - 235.1e9) * 0.95 / (2 * 94 * 8 * 128 * 16000)
-    assert bench.max_batch(row) == 384
+    assert trtllm_bench.max_batch(row) == 384
 
 
 @pytest.mark.parametrize(
@@ -154,18 +153,18 @@ def test_every_device_of_the_bench_has_a_head_at_least():
 )
 def test_round_numbers_of_the_bench(requests, stages, batch):
     """tensorrt_llm/bench/build/tuning.py, finetune_setting: steps of 32 below 256, 128 below 1,024, 256 beyond; 64 at least."""
-    assert bench.rounded(requests, stages) == batch
+    assert trtllm_bench.rounded(requests, stages) == batch
 
 
 def test_four_bit_weights_are_taken_for_what_a_checkpoint_counts():
     """Two weights in an element and a scale for sixteen, at half a byte each: 0.28 B, not 0.56, so more sequences are thought to fit."""
-    narrow, wide = (bench.max_batch({**ROW, "hw": "b200", "tp": 2, "dtype": dtype}) for dtype in ("nvfp4", "fp8"))
+    narrow, wide = (trtllm_bench.max_batch({**ROW, "hw": "b200", "tp": 2, "dtype": dtype}) for dtype in ("nvfp4", "fp8"))
     assert narrow > 2 * wide
 
 
 def test_where_the_bench_s_batch_is_not_known_nothing_is_padded():
     assert load_model("deepseek-r1").layers[0].attention.kind == "mla"
     for other in ({"model": "deepseek-r1"}, {"dtype": "mxfp4", "model": "gpt-oss-120b"}, {"engine": "trtllm-cpp"}):
-        assert bench.graph_batches({**ROW, **other}) == ()
+        assert trtllm_bench.graph_batches({**ROW, **other}) == ()
     told = {run.group for run in served.published_runs() if "graph_batches" in run.options.get("scheduler", "")}
     assert told == {"trtllm_v10", "trtllm_v12", "trtllm_v10_rtx6000", "trtllm_v12_rtx6000"}

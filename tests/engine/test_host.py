@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from rooflinecli.engine import host
-from rooflinecli.engine.scene import Scene
-from rooflinecli.errors import UsageError
+from rooflinecli.core.errors import UsageError
+from rooflinecli.engine import host_offload
+from rooflinecli.engine.context import Scene
 from rooflinecli.memory import DeviceParameters
 from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import Request
 
 PLAN = Plan()
@@ -45,7 +45,7 @@ def test_shares_of_layers_experts_and_head(asked, shares):
 def test_nothing_asked_keeps_nothing():
     assert scene().host is None
     params = DeviceParameters(8.0, 6.0, 4.0, True)
-    assert host.on_device(params, None) is params and host.host_bytes(params, 1.0, scene().formats, None) is None
+    assert host_offload.on_device(params, None) is params and host_offload.host_bytes(params, 1.0, scene().formats, None) is None
 
 
 @pytest.mark.parametrize("chip", ["ryzen-9-9950x"])
@@ -60,10 +60,10 @@ def test_a_chip_that_is_its_own_host_has_none_beside_it(chip):
 def test_device_and_host_share_parameters_out():
     params = DeviceParameters(800.0, 60.0, 4000.0, True)
     kept = SimpleNamespace(layers=0.25, experts=0.5, head=1.0)
-    on = host.on_device(params, kept)
+    on = host_offload.on_device(params, kept)
     assert (on.inner, on.outer, on.experts) == (600.0, 0.0, 2000.0)
     formats = scene(weight_dtype="bf16").formats
-    assert host.host_bytes(params, 40.0, formats, kept) == (200 + 60 + 2000) * 2 + 40 * 0.25
+    assert host_offload.host_bytes(params, 40.0, formats, kept) == (200 + 60 + 2000) * 2 + 40 * 0.25
 
 
 KV = 32 * 8 * 128 * 2 * 2 * 1024.0  # bytes of the cache: layers, heads, their width, keys and values, bf16, tokens
@@ -89,7 +89,7 @@ def full(capacity: float, **more) -> dict:
         engine=one.engine,
         request=one.request,
     )
-    return host.as_fits(held, PLAN, 1000.0)
+    return host_offload.as_fits(held, PLAN, 1000.0)
 
 
 TABLE = V * D * 2.0  # llama.cpp keeps the embedding on the host
@@ -98,9 +98,9 @@ WHOLE = LAYERS + EXPERTS + OUTER - TABLE + KV + 1000
 
 def test_the_embedding_is_looked_up_on_the_host():
     one = scene(weight_dtype="bf16")
-    assert host.looked_up(one) == TABLE
-    assert host.looked_up(scene("gemma-2-9b")) == 0  # tied: it is the head
-    assert host.looked_up(scene(engine="vllm")) == 0
+    assert host_offload.looked_up(one) == TABLE
+    assert host_offload.looked_up(scene("gemma-2-9b")) == 0  # tied: it is the head
+    assert host_offload.looked_up(scene(engine="vllm")) == 0
 
 
 def test_experts_go_to_the_host_first_then_layers():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rooflinecli.answers.estimate import estimate
+from rooflinecli.engine import build_request
 from rooflinecli.price.chip import Chip
-from rooflinecli.specs import ask
+from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.specs.hardware import load_hardware
 
 PARAMETERS = 8_030_261_248  # Llama 3 8B
@@ -28,7 +28,7 @@ SHARE = 0.2625  # of the host's memory that the update reaches
 def test_update_on_the_host_of(hardware, memory, link):
     """Adam moves 2 x 12 + 4 + 2 bytes per parameter in the host's memory, 4 down and 2 up the link; eight ways by ZeRO."""
     asked = {"model": "llama-3-8b", "hw": hardware, "n": 8, "dp": 8, "zero": 2, "phase": "train", "seq": 2048, "batch": 8}
-    answer = estimate(ask.request({**asked, "dtype": "fp16" if hardware == "v100" else "bf16", "offload": "optimizer"}))
+    answer = estimate(build_request.request({**asked, "dtype": "fp16" if hardware == "v100" else "bf16", "offload": "optimizer"}))
     owned = PARAMETERS / 8
     seconds = 1e-3 + owned * 30 / (SHARE * memory) + owned * 6 / link
     assert answer.phases["train"].breakdown_s["optimizer"] == pytest.approx(seconds, rel=1e-6)

@@ -9,17 +9,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from rooflinecli.engine import novelty
-from rooflinecli.engine.scene import Scene
-from rooflinecli.specs import precedent
+from rooflinecli.engine import extrapolation
+from rooflinecli.engine.context import Scene
+from rooflinecli.specs import training_envelope
 from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import Request
 
 HAND = str(Path(__file__).parents[1] / "assembly" / "hand.yaml")  # four devices inside; its file says its own error
 MIXED = str(Path(__file__).parent / "mixed_experts.yaml")  # layers of 8 experts beside layers of 32
-LIMITS = precedent.Envelope(
+LIMITS = training_envelope.Envelope(
     together=(("cp", "cp"), ("tp", "ep"), ("pp", "ZeRO-2"), ("pp", "ZeRO-3"), ("virtual stages", "ep")),
     tensor=2.0,
     stages=4.0,
@@ -36,7 +36,7 @@ KINDS = {"combination", "tensor", "stages", "context", "hidden", "memory"}
 
 @pytest.fixture(autouse=True)
 def limits(monkeypatch):
-    monkeypatch.setattr(novelty, "known", lambda scene, plan: LIMITS)
+    monkeypatch.setattr(extrapolation, "known", lambda scene, plan: LIMITS)
 
 
 def scene(model="llama-3-8b", chip=HAND, **asked) -> Scene:
@@ -51,15 +51,15 @@ def scene(model="llama-3-8b", chip=HAND, **asked) -> Scene:
 
 def beyond(plan: Plan, model="llama-3-8b", hidden=0.0, memory=FULL, **asked) -> dict[str, float]:
     """What goes beyond at all, by kind."""
-    found = novelty.claims(scene(model, **asked), plan, hidden, memory)
+    found = extrapolation.claims(scene(model, **asked), plan, hidden, memory)
     return {claim.kind: claim.beyond for claim in found if np.any(claim.beyond)}
 
 
 def test_what_published_runs_did_adds_nothing():
     plan = Plan(tp=8.0, pp=2.0, virtual_stages=4.0, dp=2.0, zero=1)
-    found = novelty.claims(scene(), plan, 0.2, FULL)
+    found = extrapolation.claims(scene(), plan, 0.2, FULL)
     assert {claim.kind for claim in found} == KINDS
-    assert all(claim.beyond == 0 for claim in found) and novelty.error(scene(), found) == 0
+    assert all(claim.beyond == 0 for claim in found) and extrapolation.error(scene(), found) == 0
 
 
 @pytest.mark.parametrize(
@@ -128,27 +128,27 @@ def test_arrays_are_judged_point_by_point():
 
 
 def test_kinds_add_in_quadrature():
-    errors = precedent.widening(mixture=False)
-    found = novelty.claims(scene(), Plan(tp=9.0, cp=2.0), 0.0, FULL)
-    assert novelty.error(scene(), found) == pytest.approx(math.hypot(0.5 * errors["tensor"], errors["combination"]))
-    wider = precedent.widening(mixture=True)
+    errors = training_envelope.widening(mixture=False)
+    found = extrapolation.claims(scene(), Plan(tp=9.0, cp=2.0), 0.0, FULL)
+    assert extrapolation.error(scene(), found) == pytest.approx(math.hypot(0.5 * errors["tensor"], errors["combination"]))
+    wider = training_envelope.widening(mixture=True)
     assert wider["tensor"] > errors["tensor"] and wider["combination"] > errors["combination"]
-    own = novelty.error(scene("mixtral-8x7b"), found)
+    own = extrapolation.error(scene("mixtral-8x7b"), found)
     assert own == pytest.approx(math.hypot(0.5 * wider["tensor"], wider["combination"]))
 
 
 def test_a_chip_that_no_run_was_fitted_to(monkeypatch):
     """Unless its file says itself how well a step is known; and it is no fault of a layout."""
-    bare = precedent.Envelope(**{**vars(LIMITS), "fitted": False})
-    monkeypatch.setattr(novelty, "known", lambda scene, plan: bare)
+    bare = training_envelope.Envelope(**{**vars(LIMITS), "fitted": False})
+    monkeypatch.setattr(extrapolation, "known", lambda scene, plan: bare)
     assert "chip" not in beyond(Plan())
-    found = novelty.claims(scene(chip="rtx-4090"), Plan(), 0.0, FULL)
+    found = extrapolation.claims(scene(chip="rtx-4090"), Plan(), 0.0, FULL)
     assert found[-1].kind == "chip" and found[-1].beyond == 1 and "RTX 4090" in found[-1].say()
-    assert {claim.kind for claim in novelty.own(found)} == KINDS
+    assert {claim.kind for claim in extrapolation.own(found)} == KINDS
 
 
 def test_an_ideal_chip_claims_nothing():
-    assert novelty.claims(scene(efficiency="ideal"), Plan(tp=64.0), 1.0, FULL) == []
+    assert extrapolation.claims(scene(efficiency="ideal"), Plan(tp=64.0), 1.0, FULL) == []
 
 
 def answer(hidden: dict[str, float], total=40.0) -> SimpleNamespace:
@@ -158,26 +158,26 @@ def answer(hidden: dict[str, float], total=40.0) -> SimpleNamespace:
 
 def test_only_what_goes_beyond_is_said():
     """Two seconds of ten hidden are known, 2.5 are the whole way beyond; 2.02 are a hair of it."""
-    assert novelty.sentences(scene(), Plan(), answer({"dp": 1.5, "tp": 0.5})) == []
-    assert novelty.sentences(scene(), Plan(), answer({"dp": 1.5, "tp": 0.52})) == []
-    (said,) = novelty.sentences(scene(), Plan(), answer({"dp": 1.5, "tp": 1.0}))
+    assert extrapolation.sentences(scene(), Plan(), answer({"dp": 1.5, "tp": 0.5})) == []
+    assert extrapolation.sentences(scene(), Plan(), answer({"dp": 1.5, "tp": 0.52})) == []
+    (said,) = extrapolation.sentences(scene(), Plan(), answer({"dp": 1.5, "tp": 1.0}))
     assert said.startswith("hides 2.50 s of communication behind a step of 10.0 s; nine of ten")
-    (said,) = novelty.sentences(scene(), Plan(cp=2.0), answer({}))
+    (said,) = extrapolation.sentences(scene(), Plan(cp=2.0), answer({}))
     assert said == "uses cp, which no two published runs here do"
-    (said,) = novelty.sentences(scene(), Plan(pp=2.0, zero=2), answer({}))
+    (said,) = extrapolation.sentences(scene(), Plan(pp=2.0, zero=2), answer({}))
     assert said == "uses pp with ZeRO-2, which no two published runs here do"
 
 
 def test_practised_is_where_nothing_goes_beyond():
-    assert bool(novelty.practised(scene(), Plan(tp=8.0), answer({"dp": 2.0})))
-    assert not bool(novelty.practised(scene(), Plan(tp=8.0), answer({"dp": 2.5})))
-    assert not bool(novelty.practised(scene(), Plan(tp=9.0), answer({"dp": 2.0})))
-    assert list(novelty.practised(scene(), Plan(tp=np.array([8.0, 9.0])), answer({}))) == [True, False]
+    assert bool(extrapolation.practised(scene(), Plan(tp=8.0), answer({"dp": 2.0})))
+    assert not bool(extrapolation.practised(scene(), Plan(tp=8.0), answer({"dp": 2.5})))
+    assert not bool(extrapolation.practised(scene(), Plan(tp=9.0), answer({"dp": 2.0})))
+    assert list(extrapolation.practised(scene(), Plan(tp=np.array([8.0, 9.0])), answer({}))) == [True, False]
 
 
 def test_a_torus_counts_single_ranks():
     """It has no edge within reach; a switch of four is counted in fours, a chip without a network in ones."""
-    assert novelty.domains(scene().chip) == (4.0, 4.0)
-    size, ranks = novelty.domains(scene(chip="tpu-v5p").chip)
+    assert extrapolation.domains(scene().chip) == (4.0, 4.0)
+    size, ranks = extrapolation.domains(scene(chip="tpu-v5p").chip)
     assert size > 1 and ranks == 1.0
-    assert novelty.domains(SimpleNamespace(levels=[])) == (1.0, 1.0)
+    assert extrapolation.domains(SimpleNamespace(levels=[])) == (1.0, 1.0)

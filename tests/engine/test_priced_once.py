@@ -4,10 +4,9 @@ from collections import Counter
 
 import pytest
 
-from rooflinecli.answers.estimate import estimate
-from rooflinecli.engine import closed_loop, forward_step, serving_load, speculation
-from rooflinecli.price import bill
-from rooflinecli.specs import ask
+from rooflinecli.engine import build_request, closed_loop, forward_step, serving_load, speculation
+from rooflinecli.price import accumulator
+from rooflinecli.questions.estimate.answer import estimate
 
 LAYOUT = {"hw": "h200", "n": 8, "tp": 8, "pp": 1, "dp": 1, "prompt": 1024, "output": 512}
 
@@ -24,19 +23,19 @@ def test_no_pass_is_priced_twice(monkeypatch, model, load):
 
     for module in (forward_step, speculation, serving_load, closed_loop):
         monkeypatch.setattr(module, "forward_step", counted)
-    estimate(ask.request({"model": model, "phase": "prefill,decode", **LAYOUT, **load}))
+    estimate(build_request.request({"model": model, "phase": "prefill,decode", **LAYOUT, **load}))
     assert passes and set(passes.values()) == {1}, passes
     assert len(passes) == (2 if "batch" in load else 5)  # and a further prompt, several together, a token alone
 
 
 def test_attention_of_dense_layers_and_of_mixtures_is_priced_once(monkeypatch):
     priced: Counter = Counter()
-    price = bill.price
+    price = accumulator.price
 
     def counted(op, chip, regime):
         priced[op.name] += 1
         return price(op, chip, regime)
 
-    monkeypatch.setattr(bill, "price", counted)
-    estimate(ask.request({"model": "deepseek-v3", "phase": "decode", "batch": 64, **LAYOUT}))
+    monkeypatch.setattr(accumulator, "price", counted)
+    estimate(build_request.request({"model": "deepseek-v3", "phase": "decode", "batch": 64, **LAYOUT}))
     assert priced["attention.core"] == 1 and priced["residual"] == 2  # both groups of layers add their branches

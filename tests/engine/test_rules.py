@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rooflinecli.engine import legal
+from rooflinecli.engine import legality
+from rooflinecli.engine.context import Scene
 from rooflinecli.engine.rules import one
-from rooflinecli.engine.scene import Scene
 from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import Request
 
 HAND = str(Path(__file__).parents[1] / "assembly" / "hand.yaml")
@@ -69,14 +69,14 @@ def given(row) -> str:
 @pytest.mark.parametrize("row", HOLDS, ids=given)
 def test_the_last_that_holds(row):
     model, phase, plan = row
-    rule = legal.broken(scene(model, seq=4096.0), Plan(**plan), phase)
+    rule = legality.broken(scene(model, seq=4096.0), Plan(**plan), phase)
     assert rule is None, rule.say()
 
 
 @pytest.mark.parametrize("row", BROKEN, ids=given)
 def test_the_first_that_does_not(row):
     model, phase, sizes, name, option = row
-    rule = legal.broken(scene(model, seq=4096.0), Plan(**sizes), phase)
+    rule = legality.broken(scene(model, seq=4096.0), Plan(**sizes), phase)
     assert rule.name.startswith(name) and rule.refusal.option == option
     assert rule.say() == str(rule.refusal)
 
@@ -88,9 +88,9 @@ def test_an_array_is_judged_as_its_scalars(row):
     one_, plan = scene(model, seq=4096.0), Plan(**sizes)
     fixed = {name: size for name, size in sizes.items() if name in ("shard", "expert_tp", "redundant_experts")}
     both = Plan(**{name: fixed.get(name, np.array([size, 1.0])) for name, size in sizes.items()})
-    told = np.broadcast_to(legal.all_of(list(legal.rules(one_, both, phase))), 2)
-    assert told[0] == (legal.broken(one_, plan, phase) is None)
-    assert told[1] == (legal.broken(one_, Plan(**fixed), phase) is None)
+    told = np.broadcast_to(legality.all_of(list(legality.rules(one_, both, phase))), 2)
+    assert told[0] == (legality.broken(one_, plan, phase) is None)
+    assert told[1] == (legality.broken(one_, Plan(**fixed), phase) is None)
 
 
 LEARNED = "gpt2"  # 1024 learned positions
@@ -107,7 +107,7 @@ LEARNED = "gpt2"  # 1024 learned positions
     ],
 )
 def test_learned_positions_end_where_they_end(phase, lengths, option):
-    rule = legal.broken(scene(LEARNED, phases=(phase,), **lengths), Plan(), phase)
+    rule = legality.broken(scene(LEARNED, phases=(phase,), **lengths), Plan(), phase)
     assert (rule and rule.refusal.option) == option
 
 
@@ -137,7 +137,7 @@ def four(tmp_path_factory) -> str:
 )
 def test_groups_that_exchange_stay_inside_the_network(four, model, phase, plan, holds):
     where = Scene(Request(load_model(model), load_hardware(four), batch=64.0, seq=4096.0))
-    rule = legal.broken(where, Plan(**plan), phase)
+    rule = legality.broken(where, Plan(**plan), phase)
     assert rule is None if holds else rule.name == "the network joins 4 devices"
 
 
@@ -147,14 +147,14 @@ def test_only_the_scalar_one_splits_nothing():
 
 def test_the_rule_that_most_break_is_told():
     tried = [
-        legal.broken(scene(LLAMA, seq=4096.0), Plan(**p), "train") for p in ({"pp": 33.0}, {"tp": 3.0}, {"tp": 5.0})
+        legality.broken(scene(LLAMA, seq=4096.0), Plan(**p), "train") for p in ({"pp": 33.0}, {"tp": 3.0}, {"tp": 5.0})
     ]
-    assert legal.most_in_the_way(tried).sizes == ("tp",)
-    assert legal.most_in_the_way(tried[:2]).sizes == ("pp",)  # the first of equals
+    assert legality.most_in_the_way(tried).sizes == ("tp",)
+    assert legality.most_in_the_way(tried[:2]).sizes == ("pp",)  # the first of equals
 
 
 @pytest.mark.parametrize("refused", [{"pp": 33.0}, {"tp": 3.0}, {"tp": 3.0, "dp": 2.0}])
 def test_what_was_given_is_refused_whatever_stays_open(refused):
     with pytest.raises(Exception, match=f"--{next(iter(refused))} "):
-        legal.check(scene(LLAMA, phases=("train",), **refused))
-    legal.check(scene(LLAMA, phases=("train",), tp=4.0, pp=32.0))
+        legality.check(scene(LLAMA, phases=("train",), **refused))
+    legality.check(scene(LLAMA, phases=("train",), tp=4.0, pp=32.0))

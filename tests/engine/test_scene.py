@@ -7,20 +7,20 @@ from types import SimpleNamespace
 
 import pytest
 
+from rooflinecli.core.errors import UsageError
+from rooflinecli.engine import build_request
+from rooflinecli.engine.context import OUTPUT, PROMPT, Scene
 from rooflinecli.engine.phase_answer import time_held
-from rooflinecli.engine.scene import OUTPUT, PROMPT, Scene
-from rooflinecli.errors import UsageError
-from rooflinecli.specs import ask
 from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import SEQ, Request
 
 HAND = str(Path(__file__).parents[1] / "assembly" / "hand.yaml")
 
 
 def scene(model="llama-3-8b", hw="h100", **more) -> Scene:
-    return Scene(ask.request({"model": model, "hw": hw, **more}))
+    return Scene(build_request.request({"model": model, "hw": hw, **more}))
 
 
 def short(context: float) -> Scene:

@@ -5,23 +5,22 @@ from __future__ import annotations
 import pytest
 from conftest import run_cli
 
-from rooflinecli import api
-from rooflinecli.answers.simulate.deployment import scheduler_of
-from rooflinecli.engine import inference
+from rooflinecli.core.errors import UsageError
+from rooflinecli.engine import build_request, inference
+from rooflinecli.engine.context import Scene
 from rooflinecli.engine.forward_step import forward_step
-from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.serving_load import prompt_cost
-from rooflinecli.errors import UsageError
-from rooflinecli.specs import ask
+from rooflinecli.interfaces.python import api
+from rooflinecli.questions.simulate.deployment import scheduler_of
 from rooflinecli.specs.engine import CONSTANTS, Engine, engines
-from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.scheduler import Scheduler
 
 LOAD = {"model": "llama-3.1-8b", "hw": "h100", "n": 1, "prompt": 1000, "output": 100, "concurrency": 8}
 
 
 def scene(**more):
-    return Scene(ask.request({**LOAD, **more}))
+    return Scene(build_request.request({**LOAD, **more}))
 
 
 def test_no_entry_stands_in_two_places():
@@ -39,7 +38,7 @@ def test_what_is_overridden_reaches_both():
     """Ten milliseconds more of front end: in the mean first token of the formula, and in front of the simulated scheduler."""
     front = engines()["vllm"].front
     plain, moved = (
-        Scene(ask.request({**LOAD, "engine": "vllm"}), override=override)
+        Scene(build_request.request({**LOAD, "engine": "vllm"}), override=override)
         for override in (None, {"engine.front": front + 0.01})
     )
     assert scheduler_of(moved, ()).front == pytest.approx(front + 0.01)
@@ -51,7 +50,7 @@ def test_what_is_overridden_reaches_both():
 def test_what_no_rule_explains_is_the_formula_s_alone(engine, seconds):
     """The mean first token counts it, a simulated one does not."""
     with_it = scene(engine=engine)
-    bare = Scene(ask.request({**LOAD, "engine": engine}), override={"engine.unexplained": 0.0})
+    bare = Scene(build_request.request({**LOAD, "engine": engine}), override={"engine.unexplained": 0.0})
     first = [inference.prefill(each, Plan(zero=0)).time_s for each in (with_it, bare)]
     assert first[0] - first[1] == pytest.approx(seconds, abs=1e-9)
     assert scheduler_of(with_it, ()).front == engines()[engine].front

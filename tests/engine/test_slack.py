@@ -8,17 +8,17 @@ from statistics import median
 
 import pytest
 
-from rooflinecli.answers.estimate import estimate
-from rooflinecli.specs import ask
+from rooflinecli.engine import build_request
+from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.specs.hardware import load_defaults
-from rooflinecli.validate.published import compared, rows
+from rooflinecli.validate.published_training import compared, rows
 
 ASKED = "estimate llama-3-8b --hw h100 -n 8 --dp 8 --zero 3 --phase train --seq 4096 --batch 8 --micro-batch 1 --recompute full"
 
 
 def memory(**options):
     base = {"model": "llama-3-8b", "hw": "h100", "n": 8, "dp": 8, "zero": 3, "phase": "train", "seq": 4096, "batch": 8}
-    return estimate(ask.request({**base, "micro_batch": 1, "recompute": "full", **options})).phases["train"].memory
+    return estimate(build_request.request({**base, "micro_batch": 1, "recompute": "full", **options})).phases["train"].memory
 
 
 def test_shares_are_the_medians_of_published_peaks():
@@ -74,7 +74,7 @@ def test_a_plan_that_slack_alone_would_refuse_fits():
             break
     assert held.total_bytes < held.capacity_bytes < held.total_bytes + held.slack_bytes
     answer = estimate(
-        ask.request(
+        build_request.request(
             {"model": "llama-3-8b", "hw": "h100", "n": 8, "dp": 8, "zero": 3, "phase": "train", "seq": 4096}
             | {"batch": 8 * batch, "micro_batch": batch, "recompute": "full"}
         )

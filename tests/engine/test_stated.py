@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from rooflinecli.engine import stated
-from rooflinecli.errors import UsageError
-from rooflinecli.specs import ask
+from rooflinecli.core.errors import UsageError
+from rooflinecli.engine import build_request, explicit_layout
 
 
 def request(**more):
-    return ask.request({"model": "llama-3-8b", "hw": "h100", **more})
+    return build_request.request({"model": "llama-3-8b", "hw": "h100", **more})
 
 
 @pytest.mark.parametrize(
@@ -24,7 +23,7 @@ def request(**more):
 )
 def test_ranks_that_attend_for_themselves(flag, ep, ranks):
     asked = request(attention_dp=True) if flag else request()
-    assert stated.attention_parallel(asked, 4.0, 2.0, ep) == ranks
+    assert explicit_layout.attention_parallel(asked, 4.0, 2.0, ep) == ranks
 
 
 @pytest.mark.parametrize(
@@ -38,7 +37,7 @@ def test_ranks_that_attend_for_themselves(flag, ep, ranks):
     ],
 )
 def test_layers_per_stage(written, pp, counts):
-    assert stated.layout(request(stages=written, **({"pp": pp} if pp else {})), "train")["stages"] == counts
+    assert explicit_layout.layout(request(stages=written, **({"pp": pp} if pp else {})), "train")["stages"] == counts
 
 
 @pytest.mark.parametrize(
@@ -56,27 +55,27 @@ def test_layers_per_stage(written, pp, counts):
 )
 def test_stages_that_are_none(written, pp, says):
     with pytest.raises(UsageError, match=says):
-        stated.layout(request(stages=written, **({"pp": pp} if pp else {})), "train")
+        explicit_layout.layout(request(stages=written, **({"pp": pp} if pp else {})), "train")
 
 
 def test_how_experts_are_served_is_no_matter_of_training():
     asked = request(model="mixtral-8x7b", redundant_experts=2, schedule="gpipe", loss_chunks=4)
     plain = {"schedule": "gpipe", "loss_chunks": 4}
-    assert stated.layout(asked, "train") == plain
-    assert stated.layout(asked, "decode") == {**plain, "redundant_experts": 2}
+    assert explicit_layout.layout(asked, "train") == plain
+    assert explicit_layout.layout(asked, "decode") == {**plain, "redundant_experts": 2}
 
 
 def test_offloading_of_some_layers():
-    assert stated.layout(request(offload="optimizer"), "train") == {"offload": "optimizer"}
+    assert explicit_layout.layout(request(offload="optimizer"), "train") == {"offload": "optimizer"}
     some = {"offload": "activations", "offload_layers": 8.0}
-    assert stated.layout(request(offload="activations:8"), "train") == some
+    assert explicit_layout.layout(request(offload="activations:8"), "train") == some
 
 
 def test_modules_are_a_list():
     asked = request(recompute="selective", recompute_modules="core_attn,mlp")
-    assert stated.layout(asked, "train")["recompute_modules"] == ("core_attn", "mlp")
+    assert explicit_layout.layout(asked, "train")["recompute_modules"] == ("core_attn", "mlp")
 
 
 def test_what_the_sizes_multiply_to():
-    assert stated.product_of_given(request()) == (1, "")
-    assert stated.product_of_given(request(tp=4, cp=3, dp=2, ep=2)) == (24, "--tp 4 --dp 2 --cp 3")
+    assert explicit_layout.product_of_given(request()) == (1, "")
+    assert explicit_layout.product_of_given(request(tp=4, cp=3, dp=2, ep=2)) == (24, "--tp 4 --dp 2 --cp 3")

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rooflinecli.answers.fleet.assign import Programme
-from rooflinecli.answers.fleet.demand import Demand, Offer
-from rooflinecli.answers.fleet.lots import undominated
-from rooflinecli.answers.fleet.packing import links, pack, taken
+from rooflinecli.questions.fleet.assignment import Programme
+from rooflinecli.questions.fleet.count_tables import undominated
+from rooflinecli.questions.fleet.demand import Demand, Offer
+from rooflinecli.questions.fleet.packing import links, pack, taken
 
 SLACK = 1e-9
 

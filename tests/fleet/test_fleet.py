@@ -13,7 +13,7 @@ import pytest
 from conftest import run_cli
 
 import rooflinecli as rl
-from rooflinecli.doors import tools
+from rooflinecli.interfaces.mcp import tools
 
 SMALL = """\
 fleet:

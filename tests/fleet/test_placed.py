@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rooflinecli.answers.fleet import offers
-from rooflinecli.answers.fleet.asked import Fleet, Group, Service
-from rooflinecli.answers.fleet.report import report
+from rooflinecli.questions.fleet import instance_options
+from rooflinecli.questions.fleet.answer import report
+from rooflinecli.questions.fleet.question import Fleet, Group, Service
 
 MODEL = "llama-3-8b"
 
@@ -46,7 +46,7 @@ def told(
         Service(name, {"model": MODEL}, rate, {}, (), tuple(g for s, g in found if s == name), "fleet.yaml:1")
         for name, rate in qps.items()
     )
-    there = {key: offers.Offers(list(made), "", domain, len(made)) for key, made in found.items()}
+    there = {key: instance_options.Offers(list(made), "", domain, len(made)) for key, made in found.items()}
     return report(Fleet(each, services, "expected", "cost"), there)
 
 
@@ -108,8 +108,8 @@ def test_a_group_too_small_for_any_instance_says_so():
 )
 def test_a_domain_beyond_any_instance_counts_its_largest_part_that_one_may_fill(monkeypatch, size, domain):
     """Instances have 64 devices at most: of a slice of 256 chips four go in, and of 177 three in 59 each."""
-    monkeypatch.setattr(offers.novelty, "domains", lambda chip: [float(size)])
-    assert offers._domain(SimpleNamespace(chip=None)) == domain
+    monkeypatch.setattr(instance_options.novelty, "domains", lambda chip: [float(size)])
+    assert instance_options._domain(SimpleNamespace(chip=None)) == domain
 
 
 def test_the_plainest_of_equal_layouts_is_offered():
@@ -117,7 +117,7 @@ def test_the_plainest_of_equal_layouts_is_offered():
     layouts = [{"tp": 1, "pp": 1, "dp": 2}, {"tp": 2, "pp": 1, "dp": 1}]
     grid = SimpleNamespace(layouts=layouts, batches=[4, 8, 16])
     rates = np.array([[1.0, 3.0, 3.0], [2.0, 3.0, 3.0]])
-    assert offers._by_size([*layouts, {"tp": 1, "pp": 1, "dp": 1}]) == [[2], [0, 1]]
-    assert offers._layout(grid, rates, [0, 1]) == {"tp": 2, "pp": 1, "dp": 1, "devices": 2, "batch": 8.0}
-    assert offers._layout(grid, rates * [[2], [1]], [0, 1]) == {"tp": 1, "pp": 1, "dp": 2, "devices": 2, "batch": 8.0}
-    assert offers._layout(grid, np.zeros((2, 3)), [0, 1]) is None
+    assert instance_options._by_size([*layouts, {"tp": 1, "pp": 1, "dp": 1}]) == [[2], [0, 1]]
+    assert instance_options._layout(grid, rates, [0, 1]) == {"tp": 2, "pp": 1, "dp": 1, "devices": 2, "batch": 8.0}
+    assert instance_options._layout(grid, rates * [[2], [1]], [0, 1]) == {"tp": 1, "pp": 1, "dp": 2, "devices": 2, "batch": 8.0}
+    assert instance_options._layout(grid, np.zeros((2, 3)), [0, 1]) is None

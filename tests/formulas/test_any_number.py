@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rooflinecli.derivation import Traced, formula, leaf
+from rooflinecli.core.derivation import Traced, formula, leaf
 from rooflinecli.formulas.catalogue import every
 
 FORMULAS = every()

@@ -9,7 +9,7 @@ from conftest import run_cli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rooflinecli.formulas import attention, goodput, loop, provision, roofline, scaling, serving, torus
+from rooflinecli.formulas import attention, capacity, closed_loop, roofline, scaling, serving, torus, training_goodput
 
 sizes = st.integers(1, 200)
 
@@ -61,13 +61,13 @@ def test_answer_time_counts_the_first_token_once():
 
 
 def test_a_part_of_an_instance_serves_nobody():
-    assert [provision.whole_instances(devices, 4.0) for devices in (15.0, 16.0, 17.0)] == [3, 4, 4]
+    assert [capacity.whole_instances(devices, 4.0) for devices in (15.0, 16.0, 17.0)] == [3, 4, 4]
 
 
 def test_a_checkpoint_longer_than_two_failures_is_taken_once_per_failure():
     """Daly 2006, equation 37: tau = M from delta = 2 M on."""
-    assert [goodput.daly_interval(delta, 100.0) for delta in (200.0, 300.0)] == [100.0, 100.0]
-    assert goodput.daly_interval(199.0, 100.0) == pytest.approx(
+    assert [training_goodput.daly_interval(delta, 100.0) for delta in (200.0, 300.0)] == [100.0, 100.0]
+    assert training_goodput.daly_interval(199.0, 100.0) == pytest.approx(
         200 * math.sqrt(0.995) * (1 + math.sqrt(0.995) / 3 + 0.995 / 9) - 199
     )
 
@@ -81,14 +81,14 @@ def test_prompts_alone_bound_the_rate_of_answers():
 def test_a_request_alone_never_waits_less_than_its_own_first_token(first, itl, output):
     """One after the other is a bound: for one request it is that request, and no last digit may make it faster."""
     whole = serving.answer_time(first, itl, float(output))
-    serial = loop.serial_ttft(1.0, whole, float(output), itl)
+    serial = closed_loop.serial_ttft(1.0, whole, float(output), itl)
     assert serial >= first
     assert serial == pytest.approx(first, rel=1e-9, abs=1e-9 * whole)
 
 
 def test_three_requests_one_after_the_other():
     """Each is 2 s and four times 0.5 s: the third ends at 12 s, and its last four tokens took 2 s."""
-    assert loop.serial_ttft(3.0, 4.0, 5.0, 0.5) == pytest.approx(3 * 4 - 4 * 0.5)
+    assert closed_loop.serial_ttft(3.0, 4.0, 5.0, 0.5) == pytest.approx(3 * 4 - 4 * 0.5)
 
 
 def test_the_last_example_may_be_cut_short():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rooflinecli.formulas import experts as f
+from rooflinecli.formulas import grouped_gemm as f
 
 
 def test_the_busiest_rank_has_a_row_where_there_is_one() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rooflinecli.formulas.experts import experts_with_work_balanced
+from rooflinecli.formulas.grouped_gemm import experts_with_work_balanced
 
 
 @pytest.mark.parametrize(("slots", "with_work"), [(1.0, 1.0), (3.0, 3.0), (8.0, 8.0), (9.0, 8.0), (512.0, 8.0)])

@@ -8,29 +8,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rooflinecli.formulas import loop, serving
+from rooflinecli.formulas import closed_loop, serving
 
 some = st.floats(1e-3, 1e3)
 
 
 def test_a_first_token_by_hand():
     """21 prompts, 8 a pass: the first pass, and one of the two after it in the mean; then three steps and a shared one; 20 ms and 1 ms a stream."""
-    burst = loop.burst_ttft(21, serving.prompts_per_pass(8192, 1000), 0.3, 0.4)
+    burst = closed_loop.burst_ttft(21, serving.prompts_per_pass(8192, 1000), 0.3, 0.4)
     assert burst == pytest.approx(0.3 + 0.4)
-    turn = loop.turn_ttft(1, 2, 1, 0.02, 0.05, 0.5)
+    turn = closed_loop.turn_ttft(1, 2, 1, 0.02, 0.05, 0.5)
     assert turn == pytest.approx(3 * 0.02 + 0.05 * 1.25)
     for per_slot, expected in ((10, 0.07 + 0.9 * turn), (math.inf, turn), (1, burst)):
-        assert loop.closed_loop_ttft(burst, turn, per_slot, 0.1, 0.02, 1e-3, 21) == pytest.approx(
+        assert closed_loop.closed_loop_ttft(burst, turn, per_slot, 0.1, 0.02, 1e-3, 21) == pytest.approx(
             expected + 0.1 + 0.041
         )
 
 
 def test_a_step_of_prompts_and_decodes_by_hand():
     """20 ms of prompts take 30 beside decodes of 8; 500 operations of 100 us take 50; a prompt in three pieces meets three steps."""
-    assert loop.mixed_step(0.008, 0.020, 1.5, 0.0, 1) == pytest.approx(0.038)
-    assert loop.mixed_step(0.008, 0.020, 1.5, loop.launch_time(500, 100e-6), 1) == pytest.approx(0.050)
-    assert loop.mixed_step(0.008, 0.060, 1.5, loop.launch_time(500, 100e-6), 3) == pytest.approx(0.150)
-    assert loop.mixed_step(0.008, 0.600, 1.5, loop.launch_time(500, 100e-6), 3) == pytest.approx(0.024 + 0.9)
+    assert closed_loop.mixed_step(0.008, 0.020, 1.5, 0.0, 1) == pytest.approx(0.038)
+    assert closed_loop.mixed_step(0.008, 0.020, 1.5, closed_loop.launch_time(500, 100e-6), 1) == pytest.approx(0.050)
+    assert closed_loop.mixed_step(0.008, 0.060, 1.5, closed_loop.launch_time(500, 100e-6), 3) == pytest.approx(0.150)
+    assert closed_loop.mixed_step(0.008, 0.600, 1.5, closed_loop.launch_time(500, 100e-6), 3) == pytest.approx(0.024 + 0.9)
 
 
 def test_prompts_held_back_by_hand():
@@ -39,46 +39,46 @@ def test_prompts_held_back_by_hand():
     A prompt comes every 14.375 steps: 20 steps it is, 2.4 prompts in each. The first waits for all, the other 1.4 for half.
     With answers of 10 tokens 6.4 come every step: 13.65 more are there after 2.13 steps.
     """
-    assert loop.arrivals_per_step(64, 920) == pytest.approx(1 / 14.375)
-    assert loop.held_steps(20, 0.9, 16384, 64, 1002, 1 / 14.375) == 20
+    assert closed_loop.arrivals_per_step(64, 920) == pytest.approx(1 / 14.375)
+    assert closed_loop.held_steps(20, 0.9, 16384, 64, 1002, 1 / 14.375) == 20
     together = 1 + 20 / 14.375
-    assert loop.mean_hold(20, 1 / 14.375) == pytest.approx((20 + (together - 1) * 10) / together)
-    assert loop.held_steps(20, 0.9, 16384, 64, 1002, 6.4) == pytest.approx(13.6523 / 6.4, rel=1e-4)
-    assert loop.read_with(1 / 14.375, 20, 0) == pytest.approx(1.3913, rel=1e-4)
-    assert loop.read_with(0.5, 2, 9) == 4.5
+    assert closed_loop.mean_hold(20, 1 / 14.375) == pytest.approx((20 + (together - 1) * 10) / together)
+    assert closed_loop.held_steps(20, 0.9, 16384, 64, 1002, 6.4) == pytest.approx(13.6523 / 6.4, rel=1e-4)
+    assert closed_loop.read_with(1 / 14.375, 20, 0) == pytest.approx(1.3913, rel=1e-4)
+    assert closed_loop.read_with(0.5, 2, 9) == 4.5
 
 
 def test_an_answer_of_nothing_is_a_step_all_the_same():
     """64 slots whose answers have no token bring 64 prompts a step, as with answers of one."""
-    assert loop.arrivals_per_step(64, 0) == loop.arrivals_per_step(64, 1) == 64
+    assert closed_loop.arrivals_per_step(64, 0) == closed_loop.arrivals_per_step(64, 1) == 64
 
 
 def test_a_first_token_of_slots_in_lockstep_by_hand():
     """Nine prompts of 20 ms, the first's pass 30: four others in the mean; 10 ms in front and 1 ms a stream. Less than one slot waits for nobody."""
-    assert loop.lockstep_ttft(0.030, 9, 0.020, 0.010, 1e-3) == pytest.approx(0.030 + 4 * 0.020 + 0.010 + 0.009)
-    assert loop.lockstep_ttft(0.030, 0.5, 0.020, 0.010, 0.0) == pytest.approx(0.040)
+    assert closed_loop.lockstep_ttft(0.030, 9, 0.020, 0.010, 1e-3) == pytest.approx(0.030 + 4 * 0.020 + 0.010 + 0.009)
+    assert closed_loop.lockstep_ttft(0.030, 0.5, 0.020, 0.010, 0.0) == pytest.approx(0.040)
 
 
 def test_a_first_token_of_one_after_the_other_by_hand():
     """Four requests of 2 s each, 11 tokens 100 ms apart: the last ends after 8 s, and ten steps before that it began."""
-    assert loop.serial_ttft(4, 2.0, 11, 0.1) == pytest.approx(8 - 1.0)
-    assert loop.serial_ttft(4, 2.0, 1, 0.1) == loop.serial_ttft(4, 2.0, 0, 0.1) == pytest.approx(8)
+    assert closed_loop.serial_ttft(4, 2.0, 11, 0.1) == pytest.approx(8 - 1.0)
+    assert closed_loop.serial_ttft(4, 2.0, 1, 0.1) == closed_loop.serial_ttft(4, 2.0, 0, 0.1) == pytest.approx(8)
 
 
 def test_a_front_end_reads_prompts():
-    assert loop.front_time(0.004, 3e-6, 8000) == pytest.approx(0.028)
+    assert closed_loop.front_time(0.004, 3e-6, 8000) == pytest.approx(0.028)
 
 
 @given(some, st.floats(0, 1), st.floats(1, 1e5), st.floats(1, 1e3), st.floats(1, 1e5), st.floats(1e-4, 10))
 def test_nobody_is_held_longer_than_the_longest(most, share, budget, batch, prompt, arrivals):
-    held = loop.held_steps(most, share, budget, batch, prompt, arrivals)
+    held = closed_loop.held_steps(most, share, budget, batch, prompt, arrivals)
     assert 0 <= held <= most
-    assert held / 2 <= loop.mean_hold(held, arrivals) * (1 + 1e-12) and loop.mean_hold(held, arrivals) <= held * (
+    assert held / 2 <= closed_loop.mean_hold(held, arrivals) * (1 + 1e-12) and closed_loop.mean_hold(held, arrivals) <= held * (
         1 + 1e-12
     )
 
 
 @given(some, some, st.floats(1, 3), some, st.integers(1, 9))
 def test_a_mixed_step_is_no_shorter_than_what_is_in_it(decode, prompts, factor, launches, passes):
-    whole = loop.mixed_step(decode, prompts, factor, launches, passes)
+    whole = closed_loop.mixed_step(decode, prompts, factor, launches, passes)
     assert whole >= prompts and whole >= passes * decode and whole >= launches

@@ -9,30 +9,30 @@ import pytest
 
 from rooflinecli.formulas import (
     attention,
+    capacity,
     collectives,
+    cost,
     counts,
+    fine_tuning,
+    kv_tiers,
     memory,
-    money,
     offload,
-    provision,
-    recipes,
     schedule,
     serving,
     simulation,
-    tiers,
     training,
 )
 
 WORKED = [
     # caches of sessions that wait
-    (tiers.idle_on_device, (10.0, 3.0), 7.0),
-    (tiers.idle_on_device, (3.0, 10.0), 0.0),  # more under way than fit at once: none waits
-    (tiers.sessions_kept, (60.0, 4.0), 15.0),
-    (tiers.sessions_kept, (60.0, 0.0), 60.0),  # a cache of nothing counts as a byte
-    (tiers.found_share, (10.0, 4.0, 3.0), 0.3),  # all that the place keeps
-    (tiers.found_share, (10.0, 4.0, 9.0), 0.6),  # all that nearer ones left over
-    (tiers.found_share, (10.0, 12.0, 9.0), 0.0),  # nearer ones took all
-    (tiers.expected_reload, (0.25, 8.0), 2.0),
+    (kv_tiers.idle_on_device, (10.0, 3.0), 7.0),
+    (kv_tiers.idle_on_device, (3.0, 10.0), 0.0),  # more under way than fit at once: none waits
+    (kv_tiers.sessions_kept, (60.0, 4.0), 15.0),
+    (kv_tiers.sessions_kept, (60.0, 0.0), 60.0),  # a cache of nothing counts as a byte
+    (kv_tiers.found_share, (10.0, 4.0, 3.0), 0.3),  # all that the place keeps
+    (kv_tiers.found_share, (10.0, 4.0, 9.0), 0.6),  # all that nearer ones left over
+    (kv_tiers.found_share, (10.0, 12.0, 9.0), 0.0),  # nearer ones took all
+    (kv_tiers.expected_reload, (0.25, 8.0), 2.0),
     (simulation.pool_within, (100.0, 0.9, 50.0, 10.0, 3.0, 7.0), 30.0 / 3 * 7),
     (simulation.pool_within, (100.0, 0.5, 50.0, 10.0, 3.0, 7.0), 0.0),
     (simulation.pool_within, (100.0, 0.9, 50.0, 10.0, 0.0, 7.0), 30.0 * 7),
@@ -54,21 +54,21 @@ WORKED = [
     (offload.experts_that_leave, (-1.0, 8.0, 96.0), 0.0),
     (offload.copy_time, (60.0, 3.0, 9.0, 0.5), 40.0),
     # money
-    (money.usd_per_million_tokens, (9.0, 5.0, 0.5), 1000.0),  # 2.5 tokens a second are 9000 an hour
-    (money.fleet_price, (4.0, 3.0), 12.0),
-    (money.run_cost, (7200.0, 3.0), 6.0),
-    (money.energy, (4.0, 500.0, 3.0), 6000.0),
-    (money.break_even_price, (3.0, 10.0, 6.0), 5.0),  # 30 dollars over six device-hours
-    (provision.batch_in_all, (4.0, 3.0, 2.0), 24.0),
-    (provision.joules_per_token, (4.0, 500.0, 100.0), 20.0),
+    (cost.usd_per_million_tokens, (9.0, 5.0, 0.5), 1000.0),  # 2.5 tokens a second are 9000 an hour
+    (cost.fleet_price, (4.0, 3.0), 12.0),
+    (cost.run_cost, (7200.0, 3.0), 6.0),
+    (cost.energy, (4.0, 500.0, 3.0), 6000.0),
+    (cost.break_even_price, (3.0, 10.0, 6.0), 5.0),  # 30 dollars over six device-hours
+    (capacity.batch_in_all, (4.0, 3.0, 2.0), 24.0),
+    (capacity.joules_per_token, (4.0, 500.0, 100.0), 20.0),
     # adapters
-    (recipes.adapters_held, (4.0, 60.0, 3.0, 2.0), 160.0),
-    (recipes.adapters_met, (2.0, 2.0), 1.5),  # HH, HT, TH, TT: one, two, two, one
-    (recipes.adapters_met, (7.0, 1.0), 1.0),
-    (recipes.served_adapter_bytes, (5.0, 3.0, 4.0, 2.0, 11.0, 2.0), 5 * 3 * 2 + 2 * 5 * 4 * 2 + 22),
-    (recipes.further_bytes, (3.5, 11.0, 2.0), 55.0),
-    (recipes.further_bytes, (0.5, 11.0, 2.0), 0.0),
-    (recipes.adapter_starts, (3.0,), 6.0),
+    (fine_tuning.adapters_held, (4.0, 60.0, 3.0, 2.0), 160.0),
+    (fine_tuning.adapters_met, (2.0, 2.0), 1.5),  # HH, HT, TH, TT: one, two, two, one
+    (fine_tuning.adapters_met, (7.0, 1.0), 1.0),
+    (fine_tuning.served_adapter_bytes, (5.0, 3.0, 4.0, 2.0, 11.0, 2.0), 5 * 3 * 2 + 2 * 5 * 4 * 2 + 22),
+    (fine_tuning.further_bytes, (3.5, 11.0, 2.0), 55.0),
+    (fine_tuning.further_bytes, (0.5, 11.0, 2.0), 0.0),
+    (fine_tuning.adapter_starts, (3.0,), 6.0),
     # pipelines, of t = F + B + W and F = B: half of a forward pass, and F + B - 2 W where that is left over
     (schedule.zero_bubble_v, (4.0, 6.0, 2.0), 3 * 1.0),  # half of a forward pass of 2 each
     (schedule.zero_bubble_v, (4.0, 5.0, 1.0), 3 * (1.0 + 2 + 2 - 2 * 1)),
@@ -126,7 +126,7 @@ def test_newton_schulz_is_three_matmuls_a_step():
 @pytest.mark.parametrize(("adapters", "sequences"), [(3, 4), (4, 3), (1, 5)])
 def test_adapters_met_are_those_of_all_drawings(adapters, sequences):
     drawn = [len(set(each)) for each in product(range(adapters), repeat=sequences)]
-    assert recipes.adapters_met(float(adapters), float(sequences)) == pytest.approx(sum(drawn) / len(drawn))
+    assert fine_tuning.adapters_met(float(adapters), float(sequences)) == pytest.approx(sum(drawn) / len(drawn))
 
 
 def test_a_token_is_in_a_packed_document_of_the_mean_length():

@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 from conftest import run_cli
 
-from rooflinecli.answers.parameters import parameters
 from rooflinecli.formulas import counts, memory, roofline, serving, training
+from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.specs.model import load_model
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rooflinecli.launch import reading
-from rooflinecli.launch.shell import Reader
+from rooflinecli.importers.launch import read
+from rooflinecli.importers.launch.shell_evaluator import Reader
 
 
 def options_of(text, tmp_path, name="launch.sh", **given):
@@ -11,7 +11,7 @@ def options_of(text, tmp_path, name="launch.sh", **given):
     path = tmp_path / name
     path.write_text(text)
     said: list[str] = []
-    return reading.options(str(path), given, said.append), " | ".join(said)
+    return read.options(str(path), given, said.append), " | ".join(said)
 
 
 def commands(text):

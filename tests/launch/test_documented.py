@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rooflinecli.launch import writing
-from rooflinecli.launch.found import Arguments
+from rooflinecli.importers.launch import emit
+from rooflinecli.importers.launch.launch import Arguments
 
 DOCUMENTED = yaml.safe_load((Path(__file__).parent / "documented.yaml").read_text())
 
@@ -52,7 +52,7 @@ def plans(trains: bool):
 
 @pytest.mark.parametrize("tool", sorted(DOCUMENTED))
 def test_only_documented_flags_are_written(tool):
-    module = writing.tool(tool)
+    module = emit.tool(tool)
     written: set[str] = set()
     for options in plans(module.TRAINS):
         text = module.write(options, options["model"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rooflinecli.launch import reading
+from rooflinecli.importers.launch import read
 
 
 def _weights(answer) -> float:
@@ -48,7 +48,7 @@ def test_a_format_that_was_asked_for_survives_its_launch(cli, tmp_path, model, d
     ],
 )
 def test_flags_that_name_what_it_holds_store_it_no_other_way(launch):
-    assert not {"dtype", "weight-dtype"} & set(reading.read_text(launch + "\n", _tool(launch)).options)
+    assert not {"dtype", "weight-dtype"} & set(read.read_text(launch + "\n", _tool(launch)).options)
 
 
 @pytest.mark.parametrize(
@@ -62,4 +62,4 @@ def test_flags_that_name_what_it_holds_store_it_no_other_way(launch):
     ],
 )
 def test_a_checkpoint_made_from_it_is_what_its_name_says(launch, said):
-    assert reading.read_text(launch + "\n", _tool(launch)).options.items() >= said.items()
+    assert read.read_text(launch + "\n", _tool(launch)).options.items() >= said.items()

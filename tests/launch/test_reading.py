@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from launch.launched import commands, options_of
 
-from rooflinecli.errors import DataError, RooflineError, UsageError
-from rooflinecli.launch import reading
-from rooflinecli.launch.shell import Reader
+from rooflinecli.core.errors import DataError, RooflineError, UsageError
+from rooflinecli.importers.launch import read
+from rooflinecli.importers.launch.shell_evaluator import Reader
 
 # --- the shell -------------------------------------------------------------------------------------------------------------
 
@@ -104,7 +104,7 @@ def test_a_size_that_only_running_tells_is_refused_unless_given(tmp_path):
     ],
 )  # fmt: skip
 def test_commands(command, wanted):
-    found = reading.options(command, {}, lambda said: None)
+    found = read.options(command, {}, lambda said: None)
     assert {k: found[k] for k in wanted} == wanted
 
 
@@ -121,7 +121,7 @@ def test_commands(command, wanted):
 )
 def test_what_cannot_be_read_is_named(command, names):
     with pytest.raises(RooflineError, match=names.replace("$", r"\$")):
-        reading.options(command, {}, lambda said: None)
+        read.options(command, {}, lambda said: None)
 
 
 @pytest.mark.parametrize(
@@ -199,13 +199,13 @@ def test_several_launches_are_listed_and_one_is_picked(tmp_path):
         UsageError, match=r"holds 2 launches that differ: #1 vllm Qwen3-8B tp 1.*; #2 vllm Qwen3-8B tp 2"
     ):
         options_of(text, tmp_path, "list.yaml")
-    assert reading.options(f"{tmp_path}/list.yaml#2", {}, lambda said: None)["tp"] == 2
+    assert read.options(f"{tmp_path}/list.yaml#2", {}, lambda said: None)["tp"] == 2
     with pytest.raises(
         UsageError, match=r"holds 2 launches that differ: #1 vllm Qwen3-8B tp 1.*; #3 vllm Qwen3-8B tp 2"
     ):
         options_of(text.replace("- server_cmd: vllm serve Qwen/Qwen3-8B -tp 2", text), tmp_path, "twice.yaml")
     with pytest.raises(UsageError, match="from 1 to 2"):
-        reading.read(f"{tmp_path}/list.yaml#3")
+        read.read(f"{tmp_path}/list.yaml#3")
 
 
 MAXTEXT = "base_config: base.yml\nmodel_name: llama2-7b\nici_fsdp_parallelism: -1\nici_tensor_parallelism: 2\ndcn_data_parallelism: 1\nper_device_batch_size: 2\nmax_target_length: 4096\nremat_policy: full\n"  # fmt: skip

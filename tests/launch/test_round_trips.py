@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rooflinecli.launch import reading, writing
+from rooflinecli.importers.launch import emit, read
 
 SERVE = ("vllm", "sglang", "trtllm", "llama.cpp")
 TRAIN = ("megatron", "nemo", "torchtitan", "maxtext", "deepspeed")
@@ -68,14 +68,14 @@ def training(draw):
 
 def differing(options: dict, back: dict) -> dict:
     extra = {k: v for k, v in back.items() if k not in options}
-    return extra | {k: (v, back.get(k)) for k, v in options.items() if k not in back or not writing.same(k, v, back[k])}
+    return extra | {k: (v, back.get(k)) for k, v in options.items() if k not in back or not emit.same(k, v, back[k])}
 
 
 @pytest.mark.parametrize("tool", SERVE)
 @settings(max_examples=25, deadline=None)
 @given(options=serving())
 def test_a_served_plan_comes_back(tool, options):
-    back = reading.read_text(writing.emit(tool, options), tool)
+    back = read.read_text(emit.emit(tool, options), tool)
     assert differing(options, back.options) == {}
     assert back.missing == {} and back.unmodelled == []
 
@@ -84,7 +84,7 @@ def test_a_served_plan_comes_back(tool, options):
 @settings(max_examples=25, deadline=None)
 @given(options=training())
 def test_a_trained_plan_comes_back(tool, options):
-    back = reading.read_text(writing.emit(tool, options), tool)
+    back = read.read_text(emit.emit(tool, options), tool)
     assert differing(options, back.options) == {}
     assert back.missing == {} and back.unmodelled == []
 
@@ -130,16 +130,16 @@ def test_what_a_tool_has_flags_for_is_not_left_to_the_comment(tool):
         }
         options |= {"zero": 3, "virtual-stages": 1} if tool in ("torchtitan", "maxtext") else {}
         options |= {"tp": 1, "pp": 1, "n": 4} if tool == "deepspeed" else {}
-    text = writing.emit(tool, options)
+    text = emit.emit(tool, options)
     bare = re.sub(r"^# .*\n", "", text, flags=re.MULTILINE)
     if tool == "deepspeed":
         bare = json.dumps({k: v for k, v in json.loads(text).items() if k != "roofline"}) + "\n"
-    back = reading.read_text(bare, tool).options
-    assert {k for k in OWN[tool] if k not in back or not writing.same(k, options[k], back[k])} == set()
+    back = read.read_text(bare, tool).options
+    assert {k for k in OWN[tool] if k not in back or not emit.same(k, options[k], back[k])} == set()
 
 
 def test_every_writer_has_its_round_trip():
-    assert set(writing.tools()) == {*SERVE, *TRAIN}
+    assert set(emit.tools()) == {*SERVE, *TRAIN}
 
 
 @pytest.mark.parametrize("tool, phase", [("vllm", "decode"), ("megatron", "train")])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from launch.launched import commands, options_of
 
-from rooflinecli.errors import RooflineError, UsageError
-from rooflinecli.launch import reading, shapes, slurm
-from rooflinecli.launch.interpolation import interpolated
+from rooflinecli.core.errors import RooflineError, UsageError
+from rooflinecli.importers.launch import model_by_sizes, read, slurm
+from rooflinecli.importers.launch.config_interpolation import interpolated
 from rooflinecli.specs.model import load_model
 
 GPT = "pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --group-query-attention --num-query-groups 8 --ffn-hidden-size 14336 --swiglu --seq-length 4096 --micro-batch-size 1 --global-batch-size 128 --bf16"  # fmt: skip
@@ -70,9 +70,9 @@ def test_a_size_that_branches_set_apart_is_not_guessed(tmp_path):
 
 
 def test_one_value_to_a_flag_and_the_model_after_it():
-    found = reading.options("vllm serve --tensor-parallel-size 2 --max-num-seqs 8 Qwen/Qwen3-8B", {}, lambda said: None)
+    found = read.options("vllm serve --tensor-parallel-size 2 --max-num-seqs 8 Qwen/Qwen3-8B", {}, lambda said: None)
     assert (found["tp"], found["batch"], found["model"]) == (2, "8", "Qwen3-8B")
-    found = reading.options(
+    found = read.options(
         "trtllm-serve serve --tp_size 4 --max_batch_size 16 nvidia/Llama-3.1-70B-Instruct-FP8", {}, lambda said: None
     )
     assert (found["tp"], found["batch"], found["dtype"]) == (4, "16", "fp8")
@@ -80,7 +80,7 @@ def test_one_value_to_a_flag_and_the_model_after_it():
 
 def test_words_that_may_hide_flags_are_named():
     said: list[str] = []
-    reading.options("vllm serve Qwen/Qwen3-8B $EXTRA -tp 2", {}, said.append)
+    read.options("vllm serve Qwen/Qwen3-8B $EXTRA -tp 2", {}, said.append)
     assert "$EXTRA" in said[0] and "may change the cost" in said[0]
 
 
@@ -131,7 +131,7 @@ def test_objects_around_a_server(tmp_path):
     assert (found["tp"], found["dp"], found["n"]) == (1, 4, 4) and "a device here is a chip" in said
     with pytest.raises(UsageError, match=r"#1 vllm Qwen3-8B phase prefill; #2 vllm Qwen3-8B phase decode"):
         options_of(DISAGGREGATED, tmp_path, "d.yaml")
-    assert reading.options(f"{tmp_path}/d.yaml#2", {}, lambda said: None)["phase"] == ["decode"]
+    assert read.options(f"{tmp_path}/d.yaml#2", {}, lambda said: None)["phase"] == ["decode"]
     found, _ = options_of(CHART, tmp_path, "values.yaml")
     assert (found["tp"], found["dp"], found["n"], found["batch"]) == (4, 2, 8, "64")
 
@@ -174,7 +174,7 @@ def test_defaults_of_megatron_tell_models_of_one_width_apart(tmp_path):
     assert (
         "one was made of them" in said
     )  # Qwen3-8B has this depth and width, with grouped heads and a gated feed-forward
-    shape = shapes.shape_of(load_model(found["model"]))
+    shape = model_by_sizes.shape_of(load_model(found["model"]))
     assert (shape["layers"], shape["d_ff"], shape["kv_heads"], shape["gated"]) == (36, 4 * 4096, 32, False)
 
 

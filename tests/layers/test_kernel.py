@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-from rooflinecli.work import Gradient, Op, Routed, kernel
+from rooflinecli.ledger.ops import Gradient, Op, Routed, kernel
 
 
 def test_a_kernel_has_the_fields_of_an_op_in_their_order_with_their_defaults():

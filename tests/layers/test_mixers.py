@@ -9,27 +9,27 @@ from types import SimpleNamespace
 import pytest
 
 from rooflinecli import memory
+from rooflinecli.core.errors import DataError
+from rooflinecli.engine.context import Scene
 from rooflinecli.engine.forward_step import forward_step
 from rooflinecli.engine.inference import decode, prefill
-from rooflinecli.engine.scene import Scene
 from rooflinecli.engine.training import train
-from rooflinecli.errors import DataError
 from rooflinecli.layers.attention import mla
 from rooflinecli.layers.attention.gqa import block as gqa
 from rooflinecli.layers.build import ledger
-from rooflinecli.ledger import Block, Row, Sizes, matmul
-from rooflinecli.mixer import Exchange, Mixer, Mode
+from rooflinecli.ledger.ledger import Block, Row, Sizes, matmul
+from rooflinecli.ledger.mixer import Exchange, Mixer, Mode
+from rooflinecli.ledger.ops import Gradient, Op
 from rooflinecli.parallel import context
 from rooflinecli.phases import backward, recompute
 from rooflinecli.phases.forward import Pass
 from rooflinecli.price.chip import Chip
+from rooflinecli.quantization.formats import formats
 from rooflinecli.specs import registry
-from rooflinecli.specs.dtypes import formats
 from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import Request
-from rooflinecli.work import Gradient, Op
 
 MODEL = """
 name: Linear 1B
@@ -86,7 +86,7 @@ def toy(monkeypatch, tmp_path):
     known, load = registry.kinds, registry.load
     kinds = lambda folder: (*known(folder), "toy") if folder == "layers/attention" else known(folder)  # noqa: E731
     module = SimpleNamespace(block=_block, SIZES={"state": "width of the state per head"})
-    monkeypatch.setattr("rooflinecli.specs.blocks.kinds", kinds)
+    monkeypatch.setattr("rooflinecli.specs.layers.kinds", kinds)
     monkeypatch.setattr(registry, "load", lambda folder, name: module if name == "toy" else load(folder, name))
     path = tmp_path / "linear.yaml"
     path.write_text(MODEL)

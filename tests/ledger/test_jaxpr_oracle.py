@@ -13,12 +13,12 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from rooflinecli.answers.estimate import estimate
-from rooflinecli.answers.parameters import parameters
+from rooflinecli.layers.parameter_counts import parameters
+from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.load import parse
 from rooflinecli.specs.model import model_from
 from rooflinecli.specs.request import Request
+from rooflinecli.specs.yaml_loader import parse
 
 GATED = {"d": 64, "n": 4, "k": 2, "h": 24, "f": 96, "v": 256, "layers": 3, "gated": True}
 PLAIN = {"d": 48, "n": 3, "k": 3, "h": 16, "f": 192, "v": 128, "layers": 2, "gated": False}

@@ -4,14 +4,14 @@ import dataclasses
 
 import pytest
 
+from rooflinecli.core.lift import PLAIN
 from rooflinecli.layers.build import ledger
-from rooflinecli.lift import PLAIN
+from rooflinecli.phases.axis_sizes import layer_sizes, work_sizes
 from rooflinecli.phases.forward import Pass
-from rooflinecli.phases.sizes import layer_sizes, work_sizes
-from rooflinecli.specs.dtypes import formats
+from rooflinecli.quantization.formats import formats
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.names import files
-from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.name_lookup import files
 
 FORMATS = formats("bf16", None, None, {"bf16": 1}, "any chip", None, None, "")
 

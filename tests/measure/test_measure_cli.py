@@ -8,8 +8,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from rooflinecli.cli import measure as cli
-from rooflinecli.errors import UsageError
+from rooflinecli.core.errors import UsageError
+from rooflinecli.interfaces.cli import measure as cli
 from rooflinecli.specs.hardware import load_hardware
 
 
@@ -25,7 +25,7 @@ def test_help_lists_every_suite():
 
 
 def test_importing_the_command_imports_neither_jax_nor_numpy():
-    code = "import sys, rooflinecli.cli.measure; print([m for m in ('jax', 'numpy', 'scipy') if m in sys.modules])"
+    code = "import sys, rooflinecli.interfaces.cli.measure; print([m for m in ('jax', 'numpy', 'scipy') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 
 
@@ -65,14 +65,14 @@ def test_a_short_run_writes_a_profile_that_the_engine_reads_and_resumes(tmp_path
 def test_a_busy_machine_writes_no_profile_unless_forced(tmp_path, monkeypatch, capsys, forced):
     from types import SimpleNamespace
 
-    from rooflinecli.cli.output import Format
+    from rooflinecli.interfaces.cli.output import Format
     from rooflinecli.measure import run
 
     for name, made in (("calibrate", (None, [])), ("document", {}), ("text_of", "name: x")):
         monkeypatch.setattr(run.profile, name, lambda *_a, made=made, **_k: made)
     monkeypatch.setattr("rooflinecli.measure.collectives.network", lambda *_: None)
-    monkeypatch.setattr("rooflinecli.render.measure.timings", lambda *_: "")
-    monkeypatch.setattr("rooflinecli.render.measure.warnings", lambda *_: [])
+    monkeypatch.setattr("rooflinecli.render.views.measure.timings", lambda *_: "")
+    monkeypatch.setattr("rooflinecli.render.views.measure.warnings", lambda *_: [])
     env = SimpleNamespace(kind="somebody's desktop", platform="gpu", cores=2)
     answer = run.Answer(env, tmp_path / "here.yaml", [{"busy": 2.0}])
     run._fit(run.Options(("bandwidth",), force=forced, extends="none"), answer)

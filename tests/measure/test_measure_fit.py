@@ -5,18 +5,18 @@ import random
 
 import pytest
 
-from rooflinecli.measure import cases, grids, profile
+from rooflinecli.ledger.ops import Op
+from rooflinecli.measure import cases, profile, shape_grids
 from rooflinecli.measure.fit import Constants, fit_all, fit_class, predict, usable
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.work import Op
 
 
 def records(truth, kinds=("matmul",), noise=0.0, seed=1, busy=1.0):
     rng = random.Random(seed)
     result = []
-    for case in grids.chosen(grids.SUITES, "cpu", False, ("fp32",)):
+    for case in shape_grids.chosen(shape_grids.SUITES, "cpu", False, ("fp32",)):
         if case.kind in kinds or case.suite == "bandwidth":
             c = truth
             seconds = predict(c, case.flops, case.bytes, float(case.sizes.get("k", 1)), float(case.launches))

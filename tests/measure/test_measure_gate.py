@@ -2,7 +2,7 @@
 
 import pytest
 
-from rooflinecli.measure import cases, gate
+from rooflinecli.measure import cases, kernel_support
 
 
 @pytest.mark.parametrize(
@@ -20,19 +20,19 @@ from rooflinecli.measure import cases, gate
     ],
 )
 def test_pallas_backend(platform, capability, jax, absl, backend):
-    assert gate.pallas_backend(platform, capability, jax, absl) == backend
+    assert kernel_support.pallas_backend(platform, capability, jax, absl) == backend
 
 
 def test_shipped_kernels():
-    assert gate.shipped("gpu", (9, 0), True) == ("matmul", "attention")
+    assert kernel_support.shipped("gpu", (9, 0), True) == ("matmul", "attention")
     assert (
-        gate.shipped("gpu", (9, 0), False) == gate.shipped("gpu", (8, 0), True) == gate.shipped("cpu", None, True) == ()
+        kernel_support.shipped("gpu", (9, 0), False) == kernel_support.shipped("gpu", (8, 0), True) == kernel_support.shipped("cpu", None, True) == ()
     )
 
 
 def test_the_missing_package_is_named_with_its_pip_line():
-    assert "pip install absl-py" in gate.missing("gpu", (9, 0), False)
-    assert gate.missing("gpu", (9, 0), True) == gate.missing("cpu", None, False) == ""
+    assert "pip install absl-py" in kernel_support.missing("gpu", (9, 0), False)
+    assert kernel_support.missing("gpu", (9, 0), True) == kernel_support.missing("cpu", None, False) == ""
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def test_the_missing_package_is_named_with_its_pip_line():
     ],
 )
 def test_shapes_our_tiles_take(case, taken):
-    assert gate.takes_pallas(case) is taken
+    assert kernel_support.takes_pallas(case) is taken
 
 
 def test_versions():
-    assert gate.version("0.12.0.1") > gate.version("0.10.2") > gate.version("0.7.2") > gate.version("nonsense")
+    assert kernel_support.version("0.12.0.1") > kernel_support.version("0.10.2") > kernel_support.version("0.7.2") > kernel_support.version("nonsense")

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rooflinecli.measure import cases, gate
+from rooflinecli.measure import cases, kernel_support
 from rooflinecli.measure.kernels import reference, registry
 
 pytest.importorskip("absl", reason="Mosaic GPU imports absl")
@@ -62,7 +62,7 @@ def test_matmul_interpreted(interpreted):
 
 @pytest.mark.slow
 @pytest.mark.skipif(
-    gate.version(jax.__version__) < (0, 12), reason="the interpreter of older jax cannot transpose an operand"
+    kernel_support.version(jax.__version__) < (0, 12), reason="the interpreter of older jax cannot transpose an operand"
 )
 @pytest.mark.parametrize("causal", [True, False])
 def test_flash_interpreted(interpreted, causal):

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rooflinecli.measure import cases, clockwork
+from rooflinecli.measure import cases, time_case
 from rooflinecli.measure.kernels import base, matmul, pallas, pallas_tpu, reference, registry, stream
 
 F64 = np.float64
@@ -141,9 +141,9 @@ def test_a_wrong_kernel_is_not_timed():
     kernel, inputs = ready(case)
     wrong = base.replaced(kernel, lambda w, x: 1.01 * (x @ w))
     with pytest.raises(ArithmeticError, match="not timed"):
-        clockwork._checked(case, wrong, [inputs], clockwork.Protocol())
+        time_case._checked(case, wrong, [inputs], time_case.Protocol())
     right = base.replaced(kernel, lambda w, x: 1.01 * (x @ w), lambda w, x: x @ w)
-    assert clockwork._checked(case, right, [inputs], clockwork.Protocol(budget=0.01)).fn is right.options[1]
+    assert time_case._checked(case, right, [inputs], time_case.Protocol(budget=0.01)).fn is right.options[1]
 
 
 @pytest.mark.parametrize("which", ["matmul", "flash"])

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rooflinecli.errors import UsageError
+from rooflinecli.core.errors import UsageError
 from rooflinecli.measure.log import Log
 
 

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rooflinecli.errors import UsageError
-from rooflinecli.measure.model import blueprint, counted, loop, predict, steps, transformer, weights
+from rooflinecli.core.errors import UsageError
+from rooflinecli.measure.model import compare, flop_oracle, predict, programs, supported, transformer, weights
 from rooflinecli.specs.hardware import load_hardware
 
 SMALL = [
@@ -27,7 +27,7 @@ SMALL = [
 
 def built(name, layers, width, vocab):
     try:
-        return blueprint.scaled(name, layers, width, vocab)
+        return supported.scaled(name, layers, width, vocab)
     except UsageError as error:
         pytest.skip(str(error))
 
@@ -45,29 +45,29 @@ def test_parameters_of_whole_models_equal_the_ledger(name):
     assert sum(int(np.prod(x.shape)) for x in jax.tree.leaves(held)) == predict.total_parameters(spec)
 
 
-@pytest.mark.parametrize("phase", steps.PHASES)
+@pytest.mark.parametrize("phase", programs.PHASES)
 @pytest.mark.parametrize("which", [*SMALL[:4], *SMALL[-2:]], ids=lambda w: w[0])
 def test_matmul_flops_equal_the_ledger(which, phase):
     spec = built(*which)
     held = weights.initial(spec, "float32")
     seq = min(24, spec.positions.length or 24)
-    program = steps.program(phase, spec, held, 3, seq, jnp.float32)
+    program = programs.program(phase, spec, held, 3, seq, jnp.float32)
     expected = predict.predict(phase, spec, load_hardware("epyc-9654"), 3, seq, "fp32")
-    assert counted.matmul_flops(program.fn, *program.args) == round(expected.flops)
+    assert flop_oracle.matmul_flops(program.fn, *program.args) == round(expected.flops)
     assert expected.time >= expected.floor > 0
 
 
 def test_xla_counts_the_matmuls_and_the_elementwise_work_on_top():
     spec = built("gpt2", 2, 64, 128)
-    program = steps.program("train", spec, weights.initial(spec, "float32"), 2, 32, jnp.float32)
-    exact = counted.matmul_flops(program.fn, *program.args)
-    assert exact <= counted.xla_flops(jax.jit(program.fn).lower(*program.args)) <= 1.6 * exact
+    program = programs.program("train", spec, weights.initial(spec, "float32"), 2, 32, jnp.float32)
+    exact = flop_oracle.matmul_flops(program.fn, *program.args)
+    assert exact <= flop_oracle.xla_flops(jax.jit(program.fn).lower(*program.args)) <= 1.6 * exact
 
 
 def test_the_oracle_counts_a_scan_as_often_as_it_runs():
     w = jnp.ones((8, 8))
     fn = lambda x: jax.lax.scan(lambda c, _: (c @ w, None), x, None, length=5)[0]  # noqa: E731
-    assert counted.matmul_flops(fn, jnp.ones((4, 8))) == 5 * 2 * 4 * 8 * 8
+    assert flop_oracle.matmul_flops(fn, jnp.ones((4, 8))) == 5 * 2 * 4 * 8 * 8
 
 
 @pytest.mark.parametrize("which", [*SMALL[:4], SMALL[-2]], ids=lambda w: w[0])
@@ -108,7 +108,7 @@ def test_attention_is_causal():
 
 def test_training_lowers_the_loss():
     spec = built("gpt2", 1, 64, 32)
-    program = steps.program("train", spec, weights.initial(spec, "float32"), 2, 16, jnp.float32)
+    program = programs.program("train", spec, weights.initial(spec, "float32"), 2, 16, jnp.float32)
     step, args, losses = jax.jit(partial(program.fn)), program.args, []
     for _ in range(30):
         out = step(*args)
@@ -120,13 +120,13 @@ def test_training_lowers_the_loss():
 @pytest.mark.parametrize("name", ["deepseek-v3", "vit-b-16", "gpt-oss-20b"])
 def test_what_it_cannot_build_is_refused_with_a_remedy(name):
     with pytest.raises(UsageError, match="try gpt2"):
-        blueprint.scaled(name, None, None, None)
+        supported.scaled(name, None, None, None)
 
 
 def test_the_loop_closes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    answer = loop.close(loop.Loop("gpt2", "epyc-9654", 1, 16, 1, 64, 64, budget=0.2))
-    assert [row["phase"] for row in answer["phases"]] == list(steps.PHASES)
+    answer = compare.close(compare.Loop("gpt2", "epyc-9654", 1, 16, 1, 64, 64, budget=0.2))
+    assert [row["phase"] for row in answer["phases"]] == list(programs.PHASES)
     assert not any("NOT EQUAL" in check for check in answer["checks"]) and len(answer["checks"]) == 5
     assert all(row["measured_s"] > 0 and row["predicted_s"] > 0 for row in answer["phases"])
     assert len((tmp_path / "roofline-loop.jsonl").read_text().splitlines()) == 4
@@ -135,8 +135,8 @@ def test_the_loop_closes(tmp_path, monkeypatch):
 def test_a_loop_without_a_profile_says_what_to_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="roofline measure"):
-        loop.close(loop.Loop("gpt2", None, 1, 16, 1, 64, 64))
+        compare.close(compare.Loop("gpt2", None, 1, 16, 1, 64, 64))
     with pytest.raises(UsageError, match="phase"):
-        loop.close(loop.Loop("gpt2", "epyc-9654", phases=("nonsense",)))
+        compare.close(compare.Loop("gpt2", "epyc-9654", phases=("nonsense",)))
     with pytest.raises(UsageError, match="learned positions"):
-        loop.close(loop.Loop("gpt2", "epyc-9654", seq=4096, layers=1, d_model=64, vocab=64))
+        compare.close(compare.Loop("gpt2", "epyc-9654", seq=4096, layers=1, d_model=64, vocab=64))

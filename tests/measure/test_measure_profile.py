@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from rooflinecli.errors import DataError
+from rooflinecli.core.errors import DataError
 from rooflinecli.measure import collectives, profile
 from rooflinecli.measure.device import known_chip
 from rooflinecli.measure.fit import Constants, Fit

@@ -6,10 +6,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from rooflinecli.measure import cases, clockwork, conditions, gate, held, profile, torch_witness
+from rooflinecli.measure import (
+    cases,
+    device_conditions,
+    held_out_comparison,
+    kernel_support,
+    profile,
+    time_case,
+    torch_baseline,
+)
 from rooflinecli.measure.fit import Constants, Fit, predict, sizes_of
 from rooflinecli.measure.timing import Protocol
-from rooflinecli.render import measure as render
+from rooflinecli.render.views import measure as render
 from rooflinecli.specs.hardware import load_hardware
 
 BRIEF = Protocol(budget=0.05, minimum=3, maximum=5)
@@ -22,31 +30,31 @@ def smi(monkeypatch, text, code=0):
 
 def test_clocks_power_and_temperature_are_read_and_summed_up(monkeypatch):
     smi(monkeypatch, "1980, 2619, 640.25, 54\n")
-    now = conditions.seen()
+    now = device_conditions.seen()
     assert now == {"sm_mhz": 1980, "memory_mhz": 2619, "power_w": 640.25, "celsius": 54}
     later = {**now, "sm_mhz": 1410.0}
-    told = conditions.summary([{"conditions": now}, {"conditions": later}, {"conditions": now}, {}])
+    told = device_conditions.summary([{"conditions": now}, {"conditions": later}, {"conditions": now}, {}])
     assert "1410 / 1980 / 1980 MHz SM" in told and "54 / 54 / 54 C" in told
 
 
 def test_what_a_device_does_not_report_is_left_out(monkeypatch):
     smi(monkeypatch, "1980, 2619, [N/A], 54\n")
-    assert "power_w" not in conditions.seen() and conditions.seen()["celsius"] == 54
+    assert "power_w" not in device_conditions.seen() and device_conditions.seen()["celsius"] == 54
     smi(monkeypatch, "", 9)
-    assert conditions.seen() == {} and conditions.summary([{}]) == ""
+    assert device_conditions.seen() == {} and device_conditions.summary([{}]) == ""
 
 
 def test_warm_kernels_are_those_that_fit_a_cache():
-    assert gate.takes_warm(cases.matmul(1, 1024, 1024, "bf16"))
-    assert not gate.takes_warm(cases.matmul(1, 8192, 8192, "bf16"))
-    assert not gate.takes_warm(cases.matmul_training(64, 64, 64, "bf16"))
+    assert kernel_support.takes_warm(cases.matmul(1, 1024, 1024, "bf16"))
+    assert not kernel_support.takes_warm(cases.matmul(1, 8192, 8192, "bf16"))
+    assert not kernel_support.takes_warm(cases.matmul_training(64, 64, 64, "bf16"))
 
 
 def test_a_warm_kernel_meets_one_set_of_inputs(env, monkeypatch):
     met = []
-    monkeypatch.setattr(clockwork, "_time", lambda kernel, sets, *rest: met.append(len(sets)))
+    monkeypatch.setattr(time_case, "_time", lambda kernel, sets, *rest: met.append(len(sets)))
     for engine in ("xla", cases.WARM):
-        clockwork.timed(cases.matmul(8, 64, 64, "fp32", engine), BRIEF, env, 0.0)
+        time_case.timed(cases.matmul(8, 64, 64, "fp32", engine), BRIEF, env, 0.0)
     assert met[0] > 1 and met[1] == 1
 
 
@@ -55,14 +63,14 @@ def test_a_warm_kernel_meets_one_set_of_inputs(env, monkeypatch):
 )
 def test_torch_times_the_same_shapes(case, env):
     pytest.importorskip("torch")
-    assert torch_witness.takes(case)
-    assert clockwork.timed(case, BRIEF, env, 0.0).summary.low > 0
+    assert torch_baseline.takes(case)
+    assert time_case.timed(case, BRIEF, env, 0.0).summary.low > 0
 
 
 def test_torch_is_a_witness_only_where_it_sees_the_device(monkeypatch):
-    monkeypatch.setattr(torch_witness, "find_spec", lambda name: None)
-    assert not torch_witness.present()
-    assert not torch_witness.takes(cases.decode(1, 64, 4, 2, 16, "bf16"))
+    monkeypatch.setattr(torch_baseline, "find_spec", lambda name: None)
+    assert not torch_baseline.present()
+    assert not torch_baseline.takes(cases.decode(1, 64, 4, 2, 16, "bf16"))
 
 
 def test_measured_constants_are_nearer_where_the_timings_are_theirs(env):
@@ -76,7 +84,7 @@ def test_measured_constants_are_nearer_where_the_timings_are_theirs(env):
     for r in records:
         flops, moved, k, launches, _ = sizes_of([{**r, "time_s": 1.0}])
         r["time_s"] = float(predict(constants, flops, moved, k, launches)[0])
-    (row,) = held.compared(records, text, Path("chip.yaml"), "h100-sxm")
+    (row,) = held_out_comparison.compared(records, text, Path("chip.yaml"), "h100-sxm")
     assert row["shapes"] == len(shapes) and row["measured_median"] < 0.01 < row["shipped_median"]
     assert row["measured_inside"] == 1.0
     assert "matmul bf16" in render.held([row])
@@ -84,11 +92,11 @@ def test_measured_constants_are_nearer_where_the_timings_are_theirs(env):
 
 def test_a_pass_beside_the_kernel_is_not_asked_for():
     """fp8 on an H100 is priced with the quantising of its input, which nobody timed with the matmul."""
-    from rooflinecli.answers.kernel import kernel_matmul
+    from rooflinecli.questions.kernel.answer import kernel_matmul
 
     chip = load_hardware("h100-sxm")
     bare, whole = (
-        held.ask(cases.matmul(4096, 4096, 4096, "fp8").record(), chip),
+        held_out_comparison.ask(cases.matmul(4096, 4096, 4096, "fp8").record(), chip),
         kernel_matmul(4096, 4096, 4096, "fp8", chip),
     )
     assert bare["floor_s"] == whole["floor_s"] and bare["time_s"] < whole["time_s"]
@@ -96,7 +104,7 @@ def test_a_pass_beside_the_kernel_is_not_asked_for():
 
 def test_attention_is_asked_as_it_was_timed():
     chip = load_hardware("h100-sxm")
-    decode = held.ask(cases.decode(4, 2048, 32, 8, 128, "bf16").record(), chip)
-    prefill = held.ask(cases.prefill(1, 2048, 32, 8, 128, "bf16").record(), chip)
+    decode = held_out_comparison.ask(cases.decode(4, 2048, 32, 8, 128, "bf16").record(), chip)
+    prefill = held_out_comparison.ask(cases.prefill(1, 2048, 32, 8, 128, "bf16").record(), chip)
     assert decode["bound"] == "memory" and prefill["bound"] == "compute"
     assert prefill["flops"] == pytest.approx(cases.prefill(1, 2048, 32, 8, 128, "bf16").flops)

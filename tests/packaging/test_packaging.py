@@ -50,7 +50,7 @@ def test_the_wheel_carries_data_pages_and_notices(built):
     names = zipfile.ZipFile(built[".whl"]).namelist()
     for wanted in (
         "rooflinecli/data/models/llama-3-70b.yaml",
-        "rooflinecli/doors/page/app.js",
+        "rooflinecli/interfaces/web/static/app.js",
         "rooflinecli/render/report/style.css",
     ):
         assert wanted in names
@@ -63,7 +63,7 @@ def test_the_wheel_carries_data_pages_and_notices(built):
 def test_the_main_job_runs_from_what_is_shipped(built, suffix, tmp_path):
     ran(sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--target", str(tmp_path / "site"), str(built[suffix]))  # fmt: skip
     env = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
-    code = "import rooflinecli; print(rooflinecli.__file__); from rooflinecli.cli.main import main; main()"
+    code = "import rooflinecli; print(rooflinecli.__file__); from rooflinecli.interfaces.cli.main import main; main()"
     out = ran(sys.executable, "-c", code, "estimate", "llama70b", "--hw", "h100", cwd=tmp_path, env=env)
     assert out.startswith(str(tmp_path / "site")) and "decode ITL" in out
 

@@ -10,22 +10,23 @@ from importlib import import_module
 import pytest
 from typer.main import get_command
 
-from rooflinecli.answers.estimate import estimate
-from rooflinecli.calculators.goodput import goodput
-from rooflinecli.calculators.layouts import layouts
+from rooflinecli.core.errors import UsageError
+from rooflinecli.core.record import plain
+from rooflinecli.engine import build_request
 from rooflinecli.engine.phase_answer import PhaseAnswer
-from rooflinecli.errors import UsageError
-from rooflinecli.formulas import collectives, recipes
-from rooflinecli.formulas import goodput as g
-from rooflinecli.formulas import layouts as lay
-from rooflinecli.record import plain
-from rooflinecli.specs import ask, sharding
+from rooflinecli.formulas import collectives, fine_tuning
+from rooflinecli.formulas import inference_partitioning as lay
+from rooflinecli.formulas import training_goodput as g
+from rooflinecli.questions.estimate.answer import estimate
+from rooflinecli.questions.goodput.answer import goodput
+from rooflinecli.questions.layouts.answer import layouts
+from rooflinecli.questions.shard import notation
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
 
 
 def run(capsys, verb: str, *args: str) -> str:
-    get_command(import_module(f"rooflinecli.cli.{verb}").app)(list(args), standalone_mode=False)
+    get_command(import_module(f"rooflinecli.interfaces.cli.{verb}").app)(list(args), standalone_mode=False)
     return capsys.readouterr().out
 
 
@@ -73,10 +74,10 @@ def test_shard_refuses_with_a_remedy(capsys, matmul, mesh, sizes, words):
 
 
 def test_mesh_axes_may_be_written_in_braces():
-    axes = sharding.mesh("x=2,y=4")
+    axes = notation.mesh("x=2,y=4")
     assert (
-        sharding.arrays("X[I_{x,y}, J] W[J, K]", axes)[0].over["I"]
-        == sharding.arrays("X[I_xy, J] W[J, K]", axes)[0].over["I"]
+        notation.arrays("X[I_{x,y}, J] W[J, K]", axes)[0].over["I"]
+        == notation.arrays("X[I_xy, J] W[J, K]", axes)[0].over["I"]
         == ("x", "y")
     )
 
@@ -155,7 +156,7 @@ def test_two_dimensional_layout_falls_with_the_root_of_n(n):
 
 @pytest.mark.parametrize("name", ["1D weight-stationary", "2D weight-stationary 2 x 4", "weight-gathered over 4"])
 def test_layout_formulas_count_what_the_collectives_send(name):
-    from rooflinecli.calculators import layouts as module
+    from rooflinecli.questions.layouts import answer as module
 
     sends = {
         "1D weight-stationary": module._one(64.0, 512.0, 8, 2.0),
@@ -180,7 +181,7 @@ def recipe(name: str, **more) -> PhaseAnswer:
         "micro-batch": 1,
         "recipe": name,
     }
-    return estimate(ask.request(options | more)).phases["train"]
+    return estimate(build_request.request(options | more)).phases["train"]
 
 
 def test_lora_trains_adapters_only():
@@ -198,7 +199,7 @@ def test_lora_trains_adapters_only():
 
 def test_qlora_stores_four_bits_and_pays_to_widen_them():
     lora, qlora = recipe("lora"), recipe("qlora")
-    assert recipes.nf4_bytes(64, 256) * 8 == pytest.approx(4.127, abs=1e-3)
+    assert fine_tuning.nf4_bytes(64, 256) * 8 == pytest.approx(4.127, abs=1e-3)
     assert qlora.memory.weights_bytes < 0.45 * lora.memory.weights_bytes
     assert qlora.time_s > lora.time_s
 
@@ -253,7 +254,7 @@ def test_schedules_and_uneven_stages_through_estimate():
     }
 
     def seconds(**more) -> float:
-        return estimate(ask.request(base | more)).phases["train"].time_s
+        return estimate(build_request.request(base | more)).phases["train"].time_s
 
     assert seconds(schedule="zero-bubble") < seconds() == seconds(schedule="gpipe")
     ends = {"pp": 2, "dp": 4}
@@ -261,7 +262,7 @@ def test_schedules_and_uneven_stages_through_estimate():
     assert seconds(stages="20,20,20,20") == pytest.approx(seconds(), rel=1e-3)
     assert seconds(stages="21,20,20,19") < seconds(stages="17,20,20,23")  # the head makes the last stage long
     held = [
-        estimate(ask.request(base | {"schedule": s})).phases["train"].memory.activations_bytes
+        estimate(build_request.request(base | {"schedule": s})).phases["train"].memory.activations_bytes
         for s in ("1f1b", "gpipe")
     ]
     assert held[0] < held[1]
@@ -269,6 +270,6 @@ def test_schedules_and_uneven_stages_through_estimate():
 
 def test_json_shows_what_is_unusual_about_a_plan():
     base = {"model": "llama-3-8b", "hw": "h100", "n": 8, "tp": 1, "pp": 1, "phase": "train", "batch": 64}
-    assert "recipe" not in plain(estimate(ask.request(base)).plan)
-    plan = plain(estimate(ask.request(base | {"recipe": "lora", "software": "torchtitan"})).plan)
+    assert "recipe" not in plain(estimate(build_request.request(base)).plan)
+    plan = plain(estimate(build_request.request(base | {"recipe": "lora", "software": "torchtitan"})).plan)
     assert (plan["recipe"], plan["software"]) == ("lora", "torchtitan")

@@ -6,20 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from rooflinecli.calculators.goodput import goodput
-from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.context import Scene
 from rooflinecli.engine.training import train
 from rooflinecli.formulas import collectives as f
 from rooflinecli.formulas import torus as t
-from rooflinecli.mixer import Exchange
+from rooflinecli.ledger.mixer import Exchange
 from rooflinecli.parallel import context, data, expert, pipeline, tensor
 from rooflinecli.phases import backward, recompute
+from rooflinecli.phases.axis_sizes import layer_sizes, work_sizes
 from rooflinecli.phases.forward import Pass
-from rooflinecli.phases.sizes import layer_sizes, work_sizes
 from rooflinecli.price.network import price_collective
+from rooflinecli.questions.goodput.answer import goodput
 from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import Request
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from rooflinecli.formulas import attention, recipes, training
+from rooflinecli.formulas import attention, fine_tuning, training
 from rooflinecli.formulas import collectives as f
 from rooflinecli.formulas import memory as m
 from rooflinecli.parallel import context, tensor
-from rooflinecli.phases.recipe import RECIPE
-from rooflinecli.specs.plan import Plan
+from rooflinecli.phases.fine_tuning import RECIPE
+from rooflinecli.specs.layout import Plan
 
 GPT3 = (96, 1, 2048, 12288, 96, 4, 2)  # layers, batch, sequence, width, heads, expansion, bytes
 
@@ -24,7 +24,7 @@ def sent(plan: Plan, backward: bool) -> float:
 def test_7_1_to_7_6_dpo():
     """Policy 6N, reference 2N, on the chosen and the rejected sequence."""
     assert training.dpo_flops_rule(1e9, 1e9, 1) == 8e9
-    assert RECIPE["dpo"].passes == recipes.dpo_passes(3, 1) == 4
+    assert RECIPE["dpo"].passes == fine_tuning.dpo_passes(3, 1) == 4
 
 
 def test_7_3_sequence_parallelism_sends_the_same_bytes_but_regathers_in_backward():

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.context import Scene
 from rooflinecli.engine.training import train
 from rooflinecli.formulas import schedule
+from rooflinecli.ledger.ops import Collective
 from rooflinecli.parallel import pipeline, tensor
 from rooflinecli.price.network import price_collective
 from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import Request
-from rooflinecli.work import Collective
 
 
 def scene(model: str = "llama-3-8b", hardware: str = "h100-sxm", override: dict[str, float] | None = None, **given):
@@ -171,7 +171,7 @@ def test_clamped_experts_pass_over_their_outputs():
 
 
 def test_least_stage_and_perfect_overlap():
-    from rooflinecli.engine.stage import beside
+    from rooflinecli.engine.pipeline_stage import beside
 
     assert schedule.least_stage(3.0, 4.0, 2.0) == 4.0
     assert (

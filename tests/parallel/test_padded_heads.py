@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from rooflinecli.answers.estimate import estimate
-from rooflinecli.errors import UsageError
-from rooflinecli.specs import ask
+from rooflinecli.core.errors import UsageError
+from rooflinecli.engine import build_request
+from rooflinecli.questions.estimate.answer import estimate
 
 BASE = {"model": "llama-2-13b", "hw": "trainium1", "phase": "train", "seq": 4096, "batch": 64, "n": 32, "zero": 1}
 
 
 def trained(**given):
-    return estimate(ask.request({**BASE, "recompute": "selective", **given})).phases["train"]
+    return estimate(build_request.request({**BASE, "recompute": "selective", **given})).phases["train"]
 
 
 def test_sixteen_ranks_share_forty_heads_as_if_they_were_forty_eight():

@@ -10,17 +10,17 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from rooflinecli import memory
-from rooflinecli.answers.collective import collective
-from rooflinecli.engine.scene import Scene
+from rooflinecli.core.lift import PLAIN
+from rooflinecli.engine.context import Scene
 from rooflinecli.engine.training import train
-from rooflinecli.lift import PLAIN
+from rooflinecli.ledger.ops import Collective
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.network import OPS, price_collective
+from rooflinecli.questions.collective.answer import collective
 from rooflinecli.specs.hardware import Efficiency, load_hardware
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import Request
-from rooflinecli.work import Collective
 
 CHIPS = ("h100-sxm", "a100-sxm-80", "gb200-nvl72", "mi300x", "tpu-v5e", "tpu-v4", "tpu-v5p", "trainium2", "l40s")
 MODELS = ("llama-3-8b", "mixtral-8x7b", "deepseek-v3", "gpt3-13b")

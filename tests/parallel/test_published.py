@@ -8,44 +8,44 @@ from statistics import mean, median
 import pytest
 
 from rooflinecli import memory
-from rooflinecli.engine import legal
-from rooflinecli.engine.agree import check
-from rooflinecli.engine.scene import Scene
-from rooflinecli.lift import PLAIN
-from rooflinecli.phases.sizes import layer_sizes, work_sizes
-from rooflinecli.validate import published
+from rooflinecli.core.lift import PLAIN
+from rooflinecli.engine import legality
+from rooflinecli.engine.context import Scene
+from rooflinecli.engine.option_conflicts import check
+from rooflinecli.phases.axis_sizes import layer_sizes, work_sizes
+from rooflinecli.validate import published_training
 
-ROWS = {row["id"]: row for row in published.rows()}
+ROWS = {row["id"]: row for row in published_training.rows()}
 TABLE_5 = [row for row in ROWS.values() if row["id"].startswith("korthikanti-t5")]
 FIGURE_1 = [row for row in ROWS.values() if "activation_bytes" in row]
 FIGURE_7 = [row for row in ROWS.values() if "activation_percent" in row]
-FIRST, SECOND, THIRD = ([row for row in published.timed() if published.round_of(row) == which] for which in (1, 2, 3))
+FIRST, SECOND, THIRD = ([row for row in published_training.timed() if published_training.round_of(row) == which] for which in (1, 2, 3))
 TIMED = [row for row in ROWS.values() if "step_s" in row]
 
 
 @pytest.mark.parametrize("row", TABLE_5, ids=lambda r: r["id"])
 def test_korthikanti_step_time(row):
-    assert abs(published.compared(row).error) < 0.05
+    assert abs(published_training.compared(row).error) < 0.05
 
 
 def test_korthikanti_step_time_mean_error_is_below_3_percent():
     """Efficiency values are those of isolated A100 kernels and of other families; none was fitted to these rows."""
-    assert mean(abs(published.compared(row).error) for row in TABLE_5) < 0.03
+    assert mean(abs(published_training.compared(row).error) for row in TABLE_5) < 0.03
 
 
 @pytest.mark.parametrize("row", FIGURE_1, ids=lambda r: r["id"])
 def test_korthikanti_activation_memory(row):
-    held = published.compared(row).answer.memory.activations_bytes
+    held = published_training.compared(row).answer.memory.activations_bytes
     assert held == pytest.approx(row["activation_bytes"], rel=0.04)
 
 
 @pytest.mark.parametrize("row", FIGURE_7, ids=lambda r: r["id"])
 def test_korthikanti_activation_memory_of_a_layer(row):
     """Per layer: sbh (34 + 5as/h) under the divisions of tensor and sequence parallelism and of recomputation."""
-    scene = published.scene(row)
+    scene = published_training.scene(row)
 
     def layer(**changes) -> float:
-        plan = published.plan(row, **changes)
+        plan = published_training.plan(row, **changes)
         work = work_sizes(plan.micro_batch, scene.seq, scene.seq, scene.seq, plan)
         group = scene.book.layers[0]
         return memory.layer_activations(
@@ -65,13 +65,13 @@ def test_korthikanti_activation_memory_of_a_layer(row):
 def test_activations_of_a_gpt_block_in_closed_form(tp):
     """Korthikanti et al., eq. 1, 2 and 4: sbh(34 + 5as/h), sbh(10 + 24/t + 5as/ht), sbh/t (34 + 5as/h)."""
     row = ROWS["korthikanti-t5-22b-full"]
-    scene, m = published.scene(row), row["model"]
+    scene, m = published_training.scene(row), row["model"]
     s, b, h, a = m["seq"], 4, m["d_model"], m["heads"]
     for parallel, expected in (
         (False, s * b * h * (10 + 24 / tp + 5 * a * s / (h * tp))),
         (True, s * b * h / tp * (34 + 5 * a * s / h)),
     ):
-        plan = published.plan(row, tp=tp, recompute="none", sequence_parallel=parallel)
+        plan = published_training.plan(row, tp=tp, recompute="none", sequence_parallel=parallel)
         work = work_sizes(plan.micro_batch, scene.seq, scene.seq, scene.seq, plan)
         group = scene.book.layers[0]
         held = memory.layer_activations(
@@ -83,7 +83,7 @@ def test_activations_of_a_gpt_block_in_closed_form(tp):
 def test_korthikanti_baselines_do_not_fit_80_gb_and_the_improved_ones_do():
     """The point of figure 1: without recomputation the activations push every model over the dashed 80 GB line."""
     fits = {
-        row["id"].rsplit("-", 2)[1:][0] + "-" + row["id"].rsplit("-", 1)[1]: published.compared(row).fits
+        row["id"].rsplit("-", 2)[1:][0] + "-" + row["id"].rsplit("-", 1)[1]: published_training.compared(row).fits
         for row in FIGURE_1
     }
     assert fits == {"22b-none": False, "22b-selsp": True, "175b-none": False, "175b-selsp": True}
@@ -91,7 +91,7 @@ def test_korthikanti_baselines_do_not_fit_80_gb_and_the_improved_ones_do():
 
 def test_rows_that_ran_are_called_feasible():
     """Of 482 runs that ran fewer than ten are said not to fit: fine-tuning of Llama 2 70B, MoE Model Zoo's MXFP8 runs, MaxText's 64B."""
-    fits = [published.compared(row).fits for row in (*FIRST, *SECOND)]
+    fits = [published_training.compared(row).fits for row in (*FIRST, *SECOND)]
     assert len(fits) == 482
     assert len(fits) - sum(fits) < 10
 
@@ -123,13 +123,13 @@ def test_rows_that_ran_are_called_feasible():
     ],
 )
 def test_step_time_of_other_families(source, limit):
-    errors = [abs(published.compared(row).error) for row in TIMED if published.family(row) == source]
+    errors = [abs(published_training.compared(row).error) for row in TIMED if published_training.family(row) == source]
     assert mean(errors) < limit
 
 
 @pytest.mark.parametrize("row", TIMED[::9], ids=lambda r: r["id"])
 def test_no_published_time_beats_the_floor_and_no_estimate_does(row):
-    answer = published.compared(row).answer
+    answer = published_training.compared(row).answer
     assert answer.floor_s <= answer.time_s
     assert answer.floor_s <= row["step_s"]
 
@@ -137,20 +137,20 @@ def test_no_published_time_beats_the_floor_and_no_estimate_does(row):
 def test_old_megatron_is_slower_than_new():
     """Software is data: the same plan hides its communication in a framework that overlaps."""
     row = ROWS["korthikanti-t5-175b-selsp"]
-    old = published.compared(row).answer.time_s
-    new = published.train(published.scene(row), published.plan(row, software="any")).time_s
+    old = published_training.compared(row).answer.time_s
+    new = published_training.train(published_training.scene(row), published_training.plan(row, software="any")).time_s
     assert new < old
 
 
 def test_every_software_named_by_a_row_is_in_the_tables():
     for software in {row["plan"].get("software", "any") for row in TIMED}:
-        scene = published.scene(next(r for r in TIMED if r["plan"].get("software", "any") == software))
+        scene = published_training.scene(next(r for r in TIMED if r["plan"].get("software", "any") == software))
         check(Scene(replace(scene.request, software=software)))
 
 
 def test_a_framework_keeps_the_constants_that_an_option_does_not_name():
     """torchtitan+async+rowwise: TP hides as with async, fp8 matmuls take 1.7 times as long, the rest is torchtitan's."""
-    chip = published.scene(ROWS["torchtitan-asynctp-llama3-8b-float8-rowwise-async"]).chip
+    chip = published_training.scene(ROWS["torchtitan-asynctp-llama3-8b-float8-rowwise-async"]).chip
     both, plain = "torchtitan+async+rowwise", "torchtitan"
 
     def same(kind: str) -> bool:
@@ -166,19 +166,19 @@ def test_a_framework_keeps_the_constants_that_an_option_does_not_name():
 @pytest.mark.parametrize("run", ["run-llama-3.1-405b", "run-deepseek-v3"])
 def test_hours_of_whole_runs(run):
     """30.84M H100-hours (Llama 3.1 405B) and 2.664M H800-hours (DeepSeek-V3) within 15 %; neither is in a fit."""
-    assert abs(published.compared(ROWS[run]).error) < 0.15
+    assert abs(published_training.compared(ROWS[run]).error) < 0.15
 
 
 def test_every_plan_that_ran_is_legal():
     """DeepSeek-V3 in 16 chunks of 61 layers, Llama 405B in 128 chunks of 126, experts over more ranks than replicas."""
-    assert [row["id"] for row in TIMED if legal.broken(published.scene(row), published.plan(row), "train")] == []
+    assert [row["id"] for row in TIMED if legality.broken(published_training.scene(row), published_training.plan(row), "train")] == []
 
 
 def test_rounds_of_published_runs():
     """Dev and second-round rows as the second fit left them; every family's interval together holds 80 % and more."""
     rounds = ((FIRST, 282, 0.055, 0.034), (SECOND, 200, 0.08, 0.06), (THIRD, 54, 0.1, 0.07))
     for rows, count, mean_error, median_error in rounds:
-        found = [published.compared(row) for row in rows]
+        found = [published_training.compared(row) for row in rows]
         errors = [abs(c.error) for c in found]
         assert len(rows) == count and mean(errors) < mean_error and median(errors) < median_error
         inside = mean(c.answer.interval_s[0] <= c.row["step_s"] <= c.answer.interval_s[1] for c in found)

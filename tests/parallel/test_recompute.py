@@ -5,22 +5,22 @@ from __future__ import annotations
 import pytest
 
 from rooflinecli import memory
-from rooflinecli.answers.estimate import estimate
-from rooflinecli.engine.scene import Scene
+from rooflinecli.core.errors import UsageError
+from rooflinecli.core.record import plain
+from rooflinecli.engine import build_request
+from rooflinecli.engine.context import Scene
 from rooflinecli.engine.training import train
-from rooflinecli.errors import UsageError
 from rooflinecli.formulas import roofline
 from rooflinecli.phases import backward, recompute
+from rooflinecli.phases.axis_sizes import layer_sizes, work_sizes
 from rooflinecli.phases.forward import Pass
-from rooflinecli.phases.sizes import layer_sizes, work_sizes
-from rooflinecli.record import plain
-from rooflinecli.render.table import layout
-from rooflinecli.specs import ask
+from rooflinecli.questions.estimate.answer import estimate
+from rooflinecli.render.views.estimate import layout
 from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import Request
-from rooflinecli.validate import published
+from rooflinecli.validate import published_training
 
 TOKENS = 4096.0
 
@@ -133,14 +133,14 @@ def test_a_power_cap_costs_a_cube_root():
 )
 def test_options_that_do_not_go_together_are_refused(given, words):
     with pytest.raises(UsageError, match=words):
-        estimate(ask.request({"model": "llama-3-8b", "hw": "h100", "phase": "train", "n": 8, **given}))
+        estimate(build_request.request({"model": "llama-3-8b", "hw": "h100", "phase": "train", "n": 8, **given}))
 
 
 def test_a_partial_recomputation_is_named() -> None:
     asked = {"model": "llama-3-8b", "hw": "h100", "phase": "train", "n": 8}
-    part = estimate(ask.request({**asked, "recompute": "full", "recompute-layers": 20}))
+    part = estimate(build_request.request({**asked, "recompute": "full", "recompute-layers": 20}))
     assert "full recompute of 20 layers" in layout(plain(part.phases["train"].laid_out))
-    modules = estimate(ask.request({**asked, "recompute": "selective", "recompute-modules": "mlp,layernorm"}))
+    modules = estimate(build_request.request({**asked, "recompute": "selective", "recompute-modules": "mlp,layernorm"}))
     assert "selective recompute of mlp+layernorm" in layout(plain(modules.phases["train"].laid_out))
 
 
@@ -161,7 +161,7 @@ def test_pytorch_holds_its_loss_in_fp32() -> None:
         train(s, Plan(dp=8.0, zero=3, recompute="op", software=name)).memory for name in ("any", "torchtitan")
     )
     assert eager.activations_bytes - plain.activations_bytes == pytest.approx(8 * TOKENS * 128256)
-    for row in published.rows():
+    for row in published_training.rows():
         if row["source"] == "torchtitan_2024":
-            held = published.compared(row).answer.memory.total_bytes
+            held = published_training.compared(row).answer.memory.total_bytes
             assert 0.75 < held / row["peak_memory_bytes"] < 1

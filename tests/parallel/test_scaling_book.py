@@ -8,19 +8,19 @@ from __future__ import annotations
 import pytest
 
 from rooflinecli import memory
-from rooflinecli.answers.collective import collective
-from rooflinecli.calculators.shard import shard
-from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.context import Scene
 from rooflinecli.formulas import collectives as f
 from rooflinecli.formulas import counts, roofline, training
 from rooflinecli.formulas import memory as m
 from rooflinecli.formulas import sharding as s
 from rooflinecli.layers.build import ledger
-from rooflinecli.ledger import row_parameters
-from rooflinecli.specs import sharding
+from rooflinecli.ledger.ledger import row_parameters
+from rooflinecli.questions.collective.answer import collective
+from rooflinecli.questions.shard import notation
+from rooflinecli.questions.shard.answer import shard
 from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import Request
 
 TOL = 0.05
@@ -56,9 +56,9 @@ def test_sharding_quiz_2a():
     size = 2048 * 8192 * 2
     assert s.gather_rule(size, V5E["both"]) == pytest.approx(377e-6, rel=TOL)
     # On real hardware a 4-long v5e axis does not close: three hops' worth one way, 560 us, which the network prices as its floor.
-    axes = sharding.mesh("x=4,y=4")
+    axes = notation.mesh("x=4,y=4")
     answer = shard(
-        sharding.arrays("A[I, J_x] W[J, K]", axes),
+        notation.arrays("A[I, J_x] W[J, K]", axes),
         axes,
         {"I": 2048.0, "J": 8192.0, "K": 128.0},
         load_hardware("tpu-v5e"),
@@ -68,9 +68,9 @@ def test_sharding_quiz_2a():
 
 
 def test_sharding_q1_replication():
-    axes = sharding.mesh("x=4,y=8,z=2")
+    axes = notation.mesh("x=4,y=8,z=2")
     answer = shard(
-        sharding.arrays("A[I_x, J] W[J, K]", axes), axes, {"I": 64.0, "J": 64.0, "K": 64.0}, load_hardware("tpu-v5p")
+        notation.arrays("A[I_x, J] W[J, K]", axes), axes, {"I": 64.0, "J": 64.0, "K": 64.0}, load_hardware("tpu-v5p")
     )
     assert answer["replication"]["A"] == s.replication(64, 4) == 16
 
@@ -79,9 +79,9 @@ def test_sharding_q2b_gather_over_two_axes():
     """bf16[1024, 4096] split over X and Y of a 4x4x4 TPU v4."""
     size = 1024 * 4096 * 2
     assert s.gather_rule(size, 2 * V5E["both"]) == pytest.approx(46e-6, rel=TOL)
-    axes = sharding.mesh("x=4,y=4,z=4")
+    axes = notation.mesh("x=4,y=4,z=4")
     answer = shard(
-        sharding.arrays("A[I, J_xy] W[J, K]", axes),
+        notation.arrays("A[I, J_xy] W[J, K]", axes),
         axes,
         {"I": 1024.0, "J": 4096.0, "K": 64.0},
         load_hardware("tpu-v4"),

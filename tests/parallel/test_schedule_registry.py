@@ -7,16 +7,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from rooflinecli.engine import legal
-from rooflinecli.engine.scene import Scene
-from rooflinecli.errors import UsageError
+from rooflinecli.core.errors import UsageError
+from rooflinecli.engine import build_request, legality
+from rooflinecli.engine.context import Scene
 from rooflinecli.parallel import pipeline
 from rooflinecli.parallel.pipeline import Need
 from rooflinecli.parallel.schedules import one_f_one_b
-from rooflinecli.specs import ask, registry
+from rooflinecli.specs import registry
 from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.layout import SCHEDULES, SCHEDULES_IN, Plan
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.plan import SCHEDULES, SCHEDULES_IN, Plan
 from rooflinecli.specs.request import Request
 
 
@@ -52,7 +52,7 @@ def test_an_unknown_schedule_lists_those_that_exist():
     ):
         pipeline.bubble(Plan(pp=4.0, schedule="v-shape"), 3.0, 1.0)
     with pytest.raises(UsageError, match=r"1f1b.*dualpipe.*gpipe.*zero-bubble"):
-        ask.request({"model": "llama-3-8b", "hw": "h100", "schedule": "v-shape"})
+        build_request.request({"model": "llama-3-8b", "hw": "h100", "schedule": "v-shape"})
 
 
 def test_a_schedule_of_its_own_decides_bubble_memory_traffic_and_legality(monkeypatch):
@@ -70,8 +70,8 @@ def test_a_schedule_of_its_own_decides_bubble_memory_traffic_and_legality(monkey
     assert pipeline.bubble(plan, 3.0, 1.0) == 7.0 and pipeline.in_flight(plan, 16.0) == (5.0, 5.0)
     assert pipeline.collectives(plan, 8.0, 8.0, 2.0, True)[0].count == 4
     scene = Scene(Request(load_model("llama-3-8b"), load_hardware("h100"), batch=64.0, seq=128.0))
-    assert legal.broken(scene, plan, "train") is None
-    broken = legal.broken(scene, Plan(pp=3.0, schedule="made-up"), "train")
+    assert legality.broken(scene, plan, "train") is None
+    broken = legality.broken(scene, Plan(pp=3.0, schedule="made-up"), "train")
     assert broken is not None and broken.say() == "--pp 3: give an even one"
 
 

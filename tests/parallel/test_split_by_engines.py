@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rooflinecli.answers.estimate import estimate
-from rooflinecli.engine.scene import Scene
+from rooflinecli.core.lift import PLAIN
+from rooflinecli.engine import build_request
+from rooflinecli.engine.context import Scene
 from rooflinecli.layers.build import ledger, split
-from rooflinecli.ledger import EVEN, Split
-from rooflinecli.lift import PLAIN
+from rooflinecli.ledger.ledger import EVEN, Split
 from rooflinecli.memory import device_parameters
 from rooflinecli.parallel import tensor
-from rooflinecli.phases.sizes import layer_sizes, outer_sizes, work_sizes
-from rooflinecli.specs import ask
+from rooflinecli.phases.axis_sizes import layer_sizes, outer_sizes, work_sizes
+from rooflinecli.questions.estimate.answer import estimate
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.plan import Plan
 
 NEURON, NXD = Split(ranks=2.0, copies="queries"), Split(ranks=4.0, copies="ranks")
 
@@ -82,7 +82,7 @@ def test_gpt_fast_reads_its_head_on_every_device():
     """tp.py of gpt-fast splits blocks alone: seven eighths of 32,000 x 4,096 weights more than a split head, at 0.815 of 2.039 TB/s."""
     asked = {"model": "llama-2-7b", "hw": "a100-sxm-80", "engine": "gpt-fast", "phase": "decode", "dtype": "bf16"}
     sizes = {"n": 8, "tp": 8, "batch": 1, "prompt": 5, "output": 200}
-    decode = estimate(ask.request({**asked, **sizes})).phases["decode"]
+    decode = estimate(build_request.request({**asked, **sizes})).phases["decode"]
     layers = 32 * (4 * 4096**2 + 3 * 4096 * 11008) / 8
     read = 2 * (layers + 32000 * 4096) / (0.815 * 2.039e12)
     assert decode.breakdown_s["matmul"] == pytest.approx(read, rel=0.01)
@@ -93,7 +93,7 @@ def test_a_ledger_is_split_once():
     assert split(book, EVEN) is book
     assert split(book, NEURON) is split(book, NEURON) is not book
     asked = {"model": "llama-2-7b", "hw": "trainium1", "engine": "neuron", "phase": "decode"}
-    scene, again = Scene(ask.request(asked)), Scene(ask.request(asked))
+    scene, again = Scene(build_request.request(asked)), Scene(build_request.request(asked))
     assert scene.book.over == NEURON and scene.book is again.book
 
 

@@ -5,26 +5,26 @@ from __future__ import annotations
 import pytest
 
 from rooflinecli import memory
-from rooflinecli.answers.collective import collective
-from rooflinecli.calculators.shard import shard
-from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.context import Scene
 from rooflinecli.engine.training import train
 from rooflinecli.formulas import collectives as f
 from rooflinecli.formulas import counts, roofline, schedule
 from rooflinecli.formulas import memory as m
 from rooflinecli.parallel import data, tensor
-from rooflinecli.specs import sharding
+from rooflinecli.questions.collective.answer import collective
+from rooflinecli.questions.shard import notation
+from rooflinecli.questions.shard.answer import shard
 from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import Request
 
 GB_LINK, PEAK = 450e9, 990e12
 
 
 def split(text: str, mesh: str, sizes: str, hw: str = "h100-sxm") -> dict:
-    axes = sharding.mesh(mesh)
-    return shard(sharding.arrays(text, axes), axes, sharding.assignments(sizes, "--sizes"), load_hardware(hw))
+    axes = notation.mesh(mesh)
+    return shard(notation.arrays(text, axes), axes, notation.assignments(sizes, "--sizes"), load_hardware(hw))
 
 
 def test_w2_1_cheapest_sharding_is_by_columns():

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from rooflinecli.calculators.shard import shard
-from rooflinecli.specs import sharding
+from rooflinecli.questions.shard import notation
+from rooflinecli.questions.shard.answer import shard
 from rooflinecli.specs.hardware import load_hardware
 
 pytest.importorskip("jax")
@@ -48,7 +48,7 @@ def compiled() -> list[list[list]]:
     """(op, bytes of its result) of every collective XLA inserts, per case."""
     work = []
     for text, sizes, _ in CASES:
-        arrays, dims = sharding.arrays(text, sharding.mesh(MESH)), sharding.assignments(sizes, "--sizes")
+        arrays, dims = notation.arrays(text, notation.mesh(MESH)), notation.assignments(sizes, "--sizes")
         work.append([[dims[d] for d in "IJK"], [[a.over[d] for d in a.dims] for a in arrays]])
     work = [[[int(n) for n in shape], specs] for shape, specs in work]
     environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
@@ -67,8 +67,8 @@ def compiled() -> list[list[list]]:
 @pytest.mark.parametrize("at", range(len(CASES)), ids=[c[0] for c in CASES])
 def test_xla_inserts_the_collective_named(compiled, at):
     text, sizes, case = CASES[at]
-    axes = sharding.mesh(MESH)
-    answer = shard(sharding.arrays(text, axes), axes, sharding.assignments(sizes, "--sizes"), load_hardware("tpu-v5e"))
+    axes = notation.mesh(MESH)
+    answer = shard(notation.arrays(text, axes), axes, notation.assignments(sizes, "--sizes"), load_hardware("tpu-v5e"))
     assert answer["case"] == case
     # The engine counts bf16 (TPUs have no fp32 matmul rate), the host program fp32.
     instead = answer["instead"]

@@ -6,8 +6,8 @@ from itertools import permutations
 
 import pytest
 
-from rooflinecli.answers.estimate import estimate
-from rooflinecli.specs import ask
+from rooflinecli.engine import build_request
+from rooflinecli.questions.estimate.answer import estimate
 
 BASE = {"model": "llama-3-8b", "hw": "a100", "n": 64, "dp": 64, "zero": 3, "phase": "train", "seq": 4096, "batch": 64}
 PARAMETERS = 8_030_261_248  # Llama 3 8B
@@ -15,7 +15,7 @@ FAR, NEAR = 63 / 64, 7 / 8  # of a tensor, what a device takes from all 64 and f
 
 
 def train(software: str, **options):
-    return estimate(ask.request({**BASE, "recompute": "full", "software": software, **options})).phases["train"]
+    return estimate(build_request.request({**BASE, "recompute": "full", "software": software, **options})).phases["train"]
 
 
 @pytest.mark.parametrize(

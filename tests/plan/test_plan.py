@@ -14,10 +14,10 @@ from conftest import run_cli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rooflinecli.answers.plan import counts
-from rooflinecli.answers.search.question import question
-from rooflinecli.answers.search.train import search
 from rooflinecli.formulas import scaling
+from rooflinecli.questions.plan import device_counts
+from rooflinecli.questions.search.training import search
+from rooflinecli.questions.search.training_question import question
 
 RUN = ["llama-3-8b", "--tokens", "100B", "--batch", "512"]
 
@@ -37,7 +37,7 @@ def answered(command: str) -> dict[str, Any]:
 
 @given(st.integers(1, 20_000), st.sampled_from([1, 4, 8]))
 def test_counts_rise_by_whole_hosts_to_the_most(most: int, host: int) -> None:
-    found = counts.ladder(most, host)
+    found = device_counts.ladder(most, host)
     assert found[-1] == most and found == sorted(set(found))
     assert all(n % host == 0 for n in found[:-1] if n > host)
     assert all(b <= a * (1 + 1 / 8) + host for a, b in itertools.pairwise(found) if a >= host)
@@ -45,18 +45,18 @@ def test_counts_rise_by_whole_hosts_to_the_most(most: int, host: int) -> None:
 
 @given(st.floats(1, 2e5), st.integers(1, 131_072), st.floats(0.5, 1.0))
 def test_the_fewest_is_that_of_trying_every_count(work: float, first: int, power: float) -> None:
-    ladder = counts.ladder(131_072, 8)
+    ladder = device_counts.ladder(131_072, 8)
 
     def over(n: int) -> float:
         return work / n**power if n >= 24 else math.inf  # nothing fits on fewer
 
     every = next((n for n in ladder if over(n) <= 1), None)
-    assert counts.fewest(ladder, over, first) == every
+    assert device_counts.fewest(ladder, over, first) == every
 
 
 @given(st.floats(0.1, 3.0))
 def test_the_most_is_that_of_trying_every_count(allowed: float) -> None:
-    ladder = counts.ladder(4096, 8)
+    ladder = device_counts.ladder(4096, 8)
 
     def time(n: int) -> float:
         return 1000 / n + n / 1e7
@@ -65,7 +65,7 @@ def test_the_most_is_that_of_trying_every_count(allowed: float) -> None:
         return n * time(n) / 1000 / allowed
 
     every = max((n for n in ladder if n >= 16 and over(n) <= 1), default=None)
-    assert counts.most(ladder, over, time, 16) == every
+    assert device_counts.most(ladder, over, time, 16) == every
 
 
 @pytest.mark.parametrize("hold", ["pessimistic", "expected"])
@@ -88,7 +88,7 @@ def test_every_row_is_what_its_command_prints(hold: str) -> None:
 
 def test_no_fewer_devices_meet_the_deadline() -> None:
     row = asked(*RUN, "--hw", "h100", "--deadline", "2d")["rows"][0]
-    for n in (n for n in counts.ladder(row["devices"] - 1, 8) if n >= row["devices"] // 2):
+    for n in (n for n in device_counts.ladder(row["devices"] - 1, 8) if n >= row["devices"] // 2):
         options = {"model": RUN[0], "hw": "h100", "tokens": "100B", "batch": "512", "n": str(n)}
         best = search(question(options, "train.interval_s.1", [])).ranking.top(1)
         steps = math.ceil(100e9 / (512 * 4096))
@@ -167,7 +167,7 @@ def test_the_device_hours_of_llama_405b_are_those_that_meta_reports() -> None:
 
 
 def test_python_asks_the_same() -> None:
-    from rooflinecli import api
+    from rooflinecli.interfaces.python import api
 
     args = {"tokens": "100B", "batch": 512, "deadline": "4d", "price": "h100=2.5"}
     assert api.plan("llama-3-8b", ["h100"], **args) == asked(*RUN, "--hw", "h100", "--deadline", "4d", "--price", "h100=2.5")  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rooflinecli.phases.experts import Shape, Stored, experts_op
+from rooflinecli.phases.grouped_gemm import Shape, Stored, experts_op
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
 from rooflinecli.specs.efficiency import Efficiency

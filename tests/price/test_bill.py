@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rooflinecli.price.bill import Bill
+from rooflinecli.price.accumulator import Bill
 from rooflinecli.price.chip import Chip
 from rooflinecli.specs.hardware import load_hardware
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from rooflinecli.answers.collective import collective
-from rooflinecli.lift import PLAIN
+from rooflinecli.core.lift import PLAIN
+from rooflinecli.ledger.ops import Collective
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.network import price_collective
+from rooflinecli.questions.collective.answer import collective
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.work import Collective
 
 
 @pytest.mark.parametrize("op", ["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "permute"])

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rooflinecli.answers.sweep.axes import space
-from rooflinecli.errors import DataError, UsageError
+from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.price.chip import Chip
+from rooflinecli.questions.sweep.axes import space
 from rooflinecli.specs.efficiency import CONSTANTS, SETTINGS, Efficiency
 from rooflinecli.specs.hardware import load_defaults, load_hardware
 from rooflinecli.specs.schema import generate
@@ -117,7 +117,7 @@ def test_every_kind_of_chip_has_constants_for_every_class_that_the_program_price
 
 @pytest.mark.parametrize(("path", "unit"), [("engine.front", "s"), ("efficiency.matmul.tau", "s")])
 def test_the_unit_of_what_can_be_set(path, unit):
-    from rooflinecli.price import settable
+    from rooflinecli.price import overrides
     from rooflinecli.specs.hardware import load_hardware
 
-    assert settable.unit(load_hardware("h100-sxm"), path) == unit
+    assert overrides.unit(load_hardware("h100-sxm"), path) == unit

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rooflinecli.answers.collective import collective
-from rooflinecli.answers.exchange import with_mode
-from rooflinecli.errors import UsageError
-from rooflinecli.formulas import exchange as f
-from rooflinecli.formulas.experts import ranks_inside
-from rooflinecli.lift import Traced
-from rooflinecli.num import value
+from rooflinecli.core.errors import UsageError
+from rooflinecli.core.lift import Traced
+from rooflinecli.core.num import value
+from rooflinecli.formulas import moe_all2all as f
+from rooflinecli.formulas.grouped_gemm import ranks_inside
+from rooflinecli.ledger.ops import Exchange
 from rooflinecli.parallel.expert import exchanges
 from rooflinecli.price.chip import Chip
-from rooflinecli.price.exchange import MODES, price_exchange
+from rooflinecli.price.moe_all2all import MODES, price_exchange
+from rooflinecli.questions.collective.answer import collective
+from rooflinecli.questions.collective.backends import with_mode
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.plan import Plan
-from rooflinecli.work import Exchange
+from rooflinecli.specs.layout import Plan
 
 CHIPS = ("h100-sxm", "b200-sxm", "gb200")
 

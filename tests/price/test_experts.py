@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rooflinecli.answers.estimate import estimate
-from rooflinecli.answers.grouped import kernel_grouped
+from rooflinecli.core.errors import UsageError
+from rooflinecli.core.lift import PLAIN, Traced
+from rooflinecli.core.num import value
+from rooflinecli.engine.build_request import request
 from rooflinecli.engine.phase_answer import DecodeAnswer
-from rooflinecli.errors import UsageError
-from rooflinecli.formulas import experts as f
-from rooflinecli.lift import PLAIN, Traced
-from rooflinecli.num import value
-from rooflinecli.phases.experts import Shape, Stored, busiest, experts_op
+from rooflinecli.formulas import grouped_gemm as f
+from rooflinecli.phases.grouped_gemm import Shape, Stored, busiest, experts_op
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
-from rooflinecli.specs.ask import request
+from rooflinecli.questions.estimate.answer import estimate
+from rooflinecli.questions.kernel.grouped_gemm import kernel_grouped
 from rooflinecli.specs.hardware import load_hardware
 
 DEEPSEEK = {"d_model": 7168.0, "width": 2048.0, "experts": 256.0, "top_k": 8.0}

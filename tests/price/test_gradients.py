@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from rooflinecli.ledger.ops import Gradient, Op
 from rooflinecli.phases.backward import input_gradients
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.work import Gradient, Op
 
 FLOPS = 1e15  # long enough that traffic and launches are nothing beside it
 ATTENTION = Op("scores", "prefill_attention", "bf16", FLOPS, 1.0, n=128, length=8192, gradient=Gradient(2.5, 1.0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rooflinecli import api
+from rooflinecli.interfaces.python import api
 from rooflinecli.specs.hardware import load_hardware
 
 CAPPED = 'extends: h100-sxm\nname: H100 at 350 W\npower: {value: 350 W, source: "a rack"}\n'

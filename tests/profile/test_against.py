@@ -8,9 +8,9 @@ import sqlite3
 import pytest
 from conftest import ROOT, run_cli
 
-from rooflinecli.answers.against import against
-from rooflinecli.profile.kernel import Kernel
-from rooflinecli.specs import ask
+from rooflinecli.engine import build_request
+from rooflinecli.importers.profiles.kernel import Kernel
+from rooflinecli.questions.profile.compare_estimate import against
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +35,11 @@ def small(tmp_path_factory):
 def test_a_trace_taken_here_is_explained(small, tmp_path, phase, asked):
     """XLA on a CPU: no shapes and no names, yet at least 85 % of the time has an operation, and the steps are counted."""
     jax = pytest.importorskip("jax")
-    from rooflinecli.measure.model import steps, weights
+    from rooflinecli.measure.model import programs, weights
     from rooflinecli.specs.model import load_model
 
     spec = load_model(str(small))
-    program = steps.program(phase, spec, weights.initial(spec, jax.numpy.float32), 1, 64, jax.numpy.float32)
+    program = programs.program(phase, spec, weights.initial(spec, jax.numpy.float32), 1, 64, jax.numpy.float32)
     run = jax.jit(program.fn)
     jax.block_until_ready(run(*program.args))
     with jax.profiler.trace(str(tmp_path)):
@@ -79,7 +79,7 @@ def rows(found):
 
 
 def test_kernels_with_shapes_are_told_apart():
-    found = against([k for i in range(64) for k in layer(i)], ask.request(OPTIONS))
+    found = against([k for i in range(64) for k in layer(i)], build_request.request(OPTIONS))
     table = rows(found)
     assert found["steps"] == 2
     assert table[("attention.qkv",)]["launches"] == 32
@@ -93,7 +93,7 @@ def test_kernels_with_shapes_are_told_apart():
 def test_what_no_operation_explains_is_named():
     lost = Kernel("Memcpy HtoD (Pinned -> Device)", 2e-3, start_s=0.2, kind="copy")
     comm = Kernel("ncclDevKernel_AllReduce", 1e-3, start_s=0.3, kind="collective")
-    found = against([*(k for i in range(32) for k in layer(i)), lost, comm], ask.request(OPTIONS))
+    found = against([*(k for i in range(32) for k in layer(i)), lost, comm], build_request.request(OPTIONS))
     assert found["unexplained"]["kernels"][0] == "Memcpy HtoD (Pinned -> Device)"
     # one device has nothing to exchange, but the estimate lists communication of zero seconds only where there is a row for it
     assert found["unexplained"]["time_s"] + sum(r["measured_s"] for r in found["rows"]) == pytest.approx(
@@ -104,7 +104,7 @@ def test_what_no_operation_explains_is_named():
 
 def test_layout_copies_are_charged_to_what_they_feed():
     copy = Kernel("transpose_copy", 3e-4, start_s=1e-4, kind="copy")  # before the first product of the first layer
-    found = rows(against([copy, *(k for i in range(32) for k in layer(i))], ask.request(OPTIONS)))
+    found = rows(against([copy, *(k for i in range(32) for k in layer(i))], build_request.request(OPTIONS)))
     assert found[("attention.qkv",)]["copies_s"] == pytest.approx(3e-4)
     assert found[("attention.qkv",)]["measured_s"] == pytest.approx(32e-4 + 3e-4)
 

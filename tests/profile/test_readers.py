@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from rooflinecli.errors import DataError
-from rooflinecli.profile.read import read
+from rooflinecli.core.errors import DataError
+from rooflinecli.importers.profiles.read import read
 
 
 def write(path, events, wrap=True):

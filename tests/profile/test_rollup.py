@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rooflinecli.profile.classify import classify
-from rooflinecli.profile.intervals import length, overlap, own_times, union
-from rooflinecli.profile.kernel import Kernel
-from rooflinecli.profile.rollup import profile
+from rooflinecli.importers.profiles.classify import classify
+from rooflinecli.importers.profiles.intervals import length, overlap, own_times, union
+from rooflinecli.importers.profiles.kernel import Kernel
+from rooflinecli.questions.profile.rollup import profile
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rooflinecli.dataclass import dataclass as ours
+from rooflinecli.core.fast_dataclass import dataclass as ours
 
 BOTH = pytest.mark.parametrize("dataclass", [dataclasses.dataclass, ours], ids=["standard", "ours"])
 FLAGS = st.fixed_dictionaries({name: st.booleans() for name in ("frozen", "eq", "repr", "slots", "kw_only")})
@@ -109,7 +109,7 @@ def test_a_start_defines_none_of_our_classes_by_the_standard_decorator(python):
         "import dataclasses, sys; sys.argv=['roofline','estimate','llama70b','--hw','h100']; seen = []\n"
         "was = dataclasses._process_class\n"
         "dataclasses._process_class = lambda kind, *a: (seen.append(kind.__module__), was(kind, *a))[1]\n"
-        "from rooflinecli.cli.main import main\ntry: main()\nexcept SystemExit: pass\n"
+        "from rooflinecli.interfaces.cli.main import main\ntry: main()\nexcept SystemExit: pass\n"
         "print(len(seen) > 10, [m for m in seen if m.startswith('rooflinecli')], file=sys.stderr)"
     )
     assert python(code).stderr.strip() == "True []"

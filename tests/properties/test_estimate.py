@@ -8,17 +8,17 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from rooflinecli.answers.estimate import estimate
-from rooflinecli.answers.explain import quantities
-from rooflinecli.derivation import Traced
-from rooflinecli.engine import answer as engine
+from rooflinecli.core.derivation import Traced
+from rooflinecli.core.lift import PLAIN
+from rooflinecli.core.lift import Traced as TracedInputs
+from rooflinecli.engine import evaluate as engine
+from rooflinecli.engine.context import Scene
 from rooflinecli.engine.phase_answer import PhaseAnswer
-from rooflinecli.engine.scene import Scene
-from rooflinecli.lift import PLAIN
-from rooflinecli.lift import Traced as TracedInputs
+from rooflinecli.questions.estimate.answer import estimate
+from rooflinecli.questions.estimate.explain import quantities
 from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import Request
 
 MODELS = ("gpt2", "llama-3-8b", "llama-3-70b", "falcon-40b", "mixtral-8x7b", "deepseek-v3", "gemma-2-9b")
@@ -145,7 +145,7 @@ def test_doubling_the_batch_doubles_model_flops(model, batch, seq):
 @pytest.mark.parametrize("model", MODELS)
 def test_training_flops_are_close_to_6n_where_attention_is_small(model):
     """Independent of the ledger: 6 N_active tokens without the embedding table, within 8 % at short sequences."""
-    from rooflinecli.answers.parameters import parameters
+    from rooflinecli.layers.parameter_counts import parameters
 
     spec = load_model(model)
     request = Request(spec, load_hardware("h100"), batch=8, seq=128, phases=("train",), devices=1, tp=1, pp=1, dp=1)

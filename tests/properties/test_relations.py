@@ -11,15 +11,15 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from rooflinecli.engine import legal
-from rooflinecli.engine.answer import answer
+from rooflinecli.core.errors import Infeasible, UsageError
+from rooflinecli.engine import legality
+from rooflinecli.engine.context import Scene
+from rooflinecli.engine.evaluate import answer
 from rooflinecli.engine.phase_answer import PhaseAnswer
-from rooflinecli.engine.scene import Scene
-from rooflinecli.errors import Infeasible, UsageError
-from rooflinecli.formulas.experts import CROWD
+from rooflinecli.formulas.grouped_gemm import CROWD
 from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import Request
 
 MODELS = (
@@ -69,7 +69,7 @@ def questions(draw: Any, phase: str) -> tuple[Request, Plan, str]:
     try:
         scene = Scene(request)
         assume(scene.generates or phase != "decode")
-        assume(legal.broken(scene, plan, phase) is None)
+        assume(legality.broken(scene, plan, phase) is None)
     except UsageError:
         assume(False)
     return request, plan, phase

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rooflinecli.cli import main
+from rooflinecli.interfaces.cli import main
 
 for _verb in ("report", "ops"):
     main.VERBS.setdefault(_verb, (_verb, "under test"))

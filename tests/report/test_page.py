@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 from conftest import run_cli
 
-from rooflinecli import units
+from rooflinecli.core import units
 from tests.report.conftest import QUESTIONS, embedded
 
 NAMES = sorted(QUESTIONS)

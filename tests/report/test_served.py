@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rooflinecli import api
-from rooflinecli.answers.simulate.served import served
+from rooflinecli.interfaces.python import api
+from rooflinecli.questions.simulate.from_estimate import served
 from tests.conftest import run_cli
 from tests.report.conftest import embedded
 from tests.report.test_page import Reader

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from rooflinecli.engine.scene import Scene
-from rooflinecli.simulate.prices import Prices
-from rooflinecli.specs import ask
-from rooflinecli.specs.plan import Plan
+from rooflinecli.engine import build_request
+from rooflinecli.engine.context import Scene
+from rooflinecli.simulate.step_times import Prices
+from rooflinecli.specs.layout import Plan
 
 
 @pytest.fixture(scope="session")
 def scene() -> Scene:
     return Scene(
-        ask.request({"model": "llama-3-8b", "hw": "h100", "engine": "vllm", "prompt": 512, "output": 128, "batch": 1})
+        build_request.request({"model": "llama-3-8b", "hw": "h100", "engine": "vllm", "prompt": 512, "output": 128, "batch": 1})
     )
 
 

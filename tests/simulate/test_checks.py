@@ -7,8 +7,8 @@ import json
 import pytest
 from conftest import run_cli
 
-from rooflinecli import api
-from rooflinecli.errors import UsageError
+from rooflinecli.core.errors import UsageError
+from rooflinecli.interfaces.python import api
 
 PLAN = """
 defaults: {model: llama-3-8b, hw: h100, engine: vllm, tp: 1}

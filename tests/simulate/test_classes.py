@@ -11,8 +11,8 @@ from conftest import run_cli
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rooflinecli.errors import UsageError
-from rooflinecli.simulate.limits import NAMES, limits
+from rooflinecli.core.errors import UsageError
+from rooflinecli.simulate.slo import NAMES, limits
 from rooflinecli.simulate.timeline import fitting
 
 BASE = ("simulate", "llama-3-8b", "--hw", "h100", "--engine", "vllm", "--no-interval")

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 import pytest
 from conftest import run_cli
 
-from rooflinecli.answers.search import train
-from rooflinecli.answers.search.question import question
-from rooflinecli.answers.simulate.study import answered, cells
-from rooflinecli.errors import Infeasible, UsageError
-from rooflinecli.spread import _Kept, _opened, spread_over
+from rooflinecli.core.errors import Infeasible, UsageError
+from rooflinecli.core.parallel_map import _Kept, _opened, spread_over
+from rooflinecli.questions.search import training
+from rooflinecli.questions.search.training_question import question
+from rooflinecli.questions.simulate.study import answered, cells
 
 STUDY = cells(
     {"model": "llama-3-8b", "hw": "h100", "engine": "vllm"},
@@ -104,7 +104,7 @@ def test_parts_of_a_search_make_the_whole():
         "throughput",
         ["train.mfu >= 0.5"],
     )
-    whole, parts = train.search(asked), train.search(asked, over=map)
+    whole, parts = training.search(asked), training.search(asked, over=map)
     assert whole == parts and whole.layouts > 1000
 
 

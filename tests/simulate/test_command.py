@@ -238,7 +238,7 @@ def test_layers_on_the_host_leave_room_for_cache():
 
 
 def test_requests_are_a_frame():
-    from rooflinecli import api
+    from rooflinecli.interfaces.python import api
 
     found = api.simulate("llama-3-8b", "h100", qps=5, requests=50, engine="vllm")
     frame = found.requests()

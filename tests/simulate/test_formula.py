@@ -6,16 +6,15 @@ import math
 
 import pytest
 
-from rooflinecli.engine import inference
-from rooflinecli.engine.scene import Scene
-from rooflinecli.simulate.fleet import Fleet, closed
-from rooflinecli.simulate.job import Job
+from rooflinecli.engine import build_request, inference
+from rooflinecli.engine.context import Scene
+from rooflinecli.simulate.cluster import Fleet, closed
 from rooflinecli.simulate.lengths import Lengths
-from rooflinecli.simulate.prices import Prices
 from rooflinecli.simulate.replica import Replica
-from rooflinecli.simulate.residents import Limits
-from rooflinecli.specs import ask
-from rooflinecli.specs.plan import Plan
+from rooflinecli.simulate.request import Job
+from rooflinecli.simulate.scheduler import Limits
+from rooflinecli.simulate.step_times import Prices
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.registry import load
 
 CELLS = [(1024, 1024, c) for c in (4, 16, 64)] + [(8192, 1024, c) for c in (4, 16)] + [(1024, 4096, 32)]
@@ -33,7 +32,7 @@ SETTINGS = [
 
 def both(engine, settings, prompt, output, concurrency):
     """(first token, time per further token) of the formula and of ten prompts a slot, lengths uniform in [0.8, 1]."""
-    asked = ask.request(
+    asked = build_request.request(
         {"model": "llama70b", "hw": "h100", "tp": 4, "n": 4, "dtype": "fp8", "kv-dtype": "fp8", "engine": engine,
          "prompt": round(0.9 * prompt), "output": round(0.9 * output), "concurrency": concurrency, "scheduler": settings}
     )  # fmt: skip
@@ -75,10 +74,10 @@ def test_a_lone_request_has_one_answer(engine, equal):
     """At a rate near nought, as the only client, and simulated: the pass on an idle replica behind the front end, within a stream's share."""
 
     def first(**load):
-        asked = ask.request({**ALONE, "engine": engine, "equal_lengths": equal, **load})
+        asked = build_request.request({**ALONE, "engine": engine, "equal_lengths": equal, **load})
         return inference.prefill(Scene(asked), Plan(zero=0)).time_s
 
-    scene = Scene(ask.request({**ALONE, "engine": engine}))
+    scene = Scene(build_request.request({**ALONE, "engine": engine}))
     rules = scene.engine.scheduler
     job = Job(0, 0.0, ALONE["prompt"], ALONE["output"])
     replica = Replica(Prices(scene, Plan(zero=0)), Limits(10**9, 2048), rules)
@@ -95,7 +94,7 @@ def test_what_no_rule_explains_is_met_beside_others_alone(engine, seconds):
     """In the share of arrivals that find somebody: 1 - e^-b of an open loop, all of a closed one from two clients on."""
 
     def unexplained(**load):
-        asked = ask.request({**ALONE, "engine": engine, **load})
+        asked = build_request.request({**ALONE, "engine": engine, **load})
         with_it, without = (Scene(asked, override=o) for o in (None, {"engine.unexplained": 0.0}))
         answers = [inference.prefill(each, Plan(zero=0)).time_s for each in (with_it, without)]
         return answers[0] - answers[1], inference.decode(with_it, Plan(zero=0)).batch

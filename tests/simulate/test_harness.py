@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from rooflinecli.specs.engine import load_engine
-from rooflinecli.specs.plan import Plan
-from rooflinecli.validate import harness, inference
+from rooflinecli.specs.layout import Plan
+from rooflinecli.validate import benchmark_harness, inference
 from rooflinecli.validate.inference import Run
 
 
@@ -39,25 +39,25 @@ def collected(engine, group, system, precision, day, concurrency=64, tp=4.0):
 def test_minimax_was_tuned_in_april(day, budget, graph, narrow):
     """InferenceX bddbf403: --max-num-batched-tokens of two prompts, --max-cudagraph-capture-size 2048, --kv-cache-dtype fp8."""
     run = collected("vllm", "MiniMaxAI/MiniMax-M2.5", "b200_sxm", "fp8", day)
-    setting = harness.configured(run, load_engine("vllm").scheduler)
+    setting = benchmark_harness.configured(run, load_engine("vllm").scheduler)
     assert (setting.token_budget, setting.graph_tokens) == (budget, graph)
-    assert (("kv_dtype", "fp8") in harness.options(run)) == narrow
+    assert (("kv_dtype", "fp8") in benchmark_harness.options(run)) == narrow
 
 
 @pytest.mark.parametrize(("day", "budget"), [("2025-11-02", 1152), ("2026-02-05", 8192)])
 def test_tensorrt_llm_takes_8192_tokens_since_january(day, budget):
     """64af5a77: max_num_tokens is concurrency + prompt + 64 in whole 64s, and since then 8192 at least."""
     run = collected("trtllm", "deepseek-ai/DeepSeek-R1", "h200_sxm", "fp8", day)
-    assert harness.configured(run, load_engine("trtllm").scheduler).token_budget == budget
+    assert benchmark_harness.configured(run, load_engine("trtllm").scheduler).token_budget == budget
 
 
 def test_ranks_of_gpt_oss_wait_for_each_other_as_long_as_the_default_says():
     """gptoss_fp4_b200_trt_slurm.sh turns enable_balance on and leaves timeout_iters at 50 (llm_args.py)."""
     own = load_engine("trtllm").scheduler
-    alone = harness.configured(collected("trtllm", "openai/gpt-oss-120b", "b200_sxm", "fp4", "2026-01-07"), own)
+    alone = benchmark_harness.configured(collected("trtllm", "openai/gpt-oss-120b", "b200_sxm", "fp4", "2026-01-07"), own)
     run = collected("trtllm", "openai/gpt-oss-120b", "b200_sxm", "fp4", "2026-01-07")
     run.plan = Plan(tp=1.0, dp=4.0, ep=4.0, zero=0)
-    ranks = harness.configured(run, own)
+    ranks = benchmark_harness.configured(run, own)
     assert (alone.hold_steps, ranks.hold_steps, ranks.hold_share) == (0, 50, 1.0)
 
 
@@ -69,7 +69,7 @@ def test_an_estimate_is_told_the_flags_of_a_public_script():
     }
     run = inference._collected(row)
     assert {"poll_steps=30", "stream_steps=30", "token_budget=32768"} <= set(run.options["scheduler"].split(","))
-    assert "scheduler" not in dict(harness.options(run))  # simulated steps do not depend on it
+    assert "scheduler" not in dict(benchmark_harness.options(run))  # simulated steps do not depend on it
     (untold,) = inference.without_flags([run])
     assert untold.options == run.untold and set(untold.measured) == {"ttft"}
     told, plain = (inference.predict(each)["ttft"][0] for each in (run, untold))

@@ -10,13 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from simulate.test_schedulers import LENGTHS, ROUND, jobs_of, scheduler
 
-from rooflinecli.errors import Infeasible, UsageError
-from rooflinecli.simulate import fleet, losses
-from rooflinecli.simulate.job import INF, Job
-from rooflinecli.simulate.losses import Loss
-from rooflinecli.simulate.prefix import Store
+from rooflinecli.core.errors import Infeasible, UsageError
+from rooflinecli.simulate import cluster, failures
+from rooflinecli.simulate.failures import Loss
+from rooflinecli.simulate.prefix_cache import Store
 from rooflinecli.simulate.replica import Replica
-from rooflinecli.simulate.residents import Limits
+from rooflinecli.simulate.request import INF, Job
+from rooflinecli.simulate.scheduler import Limits
 from rooflinecli.specs.registry import load
 
 BASE = (
@@ -36,19 +36,19 @@ BASE = (
 
 def made(prices, count, router=ROUND, pool=10**6):
     replicas = [Replica(prices, Limits(pool, 64), scheduler(), Store()) for _ in range(count)]
-    return fleet.Fleet(replicas, router)
+    return cluster.Fleet(replicas, router)
 
 
 def run(prices, jobs, found, count=2, router=ROUND, pool=10**6):
     ended: list[Job] = []
-    restarts = losses.opened(made(prices, count, router, pool), jobs, found, None, ended)
+    restarts = failures.opened(made(prices, count, router, pool), jobs, found, None, ended)
     return sorted(ended, key=lambda job: job.index), restarts
 
 
 @pytest.mark.parametrize("router", ["round-robin", "least-loaded", "prefix"])
 def test_a_loss_when_all_is_over_changes_nothing(prices, router):
     rows = [(i / 5, 300 + 50 * (i % 5), 30) for i in range(40)]
-    plain = fleet.opened(made(prices, 3, load("simulate/routers", router)), jobs_of(rows))
+    plain = cluster.opened(made(prices, 3, load("simulate/routers", router)), jobs_of(rows))
     ended, restarts = run(prices, jobs_of(rows), (Loss(1, 1e6),), 3, load("simulate/routers", router))
     assert restarts == 0
     before = sorted(plain, key=lambda j: j.index)
@@ -66,7 +66,7 @@ def test_a_loss_when_all_is_over_changes_nothing(prices, router):
 )
 def test_every_request_ends_once_where_somebody_is(prices, rows, pool, at):
     found = tuple(Loss(*each) for each in at)
-    if losses.most_away(found) > 2:
+    if failures.most_away(found) > 2:
         return
     ended, _ = run(prices, jobs_of(rows), found, 3, pool=pool)
     assert [job.index for job in ended] == list(range(len(rows)))
@@ -94,12 +94,12 @@ def test_requests_wait_while_nobody_is_there(prices):
 
 
 def test_losses_are_read():
-    assert losses.losses("1@2min:10min,2@30s") == (Loss(1, 120.0, 600.0), Loss(2, 30.0, INF))
-    assert losses.losses("1@0s:500ms") == (Loss(1, 0.0, 0.5),)
-    assert losses.most_away((Loss(1, 0.0, 10.0), Loss(1, 5.0, 10.0), Loss(1, 10.0, 1.0))) == 2
+    assert failures.losses("1@2min:10min,2@30s") == (Loss(1, 120.0, 600.0), Loss(2, 30.0, INF))
+    assert failures.losses("1@0s:500ms") == (Loss(1, 0.0, 0.5),)
+    assert failures.most_away((Loss(1, 0.0, 10.0), Loss(1, 5.0, 10.0), Loss(1, 10.0, 1.0))) == 2
     for wrong in ("", "1", "0@1min", "1@soon", "x@1min", "1@1min:0s", "-1@1min", "1@1min:", "1@5", "1@-500ms"):
         with pytest.raises(UsageError, match="--lose"):
-            losses.losses(wrong)
+            failures.losses(wrong)
 
 
 def test_a_promise_that_holds_with_one_away_needs_a_spare():

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from rooflinecli.engine import inference
-from rooflinecli.engine.scene import Scene
-from rooflinecli.simulate.prices import Prices
-from rooflinecli.specs import ask
-from rooflinecli.specs.plan import Plan
+from rooflinecli.engine import build_request, inference
+from rooflinecli.engine.context import Scene
+from rooflinecli.simulate.step_times import Prices
+from rooflinecli.specs.layout import Plan
 
 
 @pytest.mark.parametrize("stages", [1, 2, 4])
 def test_a_step_through_a_pipeline_is_the_estimates(stages: int) -> None:
     """The same step, with what its microbatch waits for the slowest stage."""
     asked = {"model": "llama-3-8b", "hw": "h100-sxm", "dtype": "bf16", "batch": 64, "prompt": 1000, "output": 48}
-    scene, plan = Scene(ask.request(asked)), Plan(pp=float(stages), zero=0)
+    scene, plan = Scene(build_request.request(asked)), Plan(pp=float(stages), zero=0)
     told = inference.decode(scene, plan)
     assert Prices(scene, plan).decode(64, 1024.0) == pytest.approx(told.time_s, rel=1e-9)
     assert stages < 4 or told.breakdown_s["bubble"] > 0

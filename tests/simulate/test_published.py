@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rooflinecli.specs.published import published
+from rooflinecli.specs.published_runs import published
 from rooflinecli.validate import percentiles
 
 ROWS = published("percentiles")["rows"]

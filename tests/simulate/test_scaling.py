@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from simulate.test_losses import made
 from simulate.test_schedulers import LENGTHS, jobs_of
 
-from rooflinecli.errors import UsageError
-from rooflinecli.simulate import fleet, scaling
-from rooflinecli.simulate.job import Job
-from rooflinecli.simulate.scaling import Rule, Scaled
+from rooflinecli.core.errors import UsageError
+from rooflinecli.simulate import autoscaler, cluster
+from rooflinecli.simulate.autoscaler import Rule, Scaled
+from rooflinecli.simulate.request import Job
 from rooflinecli.specs.registry import load
 
 BASE = ("simulate", "llama-3-8b", "--hw", "h100", "--engine", "vllm", "--no-interval")
@@ -25,13 +25,13 @@ LEAST = load("simulate/routers", "least-loaded")
 def run(prices, jobs, rule, router=LEAST):
     ended: list[Job] = []
     state = Scaled(made(prices, rule.most, router), rule, None, ended)
-    scaling.opened(state, jobs)
+    autoscaler.opened(state, jobs)
     return sorted(ended, key=lambda job: job.index), state
 
 
 def test_as_many_at_least_as_at_most_is_a_fleet(prices):
     rows = [(i / 5, 300 + 50 * (i % 5), 30) for i in range(40)]
-    plain = sorted(fleet.opened(made(prices, 3, LEAST), jobs_of(rows)), key=lambda job: job.index)
+    plain = sorted(cluster.opened(made(prices, 3, LEAST), jobs_of(rows)), key=lambda job: job.index)
     ended, state = run(prices, jobs_of(rows), Rule(3, 3, 1.0, 60.0))
     assert state.paid == [(0.0, 3)] and state.started == 0
     assert [(j.replica, j.finish) for j in ended] == [(j.replica, pytest.approx(j.finish)) for j in plain]
@@ -77,9 +77,9 @@ def test_what_still_starts_is_let_go_first_and_may_start_again(prices):
 def test_what_is_paid_is_an_area():
     """Two for ten seconds, four for five, one for five: 45 replica-seconds of 20."""
     paid = [(0.0, 2), (10.0, 4), (15.0, 1)]
-    assert scaling.mean(paid, 0, 20) == pytest.approx(45 / 20)
-    assert scaling.mean(paid, 12, 16) == pytest.approx((3 * 4 + 1) / 4)
-    assert scaling.mean([(0.0, 3)], 0, 1) == 3
+    assert autoscaler.mean(paid, 0, 20) == pytest.approx(45 / 20)
+    assert autoscaler.mean(paid, 12, 16) == pytest.approx((3 * 4 + 1) / 4)
+    assert autoscaler.mean([(0.0, 3)], 0, 1) == 3
 
 
 def test_a_peak_costs_less_where_replicas_come_and_go(tmp_path):
@@ -102,13 +102,13 @@ def test_a_peak_costs_less_where_replicas_come_and_go(tmp_path):
 
 
 def test_rules_are_read():
-    assert scaling.rule("1:8@32", "3min") == Rule(1, 8, 32.0, 180.0)
+    assert autoscaler.rule("1:8@32", "3min") == Rule(1, 8, 32.0, 180.0)
     for wrong in ("8", "1:8", "8:1@3", "0:3@1", "1:2@0", "1:2@x", "1:2@inf", ":@"):
         with pytest.raises(UsageError, match="--autoscale"):
-            scaling.rule(wrong, "3min")
+            autoscaler.rule(wrong, "3min")
     for start in ("", "soon", "-3s"):
         with pytest.raises(UsageError, match="--start-up"):
-            scaling.rule("1:2@3", start)
+            autoscaler.rule("1:2@3", start)
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from simulate import tiny
 
-from rooflinecli.simulate.fleet import Fleet, closed, opened
-from rooflinecli.simulate.job import Job
-from rooflinecli.simulate.prefix import Store
+from rooflinecli.simulate.cluster import Fleet, closed, opened
+from rooflinecli.simulate.prefix_cache import Store
 from rooflinecli.simulate.replica import Replica
-from rooflinecli.simulate.residents import Limits
-from rooflinecli.specs.plan import Plan
+from rooflinecli.simulate.request import Job
+from rooflinecli.simulate.scheduler import Limits
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.registry import kinds, load
 from rooflinecli.specs.scheduler import Scheduler
 
@@ -199,7 +199,7 @@ def test_moving_a_cache_between_pools_stands_in_the_gap_after_the_first_token(pr
     for replica in made:
         for key, count in replica.tally.gaps.items():
             gaps[key] = gaps.get(key, 0) + count
-    from rooflinecli.simulate.tally import quantiles_of
+    from rooflinecli.simulate.stats import quantiles_of
 
     assert sum(gaps.values()) == 190
     assert sum(r.tally.gap_sum for r in made) == pytest.approx(sum(job.finish - job.first for job in ended))

@@ -8,10 +8,10 @@ from statistics import fmean
 import pytest
 from simulate.test_schedulers import jobs_of, run, scheduler
 
-from rooflinecli import api
-from rooflinecli.answers.simulate.question import Question
-from rooflinecli.answers.simulate.run import run as answer
-from rooflinecli.simulate.job import Job
+from rooflinecli.interfaces.python import api
+from rooflinecli.questions.simulate.question import Question
+from rooflinecli.questions.simulate.run import run as answer
+from rooflinecli.simulate.request import Job
 
 CHIP = (("dtype", "bf16"), ("engine", "vllm"), ("hw", "h100"), ("model", "llama-3-8b"))
 BARE = ("front=0 s,per_stream=0 s,per_token=0 s,look_ahead=0,prompt_factor=1",)
@@ -101,8 +101,8 @@ def test_twice_the_replicas_serve_no_worse():
 
 def test_a_pipeline_reads_prompts_at_its_stages_rate(scene):
     """Two stages: a lone prompt takes its whole pass, but the next may start after half of it."""
-    from rooflinecli.simulate.prices import Prices
-    from rooflinecli.specs.plan import Plan
+    from rooflinecli.simulate.step_times import Prices
+    from rooflinecli.specs.layout import Plan
 
     staged = Prices(scene, Plan(pp=2.0, zero=0))
     busy, fill = staged.mixed(512, staged.attention(0, 512), 0, 0)

@@ -9,15 +9,15 @@ import pytest
 from conftest import run_cli
 from simulate.test_schedulers import scheduler
 
-from rooflinecli import api
-from rooflinecli.errors import UsageError
-from rooflinecli.simulate.fleet import Fleet, opened
-from rooflinecli.simulate.job import Job
-from rooflinecli.simulate.prefix import Store, Tier
+from rooflinecli.core.errors import UsageError
+from rooflinecli.interfaces.python import api
+from rooflinecli.simulate.cluster import Fleet, opened
+from rooflinecli.simulate.prefix_cache import Store, Tier
 from rooflinecli.simulate.replica import Replica
-from rooflinecli.simulate.residents import Limits
+from rooflinecli.simulate.request import Job
+from rooflinecli.simulate.scheduler import Limits
+from rooflinecli.specs.kv_tiers import tiers
 from rooflinecli.specs.registry import load
-from rooflinecli.specs.tiers import tiers
 
 SPAN = 16
 

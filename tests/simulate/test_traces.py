@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 from conftest import ROOT
 
-from rooflinecli.errors import DataError, UsageError
-from rooflinecli.simulate.recorded import read
+from rooflinecli.core.errors import DataError, UsageError
+from rooflinecli.simulate.trace_replay import read
 
 EXAMPLES = ROOT / "examples" / "traces"
 KNOWN = {
@@ -30,7 +30,7 @@ def test_the_examples_are_read(name):
 def test_every_reader_has_an_example():
     from rooflinecli.specs.registry import kinds
 
-    assert {format for format, _ in KNOWN.values()} == set(kinds("simulate/traces")) - {"row"}
+    assert {format for format, _ in KNOWN.values()} == set(kinds("importers/traces")) - {"trace-row"}
 
 
 def test_instants_and_lengths_are_those_written(tmp_path):
@@ -99,10 +99,10 @@ def test_turns_wait_for_the_answer_before_them(prices):
     """A session's next turn comes a think time after the last answer ended, and knows what was said."""
     from simulate.test_schedulers import scheduler
 
-    from rooflinecli.simulate.fleet import Fleet, opened
-    from rooflinecli.simulate.prefix import Store
+    from rooflinecli.simulate.cluster import Fleet, opened
+    from rooflinecli.simulate.prefix_cache import Store
     from rooflinecli.simulate.replica import Replica
-    from rooflinecli.simulate.residents import Limits
+    from rooflinecli.simulate.scheduler import Limits
     from rooflinecli.specs.registry import load
 
     trace = read(str(EXAMPLES / "sessions.csv"))
@@ -204,8 +204,8 @@ def test_a_turn_of_a_session_is_asked_with_what_was_said_before(tmp_path):
 
 def test_a_rate_counts_requests_also_where_sessions_have_turns(tmp_path):
     """Four turns a session at 8 requests/s: sessions come at 2 a second."""
-    from rooflinecli.answers.simulate.run import run
-    from rooflinecli.answers.simulate.study import asked
+    from rooflinecli.questions.simulate.run import run
+    from rooflinecli.questions.simulate.study import asked
 
     path = tmp_path / "t.csv"
     lines = [f",{100},1,s{i},{0 if turn else ''}" for i in range(400) for turn in range(4)]
@@ -220,7 +220,7 @@ def test_a_rate_counts_requests_also_where_sessions_have_turns(tmp_path):
     [{"prompt": "2k"}, {"lengths": "0.8:1"}, {"qps": 2, "speed": 2}, {"arrivals": "gamma:2"}, {"prompts_per_slot": 3}, {"kv_link": "1GB/s"}],
 )  # fmt: skip
 def test_what_a_trace_leaves_no_use_for_is_refused(more):
-    from rooflinecli.answers.simulate.study import asked
+    from rooflinecli.questions.simulate.study import asked
 
     with pytest.raises(UsageError):
         asked({"model": "llama-3-8b", "hw": "h100", "trace": str(EXAMPLES / "bursty.csv"), **more})

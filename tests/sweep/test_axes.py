@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rooflinecli.answers.sweep import axes, grid, ranges, where
-from rooflinecli.errors import UsageError
+from rooflinecli.core.errors import UsageError
+from rooflinecli.questions.sweep import axes, conditions, grid, ranges
 
 
 @pytest.mark.parametrize(
@@ -130,11 +130,11 @@ def test_wrong_shards_are_refused(text: str) -> None:
     ],
 )
 def test_conditions(text: str, value: float) -> None:
-    found = where.condition(text)
+    found = conditions.condition(text)
     assert math.isclose(found.value, value) and not found.quantity.startswith("phases.")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("text", ["decode.time_s", "decode.time_s <= 40 GB", "<= 4", "decode.time_s <= soon"])
 def test_wrong_conditions_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
-        where.condition(text)
+        conditions.condition(text)

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rooflinecli.cli.main import main
+from rooflinecli.interfaces.cli.main import main
 
 ARGS = [
     "llama-3-8b",

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from rooflinecli.answers.estimate import estimate
-from rooflinecli.answers.explain import quantities
-from rooflinecli.answers.sweep import axes, columns, run
-from rooflinecli.engine.answer import PHASES
-from rooflinecli.engine.scene import Scene
-from rooflinecli.errors import Infeasible, UsageError
-from rooflinecli.price import settable
-from rooflinecli.specs import ask
+from rooflinecli.core.errors import Infeasible, UsageError
+from rooflinecli.engine import build_request
+from rooflinecli.engine.context import Scene
+from rooflinecli.engine.evaluate import PHASES
+from rooflinecli.price import overrides
+from rooflinecli.questions.estimate.answer import estimate
+from rooflinecli.questions.estimate.explain import quantities
+from rooflinecli.questions.sweep import axes, columns, run
 from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.plan import Plan
 
 MODELS = ("gpt2", "llama-3-8b", "llama-3-70b", "falcon-40b", "mixtral-8x7b", "deepseek-v3", "gemma-2-9b", "gpt3-175b")
 CHIPS = ("h100", "a100", "h200", "b200", "tpu-v5e", "tpu-v5p", "mi300x", "epyc-9654", "trainium2", "l4")
@@ -125,7 +125,7 @@ def compare(options: dict[str, Any], index: int) -> None:
     index %= space.points
     single = point(space, index)
     try:
-        expected = estimate(ask.request(single))
+        expected = estimate(build_request.request(single))
     except (UsageError, Infeasible) as error:
         expected = str(error)
     choice, answer = next(run.answers(space, index - index % 7, min(index + 50, space.points), chunk=64))
@@ -240,8 +240,8 @@ def test_hardware_figures(path: str, phase: str, index: int) -> None:
     )
     index %= 2
     _, answer = next(run.answers(space, 0, space.points))
-    value = values[1 + index] * (settable.figure(load_hardware("h100"), path).si if relative else 1.0)
-    request = ask.request({"model": "llama-3-8b", "hw": "h100", "phase": phase, "batch": 64})
+    value = values[1 + index] * (overrides.figure(load_hardware("h100"), path).si if relative else 1.0)
+    request = build_request.request({"model": "llama-3-8b", "hw": "h100", "phase": phase, "batch": 64})
     plan = Plan(tp=2.0, zero=1 if phase == "train" else 0, sequence_parallel=phase == "train")
     wanted = PHASES[phase](Scene(request, override={path: value}), plan).time_s
     found = answer.flat(answer.phases[phase].time_s).reshape(2, 2)[1, index]
@@ -263,13 +263,13 @@ def test_sums_without_powers_agree_to_the_bit() -> None:
     _, answer = next(run.answers(space, 0, space.points))
     times = answer.flat(answer.phases["train"].memory.total_bytes)
     for index in range(0, space.points, 7):
-        assert estimate(ask.request(point(space, index))).phases["train"].memory.total_bytes == times[index]
+        assert estimate(build_request.request(point(space, index))).phases["train"].memory.total_bytes == times[index]
 
 
 def test_the_comparison_can_fail() -> None:
     space = axes.space({"model": "llama-3-8b", "hw": "h100", "phase": "decode", "batch": "1,2"})
     _, answer = next(run.answers(space, 0, 2))
-    expected = estimate(ask.request(point(space, 0)))
+    expected = estimate(build_request.request(point(space, 0)))
     check(expected, answer, 0)
     with pytest.raises(AssertionError):
         check(expected, answer, 1)

@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from rooflinecli.answers.estimate import estimate
-from rooflinecli.answers.search.objective import objective
-from rooflinecli.answers.search.question import Question
-from rooflinecli.answers.search.train import search
-from rooflinecli.engine.candidates import innermost
-from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.context import Scene
+from rooflinecli.engine.layout_candidates import innermost
+from rooflinecli.questions.estimate.answer import estimate
+from rooflinecli.questions.search.objective import objective
+from rooflinecli.questions.search.training import search
+from rooflinecli.questions.search.training_question import Question
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.request import HOLDS, Request

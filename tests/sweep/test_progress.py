@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from rooflinecli.cli.progress import Progress
+from rooflinecli.interfaces.cli.progress import Progress
 
 
 class Terminal(io.StringIO):

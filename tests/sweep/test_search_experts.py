@@ -7,8 +7,8 @@ import shlex
 import pytest
 from conftest import run_cli
 
-from rooflinecli.answers.search import instances
-from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.context import Scene
+from rooflinecli.questions.search import instances
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.request import Request

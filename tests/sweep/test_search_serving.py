@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from rooflinecli.answers.contract import Estimate
-from rooflinecli.answers.estimate import estimate
-from rooflinecli.answers.search.serve import search
-from rooflinecli.errors import UsageError
+from rooflinecli.core.errors import UsageError
+from rooflinecli.questions.estimate.answer import estimate
+from rooflinecli.questions.estimate.answer_types import Estimate
+from rooflinecli.questions.search.serving import search
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.request import Request

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from rooflinecli.answers.estimate import estimate
-from rooflinecli.answers.search.question import question
-from rooflinecli.answers.search.report import report, request_of
-from rooflinecli.answers.search.train import search
-from rooflinecli.errors import UsageError
+from rooflinecli.core.errors import UsageError
+from rooflinecli.questions.estimate.answer import estimate
+from rooflinecli.questions.search.explain_rows import report, request_of
+from rooflinecli.questions.search.training import search
+from rooflinecli.questions.search.training_question import question
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.request import Request

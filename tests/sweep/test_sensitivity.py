@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from rooflinecli.answers.sensitivity import Scaled, elasticities, of_point
-from rooflinecli.engine.answer import PHASES
-from rooflinecli.engine.scene import Scene
-from rooflinecli.errors import UsageError
+from rooflinecli.core.errors import UsageError
+from rooflinecli.engine.context import Scene
+from rooflinecli.engine.evaluate import PHASES
+from rooflinecli.questions.sensitivity.elasticities import Scaled, elasticities, of_point
 from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import Request
 
 CASES = [

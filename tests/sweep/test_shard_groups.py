@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rooflinecli.answers.estimate import estimate
-from rooflinecli.answers.search import space
-from rooflinecli.answers.search.question import Question, question
-from rooflinecli.answers.search.report import report, request_of
-from rooflinecli.answers.search.train import search
-from rooflinecli.engine.scene import Scene
+from rooflinecli.engine.context import Scene
+from rooflinecli.questions.estimate.answer import estimate
+from rooflinecli.questions.search import layout_space
+from rooflinecli.questions.search.explain_rows import report, request_of
+from rooflinecli.questions.search.training import search
+from rooflinecli.questions.search.training_question import Question, question
 
 FSDP = {"tp": 1, "pp": 1, "cp": 1, "zero": "3"}
 
@@ -28,9 +28,9 @@ def ask(**more: Any) -> Question:
 def tried(asked: Question) -> set[tuple[int, int, int, int | None]]:
     """tp, cp, dp and shard group of every layout of ZeRO-3 that a search prices."""
     scene, found = Scene(asked.request), set()
-    every = space.layouts(scene, asked, asked.devices[0])
-    for structure in space.structures(asked):
-        laid = every.take(space.concerned(scene, every, asked, structure)).laid(scene, structure)
+    every = layout_space.layouts(scene, asked, asked.devices[0])
+    for structure in layout_space.structures(asked):
+        laid = every.take(layout_space.concerned(scene, every, asked, structure)).laid(scene, structure)
         shard = [None] * len(laid) if laid.shard is None else laid.shard.astype(int).tolist()
         sizes = (laid.sizes[name].astype(int).tolist() for name in ("tp", "cp", "dp"))
         found |= set(zip(*sizes, shard, strict=True))
@@ -50,9 +50,9 @@ def test_groups_fill_one_and_two_hosts_beside_tensor_and_context_ranks() -> None
 def test_a_domain_whose_size_does_not_divide_the_replicas_takes_the_largest_group_that_does() -> None:
     scene = Scene(ask(hw="gb200", n=256).request)  # 72 GPUs share NVLink
     sizes = {"tp": [1, 1, 4], "cp": [1, 1, 1], "dp": [256, 96, 64]}
-    laid = space.Layouts({k: np.array(v, dtype=float) for k, v in sizes.items()}, np.arange(3.0))
-    assert space.groups(scene, laid, 1).tolist() == [64, 48, 16]
-    assert space.groups(scene, laid, 2).tolist() == [128, 96, 32]
+    laid = layout_space.Layouts({k: np.array(v, dtype=float) for k, v in sizes.items()}, np.arange(3.0))
+    assert layout_space.groups(scene, laid, 1).tolist() == [64, 48, 16]
+    assert layout_space.groups(scene, laid, 2).tolist() == [128, 96, 32]
 
 
 @pytest.mark.parametrize("given", [{"zero": "0,1,2"}, {"zero": "3", "shard": 16}], ids=str)
@@ -63,10 +63,10 @@ def test_nothing_is_tried_without_zero_3_or_beside_a_group_that_is_given(given: 
 def test_a_group_holds_every_expert() -> None:
     asked = ask(model="mixtral-8x7b", zero="3", pp=1, recompute="full")
     scene = Scene(asked.request)
-    every = space.layouts(scene, asked, 128)
+    every = layout_space.layouts(scene, asked, 128)
     for domains, size in ((1, 8), (2, 16)):
-        structure = space.Structure(3, "full", False, domains)
-        laid = every.take(space.concerned(scene, every, asked, structure)).laid(scene, structure)
+        structure = layout_space.Structure(3, "full", False, domains)
+        laid = every.take(layout_space.concerned(scene, every, asked, structure)).laid(scene, structure)
         assert laid.shard is not None and len(laid) and set(laid.sizes["ep"]) == {1, 2, 4, 8}
         assert not (laid.shard * laid.sizes["cp"] % laid.sizes["ep"]).any() and laid.shard.max() == size
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-COMMAND = [sys.executable, "-m", "rooflinecli.cli.main"]
+COMMAND = [sys.executable, "-m", "rooflinecli.interfaces.cli.main"]
 TABLES = [
     ("estimate", "llama-3-8b", "--hw", "h100"),
     ("sweep", "llama-3-8b", "--hw", "h100", "--batch", "1..8x2", "--plot", "-"),
@@ -51,7 +51,7 @@ def broken(monkeypatch):
     def fail(*_args):
         raise LookupError("a mistake\nof ours")
 
-    monkeypatch.setattr("rooflinecli.answers.models.parameters", fail)
+    monkeypatch.setattr("rooflinecli.questions.models.answer.parameters", fail)
 
 
 def test_a_mistake_of_ours_is_one_sentence(broken, cli, monkeypatch) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rooflinecli import files
-from rooflinecli.errors import UsageError
+from rooflinecli.core import files
+from rooflinecli.core.errors import UsageError
 
 SHORT = ("kernel", "matmul", "64", "64", "64", "--hw", "h100")
 

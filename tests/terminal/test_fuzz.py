@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rooflinecli.cli.main import main
+from rooflinecli.interfaces.cli.main import main
 
 HOSTILE = st.sampled_from(
     "0 -1 1 2 3 7 8 64 1e30 -1e30 1e308 nan inf 1e-9 0.5 1,2 1..4 4..1 1..8x2 8k 2.0k 10% x auto = .. , - '' \0 \x1b[31m ∞ ² ٣ "
@@ -147,5 +147,5 @@ def test_so_are_many_more(line: list[str], width: int, encoding: str) -> None:
 
 
 def test_the_fuzz_can_fail() -> None:
-    with patch("rooflinecli.answers.models.models", side_effect=LookupError("planted")), pytest.raises(LookupError):
+    with patch("rooflinecli.questions.models.answer.models", side_effect=LookupError("planted")), pytest.raises(LookupError):
         holds(["models"], 80, "utf-8")

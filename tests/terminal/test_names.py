@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rooflinecli.errors import DataError, UsageError
-from rooflinecli.render.csv import rows
-from rooflinecli.render.markdown import table
-from rooflinecli.specs.names import counted, find
+from rooflinecli.core.errors import DataError, UsageError
+from rooflinecli.render.formats.csv import rows
+from rooflinecli.render.formats.markdown import table
+from rooflinecli.specs.name_lookup import counted, find
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_broken_file_spares_the_others(folder: Path, cli) -> None:
 def test_a_file_nested_too_deeply_is_refused(folder: Path, text: str, python) -> None:
     """In a process of its own: PyYAML's composer would end it."""
     (folder / "deep.yaml").write_text(text)
-    code = "import sys\nsys.argv = ['roofline', 'hardware', 'deep']\nfrom rooflinecli.cli.main import main\nmain()"
+    code = "import sys\nsys.argv = ['roofline', 'hardware', 'deep']\nfrom rooflinecli.interfaces.cli.main import main\nmain()"
     import os
 
     root = str(Path(__file__).resolve().parents[2])

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rooflinecli.render import tables
-from rooflinecli.render.style import columns
+from rooflinecli.render.formats import terminal
+from rooflinecli.render.formats.terminal_style import columns
 
 COMMANDS = [
     ("estimate", "llama70b", "--hw", "h100"),
@@ -49,7 +49,7 @@ def at(width: int, cli, monkeypatch, *command: str) -> list[str]:
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_eighty_columns_hold_every_table(cli, monkeypatch, command: tuple[str, ...]) -> None:
     lines = at(80, cli, monkeypatch, *command)
-    assert max(map(tables.cells, lines)) <= 80
+    assert max(map(terminal.cells, lines)) <= 80
     assert not any(FIGURE.search(line) for line in lines), "a figure that is cut is a wrong figure"
 
 
@@ -58,7 +58,7 @@ def test_eighty_columns_hold_every_table(cli, monkeypatch, command: tuple[str, .
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_no_width_breaks_a_table(cli, monkeypatch, command: tuple[str, ...], width: int) -> None:
     lines = at(width, cli, monkeypatch, *command)
-    assert all(tables.cells(line) <= width for line in lines if "--" not in line), "an option is never broken"
+    assert all(terminal.cells(line) <= width for line in lines if "--" not in line), "an option is never broken"
 
 
 def test_wide_shows_every_column_and_a_narrow_table_says_what_it_lacks(cli, monkeypatch) -> None:
@@ -84,7 +84,7 @@ def test_a_terminal_is_asked_for_its_width() -> None:
 
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 72, 0, 0))
     env = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR")} | {"TERM": "xterm"}
-    command = [sys.executable, "-m", "rooflinecli.cli.main", "models", "--family", "llama"]
+    command = [sys.executable, "-m", "rooflinecli.interfaces.cli.main", "models", "--family", "llama"]
     run = subprocess.Popen(command, stdout=follower, stderr=follower, env=env)
     os.close(follower)
     shown = b""
@@ -109,33 +109,33 @@ words = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), max_si
     st.integers(8, 200),
 )
 def test_any_text_in_any_width(grid: list[list[str]], width: int) -> None:
-    lines = tables.table(grid, width)
-    assert all(tables.cells(line) <= width for line in lines)
+    lines = terminal.table(grid, width)
+    assert all(terminal.cells(line) <= width for line in lines)
     assert not any(c in line for line in lines for c in "\x1b\n\r\x07")
 
 
 @given(st.lists(st.tuples(words, words), max_size=5), st.integers(20, 200))
 def test_any_pairs_in_any_width(rows: list[tuple[str, str]], width: int) -> None:
-    assert all(tables.cells(line) <= width for line in tables.pairs(rows, width))
+    assert all(terminal.cells(line) <= width for line in terminal.pairs(rows, width))
 
 
 @given(st.text(alphabet="ab  .\n\t\x0bé漢", max_size=20), st.integers(4, 24))
 def test_a_line_that_fits_is_what_breaking_it_gives(text: str, width: int) -> None:
     """Text that needs no break is answered at once, and just as textwrap would."""
-    plain = tables.clean(text)
-    room = max(width if tables.cells(plain) <= len(plain) else width // 2, 4)
-    assert tables.wrap(text, width) == textwrap.wrap(plain, room, break_on_hyphens=False)
+    plain = terminal.clean(text)
+    room = max(width if terminal.cells(plain) <= len(plain) else width // 2, 4)
+    assert terminal.wrap(text, width) == textwrap.wrap(plain, room, break_on_hyphens=False)
 
 
 def test_columns_go_in_the_order_stated() -> None:
     grid = [["name", "alpha", "beta", "gamma"], ["x", "1", "2", "3"]]
-    assert tables.table(grid, 19, drop=("alpha",))[:2] == ["name  beta  gamma", "x        2      3"]
-    assert tables.table(grid, 19)[:2] == ["name  alpha  beta", "x         1     2"]
-    assert tables.table(grid, 200) == ["name  alpha  beta  gamma", "x         1     2      3"]
+    assert terminal.table(grid, 19, drop=("alpha",))[:2] == ["name  beta  gamma", "x        2      3"]
+    assert terminal.table(grid, 19)[:2] == ["name  alpha  beta", "x         1     2"]
+    assert terminal.table(grid, 200) == ["name  alpha  beta  gamma", "x         1     2      3"]
 
 
 def test_a_command_line_that_is_folded_can_still_be_run() -> None:
     line = "roofline estimate llama-3-70b --hw h100 --phase train -n 16 --tp 1 --pp 1 --cp 2 --dp 8"
-    folded = tables.command(line, 40)
+    folded = terminal.command(line, 40)
     assert len(folded) > 2 and max(map(len, folded)) <= 40
     assert " ".join("\n".join(folded).replace("\\\n", " ").split()) == line

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rooflinecli import num
-from rooflinecli.dataclass import dataclass
-from rooflinecli.errors import UsageError
-from rooflinecli.num import Number
+from rooflinecli.core import num
+from rooflinecli.core.errors import UsageError
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import Number
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rooflinecli.engine.context import Scene
 from rooflinecli.engine.rules import Rule, one
-from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import constraints
-from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.layout import Plan
 
 
 def serving(scene: Scene, plan: Plan) -> Iterator[Rule]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rooflinecli import num
+from rooflinecli.core import num
+from rooflinecli.engine.context import Scene
 from rooflinecli.engine.rules import Rule, one
-from rooflinecli.engine.scene import Scene
 from rooflinecli.formulas import constraints, schedule
 from rooflinecli.parallel import pipeline
-from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.layout import Plan
 
 CAPACITY = 1e-3  # least share of an even load: a factor of nothing drops every token
 

@@ -7,7 +7,7 @@ the attention; ssm_bias and ssm_out_bias of the two projections of the scan.
 from __future__ import annotations
 
 from rooflinecli.layers.attention import gqa, mamba2
-from rooflinecli.ledger import Block, elementwise
+from rooflinecli.ledger.ledger import Block, elementwise
 from rooflinecli.specs.model import AttentionSpec, ModelSpec
 
 SIZES = {

@@ -8,17 +8,17 @@ heads are projected group by group to a low rank first. Source of the sizes: tra
 
 from __future__ import annotations
 
-from rooflinecli import num
-from rooflinecli.dataclass import dataclass
+from rooflinecli.core import num
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import INF, Number
 from rooflinecli.formulas import attention, counts, memory
-from rooflinecli.layers.picking import ranking
 from rooflinecli.layers.softmax import Softmax, asked, busiest
-from rooflinecli.ledger import Block, Row, Sizes, elementwise, matmul, norm
-from rooflinecli.mixer import Exchange, Mode
-from rooflinecli.num import INF, Number
-from rooflinecli.specs.dtypes import Formats
+from rooflinecli.layers.sparse_indexer import ranking
+from rooflinecli.ledger.ledger import Block, Row, Sizes, elementwise, matmul, norm
+from rooflinecli.ledger.mixer import Exchange, Mode
+from rooflinecli.ledger.ops import Op
+from rooflinecli.quantization.formats import Formats
 from rooflinecli.specs.model import AttentionSpec, ModelSpec
-from rooflinecli.work import Op
 
 HEADS = 64.0  # heads of a work item of decode: they read the shared entries once
 SIZES = {"query_rank": "rank of the queries", "out_rank": "rank of a group's output", "out_groups": "groups of the output"}

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rooflinecli.dataclass import dataclass
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import Number
+from rooflinecli.core.units import count
 from rooflinecli.formulas import memory
 from rooflinecli.layers.softmax import Softmax
-from rooflinecli.ledger import MEMORY, Block, Row, Sizes, matmul
-from rooflinecli.mixer import Mode
-from rooflinecli.num import Number
-from rooflinecli.specs.dtypes import Formats
+from rooflinecli.ledger.ledger import MEMORY, Block, Row, Sizes, matmul
+from rooflinecli.ledger.mixer import Mode
+from rooflinecli.ledger.ops import Op
+from rooflinecli.quantization.formats import Formats
 from rooflinecli.specs.model import AttentionSpec, ModelSpec
-from rooflinecli.units import count
-from rooflinecli.work import Op
 
 SIZES: dict[str, str] = {}
 OPTIONAL = {"memory": "width of what is attended to; omitted: d_model"}

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from rooflinecli.layers.attention import gqa
 from rooflinecli.layers.softmax import Softmax
-from rooflinecli.ledger import Block, Sizes, elementwise
-from rooflinecli.mixer import Exchange
+from rooflinecli.ledger.ledger import Block, Sizes, elementwise
+from rooflinecli.ledger.mixer import Exchange
 from rooflinecli.specs.model import AttentionSpec, ModelSpec
 
 _WIDE = ("B", "S", "N", "Hd")

@@ -6,11 +6,11 @@ head keeps a state of head_dim x v_head_dim.
 
 from __future__ import annotations
 
-from rooflinecli.dataclass import dataclass
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import Number
 from rooflinecli.formulas import recurrence
 from rooflinecli.layers.recurrent import Recurrent
-from rooflinecli.ledger import Axes, Block, Row, Sizes, matmul, norm
-from rooflinecli.num import Number
+from rooflinecli.ledger.ledger import Axes, Block, Row, Sizes, matmul, norm
 from rooflinecli.specs.model import AttentionSpec, ModelSpec
 
 SIZES = {"taps": "width of the convolution", "chunk": "tokens of a chunk in prefill"}

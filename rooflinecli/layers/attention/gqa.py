@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rooflinecli.layers.softmax import Softmax
-from rooflinecli.ledger import Block, Row, elementwise, matmul, norm
+from rooflinecli.ledger.ledger import Block, Row, elementwise, matmul, norm
 from rooflinecli.specs.model import AttentionSpec, ModelSpec
 
 _X = ("B", "Z", "D")

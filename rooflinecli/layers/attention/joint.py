@@ -6,7 +6,7 @@ The tokens of the prompt and those of the image have projections of their own, a
 from __future__ import annotations
 
 from rooflinecli.layers.softmax import Softmax
-from rooflinecli.ledger import Block, Row, Sizes, elementwise, matmul
+from rooflinecli.ledger.ledger import Block, Row, Sizes, elementwise, matmul
 from rooflinecli.specs.model import AttentionSpec, ModelSpec
 
 SIZES = {"text": "tokens of the prompt in every sequence"}

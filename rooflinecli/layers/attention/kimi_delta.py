@@ -6,7 +6,7 @@ n_heads heads of head_dim; decay and output gate come through a rank of head_dim
 from __future__ import annotations
 
 from rooflinecli.layers.attention.gated_delta import SIZES, Delta
-from rooflinecli.ledger import Axes, Block, Row, elementwise, matmul, norm
+from rooflinecli.ledger.ledger import Axes, Block, Row, elementwise, matmul, norm
 from rooflinecli.specs.model import AttentionSpec, ModelSpec
 
 __all__ = ["SIZES", "block"]

@@ -5,11 +5,11 @@ Every head keeps a state of head_dim x head_dim; the output is normalised over a
 
 from __future__ import annotations
 
-from rooflinecli.dataclass import dataclass
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import Number
 from rooflinecli.formulas import recurrence
 from rooflinecli.layers.recurrent import Recurrent
-from rooflinecli.ledger import Block, Row, Sizes, elementwise, matmul, norm
-from rooflinecli.num import Number
+from rooflinecli.ledger.ledger import Block, Row, Sizes, elementwise, matmul, norm
 from rooflinecli.specs.model import AttentionSpec, ModelSpec
 
 SIZES = {"chunk": "tokens of a block in prefill"}

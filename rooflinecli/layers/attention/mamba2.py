@@ -6,11 +6,11 @@ of matmuls (state space duality), a decode step updates the state.
 
 from __future__ import annotations
 
-from rooflinecli.dataclass import dataclass
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import Number
 from rooflinecli.formulas import recurrence
 from rooflinecli.layers.recurrent import Recurrent
-from rooflinecli.ledger import Axes, Block, Derived, Row, Sizes, matmul, norm
-from rooflinecli.num import Number
+from rooflinecli.ledger.ledger import Axes, Block, Derived, Row, Sizes, matmul, norm
 from rooflinecli.specs.model import AttentionSpec, ModelSpec
 
 SIZES = {

@@ -5,14 +5,14 @@ Decode absorbs the up-projection into q and the output, so its core works on R +
 
 from __future__ import annotations
 
-from rooflinecli import num
-from rooflinecli.dataclass import dataclass
+from rooflinecli.core import num
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import Number
 from rooflinecli.layers.softmax import Softmax
-from rooflinecli.ledger import Block, Row, Sizes, elementwise, matmul, norm
-from rooflinecli.mixer import Mode
-from rooflinecli.num import Number
+from rooflinecli.ledger.ledger import Block, Row, Sizes, elementwise, matmul, norm
+from rooflinecli.ledger.mixer import Mode
+from rooflinecli.ledger.ops import Op
 from rooflinecli.specs.model import AttentionSpec, ModelSpec
-from rooflinecli.work import Op
 
 HEADS = 64.0  # heads of a work item of decode: they read the latent once
 _X = ("B", "Z", "D")

@@ -5,11 +5,11 @@ n_heads blocks of head_dim channels: the two gates are block-diagonal matmuls, a
 
 from __future__ import annotations
 
-from rooflinecli.dataclass import dataclass
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import Number
 from rooflinecli.formulas import recurrence
 from rooflinecli.layers.recurrent import Recurrent
-from rooflinecli.ledger import Block, Row, Sizes, elementwise, matmul
-from rooflinecli.num import Number
+from rooflinecli.ledger.ledger import Block, Row, Sizes, elementwise, matmul
 from rooflinecli.specs.model import AttentionSpec, ModelSpec
 
 SIZES = {"taps": "width of the convolution"}

@@ -6,11 +6,11 @@ is counted here: one mixer keeps all the state of a layer.
 
 from __future__ import annotations
 
-from rooflinecli.dataclass import dataclass
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import Number
 from rooflinecli.formulas import recurrence
 from rooflinecli.layers.recurrent import Recurrent
-from rooflinecli.ledger import Block, Row, Sizes, elementwise, matmul
-from rooflinecli.num import Number
+from rooflinecli.ledger.ledger import Block, Row, Sizes, elementwise, matmul
 from rooflinecli.specs.model import AttentionSpec, ModelSpec
 
 _X = ("B", "Z", "D")

@@ -5,10 +5,10 @@ Its last inputs are all that a sequence keeps. conv_bias is on both projections 
 
 from __future__ import annotations
 
-from rooflinecli.dataclass import dataclass
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import Number
 from rooflinecli.layers.recurrent import Recurrent
-from rooflinecli.ledger import Axes, Block, Row, Sizes, matmul
-from rooflinecli.num import Number
+from rooflinecli.ledger.ledger import Axes, Block, Row, Sizes, matmul
 from rooflinecli.specs.model import AttentionSpec, ModelSpec
 
 SIZES = {"taps": "width of the convolution"}

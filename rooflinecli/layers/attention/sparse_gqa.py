@@ -5,12 +5,12 @@ Each indexer head scores every key; the best blocks of each key/value group are 
 
 from __future__ import annotations
 
-from rooflinecli.dataclass import dataclass
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import Number
 from rooflinecli.formulas import attention
 from rooflinecli.layers.attention import gqa
-from rooflinecli.layers.picking import Picking
-from rooflinecli.ledger import Block, Row, Sizes, elementwise, matmul, norm
-from rooflinecli.num import Number
+from rooflinecli.layers.sparse_indexer import Picking
+from rooflinecli.ledger.ledger import Block, Row, Sizes, elementwise, matmul, norm
 from rooflinecli.specs.model import AttentionSpec, ModelSpec
 
 SIZES = {

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rooflinecli.dataclass import dataclass
+from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.layers.attention import mla
-from rooflinecli.layers.picking import Picking
-from rooflinecli.ledger import Block, Row, elementwise, matmul, norm
+from rooflinecli.layers.sparse_indexer import Picking
+from rooflinecli.ledger.ledger import Block, Row, elementwise, matmul, norm
 from rooflinecli.specs.model import AttentionSpec, ModelSpec
 
 SIZES = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from rooflinecli.layers.attention import mamba2
 from rooflinecli.layers.softmax import Softmax
-from rooflinecli.ledger import Block, Row, elementwise, matmul, norm
+from rooflinecli.ledger.ledger import Block, Row, elementwise, matmul, norm
 from rooflinecli.specs.model import AttentionSpec, ModelSpec
 
 SIZES = {

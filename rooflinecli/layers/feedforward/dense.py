@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rooflinecli.ledger import Block, elementwise, matmul, norm
+from rooflinecli.ledger.ledger import Block, elementwise, matmul, norm
 from rooflinecli.specs.model import FeedForwardSpec, ModelSpec
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rooflinecli.ledger import Block, Row, elementwise, matmul
+from rooflinecli.ledger.ledger import Block, Row, elementwise, matmul
 from rooflinecli.specs.model import FeedForwardSpec, ModelSpec
 
 

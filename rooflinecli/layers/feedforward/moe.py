@@ -6,8 +6,8 @@ ranks of a tensor group hold different experts, `apart` of them, each sends on i
 
 from __future__ import annotations
 
-from rooflinecli.ledger import Block, Row, Sizes, elementwise, matmul
-from rooflinecli.num import Number
+from rooflinecli.core.num import Number
+from rooflinecli.ledger.ledger import Block, Row, Sizes, elementwise, matmul
 from rooflinecli.specs.model import FeedForwardSpec, ModelSpec
 
 _X = ("B", "Z", "D")

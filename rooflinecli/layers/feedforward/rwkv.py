@@ -5,7 +5,7 @@ What it keeps of the last token is counted by the attention kind rwkv.
 
 from __future__ import annotations
 
-from rooflinecli.ledger import Block, elementwise, matmul
+from rooflinecli.ledger.ledger import Block, elementwise, matmul
 from rooflinecli.specs.model import FeedForwardSpec, ModelSpec
 
 _X = ("B", "Z", "D")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
-from rooflinecli.dataclass import dataclass
-from rooflinecli.specs.pieces import ImageSpec
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.specs.components import ImageSpec
 
 
 @dataclass(frozen=True)

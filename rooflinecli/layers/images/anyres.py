@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from rooflinecli.layers.images import Cut, tile
-from rooflinecli.specs.pieces import ImageSpec
+from rooflinecli.specs.components import ImageSpec
 
 _SLACK = 1.1  # how far over the tiles allowed an image may go before it is scaled down
 

@@ -17,7 +17,7 @@ from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
-from rooflinecli.measure.gate import version
+from rooflinecli.measure.kernel_support import version
 
 ROWS = 64  # queries of one warpgroup: the height of a wgmma
 WARPGROUPS = 2

@@ -8,7 +8,7 @@ import jax
 
 from rooflinecli.measure.cases import Case
 from rooflinecli.measure.device import KINDS, compute_capability
-from rooflinecli.measure.gate import pallas_backend
+from rooflinecli.measure.kernel_support import pallas_backend
 from rooflinecli.measure.kernels import attention as xla_attention
 from rooflinecli.measure.kernels import matmul as xla_matmul
 from rooflinecli.measure.kernels.base import Kernel, replaced

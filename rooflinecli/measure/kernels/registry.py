@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from rooflinecli.measure import torch_witness
+from rooflinecli.measure import torch_baseline
 from rooflinecli.measure.cases import WARM, Case
 from rooflinecli.measure.kernels.base import Kernel
 
@@ -33,7 +33,7 @@ def build(case: Case) -> Kernel:
     """The kernel of a case. Raises UsageError when no engine of that name has the operation."""
     if case.suite == "collectives":
         place = "collective:build"
-    elif case.engine in ("xla", "cudnn", WARM, torch_witness.ENGINE):
+    elif case.engine in ("xla", "cudnn", WARM, torch_baseline.ENGINE):
         place = _XLA.get(case.op, "stream:build")
     else:
         place = _OTHERS[case.op, case.engine]

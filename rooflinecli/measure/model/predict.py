@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rooflinecli.answers.parameters import parameters
-from rooflinecli.engine.scene import Scene
+from rooflinecli.core.num import value
+from rooflinecli.engine.context import Scene
 from rooflinecli.engine.training import train
 from rooflinecli.formulas import roofline
-from rooflinecli.num import value
+from rooflinecli.layers.parameter_counts import parameters
+from rooflinecli.phases.axis_sizes import layer_sizes, outer_sizes, work_sizes
 from rooflinecli.phases.forward import Pass
-from rooflinecli.phases.sizes import layer_sizes, outer_sizes, work_sizes
-from rooflinecli.price.bill import Bill
+from rooflinecli.price.accumulator import Bill
 from rooflinecli.specs.hardware import HardwareSpec
+from rooflinecli.specs.layout import Plan
 from rooflinecli.specs.model import ModelSpec
-from rooflinecli.specs.plan import Plan
 from rooflinecli.specs.request import Request
 
 ADAM_BYTES = 8.0  # two fp32 moments; the fp32 weights are their own master copy

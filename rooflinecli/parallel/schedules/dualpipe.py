@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rooflinecli import num
+from rooflinecli.core import num
+from rooflinecli.core.num import Number
 from rooflinecli.formulas import constraints, memory, schedule
-from rooflinecli.num import Number
 from rooflinecli.parallel.pipeline import Need
 from rooflinecli.parallel.schedules.one_f_one_b import sends
-from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.layout import Plan
 
 __all__ = ["bubble", "copies", "in_flight", "needs", "sends"]
 

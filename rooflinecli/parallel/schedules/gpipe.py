@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from rooflinecli.core.num import Number
 from rooflinecli.formulas import memory
-from rooflinecli.num import Number
 from rooflinecli.parallel.schedules.one_f_one_b import bubble, needs, sends
-from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.layout import Plan
 
 __all__ = ["bubble", "in_flight", "needs", "sends"]
 

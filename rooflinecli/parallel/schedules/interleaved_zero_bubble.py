@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rooflinecli import num
+from rooflinecli.core import num
+from rooflinecli.core.num import Number
 from rooflinecli.formulas import constraints
-from rooflinecli.num import Number
 from rooflinecli.parallel.pipeline import Need
 from rooflinecli.parallel.schedules import one_f_one_b
 from rooflinecli.parallel.schedules.one_f_one_b import in_flight, sends
 from rooflinecli.parallel.schedules.zero_bubble import bubble
-from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.layout import Plan
 
 __all__ = ["bubble", "in_flight", "needs", "sends"]
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rooflinecli import num
+from rooflinecli.core import num
+from rooflinecli.core.num import Number
 from rooflinecli.formulas import constraints, memory, schedule
-from rooflinecli.num import Number
 from rooflinecli.parallel.pipeline import Need
-from rooflinecli.specs.plan import Plan
+from rooflinecli.specs.layout import Plan
 
 
 def bubble(plan: Plan, stage_time: Number, weight_gradient_time: Number) -> Number:

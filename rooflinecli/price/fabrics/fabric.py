@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli import num
+from rooflinecli.core import num
+from rooflinecli.core.num import Number
 from rooflinecli.formulas import collectives as f
-from rooflinecli.num import Number
-from rooflinecli.price.fabrics.span import Part, Span
 from rooflinecli.price.fabrics.switch import volume_of
+from rooflinecli.price.fabrics.types import Part, Span
 
 
 def cost(op: str, size: Number, span: Span, level: Any, regime: str) -> Part:

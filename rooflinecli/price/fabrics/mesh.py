@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from rooflinecli.core.num import Number
 from rooflinecli.formulas import collectives as f
-from rooflinecli.num import Number
-from rooflinecli.price.fabrics.span import Part, Span
 from rooflinecli.price.fabrics.switch import at_rate
+from rooflinecli.price.fabrics.types import Part, Span
 
 
 def cost(op: str, size: Number, span: Span, level: Any, regime: str) -> Part:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli import num
+from rooflinecli.core import num
+from rooflinecli.core.num import Number
 from rooflinecli.formulas import collectives as f
-from rooflinecli.num import Number
-from rooflinecli.price.fabrics.span import Part, Span
+from rooflinecli.price.fabrics.types import Part, Span
 
 IN_NETWORK = "all-reduce-in-network"
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli import num
+from rooflinecli.core import num
+from rooflinecli.core.num import Number
 from rooflinecli.formulas import collectives as f
 from rooflinecli.formulas import torus as t
-from rooflinecli.num import Number
-from rooflinecli.price.fabrics.span import Part, Span
 from rooflinecli.price.fabrics.switch import volume_of
+from rooflinecli.price.fabrics.types import Part, Span
 
 DIRECTIONS = {
     "axis-16": t.directions_axis_16,

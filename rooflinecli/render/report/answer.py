@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from rooflinecli.core.units import count, duration, si
 from rooflinecli.render.report.html import Figures, Safe, join, pairs, table, tag
-from rooflinecli.render.table import _PIECES, layout
-from rooflinecli.units import count, duration, si
+from rooflinecli.render.views.estimate import _PIECES, layout
 
 TITLES = {
     "prefill": ("Prefill", "time to first token"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from rooflinecli.core.units import count, duration, si
 from rooflinecli.render.report.html import Figures, Safe, join, tag
 from rooflinecli.render.report.svg import SIZES, Chart
-from rooflinecli.units import count, duration, si
 
 LABELLED = 0.04  # operations of at least this share of their phase carry their name
 DRAWN = 0.002  # and of at least this are drawn

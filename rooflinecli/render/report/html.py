@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from rooflinecli.render.sheet import pretty
+from rooflinecli.render.views.record import pretty
 
 VOID = ("meta", "link", "br", "hr", "line", "circle", "rect", "path", "polyline", "polygon")
 

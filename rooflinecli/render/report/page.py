@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rooflinecli.render import operations as rows
-from rooflinecli.render.json import dumps
-from rooflinecli.render.report import answer, charts, served, traced
+from rooflinecli.core.units import count, si
+from rooflinecli.render.formats.json import dumps
+from rooflinecli.render.report import answer, charts, profile, simulation
+from rooflinecli.render.report.derivation_tree import Unfolder
 from rooflinecli.render.report.html import Figures, Safe, join, table, tag
-from rooflinecli.render.report.unfold import Unfolder
-from rooflinecli.render.sheet import pretty
-from rooflinecli.units import count, si
+from rooflinecli.render.views import ops as rows
+from rooflinecli.render.views.record import pretty
 
 STYLE = Path(__file__).with_name("style.css")
 COLUMNS = (
@@ -130,7 +130,7 @@ def _sections(figures: Figures, derivations: dict[str, Any]) -> Safe:
             "simulation",
             "Under the load",
             "An engine's scheduler over these step prices, request by request; `roofline simulate` says more.",
-            served.section(figures),
+            simulation.section(figures),
         )
         if "simulation" in figures.data
         else None,
@@ -138,7 +138,7 @@ def _sections(figures: Figures, derivations: dict[str, Any]) -> Safe:
             "profile",
             "Against the trace",
             "Kernels that ran, by the operation of the estimate they belong to; `roofline profile --against` says more.",
-            traced.section(figures),
+            profile.section(figures),
         )
         if "profile" in figures.data
         else None,

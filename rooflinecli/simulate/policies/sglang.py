@@ -5,8 +5,8 @@ Source: sglang/srt/managers/scheduler.py (`get_next_batch_to_run`), schedule_pol
 
 from __future__ import annotations
 
-from rooflinecli.simulate.job import Job
 from rooflinecli.simulate.replica import Replica
+from rooflinecli.simulate.request import Job
 
 
 def compose(replica: Replica) -> tuple[list[tuple[Job, int]], bool]:

@@ -6,8 +6,8 @@ capacity scheduler GUARANTEED_NO_EVICT: a sequence enters only if the cache of i
 
 from __future__ import annotations
 
-from rooflinecli.simulate.job import Job
 from rooflinecli.simulate.replica import Replica
+from rooflinecli.simulate.request import Job
 
 
 def compose(replica: Replica) -> tuple[list[tuple[Job, int]], bool]:

@@ -5,8 +5,8 @@ Source: vllm/v1/core/sched/scheduler.py (`schedule`), max_num_batched_tokens; a 
 
 from __future__ import annotations
 
-from rooflinecli.simulate.job import Job
 from rooflinecli.simulate.replica import Replica
+from rooflinecli.simulate.request import Job
 
 
 def compose(replica: Replica) -> tuple[list[tuple[Job, int]], bool]:

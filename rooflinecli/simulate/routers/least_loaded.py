@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rooflinecli.simulate.job import Job
 from rooflinecli.simulate.replica import Replica
+from rooflinecli.simulate.request import Job
 
 LOOKS = True
 

@@ -5,8 +5,8 @@ Like the KV-aware routers of Dynamo and SGLang: overlap less load. Without prefi
 
 from __future__ import annotations
 
-from rooflinecli.simulate.job import Job
 from rooflinecli.simulate.replica import Replica
+from rooflinecli.simulate.request import Job
 
 LOOKS = True
 

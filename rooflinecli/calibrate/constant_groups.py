@@ -1,0 +1,107 @@
+"""What a calibration may move: blocks of the engine's constants, each with one unknown factor and the error the shipped value has.
+
+A factor is that of the time: above one is slower. A fraction of a peak is divided by it, seconds are multiplied. Every format and
+variant of a class moves together, since a handful of rows cannot tell them apart.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from rooflinecli.price.overrides import EFFICIENCY, ENGINE, factor
+
+NORMAL_80 = 1.2815515655446004  # standard deviations within which a normal variable lies with probability 0.8
+
+
+@dataclass(frozen=True)
+class Block:
+    """One unknown: what it is called, the shipped relative error (80 %), and the constants that move with it."""
+
+    name: str
+    error: float
+    paths: tuple[str, ...]
+
+    @property
+    def deviation(self) -> float:
+        """Prior standard deviation of the logarithm of the factor."""
+        return math.log1p(self.error) / NORMAL_80
+
+    def factors(self, x: Any) -> dict[str, Any]:
+        """Constants -> what they are multiplied by where this block's logarithm is x (a number or an array)."""
+        import numpy as np
+
+        slower = np.exp(x)
+        return {path: factor(path, slower) for path in self.paths}
+
+
+def _paths(*said: str) -> tuple[str, ...]:
+    """'matmul gather .memory' -> the field of each class; 'engine.x y' as it stands."""
+    found = []
+    for text in said:
+        kinds, _, names = text.partition(" .")
+        found += [f"{EFFICIENCY}.{kind}.{name}" for kind in kinds.split() for name in names.split()]
+    return tuple(found)
+
+
+def _engine(*names: str) -> tuple[str, ...]:
+    return tuple(f"{ENGINE}.{name}" for name in names)
+
+
+# errors: of the shipped classes (hardware/defaults/gpu.yaml, engines/python-server.yaml), rounded to what left-out families showed
+TRAINING = (
+    Block("matmul", 0.1618, _paths("matmul .compute")),
+    Block("experts", 0.316, _paths("grouped_matmul .compute")),
+    Block("attention", 0.194, _paths("prefill_attention scores .compute")),
+    Block("memory", 0.16, _paths("elementwise gather optimizer matmul grouped_matmul .memory")),
+    Block("collective", 0.194, _paths("collective .memory")),
+    Block(
+        "exposure",
+        0.212,
+        _paths(
+            "tp_collective pp_collective ep_collective cp_collective fsdp_collective dp_collective .overlap",
+        ),
+    ),
+    Block(
+        "launch",
+        0.45,
+        _paths(
+            "matmul grouped_matmul prefill_attention scores elementwise gather optimizer .overhead",
+            "step .per_moe_layer",
+        ),
+    ),
+    Block("straggler", 0.322, _paths("straggler .per_doubling")),
+)
+SERVING = (
+    Block("stream", 0.4, _paths("matmul grouped_matmul elementwise gather .memory")),
+    Block("cache", 0.4, _paths("decode_attention latent_attention prefill_attention .memory")),
+    Block("compute", 0.4, _paths("matmul prefill_attention decode_attention latent_attention .compute")),
+    Block("experts", 0.6, _paths("grouped_matmul .compute")),
+    Block("collective", 0.5, _paths("collective .memory overhead per_hop gamma")),
+    Block(
+        "layer",
+        0.6,
+        (
+            *_paths("step .per_layer per_moe_layer"),
+            *_engine("per_layer", "per_moe_layer", "prompt_per_layer", "prompt_per_moe_layer"),
+        ),
+    ),
+    Block("engine", 0.6, _engine("per_step", "per_sequence", "per_sequence_moe")),
+)
+QUEUE = Block("queue", 0.52, _engine("look_ahead", "gather_steps", "front", "per_stream", "unexplained"))
+BLOCKS: dict[str, tuple[Block, ...]] = {
+    "train": TRAINING,
+    "decode": SERVING,
+    "prefill": SERVING,
+    "ttft": (*SERVING, QUEUE),
+}
+
+
+def merged(phase: str, x: Any) -> dict[str, Any]:
+    """Factors of all blocks of a phase at `x`, whose first axis is the blocks."""
+    found: dict[str, Any] = {}
+    for block, value in zip(BLOCKS[phase], x, strict=True):
+        for path, moved in block.factors(value).items():
+            found[path] = found[path] * moved if path in found else moved
+    return found

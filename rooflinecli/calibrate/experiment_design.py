@@ -1,0 +1,110 @@
+"""What to measure next: of a menu of questions, the one whose answer would narrow the user's own question most (A-optimality)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rooflinecli.calibrate.microbenchmark_row import Probe
+from rooflinecli.calibrate.phase_fit import PHASES, Group
+from rooflinecli.calibrate.posterior import Posterior
+from rooflinecli.calibrate.predicted_row import Pricer, Question
+from rooflinecli.core.errors import RooflineError
+from rooflinecli.engine import build_request
+from rooflinecli.questions.estimate.answer import choose_plans, scene_of
+from rooflinecli.specs.options import OPTIONS
+
+MOST = 3  # suggestions
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A measurement, and the standard deviation of the target's logarithm before and after it."""
+
+    what: str
+    before: float
+    after: float
+
+
+def suggestions(group: Group, target: dict[str, Any] | None) -> list[Suggestion]:
+    """The best of the menu for a target (options of an estimate), or for the whole menu alike."""
+    menu = list(_menu(group))
+    if not menu:
+        return []
+    aims = [q for _, q in menu] if target is None else [_question(target, _quantity(group))]
+    slopes = Pricer([*(q for _, q in menu), *aims]).linear(group.x[:, None])[1][:, 0]
+    candidates, goals = slopes[: len(menu)], slopes[len(menu) :]
+    before, after = narrowed(group.posterior, candidates, goals)
+    best = np.argsort(after)[:MOST]
+    return [Suggestion(menu[i][0], before, float(after[i])) for i in best]
+
+
+def narrowed(found: Posterior, candidates: Any, goals: Any) -> tuple[float, Any]:
+    """Standard deviation of the goals (root mean square) now, and after each candidate [candidates]."""
+    s, sigma = found.covariance, found.setting.spread
+    now = np.einsum("gb,bc,gc->g", goals, s, goals)
+    shared = goals @ s @ candidates.T
+    taken = shared**2 / (sigma**2 + np.einsum("cb,bd,cd->c", candidates, s, candidates))
+    return float(np.sqrt(now.mean())), np.sqrt(np.maximum(now.mean() - taken.mean(axis=0), 0))
+
+
+def _quantity(group: Group) -> str:
+    return next(q.quantity for q in group.questions if not isinstance(q, Probe))
+
+
+def _menu(group: Group) -> Iterator[tuple[str, Question]]:
+    """Questions like the rows with one or two sizes changed, those that no layout holds left out."""
+    own = [q for q in group.questions if not isinstance(q, Probe)]
+    if not own:
+        return
+    base = max(own, key=lambda q: q.measured)
+    quantity, seen = base.quantity, set()
+    for changes in _changes(group.phase, base):
+        said = " ".join(f"{OPTIONS[name].flag} {value:g}" for name, value in changes.items())
+        try:
+            question = _question({**base.options, **changes}, quantity)
+        except RooflineError:
+            continue
+        if said not in seen:
+            seen.add(said)
+            yield said, question
+
+
+def _changes(phase: str, base: Question) -> Iterator[dict[str, float]]:
+    request = base.scene.request
+    if phase == "train":
+        devices, batch, seq = (float(v) for v in (base.plan.devices, base.scene.train_batch, base.scene.seq))
+        for more in (0.25, 0.5, 1.0, 2.0, 4.0):
+            for longer in (1.0, 4.0):
+                n = devices * more
+                if n >= 1 and n == int(n):
+                    yield {"n": n, "batch": max(round(batch * more / longer), 1), "seq": seq * longer}
+        return
+    load = "concurrency" if request.concurrency is not None else "batch"
+    for sequences in (1.0, 4.0, 16.0, 64.0, 256.0):
+        for prompt in (256.0, 2048.0, 16384.0):
+            yield {"prompt": prompt} if phase == "prefill" else {load: sequences, "prompt": prompt}
+
+
+def _question(options: dict[str, Any], quantity: str) -> Question:
+    """A question that nobody has measured."""
+    text = {
+        name: value if isinstance(value, str | list | bool) else f"{value:g}"
+        for name, value in options.items()
+        if value is not None
+    }
+    if "n" in text and "dp" in text:
+        del text["dp"]  # it follows from the others
+    if quantity == "train":
+        text["phase"] = ["train"]
+    else:
+        text["phase"] = [PHASES[{"prefill": "prefill", "ttft": "ttft"}.get(quantity, "decode")]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scene = scene_of(build_request.request(text))
+        plan = next(iter(choose_plans(scene)[0].values())).plan
+    return Question(scene, plan, quantity, 1.0, options=options)

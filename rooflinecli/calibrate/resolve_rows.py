@@ -1,0 +1,261 @@
+"""Readings and the user's options -> questions: what a log leaves out is taken from the options, or asked for by its flag."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rooflinecli.calibrate.microbenchmark_row import probes
+from rooflinecli.calibrate.predicted_row import PHASE, Question
+from rooflinecli.core.errors import DataError, Infeasible, UsageError
+from rooflinecli.core.text import one_line
+from rooflinecli.engine import build_request
+from rooflinecli.importers.source import Reading
+from rooflinecli.layers.parameter_counts import parameters
+from rooflinecli.questions.estimate.answer import choose_plans, scene_of
+from rooflinecli.specs.engine import engines
+from rooflinecli.specs.hardware import HardwareSpec, load_hardware
+from rooflinecli.specs.model import ModelSpec, load_model
+from rooflinecli.specs.name_lookup import find
+from rooflinecli.specs.options import OPTIONS
+
+_NEEDED = {"train": ("model", "batch", "seq", "n"), "serving": ("model", "prompt", "n")}
+_SIZES = ("tp", "pp", "dp", "cp")
+_SAID = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)\s*([BM])\b")
+_TOLERANCE = 0.3  # how far a size in a name may lie from the parameters of the model it is taken for
+
+
+@dataclass
+class Resolved:
+    """Questions that can be fitted, and what was left aside, each with the reason."""
+
+    questions: list[Question] = field(default_factory=list)
+    aside: list[tuple[str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    doubts: list[tuple[str, str]] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+def resolve(readings: Sequence[Reading], given: dict[str, Any]) -> Resolved:
+    """Every reading as a question on the chip `given["hw"]`.
+
+    Raises UsageError for what neither the file nor the options say, DataError for a log of another model or that contradicts the options.
+    """
+    found, chip = Resolved(), load_hardware(str(given["hw"]))
+    for reading in readings:
+        if reading.probe.get("op") or reading.quantity in ("collective", "matmul"):
+            found.questions += probes(reading, given, chip)
+            continue
+        if reading.doubt:
+            found.doubts.append((reading.where, reading.doubt))
+            continue
+        if not _same_chip(reading, chip):
+            found.aside.append((reading.where, f"measured on {reading.options['hw']}, not on {chip.name}"))
+            continue
+        try:
+            found.questions.append(_question(reading, given, found))
+        except Infeasible as error:
+            found.aside.append((reading.where, str(error)))
+    return found
+
+
+def _same_chip(reading: Reading, chip: HardwareSpec) -> bool:
+    """Whether a row that names its chip was measured on this one, or on the one that this file extends."""
+    said = reading.options.get("hw")
+    if said is None:
+        return True
+    stem = _chip_named(str(said))
+    document = chip.document
+    while document is not None:
+        if document.path.stem == stem:
+            return True
+        document = document.under  # type: ignore[assignment]
+    return False
+
+
+def _chip_named(said: str) -> str | None:
+    """The file of a chip by its name, or by the part before a dash where the rest is a provider's (h200-cw)."""
+    for name in (said, said.partition("-")[0]):
+        try:
+            return find("hardware", name).stem
+        except (UsageError, DataError):
+            continue
+    return None
+
+
+def _question(reading: Reading, given: dict[str, Any], found: Resolved) -> Question:
+    phase = PHASE[reading.quantity]
+    options = {
+        **_joined(reading, given),
+        "phase": ["train" if phase == "train" else "prefill" if phase in ("prefill", "ttft") else "decode"],
+    }
+    _engine(reading, options, given, found)
+    if reading.quantity == "static":
+        options["concurrency"] = None
+    _complete(reading, options)
+    scene = scene_of(build_request.request(options))
+    choice = next(iter(choose_plans(scene)[0].values()))
+    if not choice.fits:
+        found.note(f"{reading.where}: said not to fit in memory, though it ran")
+    if phase == "train" and choice.reason.startswith(("the fastest", "the only one")):
+        p = choice.plan
+        found.note(
+            f"{reading.where}: the layout is not all said; taken as tp {p.tp:g} pp {p.pp:g} dp {p.dp:g}, zero {p.zero}, "
+            f"recompute {p.recompute}, micro-batch {p.micro_batch:g}"
+        )
+    for note in reading.notes:
+        found.note(f"{reading.where}: {note}")
+    quantity = "prefill" if reading.quantity == "ttft" and not _loaded(options) else reading.quantity
+    return Question(scene, choice.plan, quantity, _seconds(reading, options), reading.where, reading.tool, options)
+
+
+def _loaded(options: dict[str, Any]) -> bool:
+    return options.get("concurrency") is not None or options.get("qps") is not None
+
+
+def _joined(reading: Reading, given: dict[str, Any]) -> dict[str, Any]:
+    """The file's options and the user's. Raises DataError where they contradict each other."""
+    said = {k: v for k, v in reading.options.items() if k not in ("hw", "said-model") and v is not None}
+    joined = {**said, **{k: v for k, v in given.items() if v is not None}}
+    spec = _model(reading, said.get("model"), given.get("model"))
+    if spec is not None:
+        joined["model"] = spec
+        _sized(reading, spec)
+    for name in said.keys() & given.keys():
+        if (
+            name not in ("model", "engine", "software")
+            and given[name] is not None
+            and not _equal(name, said[name], given[name])
+        ):
+            raise DataError(
+                f"{reading.where}: {reading.tool} says {name} {said[name]}, not {OPTIONS[name].flag} {given[name]}; leave the option out"
+            )
+    return joined
+
+
+def _equal(name: str, said: Any, given: Any) -> bool:
+    option = OPTIONS[name]
+    return bool(build_request.value(option, str(said) if not isinstance(said, bool) else said) == build_request.value(option, given))
+
+
+def _model(reading: Reading, said: Any, given: Any) -> str | None:
+    """The model to ask about. Raises DataError for a log of another one, or of one that nobody names here."""
+    mine = str(given) if given is not None else None
+    if said is None:
+        return mine
+    try:
+        theirs = load_model(str(said))
+    except (UsageError, DataError):
+        if mine is not None:
+            if _overlap(str(said), mine, load_model(mine)):
+                return mine
+            raise DataError(
+                f"{reading.where}: a log of '{one_line(str(said))}', which is no model here and does not read like --model {mine}; "
+                "leave the file out, or give the config.json of its model"
+            ) from None
+        raise UsageError(
+            f"{reading.where}: a log of '{one_line(str(said))}', which is no model here; give --model", "model"
+        ) from None
+    if mine is not None and load_model(mine).id != theirs.id:
+        raise DataError(
+            f"{reading.where}: a log of '{one_line(str(said))}' ({theirs.name}), not of --model {mine}; leave the file or the option out"
+        )
+    return str(said)
+
+
+def _overlap(said: str, mine: str, spec: ModelSpec) -> bool:
+    """Whether a checkpoint's name may be a quantised or tuned copy of a model: its words are among those of the name."""
+    words = set(re.findall(r"[a-z]+|\d+(?:\.\d+)?", said.rpartition("/")[2].lower()))
+    wanted = set(re.findall(r"[a-z]+|\d+(?:\.\d+)?", spec.id.lower()))
+    return len(wanted & words) >= 0.7 * len(wanted) or mine.lower() in said.lower()
+
+
+def _sized(reading: Reading, spec: str) -> None:
+    """Raises DataError where a size in the row's own description is not that of the model."""
+    match = _SAID.search(str(reading.options.get("said-model", "")))
+    if match is None:
+        return
+    stated = float(match[1]) * (1e9 if match[2] == "B" else 1e6)
+    whole = float(parameters(load_model(spec)).total)
+    if abs(stated / whole - 1) > _TOLERANCE:
+        raise DataError(
+            f"{reading.where}: a log of '{reading.options['said-model']}', not of {spec} with {whole / 1e9:.3g}B parameters"
+        )
+
+
+def _engine(reading: Reading, options: dict[str, Any], given: dict[str, Any], found: Resolved) -> None:
+    """An engine of the log that has no file here runs as the one asked for, or the default."""
+    said = options.get("engine")
+    known = {name for stem, engine in engines().items() for name in (stem, *engine.aliases)}
+    if said is not None and str(said).lower() not in known:
+        options["engine"] = given.get("engine")
+        found.note(
+            f"engine {one_line(str(said))} has no file here; taken as {given.get('engine') or 'the default'} (--engine)"
+        )
+
+
+def _complete(reading: Reading, options: dict[str, Any]) -> None:
+    """Raises UsageError that names the flags of what is missing."""
+    train = reading.quantity == "train"
+    tokens = reading.probe.get("tokens_per_device")
+    if train and options.get("batch") is None and tokens and options.get("seq") and options.get("n"):
+        options["batch"] = max(round(tokens * _number("n", options) / _number("seq", options)), 1)
+    if all(options.get(size) is not None for size in _SIZES[:3]) and options.get("n") is None:
+        options["n"] = (
+            _number("tp", options)
+            * _number("pp", options)
+            * _number("dp", options)
+            * (_number("cp", options) if options.get("cp") else 1)
+        )
+    if not train and options.get("n") is None and options.get("tp") is not None:
+        options["n"] = (
+            _number("tp", options)
+            * (_number("pp", options) if options.get("pp") else 1)
+            * (_number("dp", options) if options.get("dp") else 1)
+        )
+    needed = [
+        *_NEEDED["train" if train else "serving"],
+        *(["output"] if not train and reading.quantity not in ("prefill", "ttft") else []),
+    ]
+    if not train and not _loaded(options) and reading.quantity != "prefill":
+        needed.append("batch" if reading.quantity == "static" else "concurrency")
+    if options.get("batch") is not None and "concurrency" in needed:
+        needed.remove("concurrency")
+    missing = [OPTIONS[name].flag if name != "model" else "--model" for name in needed if options.get(name) is None]
+    if missing:
+        raise UsageError(
+            f"{reading.where}: {reading.tool} does not say everything; give {', '.join(missing)}",
+            missing[0].lstrip("-"),
+        )
+
+
+def _number(name: str, options: dict[str, Any]) -> float:
+    return float(build_request.value(OPTIONS[name], options[name] if isinstance(options[name], str) else str(options[name])))
+
+
+def _seconds(reading: Reading, options: dict[str, Any]) -> float:
+    """Seconds of the step or token that a stated value means."""
+    value, unit = reading.value, reading.unit
+    sizes = {
+        name: _number(name, options)
+        for name in ("batch", "seq", "n", "prompt", "output")
+        if options.get(name) is not None
+    }
+    if unit == "s":
+        return value
+    if unit == "s/batch":
+        return value / (sizes["batch"] * sizes["output"])
+    if unit == "tokens/s/device":
+        return sizes["batch"] * sizes["seq"] / (value * sizes["n"])
+    if unit == "samples/s":
+        return sizes["batch"] / value
+    if unit == "tokens/s":
+        return sizes["batch"] * sizes["seq"] / value if reading.quantity == "train" else 1 / value
+    if unit == "total tokens/s":
+        return (sizes["prompt"] + sizes["output"]) / (value * sizes["output"])
+    raise DataError(f"{reading.where}: {unit}: a unit that nothing reads")

@@ -1,0 +1,24 @@
+"""How an input enters the arithmetic: as the plain number it is, or as a traced leaf that remembers its source."""
+
+from __future__ import annotations
+
+from rooflinecli.core.num import Number
+
+
+class Plain:
+    traced = False
+
+    def __call__(self, symbol: str, value: Number, unit: str, source: str) -> Number:
+        return value
+
+
+class Traced(Plain):
+    traced = True
+
+    def __call__(self, symbol: str, value: Number, unit: str, source: str) -> Number:
+        from rooflinecli.core.derivation import leaf
+
+        return leaf(symbol, value, unit, source)
+
+
+PLAIN = Plain()

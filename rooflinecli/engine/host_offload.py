@@ -1,0 +1,143 @@
+"""What of a model the host keeps (llama.cpp -ngl, --n-cpu-moe): its share of layers, experts and head, and the chip that works on it.
+
+A token goes through the host's layers on the host's own units, at the rate of its memory. A prompt is worked on by the device,
+over which the host's weights pass once per micro-batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from rooflinecli import memory
+from rooflinecli.core.errors import UsageError
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.lift import Plain
+from rooflinecli.core.num import Number
+from rooflinecli.formulas import offload as f
+from rooflinecli.memory import DeviceParameters
+from rooflinecli.price.chip import Chip
+from rooflinecli.quantization.formats import Formats, formats
+from rooflinecli.specs.engine import Engine
+from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.request import Request
+
+USUAL = "ryzen-9-9950x"  # two channels of DDR5-5600, where nobody names a host
+# Reached of the link in the published runs: 0.8 to 1.4 of what copying every expert would take, since routing is skewed
+LINK = 1.0
+LINK_ERROR = 0.4
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Host:
+    """The host's chip, how it runs the model, and its share of layers, experts and head."""
+
+    chip: Chip
+    formats: Formats
+    layers: Number
+    experts: Number
+    head: Number
+
+
+def host_of(request: Request, lift: Plain, engine: Engine, own: Formats, spec: Any) -> Host | None:
+    """What the host keeps by --offload-layers and --experts-on; None where it keeps nothing.
+
+    Raises UsageError for a device without a host beside it, and for experts that a model has not.
+    """
+    if request.gpu_layers is None and request.experts_on is None:
+        return None
+    if request.hardware.host_link is None or request.hardware.kind == "cpu":
+        raise UsageError(
+            f"{request.hardware.name} has no host whose memory is apart from its own; leave out --offload-layers and --experts-on",
+            "offload-layers" if request.experts_on is None else "experts-on",
+        )
+    total = float(spec.n_layers)
+    layers: Number = 0.0
+    if request.gpu_layers is not None:
+        layers = f.host_layers(total, lift("ngl", request.gpu_layers, "1", "--offload-layers"))
+    experts = f.host_experts(layers, _experts(request.experts_on, spec))
+    chip = Chip(request.host or load_hardware(USUAL), lift, ideal=request.efficiency == "ideal", engine=engine)
+    return Host(chip, _formats(chip, own), layers, experts, f.host_head(layers))
+
+
+def _experts(written: str | None, spec: Any) -> float:
+    """Share of the layers with experts whose experts stay: host, or host:N for those of N layers."""
+    if written is None or written == "device":
+        return 0.0
+    held = float(sum(g.repeat for g in spec.layers if g.feedforward.kind == "moe"))
+    place, _, count = written.partition(":")
+    if place != "host" or (count and not count.isdigit()):
+        raise UsageError(f"--experts-on {written}: expected device, host or host:LAYERS", "experts-on")
+    if not held:
+        raise UsageError(f"--experts-on {written}: {spec.name} has no experts; --offload-layers keeps layers on the host", "experts-on")
+    return min(float(count), held) / held if count else 1.0
+
+
+def _formats(chip: Chip, own: Formats) -> Formats:
+    """The model on the host's units: the widest format they have, the weights as they are stored."""
+    wide = next((d for d in ("bf16", "fp16", "fp32") if d in chip.spec.peak), "fp32")
+    found = formats(wide, None, None, chip.spec.peak, chip.spec.name)
+    return replace(
+        found,
+        weight=own.weight,
+        expert_weight=own.expert_weight,
+        outer_weight=own.outer_weight,
+        head_weight=own.head_weight,
+        kv=own.kv,
+        state=own.state,
+    )
+
+
+def on_device(params: DeviceParameters, host: Host | None) -> DeviceParameters:
+    """Parameters that the device keeps. llama.cpp keeps the embedding on the host with the head."""
+    if host is None:
+        return params
+    return replace(
+        params,
+        inner=f.on_device(params.inner, host.layers),
+        outer=f.on_device(params.outer, host.head),
+        experts=f.on_device(params.experts, host.experts),
+    )
+
+
+def looked_up(scene: Any) -> float:
+    """Bytes of an embedding that the engine keeps in the host's memory: of a tied one nothing, it is the head."""
+    spec = scene.spec
+    if not scene.engine.looks_up_on_host or spec.tied_embeddings or not spec.lm_head or scene.request.hardware.host_link is None:
+        return 0.0
+    stored = spec.quantization.widths if spec.quantization is not None else None
+    width = stored.embedding if stored is not None else scene.formats.outer_weight
+    return float(f.table_bytes(spec.vocab_size, spec.embedding_dim or spec.d_model, width))
+
+
+def as_fits(scene: Any, plan: Any, reserve: Number) -> dict[str, Any]:
+    """The fields of a request by which a device holds what it can: experts go to the host first, then layers; {} where all fits.
+
+    `reserve` bytes stay free; the cache is that of the prompt and the answer.
+    """
+    params, own = scene.parameters(plan), scene.formats
+    cache = memory.kv_cache(scene.book, plan, own, 1.0, scene.prompt + scene.output, scene.lift)
+    experts = float(params.experts * own.expert_weight)
+    layers, outer = float(params.inner * own.weight), float(params.outer * own.outer_weight)
+    room = float(scene.chip.capacity - reserve)
+    missing = layers + experts + outer - looked_up(scene) + float(cache) - room
+    if missing <= 0:
+        return {}
+    held = float(sum(g.repeat for g in scene.spec.layers if g.feedforward.kind == "moe"))
+    if experts and missing <= experts:
+        return {"experts_on": f"host:{int(f.experts_that_leave(missing, held, experts))}"}
+    stack = layers + experts + float(cache)
+    return {"gpu_layers": float(f.layers_that_fit(room, float(scene.spec.n_layers), stack))}
+
+
+def host_bytes(params: DeviceParameters, cache: Number, own: Formats, host: Host | None) -> Number | None:
+    """Weights and cache in the host's memory; None where it keeps nothing."""
+    if host is None:
+        return None
+    kept = replace(
+        params,
+        inner=f.on_host(params.inner, host.layers),
+        outer=f.on_host(params.outer, host.head),
+        experts=f.on_host(params.experts, host.experts),
+    )
+    return memory.weights(kept, own, 1.0) + f.on_host(cache, host.layers)

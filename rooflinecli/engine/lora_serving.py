@@ -1,0 +1,101 @@
+"""LoRA adapters served side by side: what they hold on a device, and what a step reads, multiplies and starts for them.
+
+All are resident and each sequence uses one of them, drawn evenly. Every dense matmul of a layer that carries adapters gets two
+more kernels, which gather each sequence's own low-rank pair (Punica, S-LoRA); experts carry none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rooflinecli.core.errors import UsageError
+from rooflinecli.core.num import Number
+from rooflinecli.engine.context import Scene
+from rooflinecli.formulas import fine_tuning, roofline
+from rooflinecli.ledger.ledger import Row, Sizes, product
+from rooflinecli.ledger.ops import Op
+from rooflinecli.phases.axis_sizes import layer_sizes, work_sizes
+from rooflinecli.phases.fine_tuning import adapted
+from rooflinecli.price.accumulator import Bill
+from rooflinecli.specs.layout import Plan
+
+KIND, RANK, TARGETS = "adapters", 16.0, "all"
+PARTS = {"qkv": 3.0, "kv": 2.0, "gate_up": 2.0}  # matrices that a row joins, each with a down projection of its own
+WIDTH = 2.0  # bytes per parameter: adapters stay in 16 bits beside whatever the model is stored in
+
+
+def check(scene: Scene) -> None:
+    """Raises UsageError for adapters in training, where --recipe lora trains one, and for a rank that nothing has."""
+    r = scene.request
+    if r.adapters is None:
+        if r.lora_rank is not None and r.recipe is None:
+            raise UsageError(
+                "--lora-rank: nothing here has adapters; add --recipe lora to train one, or --adapters to serve some",
+                "lora-rank",
+            )
+        return
+    if set(r.phases) == {"train"}:
+        raise UsageError("--adapters are served; one is trained by --recipe lora", "adapters")
+
+
+def resident(scene: Scene, plan: Plan) -> Number:
+    """Bytes of all adapters on the fullest device of a replica; nothing where none are asked for."""
+    if scene.request.adapters is None:
+        return 0.0
+    count, work, total = _count(scene), work_sizes(1.0, 1.0, 1.0, 1.0, plan), 0.0
+    for group in scene.book.layers:
+        sizes = layer_sizes(group, work, plan, scene.book.document, scene.lift)
+        held: Number = sum(one for *_, one in _pairs(scene, group.rows, sizes))
+        total = total + held * float(group.repeat)
+    return fine_tuning.adapters_held(count, total, plan.pp, WIDTH)
+
+
+def charge(scene: Scene, bill: Bill, rows: tuple[Row, ...], sizes: Sizes, times: Number) -> None:
+    """Charge a layer's adapters `times` times: their matmuls with one adapter's weights, the streams of further ones, and starts.
+
+    The floor reads a single adapter, since all sequences may happen to use the same.
+    """
+    if scene.request.adapters is None:
+        return
+    formats, settings = scene.formats, scene.chip.constants("serving", KIND)
+    met = fine_tuning.adapters_met(_count(scene), sizes["B"])
+    constants: Any = scene.chip.constants("serving", "matmul", formats.outer_compute)
+    for row, m, k, n, one in _pairs(scene, rows, sizes):
+        rank = _rank(scene)
+        op = Op(
+            name=f"{row.name}.adapter",
+            kind="matmul",
+            dtype=formats.outer_compute,
+            flops=fine_tuning.adapter_flops(m, rank, k, n),
+            bytes=fine_tuning.served_adapter_bytes(m, k, n, formats.activation, one, WIDTH),
+            k=k,
+            n=n,
+            quantised=m * k,
+            ramp=1 / n,
+        )
+        bill.add([op], times)
+        further = roofline.effective_memory_time(
+            fine_tuning.further_bytes(met, one, WIDTH), scene.chip.bandwidth, constants.memory
+        )
+        bill.spend(KIND, (further + fine_tuning.adapter_starts(settings.overhead)) * times, KIND, settings.error)
+
+
+def _pairs(scene: Scene, rows: tuple[Row, ...], sizes: Sizes) -> Iterator[tuple[Row, Number, Number, Number, Number]]:
+    """The rows that carry adapters: tokens, widths in and out (joined matrices counted one by one), parameters of one adapter."""
+    dense = tuple(row for row in rows if not row.routed)
+    for row in adapted(dense, scene.request.lora_targets or TARGETS):
+        c = row.contraction
+        assert c is not None
+        m, n = product(c.m, sizes), product(c.n, sizes)
+        k = product(c.k, sizes) * PARTS.get(row.name.rpartition(".")[2], 1.0)
+        yield row, m, k, n, fine_tuning.adapter_parameters(_rank(scene), k, n)
+
+
+def _count(scene: Scene) -> Number:
+    return scene.flag("N_ad", scene.request.adapters, "1", "--adapters")
+
+
+def _rank(scene: Scene) -> Number:
+    rank = scene.request.lora_rank
+    return scene.flag("r", RANK if rank is None else rank, "1", "--lora-rank", rank is None)

@@ -1,0 +1,161 @@
+"""First tokens of a closed loop: slots that send a request as soon as the one before it has ended."""
+
+from __future__ import annotations
+
+from rooflinecli.core import num
+from rooflinecli.core.derivation import formula
+from rooflinecli.core.num import Number
+
+_FIT = "front end and streams fitted to serving runs, groups of runs held out; docs/accuracy.md"
+
+
+@formula(
+    "t_mixed",
+    "s",
+    "a step with prompts and decodes is the pass of both, one after the other: measured runs took 8 % longer between two tokens "
+    "than one shared pass would; what no graph replays takes no less than launching it",
+)
+def mixed_step(decode: Number, prompts: Number, factor: Number, launches: Number, passes: Number) -> Number:
+    """max(n_c t_decode + f t_prompts, n_c t_launch)."""
+    return num.maximum(passes * decode + factor * prompts, passes * launches)
+
+
+@formula("t_launch", "s", "definition; an engine's constant per operation, fitted to its runs")
+def launch_time(operations: Number, per_operation: Number) -> Number:
+    """Time of the host to launch every operation of a pass."""
+    return operations * per_operation
+
+
+@formula("b_pad", "sequences", "a captured graph has one batch: fewer sequences are padded up to the next one captured")
+def padded_batch(batch: Number, size: Number, beyond: Number) -> Number:
+    """`size` where it holds the batch, else `beyond`, what the batches captured above it come to."""
+    return num.where(batch <= size, size, beyond)
+
+
+@formula("s_pad", "tokens", "definition: what pads a batch has no cache to read")
+def padded_context(context: Number, batch: Number, padded: Number) -> Number:
+    """s b / b_pad: the context at which a padded batch reads as much cache as its sequences do."""
+    return context * batch / padded
+
+
+@formula(
+    "u_p",
+    "1",
+    "every sequence brings a prompt for each answer, and as many share a step as its tokens hold; no graph is replayed for such a step",
+)
+def share_with_prompts(batch: Number, prompt: Number, output: Number, budget: Number) -> Number:
+    """min(b S_p / (T S_o), 1): the share of steps that hold a prompt."""
+    return num.minimum(batch * prompt / (budget * num.maximum(output, 1)), 1)
+
+
+@formula("t_pad", "s", "ranks that exchange tokens replay a step when none of them holds a prompt")
+def padding_time(padded: Number, plain: Number, share: Number, ranks: Number) -> Number:
+    """(1 - u_p)^r max(t(b_pad) - t(b), 0): what padding adds to a step in the mean."""
+    return (1 - share) ** ranks * num.maximum(padded - plain, 0)
+
+
+@formula(
+    "n_held",
+    "steps",
+    "TensorRT-LLM, batch_wait_timeout_iters and batch_wait_max_tokens_ratio: prompts wait so many steps, or until they fill a share of the budget",
+)
+def held_steps(most: Number, share: Number, budget: Number, batch: Number, prompt: Number, arrivals: Number) -> Number:
+    """Steps from the first prompt held to the pass: min(n_hold, ((phi T - b) / S_p - 1) / a)."""
+    return num.minimum(most, num.maximum((share * budget - batch) / prompt - 1, 0) / arrivals)
+
+
+@formula("n_wait", "steps", "the first of those held waits for all of it, the others, who come evenly, for half")
+def mean_hold(held: Number, arrivals: Number) -> Number:
+    """n_held (k + 1) / 2k of the k = 1 + a n_held prompts that come together."""
+    together = 1 + arrivals * held
+    return held * (together + 1) / (2 * together)
+
+
+@formula("a", "1", "a slot brings one prompt for every answer that ends")
+def arrivals_per_step(batch: Number, output: Number) -> Number:
+    """Prompts that come during a step: b / S_o."""
+    return batch / num.maximum(output, 1)
+
+
+@formula("n_with", "prompts", "definition: whoever came since the scheduler last looked is read in the same pass")
+def read_with(arrivals: Number, held: Number, poll: Number) -> Number:
+    """Prompts of others in the pass of one: a max(n_held, n_poll)."""
+    return arrivals * num.maximum(held, poll)
+
+
+@formula(
+    "t_burst",
+    "s",
+    "all slots ask at once when a closed loop begins: pass after pass, the mean first token in the middle; from the second on "
+    "the sequences read before decode beside",
+)
+def burst_ttft(batch: Number, per_pass: Number, first: Number, later: Number) -> Number:
+    """t_first + (ceil(b / m) - 1) / 2 t_later."""
+    return first + (num.ceil(batch / per_pass) - 1) / 2 * later
+
+
+@formula(
+    "t_turn",
+    "s",
+    "a request that follows another: steps until the scheduler sees it, then a step that holds its prompt, and half of the "
+    "chance that another's is in front; beside an event-by-event simulation within 4 to 8 %",
+)
+def turn_ttft(wait: Number, poll: Number, ahead: Number, itl: Number, mixed: Number, load: Number) -> Number:
+    """(n_wait + n_poll / 2 + n_ahead) ITL + t_mixed (1 + u / 2)."""
+    return (wait + poll / 2 + ahead) * itl + mixed * (1 + load / 2)
+
+
+@formula("o_f", "s", "a server's own work on a request before its scheduler sees it; tokenising goes with the prompt")
+def front_time(front: Number, per_token: Number, prompt: Number) -> Number:
+    """o + o_t S_p."""
+    return front + per_token * prompt
+
+
+@formula("P_busy", "1", "definition: a slot meets the others of its closed loop, and the only one meets nobody")
+def others_beside(batch: Number) -> Number:
+    """min(max(b - 1, 0), 1)."""
+    return num.minimum(num.maximum(batch - 1, 0), 1)
+
+
+@formula(
+    "o_f",
+    "s",
+    "what only those meet who find others under way: polls, messages and waits for a fuller batch hold no lone request",
+)
+def beside_others(front: Number, meets: Number, unexplained: Number) -> Number:
+    """o_f + P_busy o_u."""
+    return front + meets * unexplained
+
+
+@formula(
+    "t_ttft",
+    "s",
+    "closed loop: of N_w prompts per slot one is part of the burst at the start, the others take their turn; messages that wait "
+    "for more tokens, front end and streams beside; " + _FIT,
+)
+def closed_loop_ttft(
+    burst: Number, turn: Number, per_slot: Number, late: Number, front: Number, per_stream: Number, batch: Number
+) -> Number:
+    """t_burst / N_w + (1 - 1 / N_w) t_turn + t_late + o_f + o_c b."""
+    return burst / per_slot + (1 - 1 / per_slot) * turn + late + front + per_stream * batch
+
+
+@formula(
+    "t_ttft",
+    "s",
+    "requests of equal length under an engine that reads prompts first: all slots begin together, again and again, and a first "
+    "token stands on average in the middle of the prompts",
+)
+def lockstep_ttft(prompt_pass: Number, batch: Number, prompt_cost: Number, front: Number, per_stream: Number) -> Number:
+    """t_pass + (b - 1) / 2 t_pre + o_f + o_c b."""
+    return prompt_pass + num.maximum(batch - 1, 0) / 2 * prompt_cost + front + per_stream * batch
+
+
+@formula(
+    "t_ttft",
+    "s",
+    "a replica can serve its requests one after the other; whatever waits waits no longer (but for the last digits)",
+)
+def serial_ttft(batch: Number, request: Number, output: Number, itl: Number) -> Number:
+    """b t_request - (S_o - 1) ITL: the first token of a request whose whole time is that of b requests alone."""
+    return batch * request * (1 + 1e-12) - num.maximum(output - 1, 0) * itl

@@ -1,0 +1,87 @@
+"""A GGUF file as a model: its keys as the config.json they were converted from, its tensors as what each part weighs.
+
+Source: ggml-org/llama.cpp gguf-py constants.py and conversion scripts (gguf 0.19.0).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rooflinecli.core.errors import DataError
+from rooflinecli.importers.checkpoint.gguf_architectures import ARCHITECTURES, Keys
+from rooflinecli.importers.checkpoint.gguf_by_tensors import plain
+from rooflinecli.importers.checkpoint.gguf_header import read
+from rooflinecli.importers.checkpoint.tensor_header import Header
+from rooflinecli.specs.name_lookup import shown
+from rooflinecli.specs.yaml_loader import Document
+
+FILE_TYPES = {
+    0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K", 11: "Q3_K_S", 12: "Q3_K_M", 13: "Q3_K_L",
+    14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S", 17: "Q5_K_M", 18: "Q6_K", 19: "IQ2_XXS", 20: "IQ2_XS", 21: "Q2_K_S", 22: "IQ3_XS",
+    23: "IQ3_XXS", 24: "IQ1_S", 25: "IQ4_NL", 26: "IQ3_S", 27: "IQ3_M", 28: "IQ2_S", 29: "IQ2_M", 30: "IQ4_XS", 31: "IQ1_M",
+    32: "BF16", 36: "TQ1_0", 37: "TQ2_0", 38: "MXFP4_MOE",
+}  # fmt: skip
+_EXPERT = re.compile(r"_exps\.(weight|bias)$")
+_OUTSIDE = (
+    "token_embd.weight", "output.weight", "output_norm.weight", "output_norm.bias", "position_embd.weight",
+    "per_layer_token_embd.weight", "per_layer_model_proj.weight", "per_layer_proj_norm.weight", "altup_proj.weight",
+    "altup_unembd_proj.weight",
+)  # fmt: skip
+
+
+def model_document(path: Path) -> Document:
+    """The model of a GGUF file. Raises DataError for an architecture not known here."""
+    found = read(path)
+    name = found.metadata.get("general.architecture")
+    if not isinstance(name, str):
+        raise DataError(f"{shown(path)}: general.architecture is missing, so which model it holds is not known; convert it again")
+    from rooflinecli.importers.hf import from_config
+
+    keys = Keys(found, name, shown(path))
+    make: Callable[[Keys], dict[str, Any]] | None = ARCHITECTURES.get(name)
+    if make is not None:
+        _agree(keys, name)
+    data = plain(keys) if make is None else from_config(make(keys), f"{shown(path)}")
+    title = found.metadata.get("general.name")
+    data["name"] = str(title)[:80] if isinstance(title, str) and title.strip() else path.stem
+    data["source"] = f"header of {path.name}, GGUF of architecture {name}"
+    data.pop("notes", None)
+    data["checkpoint"] = found.facts()
+    data["quantization"] = _stored(found)
+    return Document(data, path, {(): (shown(path), 1)})
+
+
+def _agree(keys: Keys, name: str) -> None:
+    """Raises DataError where the embedding is of another width than the key that everything else was converted with."""
+    said, width = keys.whole("embedding_length", 0), keys.shape("token_embd.weight")[-1]
+    if said and said != width:
+        raise DataError(
+            f"{keys.file}: {name}.embedding_length says {said:,}, and token_embd.weight is {width:,} wide; convert the model again"
+        )
+
+
+def _stored(found: Header) -> dict[str, Any]:
+    """The mean bytes per parameter of layers, experts, embedding and head."""
+    inner = found.where(lambda n: n not in _OUTSIDE and not _EXPERT.search(n))
+    experts = found.where(lambda n: bool(_EXPERT.search(n)))
+    embedding = found.where(lambda n: n == "token_embd.weight")
+    head = found.where(lambda n: n == "output.weight")
+    outer = found.where(lambda n: n in _OUTSIDE)
+    kind = found.metadata.get("general.file_type")
+    label = FILE_TYPES.get(kind, "") if isinstance(kind, int) else ""
+    widths = {
+        "layers": _mean(inner),
+        "experts": _mean(experts),
+        "embedding": _mean(embedding),
+        "head": _mean(head if head[0] else embedding),
+        "outer": _mean(outer),
+    }
+    return {"dtype": f"gguf {label}".strip(), "widths": {k: v for k, v in widths.items() if v}}
+
+
+def _mean(part: tuple[int, int]) -> float:
+    elements, size = part
+    return size / elements if elements else 0.0

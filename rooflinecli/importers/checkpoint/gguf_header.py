@@ -1,0 +1,129 @@
+"""The header of a GGUF file, version 2 and 3: metadata and tensor infos, no data. Source: ggml-org/ggml docs/gguf.md@01f0d4da3e."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from rooflinecli.core.errors import DataError
+from rooflinecli.importers.checkpoint.tensor_header import Header, Tensor
+from rooflinecli.quantization.ggml_types import BY_ID, tensor_bytes
+from rooflinecli.specs.name_lookup import shown
+
+MAGIC = b"GGUF"
+_SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_STRING, _ARRAY = 8, 9
+_MOST = 1 << 28  # entries, characters, tensors: beyond it a count is a damaged file, not a model
+_DEEPEST = 8
+_SPLIT = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
+
+
+class _Reader:
+    """Values one after the other; what is past the end of the file is an error that says so."""
+
+    def __init__(self, stream: BinaryIO, path: Path):
+        self.stream, self.path, self.order = stream, path, "<"
+
+    def fail(self, problem: str) -> DataError:
+        return DataError(f"{shown(self.path)}: {problem}; give a whole GGUF file of version 2 or 3")
+
+    def raw(self, length: int) -> bytes:
+        data = self.stream.read(length) if length <= _MOST else b""
+        if len(data) != length:
+            raise self.fail(f"the header ends after {self.stream.tell()} bytes, in the middle of a value")
+        return data
+
+    def scalar(self, code: str) -> Any:
+        return struct.unpack(self.order + code, self.raw(struct.calcsize(code)))[0]
+
+    def count(self, what: str) -> int:
+        value = int(self.scalar("Q"))
+        if value > _MOST:
+            raise self.fail(f"{value} {what} are more than any file has")
+        return value
+
+    def text(self) -> str:
+        return self.raw(self.count("characters")).decode("utf-8", errors="replace")
+
+    def value(self, kind: int, depth: int = 0) -> Any:
+        if kind == _STRING:
+            return self.text()
+        if kind == _ARRAY:
+            if depth > _DEEPEST:
+                raise self.fail("arrays nest too deeply")
+            inner, length = self.scalar("I"), self.count("values")
+            if inner in _SCALARS:
+                code = _SCALARS[inner]
+                return list(struct.unpack(f"{self.order}{length}{code}", self.raw(length * struct.calcsize(code))))
+            return [self.value(inner, depth + 1) for _ in range(length)]
+        if kind not in _SCALARS:
+            raise self.fail(f"a value of unknown type {kind}")
+        return self.scalar(_SCALARS[kind])
+
+
+def read(path: Path) -> Header:
+    """The header of a GGUF file, with those of its further parts where it was split. Raises DataError."""
+    first = _one(path)
+    count = first.metadata.get("split.count", 1)
+    split = isinstance(count, int) and count > 1
+    parts = [first, *(_one(part) for part in _others(path, count))] if split else [first]
+    tensors = tuple(t for part in parts for t in part.tensors)
+    seen: set[str] = set()
+    for name in (t.name for t in tensors):
+        if name in seen:  # its bytes would count twice; llama.cpp refuses such a file too
+            raise DataError(f"{shown(path)}: tensor {name[:60]!a} is there twice; give a whole GGUF file")
+        seen.add(name)
+    return Header(path, "gguf", tensors, first.metadata, len(parts))
+
+
+def _others(path: Path, count: int) -> Iterator[Path]:
+    match = _SPLIT.search(path.name)
+    if match is None or int(match[1]) != 1 or int(match[2]) != count:
+        raise DataError(f"{shown(path)}: one of {count} parts; give the first, NAME-00001-of-{count:05d}.gguf")
+    for number in range(2, count + 1):
+        part = path.with_name(_SPLIT.sub(f"-{number:05d}-of-{count:05d}.gguf", path.name))
+        if not part.is_file():
+            raise DataError(f"{shown(path)}: its part {part.name} is missing; put it in the same folder")
+        yield part
+
+
+def _one(path: Path) -> Header:
+    try:
+        with path.open("rb") as stream:
+            return _parse(_Reader(stream, path))
+    except OSError as error:
+        raise DataError(f"{shown(path)}: cannot be read ({error.strerror}); give a GGUF file") from None
+
+
+def _parse(r: _Reader) -> Header:
+    if r.raw(4) != MAGIC:
+        raise r.fail("not a GGUF file: it does not start with 'GGUF'")
+    version = r.scalar("I")
+    if version & 0xFFFF == 0:  # written by a machine of the other byte order
+        r.order, version = ">", version >> 24
+    if version not in (2, 3):
+        raise r.fail(f"GGUF version {version} is not read")
+    tensors, pairs = r.count("tensors"), r.count("keys")
+    metadata = {}
+    for _ in range(pairs):
+        key = r.text()
+        metadata[key] = r.value(r.scalar("I"))
+    return Header(r.path, "gguf", tuple(_tensor(r) for _ in range(tensors)), metadata)
+
+
+def _tensor(r: _Reader) -> Tensor:
+    name, axes = r.text(), r.scalar("I")
+    if axes > _DEEPEST:
+        raise r.fail(f"tensor {name[:60]!a} has {axes} axes")
+    shape = tuple(reversed([r.count("values") for _ in range(axes)]))
+    kind = r.scalar("I")
+    r.scalar("Q")  # where its data starts
+    if kind not in BY_ID:
+        raise r.fail(f"tensor {name[:60]!a} is of type {kind}, which is not known here")
+    try:
+        return Tensor(name, shape, BY_ID[kind], tensor_bytes(BY_ID[kind], shape))
+    except ValueError as error:
+        raise r.fail(f"tensor {name[:60]!a}: {error}") from None

@@ -1,0 +1,329 @@
+"""A Hugging Face config.json as a model of ours, without importing transformers. Families are files of families/."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from rooflinecli.core.errors import DataError
+from rooflinecli.importers.hf.config_json import read_config
+from rooflinecli.importers.hf.ignored_fields import NOISE
+from rooflinecli.importers.hf.unsupported_types import REFUSED
+from rooflinecli.quantization.hf_config import NAMES, stored
+from rooflinecli.specs.field_reader import MISSING, Family, Fields, Where
+from rooflinecli.specs.yaml_loader import Document, KeyPath
+
+# model_type -> file of families/ that reads it
+TYPES: dict[str, str] = {
+    **dict.fromkeys(("llama", "granite", "olmo2", "glm", "glm4", "phi3"), "llama"),
+    **dict.fromkeys(("mistral", "mixtral", "starcoder2"), "mistral"),
+    **dict.fromkeys(("qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "mimo"), "qwen"),
+    "nemotron-nas": "nemotron_nas",
+    **dict.fromkeys(("qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text", "qwen3_vl_moe_text"), "qwen"),
+    **dict.fromkeys(("gemma", "gemma2", "gemma3_text"), "gemma"),
+    **dict.fromkeys(("gemma3n_text", "gemma4_text"), "gemma3n_gemma4"),
+    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "glm4_moe", "glm4_moe_lite"), "deepseek"),
+    **dict.fromkeys(("gpt2", "gpt_neox", "gptj", "opt", "bloom"), "gpt"),
+    **dict.fromkeys(("falcon", "phi", "cohere"), "parallel_block"),
+    **dict.fromkeys(("mamba", "falcon_mamba", "mamba2"), "mamba"),
+    **dict.fromkeys(("jamba", "bamba", "granitemoehybrid", "falcon_h1"), "hybrid_ssm"),
+    **dict.fromkeys(("nemotron_h", "zamba2"), "nemotron_h"),
+    **dict.fromkeys(
+        ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "kimi_linear", "minimax", "minimax_m2"), "linear_attention"
+    ),
+    **dict.fromkeys(("lfm2", "lfm2_moe", "recurrent_gemma", "rwkv"), "short_conv_recurrent"),
+    **dict.fromkeys(
+        "arcee ministral ministral3 seed_oss smollm3 olmo3 olmoe exaone4 cohere2 ernie4_5 ernie4_5_moe hunyuan_v1_dense "
+        "hunyuan_v1_moe nemotron persimmon stablelm gpt_bigcode".split(),
+        "more",
+    ),
+    **dict.fromkeys(
+        "apertus bitnet dbrx mpt olmo nanochat helium jais2 cwm vaultgemma minicpm3 youtu phimoe granitemoe granitemoeshared flex_olmo "
+        "dots1 exaone_moe hy_v3 solar_open mellum afmoe glm_moe_dsa olmo_hybrid gpt_neo codegen gpt-sw3 openai-gpt xglm biogpt "
+        "iquestcoder".split(),
+        "decoders",
+    ),
+    **dict.fromkeys("granite_swa granitemoe_swa hyperclovax internlm3 cohere2_moe mimo_v2_flash".split(), "recent"),
+    "gpt_oss": "gpt_oss",
+    **dict.fromkeys(("minimax_m3", "minimax_m3_vl_text"), "minimax_m3"),
+    **dict.fromkeys(("deepseek_v4", "deepseek_ref"), "deepseek_v4"),
+    **dict.fromkeys("glm4v_text glm4v_moe_text glm_ocr_text".split(), "glm"),
+    **dict.fromkeys("mistral4 axk1 longcat_flash flint kolibri1 laguna step3p5".split(), "latest"),
+    **dict.fromkeys("lfm3 doge diffllama gpt_neox_japanese ctrl modernbert-decoder".split(), "latest_dense"),
+    "llama4_text": "llama4",
+    "mllama_text_model": "mllama",
+    **dict.fromkeys("bert roberta xlm-roberta camembert distilbert electra modernbert data2vec-text mpnet ernie megatron-bert".split(), "encoder"),
+    **dict.fromkeys("t5 mt5 umt5 bart whisper mbart pegasus marian plbart blenderbot blenderbot-small".split(), "encoder_decoder"),
+    **dict.fromkeys("vit dinov2 clip siglip".split(), "vision"),
+    **dict.fromkeys(
+        "eurobert nomic_bert roberta-prelayernorm xlm-roberta-xl deit ijepa dinov2_with_registers clip_vision_model siglip_vision_model "
+        "clip_text_model".split(),
+        "more_encoders",
+    ),
+}
+# A model with a vision tower: the type of its text decoder
+WRAPPED = {
+    "gemma3": "gemma3_text",
+    "gemma4": "gemma4_text",
+    "llama4": "llama4_text",
+    "qwen2_vl": "qwen2_vl_text",
+    "qwen2_5_vl": "qwen2_5_vl_text",
+    "qwen3_vl": "qwen3_vl_text",
+    "qwen3_vl_moe": "qwen3_vl_moe_text",
+    "qwen3_5": "qwen3_5_text",
+    "qwen3_5_moe": "qwen3_5_moe_text",
+    "paligemma": "gemma",
+    "mistral3": "mistral",
+    "internvl": "qwen2",
+    "llava": "llama",
+    "mllama": "mllama_text_model",
+    "kimi_k25": "kimi_k2",
+    "minimax_m3_vl": "minimax_m3_vl_text",
+    "glm4v": "glm4v_text",
+    "glm46v": "glm4v_text",
+    "glm4v_moe": "glm4v_moe_text",
+    "glm_ocr": "glm_ocr_text",
+    **dict.fromkeys(("llava_next", "vipllava", "idefics3", "smolvlm"), "llama"),
+    "llava_onevision": "qwen2",
+    **dict.fromkeys(("aya_vision", "cohere2_vision"), "cohere2"),
+    "lighton_ocr": "qwen3",
+    "step3p7": "step3p5",
+}
+# Wrappers around a decoder of any type: the one above is that of a config that does not say
+ANY_DECODER = frozenset(
+    "paligemma mistral3 internvl llava kimi_k25 llava_next vipllava idefics3 smolvlm llava_onevision aya_vision cohere2_vision lighton_ocr "
+    "glm46v".split()
+)
+# Wrappers that tie where either they or their decoder say so, and those that tie where nobody says; of others the wrapper alone says it
+_EITHER = frozenset("llava llava_onevision qwen2_vl qwen2_5_vl minimax_m3_vl glm4v glm4v_moe glm_ocr".split())
+_TIED = frozenset("gemma3 gemma4 paligemma mistral3 internvl kimi_k25 aya_vision cohere2_vision lighton_ocr".split())
+# What a causal language model ends in; a bare *Model has no head
+_HEADS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
+# Where the lines of a converted model's fields are, for errors and explanations
+_LINES: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("d_model",): ("hidden_size", "n_embd", "n_embed"),
+    ("vocab_size",): ("vocab_size",),
+    ("max_context",): ("max_position_embeddings", "n_positions", "seq_length"),
+    ("layers",): ("num_hidden_layers", "n_layer"),
+    ("attention", "n_heads"): ("num_attention_heads", "n_head"),
+    ("attention", "n_kv_heads"): ("num_key_value_heads", "num_kv_heads"),
+    ("attention", "head_dim"): ("head_dim", "hidden_size", "n_embd"),
+    ("feedforward", "d_ff"): ("intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"),
+    ("feedforward", "n_experts"): ("num_local_experts", "num_experts", "n_routed_experts"),
+    ("feedforward", "top_k"): ("num_experts_per_tok",),
+    ("quantization",): ("quantization_config",),
+}
+
+
+def from_config(config: Mapping[str, Any], where: Where | str = "config.json") -> dict[str, Any]:
+    """A Hugging Face config -> the fields of a ModelSpec. `where` names file:line for a key path.
+
+    Raises DataError for an unknown model_type, a wrong value, or a field that could change a shape and is not known.
+    """
+    at: Where = (lambda *_: where) if isinstance(where, str) else where
+    name = _model_type(config, at)
+    outer = Fields(config, {}, at)
+    outer.used.add("model_type")
+    fields, family = (
+        _text(outer, name) if name in WRAPPED else (Fields(config, _family(name).defaults, at), _family(name))
+    )
+    model = family.convert(fields)
+    if name in WRAPPED:
+        model |= _tower(outer, name, model)
+        _finish(outer)
+    model |= {} if family.own_head else _head(outer)
+    quantization = stored(outer if outer is not fields and any(name in config for name in NAMES) else fields)
+    if quantization:
+        model["quantization"] = quantization
+    _refuse(fields, family)
+    wrapper = _INSIDE if name in WRAPPED else frozenset()
+    fields.finish(NOISE | family.ignored | wrapper | set(NAMES))
+    fields.notes += [*_unused(fields, family), *(outer.notes if outer is not fields else [])]
+    return _title(config, name, at) | model | _notes(fields)
+
+
+def _unused(f: Fields, family: Family) -> list[str]:
+    """Which fields of a config were looked at and change no shape, those of bookkeeping aside."""
+    names = [k for k, v in f.data.items() if k not in f.used and k in family.ignored and v not in (None, False, [], {})]
+    return [f"Of the config not used, since it changes no shape: {', '.join(names)}."] if names else []
+
+
+def _model_type(config: Mapping[str, Any], at: Where) -> str:
+    name = config.get("model_type")
+    if name is None:
+        raise DataError(f'{at()}: model_type: required, but missing; add it, for example "model_type": "llama"')
+    if isinstance(name, str) and name in REFUSED:
+        raise DataError(
+            f"{at('model_type')}: model_type: '{name}' is not read: {REFUSED[name]}; write the model as YAML (docs/add-model.md)"
+        )
+    if not isinstance(name, str) or (name not in TYPES and name not in WRAPPED):
+        raise DataError(
+            f"{at('model_type')}: model_type: '{name}' is not one this importer knows; known: "
+            f"{', '.join(sorted((*TYPES, *WRAPPED)))}; or write the model as YAML (docs/add-model.md)"
+        )
+    return name
+
+
+def _family(name: str) -> Family:
+    family: Family = import_module(f"rooflinecli.importers.hf.families.{TYPES[name]}").FAMILIES[name]
+    return family
+
+
+def _text(outer: Fields, name: str) -> tuple[Fields, Family]:
+    """The text decoder of a model with a vision tower; tying is said outside when it is said there."""
+    text = outer.raw("text_config")
+    if (
+        text is MISSING and "hidden_size" in outer.data
+    ):  # as older files on the Hub: the decoder's fields beside the tower
+        outside = {"vision_config", "architectures", *NAMES, "model_type", "image_token_id"}
+        outside |= _TOWER - {"hidden_size", "vocab_size"}
+        text = {key: value for key, value in outer.data.items() if key not in outside}
+        outer.used.update(text)
+    if not isinstance(text, dict):
+        raise outer.fail("text_config", f"required for model_type {name}; add it")
+    kind = text.get("model_type", WRAPPED[name])
+    if kind != WRAPPED[name] and not (name in ANY_DECODER and kind in TYPES):
+        known = "a decoder this importer knows" if name in ANY_DECODER else f"a {WRAPPED[name]}"
+        raise outer.fail("text_config", f"is a '{kind}', but {name} holds {known}; mend model_type")
+    family = _family(str(kind))
+    both = name == "paligemma" or text.get("use_bidirectional_attention") == "vision"
+    if both:  # both ways over image and prompt alone; what it writes is causal and cached
+        text = {key: value for key, value in text.items() if key != "use_bidirectional_attention"}
+    inner = Fields(text, {**family.defaults}, outer.where, ("text_config",))
+    tied = _tied(outer, name, text)
+    if tied is not None:
+        inner = Fields({**text, "tie_word_embeddings": tied}, inner.defaults, outer.where, inner.prefix)
+    outer.used.update({"tie_word_embeddings", *NAMES})
+    inner.used.add("model_type")
+    return inner, family
+
+
+def _tied(outer: Fields, name: str, text: Mapping[str, Any]) -> Any:
+    """Whether a wrapper's head is its embedding, as transformers makes it; None: as the decoder says (a flag that is none is refused there)."""
+    said, inside = outer.data.get("tie_word_embeddings", MISSING), text.get("tie_word_embeddings")
+    if "vision_config" not in outer.data or name == "mllama" or not isinstance(said, (bool, type(MISSING))):
+        return None if said is MISSING else said  # the decoder alone, as older files hold it
+    if name in _EITHER and inside is True:
+        return True
+    tied = name in _TIED if said is MISSING else said
+    if said is MISSING and isinstance(inside, bool) and inside is not tied:
+        outer.notes.append(
+            f"tie_word_embeddings of text_config is not read for this type: without one beside it the head is {'the embedding' if tied else 'a matrix of its own'}."
+        )
+    return tied
+
+
+def _tower(outer: Fields, name: str, model: dict[str, Any]) -> dict[str, Any]:
+    """The tower of a wrapper; a config without one is of the decoder alone."""
+    from rooflinecli.importers.hf.vision_encoders import tower
+
+    if (outer.items("architectures", str) or [""])[0] == "MllamaForCausalLM":
+        alone = "holds the decoder without the tower that its layers attend to; name MllamaForConditionalGeneration"
+        raise outer.fail("architectures", f"MllamaForCausalLM {alone}")
+    found = tower(outer, name, model["d_model"])
+    if found is None:
+        outer.notes.append("No vision_config: the text decoder alone, without the tower that the type has.")
+        return {}
+    return {"towers": [found]}
+
+
+def _finish(outer: Fields) -> None:
+    """Refuse fields of a wrapper that nobody read."""
+    _refuse(outer)
+    remedy = "a tower that hears is not read; remove audio_config to count the model without it"
+    outer.expect("audio_config", (None, {}), remedy)
+    outer.finish(NOISE | _WRAPPER)
+
+
+# Fields of a wrapper that change no shape, or repeat one of the decoder
+_WRAPPER = frozenset(
+    "image_token_index image_token_id boi_token_index eoi_token_index boi_token_id eoi_token_id video_token_id video_token_index "
+    "vision_start_token_id vision_end_token_id vision_token_id projector_hidden_act hidden_size vocab_size num_image_tokens "
+    "media_placeholder_token_id video_placeholder ignore_index use_unified_vision_chunk projection_layer_norm_eps "
+    "projector_bias understand_projector_stride vision_select_layer im_end_token im_start_token image_token_len patch_token_len "
+    "img_token_compression_config num_reward_heads process_image_mode "
+    "image_start_token_id image_end_token_id video_start_token_id video_end_token_id adapter_layer_norm_eps projector_layernorm_eps "
+    "audio_token_id boa_token_id eoa_token_id eoa_token_index audio_token_index "
+    "image_grid_pinpoints vision_feature_layer vision_feature_select_strategy image_seq_length image_seq_len use_image_newline_parameter".split()
+)
+# Fields of a wrapper that older files on the Hub hold beside those of the decoder
+_TOWER = _WRAPPER | frozenset(
+    "spatial_merge_size multimodal_projector_bias projection_dim downsample_ratio mm_tokens_per_image".split()
+)
+
+
+# The same, inside text_config; Idefics3's class has no perceiver, whatever its checkpoints say of one
+_INSIDE = frozenset({"num_image_tokens", "perceiver_config", "pixel_shuffle_factor"})
+
+
+def _refuse(f: Fields, family: Family | None = None) -> None:
+    """Generic fields that change a model unless they are off, or as the type has them."""
+    pair = family is not None and family.pair
+    said = "a pair is an encoder with a decoder" if pair else "only decoders are read as this model_type"
+    if pair:
+        f.expect("is_decoder", (False, None), "each half says for itself whether it writes; give false")
+    f.expect("is_encoder_decoder", (True, None) if pair else (False, None), f"{said}; write the model as YAML")
+    f.expect(
+        "add_cross_attention",
+        (False, None),
+        "cross-attention beside this model_type is not read; write the model as YAML",
+    )
+    f.expect("pruned_heads", ({}, None), "pruned heads differ from layer to layer; write the model as YAML")
+    if family is None or not family.varied:
+        f.expect("per_layer_config", ({}, None), "layers that differ one by one are not read; write the model as YAML")
+
+
+def _head(f: Fields) -> dict[str, Any]:
+    """Whether there is a language-model head, by the class the checkpoint was saved from."""
+    classes = f.items("architectures", str) or []
+    if not classes or classes[0].endswith(_HEADS):
+        return {}
+    if classes[0].endswith("Model"):
+        return {"lm_head": False}
+    raise f.fail(
+        "architectures",
+        f"{classes[0]} has a head this importer does not read; name the ForCausalLM class to count a language model",
+    )
+
+
+def _title(config: Mapping[str, Any], name: str, at: Where) -> dict[str, Any]:
+    given = config.get("_name_or_path")
+    title = Path(given).name if isinstance(given, str) and given.strip("./") else ""
+    release = config.get("transformers_version")
+    written = f" written by transformers {release}" if isinstance(release, str) else ""
+    origin = f" of {given}" if title else ""
+    return {
+        "name": title or f"{name} model",
+        "family": name,
+        "source": f"Hugging Face config.json{origin}, model_type {name}{written}",
+    }
+
+
+def _notes(f: Fields) -> dict[str, Any]:
+    """What was assumed or left out, for the reader of the YAML."""
+    shapes = {key: value for key, value in f.assumed.items() if isinstance(value, int) and not isinstance(value, bool)}
+    notes = list(f.notes)
+    if shapes:
+        notes.append(
+            "Absent from the config, so transformers' defaults: "
+            + ", ".join(f"{k} {v}" for k, v in shapes.items())
+            + "."
+        )
+    return {"notes": notes} if notes else {}
+
+
+def model_document(path: Path, config: Document | None = None) -> Document:
+    """The config at `path` as a model document whose lines point into the config."""
+    config = config or read_config(path)
+    data = from_config(config.data, config.at)
+    base: tuple[str, ...] = ("text_config",) if isinstance(config.data.get("text_config"), dict) else ()
+    lines: dict[KeyPath, tuple[str, int]] = {(): config.lines.get((), (str(path), 1))}
+    for key, names in _LINES.items():
+        line = next((config.lines[(*base, n)] for n in names if (*base, n) in config.lines), None)
+        if line:
+            lines[key] = line
+    if data["name"].endswith(" model") and config.path.name == "config.json" and config.path.parent.name:
+        data["name"] = config.path.resolve().parent.name
+    return Document(data, config.path, lines)

@@ -1,0 +1,158 @@
+"""deepseek_v2, deepseek_v3, kimi_k2: latent attention, leading dense layers, shared experts; and glm4_moe, which shares the layout.
+
+The router's score-correction bias is a buffer in transformers, not a parameter, and is not counted.
+Source: transformers 5.23 models/{deepseek_v2,deepseek_v3,glm4_moe}; kimi_k2 runs the code of deepseek_v3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rooflinecli.importers.hf.decoder import attention, experts, feedforward, frame, set_only, sparse
+from rooflinecli.importers.hf.layer_pattern import Override, merged
+from rooflinecli.specs.field_reader import Family, Fields
+
+
+def latent(f: Fields) -> dict[str, Any]:
+    """attention_bias is on the two down-projections and the output."""
+    bias = f.flag("attention_bias")
+    block = {"kind": "mla", "n_heads": f.whole("num_attention_heads"), "q_lora_rank": f.optional("q_lora_rank")}
+    widths = {name: f.whole(name) for name in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")}
+    return set_only(block | widths | {"qkv_bias": bias, "out_bias": bias})
+
+
+def _mixture(
+    f: Fields, block: dict[str, Any], bias: bool = False, over: list[Override] | None = None
+) -> dict[str, Any]:
+    """Dense layers first, then mixtures with n_shared_experts that every token visits; `bias` on the MLPs and the shared expert."""
+    n = f.whole("num_hidden_layers")
+    first = f.whole("first_k_dense_replace", null=0, least=0)
+    f.expect(
+        "moe_layer_freq",
+        (1, None),
+        "only a mixture on every layer after the dense ones is known; write the model as YAML",
+    )
+    moe = experts(
+        f,
+        "moe_intermediate_size",
+        ("n_routed_experts", "num_local_experts", "num_experts"),
+        n_shared=f.whole("n_shared_experts", null=0, least=0),
+        shared_bias=bias,
+    )
+    if bias:
+        moe["bias"] = False
+    listed = f.items("mlp_layer_types", str, n)
+    where = [kind == "sparse" for kind in listed] if listed else [i >= first for i in range(n)]
+    base, mixed = sparse(feedforward(f, "gated", bias=bias), moe, where)
+    extra = f.whole("num_nextn_predict_layers", "num_mtp_layers", null=0, least=0)
+    if extra:
+        f.notes.append(f"{extra} multi-token-prediction layer(s) are left out, as in the published parameter count.")
+    return frame(f, block, base, layers=merged(over, mixed) if over else mixed)
+
+
+def deepseek(f: Fields) -> dict[str, Any]:
+    return _mixture(f, latent(f))
+
+
+def deepseek_v2(f: Fields) -> dict[str, Any]:
+    """The one of these types whose mlp_bias is read."""
+    return _mixture(f, latent(f), f.flag("mlp_bias"))
+
+
+def deepseek_v32(f: Fields, shared: list[bool] | None = None) -> dict[str, Any]:
+    """Latent attention over the keys that an indexer picks; a layer where `shared` is true takes those of the layer before."""
+    sizes = {
+        "index_heads": f.whole("index_n_heads"),
+        "index_width": f.whole("index_head_dim"),
+        "index_top": f.whole("index_topk"),
+    }
+    block = {**latent(f), "kind": "sparse-mla", "sizes": sizes}
+    again = {"attention": {"sizes": {**sizes, "index_reused": 1}}}
+    return _mixture(f, block, over=[again if here else {} for here in shared] if shared and any(shared) else None)
+
+
+def glm4_moe(f: Fields) -> dict[str, Any]:
+    """attention_bias is on q, k and v only; use_qk_norm normalises per head."""
+    norm = "head" if f.flag("use_qk_norm") else "none"
+    return _mixture(f, attention(f, qkv_bias=f.flag("attention_bias"), qk_norm=norm))
+
+
+_V2 = {
+    "vocab_size": 102400,
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "max_position_embeddings": 2048,
+    "first_k_dense_replace": 0,
+    "kv_lora_rank": 512,
+    "q_lora_rank": 1536,
+    "n_routed_experts": 64,
+    "n_shared_experts": 2,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "moe_intermediate_size": 1407,
+    "tie_word_embeddings": False,
+}
+_V3 = _V2 | {
+    "vocab_size": 129280,
+    "hidden_size": 7168,
+    "intermediate_size": 18432,
+    "num_hidden_layers": 61,
+    "num_attention_heads": 128,
+    "max_position_embeddings": 4096,
+    "first_k_dense_replace": 3,
+    "n_routed_experts": 256,
+    "n_shared_experts": 1,
+    "moe_intermediate_size": 2048,
+    "num_experts_per_tok": 8,
+}
+_GLM = {
+    "vocab_size": 151552,
+    "hidden_size": 4096,
+    "intermediate_size": 10944,
+    "num_hidden_layers": 46,
+    "num_attention_heads": 96,
+    "num_key_value_heads": 8,
+    "max_position_embeddings": 131072,
+    "moe_intermediate_size": 1408,
+    "num_experts_per_tok": 8,
+    "n_shared_experts": 1,
+    "n_routed_experts": 128,
+    "first_k_dense_replace": 1,
+}
+_LITE = {
+    "vocab_size": 154880,
+    "hidden_size": 2048,
+    "intermediate_size": 10240,
+    "moe_intermediate_size": 1536,
+    "num_hidden_layers": 47,
+    "num_attention_heads": 20,
+    "n_shared_experts": 1,
+    "n_routed_experts": 64,
+    "kv_lora_rank": 512,
+    "q_lora_rank": 768,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 256,
+    "qk_nope_head_dim": 192,
+    "num_experts_per_tok": 4,
+    "first_k_dense_replace": 1,
+    "max_position_embeddings": 202752,
+}
+_ROUTING = frozenset(
+    {"norm_topk_prob", "routed_scaling_factor", "n_group", "topk_group", "topk_method", "scoring_func", "ep_size"}
+)
+_IGNORED = _ROUTING | {"num_key_value_heads", "head_dim", "qk_head_dim", "rope_interleave", "mlp_bias"}
+FAMILIES = {
+    "deepseek_v2": Family(deepseek_v2, _V2, _IGNORED - {"mlp_bias"}),
+    "deepseek_v3": Family(deepseek, _V3, _IGNORED),
+    "kimi_k2": Family(deepseek, _V3, _IGNORED),
+    "deepseek_v32": Family(
+        deepseek_v32,
+        _V3 | {"index_topk": 2048, "index_head_dim": 128, "index_n_heads": 64, "max_position_embeddings": 163840},
+        _IGNORED | {"layer_types"},
+    ),
+    "glm4_moe_lite": Family(deepseek, _V3 | _LITE, _IGNORED),
+    "glm4_moe": Family(glm4_moe, _GLM, _ROUTING),
+}

@@ -1,0 +1,292 @@
+"""bert, roberta and its namesakes, distilbert, electra, modernbert: encoders, with the head of the class that the config names.
+
+Source: transformers 5.23 models/{bert,roberta,distilbert,electra,modernbert}/modeling_*.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rooflinecli.importers.hf.decoder import Block, attention, feedforward, frame
+from rooflinecli.importers.hf.layer_pattern import windows
+from rooflinecli.specs.field_reader import Family, Fields
+
+Pieces = list[Block]
+_HEADS = {
+    "ForMaskedLM": "masked",
+    "LMHeadModel": "masked",  # of BERT: the same parts
+    "ForPreTraining": "pretraining",
+    "ForSequenceClassification": "sequence",
+    "ForTokenClassification": "token",
+    "ForQuestionAnswering": "answer",
+    "Model": "",
+}
+
+
+def head_of(f: Fields) -> str:
+    """Which of the heads above the checkpoint was saved with; a masked language model where nothing says. Raises DataError."""
+    classes = f.items("architectures", str) or ["ForMaskedLM"]
+    for ending, kind in _HEADS.items():
+        if classes[0].endswith(ending):
+            return kind
+    known = ", ".join(_HEADS)
+    raise f.fail("architectures", f"{classes[0]} has a head this importer does not read; known: {known}")
+
+
+def labels(f: Fields) -> int:
+    """Classes of a classifier: as counted, or as named."""
+    named = f.raw("id2label")
+    return f.whole("num_labels", null=len(named) if isinstance(named, dict) and named else 2)
+
+
+def linear(name: str, width: int, **more: Any) -> Block:
+    return {"kind": "linear", "name": name, "width": width, **more}
+
+
+def masked(f: Fields, width: int, dense: Block, *norm: Block, bias: bool = True) -> Block:
+    """The head of a masked language model: dense, norm, and the table again with a bias; untied, the bias is held twice."""
+    twice = bias and not f.flag("tie_word_embeddings")
+    again = [{"kind": "parameters", "name": "second_bias", "width": f.whole("vocab_size")}] if twice else []
+    return {"after": [dense, *norm, *again], "lm_head_bias": bias}
+
+
+def _norm(name: str = "head_norm", **more: Any) -> Block:
+    return {"kind": "norm", "name": name, **more}
+
+
+def _encoder(f: Fields, ends: Block, before: Pieces, *, width: int, rows: int, context: int, layers: int) -> Block:
+    """Post-norm layers behind tables of words, positions and token types."""
+    f.expect("is_decoder", (False, None), "only its use as an encoder is read")
+    f.expect("position_embedding_type", ("absolute", None), "only absolute positions are read")
+    heads = f.whole("num_attention_heads", "n_heads")
+    if width % heads:
+        raise f.fail("num_attention_heads", f"{heads} heads do not divide the width {width}; give another count")
+    block = {"kind": "mha", "n_heads": heads, "head_dim": width // heads, "causal": False}
+    mlp = feedforward(f, "dense", d_ff=f.whole("intermediate_size", "hidden_dim"), bias=True)
+    built = frame(
+        f,
+        block | {"qkv_bias": True, "out_bias": True},
+        mlp,
+        layers=layers,
+        norm="layernorm",
+        width=width,
+        context=context,
+        final_norm=False,
+        positions={"kind": "learned", "length": rows},
+    )
+    return built | {"embedding_norm": True, "before": before, "lm_head": "lm_head_bias" in ends} | ends
+
+
+def _types(f: Fields, **more: Any) -> Pieces:
+    """Tables of token types, where there are any."""
+    rows = f.optional("type_vocab_size")
+    return [{"kind": "table", "name": "token_types", "rows": rows, **more}] if rows else []
+
+
+def _classes(name: str, kind: str, width: int, n: int, *before: Block) -> Block:
+    """A classifier of whole sequences or of every token, behind what it reads."""
+    whole = {"once": True} if kind == "sequence" else {}
+    return {"after": [*before, linear(name, n, **whole)]}
+
+
+def bert(f: Fields) -> Block:
+    """A pooler where no other head is; the one of next sentences beside the masked head after pretraining."""
+    width, kind = f.whole("hidden_size"), head_of(f)
+    pooler = linear("pooler", width, once=True)
+    ends: Block
+    if kind in ("masked", "pretraining"):
+        ends = masked(f, width, linear("head_dense", width), _norm())
+        if kind == "pretraining":
+            ends["after"] += [pooler, linear("next_sentence", 2, once=True)]
+    elif kind == "":
+        ends = {"after": [pooler]}
+    else:
+        n = labels(f)
+        ends = _classes("classifier", kind, width, n, *([pooler] if kind == "sequence" else []))
+    rows = f.whole("max_position_embeddings")
+    return _encoder(f, ends, _types(f), width=width, rows=rows, context=rows, layers=f.whole("num_hidden_layers"))
+
+
+def roberta(f: Fields) -> Block:
+    """bert, but positions begin after the padding's; a classifier reads the first token through a matrix of its own."""
+    width, kind = f.whole("hidden_size"), head_of(f)
+    dense = linear("classifier_dense", width, once=True)
+    if kind == "pretraining":
+        raise f.fail("architectures", "RoBERTa has no pretraining class; name RobertaForMaskedLM")
+    ends: Block
+    if kind == "masked":
+        ends = masked(f, width, linear("head_dense", width), _norm())
+    elif kind == "":
+        ends = {"after": [linear("pooler", width, once=True)]}
+    else:
+        ends = _classes("classifier", kind, width, labels(f), *([dense] if kind == "sequence" else []))
+    rows = f.whole("max_position_embeddings")
+    first = f.whole("pad_token_id", null=1, least=0) + 1
+    if rows <= first:
+        raise f.fail("max_position_embeddings", f"{rows} rows leave none after the padding's {first}; give more")
+    layers = f.whole("num_hidden_layers")
+    return _encoder(f, ends, _types(f), width=width, rows=rows, context=rows - first, layers=layers)
+
+
+def mpnet(f: Fields) -> Block:
+    """roberta without token types; one table of relative positions, a bias of each head's scores, for all layers."""
+    made = roberta(f)
+    buckets = {"kind": "table", "name": "relative_bias", "rows": f.whole("relative_attention_num_buckets"), "width": f.whole("num_attention_heads")}
+    return made | {"before": [*made["before"], buckets]}
+
+
+def ernie(f: Fields) -> Block:
+    """bert, with a table of tasks where use_task_id is on."""
+    made = bert(f)
+    rows = f.whole("task_type_vocab_size", null=3)
+    return made | ({"before": [*made["before"], {"kind": "table", "name": "tasks", "rows": rows}]} if f.flag("use_task_id") else {})
+
+
+def megatron(f: Fields) -> Block:
+    """bert with its norms before the blocks: one behind the layers, none behind the embedding."""
+    return bert(f) | {"embedding_norm": False, "final_norm": True}
+
+
+def distilbert(f: Fields) -> Block:
+    """bert without token types and pooler, its fields under other names."""
+    width, kind = f.whole("dim", "hidden_size"), head_of(f)
+    if kind == "pretraining":
+        raise f.fail("architectures", "DistilBERT has no pretraining class; name DistilBertForMaskedLM")
+    ends: Block = {"after": []}
+    if kind == "masked":
+        ends = masked(f, width, linear("head_dense", width), _norm())
+        ends["after"] = [p for p in ends["after"] if p["kind"] != "parameters"]  # it has one bias, tied or not
+    elif kind:
+        before = [linear("classifier_dense", width, once=True)] if kind == "sequence" else []
+        ends = _classes("classifier", kind, width, labels(f), *before)
+    rows, layers = f.whole("max_position_embeddings"), f.whole("n_layers", "num_hidden_layers")
+    return _encoder(f, ends, [], width=width, rows=rows, context=rows, layers=layers)
+
+
+def electra(f: Fields) -> Block:
+    """Tables narrower than the layers, a projection between them; the generator fills masks, the discriminator doubts every token."""
+    width, narrow, kind = f.whole("hidden_size"), f.whole("embedding_size"), head_of(f)
+    rows, layers = f.whole("max_position_embeddings"), f.whole("num_hidden_layers")
+    ends: Block = {"after": []}
+    if kind == "masked":
+        dense = {"kind": "parameters", "name": "head_bias", "width": narrow}  # of the way down to the table
+        if narrow == width:
+            dense = linear("head_dense", narrow)
+        ends = {"after": [dense, _norm(width=narrow)], "lm_head_bias": True}
+    elif kind == "pretraining":
+        ends = {"after": [linear("head_dense", width), linear("doubt", 1)]}
+    elif kind:
+        before = [linear("classifier_dense", width, once=True)] if kind == "sequence" else []
+        ends = _classes("classifier", kind, width, labels(f), *before)
+    before = [
+        {"kind": "table", "name": "positions", "rows": rows, "width": narrow},
+        *_types(f, width=narrow),
+        _norm("embedding_norm", width=narrow),
+    ]
+    built = _encoder(f, ends, before, width=width, rows=rows, context=rows, layers=layers)
+    built = {**built, "embedding_norm": False, "positions": {"kind": "none"}}
+    if narrow == width:
+        return built
+    built["before"] += [{"kind": "parameters", "name": "projection_bias"}]
+    return built | {"embedding_dim": narrow, "embedding_down": kind == "masked"}
+
+
+def modernbert(f: Fields) -> Block:
+    """Pre-norm, rotary, gated; two of three layers see a window; the first has no norm before its attention."""
+    width, n = f.whole("hidden_size"), f.whole("num_hidden_layers")
+    bias = f.flag("attention_bias")
+    every = f.whole("global_attn_every_n_layers", null=3)
+    half = f.whole("local_attention") // 2
+    f.expect("sliding_window", (half, None), f"local_attention says {half}; keep one")
+    block = attention(f, kv=None, head_dim=False, qkv_bias=bias, out_bias=bias) | {"causal": False}
+    local = windows(f, [i % every != 0 for i in range(n)], 2 * half + 1)
+    local[0] = {**local[0], "norms": 1}
+    norm = "layernorm" if f.flag("norm_bias") else "layernorm_nobias"
+    built = frame(f, block, feedforward(f, "gated", bias=f.flag("mlp_bias")), layers=local, norm=norm)
+    kind, decoder = head_of(f), f.flag("decoder_bias")
+    dense, after = linear("head_dense", width, bias=f.flag("classifier_bias")), _norm(norm=norm)
+    if kind == "masked":
+        return built | {"embedding_norm": True, "after": [dense, after], "lm_head_bias": decoder}
+    if kind == "pretraining":
+        raise f.fail("architectures", "ModernBERT has no pretraining class; name ModernBertForMaskedLM")
+    ends: Block = {"lm_head": False, "embedding_norm": True}
+    if kind:
+        once = {"once": True} if kind == "sequence" else {}
+        ends["after"] = [{**dense, **once}, {**after, **once}, linear("classifier", labels(f), **once)]
+    return built | ends
+
+
+_BERT = {
+    "vocab_size": 30522,
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+    "hidden_act": "gelu",
+    "max_position_embeddings": 512,
+    "type_vocab_size": 2,
+    "tie_word_embeddings": True,
+}
+_IGNORED = frozenset({"classifier_activation"})
+_ROBERTA = Family(roberta, _BERT | {"vocab_size": 50265, "pad_token_id": 1}, _IGNORED, own_head=True)
+FAMILIES = {
+    "bert": Family(bert, _BERT, _IGNORED, own_head=True),
+    **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), _ROBERTA),
+    "data2vec-text": Family(roberta, _BERT | {"pad_token_id": 1}, _IGNORED, own_head=True),
+    "mpnet": Family(
+        mpnet,
+        {k: v for k, v in _BERT.items() if k != "type_vocab_size"}
+        | {"vocab_size": 30527, "pad_token_id": 1, "relative_attention_num_buckets": 32},
+        _IGNORED,
+        own_head=True,
+    ),
+    "ernie": Family(ernie, _BERT | {"task_type_vocab_size": 3}, _IGNORED | {"task_type_vocab_size"}, own_head=True),
+    "megatron-bert": Family(
+        megatron,
+        _BERT | {"vocab_size": 29056, "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096},
+        _IGNORED,
+        own_head=True,
+    ),
+    "distilbert": Family(
+        distilbert,
+        {
+            "vocab_size": 30522,
+            "dim": 768,
+            "n_layers": 6,
+            "n_heads": 12,
+            "hidden_dim": 3072,
+            "activation": "gelu",
+            "max_position_embeddings": 512,
+            "tie_word_embeddings": True,
+        },
+        frozenset({"sinusoidal_pos_embds", "qa_dropout", "seq_classif_dropout"}),
+        own_head=True,
+    ),
+    "electra": Family(
+        electra,
+        _BERT | {"embedding_size": 128, "hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024},
+        frozenset({"summary_last_dropout"}),
+        own_head=True,
+    ),
+    "modernbert": Family(
+        modernbert,
+        {
+            "vocab_size": 50368,
+            "hidden_size": 768,
+            "intermediate_size": 1152,
+            "num_hidden_layers": 22,
+            "num_attention_heads": 12,
+            "hidden_activation": "gelu",
+            "max_position_embeddings": 8192,
+            "local_attention": 128,
+            "decoder_bias": True,
+            "tie_word_embeddings": True,
+        },
+        frozenset(
+            "initializer_cutoff_factor mlp_dropout classifier_pooling classifier_activation deterministic_flash_attn "
+            "sparse_prediction sparse_pred_ignore_index global_rope_theta local_rope_theta repad_logits_with_grad "
+            "reference_compile gradient_checkpointing position_embedding_type".split()
+        ),
+        own_head=True,
+    ),
+}

@@ -1,0 +1,179 @@
+"""gpt2, gpt_neox, gptj, opt, bloom: LayerNorm with bias and a plain MLP. Source: transformers 5.23 models/{gpt2,gpt_neox,gptj,opt,bloom}."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rooflinecli.importers.hf.decoder import attention, feedforward, frame
+from rooflinecli.specs.field_reader import Family, Fields
+
+
+def _small(f: Fields) -> tuple[int, int, int]:
+    """Width, layers and feed-forward width as the n_* names give them; a null n_inner is 4 x n_embd."""
+    width = f.whole("n_embd", "hidden_size")
+    return width, f.whole("n_layer", "num_hidden_layers"), f.whole("n_inner", null=4 * width)
+
+
+def gpt2(f: Fields) -> dict[str, Any]:
+    """Learned positions, biases everywhere."""
+    width, layers, inner = _small(f)
+    rows = f.whole("n_positions", "max_position_embeddings")
+    block = attention(f, heads="n_head", kv=None, width=width, head_dim=False, qkv_bias=True, out_bias=True)
+    return frame(
+        f,
+        block,
+        feedforward(f, "dense", d_ff=inner, bias=True),
+        layers=layers,
+        norm="layernorm",
+        width=width,
+        context=rows,
+        positions={"kind": "learned", "length": rows},
+    )
+
+
+def gptj(f: Fields) -> dict[str, Any]:
+    """Parallel blocks under one norm; no bias in attention, one on the MLP and on the head."""
+    width, layers, inner = _small(f)
+    block = attention(f, heads="n_head", kv=None, width=width, head_dim=False)
+    return frame(
+        f,
+        block,
+        feedforward(f, "dense", d_ff=inner, bias=True),
+        layers=layers,
+        norm="layernorm",
+        width=width,
+        context=f.whole("n_positions", "max_position_embeddings"),
+        lm_head_bias=True,
+        parallel=True,
+        norms=1,
+    )
+
+
+def gpt_neox(f: Fields) -> dict[str, Any]:
+    """Two norms even when the blocks are parallel; the MLP is biased whatever attention_bias says."""
+    bias = f.flag("attention_bias")
+    block = attention(f, kv=None, head_dim=False, qkv_bias=bias, out_bias=bias)
+    return frame(
+        f,
+        block,
+        feedforward(f, "dense", bias=True),
+        layers=f.whole("num_hidden_layers"),
+        norm="layernorm",
+        parallel=f.flag("use_parallel_residual"),
+    )
+
+
+def opt(f: Fields) -> dict[str, Any]:
+    """Two more position rows than positions; a projection in and out where the embedding is narrower (350M)."""
+    bias, width = f.flag("enable_bias"), f.whole("hidden_size")
+    rows = f.whole("max_position_embeddings")
+    narrow = f.whole("word_embed_proj_dim", null=width)
+    before, removed = f.flag("do_layer_norm_before"), f.flag("_remove_final_layer_norm")
+    block = attention(f, kv=None, head_dim=False, qkv_bias=bias, out_bias=bias)
+    more: dict[str, Any] = {} if before and not removed else {"final_norm": False}
+    return frame(
+        f,
+        block,
+        feedforward(f, "dense", "ffn_dim", bias=bias),
+        layers=f.whole("num_hidden_layers"),
+        norm="layernorm" if f.flag("layer_norm_elementwise_affine") else "none",
+        positions={"kind": "learned", "length": rows + 2},
+        embedding_dim=narrow if narrow != width else None,
+        **more,
+    )
+
+
+def bloom(f: Fields) -> dict[str, Any]:
+    """ALiBi, a norm after the embedding, feed-forward of 4 x hidden always."""
+    width = f.whole("hidden_size", "n_embed")
+    f.expect("n_inner", (None, 4 * width), "BLOOM's feed-forward is always 4 x hidden_size; remove n_inner")
+    block = attention(f, heads="n_head", kv=None, width=width, head_dim=False, qkv_bias=True, out_bias=True)
+    return frame(
+        f,
+        block,
+        feedforward(f, "dense", d_ff=4 * width, bias=True),
+        layers=f.whole("n_layer", "num_hidden_layers"),
+        norm="layernorm",
+        width=width,
+        context=f.optional("seq_length"),
+        embedding_norm=True,
+        positions={"kind": "alibi"},
+    )
+
+
+_GPT2 = {
+    "vocab_size": 50257,
+    "n_positions": 1024,
+    "n_embd": 768,
+    "n_layer": 12,
+    "n_head": 12,
+    "activation_function": "gelu_new",
+    "tie_word_embeddings": True,
+}
+_SCALES = frozenset(
+    {"scale_attn_weights", "scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", "n_ctx", "rotary"}
+)
+FAMILIES = {
+    "gpt2": Family(gpt2, _GPT2, _SCALES),
+    "gptj": Family(
+        gptj,
+        {
+            "vocab_size": 50400,
+            "n_positions": 2048,
+            "n_embd": 4096,
+            "n_layer": 28,
+            "n_head": 16,
+            "activation_function": "gelu_new",
+            "tie_word_embeddings": False,
+        },
+        _SCALES,
+    ),
+    "gpt_neox": Family(
+        gpt_neox,
+        {
+            "vocab_size": 50432,
+            "hidden_size": 6144,
+            "num_hidden_layers": 44,
+            "num_attention_heads": 64,
+            "intermediate_size": 24576,
+            "hidden_act": "gelu",
+            "max_position_embeddings": 2048,
+            "tie_word_embeddings": False,
+            "use_parallel_residual": True,
+            "attention_bias": True,
+        },
+    ),
+    "opt": Family(
+        opt,
+        {
+            "vocab_size": 50272,
+            "hidden_size": 768,
+            "num_hidden_layers": 12,
+            "ffn_dim": 3072,
+            "max_position_embeddings": 2048,
+            "do_layer_norm_before": True,
+            "num_attention_heads": 12,
+            "activation_function": "relu",
+            "enable_bias": True,
+            "layer_norm_elementwise_affine": True,
+            "tie_word_embeddings": True,
+        },
+        frozenset({"layerdrop", "init_std", "output_projection"}),
+    ),
+    "bloom": Family(
+        bloom,
+        {"vocab_size": 250880, "hidden_size": 64, "n_layer": 2, "n_head": 8, "tie_word_embeddings": True},
+        frozenset(
+            {
+                "apply_residual_connection_post_layernorm",
+                "slow_but_exact",
+                "attention_softmax_in_fp32",
+                "bias_dropout_fusion",
+                "masked_softmax_fusion",
+                "offset_alibi",
+                "skip_bias_add",
+                "skip_bias_add_qkv",
+            }
+        ),
+    ),
+}

@@ -1,0 +1,213 @@
+"""jamba, bamba, granitemoehybrid, falcon_h1: state-space layers among attention layers, each with a feed-forward.
+Source: transformers 5.23 models/{jamba,bamba,granitemoehybrid,falcon_h1}."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rooflinecli.importers.hf.decoder import attention, experts, feedforward, frame, sparse
+from rooflinecli.importers.hf.hybrid_layers import SCAN, layer_kinds, selective, ssd
+from rooflinecli.importers.hf.layer_pattern import Override, merged
+from rooflinecli.specs.field_reader import MISSING, Family, Fields
+
+Block = dict[str, Any]
+
+
+def placed(kinds: list[str], blocks: dict[str, Block]) -> list[Override]:
+    """Each layer with the mixer of its kind."""
+    return [{"attention": blocks[kind]} for kind in kinds]
+
+
+def jamba(f: Fields) -> Block:
+    """Mamba-1 with norms on dt, B and C; attention at every period, without positions; experts at a period of their own."""
+    n = f.whole("num_hidden_layers")
+    bias = f.flag("mamba_proj_bias")
+    inner = f.whole("mamba_expand") * f.whole("hidden_size")
+    rank = f.raw("mamba_dt_rank")
+    blocks = {
+        "recurrent": selective(
+            f,
+            inner,
+            state="mamba_d_state",
+            taps="mamba_d_conv",
+            rank=-(-f.whole("hidden_size") // 16) if rank in (MISSING, None, "auto") else f.whole("mamba_dt_rank"),
+            qkv_bias=bias,
+            out_bias=bias,
+            conv_bias=f.flag("mamba_conv_bias"),
+            qk_norm="full",
+        ),
+        "attention": attention(f, head_dim=False) | {"rotary": False},
+    }
+    period, offset = f.whole("attn_layer_period"), f.whole("attn_layer_offset", least=0)
+    kinds = layer_kinds(
+        f,
+        ("layers_block_type", "layer_types"),
+        ["attention" if i % period == offset else "recurrent" for i in range(n)],
+        ("recurrent", "attention"),
+    )
+    every, first = f.whole("expert_layer_period"), f.whole("expert_layer_offset", least=0)
+    dense = feedforward(f, "gated")
+    if f.whole("num_experts") == 1:
+        f.raw("num_experts_per_tok")
+        return frame(f, None, dense, layers=placed(kinds, blocks))
+    base, mixed = sparse(
+        dense, experts(f, "intermediate_size", ("num_experts",)), [i % every == first for i in range(n)]
+    )
+    return frame(f, None, base, layers=merged(placed(kinds, blocks), mixed))
+
+
+def _mamba2(f: Fields, inner: int, out_bias: str = "mamba_proj_bias", **more: Any) -> Block:
+    """The names of Bamba, which Granite and Falcon-H1 share."""
+    heads = f.whole("mamba_n_heads")
+    head = f.raw("mamba_d_head")
+    width = inner // heads if head in (MISSING, None, "auto") else f.whole("mamba_d_head")
+    return ssd(
+        f,
+        heads=heads,
+        head_dim=width,
+        inner=inner,
+        field="mamba_n_heads",
+        groups="mamba_n_groups",
+        state="mamba_d_state",
+        taps="mamba_d_conv",
+        chunk="mamba_chunk_size",
+        qkv_bias=f.flag("mamba_proj_bias"),
+        out_bias=f.flag(out_bias),
+        conv_bias=f.flag("mamba_conv_bias"),
+        **more,
+    )
+
+
+def _inner(f: Fields) -> int:
+    return f.whole("mamba_expand") * f.whole("hidden_size")
+
+
+def bamba(f: Fields) -> Block:
+    """Attention at attn_layer_indices, Mamba-2 elsewhere; a gated MLP everywhere."""
+    n, bias = f.whole("num_hidden_layers"), f.flag("attention_bias")
+    at = set(f.items("attn_layer_indices", int) or [])
+    if at and not all(0 <= i < n for i in at):
+        raise f.fail("attn_layer_indices", f"names a layer outside the {n} there are")
+    kinds = layer_kinds(
+        f,
+        ("layer_types", "layers_block_type"),
+        ["attention" if i in at else "recurrent" for i in range(n)],
+        ("recurrent", "attention"),
+    )
+    blocks = {
+        "recurrent": _mamba2(f, _inner(f)),
+        "attention": attention(f, head_dim=False, qkv_bias=bias, out_bias=bias),
+    }
+    return frame(f, None, feedforward(f, "gated", bias=f.flag("mlp_bias")), layers=placed(kinds, blocks))
+
+
+def granite(f: Fields) -> Block:
+    """A shared MLP on every layer, with experts beside it where there are any; attention without positions unless it says rope."""
+    n, bias = f.whole("num_hidden_layers"), f.flag("attention_bias")
+    kinds = layer_kinds(f, ("layer_types", "layers_block_type"), ["recurrent"] * n, ("recurrent", "attention"))
+    heads = attention(f, head_dim=False, qkv_bias=bias, out_bias=bias)
+    if f.text("position_embedding_type") != "rope":
+        heads["rotary"] = False
+    blocks = {"recurrent": _mamba2(f, _inner(f)), "attention": heads}
+    shared = f.whole("shared_intermediate_size")
+    if f.optional("num_local_experts"):
+        block = experts(f, "intermediate_size", ("num_local_experts",), n_shared=1, shared_d_ff=shared)
+    else:
+        f.raw("num_experts_per_tok"), f.raw("intermediate_size")
+        block = feedforward(f, "gated", d_ff=shared)
+    used = {kind: blocks[kind] for kind in set(kinds)}
+    return frame(f, None, block, layers=placed(kinds, used))
+
+
+def falcon_h1(f: Fields) -> Block:
+    """Both mixers in every layer, side by side."""
+    inner = f.whole("mamba_d_ssm", null=_inner(f))
+    bias = f.flag("attention_bias")
+    block = attention(f, qkv_bias=bias, out_bias=bias)
+    scan = _mamba2(f, inner, "projectors_bias")
+    sizes = {**scan["sizes"], "ssm_heads": scan["n_heads"], "ssm_head_dim": scan["head_dim"]}
+    sizes |= {name: 1 for name, key in (("ssm_bias", "qkv_bias"), ("ssm_out_bias", "out_bias")) if scan.get(key)}
+    block |= {"kind": "attention-ssm", "n_kv_heads": f.whole("num_key_value_heads"), "sizes": sizes}
+    block |= {"conv_bias": scan.get("conv_bias", False), "gated_norm": f.flag("mamba_rms_norm")}
+    return frame(f, block, feedforward(f, "gated", bias=f.flag("mlp_bias")), layers=f.whole("num_hidden_layers"))
+
+
+_SCAN2 = {
+    "vocab_size": 128000,
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "mamba_n_heads": 128,
+    "mamba_n_groups": 1,
+    "mamba_d_state": 256,
+    "mamba_d_conv": 4,
+    "mamba_expand": 2,
+    "mamba_chunk_size": 256,
+    "mamba_conv_bias": True,
+    "mamba_proj_bias": False,
+    "max_position_embeddings": 262144,
+    "tie_word_embeddings": False,
+}
+_JAMBA = {
+    "vocab_size": 65536,
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "num_experts_per_tok": 2,
+    "num_experts": 16,
+    "expert_layer_period": 2,
+    "expert_layer_offset": 1,
+    "attn_layer_period": 8,
+    "attn_layer_offset": 4,
+    "mamba_d_state": 16,
+    "mamba_d_conv": 4,
+    "mamba_expand": 2,
+    "mamba_conv_bias": True,
+    "mamba_proj_bias": False,
+    "max_position_embeddings": 262144,
+    "tie_word_embeddings": False,
+}
+_MULTIPLIERS = frozenset(
+    "lm_head_multiplier embedding_multiplier mlp_multipliers key_multiplier attention_out_multiplier attention_in_multiplier "
+    "ssm_multipliers ssm_in_multiplier ssm_out_multiplier mamba_norm_before_gate mamba_use_mlp mlp_expansion_factor".split()
+)
+FAMILIES = {
+    "jamba": Family(
+        jamba,
+        _JAMBA,
+        SCAN | {"sliding_window", "layers_num_experts", "mamba_inner_layernorms", "calc_logits_for_entire_prompt"},
+    ),
+    "bamba": Family(bamba, _SCAN2, SCAN | {"z_loss_coefficient", "attn_rotary_emb"}),
+    "granitemoehybrid": Family(
+        granite,
+        _SCAN2
+        | {
+            "vocab_size": 32000,
+            "intermediate_size": 11008,
+            "num_key_value_heads": 32,
+            "num_local_experts": 8,
+            "num_experts_per_tok": 2,
+            "shared_intermediate_size": 1024,
+            "max_position_embeddings": 2048,
+        },
+        SCAN
+        | {
+            "embedding_multiplier",
+            "logits_scaling",
+            "residual_multiplier",
+            "attention_multiplier",
+            "normalization_function",
+            "init_method",
+        },
+    ),
+    "falcon_h1": Family(
+        falcon_h1,
+        _SCAN2
+        | {"mamba_d_ssm": 1024, "max_position_embeddings": 8192, "mamba_rms_norm": False, "projectors_bias": False},
+        SCAN | _MULTIPLIERS,
+    ),
+}

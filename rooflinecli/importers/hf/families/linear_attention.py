@@ -1,0 +1,235 @@
+"""qwen3_next, qwen3_5, qwen3_5_moe, kimi_linear, minimax, minimax_m2: linear attention among full attention, and mixtures.
+Source: transformers 5.23 models/{qwen3_next,qwen3_5,qwen3_5_moe,kimi_linear,minimax,minimax_m2}."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rooflinecli.importers.hf.decoder import attention, experts, feedforward, frame, set_only, sparse
+from rooflinecli.importers.hf.families.hybrid_ssm import placed
+from rooflinecli.importers.hf.hybrid_layers import layer_kinds
+from rooflinecli.importers.hf.layer_pattern import Override, merged
+from rooflinecli.specs.field_reader import Family, Fields
+
+Block = dict[str, Any]
+CHUNK = 64  # tokens of a chunk of the delta rule, in transformers and in flash-linear-attention
+BOTH = ("recurrent", "attention")
+
+
+def delta(f: Fields) -> Block:
+    """Gated DeltaNet: value heads share key heads."""
+    heads, keys = f.whole("linear_num_value_heads"), f.whole("linear_num_key_heads")
+    if heads % keys:
+        raise f.fail("linear_num_key_heads", f"{keys} key heads do not divide {heads} value heads; give a divisor")
+    return {
+        "kind": "gated-delta",
+        "n_heads": heads,
+        "n_kv_heads": keys,
+        "head_dim": f.whole("linear_key_head_dim"),
+        "v_head_dim": f.whole("linear_value_head_dim"),
+        "sizes": {"taps": f.whole("linear_conv_kernel_dim"), "chunk": CHUNK},
+    }
+
+
+def _qwen_layers(f: Fields) -> list[Override]:
+    """Full attention, with a gate as wide as q, on every full_attention_interval-th layer; the delta rule elsewhere."""
+    n, every, bias = f.whole("num_hidden_layers"), f.whole("full_attention_interval", null=4), f.flag("attention_bias")
+    kinds = layer_kinds(f, ("layer_types",), ["recurrent" if (i + 1) % every else "attention" for i in range(n)], BOTH)
+    full = attention(f, qkv_bias=bias, out_bias=bias, qk_norm="head", out_gate=True)
+    return placed(kinds, {"recurrent": delta(f), "attention": full})
+
+
+def _mixture(f: Fields) -> Block:
+    return experts(
+        f,
+        "moe_intermediate_size",
+        ("num_experts", "num_local_experts"),
+        n_shared=1,
+        shared_gate=True,
+        shared_d_ff=f.whole("shared_expert_intermediate_size"),
+    )
+
+
+def qwen3_next(f: Fields) -> Block:
+    """A mixture on every decoder_sparse_step-th layer except mlp_only_layers."""
+    step, only = f.whole("decoder_sparse_step"), f.items("mlp_only_layers", int) or []
+    where = [i not in only and (i + 1) % step == 0 for i in range(f.whole("num_hidden_layers"))]
+    base, mixed = sparse(feedforward(f, "gated"), _mixture(f), where)
+    return frame(f, None, base, layers=merged(_qwen_layers(f), mixed))
+
+
+def qwen3_5(f: Fields) -> Block:
+    return frame(f, None, feedforward(f, "gated"), layers=_qwen_layers(f))
+
+
+def qwen3_5_moe(f: Fields) -> Block:
+    return frame(f, None, _mixture(f), layers=_qwen_layers(f))
+
+
+def kimi_linear(f: Fields) -> Block:
+    """Kimi delta attention beside latent attention without positions; attention_bias is on its down-projection and output."""
+    n = f.whole("num_hidden_layers")
+    f.expect("tie_word_embeddings", (False, None), "transformers ties nothing here, so the head would be counted or not; give false")
+    nested = f.raw("linear_attn_config")
+    inner = Fields(nested, {}, f.where, (*f.prefix, "linear_attn_config")) if isinstance(nested, dict) else None
+    if inner is not None:  # as on the Hub: layers counted from 1
+        full = {i - 1 for i in inner.items("full_attn_layers", int) or []}
+        heads, width, taps = inner.whole("num_heads"), inner.whole("head_dim"), inner.whole("short_conv_kernel_size")
+        default = ["attention" if i in full else "recurrent" for i in range(n)]
+    else:
+        heads, width, taps = (f.whole(k) for k in ("linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim"))
+        default = ["recurrent" if (i + 1) % 4 and i != n - 1 else "attention" for i in range(n)]
+    kinds = layer_kinds(f, ("layer_types",), default, BOTH)
+    bias = f.flag("attention_bias")
+    names = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+    latent = {"kind": "mla", "n_heads": f.whole("num_attention_heads"), **{name: f.whole(name) for name in names}}
+    latent |= set_only({"q_lora_rank": f.optional("q_lora_rank"), "qkv_bias": bias, "out_bias": bias})
+    delta = {"kind": "kimi-delta", "n_heads": heads, "head_dim": width, "sizes": {"taps": taps, "chunk": CHUNK}}
+    first = f.whole("first_k_dense_replace", null=1, least=0)
+    listed = f.items("mlp_layer_types", str, n)
+    where = [kind == "sparse" for kind in listed] if listed else [i >= first for i in range(n)]
+    moe = experts(
+        f,
+        "moe_intermediate_size",
+        ("num_experts", "n_routed_experts", "num_local_experts"),
+        top_k="num_experts_per_token",
+        n_shared=f.whole("num_shared_experts", "n_shared_experts", null=1, least=0),
+    )
+    base, mixed = sparse(feedforward(f, "gated"), moe, where)
+    layers = merged(placed(kinds, {"recurrent": delta, "attention": latent}), mixed)
+    return frame(f, None, base, layers=layers, context=f.optional("model_max_length"))
+
+
+def minimax(f: Fields) -> Block:
+    """Lightning attention beside grouped-query attention; a mixture on every layer. attn_type_list is the older name: 0 linear, 1 full."""
+    n, older = f.whole("num_hidden_layers"), f.items("attn_type_list", int)
+    default = [BOTH[i] for i in older] if older else ["recurrent" if i % 2 else "attention" for i in range(n)]
+    kinds = layer_kinds(f, ("layer_types",), default, BOTH)
+    full = attention(f)
+    lightning = {
+        "kind": "lightning",
+        "n_heads": full["n_heads"],
+        "head_dim": full["head_dim"],
+        "sizes": {"chunk": f.whole("block_size")},
+    }
+    moe = experts(f, "intermediate_size", ("num_local_experts",))
+    return frame(f, None, moe, layers=placed(kinds, {"recurrent": lightning, "attention": full}))
+
+
+def minimax_m2(f: Fields) -> Block:
+    """Grouped-query attention with norms over the full width of q and k; a mixture on every layer."""
+    moe = experts(f, "intermediate_size", ("num_local_experts",))
+    if f.optional("num_mtp_modules"):
+        f.notes.append("Multi-token-prediction layers are left out, as in transformers.")
+    return frame(f, attention(f, qk_norm="full"), moe, layers=f.whole("num_hidden_layers"))
+
+
+_QWEN = {
+    "vocab_size": 151936,
+    "hidden_size": 2048,
+    "intermediate_size": 5632,
+    "num_hidden_layers": 48,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 32768,
+    "tie_word_embeddings": False,
+    "head_dim": 256,
+    "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128,
+    "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32,
+}
+_QWEN_MOE = {"moe_intermediate_size": 512, "shared_expert_intermediate_size": 512}
+_KIMI = {
+    "vocab_size": 163840,
+    "hidden_size": 2304,
+    "intermediate_size": 9216,
+    "moe_intermediate_size": 1024,
+    "num_hidden_layers": 27,
+    "num_attention_heads": 32,
+    "num_experts_per_token": 8,
+    "num_experts": 256,
+    "kv_lora_rank": 512,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "qk_nope_head_dim": 128,
+    "linear_head_dim": 128,
+    "linear_num_heads": 32,
+    "linear_conv_kernel_dim": 4,
+    "model_max_length": 1048576,
+    "tie_word_embeddings": False,
+}
+_MINIMAX = {
+    "vocab_size": 32000,
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "max_position_embeddings": 131072,
+    "num_experts_per_tok": 2,
+    "num_local_experts": 8,
+    "block_size": 256,
+    "tie_word_embeddings": False,
+}
+_SCALES = frozenset(
+    f"{part}_{which}_factor" for part in ("full_attn", "linear_attn", "mlp") for which in ("alpha", "beta")
+)
+_ROUTING = frozenset(
+    "norm_topk_prob sliding_window scoring_func use_routing_bias mtp_transformer_layers attn_output_gate".split()
+)
+_GDN = _ROUTING | {"mamba_ssm_dtype", "mtp_num_hidden_layers", "mtp_use_dedicated_embeddings", "output_gate_type"}
+FAMILIES = {
+    "qwen3_next": Family(
+        qwen3_next, _QWEN | _QWEN_MOE | {"num_experts": 512, "num_experts_per_tok": 10, "decoder_sparse_step": 1}, _GDN
+    ),
+    "qwen3_5_text": Family(
+        qwen3_5,
+        _QWEN
+        | {
+            "vocab_size": 248320,
+            "hidden_size": 4096,
+            "intermediate_size": 12288,
+            "num_hidden_layers": 32,
+            "num_key_value_heads": 4,
+        },
+        _GDN,
+    ),
+    "qwen3_5_moe_text": Family(
+        qwen3_5_moe,
+        _QWEN
+        | _QWEN_MOE
+        | {"vocab_size": 248320, "num_hidden_layers": 40, "num_experts": 256, "num_experts_per_tok": 8},
+        _GDN | {"intermediate_size", "decoder_sparse_step", "mlp_only_layers"},
+    ),
+    "kimi_linear": Family(
+        kimi_linear,
+        _KIMI,
+        _ROUTING
+        | frozenset(
+            "num_key_value_heads head_dim qk_head_dim moe_renormalize num_expert_group topk_group routed_scaling_factor mla_use_nope "
+            "moe_layer_freq moe_router_activation_func use_grouped_topk num_nextn_predict_layers".split()
+        ),
+    ),
+    "minimax": Family(minimax, _MINIMAX, _SCALES | _ROUTING | {"hidden_act", "postnorm", "shared_intermediate_size"}),
+    "minimax_m2": Family(
+        minimax_m2,
+        _MINIMAX
+        | {
+            "vocab_size": 200064,
+            "hidden_size": 3072,
+            "intermediate_size": 1536,
+            "num_hidden_layers": 62,
+            "num_attention_heads": 48,
+            "head_dim": 128,
+            "max_position_embeddings": 196608,
+            "num_experts_per_tok": 8,
+            "num_local_experts": 256,
+        },
+        _ROUTING
+        | frozenset(
+            "use_mtp attn_type_list layernorm_full_attention_beta qk_norm_type use_qk_norm shared_intermediate_size".split()
+        ),
+    ),
+}

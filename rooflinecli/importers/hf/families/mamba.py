@@ -1,0 +1,95 @@
+"""mamba, falcon_mamba, mamba2: nothing but state-space layers. Source: transformers 5.23 models/{mamba,falcon_mamba,mamba2}."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from rooflinecli.importers.hf.decoder import frame
+from rooflinecli.importers.hf.hybrid_layers import SCAN, selective, ssd
+from rooflinecli.specs.field_reader import MISSING, Family, Fields
+
+_NONE = {"kind": "none"}
+
+
+def mamba(f: Fields) -> dict[str, Any]:
+    """use_bias is on both projections; the rank of dt is d_model / 16, rounded up, unless said."""
+    d = f.whole("hidden_size")
+    inner = f.whole("intermediate_size", "d_inner", null=int(f.whole("expand") * d))
+    bias = f.flag("use_bias")
+    block = selective(
+        f,
+        inner,
+        state="state_size",
+        taps="conv_kernel",
+        rank=_rank(f, d),
+        qkv_bias=bias,
+        out_bias=bias,
+        conv_bias=f.flag("use_conv_bias"),
+    )
+    return _stack(f, block)
+
+
+def _rank(f: Fields, d: int) -> int:
+    if f.raw("time_step_rank", "dt_rank") in (MISSING, None, "auto"):
+        return math.ceil(d / 16)
+    return f.whole("time_step_rank", "dt_rank")
+
+
+def mamba2(f: Fields) -> dict[str, Any]:
+    """The inner width is expand x d_model, and heads must come to it."""
+    bias = f.flag("use_bias")
+    block = ssd(
+        f,
+        heads=f.whole("num_heads"),
+        head_dim=f.whole("head_dim"),
+        inner=int(f.whole("expand") * f.whole("hidden_size")),
+        field="num_heads",
+        groups="n_groups",
+        state="state_size",
+        taps="conv_kernel",
+        chunk="chunk_size",
+        qkv_bias=bias,
+        out_bias=bias,
+        conv_bias=f.flag("use_conv_bias"),
+    )
+    return _stack(f, block)
+
+
+def _stack(f: Fields, block: dict[str, Any]) -> dict[str, Any]:
+    """Layers of one mixer behind one norm each."""
+    return frame(f, block, _NONE, layers=f.whole("num_hidden_layers", "n_layer"), norms=1, positions={"kind": "none"})
+
+
+_MAMBA = {
+    "vocab_size": 50280,
+    "hidden_size": 768,
+    "state_size": 16,
+    "num_hidden_layers": 32,
+    "expand": 2,
+    "conv_kernel": 4,
+    "use_bias": False,
+    "use_conv_bias": True,
+    "tie_word_embeddings": True,
+}
+_MAMBA2 = {
+    "num_heads": 128,
+    "head_dim": 64,
+    "vocab_size": 32768,
+    "hidden_size": 4096,
+    "state_size": 128,
+    "num_hidden_layers": 64,
+    "expand": 2,
+    "conv_kernel": 4,
+    "n_groups": 8,
+    "use_bias": False,
+    "use_conv_bias": True,
+    "chunk_size": 256,
+    "tie_word_embeddings": False,
+}
+_IGNORED = SCAN | {"layer_types", "ssm_cfg", "d_model", "d_inner", "mixer_rms_eps", "n_layer"}
+FAMILIES = {
+    "mamba": Family(mamba, _MAMBA, _IGNORED),
+    "falcon_mamba": Family(mamba, _MAMBA, _IGNORED),
+    "mamba2": Family(mamba2, _MAMBA2, _IGNORED | {"time_step_rank", "norm_before_gate"}),
+}

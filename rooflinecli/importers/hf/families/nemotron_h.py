@@ -1,0 +1,210 @@
+"""nemotron_h and zamba2: layers of one block each, and a transformer block that several layers share.
+Source: transformers 5.23 models/{nemotron_h,zamba2}."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rooflinecli.importers.hf.decoder import attention, experts, feedforward, frame
+from rooflinecli.importers.hf.families.hybrid_ssm import placed
+from rooflinecli.importers.hf.hybrid_layers import SCAN, layer_kinds, ssd
+from rooflinecli.importers.hf.layer_pattern import Override
+from rooflinecli.specs.field_reader import Family, Fields
+
+Block = dict[str, Any]
+_PATTERN = {"M": "recurrent", "*": "attention", "-": "mlp", "E": "moe"}
+_NONE = {"kind": "none"}
+_CACHE = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
+
+
+def nemotron_h(f: Fields) -> Block:
+    """Each layer is a mixer, an MLP or a mixture behind one norm. use_bias is on the scan's projections, mlp_bias on MLPs,
+    shared experts and latent projections; attention and routed experts have none."""
+    kinds = _kinds(f)
+    bias, heads, width = f.flag("use_bias"), f.whole("mamba_num_heads"), f.whole("mamba_head_dim")
+    scan = ssd(
+        f,
+        heads=heads,
+        head_dim=width,
+        inner=heads * width,
+        field="mamba_num_heads",
+        groups="n_groups",
+        state="ssm_state_size",
+        taps="conv_kernel",
+        chunk="chunk_size",
+        qkv_bias=bias,
+        out_bias=bias,
+        conv_bias=f.flag("use_conv_bias"),
+        state_dtype=_cache(f),
+    )
+    mlp_bias = f.flag("mlp_bias")
+    plain = feedforward(f, "dense", bias=mlp_bias) | {"activation": f.text("mlp_hidden_act", default="relu2")}
+    mixers = {"recurrent": scan, "attention": attention(f) | {"rotary": False}}
+    blocks: dict[str, Override] = {kind: {"attention": mixer} for kind, mixer in mixers.items()}
+    blocks["mlp"] = {"feedforward": plain}
+    if "moe" in kinds:
+        blocks["moe"] = {"feedforward": _moe(f, mlp_bias)}
+    layers = [blocks[kind] for kind in kinds]
+    if f.optional("num_nextn_predict_layers"):
+        f.notes.append("Multi-token-prediction layers are left out, as in transformers.")
+    model = frame(f, None, _NONE, layers=layers, norms=1, positions={"kind": "none"})
+    return model | {"tied_embeddings": False}  # the class ties nothing, whatever the config says
+
+
+def _kinds(f: Fields) -> list[str]:
+    """The block of each layer: a list, or a pattern of letters as on the Hub."""
+    pattern = f.text("hybrid_override_pattern")
+    if pattern:
+        unknown = set(pattern) - set(_PATTERN)
+        if unknown:
+            raise f.fail("hybrid_override_pattern", f"'{min(unknown)}' is not a layer; known: {' '.join(_PATTERN)}")
+        kinds = [_PATTERN[letter] for letter in pattern]
+    else:
+        kinds = layer_kinds(f, ("layers_block_type", "layer_types"), [], ("recurrent", "attention", "mlp", "moe"))
+    if not kinds:
+        raise f.fail("layers_block_type", "required, but missing; add it, or hybrid_override_pattern")
+    if f.whole("num_hidden_layers", null=len(kinds)) != len(kinds):
+        raise f.fail(
+            "num_hidden_layers", f"{f.whole('num_hidden_layers')} where the pattern has {len(kinds)} layers; mend one"
+        )
+    return kinds
+
+
+def _cache(f: Fields) -> str:
+    written = f.text("mamba_ssm_cache_dtype", default="float32")
+    if written not in _CACHE:
+        raise f.fail("mamba_ssm_cache_dtype", f"'{written}' is not a format known here; known: {', '.join(_CACHE)}")
+    return _CACHE[written]
+
+
+def _moe(f: Fields, bias: bool) -> Block:
+    """Experts without a gate, in a latent width where there is one; one shared expert of its own width, whatever n_shared_experts says."""
+    block = experts(
+        f,
+        "moe_intermediate_size",
+        ("n_routed_experts", "num_local_experts"),
+        n_shared=1,
+        shared_d_ff=f.whole("moe_shared_expert_intermediate_size"),
+        latent_dim=f.optional("moe_latent_size"),
+        shared_bias=bias,
+    )
+    return block | {"gated": False, "activation": f.text("mlp_hidden_act", default="relu2")}
+
+
+def zamba2(f: Fields) -> Block:
+    """num_mem_blocks transformer blocks take turns at the hybrid layers; each use has adapters of its own."""
+    untied = "transformers then holds the shared blocks once for every use; give true"
+    f.expect("tie_word_embeddings", (True, None), untied)
+    d, bias = f.whole("hidden_size"), f.flag("add_bias_linear")
+    inner, heads = f.whole("mamba_expand") * d, f.whole("n_mamba_heads")
+    scan = ssd(
+        f,
+        heads=heads,
+        head_dim=f.whole("mamba_headdim", null=inner // heads),
+        inner=inner,
+        field="n_mamba_heads",
+        groups="mamba_ngroups",
+        state="mamba_d_state",
+        taps="mamba_d_conv",
+        chunk="chunk_size",
+        qkv_bias=bias,
+        out_bias=bias,
+        conv_bias=True,
+    )
+    n, at = f.whole("num_hidden_layers"), f.items("hybrid_layer_ids", int) or []
+    kinds = layer_kinds(
+        f,
+        ("layers_block_type", "layer_types"),
+        ["hybrid" if i in at else "recurrent" for i in range(n)],
+        ("recurrent", "hybrid"),
+    )
+    if at and at != [i for i, kind in enumerate(kinds) if kind == "hybrid"]:
+        raise f.fail("hybrid_layer_ids", "names other layers than layers_block_type; make them agree")
+    layers = placed(kinds, {"recurrent": scan, "hybrid": _hybrid(f, scan, d, bias)})
+    uses = [i for i, kind in enumerate(kinds) if kind == "hybrid"]
+    for use, layer in enumerate(uses):
+        layers[layer]["norms"] = 0  # its three norms stand on the block
+        if use >= f.whole("num_mem_blocks"):
+            layers[layer]["attention"] = {**layers[layer]["attention"], "shared": True}
+    return frame(f, None, _NONE, layers=layers, norms=1)
+
+
+def _hybrid(f: Fields, scan: Block, d: int, bias: bool) -> Block:
+    heads = f.whole("num_attention_heads")
+    sizes = {**scan["sizes"], "ssm_heads": scan["n_heads"], "ssm_head_dim": scan["head_dim"]}
+    sizes |= {"ff": f.whole("intermediate_size"), "adapter": f.whole("adapter_rank")}
+    if f.flag("use_shared_attention_adapter"):
+        sizes["qkv_adapter"] = 1
+    if f.whole("attention_hidden_size", null=2 * d) != 2 * d:
+        raise f.fail("attention_hidden_size", f"expected twice hidden_size, {2 * d}; write the model as YAML")
+    width = f.whole("attention_head_dim", null=2 * d // heads)
+    shared = {
+        "kind": "zamba2",
+        "n_heads": heads,
+        "n_kv_heads": f.whole("num_key_value_heads", null=heads),
+        "head_dim": width,
+    }
+    return shared | {"sizes": sizes} | ({"qkv_bias": True} if bias else {})
+
+
+_NEMOTRON = {
+    "vocab_size": 131072,
+    "hidden_size": 4096,
+    "layers_block_type": ["linear_attention", "moe", "full_attention", "mlp"],
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "max_position_embeddings": 4096,
+    "intermediate_size": 21504,
+    "ssm_state_size": 128,
+    "mamba_num_heads": 128,
+    "mamba_head_dim": 64,
+    "n_groups": 8,
+    "conv_kernel": 4,
+    "use_conv_bias": True,
+    "chunk_size": 128,
+    "n_routed_experts": 8,
+    "moe_intermediate_size": 7688,
+    "moe_shared_expert_intermediate_size": 7688,
+    "num_experts_per_tok": 2,
+    "tie_word_embeddings": False,
+}
+_ZAMBA = {
+    "vocab_size": 32000,
+    "max_position_embeddings": 4096,
+    "hidden_size": 2560,
+    "num_hidden_layers": 54,
+    "mamba_d_state": 64,
+    "mamba_d_conv": 4,
+    "mamba_expand": 2,
+    "mamba_ngroups": 1,
+    "n_mamba_heads": 8,
+    "chunk_size": 256,
+    "intermediate_size": 10240,
+    "num_attention_heads": 32,
+    "num_mem_blocks": 1,
+    "adapter_rank": 128,
+    "tie_word_embeddings": True,
+}
+_READ_BY_NOTHING = frozenset(
+    "expand attention_bias mamba_proj_bias mamba_hidden_act n_shared_experts moe_shared_expert_overlap routed_scaling_factor n_group "
+    "topk_group norm_topk_prob mtp_layers_block_type sliding_window norm_eps attention_head_dim mamba_dt_rank mamba_chunk_size "
+    "time_step_rank mtp_hybrid_override_pattern".split()
+)
+FAMILIES = {
+    "nemotron_h": Family(nemotron_h, _NEMOTRON, SCAN | _READ_BY_NOTHING),
+    "zamba2": Family(
+        zamba2,
+        _ZAMBA,
+        SCAN
+        | {
+            "use_mem_rope",
+            "use_long_context",
+            "kv_channels",
+            "num_query_groups",
+            "use_conv_bias",
+            "mamba_dt_rank",
+            "ft_lora",
+        },
+    ),
+}

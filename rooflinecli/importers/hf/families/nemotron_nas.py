@@ -1,0 +1,71 @@
+"""nemotron-nas (DeciLM: Llama-3.1-Nemotron 51B, Super 49B, Ultra 253B): a Llama whose layers were searched one by one.
+
+A layer's attention has its own number of key/value heads or is left out; so is its MLP, or it has its own width. What is left out
+takes its norm along. Source: modeling_decilm.py and block_config.py beside nvidia/Llama-3_3-Nemotron-Super-49B-v1 on the Hub;
+Bercovich et al. 2024, Puzzle, arXiv 2411.19146.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rooflinecli.importers.hf.decoder import attention, feedforward, frame
+from rooflinecli.importers.hf.layer_pattern import Override
+from rooflinecli.specs.field_reader import Family, Fields
+
+_MULTIPLE = 256  # an MLP's width is rounded up to it
+
+
+def nas(f: Fields) -> dict[str, Any]:
+    """Each entry of block_configs is a layer."""
+    n = f.whole("num_hidden_layers")
+    blocks = f.items("block_configs", dict, n)
+    if not blocks:
+        raise f.fail("block_configs", "required, but missing; add it, one entry a layer")
+    return frame(f, None, {"kind": "none"}, layers=[_layer(f, i, block) for i, block in enumerate(blocks)])
+
+
+def _layer(f: Fields, i: int, block: dict[str, Any]) -> Override:
+    mixer, mlp = (_part(f, i, block, name) for name in ("attention", "ffn"))
+    layer: Override = {"norms": 0}
+    if not mixer.flag("no_op"):
+        group = mixer.whole("n_heads_in_group")
+        heads = f.whole("num_attention_heads")
+        if heads % group:
+            raise mixer.fail("n_heads_in_group", f"{group} does not divide {heads} heads; give a divisor")
+        bias = f.flag("attention_bias")
+        layer["attention"] = attention(f, kv=None, n_kv=heads // group, qkv_bias=bias, out_bias=bias)
+        layer["norms"] += 1
+    if not mlp.flag("no_op"):
+        layer["feedforward"] = feedforward(f, "gated", bias=f.flag("mlp_bias"), d_ff=_width(f, mlp))
+        layer["norms"] += 1
+    return layer
+
+
+def _part(f: Fields, i: int, block: dict[str, Any], name: str) -> Fields:
+    """One half of a layer. Raises DataError for a replacement that has no rows here."""
+    given = block.get(name)
+    if not isinstance(given, dict):
+        raise f.fail("block_configs", f"entry {i} has no {name}; add it")
+    part = Fields(given, {}, f.where, (*f.prefix, "block_configs"))
+    for other in ("replace_with_linear", "sparsify", "window_length", "num_sink_tokens", "unshifted_sink"):
+        part.expect(other, (False, None), f"entry {i}: only whole blocks or none are read; write the model as YAML")
+    return part
+
+
+def _width(f: Fields, mlp: Fields) -> int:
+    """Two thirds of ffn_mult times d_model, in multiples of 256."""
+    given = mlp.raw("ffn_mult")
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or given <= 0:
+        raise mlp.fail("ffn_mult", f"expected a number above zero, got {str(given)[:60]!r}")
+    exact = int(2 * given * f.whole("hidden_size") / 3)
+    return -(-exact // _MULTIPLE) * _MULTIPLE
+
+
+FAMILIES = {
+    "nemotron-nas": Family(
+        nas,
+        {"tie_word_embeddings": False},
+        frozenset({"intermediate_size", "num_key_value_heads", "hidden_act"}),
+    )
+}

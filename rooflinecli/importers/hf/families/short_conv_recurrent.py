@@ -1,0 +1,151 @@
+"""lfm2, lfm2_moe, recurrent_gemma, rwkv: short convolutions, the real-gated linear recurrent unit, RWKV-4.
+Source: transformers 5.23 models/{lfm2,lfm2_moe,recurrent_gemma,rwkv}."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rooflinecli.importers.hf.decoder import attention, experts, feedforward, frame, sparse
+from rooflinecli.importers.hf.families.hybrid_ssm import placed
+from rooflinecli.importers.hf.hybrid_layers import layer_kinds
+from rooflinecli.importers.hf.layer_pattern import merged
+from rooflinecli.specs.field_reader import MISSING, Family, Fields
+
+Block = dict[str, Any]
+BOTH = ("recurrent", "attention")
+
+
+def _lfm(f: Fields) -> tuple[list[str], dict[str, Block]]:
+    """Gated short convolutions, and attention with q and k normalised per head at full_attn_idxs."""
+    n, d = f.whole("num_hidden_layers"), f.whole("hidden_size")
+    at = f.items("full_attn_idxs", int)
+    default = ["attention" if at is None or i in at else "recurrent" for i in range(n)]
+    kinds = layer_kinds(f, ("layer_types",), default, BOTH)
+    conv: Block = {"kind": "short-conv", "n_heads": d, "head_dim": 1, "sizes": {"taps": f.whole("conv_L_cache")}}
+    if f.flag("conv_bias"):
+        conv["conv_bias"] = True
+    return kinds, {"recurrent": conv, "attention": attention(f, qk_norm="head")}
+
+
+def lfm2(f: Fields) -> Block:
+    """The MLP's width is cut to two thirds, scaled, and rounded up to a multiple, unless told otherwise."""
+    width = f.whole("intermediate_size", "block_ff_dim")
+    if f.flag("block_auto_adjust_ff_dim", True):
+        width = int(2 * width / 3)
+        factor = f.raw("block_ffn_dim_multiplier")
+        if factor is not MISSING and factor is not None:
+            if isinstance(factor, bool) or not isinstance(factor, int | float):
+                raise f.fail("block_ffn_dim_multiplier", f"expected a number, got {str(factor)[:60]!r}")
+            multiple = f.whole("block_multiple_of")
+            width = multiple * -(-int(factor * width) // multiple)
+    kinds, blocks = _lfm(f)
+    return frame(f, None, feedforward(f, "gated", d_ff=width), layers=placed(kinds, blocks))
+
+
+def lfm2_moe(f: Fields) -> Block:
+    """num_dense_layers first, then mixtures; their widths are used as written."""
+    kinds, blocks = _lfm(f)
+    dense = f.whole("num_dense_layers", null=0, least=0)
+    moe = experts(f, "moe_intermediate_size", ("num_experts",))
+    base, mixed = sparse(feedforward(f, "gated"), moe, [i >= dense for i in range(len(kinds))])
+    return frame(f, None, base, layers=merged(placed(kinds, blocks), mixed))
+
+
+def recurrent_gemma(f: Fields) -> Block:
+    """block_types repeats over the layers; the MLP is half of intermediate_size wide and has biases."""
+    n, heads = f.whole("num_hidden_layers"), f.whole("num_attention_heads")
+    pattern = layer_kinds(f, ("block_types", "_block_types"), [], BOTH)
+    kinds = layer_kinds(f, ("layers_block_type", "layer_types"), [pattern[i % len(pattern)] for i in range(n)], BOTH)
+    width = f.whole("lru_width", null=f.whole("hidden_size"))
+    if width % heads:
+        raise f.fail("lru_width", f"{heads} blocks do not divide {width}; give another width")
+    unit = {"kind": "rg-lru", "n_heads": heads, "head_dim": width // heads, "sizes": {"taps": f.whole("conv1d_width")}}
+    bias = f.flag("attention_bias")
+    n_kv = f.whole("num_key_value_heads", null=heads)
+    window = f.whole("attention_window_size")
+    local = attention(f, n_kv=n_kv, qkv_bias=bias, out_bias=True) | {"window": window}
+    hidden = f.whole("intermediate_size")
+    mlp = feedforward(f, "gated", bias=True, d_ff=hidden // 2)
+    return frame(f, None, mlp, layers=placed(kinds, {"recurrent": unit, "attention": local}))
+
+
+def rwkv(f: Fields) -> Block:
+    """Time mixing and channel mixing; a norm before the first layer."""
+    d = f.whole("hidden_size")
+    mixing = {"kind": "rwkv", "n_heads": f.whole("attention_hidden_size", null=d), "head_dim": 1}
+    channel = {"kind": "rwkv", "d_ff": f.whole("intermediate_size", null=4 * d), "activation": "relu2"}
+    return frame(
+        f,
+        mixing,
+        channel,
+        layers=f.whole("num_hidden_layers"),
+        norm="layernorm",
+        embedding_norm=True,
+        context=f.optional("context_length"),
+        positions={"kind": "none"},
+    )
+
+
+_LFM = {
+    "vocab_size": 65536,
+    "hidden_size": 2560,
+    "intermediate_size": 12288,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "max_position_embeddings": 128000,
+    "tie_word_embeddings": True,
+    "conv_L_cache": 3,
+    "block_multiple_of": 256,
+    "block_ffn_dim_multiplier": 1.0,
+}
+_LFM_MOE = {
+    "hidden_size": 2048,
+    "intermediate_size": 7168,
+    "moe_intermediate_size": 1792,
+    "num_dense_layers": 2,
+    "num_experts_per_tok": 4,
+    "num_experts": 32,
+}
+_IGNORED = frozenset("block_dim block_mlp_init_scale block_out_init_scale block_use_swiglu block_use_xavier_init block_norm_eps conv_dim conv_dim_out "
+                     "conv_use_xavier_init num_heads tie_embedding use_pos_enc theta block_ff_dim".split())  # fmt: skip
+_GEMMA = {
+    "vocab_size": 256000,
+    "hidden_size": 2560,
+    "intermediate_size": 7680,
+    "num_hidden_layers": 26,
+    "num_attention_heads": 10,
+    "attention_window_size": 2048,
+    "conv1d_width": 4,
+    "block_types": ["recurrent", "recurrent", "attention"],
+    "tie_word_embeddings": True,
+}
+_RWKV = {
+    "vocab_size": 50277,
+    "context_length": 1024,
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "tie_word_embeddings": False,
+}
+FAMILIES = {
+    "lfm2": Family(lfm2, _LFM, _IGNORED),
+    "lfm2_moe": Family(
+        lfm2_moe,
+        _LFM | _LFM_MOE,
+        _IGNORED | {"use_expert_bias", "routed_scaling_factor", "norm_topk_prob", "block_multiple_of"},
+    ),
+    "recurrent_gemma": Family(
+        recurrent_gemma,
+        _GEMMA,
+        frozenset(
+            {
+                "logits_soft_cap",
+                "w_init_variance_scale",
+                "final_w_init_variance_scale",
+                "embeddings_scale_by_sqrt_dim",
+                "sliding_window",
+            }
+        ),
+    ),
+    "rwkv": Family(rwkv, _RWKV, frozenset({"rescale_every"})),
+}

@@ -1,0 +1,72 @@
+"""What configs of hybrid models share: which mixer each layer has, and the blocks of a recurrent one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rooflinecli.importers.hf.decoder import Block, set_only
+from rooflinecli.specs.field_reader import Fields
+
+# How files name a layer's mixer: transformers 5, and older files on the Hub
+NAMES = {
+    "linear_attention": "recurrent",
+    "mamba": "recurrent",
+    "conv": "recurrent",
+    "recurrent": "recurrent",
+    "full_attention": "attention",
+    "attention": "attention",
+    "sliding_attention": "attention",
+    "hybrid": "hybrid",
+    "mlp": "mlp",
+    "moe": "moe",
+}
+SCAN = frozenset(
+    "time_step_limit time_step_min time_step_max time_step_floor time_step_scale time_step_init_scheme use_mamba_kernels use_mambapy "
+    "use_associative_scan residual_in_fp32 rescale_prenorm_residual num_logits_to_keep use_mem_eff_path hidden_act "
+    "fused_add_norm rms_norm".split()
+)
+
+
+def layer_kinds(f: Fields, names: tuple[str, ...], default: list[str], allowed: tuple[str, ...]) -> list[str]:
+    """The mixer of each layer: the first list of these names that the config gives, else `default`. Raises DataError."""
+    length = len(default) or None
+    for name in names:
+        listed = f.items(name, str, length)
+        if not listed:
+            continue
+        found = [NAMES.get(kind, "") for kind in listed]
+        for written, kind in zip(listed, found, strict=True):
+            if kind not in allowed:
+                raise f.fail(name, f"'{written}' is not a layer this importer knows here; known: {', '.join(allowed)}")
+        return found
+    return default
+
+
+def ssd(
+    f: Fields,
+    *,
+    heads: int,
+    head_dim: int,
+    inner: int,
+    field: str,
+    groups: str,
+    state: str,
+    taps: str,
+    chunk: str,
+    **more: Any,
+) -> Block:
+    """A Mamba-2 block. Raises DataError where heads times their width is not the inner width."""
+    if heads * head_dim != inner:
+        raise f.fail(field, f"{heads} heads of {head_dim} are not the inner width {inner}; give another count")
+    n = f.whole(groups)
+    if heads % n:
+        raise f.fail(groups, f"{n} groups do not divide {heads} heads; give a divisor")
+    sizes = {"state": f.whole(state), "taps": f.whole(taps), "groups": n, "chunk": f.whole(chunk)}
+    block: Block = {"kind": "mamba2", "n_heads": heads, "head_dim": head_dim, "sizes": sizes}
+    return block | set_only(more)
+
+
+def selective(f: Fields, inner: int, *, state: str, taps: str, rank: int, **more: Any) -> Block:
+    """A Mamba-1 block of `inner` channels."""
+    sizes = {"state": f.whole(state), "taps": f.whole(taps), "rank": rank}
+    return {"kind": "mamba", "n_heads": inner, "head_dim": 1, "sizes": sizes} | set_only(more)

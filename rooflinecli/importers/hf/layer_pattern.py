@@ -1,0 +1,74 @@
+"""Per-layer overrides -> the shortest `layers:` a person would write: a number, runs, or a repeated pattern."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rooflinecli.specs.field_reader import Fields
+
+Override = dict[str, Any]
+_LONGEST_PERIOD = 12
+_LATEST_START = 12  # layers that may stand before a repeated pattern
+
+
+def stack(layers: list[Override]) -> int | list[dict[str, Any]]:
+    """`layers` for a spec, from what each layer overrides, in order."""
+    if not any(layers):
+        return len(layers)
+    best = _runs(layers)
+    for start in range(min(_LATEST_START, len(layers))):
+        for period in range(2, min(_LONGEST_PERIOD, (len(layers) - start) // 2) + 1):
+            best = min(best, _periodic(layers, start, period), key=_written)
+    return best
+
+
+def _periodic(layers: list[Override], start: int, period: int) -> list[dict[str, Any]]:
+    """Runs up to `start`, then as often as it fits what the next `period` layers are, then runs."""
+    first = layers[start : start + period]
+    count = 1
+    while layers[start + count * period : start + (count + 1) * period] == first:
+        count += 1
+    if count == 1:
+        return _runs(layers)
+    pattern = [{k: v for k, v in run.items() if (k, v) != ("repeat", 1)} for run in _runs(first)]
+    return [*_runs(layers[:start]), {"repeat": count, "pattern": pattern}, *_runs(layers[start + count * period :])]
+
+
+def _runs(layers: list[Override]) -> list[dict[str, Any]]:
+    groups: list[dict[str, Any]] = []
+    for layer in layers:
+        if groups and {k: v for k, v in groups[-1].items() if k != "repeat"} == layer:
+            groups[-1]["repeat"] += 1
+        else:
+            groups.append({"repeat": 1, **layer})
+    return groups
+
+
+def _written(groups: list[dict[str, Any]]) -> int:
+    return sum(1 + len(group.get("pattern", ())) for group in groups)
+
+
+def merged(*overrides: list[Override]) -> list[Override]:
+    """Several overrides of the same layers as one; blocks merge field by field."""
+    result: list[Override] = []
+    for parts in zip(*overrides, strict=True):
+        layer: Override = {}
+        for part in parts:
+            for key, value in part.items():
+                layer[key] = {**layer.get(key, {}), **value}
+        result.append(layer)
+    return result
+
+
+def windows(
+    fields: Fields, default: list[bool], window: int | None, name: str = "sliding_attention", key: str = "window"
+) -> list[Override]:
+    """Which layers see a window: `layer_types` where the config lists them, else `default`."""
+    types = fields.items("layer_types", str, len(default))
+    for kind in types or []:
+        if kind not in (name, "full_attention", "attention"):
+            raise fields.fail(
+                "layer_types", f"'{kind}' is not an attention this importer knows; known: full_attention, {name}"
+            )
+    local = [kind == name for kind in types] if types else default
+    return [{"attention": {key: window}} if here and window else {} for here in local]

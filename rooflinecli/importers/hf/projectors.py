@@ -1,0 +1,219 @@
+"""What joins a tower to its decoder, wrapper by wrapper: the matrices between them, and how many tokens an image takes.
+
+Source: transformers 5.23 models/*/modeling_*.py for the matrices, processing_*.py and image_processing_*.py for the tokens;
+sizes that stand in preprocessor_config.json alone are those of the checkpoints named with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rooflinecli.importers.hf.more_projectors import MORE
+from rooflinecli.importers.hf.vision_encoders import Block, linear, norm, side
+from rooflinecli.importers.hf.vision_encoders.kimi import merger
+from rooflinecli.importers.hf.vision_encoders.minimax import merger as minimax_merger
+from rooflinecli.specs.field_reader import MISSING, Fields
+
+Joined = tuple[list[Block], Block]
+_QWEN2 = "preprocessor_config.json of Qwen/Qwen2-VL-7B-Instruct and Qwen/Qwen2.5-VL-7B-Instruct: min_pixels 3136, max_pixels 12845056"
+_QWEN3 = "preprocessor_config.json of Qwen/Qwen3-VL-8B-Instruct: shortest_edge 65536, longest_edge 16777216 (pixels of the image)"
+
+
+def _two(outer: Fields, wide: int, text: int, **more: int) -> list[Block]:
+    bias = outer.flag("multimodal_projector_bias", True)
+    return [
+        linear("projector_in", text, input=wide, bias=bias, **more),
+        linear("projector_out", text, input=text, bias=bias, **more),
+    ]
+
+
+def _features(outer: Fields) -> int:
+    """Layers of the tower whose outputs stand side by side."""
+    chosen = outer.raw("vision_feature_layer")
+    return len(chosen) if isinstance(chosen, list) and chosen else 1
+
+
+def qwen(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+    """The merger is the tower's own; sides go to multiples of a merged patch."""
+    out = v.whole("out_hidden_size" if "out_hidden_size" in {**v.defaults, **v.data} else "hidden_size")
+    if out != text:
+        raise v.fail("out_hidden_size", f"{out} is not the decoder's width {text}; make them equal")
+    three = "num_position_embeddings" in {**v.defaults, **v.data}
+    least, most = (65536, 16777216) if three else (3136, 12845056)
+    patch, merge = side(v, "patch_size"), v.whole("spatial_merge_size")
+    source = _QWEN3 if three else _QWEN2
+    return [], {
+        "kind": "smart-resize",
+        "patch": patch,
+        "merge": merge,
+        "least": least,
+        "most": most,
+        "wrap": 2,
+        "source": source,
+    }
+
+
+def _square(v: Fields, **more: object) -> Block:
+    return {"kind": "fixed-square", "patch": side(v, "patch_size"), "size": side(v, "image_size"), **more}
+
+
+def gemma3(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+    """Patches are averaged to mm_tokens_per_image, normed, and taken to the decoder by one matrix."""
+    width, tokens = v.whole("hidden_size"), outer.whole("mm_tokens_per_image", null=256)
+    across, left = side(v, "image_size") // side(v, "patch_size"), int(tokens**0.5)
+    if left**2 != tokens or across % left:
+        raise outer.fail(
+            "mm_tokens_per_image", f"{tokens} tokens make no square that {across} patches a side fill; give another"
+        )
+    merge = (across // left) ** 2
+    after = [
+        norm("projector_norm", "rmsnorm", merge=merge),
+        linear("projector", text, input=width, bias=False, merge=merge),
+    ]
+    return after, _square(v, tokens=tokens, wrap=2, source="processing_gemma3.py: begin and end of image around them")
+
+
+def gemma4(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+    """Patches are averaged by pooling_kernel_size squares and taken to the decoder by one matrix."""
+    merge = v.whole("pooling_kernel_size")
+    after = [
+        norm("projector_norm", "none", merge=merge**2),
+        linear("projector", text, input=v.whole("hidden_size"), bias=False, merge=merge**2),
+    ]
+    source = "image_processing_gemma4.py: max_soft_tokens 280; processing_gemma4.py: begin and end of image around them"
+    tokens = outer.whole("vision_soft_tokens_per_image", null=280)
+    images = {"kind": "token-budget", "patch": side(v, "patch_size"), "merge": merge, "tokens": tokens, "wrap": 2}
+    return after, images | {"source": source}
+
+
+def paligemma(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+    """One matrix; a token for each patch."""
+    inner, beside = v.raw("projection_dim"), outer.raw("projection_dim")
+    given = next((x for x in (inner, beside) if x is not MISSING and x is not None), text)
+    if given != text:
+        raise outer.fail("projection_dim", f"{given} is not the decoder's width {text}; make them equal")
+    return [linear("projector", text)], _square(v)
+
+
+def llava(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+    """Two matrices over the chosen layers' outputs side by side; a token for each patch, the class token's too where strategy is full."""
+    strategy = outer.text("vision_feature_select_strategy", default="default")
+    if strategy not in ("default", "full"):
+        raise outer.fail("vision_feature_select_strategy", f"'{strategy}' is not known; known: default, full")
+    wide = v.whole("hidden_size") * _features(outer)
+    extra = 1 if any(piece["name"] == "class_token" for piece in made["before"]) else 0
+    if made["positions"] == {"kind": "rotary"}:  # Pixtral's tower: images keep their shape
+        images = {"kind": "longest-edge", "patch": side(v, "patch_size"), "size": side(v, "image_size")}
+        return _two(outer, wide, text), images | {"source": "processing_pixtral.py: a break behind each row of patches"}
+    less = extra if strategy == "default" else 0
+    tokens = (side(v, "image_size") // side(v, "patch_size")) ** 2 + extra - less
+    return _two(outer, wide, text, less=less), _square(v, extra=extra, tokens=tokens)
+
+
+def mistral3(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+    """A norm, merge x merge patches into one of the same width, two matrices; rows of tokens end in a break."""
+    if _features(outer) != 1:
+        raise outer.fail("vision_feature_layer", "a list of layers is not read here; give one")
+    width, merge = v.whole("hidden_size"), outer.whole("spatial_merge_size", null=2)
+    outer.defaults = {**outer.defaults, "multimodal_projector_bias": False}
+    count = merge**2
+    after = [
+        norm("projector_norm", "rmsnorm"),
+        linear("patch_merger", width, input=width * count, bias=False, merge=count),
+        *_two(outer, width, text, merge=count),
+    ]
+    images = {"kind": "longest-edge", "patch": side(v, "patch_size"), "merge": merge, "size": side(v, "image_size")}
+    return after, images | {"source": "processing_pixtral.py: a break behind each row of merged patches"}
+
+
+def internvl(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+    """Pixel shuffle by downsample_ratio, a norm and two matrices; tiles of image_size, the nearest grid of up to 12, and an overview."""
+    ratio = outer.raw("downsample_ratio")
+    merge = (
+        2 if ratio is MISSING or ratio is None else int(1 / ratio) if isinstance(ratio, float) and 0 < ratio <= 1 else 0
+    )
+    if not merge:
+        raise outer.fail("downsample_ratio", f"expected a share such as 0.5, got {str(ratio)[:60]!r}")
+    count, less = merge**2, 1
+    wide = v.whole("hidden_size") * count
+    after = [
+        norm("projector_norm", "layernorm", width=wide, merge=count, less=less),
+        linear("projector_in", text, input=wide, merge=count, less=less),
+        linear("projector_out", text, input=text, merge=count, less=less),
+    ]
+    patches = (side(v, "image_size") // side(v, "patch_size")) ** 2
+    tokens = outer.whole("image_seq_length", "image_seq_len", null=patches // count)
+    return after, _square(
+        v,
+        kind="dynamic-tiles",
+        extra=1,
+        tokens=tokens,
+        tiles=12,
+        overview=True,
+        wrap=2,
+        source="image_processing_got_ocr2.py: crop_to_patches, max_patches 12; processing_internvl.py",
+    )
+
+
+def llama4(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+    """One matrix behind the tower's adapter; a canvas of up to 16 tiles and the whole image."""
+    after = [linear("projector", text, input=v.whole("vision_output_dim"), bias=False, merge=4, less=1)]
+    patches = (side(v, "image_size") // side(v, "patch_size")) ** 2
+    source = "image_processing_llama4.py: max_patches 16; processing_llama4.py: separators of tiles and rows"
+    return after, _square(v, kind="best-fit-canvas", extra=1, tokens=patches // 4, tiles=16, overview=True, source=source)
+
+
+def mllama(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+    """The last layer's output beside those of chosen layers; cross-attention reads it, and one token stands in the prompt."""
+    chosen = v.items("intermediate_layers_indices", int) or []
+    wide, width = v.whole("vision_output_dim"), v.whole("hidden_size")
+    if wide != width * (len(chosen) + 1):
+        raise v.fail(
+            "vision_output_dim",
+            f"{wide} is not hidden_size x {len(chosen) + 1}, the layers it is made of; make them agree",
+        )
+    tiles = v.whole("max_num_tiles")
+    source = "image_processing_mllama.py: padded to max_num_tiles tiles; modeling_mllama.py: each padded to a multiple of 8 positions"
+    return [linear("projector", text, input=wide)], _square(
+        v, kind="padded-tiles", extra=1, tokens=1, tiles=tiles, source=source
+    )
+
+
+def kimi(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+    """merge x merge patches are one token of the decoder; images keep their shape within a budget of patches."""
+    merge, patch, width = v.items("merge_kernel_size", int, 2) or [2, 2], side(v, "patch_size"), made["d_model"]
+    if merge[0] != merge[1]:
+        raise v.fail("merge_kernel_size", f"{merge[0]} by {merge[1]} is no square, and only squares are read")
+    said = outer.whole("projection_hidden_size", null=width)
+    if said != width:
+        raise outer.fail("projection_hidden_size", f"{said} is not the tower's width {width}; make them equal")
+    images = {"kind": "patch-budget", "patch": patch, "merge": merge[0], "most": 16384 * patch**2, "size": 512 * patch}
+    source = "image_processing_kimi_k25.py: max_patches 16384, 512 patches a side"
+    return merger(width, text, merge[0]), images | {"source": source}
+
+
+def minimax(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+    """Sides go to multiples of a merged patch, the area between 56 x 56 and 1,280 of them."""
+    merge, patch = v.whole("spatial_merge_size"), side(v, "patch_size")
+    inner = outer.whole("projector_hidden_size", null=text)
+    outer.expect("multimodal_projector_bias", (True, None), "its projector has biases; mend it")
+    unit = (patch * merge) ** 2
+    images = {"kind": "smart-resize", "patch": patch, "merge": merge, "least": 4 * unit, "most": 1280 * unit}
+    source = "image_processing_minimax_m3_vl.py: min_pixels 56 x 56, max_pixels 28 x 28 x 1280"
+    return minimax_merger(v.whole("hidden_size"), inner, text, merge), images | {"source": source}
+
+
+PROJECTORS: dict[str, Callable[[Fields, Fields, Block, int], Joined]] = {
+    **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"), qwen),
+    "gemma3": gemma3,
+    "gemma4": gemma4,
+    "paligemma": paligemma,
+    "llava": llava,
+    "mistral3": mistral3,
+    "internvl": internvl,
+    "llama4": llama4,
+    "mllama": mllama,
+    "kimi_k25": kimi,
+    "minimax_m3_vl": minimax,
+    **MORE,
+}

@@ -1,0 +1,134 @@
+"""Towers that read images, from the vision_config of a Hugging Face config; each file's TOWERS maps model types to how they are read.
+
+What joins a tower to its decoder (merger, projector, the rule that makes tokens of an image) is a file of projectors/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.importers.hf.ignored_fields import NOISE
+from rooflinecli.specs.field_reader import MISSING, Fields
+
+Block = dict[str, Any]
+_FILES = {
+    **dict.fromkeys(("clip_vision_model", "siglip_vision_model", "pixtral", "internvl_vision"), "clip_siglip"),
+    **dict.fromkeys(("qwen2_vl_vision", "qwen2_5_vl_vision", "qwen3_vl_vision", "qwen3_vl_moe_vision"), "qwen"),
+    **dict.fromkeys(("qwen3_5_vision", "qwen3_5_moe_vision"), "qwen"),
+    **dict.fromkeys(("llama4_vision_model", "mllama_vision_model"), "llama"),
+    "kimi_k25_vision": "kimi",
+    "minimax_m3_vl_vision": "minimax",
+    "gemma4_vision": "gemma",
+    **dict.fromkeys(("glm4v_vision", "glm46v_vision", "glm4v_moe_vision", "glm_ocr_vision"), "glm"),
+    **dict.fromkeys(("idefics3_vision", "smolvlm_vision"), "clip_siglip"),
+    "step3p5_vision": "step",
+}
+# A vision_config that does not say its type, or says its wrapper's: the type it then is
+USUAL = {
+    **{
+        name: f"{name}_vision"
+        for name in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe")
+    },
+    **dict.fromkeys(("gemma3", "paligemma"), "siglip_vision_model"),
+    "gemma4": "gemma4_vision",
+    "llama4": "llama4_vision_model",
+    "mllama": "mllama_vision_model",
+    "mistral3": "pixtral",
+    "internvl": "internvl_vision",
+    "llava": "clip_vision_model",
+    "kimi_k25": "kimi_k25_vision",
+    "minimax_m3_vl": "minimax_m3_vl_vision",
+    **{name: f"{name}_vision" for name in ("glm4v", "glm4v_moe", "glm_ocr", "idefics3", "smolvlm")},
+    "glm46v": "glm4v_vision",
+    **dict.fromkeys(("llava_next", "vipllava"), "clip_vision_model"),
+    **dict.fromkeys(("llava_onevision", "aya_vision", "cohere2_vision"), "siglip_vision_model"),
+    "lighton_ocr": "pixtral",
+    "step3p7": "step3p5_vision",
+}
+# Towers that files on the Hub call by the type they were made from
+_CALLED = {("minimax_m3_vl", "clip_vision_model"): "minimax_m3_vl_vision"}
+
+
+@dataclass(frozen=True)
+class TowerFamily:
+    """How a type of tower is read: layers and what stands before and after them; transformers' defaults; fields of no shape."""
+
+    convert: Callable[[Fields], Block]
+    defaults: dict[str, Any]
+    ignored: frozenset[str] = frozenset()
+
+
+def tower(outer: Fields, name: str, text_width: int) -> Block | None:
+    """The tower of a wrapper with its projector, or None where the config has no vision_config. Raises DataError."""
+    given = outer.raw("vision_config")
+    if given is MISSING or given is None:
+        return None
+    if not isinstance(given, dict):
+        raise outer.fail("vision_config", "expected an object of fields")
+    kind = given.get("model_type") or name  # some files write an empty one
+    kind = USUAL[name] if kind == name else _CALLED.get((name, kind), kind)
+    if kind not in _FILES:
+        raise outer.fail(
+            "vision_config", f"is a '{kind}', not a tower this importer knows; known: {', '.join(sorted(_FILES))}"
+        )
+    family: TowerFamily = import_module(f"rooflinecli.importers.hf.vision_encoders.{_FILES[kind]}").TOWERS[kind]
+    v = Fields(given, family.defaults, outer.where, ("vision_config",))
+    v.used.add("model_type")
+    made = family.convert(v)
+    join = import_module("rooflinecli.importers.hf.projectors").PROJECTORS[name]
+    after, images = join(outer, v, made, text_width)
+    made["after"] = [*made.get("after", []), *after]
+    made |= {"reads": "images", "images": images, "lm_head": False}
+    for off in ("is_encoder_decoder", "add_cross_attention"):
+        v.expect(off, (False, None), "a tower has neither a decoder nor what it attends to")
+    v.finish(NOISE | family.ignored | {"hidden_act"})
+    title = {"name": f"{name} image tower", "source": f"vision_config of the config, model_type {kind}"}
+    return title | made
+
+
+def mha(v: Fields, heads: str, width: int, **more: Any) -> Block:
+    """Attention both ways, heads over the whole width."""
+    n = v.whole(heads)
+    if width % n:
+        raise v.fail(heads, f"{n} heads do not divide the width {width}; give another count")
+    block = {"kind": "mha", "n_heads": n, "head_dim": width // n, "causal": False}
+    return block | {key: value for key, value in more.items() if value not in (False, "none")}
+
+
+def linear(name: str, width: int, **more: Any) -> Block:
+    return {"kind": "linear", "name": name, "width": width, **{k: v for k, v in more.items() if v not in (None, 0)}} | (
+        {"bias": False} if more.get("bias") is False else {}
+    )
+
+
+def side(v: Fields, name: str) -> int:
+    """A square's side, written as a number or as two equal ones. Raises DataError."""
+    value = v.raw(name)
+    if isinstance(value, list) and len(value) == 2 and all(isinstance(s, int) and s > 0 for s in value):
+        if value[0] != value[1]:
+            raise v.fail(name, f"{value[0]} by {value[1]} is no square, and only squares are read")
+        return int(value[0])
+    return v.whole(name)
+
+
+def patches(
+    v: Fields, width: int, *, bias: bool, channels: str = "num_channels", deep: int = 1, less: int = 0
+) -> Block:
+    """The convolution that makes a token of each patch."""
+    return linear("patches", width, input=side(v, "patch_size") ** 2 * v.whole(channels) * deep, bias=bias, less=less)
+
+
+def table(name: str, rows: int, **more: Any) -> Block:
+    return {"kind": "table", "name": name, "rows": rows, **more}
+
+
+def values(name: str, rows: int = 1, **more: Any) -> Block:
+    """Bare parameters."""
+    return {"kind": "parameters", "name": name, "rows": rows, **more}
+
+
+def norm(name: str, kind: str, **more: Any) -> Block:
+    return {"kind": "norm", "name": name, "norm": kind, **more}

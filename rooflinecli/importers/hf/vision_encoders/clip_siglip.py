@@ -1,0 +1,130 @@
+"""clip_vision_model, siglip_vision_model, pixtral, internvl_vision. Source: transformers 5.23 models/{clip,siglip,pixtral,internvl}/modeling_*.py."""
+
+from __future__ import annotations
+
+from rooflinecli.importers.hf.decoder import feedforward
+from rooflinecli.importers.hf.vision_encoders import Block, TowerFamily, linear, mha, norm, patches, side, table, values
+from rooflinecli.specs.field_reader import Fields
+
+_NONE = {"kind": "none"}
+
+
+def _stack(v: Fields, attention: Block, mlp: Block, norm: str, **more: object) -> Block:
+    return {
+        "d_model": v.whole("hidden_size"),
+        "norm": norm,
+        "positions": _NONE,
+        "attention": attention,
+        "feedforward": mlp,
+        "layers": v.whole("num_hidden_layers"),
+        **more,
+    }
+
+
+def _patches(v: Fields) -> int:
+    return (side(v, "image_size") // side(v, "patch_size")) ** 2
+
+
+def clip(v: Fields) -> Block:
+    """A class token before the patches, a norm before the layers and one after."""
+    width = v.whole("hidden_size")
+    before = [patches(v, width, bias=False, less=1), values("class_token"), table("positions", _patches(v) + 1)]
+    block = mha(v, "num_attention_heads", width, qkv_bias=True, out_bias=True)
+    return _stack(v, block, feedforward(v, "dense", bias=True), "layernorm", before=before, pre_norm=True)
+
+
+def siglip(v: Fields) -> Block:
+    """No class token; the head that pools by a learned query is there unless vision_use_head is off."""
+    width = v.whole("hidden_size")
+    before = [patches(v, width, bias=True), table("positions", _patches(v))]
+    block = mha(v, "num_attention_heads", width, qkv_bias=True, out_bias=True)
+    more = {"after": _pooling(v, width)} if v.flag("vision_use_head", True) else {}
+    return _stack(v, block, feedforward(v, "dense", bias=True), "layernorm", before=before, **more)
+
+
+def idefics3(v: Fields) -> Block:
+    """SigLIP without the head that pools."""
+    made = siglip(v)
+    made.pop("after", None)
+    return made
+
+
+def _pooling(v: Fields, width: int) -> list[Block]:
+    """A learned query attends to every patch, an MLP follows."""
+    inner = v.whole("intermediate_size")
+    return [
+        values("probe"),
+        linear("pool_kv", 2 * width),
+        linear("pool_q", width, once=True),
+        {"kind": "pool", "name": "pool"},
+        linear("pool_out", width, once=True),
+        norm("pool_norm", "layernorm", once=True),
+        linear("pool_up", inner, once=True),
+        linear("pool_down", width, input=inner, once=True),
+    ]
+
+
+def pixtral(v: Fields) -> Block:
+    """As a llama without causality: rotary in two axes, gated, no biases; a norm before the layers, none after."""
+    width = v.whole("hidden_size")
+    v.expect("head_dim", (width // v.whole("num_attention_heads"), None), "heads fill the width")
+    block = mha(v, "num_attention_heads", width)
+    _ = side(v, "image_size")
+    made = _stack(v, block, feedforward(v, "gated"), "rmsnorm", before=[patches(v, width, bias=False)])
+    return made | {"pre_norm": True, "final_norm": False, "positions": {"kind": "rotary"}}
+
+
+def internvl(v: Fields) -> Block:
+    """A class token, a mask token where asked for, two learned scales a layer; a norm after the layers unless it pools by the mean."""
+    width, kind = v.whole("hidden_size"), v.text("norm_type", default="layer_norm")
+    if kind not in ("layer_norm", "rms_norm"):
+        raise v.fail("norm_type", f"'{kind}' is not a norm this importer knows; known: layer_norm, rms_norm")
+    before = [patches(v, width, bias=True, less=1), values("class_token")]
+    before += [values("mask_token")] if v.flag("use_mask_token") else []
+    before += [table("positions", _patches(v) + 1)] if v.flag("use_absolute_position_embeddings", True) else []
+    bias = v.flag("attention_bias")
+    qk = "full" if v.flag("use_qk_norm") else "none"
+    block = mha(v, "num_attention_heads", width, qkv_bias=bias, out_bias=True, qk_norm=qk)
+    scales = [{"kind": "scale", "name": "scale", "rows": 2}]
+    norms = "layernorm" if kind == "layer_norm" else "rmsnorm"
+    made = _stack(v, block, feedforward(v, "dense", bias=True), norms, before=before, pieces=scales, final_norm=False)
+    if not v.flag("use_mean_pooling", True):
+        made["after"] = [norm("final_norm", "layernorm")]
+    return made
+
+
+_BASE = {
+    "hidden_size": 768,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "num_channels": 3,
+    "image_size": 224,
+    "patch_size": 32,
+    "hidden_act": "quick_gelu",
+}
+_LARGE = {
+    "hidden_size": 1024,
+    "intermediate_size": 4096,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "num_channels": 3,
+    "hidden_act": "gelu",
+}
+# projection_dim and the like belong to another class of the same type, or to the wrapper
+TOWERS = {
+    "clip_vision_model": TowerFamily(clip, _BASE, frozenset({"projection_dim", "vocab_size"})),
+    "siglip_vision_model": TowerFamily(
+        siglip, _BASE | {"patch_size": 16, "hidden_act": "gelu_pytorch_tanh"}, frozenset({"projection_dim", "num_image_tokens", "projector_hidden_act", "vocab_size"})
+    ),
+    **dict.fromkeys(
+        ("idefics3_vision", "smolvlm_vision"),
+        TowerFamily(idefics3, _BASE | {"hidden_size": 1152, "num_attention_heads": 16, "hidden_act": "gelu_pytorch_tanh"}, frozenset({"use_base_siglip", "max_image_size", "size", "tie_word_embeddings"})),
+    ),
+    "pixtral": TowerFamily(pixtral, _LARGE | {"image_size": 1024, "patch_size": 16}, frozenset({"vocab_size"})),
+    "internvl_vision": TowerFamily(
+        internvl,
+        _LARGE | {"image_size": [448, 448], "patch_size": [14, 14]},
+        frozenset({"projection_dropout", "layer_scale_init_value"}),
+    ),
+}

@@ -1,0 +1,80 @@
+"""glm4v_vision, glm4v_moe_vision, glm_ocr_vision. Source: transformers 5.23 models/{glm4v,glm4v_moe,glm_ocr}/modeling_*.py.
+
+Patches of two frames are one token (an image is its own second frame); a convolution makes one of merge x merge of them.
+"""
+
+from __future__ import annotations
+
+from rooflinecli.importers.hf.decoder import feedforward
+from rooflinecli.importers.hf.vision_encoders import Block, TowerFamily, linear, mha, norm, patches, side, table
+from rooflinecli.specs.field_reader import Fields
+
+
+def glm4v(v: Fields) -> Block:
+    """Learned positions beside rotary ones, an MLP as wide as the decoder; the merger is as wide as intermediate_size."""
+    made = _stack(v, v.whole("out_hidden_size"), bias=False)
+    made["before"] += [
+        norm("patch_norm", "rmsnorm"),
+        table("positions", (side(v, "image_size") // side(v, "patch_size")) ** 2),
+    ]
+    return made
+
+
+def glm_ocr(v: Fields) -> Block:
+    """Rotary positions alone, q and k normalised per head; the merger is as wide as its input times in_channels."""
+    made = _stack(
+        v,
+        v.whole("intermediate_size"),
+        bias=v.flag("attention_bias"),
+        merger=v.whole("out_hidden_size") * v.whole("in_channels"),
+    )
+    made["attention"] |= {"qk_norm": "head"} | ({"out_bias": True} if v.flag("attention_bias") else {})
+    return made
+
+
+def _stack(v: Fields, mlp: int, *, bias: bool, merger: int | None = None) -> Block:
+    width, out, merge = v.whole("hidden_size"), v.whole("out_hidden_size"), v.whole("spatial_merge_size")
+    wide, count = merger or v.whole("intermediate_size"), merge**2
+    first = patches(v, width, bias=True, channels="in_channels", deep=side(v, "temporal_patch_size"))
+    after = [
+        linear("downsample", out, input=width * count, merge=count),
+        linear("merger_in", out, input=out, bias=False, merge=count),
+        norm("merger_norm", "layernorm", width=out, merge=count),
+        linear("merger_gate_up", 2 * wide, input=out, bias=False, merge=count),
+        linear("merger_down", out, input=wide, bias=False, merge=count),
+    ]
+    return {
+        "d_model": width,
+        "norm": "rmsnorm",
+        "attention": mha(v, "num_heads", width, qkv_bias=v.flag("attention_bias")),
+        "feedforward": feedforward(v, "gated", d_ff=mlp, bias=bias),
+        "layers": v.whole("depth"),
+        "before": [first],
+        "after": after,
+    }
+
+
+_BASE = {
+    "depth": 24,
+    "hidden_size": 1536,
+    "num_heads": 12,
+    "in_channels": 3,
+    "image_size": 336,
+    "patch_size": 14,
+    "spatial_merge_size": 2,
+    "temporal_patch_size": 2,
+    "out_hidden_size": 4096,
+    "intermediate_size": 13696,
+}
+_OCR = _BASE | {
+    "hidden_size": 1024,
+    "num_heads": 16,
+    "attention_bias": True,
+    "out_hidden_size": 1536,
+    "intermediate_size": 4096,
+}
+TOWERS = {
+    **dict.fromkeys(("glm4v_vision", "glm46v_vision"), TowerFamily(glm4v, _BASE)),
+    "glm4v_moe_vision": TowerFamily(glm4v, _BASE | {"intermediate_size": 10944}),
+    "glm_ocr_vision": TowerFamily(glm_ocr, _OCR, frozenset({"image_size"})),
+}

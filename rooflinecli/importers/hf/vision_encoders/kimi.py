@@ -1,0 +1,52 @@
+"""kimi_k25_vision (MoonViT). Source: transformers 5.23 models/kimi_k25/modeling_kimi_k25.py; the checkpoints' own names begin with vt_."""
+
+from __future__ import annotations
+
+from rooflinecli.importers.hf.decoder import feedforward
+from rooflinecli.importers.hf.vision_encoders import Block, TowerFamily, linear, mha, norm, patches, table
+from rooflinecli.specs.field_reader import Fields
+
+
+def moonvit(v: Fields) -> Block:
+    """Learned positions beside rotary ones in two axes; a norm behind the layers."""
+    width = v.whole("vt_hidden_size", "hidden_size")
+    rows = v.whole("init_pos_emb_height", "pos_emb_height") * v.whole("init_pos_emb_width", "pos_emb_width")
+    heads = "num_attention_heads" if "num_attention_heads" in v.data else "vt_num_attention_heads"
+    return {
+        "d_model": width,
+        "norm": "layernorm",
+        "attention": mha(v, heads, width, qkv_bias=True, out_bias=True),
+        "feedforward": feedforward(v, "dense", bias=True, d_ff=v.whole("vt_intermediate_size", "intermediate_size")),
+        "layers": v.whole("vt_num_hidden_layers", "num_hidden_layers"),
+        "before": [patches(v, width, bias=True), table("positions", rows)],
+    }
+
+
+def merger(width: int, text: int, merge: int) -> list[Block]:
+    """A norm of each token, then merge x merge of them side by side through two matrices."""
+    wide, count = width * merge**2, merge**2
+    return [
+        norm("projector_norm", "layernorm"),
+        linear("projector_in", wide, input=wide, merge=count),
+        linear("projector_out", text, input=wide, merge=count),
+    ]
+
+
+_BASE = {
+    "vt_hidden_size": 1152,
+    "vt_intermediate_size": 4304,
+    "vt_num_hidden_layers": 27,
+    "vt_num_attention_heads": 16,
+    "num_channels": 3,
+    "patch_size": 14,
+    "init_pos_emb_height": 64,
+    "init_pos_emb_width": 64,
+    "merge_kernel_size": [2, 2],
+    "hidden_act": "gelu_pytorch_tanh",
+}
+# Names of kernels, of how positions are interpolated, and what the projector says of itself
+_OTHER = frozenset(
+    "init_pos_emb_time pos_emb_time merge_type pos_emb_type video_attn_type projector_hidden_act projector_ln_eps mm_projector_type "
+    "mm_hidden_size text_hidden_size".split()
+)
+TOWERS = {"kimi_k25_vision": TowerFamily(moonvit, _BASE, _OTHER)}

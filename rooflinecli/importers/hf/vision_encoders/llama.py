@@ -1,0 +1,112 @@
+"""llama4_vision_model, mllama_vision_model. Source: transformers 5.23 models/{llama4,mllama}/modeling_*.py."""
+
+from __future__ import annotations
+
+from rooflinecli.importers.hf.decoder import feedforward
+from rooflinecli.importers.hf.layer_pattern import Override, stack
+from rooflinecli.importers.hf.vision_encoders import Block, TowerFamily, linear, mha, norm, patches, side, table, values
+from rooflinecli.specs.field_reader import Fields
+
+
+def llama4(v: Fields) -> Block:
+    """A class token behind the patches; its pixel shuffle leaves a quarter of them, four times as wide, which two matrices read."""
+    width, inner = v.whole("hidden_size"), v.whole("intermediate_size")
+    ratio = v.raw("pixel_shuffle_ratio")
+    v.expect("pixel_shuffle_ratio", (0.5,), "only the shuffle of four patches into one is read")
+    merge = int(1 / ratio**2)
+    if inner != width * merge:
+        raise v.fail(
+            "intermediate_size", f"{inner} is not {merge} x hidden_size, which the adapter reads; give {width * merge}"
+        )
+    count = (side(v, "image_size") // side(v, "patch_size")) ** 2
+    before = [patches(v, width, bias=False, less=1), values("class_token"), table("positions", count + 1)]
+    first, out = v.whole("projector_input_dim"), v.whole("projector_output_dim")
+    after = [
+        linear("adapter_up", first, input=inner, bias=False, merge=merge, less=1),
+        linear("adapter_out", out, input=out, bias=False, merge=merge, less=1),
+    ]
+    return {
+        "d_model": width,
+        "norm": "layernorm",
+        "pre_norm": True,
+        "attention": mha(v, "num_attention_heads", width, qkv_bias=True, out_bias=True),
+        "feedforward": feedforward(v, "dense", bias=True),
+        "layers": v.whole("num_hidden_layers"),
+        "before": before,
+        "after": after,
+    }
+
+
+def mllama(v: Fields) -> Block:
+    """All tiles of an image in one sequence; tables of tiles and aspect ratios; global layers behind a gate of two numbers each."""
+    width, tiles = v.whole("hidden_size"), v.whole("max_num_tiles")
+    ratios = v.raw("supported_aspect_ratios")
+    if not isinstance(ratios, list) or not ratios:
+        raise v.fail("supported_aspect_ratios", "expected a list of tile counts such as [[1, 1], [1, 2]]")
+    rows, count = len(ratios) + 1, (side(v, "image_size") // side(v, "patch_size")) ** 2 + 1
+    before = [
+        patches(v, width, bias=False),
+        values("class_token"),
+        table("positions", count),
+        table("tile_positions", rows, width=tiles * count * width, once=True),
+        table("ratios_before", rows, width=tiles * width, once=True),
+        table("ratios_after", rows, width=tiles * width, once=True),
+        values("gates", 3, width=1),
+    ]
+    plain, whole = v.whole("num_hidden_layers"), v.whole("num_global_layers")
+    gates = [values("gates", 2, width=1)]
+    layers: list[Override] = [{} for _ in range(plain)] + [{"pieces": gates} for _ in range(whole)]
+    return {
+        "d_model": width,
+        "norm": "layernorm",
+        "pre_norm": True,
+        "final_norm": False,
+        "positions": {"kind": "none"},
+        "attention": mha(v, "attention_heads", width),
+        "feedforward": feedforward(v, "dense", bias=True),
+        "layers": stack(layers),
+        "before": before,
+        "after": [norm("norm_after", "layernorm")],
+    }
+
+
+_BASE = {"num_channels": 3, "patch_size": 14, "image_size": 448, "pixel_shuffle_ratio": 0.5, "hidden_act": "gelu"}
+TOWERS = {
+    "llama4_vision_model": TowerFamily(
+        llama4,
+        _BASE
+        | {
+            "hidden_size": 768,
+            "num_hidden_layers": 34,
+            "num_attention_heads": 16,
+            "intermediate_size": 5632,
+            "vision_output_dim": 7680,
+            "projector_input_dim": 4096,
+            "projector_output_dim": 4096,
+        },
+        frozenset(
+            {
+                "vision_feature_select_strategy",
+                "projector_dropout",
+                "multi_modal_projector_bias",
+                "vision_feature_layer",
+            }
+        ),
+    ),
+    "mllama_vision_model": TowerFamily(
+        mllama,
+        _BASE
+        | {
+            "hidden_size": 1280,
+            "num_hidden_layers": 32,
+            "num_global_layers": 8,
+            "attention_heads": 16,
+            "intermediate_size": 5120,
+            "vision_output_dim": 7680,
+            "max_num_tiles": 4,
+            "intermediate_layers_indices": [3, 7, 15, 23, 30],
+            "supported_aspect_ratios": [[1, 1], [1, 2], [1, 3], [1, 4], [2, 1], [2, 2], [3, 1], [4, 1]],
+        },
+        frozenset({"max_aspect_ratio_id"}),
+    ),
+}

@@ -1,0 +1,118 @@
+"""qwen2_vl_vision, qwen2_5_vl_vision, qwen3_vl_vision, qwen3_5_vision. Source: transformers 5.23 models/{qwen2_vl,qwen2_5_vl,qwen3_vl,qwen3_5}/modeling_*.py.
+
+Patches of two frames are one token (an image is its own second frame); four tokens become one behind the layers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rooflinecli.importers.hf.decoder import feedforward
+from rooflinecli.importers.hf.layer_pattern import Override, stack
+from rooflinecli.importers.hf.vision_encoders import Block, TowerFamily, linear, mha, norm, patches, side, table
+from rooflinecli.specs.field_reader import Fields
+
+
+def _patches(v: Fields, width: int, bias: bool) -> Block:
+    channels = "in_channels" if "in_channels" in v.data or "in_chans" not in v.data else "in_chans"
+    v.expect(
+        "spatial_patch_size", (side(v, "patch_size"), None), "it is patch_size under another name; make them agree"
+    )
+    return patches(v, width, bias=bias, channels=channels, deep=v.whole("temporal_patch_size"))
+
+
+def _merger(name: str, width: int, out: int, merge: int, norms: str, wide: bool = False) -> list[Block]:
+    """merge x merge tokens side by side, two matrices; normed before they meet, or after (Qwen3-VL's deep stack)."""
+    side, count = width * merge**2, merge**2
+    first = norm(f"{name}_norm", norms, width=side, merge=count) if wide else norm(f"{name}_norm", norms)
+    return [
+        first,
+        linear(f"{name}_up", side, input=side, merge=count),
+        linear(f"{name}_out", out, input=side, merge=count),
+    ]
+
+
+def _stack(
+    v: Fields, width: int, mlp: Block, norms: str, layers: Any, before: list[Block], after: list[Block]
+) -> Block:
+    return {
+        "d_model": width,
+        "norm": norms,
+        "final_norm": False,
+        "attention": mha(v, "num_heads", width, qkv_bias=True, out_bias=True),
+        "feedforward": mlp,
+        "layers": layers,
+        "before": before,
+        "after": after,
+    }
+
+
+def qwen2(v: Fields) -> Block:
+    """embed_dim is the width, hidden_size that of the decoder."""
+    width = v.whole("embed_dim")
+    ratio = v.raw("mlp_ratio")
+    if isinstance(ratio, bool) or not isinstance(ratio, (int, float)) or ratio <= 0:
+        raise v.fail("mlp_ratio", f"expected a number above zero, got {str(ratio)[:60]!r}")
+    after = _merger("merger", width, v.whole("hidden_size"), v.whole("spatial_merge_size"), "layernorm")
+    mlp = feedforward(v, "dense", d_ff=int(width * ratio), bias=True)
+    return _stack(v, width, mlp, "layernorm", v.whole("depth"), [_patches(v, width, False)], after)
+
+
+def qwen2_5(v: Fields) -> Block:
+    """Gated; layers attend inside windows of window_size pixels, but for those of fullatt_block_indexes."""
+    width, merge = v.whole("hidden_size"), v.whole("spatial_merge_size")
+    depth, whole = v.whole("depth"), v.items("fullatt_block_indexes", int) or []
+    inside = (v.whole("window_size") // merge // side(v, "patch_size") * merge) ** 2
+    local: list[Override] = [{} if i in whole else {"attention": {"chunk": inside}} for i in range(depth)]
+    after = _merger("merger", width, v.whole("out_hidden_size"), merge, "rmsnorm")
+    mlp = feedforward(v, "gated", bias=True)
+    return _stack(v, width, mlp, "rmsnorm", stack(local), [_patches(v, width, False)], after)
+
+
+def qwen3(v: Fields) -> Block:
+    """Learned positions beside rotary ones; mergers of layers on the way, one each beside the last."""
+    width, merge = v.whole("hidden_size"), v.whole("spatial_merge_size")
+    out, deep = v.whole("out_hidden_size"), v.items("deepstack_visual_indexes", int) or []
+    after = _merger("merger", width, out, merge, "layernorm")
+    for i in range(len(deep)):
+        after += _merger(f"deep{i}", width, out, merge, "layernorm", wide=True)
+    before = [_patches(v, width, True), table("positions", v.whole("num_position_embeddings"))]
+    return _stack(v, width, feedforward(v, "dense", bias=True), "layernorm", v.whole("depth"), before, after)
+
+
+_BASE = {
+    "depth": 32,
+    "num_heads": 16,
+    "in_channels": 3,
+    "patch_size": 14,
+    "spatial_merge_size": 2,
+    "temporal_patch_size": 2,
+}
+_QWEN3 = _BASE | {
+    "depth": 27,
+    "hidden_size": 1152,
+    "intermediate_size": 4304,
+    "patch_size": 16,
+    "out_hidden_size": 3584,
+    "num_position_embeddings": 2304,
+    "hidden_act": "gelu_pytorch_tanh",
+}
+_THREE = TowerFamily(qwen3, _QWEN3 | {"deepstack_visual_indexes": [8, 16, 24]})
+_FIVE = TowerFamily(qwen3, _QWEN3)
+TOWERS = {
+    "qwen2_vl_vision": TowerFamily(qwen2, _BASE | {"embed_dim": 1280, "hidden_size": 3584, "mlp_ratio": 4, "hidden_act": "quick_gelu"}),
+    "qwen2_5_vl_vision": TowerFamily(
+        qwen2_5,
+        _BASE
+        | {
+            "hidden_size": 3584,
+            "intermediate_size": 3420,
+            "out_hidden_size": 3584,
+            "window_size": 112,
+            "fullatt_block_indexes": [7, 15, 23, 31],
+        },
+        frozenset({"tokens_per_second"}),
+    ),
+    **dict.fromkeys(("qwen3_vl_vision", "qwen3_vl_moe_vision"), _THREE),
+    **dict.fromkeys(("qwen3_5_vision", "qwen3_5_moe_vision"), _FIVE),
+}

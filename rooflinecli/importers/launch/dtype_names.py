@@ -1,0 +1,168 @@
+"""What tools call number formats, and what a checkpoint's name says of its own."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from rooflinecli.core.errors import RooflineError
+from rooflinecli.importers.launch.launch import Launch
+from rooflinecli.specs.model import load_model
+from rooflinecli.specs.name_lookup import find
+
+# a tool's word -> what is computed in, and what weights are stored in
+COMPUTE = {
+    "bfloat16": "bf16", "bf16": "bf16", "half": "fp16", "float16": "fp16", "fp16": "fp16", "float": "fp32", "float32": "fp32",
+    "fp32": "fp32", "fp8": "fp8", "int8": "int8",
+}  # fmt: skip
+QUANTIZED: dict[str, dict[str, str]] = {
+    "fp8": {"dtype": "fp8"}, "fbgemm-fp8": {"dtype": "fp8"}, "ptpc-fp8": {"dtype": "fp8"}, "modelopt": {"dtype": "fp8"},
+    "w8a8-fp8": {"dtype": "fp8"}, "w8a8-int8": {"dtype": "int8"}, "modelopt-fp4": {"dtype": "nvfp4"}, "nvfp4": {"dtype": "nvfp4"},
+    "modelopt-fp8": {"dtype": "fp8"}, "awq": {"weight-dtype": "int4"}, "awq-marlin": {"weight-dtype": "int4"},
+    "gptq": {"weight-dtype": "int4"}, "gptq-marlin": {"weight-dtype": "int4"}, "bitsandbytes": {"weight-dtype": "int4"},
+    "bitsandbytes-nf4": {"weight-dtype": "int4"}, "mxfp4": {"weight-dtype": "mxfp4"}, "experts-int8": {"weight-dtype": "int8"},
+    "eetq": {"weight-dtype": "int8"},
+}  # fmt: skip
+CACHE = {"fp8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "int8": "int8", "bfloat16": "bf16", "float16": "fp16", "bf16": "bf16",
+         "f16": "fp16", "fp16": "fp16", "nvfp4": "nvfp4", "fp8_inc": "fp8", "q8_0": "q8_0", "q4_0": "q4_0", "f32": "fp32"}  # fmt: skip
+_NAMED: tuple[tuple[str, dict[str, str]], ...] = (  # endings of checkpoint names, longest first
+    (r"[-_.](w8a8[-_])?fp8([-_](dynamic|kv|block))*", {"dtype": "fp8"}),
+    (r"[-_.](nv)?fp4(-v\d)?", {"dtype": "nvfp4"}),
+    (r"[-_.]mxfp4(-\d+-of-\d+)?", {"weight-dtype": "mxfp4"}),
+    (r"[-_.](awq|gptq)?([-_.]?(marlin|int4|4bit|w4a16|g\d+))+|[-_.](awq|gptq)", {"weight-dtype": "int4"}),
+    (r"[-_.](gptq[-_])?(int8|w8a16|8bit)", {"weight-dtype": "int8"}),
+    (r"[-_.](quantized\.)?w8a8", {"dtype": "int8"}),
+    (r"[-_.](bnb-4bit)", {"weight-dtype": "int4"}),
+    (r"[-_.](bf16|bfloat16)", {"dtype": "bf16"}),
+    (r"[-_.](fp16|f16)", {"dtype": "fp16"}),
+    (r"[-_.]q8_0", {"weight-dtype": "q8_0"}),
+    (r"[-_.](ud[-_])?(?P<gguf>(i?q[2-8]_[01k](_(xs|s|m|l|xl))?|iq[1-4]_(xxs|xs|nl|s|m)))", {}),
+)
+_TUNED = re.compile(
+    r"[-_](base|instruct|chat|it|pt|hf|thinking|reasoning|sft|dpo|v0\.\d|\d{4})$", re.IGNORECASE
+)  # or a release's month
+_SHARDED = re.compile(r"-\d{5}-of-\d{5}$")
+
+
+def checkpoint(launch: Launch, written: Any, flag: str) -> None:
+    """The model of a checkpoint by its name, repository or path, and the format that its name ends in.
+
+    A file's extension, `GGUF` and number of parts say nothing; a format of this table becomes an option, so long as the whole
+    name is not a model of its own.
+    """
+    if written is None:
+        return
+    name = str(written)
+    launch.put("model", name, flag)
+    if "model" not in launch.options:
+        return
+    last = name.rstrip("/").rpartition("/")[2]
+    if Path(name).exists() or _known(last):
+        launch.options["model"] = name if Path(name).exists() and not _known(last) else last
+        return
+    bare = re.sub(r"(\.gguf|[-_]gguf)$", "", _SHARDED.sub("", last.removesuffix(".gguf")), flags=re.IGNORECASE)
+    for pattern, options in _NAMED:
+        match = re.search(f"({pattern})$", bare, re.IGNORECASE)
+        if match:
+            kind = match.groupdict().get("gguf")
+            said = {"weight-dtype": kind.lower()} if kind else options
+            launch.options.update({k: v for k, v in said.items() if k not in launch.options})
+            bare = bare[: match.start()]
+            break
+    same = _untuned(bare)
+    if same != bare:
+        launch.notes.append(f"{bare} is taken to have the sizes of {same}; give MODEL for another")
+    launch.options["model"] = same
+
+
+def _untuned(name: str) -> str:
+    """The registry's model that a checkpoint was tuned from, by its name without what tuning adds; the name itself where there is none."""
+    bare = name
+    while not _known(bare):
+        match = _TUNED.search(bare)
+        if match is None:
+            return name
+        bare = bare[: match.start()]
+    return bare
+
+
+def _known(name: str) -> bool:
+    try:
+        return bool(find("models", name))
+    except RooflineError:
+        return False
+
+
+def compute(launch: Launch, written: Any, flag: str) -> None:
+    """--dtype of a server or the precision of a trainer; a quantised format said elsewhere is kept."""
+    word = str(written or "auto").lower()
+    if word in COMPUTE and "dtype" not in launch.options:
+        launch.options["dtype"] = COMPUTE[word]
+    elif word not in (*COMPUTE, "auto"):
+        launch.refuse("dtype", f"{flag} {word} is no format known here")
+
+
+def served(launch: Launch, written: Any, flag: str) -> None:
+    """--dtype of a server, after its --quantization and the checkpoint's name: what activations are in.
+
+    A checkpoint that holds a format of its own keeps it: such flags name what it holds, or the activations around it, so nothing of
+    them becomes an option that would store its weights otherwise. Another format, of a checkpoint made from it, is kept.
+    """
+    held = _held(launch)
+    for option in ("dtype", "weight-dtype"):
+        if launch.options.get(option) in held:
+            del launch.options[option]
+    if held and str(written).lower() in COMPUTE and not {"dtype", "weight-dtype"} & set(launch.options):
+        return
+    compute(launch, written, flag)
+
+
+def _held(launch: Launch) -> set[str]:
+    """The formats in which the registry's checkpoint of a launch's model is published; none where it is not quantised."""
+    try:
+        stored = load_model(str(launch.options.get("model", ""))).quantization
+    except RooflineError:
+        return set()
+    formats = (stored, stored.experts) if stored is not None else ()
+    return {str(format.dtype) for format in formats if format is not None}
+
+
+def quantized(launch: Launch, written: Any, flag: str) -> None:
+    """--quantization: what is computed in, or stored; an unknown scheme must be said as a format."""
+    if written is None or str(written).lower() in ("none", "null", "auto"):
+        return
+    word = str(written).lower().replace("_", "-")
+    if word in QUANTIZED:
+        launch.options.update(QUANTIZED[word])
+    elif word == "compressed-tensors" and {"dtype", "weight-dtype"} & set(launch.options):
+        return  # the checkpoint's name has said it
+    else:
+        launch.refuse("weight-dtype", f"{flag} {written} is no format known here")
+
+
+def cache(launch: Launch, written: Any, flag: str) -> None:
+    """The format of the KV cache."""
+    word = str(written or "auto").lower()
+    if word in CACHE:
+        launch.options["kv-dtype"] = CACHE[word]
+    elif word != "auto":
+        launch.refuse("kv-dtype", f"{flag} {word} is no format known here")
+
+
+def prompts(launch: Launch, most: int, flag: str) -> None:
+    """The longest prompt, where it is shorter than the one that is assumed."""
+    launch.notes.append(f"{flag} {most} caps prompts; a launch says no load, so give --prompt and --output")
+    if most < 2048:
+        launch.options["prompt"] = most
+
+
+def length(launch: Launch, longest: Any, flag: str) -> None:
+    """The most tokens of a request. A launch says no load, so lengths beyond the cap come down to it, and nothing else is assumed."""
+    text = str(longest or "")
+    if not text.replace("_", "").isdigit() or int(text) < 2:
+        return
+    most = int(text)
+    launch.notes.append(f"{flag} {most} caps prompt + output; a launch says no load, so give --prompt and --output")
+    if most < 2048 + 256:
+        launch.options |= {"prompt": max(most - min(256, most // 2), 1), "output": min(256, most // 2)}

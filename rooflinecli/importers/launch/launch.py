@@ -1,0 +1,188 @@
+"""What one launch says: options of an estimate, and what could not be read from it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from rooflinecli.core.text import one_line
+from rooflinecli.importers.launch.shell_expansion import readable, unknowns
+
+_FLAG = re.compile(r"-{1,2}[A-Za-z][\w.:-]*(=.*)?", re.DOTALL)
+
+
+@dataclass
+class Launch:
+    """`options` by the names of the table; `missing` says of an option why its value cannot be known from here, `open` what was
+    left to the tool; `unmodelled` lists what changes the cost, or may, and is not understood."""
+
+    tool: str
+    where: str
+    options: dict[str, Any] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    unmodelled: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    devices: int | None = None  # of the job around it: a batch header, or pods times the devices of each
+    cores: int = 1  # ranks that one device carries
+    speculation: dict[str, Any] = field(
+        default_factory=dict
+    )  # options that hold once the share of accepted tokens is given
+    shaping: list[str] = field(default_factory=list)  # flags of the model itself, that a model made of the sizes lacks
+    part: bool = False  # one of several processes of the same server
+    per_replica: int | None = None  # sequences of a training batch to a replica, where their number follows from -n
+    shape: dict[str, Any] = field(
+        default_factory=dict
+    )  # of the model, where a launch describes it instead of naming it
+
+    def put(self, option: str, written: Any, flag: str) -> None:
+        """An option as the launch has it; nothing where it says nothing, `auto` or None."""
+        if written is None or str(written).lower() in ("", "auto", "none", "null"):
+            return
+        text = str(written)
+        if written is True:
+            self.missing[option] = f"{flag} has no value"
+        elif unknowns(text):
+            self.missing[option] = f"{flag} {one_line(readable(text))} is known only where it runs"
+        else:
+            self.options[option] = written
+
+    def refuse(self, option: str, why: str) -> None:
+        """An option whose written value has no meaning here; it must be given beside the launch."""
+        self.missing[option] = why
+
+
+class Arguments:
+    """Flags or keys of a launch with what they were given; those nobody takes are left over.
+
+    Flags are compared without leading dashes, with `-` for `_`; keys of a config are joined by dots.
+    """
+
+    def __init__(self, given: Mapping[str, list[Any]], positional: Iterable[str] = (), written: Mapping[str, str] = {}):
+        self.given = dict(given)
+        self.positional = list(positional)
+        self._written = dict(written)
+        self.models: set[str] = set()
+        self._taken: set[str] = set()
+
+    @classmethod
+    def of_words(
+        cls,
+        words: list[str],
+        switches: Iterable[str] = (),
+        short: Mapping[str, str] = {},
+        many: Iterable[str] | None = None,
+    ) -> Arguments:
+        """Words of a command. A flag takes the words up to the next flag, none where it is one of `switches`.
+
+        Where `many` is given, only those flags take more than one word, and what follows the others is positional.
+        """
+        several = None if many is None else tuple(many)
+        given: dict[str, list[Any]] = {}
+        written: dict[str, str] = {}
+        positional: list[str] = []
+        current: str | None = None
+        for word in words:
+            if _FLAG.fullmatch(word):
+                flag, equals, value = word.partition("=")
+                name = short.get(flag, flag.lstrip("-").replace("_", "-"))
+                given[name] = [value] if equals else []
+                written[name] = flag
+                current = None if equals or name in switches else name
+            elif current is None or word == "--":
+                positional.append(word)
+            else:
+                given[current].append(word)
+                if several is not None and current not in several:
+                    current = None
+        return cls(given, positional, written)
+
+    @classmethod
+    def of_tree(cls, tree: Mapping[str, Any]) -> Arguments:
+        """Keys of a config, joined by dots."""
+        given: dict[str, list[Any]] = {}
+
+        def walk(node: Any, key: str) -> None:
+            if isinstance(node, Mapping) and node:
+                for name, inner in node.items():
+                    walk(inner, f"{key}.{name}" if key else str(name))
+            elif node is not None:
+                given[key] = node if isinstance(node, list) else [node]
+
+        walk(tree, "")
+        return cls(given, written={name: name for name in given})
+
+    def model(self, *names: str) -> Any:
+        """The checkpoint: what one of these flags names, or the first word that belongs to none."""
+        found = self.take(*names) or next(iter(self.positional), None)
+        self.models.add(str(found))
+        return found
+
+    def under(self, tree: Mapping[str, Any]) -> None:
+        """Flags of a file that the command names; its own go before. False is a switch that is off."""
+        for key, value in tree.items():
+            if value is not None and value is not False:
+                written = (
+                    value
+                    if isinstance(value, list)
+                    else []
+                    if value is True
+                    else [json.dumps(value) if isinstance(value, Mapping) else value]
+                )
+                self.given.setdefault(key, written)
+
+    def take(self, *names: str, default: Any = None) -> Any:
+        """What the first of these flags was given, True for one alone; None where none is there. All of them count as read."""
+        found = default
+        for name in reversed(names):
+            if name in self.given:
+                self._taken.add(name)
+                values = self.given[name]
+                found = values[0] if values else True
+        return found
+
+    def put(self, launch: Launch, option: str, *names: str) -> None:
+        """The option that these flags set."""
+        value = self.take(*names)
+        if value is not None:
+            launch.put(option, value, self.written(next(n for n in names if n in self.given)))
+
+    def written(self, name: str) -> str:
+        return self._written.get(name, f"--{name}")
+
+    def whole(self, launch: Launch, *names: str, default: int | None = None) -> int | None:
+        """A whole number that several options follow from; what is not one makes the launch unreadable there."""
+        value = self.take(*names)
+        if value is None or str(value).lower() in ("auto", "null", "none", ""):
+            return default
+        try:
+            return int(str(value).replace("_", ""))
+        except ValueError:
+            name = next(n for n in names if n in self.given)
+            launch.missing.setdefault(
+                f"?{name}",
+                f"{self.written(name)} has no value"
+                if value is True
+                else f"{self.written(name)} {one_line(readable(str(value)))} is no number",
+            )
+            return default
+
+    def count(self, *names: str) -> int | None:
+        """A whole number that nothing else follows from; None where none is said."""
+        found = str(self.take(*names))
+        return int(found) if found.isdigit() else None
+
+    def left(self, idle: Iterable[str]) -> list[str]:
+        """Flags nobody took and that are not known to cost nothing, with their values; and words that may stand for flags."""
+        patterns = tuple(idle)
+        hidden = [
+            one_line(readable(word))[:80] for word in self.positional if unknowns(word) and word not in self.models
+        ]
+        return hidden + [
+            one_line(readable(" ".join([self.written(n), *map(str, self.given[n])])))[:80]
+            for n in self.given
+            if n not in self._taken and not any(fnmatchcase(n, p) for p in patterns)
+        ]

@@ -1,0 +1,238 @@
+"""Where a launch stands: a command, a script, a config, a container's words. Each is found and handed to the tool that knows it."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rooflinecli.core import files
+from rooflinecli.core.errors import DataError
+from rooflinecli.core.text import one_line
+from rooflinecli.importers.launch import containers, llm_d_chart
+from rooflinecli.importers.launch.config_interpolation import interpolated
+from rooflinecli.importers.launch.launch import Launch
+from rooflinecli.importers.launch.shell_evaluator import Reader
+from rooflinecli.importers.launch.shell_expansion import Value, unknowns
+from rooflinecli.specs.registry import kinds, load
+
+TOOLS = "importers/launch/tools"
+_FENCED = re.compile(r"^```(?:sh|bash|shell|console|text)?[ \t]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+LARGEST = 2_000_000
+_RUNS = re.compile(r"\b(python3?|torchrun|deepspeed|vllm|trtllm-\w+|sglang|llama-server|accelerate)\b")
+# a server that is one of several pods of the same engine says so by one of these
+_PART = (
+    "--node-rank",
+    "--data-parallel-start-rank",
+    "--data-parallel-address",
+    "--dist-init-addr",
+    "--headless",
+    "--nnodes",
+)
+
+
+@dataclass
+class Source:
+    """A text, what it is called, and the files that lie beside it."""
+
+    text: str
+    name: str
+    folder: Path | None = None
+    files: dict[str, str] = field(default_factory=dict)
+
+    def beside(self, written: str) -> str | None:
+        """A file that a launch names: made by the script, mounted with it, or lying next to it."""
+        base = written.rpartition("/")[2]
+        if base in self.files:
+            return self.files[base]
+        for path in (self.folder / written, self.folder / base) if self.folder and base and not unknowns(base) else ():
+            if path.is_file() and path.stat().st_size < LARGEST:
+                return path.read_text(encoding="utf-8", errors="replace")
+        return None
+
+
+def opened(source: str) -> Source:
+    """The text of a file, or of a command in quotes. Raises DataError for a path that is no file."""
+    path = Path(source) if len(source) < 1000 and "\n" not in source else None
+    if path is not None and files.lies(path):
+        if path.stat().st_size > LARGEST:
+            raise DataError(f"{path}: longer than {LARGEST} bytes; give the launch alone")
+        return Source(path.read_text(encoding="utf-8", errors="replace"), str(path), path.parent)
+    if path is not None and (" " not in source or path.suffix in (".sh", ".yaml", ".yml", ".json", ".toml")):
+        raise DataError(
+            f"{one_line(source)}: {files.absent(path)}; give a launch script, a config, or a whole command in quotes"
+        )
+    return Source(source, "the command")
+
+
+def launches(source: Source) -> Iterator[Launch]:
+    """Every launch in it, in order."""
+    suffix = Path(source.name).suffix.lower()
+    if suffix == ".toml":
+        yield from _config(_parsed(source, tomllib.loads), source)
+    elif suffix == ".json":
+        yield from _config(_parsed(source, json.loads), source)
+    elif suffix in (".yaml", ".yml"):
+        yield from _yaml(source)
+    elif suffix in (".md", ".rst"):
+        for block in _FENCED.finditer(source.text):
+            yield from _script(block[1], source, {}, source.text.count("\n", 0, block.start(1)))
+    else:
+        yield from _script(source.text, source, {})
+
+
+def _parsed(source: Source, parse: Any) -> Any:
+    try:
+        return parse(source.text)
+    except (ValueError, RecursionError) as error:  # what json and tomllib raise is a ValueError
+        where = f"{source.name}:{error.lineno}" if hasattr(error, "lineno") else source.name
+        raise DataError(f"{where}: {one_line(str(error))}; mend the syntax") from None
+
+
+def _config(tree: Any, source: Source) -> Iterator[Launch]:
+    tree = interpolated(tree)
+    for name in kinds(TOOLS):
+        tool = load(TOOLS, name)
+        if isinstance(tree, Mapping) and hasattr(tool, "claims") and tool.claims(tree):
+            launch = Launch(name, source.name)
+            tool.read(tree, launch)
+            yield launch
+            return
+
+
+def _yaml(source: Source) -> Iterator[Launch]:
+    chart = source.beside("values.yaml") or source.beside("../values.yaml") if "{{" in source.text else None
+    values = next(iter(containers.documents(chart, "values.yaml")), None) if chart else None
+    found = containers.documents(source.text, source.name, values)
+    source.files |= containers.mounted(found)
+    for document in found:
+        configs = list(_config(document, source))
+        yield from configs
+        if not configs and not (isinstance(document, Mapping) and document.get("kind") == "ConfigMap"):
+            yield from _processes(document, source)
+
+
+def _processes(document: Any, source: Source) -> Iterator[Launch]:
+    for process in containers.containers(list(llm_d_chart.servers(document)) or document):
+        values: dict[str, Value] = dict(process.environment)
+        if process.arguments:
+            values |= {"@": process.arguments, "*": process.arguments}
+        found: list[Launch] = []
+        if process.words:
+            words = [Reader(values).shell.text(w.replace("\\", "\\\\")) if "$" in w else w for w in process.words]
+            found = list(_launched(words, source, 0, process))
+        if process.script and not found:
+            found = list(_script(process.script, source, values, job=process))
+        for launch in found:
+            _placed(launch, process)
+            yield launch
+
+
+def _placed(launch: Launch, process: containers.Container) -> None:
+    """A server's copies and the devices of its pods, as the objects around it say."""
+    ranks, tp = launch.options.get("n"), launch.options.get("tp")
+    if load(TOOLS, launch.tool).TRAINS or not isinstance(ranks, int):
+        return
+    asked = process.devices
+    if (
+        process.cores > 1
+        and asked
+        and ranks == asked * process.cores
+        and isinstance(tp, int)
+        and tp % process.cores == 0
+    ):
+        launch.options |= {"tp": tp // process.cores, "n": asked}
+        launch.notes.append(
+            f"{ranks} ranks on {asked} chips of {process.cores} cores: a device here is a chip, so tp {tp} is tp {tp // process.cores}"
+        )
+    elif asked and ranks % process.gpus if process.gpus else False:
+        launch.notes.append(f"the container asks for {process.gpus} devices, the launch uses {ranks}")
+    if process.copies > 1 and not launch.part:
+        launch.options["dp"] = process.copies * int(launch.options.get("dp", 1))
+        launch.options["n"] = process.copies * int(launch.options["n"])
+        launch.notes.append(f"{process.copies} replicas of the server")
+
+
+def _script(
+    text: str, source: Source, values: dict[str, Value], offset: int = 0, job: containers.Container | None = None
+) -> Iterator[Launch]:
+    script = Reader(values, source.beside).read(text)
+    source.files |= script.files
+    for command in script.commands:
+        for launch in _launched(
+            command.words,
+            source,
+            command.line + offset,
+            containers.Container([], gpus=script.devices) if script.devices else job,
+        ):
+            if script.undecided:
+                launch.notes.append(
+                    f"not decidable from here, so every branch was followed: {one_line(script.undecided[0])}"
+                )
+            yield launch
+
+
+_SAID = (
+    "echo",
+    "printf",
+    "cat",
+    "grep",
+    "pkill",
+    "pgrep",
+    "which",
+    "command",
+    "ls",
+    "rm",
+    "cp",
+    "mkdir",
+    "curl",
+    "tee",
+    "kill",
+    "#",
+)
+
+
+def _launched(words: list[str], source: Source, line: int, job: containers.Container | None = None) -> Iterator[Launch]:
+    """The launch that a command is, or names the config of."""
+    if not words or words[0] in _SAID:
+        return
+    if words[0] == "vllm-image":
+        words = (
+            ["vllm", "serve", *words[1:]] if words[1:2] and words[1].startswith("-") and words[1] != "-m" else words[1:]
+        )
+    where = f"{source.name}:{line}" if line and source.folder else source.name
+    for name in kinds(TOOLS):
+        tool = load(TOOLS, name)
+        rest = tool.starts(words) if hasattr(tool, "starts") else None
+        if rest is None:
+            continue
+        launch = Launch(name, where, part=any(w.partition("=")[0].replace("_", "-") in _PART for w in words))
+        if job is not None:
+            launch.devices, launch.cores = job.devices, job.cores
+        if hasattr(tool, "FILES"):
+            tool.read(rest, launch, _named_tree(rest, source, tool.FILES))
+        else:
+            tool.read(rest, launch)
+        yield launch
+        return
+    for word in words[1:]:
+        inner = word.partition("=")[2] if word.startswith("--") else word
+        if " " in inner and _RUNS.search(inner):  # a command handed on: xpk workload create --command="..."
+            yield from _script(inner, source, {}, line - 1 if line else 0, job)
+        base = word.partition("=")[2] or word
+        if base.endswith((".toml", ".yaml", ".yml")) and (text := source.beside(base)) is not None and len(words) < 200:
+            yield from launches(Source(text, base, source.folder, source.files))
+
+
+def _named_tree(words: list[str], source: Source, names: tuple[str, ...]) -> Mapping[str, Any] | None:
+    """The YAML that a flag names, where it can be found."""
+    for flag, value in zip(words, [*words[1:], ""], strict=True):
+        name, _, joined = flag.lstrip("-").replace("_", "-").partition("=")
+        if name in names and (text := source.beside(joined or value)) is not None:
+            tree = next(iter(containers.documents(text, joined or value)), None)
+            return tree if isinstance(tree, Mapping) else None
+    return None

@@ -1,0 +1,172 @@
+"""A command, script or config -> the launches in it, and one of them as options of an estimate."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rooflinecli.core import files
+from rooflinecli.core.errors import UsageError
+from rooflinecli.core.text import one_line
+from rooflinecli.importers.launch import locate, model_by_sizes
+from rooflinecli.importers.launch.launch import Launch
+from rooflinecli.importers.launch.locate import TOOLS
+from rooflinecli.importers.launch.shell_expansion import readable
+from rooflinecli.specs.options import OPTIONS, find
+from rooflinecli.specs.registry import kinds, load
+
+_OURS = re.compile(r"^\s*(?:#|//)\s*roofline: (.+)$|^\s*\"roofline\": \"(.+)\",?$", re.MULTILINE)
+_CHOSEN = re.compile(r"(.+)#(\d+)")
+
+
+def read(source: str) -> Launch:
+    """The launch in a command, or in a file; FILE#2 is the second of several.
+
+    Raises UsageError where there is none, or several that differ; DataError for a file that cannot be read.
+    """
+    chosen = _CHOSEN.fullmatch(source)
+    which = int(chosen[2]) if chosen and not files.lies(Path(source)) else None
+    opened = locate.opened(chosen[1] if which and chosen else source)
+    found = list(locate.launches(opened))
+    if not found:
+        raise UsageError(
+            f"{opened.name}: no launch of a tool known here ({', '.join(kinds(TOOLS))}); give the options instead"
+        )
+    if which is not None:
+        if not 1 <= which <= len(found):
+            raise UsageError(
+                f"{source}: {opened.name} holds {len(found)} launches; give a number from 1 to {len(found)}"
+            )
+        found = [found[which - 1]]
+    apart = {_key(one): i for i, one in reversed(list(enumerate(found, 1)))}  # the first of those that say the same
+    if len(apart) > 1:
+        first = sorted(apart.values())
+        listed = "; ".join(f"#{i} {found[i - 1].tool} {_shown(found[i - 1], found)}".rstrip() for i in first[:8])
+        raise UsageError(
+            f"{opened.name} holds {len(first)} launches that differ: {listed}{' ...' if first[8:] else ''}; pick one as {opened.name}#{first[0]}"
+        )
+    launch = found[0]
+    _ours(launch, opened.text)
+    return launch
+
+
+def read_text(text: str, tool: str) -> Launch:
+    """The launch in a text as a tool's own writer makes it. Raises UsageError where it holds none."""
+    source = locate.Source(text, f"{tool}{load(TOOLS, tool).SUFFIX}")
+    found = next(locate.launches(source), None)
+    if found is None or found.tool != tool:
+        raise UsageError(f"the launch of {tool} cannot be read back")
+    _ours(found, text)
+    return found
+
+
+def _key(launch: Launch) -> str:
+    return repr((launch.tool, sorted(launch.options.items(), key=str), sorted(launch.missing.items()), launch.shape))
+
+
+def _shown(launch: Launch, others: list[Launch]) -> str:
+    """What tells a launch from the others it stands beside."""
+    sizes = {k: v for k, v in launch.options.items() if k != "model" and any(o.options.get(k) != v for o in others)}
+    said = " ".join(f"{axis} {'+'.join(v) if isinstance(v, list) else v}" for axis, v in sizes.items())
+    return one_line(readable(f"{launch.options.get('model', '')} {said}".strip()))[:80]
+
+
+def _ours(launch: Launch, text: str) -> None:
+    """What an emitted launch says in a comment, for want of a flag: it goes before what was read."""
+    for match in _OURS.finditer(text[: locate.LARGEST]):
+        words = shlex.split(match[1] or json.loads(f'"{match[2]}"'))
+        i = 0
+        while i < len(words):
+            flag, i = words[i], i + 1
+            name = flag.lstrip("-")
+            if name.startswith("no-") and name[3:] in OPTIONS:
+                launch.options[name[3:]] = False
+            elif name in OPTIONS and OPTIONS[name].kind == "switch":
+                launch.options[name] = True
+            else:
+                option, i = find(name), i + 1
+                launch.options[option.name] = words[i - 1] if i <= len(words) else None
+                launch.missing.pop(option.name, None)
+        launch.notes = []
+
+
+def options(source: str, given: Mapping[str, Any], warn: Callable[[str], None]) -> dict[str, Any]:
+    """Options of an estimate from a launch, those in `given` before its own; `warn` hears what it could not say.
+
+    Raises UsageError for a size that the launch leaves to its run and that is not given, and where no model is named.
+    """
+    launch = read(source)
+    asked = {find(k).name: v for k, v in given.items() if v is not None and v != []}
+    found = {k: v for k, v in launch.options.items() if k not in asked}
+    for option, why in launch.missing.items():
+        if option not in asked:
+            flag = f"give {OPTIONS[option].flag}" if option in OPTIONS else "write it out"
+            raise UsageError(f"{launch.where}: {one_line(why)}; {flag if option != 'model' else 'give MODEL'}", option)
+    if "model" not in found and "model" not in asked:
+        found["model"] = _described(launch)
+    if "n" in asked and "dp" in found and "dp" not in asked and asked["n"] != found.get("n"):
+        found.pop("dp")  # what the devices leave is theirs to say
+    if launch.per_replica and "batch" not in asked and "batch" not in found:
+        _share(launch, {**found, **asked}, found)
+    if launch.speculation and "acceptance" in asked:
+        found |= {k: v for k, v in launch.speculation.items() if k not in asked}
+    elif launch.speculation:
+        drafted = " ".join(f"--{name} {value}" for name, value in launch.speculation.items())
+        launch.notes.append(
+            f"speculative decoding, {drafted}: how many drafts are accepted is not said, so it is left out; give --acceptance"
+        )
+    serving = "train" not in str({**found, **asked}.get("phase", ""))
+    if serving and {"concurrency", "qps"} & set(asked):
+        found.pop("batch", None)
+    settled = {"give -n": "n", "give --prompt and --output": "prompt"}  # what a note asks for may have been given
+    launch.notes = [n for n in launch.notes if not any(n.endswith(k) and v in asked for k, v in settled.items())]
+    for remark in remarks(launch):
+        warn(remark)
+    return {**found, **asked}
+
+
+def _share(launch: Launch, known: Mapping[str, Any], found: dict[str, Any]) -> None:
+    """The global batch, from that of a replica and the replicas that -n leaves."""
+    try:
+        n = int(str(known.get("n", 0)))
+        replicas = int(str(known.get("dp", 0))) or n // (
+            int(str(known.get("tp", 1))) * int(str(known.get("pp", 1))) * int(str(known.get("cp", 1)))
+        )
+    except ValueError:
+        return
+    if replicas:
+        found["batch"] = replicas * int(launch.per_replica or 1)
+    else:
+        raise UsageError(
+            f"{launch.where}: its batch is {launch.per_replica} sequences a replica, and how many there are is not said; give -n",
+            "n",
+        )
+
+
+def _described(launch: Launch) -> str:
+    """The model of a launch that names none: by its sizes, from the registry or written for it."""
+    names = model_by_sizes.named(launch.shape)
+    if names:
+        others = f" (as {', '.join(names[1:4])})" if names[1:] else ""
+        launch.notes.append(
+            f"the model is taken to be {names[0]}, which has these sizes{others}; give MODEL for another"
+        )
+        return names[0]
+    path = model_by_sizes.written(launch.shape)
+    if path is None:
+        raise UsageError(f"{launch.where}: names no model; give MODEL beside --from", "model")
+    launch.notes.append("no model of the registry has these sizes; one was made of them")
+    launch.unmodelled += launch.shaping
+    return path
+
+
+def remarks(launch: Launch) -> list[str]:
+    """What a person should know: options not understood, each named, then what was assumed."""
+    found = []
+    if launch.unmodelled:
+        found.append(f"{launch.where}: not understood, and may change the cost: {', '.join(launch.unmodelled)}")
+    return found + [f"{launch.where}: {readable(note)}" for note in launch.notes]

@@ -1,0 +1,98 @@
+"""What launches of serving engines share: sizes of a server, its formats, and a command written line by line."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from math import prod
+from typing import Any
+
+from rooflinecli.importers.launch.launch import Launch
+
+SERVED = ["prefill", "decode"]
+WIDE = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+# flags of any server that change no cost: where it listens, what it says, how it parses answers
+IDLE = (
+    "host", "port", "served-model-name", "trust-remote-code", "*log*", "seed", "*parser*", "*chat-template*", "api-key*",
+    "download-dir", "load-format", "revision", "tokenizer*", "ssl-*", "root-path", "*metrics*", "enable-auto-tool-choice",
+    "uvicorn*", "*timeout*", "hf-token", "config-format", "model-loader*", "dist-init-addr", "nnodes", "node-rank", "nccl-*",
+    "*trace*", "*watchdog*", "allow-credentials", "allowed-*", "headless", "*-address", "*-rpc-port", "*-start-rank", "backend",
+    "distributed-executor-backend", "num-postprocess-workers", "request-plane", "discovery-backend", "event-plane", "component", "endpoint", "namespace", "*connector*", "publish-*", "kv-events-config", "metrics*", "disaggregation-transfer-backend", "disaggregation-bootstrap-*", "store-backend", "limit-mm-per-prompt", "skip-server-warmup", "generation-config",
+)  # fmt: skip
+
+
+def server(launch: Launch, tp: int | None, pp: int | None = None, dp: int | None = None, ep: int | None = None) -> None:
+    """Sizes of a server that says all it runs on: those left out are 1, the devices their product."""
+    sizes = {"tp": tp or 1, "pp": pp or 1, "dp": dp or 1}
+    launch.options |= {"phase": SERVED, **sizes, "cp": 1, "ep": ep or 1, "n": prod(sizes.values())}
+
+
+def unreadable(launch: Launch, names: dict[str, str]) -> None:
+    """A size that only the running script knows is one of the options; without it the sizes are not the server's."""
+    for flag, option in names.items():
+        why = launch.missing.pop(f"?{flag}", None)
+        if why:
+            launch.missing[option] = why
+            launch.options.pop(option, None)
+            launch.options.pop("n", None)
+
+
+def command(words: Iterable[str], flags: Iterable[tuple[str, Any]]) -> str:
+    """A command with one flag to a line; a flag with None is left out, with True stands alone."""
+    lines = [shlex.join(words)]
+    for flag, value in flags:
+        if value is True:
+            lines.append(flag)
+        elif value is not None and value is not False:
+            lines.append(f"{flag} {shlex.quote(str(value))}")
+    return " \\\n  ".join(lines) + "\n"
+
+
+def above_one(options: dict[str, Any], name: str) -> Any:
+    """A size worth a flag."""
+    return options.get(name) if options.get(name, 1) not in (1, None) else None
+
+
+def longest(options: dict[str, Any]) -> int | None:
+    """Tokens of the longest request of the load."""
+    total = int(options.get("prompt") or 0) + int(options.get("output") or 0)
+    return total or None
+
+
+def starting(words: list[str], *launchers: str) -> list[str] | None:
+    """The words after a launcher such as `vllm serve` or `-m sglang.launch_server`, wherever it stands; None without one."""
+    for launcher in launchers:
+        parts = launcher.split()
+        for i in range(len(words) - len(parts) + 1):
+            found = [words[i].rpartition("/")[2] if parts[0] != "-m" else words[i], *words[i + 1 : i + len(parts)]]
+            if found == parts:
+                return words[i + len(parts) :]
+    return None
+
+
+def role(launch: Launch, *said: Any) -> None:
+    """A worker that only prefills or only decodes says so; the other phase is another launch."""
+    text = " ".join(str(one).lower() for one in said if one is not None)
+    for phase, words in (
+        ("prefill", ("prefill", "kv_producer", "true-prefill")),
+        ("decode", ("decode", "kv_consumer")),
+    ):
+        if any(word in text for word in words):
+            launch.options["phase"] = [phase]
+            return
+
+
+def speculation(launch: Launch, method: Any, tokens: Any, model: Any = None) -> None:
+    """Drafting as --speculate and --draft-tokens: multi-token prediction, an EAGLE head, or a draft model by its name."""
+    word = str(method or "").lower().replace("_", "-")
+    if not word and model is None:
+        return
+    if "ngram" in word or "prompt-lookup" in word:
+        launch.unmodelled.append(f"speculative decoding by {word}: nothing is drafted by a model")
+        return
+    kind = "mtp" if "mtp" in word or "nextn" in word else "eagle" if "eagle" in word or "medusa" in word else None
+    drafts = kind or (str(model).rstrip("/").rpartition("/")[2] if model else None)
+    if drafts is None:
+        launch.unmodelled.append(f"speculative decoding by {word}")
+        return
+    launch.speculation = {"speculate": drafts} | ({"draft-tokens": int(str(tokens))} if str(tokens).isdigit() else {})

@@ -1,0 +1,264 @@
+"""Words of a shell as they expand: variables with their defaults, arrays, arithmetic. What only running would tell is marked unknown."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable
+from fnmatch import translate
+
+from rooflinecli.importers.launch.shell_lexer import past
+
+Value = str | list[str]
+_OPEN, _CLOSE, _GAP = "\x01", "\x02", "\x03"  # around what is unknown, and for its spaces, so that it stays one word
+ALTERNATIVES = 6
+_SPACES = re.compile(r"\s+")
+_UNKNOWN = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
+_NAME = re.compile(r"[A-Za-z_]\w*|[0-9@*#?!$-]")
+_BRACED = re.compile(r"(#?)([A-Za-z_]\w*|\d+|[@*])(\[(?:[^\]]*)\])?(.*)", re.DOTALL)
+_BINARY: dict[type[ast.AST], Callable[[int, int], int]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+    ast.Div: lambda a, b: int(a / b), ast.Mod: operator.mod,
+}  # fmt: skip
+
+
+def unknown(what: str) -> str:
+    """A value that only running the script would tell."""
+    bare = what.replace(_OPEN, "").replace(_CLOSE, "")
+    return f"{_OPEN}{_SPACES.sub(_GAP, bare)}{_CLOSE}"
+
+
+def unknowns(text: str) -> list[str]:
+    """What of a text is unknown, as it was written."""
+    return [match[1].replace(_GAP, " ") for match in _UNKNOWN.finditer(text)]
+
+
+def readable(text: str) -> str:
+    """A text with its unknown parts as they were written."""
+    return _UNKNOWN.sub(lambda m: m[1], text).replace(_GAP, " ")
+
+
+def merged(ways: list[dict[str, Value]]) -> dict[str, Value]:
+    """Variables after branches of which one ran: what only some set is kept as a default would be, what they set apart is unknown.
+
+    A list or a text that grew keeps what was added, as flags are added that way; texts of several words stay side by side.
+    """
+    found: dict[str, Value] = {}
+    for name in dict.fromkeys(key for way in ways for key in way):
+        values: list[Value] = []
+        for way in ways:
+            if name in way and way[name] not in values:
+                values.append(way[name])
+        found[name] = values[0] if len(values) == 1 else _joined(name, values)
+    return found
+
+
+class Either(list[str]):
+    """What a variable holds after branches that set it to lists or texts of several words: one of `ways`, nobody can tell which."""
+
+    def __init__(self, ways: list[Value]):
+        longest = max(ways, key=len)
+        super().__init__([longest] if isinstance(longest, str) else longest)
+        self.ways = ways
+
+
+def _joined(name: str, values: list[Value]) -> Value:
+    ways: list[Value] = []
+    for value in values:
+        ways += [one for one in (value.ways if isinstance(value, Either) else [value]) if one not in ways]
+    longest = max(ways, key=len)
+    if isinstance(longest, list):
+        grew = all(way in ("", longest[: len(way)]) for way in ways)
+    else:
+        grew = " " in longest and all(isinstance(way, str) and way in longest for way in ways)
+    if grew:
+        return longest
+    wordy: list[Value] = [way for way in ways if isinstance(way, list) or " " in way.strip()]
+    wordy = [way for way in wordy if not any(way is not other and _within(way, other) for other in wordy)][
+        :ALTERNATIVES
+    ]
+    if not wordy:
+        return unknown(f"${name}")
+    return Either(wordy) if len(wordy) > 1 else wordy[0]
+
+
+def _within(way: Value, other: Value) -> bool:
+    """Whether one way is another that something was added to."""
+    return other[: len(way)] == way and len(other) > len(way)
+
+
+def alternatives(value: Value | None) -> list[Value]:
+    """What a variable may hold, where branches left several side by side; empty where there is one."""
+    return value.ways if isinstance(value, Either) else []
+
+
+class Expander:
+    """Variables of a script, and words under them."""
+
+    def __init__(self, values: dict[str, Value] | None = None):
+        self.values: dict[str, Value] = dict(values or {})
+
+    def fields(self, raw: str) -> list[str]:
+        """A word as written -> the words it becomes."""
+        found: list[str] = []
+        current: str | None = None
+        for text, quoted in self._pieces(raw):
+            if isinstance(text, list):
+                parts = text if quoted else [w for item in text for w in item.split()]
+            elif quoted:
+                current = (current or "") + text
+                continue
+            else:
+                parts = text.split()
+                if text[:1].isspace() and current is not None:
+                    found.append(current)
+                    current = None
+            for i, part in enumerate(parts):
+                if i and current is not None:
+                    found.append(current)
+                    current = None
+                current = (current or "") + part
+            if isinstance(text, str) and text[-1:].isspace() and current is not None:
+                found.append(current)
+                current = None
+        return found if current is None else [*found, current]
+
+    def text(self, raw: str) -> str:
+        """A word as one text, as in an assignment."""
+        return "".join(" ".join(t) if isinstance(t, list) else t for t, _ in self._pieces(raw))
+
+    def _pieces(self, raw: str, quoted: bool = False) -> list[tuple[Value, bool]]:
+        found: list[tuple[Value, bool]] = []
+        plain, i = "", 0
+        while i < len(raw):
+            c = raw[i]
+            if c == "\\":
+                if raw[i + 1 : i + 2] != "\n":
+                    plain += raw[i + 1 : i + 2] if not quoted or raw[i + 1 : i + 2] in '"\\$`' else raw[i : i + 2]
+                i += 2
+                continue
+            if c == _OPEN:
+                end = raw.find(_CLOSE, i) + 1 or len(raw)
+                plain, i = plain + raw[i:end], end
+                continue
+            if c not in "'\"`$" or (c == "'" and quoted):
+                plain, i = plain + c, i + 1
+                continue
+            end = past(raw, i) if c != "$" or raw[i + 1 : i + 2] in ("(", "{") else self._bare(raw, i)
+            if plain:
+                found.append((plain, True))
+                plain = ""
+            if c == "'":
+                found.append((raw[i + 1 : end - 1], True))
+            elif c == '"':
+                inner = self._pieces(raw[i + 1 : end - 1], True)
+                found.extend(inner or [("", True)])
+            elif end == i + 1:
+                plain = c
+            else:
+                found.append((self._expanded(raw[i:end]), quoted))
+            i = max(end, i + 1)
+        return [*found, (plain, True)] if plain else found
+
+    def _bare(self, raw: str, i: int) -> int:
+        match = _NAME.match(raw, i + 1)
+        return match.end() if match else i + 1
+
+    def _expanded(self, raw: str) -> Value:
+        if raw.startswith("$(("):
+            return self.arithmetic(raw[3:-2])
+        if raw.startswith(("$(", "`")):
+            return self._substituted(raw[2:-1] if raw[0] == "$" else raw[1:-1], raw)
+        return self._braced(raw[2:-1], raw) if raw.startswith("${") else self._named(raw[1:])
+
+    def _substituted(self, command: str, raw: str) -> str:
+        inner = command.strip()
+        if inner == "pwd":
+            return "."
+        if inner.startswith("echo ") and not re.search(r"[|;&<>]", inner):
+            return self.text(inner[5:].strip())
+        return unknown(" ".join(raw.split())[:60])
+
+    def _named(self, name: str) -> Value:
+        value = self.values.get(name)
+        if isinstance(value, list):
+            return value if name in "@*" else (value[0] if value else "")
+        return unknown(f"${name}") if value is None else value
+
+    def _braced(self, inside: str, raw: str) -> Value:
+        match = _BRACED.fullmatch(inside)
+        if match is None:
+            return unknown(raw)
+        count, name, index, rest = match.groups()
+        value: Value | None = self.values.get(name)
+        if index is not None:
+            value = self._indexed(value, index[1:-1])
+        elif isinstance(value, list) and name not in "@*":
+            value = value[0] if value else ""
+        if count:
+            return unknown(raw) if value is None else str(len(value))
+        return self._or_default(name, value, rest, raw) if rest else (unknown(raw) if value is None else value)
+
+    def _indexed(self, value: Value | None, index: str) -> Value | None:
+        if value is None:
+            return None
+        items = value if isinstance(value, list) else [value]
+        if index in ("@", "*"):
+            return list(items) if index == "@" else " ".join(items)
+        return items[int(index)] if index.isdigit() and int(index) < len(items) else None
+
+    def _or_default(self, name: str, value: Value | None, rest: str, raw: str) -> Value:
+        colon, kind, word = rest[0] == ":", rest.lstrip(":")[:1], rest.lstrip(":")[1:]
+        missing = value is None or (colon and value in ("", []))
+        if kind in "-=" and kind:
+            if not missing:
+                return value if value is not None else ""
+            default = self.text(word)
+            if kind == "=":
+                self.values[name] = default
+            return default
+        if kind == "+":
+            return "" if missing else self.text(word)
+        if kind == "?" and value is not None:
+            return value
+        if isinstance(value, str) and not unknowns(value) and rest[0] in "#%":
+            return _trimmed(value, rest, self)
+        return unknown(raw)
+
+    def arithmetic(self, text: str) -> str:
+        """$(( ... )) over whole numbers; unknown where a part of it is."""
+        bare = re.sub(r"\$\{?(\w+)\}?|(?<![\w$])([A-Za-z_]\w*)", lambda m: self._number(m[1] or m[2]), text)
+        bare = self.text(bare) if "$" in bare else bare
+        if unknowns(bare) or len(bare) > 200:
+            return unknown(f"$(({' '.join(text.split())}))")
+        try:
+            return str(_evaluated(ast.parse(bare.strip().replace("\n", " "), mode="eval").body))
+        except (SyntaxError, ValueError, ArithmeticError, RecursionError):
+            return unknown(f"$(({' '.join(text.split())}))")
+
+    def _number(self, name: str) -> str:
+        value = self.values.get(name)
+        return value if isinstance(value, str) and value else unknown(f"${name}")
+
+
+def _evaluated(node: ast.AST) -> int:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return node.value
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_evaluated(node.operand)
+    if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
+        return _BINARY[type(node.op)](_evaluated(node.left), _evaluated(node.right))
+    raise ValueError("not arithmetic")
+
+
+def _trimmed(value: str, rest: str, expander: Expander) -> str:
+    """${X#pattern}, ${X##pattern}, ${X%pattern}, ${X%%pattern}."""
+    longest = rest[:2] in ("##", "%%")
+    pattern = re.compile(translate(expander.text(rest[2 if longest else 1 :])))
+    ends = range(len(value) + 1) if rest[0] == "#" else range(len(value), -1, -1)
+    cuts = [n for n in ends if pattern.fullmatch(value[:n] if rest[0] == "#" else value[n:])]
+    if not cuts:
+        return value
+    cut = cuts[-1] if longest else cuts[0]
+    return value[cut:] if rest[0] == "#" else value[:cut]

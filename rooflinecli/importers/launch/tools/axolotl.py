@@ -1,0 +1,81 @@
+"""Axolotl: the YAML of a fine-tuning run. Keys as in Axolotl 0.12 (docs/config-reference)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rooflinecli.importers.launch import dtype_names, training_common
+from rooflinecli.importers.launch.launch import Arguments, Launch
+
+VERSION = "Axolotl 0.12"
+TRAINS = True
+IDLE = (
+    *training_common.IDLE_OPTIMIZER, "plugins", "liger_*", "lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel", "lora_alpha", "lora_dropout",
+    "lora_model_dir", "chat_template*", "datasets", "val_set_size", "*_dir", "dataset*", "sample_packing", "pad_to*", "wandb*", "num_epochs",
+    "max_steps", "bf16", "fp16", "tf32", "gradient_checkpointing_kwargs*", "resume*", "logging_steps", "attn_implementation",
+    "flash_attention", "sdp_attention", "xformers*", "eval*", "save*", "special_tokens*", "tokens", "hub_model_id", "*tokenizer*", "*type",
+    "trust_remote_code", "strict", "seed", "group_by_length", "train_on_inputs", "cut_cross_entropy", "fsdp_config.*", "early_stopping*", "rl", "trl.*", "reward*", "dpo*", "kl_*", "unsloth*", "gradient_clip*", "max_grad_norm", "weight_decay", "lisa*", "relora*", "ema*", "ebft*", "diffusion*", "pretraining*", "streaming*", "skip_*", "remove_*", "shuffle*", "excess*", "image_*", "roles*", "vllm.*", "neftune*", "overrides*", "sequence_len_overflow*", "nemo_gym*", "profiler*", "process*", "remote*", "fix_*", "low_cpu*", "auto_resume*", "bench*", "do_*", "tiled_mlp*", "context_parallel*", "added_tokens*", "ddp*", "s2_attention", "tensorboard*", "*_attention", "lora_fan*", "lora_bias", "adapter_model*", "loss_watchdog*", "push*", "hub*", "batch_flattening", "experimental*",
+    "torch_compile*", "debug", "local_rank", "use_*", "dataloader*", "shuffle*", "eot_tokens", "output_dir", "mlflow*", "comet*", "is_*",
+    "revision_of_model", "base_model_config", "loraplus*", "peft_use*", "unfrozen_parameters", "ddp*", "processor_type", "scaling_softmax",
+)  # fmt: skip
+
+
+def claims(tree: Mapping[str, Any]) -> bool:
+    return "base_model" in tree and ("datasets" in tree or "micro_batch_size" in tree)
+
+
+def read(tree: Mapping[str, Any], launch: Launch) -> None:
+    """A run as a training plan of one replica after another; how many there are the launcher says."""
+    args = Arguments.of_tree({k: v for k, v in tree.items() if k != "fsdp_config"} | _fsdp(tree))
+    dtype_names.checkpoint(launch, args.take("base_model"), "base_model")
+    sizes = {axis: args.whole(launch, f"{word}_parallel_size") for axis, word in (("tp", "tensor"), ("cp", "context"))}
+    training_common.layout(launch, None, **sizes)
+    args.put(launch, "seq", "sequence_len")
+    micro, steps = (
+        args.whole(launch, "micro_batch_size"),
+        args.whole(launch, "gradient_accumulation_steps", default=1) or 1,
+    )
+    if micro:
+        launch.options["micro-batch"] = micro
+        launch.per_replica = micro * steps
+    adapter = args.take("adapter")
+    if adapter in ("lora", "qlora"):
+        launch.options["recipe"] = adapter
+        args.put(launch, "lora-rank", "lora_r")
+    elif adapter:
+        launch.refuse("recipe", f"adapter {adapter} is no recipe known here")
+    linear = args.take("lora_target_linear")
+    if isinstance(args.given.get("rl"), list) and args.given["rl"][0] in ("dpo", "ipo", "kto", "orpo", "simpo"):
+        launch.options["recipe"] = "dpo" if adapter not in ("lora", "qlora") else adapter
+        launch.notes.append(f"rl {args.given['rl'][0]}: taken at the cost of {launch.options['recipe']}")
+    elif args.given.get("rl"):
+        launch.unmodelled.append(f"rl {args.given['rl'][0]}: the training step alone is answered, without the sampling")
+    modules = {str(m) for m in args.given.get("lora_target_modules", [])}
+    args.take("lora_target_modules")
+    if modules and not linear:
+        attention = {"q_proj", "k_proj", "v_proj", "o_proj"}
+        launch.options["lora-targets"] = "all" if modules - attention else "attention" if "o_proj" in modules else "qkv"
+    narrow = {bits: args.take(f"load_in_{bits}bit") is True for bits in (4, 8)}
+    if narrow[8] and adapter != "qlora":
+        launch.unmodelled.append("load_in_8bit true: the frozen weights are taken in 16 bits")
+    launch.options["recompute"] = "full" if args.take("gradient_checkpointing") in (True, "true", "offload") else "none"
+    launch.options["zero"] = 3 if args.take("fsdp", "fsdp_version") is not None else _stage(args.take("deepspeed"))
+    optimizer = str(args.take("optimizer", default="adamw"))
+    if "8bit" in optimizer:
+        launch.options["optimizer"] = "adamw-8bit"
+    elif "muon" in optimizer or "adafactor" in optimizer or "lion" in optimizer:
+        launch.options["optimizer"] = next(name for name in ("muon", "adafactor", "lion") if name in optimizer)
+    elif "4bit" in optimizer:
+        launch.unmodelled.append(f"optimizer {optimizer}: taken at 12 bytes a parameter (--optimizer-bytes)")
+    launch.options["dtype"] = "fp16" if args.given.get("fp16") == [True] else "bf16"
+    launch.unmodelled += args.left(IDLE)
+
+
+def _fsdp(tree: Mapping[str, Any]) -> dict[str, Any]:
+    return {"fsdp": True} if tree.get("fsdp_config") or tree.get("fsdp") else {}
+
+
+def _stage(path: Any) -> int:
+    """The stage that the name of a DeepSpeed config says; the repository ships them as zero1.json to zero3.json."""
+    return next((n for n in (1, 2, 3) if f"zero{n}" in str(path or "")), 0)

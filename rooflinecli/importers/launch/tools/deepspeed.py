@@ -1,0 +1,143 @@
+"""DeepSpeed: its JSON, and gpt-neox files that carry the same keys. Keys as in DeepSpeed 0.17 (www.deepspeed.ai/docs/config-json)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from rooflinecli.importers.launch import training_common
+from rooflinecli.importers.launch.launch import Arguments, Launch
+
+VERSION = "DeepSpeed 0.17"
+TRAINS = True
+SUFFIX = ".json"
+_STAGE = "zero_optimization.stage"
+_NEOX = ("model-parallel-size", "pipe-parallel-size", "num-layers", "hidden-size", "num-attention-heads", "num-kv-heads", "intermediate-size",
+         "seq-length", "max-position-embeddings", "checkpoint-activations", "no-weight-tying", "pos-emb", "activation")  # fmt: skip
+IDLE = (
+    *training_common.IDLE_OPTIMIZER, "steps_per_print", "wall_clock_breakdown", "optimizer.*", "scheduler.*", "gradient_clipping", "fp16.*",
+    "bf16.*", "amp.*", "zero_optimization.*bucket*", "zero_optimization.overlap_comm", "zero_optimization.contiguous_gradients",
+    "zero_optimization.reduce_scatter", "zero_optimization.allgather_partitions", "zero_optimization.sub_group_size",
+    "zero_optimization.stage3_*", "zero_optimization.max_*", "zero_optimization.gather*", "zero_optimization.round_robin_gradients",
+    "zero_optimization.offload_*.pin_memory", "zero_optimization.ignore_unused*", "prescale_gradients", "disable_allgather",
+    "zero_allow_untested*", "zero_force*", "*log*", "tensorboard*", "comms_logger*", "flops_profiler*", "dump_state", "data_types*",
+    "communication_data_type", "data-impl", "split", "*-iters", "*-interval", "launcher", "no_ssh_check", "comment", "autotuning.*",
+    "deepspeed_slurm", "keep-last*", "checkpoint-factor", "distributed-backend", "*fusion", "synchronize-*", "partition-activations",
+    "checkpoint-num-layers", "*dropout", "norm", "autotuning_config.*", "gpt-j-residual", "gpt_j_residual", "output_layer_parallelism", "fp32*", "zenflow*", "eigenvalue*", "checkpoint.*", "compile.*", "torch_autocast*", "memory_breakdown", "aio.*", "csv_monitor*", "wandb*", "data_efficiency*", "train-*", "valid-*", "test-*", "save*", "load*", "extra-save*", "include", "hostfile", "precision", "*tokenizer*", "*path*",
+    "roofline", "*init*", "*file", "seed", "num-workers", "attention-config", "rotary*", "output-layer*", "use-*",
+)  # fmt: skip
+
+
+def claims(tree: Mapping[str, Any]) -> bool:
+    return "zero_optimization" in tree or {"train_batch_size", "train_micro_batch_size_per_gpu"} & set(tree) != set()
+
+
+def read(tree: Mapping[str, Any], launch: Launch) -> None:
+    """A config as a training plan; `auto` is left to what launches it, and a list of stages is no plan."""
+    args = Arguments.of_tree({_plain(k.strip()): v for k, v in tree.items()})
+    tp = args.whole(launch, "model-parallel-size", "tensor_parallel.autotp_size", default=1)
+    pp = args.whole(launch, "pipe-parallel-size", default=1)
+    training_common.layout(launch, None, tp=tp, pp=max(pp or 1, 1))
+    stages = args.given.get(_STAGE, [0])
+    args.take(_STAGE)
+    if len(stages) > 1:
+        launch.refuse("zero", f"{_STAGE} is a list, {stages}, for autotuning to choose from")
+    else:
+        launch.put("zero", stages[0], _STAGE)
+    _batch(args, launch, (tp or 1) * max(pp or 1, 1))
+    _offload(args, launch)
+    launch.options["dtype"] = _dtype(args)
+    if launch.options["dtype"] == "bf16" and str(launch.options.get("zero")) == "0":
+        launch.options["zero"] = 1  # BF16_Optimizer shards its states at stage 0 too
+    _sizes(args, launch)
+    if str(args.take("checkpoint-activations")).lower() == "true":
+        launch.options["recompute"] = "full"
+    launch.unmodelled += args.left(IDLE)
+
+
+def _plain(key: str) -> str:
+    """gpt-neox takes its own keys with dashes or underscores; DeepSpeed's have underscores."""
+    dashed = key.replace("_", "-")
+    return dashed if dashed in _NEOX else key
+
+
+def _batch(args: Arguments, launch: Launch, within: int) -> None:
+    """train_batch_size = micro batch x accumulation x replicas: three of them say the fourth."""
+    whole, micro = args.whole(launch, "train_batch_size"), args.whole(launch, "train_micro_batch_size_per_gpu")
+    steps = args.whole(launch, "gradient_accumulation_steps")
+    if micro:
+        launch.options["micro-batch"] = micro
+    if whole:
+        launch.options["batch"] = whole
+        micro = micro or (whole if steps == 1 else None)
+        if micro and steps and whole % (micro * steps) == 0 and "train_micro_batch_size_per_gpu" in args.given:
+            launch.options |= {"dp": whole // (micro * steps), "n": whole // (micro * steps) * within}
+            launch.notes = [n for n in launch.notes if not n.startswith("how many devices")]
+    elif micro and steps:
+        launch.per_replica = micro * steps
+
+
+def _offload(args: Arguments, launch: Launch) -> None:
+    optimizer = args.take("zero_optimization.offload_optimizer.device", default="none")
+    weights = args.take("zero_optimization.offload_param.device", default="none")
+    if str(args.take("zero_optimization.cpu_offload")).lower() == "true":
+        optimizer = "cpu"
+    if optimizer in ("cpu", "nvme"):
+        launch.options["offload"] = "optimizer"
+    if weights in ("cpu", "nvme"):
+        launch.unmodelled.append(
+            f"zero_optimization.offload_param.device {weights}: weights are taken to stay on the device"
+        )
+    for name in [
+        n
+        for n in args.given
+        if n.startswith(("zero_optimization.offload_param.", "zero_optimization.offload_optimizer."))
+    ]:
+        args.take(name)
+
+
+def _dtype(args: Arguments) -> str:
+    on = {
+        kind: str(args.take(f"{kind}.enabled", default=False)).lower() in ("true", "auto") for kind in ("bf16", "fp16")
+    }
+    on["bf16"] = on["bf16"] or args.take("bfloat16.enabled") is True
+    return "bf16" if on["bf16"] else "fp16" if on["fp16"] else "fp32"
+
+
+def _sizes(args: Arguments, launch: Launch) -> None:
+    keys = {"layers": "num-layers", "d_model": "hidden-size", "heads": "num-attention-heads", "kv_heads": "num-kv-heads",
+            "d_ff": "intermediate-size"}  # fmt: skip
+    found = {key: args.whole(launch, name) for key, name in keys.items()}
+    launch.shape = {key: value for key, value in found.items() if value}
+    if {"d_model", "heads"} <= set(launch.shape):  # gpt-neox: full attention and 4 h wide unless it says otherwise
+        gated = str(args.take("activation", default="gelu")).lower() in ("swiglu", "geglu", "silu-gated")
+        launch.shape = {
+            "kv_heads": launch.shape["heads"],
+            "d_ff": 4 * launch.shape["d_model"],
+            "experts": 0,
+            "top_k": 0,
+            **launch.shape,
+            "gated": gated,
+        }
+        launch.shape["tied"] = str(args.take("no-weight-tying", default=False)).lower() != "true"
+        launch.shape["rotary"] = args.take("pos-emb", default="learned") != "learned"
+        launch.shape["context"] = args.whole(launch, "max-position-embeddings") or 2048
+    args.put(launch, "seq", "seq-length")
+
+
+def write(options: dict[str, Any], model: str) -> str:
+    """A config for deepspeed.initialize. JSON has no comments: what has no key stands under `roofline`, which DeepSpeed ignores."""
+    dp, micro = training_common.replicas(options), int(options.get("micro-batch") or 1)
+    batch, dtype = options.get("batch"), options.get("dtype")
+    zero: dict[str, Any] = {"stage": int(options.get("zero", 0))}
+    if options.get("offload") == "optimizer":
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+    wanted: dict[str, Any] = {"train_micro_batch_size_per_gpu": micro, "zero_optimization": zero}
+    if batch:
+        wanted = {"train_batch_size": int(batch), **wanted}
+        if int(batch) % (micro * dp) == 0:
+            wanted["gradient_accumulation_steps"] = int(batch) // (micro * dp)
+    if dtype in ("bf16", "fp16"):
+        wanted[dtype] = {"enabled": True}
+    return json.dumps(wanted, indent=2) + "\n"

@@ -1,0 +1,106 @@
+"""llama.cpp: `llama-server -m FILE.gguf`.
+
+Flags as in llama.cpp b6000 and later (tools/server/README.md, common/arg.cpp).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rooflinecli.importers.launch import dtype_names, serving_common
+from rooflinecli.importers.launch.launch import Arguments, Launch
+
+VERSION = "llama.cpp b6000"
+TRAINS = False
+SUFFIX = ".sh"
+LAUNCHERS = ("llama-server", "llama-cli", "llama-bench", "server-cuda")
+SHORT = {"-m": "model", "-hf": "hf-repo", "-hfr": "hf-repo", "-c": "ctx-size", "-np": "parallel", "-ngl": "gpu-layers",
+         "--n-gpu-layers": "gpu-layers", "-ctk": "cache-type-k", "-ctv": "cache-type-v", "-sm": "split-mode", "-ts": "tensor-split",
+         "-n": "predict", "--n-predict": "predict", "-fa": "flash-attn", "-t": "threads", "-b": "batch-size", "-ub": "ubatch-size",
+         "-tb": "threads-batch", "-cb": "cont-batching", "-mg": "main-gpu", "-a": "alias", "-md": "model-draft", "-cmoe": "cpu-moe", "-ncmoe": "n-cpu-moe", "-ot": "override-tensor", "-nkvo": "no-kv-offload"}  # fmt: skip
+SWITCHES = {
+    "cont-batching",
+    "jinja",
+    "perf",
+    "no-mmap",
+    "mlock",
+    "verbose",
+    "no-webui",
+    "metrics",
+    "embeddings",
+    "embedding",
+    "reranking",
+    "cpu-moe",
+    "no-kv-offload",
+    "swa-full",
+    "no-warmup",
+    "mmproj-offload",
+}
+IDLE = (
+    *serving_common.IDLE, "threads*", "prio*", "perf", "no-perf", "jinja", "mlock", "no-mmap", "no-warmup", "alias", "cont-batching",
+    "batch-size", "ubatch-size", "temp*", "top-*", "min-p", "repeat-*", "presence-penalty", "reasoning*", "flash-attn", "main-gpu",
+    "verbose", "no-webui", "slots", "no-slots", "props", "mmproj*", "numa", "predict", "embedding*", "cache-reuse", "no-context-shift",
+)  # fmt: skip
+
+
+MOST_LAYERS = 60  # what people write to mean all of them: 70, 99, 999
+
+
+def starts(words: list[str]) -> list[str] | None:
+    return serving_common.starting(words, *LAUNCHERS)
+
+
+def read(words: list[str], launch: Launch) -> None:
+    """Layers split over the cards stand for pipeline stages, rows for tensor parallelism; slots share the context."""
+    args = Arguments.of_words(words, SWITCHES, SHORT, ())
+    repository = str(args.take("hf-repo", default=""))
+    named, _, kind = repository.rpartition(":") if ":" in repository else (repository, "", "")
+    file = args.take("model", "hf-file")
+    dtype_names.checkpoint(launch, file or (f"{named.removesuffix('-GGUF')}-{kind}" if kind else named) or None, "--model")
+    keys = args.take("cache-type-k")
+    dtype_names.cache(launch, keys, "--cache-type-k")
+    if args.take("cache-type-v") != keys:
+        launch.unmodelled.append("--cache-type-v unlike --cache-type-k")
+    cards = len(str(args.take("tensor-split", default="1")).split(","))
+    by_row = args.take("split-mode") == "row"
+    serving_common.server(launch, cards if by_row else 1, 1 if by_row else cards)
+    _on_host(args, launch)
+    serving_common.speculation(launch, None, args.take("draft-max", "draft"), args.take("model-draft"))
+    slots = args.whole(launch, "parallel", default=1) or 1
+    launch.options["batch"] = slots
+    context = args.whole(launch, "ctx-size")
+    if context:
+        dtype_names.length(launch, context // slots, "--ctx-size for each slot")
+    launch.unmodelled += args.left(IDLE)
+
+
+def _on_host(args: Arguments, launch: Launch) -> None:
+    """Layers and experts that stay in the host's memory; any count beyond a model's layers means all on the device."""
+    layers = args.whole(launch, "gpu-layers")
+    if layers is not None and 0 <= layers < MOST_LAYERS:
+        launch.options["offload-layers"] = layers
+    if args.take("cpu-moe"):
+        launch.options["experts-on"] = "host"
+    count = args.take("n-cpu-moe")
+    if count is not None:
+        launch.put("experts-on", f"host:{count}", "--n-cpu-moe")
+
+
+def write(options: dict[str, Any], model: str) -> str:
+    """The command that serves this plan. A GGUF file of these weights is named as they are on the Hub."""
+    tp, pp, slots = options.get("tp", 1), options.get("pp", 1), int(options.get("batch", 1))
+    kind = {"q8_0": "Q8_0", "q4_0": "Q4_0", "mxfp4": "mxfp4"}.get(options.get("weight-dtype", ""), "BF16")
+    split = max(tp, pp)
+    lengths = serving_common.longest(options)
+    return serving_common.command(
+        ["llama-server", "-m", f"{model.rpartition('/')[2]}-{kind}.gguf"],
+        [
+            ("--n-gpu-layers", 999),
+            ("--split-mode", ("row" if tp > 1 else "layer") if split > 1 else None),
+            ("--tensor-split", ",".join(["1"] * split) if split > 1 else None),
+            ("--ctx-size", lengths * slots if lengths else None),
+            ("--parallel", slots),
+            ("--cache-type-k", options["kv-dtype"] if options.get("kv-dtype") in ("q8_0", "q4_0") else None),
+            ("--cache-type-v", options["kv-dtype"] if options.get("kv-dtype") in ("q8_0", "q4_0") else None),
+        ],
+    )

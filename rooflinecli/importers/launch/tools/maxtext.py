@@ -1,0 +1,172 @@
+"""MaxText: a YAML over base.yml, and `python -m maxtext...train base.yml key=value`.
+
+Keys as in AI-Hypercomputer/maxtext at e591f30 (src/maxtext/configs/base.yml, 2026-08).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+import yaml
+
+from rooflinecli.importers.launch import dtype_names, training_common
+from rooflinecli.importers.launch.launch import Arguments, Launch
+
+VERSION = "MaxText e591f30"
+TRAINS = True
+SUFFIX = ".yaml"
+_AXES = {"dp": ("data",), "fsdp": ("fsdp", "fsdp_transpose"), "tp": ("tensor", "tensor_transpose", "tensor_sequence"),
+         "pp": ("pipeline",), "cp": ("context", "sequence"), "ep": ("expert",)}  # fmt: skip
+_NAMES = {"deepseek3-671b": "deepseek-v3", "deepseek2-16b": "deepseek-v2-lite", "kimi-k2-1t": "kimi-k2", "llama4-17b-16e": "llama-4-scout",
+          "llama4-17b-128e": "llama-4-maverick"}  # fmt: skip
+# policies of layers/decoders.py by what they compute again: nothing but pointwise work, the feed-forward, or all
+_REMAT = {
+    "full": "full", "none": "none", "minimal": "none", "minimal_with_context": "none", "minimal_flash": "none", "save_qkv_proj": "selective",
+    "save_dot_with_context_except_mlp": "selective", "save_dot_except_mlp": "selective", "save_dot_except_mlpwi": "selective",
+    "save_out_proj": "full",
+}  # fmt: skip
+_MLP = ("save_dot_with_context_except_mlp", "save_dot_except_mlp", "save_dot_except_mlpwi")
+_SHAPE = {"layers": "base_num_decoder_layers", "d_model": "base_emb_dim", "heads": "base_num_query_heads", "kv_heads": "base_num_kv_heads",
+          "d_ff": "base_mlp_dim", "head_dim": "head_dim", "vocab": "vocab_size", "experts": "num_experts", "top_k": "num_experts_per_tok"}  # fmt: skip
+IDLE = (
+    *training_common.IDLE_OPTIMIZER, "base_config", "run_name", "hardware", "steps", "packing", "max_segments*", "attention", "use_iota_embed",
+    "scan_layers", "logits_dot_in_fp32", "shardy", "*profil*", "*checkpoint*", "dataset*", "base_output*", "reuse_example_batch",
+    "gcs_metrics", "*goodput*", "save_config_to_gcs", "enable_*", "tokenizer*", "hf_*", "grain*", "tfds*", "sa_*", "per_device_batch_size_*",
+    "*_bandwidth_*", "megablox", "sparse_matmul", "capacity_factor", "compiled_*", "compile_*", "log_*", "metrics*", "tensorboard*",
+    "async_*", "monitor*", "xla*", "use_*", "skip_*", "weight_dtype", "*_autoregressive_parallelism", "*_diloco_parallelism",
+    "custom_mesh*", "num_slices", "*=device", "decoder_layer_input", "context", "query_proj", "key_proj", "value_proj", "mlpw*", "out_proj", "num_vocab_tiling", "opt_type", "dq_reduction_steps", "load_parameters_path", "load_balance*", "mu_dtype", "float32_*", "add_*", "per_device_tokens",
+    "internal_compile*", "gcs_*", "upload_*", "stack_prefill*", "return_*", "max_target*", "prometheus*", "hf_access_token", "workspace", "collect_stack*", "ragged*", "fused_*", "allow_split_physical_axes", "steps_*", "shard_mode", "jax_*", "vocab_size",
+)  # fmt: skip
+
+
+def starts(words: list[str]) -> list[str] | None:
+    """key=value after the module or script that trains."""
+    at = next((i for i, w in enumerate(words) if _trains(w) and any("=" in rest for rest in words[i + 1 :])), None)
+    return None if at is None else words[at + 1 :]
+
+
+def _trains(word: str) -> bool:
+    bare = word.lower()
+    return ("maxtext" in bare and "train" in bare) or bare in ("train.py", "maxtext/train.py")
+
+
+def claims(tree: Mapping[str, Any]) -> bool:
+    modules = tree.get("modules")
+    if isinstance(modules, Mapping):
+        tree = primus(modules)
+    return "per_device_batch_size" in tree or any(str(k).startswith(("ici_", "dcn_")) for k in tree)
+
+
+def read(tree: Mapping[str, Any] | list[str], launch: Launch) -> None:
+    """A config as a training plan. An axis is its size inside a slice times that across slices, and -1 takes what is left."""
+    if isinstance(tree, list):
+        pairs = [word.partition("=") for word in tree if "=" in word and not word.startswith("-")]
+        tree = {key: value for key, _, value in pairs}
+    elif isinstance(modules := tree.get("modules"), Mapping):
+        tree = primus(modules)
+    args = Arguments.of_tree(tree)
+    sizes: dict[str, int | None] = {axis: _size(args, launch, names) for axis, names in _AXES.items()}
+    fsdp, data = sizes.pop("fsdp"), sizes.pop("dp")
+    if not any(f"{net}_fsdp_parallelism" in tree for net in ("ici", "dcn")):
+        fsdp = -1  # base.yml's own
+    _chips(launch, sizes)
+    closed = fsdp != -1 and data != -1
+    sizes["dp"] = int(fsdp or 1) * int(data or 1) * int(sizes["ep"] or 1) if closed else None
+    training_common.layout(launch, None, **{k: None if v == -1 else v for k, v in sizes.items()})
+    launch.options["zero"] = 0 if fsdp == 1 else 3
+    if fsdp and fsdp > 1 and (data == -1 or (closed and data and data > 1)):
+        launch.options["shard"] = fsdp * int(sizes["ep"] or 1)
+    training_common.unreadable(
+        launch, {f"{net}_{n}_parallelism": a for net in ("ici", "dcn") for a, ns in _AXES.items() for n in ns}
+    )
+    args.take("model_name")
+    found = {key: args.whole(launch, name) for key, name in _SHAPE.items()}
+    launch.shape = {key: size for key, size in found.items() if size} | ({"gated": True} if any(found.values()) else {})
+    name = str(tree.get("model_name") or "")
+    launch.put("model", None if name == "default" else _NAMES.get(name, name), "model_name")
+    args.put(launch, "seq", "max_target_length")
+    _batch(args, launch)
+    policy = args.take("remat_policy", default="full")
+    launch.options["recompute"] = _REMAT.get(str(policy), "selective")
+    if str(policy) in _MLP:
+        launch.options["recompute-modules"] = "mlp"
+    if str(policy) not in _REMAT:
+        launch.unmodelled.append(f"remat_policy {policy}: taken as selective recomputation")
+    dtype_names.compute(launch, args.take("dtype"), "dtype")
+    narrow = str(args.take("quantization", default="") or "")
+    if narrow:
+        launch.options["dtype"] = "int8" if "int8" in narrow else "fp8"
+    launch.unmodelled += [left for left in args.left(IDLE) if not left.split()[0].endswith("_parallelism")]
+
+
+def _size(args: Arguments, launch: Launch, names: tuple[str, ...]) -> int | None:
+    """Over both networks; -1 where either takes what is left."""
+    found = [args.whole(launch, f"{net}_{name}_parallelism") for net in ("ici", "dcn") for name in names]
+    written = [size for size in found if size is not None]
+    if not written:
+        return None
+    return -1 if -1 in written else prod(written)
+
+
+def _chips(launch: Launch, sizes: dict[str, int | None]) -> None:
+    """Axes of cores as axes of chips: the innermost that is a multiple of the cores of a chip lies within it."""
+    inner = next((axis for axis in ("tp", "cp") if (sizes[axis] or 1) % launch.cores == 0 and sizes[axis] != -1), None)
+    if launch.cores > 1 and inner and sizes[inner]:
+        sizes[inner] = int(sizes[inner] or 1) // launch.cores
+        launch.notes.append(f"{launch.cores} cores to a chip: a device here is a chip, so {inner} is {sizes[inner]}")
+
+
+def primus(modules: Mapping[str, Any]) -> dict[str, Any]:
+    """The overrides of a Primus experiment, with the model that it names."""
+    trainer = next((module for module in modules.values() if isinstance(module, Mapping)), {})
+    name = str(trainer.get("model") or "").removesuffix(".yaml").removesuffix(".yml")
+    return {**({"model_name": name.replace("_", "-").lower()} if name else {}), **(trainer.get("overrides") or {})}
+
+
+def _batch(args: Arguments, launch: Launch) -> None:
+    each, steps = args.take("per_device_batch_size"), args.whole(launch, "gradient_accumulation_steps", default=1) or 1
+    try:
+        share = float(str(each)) * launch.cores
+    except ValueError:
+        if each is not None:
+            launch.put("batch", each, "per_device_batch_size")
+        return
+    within = prod(int(launch.options.get(axis, 1)) for axis in training_common.MODEL_PARALLEL)
+    local = share * within
+    launch.options["micro-batch"] = max(round(local), 1)
+    if "dp" in launch.options:
+        launch.options["batch"] = max(round(local * launch.options["dp"] * steps), 1)
+    else:
+        launch.per_replica = max(round(local * steps), 1)
+
+
+def _name(model: str) -> str:
+    """As MaxText names a model: generations without a dash."""
+    return next((k for k, v in _NAMES.items() if v == model), re.sub(r"^(llama|gemma)-(\d)", r"\1\2", model))
+
+
+def write(options: dict[str, Any], model: str) -> str:
+    """A config over base.yml; one slice, FSDP over the replicas that ZeRO shards."""
+    dp, ep, n = training_common.replicas(options), int(options.get("ep", 1)), int(options["n"])
+    sharded = int(options.get("zero", 0)) == 3
+    within = int(options.get("shard") or dp) if sharded else 1
+    recompute = options.get("recompute", "none")
+    wanted: dict[str, Any] = {"base_config": "base.yml", "model_name": _name(str(options["model"]))}
+    if options.get("batch"):
+        wanted["per_device_batch_size"] = float(options["batch"]) / n
+    if options.get("seq"):
+        wanted["max_target_length"] = int(options["seq"])
+    wanted |= {
+        "dcn_data_parallelism": 1,
+        "ici_data_parallelism": dp // within if sharded else dp // ep,
+        "ici_fsdp_parallelism": max(within // ep, 1),
+        **{f"ici_{names[0]}_parallelism": int(options.get(axis, 1)) for axis, names in _AXES.items() if axis in ("tp", "pp", "cp", "ep")},
+        "remat_policy": {"full": "full", "selective": "save_qkv_proj"}.get(recompute, "minimal"),
+        "dtype": "float32" if options.get("dtype") == "fp32" else "bfloat16",
+    }  # fmt: skip
+    if options.get("dtype") in ("fp8", "int8"):
+        wanted["quantization"] = options["dtype"]
+    return yaml.safe_dump(wanted, sort_keys=False)

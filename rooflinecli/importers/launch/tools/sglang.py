@@ -1,0 +1,102 @@
+"""SGLang: `python -m sglang.launch_server` and `sglang serve`.
+
+Flags as in SGLang 0.5 (docs.sglang.ai/advanced_features/server_arguments.html) and python/sglang/srt/server_args.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rooflinecli.importers.launch import dtype_names, serving_common
+from rooflinecli.importers.launch.launch import Arguments, Launch
+
+VERSION = "SGLang 0.5"
+TRAINS = False
+SUFFIX = ".sh"
+LAUNCHERS = ("-m sglang.launch_server", "sglang serve", "-m dynamo.sglang", "-m sglang.launch_server_llavavid")
+SHORT = {"--tp": "tp-size", "--tensor-parallel-size": "tp-size", "--pp": "pp-size", "--pipeline-parallel-size": "pp-size",
+         "--dp": "dp-size", "--data-parallel-size": "dp-size", "--ep": "ep-size", "--expert-parallel-size": "ep-size",
+         "--model": "model-path"}  # fmt: skip
+SWITCHES = {"trust-remote-code", "enable-dp-attention", "enable-metrics", "disable-radix-cache", "enable-torch-compile",
+            "disable-cuda-graph", "skip-server-warmup", "enable-mixed-chunk", "enable-dp-lm-head", "enable-ep-moe", "enable-deepep-moe",
+            "disable-shared-experts-fusion", "enable-two-batch-overlap", "enable-eplb", "disable-overlap-schedule", "enable-hierarchical-cache",
+            "enable-multimodal", "enable-p2p-check", "enable-symm-mem", "enable-nccl-nvls", "log-requests", "enable-lora", "disable-chunked-prefix-cache",
+            "enable-flashinfer-allreduce-fusion", "enable-cache-report", "disable-custom-all-reduce", "is-embedding", "enable-flashinfer-mla"}  # fmt: skip
+MANY = (
+    "cuda-graph-bs",
+    "lora-paths",
+    "served-model-name",
+    "bucket-*",
+    "prefill-attention-*",
+    "json-model-override-args",
+    "dataset-args",
+)
+IDLE = (
+    *serving_common.IDLE, "attention-backend", "*-attention-backend", "disable-radix-cache", "cuda-graph-*", "disable-cuda-graph*",
+    "max-prefill-tokens", "schedule-*", "enable-torch-compile", "torch-compile-*", "page-size",
+    "sampling-backend", "moe-*-backend", "stream-interval", "enable-mixed-chunk", "enable-dp-lm-head", "disable-custom-all-reduce",
+    "constrained-json*", "grammar-backend", "disaggregation-*", "enable-symm-mem", "enable-flashinfer-*", "disable-shared-experts-fusion", "enable-p2p-check",
+    "disable-overlap-schedule", "mm-*", "random-seed", "enable-cache-report", "load-balance-*", "prefill-*-backend", "decode-*-backend", "schedule-policy", "enable-nccl-nvls", "num-continuous-decode-steps", "fp8-gemm-backend",
+)  # fmt: skip
+
+
+def starts(words: list[str]) -> list[str] | None:
+    return serving_common.starting(words, *LAUNCHERS)
+
+
+def read(words: list[str], launch: Launch) -> None:
+    """A server's flags. With --enable-dp-attention the data parallel replicas lie inside the tensor parallel group."""
+    args = Arguments.of_words(words, SWITCHES, SHORT, MANY)
+    dtype_names.quantized(launch, args.take("quantization"), "--quantization")
+    dtype_names.checkpoint(launch, args.model("model-path"), "--model-path")
+    dtype_names.served(launch, args.take("dtype"), "--dtype")
+    dtype_names.cache(launch, args.take("kv-cache-dtype"), "--kv-cache-dtype")
+    tp, pp, dp, ep = (args.whole(launch, f"{axis}-size") for axis in ("tp", "pp", "dp", "ep"))
+    if args.take("enable-dp-attention") and tp and dp:
+        if tp % dp:
+            launch.refuse("tp", f"--dp-size {dp} does not divide --tp-size {tp} under --enable-dp-attention")
+        tp, ep = max(tp // dp, 1), dp
+    elif ep and ep > 1:
+        ep = None  # over the tensor parallel group: the same bytes on every device
+    serving_common.server(launch, tp, pp, dp, ep)
+    serving_common.role(launch, args.given.get("disaggregation-mode"))
+    serving_common.speculation(
+        launch, args.take("speculative-algorithm", "speculative-algo"), args.take("speculative-num-steps", "speculative-num-draft-tokens"),
+        args.take("speculative-draft-model-path", "speculative-draft"),
+    )  # fmt: skip
+    for name in ("speculative-eagle-topk", "speculative-num-draft-tokens"):
+        args.take(name)
+    if args.take("enable-two-batch-overlap"):
+        launch.options["overlap"] = "two-batch"
+    args.put(launch, "redundant-experts", "ep-num-redundant-experts")
+    if str(args.take("moe-a2a-backend")) == "deepep" or args.take("enable-deepep-moe"):
+        args.take("deepep-mode")
+    serving_common.unreadable(launch, {f"{axis}-size": axis for axis in ("tp", "pp", "dp", "ep")})
+    args.put(launch, "batch", "max-running-requests")
+    if args.take("chunked-prefill-size") != "-1":  # which takes a prompt whole
+        args.put(launch, "token-budget", "chunked-prefill-size")
+    dtype_names.length(launch, args.take("context-length"), "--context-length")
+    launch.options["engine"] = "sglang"
+    launch.unmodelled += args.left(IDLE)
+
+
+def write(options: dict[str, Any], model: str) -> str:
+    """The command that serves this plan; experts over the replicas need attention data parallel inside the group."""
+    tp, dp, ep = options.get("tp", 1), options.get("dp", 1), options.get("ep", 1)
+    inside = ep > 1 and ep == dp
+    return serving_common.command(
+        ["python", "-m", "sglang.launch_server", "--model-path", model],
+        [
+            ("--tp-size", tp * dp if inside else tp),
+            ("--pp-size", serving_common.above_one(options, "pp")),
+            ("--dp-size", serving_common.above_one(options, "dp")),
+            ("--enable-dp-attention", inside),
+            ("--ep-size", tp * dp if inside else None),
+            ("--dtype", serving_common.WIDE.get(options.get("dtype", ""))),
+            ("--quantization", "fp8" if options.get("dtype") == "fp8" else None),
+            ("--kv-cache-dtype", "fp8_e4m3" if options.get("kv-dtype") == "fp8" else None),
+            ("--context-length", serving_common.longest(options)),
+            ("--max-running-requests", options.get("batch")),
+            ("--chunked-prefill-size", options.get("token-budget")),
+        ],
+    )

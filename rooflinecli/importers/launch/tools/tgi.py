@@ -1,0 +1,42 @@
+"""text-generation-inference: `text-generation-launcher` and its container. Flags as in TGI 3.3 (docs/source/reference/launcher.md)."""
+
+from __future__ import annotations
+
+from rooflinecli.importers.launch import dtype_names, serving_common
+from rooflinecli.importers.launch.launch import Arguments, Launch
+
+VERSION = "TGI 3.3"
+TRAINS = False
+IDLE = (
+    *serving_common.IDLE, "hostname", "max-batch-prefill-tokens", "max-input-tokens", "max-input-length", "max-best-of", "sharded",
+    "*-cache", "waiting-served-ratio", "json-output", "disable-custom-kernels", "max-waiting-tokens", "shard-uds-path", "cors-*",
+    "max-batch-total-tokens", "max-client-batch-size", "usage-stats", "validation-workers", "master-*", "rope-*",
+)  # fmt: skip
+SHORT = {"-p": "port", "-e": "env"}
+
+
+def starts(words: list[str]) -> list[str] | None:
+    found = serving_common.starting(words, "text-generation-launcher", "tgi-entrypoint.sh")
+    if found is not None:
+        return found
+    image = next((i for i, w in enumerate(words) if "text-generation-inference" in w), None)
+    return words[image + 1 :] if image is not None and "--model-id" in words[image:] else None
+
+
+def read(words: list[str], launch: Launch) -> None:
+    """A server's flags; no engine of its own is modelled, so the default one answers."""
+    args = Arguments.of_words(
+        words,
+        {"trust-remote-code", "json-output", "disable-custom-kernels", "env", "disable-grammar-support"},
+        SHORT,
+        (),
+    )
+    dtype_names.quantized(launch, args.take("quantize"), "--quantize")
+    dtype_names.checkpoint(launch, args.take("model-id"), "--model-id")
+    dtype_names.served(launch, args.take("dtype"), "--dtype")
+    dtype_names.cache(launch, args.take("kv-cache-dtype"), "--kv-cache-dtype")
+    serving_common.server(launch, args.whole(launch, "num-shard"))
+    serving_common.unreadable(launch, {"num-shard": "tp"})
+    args.put(launch, "batch", "max-batch-size", "max-concurrent-requests")
+    dtype_names.length(launch, args.take("max-total-tokens"), "--max-total-tokens")
+    launch.unmodelled += args.left(IDLE)

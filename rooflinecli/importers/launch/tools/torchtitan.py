@@ -1,0 +1,155 @@
+"""torchtitan: the TOML of a job. Keys as in torchtitan 0.2 (torchtitan/config/job_config.py)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from rooflinecli.core.errors import RooflineError
+from rooflinecli.importers.launch import training_common
+from rooflinecli.importers.launch.launch import Arguments, Launch
+from rooflinecli.specs.model import load_model
+
+VERSION = "torchtitan 0.2"
+TRAINS = True
+SUFFIX = ".toml"
+IDLE = (
+    *training_common.IDLE_OPTIMIZER, "job.*", "profiling.*", "metrics.*", "checkpoint.*", "compile.*", "optimizer.*", "validation.*",
+    "infra.*", "comm.*", "encoder.*", "eval.*", "lr_scheduler.*", "model.tokenizer*", "model.print*", "faults.*", "debug.*", "experimental.*", "fault_tolerance.*", "training.steps", "training.dataset*", "training.max_norm",
+    "training.gc_*", "training.seed", "training.deterministic", "training.data*", "parallelism.disable_loss_parallel", "parallelism.enable_async_tensor_parallel",
+    "parallelism.enable_loss_parallel", "parallelism.disable_loss_parallel", "parallelism.prefetch_before_data", "model.hf_assets_path",
+    "model.tokenizer_path", "model.norm_type", "activation_checkpoint.early_stop", "activation_checkpoint.per_op*", "float8.*",
+    "quantize.*", "mx.*", "training.mixed_precision_reduce", "parallelism.fsdp_reshard_after_forward", "memory_estimation.*",
+    "parallelism.pipeline_parallel_microbatch_size", "parallelism.context_parallel_rotate_method", "model.print_after_conversion",
+)  # fmt: skip
+_DEGREES = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}
+_SCHEDULES = {
+    "1f1b": "1f1b",
+    "gpipe": "gpipe",
+    "interleaved1f1b": "1f1b",
+    "interleavedzerobubble": "interleaved-zero-bubble",
+    "zbvzerobubble": "zb-v",
+}
+# names of flavors that are not the model's size, and of models that are not the family's
+_FLAVORS = {"llama4 17bx16e": "llama-4-scout", "llama4 17bx128e": "llama-4-maverick", "deepseek_v3 671B": "deepseek-v3",
+            "deepseek_v3 16B": "deepseek-v2-lite"}  # fmt: skip
+
+
+def claims(tree: Mapping[str, Any]) -> bool:
+    return isinstance(tree.get("parallelism"), Mapping) or {"job", "training"} <= set(tree)
+
+
+def read(tree: Mapping[str, Any], launch: Launch) -> None:
+    """A job as a training plan; -1 shards over the devices that are left."""
+    args = Arguments.of_tree(tree)
+    sizes = {axis: args.whole(launch, f"parallelism.{word}_parallel_degree") for axis, word in _DEGREES.items()}
+    shard, copies = (args.whole(launch, f"parallelism.data_parallel_{kind}_degree") for kind in ("shard", "replicate"))
+    copies, shard = copies or 1, -1 if shard is None else shard
+    training_common.layout(launch, None, dp=None if shard == -1 else copies * shard, **sizes)
+    if copies == 1 or shard != 1:
+        launch.options["zero"] = 3
+        if copies > 1 and shard > 0:
+            launch.options["shard"] = shard
+    else:
+        launch.options["zero"] = 0
+    _model(args, launch)
+    args.put(launch, "seq", "training.seq_len")
+    args.put(launch, "batch", "training.global_batch_size")
+    _batch(args, launch)
+    _recomputed(args, launch)
+    narrow = any("float8" in str(c) or "mx" in str(c) for c in args.given.get("model.converters", []))
+    args.take("model.converters")
+    mixed = str(args.take("training.mixed_precision_param", "training.dtype", default="bfloat16"))
+    launch.options["dtype"] = "fp8" if narrow else {"bfloat16": "bf16", "float32": "fp32"}.get(mixed, mixed)
+    if args.take("training.enable_cpu_offload") is True:
+        launch.options["offload"] = "optimizer"
+        launch.unmodelled.append("training.enable_cpu_offload: weights are taken to stay on the device")
+    schedule = args.take("parallelism.pipeline_parallel_schedule")
+    if schedule and str(schedule).lower() in _SCHEDULES:
+        launch.options["schedule"] = _SCHEDULES[str(schedule).lower()]
+    elif schedule:
+        launch.unmodelled.append(f"parallelism.pipeline_parallel_schedule {schedule}")
+    args.put(launch, "expert-tp", "parallelism.expert_tensor_parallel_degree")
+    launch.options["sequence-parallel"] = (sizes["tp"] or 1) > 1
+    launch.unmodelled += args.left(IDLE)
+
+
+def _batch(args: Arguments, launch: Launch) -> None:
+    """The local batch is what a replica computes at once; without a global one it is the whole of its share."""
+    local = args.whole(launch, "training.local_batch_size", "training.batch_size")
+    value = launch.options.get("batch")
+    if str(value) == "-1":
+        launch.options.pop("batch")
+    if local:
+        launch.options["micro-batch"] = local
+        if "dp" in launch.options and "batch" not in launch.options:
+            launch.options["batch"] = local * launch.options["dp"]
+        elif "batch" not in launch.options:
+            launch.per_replica = local
+
+
+def _model(args: Arguments, launch: Launch) -> None:
+    name, flavor = str(args.take("model.name", default="")), str(args.take("model.flavor", default=""))
+    if not name:
+        return
+    version = re.sub(r"^llama3$", "llama-3.1" if flavor in ("8B", "70B", "405B") else "llama-3", name)
+    launch.put("model", _FLAVORS.get(f"{name} {flavor}", f"{version}-{flavor}".lower()), "model.flavor")
+
+
+def _recomputed(args: Arguments, launch: Launch) -> None:
+    mode = args.take("activation_checkpoint.mode", default="selective")
+    option = str(args.take("activation_checkpoint.selective_ac_option", default="2"))
+    if mode == "selective" and option == "op":
+        launch.options["recompute"] = "op"
+    elif mode == "selective" and option.isdigit() and int(option) > 0:
+        launch.options["recompute"] = "full"
+        layers = _layers(str(launch.options.get("model", "")))
+        if layers:
+            launch.options["recompute-layers"] = layers // int(option)
+        else:
+            launch.unmodelled.append(
+                f"activation_checkpoint.selective_ac_option {option}: every layer is taken to compute again"
+            )
+    elif mode in ("none", "full"):
+        launch.options["recompute"] = mode
+    else:
+        launch.refuse("recompute", f"activation_checkpoint.mode {mode} {option} is not known here")
+
+
+def _layers(model: str) -> int | None:
+    try:
+        return load_model(model).n_layers
+    except RooflineError:
+        return None
+
+
+def _flavor(model: str) -> tuple[str, str]:
+    """As torchtitan names a model; a release within a generation is no name of its own there."""
+    known = next((key.split() for key, value in _FLAVORS.items() if value == model), None)
+    family, _, size = model.rpartition("-")
+    return (known[0], known[1]) if known else (re.sub(r"^llama-3(\.\d)?$", "llama3", family), size.upper())
+
+
+def write(options: dict[str, Any], model: str) -> str:
+    """The sections that this plan decides."""
+    dp, shard, zero = training_common.replicas(options), options.get("shard"), int(options.get("zero", 0))
+    within = int(shard or dp) if zero else 1
+    name, flavor = _flavor(str(options["model"]))
+    recompute = options.get("recompute", "none")
+    lines = ["[model]", f'name = "{name}"', f'flavor = "{flavor}"']
+    if options.get("dtype") == "fp8":
+        lines.append('converters = ["quantize.linear.float8"]')
+    lines += ["", "[training]", f"local_batch_size = {int(options.get('micro-batch') or 1)}"]
+    lines += [f"global_batch_size = {int(options['batch'])}"] if options.get("batch") else []
+    lines += [f"seq_len = {int(options['seq'])}"] if options.get("seq") else []
+    lines += [
+        "",
+        "[parallelism]",
+        f"data_parallel_replicate_degree = {dp // within}",
+        f"data_parallel_shard_degree = {within}",
+    ]
+    lines += [f"{word}_parallel_degree = {int(options.get(axis, 1))}" for axis, word in _DEGREES.items()]
+    mode = {"op": "selective"}.get(recompute, recompute if recompute in ("none", "full") else "none")
+    lines += ["", "[activation_checkpoint]", f'mode = "{mode}"']
+    return "\n".join(lines + (['selective_ac_option = "op"'] if recompute == "op" else [])) + "\n"

@@ -1,0 +1,113 @@
+"""TensorRT-LLM: `trtllm-serve MODEL`, `trtllm-build`, and the YAML of --extra_llm_api_options (--config).
+
+Flags as in TensorRT-LLM 1.1 (nvidia.github.io/TensorRT-LLM/commands/trtllm-serve) and tensorrt_llm/commands/serve.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rooflinecli.importers.launch import dtype_names, serving_common
+from rooflinecli.importers.launch.launch import Arguments, Launch
+
+VERSION = "TensorRT-LLM 1.1"
+TRAINS = False
+SUFFIX = ".sh"
+LAUNCHERS = (
+    "trtllm-serve serve",
+    "trtllm-serve",
+    "-m tensorrt_llm.commands.serve",
+    "-m dynamo.trtllm",
+    "trtllm-build",
+    "trtllm-bench",
+)
+SWITCHES = {"trust-remote-code", "enable-chunked-prefill", "use-fused-mlp", "enable-block-reuse"}
+FILES = ("extra-llm-api-options", "config", "extra-engine-args")  # flags that name a YAML with the rest
+IDLE = (
+    *serving_common.IDLE, "max-input-len", "max-beam-width", "*-dir", "workers", "gemm-plugin", "gpt-attention-plugin",
+    "reduce-fusion", "use-fused-mlp", "remove-input-padding", "context-fmha", "use-paged-context-fmha", "paged-kv-cache",
+    "enable-chunked-prefill", "cuda-graph-config*", "gpus-per-node", "use-cuda-graph", "print-iter-log", "disable-overlap-scheduler",
+    "scheduler-config*", "moe-config*", "attn-backend", "multiple-profiles", "stream-interval", "kv-cache-config.enable-block-reuse",
+    "moe-plugin", "output-dir", "use-fp8-context-fmha", "moe-cluster-*", "enable-autotuner", "enable-iter-perf-stats", "disaggregation-mode", "engine-dir",
+    "cuda-graph-*", "batching-type", "cache-transceiver-config*", "reasoning-*", "num-postprocess-workers", "disaggregation-strategy", "scheduler-*",
+)  # fmt: skip
+
+
+SHORT = {
+    "--tensor_parallel_size": "tp-size", "--pipeline_parallel_size": "pp-size", "--moe_expert_parallel_size": "ep-size", "--tp": "tp-size",
+    "--tensor-parallel-size": "tp-size", "--pipeline-parallel-size": "pp-size", "--expert-parallel-size": "ep-size", "--pp": "pp-size",
+    "--ep": "ep-size", "--moe-expert-parallel-size": "ep-size",
+}  # fmt: skip
+MANY = ("served-model-name", "lora-target-modules")
+
+
+def starts(words: list[str]) -> list[str] | None:
+    return serving_common.starting(words, *LAUNCHERS)
+
+
+def claims(tree: Mapping[str, Any]) -> bool:
+    """The YAML that --extra_llm_api_options names, on its own."""
+    return "kv_cache_config" in tree or ("tensor_parallel_size" in tree and "max_batch_size" in tree)
+
+
+def read(words: list[str] | Mapping[str, Any], launch: Launch, tree: Mapping[str, Any] | None = None) -> None:
+    """A server's flags over those of its YAML."""
+    if isinstance(words, Mapping):
+        read([], launch, words)
+        return
+    if words[:1] in (["disaggregated"], ["disaggregated_mpi_worker"]):
+        launch.refuse(
+            "?disaggregated", "trtllm-serve disaggregated leaves its pools to the config of -c, which is not read"
+        )
+        return
+    args = Arguments.of_words(words, SWITCHES, SHORT, MANY)
+    if tree is not None:
+        for name in FILES:
+            args.take(name)
+        inner = Arguments.of_tree(tree)
+        for key, values in inner.given.items():
+            args.given.setdefault(_KEYS.get(key, key.replace("_", "-")), values)
+    model = args.model("model", "model-path", "model-name", "checkpoint-dir")
+    dtype_names.quantized(launch, args.take("quantization"), "--quantization")
+    dtype_names.checkpoint(launch, model, "the model")
+    dtype_names.served(launch, args.take("dtype", "gemm-plugin"), "--dtype")
+    dtype_names.cache(launch, args.take("kv-cache-dtype"), "kv_cache_config.dtype")
+    tp, pp, ep = (args.whole(launch, f"{axis}-size") for axis in ("tp", "pp", "ep"))
+    if str(args.take("enable-attention-dp", default="")).lower() == "true" and tp:
+        serving_common.server(launch, 1, pp, tp, ep if ep == tp else None)
+    else:
+        serving_common.server(launch, tp, pp)
+    serving_common.unreadable(launch, {f"{axis}-size": axis for axis in ("tp", "pp", "ep")})
+    serving_common.role(launch, args.given.get("disaggregation-mode"))
+    serving_common.speculation(
+        launch, args.take("speculative-config.decoding-type"), args.take("speculative-config.max-draft-len", "speculative-config.num-nextn-predict-layers"),
+        args.take("speculative-config.speculative-model-dir", "speculative-config.speculative-model"),
+    )  # fmt: skip
+    args.put(launch, "batch", "max-batch-size")
+    args.put(launch, "token-budget", "max-num-tokens")
+    if "max-seq-len" in args.given:
+        dtype_names.length(launch, args.take("max-seq-len"), "--max_seq_len")
+    elif str(args.take("max-input-len")).isdigit():
+        dtype_names.prompts(launch, int(str(args.take("max-input-len"))), "--max_input_len")
+    launch.options["engine"] = "trtllm"
+    launch.unmodelled += args.left(IDLE)
+
+
+_KEYS = {"tensor_parallel_size": "tp-size", "pipeline_parallel_size": "pp-size", "moe_expert_parallel_size": "ep-size",
+         "kv_cache_config.dtype": "kv-cache-dtype", "kv_cache_dtype": "kv-cache-dtype",
+         "kv_cache_config.free_gpu_memory_fraction": "kv-cache-free-gpu-memory-fraction"}  # fmt: skip
+
+
+def write(options: dict[str, Any], model: str) -> str:
+    """The command that serves this plan; replicas are servers of their own."""
+    return serving_common.command(
+        ["trtllm-serve", model],
+        [
+            ("--tp_size", options.get("tp")),
+            ("--pp_size", serving_common.above_one(options, "pp")),
+            ("--max_batch_size", options.get("batch")),
+            ("--max_num_tokens", options.get("token-budget")),
+            ("--max_seq_len", serving_common.longest(options)),
+        ],
+    )

@@ -1,0 +1,143 @@
+"""vLLM: `vllm serve MODEL` and the modules that are the same server.
+
+Flags as in vLLM 0.11 (docs.vllm.ai/en/v0.11.0/cli/serve.html) and vllm/engine/arg_utils.py.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from rooflinecli.importers.launch import dtype_names, serving_common
+from rooflinecli.importers.launch.launch import Arguments, Launch
+
+VERSION = "vLLM 0.11"
+TRAINS = False
+SUFFIX = ".sh"
+FILES = ("config",)
+LAUNCHERS = (
+    "vllm serve", "-m vllm.entrypoints.openai.api_server", "-m vllm.entrypoints.api_server", "-m vllm.entrypoints.cli.main serve",
+    "-m dynamo.vllm", "-m vllm_tgis_adapter", "-m aphrodite.endpoints.openai.api_server",
+)  # fmt: skip
+SHORT = {"-tp": "tensor-parallel-size", "-pp": "pipeline-parallel-size", "-dp": "data-parallel-size", "-q": "quantization",
+         "-O": "compilation-config", "-dpl": "data-parallel-size-local"}  # fmt: skip
+SWITCHES = {
+    "trust-remote-code", "enable-expert-parallel", "enforce-eager", "enable-prefix-caching", "no-enable-prefix-caching",
+    "enable-chunked-prefill", "no-enable-chunked-prefill", "disable-log-requests", "disable-log-stats", "headless",
+    "async-scheduling", "language-model-only", "enable-auto-tool-choice", "disable-custom-all-reduce", "no-enable-log-requests",
+    "enable-lora", "enable-eplb", "enable-dbo", "is-prefill-worker", "is-decode-worker", "disable-log-request", "use-v2-block-manager",
+    "enable-sleep-mode", "no-async-scheduling", "disable-hybrid-kv-cache-manager", "no-disable-hybrid-kv-cache-manager", "enable-prompt-tokens-details",
+    "data-parallel-hybrid-lb", "data-parallel-external-lb", "enable-force-include-usage", "disable-sliding-window", "disable-uvicorn-access-log",
+    "skip-tokenizer-init", "enable-reasoning", "disable-mm-preprocessor-cache", "route-embeddings", "multimodal-worker", "enable-multimodal",
+}  # fmt: skip
+MANY = ("served-model-name", "allowed-origins", "lora-modules", "middleware", "cuda-graph-sizes", "limit-mm-per-prompt", "additional-config",
+        "override-neuron-config", "hf-overrides", "compilation-config", "endpoint-types")  # fmt: skip
+# speed of the same work, not what is computed: kernels, graphs, schedules of the engine's steps
+IDLE = (
+    *serving_common.IDLE, "compilation-config", "attention-backend", "enforce-eager", "async-scheduling", "enable-chunked-prefill",
+    "no-enable-chunked-prefill", "no-enable-prefix-caching", "block-size", "data-parallel-size-local",
+    "data-parallel-backend", "disable-custom-all-reduce", "language-model-only", "runner", "task", "enable-server-load-tracking",
+    "no-async-scheduling", "disable-hybrid-kv-cache-manager", "no-disable-hybrid-kv-cache-manager", "data-parallel-hybrid-lb",
+    "data-parallel-external-lb", "kv-transfer-config", "is-prefill-worker", "is-decode-worker", "disaggregation-mode", "enable-sleep-mode",
+    "disable-uvicorn-access-log", "use-v2-block-manager", "enable-reasoning", "mm-*", "disable-mm-preprocessor-cache", "swap-space",
+    "enable-prompt-tokens-details", "cudagraph-capture-sizes", "max-cudagraph-capture-size", "device", "model-impl", "skip-mm-profiling",
+    "cuda-graph-sizes", "max-seq-len-to-capture", "all2all-backend", "enable-dbo", "disable-cascade-attn", "override-generation-config",
+)  # fmt: skip
+
+
+def claims(tree: Mapping[str, Any]) -> bool:
+    """The YAML that --config names, on its own."""
+    keys = {str(key).replace("_", "-") for key in tree}
+    return isinstance(tree.get("model"), str) and bool(
+        keys & {"tensor-parallel-size", "max-model-len", "max-num-seqs", "gpu-memory-utilization"}
+    )
+
+
+def starts(words: list[str]) -> list[str] | None:
+    return serving_common.starting(words, *LAUNCHERS)
+
+
+def read(words: list[str] | Mapping[str, Any], launch: Launch, tree: Mapping[str, Any] | None = None) -> None:
+    """A server's flags, over those of the YAML that --config names, as options of an estimate."""
+    if isinstance(words, Mapping):
+        read([], launch, words)
+        return
+    args = Arguments.of_words(words, SWITCHES, SHORT, MANY)
+    if tree is not None:
+        args.take("config")
+        args.under({str(k).replace("_", "-"): v for k, v in tree.items()})
+    dtype_names.quantized(launch, args.take("quantization"), "--quantization")
+    model = args.model("model")
+    dtype_names.checkpoint(launch, model, "the model")
+    dtype_names.served(launch, args.take("dtype"), "--dtype")
+    dtype_names.cache(launch, args.take("kv-cache-dtype"), "--kv-cache-dtype")
+    tp, pp, dp = (args.whole(launch, f"{axis}-parallel-size") for axis in ("tensor", "pipeline", "data"))
+    serving_common.server(launch, tp, pp, dp, dp if args.take("enable-expert-parallel") else None)
+    roles = [name for name in ("is-prefill-worker", "is-decode-worker") if name in args.given]
+    serving_common.role(launch, args.given.get("disaggregation-mode"), args.given.get("kv-transfer-config"), *roles)
+    _drafted(args, launch)
+    _additional(args, launch)
+    serving_common.unreadable(
+        launch, {"tensor-parallel-size": "tp", "pipeline-parallel-size": "pp", "data-parallel-size": "dp"}
+    )
+    if args.given.get("decode-context-parallel-size", ["1"]) == ["1"]:
+        args.take("decode-context-parallel-size")
+    args.put(launch, "batch", "max-num-seqs")
+    args.put(launch, "token-budget", "max-num-batched-tokens")
+    dtype_names.length(launch, args.take("max-model-len"), "--max-model-len")
+    launch.options["engine"] = "vllm"
+    launch.unmodelled += args.left(IDLE)
+
+
+def _drafted(args: Arguments, launch: Launch) -> None:
+    """--speculative-config, or the flags that it had before 0.9."""
+    config = _json(args.take("speculative-config"))
+    model = args.take("speculative-model") or config.get("model")
+    tokens = args.take("num-speculative-tokens") or config.get("num_speculative_tokens")
+    serving_common.speculation(launch, config.get("method") or ("ngram" if str(model) == "[ngram]" else None), tokens, model)
+
+
+def _additional(args: Arguments, launch: Launch) -> None:
+    """Weights that a TPU quantises as it loads (qwix)."""
+    written = str(args.given.get("additional-config", [""])[0])
+    kind = re.search(r"weight_qtype\W+(float8|int8|int4)", written)
+    if kind:
+        args.take("additional-config")
+        launch.options[{"float8": "dtype", "int8": "dtype"}.get(kind[1], "weight-dtype")] = {"float8": "fp8"}.get(
+            kind[1], kind[1]
+        )
+
+
+def _json(written: Any) -> dict[str, Any]:
+    try:
+        found = json.loads(str(written or "{}"))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def write(options: dict[str, Any], model: str) -> str:
+    """The command that serves this plan."""
+    ep, dp = options.get("ep", 1), options.get("dp", 1)
+    return serving_common.command(
+        ["vllm", "serve", model],
+        [
+            ("--tensor-parallel-size", options.get("tp")),
+            ("--pipeline-parallel-size", serving_common.above_one(options, "pp")),
+            ("--data-parallel-size", serving_common.above_one(options, "dp")),
+            ("--enable-expert-parallel", ep > 1 and ep == dp),
+            ("--dtype", serving_common.WIDE.get(options.get("dtype", ""))),
+            ("--quantization", _quantization(options)),
+            ("--kv-cache-dtype", "fp8" if options.get("kv-dtype") == "fp8" else None),
+            ("--max-model-len", serving_common.longest(options)),
+            ("--max-num-seqs", options.get("batch")),
+            ("--max-num-batched-tokens", options.get("token-budget")),
+        ],
+    )
+
+
+def _quantization(options: dict[str, Any]) -> str | None:
+    """What can be asked for of an unquantised checkpoint; four bits come with the checkpoint."""
+    return "fp8" if options.get("dtype") == "fp8" else None

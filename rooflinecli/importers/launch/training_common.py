@@ -1,0 +1,69 @@
+"""What launches of training frameworks share: sizes of the layout from what each says of them."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from rooflinecli.importers.launch.launch import Launch
+
+MODEL_PARALLEL = ("tp", "pp", "cp")
+IDLE_OPTIMIZER = (
+    "*lr*",
+    "*adam*",
+    "*decay*",
+    "*warmup*",
+    "*clip*",
+    "*loss*",
+    "*beta*",
+    "*eps",
+    "*momentum*",
+    "*learning_rate*",
+)
+
+
+def layout(launch: Launch, devices: int | None, **sizes: int | None) -> None:
+    """tp, pp, cp and ep as said, 1 where nothing is, as none of these frameworks chooses; dp is what they leave of the devices, where those are known."""
+    found = {axis: sizes.get(axis) or 1 for axis in MODEL_PARALLEL}
+    devices = devices or launch.devices
+    launch.options |= {"phase": ["train"], **found, "ep": sizes.get("ep") or 1, "virtual-stages": 1}
+    launch.options |= {"recompute": "none", "sequence-parallel": False}
+    if sizes.get("dp"):
+        launch.options["dp"] = sizes["dp"]
+        devices = devices or prod(found.values()) * int(sizes["dp"] or 1)
+    if devices:
+        launch.options["n"] = devices
+        if devices % prod(found.values()):
+            launch.refuse("n", f"{devices} devices are no multiple of tp x pp x cp = {prod(found.values())}")
+            return
+        launch.options.setdefault("dp", devices // prod(found.values()))
+    else:
+        launch.notes.append("how many devices is not said here; give -n")
+
+
+def expert_defaults(launch: Launch, experts: int | None, flag: str) -> None:
+    """Expert parallelism of a model that has no experts here is that of a model nobody described."""
+    if int(launch.options.get("ep", 1)) > 1 and not experts and "model" not in launch.options and launch.shape:
+        launch.refuse("model", f"{flag} {launch.options['ep']}, but no number of experts is said")
+
+
+def unreadable(launch: Launch, names: dict[str, str]) -> None:
+    """Sizes that only the running script knows: the devices may be chosen, the others must be given."""
+    for flag, option in names.items():
+        why = launch.missing.pop(f"?{flag}", None)
+        if why and option == "n":
+            launch.notes = [n for n in launch.notes if not n.startswith("how many devices")]
+            launch.notes.append(f"{why}; give -n, or the fewest that hold it are taken")
+        elif why:
+            launch.missing[option] = why
+            launch.options.pop(option, None)
+
+
+def per_node(devices: int) -> int:
+    """Processes of a node: eight, or the most that divide the devices."""
+    return next(each for each in range(8, 0, -1) if devices % each == 0)
+
+
+def replicas(options: dict[str, Any]) -> int:
+    """Data parallel replicas of a plan."""
+    return int(options.get("dp", 1))

@@ -1,0 +1,46 @@
+"""Readers of other tools' logs: one file is one format, told apart by what the file says, never by its name."""
+
+from __future__ import annotations
+
+import pkgutil
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+from rooflinecli.core.errors import DataError
+from rooflinecli.importers.source import Reading, Source, load
+
+_NO_READERS = ("serving_common", "training_common")  # what several readers share
+_TRACES = ('"traceEvents"', "Total Time (ns),Instances", 'Total Time (ns)","Instances')  # torch, JAX; nsys stats
+
+
+@cache
+def readers() -> tuple[ModuleType, ...]:
+    """Every reader: a module with TOOL, claims(source) and read(source)."""
+    names = [m.name for m in pkgutil.iter_modules(__path__) if m.name not in _NO_READERS]
+    return tuple(import_module(f"{__name__}.{name}") for name in names)
+
+
+def read(path: Path) -> list[Reading]:
+    """The measurements in a file. Raises DataError with file:line for one that nobody can read, that is cut short, or says nothing."""
+    return read_source(load(path))
+
+
+def read_source(source: Source) -> list[Reading]:
+    """As `read`, of a file already loaded."""
+    claimed = [reader for reader in readers() if reader.claims(source)]
+    if not claimed and any(mark in source.head for mark in _TRACES):
+        raise DataError(f"{source.at(1)}: a trace of kernels, no benchmark; give it to `roofline profile`")
+    if not claimed:
+        known = ", ".join(sorted(reader.TOOL for reader in readers()))
+        raise DataError(
+            f"{source.at(1)}: no measurement that is known here; expected what one of these writes: {known}"
+        )
+    found = [reading for reader in claimed for reading in reader.read(source)]
+    if not found:
+        names = " and ".join(reader.TOOL for reader in claimed)
+        raise DataError(
+            f"{source.at(len(source.lines))}: looks like {names}, but no result is in it; was it cut short?"
+        )
+    return found

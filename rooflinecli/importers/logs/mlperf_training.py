@@ -1,0 +1,72 @@
+"""MLPerf training (:::MLLOG): tracked_stats with seconds per step or a throughput, the batch and length beside them."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from rooflinecli.core.errors import DataError
+from rooflinecli.importers.logs.training_common import settled
+from rooflinecli.importers.source import Reading, Source, positive
+
+TOOL = "MLPerf training :::MLLOG"
+_TIMING = re.compile(r"train_step_timing in s[\"']?[:=]\s*([\d.]+)(?=[\s,|}\]]|$)")
+_MODELS = {
+    "gpt3": "gpt3-175b",
+    "llama2_70b_lora": "llama-2-70b",
+    "llama31_405b": "llama-3.1-405b",
+    "llama31_8b": "llama-3.1-8b",
+}
+
+
+def claims(source: Source) -> bool:
+    return ":::MLLOG" in source.plain
+
+
+def read(source: Source) -> list[Reading]:
+    events = list(_events(source))
+    said = {event["key"]: event.get("value") for _, event in events if event.get("key") != "tracked_stats"}
+    benchmark = str(said.get("submission_benchmark", ""))
+    options: dict[str, Any] = {
+        "model": _MODELS.get(benchmark),
+        "batch": positive(said.get("global_batch_size")),
+        "seq": positive(said.get("max_sequence_length")),
+        "recipe": "lora" if benchmark.endswith("_lora") else None,
+    }
+    for name, unit in (("train_step_time", "s"), ("throughput", "tokens/s" if benchmark == "gpt3" else "samples/s")):
+        timed = [
+            (i, v) for i, name in enumerate(source.lines, 1) if (m := _TIMING.search(name)) and (v := positive(m[1]))
+        ]
+        stats = timed if name == "throughput" and timed else _stats(events, name)
+        if stats:
+            return settled(source, TOOL, stats, "s" if stats is timed else unit, options)
+    return []
+
+
+def _events(source: Source) -> Any:
+    """(line, event); a gpt3 throughput counts tokens, since its steps do, the others samples."""
+    last = max((i for i, text in enumerate(source.lines) if text.strip()), default=0)
+    for i, text in enumerate(source.lines):
+        _, mark, body = text.partition(":::MLLOG")
+        if mark:
+            try:
+                event = json.loads(body)
+            except ValueError:
+                if i == last:
+                    raise DataError(
+                        f"{source.at(i + 1)}: the last line is no whole event; was the file cut short?"
+                    ) from None
+                continue
+            if isinstance(event, dict) and "key" in event:
+                yield i + 1, event
+
+
+def _stats(events: list[tuple[int, dict[str, Any]]], name: str) -> list[tuple[int, float]]:
+    found = []
+    for line, event in events:
+        value = event.get("value")
+        held = positive(value.get(name)) if event["key"] == "tracked_stats" and isinstance(value, dict) else None
+        if held is not None:
+            found.append((line, held))
+    return found

@@ -1,0 +1,65 @@
+"""OSU micro-benchmarks: bandwidth in MB/s or latency in microseconds by message size; collectives too."""
+
+from __future__ import annotations
+
+import re
+
+from rooflinecli.importers.source import Reading, Source, positive
+
+TOOL = "OSU micro-benchmarks"
+_TITLE = re.compile(r"# OSU (?:MPI|UPC|NCCL)\S* (.*?) (?:Test|Benchmark|Latency)", re.IGNORECASE)
+_OPS = {
+    "allreduce": "all-reduce",
+    "allgather": "all-gather",
+    "reduce_scatter": "reduce-scatter",
+    "alltoall": "all-to-all",
+    "bandwidth": "permute",
+    "": "permute",
+    "latency": "permute",
+}
+_ROW = re.compile(r"^\W*(\d+)\s+([\d.]+)(?:\s+[\d.]+)*\s*\W*$")
+
+
+def claims(source: Source) -> bool:
+    return bool(re.search(r"# OSU \S+", source.plain)) and bool(re.search(r"# Size\s", source.plain))
+
+
+def read(source: Source) -> list[Reading]:
+    found = []
+    op, rate = None, False
+    for line, text in enumerate(source.lines, start=1):
+        if "# OSU " in text:
+            op = _op(text)
+        elif "# Size" in text:
+            rate = "Bandwidth" in text
+        elif op and (match := _ROW.match(text)):
+            size, value = positive(match[1]), positive(match[2])
+            if size and value:
+                seconds = size / (value * 1e6) if rate else value * 1e-6
+                found.append(
+                    Reading(
+                        source.at(line),
+                        TOOL,
+                        "collective",
+                        seconds,
+                        probe={"op": op, "bytes": size, "n": 2 if op == "permute" else None, "streamed": rate},
+                    )
+                )
+        elif text.strip() and not text.lstrip().startswith("#"):
+            op = None
+    return found
+
+
+def _op(title: str) -> str | None:
+    """What a title measures; both ways at once, and one-sided tests, are no exchange that the estimate makes."""
+    words = title.lower()
+    if "bi-directional" in words or "bidirectional" in words:
+        return None
+    return next(
+        (
+            op
+            for name, op in _OPS.items()
+            if name and name in words.replace("-", "").replace(" ", "_").replace("__", "_")
+        ),
+        None,
+    )

@@ -1,0 +1,38 @@
+"""The log of `roofline measure`: a JSON line per kernel; matmuls and collectives tell of the constants that a calibration moves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rooflinecli.importers.source import Reading, Source, positive
+
+TOOL = "roofline measure"
+SCHEMA = "roofline-measure/1"
+
+
+def claims(source: Source) -> bool:
+    return source.looks_like_json and SCHEMA in source.head
+
+
+def read(source: Source) -> list[Reading]:
+    found = []
+    for line, record in source.objects:
+        seconds = positive(record.get("time_s"))
+        probe = _probe(record) if record.get("schema") == SCHEMA and seconds else None
+        if probe and seconds:
+            quantity = "collective" if "op" in probe else "matmul"
+            found.append(Reading(source.at(line), TOOL, quantity, seconds, probe=probe))
+    return found
+
+
+def _probe(record: dict[str, Any]) -> dict[str, Any] | None:
+    """Sizes of a matmul or of a collective over n devices; nothing for other kernels."""
+    sizes = record.get("sizes")
+    if not isinstance(sizes, dict):
+        return None
+    if record.get("suite") == "collectives" and positive(sizes.get("bytes")) and positive(sizes.get("n")):
+        return {"op": record.get("op"), "bytes": positive(sizes["bytes"]), "n": positive(sizes["n"])}
+    m, k, n = (positive(sizes.get(name)) for name in "mkn")
+    if record.get("kind") == "matmul" and m and k and n:
+        return {"m": m, "n": n, "k": k, "dtype": record.get("dtype")}
+    return None

@@ -1,0 +1,155 @@
+"""Kernel times from a Chrome trace (JSON): what jax.profiler, XLA and the PyTorch profiler write."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from rooflinecli.core.errors import DataError
+from rooflinecli.importers.profiles.intervals import own_times
+from rooflinecli.importers.profiles.kernel import Kernel
+
+Event = dict[str, Any]
+_TORCH_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
+_MATMULS = ("mm", "addmm", "bmm", "baddbmm", "linear", "matmul")
+_MICRO = 1e-6  # ts and dur are microseconds in this format
+
+
+def read_chrome(path: Path, text: str) -> list[Kernel]:
+    """The kernels of a trace: device lanes where there are any, else the host's operations by their own time."""
+    try:
+        data = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        line = getattr(error, "lineno", 1)
+        raise DataError(f"{path}:{line}: not JSON; give a trace as the profiler wrote it") from None
+    events = data.get("traceEvents") if isinstance(data, dict) else data
+    if not isinstance(events, list) or not all(isinstance(e, dict) for e in events):
+        raise DataError(f"{path}: no list 'traceEvents'; give the Chrome trace of jax.profiler or torch.profiler")
+    timed = [e for e in events if e.get("ph") == "X" and _timed(e)]
+    kernels = _torch(timed) or _xla_device(timed, events) or _xla_host(timed) or _torch_host(timed)
+    if not kernels:
+        raise DataError(
+            f"{path}: no kernels among its {len(events)} events; profile a compiled step, with the device traced"
+        )
+    return kernels
+
+
+def _timed(event: Event) -> bool:
+    return (
+        all(isinstance(event.get(key), (int, float)) and event[key] >= 0 for key in ("ts", "dur")) and "name" in event
+    )
+
+
+def _args(event: Event) -> dict[str, Any]:
+    found = event.get("args")
+    return found if isinstance(found, dict) else {}
+
+
+def _kernel(event: Event, name: str, device: Any, lane: Any, seconds: float | None = None, **more: Any) -> Kernel:
+    own = event["dur"] * _MICRO if seconds is None else seconds
+    return Kernel(name, own, 1, event["ts"] * _MICRO, str(device), str(lane), **more)
+
+
+def _torch(timed: list[Event]) -> list[Kernel]:
+    """GPU kernels of a PyTorch trace, with the shapes of the operator that launched them where they were recorded."""
+    shapes = {_args(e)["External id"]: e for e in timed if e.get("cat") == "cpu_op" and "External id" in _args(e)}
+    return [
+        _kernel(
+            e,
+            e["name"],
+            _args(e).get("device", e.get("pid", "")),
+            _args(e).get("stream", e.get("tid", "")),
+            **_torch_shape(shapes.get(_args(e).get("External id"))),
+        )
+        for e in timed
+        if e.get("cat") in _TORCH_GPU
+    ]
+
+
+def _torch_host(timed: list[Event]) -> list[Kernel]:
+    """Operators of a PyTorch trace without a GPU, each by the time it spends outside the operators it calls."""
+    return _own([e for e in timed if e.get("cat") == "cpu_op"], lambda e: e["name"], _torch_shape)
+
+
+def _torch_shape(event: Event | None) -> dict[str, float]:
+    """m, k, n of a matrix product from the operator's recorded input shapes."""
+    if event is None or event["name"].removeprefix("aten::") not in _MATMULS:
+        return {}
+    dims = [d for d in _args(event).get("Input Dims", []) if isinstance(d, list) and len(d) >= 2]
+    if len(dims) < 2 or not all(isinstance(size, int) for d in dims for size in d):
+        return {}
+    x, w = dims[-2:]
+    rows = 1
+    for size in x[:-1]:
+        rows *= size
+    columns = w[0] if event["name"] == "aten::linear" else w[-1]
+    return {"m": float(rows), "k": float(x[-1]), "n": float(columns)}
+
+
+def _xla_device(timed: list[Event], events: list[Event]) -> list[Kernel]:
+    """Operations on the device processes of an XLA trace: the streams of a GPU, the op lines of a TPU."""
+    processes = {e.get("pid"): str(_args(e).get("name", "")) for e in events if e.get("name") == "process_name"}
+    lanes = {
+        (e.get("pid"), e.get("tid")): str(_args(e).get("name", "")) for e in events if e.get("name") == "thread_name"
+    }
+    devices = {pid: name for pid, name in processes.items() if name.startswith("/device:") and "CUSTOM" not in name}
+    streams = {lane for lane, name in lanes.items() if lane[0] in devices and name.startswith("Stream")}
+    streamed = {pid for pid, _ in streams}
+    lines = {
+        lane
+        for lane, name in lanes.items()
+        if lane[0] in devices and lane[0] not in streamed and name.startswith(("XLA Ops", "Async XLA Ops"))
+    }
+    return _own(
+        [e for e in timed if (e.get("pid"), e.get("tid")) in streams | lines], _xla_name, _xla_counts, devices, lanes
+    )
+
+
+def _xla_host(timed: list[Event]) -> list[Kernel]:
+    """Operations that XLA's CPU backend marks with the HLO they run."""
+    marked = [e for e in timed if "hlo_op" in _args(e) and not e["name"].startswith("end: ")]
+    return _own(marked, lambda e: str(_args(e)["hlo_op"]), _xla_counts)
+
+
+def _xla_name(event: Event) -> str:
+    category = _args(event).get("hlo_category")
+    return f"{event['name']} ({category})" if category else event["name"]
+
+
+def _xla_counts(event: Event | None) -> dict[str, float]:
+    """FLOPs and bytes where XLA wrote them beside an operation (TPU traces do)."""
+    args, counts = _args(event or {}), {}
+    for key, names in (("flops", ("model_flops", "flops")), ("bytes", ("bytes_accessed", "raw_bytes_accessed"))):
+        for name in names:
+            try:
+                value = float(args.get(name, "nan"))
+            except (TypeError, ValueError):
+                continue
+            if value > 0 and key not in counts:
+                counts[key] = value
+    return counts
+
+
+def _own(
+    events: list[Event],
+    name: Any,
+    counts: Any,
+    devices: dict[Any, str] | None = None,
+    lanes: dict[Any, str] | None = None,
+) -> list[Kernel]:
+    """Kernels by the time each event spends outside those nested in it on the same lane."""
+    groups: dict[tuple[Any, Any], list[Event]] = defaultdict(list)
+    for event in events:
+        groups[event.get("pid"), event.get("tid")].append(event)
+    result = []
+    for (pid, tid), group in groups.items():
+        times = own_times([(e["ts"], e["ts"] + e["dur"]) for e in group])
+        device, lane = (devices or {}).get(pid, pid), (lanes or {}).get((pid, tid), tid)
+        result += [
+            _kernel(e, name(e), device, lane, own * _MICRO, **counts(e))
+            for e, own in zip(group, times, strict=True)
+            if own > 0
+        ]
+    return result

@@ -1,0 +1,125 @@
+"""Kernel times from a CSV: one of one's own, or what Nsight Systems exports (kernel summary, GPU trace)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from pathlib import Path
+
+from rooflinecli.core.errors import DataError
+from rooflinecli.importers.profiles.kernel import Kernel
+
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "seconds": 1.0}
+_SIZES = {"b": 1.0, "bytes": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9}
+_NAMES = ("name", "kernel", "kernel name", "op", "operation")
+# column -> names it goes by; times are found by their unit
+_COLUMNS = {
+    "calls": ("instances", "calls", "count", "num calls"),
+    "kind": ("kind", "class", "category"),
+    "bound": ("bound",),
+    "flops": ("flops", "flop"),
+    "bytes": ("bytes", "bytes_moved"),
+    "m": ("m",),
+    "k": ("k",),
+    "n": ("n",),
+    "shards": ("shards", "tp"),
+    "dtype": ("dtype",),
+    "device": ("device", "gpu"),
+    "lane": ("stream", "strm", "lane"),
+}
+
+
+def read_csv(path: Path, text: str) -> list[Kernel]:
+    """The kernels of a CSV. Raises DataError with the line when a cell cannot be read."""
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        header = _fields(line)
+        columns = _columns(header)
+        if columns is not None:
+            return _rows(path, lines[number + 1 :], number + 2, columns, len(header))
+    raise DataError(
+        f"{path}: no header with a kernel name and a time; write for example 'name,time_ms' on the first line"
+    )
+
+
+def _fields(line: str) -> list[str]:
+    return next(csv.reader(io.StringIO(line)), [])
+
+
+def _columns(header: list[str]) -> dict[str, tuple[int, float]] | None:
+    """Column -> index and factor to SI, or None when this line is not a header."""
+    plain = [cell.strip().lower() for cell in header]
+    found = {
+        name: (plain.index(alias), 1.0) for name, aliases in _COLUMNS.items() for alias in aliases if alias in plain
+    }
+    names = [plain.index(alias) for alias in _NAMES if alias in plain]
+    times = {i: unit for i, cell in enumerate(plain) if (unit := _unit(cell, _UNITS)) is not None}
+    total = _first(plain, times, r"^total") or _first(plain, times, r"^(duration|dur|time|kernel time|(ms|us|ns|s)$)")
+    if not names or total is None:
+        return None
+    found |= {"name": (names[0], 1.0), "time": total}
+    if start := _first(plain, times, r"^start"):
+        found["start"] = start
+    for i, cell in enumerate(plain):
+        if cell.startswith("bytes (") and (size := _unit(cell, _SIZES)) is not None:
+            found["bytes"] = (i, size)
+    return found
+
+
+def _first(plain: list[str], times: dict[int, float], pattern: str) -> tuple[int, float] | None:
+    return next(((i, unit) for i, unit in times.items() if re.match(pattern, plain[i])), None)
+
+
+def _unit(cell: str, units: dict[str, float]) -> float | None:
+    """The factor of 'Total Time (ns)', 'time_ms' or 'ms'; None when the column names no unit."""
+    match = re.search(r"(?:^|[_\s(\[])([a-zµμ]+)[)\]]?$", cell)
+    return units.get(match[1]) if match else None
+
+
+def _rows(path: Path, lines: list[str], first: int, columns: dict[str, tuple[int, float]], width: int) -> list[Kernel]:
+    kernels = []
+    for number, line in enumerate(lines, first):
+        cells = _fields(line)
+        if not line.strip() or (len(cells) < 2 and width > 1):
+            continue
+        if len(cells) < width:
+            cells += [""] * (width - len(cells))
+        kernels.append(_kernel(f"{path}:{number}", cells, columns))
+    if not kernels:
+        raise DataError(f"{path}: a header and no kernels; add a line for each kernel")
+    return kernels
+
+
+def _kernel(where: str, cells: list[str], columns: dict[str, tuple[int, float]]) -> Kernel:
+    def number(column: str) -> float | None:
+        if column not in columns or not (text := cells[columns[column][0]].strip()):
+            return None
+        try:
+            value = float(text.replace(",", ""))
+        except ValueError:
+            raise DataError(f"{where}: {column}: expected a number, got {text!r}") from None
+        if not 0 <= value < float("inf"):
+            raise DataError(f"{where}: {column}: expected a finite number, zero or more, got {text!r}")
+        return value * columns[column][1]
+
+    def word(column: str) -> str:
+        return cells[columns[column][0]].strip() if column in columns else ""
+
+    seconds = number("time")
+    if seconds is None:
+        raise DataError(f"{where}: the time is missing; give one in every line")
+    sizes = {name: number(name) for name in ("flops", "bytes", "m", "k", "n")}
+    return Kernel(
+        word("name"),
+        seconds,
+        int(number("calls") or 1),
+        number("start"),
+        word("device"),
+        word("lane"),
+        word("kind").lower(),
+        word("bound").lower(),
+        shards=number("shards") or 1.0,
+        dtype=word("dtype"),
+        **sizes,
+    )

@@ -1,0 +1,69 @@
+"""A trace file, or the folder a profiler wrote, -> kernels."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import replace
+from pathlib import Path
+
+from rooflinecli.core.errors import DataError
+from rooflinecli.importers.profiles.chrome_trace import read_chrome
+from rooflinecli.importers.profiles.classify import KINDS, classify
+from rooflinecli.importers.profiles.kernel import Kernel
+from rooflinecli.importers.profiles.kernel_csv import read_csv
+from rooflinecli.importers.profiles.nsys_sqlite import MAGIC, read_sqlite
+
+_TRACES = ("*.trace.json.gz", "*.trace.json", "*.pt.trace.json", "*.pt.trace.json.gz")
+
+
+def read(path: Path) -> list[Kernel]:
+    """The kernels of a CSV, a Chrome trace (.json, .json.gz), an nsys database or a jax.profiler folder, each with its kind."""
+    file = _newest(path) if path.is_dir() else path
+    kernels = read_sqlite(file) if _is_sqlite(file) else _written(file)
+    if not any(kernel.seconds for kernel in kernels):
+        raise DataError(f"{file}: every kernel takes no time at all; check the unit of the time column")
+    for kernel in kernels:
+        if kernel.kind and kernel.kind not in KINDS:
+            raise DataError(f"{file}: kind '{kernel.kind}' of {kernel.name} is unknown; use one of {', '.join(KINDS)}")
+        if kernel.bound and kernel.bound not in ("memory", "compute", "latency"):
+            raise DataError(
+                f"{file}: bound '{kernel.bound}' of {kernel.name} is unknown; use memory, compute or latency"
+            )
+    return [kernel if kernel.kind else replace(kernel, kind=classify(kernel.name)) for kernel in kernels]
+
+
+def _is_sqlite(file: Path) -> bool:
+    try:
+        with file.open("rb") as stream:
+            return stream.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False  # _text says why
+
+
+def _written(file: Path) -> list[Kernel]:
+    """The kernels of a file that is text."""
+    text = _text(file)
+    return read_chrome(file, text) if text.lstrip()[:1] in ("{", "[") else read_csv(file, text)
+
+
+def _newest(folder: Path) -> Path:
+    found = sorted({file for pattern in _TRACES for file in folder.rglob(pattern)}, key=lambda f: f.stat().st_mtime)
+    if not found:
+        raise DataError(f"{folder}: no trace in this folder; give the folder passed to jax.profiler.trace, or a file")
+    return found[-1]
+
+
+def _text(file: Path) -> str:
+    try:
+        raw = file.read_bytes()
+        if raw[:2] == b"\x1f\x8b":
+            raw = gzip.decompress(raw)
+        return raw.decode("utf-8-sig")
+    except FileNotFoundError:
+        raise DataError(f"{file}: no such file; give a trace file or a profiler's folder") from None
+    except (OSError, EOFError) as error:
+        raise DataError(
+            f"{file}: cannot be read ({getattr(error, 'strerror', None) or error}); give a readable trace"
+        ) from None
+    except UnicodeDecodeError:
+        raise DataError(f"{file}: not text; export the trace as Chrome JSON or CSV (nsys stats --format csv)") from None

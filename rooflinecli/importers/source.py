@@ -1,0 +1,169 @@
+"""A log as text with line numbers, and what a reader makes of it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from rooflinecli.core.errors import DataError
+
+_LARGEST = 256 * 2**20  # bytes of a log that are read
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_ESCAPED = re.compile(r"\[(?:3[0-9]|0|39)m")  # colour codes whose escape character a copy has lost
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One measurement as its file states it. `unit` says what `value` is, `options` are those of an estimate that the file gives.
+
+    quantity: train, itl, ttft, prefill, static, throughput (phases of a model), collective or matmul (a probe of the hardware).
+    unit: s; tokens/s (all devices), tokens/s/device, samples/s; for rates, seconds follow once batch and lengths are known.
+    """
+
+    where: str
+    tool: str
+    quantity: str
+    value: float
+    unit: str = "s"
+    options: dict[str, Any] = field(default_factory=dict)
+    probe: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    doubt: str = ""  # why the row cannot be true, where it contradicts itself
+
+
+@dataclass(frozen=True)
+class Source:
+    """The text of a log; `name` is how it is cited."""
+
+    name: str
+    text: str
+
+    def at(self, line: int) -> str:
+        return f"{self.name}:{max(line, 1)}"
+
+    @cached_property
+    def plain(self) -> str:
+        """The text without terminal colours."""
+        return _ESCAPED.sub("", _COLOUR.sub("", self.text))
+
+    @cached_property
+    def lines(self) -> list[str]:
+        return self.plain.split("\n")
+
+    @cached_property
+    def head(self) -> str:
+        return self.plain[:200_000]
+
+    def line_of(self, position: int) -> int:
+        """The line of a character of `plain`."""
+        return self.plain.count("\n", 0, position) + 1
+
+    @cached_property
+    def looks_like_json(self) -> bool:
+        """Whether the first thing that is not a stray message is a JSON object or array."""
+        return any(_begins(line) for line in self.lines[:50])
+
+    @cached_property
+    def objects(self) -> list[tuple[int, dict[str, Any]]]:
+        """(line, object) of every JSON object of the file: a document, an array's elements, or one on each line.
+
+        Messages of other programs between them are skipped. Raises DataError at an object that is cut short.
+        """
+        return list(_objects(self))
+
+
+def _begins(line: str) -> bool:
+    return line.lstrip().startswith(("{", "[{", "[\r")) or line.strip() == "["
+
+
+def _objects(source: Source) -> Any:
+    decoder, text, position = json.JSONDecoder(), source.plain, 0
+    while position < len(text):
+        end = text.find("\n", position)
+        line = text[position : end if end >= 0 else len(text)]
+        if not _begins(line):
+            position = end + 1 if end >= 0 else len(text)
+            continue
+        position += len(line) - len(line.lstrip())
+        start = source.line_of(position)
+        try:
+            value, position = decoder.raw_decode(text, position)
+        except ValueError as error:
+            cut = source.line_of(getattr(error, "pos", position))
+            raise DataError(
+                f"{source.at(cut)}: not valid JSON ({getattr(error, 'msg', error)}); was the file cut short?"
+            ) from None
+        except RecursionError:
+            raise DataError(f"{source.at(start)}: nested too deeply to be a result") from None
+        yield from _members(value, start, text, source)
+
+
+def _members(value: Any, start: int, text: str, source: Source) -> Any:
+    if isinstance(value, dict):
+        yield start, value
+        return
+    line = start
+    lines = source.lines
+    for member in value if isinstance(value, list) else ():
+        if isinstance(member, dict):
+            first = next(iter(member), None)
+            while first is not None and line <= len(lines) and f'"{first}"' not in lines[line - 1]:
+                line += 1
+            yield min(line, len(lines)), member
+            line += 1 if len(lines) > start else 0
+
+
+def load(path: Path) -> Source:
+    """The text of a log, gzipped or not. Raises DataError when it cannot be read."""
+    try:
+        with path.open("rb") as stream:
+            raw = stream.read(_LARGEST + 1)
+        if raw[:2] == b"\x1f\x8b":
+            raw = gzip.decompress(raw)
+    except (OSError, EOFError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path}: cannot be read ({reason}); give a log or a result file") from None
+    if len(raw) > _LARGEST:
+        raise DataError(f"{path}: more than {_LARGEST // 2**20} MiB; cut out the results")
+    if b"\0" in raw[:4096] and raw[:2] not in (b"\xff\xfe", b"\xfe\xff"):
+        raise DataError(f"{path}:1: a binary file; give a text log, JSON or CSV")
+    encoding = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    return Source(str(path), raw.decode(encoding, "replace").replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def number(value: Any) -> float | None:
+    """A finite number from JSON or text ("6,785", "8"); None for anything else."""
+    if isinstance(value, bool) or value is None:
+        return None
+    try:
+        found = float(value.replace(",", "")) if isinstance(value, str) else float(value)
+    except (TypeError, ValueError):
+        return None
+    return found if math.isfinite(found) else None
+
+
+def positive(value: Any) -> float | None:
+    """As `number`, and above zero."""
+    found = number(value)
+    return found if found is not None and found > 0 else None
+
+
+def need(source: Source, line: int, holder: dict[str, Any], *names: str) -> float:
+    """The first of several fields that is there. Raises DataError for none, or one that is no number above zero."""
+    for name in names:
+        if name in holder and holder[name] is not None:
+            found = positive(holder[name])
+            if found is None:
+                raise DataError(
+                    f"{source.at(line)}: {name}: expected a number above zero, got {str(holder[name])[:40]!r}"
+                )
+            return found
+    raise DataError(
+        f"{source.at(line)}: {' or '.join(names)}: missing; was the file cut short, or written by another version?"
+    )

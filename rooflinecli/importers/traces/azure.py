@@ -1,0 +1,26 @@
+"""Azure LLM inference traces of 2023 and 2024 (github Azure/AzurePublicDataset, CC-BY): TIMESTAMP,ContextTokens,GeneratedTokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rooflinecli.importers.timestamps import moment
+from rooflinecli.importers.traces.trace_row import Read, Row, heading, made, table, tokens
+
+
+def matches(head: str) -> bool:
+    """By its heading."""
+    return {"timestamp", "contexttokens", "generatedtokens"} <= heading(head)
+
+
+def rows(path: Path) -> Read:
+    """Instants have up to seven decimals; those of 2024 carry a zone."""
+    return made(table(path), _row)
+
+
+def _row(where: str, cells: dict[str, str]) -> Row:
+    return Row(
+        moment(where, "TIMESTAMP", cells.get("timestamp", "")),
+        tokens(where, "ContextTokens", cells.get("contexttokens")),
+        tokens(where, "GeneratedTokens", cells.get("generatedtokens")),
+    )

@@ -1,0 +1,120 @@
+"""Inputs of benchmark clients, a JSON object a line: vLLM's custom dataset (prompt, output_tokens), GuideLLM's (prompt, prompt_tokens_count,
+output_tokens_count), AIPerf's single and multi turn (text; session_id with turns of text and delay in ms), chats (messages), and OpenAI's
+batches (body). AIPerf's inputs.json (data, a list of sessions with payloads) is the same in one document.
+
+Text that nobody counted counts four characters a token; an answer of unknown length has 128 tokens. A turn of AIPerf's is asked with
+all that was said before it; a payload or a list of messages has that in it. There are no instants, unless a line has a timestamp in ms:
+give --qps or --concurrency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rooflinecli.core.errors import DataError
+from rooflinecli.importers.traces.trace_row import (
+    ANSWER,
+    SPAN,
+    Read,
+    Row,
+    bad,
+    beginning,
+    blocks,
+    document,
+    estimated,
+    keys,
+    lines,
+    made,
+    pause,
+    said,
+    seconds,
+    tokens,
+)  # fmt: skip
+
+_PROMPT = ("prompt_tokens_count", "prompt_tokens", "prompt_len", "input_tokens", "input_length")
+_OUTPUT = (
+    "output_tokens_count", "output_tokens", "output_len", "output_length", "expected_output_len", "max_tokens", "max_completion_tokens",
+)  # fmt: skip
+_TEXT = ("prompt", "text", "text_input", "question")
+_ELSEWHERE = {"conversations", "conversation", "metrics", "benchmarks", "hash_ids", "chat_id", "ttfts"}
+
+
+def matches(head: str) -> bool:
+    """By its keys."""
+    found = keys(head)
+    line = found & {*_TEXT, *_PROMPT, "texts", "turns", "messages", "body"} and not head.lstrip().startswith("[")
+    return bool(
+        _is_document(head) or (line and not found & _ELSEWHERE and not {"input_length", "output_length"} <= found)
+    )
+
+
+def rows(path: Path) -> Read:
+    """One request a line, or the turns of a session."""
+    return made(_payloads(path) if _is_document(beginning(path)) else _turns(lines(path)), _row)
+
+
+def _is_document(head: str) -> bool:
+    return "data" in keys(head) and '"payloads"' in head
+
+
+def _payloads(path: Path) -> Iterator[tuple[str, Any]]:
+    """The sessions of AIPerf's inputs.json."""
+    data = document(path).get("data")
+    for number, session in enumerate(data if isinstance(data, list) else [], 1):
+        where = f"{path}: session {number}"
+        payloads = session.get("payloads") if isinstance(session, dict) else None
+        if not isinstance(payloads, list) or not all(isinstance(p, dict) for p in payloads):
+            yield where, bad(where, "expected payloads: [{messages}, ...]")
+            continue
+        name = str(session.get("session_id", number))
+        for turn, payload in enumerate(payloads):
+            yield where, {**payload, "session_id": name, "turn": turn}
+
+
+def _turns(found: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Lines as they are; sessions of turns one by one, each with how much was said before it."""
+    for where, each in found:
+        if isinstance(each, DataError) or not isinstance(each.get("turns"), list):
+            yield where, each
+            continue
+        session, heard = str(each.get("session_id", where)), 0
+        for turn, spoken in enumerate(each["turns"]):
+            told = spoken if isinstance(spoken, dict) else {"text": spoken}
+            yield where, {**told, "session_id": session, "turn": turn, "heard": heard}
+            heard += estimated(_text(told) or "") + _answer("", told, ANSWER)
+
+
+def _row(where: str, found: dict[str, Any]) -> Row:
+    body = found.get("body")
+    told = {**found, **body} if isinstance(body, dict) else found
+    text = _text(told)
+    prompt = next((tokens(where, name, told[name]) for name in _PROMPT if told.get(name) is not None), None)
+    if prompt is None and text is None:
+        raise bad(where, f"neither {' nor '.join(_TEXT[:2])} nor messages nor {_PROMPT[0]}")
+    asked = prompt if prompt is not None else told.get("heard", 0) + estimated(str(text))
+    session, turn = str(told.get("session_id", "")), told.get("turn", 0)
+    time, delay = told.get("timestamp"), told.get("delay")
+    hashes = blocks(session, asked) if session else ()
+    return Row(
+        None if time is None else seconds(where, "timestamp", time) / 1e3,
+        asked,
+        _answer(where, told, ANSWER),
+        session,
+        hashes,
+        SPAN if hashes else 0,
+        pause(where, "delay", delay) / 1e3 if delay is not None and (turn or time is None) else 0.0 if turn else None,
+    )
+
+
+def _text(told: dict[str, Any]) -> str | None:
+    whole = next((told[name] for name in _TEXT if isinstance(told.get(name), str)), None)
+    several = told.get("texts")
+    if whole is None and isinstance(several, list):
+        whole = "".join(text for text in several if isinstance(text, str))
+    return whole if whole is not None else said(told.get("messages"))
+
+
+def _answer(where: str, told: dict[str, Any], unknown: int) -> int:
+    return next((tokens(where, name, told[name]) for name in _OUTPUT if told.get(name) is not None), unknown)

@@ -1,0 +1,62 @@
+"""What GuideLLM measured: benchmarks.json, its requests by status (src/guidellm/benchmark of vllm-project/guidellm, old and new names).
+
+Requests that are incomplete or errored failed. Benchmarks of a sweep follow one another as they did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rooflinecli.core.errors import DataError
+from rooflinecli.importers.traces.trace_row import Read, Row, bad, document, keys, made, seconds, tokens
+
+
+def matches(head: str) -> bool:
+    """By its keys."""
+    return "benchmarks" in keys(head)
+
+
+def rows(path: Path) -> Read:
+    """Every request of every benchmark."""
+    found = document(path)
+    benchmarks = found.get("benchmarks")
+    if not isinstance(benchmarks, list):
+        raise DataError(f"{path}: benchmarks is no list; give the file that GuideLLM wrote")
+    return made(_each(path, benchmarks), _row)
+
+
+def _each(path: Path, benchmarks: list[Any]) -> Iterator[tuple[str, Any]]:
+    for number, benchmark in enumerate(benchmarks, 1):
+        states = benchmark.get("requests") if isinstance(benchmark, dict) else None
+        if not isinstance(states, dict):
+            where = f"{path}: benchmark {number}"
+            yield where, bad(where, "it lists no requests by status")
+            continue
+        for state, requests in states.items():
+            for place, request in enumerate(requests if isinstance(requests, list) else [], 1):
+                yield f"{path}: benchmark {number}, {state} request {place}", request if state == "successful" else None
+
+
+def _row(where: str, found: Any) -> Row | None:
+    if found is None:
+        return None
+    if not isinstance(found, dict):
+        raise bad(where, "expected an object")
+    return Row(
+        seconds(where, "request_start_time", _first(found, "request_start_time", "start_time", "info.timings.request_start")),
+        tokens(where, "prompt_tokens", _first(found, "prompt_tokens", "input_metrics.text_tokens")),
+        tokens(where, "output_tokens", _first(found, "output_tokens", "output_metrics.text_tokens")),
+    )  # fmt: skip
+
+
+def _first(found: dict[str, Any], *paths: str) -> Any:
+    """The first of several places that holds anything."""
+    for path in paths:
+        value: Any = found
+        for name in path.split("."):
+            value = value.get(name) if isinstance(value, dict) else None
+        if value is not None:
+            return value
+    return None

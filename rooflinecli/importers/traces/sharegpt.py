@@ -1,0 +1,67 @@
+"""Conversations as ShareGPT's JSON has them: a list of {id, conversations: [{from, value}, ...]}, or one a line;
+lengths are counted at four characters a token.
+
+Each question is a turn whose prompt is all that was said before it; turns of a conversation follow one another and share
+their prefix. There are no instants: give --qps or --concurrency.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rooflinecli.core.errors import DataError
+from rooflinecli.importers.traces.trace_row import (
+    SPAN,
+    Read,
+    Row,
+    bad,
+    beginning,
+    blocks,
+    document,
+    estimated,
+    keys,
+    lines,
+)
+
+_ASKS = ("human", "user", "system")
+
+
+def matches(head: str) -> bool:
+    """By its keys."""
+    return bool({"conversations", "conversation"} & keys(head))
+
+
+def rows(path: Path) -> Read:
+    """Turns in the order of the file; a conversation that is none is one malformed row, placed by its number."""
+    found = document(path) if beginning(path).lstrip().startswith("[") else [each for _, each in lines(path)]
+    for number, item in enumerate(found, 1):
+        where = f"{path}: conversation {number}"
+        if isinstance(item, DataError):
+            yield item
+            continue
+        said = item.get("conversations", item.get("conversation")) if isinstance(item, dict) else None
+        if not isinstance(said, list) or not all(
+            isinstance(turn, dict) and isinstance(_text(turn), str) for turn in said
+        ):
+            yield bad(where, "expected conversations: [{from, value}, ...]")
+            continue
+        yield from _turns(str(item.get("id", number)), said)
+
+
+def _turns(session: str, said: list[dict[str, Any]]) -> Read:
+    heard, first = 0, True
+    for turn, following in zip(said, [*said[1:], {}], strict=False):
+        heard += estimated(_text(turn))
+        if _who(turn) in _ASKS and following and _who(following) not in _ASKS:
+            answer = estimated(_text(following))
+            yield Row(None, heard, answer, session, blocks(session, heard), SPAN, None if first else 0.0)
+            first = False
+
+
+def _who(turn: dict[str, Any]) -> str:
+    return str(turn.get("from", turn.get("role", "")))
+
+
+def _text(turn: dict[str, Any]) -> Any:
+    return turn.get("value", turn.get("content"))

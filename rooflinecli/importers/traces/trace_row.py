@@ -1,0 +1,187 @@
+"""What every format of recorded load gives, row by row, and what its readers share: cells, lines and tables, each with file:line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from rooflinecli.core.errors import DataError
+
+HEAD = 1 << 16  # characters by which a format is told
+LONGEST = 1 << 24
+CHARACTERS = 4  # per token, of text that nobody counted: English under today's tokenizers
+ANSWER = 128  # tokens of an answer that nobody counted, as GuideLLM's default
+SPAN = 16  # tokens of a block of a prompt whose text is known, or whose prefix has a name
+_ZIPPED = b"\x1f\x8b"
+
+
+@dataclass(slots=True)
+class Row:
+    """A recorded request. time: seconds, None where the format has none (then a rate must be given). think: seconds after
+    the turn before it in its session ended, for turns without an instant. hashes: keys of prompt blocks of `span` tokens.
+    label: the class of requests that it belongs to, as the file names it."""
+
+    time: float | None
+    prompt: int
+    output: int
+    session: str = ""
+    hashes: tuple[int | str, ...] = ()
+    span: int = 0
+    think: float | None = None
+    label: str = ""
+
+
+Read = Iterator[Row | DataError | None]  # None: a request that failed when it was recorded
+
+
+def opened(path: Path, newline: str | None = None) -> IO[str]:
+    """A file to read as text, unpacked where gzip wrote it."""
+    with path.open("rb") as stream:
+        zipped = stream.read(len(_ZIPPED)) == _ZIPPED
+    if zipped:
+        return gzip.open(path, "rt", encoding="utf-8-sig", errors="replace", newline=newline)
+    return path.open(newline=newline, encoding="utf-8-sig", errors="replace")
+
+
+def beginning(path: Path) -> str:
+    """The part of a file by which its format is told."""
+    with opened(path) as stream:
+        return stream.read(HEAD)
+
+
+def bad(where: str, why: str) -> DataError:
+    """The error of a malformed row."""
+    return DataError(f"{where}: {why}; mend the row, or --skip-bad leaves such rows out")
+
+
+def tokens(where: str, name: str, written: Any, least: int = 1) -> int:
+    """A count of tokens. Raises DataError."""
+    if written is None or written == "":
+        raise bad(where, f"{name} is missing")
+    try:
+        found = float(written)
+        whole = int(found)
+    except (TypeError, ValueError, OverflowError):
+        raise bad(where, f"{name} is {str(written)[:40]!r}, expected a whole number of tokens") from None
+    if whole != found or not least <= whole <= LONGEST:
+        raise bad(where, f"{name} is {str(written)[:40]}, expected a whole number from {least} to {LONGEST:,}")
+    return whole
+
+
+def seconds(where: str, name: str, written: Any) -> float:
+    """An instant in seconds. Raises DataError."""
+    try:
+        found = float(written)
+    except (TypeError, ValueError):
+        found = float("nan")
+    if not -1e18 < found < 1e18:
+        raise bad(where, f"{name} is {str(written)[:40]!r}, expected seconds")
+    return found
+
+
+def pause(where: str, name: str, written: Any) -> float:
+    """Seconds between an answer and the turn after it: none is negative. Raises DataError."""
+    found = seconds(where, name, written)
+    if found < 0:
+        raise bad(
+            where, f"{name} is {str(written)[:40]}, expected no less than 0: nobody answers what was not said yet"
+        )
+    return found
+
+
+def estimated(text: str) -> int:
+    """Tokens of a text nobody counted."""
+    return max(len(text) // CHARACTERS, 1)
+
+
+def said(messages: Any) -> str | None:
+    """The text of a chat as OpenAI's clients write it, {role, content} or {from, value} each; None where it is none."""
+    if not isinstance(messages, list) or not all(isinstance(m, dict) for m in messages):
+        return None
+    return "".join(_content(m.get("content", m.get("value"))) for m in messages)
+
+
+def _content(found: Any) -> str:
+    if isinstance(found, list):
+        return "".join(_content(part.get("text")) for part in found if isinstance(part, dict))
+    return found if isinstance(found, str) else ""
+
+
+def blocks(name: str, count: int) -> tuple[str, ...]:
+    """Keys of the first `count` tokens of a prompt that begins as others of that name do, in blocks of SPAN tokens."""
+    return tuple(f"{name}/{i}" for i in range(count // SPAN))
+
+
+def keys(head: str) -> set[str]:
+    """Names in the first object of a file's beginning, at its top; where it does not end there, all that stand in it."""
+    text = head.lstrip().lstrip("[").lstrip()
+    if not text.startswith("{"):
+        return set()
+    try:
+        return set(json.JSONDecoder().raw_decode(text)[0])
+    except (ValueError, RecursionError):
+        return set(re.findall(r'"(\w+)"\s*:', text))
+
+
+def heading(head: str) -> set[str]:
+    """Columns of a CSV file's first line, in lower case."""
+    return {name.strip().lower() for name in head.partition("\n")[0].split(",")}
+
+
+def lines(path: Path) -> Iterator[tuple[str, dict[str, Any] | DataError]]:
+    """(file:line, object) of a JSONL file; an error for a line that is none."""
+    with opened(path) as stream:
+        for number, line in enumerate(stream, 1):
+            if not line.strip():
+                continue
+            where = f"{path}:{number}"
+            try:
+                found = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                yield where, bad(where, f"not JSON ({error})")
+                continue
+            yield where, found if isinstance(found, dict) else bad(where, "expected an object")
+
+
+def document(path: Path) -> Any:
+    """What a JSON file holds. Raises DataError."""
+    with opened(path) as stream:
+        try:
+            return json.load(stream)
+        except (ValueError, RecursionError) as error:
+            line = getattr(error, "lineno", 1)
+            raise DataError(f"{path}:{line}: not JSON ({error}); mend the file") from None
+
+
+def table(path: Path) -> Iterator[tuple[str, dict[str, str] | DataError]]:
+    """(file:line, column -> text) of a CSV file with a heading; columns by their names in lower case. Cells beyond them are an error."""
+    import csv
+
+    with opened(path, newline="") as stream:
+        reader = csv.reader(stream)
+        names = [name.strip().lower() for name in next(reader, [])]
+        for row in reader:
+            if not row:
+                continue
+            where = f"{path}:{reader.line_num}"
+            if any(cell.strip() for cell in row[len(names) :]):
+                yield where, bad(where, f"{len(row)} cells under {len(names)} columns")
+            else:
+                yield where, dict(zip(names, row, strict=False))
+
+
+def made(found: Iterator[tuple[str, Any]], make: Callable[[str, Any], Row | None]) -> Read:
+    """A row of each object or line found, or the error that stands in its place."""
+    for where, each in found:
+        if isinstance(each, DataError):
+            yield each
+            continue
+        try:
+            yield make(where, each)
+        except DataError as error:
+            yield error

@@ -1,0 +1,47 @@
+"""What `vllm bench serve --save-result --save-detailed` wrote (vllm/benchmarks/serve.py): input_lens, output_lens, errors, start_times.
+
+Older versions have no start_times: give --qps or --concurrency. An entry with an error, or without output, is a request that failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rooflinecli.core.errors import DataError
+from rooflinecli.importers.traces.trace_row import Read, Row, document, keys, made, seconds, tokens
+
+
+def matches(head: str) -> bool:
+    """By its keys."""
+    return "input_lens" in keys(head)
+
+
+def rows(path: Path) -> Read:
+    """One request of each place in the lists."""
+    found = document(path)
+    prompts, outputs, starts = (found.get(name) or [] for name in ("input_lens", "output_lens", "start_times"))
+    if not len(prompts) == len(outputs) or (starts and len(starts) != len(prompts)):
+        raise DataError(
+            f"{path}: input_lens, output_lens and start_times are not equally long; give the file as vLLM wrote it"
+        )
+    errors = found.get("errors") or []
+    return made(_each(path, prompts, outputs, starts, errors), _row)
+
+
+def _each(path: Path, prompts: Any, outputs: Any, starts: Any, errors: Any) -> Iterator[tuple[str, Any]]:
+    for i, (prompt, output) in enumerate(zip(prompts, outputs, strict=True)):
+        failed = not output or (i < len(errors) and errors[i])
+        yield f"{path}: request {i + 1}", None if failed else (prompt, output, starts[i] if starts else None)
+
+
+def _row(where: str, found: Any) -> Row | None:
+    if found is None:
+        return None
+    prompt, output, start = found
+    return Row(
+        None if start is None else seconds(where, "start_times", start),
+        tokens(where, "input_lens", prompt),
+        tokens(where, "output_lens", output),
+    )

@@ -1,0 +1,144 @@
+"""What the small calculators share: quantities with units, and what they read from models and chips."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from rooflinecli.core.errors import UsageError
+from rooflinecli.interfaces.cli.completion import chips, on_tab
+
+HW = typer.Option(
+    None,
+    "--hw",
+    metavar="NAME",
+    help="Chip: a name, alias or YAML path. Gives the peak and the price.",
+    autocompletion=on_tab(chips),
+)
+_BARE = {"FLOP", "B", "USD", "USD/h", "s", "tokens/s"}  # SI already; a rate of a machine says its unit
+
+
+class Reader:
+    """Turns option text into SI numbers; for --explain into traced leaves that name their option."""
+
+    def __init__(self, explain: str | None = None):
+        from rooflinecli.core.lift import PLAIN, Traced
+
+        self.lift = PLAIN if explain is None else Traced()
+
+    def __call__(
+        self, flag: str, text: Any, unit: str, symbol: str, *, at_most: float | None = None, zero: bool = False
+    ) -> Any:
+        if text is None:
+            return None
+        value = quantity(flag, text, unit)
+        if value < 0 or (value == 0 and not zero):
+            raise UsageError(f"{flag} {text}: must be above zero; give a positive number")
+        if at_most is not None and value > at_most:
+            from rooflinecli.core.errors import Impossible
+
+            raise Impossible(f"{flag} {text}: impossible, it cannot exceed {at_most:g}; give a share of 0 to 1")
+        return self.leaf(symbol, value, unit, flag)
+
+    def leaf(self, symbol: str, value: float, unit: str, source: str) -> Any:
+        return self.lift(symbol, value, unit, source)
+
+    def default(self, flag: str, text: Any, unit: str, symbol: str, otherwise: float) -> Any:
+        """As a call, with a default when the option is absent."""
+        if text is None:
+            return self.leaf(symbol, otherwise, unit, f"default of {flag}")
+        return self(flag, text, unit, symbol)
+
+
+def parameters(read: Reader, flag: str, text: str | None) -> Any:
+    """Parameters from a number ("70B") or from a model's name: what a token passes through, embedding included."""
+    if text is None or text[:1].isdigit() or text[:1] in ".+-":
+        return read(flag, text, "1", "N")
+    from rooflinecli.layers.parameter_counts import parameters as count
+    from rooflinecli.specs.model import load_model
+
+    spec = load_model(text)
+    return read.leaf("N", float(count(spec).active), "params", f"{flag} {text}: active parameters of {spec.name}")
+
+
+def cache_bytes(read: Reader, model: str, tokens: float, dtype: str) -> Any:
+    """KV-cache bytes of one sequence of a model."""
+    from rooflinecli.core.lift import PLAIN
+    from rooflinecli.layers.build import ledger
+    from rooflinecli.memory import kv_cache
+    from rooflinecli.quantization.formats import Formats, size_of
+    from rooflinecli.specs.layout import Plan
+    from rooflinecli.specs.model import load_model
+
+    width, spec = size_of(dtype), load_model(model)
+    formats = Formats(2.0, 2.0, 2.0, 2.0, width, dtype, dtype, dtype)
+    size = float(kv_cache(ledger(spec), Plan(), formats, 1.0, float(tokens), PLAIN))
+    return read.leaf("b_kv", size, "B", f"KV cache of {spec.name}, {tokens:g} tokens in {dtype}")
+
+
+def width_of(read: Reader, dtype: str) -> Any:
+    """Bytes per element of a number format, scales included."""
+    from rooflinecli.quantization.formats import size_of
+
+    return read.leaf("b", size_of(dtype), "B", f"bytes per element of {dtype}")
+
+
+def chip(read: Reader, name: str, override: dict[str, Any] | None = None) -> Any:
+    """The chip's numbers, traced when the answer is to be explained; `override` replaces figures by dotted path."""
+    from rooflinecli.price.chip import Chip
+    from rooflinecli.specs.hardware import load_hardware
+
+    return Chip(load_hardware(name), read.lift, override=override)
+
+
+def peak_of(read: Reader, peak: str | None, hw: str | None, dtype: str) -> Any:
+    """Peak FLOP/s from --peak or from the chip's file."""
+    if peak is not None:
+        return read("--peak", peak, "FLOP/s", "P")
+    if hw is None:
+        raise UsageError("the peak FLOP/s is missing; give --hw or --peak")
+    return chip(read, hw).peak(dtype)
+
+
+def quantity(flag: str, text: str | float, unit: str) -> float:
+    """The SI value of an option; a bare number is taken as SI already ("1e22", "0.4")."""
+    try:
+        value = _parse(text, unit)
+    except ValueError as error:
+        raise UsageError(f"{flag}: {error}") from None
+    if value and not 1e-40 < abs(value) < 1e40:
+        raise UsageError(f"{flag} {text}: beyond what can be calculated; give a number between 1e-40 and 1e40")
+    return value
+
+
+def _parse(text: str | float, unit: str) -> float:
+    from rooflinecli.core import units
+
+    try:
+        return units.parse(text, unit)
+    except ValueError:
+        if unit not in _BARE:
+            raise
+        try:
+            return float(text)
+        except ValueError:
+            pass
+        raise
+
+
+def at_least_one(flag: str, text: str, kind: str = "count") -> float:
+    """A count of what there must be some of, as options.KINDS reads it. Raises UsageError with the flag."""
+    from rooflinecli.specs.parse_values import number
+
+    value = number(flag, text, kind)
+    if value < 1:
+        raise UsageError(f"{flag} {text}: must be at least 1")
+    return value
+
+
+def one_of(**given: Any) -> None:
+    """Exactly one of these options must be given."""
+    names = ["--" + name.replace("_", "-") for name in given]
+    if sum(value is not None for value in given.values()) != 1:
+        raise UsageError(f"give exactly one of {', '.join(names[:-1])} and {names[-1]}")

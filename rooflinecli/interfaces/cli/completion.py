@@ -1,0 +1,102 @@
+"""What a shell is offered after a tab: verbs and options come from the commands, names and choices from here.
+
+Nothing is read until a shell asks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from rooflinecli.interfaces.cli.main import COMPLETING
+
+if TYPE_CHECKING:  # a verb that asks for no estimate needs no table
+    from rooflinecli.specs.options import Option
+
+SHELLS = ("bash", "zsh", "fish")
+Complete = Callable[[str], list[str]]
+
+
+def models(incomplete: str) -> list[str]:
+    """Names of models, after the last comma."""
+    return _registered("models", incomplete)
+
+
+def chips(incomplete: str) -> list[str]:
+    """Names of chips, after the last comma."""
+    return _registered("hardware", incomplete)
+
+
+def on_tab(complete: Complete | None) -> Complete | None:
+    """What a parameter completes with, if a shell asks; reading the function's signature costs every other start a little."""
+    return complete if COMPLETING in os.environ else None
+
+
+def words(option: Option) -> Complete | None:
+    """The names an option takes, where they are known."""
+    if option.name in ("model", "hw"):
+        return models if option.name == "model" else chips
+    if not option.choices and option.kind != "dtype" and option.name != "engine":
+        return None
+
+    def complete(incomplete: str) -> list[str]:
+        return _last(_known(option), incomplete)
+
+    return complete
+
+
+def _known(option: Option) -> list[str]:
+    if option.kind == "dtype":
+        from rooflinecli.quantization.formats import FORMATS
+        from rooflinecli.quantization.schemes import SCHEMES
+
+        return [*FORMATS, *SCHEMES] if option.name == "weight-dtype" else list(FORMATS)
+    if option.name == "engine":
+        from rooflinecli.specs.engine import engines
+
+        return list(engines())
+    return list(option.choices)
+
+
+def _registered(kind: str, incomplete: str) -> list[str]:
+    from rooflinecli.specs.name_lookup import aliases, files
+
+    found = files(kind)
+    names = _last(list(found), incomplete)
+    return names or _last([alias for path in found.values() for alias in aliases(path)], incomplete)
+
+
+def _last(names: list[str], incomplete: str) -> list[str]:
+    """The names that go on from what stands after the last comma."""
+    before, comma, start = incomplete.rpartition(",")
+    return [before + comma + name for name in sorted(set(names)) if name.startswith(start.lower())]
+
+
+def install(show: bool) -> str:
+    """Install the script for this shell, or return it. Raises UsageError for a shell that has none."""
+    from typer.completion import get_completion_script
+    from typer.completion import install as put
+
+    shell = _shell()
+    if show:
+        return get_completion_script(prog_name="roofline", complete_var=COMPLETING, shell=shell).strip()
+    _, path = put(shell=shell, prog_name="roofline", complete_var=COMPLETING)
+    return f"{shell} completion installed in {path}; it takes effect in a new terminal"
+
+
+def _shell() -> str:
+    """The shell this process was started from, else the one of the account."""
+    import shellingham
+
+    from rooflinecli.core.errors import UsageError
+
+    try:
+        name = shellingham.detect_shell()[0]
+    except (shellingham.ShellDetectionFailure, NotImplementedError, OSError):
+        name = os.path.basename(os.environ.get("SHELL", ""))
+    if name not in SHELLS:
+        name = os.path.basename(os.environ.get("SHELL", ""))
+    if name not in SHELLS:
+        raise UsageError(f"completion is for {', '.join(SHELLS)}; run this from one of them")
+    return str(name)

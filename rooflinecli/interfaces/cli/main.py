@@ -1,0 +1,259 @@
+"""`roofline`: a table of verbs. A verb's module is imported only when that verb runs, so `--help` stays instant."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import re
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from rooflinecli.core.errors import BUG, Remark, RooflineError, UsageError, unknown
+from rooflinecli.interfaces.cli.metavars import named
+from rooflinecli.interfaces.cli.output import any_encoding, complain
+
+# pydantic looks for plugins through importlib.metadata, which costs more than an estimate; we use none.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+sys.modules.setdefault("pydantic.plugin._loader", SimpleNamespace(get_plugins=tuple))  # type: ignore[arg-type]
+
+# verb -> (module under rooflinecli.interfaces.cli, one line for --help); a verb lives in cli/<module>.py as `app`
+VERBS: dict[str, tuple[str, str]] = {
+    "estimate": ("estimate", "What training, prefill and decode cost for a model on given hardware."),
+    "kernel": ("kernel", "One operation on the roofline: matmul, attention, elementwise."),
+    "collective": ("collective", "What an all-reduce or another collective costs."),
+    "shard": ("shard", "Which collective a sharded matmul needs, what it costs, and the other ways to split it."),
+    "goodput": ("goodput", "What failures and checkpoints leave of a long run, and how often to save."),
+    "hardware": ("hardware", "List chips, show one, or set several side by side."),
+    "models": ("models", "List models, show one, or import a Hugging Face config."),
+    "sweep": ("sweep", "A grid of estimates: every numeric input a range."),
+    "search": ("search", "The best legal layout, exactly: training splits, or serving instances and pools."),
+    "plan": ("plan", "How many devices, of which chip, for how long, at what bill: a deadline, a budget or a rate."),
+    "fleet": ("fleet", "Several models on one fleet: which on which chips, how many replicas, what is left over."),
+    "simulate": (
+        "simulate",
+        "An engine's scheduler over step prices: percentiles, SLOs, the fewest replicas for a load.",
+    ),
+    "compare": ("compare", "One plan across chips, ranked, at the same devices, cost or memory."),
+    "fit": ("fit", "Which quantisations of a model fit a machine, with what context, how fast."),
+    "check": ("check", "Hold capacity plans to their promises, in CI: pass, fail or unsure."),
+    "scaling": ("scaling", "Scaling laws: compute-optimal sizes, batches, learning rates, runs."),
+    "speculate": ("speculate", "Speculative decoding: speed-up, best draft length, break-even."),
+    "serving": ("serving", "Cost per token, break-even, batching, beams, prefix cache, pools, quantisation."),
+    "occupancy": ("occupancy", "How full a kernel's blocks leave a multiprocessor or a systolic array."),
+    "profile": ("profile", "Where a trace's time goes, and which kernels beat physics."),
+    "ops": ("ops", "Every operation of a phase: shape, FLOPs, bytes, bound, floor, expected."),
+    "report": ("report", "One self-contained HTML page with the answer, its charts and derivations."),
+    "layouts": ("layouts", "Inference layouts side by side: weight-stationary in one or two axes, weight-gathered."),
+    "aot": ("aot", "A jitted function on the roofline: XLA's FLOPs, bytes and memory, and what XLA miscounts."),
+    "measure": ("measure", "Time real kernels on this machine and write a hardware profile."),
+    "calibrate": ("calibrate", "Fit the engine's constants to your own benchmark results and training logs."),
+    "validate": ("validate", "Predictions against published and measured rows: errors, bias, coverage."),
+    "serve": ("serve", "A page to play with in the browser, on this machine."),
+    "mcp": ("mcp", "The same questions as tools for an agent (Model Context Protocol)."),
+    "formula": ("formula", "List formulas, show one, or evaluate it at given numbers."),
+}
+QUIET: dict[str, Any] = {
+    "add_completion": False,
+    "rich_markup_mode": None,
+    "pretty_exceptions_enable": False,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+COMPLETING = "_ROOFLINE_COMPLETE"  # set by a shell that asks what may follow
+
+
+class LazyGroup(TyperGroup):
+    """A click group whose commands are imported on first use."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in VERBS:
+            raise unknown("command", cmd_name, VERBS, "`roofline --help` lists them")
+        module = import_module(f"rooflinecli.interfaces.cli.{VERBS[cmd_name][0]}")
+        command = typer.main.get_command(module.app)
+        command.name = cmd_name
+        return named(command)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """The verbs from the table, with what they answer, without importing them."""
+        named: Any = {name: TyperCommand(name, help=text) for name, (_, text) in VERBS.items()}
+        return TyperGroup(name=self.name, commands=named, params=self.params).shell_complete(ctx, incomplete)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
+
+
+app = typer.Typer(
+    cls=LazyGroup,
+    help="A roofline calculator for transformers: FLOPs, memory, "
+    "latency, throughput and dollars, each number explained.",
+    **QUIET,
+)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    ctx: typer.Context,
+    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
+    install_completion: bool = typer.Option(False, "--install-completion", help="Complete on tab in this shell."),
+    show_completion: bool = typer.Option(False, "--show-completion", help="Print the script that does."),
+) -> None:
+    if version:
+        from importlib.metadata import version as installed
+
+        print(installed("rooflinecli"))
+    elif install_completion or show_completion:
+        from rooflinecli.interfaces.cli.completion import install
+
+        print(install(show_completion))
+    elif ctx.invoked_subcommand is None:
+        print(ctx.get_help())
+    else:
+        return
+    raise typer.Exit(0)
+
+
+def run() -> None:
+    """`roofline` as a process of its own: main, with less housekeeping by Python for a command that lasts a fifth of a second.
+
+    Collecting garbage while modules load and taking the interpreter down again cost a seventh of a short command. Where
+    threads or jax may have work to do on the way out, Python ends as usual.
+    """
+    gc.set_threshold(100_000, 50, 50)
+    try:
+        main()
+    except SystemExit as end:
+        with contextlib.suppress(OSError, ValueError):  # closed, or full: main has said so
+            sys.stdout.flush()
+            sys.stderr.flush()
+        if "jax" in sys.modules or threading.active_count() > 1:
+            raise
+        os._exit(int(end.code or 0))
+
+
+def main() -> None:
+    """Entry point: one clear sentence on stderr for every error, its exit code, and no traceback."""
+    any_encoding()
+    if COMPLETING in os.environ:
+        from typer.completion import completion_init
+
+        completion_init()
+    try:
+        with remarks():
+            code = _answer()
+        sys.exit(code)
+    except RooflineError as error:
+        complain(error)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
+    except Exception as error:
+        sys.exit(_click_exit(error))
+
+
+def _answer() -> int:
+    """What the verb returns; a group of verbs without one shows its help, as git does."""
+    try:
+        return app(prog_name="roofline", standalone_mode=False) or 0
+    except Exception as error:
+        if type(error).__name__ != "NoArgsIsHelpError":
+            raise
+        print(error.ctx.get_help())  # type: ignore[attr-defined]
+        return 0
+
+
+@contextlib.contextmanager
+def remarks() -> Iterator[None]:
+    """What the engine remarks on is a line on stderr, each once, after the answer; a refusal says one thing alone."""
+    said: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", Remark)
+        other = warnings.showwarning
+
+        def show(message: Any, category: Any, *where: Any) -> None:
+            if issubclass(category, Remark):
+                said.append(f"note: {message}")
+            else:
+                other(message, category, *where)
+
+        warnings.showwarning = show  # type: ignore[assignment]
+        yield
+    for text in said:
+        complain(text)
+
+
+def _click_exit(error: Exception) -> int:
+    """Exit code for what click raises itself."""
+    names = {cls.__name__ for cls in type(error).__mro__}
+    if "Exit" in names:
+        return int(getattr(error, "exit_code", 0))
+    if "Abort" in names:
+        return 130
+    if "ClickException" in names or "UsageError" in names:
+        context = getattr(error, "ctx", None)
+        hint = f" See `{context.command_path} --help`." if context is not None else ""
+        complain(f"{_elsewhere(error) or _plain(error.format_message())}{hint}")  # type: ignore[attr-defined]
+        return 2
+    return _unforeseen(error)
+
+
+def _elsewhere(error: Exception) -> str:
+    """The sentence for an option that other tools have under that name; empty where this verb has it not, and for any other error."""
+    from rooflinecli.interfaces.cli.flags_of_other_tools import HERE
+
+    name, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
+    here = HERE.get(name, "") if isinstance(name, str) else ""
+    known = {opt for param in context.command.params for opt in param.opts} if context is not None else set()
+    if not here or (here.startswith("-") and re.split(r"[ ,]", here)[0] not in known):
+        return ""
+    return f"no option {name}: here it is {here}."
+
+
+_PARSED = (  # what click and pydantic say of a value, and what they mean
+    (r"Value error, ", ""),
+    (r"Input should be a valid integer, unable to parse string as an integer", "expected a whole number"),
+    (r"Input should be a valid number, unable to parse string as a number", "expected a number"),
+    (r"Input should be a finite number", "expected a finite number"),
+    (r"Input should be greater than or equal to ", "must be at least "),
+    (r"Input should be less than or equal to ", "must be at most "),
+    (r"Input should be greater than ", "must be above "),
+    (r"Input should be less than ", "must be below "),
+    (r"(?<![.?!])$", "."),
+)
+
+
+def _plain(message: str) -> str:
+    """The sentence of a parser without the parser's own words."""
+    for said, meant in _PARSED:
+        message = re.sub(said, meant, message)
+    return message
+
+
+def _unforeseen(error: Exception) -> int:
+    """Numbers that arithmetic refuses are the user's to mend; anything else is our mistake, and says how to report it."""
+    if isinstance(error, ArithmeticError):
+        complain(f"the numbers given cannot be calculated with ({error}); give sizes above zero, and such as exist")
+        return UsageError.exit_code
+    if os.environ.get("ROOFLINE_TRACEBACK"):
+        raise error
+    complain(
+        f"internal error ({type(error).__name__}: {error}); please report the command line. "
+        "With ROOFLINE_TRACEBACK=1 in the environment it shows where"
+    )
+    return BUG
+
+
+if __name__ == "__main__":
+    run()

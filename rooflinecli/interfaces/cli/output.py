@@ -1,0 +1,80 @@
+"""Where an answer goes: standard output, or the file named by --out, written whole or not at all."""
+
+from __future__ import annotations
+
+import codecs
+import sys
+from enum import Enum
+from pathlib import Path
+
+from rooflinecli.core import files
+from rooflinecli.core.errors import UsageError
+from rooflinecli.core.text import one_line
+
+
+class Format(str, Enum):
+    """One value is one file of render/."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+    markdown = "markdown"
+
+
+def columns(wide: bool = False, out: Path | None = None) -> int:
+    """Columns to write for: the terminal's, those of a pipe or a file, or as many as it takes."""
+    from rooflinecli.render.formats.terminal_style import columns as found
+
+    return found(wide, out is not None)
+
+
+def write(text: str, out: Path | None = None) -> None:
+    """Print `text`, or put it in `out`. Raises UsageError when the file cannot be written."""
+    if not text.endswith("\n"):
+        text += "\n"
+    if out is None:
+        _print(text)
+    else:
+        files.write(out, text)
+
+
+def _print(text: str) -> None:
+    """To standard output. A reader that went away is the caller's to notice; a full disk is an error with a remedy."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UsageError(f"standard output cannot be written ({error.strerror}); write elsewhere") from None
+
+
+def complain(message: object) -> None:
+    """One line on stderr. What a file or an option smuggled in of line breaks and escape sequences is taken out."""
+    print(f"roofline: {one_line(str(message))}", file=sys.stderr)
+
+
+# what this program prints beyond ASCII -> what looks like it; one cell for one where it stands in tables
+_LIKENESS = str.maketrans(
+    {"≤": "<=", "≥": ">=", "→": "->", "±": "+-", "÷": "/"}
+    | dict(zip("µμ–—·×…┤└─░▏▎▍▌▋▊▉█", "uu--.x~|+-.   #####", strict=True))
+)
+
+
+def _plainer(error: UnicodeError) -> tuple[str, int]:
+    """Characters that the encoding lacks -> their nearest in ASCII; `?` where there is none."""
+    import unicodedata
+
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lost = error.object[error.start : error.end].translate(_LIKENESS)
+    bare = (unicodedata.normalize("NFKD", c).encode("ascii", "ignore").decode() or "?" for c in lost)
+    return "".join(bare), error.end
+
+
+def any_encoding() -> None:
+    """Standard output and error take any text, whatever their encoding: ASCII and Latin-1 get the nearest character."""
+    codecs.register_error("plainer", _plainer)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="plainer")

@@ -1,0 +1,111 @@
+"""`roofline serve`: the page and its JSON over HTTP (Starlette). Nothing is stored, nothing leaves the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from rooflinecli.core.errors import RooflineError, UsageError
+from rooflinecli.interfaces import dispatch
+from rooflinecli.interfaces.web import form, query_string
+from rooflinecli.render.formats.json import dumps
+from rooflinecli.render.report.page import STYLE
+
+PAGE = Path(__file__).with_name("static")
+LONGEST = 4096  # characters of a query
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+def app(hosts: tuple[str, ...] = LOOPBACK) -> Starlette:
+    """The application. `hosts` are names it answers to, so that no other site's name can be pointed at it."""
+    routes = [
+        Route("/", _page),
+        Route("/part", _part),
+        Route("/unfold", _unfold),
+        Route("/api/estimate", _json),
+        Route("/app.js", lambda request: _file("app.js", "text/javascript")),
+        Route("/style.css", lambda request: _styles()),
+    ]
+    return Starlette(routes=routes, middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))])
+
+
+def _page(request: Request) -> Response:
+    """The page, answered already, so that it reads without scripts and a link shows what it showed its sender."""
+    try:
+        options = _options(request)
+        content, code = _answered(form.part, options), 200
+    except RooflineError as error:
+        options, content, code = {}, form.problem(error), 400
+        options = _as_typed(request)
+    return HTMLResponse(form.page(options, content), code, HEADERS)
+
+
+def _part(request: Request) -> Response:
+    return _fragment(lambda: _answered(form.part, _options(request)))
+
+
+def _unfold(request: Request) -> Response:
+    quantity = request.query_params.get("quantity", "")[:200]
+    return _fragment(lambda: _answered(lambda o: form.unfolded(o, quantity), _options(request, "quantity")))
+
+
+def _json(request: Request) -> Response:
+    """What `roofline estimate --format json` prints, byte for byte."""
+    try:
+        found = _answered(dispatch.estimate, _options(request))
+    except RooflineError as error:
+        return JSONResponse({"error": str(error)}, 400, HEADERS)
+    return Response(dumps(found) + "\n", 200, HEADERS, "application/json")
+
+
+def _fragment(made: Callable[[], str]) -> Response:
+    try:
+        return HTMLResponse(made(), 200, HEADERS)
+    except RooflineError as error:
+        return HTMLResponse(form.problem(error), 400, HEADERS)
+
+
+def _answered(question: Callable[[dict[str, Any]], Any], options: dict[str, Any]) -> Any:
+    """An answer, or the sentence that says what is wrong: numbers that no machine has are the asker's to mend."""
+    try:
+        return dispatch.quietly(question, options)
+    except (ArithmeticError, ValueError, MemoryError) as error:
+        raise UsageError(
+            f"these values cannot be calculated with ({error}); give sizes that a machine could have"
+        ) from None
+
+
+def _options(request: Request, *beside: str) -> dict[str, Any]:
+    if len(request.url.query) > LONGEST:
+        raise UsageError(f"the question is longer than {LONGEST} characters; shorten it")
+    return query_string.options((k, v) for k, v in request.query_params.multi_items() if k not in beside)
+
+
+def _as_typed(request: Request) -> dict[str, Any]:
+    """The fields of a question that was refused, to be mended where they stand."""
+    shown = {name for names in form.FIELDS.values() for name in names}
+    return {k: v[: query_string.LONGEST] for k, v in request.query_params.multi_items() if k in shown}
+
+
+def _file(name: str, kind: str) -> Response:
+    return Response((PAGE / name).read_text(encoding="utf-8"), 200, HEADERS, kind)
+
+
+def _styles() -> Response:
+    text = STYLE.read_text(encoding="utf-8") + (PAGE / "style.css").read_text(encoding="utf-8")
+    return Response(text, 200, HEADERS, "text/css")

@@ -1,0 +1,21 @@
+"""An image that is made: patches of its latent, of which an autoencoder makes `patch` pixels a side (DiT, Stable Diffusion 3, FLUX).
+
+Source: Peebles and Xie 2023, Scalable Diffusion Models with Transformers, arXiv 2212.09748, section 3.2: latents of an eighth of the
+side, patches of p x p of them; so `patch` is 8 p.
+"""
+
+from __future__ import annotations
+
+from rooflinecli.core.errors import UsageError
+from rooflinecli.layers.images import Cut, grid
+from rooflinecli.specs.components import ImageSpec
+
+
+def cut(spec: ImageSpec, width: int, height: int) -> Cut:
+    """One token for each patch. Raises UsageError for sides that no whole patches fill."""
+    if width % spec.patch or height % spec.patch:
+        raise UsageError(
+            f"--image {width}x{height}: sides must be multiples of {spec.patch} pixels, a patch of the latent", "image"
+        )
+    tokens = grid(spec, width, height)
+    return Cut(1, tokens, tokens)

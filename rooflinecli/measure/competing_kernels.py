@@ -1,0 +1,19 @@
+"""Which other engines are timed beside XLA: our Pallas kernels, and those that JAX ships, where they compile."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rooflinecli.measure.cases import Case
+from rooflinecli.measure.kernel_support import engines
+
+
+def chosen(cases: list[Case]) -> list[Case]:
+    """The same shapes by every other engine that can take them on this device."""
+    return [
+        replace(case, engine=name)
+        for case in cases
+        if case.engine == "xla"
+        for name, takes in engines().items()
+        if takes(case)
+    ]

@@ -1,0 +1,312 @@
+"""What a program computes and moves, counted from its jaxpr: matmuls exactly, loops by their trips, elementwise work as fused passes.
+
+XLA's own analysis counts a loop's body once, and nothing of what it removed; this walk multiplies, and can look at the
+program with or without what nobody uses.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from rooflinecli.measure.flat_jaxpr import Flat, Node, Value, bodies, flatten, opened
+
+MATH = frozenset(
+    [
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "max",
+        "min",
+        "neg",
+        "abs",
+        "sign",
+        "exp",
+        "exp2",
+        "log",
+        "log1p",
+        "expm1",
+        "tanh",
+        "sin",
+        "cos",
+        "tan",
+        "sinh",
+        "cosh",
+        "asin",
+        "acos",
+        "atan",
+        "atan2",
+        "sqrt",
+        "rsqrt",
+        "cbrt",
+        "logistic",
+        "erf",
+        "erfc",
+        "erf_inv",
+        "pow",
+        "integer_pow",
+        "square",
+        "rem",
+        "add_any",
+        "floor",
+        "ceil",
+        "round",
+        "clamp",
+        "select_n",
+        "reduce_sum",
+        "reduce_max",
+        "reduce_min",
+        "reduce_prod",
+        "cumsum",
+        "cumprod",
+        "cummax",
+        "cummin",
+        "cumlogsumexp",
+        "argmax",
+        "argmin",
+        "is_finite",
+        "nextafter",
+        "lgamma",
+        "digamma",
+    ]
+)
+REDUCTIONS = frozenset(
+    [
+        "reduce_sum",
+        "reduce_max",
+        "reduce_min",
+        "reduce_prod",
+        "reduce_and",
+        "reduce_or",
+        "argmax",
+        "argmin",
+        "cumsum",
+        "cumprod",
+        "cummax",
+        "cummin",
+        "cumlogsumexp",
+    ]
+)
+VIEWS = frozenset(
+    [
+        "reshape",
+        "squeeze",
+        "expand_dims",
+        "broadcast_in_dim",
+        "broadcast",
+        "transpose",
+        "convert_element_type",
+        "bitcast_convert_type",
+        "copy",
+        "stop_gradient",
+        "iota",
+        "rev",
+        "slice",
+        "concatenate",
+        "pad",
+        "copy_p",
+        "sharding_constraint",
+        "optimization_barrier",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "and",
+        "or",
+        "not",
+        "xor",
+        "reduce_precision",
+        "real",
+        "imag",
+        "complex",
+        "pvary",
+        "random_bits",
+        "random_seed",
+        "random_wrap",
+        "random_unwrap",
+        "shift_left",
+        "shift_right_logical",
+        "shift_right_arithmetic",
+    ]
+)
+SCALARS = 64.0  # bytes: below it a pass is a loop counter or a scale, which rides along
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """Matmuls of one shape: g copies of [m, k] . [k, n]."""
+
+    m: int
+    k: int
+    n: int
+    g: int
+    dtype: str
+    exact: bool  # asked for in full precision, so that no narrower format serves
+    flops: float
+    bytes: float
+
+
+@dataclass
+class Tally:
+    """Counts of a program: matmuls with how often they run, passes of elementwise work, loops, and what could not be counted."""
+
+    dots: dict[Dot, float] = field(default_factory=dict)
+    passes: dict[float, float] = field(default_factory=dict)
+    math_flops: float = 0.0
+    loops: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+    @property
+    def flops(self) -> float:
+        """FLOPs of all matmuls."""
+        return sum(dot.flops * times for dot, times in self.dots.items())
+
+
+@dataclass(frozen=True)
+class Rules:
+    """once: loop bodies count once, as XLA counts them. trips: of a loop whose end is not known before it runs. dead: with
+    what nobody uses. least: what runs in any case, so the cheapest branch, and no trip of a loop that may have none."""
+
+    once: bool = False
+    trips: float | None = None
+    dead: bool = False
+    least: bool = False
+
+
+def tally(jaxpr: Any, rules: Rules) -> Tally:
+    """Count a traced program."""
+    found = Tally()
+    _count(flatten(jaxpr, dead=rules.dead), 1.0, found, rules)
+    return found
+
+
+def _count(flat: Flat, times: float, found: Tally, rules: Rules) -> None:
+    for node in flat.nodes:
+        if node.name in ("dot_general", "conv_general_dilated"):
+            dot = _dot(node) if node.name == "dot_general" else _convolution(node)
+            found.dots[dot] = found.dots.get(dot, 0.0) + times
+        elif node.name in MATH:
+            sized = node.ins[0] if node.name in REDUCTIONS else node.outs[0]
+            if "float" in sized.dtype:
+                found.math_flops += times * math.prod(sized.shape)
+        elif bodies(node.params) and not node.name.startswith(("scatter", "reduce", "sort", "select_and")):
+            _descend(node, times, found, rules)
+        elif node.name in ("custom_call", "ffi_call", "pure_callback", "io_callback"):
+            found.unknown.append(node.name)
+    for moved in _passes(flat):
+        if moved > SCALARS:
+            found.passes[moved] = found.passes.get(moved, 0.0) + times
+
+
+def _descend(node: Node, times: float, found: Tally, rules: Rules) -> None:
+    """Loops, branches and what else carries a program."""
+    if node.name == "scan":
+        trips = float(node.params["length"])
+        found.loops.append(f"scan of {trips:g} trips")
+        _count(flatten(node.params["jaxpr"], dead=rules.dead), times * (1.0 if rules.once else trips), found, rules)
+    elif node.name == "while":
+        found.loops.append(
+            "while loop"
+            + (f", {rules.trips:g} trips given" if rules.trips else ", trips unknown before it runs: counted once")
+        )
+        often = 1.0 if rules.once else (0.0 if rules.least else 1.0) if rules.trips is None else rules.trips
+        _count(flatten(node.params["body_jaxpr"], dead=rules.dead), times * often, found, rules)
+    elif node.name == "cond":
+        branches = [Tally() for _ in node.params["branches"]]
+        for branch, one in zip(node.params["branches"], branches, strict=True):
+            _count(flatten(branch, dead=rules.dead), times, one, rules)
+        found.loops.append(f"branch: the costliest of {len(branches)} counted")
+        _merge(found, (min if rules.least else max)(branches, key=lambda one: (one.flops, one.math_flops)))
+    else:
+        for body in bodies(node.params)[:1]:
+            inside = Tally()
+            _count(flatten(opened(body), dead=True), times * (1 if rules.once else _copies(node)), inside, rules)
+            if node.name == "pallas_call":
+                inside.passes.clear()  # what a kernel does with its blocks stays on the chip
+            _merge(found, inside)
+
+
+def _copies(node: Node) -> int:
+    """How often the body of an operation runs side by side: the grid of a kernel, the devices of a mesh."""
+    if node.name == "shard_map":
+        return int(node.params["mesh"].size)
+    return math.prod(getattr(node.params.get("grid_mapping"), "grid", None) or (1,))
+
+
+def _merge(into: Tally, other: Tally) -> None:
+    for dot, times in other.dots.items():
+        into.dots[dot] = into.dots.get(dot, 0.0) + times
+    for moved, times in other.passes.items():
+        into.passes[moved] = into.passes.get(moved, 0.0) + times
+    into.math_flops += other.math_flops
+    into.loops += other.loops
+    into.unknown += other.unknown
+
+
+def _dot(node: Node) -> Dot:
+    (contract, _), (batch, _) = node.params["dimension_numbers"]
+    x, w, y = node.ins[0], node.ins[1], node.outs[0]
+    k, g = math.prod(x.shape[i] for i in contract), math.prod(x.shape[i] for i in batch)
+    m = math.prod(x.shape) // max(k * g, 1)
+    n = math.prod(w.shape) // max(k * g, 1)
+    return Dot(m, k, n, g, x.dtype, _exact(node), 2.0 * g * m * k * n, x.bytes + w.bytes + y.bytes)
+
+
+def _convolution(node: Node) -> Dot:
+    """A convolution as the matmul it is: every output element contracts a window of one channel group."""
+    x, w, y = node.ins[0], node.ins[1], node.outs[0]
+    channels = w.shape[node.params["dimension_numbers"].rhs_spec[0]]
+    k = math.prod(w.shape) // channels
+    m = math.prod(y.shape) // channels
+    return Dot(m, k, channels, 1, x.dtype, _exact(node), 2.0 * m * k * channels, x.bytes + w.bytes + y.bytes)
+
+
+def _exact(node: Node) -> bool:
+    return "HIGHEST" in str(node.params.get("precision"))
+
+
+def _passes(flat: Flat) -> list[float]:
+    """Bytes of each fused pass: one per result of elementwise work that must be written, with all it must read."""
+    made = {id(out): node for node in flat.nodes for out in node.outs}
+    needed = {id(v) for v in flat.outs} | {id(v) for node in flat.nodes if not _fuses(node) for v in node.ins}
+    needed |= {id(out) for node in flat.nodes if node.name in REDUCTIONS for out in node.outs}
+    found = []
+    for node in flat.nodes:
+        if _fuses(node):
+            for out in node.outs:
+                if id(out) in needed:
+                    read, works = _reads(node, made, needed)
+                    found += [out.bytes + sum(v.bytes for v in read)] if works else []
+        elif node.name.startswith(("scatter", "dynamic_update_slice")):
+            found.append(2 * (node.ins[-1] if node.name.startswith("scatter") else node.ins[1]).bytes)
+        elif node.name in ("gather", "dynamic_slice"):
+            found.append(2 * node.outs[0].bytes)
+        elif not bodies(node.params) and node.name not in ("dot_general", "conv_general_dilated"):
+            found.append(sum(v.bytes for v in (*node.ins, *node.outs)))
+    return found
+
+
+def _fuses(node: Node) -> bool:
+    return node.name in MATH or node.name in VIEWS
+
+
+def _reads(root: Node, made: dict[int, Node], needed: set[int]) -> tuple[list[Value], bool]:
+    """What a fused pass reads, and whether it does more than look at it in another shape."""
+    found: dict[int, Value] = {}
+    stack, seen, works = [root], set(), False
+    while stack:
+        node = stack.pop()
+        works = works or node.name in MATH
+        for value in node.ins:
+            producer = made.get(id(value))
+            if producer is not None and _fuses(producer) and id(value) not in needed:
+                if id(producer) not in seen:
+                    seen.add(id(producer))
+                    stack.append(producer)
+            else:
+                found[id(value)] = value
+    return list(found.values()), works

@@ -1,0 +1,147 @@
+"""Close the loop: counts must be equal, times are compared, everything is stored as a JSON line."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from rooflinecli.core.errors import UsageError, unknown
+from rooflinecli.measure.cpu_contention import around
+from rooflinecli.measure.device import environment, keep_pages, known_chip
+from rooflinecli.measure.dtypes import jax_name
+from rooflinecli.measure.log import Log
+from rooflinecli.measure.model import flop_oracle, programs, weights
+from rooflinecli.measure.model.predict import Prediction, predict, total_parameters
+from rooflinecli.measure.model.supported import scaled
+from rooflinecli.measure.timing import Timing
+from rooflinecli.specs.hardware import HardwareSpec, load_hardware
+from rooflinecli.specs.model import ModelSpec
+
+TRACED = 3  # runs in a trace: enough to see one that is not the first, small enough to keep
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What to run; None where the command line said nothing."""
+
+    model: str
+    hw: str | None = None
+    batch: int = 1
+    seq: int = 256
+    layers: int | None = None
+    d_model: int | None = None
+    vocab: int | None = None
+    dtype: str | None = None
+    phases: tuple[str, ...] = ()
+    budget: float = 5.0
+    log: Path | None = None
+    trace: Path | None = None  # a folder per phase with jax.profiler's trace of three runs
+
+
+def close(loop: Loop) -> dict[str, Any]:
+    """Run the loop. Raises UsageError for a model it cannot build or a phase it does not know."""
+    for phase in loop.phases:
+        if phase not in programs.PHASES:
+            raise unknown("phase", phase, programs.PHASES)
+    keep_pages()
+    env = environment()
+    spec = scaled(loop.model, loop.layers, loop.d_model, loop.vocab)
+    if spec.max_context and spec.positions.kind == "learned" and loop.seq > (spec.positions.length or 0):
+        raise UsageError(
+            f"--seq {loop.seq}: {spec.name} has {spec.positions.length} learned positions; give a shorter one"
+        )
+    hardware = load_hardware(_profile(loop.hw, env.slug, env.kind))
+    dtype = loop.dtype or ("fp32" if env.platform == "cpu" else "bf16")
+    held = weights.initial(spec, jax_name(dtype))
+    checks = [_equal("parameters", weights.count(held), total_parameters(spec))]
+    log = Log(loop.log or Path("roofline-loop.jsonl"), env.fingerprint)
+    rows = []
+    for phase in loop.phases or programs.PHASES:
+        row, check = _phase(phase, loop, spec, hardware, held, dtype)
+        rows.append(row)
+        checks.append(check)
+        log.append({"key": f"{row['id']}/{time.time():.0f}", "date": env.date, **row})
+    return {
+        "schema": "roofline-measure-model/1",
+        "model": spec.name,
+        "hardware": hardware.name,
+        "checks": checks,
+        "phases": rows,
+    }
+
+
+def _profile(given: str | None, slug: str, kind: str) -> str:
+    """The profile to predict with. Raises UsageError when there is none."""
+    if given:
+        return given
+    here = Path(f"{slug}.yaml")
+    if here.is_file():
+        return str(here)
+    chip = known_chip(kind)
+    if chip:
+        return chip
+    raise UsageError(f"no profile of this machine ({here}); run `roofline measure` first, or give --hw")
+
+
+def _phase(
+    phase: str, loop: Loop, spec: ModelSpec, hardware: HardwareSpec, held: Any, dtype: str
+) -> tuple[dict[str, Any], str]:
+    """One phase: predict, count, time."""
+    expected = predict(phase, spec, hardware, loop.batch, loop.seq, dtype)
+    program = programs.program(phase, spec, held, loop.batch, loop.seq, jnp.dtype(jax_name(dtype)))
+    check = _equal(f"{phase} matmul FLOPs", flop_oracle.matmul_flops(program.fn, *program.args), round(expected.flops))
+    timing, xla = timed(program, loop.budget, loop.trace and loop.trace / phase)
+    return _row(phase, loop, spec, expected, timing, xla, dtype), check
+
+
+def timed(program: programs.Program, budget: float, trace: Path | None = None) -> tuple[Timing, float]:
+    """Compile and time a program, and trace a few runs where asked; also XLA's own FLOP count (matmuls plus elementwise)."""
+    lowered = jax.jit(program.fn, donate_argnums=program.donate, keep_unused=True).lower(*program.args)
+    start = time.perf_counter()
+    executable = lowered.compile()
+    compile_s = time.perf_counter() - start
+    state = [program.args]
+
+    def run(turn: int) -> Any:
+        out = executable(*state[0])
+        state[0] = program.carry(state[0], out)
+        return out
+
+    timing = around(run, jax.block_until_ready, budget)
+    if trace:
+        with jax.profiler.trace(str(trace)):
+            for turn in range(TRACED):
+                jax.block_until_ready(run(turn))
+    return replace(timing, compile_s=compile_s), flop_oracle.xla_flops(lowered)
+
+
+def _row(
+    phase: str, loop: Loop, spec: ModelSpec, expected: Prediction, timing: Timing, xla: float, dtype: str
+) -> dict[str, Any]:
+    s = timing.summary
+    return {
+        "id": f"loop/{spec.id}/L{spec.n_layers}/D{spec.d_model}/b{loop.batch}/s{loop.seq}/{dtype}/{phase}",
+        "phase": phase,
+        "predicted_s": expected.time,
+        "measured_s": s.median,
+        "low_s": s.low,
+        "mad_s": s.mad,
+        "runs": s.n,
+        "floor_s": expected.floor,
+        "error": expected.time / s.median - 1,
+        "matmul_flops": expected.flops,
+        "xla_flops": xla,
+        "compile_s": timing.compile_s,
+        "breakdown_s": expected.breakdown,
+        "warning": timing.warning,
+    }
+
+
+def _equal(what: str, built: int, ledger: int) -> str:
+    """The sentence about a count; the loop is closed only where both are the same."""
+    return f"{what}: {built:,} built, {ledger:,} in the ledger{'' if built == ledger else ': NOT EQUAL'}"

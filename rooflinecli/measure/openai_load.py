@@ -1,0 +1,149 @@
+"""A short closed loop against a server that speaks OpenAI's protocol: so many requests in flight, each followed by the next.
+
+A request asks for a fixed number of tokens of a fixed prompt, streamed. First token: seconds until the first piece of text;
+per token: the time from there to the last piece, over the tokens after the first, as the server itself counts them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from rooflinecli.core.errors import UsageError
+
+SCHEMA = "roofline/serving-run/1"
+_WORDS = "time people way water words called first made part long down day number sound work place year live back give".split()
+_KEY = "OPENAI_API_KEY"
+FEWEST = 4  # requests of a run per one in flight, so that most of them saw a full server
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What is asked of a server: `concurrency` requests in flight, `requests` in all, prompts of about so many tokens."""
+
+    url: str
+    model: str | None = None
+    engine: str | None = None
+    concurrency: int = 1
+    prompt: int = 512
+    output: int = 64
+    requests: int = 0
+    timeout: float = 120.0
+
+
+@dataclass(frozen=True)
+class Answered:
+    """One request: seconds to the first and to the last piece, and tokens by the server's own count."""
+
+    first: float
+    last: float
+    prompt: int
+    output: int
+
+
+def close(loop: Loop) -> dict[str, Any]:
+    """Run the loop after one request that warms the server up; the run as an object `roofline/serving-run/1`, SI.
+
+    Raises UsageError for a server that cannot be reached, refuses, or does not stream.
+    """
+    httpx = _httpx()
+    headers = {"Authorization": f"Bearer {os.environ[_KEY]}"} if os.environ.get(_KEY) else {}
+    base = loop.url.rstrip("/").removesuffix("/v1")
+    limits = httpx.Limits(max_connections=loop.concurrency + 1)
+    try:
+        with httpx.Client(base_url=base, headers=headers, timeout=loop.timeout, limits=limits) as client:
+            model = loop.model or _only_model(client)
+            _ask(client, loop, model, -1)
+            total = loop.requests or FEWEST * loop.concurrency
+            start = time.perf_counter()
+            with ThreadPoolExecutor(loop.concurrency) as pool:
+                answers = list(pool.map(lambda i: _ask(client, loop, model, i), range(total)))
+            return _summary(loop, model, answers, time.perf_counter() - start)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        reason = str(error) or type(error).__name__
+        raise UsageError(
+            f"{loop.url}: {reason}; give the address of a running server, such as http://localhost:8000"
+        ) from None
+
+
+def _httpx() -> Any:
+    try:
+        import httpx
+    except ImportError:
+        raise UsageError('asking a server needs httpx; install it with: pip install "rooflinecli[server]"') from None
+    return httpx
+
+
+def _only_model(client: Any) -> str:
+    """The model that the server has, where it has one."""
+    answer = client.get("/v1/models")
+    names = [str(m["id"]) for m in answer.json().get("data", [])] if answer.status_code == 200 else []
+    if len(names) != 1:
+        raise UsageError(f"the server has {', '.join(names) or 'no list of models'}; give --model", "model")
+    return names[0]
+
+
+def _ask(client: Any, loop: Loop, model: str, i: int) -> Answered:
+    """One request; its first words differ from every other's, so that no cache of prefixes answers for it."""
+    words = random.Random(i)
+    text = " ".join(words.choice(_WORDS) for _ in range(max(loop.prompt - 1, 1)))
+    body: dict[str, Any] = {"model": model, "prompt": f"{i + 2} {text}", "max_tokens": loop.output, "temperature": 0.0}
+    body |= {"stream": True, "stream_options": {"include_usage": True}, "ignore_eos": True}
+    start = time.perf_counter()
+    first = last = 0.0
+    pieces, usage = 0, dict[str, Any]()
+    with client.stream("POST", "/v1/completions", json=body) as answer:
+        if answer.status_code != 200:
+            said = answer.read().decode("utf-8", "replace")
+            raise UsageError(f"{loop.url}: the server answered {answer.status_code}: {' '.join(said.split())[:200]}")
+        for piece in _pieces(answer):
+            usage = piece.get("usage") or usage
+            if any(choice.get("text") for choice in piece.get("choices", [])):
+                pieces, last = pieces + 1, time.perf_counter() - start
+                first = first or last
+    if not pieces:
+        raise UsageError(f"{loop.url}: an answer without text; is {model} a model that writes?")
+    counted = int(usage.get("completion_tokens") or pieces)
+    if pieces < counted / 4:
+        raise UsageError(
+            f"{loop.url}: {counted} tokens came in {pieces} pieces, so no time per token can be read; let the server stream every token"
+        )
+    return Answered(first, last, int(usage.get("prompt_tokens") or loop.prompt), counted)
+
+
+def _pieces(answer: Any) -> Iterator[dict[str, Any]]:
+    """The objects of a stream of server-sent events."""
+    for line in answer.iter_lines():
+        body = line.removeprefix("data:").strip()
+        if line.startswith("data:") and body != "[DONE]":
+            try:
+                piece = json.loads(body)
+            except ValueError:
+                continue
+            if isinstance(piece, dict):
+                yield piece
+
+
+def _summary(loop: Loop, model: str, answers: list[Answered], wall: float) -> dict[str, Any]:
+    steps = [(a.last - a.first) / (a.output - 1) for a in answers if a.output > 1]
+    return {
+        "schema": SCHEMA,
+        "url": loop.url,
+        "model": model,
+        "engine": loop.engine,
+        "concurrency": loop.concurrency,
+        "requests": len(answers),
+        "prompt_tokens": fmean(a.prompt for a in answers),
+        "output_tokens": fmean(a.output for a in answers),
+        "first_token_s": fmean(a.first for a in answers),
+        "inter_token_s": fmean(steps) if steps else None,
+        "output_tokens_per_s": sum(a.output for a in answers) / wall,
+        "wall_s": wall,
+    }

@@ -1,0 +1,96 @@
+"""What a training recipe trains: everything, adapters beside frozen weights, or a policy held against a reference."""
+
+from __future__ import annotations
+
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import Number
+from rooflinecli.formulas import counts, fine_tuning
+from rooflinecli.ledger.ledger import Row, Sizes, product
+from rooflinecli.ledger.ops import Op
+from rooflinecli.quantization.formats import Formats
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Recipe:
+    """frozen: base weights get no gradients, adapters do. reference: one more model, forward only. quantised: base in NF4.
+
+    passes is what a step costs in forward passes of the base model; adapters come on top.
+    """
+
+    frozen: bool = False
+    reference: bool = False
+    quantised: bool = False
+
+    @property
+    def passes(self) -> float:
+        return (2.0 if self.frozen else 3.0) + (1.0 if self.reference else 0.0)
+
+
+NF4 = (64.0, 256.0)  # weights per constant, constants per constant of theirs
+RECIPE = {
+    "full": Recipe(),
+    "lora": Recipe(frozen=True),
+    "qlora": Recipe(frozen=True, quantised=True),
+    "dpo": Recipe(reference=True),
+}
+
+
+_TARGETS: dict[str, str | tuple[str, ...]] = {
+    "all": "",
+    "attention": "attention.",
+    "qkv": ("attention.q", "attention.kv"),
+}
+
+
+def adapted(rows: tuple[Row, ...], targets: str = "all") -> list[Row]:
+    """Weight matmuls that carry an adapter: the dense linear layers of a block, of its attention, or q, k and v alone."""
+    return [
+        row
+        for row in rows
+        if row.kind == "matmul"
+        and row.contraction is not None
+        and row.contraction.weight
+        and row.name.startswith(_TARGETS[targets])
+    ]
+
+
+def adapter_parameters(rows: tuple[Row, ...], sizes: Sizes, rank: Number, targets: str = "all") -> Number:
+    """Adapter parameters that one device of a replica holds for a layer."""
+    total: Number = 0.0
+    for row in adapted(rows, targets):
+        c = row.contraction
+        assert c is not None
+        total = total + fine_tuning.adapter_parameters(rank, product(c.k, sizes), product(c.n, sizes))
+    return total
+
+
+def adapter_ops(rows: tuple[Row, ...], sizes: Sizes, rank: Number, formats: Formats, targets: str = "all") -> list[Op]:
+    """Forward kernels of the adapters of a layer."""
+    ops = []
+    for row in adapted(rows, targets):
+        c = row.contraction
+        assert c is not None
+        m, k, n = product(c.m, sizes), product(c.k, sizes), product(c.n, sizes)
+        ops.append(
+            Op(
+                name=f"{row.name}.adapter",
+                kind="matmul",
+                dtype=formats.outer_compute,
+                flops=fine_tuning.adapter_flops(m, rank, k, n),
+                bytes=fine_tuning.adapter_bytes(m, k, n, formats.activation),
+                k=k,
+                n=n,
+                quantised=m * k,
+                ramp=1 / k,
+            )
+        )
+    return ops
+
+
+def dequantise(rows: tuple[Row, ...], sizes: Sizes, formats: Formats) -> list[Op]:
+    """Kernels that widen the stored base weights before a pass."""
+    weights = sum(product(row.contraction.w, sizes) for row in adapted(rows) if row.contraction)
+    moved = fine_tuning.dequantise_bytes(weights, fine_tuning.nf4_bytes(*NF4), formats.activation)
+    return [
+        Op(name="dequantise", kind="elementwise", dtype=formats.compute, flops=counts.bytes_of(0.0, 1.0), bytes=moved)
+    ]

@@ -1,0 +1,88 @@
+"""All experts of one layer as one kernel: both products, and the passes over routed slots around them.
+
+Counted for the busiest rank of an expert group, since the others wait for it; least FLOPs and bytes are those of an even share.
+"""
+
+from __future__ import annotations
+
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import Number
+from rooflinecli.formulas import grouped_gemm as f
+from rooflinecli.ledger.ops import Op, Routed
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A layer of routed experts on one rank: d_model, an expert's width here, its matrices (3 gated, 2 not), experts and top_k."""
+
+    d_model: Number
+    width: Number
+    matrices: float
+    experts: Number
+    top_k: Number
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Bytes per weight, per value read and written, what computes, and whose kernels (a variant of the class `routed_experts`)."""
+
+    weight: float
+    read: float
+    written: float
+    compute: str
+    variant: str
+
+
+def busiest(tokens: Number, shape: Shape, ep: Number, balanced: bool, given: Number | None = None) -> Number:
+    """Slots of the busiest of `ep` ranks over an even share: as given, else by how experts are placed."""
+    if given is not None:
+        return f.busiest_given(ep, given)
+    if balanced:
+        return f.busiest_rank_balanced(ep, tokens * shape.top_k)
+    return f.busiest_rank(ep, shape.experts, f.SPREAD)
+
+
+def experts_op(
+    name: str,
+    tokens: Number,
+    shape: Shape,
+    stored: Stored,
+    ep: Number,
+    share: Number,
+    even: bool = False,
+    skew: float = f.SKEW,
+) -> Op:
+    """`tokens` of the whole group meet the experts of its busiest rank, which gets `share` times an even part of the slots.
+
+    `shape.experts` counts copies of redundant experts too. even: routing that fills every expert before it repeats one;
+    skew: how uneven it is otherwise.
+    """
+    slots = tokens * shape.top_k
+    held, mu = shape.experts / ep, f.slots_per_expert(tokens, shape.top_k, shape.experts)
+    rows, fair = f.rows_of_busiest(f.expert_rows(slots, ep, share), slots), f.expert_rows(slots, ep, 1.0)
+    one = f.of_one_token(tokens, shape.top_k, ep)
+    visits = f.visits_on_busiest(mu, share)
+    spread = f.experts_with_work_balanced(held, fair) if even else f.experts_with_work(held, visits, skew)
+    active = f.experts_of_busiest(spread, one, rows)
+    least = f.at_least(f.experts_with_work(held, mu, f.LEAST_SKEW), one)
+    sizes = (shape.matrices, shape.d_model, shape.width)
+    moved = f.expert_token_bytes(fair, shape.top_k, shape.d_model, stored.read, stored.written)
+    return Op(
+        name=name,
+        kind="routed_experts",
+        dtype=stored.compute,
+        flops=f.expert_flops(fair, *sizes),
+        bytes=f.expert_weight_bytes(least, *sizes, stored.weight) + moved,
+        k=shape.d_model,
+        n=shape.width,
+        ramp=active / rows,
+        variant=stored.variant,
+        routed=Routed(
+            rows=rows,
+            slots=slots,
+            active=active,
+            held=held,
+            flops=f.expert_flops(rows, *sizes),
+            weights=f.expert_weight_bytes(active, *sizes, stored.weight),
+        ),
+    )

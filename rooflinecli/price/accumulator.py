@@ -1,0 +1,159 @@
+"""Adds priced kernels and collectives up: by group, floors per resource, and the error of the sum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rooflinecli.core.derivation import label
+from rooflinecli.core.num import Number
+from rooflinecli.formulas import roofline
+from rooflinecli.ledger.ops import GROUPS, MIXING, Collective, Exchange, Op
+from rooflinecli.price import custom_all_reduce
+from rooflinecli.price.chip import Chip
+from rooflinecli.price.kernels import FUSIBLE, Priced, price
+from rooflinecli.price.moe_all2all import price_exchange
+from rooflinecli.price.network import PricedCollective, price_collective
+
+_SUMS = ("t_compute", "t_memory", "t_communication", "flops", "bytes")
+
+
+class Bill:
+    """Seconds by group (matmul, attention, elementwise, communication, ...) with floors and errors kept beside them."""
+
+    def __init__(self, chip: Chip, regime: str, devices: Number):
+        self.chip, self.regime, self.devices = chip, regime, devices
+        self.groups: dict[str, Number] = {}
+        self.t_compute: Number = 0.0
+        self.t_memory: Number = 0.0
+        self.t_communication: Number = 0.0
+        self.flops: Number = 0.0
+        self.bytes: Number = 0.0
+        self.errors: dict[str, Number] = {}
+        self.by_axis: dict[str, Number] = {}
+        self.hidden: dict[str, Number] = {}
+        self.volumes: dict[str, Number] = {}
+        self._known: dict[int, tuple[Op, Priced]] = {}
+        self._moves: dict[tuple[Any, ...], PricedCollective] = {}
+
+    def add(self, ops: list[Op], times: Number) -> None:
+        """Charge each kernel `times` times."""
+        self.charge(ops, self.prices(ops), times)
+
+    def prices(self, ops: list[Op]) -> list[Priced]:
+        """What each kernel costs."""
+        if self.regime == "training":
+            return [self._priced(op) for op in ops]
+        chip, regime = self.chip, self.regime
+        return [price(op, chip, regime) for op in ops]
+
+    def charge(self, ops: list[Op], prices: list[Priced], times: Number) -> None:
+        """Charge kernels whose prices are known `times` times each."""
+        groups, errors = self.groups, self.errors
+        flops, moved, t_compute, t_memory = self.flops, self.bytes, self.t_compute, self.t_memory
+        for op, (least_compute, least_memory, expected, error) in zip(ops, prices, strict=True):
+            count, kind = times if op.count == 1 else times * op.count, op.kind
+            seconds = (expected if expected.__class__ is float else label(expected, f"t[{op.name}]")) * count
+            group = GROUPS.get(kind, MIXING)
+            groups[group] = groups.get(group, 0.0) + seconds
+            errors[kind] = errors.get(kind, 0.0) + seconds * error
+            flops = flops + op.flops * count
+            if kind not in FUSIBLE:
+                t_compute = t_compute + least_compute * count
+                t_memory = t_memory + least_memory * count
+                moved = moved + op.bytes * count
+        self.flops, self.bytes, self.t_compute, self.t_memory = flops, moved, t_compute, t_memory
+
+    def _priced(self, op: Op) -> Priced:
+        """The price of a kernel of a training step: kept, since recomputation and reference passes start the same ones again."""
+        known = self._known.get(id(op))
+        if known is not None and known[0] is op:
+            return known[1]
+        priced = price(op, self.chip, self.regime)
+        if priced.expected.__class__ is float:  # arrays of a sweep are too large to keep
+            self._known[id(op)] = (op, priced)
+        return priced
+
+    def collective(self, collective: Collective | Exchange, times: Number = 1.0) -> Number:
+        """Price a collective and note its floor and bytes; what of it is exposed is the caller's to charge."""
+        priced = price_exchange(collective, self.chip) if isinstance(collective, Exchange) else self._moved(collective)
+        count = collective.count * times
+        self.t_communication = self.t_communication + priced.floor * count
+        self.volumes[collective.axis] = self.volumes.get(collective.axis, 0.0) + priced.volume * count
+        self.errors["communication"] = self.errors.get("communication", 0.0) + priced.expected * count * priced.error
+        expected = priced.expected
+        return (expected if expected.__class__ is float else label(expected, f"t[{collective.name}]")) * count
+
+    def _moved(self, c: Collective) -> PricedCollective:
+        """The price of a collective: kept for plain sizes, since a layer sends the same bytes forward, backward and again."""
+        plain = c.size.__class__ is c.n.__class__ is c.stride.__class__ is c.rails.__class__ is float and c.mesh is None
+        key = (c.op, c.size, c.n, c.stride, c.rails, c.outer_share, c.library)
+        if plain and c.outer_share.__class__ is float and key in self._moves:
+            return self._moves[key]
+        priced = price_collective(c, self.chip, self.regime, self.devices)
+        if c.library and c.op == "all-reduce":
+            priced = custom_all_reduce.instead(c, self.chip, priced)
+        if plain and c.outer_share.__class__ is priced.expected.__class__ is float:
+            self._moves[key] = priced
+        return priced
+
+    def expose(self, axis: str, seconds: Number) -> None:
+        """Charge exposed communication of an axis."""
+        self.groups["communication"] = self.groups.get("communication", 0.0) + seconds
+        self.by_axis[axis] = self.by_axis.get(axis, 0.0) + seconds
+
+    def hide(self, axis: str, seconds: Number) -> None:
+        """Note communication of an axis that runs beside the work."""
+        self.hidden[axis] = self.hidden.get(axis, 0.0) + seconds
+
+    def take(self, other: Bill, times: Number, least: Number) -> None:
+        """Charge everything on another bill `times` times; its floors, which no expected time may move, `least` times."""
+        for own, added in zip(self._sums(), other._sums(), strict=True):
+            for key, amount in added.items():
+                own[key] = own.get(key, 0.0) + amount * times
+        self.t_compute = self.t_compute + other.t_compute * least
+        self.t_memory = self.t_memory + other.t_memory * least
+        self.t_communication = self.t_communication + other.t_communication * least
+        self.flops = self.flops + other.flops * times
+        self.bytes = self.bytes + other.bytes * times
+
+    def _sums(self) -> tuple[dict[str, Number], ...]:
+        return self.groups, self.errors, self.by_axis, self.hidden, self.volumes
+
+    def spend(self, group: str, seconds: Number, kind: str, error: Number) -> None:
+        """Charge `seconds` to a group; their error adds up within `kind`."""
+        self.groups[group] = self.groups.get(group, 0.0) + seconds
+        self.errors[kind] = self.errors.get(kind, 0.0) + seconds * error
+
+    def beside(self, group: str, other: Bill, seconds: Number, times: Number) -> None:
+        """Charge another bill `times` times as one group, floors, bytes and errors with it."""
+        self.spend(group, seconds * times, group, 0.0)
+        for kind, error in other.errors.items():
+            self.errors[kind] = self.errors.get(kind, 0.0) + error * times
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) + getattr(other, name) * times)
+        for axis, volume in other.volumes.items():
+            self.volumes[axis] = self.volumes.get(axis, 0.0) + volume * times
+
+    def bound_by(self, other: Bill) -> None:
+        """Take floors, FLOPs and bytes of another bill: of the work that there is, where an engine does more of it."""
+        for name in _SUMS:
+            setattr(self, name, getattr(other, name))
+
+    def share(self, parts: Number) -> None:
+        """Divide everything by so many parts, such as the tokens that a step writes."""
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) / parts)
+        for found in (self.groups, self.errors, self.by_axis, self.volumes):
+            found.update({key: value / parts for key, value in found.items()})
+
+    @property
+    def total(self) -> Number:
+        total: Number = 0
+        for name, seconds in self.groups.items():
+            total = total + (seconds if seconds.__class__ is float else label(seconds, f"t_{name}"))
+        return total
+
+    def relative_error(self, total: Number) -> Number:
+        """80 % relative error of `total`: classes independent, operations of one class fully correlated."""
+        variance = sum(e * e for e in self.errors.values())
+        return roofline.combined_error(variance, total)

@@ -1,0 +1,52 @@
+"""Custom all-reduces of serving engines: one-shot or two-shot kernels of their own inside one NVLink domain, instead of NCCL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rooflinecli.core import num
+from rooflinecli.core.num import Number
+from rooflinecli.formulas import collectives, moe_all2all
+from rooflinecli.ledger.ops import Collective
+from rooflinecli.price.chip import Chip
+from rooflinecli.price.network import PricedCollective
+
+KIND = "custom_all_reduce"
+MOST = 8.0  # devices that these kernels serve
+SHOTS = ("one-shot", "two-shot")
+
+
+def known(chip: Chip, library: str) -> bool:
+    """Whether somebody timed a library's kernels on the chip's generation."""
+    return chip.knows(KIND, f"one-shot@{library}")
+
+
+def all_reduce(size: Number, n: Number, chip: Chip, library: str, shot: str = "") -> PricedCollective:
+    """An all-reduce of `size` bytes over n devices of the innermost level; the faster of both kernels unless one is named.
+
+    The floor is that of a switch that sums: every device sends what it has once.
+    """
+    bandwidth = chip.levels[0].bandwidth
+    one, two = (_constants(chip, name, library) for name in SHOTS)
+    once = moe_all2all.one_shot_all_reduce(one.overhead, size, n, one.memory, bandwidth)
+    twice = moe_all2all.two_shot_all_reduce(one.overhead, two.overhead, size, n, two.memory, bandwidth)
+    expected = {"one-shot": once, "two-shot": twice}.get(shot, collectives.faster(once, twice))
+    least = collectives.collective_floor(collectives.reduced_in_network_volume(size, n), bandwidth)
+    sent = {"one-shot": moe_all2all.sent_one_shot(size, n)}.get(shot, collectives.all_reduce_volume(size, n))
+    error = num.maximum(one.error, two.error)
+    return PricedCollective(least, num.maximum(expected, least), sent, error)
+
+
+def _constants(chip: Chip, shot: str, library: str) -> Any:
+    return chip.constants("kernel", KIND, shot, f"{shot}@{library}")
+
+
+def instead(collective: Collective, chip: Chip, priced: PricedCollective) -> PricedCollective:
+    """The price of an all-reduce where an engine's own kernels may do it: NCCL's, or theirs where they reach and are faster."""
+    if not chip.levels or chip.ideal or not known(chip, collective.library):
+        return priced
+    own = all_reduce(collective.size, collective.n, chip, collective.library)
+    reach = num.minimum(MOST, chip.levels[0].size)
+    near = (collective.n * collective.stride <= reach) & (collective.n > 1)
+    expected = num.where(near, num.minimum(own.expected, priced.expected), priced.expected)
+    return PricedCollective(priced.floor, expected, priced.volume, priced.error)

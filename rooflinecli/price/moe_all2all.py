@@ -1,0 +1,104 @@
+"""One exchange of tokens -> seconds: the kernels that expert parallelism uses, and a floor that no kernel beats.
+
+Inside one NVLink domain a kernel has constants of its own; over several nodes it has others (`-nodes`), because proxies,
+notifications and NICs take part.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rooflinecli.core import num
+from rooflinecli.core.errors import UsageError
+from rooflinecli.core.num import Number
+from rooflinecli.formulas import collectives, roofline
+from rooflinecli.formulas import moe_all2all as f
+from rooflinecli.ledger.ops import Exchange
+from rooflinecli.price.chip import Chip
+from rooflinecli.price.network import PricedCollective
+
+KIND = "exchange"
+GATHER = "gather"
+MERGING = ("deepep", "nvlink", "nvlink-one-sided")  # kernels that send one copy per rank and node
+MODES = ("deepep-low-latency", *MERGING, GATHER)
+
+
+def known(chip: Chip, mode: str) -> bool:
+    """Whether the chip's file, or its generation's, says how fast the kernels of a mode are."""
+    return chip.knows(KIND, mode if mode == GATHER else f"{mode}-dispatch")
+
+
+def price_exchange(e: Exchange, chip: Chip) -> PricedCollective:
+    """Floor, expected time and bytes sent per rank. Raises UsageError where the chip's network does not reach so far."""
+    if not chip.levels:
+        raise UsageError(f"{chip.spec.name}: its file describes no network; add `network:` to it")
+    if e.n.__class__ is float and e.n == 1.0:
+        return PricedCollective(0.0, 0.0, 0.0, 0.0)
+    inner = chip.levels[0]
+    inside = collectives.members_within(inner.size, e.stride, e.n)
+    nodes = collectives.fan_out(e.n, inside)
+    several = num.present(nodes - 1) and _reaches(e, chip, nodes)
+    wide = chip.levels[1].bandwidth if several else inner.bandwidth
+    least_in, least_out = _merged(e, inside, nodes)
+    sent_in, sent_out = _sent(e, inside, nodes, (least_in, least_out))
+    floor = roofline.floor_time(least_in / inner.bandwidth, least_out / wide if several else 0.0)
+    here = _time(e, chip, "", (sent_in, inner.bandwidth), (0.0, wide), 1.0)
+    expected, error = here
+    if several:
+        across = _time(e, chip, "-nodes", (sent_in, inner.bandwidth), (sent_out, wide), nodes)
+        expected = num.where(nodes > 1, across[0], here[0])
+        error = num.where(nodes > 1, across[1], here[1])
+    return PricedCollective(floor, num.maximum(expected, floor), sent_in + sent_out, error)
+
+
+def _reaches(e: Exchange, chip: Chip, nodes: Number) -> bool:
+    """Whether the mode's kernels go between hosts. Raises UsageError where a scalar asks for it and they or the network do not."""
+    timed = e.mode == GATHER or chip.knows(KIND, f"{e.mode}-{e.phase}-nodes")
+    if timed and len(chip.levels) > 1:
+        return True
+    if num.plain(nodes):
+        size = chip.levels[0].size
+        raise UsageError(
+            f"{num.value(e.n):.0f} ranks: {e.mode} stays inside the {size:.0f} devices of {chip.levels[0].level.name} on "
+            f"{chip.spec.name}; use fewer, or another --exchange"
+        )
+    return False  # a sweep masks the points beyond
+
+
+def _merged(e: Exchange, inside: Number, nodes: Number) -> tuple[Number, Number]:
+    """Bytes inside and between nodes when every rank and every node gets one copy of a token at most."""
+    ranks = f.places_visited(e.n, e.top_k)
+    across = f.nodes_visited(nodes, e.top_k, e.limit)
+    return (
+        f.merged_inside(e.tokens, e.d_model, e.bytes_per_value, ranks, inside),
+        f.merged_outside(e.tokens, e.d_model, e.bytes_per_value, across, nodes),
+    )
+
+
+def _sent(e: Exchange, inside: Number, nodes: Number, merged: tuple[Number, Number]) -> tuple[Number, Number]:
+    """Bytes that the kernels of the mode send inside and between nodes."""
+    if e.mode in MERGING:
+        return merged
+    if e.mode == GATHER:
+        return (
+            f.gathered(e.tokens, e.d_model, e.bytes_per_value, e.n),
+            f.gathered(e.tokens, e.d_model, e.bytes_per_value, nodes),
+        )
+    sizes = (e.tokens, e.top_k, e.d_model, e.bytes_per_value, e.n, inside)
+    return f.copies_inside(*sizes), f.copies_outside(*sizes)
+
+
+def _time(
+    e: Exchange,
+    chip: Chip,
+    suffix: str,
+    inside: tuple[Number, Number],
+    outside: tuple[Number, Number],
+    nodes: Number,
+) -> tuple[Number, Number]:
+    """Expected seconds and their relative error with the constants for one domain or for several."""
+    name = GATHER if e.mode == GATHER else f"{e.mode}-{e.phase}{suffix}"
+    c: Any = chip.constants("kernel", KIND, name, f"{name}@{e.variant}" if e.variant else "")
+    t_in = roofline.effective_memory_time(inside[0], inside[1], c.memory)
+    t_out = roofline.effective_memory_time(outside[0], outside[1], c.fabric)
+    return f.exchange_time(c.overhead, c.per_hop, nodes, t_in, t_out, f.exchanged(e.n)), c.error

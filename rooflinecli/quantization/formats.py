@@ -1,0 +1,159 @@
+"""Number formats: how many bytes they take, and which of a chip's peaks computes in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from rooflinecli.core.errors import UsageError, unknown
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.formulas.counts import quantised_bytes_per_weight
+from rooflinecli.specs.layers import Quantization
+
+# name -> (bytes per element, scales included; formats a matmul can run in, first one the chip has)
+FORMATS: dict[str, tuple[float, tuple[str, ...]]] = {
+    "fp32": (4.0, ("fp32", "tf32")),
+    "tf32": (4.0, ("tf32",)),
+    "bf16": (2.0, ("bf16",)),
+    "fp16": (2.0, ("fp16",)),
+    "fp8": (1.0, ("fp8",)),
+    "int8": (1.0, ("int8",)),
+    "int4": (0.5, ("int4",)),
+    "fp4": (0.5, ("fp4",)),
+    "mxfp4": (4.25 / 8, ("fp4",)),  # one 8-bit scale per 32 values; OCP Microscaling v1.0
+    "nvfp4": (4.5 / 8, ("fp4",)),  # one 8-bit scale per 16 values; NVIDIA Blackwell
+    "q8_0": (34 / 32, ()),  # ggml blocks, of a cache or of weights alone; no unit computes in them
+    "q4_0": (18 / 32, ()),
+    "q4_1": (20 / 32, ()),
+    "q5_0": (22 / 32, ()),
+    "q5_1": (24 / 32, ()),
+    "iq4_nl": (18 / 32, ()),
+}
+BITS = {"fp8": 8, "int8": 8, "int4": 4, "fp4": 4, "mxfp4": 4, "nvfp4": 4}  # without the scales
+
+
+@dataclass(frozen=True)
+class Formats:
+    """Bytes per element of weights, activations, cache, and the dtype whose peak counts.
+
+    A quantised format applies to the matmuls of the layers; embedding, head, norms and activations stay in 16 bits.
+    """
+
+    weight: float
+    outer_weight: float
+    matmul_input: float
+    activation: float
+    kv: float
+    compute: str
+    outer_compute: str
+    attention_compute: str
+    expert_weight: float = 0.0  # routed experts alone may be stored narrower (gpt-oss); set by formats()
+    state: float = 0.0  # recurrent state where the user says; 0: each mixer's own
+    head_weight: float = 0.0  # the LM head where a file stores it in a format of its own; 0: outer_weight
+    variant: str = ""  # class of kernel constants of its own: "int4-weights" when only the weights are that narrow
+    expert_format: str = ""  # what kernels of experts are called by: bf16, fp8, nvfp4, int4, mxfp4, mxfp4-fp8
+    expert_compute: str = ""  # the rate of routed experts where it is not that of the other matmuls
+    whole_cache: bool = False  # layers with a window keep every token all the same, as the engine lays its cache out
+
+
+def size_of(dtype: str) -> float:
+    """Bytes per element. Raises UsageError for an unknown dtype."""
+    if dtype not in FORMATS:
+        raise unknown("dtype", dtype, FORMATS)
+    return FORMATS[dtype][0]
+
+
+def stored_size(stored: Quantization) -> float:
+    """Bytes per weight of a quantised checkpoint, scales and zero points counted."""
+    if stored.group_size is None:
+        return size_of(stored.dtype)
+    return float(quantised_bytes_per_weight(BITS[stored.dtype], stored.group_size, stored.scale_bits, stored.zero_bits))
+
+
+def experts_alone(
+    dtype: str | None, weight_dtype: str | None, stored: Quantization | None, training: bool = False
+) -> bool:
+    """Whether a narrow --dtype speaks of the experts of a checkpoint whose other layers stay in 16 bits (gpt-oss).
+
+    Who trains in 8 bits means all matmuls.
+    """
+    narrow = dtype is not None and FORMATS[dtype][0] < (1 if training else 2)
+    return narrow and weight_dtype is None and stored is not None and stored.applies_to == "experts"
+
+
+def experts_format(
+    peaks: Mapping[str, object], chip: str, kv_dtype: str | None, stored: Quantization, state_dtype: str | None = None
+) -> Formats:
+    """16 bits beside experts of 4: those take fp8 inputs where the chip has 4-bit units (Blackwell), else 16-bit ones (Hopper)."""
+    wide = next((d for d in ("bf16", "fp16") if d in peaks), "bf16")
+    found = formats(wide, kv_dtype, None, peaks, chip, stored, state_dtype)
+    compute = "fp8" if {"fp4", "fp8"} <= set(peaks) else ""
+    return replace(found, expert_compute=compute, expert_format=_expert_format(stored.dtype, compute or found.compute))
+
+
+def formats(
+    dtype: str,
+    kv_dtype: str | None,
+    weight_dtype: str | None,
+    peaks: Mapping[str, object],
+    chip: str,
+    stored: Quantization | None = None,
+    state_dtype: str | None = None,
+    packed: str | None = None,
+) -> Formats:
+    """How a model runs in `dtype` on a chip with these peaks; `stored` is the checkpoint's own format, when it is kept; `packed`
+    the rate at which its engine multiplies weights of less than 16 bits, where the chip has it.
+
+    Raises UsageError when the chip cannot compute in it.
+    """
+    size = size_of(dtype)
+    compute = next((d for d in FORMATS[dtype][1] if d in peaks), None)
+    if compute is None:
+        have = ", ".join(sorted(d for d in peaks if d in FORMATS))
+        raise UsageError(
+            f"--dtype {dtype}: {chip} has no {dtype} matmul rate; it has {have} (weights alone can be narrower: --weight-dtype {dtype})",
+            "dtype",
+        )
+    quantised = size < 2
+    wide = next((d for d in ("bf16", "fp16", "fp32") if d in peaks), compute) if quantised else compute
+    activation = 2.0 if quantised else size
+    weight = expert = size_of(weight_dtype) if weight_dtype else size
+    outer, head = activation, 0.0
+    if stored is not None and stored.widths is not None:
+        parts = stored.widths
+        weight, expert, outer, head = parts.layers, parts.experts, parts.outer, parts.head
+    elif stored is not None:
+        expert = stored_size(stored)
+        weight = size if stored.applies_to == "experts" else expert
+    stored_as = (stored.experts or stored).dtype if stored is not None else weight_dtype or dtype
+    variant = f"{weight_dtype}-weights" if weight_dtype and size_of(weight_dtype) < size else ""
+    if stored is not None and stored.weight_only and weight < size:
+        variant = f"{stored.dtype}-weights"
+    if packed is not None and (weight < 2 or 0 < expert < 2):
+        compute, variant = packed if packed in peaks else compute, _packed(stored)
+    return Formats(
+        weight,
+        outer,
+        size if quantised else activation,
+        activation,
+        size_of(kv_dtype) if kv_dtype else activation,
+        compute,
+        wide,
+        wide,
+        expert,
+        size_of(state_dtype) if state_dtype else 0.0,
+        head,
+        variant,
+        _expert_format(stored_as, compute),
+    )
+
+
+def _packed(stored: Quantization | None) -> str:
+    """The variant of kernels over weights of less than 16 bits; K-quants have blocks within blocks to unpack."""
+    return "packed+k" if stored is not None and stored.dtype.startswith("gguf") and "_K" in stored.dtype else "packed"
+
+
+def _expert_format(weights: str, compute: str) -> str:
+    """The name that kernels of experts go by: their weights' format, and what they compute in where that is no matter of course."""
+    name = {"fp16": "bf16", "fp4": "nvfp4"}.get(weights, weights)
+    return f"{name}-{compute}" if name == "mxfp4" and compute == "fp8" else name

@@ -1,0 +1,169 @@
+"""The linear layers of a model by the names that a checkpoint on the Hugging Face Hub gives them, one by one where they are split.
+
+Names: model.layers.N.self_attn.q_proj, .mlp.gate_proj, .mlp.experts.0.up_proj, .mlp.shared_experts.down_proj, .mlp.gate (the
+router). Source: transformers 5.23 modeling files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.specs.layers import AttentionSpec, FeedForwardSpec
+
+SPLIT = ("gqa", "mha", "mqa", "mla", "shared-kv", "sparse-gqa", "sparse-mla", "gated-delta", "mamba2", "short-conv")
+# Other names of the same modules, as families write them
+_SPELLED = (
+    (re.compile(r"block_sparse_moe|feed_forward"), "mlp"),
+    (re.compile(r"\bw1\b"), "gate_proj"),
+    (re.compile(r"\bw3\b"), "up_proj"),
+    (re.compile(r"\bw2\b"), "down_proj"),
+    (re.compile(r"shared_expert(?=\.|$|\\|\*)"), "shared_experts"),
+    (re.compile(r"\.attn(?=\.)"), ".self_attn"),
+    (re.compile(r"\.ffn(?=\.)"), ".mlp"),
+    (re.compile(r"mlp\.router"), "mlp.gate"),
+    (re.compile(r"indexers_proj"), "indexer.weights_proj"),
+)
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A linear layer: its name, how many there are of it (experts), inputs and outputs, and the part of the model it is in."""
+
+    name: str
+    inputs: int
+    outputs: int
+    part: str = "layers"
+    copies: int = 1
+
+    @property
+    def elements(self) -> int:
+        return self.copies * self.inputs * self.outputs
+
+
+def attention(d: int, a: AttentionSpec, layer: str) -> Iterator[Linear]:
+    """The projections of a mixer whose matrices are known by name."""
+    at, h = f"{layer}.self_attn", a.head_dim or 0
+    if a.kind in _OTHERS:
+        yield from _OTHERS[a.kind](d, a, layer)
+        return
+    if a.kind in ("mla", "sparse-mla"):
+        yield from _latent(d, a, at)
+        if a.kind == "sparse-mla" and not a.sizes.get("index_reused"):
+            yield Linear(f"{at}.indexer.wq_b", a.q_lora_rank or d, a.sizes["index_heads"] * a.sizes["index_width"])
+            yield Linear(f"{at}.indexer.wk", d, a.sizes["index_width"])
+            yield Linear(f"{at}.indexer.weights_proj", d, a.sizes["index_heads"])
+        return
+    if a.kind == "shared-kv":
+        yield Linear(f"{at}.q_proj", d, a.n_heads * h)
+        yield Linear(f"{at}.o_proj", a.n_heads * h, d)
+        return
+    kv = a.n_kv_heads or a.n_heads
+    yield Linear(f"{at}.q_proj", d, a.n_heads * h * (2 if a.out_gate else 1))
+    yield Linear(f"{at}.k_proj", d, kv * h)
+    if not a.same_values:
+        yield Linear(f"{at}.v_proj", d, kv * h)
+    yield Linear(f"{at}.o_proj", a.n_heads * h, d)
+    if a.kind == "sparse-gqa":
+        yield Linear(f"{at}.index_q_proj", d, a.sizes["index_heads"] * a.sizes["index_width"])
+        yield Linear(f"{at}.index_k_proj", d, a.sizes["index_width"])
+
+
+def _delta(d: int, a: AttentionSpec, layer: str) -> Iterator[Linear]:
+    """Qwen3.5 splits what Qwen3-Next has in one matrix each (in_proj_qkvz, in_proj_ba)."""
+    at, heads, wide = f"{layer}.linear_attn", a.n_heads, a.n_heads * (a.v_head_dim or a.head_dim or 0)
+    yield Linear(f"{at}.in_proj_qkv", d, 2 * (a.n_kv_heads or heads) * (a.head_dim or 0) + wide)
+    yield Linear(f"{at}.in_proj_z", d, wide)
+    yield Linear(f"{at}.in_proj_b", d, heads)
+    yield Linear(f"{at}.in_proj_a", d, heads)
+    yield Linear(f"{at}.out_proj", wide, d)
+
+
+def _scan(d: int, a: AttentionSpec, layer: str) -> Iterator[Linear]:
+    inner = a.n_heads * (a.head_dim or 0)
+    yield Linear(f"{layer}.mamba.in_proj", d, 2 * inner + 2 * a.sizes["groups"] * a.sizes["state"] + a.n_heads)
+    yield Linear(f"{layer}.mamba.out_proj", inner, d)
+
+
+def _conv(d: int, a: AttentionSpec, layer: str) -> Iterator[Linear]:
+    yield Linear(f"{layer}.conv.in_proj", d, 3 * d)
+    yield Linear(f"{layer}.conv.out_proj", d, d)
+
+
+_OTHERS = {"gated-delta": _delta, "mamba2": _scan, "short-conv": _conv}
+
+
+def _latent(d: int, a: AttentionSpec, at: str) -> Iterator[Linear]:
+    nope, rope, v, rank = (x or 0 for x in (a.qk_nope_head_dim, a.qk_rope_head_dim, a.v_head_dim, a.kv_lora_rank))
+    if a.q_lora_rank:
+        yield Linear(f"{at}.q_a_proj", d, a.q_lora_rank)
+        yield Linear(f"{at}.q_b_proj", a.q_lora_rank, a.n_heads * (nope + rope))
+    else:
+        yield Linear(f"{at}.q_proj", d, a.n_heads * (nope + rope))
+    yield Linear(f"{at}.kv_a_proj_with_mqa", d, rank + rope)
+    yield Linear(f"{at}.kv_b_proj", rank, a.n_heads * (nope + v))
+    yield Linear(f"{at}.o_proj", a.n_heads * v, d)
+
+
+def feedforward(d: int, f: FeedForwardSpec, layer: str, beside: bool = False) -> Iterator[Linear]:
+    """The matrices of a feed-forward block: dense, or experts with the shared one and the router; `beside`: the experts stand
+    beside a dense block that is called mlp (Gemma 4)."""
+    at, ff = f"{layer}.mlp", f.d_ff or 0
+    if beside and f.kind == "moe":
+        yield from _three(f"{layer}.experts.0", d, ff, f.gated, "experts", f.n_experts or 0)
+        yield from _three(at, d, f.shared_d_ff or f.n_shared * ff, f.gated, "layers", 1)
+        yield Linear(f"{layer}.router.proj", d, f.n_experts or 0, "router")
+        return
+    if f.kind == "moe":
+        inner = f.latent_dim or d
+        if f.latent_dim:
+            yield Linear(f"{at}.fc1_latent_proj", d, inner)
+            yield Linear(f"{at}.fc2_latent_proj", inner, d)
+        yield from _three(f"{at}.experts.0", inner, ff, f.gated, "experts", f.n_experts or 0)
+        shared = f.shared_d_ff or f.n_shared * ff
+        if shared:
+            yield from _three(f"{at}.shared_experts", d, shared, f.gated, "layers", 1)
+        yield Linear(f"{at}.gate", d, f.n_experts or 0, "router")
+    elif f.kind in ("gated", "dense"):
+        yield from _three(at, d, ff, f.kind == "gated", "layers", 1)
+
+
+def _three(at: str, d: int, ff: int, gated: bool, part: str, copies: int) -> Iterator[Linear]:
+    for name in ("gate_proj", "up_proj") if gated else ("up_proj",):
+        yield Linear(f"{at}.{name}", d, ff, part, copies)
+    yield Linear(f"{at}.down_proj", ff, d, part, copies)
+
+
+_NUMBERED = re.compile(r"^(?!re:|.*(?:mtp|vis|audio)).*?\b(?=layers\.\d)")
+
+
+@lru_cache(maxsize=65536)
+def _usual(pattern: str) -> str:
+    """A pattern in the names used here: what stands before `layers.3` is model (language_model.model, backbone)."""
+    for spelling, usual in _SPELLED:
+        pattern = spelling.sub(usual, pattern)
+    return _NUMBERED.sub("model.", pattern)
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether a module named `name` is meant: by an expression after re:, by its whole name, or by parts of it between dots.
+
+    Raises re.error for an expression that is none.
+    """
+    pattern = _usual(pattern)
+    if pattern.startswith("re:"):
+        return re.match(pattern[3:], name) is not None
+    bare = pattern.removesuffix(".*").removeprefix("*").removesuffix("*").strip(".")
+    for sign, own, theirs in _ALIKE:
+        name = own.sub(theirs, name) if sign in bare else name
+    return bool(bare) and f".{bare}." in f".{name}."
+
+
+# Names that several modules share, by what a pattern holds: a block of Nemotron-H, the two matrices that Qwen3-Next has for four
+_ALIKE = (
+    (".mixer", re.compile(r"\.(self_attn|mamba|mlp)\b"), ".mixer"),
+    ("in_proj_qkvz", re.compile(r"in_proj_(qkv|z)\b"), "in_proj_qkvz"),
+    ("in_proj_ba", re.compile(r"in_proj_[ba]\b"), "in_proj_ba"),
+)

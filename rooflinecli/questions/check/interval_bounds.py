@@ -1,0 +1,110 @@
+"""A quantity of an estimate with its ends: the floor, the interval and the expected value, each derived from the time's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rooflinecli.core.errors import UsageError, unknown
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.record import MISSING, at, entries, leaves
+from rooflinecli.questions.estimate.answer_types import Estimate
+from rooflinecli.specs.quantities import find, follows_rate, follows_time
+from rooflinecli.specs.request import PHASES
+
+
+@dataclass(frozen=True)
+class Ends:
+    """A value and, when it depends on a time, what it is at that time's floor and at the ends of its interval."""
+
+    expected: Any
+    phase: str = ""
+    floor: Any = None
+    low: Any = None
+    high: Any = None
+    note: str = ""  # what stands behind the value, where no phase says it
+
+    @property
+    def interval(self) -> bool:
+        return self.low is not None
+
+    def at(self, hold: str, less: bool) -> Any:
+        """The value at the end that is held: the worse one, the expected one or the floor's; `less`: whether less is better."""
+        if not self.interval or hold == "expected":
+            return self.expected
+        return self.floor if hold == "floor" else self.high if less else self.low
+
+
+def ends(result: Estimate, quantity: str) -> Ends:
+    """Raises UsageError when the quantity does not exist, is a group, or has no value under the options given."""
+    if quantity.startswith("memory."):
+        return _worst(result, quantity)
+    value = _walk(result, quantity)
+    name, phase = quantity.partition(".")[2], phase_of(quantity)
+    if value is MISSING or entries(value) is not None:
+        raise _absent(result, quantity, value, phase)
+    if value is None:
+        raise UsageError(f"{quantity}: has no value here; {_needed(result, name)}")
+    time, follows = result.phases.get(phase), follows_time(quantity)
+    if time is None or time.time_s <= 0 or not follows or isinstance(value, str):
+        return Ends(value, phase)
+    floor = scaled(value, time.time_s, time.floor_s, follows < 0)
+    if follows_rate(quantity):
+        points = [scaled(value, time.tokens_per_s, r, follows > 0) for r in time.tokens_per_s_interval]
+    else:
+        points = [scaled(value, time.time_s, t, follows < 0) for t in time.interval_s]
+    return Ends(value, phase, floor, min(points), max(points))
+
+
+def phase_of(quantity: str) -> str:
+    """The phase a quantity belongs to, or ''."""
+    group, _, name = quantity.partition(".")
+    row = find(name) if group == "cost" else None
+    return group if group in PHASES else row.phase if row is not None else ""
+
+
+def scaled(value: float, time: float, other: float, against: bool) -> float:
+    """What a quantity becomes when the time (or rate) it follows is `other` instead of `time`: in proportion to it, or against it."""
+    if time == other:
+        return value
+    return value * (time / other if against else other / time) if other > 0 else value
+
+
+def _walk(result: Estimate, quantity: str) -> Any:
+    return at(result.phases if quantity.partition(".")[0] in PHASES else result, quantity)
+
+
+def _worst(result: Estimate, quantity: str) -> Ends:
+    """`memory.X`: the tightest phase. The least headroom, the most of anything else."""
+    found = {phase: _walk(result, f"{phase}.{quantity}") for phase in result.phases}
+    if any(not isinstance(v, (int, float)) for v in found.values()):
+        raise _absent(result, quantity, MISSING, "")
+    pick = min if quantity.endswith("headroom") else max
+    phase = pick(found, key=lambda p: found[p])
+    return Ends(found[phase], phase)
+
+
+def known(result: Estimate) -> list[str]:
+    """Every quantity, word and switch of a result that a requirement can name."""
+    paths = [path.removeprefix("phases.") for path, _ in leaves(result)]
+    shared = {p.partition(".")[2] for p in paths if p.split(".")[1:2] == ["memory"]}
+    return [*paths, *sorted(shared)]
+
+
+def _absent(result: Estimate, quantity: str, value: Any, phase: str) -> UsageError:
+    names = known(result)
+    if phase and phase not in result.phases:
+        return UsageError(f"{quantity}: the check does not ask for {phase}; add it to `phase` or drop `phase`")
+    inside = [n for n in names if n.startswith(f"{quantity}.")]
+    if value is not MISSING and inside:
+        return UsageError(f"{quantity}: a group; name one of {', '.join(inside[:8])}")
+    return unknown("quantity", quantity, names, "`roofline estimate --format json` shows every quantity")
+
+
+def _needed(result: Estimate, name: str) -> str:
+    if name in ("run_s", "steps") or (name == "training_usd" and result.cost.usd_per_device_hour is not None):
+        return "add `tokens`, the tokens of the whole run"
+    if "usd" in name:
+        return f"no price is known for {result.hardware.name}, so add `price` in USD/h" + (
+            " and `tokens`" if name == "training_usd" else ""
+        )
+    return "require something that this plan has"

@@ -1,0 +1,43 @@
+"""Quantities of measured files as a check holds them: the slowest time, how far off the estimate is, how many are inside its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rooflinecli.core.errors import unknown
+from rooflinecli.core.units import duration
+from rooflinecli.questions.check.interval_bounds import Ends
+
+Rows = list[dict[str, Any]]
+Measured = Callable[
+    [Sequence[Path], dict[str, Any]], Rows
+]  # files and options of a plan -> rows beside their estimates
+GAP, INSIDE = "gap", "inside_share"
+
+
+def ends(rows: Rows, name: str) -> Ends:
+    """`PHASE.time_s`, `gap` (the largest, either way) or `inside_share`. Raises UsageError for another name."""
+    times = {
+        f"{phase}.time_s": [r for r in rows if r["phase"] == phase] for phase in dict.fromkeys(r["phase"] for r in rows)
+    }
+    if name in times:
+        slowest = max(times[name], key=lambda row: float(row["measured_s"]))
+        return Ends(float(slowest["measured_s"]), note=_note(slowest))
+    if name == GAP:
+        worst = max(rows, key=lambda row: abs(float(row["gap"])))
+        return Ends(abs(float(worst["gap"])), note=_note(worst))
+    held = [row for row in rows if row["interval_s"]]
+    if name == INSIDE and held:
+        outside = [row for row in held if row["verdict"] != "inside the interval"]
+        return Ends(1 - len(outside) / len(held), note=_note(outside[0]) if outside else "")
+    raise unknown("measured quantity", name, [*times, GAP, *([INSIDE] if held else [])])
+
+
+def _note(row: dict[str, Any]) -> str:
+    """A row in a sentence, with what would explain its gap best."""
+    span = f", {' to '.join(map(duration, row['interval_s']))}" if row["interval_s"] else ""
+    why = row["explained_by"][0]["what"] if row["explained_by"] and row["verdict"] != "inside the interval" else ""
+    told = f"; {why} would explain it" if why else ""
+    return f"{row['row']}: {row['quantity']} {duration(row['measured_s'])}, estimated {duration(row['expected_s'])}{span}{told}"

@@ -1,0 +1,80 @@
+"""docs/schema/check.json: the plan file's schema, from its pydantic spec and the table of options.
+
+`python -m rooflinecli.questions.check.schema` rewrites it; a test compares the checked-in file with what this makes.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rooflinecli.questions.check.cases import FROM
+from rooflinecli.questions.check.plan_file import CheckFile
+from rooflinecli.specs.options import KINDS, OPTIONS, Option
+
+
+def generate() -> dict[str, Any]:
+    """The schema as plain data."""
+    schema = CheckFile.model_json_schema()
+    options = _options()
+    defs = schema["$defs"]
+    check = defs["CheckSpec"]
+    check["properties"] |= options | {
+        FROM: {"type": "string", "description": "a launch script, config or command to read options from"}
+    }
+    check["additionalProperties"] = False
+    check["properties"]["matrix"] |= {
+        "properties": {k: {"type": "array", "minItems": 1} for k in options},
+        "additionalProperties": False,
+    }
+    check["properties"]["require"]["additionalProperties"] = {
+        "anyOf": [_limit(), {"type": "array", "minItems": 1, "items": _limit()}]
+    }
+    schema["properties"]["defaults"] |= {"properties": options, "additionalProperties": False}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "roofline check plan"}
+
+
+def _options() -> dict[str, Any]:
+    """option -> what it takes, under every spelling that is read."""
+    names = {
+        spelt: option
+        for option in OPTIONS.values()
+        for name in (option.name, *option.also)
+        for spelt in (name, name.replace("-", "_"))
+    }
+    return {name: option_schema(option) for name, option in sorted(names.items())}
+
+
+def option_schema(option: Option) -> dict[str, Any]:
+    """JSON Schema of one option's value."""
+    about = {"description": option.help}
+    if option.kind == "switch":
+        return {"type": "boolean", **about}
+    if option.kind == "choice":
+        return {"enum": list(option.choices), **about}
+    if option.kind == "phases":
+        phase = {"enum": list(option.choices)}
+        return {"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": phase}], **about}
+    return {"type": ["number", "string"] if KINDS[option.kind].unit else "string", **about}
+
+
+def _limit() -> dict[str, Any]:
+    """true, false, a word, or a comparison with its unit."""
+    return {
+        "anyOf": [{"type": "boolean"}, {"type": "string", "pattern": r"^\s*(<=|>=|==|=|<|>|≤|≥)\s*\S|^\s*[A-Za-z]"}]
+    }
+
+
+def text() -> str:
+    return json.dumps(generate(), indent=2, ensure_ascii=False) + "\n"
+
+
+def main(path: Path = Path("docs/schema/check.json")) -> None:
+    """Rewrite the checked-in schema."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

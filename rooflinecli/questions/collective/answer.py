@@ -1,0 +1,120 @@
+"""`roofline collective`: one collective over n devices of a chip, level by level."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rooflinecli.core import num
+from rooflinecli.core.derivation import label
+from rooflinecli.core.errors import UsageError, unknown
+from rooflinecli.core.lift import PLAIN, Plain
+from rooflinecli.core.num import Number
+from rooflinecli.formulas import collectives as f
+from rooflinecli.formulas import roofline
+from rooflinecli.ledger.ops import Collective
+from rooflinecli.price.chip import Chip
+from rooflinecli.price.network import OPS, PricedCollective, by_level, price_collective
+from rooflinecli.specs.hardware import HardwareSpec
+
+BUS = {
+    "all-reduce": f.all_reduce_volume,
+    "all-gather": f.gather_volume,
+    "reduce-scatter": f.gather_volume,
+    "all-to-all": f.all_to_all_volume,
+    "permute": f.permute_volume,
+}
+
+
+def collective(
+    op: str,
+    size_bytes: Number,
+    hardware: HardwareSpec,
+    n: Number,
+    regime: str = "kernel",
+    lift: Plain = PLAIN,
+    *,
+    devices: Number | None = None,
+    stride: Number = 1.0,
+    efficiency: str = "expected",
+    mesh: tuple[tuple[Number, Number], ...] | None = None,
+) -> dict[str, Any]:
+    """What `op` on a tensor of `size_bytes` costs over n devices, one every `stride`, of a slice of `devices`.
+
+    mesh: members and length on each torus axis, instead of the order of devices (along_axes).
+    Raises UsageError for an unknown operation or more devices than the network joins.
+    """
+    if op not in OPS:
+        raise unknown("collective", op, OPS)
+    chip = Chip(hardware, lift, ideal=efficiency == "ideal")
+    size, members = (
+        lift("S", size_bytes, "B", "BYTES"),
+        lift("n", float(n) if isinstance(n, int) else n, "devices", "-n"),
+    )
+    asked = Collective(op, op, size, op, members, stride, mesh=mesh)
+    used = members * stride if devices is None else devices
+    priced = price_collective(asked, chip, regime, used)
+    parts = list(by_level(asked, chip, regime, used))
+    return timed(op, hardware, size, members, priced, BUS[op](size, members)) | {
+        "latency_s": sum((part.latency for _, part in parts), 0.0),
+        "bound": _bound(parts),
+        "algorithm": ", then ".join(dict.fromkeys(part.algorithm for _, part in parts)) or "none",
+        "levels": [_level(level, part) for level, part in parts],
+    }
+
+
+def timed(
+    op: str, hardware: HardwareSpec, size: Number, members: Number, priced: PricedCollective, carried: Number
+) -> dict[str, Any]:
+    """What an answer says of any collective, however it was priced: bytes, times, interval, and the rate of `carried` bytes."""
+    expected = label(priced.expected, "t_comm")
+    gain = priced.error if priced.gain is None else priced.gain
+    alone = num.plain(members) and num.value(members) == 1
+    return {
+        "op": op,
+        "hardware": {"name": hardware.name, "id": hardware.id},
+        "bytes": size,
+        "devices": members,
+        "volume_bytes": priced.volume,
+        "floor_s": priced.floor,
+        "expected_s": expected,
+        "time_s": expected,
+        "interval_s": [
+            roofline.interval_low(expected, gain, priced.floor),
+            roofline.interval_high(expected, priced.error),
+        ],
+        "bus_bandwidth_bytes_per_s": 0.0 if alone else f.bus_bandwidth(carried, expected),
+    }
+
+
+def _bound(parts: list[Any]) -> str:
+    """Whether latency or the wire takes longer."""
+    if not parts:
+        return "none"
+    latency, whole = (float(sum(num.value(getattr(p, k)) for _, p in parts)) for k in ("latency", "expected"))
+    return "latency" if latency > whole / 2 else "bandwidth"
+
+
+def _level(level: Any, part: Any) -> dict[str, Any]:
+    return {
+        "name": level.level.name,
+        "kind": level.level.kind,
+        "volume_bytes": part.volume,
+        "bandwidth_bytes_per_s": part.bandwidth,
+        "latency_s": part.latency,
+        "floor_s": part.floor,
+        "expected_s": part.expected,
+        "algorithm": part.algorithm,
+    }
+
+
+def along_axes(hardware: HardwareSpec, axes: dict[str, float]) -> tuple[tuple[float, float], ...]:
+    """Members and length of each axis of a group written as x=4,y=2. Raises UsageError where the chip has no such torus.
+
+    The slice is the group itself: an axis of 16 closes where such axes do (wrap in the chip's file).
+    """
+    level = hardware.network[0] if hardware.network else None
+    if level is None or level.kind != "torus":
+        raise UsageError(f"--mesh: {hardware.name} is not laid out on a torus; give -n")
+    if len(axes) > (level.axes or 1):
+        raise UsageError(f"--mesh names {len(axes)} axes; the torus of {hardware.name} has {level.axes}")
+    return tuple((size, size) for size in axes.values())

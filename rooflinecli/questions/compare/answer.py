@@ -1,0 +1,277 @@
+"""`compare`: one plan on several chips, at the same devices, the same hourly bill or the same memory, ranked by one quantity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rooflinecli.core.errors import DataError, Infeasible, UsageError
+from rooflinecli.core.units import duration
+from rooflinecli.engine import autoregressive_only, build_request
+from rooflinecli.engine.context import Scene
+from rooflinecli.questions.check.interval_bounds import Ends, ends, phase_of
+from rooflinecli.questions.check.run import Estimator
+from rooflinecli.questions.compare import normalization as equal
+from rooflinecli.questions.estimate.answer_types import Estimate
+from rooflinecli.questions.multi_chip import each as each_chip
+from rooflinecli.questions.multi_chip import unpriced
+from rooflinecli.questions.search.command_line import asked_line
+from rooflinecli.questions.search.mean_slo import joined
+from rooflinecli.specs import parse_values
+from rooflinecli.specs.hardware import HardwareSpec, load_hardware
+from rooflinecli.specs.options import OPTIONS
+from rooflinecli.specs.quantities import COST, follows_time, more_is_better, unit_of
+from rooflinecli.specs.request import HOLDS
+
+SCHEMA = "roofline/compare/1"
+RANK = "decode.time_s"
+_LIMITED = {"ttft": "prefill", "itl": "decode"}
+_SHOWN = {
+    "prefill": ("prefill.time_s",),
+    "decode": ("decode.time_s", "decode.tokens_per_s", f"cost.{COST['decode']}"),
+    "train": (
+        "train.time_s",
+        "train.tokens_per_s",
+        "train.mfu",
+        f"cost.{COST['train']}",
+        "train.run_s",
+        "cost.training_usd",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One chip: its estimate and the command that prints it, or why there is none."""
+
+    name: str
+    result: Estimate | None
+    why: str = ""
+    command: str = ""
+
+
+def compare(
+    options: dict[str, Any],
+    chips: list[str],
+    at: str = equal.AT[0],
+    rank: str | None = None,
+    slo: str | None = None,
+    sensitivity: bool = False,
+) -> dict[str, Any]:
+    """The chips ranked, those that cannot hold the plan last with the reason, and so those that miss a limit of `slo`.
+
+    Without `rank` it is the time of the phase asked for, of decode before prefill. `options["price"]` is one for all or by
+    chip (`h100=2.50,mi300x=3`). `sensitivity` adds the tornado of those ranked.
+
+    Raises UsageError for an unknown setting, chip or quantity; what only one chip cannot do is that chip's reason.
+    """
+    if len(set(chips)) < 2:
+        raise UsageError("--hw: a comparison needs two chips or more; write them with commas, such as h100,h200")
+    specs = {name: load_hardware(name) for name in dict.fromkeys(chips)}
+    priced = each_chip(options, chips)
+    own = {name: {"price": found["price"]} for name, found in priced.items() if "price" in found}
+    options = {k: v for k, v in options.items() if k != "price"}
+    limits = held_limits(slo)
+    rank = _rank(options, chips[0]) if rank is None else rank
+    asked = {"phase": ["train"] if phase_of(rank) == "train" and not limits else ["prefill", "decode"], **options}
+    build_request.request({**asked, "hw": next(iter(specs))})  # what is wrong on every chip is wrong with the question
+    answer = Estimator()
+    tried, basis = equal.counts(asked, specs, at, answer, own)
+    first = "" if at == "same-memory" else rank
+    entries = [_entry(name, {**asked, **own.get(name, {})}, tried[name], first, answer) for name in specs]
+    entries = [_kept(entry, limits) for entry in entries]
+    _answerable(entries)
+    _known(entries, rank)
+    rows = _ranked([_row(entry, rank, specs[entry.name], _hold(options)) for entry in entries], rank)
+    model = next((e.result.model.name for e in entries if e.result), str(options["model"]))
+    return {
+        "schema": SCHEMA,
+        "model": {"name": model},
+        "at": at,
+        "basis": basis,
+        "rank": rank,
+        "hold": _hold(options),
+        "unit": unit_of(rank),
+        "better": "more" if more_is_better(rank) else "less",
+        "slo_s": limits,
+        "unpriced": unpriced(priced),
+        "rows": rows,
+        "feasible": any(r["feasible"] for r in rows),
+        **(
+            {"tornado": _tornado(rows, {name: {**asked, **own.get(name, {})} for name in specs}, rank)}
+            if sensitivity
+            else {}
+        ),
+    }
+
+
+def _rank(options: dict[str, Any], chip: str) -> str:
+    """What chips are ranked by unless told: the time of a phase that is asked for, or that the model has. Raises UsageError for a phase that is none."""
+    if "phase" in options:
+        phases = build_request.phases(options["phase"])
+    else:
+        phases = autoregressive_only.phases(Scene(build_request.request({**options, "hw": chip, "phase": ["prefill", "decode"]})))
+    return next((f"{name}.time_s" for name in ("decode", "prefill", "train") if name in phases), RANK)
+
+
+def _tornado(rows: list[dict[str, Any]], asked: dict[str, dict[str, Any]], rank: str) -> dict[str, Any] | None:
+    """What would change the order of the chips; None where fewer than two are ranked. Raises UsageError for a rank that follows no time."""
+    from rooflinecli.questions.sensitivity.robustness import between
+
+    able = [row for row in rows if row["rank"]]
+    if not follows_time(rank):
+        raise UsageError(
+            f"--sensitivity: {rank} does not follow a time; rank by one that does, such as {RANK}", "sensitivity"
+        )
+    if len(able) < 2:
+        return None
+    options = {row["chip"]: {**asked[row["chip"]], "hw": row["chip"], "n": row["plan"]["devices"]} for row in able}
+    return between(able, options, rank, next(iter(options.values())).get("hold") or HOLDS[0])
+
+
+def held_limits(slo: str | None) -> dict[str, float]:
+    """Seconds of `ttft` and `itl`. Raises UsageError."""
+    said = joined({"ttft": None, "itl": None}, slo)
+    return {name: parse_values.seconds(f"--slo {name}", text) for name, text in said.items() if text is not None}
+
+
+def _kept(entry: Entry, limits: dict[str, float]) -> Entry:
+    """The entry, with a reason when the pessimistic end of a latency is above its limit."""
+    if entry.result is None or entry.why:
+        return entry
+    for name, limit in limits.items():
+        found = entry.result.phases.get(_LIMITED[name])
+        if found is None:
+            raise UsageError(
+                f"--slo {name}: the comparison does not ask for {_LIMITED[name]}; leave --phase out", "slo"
+            )
+        worst = found.interval_s[1]
+        if worst > limit:
+            why = f"{name} is {duration(found.time_s)}, up to {duration(worst)}; wanted at most {duration(limit)}"
+            return replace(entry, why=why)
+    return entry
+
+
+def _entry(name: str, options: dict[str, Any], counts: list[int] | str, rank: str, answer: Estimator) -> Entry:
+    """The estimate on the count that ranks best among those that can be laid out and hold the plan; on the first, without `rank`."""
+    if isinstance(counts, str):
+        return Entry(name, None, counts)
+    found, why = list[tuple[Estimate, int]](), ""
+    for n in counts:
+        try:
+            found.append((answer({**options, "hw": name, "n": n}), n))
+        except DataError:
+            raise
+        except (UsageError, Infeasible) as error:
+            why = why or str(error)
+    if not found:
+        return Entry(name, None, why)
+    best, count = min(found, key=lambda one: _badness(one[0], rank, _hold(options)))  # the first of equals
+    worst = max(best.violations, key=lambda v: v.needed or 0.0, default=None)
+    return Entry(name, best, worst.message if worst else "", asked_line({**options, "hw": name, "n": count}))
+
+
+def _hold(options: dict[str, Any]) -> str:
+    """The end of the interval that ranks."""
+    return str(build_request.value(OPTIONS["hold"], options.get("hold", HOLDS[0])))
+
+
+def _badness(result: Estimate, rank: str, hold: str) -> tuple[bool, float]:
+    value = _ends(result, rank) if rank else None
+    known = value is not None and isinstance(value.expected, (int, float))
+    less = not more_is_better(rank)
+    return not result.feasible, (1 if less else -1) * float(value.at(hold, less)) if value and known else 0.0
+
+
+def _answerable(entries: list[Entry]) -> None:
+    """Raises UsageError when every chip refuses for the same reason, which then lies in the question."""
+    reasons = {entry.why for entry in entries}
+    if len(reasons) == 1 and all(entry.result is None for entry in entries):
+        raise UsageError(reasons.pop())
+
+
+def _known(entries: list[Entry], rank: str) -> None:
+    """Raises UsageError when no chip has the quantity to rank by."""
+    errors = []
+    for entry in entries:
+        if entry.result is not None:
+            try:
+                if not isinstance(ends(entry.result, rank).expected, (bool, str)):
+                    return
+                raise UsageError(f"{rank} is no number; rank by one, such as {RANK}")
+            except UsageError as error:
+                errors.append(error)
+    if errors:
+        raise UsageError(f"--rank {rank}: {str(errors[0]).removeprefix(f'{rank}: ')}", "rank")
+
+
+def _row(entry: Entry, rank: str, spec: HardwareSpec, hold: str) -> dict[str, Any]:
+    result = entry.result
+    if result is None:
+        return {
+            "chip": entry.name,
+            "name": spec.name,
+            "feasible": False,
+            "why": entry.why,
+            "rank": None,
+            "plan": None,
+            "value": None,
+            "held": None,
+            "interval": None,
+            "quantities": {},
+            "bound": None,
+            "usd_per_hour": None,
+            "memory_bytes": None,
+            "command": None,
+        }
+    value = _ends(result, rank)
+    price = result.cost.usd_per_device_hour
+    devices = result.plan.devices
+    first = next(iter(result.phases.values()))
+    ranked = result.phases.get(value.phase or phase_of(rank), first) if value else first
+    names = [q for phase in result.phases for q in _SHOWN[phase]]
+    return {
+        "chip": entry.name,
+        "name": spec.name,
+        "feasible": result.feasible and not entry.why,
+        "why": entry.why,
+        "rank": None,
+        "plan": {k: getattr(result.plan, k) for k in ("devices", "tp", "pp", "dp")},
+        "value": value.expected if value else None,
+        "held": value.at(hold, not more_is_better(rank)) if value else None,
+        "interval": [value.low, value.high] if value and value.interval else None,
+        "quantities": {
+            q: found.expected for q in [*names, "memory.headroom"] if (found := _ends(result, q)) is not None
+        },
+        "bound": ranked.bound,
+        "usd_per_hour": price * devices if price is not None else None,
+        "memory_bytes": devices * first.memory.capacity_bytes,
+        "command": entry.command,
+    }
+
+
+def _ends(result: Estimate, quantity: str) -> Ends | None:
+    try:
+        return ends(result, quantity)
+    except UsageError:
+        return None
+
+
+def _ranked(rows: list[dict[str, Any]], rank: str) -> list[dict[str, Any]]:
+    """Best first by the end that is held; a place is shared in doubt when the interval reaches the one above. What cannot run comes last, unranked."""
+    sign = -1 if more_is_better(rank) else 1
+    able = [r for r in rows if r["feasible"] and isinstance(r["value"], (int, float))]
+    able.sort(key=lambda r: sign * r["held"])
+    for place, row in enumerate(able, 1):
+        above = able[place - 2] if place > 1 else None
+        row |= {
+            "rank": place,
+            "relative": row["value"] / able[0]["value"] if able[0]["value"] else None,
+            "overlaps_previous": bool(above and _overlap(above["interval"], row["interval"])),
+        }
+    rest = [r | {"relative": None, "overlaps_previous": False} for r in rows if r not in able]
+    return [*able, *rest]
+
+
+def _overlap(one: list[float] | None, other: list[float] | None) -> bool:
+    return one is not None and other is not None and max(one[0], other[0]) <= min(one[1], other[1])

@@ -1,0 +1,107 @@
+"""How many of each chip make a comparison an equal one: the same devices, the same hourly bill or the same memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from rooflinecli.core.errors import DataError, RooflineError, UsageError, unknown
+from rooflinecli.engine import build_request
+from rooflinecli.questions.check.run import Estimator
+from rooflinecli.specs.hardware import HardwareSpec
+from rooflinecli.specs.options import OPTIONS
+
+AT = ("same-devices", "same-cost", "same-memory")
+
+
+Counts = dict[str, list[int] | str]
+Own = dict[str, dict[str, Any]]  # chip -> options that are its alone: its price
+
+
+def counts(
+    options: dict[str, Any], specs: dict[str, HardwareSpec], at: str, answer: Estimator, own: Own | None = None
+) -> tuple[Counts, str]:
+    """Device counts to try on each chip, best first, or why there is none; and one sentence on what is equal."""
+    if at not in AT:
+        raise unknown("setting of --at", at, AT)
+    given = build_request.value(OPTIONS["n"], options["n"]) if options.get("n") is not None else None
+    if at == "same-devices":
+        return _same_devices(options, specs, given, answer)
+    reference = next(iter(specs))
+    n = int(given) if given is not None else _fewest(options, reference, answer)
+    if isinstance(n, str):
+        raise UsageError(
+            f"--at {at} takes {reference}, the first chip, as the measure, and it cannot hold the plan ({n}); put another first or give -n"
+        )
+    prices = {name: _price(spec, (own or {}).get(name, {})) for name, spec in specs.items()}
+    return _same_cost(prices, reference, n) if at == "same-cost" else _same_memory(specs, reference, n)
+
+
+def _same_devices(
+    options: dict[str, Any], specs: dict[str, HardwareSpec], given: float | None, answer: Estimator
+) -> tuple[Counts, str]:
+    if given is not None:
+        return {s: [int(given)] for s in specs}, f"{int(given)} device{'s' * (given != 1)} each"
+    fewest = {s: _fewest(options, s, answer) for s in specs}
+    n = max((c for c in fewest.values() if isinstance(c, int)), default=0)
+    if not n:
+        return {s: str(why) for s, why in fewest.items()}, "no chip holds it"
+    return {s: [n] for s in specs}, f"{n} device{'s' * (n != 1)} each, the fewest that hold it on every chip that can"
+
+
+def _same_cost(prices: dict[str, float | None], reference: str, n: int) -> tuple[Counts, str]:
+    price = prices[reference]
+    if price is None:
+        raise UsageError(
+            f"--at same-cost: no price is known for {reference}; add --price {reference}=USD, or put a chip with a price first"
+        )
+    return {
+        s: _affordable(s, own, n * price) for s, own in prices.items()
+    }, f"at most {n * price:,.2f} USD/h, {n} x {reference}"
+
+
+def _same_memory(specs: dict[str, HardwareSpec], reference: str, n: int) -> tuple[Counts, str]:
+    total = n * float(specs[reference].memory.capacity.si)
+    return {
+        s: _as_large(spec, total) for s, spec in specs.items()
+    }, f"at least {total / 1e9:,.0f} GB in all, {n} x {reference}"
+
+
+def _fewest(options: dict[str, Any], chip: str, answer: Estimator) -> int | str:
+    """The fewest devices that hold it on a chip, or why there are none."""
+    try:
+        result = answer({k: v for k, v in options.items() if k != "n"} | {"hw": chip})
+    except DataError:
+        raise
+    except RooflineError as error:
+        return str(error)
+    unfit = [v.message for v in result.violations]
+    return unfit[0] if unfit else max(p.laid_out.devices for p in result.phases.values())
+
+
+def _price(spec: HardwareSpec, own: dict[str, Any]) -> float | None:
+    if "price" in own:
+        return float(build_request.value(OPTIONS["price"], own["price"]))
+    return float(spec.price.si) if spec.price is not None else None
+
+
+def _affordable(name: str, price: float | None, budget: float) -> list[int] | str:
+    if price is None:
+        return f"no price is known for it; add --price {name}=USD"
+    most = math.floor(budget / price + 1e-9) if price else 0
+    return list(_down(most)) if most >= 1 else f"one costs {price:.2f} USD/h, above the {budget:,.2f} USD/h to spend"
+
+
+def _as_large(spec: HardwareSpec, total: float) -> list[int] | str:
+    least = math.ceil(total / float(spec.memory.capacity.si) - 1e-9)
+    return list(_up(max(least, 1)))
+
+
+def _down(most: int) -> Iterator[int]:
+    """Counts to try from `most` down: itself, then multiples of a host's eight, then the power of two below."""
+    yield from dict.fromkeys(n for n in (most, most // 8 * 8, 2 ** (most.bit_length() - 1)) if n)
+
+
+def _up(least: int) -> Iterator[int]:
+    yield from dict.fromkeys((least, math.ceil(least / 8) * 8, 2 ** (least - 1).bit_length()))

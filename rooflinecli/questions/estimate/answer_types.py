@@ -1,0 +1,128 @@
+"""The object that `roofline estimate` answers with, typed: the JSON contract `roofline/estimate/1`, field by field.
+
+SI throughout, the unit in the key; docs/schema/estimate.json is generated from these classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import Number
+from rooflinecli.core.record import OPTIONAL, Record
+from rooflinecli.engine.phase_answer import PhaseAnswer, PlanAnswer
+
+SCHEMA = "roofline/estimate/1"
+
+
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
+class ParameterCounts(Record):
+    """Exact counts; `active` is what a token passes through, the input embedding included."""
+
+    total: int
+    active: int
+    embedding: int
+    active_without_embedding: int
+
+
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
+class ModelAnswer(Record):
+    """The model, its parameters and what its weights come to."""
+
+    name: str
+    id: str
+    layers: int
+    parameters: ParameterCounts
+    weights_bytes: Number
+
+
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
+class HardwareAnswer(Record):
+    """One device: dense peak in the format computed in, memory bandwidth and capacity, the ridge of its roofline."""
+
+    name: str
+    id: str
+    peak_flops_per_s: Number
+    bandwidth_bytes_per_s: Number
+    capacity_bytes: Number
+    ridge_flops_per_byte: Number
+
+
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
+class Workload(Record):
+    """What was asked, defaults filled in: sequences per replica in serving, the global batch in training, lengths in tokens.
+
+    `prompt` is all that a request brings: text with the tokens of its images (`image_tokens` each), or the source of a pair.
+    """
+
+    dtype: str
+    kv_dtype: str
+    attention_flops: str
+    efficiency: str
+    batch: Number = field(default=None, metadata=OPTIONAL)
+    prompt: Number = field(default=None, metadata=OPTIONAL)
+    images: Number = field(default=None, metadata=OPTIONAL)
+    image: str | None = field(default=None, metadata=OPTIONAL)
+    image_tokens: Number = field(default=None, metadata=OPTIONAL)
+    steps: Number = field(default=None, metadata=OPTIONAL)
+    guidance: bool | None = field(default=None, metadata=OPTIONAL)
+    output: Number = field(default=None, metadata=OPTIONAL)
+    qps: Number = field(default=None, metadata=OPTIONAL)
+    concurrency: float | str | None = field(default=None, metadata=OPTIONAL)
+    train_batch: Number = field(default=None, metadata=OPTIONAL)
+    seq: Number = field(default=None, metadata=OPTIONAL)
+    lengths: str | None = field(default=None, metadata=OPTIONAL)
+    gradient_bytes: Number = field(default=None, metadata=OPTIONAL)
+    optimizer_bytes: Number = field(default=None, metadata=OPTIONAL)
+    tokens: Number = field(default=None, metadata=OPTIONAL)
+
+
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
+class Cost(Record):
+    """Dollars; None where no price is known, or the phase was not asked for."""
+
+    usd_per_million_input_tokens: Number | None = None
+    usd_per_million_output_tokens: Number | None = None
+    usd_per_million_training_tokens: Number | None = None
+    training_usd: Number | None = None
+    usd_per_device_hour: Number | None = None
+
+
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
+class Violation(Record):
+    """What does not fit: bytes needed and available per device, and the nearest plan that works."""
+
+    constraint: str
+    needed: float | None
+    available: float | None
+    nearest: PlanAnswer | None
+    message: str
+
+
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
+class Explanation(Record):
+    """A single assumption that moves a training step towards the measured one: what the step would take with it, the share
+    of the measured time that stays unexplained, and how large a change it asks for (0 none, 1 everything)."""
+
+    assumption: str
+    time_s: float
+    mfu: float
+    gap: float
+    change: float
+
+
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
+class Estimate(Record):
+    """The whole answer; `plan` is that of the first phase, `notes` what a reader should know before leaning on it."""
+
+    schema: str = SCHEMA
+    model: ModelAnswer
+    hardware: HardwareAnswer
+    plan: PlanAnswer
+    workload: Workload
+    phases: dict[str, PhaseAnswer]
+    cost: Cost
+    feasible: bool
+    violations: list[Violation]
+    notes: list[str] | None = field(default=None, metadata=OPTIONAL)
+    explained_by: list[Explanation] | None = field(default=None, metadata=OPTIONAL)

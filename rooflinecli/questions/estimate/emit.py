@@ -1,0 +1,70 @@
+"""An estimate's plan as the launch of a tool: every size said, as it was chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rooflinecli.core.errors import UsageError
+from rooflinecli.engine import build_request
+from rooflinecli.engine.phase_answer import PlanAnswer
+from rooflinecli.importers.launch import emit
+from rooflinecli.questions.estimate.answer_types import Estimate
+from rooflinecli.specs.layout import AXES
+from rooflinecli.specs.model import load_model
+
+_TRAINED = ("zero", "micro_batch", "virtual_stages", "sequence_parallel", "recompute")
+
+
+def launch(tool: str, options: Mapping[str, Any], result: Estimate) -> str:
+    """The command or config of the plan that an estimate answered with. Raises UsageError where it has no such phase."""
+    return emit.emit(tool, settled(options, result, emit.tool(tool).TRAINS))
+
+
+def settled(options: Mapping[str, Any], result: Estimate, trains: bool) -> dict[str, Any]:
+    """The options that give this plan again, those once left to a choice or a default filled in."""
+    wanted = ("train",) if trains else ("decode", "prefill")
+    phase = next((p for p in wanted if p in result.phases), None)
+    if phase is None:
+        raise UsageError(f"this tool {'trains' if trains else 'serves'}; add --phase {wanted[0]}", "phase")
+    given = {k: v for k, v in build_request.named(dict(options)).items() if v is not None}
+    plan = result.phases[phase].laid_out
+    found: dict[str, Any] = {**given, "model": _model(given, result), "n": plan.devices} | _sizes(plan)
+    found["phase"] = ["train"] if trains else ["prefill", "decode"]
+    work = result.workload
+    if trains or "dtype" in given or load_model(_model(given, result)).quantization is None:
+        found["dtype"] = work.dtype  # said, it would store a quantised checkpoint otherwise
+    if trains:
+        found |= {name.replace("_", "-"): getattr(plan, name) for name in _TRAINED}
+        found |= {name.replace("_", "-"): _plain(value) for name, value in plan.unusual.items()}
+        return {**found, "batch": _whole(work.train_batch), "seq": _whole(work.seq)}
+    found |= {
+        "prompt": _whole(work.prompt),
+        "output": _whole(work.output),
+        "engine": given.get("engine", "python-server"),
+    }
+    if not {"qps", "concurrency"} & set(given):
+        found["batch"] = _whole(work.batch)
+    return found
+
+
+def _model(given: Mapping[str, Any], result: Estimate) -> str:
+    """Its name, or the path it was given by."""
+    written = str(given["model"])
+    return written if written.endswith((".yaml", ".yml", ".json")) else result.model.id
+
+
+def _sizes(plan: PlanAnswer) -> dict[str, int]:
+    return {axis: getattr(plan, axis) for axis in AXES}
+
+
+def _plain(value: Any) -> Any:
+    return (
+        ",".join(f"{v:g}" if isinstance(v, float) else str(v) for v in value)
+        if isinstance(value, (tuple, list))
+        else value
+    )
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if value is not None and float(value) == int(value) else value

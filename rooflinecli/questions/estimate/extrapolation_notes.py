@@ -1,0 +1,90 @@
+"""What no measured run supports: an answer outside what rows have shown says so."""
+
+from __future__ import annotations
+
+from rooflinecli.core import num
+from rooflinecli.engine.closed_loop import lockstep
+from rooflinecli.engine.context import Scene
+from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, PrefillAnswer, TrainAnswer
+from rooflinecli.specs.request import MOST
+
+FULL = 0.9  # of the sequences whose caches fit: beyond it arrivals wait for room
+
+
+def unsupported(scene: Scene, phases: dict[str, PhaseAnswer]) -> list[str]:
+    """One sentence for every answer beyond published runs, or beyond what a formula of means follows."""
+    train = phases.get("train")
+    if scene.chip.ideal:
+        return []
+    trained = [*_new(train), *_beyond(scene, train)] if train is not None else []
+    return [*foreign(scene), *trained, *_loaded(scene, phases.get("decode")), *_tiers(scene, phases.get("prefill"))]
+
+
+def foreign(scene: Scene) -> list[str]:
+    """An engine asked for on a chip of a maker or kind that it is not known on: ExLlamaV2 on a Mac, TensorRT-LLM on an MI300X."""
+    engine, chip = scene.engine, scene.chip.spec
+    if scene.request.engine is None or not engine.known_on or f"{chip.vendor} {chip.kind}" in engine.known_on:
+        return []
+    return [
+        f"no run of {engine.name} is known here but on {', '.join(engine.known_on)}: nothing shows that it runs on "
+        f"{chip.name}, and the times are those of kernels carried over"
+    ]
+
+
+def _tiers(scene: Scene, prefill: PhaseAnswer | None) -> list[str]:
+    """Sessions whose caches are lost on the way, and prompts that are said to be found again all the same."""
+    if scene.request.kv_tier is None or not isinstance(prefill, PrefillAnswer):
+        return []
+    from rooflinecli.engine import kv_tiers
+
+    return kv_tiers.contradicted(scene, prefill.sessions)
+
+
+def _loaded(scene: Scene, decode: PhaseAnswer | None) -> list[str]:
+    """Loads in which requests meet each other: slots that begin together, and caches so full that an engine queues or preempts."""
+    if not isinstance(decode, DecodeAnswer) or decode.load == "static":
+        return []
+    found = []
+    if decode.load == "closed" and lockstep(scene):
+        found.append(
+            f"serving: requests of equal length run in lockstep under {scene.engine.name}: these are the means of a round; "
+            "`roofline simulate` follows it step by step"
+        )
+    held, most = float(num.value(decode.batch)), float(num.value(decode.largest_batch))
+    asked = scene.request.concurrency is None or num.value(scene.request.concurrency) is not MOST
+    if asked and most >= 1 and held >= FULL * most:
+        found.append(
+            f"decode: {held:,.0f} sequences in flight where caches of {most:,.0f} fit: an engine then queues or preempts, which no formula here "
+            "follows; `roofline simulate` does"
+        )
+    return found
+
+
+def _new(train: PhaseAnswer) -> list[str]:
+    """What of a layout no published run does, as one sentence."""
+    said = train.unsupported if isinstance(train, TrainAnswer) else None
+    return [f"train: {'; '.join(said)}; the interval is wider for it"] if said else []
+
+
+def _beyond(scene: Scene, train: PhaseAnswer) -> list[str]:
+    """An MFU that no published run reached."""
+    mfu = float(num.value(train.mfu))
+    known = _highest(scene)
+    if known is None or mfu <= known[0]:
+        return []
+    return [
+        f"train: an MFU of {mfu:.1%} is above every published run known here ({known[0]:.1%}, {known[1]}), so no run supports "
+        "its interval; take the time as a lower bound"
+    ]
+
+
+def _highest(scene: Scene) -> tuple[float, str] | None:
+    """The highest MFU of a published run and where: on this chip in this format, on this chip, or on any of its kind."""
+    from rooflinecli.specs.published_runs import published
+
+    spec, rows = scene.chip.spec, published("highest_mfu")["rows"]
+    chip = spec.id
+    same = [row for row in rows if row["chip"] == chip]
+    alike = [row for row in same if row["dtype"] == scene.dtype] or same or [r for r in rows if r["kind"] == spec.kind]
+    best = max(alike, key=lambda row: row["mfu"], default=None)
+    return (best["mfu"], f"{best['row']}, {best['chip']} in {best['dtype']}") if best is not None else None

@@ -1,0 +1,113 @@
+"""docs/schema/estimate.json: the JSON contract, from the classes of answers/contract and the table of quantities.
+
+`python -m rooflinecli.questions.estimate.schema` rewrites it; a test compares the checked-in file with what this makes.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from rooflinecli.core.record import Record
+from rooflinecli.engine.evaluate import ANSWERS
+from rooflinecli.questions.estimate.answer_types import SCHEMA, Estimate
+from rooflinecli.specs.quantities import DERIVED, find
+
+_NUMBER = {"type": "number"}
+_PLAIN: dict[Any, dict[str, Any]] = {
+    Any: _NUMBER,
+    float: _NUMBER,
+    int: {"type": "integer"},
+    str: {"type": "string"},
+    bool: {"type": "boolean"},
+    type(None): {"type": "null"},
+}
+
+
+def generate() -> dict[str, Any]:
+    """The schema as plain data."""
+    defs: dict[str, Any] = {}
+    root = _record(Estimate, defs)
+    root["properties"]["schema"] = {"const": SCHEMA}
+    root["properties"]["phases"] = {
+        "type": "object",
+        "properties": {phase: _ref(kind, defs) for phase, kind in ANSWERS.items()},
+        "additionalProperties": False,
+        "minProperties": 1,
+    }
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": SCHEMA, **root, "$defs": defs}
+
+
+def _record(kind: type[Record], defs: dict[str, Any]) -> dict[str, Any]:
+    """An object whose keys are the fields of a record; optional ones may be missing, a spread stands for further keys."""
+    hints = get_type_hints(kind)
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    open_ended = False
+    for name, field in kind.__dataclass_fields__.items():  # type: ignore[attr-defined]
+        if "spread" in field.metadata:
+            properties |= {row.name: _described(row.name, _NUMBER) for row in DERIVED} if name == "derived" else {}
+            open_ended = open_ended or name != "derived"
+            continue
+        optional = "optional" in field.metadata
+        properties[name] = _described(name, _type(hints[name], defs, optional))
+        required += [] if optional else [name]
+    return {
+        "type": "object",
+        "description": " ".join((kind.__doc__ or "").split()),
+        "properties": properties,
+        "required": required,
+        "additionalProperties": open_ended,
+    }
+
+
+def _described(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """A number with its label and unit, where the table of quantities knows it."""
+    row = find(name)
+    if row is None or "$ref" in schema:
+        return schema
+    return {**schema, "description": f"{row.label}, {row.unit}"}
+
+
+def _type(hint: Any, defs: dict[str, Any], optional: bool = False) -> dict[str, Any]:
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    origin, inside = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        kinds = [_type(one, defs) for one in inside if not (optional and one is type(None))]
+        return kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+    if origin is dict:
+        return {"type": "object", "additionalProperties": _type(inside[1], defs)}
+    if origin is tuple:
+        return {
+            "type": "array",
+            "prefixItems": [_type(one, defs) for one in inside],
+            "items": False,
+            "minItems": len(inside),
+        }
+    if origin is list:
+        return {"type": "array", "items": _type(inside[0], defs)}
+    return _ref(hint, defs)
+
+
+def _ref(kind: type[Record], defs: dict[str, Any]) -> dict[str, Any]:
+    if kind.__name__ not in defs:
+        defs[kind.__name__] = {}  # a record that holds itself ends here
+        defs[kind.__name__] = _record(kind, defs)
+    return {"$ref": f"#/$defs/{kind.__name__}"}
+
+
+def text() -> str:
+    return json.dumps(generate(), indent=2, ensure_ascii=False) + "\n"
+
+
+def main(path: Path = Path("docs/schema/estimate.json")) -> None:
+    """Rewrite the checked-in schema."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Options as a file of plans or of fleets writes them: their names, their kinds, and files that lie beside it."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from rooflinecli.core.errors import DataError, UsageError
+from rooflinecli.specs import options as table
+from rooflinecli.specs.name_lookup import find
+from rooflinecli.specs.options import Option
+from rooflinecli.specs.yaml_loader import Document
+
+
+def as_options(written: dict[str, Any], document: Document, key: tuple[str, ...]) -> dict[str, Any]:
+    """Options by the names of the table. Raises DataError for one that does not exist or cannot hold what it was given."""
+    found: dict[str, Any] = {}
+    for name, value in written.items():
+        where = document.at(*key, name)
+        try:
+            option = table.find(name)
+        except UsageError as error:
+            raise DataError(f"{where}: {error}") from None
+        if option.name in found:
+            raise DataError(f"{where}: {name}: the same option is given twice; keep one")
+        for one in value if key[-1] == "matrix" else [value]:
+            _fits(option, one, where)
+        found[option.name] = value
+    return found
+
+
+def _fits(option: Option, value: Any, where: str) -> None:
+    """Kinds that reading an option would bend instead of refusing."""
+    name, switch = option.name, option.kind == "switch"
+    if switch and not isinstance(value, bool):
+        raise DataError(f"{where}: {name}: expected true or false, got {value!r}")
+    if not switch and isinstance(value, bool):
+        raise DataError(
+            f"{where}: {name}: expected a value, got {str(value).lower()}; write it in quotes if it is a name"
+        )
+    if option.kind != "phases" and isinstance(value, list):
+        raise DataError(f"{where}: {name}: expected one value, got a list; use `matrix` to try several")
+    if option.kind == "phases" and not all(isinstance(p, str) for p in (value if isinstance(value, list) else [value])):
+        raise DataError(f"{where}: {name}: expected {', '.join(option.choices)}, got {value!r}")
+
+
+def path_of(kind: str, name: str, folder: Path) -> str:
+    """A registry name as the path of its file, looked up once; a path is tried beside the plan first."""
+    beside = folder / name
+    if (name.endswith((".yaml", ".yml", ".json")) or os.sep in name) and beside.exists():
+        return str(beside)
+    try:
+        return _registered(kind, name)
+    except UsageError:
+        return name
+
+
+@lru_cache(maxsize=1024)
+def _registered(kind: str, name: str) -> str:
+    return str(find(kind, name))

@@ -1,0 +1,173 @@
+"""`fleet`: which model on which devices with what layout, what is left, what may grow; one object for every format."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rooflinecli.core.parallel_map import Spread, spread_over
+from rooflinecli.formulas import cost
+from rooflinecli.questions.fleet.assignment import Assignment
+from rooflinecli.questions.fleet.instance_options import Offers, offers
+from rooflinecli.questions.fleet.placement import Placed
+from rooflinecli.questions.fleet.question import Fleet, Service, asked
+from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.model import load_model
+
+SCHEMA = "roofline/fleet/1"
+Row = dict[str, Any]
+
+
+def fleet(
+    path: Path, hold: str | None = None, objective: str | None = None, split: bool = False, over: Spread | None = None
+) -> Row:
+    """The report of a file. Raises DataError with file:line for one that is wrong, UsageError for an objective without prices."""
+    question = asked(path, hold, objective, split)
+    return report(question, _found(question, over or spread_over()))
+
+
+def _found(question: Fleet, over: Spread) -> dict[tuple[str, str], Offers]:
+    """(service, group) -> its offers."""
+    pairs = [(s, g) for s in question.services for g in question.groups if g.name in s.groups]
+    return {
+        (s.name, g.name): found
+        for (s, g), found in zip(pairs, over(offers, [(s, g, question.hold) for s, g in pairs]), strict=True)
+    }
+
+
+def report(question: Fleet, found: dict[tuple[str, str], Offers]) -> Row:
+    """The object, SI, the unit in the key."""
+    placed = Placed(question, found)
+    growth, given = _given(placed)
+    if given is not None and not placed.packs(given):
+        placed = replace(placed, chain=True)
+        growth, given = _given(placed)
+    fits = given is not None and growth >= 1 and len(placed.able) == len(question.services)
+    alone = placed.programme.growth_alone() if placed.able else []
+    rows = _rows(placed, given, min(growth, 1.0)) if given is not None else []
+    services = [_service(placed, s, rows, alone, growth) for s in question.services]
+    groups = [_group(placed, k, rows, fits) for k in range(len(question.groups))]
+    paid = [g["usd_per_hour"] for g in groups]
+    return {
+        "schema": SCHEMA,
+        "hold": question.hold,
+        "objective": question.objective,
+        "split": question.split,
+        "layouts": sum(o.layouts for o in found.values()),
+        "feasible": fits,
+        "growth": growth if len(placed.able) == len(question.services) else 0.0,
+        "bottleneck": _bottleneck(placed, services, fits),
+        "exact": given is None or given.bound == given.weight,
+        "within": 0.0
+        if given is None or not given.weight
+        else given.weight / given.bound - 1
+        if given.bound
+        else float("inf"),
+        "devices": sum(g["used"] for g in groups),
+        "spare": sum(g["spare"] for g in groups),
+        "usd_per_hour": None if None in paid else sum(paid),
+        "groups": groups,
+        "models": services,
+        "rows": rows,
+        "unpriced": question.unpriced,
+    }
+
+
+def _given(placed: Placed) -> tuple[float, Assignment | None]:
+    """The common growth of those that can run, and the assignment: of their traffic, or of the share that the fleet carries."""
+    if not placed.able:
+        return 0.0, None
+    programme = placed.programme
+    growth, split = programme.growth(), programme.solve(1.0)
+    if split is None:
+        return growth, programme.solve(growth)
+    together = None if placed.question.split else replace(programme, whole=True).solve(1.0)
+    return max(growth, 1.0), together or split
+
+
+def _rows(placed: Placed, given: Assignment, share: float) -> list[Row]:
+    """A row for every model on every group that it was given devices of."""
+    found = []
+    for service, row in zip(placed.able, given.devices, strict=True):
+        here = [(g, *placed.chosen(service, g, n)) for g, n in zip(placed.question.groups, row, strict=True) if n]
+        carried = sum(count * offer.rate for _, offer, _, count in here)
+        for group, offer, one, count in here:
+            fleet = one.times(count)
+            price = one.price
+            found.append(
+                {
+                    "name": service.name,
+                    "model": one.found.model.name,
+                    "group": group.name,
+                    "hardware": one.hardware,
+                    **fleet,
+                    "devices": count * offer.size,
+                    "unused": count * (offer.size - one.devices),
+                    "usd_per_hour": None if price is None else float(cost.fleet_price(count * offer.size, price)),
+                    "held_requests_per_s": count * offer.rate,
+                    "qps": service.qps * share * (count * offer.rate / carried),
+                    "share": count * offer.rate / carried,
+                    "usd_per_device_hour": price,
+                    "command": one.command,
+                }
+            )
+    return found
+
+
+def _service(placed: Placed, service: Service, rows: list[Row], alone: list[float | None], growth: float) -> Row:
+    """What a model was given, and how far its own traffic may grow beside the others'."""
+    mine = [row for row in rows if row["name"] == service.name]
+    paid = [row["usd_per_hour"] for row in mine]
+    place = placed.able.index(service) if service in placed.able else None
+    refused = [{"group": g, "why": _why(placed, service, g)} for g in service.groups]
+    return {
+        "name": service.name,
+        "model": load_model(service.options["model"]).name,
+        "qps": service.qps,
+        "limits_s": service.limits,
+        "carried_qps": service.qps * min(growth, 1.0) if mine else 0.0,
+        "held_requests_per_s": sum(row["held_requests_per_s"] for row in mine),
+        "devices": sum(row["devices"] for row in mine),
+        "usd_per_hour": None if None in paid else sum(paid),
+        "growth": alone[place] if place is not None else None,
+        "load": placed.programme.load(place) if place is not None else None,
+        "refused": [r for r in refused if r["why"]],
+    }
+
+
+def _why(placed: Placed, service: Service, group: str) -> str:
+    """Why a group offers a model nothing."""
+    there = placed.found[service.name, group]
+    if there.why or placed.instances(service, next(g for g in placed.question.groups if g.name == group)):
+        return there.why
+    return "no instance that keeps to the limits goes into so few devices"
+
+
+def _group(placed: Placed, place: int, rows: list[Row], fits: bool) -> Row:
+    """What is used of a group, and left; where the fleet does not carry all, how many devices of it would."""
+    group = placed.question.groups[place]
+    mine = [row for row in rows if row["group"] == group.name]
+    used, price = sum(row["devices"] for row in mine), group.usd_per_device_hour
+    whole = len(placed.able) == len(placed.question.services)
+    return {
+        "name": group.name,
+        "hardware": load_hardware(group.chip).name,
+        "devices": group.devices,
+        "used": used,
+        "spare": group.devices - used,
+        "needed": None if fits or not whole else placed.programme.needed(place),
+        "usd_per_device_hour": price,
+        "price": None if price is None else "given" if group.price is not None else "file",
+        "usd_per_hour": None if price is None else float(cost.fleet_price(used, price)),
+    }
+
+
+def _bottleneck(placed: Placed, services: list[Row], fits: bool) -> str | None:
+    """The model whose own traffic may grow least; where not all fits, the one that would need the largest share of the fleet."""
+    stuck = [s["name"] for s in services if s["load"] is None]
+    if stuck or not services:
+        return stuck[0] if stuck else None
+    if fits:
+        return str(min(services, key=lambda s: s["growth"])["name"])
+    return str(max(services, key=lambda s: s["load"])["name"])

@@ -1,0 +1,181 @@
+"""Who gets which devices: an exact integer programme over counts, solved by dynamic programming.
+
+A model takes a number of devices of every group; its rate on a group is that of the best of its instance layouts there, so many
+whole instances of it. The programme asks for the least weight (dollars an hour, or devices) at which every model has its rate and
+no group gives more than it has. Models are taken one after the other; for every count of devices given so far of all groups but
+one, what is kept is the fewest of that one. That is exact. Where the counts of three groups and more are too many to list, they
+are counted in larger lots, once rounded up (an assignment that exists) and once down (a bound on every other).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from rooflinecli.questions.fleet.count_tables import Bundle, Grid, merged, undominated
+from rooflinecli.questions.fleet.demand import Demand
+
+WORK = 3e8  # cells times bundles of a model that are worth listing
+FINE = 1e-6  # how closely a common growth is found before it is taken to the assignment's own
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Devices of every model on every group; `bound` is what no assignment weighs less than."""
+
+    devices: tuple[tuple[int, ...], ...]
+    weight: float
+    bound: float
+
+    @property
+    def used(self) -> tuple[int, ...]:
+        return tuple(map(sum, zip(*self.devices, strict=True)))
+
+
+@dataclass(frozen=True)
+class Programme:
+    """Models and the devices of every group. weights: what a device of each counts; whole: every model on one group alone."""
+
+    demands: tuple[Demand, ...]
+    devices: tuple[int, ...]
+    weights: tuple[float, ...]
+    whole: bool = False
+    work: float = WORK
+
+    @cached_property
+    def last(self) -> int:
+        """The group of which the fewest are kept: the one with the most counts."""
+        return max(range(len(self.devices)), key=lambda k: self.devices[k] / self.unit(k))
+
+    def unit(self, group: int) -> int:
+        """What every count of a group is a multiple of."""
+        return gcd(*(o.size for d in self.demands for o in d.offers[group])) or 1
+
+    def solve(self, factor: float = 1.0) -> Assignment | None:
+        """The lightest assignment that carries `factor` of every rate; None where the fleet cannot."""
+        return _solve(self, factor)
+
+    def growth(self) -> float:
+        """The largest common factor of all rates that the fleet carries; 0 where one of them has no instance there."""
+        low, high = 0.0, min((self._alone(d) for d in self.demands), default=0.0)
+        found = self.solve(high)
+        if found is not None:
+            return high
+        least = FINE * high
+        while high - low > max(FINE * low, least * FINE):
+            middle = (low + high) / 2
+            found = self.solve(middle)
+            low, high = (max(middle, self._carried(found)), high) if found is not None else (low, middle)
+        return low
+
+    def _alone(self, demand: Demand) -> float:
+        """The factor of one model's rate with the whole fleet to itself."""
+        return float(sum(demand.most(k, np.array(n)) for k, n in enumerate(self.devices))) / demand.rate
+
+    def _carried(self, found: Assignment) -> float:
+        """The common factor that an assignment really carries."""
+        pairs = zip(self.demands, found.devices, strict=True)
+        return min(float(sum(d.most(k, np.array(n)) for k, n in enumerate(row))) / d.rate for d, row in pairs)
+
+    def growth_alone(self) -> list[float | None]:
+        """For every model the largest factor of its own rate beside the others' as they are; None where the others alone do not fit."""
+        return _alone(self)
+
+    def load(self, model: int) -> float:
+        """The share of the fleet's devices that a model would need for itself alone, above 1 where it does not fit."""
+        whole = self._alone(self.demands[model])
+        return 1 / whole if whole else float("inf")
+
+    def needed(self, group: int) -> int | None:
+        """The fewest devices of one group that carry everything, the others as they are; None where no count does."""
+        grid = Grid(self, group, rounded_up=True)
+        table = grid.all(1.0)
+        least = float(np.min(table)) if table.size else float("inf")
+        return int(least) if np.isfinite(least) else None
+
+
+def _solve(asked: Programme, factor: float) -> Assignment | None:
+    grid = Grid(asked, asked.last, rounded_up=True)
+    table, steps = grid.empty(), []
+    for demand in asked.demands:
+        bundles = grid.bundles(demand, factor)
+        table, taken = merged(table, bundles)
+        steps.append((bundles, taken))
+    weights = _weights(asked, grid, table)
+    if not np.isfinite(weights).any():
+        return None
+    cell = np.unravel_index(int(np.argmin(weights)), weights.shape)
+    rows = _backwards(asked, grid, steps, tuple(map(int, cell)), factor)
+    weight = sum(w * n for row in rows for w, n in zip(asked.weights, row, strict=True))
+    return Assignment(rows, weight, weight if grid.exact else min(weight, _bound(asked, factor)))
+
+
+def _weights(asked: Programme, grid: Grid, table: np.ndarray) -> np.ndarray:
+    """What each cell weighs; infinite where the last group has not so many devices."""
+    there = table <= asked.devices[grid.last]
+    total = np.where(there, np.where(there, table, 0.0) * asked.weights[grid.last], np.inf)
+    for axis, group in enumerate(grid.others):
+        lots = np.arange(grid.shape[axis]) * grid.lots[group] * asked.weights[group]
+        total = total + lots.reshape([-1 if a == axis else 1 for a in range(len(grid.shape))])
+    return np.asarray(total)
+
+
+def _bound(asked: Programme, factor: float) -> float:
+    """What no assignment weighs less than: the same with every lot rounded down."""
+    grid = Grid(asked, asked.last, rounded_up=False)
+    return float(np.min(_weights(asked, grid, grid.all(factor))))
+
+
+def _backwards(
+    asked: Programme, grid: Grid, steps: list[Any], cell: tuple[int, ...], factor: float
+) -> tuple[tuple[int, ...], ...]:
+    """Devices of every model on every group, from the last model's choice to the first's."""
+    rows: list[tuple[int, ...]] = []
+    for demand, (bundles, taken) in zip(reversed(asked.demands), reversed(steps), strict=True):
+        place, least = bundles[int(taken[cell])]
+        counts = {k: c * grid.lots[k] for k, c in zip(grid.others, place, strict=True)} | {grid.last: int(least)}
+        rows.append(_trimmed(demand, [counts[k] for k in range(len(asked.devices))]))
+        cell = tuple(a - b for a, b in zip(cell, place, strict=True))
+    return tuple(reversed(rows))
+
+
+def _trimmed(demand: Demand, row: list[int]) -> tuple[int, ...]:
+    """Whole instances only: what a lot left over goes back."""
+    best = [demand.best(k, n) for k, n in enumerate(row)]
+    return tuple(n // o.size * o.size if o is not None else 0 for n, o in zip(row, best, strict=True))
+
+
+def _alone(asked: Programme) -> list[float | None]:
+    """Growth of each model alone: what the others leave, in every way that they can leave it."""
+    grid = Grid(asked, asked.last, rounded_up=True)
+    each = [grid.bundles(demand, 1.0) for demand in asked.demands]
+    return [
+        _room(asked, grid, others, demand) for demand, others in zip(asked.demands, _others(grid, each), strict=True)
+    ]
+
+
+def _others(grid: Grid, each: list[list[Bundle]]) -> list[np.ndarray]:
+    """For every model the table of all others: those before it joined with those after."""
+    before = [grid.empty()]
+    for bundles in each[:-1]:
+        before.append(merged(before[-1], bundles)[0])
+    after, found = grid.empty(), list[np.ndarray]()
+    for number in reversed(range(len(each))):
+        cells = {tuple(map(int, c)): float(after[tuple(c)]) for c in np.argwhere(np.isfinite(after))}
+        found.append(merged(before[number], undominated(cells))[0])
+        after = merged(after, each[number])[0]
+    return found[::-1]
+
+
+def _room(asked: Programme, grid: Grid, others: np.ndarray, demand: Demand) -> float | None:
+    """The most of one model's rate beside the others."""
+    cells = np.argwhere(others <= asked.devices[grid.last])
+    if not len(cells):
+        return None
+    left = {grid.last: asked.devices[grid.last] - others[tuple(cells.T)]}
+    left |= {k: asked.devices[k] - cells[:, axis] * grid.lots[k] for axis, k in enumerate(grid.others)}
+    return float(np.max(sum(demand.most(k, counts) for k, counts in left.items()))) / demand.rate

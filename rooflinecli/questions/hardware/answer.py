@@ -1,0 +1,168 @@
+"""What is known about a chip, as plain data in SI: a record per chip, a row per figure with where it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rooflinecli.core.errors import DataError, UsageError, unknown
+from rooflinecli.formulas.roofline import ridge_point
+from rooflinecli.specs.figure import Figure
+from rooflinecli.specs.hardware import DTYPES, HardwareSpec, Level, load_hardware
+from rooflinecli.specs.name_lookup import every
+
+SCHEMA = "roofline/hardware/1"
+
+
+def chips(
+    vendor: str | None = None, min_memory: float | None = None, dtype: str | None = None
+) -> tuple[list[dict[str, Any]], list[DataError]]:
+    """Every chip of the registry that passes the filters, and what is wrong with files that cannot be read.
+
+    Raises UsageError for a vendor or dtype nobody has.
+    """
+    if dtype is not None and dtype not in DTYPES:
+        raise unknown("dtype", dtype, DTYPES)
+    specs, broken = every("hardware", load_hardware)
+    vendors = {spec.vendor for spec in specs}
+    if vendor is not None and vendor.lower() not in vendors:
+        raise unknown("vendor", vendor, vendors)
+    kept = [
+        spec
+        for spec in specs
+        if (vendor is None or spec.vendor == vendor.lower())
+        and (min_memory is None or spec.memory.capacity.si >= min_memory)
+        and (dtype is None or dtype in spec.peak)
+    ]
+    return [record(spec) for spec in sorted(kept, key=lambda s: (s.kind, s.vendor, s.year or 0, s.id))], broken
+
+
+def named(names: list[str]) -> list[dict[str, Any]]:
+    """The chips asked for, in that order. Raises UsageError for a name given twice."""
+    specs = [load_hardware(name) for name in names]
+    for spec in specs:
+        if sum(other.id == spec.id for other in specs) > 1:
+            raise UsageError(f"{spec.id} is named twice; give each chip once")
+    return [record(spec) for spec in specs]
+
+
+def sheet(name: str) -> dict[str, Any]:
+    """One chip with every figure's basis, citation and file:line, and its efficiency constants."""
+    spec = load_hardware(name)
+    figures = [_figure(spec, quantity, path, figure) for quantity, path, figure in _figures(spec)]
+    return {**record(spec), "figures": figures, "efficiency": list(_constants(spec)), "sources": dict(spec.sources)}
+
+
+def record(spec: HardwareSpec) -> dict[str, Any]:
+    """One chip as numbers: what the list and the comparison show."""
+    bandwidth = spec.memory.bandwidth.si
+    return {
+        "schema": SCHEMA,
+        "name": spec.id,
+        "title": spec.name,
+        "aliases": list(spec.aliases),
+        "vendor": spec.vendor,
+        "kind": spec.kind,
+        "year": spec.year,
+        "file": spec.document.at().rpartition(":")[0],
+        "memory": {
+            "kind": spec.memory.kind,
+            "capacity_bytes": spec.memory.capacity.si,
+            "bandwidth_bytes_per_s": bandwidth,
+        },
+        "peak_flops_per_s": {dtype: spec.peak[dtype].si for dtype in DTYPES if dtype in spec.peak},
+        "ridge_flop_per_byte": {d: float(ridge_point(spec.peak[d].si, bandwidth)) for d in DTYPES if d in spec.peak},
+        "network": [_level(level) for level in spec.network],
+        "devices_per_host": int(spec.devices_per_host.si) if spec.devices_per_host else None,
+        "host_link_bytes_per_s": spec.host_link.si if spec.host_link else None,
+        "power_w": spec.power.si if spec.power else None,
+        "price": _price(spec),
+        "unverified": [quantity for quantity, _, figure in _figures(spec) if not figure.verified],
+        "notes": list(spec.notes),
+    }
+
+
+def _price(spec: HardwareSpec) -> dict[str, Any] | None:
+    price = spec.price
+    if price is None:
+        return None
+    return {"usd_per_hour": price.si, "provider": price.provider, "date": price.date, "basis": price.basis}
+
+
+def _level(level: Level) -> dict[str, Any]:
+    torus = {"axes": level.axes, "shape": level.shape, "wrap": level.wrap} if level.kind == "torus" else {}
+    return {
+        "name": level.name,
+        "kind": level.kind,
+        "size": level.size,
+        "per": "link" if torus else "device",
+        "bandwidth_bytes_per_s": level.bandwidth.si,
+        "latency_s": level.latency.si if level.latency else None,
+        **torus,
+    }
+
+
+def _figures(spec: HardwareSpec) -> Iterator[tuple[str, tuple[str | int, ...], Figure]]:
+    """(name, key path in the file, figure) for everything that has a value and a source."""
+    for dtype, rate in spec.peak.items():
+        yield f"peak.{dtype}", ("peak", dtype), rate
+    yield "memory.capacity", ("memory", "capacity"), spec.memory.capacity
+    yield "memory.bandwidth", ("memory", "bandwidth"), spec.memory.bandwidth
+    for key, figure in spec.on_chip.items():
+        yield f"on_chip.{key}", ("on_chip", key), figure
+    if spec.units:
+        yield "units.count", ("units", "count"), spec.units.count
+        yield "units.clock", ("units", "clock"), spec.units.clock
+        for dtype, count in spec.units.flops_per_clock.items():
+            yield f"units.flops_per_clock.{dtype}", ("units", "flops_per_clock", dtype), count
+    for i, level in enumerate(spec.network):
+        yield f"network.{level.name}.bandwidth", ("network", i, "bandwidth"), level.bandwidth
+        if level.latency:
+            yield f"network.{level.name}.latency", ("network", i, "latency"), level.latency
+    for key in ("devices_per_host", "host_link", "host_memory", "power", "price"):
+        figure = getattr(spec, key)
+        if figure is not None:
+            yield key, (key,), figure
+
+
+def _figure(spec: HardwareSpec, quantity: str, path: tuple[str | int, ...], figure: Figure) -> dict[str, Any]:
+    written = figure.value if isinstance(figure.value, str) else f"{figure.value:g}"
+    return {
+        "quantity": quantity,
+        "value": figure.si,
+        "unit": figure.dimension,
+        "written": written,
+        "basis": figure.basis,
+        "note": figure.note,
+        "verified": figure.verified,
+        "source": figure.source,
+        "citation": spec.citation(figure.source),
+        "at": spec.document.at(*path),
+    }
+
+
+def _constants(spec: HardwareSpec) -> Iterator[dict[str, Any]]:
+    """Efficiency constants the chip's own file gives; what is missing here comes from hardware/defaults."""
+    for i, level in enumerate(spec.network):
+        for name, item in level.efficiency.items():
+            yield {
+                "class": f"{level.name}, {name}",
+                **_given(item),
+                "citation": spec.citation(item.source),
+                "at": spec.document.at("network", i, "efficiency", name),
+            }
+    for regime, classes in spec.efficiency.items():
+        for cls, dtypes in classes.items():
+            for dtype, item in dtypes.items():
+                yield {
+                    "class": f"{regime} {cls} {dtype}",
+                    **_given(item),
+                    "citation": spec.citation(item.source),
+                    "at": spec.document.at("efficiency", regime, cls, dtype),
+                }
+
+
+def _given(item: Any) -> dict[str, Any]:
+    """The constants that were written down, without the ones left at their default."""
+    written = item.model_dump(exclude_unset=True, exclude={"source", "note", "error"})
+    return {"constants": written, "error": item.error, "source": item.source, "note": item.note}

@@ -1,0 +1,86 @@
+"""One serving instance as its own `estimate` prices it: what it carries and takes, and what so many of them come to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rooflinecli.engine import build_request
+from rooflinecli.formulas import capacity, cost
+from rooflinecli.questions.check.interval_bounds import Ends, ends
+from rooflinecli.questions.estimate.answer import estimate
+from rooflinecli.questions.estimate.answer_types import Estimate
+from rooflinecli.questions.search.command_line import estimate_line
+
+PRICE = "cost.usd_per_million_output_tokens"
+_HELD = {"pessimistic": "interval_s.1", "expected": "time_s", "floor": "floor_s"}
+_LIMITED = {"ttft": "prefill", "itl": "decode"}
+
+
+@dataclass(frozen=True)
+class Instance:
+    """An instance: its estimate, the options of its command, requests per second with its ends, USD per device-hour where known."""
+
+    layout: dict[str, Any]
+    found: Estimate
+    rate: Ends
+    command: str
+
+    @property
+    def hardware(self) -> str:
+        return self.found.hardware.name
+
+    @property
+    def price(self) -> float | None:
+        return self.found.cost.usd_per_device_hour
+
+    @property
+    def devices(self) -> int:
+        return int(self.layout["devices"])
+
+    def times(self, count: int) -> dict[str, Any]:
+        """Everything of `count` such instances, SI, the unit in the key; latencies and the price of tokens are those of one."""
+        first, other = self.found.phases["prefill"], self.found.phases["decode"]
+        tokens = ends(self.found, PRICE) if self.price is not None else None
+        return {
+            "devices": count * self.devices,
+            "instances": count,
+            "layout": self.layout,
+            "batch_in_all": float(capacity.batch_in_all(self.layout["batch"], self.layout["dp"], count)),
+            "ttft_s": first.time_s,
+            "interval_ttft_s": list(first.interval_s),
+            "itl_s": other.time_s,
+            "interval_itl_s": list(other.interval_s),
+            "requests_per_s": count * self.rate.expected,
+            "requests_per_s_interval": [count * self.rate.low, count * self.rate.high],
+            "usd_per_million_output_tokens": tokens.expected if tokens else None,
+            "usd_per_million_output_tokens_interval": [tokens.low, tokens.high] if tokens else None,
+            "usd_per_hour": None if self.price is None else float(cost.fleet_price(count * self.devices, self.price)),
+        }
+
+
+def instance(options: dict[str, Any], layout: dict[str, Any], words: str) -> Instance:
+    """The instance of a layout that a serving search found. options: those of the search; words: the layout's part of the command."""
+    found = estimate(build_request.request(_asks(options, layout)))
+    return Instance(layout, found, _rates(found), estimate_line({**options, "phase": []}, words, True))
+
+
+def conditions(limits: dict[str, float], hold: str) -> list[str]:
+    """Limits in s of `ttft` and `itl`, held at the end asked for, as a search takes them."""
+    return [f"{_LIMITED[name]}.{_HELD[hold]} <= {limit!r} s" for name, limit in limits.items()]
+
+
+def _asks(options: dict[str, Any], layout: dict[str, Any]) -> dict[str, Any]:
+    """What the command asks."""
+    sizes = {axis: layout[axis] for axis in ("tp", "pp", "dp", "ep")}
+    own = {k: v for k, v in options.items() if k not in ("n", "batch", "cp", *sizes)}
+    return {**own, **sizes, "n": layout["devices"], "concurrency": layout["batch"], "phase": ["prefill", "decode"]}
+
+
+def _rates(found: Estimate) -> Ends:
+    """Requests per second of one instance, from its tokens per second and the length of an answer: the floor's is the most it may carry."""
+    decode, output = found.phases["decode"], found.workload.output
+    expected, low, high = (
+        float(capacity.request_rate(r, output)) for r in (decode.tokens_per_s, *decode.tokens_per_s_interval)
+    )
+    return Ends(expected, "decode", high, low, high)

@@ -1,0 +1,194 @@
+"""`profile --against`: the kernels of a trace beside the operations of an estimate, row by row, and what no operation explains.
+
+A kernel belongs to an operation by the FLOPs of its shape where the trace has shapes, else by its name, else to all operations
+of its kind together: libraries name their kernels as they like, and fuse what is elementwise. A copy within the device's memory
+is charged to the operation that it lays operands out for; one between devices or with the host to none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from rooflinecli.core import num
+from rooflinecli.core.errors import UsageError
+from rooflinecli.formulas import counts, profiling
+from rooflinecli.importers.profiles.intervals import length, overlap
+from rooflinecli.importers.profiles.kernel import Kernel
+from rooflinecli.questions.estimate.answer import estimate
+from rooflinecli.questions.ops.answer import listed
+from rooflinecli.questions.profile.match_ledger import named_row
+from rooflinecli.questions.profile.rollup import one_device
+from rooflinecli.specs.request import Request
+
+SCHEMA = "roofline/against/1"
+CLOSE = 0.01  # FLOPs of a shape and of an operation that differ by less are of one
+_MATMULS, _NO_KERNELS = (
+    ("matmul", "grouped_matmul"),
+    ("overhead", "engine", "bubble", "stragglers", "waiting", "prefill_interference", "padding"),
+)
+_MOVED = re.compile(r"memcpy|memset|infeed|outfeed|d2h|h2d|[hd]to[hd]", re.IGNORECASE)
+Row = dict[str, Any]
+
+
+def against(
+    kernels: Sequence[Kernel], request: Request, steps: int | None = None, device: str | None = None
+) -> dict[str, Any]:
+    """Expected and measured seconds of a step by operation; what is left over, gaps, and communication nothing covered.
+
+    `steps` is how many the trace holds; omitted: as many as its matrix products say. Raises UsageError unless the request
+    has one phase.
+    """
+    result = estimate(request)
+    if len(result.phases) != 1:
+        raise UsageError("--against belongs to one phase; add --phase train, prefill or decode to its flags")
+    ((phase, answered),) = result.phases.items()
+    operations = [row for row in listed(request, result)[phase] if row["class"] not in _NO_KERNELS]
+    chosen, name = one_device(list(kernels), device)
+    repeats = steps or _steps(chosen, operations)
+    found = _assigned(chosen, operations)
+    rows = [_row(keys, group, operations, repeats) for keys, group in found.items() if keys]
+    rows += [
+        _row((op["name"],), [], operations, repeats)
+        for op in operations
+        if not any(op["name"] in keys for keys in found)
+    ]
+    spent = sum(k.seconds for k in chosen)
+    left = found.get((), [])
+    return {
+        "schema": SCHEMA,
+        "phase": phase,
+        "device": name,
+        "steps": repeats,
+        "expected_s": float(num.value(answered.time_s)),
+        "floor_s": float(num.value(answered.floor_s)),
+        "kernels_s": spent / repeats,
+        "rows": sorted(rows, key=lambda row: -max(row["measured_s"], row["expected_s"])),
+        "unexplained": {**_sum(left, repeats), "share": profiling.time_share(sum(k.seconds for k in left), spent)},
+        **_timeline(chosen, repeats),
+    }
+
+
+def _assigned(kernels: Sequence[Kernel], operations: Sequence[Row]) -> dict[tuple[str, ...], list[Kernel]]:
+    """Names of operations -> the kernels that run them; nothing explains those under the empty key."""
+    fused = any(k.kind == "attention" for k in kernels)
+    keys = {id(k): _by_shape(k, operations) or _by_name(k, operations) for k in kernels}
+    taken = {name for named in keys.values() for name in named}
+    for kernel in kernels:
+        keys[id(kernel)] = keys[id(kernel)] or _by_kind(kernel.kind, operations, taken, fused)
+    found: dict[tuple[str, ...], list[Kernel]] = defaultdict(list)
+    for kernel, feeds in zip(kernels, _fed(kernels), strict=True):
+        found[keys[id(kernel if feeds is None else feeds)]].append(kernel)
+    return dict(found)
+
+
+def _fed(kernels: Sequence[Kernel]) -> list[Kernel | None]:
+    """For a copy inside the device's memory, the next kernel on its lane, whose operands it lays out; for others nothing."""
+    order = sorted(range(len(kernels)), key=lambda i: (kernels[i].lane, -(kernels[i].start_s or 0.0)))
+    found: list[Kernel | None] = [None] * len(kernels)
+    following: Kernel | None = None
+    for i, before in zip(order, [None, *order], strict=False):
+        kernel = kernels[i]
+        if before is None or kernels[before].lane != kernel.lane:
+            following = None
+        if kernel.kind != "copy":
+            following = kernel
+        elif kernel.start_s is not None and not _MOVED.search(kernel.name):
+            found[i] = following
+    return found
+
+
+def _by_shape(kernel: Kernel, operations: Sequence[Row]) -> tuple[str, ...]:
+    """Matrix products of as many FLOPs."""
+    if kernel.kind != "gemm" or not (kernel.m and kernel.k and kernel.n):
+        return ()
+    flops = counts.matmul_flops(kernel.m, kernel.k, kernel.n / kernel.shards)
+    return tuple(
+        op["name"]
+        for op in operations
+        if op["class"] in _MATMULS and op["launches"] and abs(op["flops"] / op["launches"] / flops - 1) < CLOSE
+    )
+
+
+def _by_name(kernel: Kernel, operations: Sequence[Row]) -> tuple[str, ...]:
+    """The matrix product that a framework's name says, and its gradients, which it calls the same."""
+    row = named_row(kernel)
+    return (
+        tuple(op["name"] for op in operations if row and op["class"] in _MATMULS and row in op["name"]) if row else ()
+    )
+
+
+def _by_kind(kind: str, operations: Sequence[Row], taken: set[str], fused: bool) -> tuple[str, ...]:
+    """All operations of a kind that no kernel has been told to be; scores that nobody fused are matrix products."""
+
+    def names(*kinds: str) -> tuple[str, ...]:
+        return tuple(op["name"] for op in operations if _kind(op) in kinds and op["name"] not in taken)
+
+    if kind == "gemm":
+        return names("gemm") if fused else names("gemm", "attention")
+    return names(kind) if kind in ("attention", "collective", "elementwise") else ()
+
+
+def _kind(op: Row) -> str:
+    """The kind of kernel that runs an operation."""
+    if op["class"] in _MATMULS:
+        return "gemm"
+    if str(op["class"]).endswith("attention") or op["class"] == "scores":
+        return "attention"
+    return "collective" if op["group"] == "communication" else "elementwise"
+
+
+def _steps(kernels: Sequence[Kernel], operations: Sequence[Row]) -> int:
+    """How often the step ran: where every product has a name of its own (XLA), the usual number of launches of a name; else
+    the launches of matrix products and fused attention over those of a step."""
+    fused = any(k.kind == "attention" for k in kernels)
+    kinds = ("gemm", "attention") if fused else ("gemm",)
+    launched: Counter[str] = Counter()
+    for kernel in kernels:
+        if kernel.kind in kinds:
+            launched[kernel.name] += kernel.calls
+    asked = sum(float(op["launches"] or 0) for op in operations if _kind(op) in kinds)
+    if not asked:
+        return 1
+    if len(launched) >= asked / 2:
+        return Counter(launched.values()).most_common(1)[0][0]
+    return max(round(launched.total() / asked), 1)
+
+
+def _row(keys: tuple[str, ...], kernels: Sequence[Kernel], operations: Sequence[Row], steps: int) -> Row:
+    members = [op for op in operations if op["name"] in keys]
+    expected = float(sum(num.value(op["time_s"]) for op in members))
+    floor = float(sum(num.value(op["floor_s"]) for op in members))
+    summed = _sum(kernels, steps)
+    measured = summed.pop("time_s")
+    ratio = profiling.distance_from_floor(measured, expected) if expected and measured else None
+    copies = sum(k.seconds for k in kernels if k.kind == "copy") / steps
+    times = {"floor_s": floor, "expected_s": expected, "measured_s": measured, "copies_s": copies, "ratio": ratio}
+    return {"operations": list(keys), **times, **summed}
+
+
+def _sum(kernels: Sequence[Kernel], steps: int) -> Row:
+    """Seconds and launches of a step, and the names that took longest."""
+    by: dict[str, float] = defaultdict(float)
+    for kernel in kernels:
+        by[kernel.name] += kernel.seconds
+    longest = sorted(by, key=lambda name: -by[name])[:3]
+    return {"time_s": sum(by.values()) / steps, "launches": sum(k.calls for k in kernels) / steps, "kernels": longest}
+
+
+def _timeline(kernels: Sequence[Kernel], steps: int) -> Row:
+    """Seconds of a step with nothing running, and with communication alone, where the trace has a time line."""
+    if any(k.start_s is None for k in kernels):
+        return {}
+    spans = [(k.start_s or 0.0, k.end_s) for k in kernels]
+    wall = max(end for _, end in spans) - min(start for start, _ in spans)
+    comm = [(k.start_s or 0.0, k.end_s) for k in kernels if k.kind == "collective"]
+    rest = [(k.start_s or 0.0, k.end_s) for k in kernels if k.kind != "collective"]
+    exposed = length(comm) - overlap(comm, rest) if comm else 0.0
+    return {
+        "wall_s": wall / steps,
+        "gaps_s": (wall - length(spans)) / steps,
+        "exposed_communication_s": exposed / steps,
+    }

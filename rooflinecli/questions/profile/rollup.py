@@ -1,0 +1,196 @@
+"""Where the time of a profile goes, what fusion and overlap would buy, and how far each kernel is from its floor."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from rooflinecli.core import num
+from rooflinecli.core.errors import UsageError
+from rooflinecli.core.num import Number
+from rooflinecli.formulas import collectives, profiling
+from rooflinecli.importers.profiles.classify import KINDS
+from rooflinecli.importers.profiles.intervals import Interval, length, overlap
+from rooflinecli.importers.profiles.kernel import Kernel
+from rooflinecli.ledger.ops import Op
+from rooflinecli.questions.profile.kernel_floors import Rates, floors
+from rooflinecli.questions.profile.match_ledger import match
+
+Lift = Callable[[str, float, str, str], Number]
+
+
+def profile(
+    kernels: list[Kernel],
+    rates: Rates | None = None,
+    device: str | None = None,
+    ops: list[Op] | None = None,
+    lift: Lift = lambda symbol, value, unit, source: value,
+) -> dict[str, Any]:
+    """Totals by kind, memory-bound share, what fusion and overlap buy, and kernels by name against their floors."""
+    devices = sorted({k.device for k in kernels})
+    kernels, chosen = one_device(kernels, device)
+    rows = match(kernels, ops) if ops else {}
+    priced = floors(kernels, rates, rows) if rates else {}
+    memory_bound = [k for k in kernels if _memory_bound(k, priced)]
+    total = lift("t_all", sum(k.seconds for k in kernels), "s", f"sum of {len(kernels)} timed kernels")
+    answer = {
+        "schema": "roofline/profile/1",
+        "device": chosen,
+        "devices": len(devices),
+        "launches": sum(k.calls for k in kernels),
+        "time_s": total,
+        **_timeline(kernels),
+        "kinds": _kinds(kernels, total, lift),
+        "memory_bound": _share(memory_bound, total, lift),
+        "fusion": _fusion(kernels, total, lift),
+    }
+    if any(k.kind == "collective" for k in kernels):
+        answer["communication"] = _communication(kernels, lift)
+    names = _by_name(kernels, priced, num.value(total))
+    for kernel in kernels:
+        if id(kernel) in rows:
+            names[kernel.name]["row"] = rows[id(kernel)].name
+    answer["kernels"] = names
+    answer["impossible"] = [name for name, row in names.items() if row.get("impossible")]
+    return answer
+
+
+def one_device(kernels: list[Kernel], device: str | None = None) -> tuple[list[Kernel], str]:
+    """The kernels of one device: the one asked for (by name or part of it), or the busiest."""
+    devices = sorted({k.device for k in kernels})
+    groups = {name: [k for k in kernels if k.device == name] for name in devices}
+    if device is not None:
+        groups = {name: group for name, group in groups.items() if device in name}
+        if not groups:
+            raise UsageError(f"--device {device}: not in the trace; it has {', '.join(devices)}")
+    chosen = max(groups, key=lambda name: sum(k.seconds for k in groups[name]))
+    return groups[chosen], chosen
+
+
+def _memory_bound(kernel: Kernel, priced: dict[int, dict[str, Any]]) -> bool:
+    """What the trace says, else what FLOPs and bytes say, else what the kind suggests."""
+    if kernel.bound:
+        return kernel.bound == "memory"
+    limits = priced.get(id(kernel))
+    return limits["floor_bound"] == "memory" if limits else kernel.kind in ("elementwise", "copy")
+
+
+def _fusable(kernel: Kernel) -> bool:
+    return kernel.bound == "memory" or (not kernel.bound and kernel.kind == "elementwise")
+
+
+def _spans(kernels: Iterable[Kernel]) -> list[Interval]:
+    return [(k.start_s or 0.0, k.end_s) for k in kernels]
+
+
+def _timeline(kernels: list[Kernel]) -> dict[str, Any]:
+    """Wall time and idle share, where the trace has a time line."""
+    if any(k.start_s is None for k in kernels):
+        return {}
+    spans = _spans(kernels)
+    wall, busy = max(end for _, end in spans) - min(start for start, _ in spans), length(spans)
+    return {"wall_s": wall, "busy_s": busy, "idle_share": profiling.idle_share(busy, wall) if wall else 0.0}
+
+
+def _share(kernels: list[Kernel], total: Number, lift: Lift) -> dict[str, Any]:
+    part = lift("t_part", sum(k.seconds for k in kernels), "s", f"sum of {len(kernels)} kernels")
+    return {"time_s": part, "share": profiling.time_share(part, total), "launches": sum(k.calls for k in kernels)}
+
+
+def _kinds(kernels: list[Kernel], total: Number, lift: Lift) -> dict[str, dict[str, Any]]:
+    groups = {kind: [k for k in kernels if k.kind == kind] for kind in KINDS}
+    found = {kind: _share(group, total, lift) for kind, group in groups.items() if group}
+    return dict(sorted(found.items(), key=lambda item: -num.value(item[1]["time_s"])))
+
+
+def _fusion(kernels: list[Kernel], total: Number, lift: Lift) -> dict[str, Any]:
+    """Amdahl's bound if all fusable kernels vanished, and what joining neighbours would save."""
+    fusable = [k for k in kernels if _fusable(k)]
+    removed = lift("t_gone", sum(k.seconds for k in fusable), "s", f"sum of {len(fusable)} memory-bound kernels")
+    chains = [chain for chain in _chains(kernels) if len(chain) > 1]
+    saved: Number = 0.0
+    for chain in chains:
+        times = [k.seconds for k in chain]
+        whole = lift("t_chain", sum(times), "s", f"{len(chain)} neighbours from {chain[0].name}")
+        saved = saved + profiling.fusion_saving(whole, lift("t_max", max(times), "s", "the slowest of them"))
+    answer = {
+        "removable_s": removed,
+        "chains": len(chains),
+        "chains_saved_s": saved,
+        "chains_speedup": profiling.amdahl_speedup(total, saved),
+    }
+    if num.value(removed) < num.value(total):
+        answer["speedup_bound"] = profiling.amdahl_speedup(total, removed)
+    return answer
+
+
+def _chains(kernels: list[Kernel]) -> list[list[Kernel]]:
+    """Runs of fusable kernels that follow each other on a lane, in order of time (or of the file)."""
+    lanes: dict[str, list[Kernel]] = defaultdict(list)
+    for kernel in kernels:
+        lanes[kernel.lane].append(kernel)
+    chains: list[list[Kernel]] = []
+    for lane in lanes.values():
+        current: list[Kernel] = []
+        for kernel in sorted(lane, key=lambda k: k.start_s or 0.0):
+            if _fusable(kernel) and kernel.calls == 1:
+                current.append(kernel)
+                continue
+            chains.append(current)
+            current = []
+        chains.append(current)
+    return chains
+
+
+def _communication(kernels: list[Kernel], lift: Lift) -> dict[str, Any]:
+    """Communication that ran beside other work; without a time line, what could."""
+    comm = [k for k in kernels if k.kind == "collective"]
+    rest = [k for k in kernels if k.kind not in ("collective", "copy")]
+    if any(k.start_s is None for k in kernels):
+        t_comm = lift("t_comm", sum(k.seconds for k in comm), "s", f"sum of {len(comm)} collectives")
+        cover = lift("t_comp", sum(k.seconds for k in rest), "s", f"sum of {len(rest)} computing kernels")
+        return {
+            "time_s": t_comm,
+            "hideable_share": collectives.hidden_fraction(t_comm, cover),
+            "exposed_at_best_s": collectives.exposed_behind(t_comm, cover),
+        }
+    t_comm = lift("t_comm", length(_spans(comm)), "s", f"time with any of {len(comm)} collectives running")
+    beside = lift("t_both", overlap(_spans(comm), _spans(rest)), "s", "time with computation beside them")
+    answer = {"time_s": t_comm, "overlapped_s": beside, "exposed_s": collectives.exposed_behind(t_comm, beside)}
+    return answer | ({"hidden_share": profiling.overlapped_share(beside, t_comm)} if num.value(t_comm) else {})
+
+
+def _by_name(kernels: list[Kernel], priced: dict[int, dict[str, Any]], total: float) -> dict[str, dict[str, Any]]:
+    """One row per kernel name, longest first; floors and expected times summed over its calls."""
+    groups: dict[str, list[Kernel]] = defaultdict(list)
+    for kernel in kernels:
+        groups[kernel.name].append(kernel)
+    rows = {}
+    for name, group in sorted(groups.items(), key=lambda item: -sum(k.seconds for k in item[1])):
+        seconds = sum(k.seconds for k in group)
+        row: dict[str, Any] = {
+            "kind": group[0].kind,
+            "launches": sum(k.calls for k in group),
+            "time_s": seconds,
+            "share": profiling.time_share(seconds, total) if total else 0.0,
+        }
+        known = [priced[id(k)] for k in group if id(k) in priced]
+        if known and len(known) == len(group) and seconds:
+            row |= _against_floor(seconds, known)
+        rows[name] = row
+    return rows
+
+
+def _against_floor(seconds: float, known: list[dict[str, Any]]) -> dict[str, Any]:
+    floor = sum(limits["floor_s"] for limits in known)
+    slowest = max(known, key=lambda limits: limits["floor_s"])
+    row = {"floor_s": floor, "bound": slowest["bound"], "impossible": any(limits["impossible"] for limits in known)}
+    if floor:
+        row["over_floor"] = profiling.distance_from_floor(seconds, floor)
+    if all(limits["expected_s"] is not None for limits in known):
+        row["expected_s"] = sum(limits["expected_s"] for limits in known)
+    for share in ("compute_utilisation", "bandwidth_utilisation"):
+        if len({limits[share] for limits in known}) == 1:
+            row[share] = known[0][share]
+    return row

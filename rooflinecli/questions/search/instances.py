@@ -1,0 +1,125 @@
+"""Every serving instance (TP, PP, DP, EP) at every batch, as arrays: rows are instances, columns are batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from rooflinecli.core.num import Number, divisors
+from rooflinecli.engine import explicit_layout
+from rooflinecli.engine import legality as legal
+from rooflinecli.engine.context import Scene
+from rooflinecli.engine.evaluate import answer
+from rooflinecli.engine.phase_answer import PhaseAnswer
+from rooflinecli.formulas import capacity, cost
+from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.quantities import COST
+from rooflinecli.specs.request import Request
+
+LARGEST_INSTANCE, LARGEST_BATCH = 64, 1024
+
+
+@dataclass
+class Grid:
+    """Arrays of shape (instances, batches): what each instance does at each batch, and where it may run at all."""
+
+    layouts: list[dict[str, int]]
+    batches: np.ndarray
+    phases: dict[str, PhaseAnswer]
+    serve: dict[str, np.ndarray]
+    legal: np.ndarray
+    fits: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.layouts), len(self.batches)
+
+    def whole(self, value: Any) -> np.ndarray:
+        return np.broadcast_to(value, self.shape)
+
+
+def layouts(scene: Scene, open: dict[str, tuple[Any, ...]], most: int) -> list[dict[str, int]]:
+    """Instances of at most `most` devices: TP divides the heads, PP divides the layers; dp replicas of a mixture share its experts.
+
+    Experts are split over the replicas, each over its tensor ranks (tp 1 is attention data parallelism), or over all ranks;
+    with --attention-dp every rank attends for itself.
+    """
+    heads, experts = scene.book.heads, scene.book.experts
+    tps = [t for t in divisors(min(heads, default=1)) if all(h % t == 0 for h in heads)]
+    if scene.request.attention_dp:
+        tps = [1]
+    shared = [e for e in divisors(min(experts)) if all(x % e == 0 for x in experts)] if experts else [1]
+    found = []
+    for tp, pp, dp in product(tps, divisors(scene.book.n_layers), shared):
+        if tp * pp * dp > most:
+            continue
+        for ep in sorted({dp, tp * dp} & set(shared)):
+            layout = {"tp": tp, "pp": pp, "dp": dp, "ep": ep}
+            if all(layout[name] in open[name] for name in ("tp", "pp", "ep") if name in open):
+                found.append(layout)
+    return found
+
+
+def evaluate(request: Request, found: list[dict[str, int]], batches: np.ndarray, apart: bool) -> Grid:
+    """Prefill and decode of every instance at every batch: one closed loop of both, or each in a pool of its own (`apart`)."""
+    columns = batches.reshape(1, -1)
+    fields: dict[str, Any] = {"batch": columns} if apart else {"concurrency": columns}
+    scene = Scene(replace(request, phases=("prefill", "decode"), **fields))
+    tp, pp, dp, ep = (np.array([f[k] for f in found], dtype=np.float64).reshape(-1, 1) for k in ("tp", "pp", "dp", "ep"))
+    plan = Plan(
+        tp=tp,
+        pp=pp,
+        dp=dp,
+        ep=ep,
+        zero=0,
+        flash=request.flash,
+        sequence_parallel=bool(request.sequence_parallel),
+        **explicit_layout.layout(request, "decode"),
+    )
+    with np.errstate(all="ignore"):
+        phases = {phase: answer(scene, plan, phase) for phase in ("prefill", "decode")}
+        rules = [rule for phase in phases for rule in legal.rules(scene, plan, phase)]
+        shape = (len(found), len(batches))
+        fits = np.ones(shape, dtype=bool)
+        for result in phases.values():
+            fits = fits & result.memory.fits
+        serve = offered(phases, plan.devices, plan.dp, scene.prompt, scene.output)
+    ok = np.broadcast_to(legal.all_of(rules), shape)
+    return Grid(
+        found,
+        batches,
+        phases,
+        {k: np.broadcast_to(v, shape) for k, v in serve.items()},
+        ok,
+        np.broadcast_to(fits, shape),
+    )
+
+
+def offered(phases: Mapping[str, PhaseAnswer], devices: Number, replicas: Number, prompt: Number, output: Number) -> dict[str, Number]:
+    """What one instance offers: latencies, request rates of its two jobs, devices."""
+    prefill, decode = phases["prefill"], phases["decode"]
+    return {
+        "instance_devices": devices,
+        "instance_replicas": replicas,
+        "ttft_s": prefill.time_s,
+        "itl_s": decode.time_s,
+        "prefill_requests_per_s": capacity.request_rate(prefill.tokens_per_s, prompt),
+        "decode_requests_per_s": capacity.request_rate(decode.tokens_per_s, output),
+        "instance_tokens_per_s": decode.tokens_per_s,
+    }
+
+
+def costs(scene: Scene, devices: Number, tokens_per_s: Number) -> dict[str, Number]:
+    """Dollars per million output tokens and joules per token, where price and power are known."""
+    result: dict[str, Number] = {}
+    if scene.price is not None:
+        result[COST["decode"]] = cost.usd_per_million_tokens(
+            cost.fleet_price(devices, scene.price), tokens_per_s, scene.utilisation
+        )
+    if scene.chip.power is not None:
+        result["joules_per_token"] = capacity.joules_per_token(devices, scene.chip.power, tokens_per_s)
+    return result

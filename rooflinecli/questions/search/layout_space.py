@@ -1,0 +1,172 @@
+"""Every legal training layout on so many devices, as arrays: splits of the devices first, then what each split leaves open.
+
+What is legal is engine/legal's to say. Micro-batches are the divisors of a replica's share of the batch and the powers of
+two up to it, expert groups the divisors of dp, virtual stages those that cut the layers evenly. ZeRO-3 shards over all
+replicas, or over those inside one or two fast domains (HSDP).
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rooflinecli.core.num import divisors
+from rooflinecli.engine import explicit_layout, extrapolation, legality
+from rooflinecli.engine.context import Scene
+from rooflinecli.questions.search.training_question import Question
+from rooflinecli.specs.layout import CHOSEN, Plan
+
+ORDER = ("tp", "pp", "cp", "dp", "ep", "micro_batch", "virtual_stages")  # rows of a table of layouts
+
+DOMAINS = (0, 1, 2)  # fast domains that a shard group fills; 0: all replicas are one group
+
+
+class Structure(NamedTuple):
+    """What a layout has beside its sizes. domains: how many fast domains a shard group of ZeRO-3 fills, 0 for all replicas."""
+
+    zero: int
+    recompute: str
+    parallel: bool
+    domains: int = 0
+
+
+@dataclass
+class Layouts:
+    """Legal layouts as one array per size; `splits` numbers the device splits; `rejected` counts what no rule let in.
+
+    shard: replicas of the shard group of each, None where all replicas are one.
+    """
+
+    sizes: dict[str, np.ndarray]
+    split: np.ndarray
+    rejected: dict[str, int] = field(default_factory=dict)
+    shard: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.split)
+
+    def take(self, chosen: Any) -> Layouts:
+        shard = None if self.shard is None else self.shard[chosen]
+        return Layouts({k: v[chosen] for k, v in self.sizes.items()}, self.split[chosen], shard=shard)
+
+    def laid(self, scene: Scene, structure: Structure) -> Layouts:
+        """These with the shard groups of a structure."""
+        return replace(self, shard=groups(scene, self, structure.domains)) if structure.domains else self
+
+
+def layouts(scene: Scene, question: Question, devices: int) -> Layouts:
+    """All of them. Sizes the question fixes are taken as given and still have to be legal."""
+    rows: list[np.ndarray] = []
+    for number, (tp, pp, cp, dp) in enumerate(_splits(question, devices)):
+        rest = [
+            _allowed(question, "ep", _expert_groups(scene, dp)),
+            _allowed(question, "micro-batch", _micro_batches(scene, dp)),
+            _allowed(question, "virtual-stages", _virtual(scene, pp)),
+        ]
+        block = np.empty((8, *map(len, rest)))
+        for row, value in zip(block, (number, tp, pp, cp, dp, *np.ix_(*rest)), strict=True):
+            row[...] = value
+        rows.append(block.reshape(8, -1))
+    table = np.concatenate(rows, axis=1) if rows else np.zeros((8, 0))
+    return _legal(scene, Layouts(dict(zip(ORDER, table[1:], strict=True)), table[0]))
+
+
+def _legal(scene: Scene, found: Layouts) -> Layouts:
+    """Those that break no rule; the others are counted under the first they break."""
+    plan = Plan(**{**found.sizes, **explicit_layout.layout(scene.request, "train")})
+    alive, rejected = np.ones(len(found), dtype=bool), dict[str, int]()
+    for rule in legality.rules(scene, plan, "train"):
+        holds = np.broadcast_to(rule.holds, alive.shape)
+        count = int((alive & ~holds).sum())
+        if count:
+            rejected[rule.name] = rejected.get(rule.name, 0) + count
+        alive &= holds
+    kept = found.take(np.flatnonzero(alive))
+    kept.rejected = rejected
+    return kept
+
+
+def _splits(question: Question, devices: int) -> Iterator[tuple[int, int, int, int]]:
+    for tp in _allowed(question, "tp", divisors(devices)):
+        for pp in _allowed(question, "pp", divisors(devices)):
+            for cp in _allowed(question, "cp", divisors(devices)):
+                dp, rest = divmod(devices, int(tp * pp * cp))
+                if not rest and dp >= 1 and _allowed(question, "dp", (dp,)):
+                    yield int(tp), int(pp), int(cp), dp
+
+
+def _allowed(question: Question, name: str, values: Any) -> list[float]:
+    """Those of `values` that the question leaves open; what is given beside the split is itself the choice, for the rules to judge."""
+    if name not in question.open:
+        return [float(v) for v in values]
+    given = question.open[name]
+    if name in ("ep", "virtual-stages"):
+        return [float(v) for v in given]
+    if name == "micro-batch":
+        return [float(v) for v in given if v <= max(values, default=0)]
+    return [float(v) for v in values if v in given]
+
+
+def _expert_groups(scene: Scene, dp: int) -> list[int]:
+    experts = scene.book.experts
+    return [e for e in divisors(dp) if all(x % e == 0 for x in experts)] if experts else [1]
+
+
+def _micro_batches(scene: Scene, dp: int) -> list[int]:
+    share = max(math.floor(scene.train_batch / dp), 1)
+    powers = [2**i for i in range(share.bit_length())]
+    return sorted({*divisors(share), *powers})
+
+
+def _virtual(scene: Scene, pp: int) -> list[int]:
+    layers = scene.book.n_layers
+    if pp == 1:
+        return [1]
+    counted = (layers, layers + 2)  # with embedding and loss counted as layers
+    return sorted({1, *(v for n in counted if n % pp == 0 for v in divisors(n // pp))})
+
+
+def structures(question: Question) -> Iterator[Structure]:
+    """ZeRO stage, recomputation, sequence parallelism and shard groups, plainest first: ties go to the first."""
+    for recompute in question.open.get("recompute", CHOSEN):
+        for zero in question.open.get("zero", (0, 1, 2, 3)):
+            for parallel in question.open.get("sequence-parallel", (False, True)):
+                for domains in DOMAINS if int(zero) == 3 and question.request.shard is None else (0,):
+                    yield Structure(int(zero), str(recompute), bool(parallel), domains)
+
+
+def concerned(scene: Scene, found: Layouts, question: Question, structure: Structure) -> Any:
+    """The layouts for which this structure is not the same as a plainer one."""
+    keep = np.ones(len(found), dtype=bool)
+    if "zero" not in question.open and structure.zero:
+        keep &= found.sizes["dp"] * found.sizes["cp"] > 1
+    if "sequence-parallel" not in question.open and structure.parallel:
+        keep &= found.sizes["tp"] > 1
+    if structure.domains:
+        keep &= _apart(scene, found, structure.domains)
+    return np.flatnonzero(keep)
+
+
+def _apart(scene: Scene, found: Layouts, domains: int) -> np.ndarray:
+    """Where groups of so many domains split the replicas, and otherwise than fewer domains do; a group holds every expert."""
+    sizes = found.sizes
+    group = groups(scene, found, domains)
+    keep = (group * sizes["cp"] % sizes["ep"] == 0) & (group > 1) & (group < sizes["dp"])
+    if domains > 1:
+        keep &= group > groups(scene, found, domains - 1)
+    return np.asarray(keep)
+
+
+def groups(scene: Scene, found: Layouts, domains: int) -> np.ndarray:
+    """Replicas of a shard group: the largest divisor of dp that so many fast domains hold beside tensor and context ranks, 1 at least."""
+    _, first, at = np.unique(found.split, return_index=True, return_inverse=True)  # a split has one size of group
+    tp, cp, dp = (found.sizes[name][first] for name in ("tp", "cp", "dp"))
+    room = extrapolation.domains(scene.chip)[0] * domains // (tp * cp)
+    of = [divisors(int(n)) for n in dp]
+    most = [found[max(bisect_right(found, fits), 1) - 1] for found, fits in zip(of, room, strict=True)]
+    return np.array(most, dtype=np.float64)[at.reshape(-1)]

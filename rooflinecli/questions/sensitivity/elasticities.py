@@ -1,0 +1,124 @@
+"""Which roof to raise: how expected time moves with each hardware figure and each efficiency constant, the plan held fixed.
+
+An elasticity of -0.8 says that one per cent more of the figure takes 0.8 % off the time. It is a central difference of the
+logarithm, with one factor at a time applied to everything of that name (all dtypes of a class, all levels' collectives).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from rooflinecli.core.errors import UsageError
+from rooflinecli.core.num import Number
+from rooflinecli.engine import build_request, explicit_layout
+from rooflinecli.engine.context import Scene
+from rooflinecli.engine.evaluate import PHASES
+from rooflinecli.price import overrides
+from rooflinecli.price.chip import Chip
+from rooflinecli.questions.search.training_question import OPEN
+from rooflinecli.specs.layout import SIZES, Plan
+from rooflinecli.specs.request import Request
+
+STEP = 1e-4
+_SILENT = ("memory.capacity", "price", "power", "devices_per_host")  # time does not follow from them, or only in jumps
+_NOT_TIMES = ("error", "p", "known", "simple")
+
+
+class Scaled(dict[str, Number]):
+    """Overrides in which one figure, whatever its value, is multiplied by a factor."""
+
+    def __init__(self, base: dict[str, Number], path: str, factor: Number):
+        super().__init__({**base, path: factor})
+        self.base, self.path, self.factor = base, path, factor
+
+    def get(self, key: str, default: Any = None) -> Any:
+        value = self.base.get(key, default)
+        return value * self.factor if key == self.path else value
+
+
+def elasticities(
+    request: Request, phase: str, plan: Plan, override: dict[str, Number] | None = None
+) -> list[dict[str, Any]]:
+    """[{figure, value, elasticity}] of expected time, strongest first; figures the time does not feel are left out."""
+    base = override or {}
+    alone = Scaled(base, "memory.bandwidth", 1.0)  # a chip of its own, so that its constants are only those used here
+    scene = Scene(request, override=alone)
+    seconds(scene, phase, plan)
+    found = []
+    for path, value in figures(scene.chip).items():
+        high, low = (
+            seconds(Scene(request, override=Scaled(base, path, factor)), phase, plan) for factor in (1 + STEP, 1 - STEP)
+        )
+        slope = (math.log(high) - math.log(low)) / (math.log1p(STEP) - math.log1p(-STEP))
+        if abs(slope) > 1e-9:
+            found.append({"figure": path, "value": value, "elasticity": slope})
+    return sorted(found, key=lambda row: -abs(row["elasticity"]))
+
+
+def seconds(scene: Scene, phase: str, plan: Plan) -> float:
+    """Expected time of a phase under a plan."""
+    return float(PHASES[phase](scene, plan).time_s)
+
+
+def figures(chip: Chip) -> dict[str, Any]:
+    """What a priced chip read: figures by path, and constants by class and name (a list where dtypes or levels differ)."""
+    found: dict[str, Any] = {path: f.si for path, f in overrides.figures(chip.spec).items() if path not in _SILENT}
+    constants: dict[str, list[float]] = {}
+    known = overrides.classes(chip.spec)  # what no file says has nothing to be set
+    for (_, kind, *_rest), entry in chip._constants.items():
+        for name, value in vars(entry).items() if kind in known else ():
+            if name not in _NOT_TIMES and isinstance(value, float) and value and math.isfinite(value):
+                constants.setdefault(f"efficiency.{kind}.{name}", []).append(value)
+    for path, values in constants.items():
+        distinct = list(dict.fromkeys(values))
+        if distinct != [1.0]:  # a fraction at one is no constant of this chip
+            found[path] = distinct[0] if len(distinct) == 1 else distinct
+    return found
+
+
+def of_point(options: dict[str, Any], set_: list[str] | None) -> dict[str, Any]:
+    """Elasticities of a sweep's single point, for every phase asked for. Raises UsageError for more points than one."""
+    from rooflinecli.questions.sweep.axes import space
+    from rooflinecli.questions.sweep.evaluate_block import plan_of, question_of, request_of
+    from rooflinecli.questions.sweep.run import choices
+
+    grid = space(options, set_)
+    if grid.points != 1:
+        raise UsageError(
+            f"--sensitivity looks at one point, these ranges span {grid.points:,}; give every axis one value"
+        )
+    base = request_of(next(iter(choices(grid))), grid.phases)
+    request, override, sizes = question_of(base, grid.sizes, {a.name: a.values[0] for a in grid.sizes})
+    return _report(
+        request,
+        {phase: elasticities(request, phase, plan_of(request, phase, sizes), override) for phase in grid.phases},
+    )
+
+
+def of_layout(options: dict[str, Any], layout: dict[str, Any], phase: str) -> list[dict[str, Any]]:
+    """Elasticities of a search's winner: of the step, or of the inter-token latency when serving."""
+    return elasticities(*laid_out(options, layout, phase))
+
+
+def laid_out(options: dict[str, Any], layout: dict[str, Any], phase: str) -> tuple[Request, str, Plan]:
+    """A row of a search as a request, the phase whose time it stands by, and its plan. `phase` is train or serve."""
+    chosen = {"n", *OPEN, *(() if phase == "train" else ("batch",))}  # the layout says them
+    request = build_request.request({k: v for k, v in options.items() if k not in chosen})
+    sizes: dict[str, Any] = {k: float(layout[k]) for k in SIZES if k in layout}
+    given: dict[str, Any] = {"flash": request.flash, **explicit_layout.layout(request, phase)}
+    if phase == "train":
+        words = {k: layout[k] for k in ("zero", "recompute", "sequence_parallel")}
+        return request, "train", Plan(**sizes, **words, **given)
+    from dataclasses import replace
+
+    return replace(request, concurrency=layout["batch"]), "decode", Plan(**sizes, zero=0, **given)
+
+
+def _report(request: Request, phases: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    return {
+        "schema": "roofline/sensitivity/1",
+        "model": request.model.name,
+        "hardware": request.hardware.name,
+        "phases": phases,
+    }

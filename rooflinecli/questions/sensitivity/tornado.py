@@ -1,0 +1,246 @@
+"""What would change the winner: each hardware figure and constant moved by itself, every contender priced again, plans kept.
+
+A contender is a plan on a chip; what is compared follows the time of one phase, at the end that ranks. For every figure: the lead over the
+best of the others with the figure a tenth lower and a tenth higher, and the nearest value at which another wins.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rooflinecli.core.num import Number
+from rooflinecli.engine.context import Scene
+from rooflinecli.engine.evaluate import PHASES
+from rooflinecli.formulas import cost, scaling
+from rooflinecli.price import overrides
+from rooflinecli.questions.sensitivity.elasticities import Scaled, figures
+from rooflinecli.specs.efficiency import CONSTANTS, SETTINGS
+from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.request import Request
+
+WIDEST, POINTS = math.log(4.0), 161  # how far a figure is moved either way, and in how many steps
+TENTH = (math.log(0.9), math.log(1.1))
+POLISH = 40  # halvings of the step that holds a crossing
+# class of operation -> what `roofline measure` runs for it
+_MEASURED = {
+    "matmul": "matmul",
+    "attention": "attention",
+    "elementwise": "elementwise",
+    "gather": "elementwise",
+    "optimizer": "elementwise",
+    "collective": "collectives",
+    "all_reduce": "collectives",
+    "permute": "collectives",
+    "exchange": "collectives",
+    "all_to_all": "collectives",
+    "peak": "matmul",
+    "memory": "bandwidth",
+    "network": "collectives",
+}
+
+
+@dataclass(eq=False)
+class Contender:
+    """A plan for one phase. `weight` times its time is what is compared, less being better; `price` is per device-hour."""
+
+    label: str
+    chip: str
+    request: Request
+    phase: str
+    plan: Plan
+    weight: float = 1.0
+    price: float | None = None
+    hold: str = "pessimistic"
+    scene: Scene = field(init=False)
+    base: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.scene = Scene(
+            self.request, override=Scaled({}, "memory.bandwidth", 1.0)
+        )  # a chip of its own, to say what it read
+        self.base = float(self._held(self.scene))
+
+    def _held(self, scene: Scene) -> Number:
+        found = PHASES[self.phase](scene, self.plan)
+        ends = {"pessimistic": found.interval_s[1], "expected": found.time_s, "floor": found.floor_s}
+        return ends[self.hold]
+
+    def times(self, path: str, factor: Number) -> Number:
+        """What is compared, with one figure of this chip multiplied; arrays give arrays."""
+        return self.weight * self._held(Scene(self.request, override=Scaled({}, path, factor)))
+
+    @property
+    def score(self) -> float:
+        """What is compared, as it is."""
+        return self.weight * self.base
+
+    def device_hours(self) -> float:
+        """Device-hours of a token, at the end that ranks."""
+        found = PHASES[self.phase](self.scene, self.plan)
+        tokens = found.tokens_per_s * found.time_s
+        return float(scaling.device_hours(self.scene.plan(self.plan).devices, self.base)) / float(tokens)
+
+
+def tornado(contenders: Sequence[Contender]) -> dict[str, Any]:
+    """The first against the others: rows by how near a flip is, then by how far the lead moves; and what would settle it."""
+    first, others = contenders[0], contenders[1:]
+    lead = min(c.score for c in others) / first.score - 1
+    rows = []
+    for chip in dict.fromkeys(c.chip for c in contenders):
+        mine = [c for c in contenders if c.chip == chip]
+        known: dict[str, Any] = {}
+        for contender in mine:
+            felt = figures(contender.scene.chip)
+            known = {k: v for k, v in felt.items() if not k.rpartition(".")[2].startswith("error")} | known
+        errors = _errors(mine)
+        rows += [
+            row
+            for path, value in known.items()
+            if (row := _row(contenders, chip, path, value, errors.get(path), lead)) is not None
+        ]
+    rows.sort(
+        key=lambda r: (
+            abs(math.log(r["factor"])) if r["factor"] else math.inf,
+            -abs(r["lead_at_most"] - r["lead_at_least"]),
+        )
+    )
+    return {"lead": lead, "rows": rows, "settles": _settles(rows, contenders)}
+
+
+def _errors(mine: Sequence[Contender]) -> dict[str, float]:
+    """Path of a constant -> the relative error of its class, 80 %; the largest where several entries were read."""
+    found: dict[str, float] = {}
+    for contender in mine:
+        for (_, kind, *_rest), entry in contender.scene.chip._constants.items():
+            error = float(getattr(entry, "error", 0.0) or 0.0)
+            for name in vars(entry):
+                path = f"efficiency.{kind}.{name}"
+                found[path] = max(found.get(path, 0.0), error)
+    return found
+
+
+def _row(
+    contenders: Sequence[Contender], chip: str, path: str, value: Any, error: float | None, lead: float
+) -> dict[str, Any] | None:
+    """One figure of one chip; None where no contender's standing feels it."""
+    import numpy as np
+
+    steps = np.linspace(-WIDEST, WIDEST, POINTS)
+    gaps = _gaps(contenders, chip, path, np.exp(steps))
+    if float(np.max(gaps) - np.min(gaps)) < 1e-9 and abs(float(gaps[0]) - math.log1p(lead)) < 1e-9:
+        return None
+    factor = _flip(contenders, chip, path, steps, gaps)
+    possible = factor is not None and _possible(path, value, factor)
+    near = [math.expm1(float(np.interp(x, steps, gaps))) for x in TENTH]
+    return {
+        "chip": chip,
+        "figure": path,
+        "value": value,
+        "unit": overrides.unit(next(c for c in contenders if c.chip == chip).scene.chip.spec, path),
+        "lead_at_least": min(near),
+        "lead_at_most": max(near),
+        "factor": factor if possible else None,
+        "flips_at": _times(value, factor) if possible else None,
+        "then": _winner(contenders, chip, path, factor) if possible and factor is not None else None,
+        "error": error,
+        "inside_error": bool(possible and factor and error and abs(math.log(factor)) <= math.log1p(error)),
+    }
+
+
+def _gaps(contenders: Sequence[Contender], chip: str, path: str, factors: Any) -> Any:
+    """ln of the best of the others over the first, for every factor."""
+    import numpy as np
+
+    def log(c: Contender) -> Any:
+        value = c.times(path, factors) if c.chip == chip else c.score
+        return np.broadcast_to(np.log(value), factors.shape)
+
+    return np.minimum.reduce([log(c) for c in contenders[1:]]) - log(contenders[0])
+
+
+def _flip(contenders: Sequence[Contender], chip: str, path: str, steps: Any, gaps: Any) -> float | None:
+    """The factor nearest to one at which the lead is gone, to the last digits."""
+    import numpy as np
+
+    crossed = np.flatnonzero(gaps < -1e-12)
+    if not len(crossed):
+        return None
+    middle = len(steps) // 2
+    up, down = crossed[crossed > middle], crossed[crossed < middle]
+    ends = [(steps[i - 1], steps[i]) for i in up[:1]] + [(steps[i + 1], steps[i]) for i in down[-1:]]
+    found = []
+    for near, far in ends:
+        for _ in range(POLISH):
+            half = (near + far) / 2
+            lost = float(_gaps(contenders, chip, path, np.exp(np.array([half])))[0]) < 0
+            near, far = (near, half) if lost else (half, far)
+        found.append(far)
+    return math.exp(min(found, key=abs)) if found else None
+
+
+def _possible(path: str, value: Any, factor: float) -> bool:
+    """Whether a constant may be so: a fraction stays one."""
+    if not path.startswith("efficiency."):
+        return True
+    known = CONSTANTS.get(path.rpartition(".")[2])
+    each = value if isinstance(value, list) else [value]
+    return known is None or known.most is None or all(v * factor <= known.most for v in each)
+
+
+def _times(value: Any, factor: float | None) -> Any:
+    if factor is None:
+        return None
+    return [v * factor for v in value] if isinstance(value, list) else value * factor
+
+
+def _winner(contenders: Sequence[Contender], chip: str, path: str, factor: float) -> str:
+    """Who is first just beyond the flip."""
+    beyond = factor * math.exp(math.copysign(1e-6, math.log(factor) or 1.0))
+    scores = {c.label: float(c.times(path, beyond)) if c.chip == chip else c.score for c in contenders}
+    return min(scores, key=lambda label: scores[label])
+
+
+def _settles(rows: list[dict[str, Any]], contenders: Sequence[Contender]) -> dict[str, Any] | None:
+    """The one measurement worth most: of the constant whose flip is the smallest part of its own error; None where none is inside."""
+    doubted = [r for r in rows if r["inside_error"]]
+    if not doubted:
+        return None
+    row = min(doubted, key=lambda r: abs(math.log(r["factor"])) / math.log1p(r["error"]))
+    return {
+        "chip": row["chip"],
+        "figure": row["figure"],
+        "command": measurement(row["figure"], row["chip"], contenders[0]),
+    }
+
+
+def measurement(path: str, chip: str, contender: Contender) -> str:
+    """The command that pins a figure down: kernels by `roofline measure`, what only a whole run shows by `roofline calibrate`."""
+    parts = path.split(".")
+    kind = parts[1] if parts[0] == "efficiency" and len(parts) > 1 else parts[0]
+    named = next((verb for word, verb in _MEASURED.items() if word in kind), None)
+    if kind in SETTINGS or named is None:
+        log = "training.log" if contender.phase == "train" else "bench.json"
+        return f"roofline calibrate {log} --hw {chip}"
+    return f"roofline measure {named}"
+
+
+def break_even(one: Contender, other: Contender) -> dict[str, Any] | None:
+    """The price of the second's devices at which it costs as much as the first; of the first's, where only the second has one.
+
+    None for two plans of one chip, whose price moves both, and where neither has a price.
+    """
+    if one.chip == other.chip or (one.price is None and other.price is None):
+        return None
+    if one.price is None:
+        one, other = other, one
+    assert one.price is not None  # one of them has one
+    hours = [c.device_hours() for c in (one, other)]
+    return {
+        "chip": other.chip,
+        "against": one.chip,
+        "usd_per_device_hour": float(cost.break_even_price(one.price, *hours)),
+        "now": other.price,
+    }

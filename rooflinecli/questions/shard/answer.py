@@ -1,0 +1,242 @@
+"""`roofline shard`: which collective a sharded matmul needs, what it costs, and how else it could be sharded.
+
+The Scaling Book's four cases (chapter 3): 1, no contracted dimension is split: nothing to send. 2, one operand's is:
+gather it. 3, both are, along the same axis: add up partial results. 4, both operands split different dimensions along
+one axis: gather one of them first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from rooflinecli.core.errors import UsageError
+from rooflinecli.core.lift import PLAIN, Plain
+from rooflinecli.core.num import Number
+from rooflinecli.formulas import counts, roofline, sharding
+from rooflinecli.ledger.ops import Op
+from rooflinecli.price.kernels import price
+from rooflinecli.price.network import price_collective
+from rooflinecli.quantization.formats import FORMATS
+from rooflinecli.questions.shard.mesh import Mesh, Send
+from rooflinecli.questions.shard.notation import Array, Axes
+from rooflinecli.specs.hardware import HardwareSpec
+
+REGIME = "kernel"
+
+
+def shard(
+    arrays: list[Array],
+    mesh_sizes: dict[str, float],
+    sizes: dict[str, float],
+    hardware: HardwareSpec,
+    dtype: str = "bf16",
+    lift: Plain = PLAIN,
+) -> dict[str, Any]:
+    """Case, collectives, bytes and time of one sharded matmul, and the ranking of its shardings. Raises UsageError."""
+    missing = [d for a in arrays[:2] for d in a.dims if d not in sizes]
+    if missing:
+        raise UsageError(
+            f"--sizes names no {', '.join(dict.fromkeys(missing))}; give every dimension, such as {missing[0]}=4096"
+        )
+    mesh = Mesh(mesh_sizes, hardware, dtype, lift)
+    lifted = {d: lift(d, size, "1", "--sizes") for d, size in sizes.items()}
+    _divisible(arrays, mesh, sizes)
+    answer = _price(arrays, mesh, lifted)
+    return {
+        "matmul": " ".join(a.text() for a in arrays[:2]),
+        "mesh": mesh_sizes,
+        "hardware": {"name": hardware.name, "id": hardware.id},
+        "dtype": dtype,
+        **answer,
+        "instead": _sliced(arrays, mesh, lifted, answer),
+        "ranking": _ranking(arrays, mesh, lifted),
+    }
+
+
+def _divisible(arrays: list[Array], mesh: Mesh, sizes: dict[str, float]) -> None:
+    for array in arrays:
+        for d in array.dims:
+            if sizes[d] % mesh.over(array.over[d]):
+                raise UsageError(
+                    f"{array.text()}: {d} = {sizes[d]:g} does not split over {mesh.over(array.over[d]):g} devices; change one"
+                )
+
+
+def plan(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> tuple[int, list[Send], list[Array]]:
+    """Case, collectives, and the operands and result as they are when the local matmul runs."""
+    first, second = arrays[:2]
+    j = next(d for d in first.dims if d in second.dims)
+    sends: list[Send] = []
+    case = 1
+    for axis in [a for d in first.dims if d != j for a in first.over[d]]:
+        if any(axis in second.over[d] for d in second.dims if d != j):
+            case = 4
+            smaller = min((first, second), key=lambda a: float(_elements(a, sizes)) / mesh.over(a.used()))
+            first, second = (_gathered(a, (axis,), mesh, sizes, sends) if a is smaller else a for a in (first, second))
+    for a in (first, second):
+        # An axis that splits a kept dimension of one operand and the contracted one of the other has to be gathered too.
+        other = second if a is first else first
+        alone = tuple(axis for axis in a.over[j] if axis not in other.over[j])
+        if alone:
+            case = max(case, 2)
+            gathered = _gathered(a, alone, mesh, sizes, sends)
+            first, second = (gathered if x is a else x for x in (first, second))
+    kept = {d: x.over[d] for x in (first, second) for d in x.dims if d != j}
+    result = Array(arrays[2].name if len(arrays) == 3 else "Y", tuple(kept), kept)
+    both = tuple(axis for axis in first.over[j] if axis in second.over[j])
+    if both:
+        case = max(case, 3)
+        sends.append(_summed(arrays, result, both, mesh, sizes))
+        if sends[-1].op == "reduce-scatter":
+            result = arrays[2]
+    return case, sends, [first, second, result]
+
+
+def _elements(array: Array, sizes: dict[str, Number]) -> Number:
+    return sizes[array.dims[0]] * sizes[array.dims[1]]
+
+
+def _gathered(array: Array, axes: Axes, mesh: Mesh, sizes: dict[str, Number], sends: list[Send]) -> Array:
+    """The array without these axes, and the all-gather that gets it there."""
+    after = replace(array, over={d: tuple(a for a in over if a not in axes) for d, over in array.over.items()})
+    sends.append(
+        Send(
+            "all-gather",
+            array.name,
+            axes,
+            sharding.shard_bytes(_elements(array, sizes), mesh.element, mesh.over(after.used())),
+        )
+    )
+    return after
+
+
+def _summed(arrays: list[Array], result: Array, axes: Axes, mesh: Mesh, sizes: dict[str, Number]) -> Send:
+    """Partial results added up: a reduce-scatter where the result asked for is split along these axes, else an all-reduce."""
+    size = sharding.shard_bytes(_elements(result, sizes), mesh.element, mesh.over(result.used()))
+    wanted = arrays[2].used() if len(arrays) == 3 else ()
+    return Send("reduce-scatter" if all(a in wanted for a in axes) else "all-reduce", result.name, axes, size)
+
+
+def _price(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> dict[str, Any]:
+    """Seconds, bytes and memory of one sharding."""
+    case, sends, local = plan(arrays, mesh, sizes)
+    collectives, floor, expected, sent = [], 0.0, 0.0, 0.0
+    for send in sends:
+        c = price_collective(mesh.collective(send), mesh.chip, REGIME, mesh.devices)
+        floor, expected, sent = floor + c.floor, expected + c.expected, sent + c.volume
+        collectives.append(
+            {
+                "op": send.op,
+                "array": send.array,
+                "axes": "".join(send.axes),
+                "devices": mesh.over(send.axes),
+                "bytes": send.size,
+                "sent_bytes": c.volume,
+                "floor_s": c.floor,
+                "expected_s": c.expected,
+            }
+        )
+    op = _local(local, mesh, sizes)
+    kernel = price(op, mesh.chip, REGIME)
+    compute = roofline.floor_time(kernel.t_compute, kernel.t_memory)
+    held = sum(sharding.shard_bytes(_elements(a, sizes), mesh.element, mesh.over(a.used())) for a in arrays[:2])
+    total = kernel.expected + expected
+    return {
+        "case": case,
+        "case_name": CASES[case],
+        "collectives": collectives,
+        "communication_bytes": sent,
+        "communication_s": expected,
+        "communication_floor_s": floor,
+        "compute_s": kernel.expected,
+        "compute_floor_s": compute,
+        "floor_s": roofline.floor_time(compute, floor),
+        "expected_s": total,
+        "time_s": total,
+        "communication_over_compute": expected / kernel.expected,
+        "flops_per_device": op.flops,
+        "held_bytes": held,
+        "replication": {a.name: sharding.replication(mesh.devices, mesh.over(a.used())) for a in arrays[:2]},
+        "result": local[2].text(),
+    }
+
+
+def _sliced(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number], answer: dict[str, Any]) -> dict[str, Any] | None:
+    """Case 2 the other way: slice the whole operand along the split dimension, which sends nothing, and add up partial results."""
+    if answer["case"] != 2:
+        return None
+    first, second = arrays[:2]
+    j = next(d for d in first.dims if d in second.dims)
+    for split, whole in ((first, second), (second, first)):
+        axes = split.over[j]
+        if not axes or whole.over[j] or any(a in whole.used() for a in axes):
+            continue
+        cut = replace(whole, over={**whole.over, j: axes})
+        priced = _price([cut if a is whole else a for a in arrays], mesh, sizes)
+        if priced["case"] != 3 or float(sizes[j]) % mesh.over(axes):
+            return None
+        kept = ("collectives", "communication_bytes", "communication_s", "compute_s", "expected_s", "floor_s")
+        return {
+            "slice": cut.text(),
+            "cheaper": bool(priced["communication_bytes"] < answer["communication_bytes"]),
+            **{k: priced[k] for k in kept},
+        }
+    return None
+
+
+CASES = {
+    1: "no contracted dimension is split: no communication",
+    2: "one operand's contracted dimension is split: all-gather it",
+    3: "both contracted dimensions are split alike: add up partial results",
+    4: "both operands split kept dimensions along one axis: all-gather one of them first",
+}
+
+
+def _local(local: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> Op:
+    """The matmul each device does."""
+    first, second, _ = local
+    j = next(d for d in first.dims if d in second.dims)
+    (i,), (k,) = ([d for d in a.dims if d != j] for a in (first, second))
+    m, n = sizes[i] / mesh.over(first.over[i]), sizes[k] / mesh.over(second.over[k])
+    depth = sizes[j] / mesh.over(first.over[j])
+    p = mesh.element
+    dtype = next((d for d in FORMATS[mesh.dtype][1] if d in mesh.chip.spec.peak), mesh.dtype)
+    return Op(
+        name="matmul",
+        kind="matmul",
+        dtype=dtype,
+        flops=counts.matmul_flops(m, depth, n),
+        bytes=counts.matmul_bytes(m, depth, n, p, p, p),
+        k=depth,
+        n=n,
+        quantised=m * depth,
+        ramp=1 / depth,
+    )
+
+
+def _ranking(arrays: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> list[dict[str, Any]]:
+    """The three ways to split one matmul over the whole mesh, fastest first, then by bytes held."""
+    first, second = arrays[:2]
+    j = next(d for d in first.dims if d in second.dims)
+    (i,), (k,) = ([d for d in a.dims if d != j] for a in (first, second))
+    every = tuple(mesh.sizes)
+    rows = []
+    for name, dim in (("row", i), ("column", k), ("contracting", j)):
+        if sizes[dim] % mesh.devices:
+            continue
+        split = [replace(a, over={d: every if d == dim else () for d in a.dims}) for a in (first, second)]
+        priced = _price(split, mesh, sizes)
+        kept = ("time_s", "floor_s", "communication_bytes", "communication_s", "compute_s", "held_bytes")
+        rows.append(
+            {
+                "sharding": name,
+                "matmul": " ".join(a.text() for a in split),
+                "case": priced["case"],
+                **{key: priced[key] for key in kept},
+            }
+        )
+    # Splits of one matmul do the same work; within the precision of a kernel estimate the bytes decide.
+    return sorted(
+        rows, key=lambda r: (round(float(r["communication_s"]), 9), float(r["held_bytes"]), float(r["time_s"]))
+    )

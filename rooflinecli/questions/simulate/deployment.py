@@ -1,0 +1,191 @@
+"""A question's replicas: the plan an estimate would take, its step prices, its pool of cache and its scheduler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from rooflinecli.core.errors import Infeasible, UsageError, unknown
+from rooflinecli.core.units import si
+from rooflinecli.engine import autoregressive_only, build_request
+from rooflinecli.engine.choose import choose
+from rooflinecli.engine.context import Scene
+from rooflinecli.engine.evaluate import answer
+from rooflinecli.engine.forward_step import engine_constant
+from rooflinecli.engine.serving_load import shared_out
+from rooflinecli.formulas import simulation
+from rooflinecli.questions.estimate.answer import scene_of
+from rooflinecli.questions.simulate.question import Question
+from rooflinecli.simulate.cluster import Fleet
+from rooflinecli.simulate.prefix_cache import Store, Tier
+from rooflinecli.simulate.replica import Replica
+from rooflinecli.simulate.scheduler import Limits
+from rooflinecli.simulate.step_times import Prices
+from rooflinecli.specs.engine import CONSTANTS
+from rooflinecli.specs.kv_tiers import tiers
+from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.registry import kinds, load
+from rooflinecli.specs.scheduler import Scheduler, changed, written
+
+POLICIES, ROUTERS = "simulate/policies", "simulate/routers"
+
+
+@dataclass
+class Deployment:
+    """What one copy of the plan is: `ranks` data-parallel replicas of it take requests, on `devices` in all."""
+
+    scene: Scene
+    plan: Plan
+    prices: Prices
+    ranks: int
+    devices: int
+    why: str
+    error: tuple[float, float]
+
+    def limits(self, length: float, scheduler: Scheduler, stride: bool = True) -> Limits:
+        """What a rank holds, of sequences of `length` tokens. Raises Infeasible where there is no room for cache."""
+        scene = self.scene
+        pool = int(pool_tokens(scene, self.plan, length, scheduler))
+        if pool < 1:
+            raise Infeasible(
+                f"the weights leave no room for a cache on {self.plan.tp * self.plan.pp * self.plan.cp:g} devices of {scene.request.hardware.name}; raise --tp or -n"
+            )
+        each = float(shared_out(scene, self.plan, length)[1]) / length
+        rate = float(scene.chip.host_link) if scene.request.hardware.host_link else 0.0
+        return Limits(pool, int(engine_constant(scene, "max_sequences", "1")), each, rate, stride)
+
+
+def pool_tokens(scene: Scene, plan: Plan, length: float, scheduler: Scheduler) -> float:
+    """Tokens of cache beside the weights, as the scheduler's settings or else the engine share memory out."""
+    weights, one, reserve = shared_out(scene, plan, length)
+    fraction, capacity = engine_constant(scene, "kv_fraction", "1"), scene.chip.capacity
+    if scheduler.memory_share:
+        return float(simulation.pool_within(capacity, scheduler.memory_share, weights, reserve, one, length))
+    return float(simulation.pool_tokens(capacity, weights, reserve, scheduler.cache_share or fraction, one, length))
+
+
+@lru_cache(maxsize=64)
+def deployment(options: tuple[tuple[str, str], ...], prompt: float, output: float) -> Deployment:
+    """The plan that an estimate of one sequence takes, and its step prices. Raises what an estimate raises."""
+    asked = {**dict(options), "phase": "prefill,decode", "batch": 1}
+    plain = build_request.request(asked)
+    autoregressive_only.decodes(Scene(plain), "there is no serving to simulate")
+    if plain.adapters is not None:
+        raise UsageError("--adapters is not simulated; leave it out, or ask `roofline estimate`", "adapters")
+    scene = scene_of(build_request.request({**asked, "prompt": round(prompt), "output": round(output)}))
+    choice = choose(scene, ("prefill", "decode"))
+    if not choice.fits:
+        raise Infeasible(
+            f"{scene.spec.name} does not fit on {choice.plan.devices:g} of {scene.request.hardware.name}; `roofline estimate` says by how much"
+        )
+    plan = choice.plan
+    found = answer(scene, scene.plan(plan), "decode")
+    low, high = (float(end) / float(found.time_s) for end in found.interval_s)
+    return Deployment(scene, plan, Prices(scene, plan), int(plan.dp), int(plan.devices), choice.reason, (low, high))
+
+
+@lru_cache(maxsize=64)
+def usual_lengths(options: tuple[tuple[str, str], ...]) -> tuple[str, str]:
+    """Prompt and answer in tokens where nobody says them: those of an estimate, which fit the model's context. Raises what it raises."""
+    scene = Scene(build_request.request({**dict(options), "phase": "prefill,decode", "batch": 1}))
+    autoregressive_only.decodes(scene, "there is no serving to simulate")
+    return f"{float(scene.prompt):g}", f"{float(scene.output):g}"
+
+
+def scheduler_of(scene: Scene, settings: tuple[str, ...]) -> Scheduler:
+    """The engine's scheduler with what was overridden: `token_budget=2048`. Raises UsageError."""
+    found = changed(_own(scene), written(settings))
+    if found.policy not in kinds(POLICIES):
+        raise unknown("policy", found.policy, kinds(POLICIES), option="scheduler")
+    return found
+
+
+def _own(scene: Scene) -> dict[str, Any]:
+    """The engine's own scheduler, with the constants that an override or a calibration sets."""
+    values = scene.engine.scheduler.model_dump()
+    for name in values.keys() & CONSTANTS.keys():
+        found = scene.chip.settled(f"engine.{name}", values[name])
+        values[name] = round(found) if isinstance(values[name], int) else found
+    return values
+
+
+def fleet(
+    question: Question, copies: int, prompt: float, output: float, bytes_per_token: bool = True
+) -> tuple[Deployment, Fleet]:
+    """Replicas for a question: `copies` of the plan, or its pools."""
+    one = deployment(question.options, prompt, output)
+    if question.router not in kinds(ROUTERS):
+        raise unknown("router", question.router, kinds(ROUTERS), option="router")
+    scheduler = scheduler_of(one.scene, question.settings)
+    prices = one.prices if question.scale == 1 else one.prices.scaled(question.scale)
+    limits = one.limits(prompt + output, scheduler, question.stride)
+
+    def made(count: int, hand_over: bool = False) -> list[Replica]:
+        found = [
+            Replica(prices, limits, scheduler, store(question, one.scene, limits), hand_over)
+            for _ in range(count * one.ranks)
+        ]
+        for replica in found:
+            replica.warm = question.warmup or replica.warm
+        return found
+
+    router = load(ROUTERS, question.router)
+    if not question.prefill_pool:
+        return one, Fleet(made(copies), router)
+    link = _link(one, question.link)
+    return one, Fleet(
+        made(question.prefill_pool, True),
+        router,
+        made(question.decode_pool),
+        load(ROUTERS, "least-loaded"),
+        transfer=float(
+            simulation.transfer_time(limits.bytes_per_token * float(one.plan.tp * one.plan.cp * one.plan.pp), link)
+        ),
+    )
+
+
+def store(question: Question, scene: Scene, limits: Limits) -> Store | None:
+    """A replica's prefix cache with the tiers behind it. Raises UsageError for tiers without one."""
+    places = tiers(scene.request.kv_tier)
+    if places and not question.prefix_cache:
+        raise UsageError("--kv-tier keeps what the prefix cache has no room for; add --prefix-cache", "kv-tier")
+    if not question.prefix_cache:
+        return None
+    each = max(limits.bytes_per_token, 1e-9)
+    rates = ((place, float(simulation.transfer_time(each, place.rate))) for place in places)
+    return Store([Tier(place.name, int(place.size / each), seconds) for place, seconds in rates])
+
+
+def _link(one: Deployment, written: str) -> float:
+    """Bytes per second of a replica's devices between pools: as given per device, or the slowest of the chip's networks."""
+    from rooflinecli.core import units
+
+    devices = float(one.plan.tp * one.plan.cp * one.plan.pp)
+    if written:
+        try:
+            return units.parse(written, "B/s") * devices
+        except ValueError as error:
+            raise UsageError(f"--kv-link {written}: {error}", "kv-link") from None
+    levels = one.scene.chip.levels
+    if not levels:
+        raise UsageError(
+            f"{one.scene.request.hardware.name} names no network; give --kv-link, such as '50 GB/s'", "kv-link"
+        )
+    return float(levels[-1].bandwidth) * devices
+
+
+def describe(one: Deployment, scheduler: Scheduler, limits: Limits) -> dict[str, Any]:
+    """The plan and its engine, for the answer."""
+    p = one.plan
+    return {
+        "model": one.scene.spec.name,
+        "hardware": one.scene.request.hardware.name,
+        "engine": one.scene.engine.name,
+        "policy": scheduler.policy,
+        "max_context": one.scene.spec.max_context,
+        "dtype": one.scene.dtype,
+        "plan": {"devices": one.devices, **{name: int(getattr(p, name)) for name in ("tp", "pp", "dp", "cp", "ep")}},
+        "pool_tokens": limits.pool,
+        "pool": si(limits.pool * limits.bytes_per_token, "B"),
+    }

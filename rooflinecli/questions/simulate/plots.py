@@ -1,0 +1,48 @@
+"""Pictures of simulations: percentile curves, batch and queue over time, the share inside the limits against the rate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rooflinecli.core.errors import UsageError
+from rooflinecli.questions.simulate import repeat_seeds
+from rooflinecli.questions.simulate.run import Run
+from rooflinecli.questions.sweep.plot_points import Picture
+
+KINDS = ("percentiles", "load", "slo")
+
+
+def picture(run: Run, kind: str) -> Picture:
+    """Of one run. Raises UsageError for a kind that needs several."""
+    if kind == "percentiles":
+        title = "seconds that so many per cent of requests keep to"
+        found = Picture(title, "per cent of requests", "s", False, log_up=True, curves=True)
+        for name, line in repeat_seeds.curves(run).items():
+            kept = [(100 * share, seconds) for share, seconds in line if seconds > 0]
+            if kept:
+                found.series[name] = kept
+        return found
+    if kind == "load":
+        found = Picture("sequences under way and waiting", "s", "sequences", False, curves=True)
+        for place, samples in repeat_seeds.over_time(run):
+            which = f" {place}" if len(run.replicas) > 1 else ""
+            found.series[f"batch{which}"] = [(now, float(batch)) for now, batch, _, _ in samples]
+            found.series[f"queue{which}"] = [(now, float(queue)) for now, _, queue, _ in samples]
+        return found
+    if kind == "slo":
+        raise UsageError("--plot-kind slo needs several rates: --qps 1,2,4,8", "plot-kind")
+    raise UsageError(f"--plot-kind {kind}: expected {', '.join(KINDS)}", "plot-kind")
+
+
+def over_rates(result: dict[str, Any]) -> Picture:
+    """Of a study over rates: the share inside the limits, or the p99 of the first token where there are none."""
+    axis = next((name for name in ("qps", "concurrency", "replicas") if name in result["axes"]), None)
+    if axis is None:
+        raise UsageError("--plot of a study needs several values of --qps, --concurrency or --replicas", "plot")
+    what = "slo_share" if result["slo"] else "ttft_p99_s"
+    found = Picture(f"{what} against {axis}", axis, what, False)
+    for row in result["rows"]:
+        if row["feasible"]:
+            name = " ".join(row[other] for other in result["axes"] if other != axis)
+            found.series.setdefault(name, []).append((float(row[axis]), row[what]))
+    return found

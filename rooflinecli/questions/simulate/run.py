@@ -1,0 +1,200 @@
+"""A question -> one run of the fleet, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rooflinecli.core.errors import Infeasible, UsageError
+from rooflinecli.formulas import capacity, cost
+from rooflinecli.questions.simulate.deployment import Deployment, describe, fleet, scheduler_of, usual_lengths
+from rooflinecli.questions.simulate.question import Question, check
+from rooflinecli.questions.simulate.run_load import Play
+from rooflinecli.simulate import arrivals, summary
+from rooflinecli.simulate.lengths import Lengths, lengths, spread
+from rooflinecli.simulate.replica import Replica
+from rooflinecli.simulate.request import Job
+from rooflinecli.simulate.request_latencies import Times, times
+from rooflinecli.simulate.trace_replay import Trace
+
+Tell = Callable[[int], None]
+
+
+@dataclass
+class Run:
+    """A run: the answer in numbers, the times of the requests after the warm-up and of every one, and the replicas as they stopped.
+
+    `paid` says from when on how many replicas cost something; `cut` where it was interrupted; `sought` where that was in a search for the fewest replicas.
+    """
+
+    question: Question
+    values: dict[str, Any]
+    about: dict[str, Any]
+    times: Times
+    every: Times
+    replicas: list[Replica]
+    first_token_error: float = 0.0
+    paid: tuple[tuple[float, int], ...] = ()
+    cut: bool = False
+    sought: bool = False
+
+    @property
+    def kept(self) -> bool:
+        """Whether every promise is."""
+        return bool(self.values.get("slo_margin_share", 0.0) >= 0)
+
+
+def run(question: Question, tell: Tell | None = None) -> Run:
+    """Simulate. Raises UsageError or Infeasible as an estimate does, and Infeasible for a request larger than the cache."""
+    check(question)
+    trace = recorded(question)
+    prompt, output = drawn(question)
+    means = trace.means if trace is not None else (prompt.mean, output.mean)
+    one, ready = fleet(question, question.copies, *means)
+    count = question.count * (len(ready.replicas) if question.concurrency else 1)
+    jobs, follow = (
+        _recorded_jobs(question, trace) if trace is not None else (_made(question, count, prompt, output), None)
+    )
+    _fit(jobs, ready.every)
+    _named(question, trace)
+    _plain(question, one, follow is not None)
+    play = Play(question, ready, tell)
+    try:
+        play(jobs, follow)
+    except KeyboardInterrupt:
+        if not play.ended:
+            raise
+        return replace(_answered(question, one, play), cut=True)
+    return _answered(question, one, play)
+
+
+def drawn(question: Question) -> tuple[Lengths, Lengths]:
+    """The distributions that lengths are drawn from."""
+    between = spread(question.spread) if question.spread else (1.0, 1.0)
+    usual = ("", "") if question.prompt and question.output else usual_lengths(question.options)
+    prompt, output = question.prompt or usual[0], question.output or usual[1]
+    return lengths("prompt", prompt, between), lengths("output", output, between)
+
+
+def recorded(question: Question) -> Trace | None:
+    """The trace asked for, read once."""
+    if not question.trace:
+        return None
+    from rooflinecli.simulate.trace_replay import read
+
+    return read(question.trace, question.speed, question.window, question.skip_bad, question.requests)
+
+
+def _recorded_jobs(question: Question, trace: Trace) -> tuple[list[Job], Callable[[Job], Job | None] | None]:
+    """Jobs of a trace: as recorded, at a rate of one's own, or one after the other in a closed loop."""
+    if question.concurrency:
+        jobs, _ = flattened(trace).jobs(lambda count: [0.0] * count)
+        return jobs, None
+    if question.qps:
+        every = len(trace.rows)  # a rate of requests: sessions come as much less often as they have more turns
+        return trace.jobs(lambda n: arrivals.instants(question.arrivals, question.qps * n / every, n, question.seed))
+    if not trace.timed:
+        raise UsageError(f"--trace {question.trace}: it records no times; add --qps or --concurrency", "qps")
+    return trace.jobs()
+
+
+def flattened(trace: Trace) -> Trace:
+    """The trace without its sessions' order: a closed loop takes every turn as a request of its own."""
+    return Trace([replace(row, think=None, time=0.0) for row in trace.rows], trace.skipped, trace.format)
+
+
+def _made(question: Question, count: int, prompt: Lengths, output: Lengths) -> list[Job]:
+    """Jobs of a load that was not recorded; in a closed loop they come when others end."""
+    when = (
+        [0.0] * count
+        if question.concurrency
+        else arrivals.instants(question.arrivals, question.qps, count, question.seed)
+    )
+    sizes = zip(when, prompt.draw(count, question.seed, 2), output.draw(count, question.seed, 3), strict=True)
+    return [Job(i, *each) for i, each in enumerate(sizes)]
+
+
+def _fit(jobs: list[Job], replicas: list[Replica]) -> None:
+    """Raises Infeasible for a request that no replica can ever hold."""
+    if not jobs:
+        raise UsageError("the load has no requests; widen --window or raise --requests")
+    pool, pad = replicas[0].limits.pool, replicas[0].pad
+    largest = max(jobs, key=lambda job: job.prompt + job.output)
+    needs = largest.prompt + largest.output + pad + 1
+    if needs > pool:
+        raise Infeasible(
+            f"a request of {largest.prompt:,} + {largest.output:,} tokens needs more cache than the {pool:,} tokens of a replica; "
+            "use more devices per replica (--tp) or a narrower cache (--kv-dtype)"
+        )
+
+
+def _named(question: Question, trace: Trace | None) -> None:
+    """Raises UsageError for a promise to a class of requests that the load does not have."""
+    asked = {promise.label for promise in question.limits.promises} - {""} if question.limits else set()
+    known = sorted({row.label for row in trace.rows} - {""}) if trace is not None and asked else []
+    for label in sorted(asked - set(known)):
+        has = (
+            f"this one has {', '.join(known)}" if known else "this one has none; a trace with a column class names them"
+        )
+        raise UsageError(f"--slo {label}: the load has no such class of requests; {has}", "slo")
+
+
+def _plain(question: Question, one: Deployment, sessions: bool) -> None:
+    """Raises UsageError where replicas come or go and that is not simulated."""
+    for option, given in (("lose", question.lose), ("autoscale", question.autoscale)):
+        if given and sessions:
+            raise UsageError(
+                f"--{option}: {question.trace} has sessions, whose next turns wait for answers; leave it out", option
+            )
+    if question.autoscale and one.ranks > 1:
+        raise UsageError("--autoscale counts whole copies of a plan; leave --dp out", "autoscale")
+
+
+def _answered(question: Question, one: Deployment, play: Play) -> Run:
+    copies = question.prefill_pool + question.decode_pool or question.copies
+    replicas, every = play.fleet.every, times(play.ended)
+    found = every.since(question.warmup) if question.warmup else every
+    if not len(found.arrival):
+        raise UsageError(
+            f"--warmup {question.warmup:g}s: no request that ended came after it; make it shorter, or the load longer",
+            "warmup",
+        )
+    paid = play.paid(question.warmup, float((found.arrival + found.e2e).max()))
+    devices = one.devices * (copies if paid is None else paid)
+    values = summary.summary(found, replicas, question.limits, devices, question.warmup, paid)
+    values = {
+        "replicas": copies,
+        "devices": one.devices * copies,
+        **values,
+        **play.more,
+        **_costs(one, devices, values),
+    }
+    if paid is not None:
+        values["replicas_mean"] = paid
+    scheduler = scheduler_of(one.scene, question.settings)
+    about = describe(one, scheduler, replicas[0].limits)
+    counts = tuple(play.scaled.paid) if play.scaled is not None else ((0.0, copies),)
+    return Run(question, values, about, found, every, replicas, scheduler.first_token_error, counts)
+
+
+def _costs(one: Deployment, devices: float, values: dict[str, Any]) -> dict[str, Any]:
+    """Dollars and joules per output token, where the chip's file or --price says what an hour and a device take."""
+    rate, price, power = values["output_tokens_per_s"], one.scene.price, one.scene.chip.power
+    found: dict[str, Any] = {}
+    if price is not None and rate:
+        hourly = cost.fleet_price(devices, price)
+        found["usd_per_million_output_tokens"] = float(
+            cost.usd_per_million_tokens(hourly, rate, one.scene.utilisation)
+        )
+    if power is not None and rate:
+        found["joules_per_output_token"] = float(capacity.joules_per_token(devices, power, rate))
+    return found
+
+
+def figures(question: Question) -> dict[str, Any]:
+    """The numbers alone, of a run to its end."""
+    found = run(question)
+    if found.cut:
+        raise KeyboardInterrupt
+    return found.values

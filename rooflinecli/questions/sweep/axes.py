@@ -1,0 +1,138 @@
+"""What a sweep runs over: structure (loops), sizes and hardware figures (array dimensions), each as an Axis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from rooflinecli.core import units
+from rooflinecli.core.errors import UsageError
+from rooflinecli.engine import build_request
+from rooflinecli.price import overrides
+from rooflinecli.questions.sweep import ranges
+from rooflinecli.specs import parse_values
+from rooflinecli.specs.hardware import HardwareSpec, load_hardware
+from rooflinecli.specs.model import load_model
+from rooflinecli.specs.options import FLAGS, OPTIONS, Option
+from rooflinecli.specs.request import MOST
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One thing that varies. kind: structure, number (a field of Request) or figure (a dotted path of the hardware file).
+
+    Values are SI; `tokens` marks a batch written in tokens, `relative` a figure written as a multiple of the file's.
+    """
+
+    name: str
+    kind: str
+    values: tuple[Any, ...]
+    tokens: bool = False
+    relative: bool = False
+
+
+@dataclass(frozen=True)
+class Space:
+    """The product of all axes, structure outermost; `fixed` holds what was given once."""
+
+    structure: tuple[Axis, ...]
+    sizes: tuple[Axis, ...]
+    phases: tuple[str, ...]
+    hardware: tuple[str, ...] = field(default=())
+
+    @property
+    def points(self) -> int:
+        total = 1
+        for axis in (*self.structure, *self.sizes):
+            total *= len(axis.values)
+        return total
+
+    @property
+    def swept(self) -> tuple[Axis, ...]:
+        return tuple(a for a in (*self.structure, *self.sizes) if len(a.values) > 1)
+
+
+def space(options: dict[str, Any], figures: list[str] | None = None) -> Space:
+    """Options by any of their names -> the space they span. Raises UsageError naming the flag that is wrong."""
+    given = build_request.named(options, "`roofline sweep --help` lists them")
+    phases = build_request.phases(given.pop("phase", "prefill,decode"))
+    axes = [axis(option, given[name]) for name, option in OPTIONS.items() if name in given]
+    structure = tuple(a for a in axes if a.kind == "structure")
+    chips = next(a.values for a in structure if a.name == "hw")
+    specs = [load_hardware(name) for name in chips]
+    sizes = (*(a for a in axes if a.kind == "number"), *(_figure(text, specs) for text in figures or []))
+    build_request.agree(given, phases)
+    _remark(structure, sizes)
+    return Space(structure, sizes, phases, chips)
+
+
+def axis(option: Option, written: Any) -> Axis:
+    """What an option ranges over: numbers as ranges, anything else as a list (of lists: with semicolons)."""
+    flag = FLAGS.get(option.name, option.flag)
+    if option.numeric or option.kind in ("stage", "pictures"):
+        return _numbers(
+            option, ",".join(map(str, written)) if isinstance(written, (list, tuple)) else str(written), flag
+        )
+    items = written if isinstance(written, (list, tuple)) else str(written).split(";" if option.kind == "list" else ",")
+    words = [str(item).strip() for item in items if str(item).strip()]
+    if not words:
+        raise UsageError(f"{flag} {written!r}: expected a value", option.name)
+    read = [w if option.kind == "name" else build_request.value(option, w, flag) for w in words]
+    return Axis(option.name, "structure", tuple(dict.fromkeys(read)))
+
+
+def _numbers(option: Option, text: str, flag: str) -> Axis:
+    tokens = [parse_values.in_tokens(item) for item in text.split(",")]
+    if any(tokens) and not all(tokens):
+        raise UsageError(f"{flag} {text}: give every value in tokens, or none", option.name)
+    found = ranges.values(flag, text, lambda item: build_request.unbounded(option, item, flag))
+    for end in (min(found), max(found)):
+        build_request.bound(option, end, flag)
+    if max(found) == MOST and len(found) > 1:
+        raise UsageError(f"{flag} {text}: max stands alone; sweep numbers, or leave the rest out", option.name)
+    if option.kind in ("stage", "pictures"):
+        return Axis(option.name, "structure", tuple(int(each) for each in found))
+    return Axis(option.name, "number", found, tokens=any(tokens))
+
+
+def _remark(structure: tuple[Axis, ...], sizes: tuple[Axis, ...]) -> None:
+    """What `estimate` would remark on at the largest point of each structure."""
+    largest = {a.name: max(a.values) for a in sizes if a.kind == "number"}
+    named = {a.name: a.values for a in structure}
+    for model in named["model"]:
+        for dtype in named.get("dtype", (None,)):
+            build_request.remark(
+                load_model(model),
+                largest | {"dtype": dtype} | ({"weight_dtype": ""} if "weight-dtype" in named else {}),
+            )
+
+
+def _figure(text: str, specs: list[HardwareSpec]) -> Axis:
+    """`memory.bandwidth=2..5/0.5 TB/s`, `peak.bf16=x1,x1.5,x2` or `efficiency.matmul.compute=0.5..0.9/0.1`."""
+    path, equals, written = text.partition("=")
+    path = path.strip()
+    if not equals:
+        raise UsageError(f"--set {text}: write --set FIGURE=VALUES, for example --set 'memory.bandwidth=2..5/0.5 TB/s'")
+    relative = written.strip().startswith("x")
+    if relative and path.startswith("efficiency."):
+        raise UsageError(f"--set {text}: constants differ by number format; give values, not multiples")
+    dimension = {overrides.unit(spec, path) for spec in specs}.pop()
+    read = (
+        (lambda item: _parse(text, item.strip().removeprefix("x"), "1"))
+        if relative
+        else (lambda item: _parse(text, item, dimension))
+    )
+    found = ranges.values(f"--set {path}", written.strip(), read, unit_shared=True)
+    if min(found) <= 0:
+        raise UsageError(f"--set {text}: figures are above zero", "set")
+    bound = overrides.most(path)
+    if bound is not None and max(found) > bound:  # beyond it an expected time would beat its floor
+        raise UsageError(f"--set {text}: {path} is a share of what the chip can do; give at most {bound:g}", "set")
+    return Axis(path, "figure", found, relative=relative)
+
+
+def _parse(text: str, item: str, dimension: str) -> float:
+    try:
+        return units.parse(item if dimension != "1" else item.strip(), dimension)
+    except ValueError as error:
+        raise UsageError(f"--set {text}: {error}") from None

@@ -1,0 +1,158 @@
+"""One choice of structure over a box of sizes: `estimate`'s own arithmetic on arrays.
+
+Each size that varies gets an array dimension of its own, so a term that depends on few sizes costs few operations and the
+results broadcast only at the end. The longest axis is laid out last, where numpy is fastest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from rooflinecli.core.num import Number
+from rooflinecli.engine import autoregressive_only, build_request, explicit_layout, legality
+from rooflinecli.engine.context import Scene
+from rooflinecli.engine.evaluate import answer as engine_answer
+from rooflinecli.engine.phase_answer import PhaseAnswer
+from rooflinecli.engine.rules import Rule
+from rooflinecli.engine.serving_load import BEHIND, arriving
+from rooflinecli.price import overrides
+from rooflinecli.questions.estimate.answer_types import Cost
+from rooflinecli.questions.estimate.cost import cost
+from rooflinecli.questions.sweep.axes import Axis
+from rooflinecli.questions.sweep.grid import Box
+from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.layout import SIZES, Plan
+from rooflinecli.specs.model import load_model
+from rooflinecli.specs.options import OPTIONS
+from rooflinecli.specs.request import Request
+
+Fit = tuple[str, Number]  # `decode.memory`, and where it is enough
+
+
+@dataclass
+class Answer:
+    """What `estimate` says of every point of a box, as numbers and arrays that broadcast to `shape`."""
+
+    phases: dict[str, PhaseAnswer]
+    plan: dict[str, Number]
+    cost: Cost
+    rules: list[Rule]
+    fits: list[Fit]
+    shape: tuple[int, ...]
+    order: tuple[int, ...]
+    axes: dict[str, Number]
+    roofs: dict[str, Number]
+
+    def flat(self, value: Number) -> np.ndarray:
+        """One value per point, in the order of points."""
+        return np.broadcast_to(value, self.shape).transpose(self.order).reshape(-1)
+
+    @property
+    def points(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+
+def request_of(choice: dict[str, Any], phases: tuple[str, ...]) -> Request:
+    """The question of one choice of structure, sizes left open."""
+    words = {OPTIONS[k].field: v for k, v in choice.items() if k not in ("model", "hw")}
+    return Request(load_model(choice["model"]), load_hardware(choice["hw"]), phases=phases, **words)
+
+
+def lay_out(
+    axes: tuple[Axis, ...], box: Box, request: Request
+) -> tuple[dict[str, Number], tuple[int, ...], tuple[int, ...]]:
+    """Values of every axis inside the box, the shape they broadcast to, and the transpose back to the order of points."""
+    lengths = [stop - start for start, stop in box]
+    places = sorted(range(len(box)), key=lambda i: lengths[i])  # place -> axis
+    shape = tuple(lengths[i] for i in places)
+    found: dict[str, Number] = {}
+    for i, (axis, (start, stop)) in enumerate(zip(axes, box, strict=True)):
+        scale = overrides.figure(request.hardware, axis.name).si if axis.relative else 1.0
+        if len(axis.values) == 1:
+            found[axis.name] = axis.values[0] * scale if axis.relative else axis.values[0]
+            continue
+        dims = [1] * len(box)
+        dims[places.index(i)] = stop - start
+        found[axis.name] = np.array(axis.values[start:stop], dtype=np.float64).reshape(dims) * scale
+    order = tuple(places.index(i) for i in range(len(box)))
+    return found, shape, order
+
+
+def answer(request: Request, axes: tuple[Axis, ...], box: Box) -> Answer:
+    """Evaluate a box. Raises UsageError for a structure that does not exist (a dtype the chip lacks)."""
+    sizes, shape, order = lay_out(axes, box, request)
+    question, override, fields = question_of(request, axes, sizes)
+    with np.errstate(all="ignore"):
+        scene = Scene(question, override=override)
+        autoregressive_only.check(scene)
+        plans = {phase: plan_of(question, phase, fields) for phase in autoregressive_only.phases(scene)}
+        results = {phase: engine_answer(scene, plan, phase) for phase, plan in plans.items()}
+        bill = cost(scene, results, plans)
+        rules = [rule for phase, plan in plans.items() for rule in legality.rules(scene, plan, phase)]
+    fits = [(f"{phase}.memory", found.memory.fits) for phase, found in results.items()]
+    if question.qps is not None:
+        with np.errstate(all="ignore"):
+            rules += [_decodes(arriving(scene, plan)[2]) for plan in plans.values()]
+            rules += [_keeps_up(question, scene.output, results["decode"])] if "decode" in results else []
+    plan = next(iter(plans.values()))
+    shown = {name: getattr(plan, name) for name in ("devices", *SIZES)}
+    roofs = {"peak": scene.chip.peak(scene.formats.compute), "bandwidth": scene.chip.bandwidth}
+    return Answer(results, shown, bill, rules, fits, shape, order, sizes, roofs)
+
+
+def _keeps_up(question: Request, output: Number, decode: PhaseAnswer) -> Rule:
+    """Whether the replicas make the tokens that a request rate asks for."""
+    asked = question.qps * output * (1 - 2 * BEHIND)
+    return Rule(
+        "replicas keep up with the rate", (), decode.tokens_per_s >= asked, lambda: "replicas fall behind the rate"
+    )
+
+
+def _decodes(share: Number) -> Rule:
+    """Whether the prompts of a request rate leave a replica time for anything else."""
+    return Rule("prompts leave time to decode", (), share < 1, lambda: "prompts alone take all the time")
+
+
+def question_of(
+    request: Request, axes: tuple[Axis, ...], sizes: dict[str, Number]
+) -> tuple[Request, dict[str, Number], dict[str, Number]]:
+    """The request with its workload filled in, the hardware figures overridden, and every size by its field."""
+    override = {a.name: sizes[a.name] for a in axes if a.kind == "figure"}
+    fields = {OPTIONS[a.name].field: sizes[a.name] for a in axes if a.kind == "number"}
+    if any(a.name == "batch" and a.tokens for a in axes):
+        fields["batch"] = build_request.whole_sequences(fields["batch"], fields.get("seq"), request.model)
+    return replace(request, **{k: v for k, v in fields.items() if k not in (*SIZES, "devices")}), override, fields
+
+
+def missing(request: Request, axes: tuple[Axis, ...], box: Box, why: str) -> Answer:
+    """A box of points whose structure does not exist on this chip: every one infeasible, for the reason given."""
+    sizes, shape, order = lay_out(axes, box, request)
+    return Answer({}, {}, Cost(), [Rule(why, (), np.bool_(False), lambda: why)], [], shape, order, sizes, {})
+
+
+def plan_of(request: Request, phase: str, sizes: dict[str, Number]) -> Plan:
+    """The plan given: sizes default to 1 (dp to what -n leaves), ZeRO to 1, recomputation to none, as the help says."""
+    given = {name: sizes[name] for name in SIZES if name in sizes}
+    if "devices" in sizes and "dp" not in given:
+        given["dp"] = sizes["devices"] / (given.get("tp", 1.0) * given.get("pp", 1.0) * given.get("cp", 1.0))
+    parallel = request.sequence_parallel
+    if phase != "train":
+        if request.attention_dp:
+            ranks = explicit_layout.attention_parallel(request, given.get("tp", 1.0), given.get("dp", 1.0), given.get("ep"))
+            given |= dict(zip(("tp", "dp", "ep"), ranks, strict=True))
+        return Plan(
+            **given, zero=0, sequence_parallel=bool(parallel), flash=request.flash, **explicit_layout.layout(request, phase)
+        )
+    if parallel is None:  # at tp = 1 it changes nothing, so a block may decide it once
+        parallel = bool(np.any(np.greater(given.get("tp", 1.0), 1)))
+    return Plan(
+        **given,
+        zero=1 if request.zero is None else request.zero,
+        sequence_parallel=parallel,
+        recompute=request.recompute or "none",
+        flash=request.flash,
+        **explicit_layout.layout(request, phase),
+    )

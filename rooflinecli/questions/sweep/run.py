@@ -1,0 +1,112 @@
+"""A sweep as a stream of chunks: structure outside, boxes of sizes inside, never more than one chunk in memory."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from rooflinecli.core.errors import Infeasible, RooflineError, UsageError
+from rooflinecli.core.parallel_map import Spread
+from rooflinecli.questions.sweep import columns, grid
+from rooflinecli.questions.sweep.axes import Space
+from rooflinecli.questions.sweep.evaluate_block import Answer, answer, missing, request_of
+from rooflinecli.questions.sweep.filters import Filter
+from rooflinecli.specs.request import Request
+
+CHUNK = 65536
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns of a sweep: structure that varies, sizes that vary, quantities."""
+
+    structure: list[str]
+    axes: list[str]
+    quantities: list[str]
+
+    @property
+    def names(self) -> list[str]:
+        return [*self.structure, *self.axes, *self.quantities, "feasible", "violation"]
+
+
+def layout(space: Space, wanted: list[str] | None) -> Layout:
+    """What the sweep will print. Raises UsageError for an unknown column, or when no structure can run at all."""
+    first: RooflineError | None = None
+    for choice in choices(space):
+        try:
+            probe = answer(request_of(choice, space.phases), space.sizes, tuple((0, 1) for _ in space.sizes))
+        except (UsageError, Infeasible) as error:
+            first = first or error
+            continue
+        swept = [a.name for a in space.swept]
+        return Layout(
+            [a.name for a in space.structure if a.name in swept],
+            [a.name for a in space.sizes if a.name in swept],
+            columns.select(probe, wanted),
+        )
+    raise first or UsageError("nothing to sweep")
+
+
+def choices(space: Space) -> Iterator[dict[str, Any]]:
+    """Every choice of structure, the last axis fastest."""
+    for values in itertools.product(*(a.values for a in space.structure)):
+        yield {a.name: v for a, v in zip(space.structure, values, strict=True)}
+
+
+def answers(space: Space, start: int, stop: int, chunk: int = CHUNK) -> Iterator[tuple[dict[str, Any], Answer]]:
+    """(structure, answer) box by box for points [start, stop), in order."""
+    for choice, boxes in work(space, start, stop, chunk):
+        request = request_of(choice, space.phases)
+        for box in boxes:
+            yield choice, _answer(request, space, box)
+
+
+def work(
+    space: Space, start: int, stop: int, chunk: int = CHUNK
+) -> Iterator[tuple[dict[str, Any], Iterator[grid.Box]]]:
+    """(structure, its boxes) of points [start, stop), in order."""
+    shape = tuple(len(a.values) for a in space.sizes)
+    per = math.prod(shape)
+    for i, choice in enumerate(choices(space)):
+        low, high = max(start - i * per, 0), min(stop - i * per, per)
+        if low < high:
+            yield choice, grid.boxes(shape, low, high, chunk)
+
+
+def _answer(request: Request, space: Space, box: grid.Box) -> Answer:
+    """A box, or why it has none."""
+    try:
+        return answer(request, space.sizes, box)
+    except (UsageError, Infeasible) as error:
+        return missing(request, space.sizes, box, str(error))
+
+
+def spread(
+    space: Space, shown: Layout, keep: Filter, start: int, stop: int, over: Spread, chunk: int = CHUNK
+) -> Iterator[tuple[dict[str, Any], int]]:
+    """(rows that pass, points) of the same boxes as `answers`, each worked out wherever `over` puts it."""
+    items = [(choice, box) for choice, boxes in work(space, start, stop, chunk) for box in boxes]
+    yield from over(partial(_elsewhere, space, shown, keep), items)
+
+
+def _elsewhere(
+    space: Space, shown: Layout, keep: Filter, item: tuple[dict[str, Any], grid.Box]
+) -> tuple[dict[str, Any], int]:
+    choice, box = item
+    found = _answer(request_of(choice, space.phases), space, box)
+    return keep(found, table(shown, choice, found)), found.points
+
+
+def table(shown: Layout, choice: dict[str, Any], found: Answer) -> dict[str, Any]:
+    """The columns of a box; those of structure are one value for all of it."""
+    return {**{name: choice[name] for name in shown.structure}, **columns.flat(found, shown.axes, shown.quantities)}
+
+
+def chunks(space: Space, shown: Layout, start: int, stop: int, chunk: int = CHUNK) -> Iterator[dict[str, Any]]:
+    """Tables for points [start, stop), in order."""
+    for choice, found in answers(space, start, stop, chunk):
+        yield table(shown, choice, found)

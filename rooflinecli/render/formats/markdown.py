@@ -1,0 +1,70 @@
+"""An estimate as Markdown: for a pull request or a job summary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rooflinecli.core.text import one_line
+from rooflinecli.core.units import count, duration, si
+from rooflinecli.render.views.estimate import _PIECES, layout
+
+
+def estimate(result: dict[str, Any]) -> str:
+    model, chip = result["model"], result["hardware"]
+    lines = [
+        f"### {cell(model['name'])} on {cell(chip['name'])}",
+        "",
+        f"{count(model['parameters']['total'])} parameters, {si(model['weights_bytes'], 'B')} of weights, {result['workload']['dtype']}.",
+        "",
+    ]
+    rows = [["phase", "devices", "floor", "expected", "80 % interval", "bound by", "tokens/s", "80 % interval"]]
+    for name, phase in result["phases"].items():
+        low, high = phase["interval_s"]
+        rows.append(
+            [
+                name,
+                layout(phase["plan"]),
+                duration(phase["floor_s"]),
+                duration(phase["time_s"]),
+                f"{duration(low)} to {duration(high)}",
+                phase["bound"],
+                si(phase["tokens_per_s"], "").strip(),
+                " to ".join(si(end, "").strip() for end in phase["tokens_per_s_interval"]),
+            ]
+        )
+    lines += [table(rows), ""]
+    memory = [["memory per device", *(label for _, label in _PIECES), "total", "capacity"]]
+    for name, phase in result["phases"].items():
+        held = phase["memory"]
+        memory.append(
+            [
+                name,
+                *(si(held[key], "B") for key, _ in _PIECES),
+                si(held["total_bytes"], "B"),
+                si(held["capacity_bytes"], "B"),
+            ]
+        )
+    lines += [table(memory), ""]
+    cost = result["cost"]
+    money = [
+        [key.removeprefix("usd_per_").replace("_", " "), f"{value:,.4g} USD"]
+        for key, value in cost.items()
+        if value is not None
+    ]
+    lines += [table([["cost", "USD"], *money])] if money else ["No price is known for this chip."]
+    lines += ["", *(f"**Does not fit:** {cell(v['message'])}" for v in result["violations"])]
+    return "\n".join(lines).rstrip()
+
+
+def table(rows: Sequence[Sequence[Any]], right: Iterable[int] = ()) -> str:
+    """A Markdown table; the first row is its head. Columns in `right` are aligned to the right."""
+    head, *body = [[cell(item) for item in row] for row in rows]
+    numbers = set(right)
+    rule = ["---:" if i in numbers else "---" for i in range(len(head))]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, rule, *body])
+
+
+def cell(item: Any) -> str:
+    """One line of text that ends no cell and opens no HTML."""
+    return one_line(str(item)).replace("<", "&lt;").replace("|", "\\|")

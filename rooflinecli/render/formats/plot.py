@@ -1,0 +1,137 @@
+"""A picture of swept points: in the terminal, or PNG/SVG with the extra `plot` (matplotlib)."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from rooflinecli.core import files
+from rooflinecli.core.errors import UsageError
+
+MARKS = "o+x*#@%&ABCD"
+WIDTH, HEIGHT = 80, 20  # with the numbers on the left
+
+
+def draw(picture: Any, target: str) -> str | None:
+    """Write FILE.png or FILE.svg; or return text for target `-`. Raises UsageError when there is nothing to show or no way to."""
+    if not any(picture.series.values()):
+        raise UsageError("--plot: no point to show; nothing is feasible")
+    check(target)
+    if target == "-":
+        return text(picture)
+    _file(picture, Path(target))
+    return None
+
+
+def check(target: str) -> None:
+    """Raises UsageError for a target that nothing can be drawn to, so that nobody waits for an answer to hear it."""
+    if target == "-":
+        return
+    path = Path(target)
+    if path.suffix not in (".png", ".svg"):
+        raise UsageError(f"--plot {target}: write to FILE.png, FILE.svg or -", "plot")
+    if path.is_dir():
+        raise UsageError(f"--plot {target}: cannot be written (it is a folder); give a file in it", "plot")
+    if not path.parent.is_dir():
+        raise UsageError(f"--plot {target}: there is no folder {path.parent}; make it first", "plot")
+
+
+def _curves(picture: Any) -> dict[str, list[tuple[float, float]]]:
+    """Roofs as dense lines across the range of the points."""
+    xs = [x for points in picture.series.values() for x, _ in points]
+    curves = {}
+    for name, (peak, bandwidth) in picture.roofs.items():
+        low, high = min([*xs, peak / bandwidth]) / 2, max([*xs, peak / bandwidth]) * 2
+        steps = [low * (high / low) ** (i / 200) for i in range(201)]
+        curves[name] = [(x, min(peak, x * bandwidth)) for x in steps]
+    for name, y in picture.limits.items():
+        low, high = min(xs), max(xs)
+        curves[name] = [(low + (high - low) * i / 200, y) for i in range(201)]
+    return curves
+
+
+class _Scale:
+    """Data -> cell."""
+
+    def __init__(self, values: list[float], cells: int, log: bool):
+        self.log, self.cells = log, cells
+        self.low, self.high = min(values), max(values)
+        if not log and self.low > 0 and self.low < self.high / 3:
+            self.low = 0.0
+        if self.low == self.high:
+            self.low, self.high = (self.low / 2, self.high * 2) if self.low else (0.0, 1.0)
+
+    def __call__(self, value: float) -> int:
+        low, high, v = (
+            (math.log(self.low), math.log(self.high), math.log(value)) if self.log else (self.low, self.high, value)
+        )
+        return min(max(round((v - low) / (high - low) * (self.cells - 1)), 0), self.cells - 1)
+
+
+def text(picture: Any) -> str:
+    """The picture in characters, with a legend."""
+    curves = _curves(picture)
+    points = [p for ps in (*picture.series.values(), *curves.values()) for p in ps]
+    up = _Scale([y for _, y in points], HEIGHT, picture.log or picture.log_up)
+    top, bottom = f"{up.high:.3g}", f"{up.low:.3g}"
+    pad = max(len(top), len(bottom))
+    width = WIDTH - pad - 2
+    across = _Scale([x for x, _ in points], width, picture.log)
+    cells = [[" "] * width for _ in range(HEIGHT)]
+    for line in curves.values():
+        for x, y in line:
+            cells[HEIGHT - 1 - up(y)][across(x)] = "·"
+    for i, line in enumerate(picture.series.values()):
+        for x, y in line:
+            cells[HEIGHT - 1 - up(y)][across(x)] = MARKS[i % len(MARKS)]
+    rows = [
+        f"{(top if r == 0 else bottom if r == HEIGHT - 1 else '').rjust(pad)} ┤{''.join(row).rstrip()}"
+        for r, row in enumerate(cells)
+    ]
+    ends = f"{across.low:.3g}".ljust(width - 10) + f"{across.high:.3g}".rjust(10)
+    legend = [f"  {MARKS[i % len(MARKS)]} {name or 'points'}" for i, name in enumerate(picture.series)] + [
+        f"  · {name}" for name in curves
+    ]
+    return "\n".join(
+        [
+            picture.title,
+            picture.y + (" (logarithmic)" if picture.log_up else ""),
+            *rows,
+            " " * pad + " └" + "─" * width,
+            " " * (pad + 2) + ends,
+            " " * (pad + 2) + picture.x + (" (logarithmic)" if picture.log else ""),
+            *legend,
+        ]
+    )
+
+
+def _file(picture: Any, path: Path) -> None:
+    try:
+        import matplotlib
+    except ImportError:
+        raise UsageError(
+            "--plot needs matplotlib for files; `pip install 'rooflinecli[plot]'`, or --plot - for the terminal"
+        ) from None
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")
+    for name, line in _curves(picture).items():
+        axes.plot(*zip(*line, strict=True), color="grey", linewidth=1)
+        axes.annotate(name, line[-1], ha="right", va="bottom", fontsize=8, color="grey")
+    for name, points in picture.series.items():
+        axes.plot(*zip(*points, strict=True), "-" if picture.curves else "o", markersize=3, label=name or None)
+    if picture.log:
+        axes.set_xscale("log")
+    if picture.log or picture.log_up:
+        axes.set_yscale("log")
+    if any(picture.series):
+        axes.legend(fontsize=8)
+    axes.set(title=picture.title, xlabel=picture.x, ylabel=picture.y)
+    axes.grid(alpha=0.3)
+    try:
+        with files.replacing(path, "--plot") as partial:
+            figure.savefig(partial, dpi=150, format=path.suffix[1:])
+    finally:
+        pyplot.close(figure)

@@ -1,0 +1,55 @@
+"""Columns of a simulation as a file, its requests or its course over time: CSV, or Parquet with the extra `parquet`."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+from rooflinecli.core import files
+from rooflinecli.core.errors import UsageError
+
+WHOLE = ("prompt", "output", "replica", "preempted", "hit")
+NAMES = {**{name: f"{name}_s" for name in ("arrival", "queue", "ttft", "tpot", "e2e")}, "label": "class"}
+
+
+def check(path: Path, flag: str) -> None:
+    """Raises UsageError, before a long run, for a suffix or a folder that `save` could not write."""
+    if path.suffix not in (".csv", ".parquet"):
+        raise UsageError(f"{flag} {path}: write to FILE.csv or FILE.parquet", flag[2:])
+    if not path.parent.is_dir():
+        raise UsageError(f"{flag} {path}: there is no folder {path.parent}; make it first", flag[2:])
+
+
+def table(times: Any) -> dict[str, Any]:
+    """Arrays by column, in order of arrival: seconds (`_s`), tokens and counts; the class where requests have one."""
+    return {NAMES.get(name, name): _column(times, name) for name in times.columns}
+
+
+def save(columns: dict[str, Any], path: Path, flag: str) -> None:
+    """Arrays by column; what is not a number is left empty. Raises UsageError for what `check` refuses or without pyarrow."""
+    check(path, flag)
+    if path.suffix == ".csv":
+        with (
+            files.replacing(path, flag) as partial,
+            partial.open("w", encoding="utf-8", newline="") as stream,
+        ):
+            writer = csv.writer(stream, lineterminator="\n")
+            writer.writerow(columns)
+            for row in zip(*(c.tolist() for c in columns.values()), strict=True):
+                writer.writerow("" if cell != cell else cell for cell in row)
+        return
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise UsageError(
+            f"{flag} FILE.parquet needs pyarrow; install it with `pip install 'rooflinecli[parquet]'`"
+        ) from None
+    with files.replacing(path, flag) as partial:
+        pyarrow.parquet.write_table(pyarrow.table(columns), partial)
+
+
+def _column(times: Any, name: str) -> Any:
+    values = getattr(times, name)
+    return values.astype("int64") if name in WHOLE else values

@@ -1,0 +1,184 @@
+"""Tables, lists and sentences for a terminal: nothing wider than it is given, no cell broken.
+
+A column that does not fit is dropped, in the order its table states, and the table says which; `--wide` shows all.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import field
+
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.text import CONTROL
+from rooflinecli.render.formats.terminal_style import PIPE, dim
+
+Grid = Sequence[Sequence[str]]
+GAP = "  "
+
+
+@dataclass
+class Table:
+    """A grid made to fit: which columns stayed, how wide each is, what was dropped."""
+
+    widths: dict[int, int]
+    left: set[int]
+    dropped: list[str] = field(default_factory=list)
+    indent: str = ""
+
+    def line(self, row: Sequence[str]) -> str:
+        """One row of the grid, aligned."""
+        cells = ((_cut(clean(row[i]), w), w, i in self.left) for i, w in self.widths.items())
+        padded = (cell + _pad(cell, w) if left else _pad(cell, w) + cell for cell, w, left in cells)
+        return (self.indent + GAP.join(padded)).rstrip()
+
+    def head(self, names: Sequence[str]) -> list[str]:
+        """The headings; one that holds line breaks takes several lines, the last of them above its figures."""
+        parts = [name.split("\n") for name in names]
+        depth = max(map(len, parts))
+        stacked = [[""] * (depth - len(p)) + p for p in parts]
+        return [self.line([column[i] for column in stacked]) for i in range(depth)]
+
+    def note(self, width: int) -> list[str]:
+        """What was dropped, if anything."""
+        if not self.dropped:
+            return []
+        return [
+            dim(line)
+            for line in prose(f"not shown for lack of room: {', '.join(self.dropped)}; --wide shows all", width)
+        ]
+
+
+def fit(
+    grid: Grid,
+    width: int,
+    *,
+    left: Iterable[str | int] = (0,),
+    drop: Iterable[str] = (),
+    shrink: dict[str, int] | None = None,
+    indent: str = "",
+    headed: bool = True,
+) -> Table:
+    """How `grid` (its first row the headings, shown if `headed`) stands in `width` columns.
+
+    Columns in `shrink` are cut down to their least first; then columns go in the order of `drop`, and after those from
+    the right. The first column stays, cut if it must be. `left` names the columns that hold text.
+    """
+    heads = [clean(name) for name in grid[0]]
+    body = [max((cells(clean(row[i])) for row in grid[1:]), default=0) for i in range(len(heads))]
+    above = [max(map(cells, name.split("\n"))) if headed else 0 for name in grid[0]]
+    natural = dict(enumerate(map(max, body, above)))
+    least = {i: min(w, (shrink or {}).get(heads[i], w)) for i, w in natural.items()}
+    room = max(width - len(indent), 1)
+    named = [heads.index(name, 1) for name in drop if name in heads[1:]]
+    order = list(dict.fromkeys([*named, *range(len(heads) - 1, 0, -1)]))
+    gone = []
+    while _total(least) > room and len(least) > 1:
+        gone.append(order.pop(0))
+        del least[gone[-1]]
+    widths = _grown({i: min(w, room) for i, w in least.items()}, natural, room)
+    text = {i if isinstance(i, int) else heads.index(i) for i in left if isinstance(i, int) or i in heads}
+    return Table(widths, text, [heads[i] for i in sorted(gone) if body[i]], indent)
+
+
+def _total(widths: dict[int, int]) -> int:
+    return sum(widths.values()) + len(GAP) * (len(widths) - 1)
+
+
+def _grown(widths: dict[int, int], natural: dict[int, int], room: int) -> dict[int, int]:
+    """Columns that were cut down take back what room is left."""
+    for i in widths:
+        widths[i] += max(min(natural[i] - widths[i], room - _total(widths)), 0)
+    return widths
+
+
+def table(
+    grid: Grid,
+    width: int = PIPE,
+    *,
+    left: Iterable[str | int] = (0,),
+    drop: Iterable[str] = (),
+    shrink: dict[str, int] | None = None,
+    indent: str = "",
+) -> list[str]:
+    """The lines of `grid` made to fit (see `fit`): headings, rows, and a note where columns were dropped."""
+    made = fit(grid, width, left=left, drop=drop, shrink=shrink, indent=indent)
+    head, *body = grid
+    return [*map(dim, made.head(head)), *map(made.line, body), *made.note(width)]
+
+
+def pairs(rows: Iterable[Sequence[str]], width: int = PIPE) -> list[str]:
+    """Label and value, one to a line; a long value goes on below itself."""
+    return [line for lines in pairs_apart(rows, width) for line in lines]
+
+
+def pairs_apart(rows: Iterable[Sequence[str]], width: int = PIPE) -> list[list[str]]:
+    """The lines of each pair by themselves, for lists with headings between."""
+    cleaned = [(clean(label), clean(value)) for label, value in rows]
+    wide = min(max((cells(label) for label, _ in cleaned), default=0), max(width // 2, 8))
+    return [_pair(label, value, wide, width) for label, value in cleaned]
+
+
+def _pair(label: str, value: str, wide: int, width: int) -> list[str]:
+    lines = wrap(value, max(width - wide - len(GAP), 8)) or [""]
+    first = _cut(label, wide)
+    return [
+        (first + _pad(first, wide) + GAP + lines[0]).rstrip(),
+        *(" " * (wide + len(GAP)) + line for line in lines[1:]),
+    ]
+
+
+def prose(text: str, width: int = PIPE, indent: str = "") -> list[str]:
+    """Sentences in lines of at most `width`; lines after the first begin with `indent`."""
+    return wrap(text, width, indent) or [""]
+
+
+def command(words: str, width: int = PIPE) -> list[str]:
+    """A command line that can be copied: broken before an option where possible, with the shell's continuation."""
+    lines, pieces = [""], words.replace(" -", "\n-").split("\n")
+    for piece in (p for whole in pieces for p in ([whole] if len(whole) + 4 <= width else whole.split())):
+        if lines[-1] and len(lines[-1]) + len(piece) + 3 > width:
+            lines[-1] += " \\"
+            lines.append("  " + piece)
+        else:
+            lines[-1] += (" " if lines[-1] else "") + piece
+    return lines
+
+
+def wrap(text: str, width: int, indent: str = "") -> list[str]:
+    """Lines of at most `width`, broken at spaces; textwrap counts characters, so text with wide ones gets half of it."""
+    text = clean(text)
+    width = max(width if cells(text) <= len(text) else width // 2, 4)
+    indent = indent if len(indent) * 2 < width else ""
+    if len(text) <= width and text.isascii():  # it has its line to itself, as nearly all have
+        return [text.rstrip()] if text.strip() else []
+    return textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def clean(text: str) -> str:
+    """One line without control characters; spaces stay as they are, since labels are indented with them."""
+    if text.isprintable():  # nearly all of it is
+        return text
+    return CONTROL.sub("", text.replace("\n", " ").replace("\t", " "))
+
+
+def cells(text: str) -> int:
+    """Cells that a terminal gives to `text`: two for the wide characters of East Asia, none for marks that combine."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import combining, east_asian_width
+
+    return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def _pad(text: str, width: int) -> str:
+    return " " * (width - cells(text))
+
+
+def _cut(text: str, width: int) -> str:
+    """`text`, or as much of it as leaves room for the mark that says so."""
+    if cells(text) <= width:
+        return text
+    while text and cells(text) > width - 1:
+        text = text[:-1]
+    return text + "…" if width else ""

@@ -1,0 +1,167 @@
+"""A traced number as text: symbol = expression = numbers = value, then the symbols of the expression, to a depth."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from typing import Any
+
+from rooflinecli.core.derivation import FORMULAS, Traced
+from rooflinecli.core.units import count, si
+
+_RANK = {"+": 1, "-": 1, "*": 2, "/": 2, "neg": 3, "**": 4}
+_LONG_SUM = 12
+
+
+def explain(number: Traced, depth: int = 3) -> str:
+    """The derivation of `number`, indented by level; anything deeper than `depth` is named but not unfolded."""
+    lines: list[str] = []
+    _node(number, depth, 0, lines, set())
+    width = max(60, min(shutil.get_terminal_size((110, 40)).columns, 130))
+    return "\n".join(piece for line in lines for piece in _wrapped(line, width))
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """`line` folded at `width`, continuations indented under it."""
+    pad = " " * (len(line) - len(line.lstrip()) + 4)
+    return textwrap.wrap(
+        line, width, subsequent_indent=pad, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
+    ) or [""]
+
+
+def _node(number: Traced, depth: int, level: int, lines: list[str], seen: set[int]) -> None:
+    pad = "  " * level
+    if number.op == "leaf":
+        lines.append(f"{pad}{number.symbol} = {_quantity(number)}   [{number.source}]")
+        return
+    expression = _expression(number)
+    symbol = number.symbol or "value"
+    head = f"{pad}{symbol} = {_quantity(number)}"
+    origin = _origin(number)
+    if id(number) in seen:
+        lines.append(f"{head}   (above)")
+        return
+    seen.add(id(number))
+    lines.append(head)
+    text, figures = _text(expression), _figures(expression)
+    lines.append(f"{pad}  = {text}")
+    if figures != text:
+        lines.append(f"{pad}  = {figures}")
+    if origin:
+        lines.append(f"{pad}  [{origin}]")
+    parts = _symbols(expression)
+    if depth <= 1:
+        return
+    for part in parts:
+        _node(part, depth - 1, level + 1, lines, seen)
+
+
+def _expression(number: Traced) -> Any:
+    """What a named number stands for: the arithmetic under it, with names that only rename removed."""
+    inner = number.args[0] if number.op == "formula" else number
+    while isinstance(inner, Traced) and inner.op == "formula" and not inner.name and not inner.symbol:
+        inner = inner.args[0]
+    return inner
+
+
+def _origin(number: Traced) -> str:
+    if number.op != "formula" or not number.name:
+        return ""
+    return f"{number.name}: {FORMULAS[number.name].source}"
+
+
+def _quantity(number: Traced) -> str:
+    return _exact(number.value, number.unit)
+
+
+def _exact(value: Any, unit: str) -> str:
+    """The value for people, and in full behind it, so that it can be checked against the JSON."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    short = _short(value, unit)
+    full = repr(value)
+    plain = short.replace(",", "").split(" ")[0]
+    return short if full in (plain, f"{plain}.0") else f"{short} ({full})"
+
+
+def _short(value: Any, unit: str) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if unit in ("B", "B/s", "FLOP/s", "FLOP", "s", "Hz", "FLOP/B", "USD", "W", "J"):
+        return si(float(value), unit)
+    if unit == "1" or not unit:
+        return f"{value:.4g}" if isinstance(value, float) and abs(value) < 1e4 else count(float(value))
+    return f"{count(float(value))} {unit}"
+
+
+def _text(node: Any) -> str:
+    return _render(node, lambda t: t.symbol, top=True)
+
+
+def _figures(node: Any) -> str:
+    return _render(node, lambda t: _short(t.value, t.unit), top=True)
+
+
+def _render(node: Any, name: Any, rank: int = 0, top: bool = False) -> str:
+    if not isinstance(node, Traced):
+        return f"{node:g}" if isinstance(node, float) else str(node)
+    if (
+        node.op in ("leaf", "formula")
+        and (node.symbol or node.op == "leaf")
+        and not (top and node.op == "formula" and not node.symbol)
+    ):
+        return str(name(node))
+    if node.op == "formula":
+        return _render(node.args[0], name, rank)
+    if node.op == "+":
+        return _sum(node, name, rank)
+    if node.op in _RANK and len(node.args) == 2:
+        mine = _RANK[node.op]
+        left, right = _render(node.args[0], name, mine), _render(node.args[1], name, mine + (node.op in "-/"))
+        sign = {"*": "·", "**": "^"}.get(node.op, node.op)
+        text = f"{left}^{right}" if node.op == "**" else f"{left} {sign} {right}"
+        return f"({text})" if mine < rank else text
+    if node.op == "neg":
+        return f"-{_render(node.args[0], name, 3)}"
+    if node.op in ("<", "<=", ">", ">=", "==", "and", "or"):
+        return f"{_render(node.args[0], name, 1)} {node.op} {_render(node.args[1], name, 1)}"
+    return f"{node.op}({', '.join(_render(a, name) for a in node.args)})"
+
+
+def _sum(node: Traced, name: Any, rank: int) -> str:
+    terms = [t for t in _terms(node) if not (isinstance(t, (int, float)) and t == 0)]
+    shown = [_render(t, name, 1) for t in terms]
+    if len(shown) > _LONG_SUM:
+        shown = [*shown[:_LONG_SUM], f"… ({len(terms) - _LONG_SUM} more terms)"]
+    text = " + ".join(shown)
+    return f"({text})" if rank > 1 and len(shown) > 1 else text
+
+
+def _terms(node: Any) -> list[Any]:
+    """The addends of a chain of sums, left to right."""
+    terms: list[Any] = []
+    stack = [node]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, Traced) and top.op == "+":
+            stack += [top.args[1], top.args[0]]
+        else:
+            terms.append(top)
+    return terms
+
+
+def _symbols(node: Any) -> list[Traced]:
+    """The named numbers an expression mentions, once each, in order."""
+    found: list[Traced] = []
+    stack, names = [node], set()
+    while stack:
+        top = stack.pop()
+        if not isinstance(top, Traced):
+            continue
+        if top.op == "leaf" or (top.op == "formula" and top.symbol):
+            if (top.symbol, repr(top.value)) not in names:
+                names.add((top.symbol, repr(top.value)))
+                found.append(top)
+        else:
+            stack += reversed(top.args)
+    return found

@@ -1,0 +1,45 @@
+"""Why a plan: the layouts considered, as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rooflinecli.core.units import duration, si
+from rooflinecli.render.formats import terminal
+from rooflinecli.render.formats.terminal_style import PIPE
+from rooflinecli.render.views.estimate import layout
+
+_SHOWN = 12
+
+
+def why(answers: list[dict[str, Any]], width: int = PIPE) -> str:
+    """One block per kind of work: the choice, why not fewer devices, the layouts tried, fastest first."""
+    return "\n\n".join(_block(answer, width) for answer in answers)
+
+
+def _block(answer: dict[str, Any], width: int) -> str:
+    lines = terminal.prose(f"{answer['work']}: {layout(answer['chosen'])}", width, "  ")
+    said = [answer["reason"]]
+    smaller = answer["smaller"]
+    if smaller:
+        devices = f"{smaller['devices']} device{'s' if smaller['devices'] > 1 else ''}"
+        least, room = smaller["least_bytes_per_device"], answer["capacity_bytes"]
+        said.append(f"on {devices} the leanest layout needs {si(least, 'B')} of {si(room, 'B')}")
+    lines += [f"  {line}" for text in said for line in terminal.prose(text, width - 2, "  ")]
+    grid = [
+        ["", "layout", "per device", "expected", "held", "mostly"],
+        *(_row(answer, r) for r in answer["considered"][:_SHOWN]),
+    ]
+    drop = ("per device", "mostly")
+    lines += ["", *terminal.table(grid, width, left=("", "layout", "mostly"), drop=drop, shrink={"layout": 24})]
+    if len(answer["considered"]) > _SHOWN:
+        lines.append(f"  … {len(answer['considered']) - _SHOWN} more")
+    return "\n".join(lines)
+
+
+def _row(answer: dict[str, Any], row: dict[str, Any]) -> list[str]:
+    mark = "*" if {k: row[k] for k in answer["chosen"]} == answer["chosen"] else ""
+    outcome = (
+        [duration(row["time_s"]), duration(row["held_s"]), row["bound"]] if row["fits"] else ["-", "-", "does not fit"]
+    )
+    return [mark, layout(row), si(row["bytes_per_device"], "B"), *outcome]

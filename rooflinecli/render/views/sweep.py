@@ -1,0 +1,178 @@
+"""Swept points as they stream by: csv, json, markdown and table, one writer each. Files hold SI; tables are for people.
+
+A writer takes chunks (column name -> array, or one value for the whole chunk) and writes to an open text stream.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+from rooflinecli.render.formats import terminal
+from rooflinecli.render.formats.csv import inert
+from rooflinecli.render.formats.markdown import cell
+from rooflinecli.render.formats.terminal_style import PIPE
+from rooflinecli.render.views.record import pretty
+
+Chunk = dict[str, Any]
+
+
+def length(chunk: Chunk) -> int:
+    return len(chunk["feasible"])
+
+
+def texts(column: Any, rows: int, null: str = "") -> list[str]:
+    """A column as machine-readable text: shortest exact decimals, whole numbers without a point, `null` for nothing."""
+    if not hasattr(column, "dtype"):
+        return [_text(column, null)] * rows
+    if column.dtype.kind == "b":
+        return ["true" if value else "false" for value in column.tolist()]
+    if column.dtype.kind == "f" and not (column % 1).any() and abs(column).max(initial=0) < 1e15:
+        return list(map(str, column.astype("int64").tolist()))
+    if column.dtype.kind == "f" and (abs(column) < 1e300).all():  # finite: spares the checks below
+        return [text[:-2] if text.endswith(".0") else text for text in map(repr, column.tolist())]
+    return [_text(value, null) for value in column.tolist()]
+
+
+def _text(value: Any, null: str) -> str:
+    if value is None or value != value or value in (float("inf"), float("-inf")):
+        return null
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+class Csv:
+    """A header and one line per point; infeasible quantities are empty."""
+
+    def __init__(self, stream: TextIO, names: list[str], about: dict[str, Any]):
+        self.stream, self.names = stream, names
+        stream.write(",".join(names) + "\n")
+
+    def add(self, chunk: Chunk) -> None:
+        rows = length(chunk)
+        columns = [
+            [_quoted(t) for t in texts(chunk[n], rows)] if _words(chunk[n]) else texts(chunk[n], rows)
+            for n in self.names
+        ]
+        self.stream.write("\n".join(map(",".join, zip(*columns, strict=True))) + "\n" if rows else "")
+
+    def close(self) -> None:
+        pass
+
+
+def _words(column: Any) -> bool:
+    return column.dtype.kind not in "fb" if hasattr(column, "dtype") else isinstance(column, str)
+
+
+def _quoted(text: str) -> str:
+    text = inert(text)
+    return '"' + text.replace('"', '""') + '"' if any(c in text for c in ',"\n') else text
+
+
+def objects(chunk: Chunk, names: list[str]) -> Iterator[str]:
+    """One JSON object per point."""
+    rows = length(chunk)
+    keys = [json.dumps(n) + ": " for n in names]
+    columns = []
+    for key, name in zip(keys, names, strict=True):
+        column = chunk[name]
+        values = [json.dumps(v) for v in texts(column, rows)] if _words(column) else texts(column, rows, "null")
+        columns.append([key + v for v in values])
+    for row in zip(*columns, strict=True):
+        yield "{" + ", ".join(row) + "}"
+
+
+class Json:
+    """One object: what was asked, and `points`, a list written as it streams."""
+
+    def __init__(self, stream: TextIO, names: list[str], about: dict[str, Any]):
+        self.stream, self.names, self.first = stream, names, True
+        stream.write(json.dumps({"schema": "roofline/sweep/1", **about}, indent=2)[:-2] + ',\n  "points": [')
+
+    def add(self, chunk: Chunk) -> None:
+        for text in objects(chunk, self.names):
+            self.stream.write(("\n    " if self.first else ",\n    ") + text)
+            self.first = False
+
+    def close(self) -> None:
+        self.stream.write("\n  ]\n}\n")
+
+
+# columns of a table go in this order where there is no room for all: the last parts of their names
+DROPPED = (
+    "violation", "usd_per_million_input_tokens", "usd_per_million_output_tokens", "usd_per_million_training_tokens",
+    "mfu", "total_bytes", "bound", "tokens_per_s",
+)  # fmt: skip
+
+
+class Table:
+    """Columns aligned to the first chunk, units for people, at most `limit` rows, as many columns as there is room for."""
+
+    limit = 200
+
+    def __init__(self, stream: TextIO, names: list[str], about: dict[str, Any], width: int = PIPE):
+        self.stream, self.names, self.width = stream, names, width
+        self.made, self.shown, self.total = terminal.Table({}, set()), 0, 0
+
+    def add(self, chunk: Chunk) -> None:
+        rows = min(length(chunk), self.limit - self.shown)
+        self.total += length(chunk)
+        if rows <= 0:
+            return
+        grid = list(zip(*([_shown(n, v) for v in _head(chunk[n], rows)] for n in self.names), strict=True))
+        if not self.shown:
+            self.start(grid)
+        self.shown += rows
+        self.stream.write("".join(self.line(row) for row in grid))
+
+    def start(self, grid: list[tuple[str, ...]]) -> None:
+        heads = [name.replace(".", "\n") for name in self.names]
+        drop = [
+            name.replace(".", " ")
+            for last in DROPPED
+            for name in reversed(self.names)
+            if name.rpartition(".")[2] == last
+        ]
+        self.made = terminal.fit([heads, *grid], self.width, left=(), drop=drop)
+        self._write(self.made.head(heads))
+
+    def line(self, cells: tuple[str, ...]) -> str:
+        return self.made.line(cells) + "\n"
+
+    def close(self) -> None:
+        self._write(self.made.note(self.width))
+        if self.total > self.shown:
+            more = f"… {self.total - self.shown:,} more points; --format csv, jsonl or parquet holds them all"
+            self._write(terminal.prose(more, self.width))
+
+    def _write(self, lines: list[str]) -> None:
+        self.stream.write("".join(line + "\n" for line in lines))
+
+
+class Markdown(Table):
+    """The same rows as a Markdown table, all columns."""
+
+    limit = 2000
+
+    def start(self, grid: list[tuple[str, ...]]) -> None:
+        self.stream.write(self.line(tuple(self.names)) + self.line(("---:",) * len(self.names)))
+
+    def line(self, cells: tuple[str, ...]) -> str:
+        return f"| {' | '.join(map(cell, cells))} |\n"
+
+
+def _head(column: Any, rows: int) -> list[Any]:
+    return column[:rows].tolist() if hasattr(column, "dtype") else [column] * rows
+
+
+def _shown(name: str, value: Any) -> str:
+    if value is None or (isinstance(value, float) and value != value):
+        return "-"
+    if isinstance(value, float) and name.startswith("cost."):
+        return f"${value:,.4g}"
+    return value if isinstance(value, str) else pretty(name.rpartition(".")[2], value)
+
+
+WRITERS = {"csv": Csv, "json": Json, "markdown": Markdown}

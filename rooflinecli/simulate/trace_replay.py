@@ -1,0 +1,191 @@
+"""A recorded load: a file in any of the formats that `traces/` reads, from its first instant on; and the jobs that it makes."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from rooflinecli.core import units
+from rooflinecli.core.errors import DataError, UsageError
+from rooflinecli.core.files import absent
+from rooflinecli.importers.traces.trace_row import Row, beginning
+from rooflinecli.simulate.request import Job
+from rooflinecli.specs.registry import kinds, load
+
+TRACES = "importers/traces"
+LATEST = 1e9  # s, thirty years: beyond it an instant and a millisecond after it are one number
+
+
+@dataclass
+class Trace:
+    """Rows in order of time, how many were skipped as malformed or had failed when they were recorded, and from what format."""
+
+    rows: list[Row]
+    skipped: int
+    format: str
+    failed: int = 0
+    timed: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.timed = all(row.time is not None or row.think is not None for row in self.rows)
+
+    @property
+    def means(self) -> tuple[float, float]:
+        """Mean prompt and answer, in tokens."""
+        count = max(len(self.rows), 1)
+        return sum(r.prompt for r in self.rows) / count, sum(r.output for r in self.rows) / count
+
+    def jobs(
+        self, instants: Callable[[int], list[float]] | None = None
+    ) -> tuple[list[Job], Callable[[Job], Job | None] | None]:
+        """Jobs that come by themselves, in order, and what follows when one ends (None where nothing does).
+
+        `instants` makes arrivals for so many, in place of those recorded.
+        """
+        alone: list[Row] = []
+        later: dict[str, list[Row]] = {}
+        for row in self.rows:
+            if row.think is not None and row.session in later:
+                later[row.session].append(row)
+                continue
+            if row.session:
+                later.setdefault(row.session, [])
+            alone.append(row)
+        when = instants(len(alone)) if instants is not None else [float(r.time or 0.0) for r in alone]
+        jobs = [_job(i, t, row) for i, (t, row) in enumerate(zip(when, alone, strict=True))]
+        jobs.sort(key=lambda job: job.arrival)
+        if not any(later.values()):
+            return jobs, None
+        waiting = {name: rows[::-1] for name, rows in later.items() if rows}
+        count = [len(jobs)]
+
+        def follow(job: Job) -> Job | None:
+            rows = waiting.get(job.session)
+            if not rows:
+                return None
+            row = rows.pop()
+            following = _job(count[0], job.finish + float(row.think or 0.0), row)
+            count[0] += 1
+            return following
+
+        return jobs, follow
+
+
+def _job(index: int, arrival: float, row: Row) -> Job:
+    return Job(index, arrival, row.prompt, row.output, row.session, row.hashes, row.span, row.think or 0.0, row.label)
+
+
+def read(name: str, speed: float = 1.0, window: str = "", skip_bad: bool = False, most: int = 0) -> Trace:
+    """The trace of a file in any format, its times from zero, `speed` times as fast, cut to a window and a count.
+
+    Raises UsageError for a file that is not there or of no known format and for a window that nothing falls into, DataError with
+    file:line for a malformed row.
+    """
+    path = Path(name)
+    if not path.is_file():
+        raise UsageError(
+            f"--trace {name}: {absent(path)}; give a recorded load (docs/simulate.md lists the formats)", "trace"
+        )
+    state = path.stat()
+    return _read(name, (state.st_mtime_ns, state.st_size), speed, window, skip_bad, most)
+
+
+@lru_cache(maxsize=4)
+def _read(name: str, state: tuple[int, int], speed: float, window: str, skip_bad: bool, most: int) -> Trace:
+    """Once for every state of a file: a run asks for its trace several times."""
+    path = Path(name)
+    try:
+        format, reader = _reader(path)
+        rows, skipped, failed = _sorted_out(reader.rows(path), skip_bad)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{path}:1: gzip cannot unpack it ({error}); fetch the file again") from None
+    kept = _cut(_ordered(rows), speed, window, most)
+    if rows and not kept:
+        raise UsageError(f"--window {window}: no request of {name} falls into it; widen it or leave it out", "window")
+    if not kept:
+        raise UsageError(f"--trace {name}: it holds no request; give one that does", "trace")
+    last = max(max(row.time or 0.0, row.think or 0.0) for row in kept)
+    if last > LATEST:
+        raise UsageError(
+            f"--trace {name}: a request comes {last:.3g} s after another, more than the {LATEST:g} s that can be told apart; "
+            "give times in the unit of the format, or take a part with --window",
+            "trace",
+        )
+    return Trace(kept, skipped, format, failed)
+
+
+def _sorted_out(found: Iterable[Row | DataError | None], skip_bad: bool) -> tuple[list[Row], int, int]:
+    """Rows, and how many were malformed and had failed. Raises DataError for the first malformed one, unless they are skipped."""
+    rows: list[Row] = []
+    skipped = failed = 0
+    for row in found:
+        if row is None:
+            failed += 1
+        elif isinstance(row, Row):
+            rows.append(row)
+        elif skip_bad:
+            skipped += 1
+        else:
+            raise row
+    return rows, skipped, failed
+
+
+def _reader(path: Path) -> tuple[str, Any]:
+    head = beginning(path)
+    names = [name for name in kinds(TRACES) if name != "trace-row"]
+    for name in names:
+        reader = load(TRACES, name)
+        if reader.matches(head):
+            return name, reader
+    first = head.strip().partition("\n")[0]
+    seen = f"it begins {first[:40]!r}" if first else "it is empty"
+    raise UsageError(
+        f"--trace {path}: {seen}, none of the formats known ({', '.join(names)}); a CSV with the heading time,prompt,output always works",
+        "trace",
+    )
+
+
+def _ordered(rows: list[Row]) -> list[Row]:
+    """By time where every row has one; sessions whose turns follow one another keep the order of the file."""
+    if rows and all(row.time is not None for row in rows):
+        return sorted(rows, key=lambda row: float(row.time or 0.0))
+    return rows
+
+
+def _cut(rows: list[Row], speed: float, window: str, most: int) -> list[Row]:
+    """Times from zero, the window of recorded seconds, the first so many; faster by `speed`, think times too.
+
+    A turn that follows another is inside where its session's first is.
+    """
+    known = [row.time for row in rows if row.time is not None]
+    start = min(known, default=0.0)
+    low, high = between(window) if window else (0.0, float("inf"))
+    kept, begun = [], dict[str, bool]()
+    for row in rows:
+        time = None if row.time is None else row.time - start
+        inside = time is None or low <= time < high
+        if row.think is not None and row.time is None and row.session in begun:
+            inside = begun[row.session]
+        else:
+            begun.setdefault(row.session, inside)
+        if inside:
+            think = None if row.think is None else row.think / speed
+            kept.append(replace(row, time=None if time is None else (time - low) / speed, think=think))
+    return kept[:most] if most else kept
+
+
+def between(window: str) -> tuple[float, float]:
+    """`10min:20min`, seconds from the first request. Raises UsageError."""
+    low, colon, high = window.partition(":")
+    try:
+        found = tuple(float(t) if t.replace(".", "", 1).isdigit() else units.parse(t, "s") for t in (low or "0", high))
+    except ValueError:
+        found = (0.0, 0.0)
+    if not colon or not 0 <= found[0] < found[1]:
+        raise UsageError(f"--window {window}: write two times since the first request, such as 10min:20min", "window")
+    return found[0], found[1]

@@ -1,0 +1,235 @@
+"""The blocks a model is made of, as YAML describes them: attention, feed-forward, layer, positions, patches, quantization."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from rooflinecli.specs.components import PieceSpec
+from rooflinecli.specs.figure import Spec
+from rooflinecli.specs.registry import kinds
+from rooflinecli.specs.registry_field import one_of
+
+_LATENT = ("mla", "sparse-mla")  # kinds whose cache is a latent
+
+
+class AttentionSpec(Spec):
+    """One attention block; `kind` names a file of layers/attention/."""
+
+    kind: Annotated[str, *one_of("layers/attention", lambda folder: kinds(folder))] = "gqa"
+    n_heads: int = Field(gt=0)
+    n_kv_heads: int | None = Field(None, gt=0, description="key/value heads; defaults to n_heads (mha) or 1 (mqa)")
+    head_dim: int | None = Field(
+        None, gt=0, description="per-head width of q and k; explicit, since it need not be d_model / n_heads"
+    )
+    v_head_dim: int | None = Field(None, gt=0, description="per-head width of v where it differs (MLA)")
+    window: int | None = Field(None, gt=0, description="sliding window: a query sees this many keys")
+    chunk: int | None = Field(None, gt=0, description="chunked attention: a query sees its own chunk of this many keys")
+    causal: bool = True
+    qkv_bias: bool = False
+    key_bias: bool = Field(True, description="whether qkv_bias is on the keys too (Whisper has none there)")
+    out_bias: bool = False
+    qk_norm: Literal["none", "head", "full", "head_layernorm", "head_bias"] = Field(
+        "none",
+        description="head: a scale of head_dim; head_bias: scale and shift of it; head_layernorm: a scale per head; full: over all heads",
+    )
+    sinks: bool = Field(False, description="one learned sink logit per head")
+    rotary: bool = True
+    q_lora_rank: int | None = Field(None, gt=0, description="MLA: rank of the query compression; omitted: full-rank q")
+    kv_lora_rank: int | None = Field(None, gt=0, description="MLA: rank of the key/value latent that is cached")
+    qk_nope_head_dim: int | None = Field(None, gt=0)
+    qk_rope_head_dim: int | None = Field(None, gt=0)
+    conv_bias: bool = Field(False, description="recurrent kinds: a bias of the short convolution")
+    gated_norm: bool = Field(
+        True, description="recurrent kinds: a norm of the output before its gate (Falcon-H1 may lack it)"
+    )
+    out_gate: bool = Field(False, description="a sigmoid gate on the attention output, as wide as q (Qwen3-Next)")
+    out_norm: bool = Field(False, description="a norm over all heads before the output projection (BitNet)")
+    shared: bool = Field(
+        False, description="weights are those of an earlier layer: used again, not counted again (Zamba2)"
+    )
+    same_values: bool = Field(
+        False, description="values are the keys before their norm: no projection of their own (Gemma 4)"
+    )
+    state_dtype: str | None = Field(
+        None, description="recurrent kinds: number format of the state in memory; omitted: that of the kind"
+    )
+    sizes: dict[str, Annotated[int, Field(gt=0)]] = Field(
+        default_factory=dict, description="further sizes by name; the file of the kind declares which it reads"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _kv_heads(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        data = dict(data)
+        kind = data.get("kind", "gqa")
+        if kind == "mqa":
+            data.setdefault("n_kv_heads", 1)
+        elif kind in ("mha", *_LATENT):
+            data.setdefault("n_kv_heads", data.get("n_heads"))
+        elif kind == "gqa" and data.get("n_kv_heads") is None:
+            raise ValueError("n_kv_heads: required for grouped-query attention; add it, or use kind mha or mqa")
+        if kind in _LATENT:
+            missing = [
+                f for f in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim") if not data.get(f)
+            ]
+            if missing:
+                raise ValueError(f"{', '.join(missing)}: required for multi-head latent attention; add them")
+            if isinstance(data["qk_nope_head_dim"], int) and isinstance(data["qk_rope_head_dim"], int):
+                data.setdefault("head_dim", data["qk_nope_head_dim"] + data["qk_rope_head_dim"])
+        elif data.get("head_dim") is None:
+            raise ValueError("head_dim: required (it need not be d_model / n_heads); add it")
+        return data
+
+    @model_validator(mode="after")
+    def _groups(self) -> Self:
+        if self.n_heads % (self.n_kv_heads or 1):
+            raise ValueError(f"n_kv_heads {self.n_kv_heads} does not divide n_heads {self.n_heads}")
+        return self
+
+
+class FeedForwardSpec(Spec):
+    """One feed-forward block; `kind` names a file of layers/feedforward/."""
+
+    kind: Annotated[str, *one_of("layers/feedforward", lambda folder: kinds(folder))] = "gated"
+    d_ff: int | None = Field(None, gt=0, description="width of the hidden layer; of one expert in a mixture")
+    activation: str = "silu"
+    bias: bool = False
+    shared_bias: bool | None = Field(
+        None, description="moe: bias of the shared expert where it differs from the others (DeepSeek-V2)"
+    )
+    gated: bool = Field(True, description="moe: whether each expert is gated (three matrices) or plain (two)")
+    n_experts: int | None = Field(None, gt=0)
+    top_k: int | None = Field(None, gt=0)
+    n_shared: int = Field(0, ge=0, description="experts every token passes through")
+    shared_d_ff: int | None = Field(
+        None, gt=0, description="width of all shared experts together; defaults to n_shared x d_ff"
+    )
+    shared_gate: bool = Field(False, description="a learned scalar gate on the shared expert (Qwen2-MoE)")
+    router_bias: bool = False
+    inner_norm: bool = Field(False, description="a norm of the hidden layer before the down projection (BitNet)")
+    scalars: int = Field(0, ge=0, description="learned scalars of the activation (xIELU of Apertus)")
+    latent_dim: int | None = Field(
+        None, gt=0, description="moe: width that routed experts work in, down from d_model and back (Nemotron-H)"
+    )
+    score_bias: bool = Field(
+        False, description="a per-expert correction bias that is a buffer or parameter of the router"
+    )
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.kind != "none" and self.d_ff is None:
+            raise ValueError("d_ff: required; add the hidden width")
+        if self.kind == "moe":
+            if not self.n_experts or not self.top_k:
+                raise ValueError("n_experts and top_k: required for a mixture of experts; add them")
+            if self.top_k > self.n_experts:
+                raise ValueError(f"top_k {self.top_k} exceeds n_experts {self.n_experts}")
+        return self
+
+
+class LayerSpec(Spec):
+    """`repeat` consecutive layers with the same blocks."""
+
+    repeat: int = Field(1, gt=0)
+    attention: AttentionSpec | None = None
+    cross: AttentionSpec | None = Field(
+        None, description="attention to what a tower made of its input, after the other (T5, BART, Whisper)"
+    )
+    feedforward: FeedForwardSpec
+    pieces: list[PieceSpec] = Field(default_factory=list, description="what else a layer holds")
+    parallel: bool = Field(False, description="attention and feed-forward read the same input (GPT-J, Falcon, PaLM)")
+    norms: int = Field(2, ge=0, description="norm layers of width d_model per layer")
+
+
+class PositionSpec(Spec):
+    kind: Literal["rotary", "learned", "alibi", "sinusoidal", "none"] = "rotary"
+    length: int | None = Field(None, gt=0, description="learned: rows of the table")
+
+    @model_validator(mode="after")
+    def _length(self) -> Self:
+        if self.kind == "learned" and self.length is None:
+            raise ValueError("length: required for learned positions; add the number of rows")
+        return self
+
+
+class PatchSpec(Spec):
+    """Encoder input: an image cut into patches (ViT)."""
+
+    image: int = Field(gt=0)
+    patch: int = Field(gt=0)
+    channels: int = Field(3, gt=0)
+    class_token: bool = True
+    bias: bool = True
+
+
+class Widths(Spec):
+    """Bytes per parameter as the tensors of a file come to, part by part; a tied embedding is the head."""
+
+    layers: float = Field(gt=0)
+    experts: float = Field(0.0, ge=0)
+    embedding: float = Field(gt=0)
+    head: float = Field(gt=0)
+    outer: float = Field(gt=0, description="embedding, head and final norm together")
+
+
+class Quantization(Spec):
+    """What the checkpoint stores: bits per weight and the scales beside them."""
+
+    dtype: str
+    group_size: int | None = Field(None, gt=0, description="weights that share one scale")
+    scale_bits: int = Field(16, ge=0)
+    zero_bits: int = Field(0, ge=0)
+    applies_to: Literal["linear", "experts", "all"] = "linear"
+    method: str = Field(
+        "", description="tool that wrote it, where its tensors are counted one by one (awq, gptq, exl3, ...)"
+    )
+    bits: float | None = Field(
+        None, gt=0, le=32, description="bits per packed weight where they are not those of dtype"
+    )
+    head_bits: float | None = Field(None, gt=0, le=16, description="bits per weight of the head, where it is quantised")
+    block: list[Annotated[int, Field(gt=0)]] | None = Field(
+        None, min_length=2, max_length=2, description="outputs x inputs that share one scale, instead of group_size"
+    )
+    input_bits: int = Field(0, ge=0, description="further bits per input of each matrix (the g_idx of GPTQ)")
+    output_bits: int = Field(0, ge=0, description="further bits per output of each matrix (a scale per channel)")
+    tensor_bits: int = Field(0, ge=0, description="further bits per matrix (tables, a scale per tensor)")
+    nested_group: int | None = Field(None, gt=0, description="scales that share a scale (double quantisation)")
+    nested_bits: int = Field(0, ge=0, description="bits of that scale")
+    weight_only: bool = Field(
+        False, description="matmuls run in the 16 bits of their inputs, whatever the weights are in"
+    )
+    only: list[str] = Field(
+        default_factory=list, description="modules quantised, all others left; omitted: every linear one"
+    )
+    kept: list[str] = Field(
+        default_factory=list, description="modules left in 16 bits, as a config names them; re: before an expression"
+    )
+    experts: "Quantization | None" = Field(
+        None, description="routed experts, where they are stored in another format than the rest (DeepSeek-V4)"
+    )
+    others: "list[ModuleFormat]" = Field(
+        default_factory=list,
+        description="modules stored in formats of their own; the first that names one counts (ModelOpt's MIXED_PRECISION)",
+    )
+    widths: Widths | None = Field(None, description="where tensors differ (GGUF): the mean of each part instead")
+
+
+class ModuleFormat(Spec):
+    """Modules, as a config names them (re: before an expression), that are stored in another format than the rest."""
+
+    modules: list[str] = Field(min_length=1)
+    stored: Quantization
+
+
+class Checkpoint(Spec):
+    """What the header of a checkpoint file says. Packed formats hold several weights in an element."""
+
+    file: str
+    format: Literal["gguf", "safetensors"]
+    files: int = Field(1, gt=0)
+    tensors: int = Field(ge=0)
+    elements: int = Field(ge=0)
+    bytes: int = Field(ge=0)
+    dtypes: dict[str, int] = Field(default_factory=dict, description="bytes by format")

@@ -1,0 +1,145 @@
+"""How a model is laid over devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rooflinecli.core import num
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import Number
+from rooflinecli.formulas import constraints
+from rooflinecli.specs.registry import kinds
+
+AXES = ("tp", "pp", "dp", "cp", "ep")  # the parallel axes
+SIZES = (*AXES, "micro_batch", "virtual_stages")  # everything about a layout that is a whole number
+
+RECOMPUTE = ("none", "selective", "full", "op")
+CHOSEN = RECOMPUTE[:3]  # what a search tries; `op` belongs to one framework and is asked for
+SCHEDULES_IN = "parallel/schedules"  # one file is one schedule
+SCHEDULES = kinds(SCHEDULES_IN)
+RINGS = ("zigzag", "striped", "naive", "ulysses")
+OFFLOADS = ("none", "optimizer", "activations", "optimizer+activations")
+LORA_TARGETS = ("all", "attention", "qkv")
+EXCHANGES = ("auto", "deepep-low-latency", "deepep", "nvlink", "gather", "nccl")
+OVERLAPS = ("none", "two-batch")
+RECIPES = ("full", "lora", "qlora", "dpo")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Sizes of the parallel axes, innermost first: TP, CP, EP (inside DP), DP, PP; devices = tp x cp x dp x pp.
+
+    ep splits the experts over ep of the dp replicas, and the busiest holds `imbalance` times its share of tokens,
+    or every expert works on `capacity_factor` times it: tokens above are dropped, room below is padded. shared_overlap runs shared experts beside
+    the exchange of the routed ones' tokens. zero is
+    the ZeRO stage: 0 replicate, 1 optimizer, 2 + gradients, 3 + weights (FSDP), over `shard` replicas (all by default;
+    fewer is HSDP). micro_batch is sequences per replica and pipeline slot. stages lists the layers of each pipeline
+    stage when they are uneven. recompute selective repeats recompute_modules (attention scores, when they are materialised); recompute_layers of the model's layers compute again, all by default. offload names what waits on the host: optimizer state, or the activations of
+    offload_layers of the model's layers (all by default). expert_tp is over how many of the tp ranks the matrices of an expert are
+    split: all of them where ep fits into the replicas, else none, and every rank of a tensor group holds experts of its own (Megatron-LM's
+    --expert-tensor-parallel-size). The loss is taken loss_chunks parts of the logits at a time, a recomputed feed-forward mlp_chunks parts of the tokens. ring is how context parallelism splits the sequence. software names a row of the training efficiency tables
+    (hardware/defaults), recipe what is trained. In serving ep may also be tp x dp, with redundant_experts further copies in all;
+    exchange names the kernels that move tokens, overlap whether halves of a batch hide them.
+    """
+
+    tp: Number = 1.0
+    pp: Number = 1.0
+    dp: Number = 1.0
+    cp: Number = 1.0
+    ep: Number = 1.0
+    zero: int = 1
+    micro_batch: Number = 1.0
+    virtual_stages: Number = 1.0
+    sequence_parallel: bool = False
+    recompute: str = "none"
+    recompute_layers: Number | None = None
+    recompute_modules: tuple[str, ...] = ("core_attn",)
+    flash: bool = True
+    schedule: str = "1f1b"
+    ring: str = "zigzag"
+    shard: Number | None = None
+    imbalance: Number = 1.0
+    capacity_factor: Number | None = None
+    shared_overlap: bool = False
+    dropout: bool = False
+    offload: str = "none"
+    offload_layers: Number | None = None
+    loss_chunks: Number = 1.0
+    mlp_chunks: Number = 1.0
+    expert_tp: Number | None = None
+    stages: tuple[Number, ...] | None = None
+    software: str = "any"
+    recipe: str = "full"
+    lora_rank: Number = 16.0
+    lora_targets: str = "all"
+    redundant_experts: Number = 0.0
+    exchange: str = "auto"
+    overlap: str = "none"
+
+    def but(self, **changes: Any) -> Plan:
+        """This plan with some fields replaced: dataclasses.replace at a fifth of its time, since a chooser makes thousands."""
+        other, fields = object.__new__(Plan), self.__dict__.copy()
+        fields.update(changes)
+        object.__setattr__(other, "__dict__", fields)
+        return other
+
+    @property
+    def optimizer_on_host(self) -> bool:
+        return self.offload.startswith("optimizer")
+
+    @property
+    def activations_on_host(self) -> bool:
+        return self.offload.endswith("activations")
+
+    @property
+    def devices(self) -> Number:
+        return self.tp * self.cp * self.dp * self.pp
+
+    @property
+    def expert_load(self) -> Number:
+        """Tokens that the busiest expert device works on, over an even share."""
+        return self.imbalance if self.capacity_factor is None else self.capacity_factor
+
+    @property
+    def expert_replicas(self) -> Number:
+        """Replicas whose tokens meet in one expert group: those that ep reaches over, all of them where it takes in tp too."""
+        return num.minimum(self.ep, self.dp)
+
+    @property
+    def replicas(self) -> Number:
+        """Devices that hold the same weights, and share gradients: data and context parallel together."""
+        return self.dp * self.cp
+
+    @property
+    def partition(self) -> Number:
+        """Devices over which ZeRO splits what it splits."""
+        return self.replicas if self.shard is None else self.shard * self.cp
+
+    @property
+    def apart(self) -> Number:
+        """Ranks of a tensor group that hold different experts: tp over expert_tp."""
+        if self.ep.__class__ is float and self.ep == 1.0 and self.expert_tp is None:  # nearly always
+            return 1.0
+        if num.plain(self.tp) and num.value(self.tp) == 1:
+            return 1.0
+        if self.expert_tp is not None:
+            return self.tp / self.expert_tp
+        if num.plain(self.ep) and num.value(self.ep) == 1:
+            return 1.0
+        return num.where(constraints.divides(self.ep, self.replicas), 1.0, self.tp)
+
+    @property
+    def stride(self) -> dict[str, Number]:
+        """Devices between neighbours of each axis's group."""
+        inner = self.tp * self.cp
+        # Experts of their own on every tensor rank fill the host first; so do those that context shards hold.
+        ep = inner if num.plain(self.ep) and num.value(self.ep) == 1 else self._between_experts(inner)
+        return {"tp": 1.0, "cp": self.tp, "ep": ep, "dp": inner, "pp": inner * self.dp}
+
+    def _between_experts(self, inner: Number) -> Number:
+        apart = self.apart
+        folded = num.where(constraints.divides(self.ep, self.dp), inner, self.tp)
+        return num.where(apart > 1, self.tp / apart, folded)
+
+
+WHOLE = Plan()  # one device

@@ -1,0 +1,252 @@
+"""Names -> files. Search order: ROOFLINE_PATH folders, the working directory's hardware/ or models/, what the package ships.
+
+The name of a file is its name; a nearer folder hides a farther one. An alias belongs to one file only. Beyond that, names are
+read as people write them: 'NVIDIA H100 80GB HBM3', 'meta-llama/Llama-3.1-8B-Instruct'.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from rooflinecli.core.errors import DataError, UsageError, unknown
+from rooflinecli.core.files import absent
+from rooflinecli.core.text import one_line
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_YAML = ".yaml"
+_SETTLED = 2e9  # nanoseconds since a folder changed; the coarsest clock of a file system in use ticks every two seconds
+WHAT = {"hardware": "chip", "models": "model"}
+T = TypeVar("T")
+
+
+def shown(path: Path) -> str:
+    """How a file is named to a person: folder/name for registry files, the path as given otherwise."""
+    if path.parent.name in ("hardware", "models", "defaults", "measured", "engines", "optimizers"):
+        return f"{path.parent.name}/{path.name}"
+    return str(path)
+
+
+def folders(kind: str) -> list[Path]:
+    """Registry folders for `kind` ('hardware' or 'models'), nearest first."""
+    return [Path(f) for f in _folders(kind)]
+
+
+def _folders(kind: str) -> list[str]:
+    """The same as text."""
+    extra = [Path(p) for p in os.environ.get("ROOFLINE_PATH", "").split(os.pathsep) if p]
+    found = [str(f) for root in extra for f in (root / kind, root)]
+    found += [os.path.join(os.getcwd(), kind), _shipped(kind)]
+    return [f for f in dict.fromkeys(found) if os.path.isdir(f)]
+
+
+@cache
+def _shipped(kind: str) -> str:
+    """The folder that the package brings; that of its repository where it was not installed."""
+    packaged = _PACKAGE / "data" / kind
+    return str(packaged if packaged.is_dir() else _PACKAGE.parent / kind)
+
+
+def files(kind: str) -> dict[str, Path]:
+    """stem -> file for every registry file of `kind`. Links that lead nowhere or in a circle are not files."""
+    return {stem: Path(path) for stem, path in _listed(kind).by_stem.items()}
+
+
+class _Names(NamedTuple):
+    """Paths by stem, and by stem in lower case: as text, since every start needs one of hundreds."""
+
+    by_stem: dict[str, str]
+    by_word: dict[str, str]
+
+
+def _listed(kind: str) -> _Names:
+    """The names of a registry; not to be changed, for the next who asks gets the same."""
+    places = (place for found in _folders(kind) for place in (found, os.path.join(found, "measured")))
+    return _merged(tuple((place, _inside(place)) for place in places))
+
+
+@lru_cache(maxsize=16)
+def _merged(found: tuple[tuple[str, tuple[str, ...]], ...]) -> _Names:
+    """Folders and the names in each, nearest first, as one registry."""
+    result: dict[str, str] = {}
+    for folder, names in found:
+        for name in names:
+            stem = name[: -len(_YAML)] or name
+            if name[0] != "_" and stem.isprintable():
+                result.setdefault(stem, os.path.join(folder, name))
+    return _Names(result, {stem.lower(): file for stem, file in result.items()})
+
+
+def _inside(folder: str) -> tuple[str, ...]:
+    """The YAML files of a folder in order, listed again only once it has changed; only links are followed one by one."""
+    try:
+        changed = os.stat(folder).st_mtime_ns
+        settled = time.time_ns() - changed > _SETTLED  # else it may change again under the same time
+        names, links = (_entries if settled else _entries.__wrapped__)(folder, changed)
+    except OSError:  # none, or none that may be read
+        return ()
+    there = [link for link in links if os.path.isfile(os.path.join(folder, link))]
+    return tuple(sorted([*names, *there])) if there else names
+
+
+@lru_cache(maxsize=64)
+def _entries(folder: str, changed: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The YAML files of a folder in order, as its own listing tells them from the rest, and the links among them."""
+    with os.scandir(folder) as entries:
+        found = [entry for entry in entries if entry.name.endswith(_YAML)]
+        names = sorted(e.name for e in found if not e.is_symlink() and e.is_file())
+        return tuple(names), tuple(e.name for e in found if e.is_symlink())
+
+
+def every(kind: str, load: Callable[[str], T]) -> tuple[list[T], list[DataError]]:
+    """All specs of a registry that can be read, and what is wrong with the files that cannot."""
+    specs, broken = [], []
+    for path in files(kind).values():
+        try:
+            specs.append(load(str(path)))
+        except DataError as error:
+            broken.append(error)
+    return specs, broken
+
+
+def refuse(broken: list[DataError]) -> None:
+    """Raise the first of the files that could not be read, with how many more there are."""
+    if broken:
+        more = f" (and {len(broken) - 1} more that cannot be read)" if len(broken) > 1 else ""
+        raise DataError(f"{broken[0]}{more}; the others are listed")
+
+
+_ALIASES = re.compile(r"^aliases:[ \t]*(?:\[(.*?)\]|((?:\n[ \t]*-[ \t]+[^\n]*)+))", re.MULTILINE | re.DOTALL)
+_TITLE = re.compile(r"^name:[ \t]*([^#\n]+)", re.MULTILINE)
+
+
+def aliases(path: Path) -> tuple[str, ...]:
+    """The aliases a file declares, read without parsing the whole of it; none where it cannot be read."""
+    return _identity(_opening(path))[0]
+
+
+def _title(path: Path) -> str:
+    """The name a file gives what it describes, as `aliases` reads."""
+    return _identity(_opening(path))[1]
+
+
+def _opening(path: Path) -> str:
+    """The first lines of a file, where its identity stands before its figures; none where it cannot be read."""
+    try:
+        state = os.stat(path)
+        return _read(path, state.st_mtime_ns, state.st_size)
+    except OSError:
+        return ""
+
+
+@lru_cache(maxsize=1024)
+def _read(path: Path, changed: int, size: int) -> str:
+    """Once per version of a file."""
+    with open(path, "rb", buffering=0) as stream:
+        return stream.read(4096).decode(errors="replace").replace("\r\n", "\n")
+
+
+@lru_cache(maxsize=1024)
+def _identity(text: str) -> tuple[tuple[str, ...], str, int]:
+    """Aliases, title, and the line of the aliases."""
+    title, found = _TITLE.search(text), _ALIASES.search(text)
+    written = re.split(r",|\n[ \t]*-[ \t]+", found[1] or found[2] or "") if found else []
+    names = tuple(bare for bare in (_bare(a).lower() for a in written) if bare)
+    return names, _bare(title[1]) if title else "", text.count("\n", 0, found.start()) + 1 if found else 1
+
+
+def _bare(text: str) -> str:
+    return one_line(text.strip().strip("'\""))
+
+
+def find(kind: str, name: str) -> Path:
+    """The file for a name, alias or path. Raises UsageError naming near misses, DataError for an alias of two files."""
+    path = Path(name)
+    written_as_path = path.suffix in (".yaml", ".yml", ".json", ".gguf", ".safetensors")
+    if written_as_path or os.sep in name:
+        if os.path.isfile(path) or os.path.isfile(path / "config.json"):
+            return path
+        if written_as_path or kind != "models" or not _HUB.fullmatch(name):
+            raise DataError(
+                f"{name}: {absent(path)}; give a name from `roofline {kind}` or the path of an existing YAML file"
+            )
+    wanted = (name.rpartition("/")[2] if kind == "models" else name).lower()
+    words = _listed(kind).by_word
+    if wanted in words:
+        return Path(words[wanted])
+    known = files(kind)
+    return _by_alias(known, wanted) or _as_written(kind, known, name)
+
+
+def _by_alias(known: dict[str, Path], wanted: str) -> Path | None:
+    """The one file with this alias. Raises DataError for an alias that a second file claims."""
+    word = wanted.split()[0] if wanted else wanted  # most files do not hold it at all
+    claims = [file for file in known.values() if word in _opening(file).lower() and wanted in aliases(file)]
+    if len(claims) > 1:
+        mine, other = claims[:2]
+        raise DataError(
+            f"{mine}:{_identity(_opening(mine))[2]}: the alias '{wanted}' belongs to {shown(other)} too; remove it, "
+            f"or name the file {wanted}.yaml to take its place"
+        )
+    return claims[0] if claims else None
+
+
+# what people add to a name that changes no figure: makers, memory kinds; tunings of a checkpoint
+_NOISE = {
+    "hardware": re.compile(r"(nvidia|amd|intel|google|aws|tesla|geforce|instinct|gpu|hbm\d?e?)"),
+    "models": re.compile(r"(instruct|chat|hf|it|meta)"),
+}
+_HUB = re.compile(r"[\w.-]+/[\w.-]+")
+_COUNTS = (  # 8xH100, 8 x H100; H100x8, h100:8
+    re.compile(r"(?P<n>\d+)\s*[x×*]\s*(?P<chip>[^\W\d].*)", re.IGNORECASE),
+    re.compile(r"(?P<chip>.*\w)\s*[x×*:]\s*(?P<n>\d+)", re.IGNORECASE),
+)
+
+
+def _spellings(kind: str, name: str) -> set[str]:
+    """What is left of a name without case, separators and noise, in the order written and sorted: two names are one if they share any."""
+    name = re.sub(r"(?<=\d)\s+(?=gb?\b)", "", name.lower())
+    words = [w for w in re.split(r"[^a-z0-9.+]+", name) if w and not _NOISE[kind].fullmatch(w)]
+    if kind == "hardware":
+        words = [re.sub(r"^(\d+)gb?$", r"\1", re.sub(r"^sxm\d$", "sxm", w)) for w in words]
+    return {"".join(words), " ".join(sorted(words))} - {""}
+
+
+def _as_written(kind: str, known: dict[str, Path], name: str) -> Path:
+    """The file meant by a name as people write it. Raises UsageError for one that could mean two files, or none."""
+    last = name.rpartition("/")[2] if kind == "models" else name
+    wanted = _spellings(kind, last)
+    names = {spelt: file for stem, file in known.items() for spelt in (stem.lower(), *aliases(file))}
+    meant = {file for spelt, file in names.items() if wanted & _spellings(kind, spelt)}
+    meant = meant or {file for file in known.values() if wanted & _spellings(kind, _title(file))}
+    if len(meant) == 1:
+        return meant.pop()
+    if meant:
+        either = " or ".join(sorted(file.stem for file in meant))
+        raise UsageError(f"'{one_line(name)}' could mean {either}; give one of these names")
+    count, chip = counted(kind, name)
+    if count:
+        raise UsageError(f"'{one_line(name)}' is a count and a chip; write {chip} here, and the count as -n {count}")
+    remedy = f"`roofline {kind}` lists them; a YAML path works too"
+    if last != name:
+        remedy = "It is no file here either: download its config.json from the Hub and give the path"
+    raise unknown(WHAT[kind], last, names, remedy)
+
+
+def counted(kind: str, name: str) -> tuple[int | None, str]:
+    """'8xH100' -> 8 and 'H100'; None and the name itself where it says no count, or is the name of a file."""
+    match = next((m for m in (pattern.fullmatch(name.strip()) for pattern in _COUNTS) if m), None)
+    if (
+        kind != "hardware"
+        or not match
+        or {os.sep, ","} & set(name)
+        or len(match["n"]) > 9
+        or name.lower() in files(kind)
+    ):
+        return None, name
+    return int(match["n"]), match["chip"].strip()

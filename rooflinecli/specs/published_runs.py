@@ -1,0 +1,23 @@
+"""Published measurements: rows of published_runs/*.yaml, each with a citation."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from rooflinecli.core.text import plural
+from rooflinecli.specs.yaml_loader import read
+
+FOLDER = Path(__file__).resolve().parent.parent / "published_runs"
+
+
+@lru_cache(maxsize=8)
+def published(name: str) -> dict[str, Any]:
+    """sources, excluded and rows of published_runs/NAME.yaml."""
+    return read(FOLDER / f"{name}.yaml").data
+
+
+def excluded(name: str) -> list[str]:
+    """What was left out and why, one sentence each."""
+    return [f"{plural(len(e['ids']), 'row')} excluded: {e['reason']}." for e in published(name).get("excluded", [])]

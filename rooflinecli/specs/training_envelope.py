@@ -1,0 +1,85 @@
+"""What published training runs did, as data: how far their layouts go, and how much less is known of one that goes further.
+
+published_runs/precedent.yaml is made from the rows by `python -m rooflinecli.validate.training_envelope`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from itertools import combinations
+from typing import Any
+
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.specs.published_runs import published
+
+TECHNIQUES = ("tp", "pp", "virtual stages", "cp", "ep", "ep across fast domains", "larger micro-batches", "ZeRO-2", "ZeRO-3")
+KINDS = ("combination", "tensor", "stages", "context", "experts", "sharding", "hidden", "memory", "chip")
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """How far published runs of a kind of chip went.
+
+    together: pairs of TECHNIQUES that fewer than two runs combine (a pair of one and the same: that fewer have at all). tensor: ranks of a
+    tensor group per fast domain. stages: virtual stages. context: tokens of a sequence on a context rank, the fewest. experts: of a
+    layer on one device. sharding: fast domains over which weights are sharded. hidden and memory: what nine of ten runs keep to, of the
+    step and of the capacity, and where all is new. fitted: whether constants were fitted to runs of the chip.
+    """
+
+    together: tuple[tuple[str, str], ...]
+    tensor: float
+    stages: float
+    context: float
+    experts: float
+    sharding: float
+    hidden: tuple[float, float]
+    memory: tuple[float, float]
+    fitted: bool
+
+
+@lru_cache(maxsize=64)
+def envelope(kind: str, chip: str, software: str, mixture: bool) -> Envelope:
+    """The envelope of a chip of a kind (`gpu`, `tpu`; others are held to GPUs), a framework, dense models or mixtures."""
+    data = _INSTEAD[-1] if _INSTEAD else published("precedent")
+    of = data["kinds"][kind if kind in data["kinds"] else "gpu"]
+    model = "mixture" if mixture else "dense"
+    done = {tuple(pair.split(" + ")) for pair in of["together"]}
+    return Envelope(
+        together=tuple(pair for pair in pairs() if pair not in done),
+        tensor=of["tensor"],
+        stages=of["stages"],
+        context=of["context"],
+        experts=of["experts"],
+        sharding=data["frameworks"].get(software, of["sharding"]),
+        hidden=tuple(of["hidden"][model]),
+        memory=tuple(of["memory"][model]),
+        fitted=chip in data["chips"],
+    )
+
+
+_INSTEAD: list[dict[str, Any]] = []
+
+
+@contextmanager
+def instead(data: dict[str, Any]) -> Iterator[None]:
+    """Another document in place of the file: the limits without the runs of a family, to see what they tell of it."""
+    _INSTEAD.append(data)
+    envelope.cache_clear()
+    try:
+        yield
+    finally:
+        _INSTEAD.pop()
+        envelope.cache_clear()
+
+
+def pairs() -> list[tuple[str, str]]:
+    """Every technique with itself and with each that comes after it."""
+    return [(name, name) for name in TECHNIQUES] + list(combinations(TECHNIQUES, 2))
+
+
+def widening(mixture: bool) -> dict[str, Any]:
+    """KINDS -> relative error of a layout that has nothing like it among the published ones, of a dense model or a mixture."""
+    model = "mixture" if mixture else "dense"
+    return {kind: published("precedent")["widening"][kind][model] for kind in KINDS}

@@ -1,0 +1,162 @@
+"""Published runs on desk machines (published_runs/desk.yaml) as questions, and the answers beside what was measured.
+
+Groups whose rows gave the constants of engines/*.yaml stand apart from those that no fit saw.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from rooflinecli.core.num import value
+from rooflinecli.engine.context import Scene
+from rooflinecli.engine.forward_step import engine_constant
+from rooflinecli.engine.host_offload import as_fits
+from rooflinecli.engine.inference import decode, prefill
+from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.layout import WHOLE, Plan
+from rooflinecli.specs.model import load_model
+from rooflinecli.specs.published_runs import published
+from rooflinecli.specs.request import Request
+from rooflinecli.validate.implausible_local_rows import VOLUNTEERS, apart
+from rooflinecli.validate.stats import Points, Table, joined, summary
+
+UNSAID = {
+    "prompt": 512.0,
+    "output": 256.0,
+}  # where a row gives no lengths: the middle of the nine that LocalScore averages
+NOTE = "Tokens per second. fitted: groups whose rows the constants saw (chips left out in turn: engines/llamacpp.yaml); left out: groups in no fit."
+APART = (
+    "comparable: without {} of volunteers' databases, on a chip that a lesser one of its maker beats twofold, so that it was not at work, or whose "
+    "memory does not hold the file, so that its driver moved pages (validate/desk_apart.py). No prediction decides."
+)
+
+
+def rows() -> tuple[dict[str, Any], ...]:
+    """All rows, as read."""
+    return tuple(published("desk")["rows"])
+
+
+def scene(row: dict[str, Any], prompt: float | None = None, output: float | None = None) -> Scene:
+    """The question of a row: its model in its file type, on its chip, by its engine; `prompt`, else the tokens before a token.
+
+    What does not fit on one device is shared out as llama.cpp would: as much of it on the device as goes there.
+    """
+    weights = None if row["weights"] == "fp16" else row["weights"]
+    hardware = load_hardware(row["hardware"])
+    before = float(row.get("depth", row["prompt"] if row.get("after_prompt") else 0))
+    asked = Request(
+        load_model(row["model"]),
+        hardware,
+        devices=float(row.get("devices", 1)),
+        gpu_layers=float(row["gpu_layers"]) if "gpu_layers" in row else None,
+        experts_on=row.get("experts_on"),
+        host=load_hardware(row["host"]) if "host" in row else None,
+        token_budget=float(row["micro_batch"]) if "micro_batch" in row else None,
+        batch=float(row.get("batch", 1)),
+        prompt=prompt or before or 1.0,
+        output=output if output is not None else float(row.get("output", UNSAID["output"])),
+        dtype="fp16" if "fp16" in hardware.peak else None,
+        weight_dtype=weights,
+        engine=row["engine"],
+        flash=bool(row.get("flash", row["engine"] != "llamafile")),
+    )
+    found = Scene(asked)
+    alone = row.get("devices", 1) == 1 and not {"gpu_layers", "experts_on"} & set(row)
+    if not alone or hardware.host_link is None or hardware.kind == "cpu":
+        return found
+    away = as_fits(found, Plan(), engine_constant(found, "reserve_bytes", "B"))
+    return Scene(replace(asked, **away)) if away else found
+
+
+def _rate(count: float, answer: Any) -> tuple[float, float, float, float]:
+    """Expected, best, and the interval, in tokens per second."""
+    times = (answer.time_s, answer.floor_s, answer.interval_s[1], answer.interval_s[0])
+    return tuple(count / float(value(t)) for t in times)  # type: ignore[return-value]
+
+
+def _plan(row: dict[str, Any]) -> Plan:
+    """One device, or several that share out the layers."""
+    count = float(row.get("devices", 1))
+    return Plan() if count == 1 else WHOLE.but(pp=count)
+
+
+def tests_of(row: dict[str, Any]) -> list[list[float]]:
+    """The tests that a source means over, where a row gives no lengths."""
+    found = published("desk")["tests"].get(row["source"], [])
+    return found if "prompt" not in row and "depth" not in row else []
+
+
+def _scenes(row: dict[str, Any], prompt: float | None = None) -> list[Scene]:
+    """The questions of a row: one for each test that its source means over, else its own."""
+    return [scene(row, p, o) for p, o in tests_of(row)] or [scene(row, prompt)]
+
+
+def _mean(answers: list[tuple[float, float, float, float]]) -> tuple[float, float, float, float]:
+    return tuple(float(n) for n in np.mean(np.array(answers), axis=0))  # type: ignore[return-value]
+
+
+def decoded(row: dict[str, Any]) -> tuple[float, float, float, float]:
+    """Tokens per second of all its sequences: expected, at the floor, low, high."""
+    batch, plan = float(row.get("batch", 1)), _plan(row)
+    return _mean([_rate(batch, decode(one, plan)) for one in _scenes(row)])
+
+
+def prefilled(row: dict[str, Any]) -> tuple[float, float, float, float]:
+    """Prompt tokens per second: expected, at the floor, low, high. Prompts of several sequences share micro-batches."""
+    prompt, plan = float(row.get("prompt", UNSAID["prompt"])), _plan(row)
+    if row.get("after_prompt") and "micro_batch" in row:
+        prompt = max(prompt, min(prompt * float(row["batch"]), float(row["micro_batch"])))
+    return _mean([_rate(float(one.prompt), prefill(one, plan)) for one in _scenes(row, prompt)])
+
+
+def points(which: str, group: str, without: frozenset[str] = frozenset()) -> Points:
+    """Predictions and measurements of a group but for the rows `without`; `which` is decode or prefill."""
+    answer = {"decode": decoded, "prefill": prefilled}[which]
+    chosen = [
+        row for row in rows() if row["group"] == group and which in row and not (which == "prefill" and "depth" in row)
+    ]
+    chosen = [row for row in chosen if row["id"] not in without]
+    found = np.array([answer(row) for row in chosen]).reshape(len(chosen), 4)
+    measured = np.array([float(row[which]) for row in chosen])
+    expected, floor, low, high = found.T
+    return Points(group, measured, expected, floor, low, high, higher=True)
+
+
+@cache
+def set_apart() -> frozenset[str]:
+    """Ids of volunteers' rows that are not the machine they name: beaten by a lesser chip, or too large for its memory."""
+    asked = [row for row in rows() if row["group"] in VOLUNTEERS]
+    spilled = [row["id"] for row in asked if any(one.host for one in _scenes(row))]
+    return apart(rows()) | frozenset(spilled)
+
+
+@cache
+def tables() -> list[Table]:
+    """Decode and prefill, group by group and by whether a fit saw them."""
+    fits = dict.fromkeys((row["group"], row["fit"]) for row in rows())
+    strange = set_apart()
+    made = []
+    for which in ("decode", "prefill"):
+        parts = [(fit, points(which, group)) for group, fit in fits]
+        lines, known = [], [(fit, p) for fit, p in parts if len(p.measured)]
+        for kind in ("fitted", "left out"):
+            mine = [p for fit, p in known if fit == kind]
+            lines += [{"fit": kind, **summary(p)} for p in mine]
+            lines.append({"fit": kind, **summary(joined(f"all {kind}", mine))})
+        lines += _comparable(which, mine, strange)
+        made.append(
+            Table(f"desk machines: {which}", lines, [NOTE, APART.format(f"{len(strange)} rows")], [p for _, p in known])
+        )
+    return made
+
+
+def _comparable(which: str, left_out: list[Points], strange: frozenset[str]) -> list[dict[str, Any]]:
+    """The volunteers' groups and all that is left out once more, without the strange rows."""
+    kept = [points(which, p.group, strange) if p.group in VOLUNTEERS else p for p in left_out]
+    fewer = [k for k, p in zip(kept, left_out, strict=True) if len(k.measured) < len(p.measured)]
+    named = [*(replace(p, group=f"{p.group}, comparable") for p in fewer), joined("all left out, comparable", kept)]
+    return [{"fit": "left out", **summary(p)} for p in named]

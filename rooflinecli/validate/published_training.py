@@ -1,0 +1,139 @@
+"""Published training runs (published_runs/training*.yaml) as questions, and the engine's answer beside what was measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from rooflinecli.core import units
+from rooflinecli.engine.context import Scene
+from rooflinecli.engine.phase_answer import TrainAnswer
+from rooflinecli.engine.training import train
+from rooflinecli.specs.hardware import HardwareSpec, load_hardware
+from rooflinecli.specs.layout import SIZES, Plan
+from rooflinecli.specs.model import ModelSpec, load_model, model_from
+from rooflinecli.specs.published_runs import FOLDER, published
+from rooflinecli.specs.request import Request
+from rooflinecli.specs.yaml_loader import Document
+
+FILE = FOLDER / "training.yaml"
+# The second file holds runs that the first fit had not seen, the third those of frameworks that neither round had.
+ROUNDS = {1: "training", 2: "training_2", 3: "training_3"}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One row and the answer to it; `error` is signed, None where the row gives no time."""
+
+    row: dict[str, Any]
+    answer: TrainAnswer
+    error: float | None
+    fits: bool
+    moe: bool
+
+
+def rows() -> tuple[dict[str, Any], ...]:
+    """All rows of all rounds, as read."""
+    return tuple(row for name in ROUNDS.values() for row in published(name)["rows"])
+
+
+def timed() -> tuple[dict[str, Any], ...]:
+    """The rows that give the time of a step."""
+    return tuple(row for row in rows() if "step_s" in row)
+
+
+def round_of(row: dict[str, Any]) -> int:
+    """The number of the file a row is in: 1 that of the first fit, 2 what came after it, 3 other frameworks."""
+    return int(row.get("round", 1))
+
+
+def family(row: dict[str, Any]) -> str:
+    """The line of an error table that a row counts in: its group, or its source."""
+    return str(row.get("group", row["source"]))
+
+
+_MODELS: dict[str, ModelSpec] = {}
+
+
+@lru_cache(maxsize=64)
+def _chip_file(name: str) -> HardwareSpec:
+    """A chip, read once: a fit asks for the same rows many thousand times."""
+    return load_hardware(name)
+
+
+def model(row: dict[str, Any]) -> ModelSpec:
+    """The model of a row, built once."""
+    key = f"{row['id']} {row['model']}"
+    if key not in _MODELS:
+        _MODELS[key] = _model(row)
+    return _MODELS[key]
+
+
+def _model(row: dict[str, Any]) -> ModelSpec:
+    """The model of a row: one of models/ by name, a GPT (layer norms, biases, learned positions, tied embedding), or a gated one with rotary positions."""
+    m = row["model"]
+    if "name" in m:
+        return load_model(m["name"])
+    plain = not m["gated"]
+    attention = {
+        "kind": "gqa",
+        "n_heads": m["heads"],
+        "n_kv_heads": m["kv_heads"],
+        "head_dim": m.get("head_dim", m["d_model"] // m["heads"]),
+        "qkv_bias": plain,
+        "out_bias": plain,
+        "rotary": not plain,
+    }
+    data = {
+        "name": row["id"],
+        "source": row["source"],
+        "d_model": m["d_model"],
+        "vocab_size": m["vocab"],
+        "tied_embeddings": plain,
+        "norm": "layernorm" if plain else "rmsnorm",
+        "layers": m["layers"],
+        "attention": attention,
+        "positions": {"kind": "learned", "length": m["seq"]} if plain else {"kind": "rotary"},
+        "feedforward": {"kind": "dense" if plain else "gated", "d_ff": m["d_ff"], "bias": plain},
+    }
+    return model_from(Document(data, FILE))
+
+
+def plan(row: dict[str, Any], **changes: Any) -> Plan:
+    """The plan of a row, with some fields replaced."""
+    given: dict[str, Any] = {k: float(v) if k in SIZES else v for k, v in {**row["plan"], **changes}.items()}
+    if "recompute_modules" in given:
+        given["recompute_modules"] = tuple(given["recompute_modules"])
+    return Plan(**given)
+
+
+def scene(row: dict[str, Any], replaced: dict[str, Any] | None = None, asked: dict[str, Any] | None = None) -> Scene:
+    """The question of a row, with what its machine does not share with the chip file: links, memory, power; and more figures replaced.
+
+    asked: further fields of the request.
+    """
+    hardware = _chip_file(row["hardware"])
+    state: dict[str, Any] = {name: float(row[name]) for name in ("gradient_bytes", "optimizer_bytes") if name in row}
+    request = Request(
+        model(row),
+        hardware,
+        batch=float(row["batch"]),
+        seq=float(row["model"]["seq"]),
+        dtype=row["dtype"],
+        **{**state, **(asked or {})},
+    )
+    override = {f"network.{level}.bandwidth": rate for level, rate in row.get("network", {}).items()}
+    override |= row.get("override", {})
+    if "power" in row and hardware.power is not None:
+        override["power"] = units.parse(row["power"], "W")
+    return Scene(request, override={**override, **(replaced or {})} or None)
+
+
+def compared(row: dict[str, Any]) -> Compared:
+    """Answer a row and hold it against what was measured."""
+    asked = scene(row)
+    answer = train(asked, plan(row))
+    error = answer.time_s / row["step_s"] - 1 if "step_s" in row else None
+    fits = bool(answer.memory.fits)
+    return Compared(row, answer, error, fits, any(group.moe for group in asked.book.layers))

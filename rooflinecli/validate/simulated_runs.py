@@ -1,0 +1,197 @@
+"""Collected closed-loop runs, simulated under the harness and the flags of `harness`, and what comes out beside what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from rooflinecli import memory
+from rooflinecli.core.lift import PLAIN
+from rooflinecli.engine import build_request
+from rooflinecli.engine.context import Scene
+from rooflinecli.engine.forward_step import engine_constant, forward_step
+from rooflinecli.formulas import roofline
+from rooflinecli.questions.simulate.deployment import pool_tokens
+from rooflinecli.simulate.cluster import Fleet, closed
+from rooflinecli.simulate.lengths import Lengths
+from rooflinecli.simulate.replica import Replica
+from rooflinecli.simulate.request import Job
+from rooflinecli.simulate.scheduler import Limits
+from rooflinecli.simulate.step_times import Prices
+from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.registry import load
+from rooflinecli.specs.scheduler import Scheduler
+from rooflinecli.validate import aiconfigurator_tables, benchmark_harness, inference
+from rooflinecli.validate.inference import Run
+from rooflinecli.validate.stats import Table, half_by_name
+
+PER_SLOT = 10
+UNLIMITED = 1 << 50  # tokens: a layout whose weights do not fit has a wrong label, not a full cache
+
+
+@dataclass
+class Simulated:
+    """A run and what its simulation says, in seconds and tokens per second; `full` where its requests fill the cache."""
+
+    run: Run
+    cell: str
+    ttft: float
+    itl: float
+    throughput: float
+    full: bool
+    possible: bool
+    setting: Scheduler
+
+    @property
+    def seen(self) -> bool:
+        """Whether a fit may see the cell."""
+        return half_by_name(self.cell)
+
+
+def simulate(run: Run, **changes: Any) -> Simulated:
+    """One collected run under its harness; `changes` replace entries of the scheduler."""
+    scene, prices = _prices(benchmark_harness.options(run), run.plan)
+    row = benchmark_harness.row(run)
+    prompt, output = float(row["isl"]), float(row["osl"])
+    concurrency = int(run.options["concurrency"])
+    spread = benchmark_harness.lengths(run)
+    whole = (prompt + output) * sum(spread) / 2
+    setting = benchmark_harness.configured(run, scene.engine.scheduler).model_copy(update=changes)
+    pool = int(pool_tokens(scene, run.plan, whole, setting)) or UNLIMITED
+    pool = pool if pool > prompt + output + 64 else UNLIMITED
+    limits = Limits(pool, int(engine_constant(scene, "max_sequences", "1")))
+    count = PER_SLOT * concurrency
+    sizes = zip(
+        Lengths("fixed", (prompt,), spread).draw(count, 0, 2),
+        Lengths("fixed", (output,), spread).draw(count, 0, 3),
+        strict=True,
+    )
+    jobs = [Job(i, 0.0, *each) for i, each in enumerate(sizes)]
+    ended = closed(
+        Fleet([Replica(prices, limits, setting)], load("simulate/routers", "round-robin")), jobs, concurrency
+    )
+    first = np.array([j.first - j.arrival for j in ended])
+    per = np.array([(j.finish - j.first) / max(j.output - 1, 1) for j in ended])
+    mean = float(np.mean([j.output for j in ended]))
+    rate = concurrency * mean / (first.mean() + (mean - 1) * per.mean())
+    name = f"{run.options['model']} {run.options['hw']} {run.engine} {scene.dtype} {run.plan.tp:g} {run.plan.dp:g}"
+    return Simulated(
+        run,
+        name,
+        float(first.mean()),
+        float(per.mean()),
+        float(rate),
+        concurrency * (prompt + output) > 0.9 * pool,
+        _possible(run, scene, whole),
+        setting,
+    )
+
+
+def _possible(run: Run, scene: Scene, whole: float) -> bool:
+    """Whether as many sequences as were decoding at once, by the run's own times, fit into all memory there is and decode above their floor."""
+    first, per, output = run.measured["ttft"], run.measured["itl"], float(benchmark_harness.row(run)["osl"])
+    decoding = per * (output - 1) / (first + per * (output - 1)) * run.options["concurrency"]
+    context = whole - output / 2
+    cache = memory.kv_cache(scene.book, run.plan, scene.formats, decoding, context, PLAIN)
+    held = memory.weights(scene.parameters(run.plan), scene.formats, 1.0)
+    bill = forward_step(scene, run.plan, max(decoding, 1.0), 1.0, context, decode=True, engine=False).bill
+    fits = cache + held <= scene.chip.capacity or held > scene.chip.capacity
+    return bool(fits and per >= roofline.floor_time(bill.t_compute, bill.t_memory))
+
+
+@lru_cache(maxsize=512)
+def _prices(options: tuple[tuple[str, str], ...], plan: Plan) -> tuple[Scene, Prices]:
+    scene = Scene(build_request.request(dict(options)))
+    return scene, Prices(scene, plan)
+
+
+def tables(every: int = 1) -> list[Table]:
+    """Errors of first tokens, further tokens and throughput, the formula's beside them; of every so-manieth run."""
+    if not aiconfigurator_tables.installed():
+        return [Table("simulation: collected runs", [], [f"Collected serving runs need the wheel: {aiconfigurator_tables.PIP}."])]
+    found = [simulate(run) for run in inference.collected_runs()[0][::every]]
+    scored = [one for one in found if one.possible]
+    said = [
+        f"{len(found) - len(scored)} rows left out: more sequences at once than all memory holds, or decoded below their floor.",
+        "Held out: cells whose hash kept them from the fit of what a request and a stream cost. Policy, budget and harness were chosen on rows of both halves.",
+    ]
+    return [_table(name, title, scored, said) for name, title in _TITLES.items()]
+
+
+_TITLES = {"ttft": "time to first token", "itl": "time per further token", "throughput": "output tokens per second"}
+GROUPS: dict[str, Callable[[Simulated], bool]] = {
+    "all": lambda one: True,
+    "all, held out": lambda one: not one.seen,
+    "dense": lambda one: inference.kind(one.run) == "dense",
+    "dense, held out": lambda one: inference.kind(one.run) == "dense" and not one.seen,
+    "MoE": lambda one: inference.kind(one.run) == "MoE",
+    "MoE, held out": lambda one: inference.kind(one.run) == "MoE" and not one.seen,
+    "vLLM": lambda one: one.run.engine == "vllm",
+    "SGLang": lambda one: one.run.engine == "sglang",
+    "TensorRT-LLM": lambda one: one.run.engine == "trtllm",
+    "every flag known (TensorRT-LLM, Llama-3.1-70B)": lambda one: (
+        one.run.engine == "trtllm" and benchmark_harness.public(one.run) and one.run.group == "Llama-3.1-70B"
+    ),
+    "lockstep (SGLang, Qwen3-32B as bf16)": lambda one: (
+        one.run.engine == "sglang" and not benchmark_harness.public(one.run) and one.run.group == "Qwen3-32B"
+    ),
+    "cache full": lambda one: one.full,
+}
+
+
+def _table(name: str, title: str, found: list[Simulated], notes: list[str]) -> Table:
+    rows: list[dict[str, Any]] = []
+    formula = {id(one): _formula(one.run, name) for one in found}
+    for group, belongs in GROUPS.items():
+        chosen = [one for one in found if belongs(one)]
+        if not chosen:
+            continue
+        measured = np.array([_measured(one.run, name) for one in chosen])
+        ratio = np.array([getattr(one, name) for one in chosen]) / measured
+        other = np.abs(np.array([formula[id(one)] for one in chosen]) / measured - 1)
+        error = np.abs(ratio - 1)
+        rows.append(
+            {
+                "group": group,
+                "rows": len(chosen),
+                "mean": float(error.mean()),
+                "median": float(np.median(error)),
+                "p90": float(np.quantile(error, 0.9)),
+                "bias": float(np.exp(np.log(ratio).mean()) - 1),
+                "formula_mean": float(other.mean()),
+                "formula_median": float(np.median(other)),
+            }
+        )
+    return Table(f"simulation: {title}", rows, notes)
+
+
+def _measured(run: Run, name: str) -> float:
+    """What was measured; throughput by Little's law from the two times."""
+    if name != "throughput":
+        return run.measured[name]
+    return _rate(run, run.measured["ttft"], run.measured["itl"])
+
+
+def _formula(run: Run, name: str) -> float:
+    """What the estimate says of the run, without a simulation."""
+    if name == "throughput":
+        return _rate(run, *(_said(id(run), run)[which] for which in ("ttft", "itl")))
+    return _said(id(run), run)[name]
+
+
+def _rate(run: Run, first: float, per: float) -> float:
+    output = float(run.options["output"])
+    return float(run.options["concurrency"]) * output / (first + (output - 1) * per)
+
+
+_KNOWN: dict[int, dict[str, float]] = {}
+
+
+def _said(key: int, run: Run) -> dict[str, float]:
+    if key not in _KNOWN:
+        _KNOWN[key] = {name: float(found[0]) for name, found in inference.predict(run).items()}
+    return _KNOWN[key]

@@ -1,0 +1,110 @@
+"""How the time of each published step answers to each free constant: tables, so that a fit looks up what the engine said once.
+
+A step is a sum of what its parts take, so around a point the seconds that constants add or save add up; each row is priced once with
+arrays in place of its constants, one after the other over a grid. The sum is an approximation (hidden communication meets work in a
+norm), so tables are made again around what was found, and errors that are reported are the engine's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from rooflinecli.engine.phase_answer import TrainAnswer
+from rooflinecli.engine.training import train
+from rooflinecli.validate import published_training
+from rooflinecli.validate.stats import Array
+from rooflinecli.validate.training_constants import FREE, Row
+
+Constants = dict[str, float]
+AWAY = np.array(
+    [-1.6, -1.0, -0.6, -0.3, -0.12, 0.0, 0.12, 0.3, 0.6, 1.0, 1.6]
+)  # logarithms beside the value tables are made around
+
+
+@dataclass
+class Response:
+    """Of some constants the rows each moves (indices), the logarithms of its grid, and the seconds it adds there to each; of the rows
+    their seconds at `around`."""
+
+    around: Constants
+    seconds: Array
+    moved: dict[str, Array]
+    grid: dict[str, Array]
+    added: dict[str, Array]
+
+    def part(self, name: str, value: float) -> Array:
+        """Seconds that a value of one constant adds to the rows it moves."""
+        grid, added = self.grid[name], self.added[name]
+        at = float(np.clip(math.log(value), grid[0], grid[-1]))
+        right = int(np.clip(np.searchsorted(grid, at), 1, len(grid) - 1))
+        share = (at - grid[right - 1]) / (grid[right] - grid[right - 1])
+        return added[:, right - 1] * (1 - share) + added[:, right] * share
+
+    def total(self, constants: Constants) -> Array:
+        """Seconds of every row with these constants."""
+        found = self.seconds.copy()
+        for name in self.moved:
+            found[self.moved[name]] += self.part(name, constants[name])
+        return np.maximum(found, 1e-9)
+
+
+def names_of(row: Row) -> list[str]:
+    """Constants that move a row."""
+    return [name for name, free in FREE.items() if free.moves(row)]
+
+
+def answered(row: Row, constants: Constants, error: float | None = None) -> TrainAnswer:
+    """The engine's answer with some constants replaced, and the base of its interval where one is given."""
+    override = {FREE[name].override: constants[name] for name in names_of(row) if name in constants}
+    if error is not None:
+        override["efficiency.residual.error"] = error
+    return train(published_training.scene(row, override), published_training.plan(row))
+
+
+def tabulate(rows: list[Row], around: Constants, done: Callable[[int], None] = lambda count: None) -> Response:
+    """Tables of these rows around some constants; `done` is told of each row."""
+    members: dict[str, list[int]] = {name: [] for name in around}
+    added: dict[str, list[Array]] = {name: [] for name in around}
+    grids = {name: _grid(name, value) for name, value in around.items()}
+    seconds = []
+    for place, row in enumerate(rows):
+        names = [name for name in names_of(row) if name in around]
+        base, parts = _answers(row, names, grids, around)
+        seconds.append(base)
+        for name in names:
+            members[name].append(place)
+            added[name].append(parts[name] - base)
+        done(1)
+    width = len(AWAY)
+    return Response(
+        around,
+        np.array(seconds),
+        {name: np.array(found, dtype=int) for name, found in members.items()},
+        {name: np.log(grid) for name, grid in grids.items()},
+        {name: np.array(found).reshape(-1, width) for name, found in added.items()},
+    )
+
+
+def _grid(name: str, value: float) -> Array:
+    """Values of a constant beside this one, within its range, rising."""
+    free = FREE[name]
+    spread = np.clip(value * np.exp(AWAY), free.low, free.high)
+    return spread * (1 + 1e-9 * np.arange(len(spread)))  # clipped ends stay apart for the look-up
+
+
+def _answers(
+    row: Row, names: Iterable[str], grids: dict[str, Array], around: Constants
+) -> tuple[float, dict[str, Array]]:
+    """Seconds of a row at `around`, and along the grid of each constant: one pass of the engine over an array."""
+    names, width = list(names), len(AWAY)
+    size = 1 + width * len(names)
+    arrays = {name: np.full(size, around[name]) for name in names}
+    for i, name in enumerate(names):
+        arrays[name][1 + i * width : 1 + (i + 1) * width] = np.minimum(grids[name], FREE[name].high)
+    override = {FREE[name].override: values for name, values in arrays.items()}
+    time = np.broadcast_to(train(published_training.scene(row, override), published_training.plan(row)).time_s, (size,))
+    return float(time[0]), {name: time[1 + i * width : 1 + (i + 1) * width] for i, name in enumerate(names)}
