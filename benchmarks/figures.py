@@ -202,22 +202,22 @@ def answer(options: dict[str, Any]) -> dict[str, Any]:
 def _facts(options: dict[str, Any]) -> dict[str, Any]:
     """What CAUSES ask of a model and a chip, under `facts.`; nothing of a checkout that has not got it."""
     try:
-        from rooflinecli.engine.context import Scene
+        from rooflinecli.engine.context import EstimateContext
     except ImportError:
         return {}
     from rooflinecli.engine import build_request
 
-    scene = Scene(build_request.request(options))
-    attention = [layer.attention for layer in scene.spec.layers if layer.attention is not None]
+    ctx = EstimateContext(build_request.request(options))
+    attention = [layer.attention for layer in ctx.spec.layers if layer.attention is not None]
     return {
-        "facts.experts": bool(scene.book.experts),
-        "facts.parallel": any(layer.parallel for layer in scene.spec.layers),
-        "facts.towers": bool(scene.book.towers),
-        "facts.writes": scene.generates,
-        "facts.quantised": scene.spec.quantization is not None,
-        "facts.context": scene.spec.max_context or math.inf,
+        "facts.experts": bool(ctx.ledger.experts),
+        "facts.parallel": any(layer.parallel for layer in ctx.spec.layers),
+        "facts.towers": bool(ctx.ledger.towers),
+        "facts.writes": ctx.is_autoregressive,
+        "facts.quantised": ctx.spec.quantization is not None,
+        "facts.context": ctx.spec.max_context or math.inf,
         "facts.kv_heads": min((a.n_kv_heads for a in attention if a.n_kv_heads), default=0),
-        "facts.tpu": scene.chip.spec.kind == "tpu",
+        "facts.tpu": ctx.chip.spec.kind == "tpu",
     }
 
 

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
         Answer,
         Calibration,
         DataError,
-        Impossible,
+        ImpossibleValue,
         Infeasible,
-        Remark,
         RooflineError,
+        RooflineWarning,
         Simulation,
         UsageError,
         calibrate,
@@ -35,8 +35,26 @@ if TYPE_CHECKING:
     )  # fmt: skip
 
 __all__ = [
-    "Answer", "Calibration", "DataError", "Impossible", "Infeasible", "Remark", "RooflineError", "Simulation", "UsageError", "calibrate",
-    "compare", "emit", "estimate", "explain", "fleet", "parameters", "plan", "search", "simulate", "sweep",
+    "Answer",
+    "Calibration",
+    "DataError",
+    "ImpossibleValue",
+    "Infeasible",
+    "RooflineError",
+    "RooflineWarning",
+    "Simulation",
+    "UsageError",
+    "calibrate",
+    "compare",
+    "emit",
+    "estimate",
+    "explain",
+    "fleet",
+    "parameters",
+    "plan",
+    "search",
+    "simulate",
+    "sweep",
 ]  # fmt: skip
 
 
@@ -44,7 +62,9 @@ class _Question(ModuleType):
     """A package whose name is a question of the API as well, so that `rl.simulate(...)` asks it once the package is loaded too."""
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        return getattr(import_module("rooflinecli.interfaces.python.api"), self.__name__.rpartition(".")[2])(*args, **options)
+        return getattr(import_module("rooflinecli.interfaces.python.api"), self.__name__.rpartition(".")[2])(
+            *args, **options
+        )
 
 
 class _Package(ModuleType):

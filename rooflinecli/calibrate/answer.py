@@ -8,37 +8,37 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.calibrate.experiment_design import Suggestion, suggestions
-from rooflinecli.calibrate.microbenchmark_row import Probe
-from rooflinecli.calibrate.phase_fit import Group, group, software
-from rooflinecli.calibrate.predicted_row import Question
+from rooflinecli.calibrate.microbenchmark_row import MicrobenchmarkRow
+from rooflinecli.calibrate.phase_fit import PhaseFit, group, software
+from rooflinecli.calibrate.predicted_row import PredictedRow
 from rooflinecli.calibrate.resolve_rows import resolve
-from rooflinecli.calibrate.row_checks import Contradiction, impossible, repeats
+from rooflinecli.calibrate.row_checks import RowContradiction, impossible, repeats
 from rooflinecli.core.errors import DataError, RooflineError
 from rooflinecli.importers.logs import read
-from rooflinecli.importers.source import Reading
+from rooflinecli.importers.source import MeasuredRow
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 
 HOLD_OUT, SEED = 0.3, 0
 
 
 @dataclass
-class Result:
+class CalibrationAnswer:
     """Everything a calibration found."""
 
     hardware: HardwareSpec
     rows: int
-    groups: list[Group]
-    contradictions: list[Contradiction] = field(default_factory=list)
+    groups: list[PhaseFit]
+    contradictions: list[RowContradiction] = field(default_factory=list)
     aside: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     next: dict[tuple[str, str], list[Suggestion]] = field(default_factory=dict)
 
     @property
-    def moved(self) -> list[Group]:
+    def moved(self) -> list[PhaseFit]:
         return [g for g in self.groups if g.moved]
 
     @property
-    def refused(self) -> list[Group]:
+    def refused(self) -> list[PhaseFit]:
         """Groups that got worse on the rows held out."""
         return [g for g in self.moved if g.refused]
 
@@ -48,7 +48,7 @@ def calibrate(
     given: dict[str, Any],
     hold_out: float = HOLD_OUT,
     target: dict[str, Any] | None = None,
-) -> Result:
+) -> CalibrationAnswer:
     """Read files, hold them against the estimate, and fit. `given` are options of an estimate, --hw among them.
 
     Raises DataError for a file that is no measurement, cut short, or of another model; UsageError for what nobody said.
@@ -57,13 +57,16 @@ def calibrate(
 
 
 def of_readings(
-    readings: Sequence[Reading], given: dict[str, Any], hold_out: float = HOLD_OUT, target: dict[str, Any] | None = None
-) -> Result:
+    readings: Sequence[MeasuredRow],
+    given: dict[str, Any],
+    hold_out: float = HOLD_OUT,
+    target: dict[str, Any] | None = None,
+) -> CalibrationAnswer:
     """As `calibrate`, of measurements already read."""
     found = resolve(readings, given)
     possible, wrong = impossible(found.questions)
-    wrong = list(dict.fromkeys([*(Contradiction(where, reason, True) for where, reason in found.doubts), *wrong]))
-    result = Result(
+    wrong = list(dict.fromkeys([*(RowContradiction(where, reason, True) for where, reason in found.doubts), *wrong]))
+    result = CalibrationAnswer(
         load_hardware(str(given["hw"])), len({q.where for q in possible}), [], wrong, found.aside, found.notes
     )
     if not possible:
@@ -76,7 +79,7 @@ def of_readings(
             else "no row"
         )
         raise DataError(f"{reason}; nothing is left to fit")
-    result.contradictions += repeats([q for q in possible if not isinstance(q, Probe)])
+    result.contradictions += repeats([q for q in possible if not isinstance(q, MicrobenchmarkRow)])
     for (phase, name), rows in _split(possible, given).items():
         one = group(phase, name, rows, hold_out, SEED)
         result.groups.append(one)
@@ -92,13 +95,13 @@ def _suits(target: dict[str, Any] | None, phase: str) -> bool:
     return target is not None and (phase == "train") == ("seq" in target or target.get("phase") == ["train"])
 
 
-def _split(questions: Sequence[Question], given: dict[str, Any]) -> dict[tuple[str, str], list[Question]]:
+def _split(questions: Sequence[PredictedRow], given: dict[str, Any]) -> dict[tuple[str, str], list[PredictedRow]]:
     """Rows by phase and software; probes join every software of their phase, or stand alone where nothing else was measured."""
-    groups: dict[tuple[str, str], list[Question]] = {}
+    groups: dict[tuple[str, str], list[PredictedRow]] = {}
     for q in questions:
-        if not isinstance(q, Probe):
+        if not isinstance(q, MicrobenchmarkRow):
             groups.setdefault((q.phase, software(q)), []).append(q)
-    probed = [q for q in questions if isinstance(q, Probe)]
+    probed = [q for q in questions if isinstance(q, MicrobenchmarkRow)]
     alone = not groups
     for q in probed:
         if alone and q.phase in ("train", "decode"):

@@ -12,7 +12,7 @@ from rooflinecli.calibrate.resolve_rows import resolve
 from rooflinecli.core.errors import DataError
 from rooflinecli.engine import build_request
 from rooflinecli.importers.logs import read
-from rooflinecli.importers.source import Reading
+from rooflinecli.importers.source import MeasuredRow
 from rooflinecli.specs.options import OPTIONS
 from rooflinecli.specs.request import MOST
 
@@ -40,12 +40,12 @@ def rows(files: Sequence[Path], options: dict[str, Any]) -> list[dict[str, Any]]
     return [row | {"phase": _NAMED.get(PHASE[row["quantity"]], PHASE[row["quantity"]])} for row in compared]
 
 
-def _needed(mine: list[Reading], name: str) -> bool:
+def _needed(mine: list[MeasuredRow], name: str) -> bool:
     """Whether no row says its own load, so that the plan's is taken."""
     return not any(k in reading.options for reading in mine for k in _LOAD)
 
 
-def _alike(reading: Reading, options: dict[str, Any]) -> bool:
+def _alike(reading: MeasuredRow, options: dict[str, Any]) -> bool:
     """Whether what a row says of its load and lengths is what the plan says."""
     loads = [_number(options, k) for k in ("batch", "concurrency") if k in options]
     theirs = [_number(reading.options, k) for k in ("batch", "concurrency") if reading.options.get(k) is not None]
@@ -62,7 +62,7 @@ def _number(options: dict[str, Any], name: str) -> Any:
     return build_request.value(OPTIONS[name], options[name])
 
 
-def _said(readings: list[Reading]) -> str:
+def _said(readings: list[MeasuredRow]) -> str:
     """What the rows say of their load."""
     names = (*_LOAD, *_SAME)
     said = {k: sorted({f"{_number(r.options, k):g}" for r in readings if r.options.get(k) is not None}) for k in names}

@@ -16,7 +16,7 @@ NORMAL_80 = 1.2815515655446004  # standard deviations within which a normal vari
 
 
 @dataclass(frozen=True)
-class Block:
+class ConstantGroup:
     """One unknown: what it is called, the shipped relative error (80 %), and the constants that move with it."""
 
     name: str
@@ -51,19 +51,19 @@ def _engine(*names: str) -> tuple[str, ...]:
 
 # errors: of the shipped classes (hardware/defaults/gpu.yaml, engines/python-server.yaml), rounded to what left-out families showed
 TRAINING = (
-    Block("matmul", 0.1618, _paths("matmul .compute")),
-    Block("experts", 0.316, _paths("grouped_matmul .compute")),
-    Block("attention", 0.194, _paths("prefill_attention scores .compute")),
-    Block("memory", 0.16, _paths("elementwise gather optimizer matmul grouped_matmul .memory")),
-    Block("collective", 0.194, _paths("collective .memory")),
-    Block(
+    ConstantGroup("matmul", 0.1618, _paths("matmul .compute")),
+    ConstantGroup("experts", 0.316, _paths("grouped_matmul .compute")),
+    ConstantGroup("attention", 0.194, _paths("prefill_attention scores .compute")),
+    ConstantGroup("memory", 0.16, _paths("elementwise gather optimizer matmul grouped_matmul .memory")),
+    ConstantGroup("collective", 0.194, _paths("collective .memory")),
+    ConstantGroup(
         "exposure",
         0.212,
         _paths(
             "tp_collective pp_collective ep_collective cp_collective fsdp_collective dp_collective .overlap",
         ),
     ),
-    Block(
+    ConstantGroup(
         "launch",
         0.45,
         _paths(
@@ -71,15 +71,15 @@ TRAINING = (
             "step .per_moe_layer",
         ),
     ),
-    Block("straggler", 0.322, _paths("straggler .per_doubling")),
+    ConstantGroup("straggler", 0.322, _paths("straggler .per_doubling")),
 )
 SERVING = (
-    Block("stream", 0.4, _paths("matmul grouped_matmul elementwise gather .memory")),
-    Block("cache", 0.4, _paths("decode_attention latent_attention prefill_attention .memory")),
-    Block("compute", 0.4, _paths("matmul prefill_attention decode_attention latent_attention .compute")),
-    Block("experts", 0.6, _paths("grouped_matmul .compute")),
-    Block("collective", 0.5, _paths("collective .memory overhead per_hop gamma")),
-    Block(
+    ConstantGroup("stream", 0.4, _paths("matmul grouped_matmul elementwise gather .memory")),
+    ConstantGroup("cache", 0.4, _paths("decode_attention latent_attention prefill_attention .memory")),
+    ConstantGroup("compute", 0.4, _paths("matmul prefill_attention decode_attention latent_attention .compute")),
+    ConstantGroup("experts", 0.6, _paths("grouped_matmul .compute")),
+    ConstantGroup("collective", 0.5, _paths("collective .memory overhead per_hop gamma")),
+    ConstantGroup(
         "layer",
         0.6,
         (
@@ -87,10 +87,10 @@ SERVING = (
             *_engine("per_layer", "per_moe_layer", "prompt_per_layer", "prompt_per_moe_layer"),
         ),
     ),
-    Block("engine", 0.6, _engine("per_step", "per_sequence", "per_sequence_moe")),
+    ConstantGroup("engine", 0.6, _engine("per_step", "per_sequence", "per_sequence_moe")),
 )
-QUEUE = Block("queue", 0.52, _engine("look_ahead", "gather_steps", "front", "per_stream", "unexplained"))
-BLOCKS: dict[str, tuple[Block, ...]] = {
+QUEUE = ConstantGroup("queue", 0.52, _engine("look_ahead", "gather_steps", "front", "per_stream", "unexplained"))
+BLOCKS: dict[str, tuple[ConstantGroup, ...]] = {
     "train": TRAINING,
     "decode": SERVING,
     "prefill": SERVING,

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.calibrate.microbenchmark_row import Probe
-from rooflinecli.calibrate.phase_fit import PHASES, Group
+from rooflinecli.calibrate.microbenchmark_row import MicrobenchmarkRow
+from rooflinecli.calibrate.phase_fit import PHASES, PhaseFit
 from rooflinecli.calibrate.posterior import Posterior
-from rooflinecli.calibrate.predicted_row import Pricer, Question
+from rooflinecli.calibrate.predicted_row import PredictedRow, RowPredictor
 from rooflinecli.core.errors import RooflineError
 from rooflinecli.engine import build_request
 from rooflinecli.questions.estimate.answer import choose_plans, scene_of
@@ -30,20 +30,20 @@ class Suggestion:
     after: float
 
 
-def suggestions(group: Group, target: dict[str, Any] | None) -> list[Suggestion]:
+def suggestions(group: PhaseFit, target: dict[str, Any] | None) -> list[Suggestion]:
     """The best of the menu for a target (options of an estimate), or for the whole menu alike."""
     menu = list(_menu(group))
     if not menu:
         return []
     aims = [q for _, q in menu] if target is None else [_question(target, _quantity(group))]
-    slopes = Pricer([*(q for _, q in menu), *aims]).linear(group.x[:, None])[1][:, 0]
+    slopes = RowPredictor([*(q for _, q in menu), *aims]).linear(group.x[:, None])[1][:, 0]
     candidates, goals = slopes[: len(menu)], slopes[len(menu) :]
-    before, after = narrowed(group.posterior, candidates, goals)
+    before, after = reduced_variance(group.posterior, candidates, goals)
     best = np.argsort(after)[:MOST]
     return [Suggestion(menu[i][0], before, float(after[i])) for i in best]
 
 
-def narrowed(found: Posterior, candidates: Any, goals: Any) -> tuple[float, Any]:
+def reduced_variance(found: Posterior, candidates: Any, goals: Any) -> tuple[float, Any]:
     """Standard deviation of the goals (root mean square) now, and after each candidate [candidates]."""
     s, sigma = found.covariance, found.setting.spread
     now = np.einsum("gb,bc,gc->g", goals, s, goals)
@@ -52,13 +52,13 @@ def narrowed(found: Posterior, candidates: Any, goals: Any) -> tuple[float, Any]
     return float(np.sqrt(now.mean())), np.sqrt(np.maximum(now.mean() - taken.mean(axis=0), 0))
 
 
-def _quantity(group: Group) -> str:
-    return next(q.quantity for q in group.questions if not isinstance(q, Probe))
+def _quantity(group: PhaseFit) -> str:
+    return next(q.quantity for q in group.questions if not isinstance(q, MicrobenchmarkRow))
 
 
-def _menu(group: Group) -> Iterator[tuple[str, Question]]:
+def _menu(group: PhaseFit) -> Iterator[tuple[str, PredictedRow]]:
     """Questions like the rows with one or two sizes changed, those that no layout holds left out."""
-    own = [q for q in group.questions if not isinstance(q, Probe)]
+    own = [q for q in group.questions if not isinstance(q, MicrobenchmarkRow)]
     if not own:
         return
     base = max(own, key=lambda q: q.measured)
@@ -74,10 +74,10 @@ def _menu(group: Group) -> Iterator[tuple[str, Question]]:
             yield said, question
 
 
-def _changes(phase: str, base: Question) -> Iterator[dict[str, float]]:
-    request = base.scene.request
+def _changes(phase: str, base: PredictedRow) -> Iterator[dict[str, float]]:
+    request = base.ctx.request
     if phase == "train":
-        devices, batch, seq = (float(v) for v in (base.plan.devices, base.scene.train_batch, base.scene.seq))
+        devices, batch, seq = (float(v) for v in (base.plan.devices, base.ctx.train_batch, base.ctx.seq))
         for more in (0.25, 0.5, 1.0, 2.0, 4.0):
             for longer in (1.0, 4.0):
                 n = devices * more
@@ -90,7 +90,7 @@ def _changes(phase: str, base: Question) -> Iterator[dict[str, float]]:
             yield {"prompt": prompt} if phase == "prefill" else {load: sequences, "prompt": prompt}
 
 
-def _question(options: dict[str, Any], quantity: str) -> Question:
+def _question(options: dict[str, Any], quantity: str) -> PredictedRow:
     """A question that nobody has measured."""
     text = {
         name: value if isinstance(value, str | list | bool) else f"{value:g}"
@@ -105,6 +105,6 @@ def _question(options: dict[str, Any], quantity: str) -> Question:
         text["phase"] = [PHASES[{"prefill": "prefill", "ttft": "ttft"}.get(quantity, "decode")]]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        scene = scene_of(build_request.request(text))
-        plan = next(iter(choose_plans(scene)[0].values())).plan
-    return Question(scene, plan, quantity, 1.0, options=options)
+        ctx = scene_of(build_request.request(text))
+        layout = next(iter(choose_plans(ctx)[0].values())).plan
+    return PredictedRow(ctx, layout, quantity, 1.0, options=options)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.calibrate.posterior import SETTINGS, Posterior, Setting, log_density, log_likelihood, weights
-from rooflinecli.calibrate.predicted_row import Pricer, Question
+from rooflinecli.calibrate.posterior import SETTINGS, Posterior, PriorSettings, log_density, log_likelihood, weights
+from rooflinecli.calibrate.predicted_row import PredictedRow, RowPredictor
 
 Array = Any  # numpy.ndarray of float64
 ROUNDS, LONGEST = 5, 0.7  # iterations, and the longest move of a logarithm in one
@@ -16,18 +16,18 @@ REWEIGHTED, STILL = 12, 1e-3  # reweightings within one, and the change of a log
 SETTLED = 3e-3  # nats: a gain below it is none
 
 
-def fit(questions: Sequence[Question], setting: Setting | None = None) -> Posterior:
+def fit(questions: Sequence[PredictedRow], setting: PriorSettings | None = None) -> Posterior:
     """The posterior of one phase's blocks given rows of one chip and software. Raises ValueError without rows."""
-    pricer = Pricer(questions)
+    pricer = RowPredictor(questions)
     return solve(pricer, np.log([q.measured for q in questions]), setting or SETTINGS[pricer.phase])
 
 
-def solve(pricer: Pricer, measured: Array, setting: Setting) -> Posterior:
+def solve(pricer: RowPredictor, measured: Array, setting: PriorSettings) -> Posterior:
     """The posterior given every row's logarithm of seconds [rows]."""
     return solve_all(pricer, measured[None], setting, np.ones((1, len(measured)), dtype=bool))[0]
 
 
-def solve_all(pricer: Pricer, measured: Array, setting: Setting, masks: Array) -> list[Posterior]:
+def solve_all(pricer: RowPredictor, measured: Array, setting: PriorSettings, masks: Array) -> list[Posterior]:
     """Posteriors of several draws at once: each from the rows of its mask [draws, rows] with its logarithms of seconds [draws, rows].
 
     Gauss-Newton on each posterior, damped where a step would make it worse. Every round prices all rows once for all draws.
@@ -42,7 +42,7 @@ def solve_all(pricer: Pricer, measured: Array, setting: Setting, masks: Array) -
 class _Draws:
     """Where several fits stand: x [draws, blocks], residuals [draws, rows] (measured over expected), slopes [draws, rows, blocks]."""
 
-    def __init__(self, pricer: Pricer, measured: Array, setting: Setting, masks: Array):
+    def __init__(self, pricer: RowPredictor, measured: Array, setting: PriorSettings, masks: Array):
         self.pricer, self.measured, self.setting, self.masks = pricer, measured, setting, masks
         self.precision = np.diag(1 / (setting.width * np.array([b.deviation for b in pricer.blocks])) ** 2)
         shipped, slopes = pricer.linear(np.zeros((len(pricer.blocks), 1)))

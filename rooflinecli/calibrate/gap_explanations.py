@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.calibrate.constant_groups import BLOCKS
-from rooflinecli.calibrate.microbenchmark_row import Probe
+from rooflinecli.calibrate.microbenchmark_row import MicrobenchmarkRow
 from rooflinecli.calibrate.phase_fit import PHASES, software
-from rooflinecli.calibrate.predicted_row import Pricer, Question, seconds
+from rooflinecli.calibrate.predicted_row import PredictedRow, RowPredictor, seconds
 from rooflinecli.calibrate.row_checks import floor_of
 from rooflinecli.engine.evaluate import PHASES as CALIBRATED
 from rooflinecli.questions.estimate.answer import estimate
@@ -23,20 +23,20 @@ MOST = 4  # explanations of a row
 
 
 @dataclass(frozen=True)
-class Explained:
+class GapExplanation:
     """A single change that would give the measured time: a block of constants, or an assumption about the run."""
 
     what: str
     asks: float  # in shipped errors (80 %) for a block; the share of a rate or setting for an assumption
 
 
-def against(questions: Sequence[Question]) -> dict[str, Any]:
+def against(questions: Sequence[PredictedRow]) -> dict[str, Any]:
     """Every row beside its estimate: seconds, floor, interval, gap and what would explain it."""
-    rows = [_row(q) for q in questions if not isinstance(q, Probe)]
+    rows = [_row(q) for q in questions if not isinstance(q, MicrobenchmarkRow)]
     return {"schema": SCHEMA, "rows": rows}
 
 
-def _row(q: Question) -> dict[str, Any]:
+def _row(q: PredictedRow) -> dict[str, Any]:
     expected, low, high = _expected(q)
     floor = floor_of(q)
     gap = q.measured / expected - 1
@@ -54,11 +54,11 @@ def _row(q: Question) -> dict[str, Any]:
     }
 
 
-def _expected(q: Question) -> tuple[float, float | None, float | None]:
+def _expected(q: PredictedRow) -> tuple[float, float | None, float | None]:
     """What the estimate says with the chip file's own calibration, and its interval where the quantity has one."""
     if q.quantity in ("static", "throughput"):
-        return float(seconds(q.scene, q.plan, q.quantity)), None, None
-    answer = CALIBRATED[PHASES[q.phase]](q.scene, q.plan)
+        return float(seconds(q.ctx, q.plan, q.quantity)), None, None
+    answer = CALIBRATED[PHASES[q.phase]](q.ctx, q.plan)
     low, high = answer.interval_s
     return float(answer.time_s), float(low), float(high)
 
@@ -71,19 +71,20 @@ def _verdict(measured: float, floor: float, low: float | None, high: float | Non
     return "inside the interval" if low <= measured <= high else "slower" if measured > high else "faster"
 
 
-def explanations(q: Question) -> list[Explained]:
+def explanations(q: PredictedRow) -> list[GapExplanation]:
     """Single blocks whose factor closes the gap, by how many shipped errors it takes; and for training, single assumptions."""
     found = sorted(_blocks(q), key=lambda e: e.asks)[:MOST]
     if q.phase == "train":
-        result = estimate(q.scene.request)
+        result = estimate(q.ctx.request)
         found += [
-            Explained(e.assumption, e.change) for e in assumptions(q.scene.request, result, q.plan, q.measured)[:MOST]
+            GapExplanation(e.assumption, e.change)
+            for e in assumptions(q.ctx.request, result, q.plan, q.measured)[:MOST]
         ]
     return found
 
 
-def _blocks(q: Question) -> list[Explained]:
-    pricer, wanted = Pricer([q]), float(np.log(q.measured))
+def _blocks(q: PredictedRow) -> list[GapExplanation]:
+    pricer, wanted = RowPredictor([q]), float(np.log(q.measured))
     grid = np.linspace(-WIDEST, WIDEST, STEPS)
     count = len(pricer.blocks)
     x = np.zeros((count, count * STEPS))
@@ -94,5 +95,7 @@ def _blocks(q: Question) -> list[Explained]:
     for block, line in zip(BLOCKS[q.phase], times, strict=True):
         if line[0] <= wanted <= line[-1] and line[-1] - line[0] > 1e-6:
             move = float(np.interp(wanted, line, grid))
-            found.append(Explained(f"{block.name} {np.expm1(move):+.0%}", abs(move) / float(np.log1p(block.error))))
+            found.append(
+                GapExplanation(f"{block.name} {np.expm1(move):+.0%}", abs(move) / float(np.log1p(block.error)))
+            )
     return found

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.calibrate.posterior import Posterior, weights
-from rooflinecli.formulas.calibration import nearness
+from rooflinecli.formulas.calibration import similarity
 
 Array = Any  # numpy.ndarray of float64
 ODD = 1.5  # times the noise, from which a row loses its pull
@@ -22,7 +22,7 @@ MOST = 64  # places that a file keeps
 
 
 @dataclass(frozen=True, eq=False)
-class Local:
+class GaussianProcessResidual:
     """Places [rows, sizes] as logarithms, and the move of each: what times there are multiplied by, as a logarithm [rows]."""
 
     places: Array
@@ -32,12 +32,12 @@ class Local:
         """The logarithm by which times at other places move [places]."""
         if not len(self.moves):
             return np.zeros(len(places))
-        return nearness(apart(places, self.places)) @ self.moves
+        return similarity(apart(places, self.places)) @ self.moves
 
 
-def nothing(sizes: int) -> Local:
+def nothing(sizes: int) -> GaussianProcessResidual:
     """No row with anything to say."""
-    return Local(np.zeros((0, sizes)), np.zeros(0))
+    return GaussianProcessResidual(np.zeros((0, sizes)), np.zeros(0))
 
 
 def apart(some: Array, others: Array) -> Array:
@@ -45,7 +45,7 @@ def apart(some: Array, others: Array) -> Array:
     return np.asarray(((some[:, None, :] - others[None, :, :]) ** 2).sum(axis=-1))
 
 
-def local(places: Array, found: Posterior, rows: Sequence[int]) -> Local:
+def local(places: Array, found: Posterior, rows: Sequence[int]) -> GaussianProcessResidual:
     """What the rows (of the posterior, with `places` of their own) show beside its blocks, or beside the shipped constants where those stay;
     nothing in that case unless the rows favour it."""
     if not len(rows):
@@ -56,11 +56,11 @@ def local(places: Array, found: Posterior, rows: Sequence[int]) -> Local:
     felt = found.slopes[kept].sum(axis=1)  # how times answer to all blocks at once
     amplitude, scatter = found.setting.amplitude, found.setting.noise
     noise = scatter**2 / weights(left, ODD * scatter)
-    prior = amplitude**2 * nearness(apart(at, at))
+    prior = amplitude**2 * similarity(apart(at, at))
     whole = felt[:, None] * prior * felt + np.diag(noise)
     if not found.supported and favour(left, whole, noise) <= 0:
         return nothing(places.shape[1])
-    return Local(at, amplitude**2 * felt * np.linalg.solve(whole, left))
+    return GaussianProcessResidual(at, amplitude**2 * felt * np.linalg.solve(whole, left))
 
 
 def favour(left: Array, whole: Array, noise: Array) -> float:

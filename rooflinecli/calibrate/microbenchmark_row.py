@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rooflinecli.calibrate.predicted_row import Question
+from rooflinecli.calibrate.predicted_row import PredictedRow
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.lift import PLAIN
 from rooflinecli.core.num import Number
 from rooflinecli.engine import build_request
 from rooflinecli.formulas import counts
-from rooflinecli.importers.source import Reading
+from rooflinecli.importers.source import MeasuredRow
 from rooflinecli.ledger.ops import Collective, Op
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
 from rooflinecli.price.network import price_collective
 from rooflinecli.quantization.formats import formats
 from rooflinecli.specs.hardware import HardwareSpec
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.options import OPTIONS
 
 SMALLEST = 2.0**20  # bytes of a message: below it, a probe tells of launches, which a step hides
@@ -36,7 +36,7 @@ class _Bare:
 
 
 @dataclass(eq=False)
-class Probe(Question):
+class MicrobenchmarkRow(PredictedRow):
     """A micro-benchmark: `op` is a Collective with its devices, or an Op. Its phase is the one whose constants it is asked for."""
 
     op: Collective | Op | None = None
@@ -60,23 +60,23 @@ class Probe(Question):
         """Seconds that physics allows."""
         regime = "training" if self.of == "train" else "serving"
         if isinstance(self.op, Collective):
-            return float(price_collective(self.op, self.scene.chip, regime, self.devices).floor)
+            return float(price_collective(self.op, self.ctx.chip, regime, self.devices).floor)
         assert self.op is not None
-        found = price(self.op, self.scene.chip, regime)
+        found = price(self.op, self.ctx.chip, regime)
         return float(max(found.t_compute, found.t_memory))
 
 
-def probes(reading: Reading, given: dict[str, Any], chip: HardwareSpec) -> list[Question]:
+def probes(reading: MeasuredRow, given: dict[str, Any], chip: HardwareSpec) -> list[PredictedRow]:
     """A probe for each phase whose constants it tells of; none for one too small to. Raises UsageError for what is not said."""
     made = _collective(reading, given) if reading.quantity == "collective" else _matmul(reading, given, chip)
     if made is None:
         return []
     op, devices = made
-    scene: Any = _Bare(Chip(chip, PLAIN))
+    ctx: Any = _Bare(Chip(chip, PLAIN))
     return [
-        Probe(
-            scene,
-            Plan(),
+        MicrobenchmarkRow(
+            ctx,
+            Layout(),
             reading.quantity,
             reading.value,
             reading.where,
@@ -90,7 +90,7 @@ def probes(reading: Reading, given: dict[str, Any], chip: HardwareSpec) -> list[
     ]
 
 
-def _collective(reading: Reading, given: dict[str, Any]) -> tuple[Collective, float] | None:
+def _collective(reading: MeasuredRow, given: dict[str, Any]) -> tuple[Collective, float] | None:
     said, size = reading.probe, float(reading.probe["bytes"])
     if size < SMALLEST:
         return None
@@ -101,11 +101,13 @@ def _collective(reading: Reading, given: dict[str, Any]) -> tuple[Collective, fl
     n = said.get("n") or (build_request.value(OPTIONS["n"], given["n"]) if given.get("n") is not None else None)
     if n is None:
         raise UsageError(f"{reading.where}: {reading.tool} does not say how many devices took part; give -n", "n")
-    stride = float(build_request.value(OPTIONS["tp"], given["tp"])) if said["op"] == "permute" and given.get("tp") else 1.0
+    stride = (
+        float(build_request.value(OPTIONS["tp"], given["tp"])) if said["op"] == "permute" and given.get("tp") else 1.0
+    )
     return Collective("probe", said["op"], size, "probe", float(n), stride), float(n) * stride
 
 
-def _matmul(reading: Reading, given: dict[str, Any], chip: HardwareSpec) -> tuple[Op, float] | None:
+def _matmul(reading: MeasuredRow, given: dict[str, Any], chip: HardwareSpec) -> tuple[Op, float] | None:
     m, n, k = (float(reading.probe[name]) for name in ("m", "n", "k"))
     if min(m, n, k) < LARGEST_MATMUL:
         return None

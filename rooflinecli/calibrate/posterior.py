@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.calibrate.constant_groups import Block
+from rooflinecli.calibrate.constant_groups import ConstantGroup
 
 Array = Any  # numpy.ndarray of float64
 FREEDOM = 4.0
@@ -20,7 +20,7 @@ _CONSTANT = lgamma((FREEDOM + 1) / 2) - lgamma(FREEDOM / 2) - 0.5 * log(FREEDOM 
 
 
 @dataclass(frozen=True)
-class Setting:
+class PriorSettings:
     """How wide the priors are, in shipped errors; the scale of a row's own error (a logarithm) in the fit; how far rows of one
     machine are assumed to scatter about it; what widens the interval; the evidence (nats) from which moved constants are taken; what
     a row's own error may be when they are weighed against the shipped ones; and by how much (logarithms) places differ beside the blocks,
@@ -41,10 +41,10 @@ class Setting:
 
 # chosen on published families, scored on constants that were refitted without them (`roofline validate calibrate`)
 SETTINGS = {
-    "train": Setting(1.25, 0.05, 0.1, 1.15, -0.7),
-    "decode": Setting(1.5, 0.08, 0.08, 1.4),
-    "prefill": Setting(2.0, 0.15, 0.15, 1.3),
-    "ttft": Setting(1.0, 0.15, 0.15, 1.7, 0.0, (0.06, 0.12, 0.24), amplitude=0.5, noise=0.15),
+    "train": PriorSettings(1.25, 0.05, 0.1, 1.15, -0.7),
+    "decode": PriorSettings(1.5, 0.08, 0.08, 1.4),
+    "prefill": PriorSettings(2.0, 0.15, 0.15, 1.3),
+    "ttft": PriorSettings(1.0, 0.15, 0.15, 1.7, 0.0, (0.06, 0.12, 0.24), amplitude=0.5, noise=0.15),
 }
 
 
@@ -53,13 +53,13 @@ class Posterior:
     """The fit: logarithms of the blocks' factors, their covariance, and how the rows stand to it."""
 
     phase: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[ConstantGroup, ...]
     x: Array  # [blocks]
     covariance: Array  # [blocks, blocks]
     residuals: Array  # ln(measured / fitted) [rows]
     before: Array  # ln(measured / shipped) [rows]
     slopes: Array  # d ln t / d x at the fit [rows, blocks]
-    setting: Setting
+    setting: PriorSettings
     evidence: float  # of the fit less that of the shipped constants, nats
 
     @property

@@ -10,13 +10,13 @@ import numpy as np
 
 from rooflinecli.calibrate.constant_groups import BLOCKS, merged
 from rooflinecli.core.num import Number
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import SHIPPED
 from rooflinecli.engine.forward_step import forward_step
 from rooflinecli.engine.serving_load import load
 from rooflinecli.formulas import roofline, serving
 from rooflinecli.price.chip import Chip
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 
 Array = Any  # numpy.ndarray of float64
 STEP = 0.01  # of a logarithm, for central differences: far above rounding, far below a prior's width
@@ -33,11 +33,11 @@ PHASE = {
 
 
 @dataclass(eq=False)
-class Question:
+class PredictedRow:
     """One measurement: `quantity` is a key of PHASE, `measured` in seconds (per step, or per token of a rate)."""
 
-    scene: Scene
-    plan: Plan
+    ctx: EstimateContext
+    plan: Layout
     quantity: str
     measured: float
     where: str = ""
@@ -57,40 +57,40 @@ class Question:
 
     def on(self, chip: Chip) -> Number:
         """Expected seconds on a chip whose constants may be arrays."""
-        return seconds(self.scene.on(chip), self.plan, self.quantity)
+        return seconds(self.ctx.on_chip(chip), self.plan, self.quantity)
 
 
-def seconds(scene: Scene, plan: Plan, quantity: str) -> Number:
+def seconds(ctx: EstimateContext, layout: Layout, quantity: str) -> Number:
     """What a measurement should have shown, in seconds."""
     if quantity == "throughput":
-        return 1.0 / SHIPPED["decode"](scene, plan).tokens_per_s
+        return 1.0 / SHIPPED["decode"](ctx, layout).tokens_per_s
     if quantity == "static":
-        return static(scene, plan)
+        return static(ctx, layout)
     phase = {"itl": "decode", "ttft": "prefill"}.get(quantity, quantity)
-    return SHIPPED[phase](scene, plan).time_s
+    return SHIPPED[phase](ctx, layout).time_s
 
 
-def static(scene: Scene, plan: Plan) -> Number:
+def static(ctx: EstimateContext, layout: Layout) -> Number:
     """Seconds per output token of a batch prefilled and decoded together."""
-    busy = load(scene, plan)
-    whole = forward_step(scene, plan, busy.batch, scene.prompt, scene.prompt, decode=False)
-    lasts = serving.answer_time(whole.seconds, SHIPPED["decode"](scene, plan).time_s, scene.output)
-    return lasts / (busy.batch * scene.output)
+    busy = load(ctx, layout)
+    whole = forward_step(ctx, layout, busy.batch, ctx.prompt, ctx.prompt, decode=False)
+    lasts = serving.answer_time(whole.seconds, SHIPPED["decode"](ctx, layout).time_s, ctx.output)
+    return lasts / (busy.batch * ctx.output)
 
 
-def static_floor(scene: Scene, plan: Plan) -> float:
+def static_floor(ctx: EstimateContext, layout: Layout) -> float:
     """As `static`, at peak rates."""
-    busy = load(scene, plan)
-    whole = forward_step(scene, plan, busy.batch, scene.prompt, scene.prompt, decode=False)
+    busy = load(ctx, layout)
+    whole = forward_step(ctx, layout, busy.batch, ctx.prompt, ctx.prompt, decode=False)
     first = roofline.floor_time(whole.bill.t_compute, whole.bill.t_memory)
-    lasts = serving.answer_time(first, SHIPPED["decode"](scene, plan).floor_s, scene.output)
-    return float(lasts / (busy.batch * scene.output))
+    lasts = serving.answer_time(first, SHIPPED["decode"](ctx, layout).floor_s, ctx.output)
+    return float(lasts / (busy.batch * ctx.output))
 
 
-class Pricer:
+class RowPredictor:
     """Prices questions of one phase at many vectors of block logarithms; chips of one file and iteration are shared."""
 
-    def __init__(self, questions: Sequence[Question]):
+    def __init__(self, questions: Sequence[PredictedRow]):
         self.questions = list(questions)
         self.phase = self.questions[0].phase
         self.blocks = BLOCKS[self.phase]
@@ -115,12 +115,12 @@ class Pricer:
         return found[..., 0], (found[..., 1 : width + 1] - found[..., width + 1 :]) / (2 * STEP)
 
 
-def _shared(chips: dict[Any, Chip], q: Question, factors: Mapping[str, Number]) -> Chip:
+def _shared(chips: dict[Any, Chip], q: PredictedRow, factors: Mapping[str, Number]) -> Chip:
     """The chip of a question under factors, one for all questions on the same figures."""
-    chip = q.scene.chip
+    chip = q.ctx.chip
     key = (id(chip.spec), tuple(sorted(chip.override.items())), chip.ideal)
     if key not in chips:
-        chips[key] = chip.times(_told(chip, factors))
+        chips[key] = chip.with_factors(_told(chip, factors))
     return chips[key]
 
 
@@ -129,4 +129,6 @@ def _told(chip: Chip, factors: Mapping[str, Number]) -> dict[str, Number]:
     from rooflinecli.price import overrides
 
     classes = overrides.classes(chip.spec)
-    return {path: f for path, f in factors.items() if path.startswith(overrides.ENGINE) or path.split(".")[1] in classes}
+    return {
+        path: f for path, f in factors.items() if path.startswith(overrides.ENGINE) or path.split(".")[1] in classes
+    }

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.calibrate.answer import Result
-from rooflinecli.calibrate.phase_fit import Group
+from rooflinecli.calibrate.answer import CalibrationAnswer
+from rooflinecli.calibrate.phase_fit import PhaseFit
 
 SCHEMA = "roofline/calibrate/1"
 DETERMINED, PARTLY = (
@@ -17,7 +17,7 @@ DETERMINED, PARTLY = (
 FAR = 2.0  # prior standard deviations: a block moved further says that the file is wrong, not its constants
 
 
-def data(result: Result) -> dict[str, Any]:
+def data(result: CalibrationAnswer) -> dict[str, Any]:
     """Everything that is printed."""
     return {
         "schema": SCHEMA,
@@ -47,7 +47,7 @@ def aside(rows: list[tuple[str, str]]) -> list[dict[str, Any]]:
     ]
 
 
-def _proofs(result: Result) -> list[dict[str, Any]]:
+def _proofs(result: CalibrationAnswer) -> list[dict[str, Any]]:
     return [
         {
             "phase": g.phase,
@@ -65,7 +65,7 @@ def _proofs(result: Result) -> list[dict[str, Any]]:
     ]
 
 
-def _blocks(result: Result) -> list[dict[str, Any]]:
+def _blocks(result: CalibrationAnswer) -> list[dict[str, Any]]:
     """Blocks that the rows say anything of; a move is reported only where they do."""
     found = []
     for g in result.groups:
@@ -86,13 +86,13 @@ def _blocks(result: Result) -> list[dict[str, Any]]:
     return found
 
 
-def _contradictions(result: Result) -> list[dict[str, Any]]:
+def _contradictions(result: CalibrationAnswer) -> list[dict[str, Any]]:
     return [
         {"row": c.where, "left_out": "yes" if c.left_out else "no", "reason": c.reason} for c in result.contradictions
     ]
 
 
-def _next(result: Result) -> list[dict[str, Any]]:
+def _next(result: CalibrationAnswer) -> list[dict[str, Any]]:
     return [
         {"phase": phase, "software": name, "measure": s.what, "sd_before": s.before, "sd_after": s.after}
         for (phase, name), found in result.next.items()
@@ -100,21 +100,19 @@ def _next(result: Result) -> list[dict[str, Any]]:
     ]
 
 
-def _notes(result: Result) -> list[str]:
+def _notes(result: CalibrationAnswer) -> list[str]:
     return [*result.notes, *(note for g in result.groups for note in _of(g))]
 
 
-def _alone(g: Group) -> str:
+def _alone(g: PhaseFit) -> str:
     """What a single row moved, and how far: nothing contradicts it."""
     if len({q.where for q in g.questions}) != 1 or not (g.posterior.supported and len(g.posterior.blocks)):
         return ""
     x, block = max(zip(g.posterior.x, g.posterior.blocks, strict=True), key=lambda pair: abs(pair[0]))
-    return (
-        f"one row alone moved {block.name} by {np.expm1(x):+.0%}, and would as far if it were wrong; add a second, measured elsewhere"
-    )
+    return f"one row alone moved {block.name} by {np.expm1(x):+.0%}, and would as far if it were wrong; add a second, measured elsewhere"
 
 
-def _of(g: Group) -> list[str]:
+def _of(g: PhaseFit) -> list[str]:
     """What a reader should know of one fit."""
     found = []
     name = f"{g.phase} ({g.software})"

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rooflinecli.calibrate.microbenchmark_row import probes
-from rooflinecli.calibrate.predicted_row import PHASE, Question
+from rooflinecli.calibrate.predicted_row import PHASE, PredictedRow
 from rooflinecli.core.errors import DataError, Infeasible, UsageError
 from rooflinecli.core.text import one_line
 from rooflinecli.engine import build_request
-from rooflinecli.importers.source import Reading
+from rooflinecli.importers.source import MeasuredRow
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.questions.estimate.answer import choose_plans, scene_of
 from rooflinecli.specs.engine import engines
@@ -28,10 +28,10 @@ _TOLERANCE = 0.3  # how far a size in a name may lie from the parameters of the 
 
 
 @dataclass
-class Resolved:
+class ResolvedRows:
     """Questions that can be fitted, and what was left aside, each with the reason."""
 
-    questions: list[Question] = field(default_factory=list)
+    questions: list[PredictedRow] = field(default_factory=list)
     aside: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     doubts: list[tuple[str, str]] = field(default_factory=list)
@@ -41,12 +41,12 @@ class Resolved:
             self.notes.append(text)
 
 
-def resolve(readings: Sequence[Reading], given: dict[str, Any]) -> Resolved:
+def resolve(readings: Sequence[MeasuredRow], given: dict[str, Any]) -> ResolvedRows:
     """Every reading as a question on the chip `given["hw"]`.
 
     Raises UsageError for what neither the file nor the options say, DataError for a log of another model or that contradicts the options.
     """
-    found, chip = Resolved(), load_hardware(str(given["hw"]))
+    found, chip = ResolvedRows(), load_hardware(str(given["hw"]))
     for reading in readings:
         if reading.probe.get("op") or reading.quantity in ("collective", "matmul"):
             found.questions += probes(reading, given, chip)
@@ -64,7 +64,7 @@ def resolve(readings: Sequence[Reading], given: dict[str, Any]) -> Resolved:
     return found
 
 
-def _same_chip(reading: Reading, chip: HardwareSpec) -> bool:
+def _same_chip(reading: MeasuredRow, chip: HardwareSpec) -> bool:
     """Whether a row that names its chip was measured on this one, or on the one that this file extends."""
     said = reading.options.get("hw")
     if said is None:
@@ -74,7 +74,7 @@ def _same_chip(reading: Reading, chip: HardwareSpec) -> bool:
     while document is not None:
         if document.path.stem == stem:
             return True
-        document = document.under  # type: ignore[assignment]
+        document = document.base_document  # type: ignore[assignment]
     return False
 
 
@@ -88,7 +88,7 @@ def _chip_named(said: str) -> str | None:
     return None
 
 
-def _question(reading: Reading, given: dict[str, Any], found: Resolved) -> Question:
+def _question(reading: MeasuredRow, given: dict[str, Any], found: ResolvedRows) -> PredictedRow:
     phase = PHASE[reading.quantity]
     options = {
         **_joined(reading, given),
@@ -98,8 +98,8 @@ def _question(reading: Reading, given: dict[str, Any], found: Resolved) -> Quest
     if reading.quantity == "static":
         options["concurrency"] = None
     _complete(reading, options)
-    scene = scene_of(build_request.request(options))
-    choice = next(iter(choose_plans(scene)[0].values()))
+    ctx = scene_of(build_request.request(options))
+    choice = next(iter(choose_plans(ctx)[0].values()))
     if not choice.fits:
         found.note(f"{reading.where}: said not to fit in memory, though it ran")
     if phase == "train" and choice.reason.startswith(("the fastest", "the only one")):
@@ -111,14 +111,14 @@ def _question(reading: Reading, given: dict[str, Any], found: Resolved) -> Quest
     for note in reading.notes:
         found.note(f"{reading.where}: {note}")
     quantity = "prefill" if reading.quantity == "ttft" and not _loaded(options) else reading.quantity
-    return Question(scene, choice.plan, quantity, _seconds(reading, options), reading.where, reading.tool, options)
+    return PredictedRow(ctx, choice.plan, quantity, _seconds(reading, options), reading.where, reading.tool, options)
 
 
 def _loaded(options: dict[str, Any]) -> bool:
     return options.get("concurrency") is not None or options.get("qps") is not None
 
 
-def _joined(reading: Reading, given: dict[str, Any]) -> dict[str, Any]:
+def _joined(reading: MeasuredRow, given: dict[str, Any]) -> dict[str, Any]:
     """The file's options and the user's. Raises DataError where they contradict each other."""
     said = {k: v for k, v in reading.options.items() if k not in ("hw", "said-model") and v is not None}
     joined = {**said, **{k: v for k, v in given.items() if v is not None}}
@@ -140,10 +140,13 @@ def _joined(reading: Reading, given: dict[str, Any]) -> dict[str, Any]:
 
 def _equal(name: str, said: Any, given: Any) -> bool:
     option = OPTIONS[name]
-    return bool(build_request.value(option, str(said) if not isinstance(said, bool) else said) == build_request.value(option, given))
+    return bool(
+        build_request.value(option, str(said) if not isinstance(said, bool) else said)
+        == build_request.value(option, given)
+    )
 
 
-def _model(reading: Reading, said: Any, given: Any) -> str | None:
+def _model(reading: MeasuredRow, said: Any, given: Any) -> str | None:
     """The model to ask about. Raises DataError for a log of another one, or of one that nobody names here."""
     mine = str(given) if given is not None else None
     if said is None:
@@ -175,7 +178,7 @@ def _overlap(said: str, mine: str, spec: ModelSpec) -> bool:
     return len(wanted & words) >= 0.7 * len(wanted) or mine.lower() in said.lower()
 
 
-def _sized(reading: Reading, spec: str) -> None:
+def _sized(reading: MeasuredRow, spec: str) -> None:
     """Raises DataError where a size in the row's own description is not that of the model."""
     match = _SAID.search(str(reading.options.get("said-model", "")))
     if match is None:
@@ -188,7 +191,7 @@ def _sized(reading: Reading, spec: str) -> None:
         )
 
 
-def _engine(reading: Reading, options: dict[str, Any], given: dict[str, Any], found: Resolved) -> None:
+def _engine(reading: MeasuredRow, options: dict[str, Any], given: dict[str, Any], found: ResolvedRows) -> None:
     """An engine of the log that has no file here runs as the one asked for, or the default."""
     said = options.get("engine")
     known = {name for stem, engine in engines().items() for name in (stem, *engine.aliases)}
@@ -199,7 +202,7 @@ def _engine(reading: Reading, options: dict[str, Any], given: dict[str, Any], fo
         )
 
 
-def _complete(reading: Reading, options: dict[str, Any]) -> None:
+def _complete(reading: MeasuredRow, options: dict[str, Any]) -> None:
     """Raises UsageError that names the flags of what is missing."""
     train = reading.quantity == "train"
     tokens = reading.probe.get("tokens_per_device")
@@ -235,10 +238,12 @@ def _complete(reading: Reading, options: dict[str, Any]) -> None:
 
 
 def _number(name: str, options: dict[str, Any]) -> float:
-    return float(build_request.value(OPTIONS[name], options[name] if isinstance(options[name], str) else str(options[name])))
+    return float(
+        build_request.value(OPTIONS[name], options[name] if isinstance(options[name], str) else str(options[name]))
+    )
 
 
-def _seconds(reading: Reading, options: dict[str, Any]) -> float:
+def _seconds(reading: MeasuredRow, options: dict[str, Any]) -> float:
     """Seconds of the step or token that a stated value means."""
     value, unit = reading.value, reading.unit
     sizes = {

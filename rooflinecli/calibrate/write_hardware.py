@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from rooflinecli.calibrate.answer import Result
+from rooflinecli.calibrate.answer import CalibrationAnswer
 from rooflinecli.calibrate.constant_groups import merged
-from rooflinecli.calibrate.microbenchmark_row import Probe
-from rooflinecli.calibrate.phase_fit import Group
+from rooflinecli.calibrate.microbenchmark_row import MicrobenchmarkRow
+from rooflinecli.calibrate.phase_fit import PhaseFit
 from rooflinecli.core.text import plural
 from rooflinecli.price import overrides
 from rooflinecli.specs.hardware import HardwareSpec
@@ -20,7 +20,7 @@ from rooflinecli.specs.name_lookup import files
 LEAST = 5e-4  # of a factor: a smaller move is not written
 
 
-def hardware_yaml(result: Result, today: date | None = None) -> str:
+def hardware_yaml(result: CalibrationAnswer, today: date | None = None) -> str:
     """The text of the file: `extends`, and for each phase its factors, errors, rows, sources and range."""
     day = (today or date.today()).isoformat()
     data = {
@@ -41,7 +41,7 @@ def base(hardware: HardwareSpec) -> str:
     return path.stem if known is not None and known.resolve() == path.resolve() else str(Path(path).resolve())
 
 
-def _entry(g: Group, hardware: HardwareSpec, day: str) -> dict[str, object]:
+def _entry(g: PhaseFit, hardware: HardwareSpec, day: str) -> dict[str, object]:
     near, known = _near(g), overrides.classes(hardware)
     factors = {
         path: round(float(f), 4)
@@ -62,11 +62,11 @@ def _entry(g: Group, hardware: HardwareSpec, day: str) -> dict[str, object]:
         "after": round(shown.after, 4) if shown else 0.0,
         "range": {name: [low, high] for name, (low, high) in g.range.items()},
         **({"near": near} if near else {}),
-        **({"note": "micro-benchmarks alone"} if all(isinstance(q, Probe) for q in g.questions) else {}),
+        **({"note": "micro-benchmarks alone"} if all(isinstance(q, MicrobenchmarkRow) for q in g.questions) else {}),
     }
 
 
-def _near(g: Group) -> list[dict[str, object]]:
+def _near(g: PhaseFit) -> list[dict[str, object]]:
     """Rows whose own deviation holds nearby."""
     names = sorted(g.range)
     return [

@@ -32,7 +32,7 @@ class UsageError(RooflineError):
         self.option = option
 
 
-class Impossible(UsageError):
+class ImpossibleValue(UsageError):
     """The input implies a speed beyond the hardware's peak."""
 
 
@@ -48,7 +48,7 @@ class Infeasible(RooflineError):
     exit_code = 1
 
 
-class Remark(UserWarning):
+class RooflineWarning(UserWarning):
     """What a person should know beside an answer: a line on stderr, a warning in Python; the answer stands."""
 
 

@@ -14,7 +14,7 @@ from rooflinecli.core.errors import UsageError
 _STREAMS = ("/dev/", "/proc/")  # a name such as /dev/stdout leads to a file that somebody else is writing
 
 
-def absent(path: Path | str) -> str:
+def missing_reason(path: Path | str) -> str:
     """Why a path is no file to read, as the middle of a sentence."""
     if os.path.isdir(path):
         return "a folder, where a file is expected"
@@ -88,7 +88,7 @@ def _pour(partial: Path, path: Path) -> None:
         shutil.copyfileobj(source, sink)
 
 
-def lies(path: Path, mark: str = "") -> bool:
+def is_existing_file(path: Path, mark: str = "") -> bool:
     """Whether a file lies there, or one does at what stands before the last `mark`; False for what cannot be a path."""
     try:
         return path.is_file() or bool(mark and mark in str(path) and Path(str(path).rpartition(mark)[0]).is_file())

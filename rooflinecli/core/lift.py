@@ -5,14 +5,14 @@ from __future__ import annotations
 from rooflinecli.core.num import Number
 
 
-class Plain:
+class PlainLift:
     traced = False
 
     def __call__(self, symbol: str, value: Number, unit: str, source: str) -> Number:
         return value
 
 
-class Traced(Plain):
+class TracedLift(PlainLift):
     traced = True
 
     def __call__(self, symbol: str, value: Number, unit: str, source: str) -> Number:
@@ -21,4 +21,4 @@ class Traced(Plain):
         return leaf(symbol, value, unit, source)
 
 
-PLAIN = Plain()
+PLAIN = PlainLift()

@@ -10,7 +10,7 @@ from rooflinecli.core import num
 from rooflinecli.core.derivation import leaf
 
 
-def falling_root(function: Callable[[float], float], low: float, high: float) -> float:
+def decreasing_root(function: Callable[[float], float], low: float, high: float) -> float:
     """Where a falling function of a positive number crosses zero, by bisection of its logarithm."""
     a, b = math.log(low), math.log(high)
     for _ in range(200):
@@ -21,6 +21,6 @@ def falling_root(function: Callable[[float], float], low: float, high: float) ->
     return math.exp((a + b) / 2)
 
 
-def solved(value: float, like: Any, symbol: str, unit: str, how: str) -> Any:
+def solved_value(value: float, like: Any, symbol: str, unit: str, how: str) -> Any:
     """A number found by search, of the kind of `like`: a traced one says how it was found."""
     return leaf(symbol, value, unit, how) if num.value(like) is not like else value

@@ -18,7 +18,7 @@ def plural(count: float, what: str) -> str:
     return f"{count:,.12g} {what}{'' if count == 1 else 's'}"
 
 
-def per_cent(share: float) -> str:
+def percent(share: float) -> str:
     """'0.34 %', '14 %', '120 %': two digits, and all that stand before the point."""
     percent = 100 * share
     return f"{percent:,.0f} %" if abs(percent) >= 9.95 else f"{percent:.2g} %"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 
 _LOAD = "has no rule of how passes wait under a load; --batch says how many inputs a pass takes"
 WITHOUT = {
@@ -22,43 +22,43 @@ _OWN = "the prompt is read by an encoder whose output is no prefix of another's;
 PAIRS = ("prefix_hit", "kv_tier", "sessions")  # what is known of the cache of a decoder's own prompt
 
 
-def what(scene: Scene) -> str:
+def what(ctx: EstimateContext) -> str:
     """The kind of a model that writes no tokens, as a sentence about it begins."""
-    return f"{scene.spec.name} {'is an encoder' if scene.spec.denoising is None else 'makes images'}"
+    return f"{ctx.spec.name} {'is an encoder' if ctx.spec.denoising is None else 'makes images'}"
 
 
-def check(scene: Scene) -> None:
+def check(ctx: EstimateContext) -> None:
     """Raises UsageError for the first option of WITHOUT that is given though the model writes no tokens."""
-    if scene.generates:
-        _pair(scene)
+    if ctx.is_autoregressive:
+        _pair(ctx)
         return
     for field, why in WITHOUT.items():
-        value = getattr(scene.request, field)
+        value = getattr(ctx.request, field)
         if value is None or (field == "output" and num.plain(value) and num.value(value) == 0):
             continue
         name = field.replace("_", "-")
-        raise UsageError(f"--{name}: {what(scene)} and {why}", name)
+        raise UsageError(f"--{name}: {what(ctx)} and {why}", name)
 
 
-def _pair(scene: Scene) -> None:
+def _pair(ctx: EstimateContext) -> None:
     """Raises UsageError for options of a cached prompt where an encoder reads the prompt."""
-    if not scene.spec.paired:
+    if not ctx.spec.paired:
         return
     for field in PAIRS:
-        if getattr(scene.request, field) is not None:
+        if getattr(ctx.request, field) is not None:
             name = field.replace("_", "-")
-            raise UsageError(f"--{name}: {scene.spec.name} is an encoder with a decoder, and {_OWN}", name)
+            raise UsageError(f"--{name}: {ctx.spec.name} is an encoder with a decoder, and {_OWN}", name)
 
 
-def phases(scene: Scene) -> tuple[str, ...]:
+def phases(ctx: EstimateContext) -> tuple[str, ...]:
     """The phases asked for that the model has. Raises UsageError where decode was all of it."""
-    wanted = scene.request.phases
+    wanted = ctx.request.phases
     if wanted == ("decode",):
-        decodes(scene, "use --phase prefill or train")
-    return tuple(phase for phase in wanted if scene.generates or phase != "decode")
+        decodes(ctx, "use --phase prefill or train")
+    return tuple(phase for phase in wanted if ctx.is_autoregressive or phase != "decode")
 
 
-def decodes(scene: Scene, instead: str) -> None:
+def decodes(ctx: EstimateContext, instead: str) -> None:
     """Raises UsageError, which ends in what to do `instead`, where something needs a model that writes tokens."""
-    if not scene.generates:
-        raise UsageError(f"{what(scene)} and decodes nothing; {instead}", "phase")
+    if not ctx.is_autoregressive:
+        raise UsageError(f"{what(ctx)} and decodes nothing; {instead}", "phase")

@@ -7,13 +7,13 @@ from collections.abc import Collection
 from typing import Any
 
 from rooflinecli.core import num
-from rooflinecli.core.errors import Remark, UsageError, unknown
+from rooflinecli.core.errors import RooflineWarning, UsageError, unknown
 from rooflinecli.core.num import Number
 from rooflinecli.formulas.training import batch_sequences
 from rooflinecli.quantization.formats import FORMATS, experts_alone
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import ModelSpec, load_model
-from rooflinecli.specs.name_lookup import counted
+from rooflinecli.specs.name_lookup import split_count
 from rooflinecli.specs.options import KINDS, OPTIONS, Option, find
 from rooflinecli.specs.parse_values import LARGEST, MOST_THINGS, in_tokens, number
 from rooflinecli.specs.request import MOST, PHASES, SEQ, Request
@@ -30,7 +30,7 @@ def request(options: dict[str, Any]) -> Request:
     """
     given = named(options)
     fields = {OPTIONS[name].field: value(OPTIONS[name], text) for name, text in given.items()}
-    agree(given, fields.get("phases", PHASES))
+    check_conflicts(given, fields.get("phases", PHASES))
     model = fields["model"]
     reader = (
         "llamacpp"
@@ -41,7 +41,7 @@ def request(options: dict[str, Any]) -> Request:
         fields.setdefault("engine", reader)
     if "batch" in given and in_tokens(given["batch"]):
         fields["batch"] = whole_sequences(fields["batch"], fields.get("seq"), model)
-    remark(model, fields)
+    warn_about(model, fields)
     return Request(**fields)
 
 
@@ -62,7 +62,7 @@ def named(options: dict[str, Any], help: str = "`roofline estimate --help` lists
 
 def _spread(given: dict[str, Any]) -> None:
     """`--hw 8xH100` is `--hw H100 -n 8`. Raises UsageError where -n says otherwise."""
-    count, chip = counted("hardware", str(given.get("hw", "")))
+    count, chip = split_count("hardware", str(given.get("hw", "")))
     if count is None:
         return
     if "n" in given and value(OPTIONS["n"], given["n"]) != count:
@@ -74,8 +74,8 @@ def value(option: Option, written: Any, flag: str = "") -> Any:
     """What an option means, in SI. `flag` is how it was typed where that is not its own. Raises UsageError."""
     flag = flag or option.flag
     if option.numeric or option.kind in ("stage", "pictures"):
-        found = unbounded(option, written, flag)
-        bound(option, found, flag)
+        found = parse_number(option, written, flag)
+        check_bounds(option, found, flag)
         return found if option.numeric else int(found)
     if option.kind == "name":
         return _loaded(option, str(written))
@@ -83,17 +83,17 @@ def value(option: Option, written: Any, flag: str = "") -> Any:
         return phases(written)
     if option.kind == "pixels":
         return _pixels(option, written, flag)
-    return _switch(option, written, flag) if option.kind == "switch" else word(option, written, flag)
+    return _switch(option, written, flag) if option.kind == "switch" else parse_choice(option, written, flag)
 
 
-def unbounded(option: Option, written: Any, flag: str) -> float:
+def parse_number(option: Option, written: Any, flag: str) -> float:
     """The number an option was given, or what the word that may stand for one means. Raises UsageError."""
     if option.numeric and written in option.choices:
         return MOST
     return number(flag, written, option.kind, option.name)
 
 
-def bound(option: Option, found: float, flag: str) -> None:
+def check_bounds(option: Option, found: float, flag: str) -> None:
     """Raises UsageError for a number outside the option's bounds."""
     why = _outside(option, found)
     if why:
@@ -116,7 +116,7 @@ def _outside(option: Option, found: float) -> str:
     return f"is more than anything there is; give at most {largest:g}" if largest < found < MOST else ""
 
 
-def word(option: Option, written: Any, flag: str = "") -> str:
+def parse_choice(option: Option, written: Any, flag: str = "") -> str:
     """A named choice as written; raises UsageError for one that does not exist."""
     said = str(written) if option.kind == "text" else str(written).lower()
     if option.kind == "choice" and said not in option.choices:
@@ -191,7 +191,7 @@ def _switch(option: Option, written: Any, flag: str) -> bool:
     return said in _YES
 
 
-def agree(given: Collection[str], phases: tuple[str, ...]) -> None:
+def check_conflicts(given: Collection[str], phases: tuple[str, ...]) -> None:
     """Raises UsageError for two options that say the same thing, of which one would be dropped."""
     if {"concurrency", "qps"} <= set(given):
         raise UsageError("--concurrency and --qps each say the load; give one of them", "qps")
@@ -217,7 +217,7 @@ def whole_sequences(tokens: Number, seq: Number | None, model: ModelSpec) -> Num
     return count
 
 
-def remark(model: ModelSpec, fields: dict[str, Any]) -> None:
+def warn_about(model: ModelSpec, fields: dict[str, Any]) -> None:
     """Warn of a context longer than the model's and of a format that is seldom meant."""
     longest = fields.get("prompt", 0.0) + fields.get("output", 0.0)
     if model.max_context and longest > model.max_context and model.positions.kind != "learned":  # those are refused
@@ -234,4 +234,4 @@ def remark(model: ModelSpec, fields: dict[str, Any]) -> None:
 
 def warn(text: str) -> None:
     """A Remark, once for each text."""
-    warnings.warn(text, Remark, stacklevel=2)
+    warnings.warn(text, RooflineWarning, stacklevel=2)

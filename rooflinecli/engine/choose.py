@@ -11,149 +11,153 @@ from rooflinecli.core.num import Number
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import si
 from rooflinecli.engine import explicit_layout, infeasibility, legality
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import priced
-from rooflinecli.engine.layout_candidates import candidates, reach, untried
-from rooflinecli.engine.phase_answer import PlanAnswer, plan_answer, time_held
-from rooflinecli.engine.residency import resident
-from rooflinecli.engine.rules import Rule
-from rooflinecli.specs.layout import Plan
+from rooflinecli.engine.layout_candidates import candidates, reach, untried_dimensions
+from rooflinecli.engine.phase_answer import LayoutAnswer, plan_answer, time_at_bound
+from rooflinecli.engine.residency import resident_memory
+from rooflinecli.engine.rules import LegalityRule
+from rooflinecli.specs.layout import Layout
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Choice:
+class ChosenLayout:
     """A plan, whether the device count was chosen, and one sentence on why it is this one."""
 
-    plan: Plan
+    plan: Layout
     chosen: bool
     reason: str
     fits: bool
 
     @cached_property
-    def shown(self) -> PlanAnswer:
+    def shown(self) -> LayoutAnswer:
         """As the contract shows it."""
         return plan_answer(self.plan, self.chosen, self.reason)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Weighed:
+class Candidate:
     """A candidate, and whether it holds every phase; `follows` says whether its load can be followed at all."""
 
-    plan: Plan
+    plan: Layout
     fits: bool
     follows: bool = True
 
-    def needs(self, scene: Scene, phases: tuple[str, ...]) -> float:
+    def needs(self, ctx: EstimateContext, phases: tuple[str, ...]) -> float:
         """Bytes per device in the phase that holds most."""
         if not self.follows:
             return float("inf")
-        return max(float(resident(scene, self.plan, phase).total_bytes) for phase in phases)
+        return max(float(resident_memory(ctx, self.plan, phase).total_bytes) for phase in phases)
 
 
-def choose(scene: Scene, phases: tuple[str, ...], fastest: bool = True) -> Choice:
+def choose(ctx: EstimateContext, phases: tuple[str, ...], fastest: bool = True) -> ChosenLayout:
     """The best of the candidates that hold every one of `phases` (training alone, or those of serving).
 
     On the devices given, or on the fewest that hold it; where `fastest` is not asked for, the plainest. Raises UsageError when the sizes given cannot be laid out at all,
     Infeasible when no count holds them.
     """
-    given, refused, overrun = scene.request.devices, list[Rule](), list[Infeasible]()
+    given, refused, overrun = ctx.request.devices, list[LegalityRule](), list[Infeasible]()
     if given is not None:
-        return _on(scene, phases, int(given), refused, overrun)
-    smaller: list[Weighed] = []
+        return _on(ctx, phases, int(given), refused, overrun)
+    smaller: list[Candidate] = []
     any_legal = False
-    for devices in _counts(scene):
-        tried = weigh(scene, phases, devices, refused, overrun)
-        best = _best(scene, phases if fastest else (), tried)
+    for devices in _counts(ctx):
+        tried = weigh(ctx, phases, devices, refused, overrun)
+        best = _best(ctx, phases if fastest else (), tried)
         if best is not None:
-            return Choice(best.plan, True, _why_so_many(scene, best.plan, best.needs(scene, phases), smaller), True)
+            return ChosenLayout(best.plan, True, _why_so_many(ctx, best.plan, best.needs(ctx, phases), smaller), True)
         smaller, any_legal = tried, any_legal or bool(tried)
     if not any_legal:
-        legality.check(scene)
+        legality.check(ctx)
         if refused:
-            raise legality.most_in_the_way(refused).refusal
+            raise legality.most_violated_rule(refused).refusal
     raise (
         overrun[-1]
         if overrun
-        else Infeasible(infeasibility.held_nowhere(scene, min((one.needs(scene, phases) for one in smaller), default=None)))
+        else Infeasible(
+            infeasibility.does_not_fit_error(ctx, min((one.needs(ctx, phases) for one in smaller), default=None))
+        )
     )
 
 
-def _on(scene: Scene, phases: tuple[str, ...], devices: int, refused: list[Rule], overrun: list[Infeasible]) -> Choice:
+def _on(
+    ctx: EstimateContext, phases: tuple[str, ...], devices: int, refused: list[LegalityRule], overrun: list[Infeasible]
+) -> ChosenLayout:
     """The best on the devices given, or the one that comes nearest to fitting."""
-    tried = weigh(scene, phases, devices, refused, overrun)
+    tried = weigh(ctx, phases, devices, refused, overrun)
     if not tried:
-        raise infeasibility.no_layout(scene, devices, refused)
-    best = _best(scene, phases, tried)
+        raise infeasibility.no_layout_error(ctx, devices, refused)
+    best = _best(ctx, phases, tried)
     if best is not None:
-        return Choice(best.plan, False, _why(scene, phases, tried), True)
+        return ChosenLayout(best.plan, False, _why(ctx, phases, tried), True)
     if not any(one.follows for one in tried):
         raise overrun[0]
-    least = min(tried, key=lambda one: one.needs(scene, phases))
+    least = min(tried, key=lambda one: one.needs(ctx, phases))
     if len(tried) == 1:
-        return Choice(least.plan, False, f"it does not fit on {devices}", False)
+        return ChosenLayout(least.plan, False, f"it does not fit on {devices}", False)
     none = f"none of the {len(tried)} layouts tried fits on {devices}; shown is the one that needs least memory"
-    return Choice(least.plan, False, none, False)
+    return ChosenLayout(least.plan, False, none, False)
 
 
-def _best(scene: Scene, phases: tuple[str, ...], tried: list[Weighed]) -> Weighed | None:
+def _best(ctx: EstimateContext, phases: tuple[str, ...], tried: list[Candidate]) -> Candidate | None:
     fitting = _worth_pricing([one for one in tried if one.fits])
     if len(fitting) < 2:
         return fitting[0] if fitting else None
-    return min(fitting, key=lambda one: _rank(scene, phases, one.plan))
+    return min(fitting, key=lambda one: _rank(ctx, phases, one.plan))
 
 
-def _worth_pricing(fitting: list[Weighed]) -> list[Weighed]:
+def _worth_pricing(fitting: list[Candidate]) -> list[Candidate]:
     """Without layouts that compute everything again where the same one fits that keeps everything: it is never slower."""
     keep = {_sizes(one.plan) for one in fitting if one.plan.recompute == "none"}
     return [one for one in fitting if one.plan.recompute != "full" or _sizes(one.plan) not in keep]
 
 
-def _sizes(plan: Plan) -> tuple[Number, ...]:
+def _sizes(layout: Layout) -> tuple[Number, ...]:
     """What candidates differ in, recomputation aside."""
-    return plan.tp, plan.pp, plan.dp, plan.ep, plan.micro_batch, plan.zero
+    return layout.tp, layout.pp, layout.dp, layout.ep, layout.micro_batch, layout.zero
 
 
 def weigh(
-    scene: Scene, phases: tuple[str, ...], devices: int, refused: list[Rule], overrun: list[Infeasible]
-) -> list[Weighed]:
+    ctx: EstimateContext, phases: tuple[str, ...], devices: int, refused: list[LegalityRule], overrun: list[Infeasible]
+) -> list[Candidate]:
     """Every candidate on so many devices; rules broken and loads that cannot be followed are collected."""
     found = []
-    for plan in candidates(scene, phases[-1], devices, refused):
+    for layout in candidates(ctx, phases[-1], devices, refused):
         try:
-            found.append(Weighed(plan, all(resident(scene, plan, phase).fits for phase in reversed(phases))))
+            found.append(Candidate(layout, all(resident_memory(ctx, layout, phase).fits for phase in reversed(phases))))
         except Infeasible as error:
             overrun.append(error)
-            found.append(Weighed(plan, False, False))
+            found.append(Candidate(layout, False, False))
     return found
 
 
-def _rank(scene: Scene, phases: tuple[str, ...], plan: Plan) -> tuple[Number, ...]:
+def _rank(ctx: EstimateContext, phases: tuple[str, ...], layout: Layout) -> tuple[Number, ...]:
     """Training takes the fastest step by the end of its interval that is held, as a search does. Serving takes stages only
     where memory asks for them: replicas serve more users.
 
     Without phases the plainest layout is as good as any.
     """
-    hold = scene.request.hold
+    hold = ctx.request.hold
     if not phases:
-        return plan.pp, plan.tp
+        return layout.pp, layout.tp
     if phases == ("train",):
-        return time_held(priced(scene, plan, "train"), hold), plan.pp, plan.tp
-    return plan.pp, time_held(priced(scene, plan, "decode"), hold), plan.tp
+        return time_at_bound(priced(ctx, layout, "train"), hold), layout.pp, layout.tp
+    return layout.pp, time_at_bound(priced(ctx, layout, "decode"), hold), layout.tp
 
 
-def _counts(scene: Scene) -> Iterator[int]:
+def _counts(ctx: EstimateContext) -> Iterator[int]:
     """Device counts to try: what the sizes given multiply to, doubling as far as the network reaches."""
-    r = scene.request
-    count, _ = explicit_layout.product_of_given(r)
+    r = ctx.request
+    count, _ = explicit_layout.product_of_explicit_sizes(r)
     yield count
-    while None in (r.tp, r.pp, r.dp) and count * 2 <= reach(scene):
+    while None in (r.tp, r.pp, r.dp) and count * 2 <= reach(ctx):
         count *= 2
         yield count
 
 
-def _why(scene: Scene, phases: tuple[str, ...], tried: list[Weighed]) -> str:
+def _why(ctx: EstimateContext, phases: tuple[str, ...], tried: list[Candidate]) -> str:
     """Why this plan on the devices given: what was looked at."""
-    r = scene.request
+    r = ctx.request
     if len(tried) == 1:
         return "the layout given" if None not in (r.tp, r.pp, r.dp) else "the only layout of the sizes left open"
     if sum(one.fits for one in tried) == 1:
@@ -163,15 +167,13 @@ def _why(scene: Scene, phases: tuple[str, ...], tried: list[Weighed]) -> str:
         return (
             f"the fastest with the fewest stages{by} of {len(tried)} layouts tried; `roofline search` tries every one"
         )
-    return (
-        f"the fastest{by} of {len(tried)} layouts tried; not tried: {untried(scene)}; `roofline search` tries every one"
-    )
+    return f"the fastest{by} of {len(tried)} layouts tried; not tried: {untried_dimensions(ctx)}; `roofline search` tries every one"
 
 
-def _why_so_many(scene: Scene, best: Plan, needs: float, smaller: list[Weighed]) -> str:
+def _why_so_many(ctx: EstimateContext, best: Layout, needs: float, smaller: list[Candidate]) -> str:
     """Why this count: how full it is, and what half of it would have been."""
-    per = f"{si(needs, 'B')} of {si(float(scene.chip.capacity), 'B')}"
-    product, asked = explicit_layout.product_of_given(scene.request)
+    per = f"{si(needs, 'B')} of {si(float(ctx.chip.capacity), 'B')}"
+    product, asked = explicit_layout.product_of_explicit_sizes(ctx.request)
     if best.devices < 2:
         return f"one device holds it: {per}"
     if best.devices == product:

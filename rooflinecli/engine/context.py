@@ -10,23 +10,29 @@ from typing import Any, TypeVar, cast
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError, unknown
-from rooflinecli.core.lift import PLAIN, Plain
+from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
 from rooflinecli.engine.host_offload import host_of
 from rooflinecli.engine.inputs import reading
-from rooflinecli.engine.weight_formats import as_kept, stored
+from rooflinecli.engine.weight_formats import checkpoint_format, stored
 from rooflinecli.formulas import attention, serving
 from rooflinecli.layers.build import ledger, split
-from rooflinecli.ledger.ledger import EVEN, Ledger, Split
-from rooflinecli.memory import Beside, DeviceParameters, device_parameters, preconditioner_bytes, predicting
+from rooflinecli.ledger.ledger import EVEN, Ledger, TensorSplit
+from rooflinecli.memory import (
+    DeviceParameters,
+    FrameworkSavedTensors,
+    device_parameters,
+    preconditioner_bytes,
+    with_mtp_layers,
+)
 from rooflinecli.phases.flops import ledger_flops
-from rooflinecli.phases.forward import Pass
-from rooflinecli.price.accumulator import Bill
+from rooflinecli.phases.forward import ForwardPass
+from rooflinecli.price.accumulator import StepAccumulator
 from rooflinecli.price.chip import Chip
 from rooflinecli.quantization.formats import BITS, FORMATS, Formats, experts_alone, experts_format, formats
-from rooflinecli.specs.engine import Engine, load_engine, told
+from rooflinecli.specs.engine import ServingEngine, load_engine, with_scheduler_overrides
 from rooflinecli.specs.layers import Quantization
-from rooflinecli.specs.layout import SIZES, Plan
+from rooflinecli.specs.layout import SIZES, Layout
 from rooflinecli.specs.optimizer import load_optimizer
 from rooflinecli.specs.parse_values import document_lengths
 from rooflinecli.specs.request import MOST, SEQ, Request
@@ -35,25 +41,27 @@ T = TypeVar("T")
 BATCH, PROMPT, OUTPUT, TRAIN_TOKENS = 32.0, 2048.0, 256.0, 4194304.0
 
 
-class Scene:
+class EstimateContext:
     """Ledger, chip, formats and workload of a request; numbers are plain or traced."""
 
-    def __init__(self, request: Request, lift: Plain = PLAIN, override: dict[str, Number] | None = None):
+    def __init__(self, request: Request, lift: PlainLift = PLAIN, override: dict[str, Number] | None = None):
         request = stored(request)
         self.request, self.lift = request, lift
-        self.draft: Scene | None = None  # what speculation drafts with, once something asked for it
-        self._known: dict[tuple[int, str], tuple[Plan, Any]] = {}
-        self._multiplied: dict[int, tuple[Any, Scene]] = {}
+        self.draft: EstimateContext | None = None  # what speculation drafts with, once something asked for it
+        self._known: dict[tuple[int, str], tuple[Layout, Any]] = {}
+        self._multiplied: dict[int, tuple[Any, EstimateContext]] = {}
         self.spec: Any = request.model
         self.engine = (
-            load_engine(request.engine) if request.scheduler is None else told(request.engine, request.scheduler)
+            load_engine(request.engine)
+            if request.scheduler is None
+            else with_scheduler_overrides(request.engine, request.scheduler)
         )
-        self.book = split(ledger(request.model), _over(self.engine))
+        self.ledger = split(ledger(request.model), _over(self.engine))
         self.chip = _chip(request, lift, override, self.engine)
         self.dtype, self.formats = _as_run(
-            _Identity(request.model),
-            _Identity(request.hardware),
-            _Identity(self.engine),
+            _IdentityKey(request.model),
+            _IdentityKey(request.hardware),
+            _IdentityKey(self.engine),
             (request.dtype, request.kv_dtype, request.weight_dtype, request.state_dtype),
             "train" in request.phases,
         )
@@ -65,16 +73,16 @@ class Scene:
         prompt, output, seq = self._lengths(float(self.spec.max_context or 1e12))
         if r.prompt is None and r.phases == ("train",):
             prompt = seq  # what the encoder of a pair reads while both learn
-        text = self.flag("S_p", prompt, "tokens", "--prompt", r.prompt is None)
-        found = reading(self, self.book, text)
-        self.book, self.prompt, self.given, self.pictured = found.book, found.prompt, found.given, found.pictured
+        text = self.from_flag("S_p", prompt, "tokens", "--prompt", r.prompt is None)
+        found = reading(self, self.ledger, text)
+        self.ledger, self.prompt, self.given, self.pictured = found.book, found.prompt, found.given, found.pictured
         self.steps = self._steps()
         if self.spec.denoising is not None:
             output, seq = 0.0, num.value(self.prompt) if r.seq is None else seq
-        self.output = self.flag("S_o", output, "tokens", "--output", r.output is None)
-        self.seq = self.flag("S", seq, "tokens", "--seq", r.seq is None)
+        self.output = self.from_flag("S_o", output, "tokens", "--output", r.output is None)
+        self.seq = self.from_flag("S", seq, "tokens", "--seq", r.seq is None)
         given = r.batch if r.concurrency is None or num.value(r.concurrency) is MOST else r.concurrency
-        self.batch = self.flag(
+        self.batch = self.from_flag(
             "b",
             given if given is not None else BATCH,
             "sequences",
@@ -83,21 +91,23 @@ class Scene:
         )
         self.read = self._read()
         self.documents = None if r.lengths is None else self._packed(r.lengths)
-        self.per_slot = self.flag(
+        self.per_slot = self.from_flag(
             "N_w", r.prompts_per_slot, "1", "--prompts-per-slot", self._is(r.prompts_per_slot, 10.0)
         )
         train = r.batch if r.batch is not None else num.maximum(num.floor(TRAIN_TOKENS / num.maximum(seq, 1)), 1)
-        self.train_batch = self.flag("b", train, "sequences", "--batch", r.batch is None)
-        self.gradient_bytes = self.flag(
+        self.train_batch = self.from_flag("b", train, "sequences", "--batch", r.batch is None)
+        self.gradient_bytes = self.from_flag(
             "p_g", r.gradient_bytes, "B", "--gradient-bytes", self._is(r.gradient_bytes, 4.0)
         )
         self.optimizer = None if r.optimizer is None else load_optimizer(r.optimizer)
         state = r.optimizer_bytes if self.optimizer is None else self.optimizer.bytes
         if self.optimizer is not None and self.optimizer.factors:
-            state = state + preconditioner_bytes(self.book, self.optimizer, self.lift)
+            state = state + preconditioner_bytes(self.ledger, self.optimizer, self.lift)
         named = "--optimizer-bytes" if self.optimizer is None else f"--optimizer; {self.optimizer.source}"
-        self.optimizer_bytes = self.flag("p_o", state, "B", named, self.optimizer is None and self._is(state, 12.0))
-        self.utilisation = self.flag("u", r.utilisation, "1", "--utilisation", self._is(r.utilisation, 1.0))
+        self.optimizer_bytes = self.from_flag(
+            "p_o", state, "B", named, self.optimizer is None and self._is(state, 12.0)
+        )
+        self.utilisation = self.from_flag("u", r.utilisation, "1", "--utilisation", self._is(r.utilisation, 1.0))
 
     def _packed(self, written: str) -> Number:
         """Length of the document that a training token is in. Raises UsageError for what is no list of lengths, or longer than a sequence."""
@@ -109,7 +119,8 @@ class Scene:
             )
         squares, total = sum(length * length for length in lengths), sum(lengths)
         return attention.packed_length(
-            self.flag("sum_l2", squares, "tokens^2", "--lengths"), self.flag("sum_l", total, "tokens", "--lengths")
+            self.from_flag("sum_l2", squares, "tokens^2", "--lengths"),
+            self.from_flag("sum_l", total, "tokens", "--lengths"),
         )
 
     def _read(self) -> Number:
@@ -118,11 +129,11 @@ class Scene:
         return (
             self.prompt
             if hit is None
-            else serving.tokens_to_read(self.prompt, self.flag("h", hit, "1", "--prefix-hit"))
+            else serving.tokens_to_read(self.prompt, self.from_flag("h", hit, "1", "--prefix-hit"))
         )
 
     @property
-    def cached(self) -> Number | None:
+    def cached_prompt_tokens(self) -> Number | None:
         """Prompt tokens that the prefix cache holds; None where nobody asked."""
         return None if self.request.prefix_hit is None else self.prompt - self.read
 
@@ -130,30 +141,32 @@ class Scene:
         """Prompt, output and training length: as asked, else defaults that fit the model's context; an encoder takes it whole, and
         a decoder that reads a window begins with its prefix."""
         r = self.request
-        output = r.output if r.output is not None else min(OUTPUT, limit / 2) if self.generates else 0.0
+        output = r.output if r.output is not None else min(OUTPUT, limit / 2) if self.is_autoregressive else 0.0
         room = limit - output if r.output is None else limit
-        default = min(PROMPT, room, limit / 2 if limit < PROMPT else PROMPT) if self.generates else min(limit, PROMPT)
+        default = (
+            min(PROMPT, room, limit / 2 if limit < PROMPT else PROMPT) if self.is_autoregressive else min(limit, PROMPT)
+        )
         if any(tower.reads == "window" for tower in self.spec.towers):
             default = float(self.spec.prefix)
         return (r.prompt if r.prompt is not None else default, output, r.seq if r.seq is not None else min(SEQ, limit))
 
     @property
-    def generates(self) -> bool:
+    def is_autoregressive(self) -> bool:
         """Whether the model writes tokens one by one: causal, with a vocabulary."""
         return bool(self.spec.writes)
 
     @property
-    def served(self) -> Number:
+    def requests_per_pass(self) -> Number:
         """Requests in a pass over prompts: one, or of an encoder as many as are asked for."""
-        return 1.0 if self.generates or self.request.batch is None else self.batch
+        return 1.0 if self.is_autoregressive or self.request.batch is None else self.batch
 
     @property
-    def together(self) -> Number:
+    def sequences_per_pass(self) -> Number:
         """Sequences of that pass: guidance makes two of each."""
-        return serving.guided(self.served) if self.guided else self.served
+        return serving.guided_passes(self.requests_per_pass) if self.uses_guidance else self.requests_per_pass
 
     @property
-    def guided(self) -> bool:
+    def uses_guidance(self) -> bool:
         """Whether every step runs with the prompt and without."""
         made, asked = self.spec.denoising, self.request.guidance
         return bool(made is not None and (made.guidance if asked is None else asked))
@@ -163,43 +176,43 @@ class Scene:
         made, asked = self.spec.denoising, self.request.steps
         if made is None:
             return 1.0
-        return self.flag("N_s", float(made.steps) if asked is None else asked, "1", "--steps", asked is None)
+        return self.from_flag("N_s", float(made.steps) if asked is None else asked, "1", "--steps", asked is None)
 
-    def scored(self, tokens: Number) -> Number:
+    def logit_positions(self, tokens: Number) -> Number:
         """Positions of a prompt that the head scores: the last, or every one where a head fills in what is masked."""
-        return 1.0 if self.generates or not self.spec.lm_head else tokens
+        return 1.0 if self.is_autoregressive or not self.spec.lm_head else tokens
 
     def _is(self, value: Number, default: float) -> bool:
         """Whether an explanation should call it a default; sweeps (arrays) are never explained."""
         return self.lift.traced and value == default
 
-    def flag(self, symbol: str, value: Number, unit: str, name: str, default: bool = False) -> Number:
+    def from_flag(self, symbol: str, value: Number, unit: str, name: str, default: bool = False) -> Number:
         """A number that came from the command line."""
         value = float(value) if isinstance(value, int) else value
         if not self.lift.traced:
             return value
         return self.lift(symbol, value, unit, f"{name}{' (default)' if default else ''}")
 
-    def times(self, factors: Mapping[str, Number]) -> Scene:
+    def with_factors(self, factors: Mapping[str, Number]) -> EstimateContext:
         """This scene with constants of its chip and engine multiplied; kept, so that equal factors cost once."""
         known = self._multiplied.get(id(factors))
         if known is None or known[0] is not factors:
-            other = self.on(self.chip.times(factors))
+            other = self.on_chip(self.chip.with_factors(factors))
             known = self._multiplied[id(factors)] = (factors, other)
         return known[1]
 
-    def on(self, chip: Chip) -> Scene:
+    def on_chip(self, chip: Chip) -> EstimateContext:
         """This scene on another chip of the same file."""
         other = copy(self)
         other.chip, other._known, other._multiplied = chip, {}, {}
         return other
 
-    def plan(self, plan: Plan) -> Plan:
+    def plan(self, layout: Layout) -> Layout:
         """The plan with its sizes lifted."""
         if not self.lift.traced:
-            return plan
-        sizes = {k: self.lift(k, getattr(plan, k), "1", f"plan: --{k.replace('_', '-')}") for k in SIZES}
-        return Plan(**{**plan.__dict__, **sizes})
+            return layout
+        sizes = {k: self.lift(k, getattr(layout, k), "1", f"plan: --{k.replace('_', '-')}") for k in SIZES}
+        return Layout(**{**layout.__dict__, **sizes})
 
     def model_flops(
         self,
@@ -213,59 +226,61 @@ class Scene:
     ) -> Number:
         """Forward FLOPs of `batch` sequences; the LM head counts for `logits` positions each."""
         full, work = self.request.attention_flops == "full", (batch, queries, keys, logits)
-        whole = cached is None and documents is None and not self.book.towers  # what a tower reads may be an array
+        whole = cached is None and documents is None and not self.ledger.towers  # what a tower reads may be an array
         if whole and not self.lift.traced and all(size.__class__ is float for size in work):
-            return _model_flops(self.book, self.formats, decode, full, *work)
-        forward = Pass(self.formats, decode=decode, full_attention=full, cached=cached, documents=documents)
-        return ledger_flops(self.book, forward, self.lift, *work)
+            return _model_flops(self.ledger, self.formats, decode, full, *work)
+        forward = ForwardPass(self.formats, decode=decode, full_attention=full, cached=cached, documents=documents)
+        return ledger_flops(self.ledger, forward, self.lift, *work)
 
-    def parameters(self, plan: Plan) -> DeviceParameters:
+    def parameters(self, layout: Layout) -> DeviceParameters:
         """Parameters on the fullest device of a replica, counted once per plan."""
-        return self.once(plan, "parameters", lambda: device_parameters(self.book, plan, self.lift))
+        return self.memoized(layout, "parameters", lambda: device_parameters(self.ledger, layout, self.lift))
 
-    def trained_parameters(self, plan: Plan) -> DeviceParameters:
+    def trained_parameters(self, layout: Layout) -> DeviceParameters:
         """The same while training: with the modules that predict further tokens."""
-        depth, params = self.predicts(plan), self.parameters(plan)
-        return predicting(params, self.book, plan, depth, self.lift) if depth else params
+        depth, params = self.mtp_layers_trained(layout), self.parameters(layout)
+        return with_mtp_layers(params, self.ledger, layout, depth, self.lift) if depth else params
 
-    def predicts(self, plan: Plan) -> float:
+    def mtp_layers_trained(self, layout: Layout) -> float:
         """Modules that predict further tokens, where the training framework trains them."""
         depth = float(self.spec.mtp_layers)
-        return depth if depth and num.present(self.chip.constants("training", "framework", plan.software).mtp) else 0.0
+        return (
+            depth if depth and num.present(self.chip.constants("training", "framework", layout.software).mtp) else 0.0
+        )
 
-    def once(self, plan: Plan, what: str, count: Callable[[], T]) -> T:
+    def memoized(self, layout: Layout, what: str, count: Callable[[], T]) -> T:
         """What `count` gives, kept for this very plan; plans of arrays are too large to keep."""
-        known = self._known.get((id(plan), what))
-        if known is not None and known[0] is plan:
+        known = self._known.get((id(layout), what))
+        if known is not None and known[0] is layout:
             return cast(T, known[1])
         found = count()
-        if num.plain(plan.tp) and num.plain(plan.dp):
-            self._known[id(plan), what] = (plan, found)
+        if num.plain(layout.tp) and num.plain(layout.dp):
+            self._known[id(layout), what] = (layout, found)
         return found
 
-    def kept_beside(self, plan: Plan) -> Beside:
+    def framework_saved_tensors(self, layout: Layout) -> FrameworkSavedTensors:
         """What the training framework keeps for the backward pass beside what it reads."""
-        c = self.chip.constants("training", "framework", plan.software)
-        return Beside(c.logit_bytes, c.norm_bytes, c.gate_bytes)
+        c = self.chip.constants("training", "framework", layout.software)
+        return FrameworkSavedTensors(c.logit_bytes, c.norm_bytes, c.gate_bytes)
 
-    def pads_heads(self, plan: Plan, phase: str) -> bool:
+    def pads_heads(self, layout: Layout, phase: str) -> bool:
         """Whether the engine, or in training the framework, pads attention heads to a multiple of tp."""
         if phase != "train":
             return self.engine.pads_heads
-        return num.present(self.chip.constants("training", "framework", plan.software).pads_heads)
+        return num.present(self.chip.constants("training", "framework", layout.software).pads_heads)
 
-    def bill(self, regime: str, devices: Number) -> Bill:
+    def bill(self, regime: str, devices: Number) -> StepAccumulator:
         """A new bill for one pass. A listing of operations overrides this to keep the lines."""
-        return Bill(self.chip, regime, devices)
+        return StepAccumulator(self.chip, regime, devices)
 
     @property
     def price(self) -> Number | None:
         if self.request.price is not None:
-            return self.flag("price", self.request.price, "USD/h", "--price")
+            return self.from_flag("price", self.request.price, "USD/h", "--price")
         return self.chip.price
 
 
-class _Identity:
+class _IdentityKey:
     """Hashes a spec by identity, so that a cache need not hash its contents."""
 
     __slots__ = ("spec",)
@@ -277,17 +292,17 @@ class _Identity:
         return id(self.spec)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identity) and other.spec is self.spec
+        return isinstance(other, _IdentityKey) and other.spec is self.spec
 
 
-def _over(engine: Engine) -> Split:
+def _over(engine: ServingEngine) -> TensorSplit:
     """How an engine splits a model over a tensor-parallel group."""
     if engine.ranks == 1.0 and not engine.copies_heads and not engine.whole_head:
         return EVEN
-    return Split(engine.ranks, engine.copies_heads, engine.whole_head)
+    return TensorSplit(engine.ranks, engine.copies_heads, engine.whole_head)
 
 
-def _chip(request: Request, lift: Plain, override: dict[str, Number] | None, engine: Engine) -> Chip:
+def _chip(request: Request, lift: PlainLift, override: dict[str, Number] | None, engine: ServingEngine) -> Chip:
     if request.efficiency not in ("expected", "ideal"):
         raise unknown("efficiency", request.efficiency, ("expected", "ideal"))
     ideal = request.efficiency == "ideal"
@@ -295,25 +310,25 @@ def _chip(request: Request, lift: Plain, override: dict[str, Number] | None, eng
         override = {"memory.capacity": request.memory, **(override or {})}
     if lift is not PLAIN or override:
         return Chip(request.hardware, lift, ideal=ideal, override=override, engine=engine)
-    return _cached_chip(_Identity(request.hardware), ideal, _Identity(engine))
+    return _cached_chip(_IdentityKey(request.hardware), ideal, _IdentityKey(engine))
 
 
 @lru_cache(maxsize=256)
-def _model_flops(book: Ledger, formats: Formats, decode: bool, full_attention: bool, *work: float) -> float:
+def _model_flops(ledger: Ledger, formats: Formats, decode: bool, full_attention: bool, *work: float) -> float:
     """FLOPs of plain numbers: phases, candidates and checks ask for the same ones again."""
     batch, queries, keys, logits = work
-    forward = Pass(formats, decode=decode, full_attention=full_attention)
-    return float(ledger_flops(book, forward, PLAIN, batch, queries, keys, logits))
+    forward = ForwardPass(formats, decode=decode, full_attention=full_attention)
+    return float(ledger_flops(ledger, forward, PLAIN, batch, queries, keys, logits))
 
 
 @lru_cache(maxsize=64)
-def _cached_chip(same: _Identity, ideal: bool, engine: _Identity) -> Chip:
+def _cached_chip(same: _IdentityKey, ideal: bool, engine: _IdentityKey) -> Chip:
     return Chip(same.spec, ideal=ideal, engine=engine.spec)
 
 
 @lru_cache(maxsize=256)
 def _as_run(
-    model: _Identity, hardware: _Identity, engine: _Identity, asked: tuple[str | None, ...], training: bool
+    model: _IdentityKey, hardware: _IdentityKey, engine: _IdentityKey, asked: tuple[str | None, ...], training: bool
 ) -> tuple[str, Formats]:
     """The dtype and formats that a model runs in on a chip, by all that decides them; `asked` are --dtype and those of cache,
     weights and state."""
@@ -321,12 +336,12 @@ def _as_run(
     request = Request(model.spec, hardware.spec, **fields, phases=("train",) if training else ("decode",))
     dtype = request.dtype or _checkpoint_dtype(request)
     found = _formats(request, dtype, engine.spec)
-    return dtype, replace(found, whole_cache=True) if engine.spec.whole_cache else found
+    return dtype, replace(found, ignores_sliding_window=True) if engine.spec.whole_cache else found
 
 
-def _formats(request: Request, dtype: str, engine: Engine) -> Formats:
+def _formats(request: Request, dtype: str, engine: ServingEngine) -> Formats:
     """How the model runs; where only its experts are narrow, a narrow --dtype is theirs."""
-    chip, peaks, stored = request.hardware.name, request.hardware.peak, as_kept(request.model)
+    chip, peaks, stored = request.hardware.name, request.hardware.peak, checkpoint_format(request.model)
     if stored is not None and experts_alone(request.dtype, request.weight_dtype, stored, "train" in request.phases):
         return experts_format(peaks, chip, request.kv_dtype, stored, request.state_dtype)
     kv = request.kv_dtype or ("fp8" if engine.kv_dtype_fp8 and dtype == "fp8" else engine.cache_dtype or None)
@@ -358,7 +373,7 @@ def _stored(request: Request) -> Quantization | None:
     stored = request.model.quantization
     if stored is not None and (stored.widths is not None or stored.weight_only):
         narrow = request.weight_dtype or (request.dtype and FORMATS[request.dtype][0] < 2)
-        return None if narrow else as_kept(request.model)
+        return None if narrow else checkpoint_format(request.model)
     if stored is None or request.dtype or request.weight_dtype or stored.dtype not in BITS:
         return None
-    return as_kept(request.model)
+    return checkpoint_format(request.model)

@@ -10,7 +10,7 @@ from rooflinecli.core.num import Number
 from rooflinecli.specs.request import Request
 
 
-def attention_parallel(request: Request, tp: Number, dp: Number, ep: Number | None) -> tuple[Number, Number, Number]:
+def attention_dp_sizes(request: Request, tp: Number, dp: Number, ep: Number | None) -> tuple[Number, Number, Number]:
     """tp, dp and ep of a serving plan: with --attention-dp all ranks attend to tokens of their own and share the experts."""
     if not request.attention_dp:
         return tp, dp, 1.0 if ep is None else ep
@@ -91,7 +91,7 @@ def _counting_ends(request: Request, first: int, last: int) -> tuple[float, ...]
     return tuple(float(count) for count in counts)
 
 
-def product_of_given(request: Request) -> tuple[int, str]:
+def product_of_explicit_sizes(request: Request) -> tuple[int, str]:
     """What the sizes given multiply to, and how they were written."""
     given = {axis: int(value) for axis in ("tp", "pp", "dp", "cp") if (value := getattr(request, axis)) is not None}
     return math.prod(given.values()), " ".join(f"--{axis} {size}" for axis, size in given.items())

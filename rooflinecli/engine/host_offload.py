@@ -12,13 +12,13 @@ from typing import Any
 from rooflinecli import memory
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.fast_dataclass import dataclass
-from rooflinecli.core.lift import Plain
+from rooflinecli.core.lift import PlainLift
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import offload as f
 from rooflinecli.memory import DeviceParameters
 from rooflinecli.price.chip import Chip
 from rooflinecli.quantization.formats import Formats, formats
-from rooflinecli.specs.engine import Engine
+from rooflinecli.specs.engine import ServingEngine
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.request import Request
 
@@ -29,7 +29,7 @@ LINK_ERROR = 0.4
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Host:
+class HostShare:
     """The host's chip, how it runs the model, and its share of layers, experts and head."""
 
     chip: Chip
@@ -39,7 +39,7 @@ class Host:
     head: Number
 
 
-def host_of(request: Request, lift: Plain, engine: Engine, own: Formats, spec: Any) -> Host | None:
+def host_of(request: Request, lift: PlainLift, engine: ServingEngine, own: Formats, spec: Any) -> HostShare | None:
     """What the host keeps by --offload-layers and --experts-on; None where it keeps nothing.
 
     Raises UsageError for a device without a host beside it, and for experts that a model has not.
@@ -57,7 +57,7 @@ def host_of(request: Request, lift: Plain, engine: Engine, own: Formats, spec: A
         layers = f.host_layers(total, lift("ngl", request.gpu_layers, "1", "--offload-layers"))
     experts = f.host_experts(layers, _experts(request.experts_on, spec))
     chip = Chip(request.host or load_hardware(USUAL), lift, ideal=request.efficiency == "ideal", engine=engine)
-    return Host(chip, _formats(chip, own), layers, experts, f.host_head(layers))
+    return HostShare(chip, _formats(chip, own), layers, experts, f.host_head(layers))
 
 
 def _experts(written: str | None, spec: Any) -> float:
@@ -69,7 +69,10 @@ def _experts(written: str | None, spec: Any) -> float:
     if place != "host" or (count and not count.isdigit()):
         raise UsageError(f"--experts-on {written}: expected device, host or host:LAYERS", "experts-on")
     if not held:
-        raise UsageError(f"--experts-on {written}: {spec.name} has no experts; --offload-layers keeps layers on the host", "experts-on")
+        raise UsageError(
+            f"--experts-on {written}: {spec.name} has no experts; --offload-layers keeps layers on the host",
+            "experts-on",
+        )
     return min(float(count), held) / held if count else 1.0
 
 
@@ -88,7 +91,7 @@ def _formats(chip: Chip, own: Formats) -> Formats:
     )
 
 
-def on_device(params: DeviceParameters, host: Host | None) -> DeviceParameters:
+def on_device(params: DeviceParameters, host: HostShare | None) -> DeviceParameters:
     """Parameters that the device keeps. llama.cpp keeps the embedding on the host with the head."""
     if host is None:
         return params
@@ -100,37 +103,42 @@ def on_device(params: DeviceParameters, host: Host | None) -> DeviceParameters:
     )
 
 
-def looked_up(scene: Any) -> float:
+def host_embedding_bytes(ctx: Any) -> float:
     """Bytes of an embedding that the engine keeps in the host's memory: of a tied one nothing, it is the head."""
-    spec = scene.spec
-    if not scene.engine.looks_up_on_host or spec.tied_embeddings or not spec.lm_head or scene.request.hardware.host_link is None:
+    spec = ctx.spec
+    if (
+        not ctx.engine.looks_up_on_host
+        or spec.tied_embeddings
+        or not spec.lm_head
+        or ctx.request.hardware.host_link is None
+    ):
         return 0.0
     stored = spec.quantization.widths if spec.quantization is not None else None
-    width = stored.embedding if stored is not None else scene.formats.outer_weight
+    width = stored.embedding if stored is not None else ctx.formats.outer_weight
     return float(f.table_bytes(spec.vocab_size, spec.embedding_dim or spec.d_model, width))
 
 
-def as_fits(scene: Any, plan: Any, reserve: Number) -> dict[str, Any]:
+def offload_to_fit(ctx: Any, layout: Any, reserve: Number) -> dict[str, Any]:
     """The fields of a request by which a device holds what it can: experts go to the host first, then layers; {} where all fits.
 
     `reserve` bytes stay free; the cache is that of the prompt and the answer.
     """
-    params, own = scene.parameters(plan), scene.formats
-    cache = memory.kv_cache(scene.book, plan, own, 1.0, scene.prompt + scene.output, scene.lift)
+    params, own = ctx.parameters(layout), ctx.formats
+    cache = memory.kv_cache(ctx.book, layout, own, 1.0, ctx.prompt + ctx.output, ctx.lift)
     experts = float(params.experts * own.expert_weight)
     layers, outer = float(params.inner * own.weight), float(params.outer * own.outer_weight)
-    room = float(scene.chip.capacity - reserve)
-    missing = layers + experts + outer - looked_up(scene) + float(cache) - room
+    room = float(ctx.chip.capacity - reserve)
+    missing = layers + experts + outer - host_embedding_bytes(ctx) + float(cache) - room
     if missing <= 0:
         return {}
-    held = float(sum(g.repeat for g in scene.spec.layers if g.feedforward.kind == "moe"))
+    held = float(sum(g.repeat for g in ctx.spec.layers if g.feedforward.kind == "moe"))
     if experts and missing <= experts:
         return {"experts_on": f"host:{int(f.experts_that_leave(missing, held, experts))}"}
     stack = layers + experts + float(cache)
-    return {"gpu_layers": float(f.layers_that_fit(room, float(scene.spec.n_layers), stack))}
+    return {"gpu_layers": float(f.layers_that_fit(room, float(ctx.spec.n_layers), stack))}
 
 
-def host_bytes(params: DeviceParameters, cache: Number, own: Formats, host: Host | None) -> Number | None:
+def host_bytes(params: DeviceParameters, cache: Number, own: Formats, host: HostShare | None) -> Number | None:
     """Weights and cache in the host's memory; None where it keeps nothing."""
     if host is None:
         return None

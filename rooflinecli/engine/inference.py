@@ -8,13 +8,13 @@ from rooflinecli.core import num
 from rooflinecli.core.derivation import label
 from rooflinecli.core.num import Number
 from rooflinecli.engine import closed_loop, cuda_graphs, pipelined_decode, residency, speculation
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import (
     REGIME,
-    Step,
+    PricedPass,
     engine_constant,
-    prompt_pass,
-    prompt_starts,
+    prefill_pass,
+    uncaptured_launch_s,
 )
 from rooflinecli.engine.phase_answer import (
     DecodeAnswer,
@@ -24,200 +24,206 @@ from rooflinecli.engine.phase_answer import (
     TiersAnswer,
     rate_interval,
 )
-from rooflinecli.engine.serving_load import Load, load
+from rooflinecli.engine.serving_load import ReplicaLoad, load
 from rooflinecli.formulas import roofline, serving, training
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import MOST
 
 FIRST, ALONE = "first token of a closed loop", "a prompt alone"
 RELOAD_ERROR = 0.3  # of bringing a cache back, at the rate that its owner gives for the link
 
 
-def prefill(scene: Scene, plan: Plan) -> PrefillAnswer:
+def prefill(ctx: EstimateContext, layout: Layout) -> PrefillAnswer:
     """Time to first token: of one prompt on an idle replica, or under the load asked for; and the rate at which prompts go in."""
-    step = prompt_pass(scene, plan)
+    step = prefill_pass(ctx, layout)
     seconds = step.seconds
-    scene.once(plan, ALONE, lambda: seconds)
+    ctx.memoized(layout, ALONE, lambda: seconds)
     # A pipeline works on pp prompts at once, so the fleet's rate is pp times what one prompt's latency says.
-    at_once = 1.0 if scene.engine.splits_layers else plan.pp
-    one = scene.served.__class__ is float and scene.served == 1.0
-    sequences = at_once if one else serving.sequences_together(at_once, scene.served)
-    rate = serving.prefill_throughput(sequences, scene.given, step.seconds, plan.dp)
-    scored = scene.scored(scene.prompt)
-    flops = scene.model_flops(scene.together, scene.read, scene.prompt, scored, decode=False, cached=scene.cached)
-    flops = flops if scene.spec.denoising is None else serving.over_steps(flops, scene.steps)
-    idle = plan.pp if scene.engine.splits_layers else 1.0  # stages of which one works at a time
-    mfu = training.model_flops_utilisation(
-        flops, step.seconds, plan.tp * plan.cp * idle, scene.chip.peak(scene.formats.compute)
+    at_once = 1.0 if ctx.engine.splits_layers else layout.pp
+    one = ctx.requests_per_pass.__class__ is float and ctx.requests_per_pass == 1.0
+    sequences = at_once if one else serving.sequences_together(at_once, ctx.requests_per_pass)
+    rate = serving.prefill_throughput(sequences, ctx.given, step.seconds, layout.dp)
+    scored = ctx.logit_positions(ctx.prompt)
+    flops = ctx.model_flops(
+        ctx.sequences_per_pass, ctx.read, ctx.prompt, scored, decode=False, cached=ctx.cached_prompt_tokens
     )
-    flops = serving.flops_of_all(flops, at_once, plan.dp)
-    error = _error(scene, step, "prefill")
+    flops = flops if ctx.spec.denoising is None else serving.over_steps(flops, ctx.steps)
+    idle = layout.pp if ctx.engine.splits_layers else 1.0  # stages of which one works at a time
+    mfu = training.model_flops_utilization(
+        flops, step.seconds, layout.tp * layout.cp * idle, ctx.chip.peak(ctx.formats.compute)
+    )
+    flops = serving.flops_of_all(flops, at_once, layout.dp)
+    error = _error(ctx, step, "prefill")
     span = rate_interval(rate, error, step.seconds, _floor(step))
-    loaded = scene.request.concurrency is not None or scene.request.qps is not None
+    loaded = ctx.request.concurrency is not None or ctx.request.qps is not None
     if loaded:
-        step = _first_token(scene, plan, step)
-        error = 0.0 if scene.chip.ideal else engine_constant(scene, "ttft_error", "1")
-    waits = _waits(scene, plan)
-    if waits is not None and scene.cached is not None:
-        step.bill.spend("reload", waits.reload_s, "step", RELOAD_ERROR)
-        step = Step(step.bill, label(step.seconds + waits.reload_s, "t_ttft"))
-    shared = _shared(step, residency.resident(scene, plan, "prefill"), error)
+        step = _first_token(ctx, layout, step)
+        error = 0.0 if ctx.chip.ideal else engine_constant(ctx, "ttft_error", "1")
+    waits = _waits(ctx, layout)
+    if waits is not None and ctx.cached_prompt_tokens is not None:
+        step.bill.add_time("reload", waits.reload_s, "step", RELOAD_ERROR)
+        step = PricedPass(step.bill, label(step.seconds + waits.reload_s, "t_ttft"))
+    shared = _shared(step, residency.resident_memory(ctx, layout, "prefill"), error)
     return PrefillAnswer(**shared, tokens_per_s=rate, tokens_per_s_interval=span, mfu=mfu, flops=flops, sessions=waits)
 
 
-def _waits(scene: Scene, plan: Plan) -> TiersAnswer | None:
+def _waits(ctx: EstimateContext, layout: Layout) -> TiersAnswer | None:
     """What idle sessions wait for in tiers behind the device; None where there are none."""
-    if scene.request.kv_tier is None:
+    if ctx.request.kv_tier is None:
         return None
     from rooflinecli.engine import kv_tiers
 
-    return kv_tiers.answer(scene, plan, load(scene, plan))
+    return kv_tiers.answer(ctx, layout, load(ctx, layout))
 
 
-def _first_token(scene: Scene, plan: Plan, step: Step) -> Step:
+def _first_token(ctx: EstimateContext, layout: Layout, step: PricedPass) -> PricedPass:
     """The pass with the wait in front of it charged to its bill."""
-    busy = load(scene, plan)
+    busy = load(ctx, layout)
     if busy.kind == "open":
-        under_way = speculation.round_time(scene, decode_seconds(scene, plan, busy))
+        under_way = speculation.engine_step_time(ctx, decode_seconds(ctx, layout, busy))
         meets = serving.busy_probability(busy.batch)
-        front = closed_loop.front(scene, meets)
-        beside = busy.prompt_cost + prompt_starts(scene)  # a step that takes a prompt in is not replayed either
-        seconds = serving.open_loop_ttft(step.seconds, under_way, meets, busy.share, beside, busy.prompt_cost, front)
+        front = closed_loop.frontend_latency(ctx, meets)
+        beside = busy.prefill_interference_s + uncaptured_launch_s(
+            ctx
+        )  # a step that takes a prompt in is not replayed either
+        seconds = serving.open_loop_ttft(
+            step.seconds, under_way, meets, busy.share, beside, busy.prefill_interference_s, front
+        )
     else:
-        seconds = _closed(scene, plan, busy, token(scene, plan, busy).seconds)
-    step.bill.spend("waiting", seconds - step.seconds, "step", 1.0)
-    return Step(step.bill, label(seconds, "t_ttft"))
+        seconds = _closed(ctx, layout, busy, token(ctx, layout, busy).seconds)
+    step.bill.add_time("waiting", seconds - step.seconds, "step", 1.0)
+    return PricedPass(step.bill, label(seconds, "t_ttft"))
 
 
-def _closed(scene: Scene, plan: Plan, busy: Load, itl: Number) -> Number:
+def _closed(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, itl: Number) -> Number:
     """Time to first token in a closed loop: the same for prefill and for a rate, worked out for whichever comes first."""
 
     def found() -> Number:
-        step = decode_seconds(scene, plan, busy)
-        alone = scene.once(plan, ALONE, lambda: prompt_pass(scene, plan).seconds)
-        return closed_loop.first_token(scene, plan, busy, alone, itl, step)
+        step = decode_seconds(ctx, layout, busy)
+        alone = ctx.memoized(layout, ALONE, lambda: prefill_pass(ctx, layout).seconds)
+        return closed_loop.mean_closed_loop_ttft(ctx, layout, busy, alone, itl, step)
 
-    return scene.once(plan, FIRST, found)
+    return ctx.memoized(layout, FIRST, found)
 
 
-def throughput(scene: Scene, plan: Plan, busy: Load, itl: Number) -> Number:
+def throughput(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, itl: Number) -> Number:
     """Output tokens per second of all replicas: of the steps alone, or in a closed loop of whole requests, first tokens included.
 
     As many requests as memory holds are queued behind those under way, so that every slot is always taken.
     """
     if busy.kind != "closed":
-        return serving.decode_throughput(busy.batch, itl, plan.dp)
-    bound = serving.prompt_bound_throughput(scene.output, busy.prompt_cost, plan.pp, plan.dp)
-    if num.value(scene.request.concurrency) is MOST:  # what waits is queued outside, so that no slot is ever idle
-        return num.minimum(serving.decode_throughput(busy.batch, itl, plan.dp), bound)
-    first = _closed(scene, plan, busy, itl)
-    rate = serving.closed_loop_throughput(busy.batch, scene.output, first, itl, plan.dp)
+        return serving.decode_throughput(busy.batch, itl, layout.dp)
+    bound = serving.prompt_bound_throughput(ctx.output, busy.prefill_interference_s, layout.pp, layout.dp)
+    if num.value(ctx.request.concurrency) is MOST:  # what waits is queued outside, so that no slot is ever idle
+        return num.minimum(serving.decode_throughput(busy.batch, itl, layout.dp), bound)
+    first = _closed(ctx, layout, busy, itl)
+    rate = serving.closed_loop_throughput(busy.batch, ctx.output, first, itl, layout.dp)
     return num.minimum(rate, bound)
 
 
-def decode(scene: Scene, plan: Plan) -> DecodeAnswer:
+def decode(ctx: EstimateContext, layout: Layout) -> DecodeAnswer:
     """Inter-token latency in the middle of the answer, with the sequences of the load at once on each replica."""
-    busy = load(scene, plan)
-    step = token(scene, plan, busy)
-    context = serving.mean_context(scene.prompt, scene.output)
-    flops = scene.model_flops(busy.batch, 1.0, context, 1.0, decode=True)
-    error, of_rate = _decode_errors(scene, step, busy)
-    rate = throughput(scene, plan, busy, step.seconds)
-    held = residency.resident(scene, plan, "decode")
-    devices = plan.tp * plan.cp * plan.pp
+    busy = load(ctx, layout)
+    step = token(ctx, layout, busy)
+    context = serving.mean_context(ctx.prompt, ctx.output)
+    flops = ctx.model_flops(busy.batch, 1.0, context, 1.0, decode=True)
+    error, of_rate = _decode_errors(ctx, step, busy)
+    rate = throughput(ctx, layout, busy, step.seconds)
+    held = residency.resident_memory(ctx, layout, "decode")
+    devices = layout.tp * layout.cp * layout.pp
     return DecodeAnswer(
         **_shared(step, held, error),
-        flops=serving.flops_of_all(flops, 1.0, plan.dp),
+        flops=serving.flops_of_all(flops, 1.0, layout.dp),
         batch=busy.batch,
         largest_batch=busy.largest,
         load=busy.kind,
         tokens_per_s=rate,
         tokens_per_s_interval=rate_interval(rate, of_rate, step.seconds, _floor(step)),
         tokens_per_s_per_user=serving.tokens_per_user(step.seconds),
-        mbu=training.memory_bandwidth_utilisation(step.bill.bytes, step.seconds, scene.chip.bandwidth),
-        mfu=training.model_flops_utilisation(flops, step.seconds, devices, scene.chip.peak(scene.formats.compute)),
-        speculation=speculation.answer(scene, plan, pipelined_decode.sequences_per_stage(plan, busy.batch)),
+        mbu=training.memory_bandwidth_utilization(step.bill.bytes, step.seconds, ctx.chip.bandwidth),
+        mfu=training.model_flops_utilization(flops, step.seconds, devices, ctx.chip.peak(ctx.formats.compute)),
+        speculation=speculation.answer(ctx, layout, pipelined_decode.sequences_per_stage(layout, busy.batch)),
     )
 
 
-def _decode_step(scene: Scene, plan: Plan, busy: Load) -> Step:
+def _decode_step(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> PricedPass:
     """One token for every sequence under way, in the middle of the answer."""
-    context = serving.mean_context(scene.prompt, scene.output)
-    batch = pipelined_decode.sequences_per_stage(plan, busy.batch)
-    step = speculation.token_step(scene, plan, batch, context)
-    step = cuda_graphs.padded(scene, plan, step, batch, context, prompts=busy.kind != "static")
-    return pipelined_decode.waiting(scene, plan, step, busy.batch, context)
+    context = serving.mean_context(ctx.prompt, ctx.output)
+    batch = pipelined_decode.sequences_per_stage(layout, busy.batch)
+    step = speculation.token_step(ctx, layout, batch, context)
+    step = cuda_graphs.padded_to_graph(ctx, layout, step, batch, context, prompts=busy.kind != "static")
+    return pipelined_decode.pipeline_wait(ctx, layout, step, busy.batch, context)
 
 
-def decode_seconds(scene: Scene, plan: Plan, busy: Load) -> Number:
+def decode_seconds(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> Number:
     """Seconds of that step."""
-    return scene.once(plan, "decode step", lambda: _decode_step(scene, plan, busy).seconds)
+    return ctx.memoized(layout, "decode step", lambda: _decode_step(ctx, layout, busy).seconds)
 
 
-def token(scene: Scene, plan: Plan, busy: Load) -> Step:
+def token(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> PricedPass:
     """Inter-token latency: a decode step, and what the prompts of other requests add to it."""
-    return scene.once(plan, "token", lambda: _token(scene, plan, busy))
+    return ctx.memoized(layout, "token", lambda: _token(ctx, layout, busy))
 
 
-def _token(scene: Scene, plan: Plan, busy: Load) -> Step:
-    step = _decode_step(scene, plan, busy)
-    scene.once(plan, "decode step", lambda: step.seconds)
+def _token(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> PricedPass:
+    step = _decode_step(ctx, layout, busy)
+    ctx.memoized(layout, "decode step", lambda: step.seconds)
     if busy.kind == "static":
         return step
     if busy.kind == "closed":
-        form = serving.lockstep_interference if closed_loop.lockstep(scene) else serving.prefill_interference
-        added = form(pipelined_decode.sequences_per_stage(plan, busy.batch), scene.output, busy.prompt_cost)
+        form = serving.lockstep_interference if closed_loop.is_lockstep(ctx) else serving.prefill_interference
+        added = form(pipelined_decode.sequences_per_stage(layout, busy.batch), ctx.output, busy.prefill_interference_s)
         seconds = step.seconds + added
     else:
         seconds = serving.open_loop_itl(step.seconds, busy.share)
         added = seconds - step.seconds
-    step.bill.spend("prefill_interference", added, "prefill_attention", 0.0)
-    return Step(step.bill, label(seconds, "t_itl"))
+    step.bill.add_time("prefill_interference", added, "prefill_attention", 0.0)
+    return PricedPass(step.bill, label(seconds, "t_itl"))
 
 
-def _floor(step: Step) -> Number:
+def _floor(step: PricedPass) -> Number:
     """The slowest resource at its peak, perfect overlap between them."""
-    bill = step.bill
+    costs = step.bill
     return label(
-        roofline.floor_time(roofline.floor_time(bill.t_compute, bill.t_memory), bill.t_communication), "t_floor"
+        roofline.floor_time(roofline.floor_time(costs.t_compute, costs.t_memory), costs.t_communication), "t_floor"
     )
 
 
-def _shared(step: Step, held: Residency, error: Number) -> dict[str, Any]:
+def _shared(step: PricedPass, held: Residency, error: Number) -> dict[str, Any]:
     """The parts that prefill and decode share: time, floor, interval, resources, breakdown, memory."""
-    bill, floor = step.bill, _floor(step)
+    costs, floor = step.bill, _floor(step)
     return {
         "time_s": step.seconds,
         "floor_s": floor,
         "interval_s": (roofline.interval_low(step.seconds, error, floor), roofline.interval_high(step.seconds, error)),
-        "bytes_per_device": bill.bytes,
-        "resources_s": Resources(compute=bill.t_compute, memory=bill.t_memory, communication=bill.t_communication),
-        "breakdown_s": dict(bill.groups),
-        "communication_s": dict(bill.by_axis),
-        "communication_bytes": dict(bill.volumes),
+        "bytes_per_device": costs.bytes,
+        "resources_s": Resources(compute=costs.t_compute, memory=costs.t_memory, communication=costs.t_communication),
+        "breakdown_s": dict(costs.groups),
+        "communication_s": dict(costs.by_axis),
+        "communication_bytes": dict(costs.volumes),
         "memory": held,
     }
 
 
-def _decode_errors(scene: Scene, step: Step, busy: Load) -> tuple[Number, Number]:
+def _decode_errors(ctx: EstimateContext, step: PricedPass, busy: ReplicaLoad) -> tuple[Number, Number]:
     """80 % relative errors of an inter-token latency and of the rate of whole requests."""
-    suffix = "-moe" if any(group.moe for group in scene.book.layers) else ""
-    unnamed = scene.formats.variant == "int4-weights" and not scene.engine.efficiency
+    suffix = "-moe" if any(group.moe for group in ctx.ledger.layers) else ""
+    unnamed = ctx.formats.variant == "int4-weights" and not ctx.engine.efficiency
     named = "decode-int4" if unnamed else f"decode{suffix}"
-    error = _error(scene, step, named)
+    error = _error(ctx, step, named)
     if busy.kind != "static":
-        return error, _error(scene, step, named if unnamed else f"throughput{suffix}")
-    if scene.engine.backends:  # whose errors are those of one stream
+        return error, _error(ctx, step, named if unnamed else f"throughput{suffix}")
+    if ctx.engine.backends:  # whose errors are those of one stream
         return error, error
-    alone = num.where(busy.batch <= 1, num.maximum(error, _error(scene, step, "decode-alone")), error)
+    alone = num.where(busy.batch <= 1, num.maximum(error, _error(ctx, step, "decode-alone")), error)
     return alone, alone
 
 
-def _error(scene: Scene, step: Step, name: str) -> Number:
+def _error(ctx: EstimateContext, step: PricedPass, name: str) -> Number:
     """80 % relative error of a phase: its own where runs gave one, else composed from the classes of its operations (docs/adr)."""
-    if scene.chip.ideal:
+    if ctx.chip.ideal:
         return 0.0
-    whole = scene.chip.constants(REGIME, "phase", name)
-    if scene.host is not None:  # two machines' kernels: what each takes of the time says how sure the sum is
+    whole = ctx.chip.constants(REGIME, "phase", name)
+    if ctx.host is not None:  # two machines' kernels: what each takes of the time says how sure the sum is
         return step.bill.relative_error(step.seconds)
     return whole.error if whole.known else step.bill.relative_error(step.seconds)

@@ -11,17 +11,17 @@ from typing import Any
 from rooflinecli.core import num
 from rooflinecli.core.num import Number
 from rooflinecli.engine.phase_answer import PhaseAnswer
-from rooflinecli.specs.quantities import follows_rate, follows_time
+from rooflinecli.specs.quantities import scales_with_rate, scales_with_time
 
 
-def held(value: Number, quantity: str, phase: PhaseAnswer | None, hold: str, less: bool) -> Number:
+def interval_bound(value: Number, quantity: str, phase: PhaseAnswer | None, hold: str, less: bool) -> Number:
     """`value` of `quantity` at the end that `hold` names; `less`: whether less is better."""
-    follows = follows_time(quantity)
+    follows = scales_with_time(quantity)
     if phase is None or not follows or hold == "expected" or isinstance(value, (str, bool)):
         return value
     if hold == "floor":
         return _scaled(value, phase.time_s, phase.floor_s, follows < 0)
-    if follows_rate(quantity):
+    if scales_with_rate(quantity):
         ends = [_scaled(value, phase.tokens_per_s, rate, follows > 0) for rate in phase.tokens_per_s_interval]
     else:
         ends = [_scaled(value, phase.time_s, time, follows < 0) for time in phase.interval_s]

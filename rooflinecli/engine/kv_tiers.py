@@ -11,62 +11,62 @@ from rooflinecli.core import num
 from rooflinecli.core.derivation import label
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.phase_answer import TierAnswer, TiersAnswer
-from rooflinecli.engine.serving_load import Load
+from rooflinecli.engine.serving_load import ReplicaLoad
 from rooflinecli.formulas import kv_tiers as f
 from rooflinecli.formulas import simulation
 from rooflinecli.specs.kv_tiers import tiers
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 
 
-def check(scene: Scene) -> None:
+def check(ctx: EstimateContext) -> None:
     """Raises UsageError for tiers that cannot be read, and for sessions that nothing keeps."""
-    r = scene.request
+    r = ctx.request
     if r.sessions is not None and r.kv_tier is None:
         raise UsageError("--sessions says whose caches wait in tiers; add --kv-tier host=256GB@50GB/s", "sessions")
     _ = tiers(r.kv_tier)
 
 
-def answer(scene: Scene, plan: Plan, busy: Load) -> TiersAnswer | None:
+def answer(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> TiersAnswer | None:
     """Where the caches of idle sessions are; None where nobody asked. `reload_s` is the mean wait of a first token for them.
 
     Without --prefix-hit no prompt is found again: the tiers then say what they would keep and take, and add nothing.
     """
-    places = tiers(scene.request.kv_tier)
+    places = tiers(ctx.request.kv_tier)
     if not places:
         return None
-    length = scene.prompt + scene.output
-    one = memory.kv_cache(scene.book, plan, scene.formats, 1.0, length, scene.lift)
-    again = scene.prompt if scene.cached is None else scene.cached
-    back = memory.kv_cache(scene.book, plan, scene.formats, 1.0, again, scene.lift)
+    length = ctx.prompt + ctx.output
+    one = memory.kv_cache(ctx.ledger, layout, ctx.formats, 1.0, length, ctx.lift)
+    again = ctx.prompt if ctx.cached_prompt_tokens is None else ctx.cached_prompt_tokens
+    back = memory.kv_cache(ctx.ledger, layout, ctx.formats, 1.0, again, ctx.lift)
     kept = [f.idle_on_device(busy.largest, busy.batch)]
     for place in places:
-        size = scene.flag(f"M_{place.name}", place.size, "B", "--kv-tier")
-        kept.append(f.sessions_kept(size, one))
-    idle = _idle(scene, busy, sum(kept[1:], start=kept[0]))
+        size = ctx.from_flag(f"M_{place.name}", place.size, "B", "--kv-tier")
+        kept.append(f.sessions_cached(size, one))
+    idle = _idle(ctx, busy, sum(kept[1:], start=kept[0]))
     nearer, found = kept[0], {}
     mean: Number = 0.0
     for place, here in zip(places, kept[1:], strict=True):
-        rate = scene.flag(f"B_{place.name}", place.rate, "B/s", "--kv-tier")
-        seconds, share = simulation.transfer_time(back, rate), f.found_share(idle, nearer, here)
+        rate = ctx.from_flag(f"B_{place.name}", place.rate, "B/s", "--kv-tier")
+        seconds, share = simulation.transfer_time(back, rate), f.tier_hit_fraction(idle, nearer, here)
         found[place.name] = TierAnswer(sessions=here, found_share=share, reload_s=seconds)
         mean, nearer = mean + f.expected_reload(share, seconds), nearer + here
     return TiersAnswer(
         idle_sessions=idle,
         device_sessions=kept[0],
-        resident_share=f.found_share(idle, 0.0, kept[0]),
-        lost_share=f.found_share(idle, nearer, idle),
-        reload_s=label(mean, "t_reload") if scene.cached is not None else 0.0,
+        resident_share=f.tier_hit_fraction(idle, 0.0, kept[0]),
+        lost_share=f.tier_hit_fraction(idle, nearer, idle),
+        reload_s=label(mean, "t_reload") if ctx.cached_prompt_tokens is not None else 0.0,
         tiers=found,
     )
 
 
-def contradicted(scene: Scene, waits: TiersAnswer | None) -> list[str]:
+def hit_rate_warning(ctx: EstimateContext, waits: TiersAnswer | None) -> list[str]:
     """One sentence where more of a prompt is said to be found again than the tiers keep sessions for."""
-    if waits is None or scene.request.prefix_hit is None:
+    if waits is None or ctx.request.prefix_hit is None:
         return []
-    hit, lost = float(num.value(scene.request.prefix_hit)), float(num.value(waits.lost_share))
+    hit, lost = float(num.value(ctx.request.prefix_hit)), float(num.value(waits.lost_share))
     if hit <= 1 - lost:
         return []
     return [
@@ -75,9 +75,9 @@ def contradicted(scene: Scene, waits: TiersAnswer | None) -> list[str]:
     ]
 
 
-def _idle(scene: Scene, busy: Load, room: Number) -> Number:
+def _idle(ctx: EstimateContext, busy: ReplicaLoad, room: Number) -> Number:
     """Sessions between two turns on a replica: as asked, less those under way; else as many as there is room for."""
-    asked = scene.request.sessions
+    asked = ctx.request.sessions
     if asked is None:
         return room
-    return f.idle_on_device(scene.flag("n_sessions", asked, "sessions", "--sessions"), busy.batch)
+    return f.idle_on_device(ctx.from_flag("n_sessions", asked, "sessions", "--sessions"), busy.batch)

@@ -11,71 +11,75 @@ from collections.abc import Iterator
 
 from rooflinecli.core.num import Number, divisors
 from rooflinecli.engine import explicit_layout, legality
-from rooflinecli.engine.context import Scene
-from rooflinecli.engine.rules import Rule
-from rooflinecli.specs.layout import WHOLE, Plan
+from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.rules import LegalityRule
+from rooflinecli.specs.layout import WHOLE, Layout
 from rooflinecli.specs.request import Request
 
 MOST = 128  # largest size of one axis that is tried
 LARGEST = 65536  # devices
 
 
-def candidates(scene: Scene, phase: str, devices: int, refused: list[Rule] | None = None) -> Iterator[Plan]:
+def candidates(
+    ctx: EstimateContext, phase: str, devices: int, refused: list[LegalityRule] | None = None
+) -> Iterator[Layout]:
     """Legal layouts of the open sizes on so many devices; `refused` collects the rules that the others broke."""
-    for split in _splits(scene, phase, devices):
-        for sized in _micro_batches(scene, split) if phase == "train" else [split]:
-            rule = legality.broken(scene, sized, phase)
+    for split in _splits(ctx, phase, devices):
+        for sized in _micro_batches(ctx, split) if phase == "train" else [split]:
+            rule = legality.first_violation(ctx, sized, phase)
             if rule is None:
-                yield from _training_variants(scene, sized) if phase == "train" else [sized]
+                yield from _training_variants(ctx, sized) if phase == "train" else [sized]
             elif refused is not None:
                 refused.append(rule)
 
 
-def _splits(scene: Scene, phase: str, devices: int) -> Iterator[Plan]:
+def _splits(ctx: EstimateContext, phase: str, devices: int) -> Iterator[Layout]:
     """Sizes of the axes that multiply to `devices`."""
-    r, training = scene.request, phase == "train"
+    r, training = ctx.request, phase == "train"
     cp, whole = int(r.cp or 1), _undivided(r, training)
     stages = r.pp if r.stages is None or r.stages in explicit_layout.ENDS else float(str(r.stages).count(",") + 1)
     for tp in _sizes(r.tp, devices):
-        if r.tp is None and not _divides_heads(scene, tp):
+        if r.tp is None and not _divides_heads(ctx, tp):
             continue
-        if r.tp is None and tp > innermost(scene):
+        if r.tp is None and tp > scale_up_domain(ctx):
             continue
         for pp in _sizes(stages, devices // max(tp * cp, 1)):
             dp, rest = divmod(devices, tp * cp * pp)
             if rest or dp < 1 or (r.dp is not None and dp != int(r.dp)):
                 continue
-            if not training and not _worth_serving(scene, devices, tp, pp, dp):
+            if not training and not _worth_serving(ctx, devices, tp, pp, dp):
                 continue
             if training:
-                for ep in _expert_groups(scene, tp, dp):
-                    yield whole.but(tp=float(tp), pp=float(pp), dp=float(dp), ep=ep)
+                for ep in _expert_groups(ctx, tp, dp):
+                    yield whole.with_changes(tp=float(tp), pp=float(pp), dp=float(dp), ep=ep)
             elif not r.attention_dp:
-                yield whole.but(tp=float(tp), pp=float(pp), dp=float(dp))
+                yield whole.with_changes(tp=float(tp), pp=float(pp), dp=float(dp))
             else:
-                ranks = explicit_layout.attention_parallel(r, float(tp), float(dp), float(r.ep) if r.ep is not None else None)
-                yield whole.but(tp=ranks[0], pp=float(pp), dp=ranks[1], ep=ranks[2])
+                ranks = explicit_layout.attention_dp_sizes(
+                    r, float(tp), float(dp), float(r.ep) if r.ep is not None else None
+                )
+                yield whole.with_changes(tp=ranks[0], pp=float(pp), dp=ranks[1], ep=ranks[2])
 
 
-def _expert_groups(scene: Scene, tp: int, dp: int) -> list[float]:
+def _expert_groups(ctx: EstimateContext, tp: int, dp: int) -> list[float]:
     """Expert groups of training: as given; else experts whole, spread over the replicas of the innermost domain, or over all that share them."""
-    r, experts = scene.request, scene.book.experts
+    r, experts = ctx.request, ctx.ledger.experts
     if r.ep is not None or not experts:
         return [float(r.ep or 1)]
     groups = [e for e in divisors(dp) if not any(x % e for x in experts)]
-    inside = [e for e in groups if e * tp <= innermost(scene)]
+    inside = [e for e in groups if e * tp <= scale_up_domain(ctx)]
     return [float(e) for e in sorted({1, max(inside, default=1), groups[-1]})]
 
 
-def untried(scene: Scene) -> str:
+def untried_dimensions(ctx: EstimateContext) -> str:
     """What of training layouts the candidates leave out, of the sizes that are open."""
-    r = scene.request
+    r = ctx.request
     lacks = {
         "tp beyond the fast domain": r.tp is None
-        and scene.request.devices is not None
-        and scene.request.devices > innermost(scene),
+        and ctx.request.devices is not None
+        and ctx.request.devices > scale_up_domain(ctx),
         "cp": r.cp is None,
-        "other ep": r.ep is None and bool(scene.book.experts),
+        "other ep": r.ep is None and bool(ctx.ledger.experts),
         "virtual stages": r.virtual_stages is None,
         "micro-batches above 4": r.micro_batch is None,
         "ZeRO-2": r.zero is None,
@@ -85,9 +89,9 @@ def untried(scene: Scene) -> str:
     return ", ".join(name for name, out in lacks.items() if out) or "nothing else"
 
 
-def _undivided(r: Request, training: bool) -> Plan:
+def _undivided(r: Request, training: bool) -> Layout:
     """What every split has in common."""
-    return WHOLE.but(
+    return WHOLE.with_changes(
         cp=float(r.cp or 1),
         ep=float(r.ep or 1),
         micro_batch=float(r.micro_batch or 1),
@@ -99,10 +103,10 @@ def _undivided(r: Request, training: bool) -> Plan:
     )
 
 
-def _worth_serving(scene: Scene, devices: int, tp: int, pp: int, dp: int) -> bool:
+def _worth_serving(ctx: EstimateContext, devices: int, tp: int, pp: int, dp: int) -> bool:
     """One replica where the count is open; and stages only where tensor parallelism cannot fill the inner domain."""
-    r = scene.request
-    if scene.engine.splits_layers and r.tp is None:
+    r = ctx.request
+    if ctx.engine.splits_layers and r.tp is None:
         return tp == 1 and (r.dp is not None or dp == 1)
     if r.attention_dp:
         return r.tp is not None or tp == 1
@@ -110,24 +114,24 @@ def _worth_serving(scene: Scene, devices: int, tp: int, pp: int, dp: int) -> boo
         return False
     if r.tp is not None:
         return True
-    widest = min(innermost(scene), devices)
-    return not (r.pp is None and pp > 1 and tp < widest and _divides_heads(scene, widest))
+    widest = min(scale_up_domain(ctx), devices)
+    return not (r.pp is None and pp > 1 and tp < widest and _divides_heads(ctx, widest))
 
 
-def _micro_batches(scene: Scene, split: Plan) -> Iterator[Plan]:
+def _micro_batches(ctx: EstimateContext, split: Layout) -> Iterator[Layout]:
     """Larger microbatches are tried on a given device count only: the fewest devices that hold a model hold it with one sequence."""
-    given = scene.request.micro_batch is not None or scene.request.devices is None
+    given = ctx.request.micro_batch is not None or ctx.request.devices is None
     for size in [split.micro_batch] if given else [1.0, 2.0, 4.0]:
-        yield split if size == split.micro_batch else split.but(micro_batch=size)
+        yield split if size == split.micro_batch else split.with_changes(micro_batch=size)
 
 
-def _training_variants(scene: Scene, base: Plan) -> Iterator[Plan]:
+def _training_variants(ctx: EstimateContext, base: Layout) -> Iterator[Layout]:
     """ZeRO stages and recomputation left open: no rule speaks of them."""
-    r = scene.request
+    r = ctx.request
     parallel = base.tp > 1 if r.sequence_parallel is None else r.sequence_parallel
     for zero in [r.zero] if r.zero is not None else ([1, 3] if base.dp > 1 else [0]):
         for recompute in [r.recompute] if r.recompute else ["none", "full"]:
-            yield base.but(zero=zero, recompute=recompute, sequence_parallel=parallel)
+            yield base.with_changes(zero=zero, recompute=recompute, sequence_parallel=parallel)
 
 
 def _sizes(given: Number | None, devices: int) -> list[int]:
@@ -136,17 +140,17 @@ def _sizes(given: Number | None, devices: int) -> list[int]:
     return [size for size in range(1, min(devices, MOST) + 1) if devices % size == 0]
 
 
-def _divides_heads(scene: Scene, tp: int) -> bool:
-    return not any(heads % tp for heads in scene.book.heads)
+def _divides_heads(ctx: EstimateContext, tp: int) -> bool:
+    return not any(heads % tp for heads in ctx.ledger.heads)
 
 
-def innermost(scene: Scene) -> int:
+def scale_up_domain(ctx: EstimateContext) -> int:
     """The largest tensor-parallel group tried: the innermost network domain, at most 16."""
-    if not scene.chip.levels:
+    if not ctx.chip.levels:
         return 1
-    return int(min(scene.chip.levels[0].size, 16 if scene.chip.levels[0].level.kind == "torus" else 8))
+    return int(min(ctx.chip.levels[0].size, 16 if ctx.chip.levels[0].level.kind == "torus" else 8))
 
 
-def reach(scene: Scene) -> int:
+def reach(ctx: EstimateContext) -> int:
     """Most devices that are tried on a chip."""
-    return int(min(scene.chip.levels[-1].size if scene.chip.levels else 1, LARGEST))
+    return int(min(ctx.chip.levels[-1].size if ctx.chip.levels else 1, LARGEST))

@@ -11,23 +11,23 @@ from typing import Any
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.formulas import fine_tuning, roofline
 from rooflinecli.ledger.ledger import Row, Sizes, product
 from rooflinecli.ledger.ops import Op
-from rooflinecli.phases.axis_sizes import layer_sizes, work_sizes
-from rooflinecli.phases.fine_tuning import adapted
-from rooflinecli.price.accumulator import Bill
-from rooflinecli.specs.layout import Plan
+from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes
+from rooflinecli.phases.fine_tuning import lora_target_rows
+from rooflinecli.price.accumulator import StepAccumulator
+from rooflinecli.specs.layout import Layout
 
 KIND, RANK, TARGETS = "adapters", 16.0, "all"
 PARTS = {"qkv": 3.0, "kv": 2.0, "gate_up": 2.0}  # matrices that a row joins, each with a down projection of its own
 WIDTH = 2.0  # bytes per parameter: adapters stay in 16 bits beside whatever the model is stored in
 
 
-def check(scene: Scene) -> None:
+def check(ctx: EstimateContext) -> None:
     """Raises UsageError for adapters in training, where --recipe lora trains one, and for a rank that nothing has."""
-    r = scene.request
+    r = ctx.request
     if r.adapters is None:
         if r.lora_rank is not None and r.recipe is None:
             raise UsageError(
@@ -39,30 +39,32 @@ def check(scene: Scene) -> None:
         raise UsageError("--adapters are served; one is trained by --recipe lora", "adapters")
 
 
-def resident(scene: Scene, plan: Plan) -> Number:
+def adapter_bytes(ctx: EstimateContext, layout: Layout) -> Number:
     """Bytes of all adapters on the fullest device of a replica; nothing where none are asked for."""
-    if scene.request.adapters is None:
+    if ctx.request.adapters is None:
         return 0.0
-    count, work, total = _count(scene), work_sizes(1.0, 1.0, 1.0, 1.0, plan), 0.0
-    for group in scene.book.layers:
-        sizes = layer_sizes(group, work, plan, scene.book.document, scene.lift)
-        held: Number = sum(one for *_, one in _pairs(scene, group.rows, sizes))
+    count, work, total = _count(ctx), pass_axis_sizes(1.0, 1.0, 1.0, 1.0, layout), 0.0
+    for group in ctx.ledger.layers:
+        sizes = layer_sizes(group, work, layout, ctx.ledger.document, ctx.lift)
+        held: Number = sum(one for *_, one in _pairs(ctx, group.rows, sizes))
         total = total + held * float(group.repeat)
-    return fine_tuning.adapters_held(count, total, plan.pp, WIDTH)
+    return fine_tuning.adapters_held(count, total, layout.pp, WIDTH)
 
 
-def charge(scene: Scene, bill: Bill, rows: tuple[Row, ...], sizes: Sizes, times: Number) -> None:
+def add_priced(
+    ctx: EstimateContext, costs: StepAccumulator, rows: tuple[Row, ...], sizes: Sizes, times: Number
+) -> None:
     """Charge a layer's adapters `times` times: their matmuls with one adapter's weights, the streams of further ones, and starts.
 
     The floor reads a single adapter, since all sequences may happen to use the same.
     """
-    if scene.request.adapters is None:
+    if ctx.request.adapters is None:
         return
-    formats, settings = scene.formats, scene.chip.constants("serving", KIND)
-    met = fine_tuning.adapters_met(_count(scene), sizes["B"])
-    constants: Any = scene.chip.constants("serving", "matmul", formats.outer_compute)
-    for row, m, k, n, one in _pairs(scene, rows, sizes):
-        rank = _rank(scene)
+    formats, settings = ctx.formats, ctx.chip.constants("serving", KIND)
+    met = fine_tuning.adapters_met(_count(ctx), sizes["B"])
+    constants: Any = ctx.chip.constants("serving", "matmul", formats.outer_compute)
+    for row, m, k, n, one in _pairs(ctx, rows, sizes):
+        rank = _rank(ctx)
         op = Op(
             name=f"{row.name}.adapter",
             kind="matmul",
@@ -74,28 +76,30 @@ def charge(scene: Scene, bill: Bill, rows: tuple[Row, ...], sizes: Sizes, times:
             quantised=m * k,
             ramp=1 / n,
         )
-        bill.add([op], times)
+        costs.add([op], times)
         further = roofline.effective_memory_time(
-            fine_tuning.further_bytes(met, one, WIDTH), scene.chip.bandwidth, constants.memory
+            fine_tuning.further_bytes(met, one, WIDTH), ctx.chip.bandwidth, constants.memory
         )
-        bill.spend(KIND, (further + fine_tuning.adapter_starts(settings.overhead)) * times, KIND, settings.error)
+        costs.add_time(KIND, (further + fine_tuning.adapter_starts(settings.overhead)) * times, KIND, settings.error)
 
 
-def _pairs(scene: Scene, rows: tuple[Row, ...], sizes: Sizes) -> Iterator[tuple[Row, Number, Number, Number, Number]]:
+def _pairs(
+    ctx: EstimateContext, rows: tuple[Row, ...], sizes: Sizes
+) -> Iterator[tuple[Row, Number, Number, Number, Number]]:
     """The rows that carry adapters: tokens, widths in and out (joined matrices counted one by one), parameters of one adapter."""
     dense = tuple(row for row in rows if not row.routed)
-    for row in adapted(dense, scene.request.lora_targets or TARGETS):
+    for row in lora_target_rows(dense, ctx.request.lora_targets or TARGETS):
         c = row.contraction
         assert c is not None
         m, n = product(c.m, sizes), product(c.n, sizes)
         k = product(c.k, sizes) * PARTS.get(row.name.rpartition(".")[2], 1.0)
-        yield row, m, k, n, fine_tuning.adapter_parameters(_rank(scene), k, n)
+        yield row, m, k, n, fine_tuning.adapter_parameters(_rank(ctx), k, n)
 
 
-def _count(scene: Scene) -> Number:
-    return scene.flag("N_ad", scene.request.adapters, "1", "--adapters")
+def _count(ctx: EstimateContext) -> Number:
+    return ctx.from_flag("N_ad", ctx.request.adapters, "1", "--adapters")
 
 
-def _rank(scene: Scene) -> Number:
-    rank = scene.request.lora_rank
-    return scene.flag("r", RANK if rank is None else rank, "1", "--lora-rank", rank is None)
+def _rank(ctx: EstimateContext) -> Number:
+    rank = ctx.request.lora_rank
+    return ctx.from_flag("r", RANK if rank is None else rank, "1", "--lora-rank", rank is None)

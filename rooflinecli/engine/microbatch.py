@@ -9,19 +9,19 @@ from rooflinecli import memory
 from rooflinecli.core import num
 from rooflinecli.core.derivation import label
 from rooflinecli.core.num import Number
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.formulas import collectives as comm
 from rooflinecli.formulas import roofline, training
-from rooflinecli.ledger.ledger import Row, Tower, product
+from rooflinecli.ledger.ledger import Encoder, Row, product
 from rooflinecli.ledger.ops import Collective, Op
 from rooflinecli.parallel import context, data, expert, pipeline, tensor
 from rooflinecli.phases import backward, recompute
 from rooflinecli.phases import fine_tuning as adapting
-from rooflinecli.phases.axis_sizes import layer_sizes, outer_sizes, work_sizes
-from rooflinecli.phases.forward import Pass
-from rooflinecli.price.accumulator import Bill
+from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes, stem_head_axis_sizes
+from rooflinecli.phases.forward import ForwardPass
+from rooflinecli.price.accumulator import StepAccumulator
 from rooflinecli.quantization.formats import Formats
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 
 REGIME = "training"
 
@@ -29,48 +29,50 @@ REGIME = "training"
 class Microbatch:
     """Prices a microbatch of the model, or of a further tower of it, on `bill`: `share` of all layers, then the ends."""
 
-    def __init__(self, scene: Scene, plan: Plan, tower: Tower | None = None, bill: Bill | None = None):
-        self.scene, self.plan = scene, plan
-        self.book, seq = (scene.book, scene.seq) if tower is None else (tower.book, tower.length)
-        sequences = plan.micro_batch if tower is None else tower.inputs(plan.micro_batch)
-        self.bill = bill or scene.bill(REGIME, plan.devices)
-        self.forward = Pass(
-            kernels(scene.formats, plan.software),
-            flash=plan.flash,
-            dropout=plan.dropout,
-            uneven=context.imbalance(plan, seq),
-            imbalance=None if plan.expert_load is Plan.imbalance else plan.expert_load,
-            software="" if plan.software == "any" else plan.software,
-            documents=scene.documents,
+    def __init__(
+        self, ctx: EstimateContext, layout: Layout, tower: Encoder | None = None, costs: StepAccumulator | None = None
+    ):
+        self.ctx, self.plan = ctx, layout
+        self.book, seq = (ctx.ledger, ctx.seq) if tower is None else (tower.book, tower.length)
+        sequences = layout.micro_batch if tower is None else tower.inputs(layout.micro_batch)
+        self.bill = costs or ctx.bill(REGIME, layout.devices)
+        self.forward = ForwardPass(
+            kernels(ctx.formats, layout.software),
+            flash=layout.flash,
+            dropout=layout.dropout,
+            uneven=context.imbalance(layout, seq),
+            imbalance=None if layout.expert_load is Layout.imbalance else layout.expert_load,
+            software="" if layout.software == "any" else layout.software,
+            documents=ctx.documents,
         )
-        self.queries = seq if num.plain(plan.cp) and num.value(plan.cp) == 1 else seq / plan.cp
-        self.work = work_sizes(sequences, self.queries, seq, self.queries, plan)
+        self.queries = seq if num.plain(layout.cp) and num.value(layout.cp) == 1 else seq / layout.cp
+        self.work = pass_axis_sizes(sequences, self.queries, seq, self.queries, layout)
         self.tokens = sequences * self.queries
         self.framework = self.constants("framework")
-        self.recipe = adapting.RECIPE[plan.recipe]
+        self.recipe = adapting.RECIPE[layout.recipe]
         self.weight_gradients: Number = 0.0
-        self.recomputed = recompute.share(plan.recompute_layers, float(scene.book.n_layers))
+        self.recomputed = recompute.share(layout.recompute_layers, float(ctx.ledger.n_layers))
 
     def part(self) -> Microbatch:
         """The same microbatch on an empty bill of its own."""
         other = object.__new__(Microbatch)  # a tenth of copy.copy's time
-        other.__dict__.update(self.__dict__, bill=self.scene.bill(REGIME, self.plan.devices), weight_gradients=0.0)
+        other.__dict__.update(self.__dict__, bill=self.ctx.bill(REGIME, self.plan.devices), weight_gradients=0.0)
         return other
 
     def constants(self, kind: str) -> Any:
-        return self.scene.chip.constants(REGIME, kind, self.plan.software)
+        return self.ctx.chip.constants(REGIME, kind, self.plan.software)
 
     def layers(self, share: Number) -> Number:
         """Charge `share` of every layer group; the seconds it takes."""
         before, counted = self.bill.total, dict[tuple[Row, ...], list[Op]]()
         for group in self.book.layers:
-            sizes = layer_sizes(group, self.work, self.plan, self.book.document, self.scene.lift)
+            sizes = layer_sizes(group, self.work, self.plan, self.book.document, self.ctx.lift)
             times = float(group.repeat) * share
-            early = recompute.stops_early(self.framework.early_stop, self.book.spec.layers[group.index].norms)
+            early = recompute.uses_early_stop(self.framework.early_stop, self.book.spec.layers[group.index].norms)
             mixing = counted.get(group.mixing)
             if mixing is None:
                 mixing = counted[group.mixing] = self.forward.ops(group.mixing, sizes)
-            self._compute([*mixing, *self.forward.ops(group.behind, sizes)], times, early)
+            self._compute([*mixing, *self.forward.ops(group.rows_after_mixer, sizes)], times, early)
             if self.recipe.frozen:
                 self._adapt(group, sizes, times)
             self.bill.add(self._biases(group, sizes), times)
@@ -84,34 +86,34 @@ class Microbatch:
         ops = self.forward.ops([row for row in group.rows if row.name.startswith("moe.shared")], sizes)
         ops = self._eager(ops)
         own = self.part().bill
-        own.add([*ops, *self._eager(backward.input_gradients(ops, self.scene.formats.activation))], times)
-        own.add(backward.weight_gradients(ops, self.scene.gradient_bytes), times)
+        own.add([*ops, *self._eager(backward.input_gradients(ops, self.ctx.formats.activation))], times)
+        own.add(backward.weight_gradients(ops, self.ctx.gradient_bytes), times)
         return own.total
 
     def _compute(self, ops: list[Op], times: Number, early_stop: bool) -> None:
         """Forward, what is computed again, and both halves of the backward pass."""
-        plan, bill, recipe = self.plan, self.bill, self.recipe
-        inputs = backward.input_gradients(ops, self.scene.formats.activation)
+        layout, costs, recipe = self.plan, self.bill, self.recipe
+        inputs = backward.input_gradients(ops, self.ctx.formats.activation)
         ops = self._eager(ops)
-        bill.add([*ops, *self._eager(inputs)], times)
-        bill.add(recompute.again(plan, ops, early_stop), times * self.recomputed)
+        costs.add([*ops, *self._eager(inputs)], times)
+        costs.add(recompute.recomputed_ops(layout, ops, early_stop), times * self.recomputed)
         if recipe.reference:
-            bill.add(ops, times)
+            costs.add(ops, times)
         if recipe.frozen:
             return
-        before = bill.total
-        bill.add(backward.weight_gradients(ops, self.scene.gradient_bytes), times)
-        self.weight_gradients = self.weight_gradients + (bill.total - before)
+        before = costs.total
+        costs.add(backward.weight_gradients(ops, self.ctx.gradient_bytes), times)
+        self.weight_gradients = self.weight_gradients + (costs.total - before)
 
     def _adapt(self, group: Any, sizes: dict[str, Number], times: Number) -> None:
         """Adapters beside frozen weights, and widening the weights where they are stored in four bits."""
-        f, full = self.scene.formats, self.plan.recompute == "full"
+        f, full = self.ctx.formats, self.plan.recompute == "full"
         ops = adapting.adapter_ops(group.rows, sizes, self.plan.lora_rank, f, self.plan.lora_targets)
         self.bill.add([*ops, *backward.input_gradients(ops), *backward.weight_gradients(ops, 0.0)], times)
         again = times * self.recomputed if full else 0.0
         self.bill.add(ops if full else [], again)
         if self.recipe.quantised:
-            self.bill.add(adapting.dequantise(group.rows, sizes, f), times * 2 + again)
+            self.bill.add(adapting.dequantization_ops(group.rows, sizes, f), times * 2 + again)
 
     def _biases(self, group: Any, sizes: dict[str, Number]) -> list[Op]:
         """Bias additions and bias gradients as kernels of their own; experts with a clamped gate pass over their outputs more often."""
@@ -124,8 +126,8 @@ class Microbatch:
             c = row.contraction
             if c and (*c.g, *c.n) in row.params:
                 moved = moved + product(c.y, sizes) * (clamped if row.kind == "grouped_matmul" else passes)
-        moved = moved * self.scene.formats.activation
-        return [Op(name="bias", kind="elementwise", dtype=self.scene.formats.compute, flops=0.0, bytes=moved)]
+        moved = moved * self.ctx.formats.activation
+        return [Op(name="bias", kind="elementwise", dtype=self.ctx.formats.compute, flops=0.0, bytes=moved)]
 
     def _eager(self, ops: list[Op]) -> list[Op]:
         """Elementwise kernels without a compiler move more bytes."""
@@ -136,24 +138,24 @@ class Microbatch:
 
     def _communicate(self, group: Any, sizes: dict[str, Number], times: Number) -> None:
         """Tensor, expert and context parallel collectives of one layer group."""
-        plan, size, full = self.plan, self.scene.formats.activation, self.plan.recompute == "full"
-        branches = tensor.branches(self.book.spec.layers[group.index], plan)
+        layout, size, full = self.plan, self.ctx.formats.activation, self.plan.recompute == "full"
+        branches = tensor.tp_reductions_per_layer(self.book.spec.layers[group.index], layout)
         for again in (False, True) if full else (False,):
             repeats = times * self.recomputed if again else times
-            for c in tensor.collectives(plan, self.tokens, sizes["D"], size, repeats, branches, True, again):
+            for c in tensor.collectives(layout, self.tokens, sizes["D"], size, repeats, branches, True, again):
                 self.communicate(c, 0.0 if again else self._within("tp_collective", c))
         if group.moe:
-            for c in expert.collectives(plan, self.tokens, sizes["top_k"], sizes["D"], size, times, True):
+            for c in expert.collectives(layout, self.tokens, sizes["top_k"], sizes["D"], size, times, True):
                 self.communicate(c, self._within("ep_collective", c), self._shared(group, sizes, times))
             step = self.constants("step")
-            self.bill.spend("overhead", step.per_moe_layer * times, "step", step.error)
+            self.bill.add_time("overhead", step.per_moe_layer * times, "step", step.error)
         if group.mixer is not None:
-            for c in context.collectives(plan, self.tokens, group.mixer.exchange(sizes), size, times, True):
+            for c in context.collectives(layout, self.tokens, group.mixer.exchange(sizes), size, times, True):
                 self.communicate(c, self.constants("cp_collective").overlap)
 
     def _within(self, kind: str, c: Collective) -> Number:
         """Share of a collective that hides: kernels that overlap it work inside the innermost network, or only beyond."""
-        found, levels = self.constants(kind), self.scene.chip.levels
+        found, levels = self.constants(kind), self.ctx.chip.levels
         if not levels:
             return found.overlap
         return comm.overlap_within(found.overlap, found.beyond, c.n * c.stride, levels[0].size)
@@ -164,32 +166,32 @@ class Microbatch:
         exposed, hidden = comm.exposed(seconds, overlap), comm.hidden(seconds, overlap)
         if num.present(covering):
             exposed, hidden = comm.exposed_behind(exposed, covering), hidden + comm.covered(exposed, covering)
-        self.bill.expose(c.axis, label(exposed, f"t_exposed[{c.axis}]"))
-        self.bill.hide(c.axis, label(hidden, f"t_hidden[{c.axis}]"))
+        self.bill.add_exposed_comm(c.axis, label(exposed, f"t_exposed[{c.axis}]"))
+        self.bill.add_hidden_comm(c.axis, label(hidden, f"t_hidden[{c.axis}]"))
 
     def transfer(self) -> None:
         """Activations and their gradients between stages."""
         for c in pipeline.collectives(
-            self.plan, self.tokens, float(self.scene.spec.stream_width), self.scene.formats.activation, True
+            self.plan, self.tokens, float(self.ctx.spec.stream_width), self.ctx.formats.activation, True
         ):
             self.communicate(c, self.constants("pp_collective").overlap)
 
     def ends(self, stem: bool, head: bool) -> Number:
         """Charge embedding and head; the seconds they take."""
         before = self.bill.total
-        book = self.book
-        sizes = outer_sizes(book, self.work, self.plan, book.document, self.scene.lift)
-        ops = self.forward.ops((*(book.stem if stem else ()), *(book.head if head else ())), sizes, outer=True)
+        ledger = self.book
+        sizes = stem_head_axis_sizes(ledger, self.work, self.plan, ledger.document, self.ctx.lift)
+        ops = self.forward.ops((*(ledger.stem if stem else ()), *(ledger.head if head else ())), sizes, outer=True)
         inputs, ops = backward.input_gradients(ops), self._eager(ops)
         self.bill.add([*ops, *self._eager(inputs)], 1.0)
         if not self.recipe.frozen:
-            self.bill.add(backward.weight_gradients(ops, self.scene.gradient_bytes), 1.0)
+            self.bill.add(backward.weight_gradients(ops, self.ctx.gradient_bytes), 1.0)
         if self.recipe.reference:
             self.bill.add(ops, 1.0)
-        if head and book.spec.lm_head and book.spec.vocab_size:
-            moved = training.loss_traffic(product(("B", "O", "V"), sizes), self.scene.formats.activation)
+        if head and ledger.spec.lm_head and ledger.spec.vocab_size:
+            moved = training.loss_traffic(product(("B", "O", "V"), sizes), self.ctx.formats.activation)
             self.bill.add(
-                [Op(name="loss", kind="elementwise", dtype=self.scene.formats.compute, flops=0.0, bytes=moved)], 1.0
+                [Op(name="loss", kind="elementwise", dtype=self.ctx.formats.compute, flops=0.0, bytes=moved)], 1.0
             )
         return self.bill.total - before
 
@@ -197,20 +199,20 @@ class Microbatch:
         """Add this microbatch's gradients to the running sum, where the framework does so in a pass of its own."""
         c = self.framework
         traffic = training.accumulation_traffic(params.total, c.accumulate)
-        seconds = roofline.effective_memory_time(traffic, self.scene.chip.bandwidth, self.constants("optimizer").memory)
-        self.bill.spend("optimizer", seconds, "optimizer", c.error)
+        seconds = roofline.effective_memory_time(traffic, self.ctx.chip.bandwidth, self.constants("optimizer").memory)
+        self.bill.add_time("optimizer", seconds, "optimizer", c.error)
 
     def gather_weights(self, params: memory.DeviceParameters, buckets: Number) -> None:
         """ZeRO-3 gathers and scatters of every microbatch, prefetched beside the computation."""
-        f, c = self.scene.formats, self.constants("fsdp_collective")
+        f, c = self.ctx.formats, self.constants("fsdp_collective")
         sent = c.exchange_bytes if num.present(c.exchange_bytes) else f.activation
         gradients = 0.0 if self.recipe.frozen else sent
         for held, experts in ((params.inner + params.outer, False), (params.experts, True)):
             if not experts or params.has_experts:
-                weight = c.gather_bytes if num.present(c.gather_bytes) else memory.resident_weight(f)
+                weight = c.gather_bytes if num.present(c.gather_bytes) else memory.resident_weight_bytes(f)
                 moves = data.collectives(self.plan, held, weight, gradients, buckets, experts)
                 if num.present(c.host_copy):
-                    moves = data.backward_inside(self.plan, moves, self.scene.chip.devices_per_host, experts)
+                    moves = data.backward_inside(self.plan, moves, self.ctx.chip.devices_per_host, experts)
                 for move in moves:
                     self.communicate(replace(move, rails=c.rails), c.overlap)
 

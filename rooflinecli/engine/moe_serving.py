@@ -7,112 +7,116 @@ from dataclasses import replace
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import INF, Number
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.formulas import grouped_gemm as f
 from rooflinecli.ledger.ledger import Layer, Sizes
-from rooflinecli.ledger.ops import Collective, Exchange, Op
+from rooflinecli.ledger.ops import Collective, ExpertAllToAll, Op
 from rooflinecli.parallel import expert
-from rooflinecli.phases.grouped_gemm import Shape, Stored, experts_op
+from rooflinecli.phases.grouped_gemm import ExpertShape, ExpertStorage, experts_op
 from rooflinecli.price import moe_all2all
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 
 WIDE = {"deepep": "deepep", "deepep-low-latency": "deepep-low-latency", "nvlink": "trtllm-wide"}
 SENDING = 20.0  # SMs of DeepEP's normal kernels, as its tables and SGLang have it
 ONE_HOST = 8.0  # ranks up to which engines gather tokens instead of sending them
 
 
-def exchange_modes(scene: Scene, plan: Plan, decode: bool) -> list[tuple[str, Number]]:
+def all2all_backends(ctx: EstimateContext, layout: Layout, decode: bool) -> list[tuple[str, Number]]:
     """The kernels that move tokens, each with where a plan uses them (1 or 0; arrays in a sweep of sizes).
 
     As asked for; else inside a host tokens are gathered, in an NVLink domain beyond it they are sent over NVLink, and over
     hosts DeepEP sends them, its low-latency kernels in decode and its normal ones in prefill, or NCCL where nobody timed those. Raises UsageError for kernels
     that nobody timed on the chip.
     """
-    chip = scene.chip
-    if plan.exchange != "auto":
-        if plan.exchange != "nccl" and not moe_all2all.known(chip, plan.exchange):
+    chip = ctx.chip
+    if layout.exchange != "auto":
+        if layout.exchange != "nccl" and not moe_all2all.is_benchmarked(chip, layout.exchange):
             raise UsageError(
-                f"--exchange {plan.exchange}: nobody timed these kernels on {chip.spec.name}; use nccl, or auto",
+                f"--exchange {layout.exchange}: nobody timed these kernels on {chip.spec.name}; use nccl, or auto",
                 "exchange",
             )
-        return [(plan.exchange, 1.0)]
-    if not moe_all2all.known(chip, moe_all2all.GATHER):
+        return [(layout.exchange, 1.0)]
+    if not moe_all2all.is_benchmarked(chip, moe_all2all.GATHER):
         return [("nccl", 1.0)]
-    reach = num.value(plan.expert_replicas * plan.tp * plan.cp)
-    domain = chip.levels[0].size if moe_all2all.known(chip, "nvlink") else ONE_HOST
+    reach = num.value(layout.expert_replicas * layout.tp * layout.cp)
+    domain = chip.levels[0].size if moe_all2all.is_benchmarked(chip, "nvlink") else ONE_HOST
     sent = "deepep-low-latency" if decode else "deepep"
-    sent = sent if moe_all2all.known(chip, sent) else "nccl"
+    sent = sent if moe_all2all.is_benchmarked(chip, sent) else "nccl"
     inside = f.uses(reach, 0.0, ONE_HOST), f.uses(reach, ONE_HOST, domain), f.uses(reach, domain, INF)
     found = zip((moe_all2all.GATHER, "nvlink", sent), inside, strict=True)
     return [(mode, share) for mode, share in found if num.present(share)]
 
 
-def sending_share(scene: Scene, plan: Plan, decode: bool) -> Number:
+def comm_sm_fraction(ctx: EstimateContext, layout: Layout, decode: bool) -> Number:
     """Share of the chip's units that DeepEP's normal kernels keep while they send; the others take none of it."""
-    units = scene.chip.spec.units
+    units = ctx.chip.spec.units
     if units is None:
         return 0.0
-    used = sum(share for mode, share in exchange_modes(scene, plan, decode) if mode == "deepep")
+    used = sum(share for mode, share in all2all_backends(ctx, layout, decode) if mode == "deepep")
     return f.units_kept(SENDING, units.count.si) * used if num.present(used) else 0.0
 
 
-def routed_op(scene: Scene, plan: Plan, layer: Layer, sizes: Sizes, tokens: Number, mode: str, decode: bool) -> Op:
+def grouped_gemm_op(
+    ctx: EstimateContext, layout: Layout, layer: Layer, sizes: Sizes, tokens: Number, mode: str, decode: bool
+) -> Op:
     """The layer's experts as the busiest rank of the group meets them."""
-    formats, book = scene.formats, scene.book
-    copies = plan.redundant_experts
+    formats, ledger = ctx.formats, ctx.ledger
+    copies = layout.redundant_experts
     count = sizes["E"] + copies if num.present(copies) else sizes["E"]
-    gated = book.spec.layers[layer.index].feedforward.gated
-    shape = Shape(sizes["D"], sizes["F"], 3.0 if gated else 2.0, count, sizes["top_k"])
-    together = f.group_tokens(tokens, plan.expert_replicas)
-    stored = Stored(
+    gated = ledger.spec.layers[layer.index].feedforward.gated
+    shape = ExpertShape(sizes["D"], sizes["F"], 3.0 if gated else 2.0, count, sizes["top_k"])
+    together = f.group_tokens(tokens, layout.expert_replicas)
+    stored = ExpertStorage(
         formats.expert_weight,
         1.0 if formats.expert_compute == "fp8" else formats.matmul_input,
         formats.activation,
         formats.expert_compute or formats.compute,
-        f"{_variant(scene, mode)}+decode" if decode else _variant(scene, mode),
+        f"{_variant(ctx, mode)}+decode" if decode else _variant(ctx, mode),
     )
-    share, skew = _busiest(scene, plan, together, shape), scene.engine.routing_skew
-    op = experts_op("moe.experts", together, shape, stored, plan.ep, share, skew=skew)
+    share, skew = _busiest(ctx, layout, together, shape), ctx.engine.routing_skew
+    op = experts_op("moe.experts", together, shape, stored, layout.ep, share, skew=skew)
     assert op.routed is not None
     return op._replace(routed=replace(op.routed, crowded=f.crowded(tokens))) if decode else op
 
 
-def _busiest(scene: Scene, plan: Plan, tokens: Number, shape: Shape) -> Number:
+def _busiest(ctx: EstimateContext, layout: Layout, tokens: Number, shape: ExpertShape) -> Number:
     """Slots of the busiest rank over an even share: as given, by chance alone where copies balance experts, else by skew."""
-    if scene.request.imbalance is not None:
-        return f.busiest_given(plan.ep, scene.flag("I", scene.request.imbalance, "1", "--imbalance"))
-    copies = plan.redundant_experts
-    skewed = f.busiest_rank(plan.ep, shape.experts, f.SERVED_SPREAD)
+    if ctx.request.imbalance is not None:
+        return f.busiest_given(layout.ep, ctx.from_flag("I", ctx.request.imbalance, "1", "--imbalance"))
+    copies = layout.redundant_experts
+    skewed = f.busiest_rank_load(layout.ep, shape.experts, f.SERVED_SPREAD)
     if not num.present(copies):
         return skewed
-    balanced = f.busiest_rank_balanced(plan.ep, tokens * shape.top_k)
+    balanced = f.busiest_rank_balanced(layout.ep, tokens * shape.top_k)
     return balanced if num.plain(copies) else num.where(copies > 0, balanced, skewed)
 
 
-def _variant(scene: Scene, mode: str) -> str:
+def _variant(ctx: EstimateContext, mode: str) -> str:
     """Constants of the kernels behind an exchange where they were timed apart, else of the engine's library."""
-    wide = f"{scene.formats.expert_format}@{WIDE.get(mode, '')}"
-    return wide if scene.chip.knows("routed_experts", wide) else f"{scene.formats.expert_format}@{scene.engine.library}"
+    wide = f"{ctx.formats.expert_format}@{WIDE.get(mode, '')}"
+    return (
+        wide if ctx.chip.has_constants("routed_experts", wide) else f"{ctx.formats.expert_format}@{ctx.engine.library}"
+    )
 
 
 def exchanges(
-    scene: Scene, plan: Plan, sizes: Sizes, tokens: Number, mode: str, layers: Number
-) -> list[Exchange | Collective]:
+    ctx: EstimateContext, layout: Layout, sizes: Sizes, tokens: Number, mode: str, layers: Number
+) -> list[ExpertAllToAll | Collective]:
     """Dispatch and combine of so many layers."""
     top_k, d = sizes["top_k"], sizes["D"]
-    narrow = (scene.formats.expert_compute or scene.formats.compute) in ("fp8", "fp4")
+    narrow = (ctx.formats.expert_compute or ctx.formats.compute) in ("fp8", "fp4")
     if mode == "nccl":
-        return list(_all_to_all(scene, plan, sizes, tokens, layers))
+        return list(_all_to_all(ctx, layout, sizes, tokens, layers))
     # fp8 experts get their tokens in fp8; an engine that gathers quantised inputs sends what its matmul reads
-    read = 1.0 if scene.formats.expert_compute == "fp8" else scene.formats.matmul_input
+    read = 1.0 if ctx.formats.expert_compute == "fp8" else ctx.formats.matmul_input
     size = read if mode == moe_all2all.GATHER else expert.SCALED_FP8
-    variant = "vllm" if scene.engine.library == "vllm" and scene.request.engine == "vllm" else ""
-    return list(expert.exchanges(plan, mode, tokens, top_k, d, size if narrow else 2.0, layers, variant))
+    variant = "vllm" if ctx.engine.library == "vllm" and ctx.request.engine == "vllm" else ""
+    return list(expert.exchanges(layout, mode, tokens, top_k, d, size if narrow else 2.0, layers, variant))
 
 
-def _all_to_all(scene: Scene, plan: Plan, sizes: Sizes, tokens: Number, layers: Number) -> list[Collective]:
+def _all_to_all(ctx: EstimateContext, layout: Layout, sizes: Sizes, tokens: Number, layers: Number) -> list[Collective]:
     """NCCL's direct exchange in 16 bits, a copy for every chosen expert: nothing is merged."""
-    found = expert.collectives(plan, tokens, sizes["top_k"], sizes["D"], scene.formats.activation, layers, False)
+    found = expert.collectives(layout, tokens, sizes["top_k"], sizes["D"], ctx.formats.activation, layers, False)
     for c in found:
-        c.outer_share, c.n = 1.0, plan.expert_replicas
+        c.outer_share, c.n = 1.0, layout.expert_replicas
     return found

@@ -12,32 +12,32 @@ from rooflinecli.core.num import Number, divisors
 from rooflinecli.core.text import plural
 from rooflinecli.engine import explicit_layout, legality
 from rooflinecli.engine.choose import choose
-from rooflinecli.engine.context import Scene
-from rooflinecli.engine.residency import resident
+from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.residency import resident_memory
 from rooflinecli.formulas import serving
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Remedy:
+class FeasibleAlternative:
     """A plan that works, why, and the sequences per replica where those change with it."""
 
-    plan: Plan
+    plan: Layout
     reason: str
     batch: Number | None = None
 
 
-def nearest(scene: Scene, phases: tuple[str, ...]) -> Remedy | None:
+def nearest_feasible(ctx: EstimateContext, phases: tuple[str, ...]) -> FeasibleAlternative | None:
     """The remedy that asks for least: the devices given laid out otherwise or with their sequences spread over replicas, else more devices."""
-    kept = _otherwise(scene, phases) or (None if phases == ("train",) else _as_replicas(scene, phases))
+    kept = _otherwise(ctx, phases) or (None if phases == ("train",) else _as_replicas(ctx, phases))
     if kept is not None:
         return kept
-    free = Scene(replace(scene.request, devices=None, tp=None, pp=None, dp=None, cp=None, ep=None))
+    free = EstimateContext(replace(ctx.request, devices=None, tp=None, pp=None, dp=None, cp=None, ep=None))
     try:
         found = choose(free, phases, fastest=False)
     except (UsageError, Infeasible):
         return None
-    return Remedy(found.plan, found.reason)
+    return FeasibleAlternative(found.plan, found.reason)
 
 
 # What is let go on the devices given, a step at a time: the split, then what training holds beside it.
@@ -47,45 +47,54 @@ _LET_GO: tuple[tuple[str, ...], ...] = (
 )
 
 
-def _otherwise(scene: Scene, phases: tuple[str, ...]) -> Remedy | None:
+def _otherwise(ctx: EstimateContext, phases: tuple[str, ...]) -> FeasibleAlternative | None:
     """Another layout of the devices given that holds the same load; none where the layout was open to begin with."""
-    r = scene.request
+    r = ctx.request
     if r.devices is None and None in (r.tp, r.pp, r.dp):
         return None
-    product, _ = explicit_layout.product_of_given(r)
+    product, _ = explicit_layout.product_of_explicit_sizes(r)
     devices = r.devices if r.devices is not None else float(product)
     for names in _LET_GO if phases == ("train",) else _LET_GO[:1]:
         if all(getattr(r, name) is None for name in names):
             continue
         try:
             open_: dict[str, Any] = dict.fromkeys(names)
-            found = choose(Scene(replace(r, devices=devices, **open_)), phases)
+            found = choose(EstimateContext(replace(r, devices=devices, **open_)), phases)
         except (UsageError, Infeasible):
             continue
         if found.fits:
-            return Remedy(found.plan, f"the same {plural(devices, 'device')} laid out otherwise")
+            return FeasibleAlternative(found.plan, f"the same {plural(devices, 'device')} laid out otherwise")
     return None
 
 
-def _as_replicas(scene: Scene, phases: tuple[str, ...]) -> Remedy | None:
+def _as_replicas(ctx: EstimateContext, phases: tuple[str, ...]) -> FeasibleAlternative | None:
     """The sequences of one replica spread over several on the devices given, experts over all of them (attention data parallelism)."""
-    r = scene.request
+    r = ctx.request
     if r.devices is None or r.concurrency is not None or r.qps is not None or (r.dp or 1) > 1:
         return None
-    for plan in _replicated(scene, int(r.devices)):
-        each = serving.sequences_per_replica(scene.batch, plan.dp)
-        asked = Scene(replace(r, batch=each))
-        if legality.broken(asked, plan, phases[-1]) is None and all(resident(asked, plan, p).fits for p in phases):
-            return Remedy(plan, f"the same {scene.batch:g} sequences as {plan.dp:.0f} replicas of {each:.0f}", each)
+    for layout in _replicated(ctx, int(r.devices)):
+        each = serving.sequences_per_replica(ctx.batch, layout.dp)
+        asked = EstimateContext(replace(r, batch=each))
+        if legality.first_violation(asked, layout, phases[-1]) is None and all(
+            resident_memory(asked, layout, p).fits for p in phases
+        ):
+            return FeasibleAlternative(
+                layout, f"the same {ctx.batch:g} sequences as {layout.dp:.0f} replicas of {each:.0f}", each
+            )
     return None
 
 
-def _replicated(scene: Scene, devices: int) -> Iterator[Plan]:
+def _replicated(ctx: EstimateContext, devices: int) -> Iterator[Layout]:
     """Fewest replicas first."""
-    moe = any(group.moe for group in scene.book.layers)
+    moe = any(group.moe for group in ctx.ledger.layers)
     for dp in divisors(devices)[1:]:
-        if dp <= scene.batch:
+        if dp <= ctx.batch:
             tp, ep = float(devices // dp), float(dp if moe else 1)
-            yield Plan(
-                tp=tp, dp=float(dp), ep=ep, zero=0, flash=scene.request.flash, **explicit_layout.layout(scene.request, "decode")
+            yield Layout(
+                tp=tp,
+                dp=float(dp),
+                ep=ep,
+                zero=0,
+                flash=ctx.request.flash,
+                **explicit_layout.layout(ctx.request, "decode"),
             )

@@ -7,41 +7,42 @@ from __future__ import annotations
 
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.engine import autoregressive_only, lora_serving, speculation
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.phases import recompute
 from rooflinecli.specs.hardware import load_defaults
 from rooflinecli.specs.layout import OFFLOADS
 
 
-def check(scene: Scene) -> None:
+def check(ctx: EstimateContext) -> None:
     """Raises UsageError with the option and the remedy."""
-    _recomputation(scene)
-    r = scene.request
-    if r.software is not None and not _named(r.software, frameworks(scene)):
-        raise unknown("software", r.software, frameworks(scene), option="software")
+    _recomputation(ctx)
+    r = ctx.request
+    if r.software is not None and not _named(r.software, frameworks(ctx)):
+        raise unknown("software", r.software, frameworks(ctx), option="software")
     if r.offload is not None and _offloads(r.offload):
-        _ = scene.chip.host_link
+        _ = ctx.chip.host_link
         layers = r.offload.partition(":")[2]
-        if layers and int(layers) > scene.book.n_layers:
+        if layers and int(layers) > ctx.ledger.n_layers:
             raise UsageError(
-                f"--offload {r.offload}: {r.model.name} has {scene.book.n_layers} layers; give at most as many", "offload"
+                f"--offload {r.offload}: {r.model.name} has {ctx.ledger.n_layers} layers; give at most as many",
+                "offload",
             )
-        if scene.optimizer is not None and scene.optimizer.steps and r.offload.startswith("optimizer"):
+        if ctx.optimizer is not None and ctx.optimizer.steps and r.offload.startswith("optimizer"):
             raise UsageError(
                 f"--optimizer {r.optimizer} multiplies matrices, which a host is too slow for; leave --offload {r.offload} out",
                 "offload",
             )
-    autoregressive_only.check(scene)
-    speculation.check(scene)
+    autoregressive_only.check(ctx)
+    speculation.check(ctx)
     if r.kv_tier is not None or r.sessions is not None:
         from rooflinecli.engine import kv_tiers
 
-        kv_tiers.check(scene)
-    lora_serving.check(scene)
+        kv_tiers.check(ctx)
+    lora_serving.check(ctx)
 
 
-def _recomputation(scene: Scene) -> None:
-    r = scene.request
+def _recomputation(ctx: EstimateContext) -> None:
+    r = ctx.request
     for module in r.recompute_modules.split(",") if r.recompute_modules else ():
         if module not in recompute.MODULES:
             raise unknown("--recompute-modules", module, recompute.MODULES, option="recompute-modules")
@@ -74,9 +75,9 @@ def _named(software: str, known: list[str]) -> bool:
     return plain in known and all(f"{plain}+{option}" in known for option in options)
 
 
-def frameworks(scene: Scene) -> list[str]:
+def frameworks(ctx: EstimateContext) -> list[str]:
     """Training frameworks that the efficiency tables of a chip or of its kind tell apart."""
-    tables = [scene.chip.spec.efficiency, load_defaults(scene.chip.spec.kind).efficiency]
+    tables = [ctx.chip.spec.efficiency, load_defaults(ctx.chip.spec.kind).efficiency]
     names = {
         name
         for table in tables

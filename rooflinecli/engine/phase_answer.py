@@ -15,7 +15,7 @@ from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.core.record import OPTIONAL, SPREAD, Record
 from rooflinecli.formulas import roofline
-from rooflinecli.specs.layout import SIZES, Plan
+from rooflinecli.specs.layout import SIZES, Layout
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
@@ -50,7 +50,7 @@ class Residency(Record):
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
-class PlanAnswer(Record):
+class LayoutAnswer(Record):
     """A plan as the contract shows it: whole sizes, what is seldom given only where it was, and why it was taken."""
 
     devices: int
@@ -88,12 +88,12 @@ class PhaseAnswer(Record):
     derived: dict[str, Number] = field(default_factory=dict, metadata=SPREAD)
     bound: str | None = field(default=None, metadata=OPTIONAL)
     bound_by: float | None = field(default=None, metadata=OPTIONAL)
-    plan: PlanAnswer | None = field(default=None, metadata=OPTIONAL)
+    plan: LayoutAnswer | None = field(default=None, metadata=OPTIONAL)
     measured_mfu: float | None = field(default=None, metadata=OPTIONAL)
     measured_time_s: float | None = field(default=None, metadata=OPTIONAL)
 
     @property
-    def laid_out(self) -> PlanAnswer:
+    def layout_of_phase(self) -> LayoutAnswer:
         """The plan of an estimate's phase."""
         assert self.plan is not None  # an estimate notes it before anyone reads it
         return self.plan
@@ -173,7 +173,7 @@ class TrainAnswer(PhaseAnswer):
     unsupported: list[str] | None = field(default=None, metadata=OPTIONAL)
 
 
-def time_held(answer: PhaseAnswer, hold: str) -> Number:
+def time_at_bound(answer: PhaseAnswer, hold: str) -> Number:
     """The time at the end of its interval that ranks: the upper one, the expected one, or the floor."""
     return {"pessimistic": answer.interval_s[1], "floor": answer.floor_s}.get(hold, answer.time_s)
 
@@ -184,16 +184,18 @@ def rate_interval(rate: Number, error: Number, time: Number, floor: Number) -> t
     return roofline.rate_low(rate, error), roofline.rate_high(rate, error, most)
 
 
-def plan_answer(plan: Plan, chosen: bool, reason: str) -> PlanAnswer:
+def plan_answer(layout: Layout, chosen: bool, reason: str) -> LayoutAnswer:
     """A plan as the contract shows it."""
-    sizes = {name: int(num.value(getattr(plan, name))) for name in ("devices", *SIZES)}
-    seldom = _seldom(plan)
-    return PlanAnswer(
+    sizes = {name: int(num.value(getattr(layout, name))) for name in ("devices", *SIZES)}
+    seldom = _seldom(layout)
+    return LayoutAnswer(
         **sizes,
-        zero=plan.zero,
-        sequence_parallel=plan.sequence_parallel,
-        recompute=plan.recompute,
-        unusual={} if seldom == _USUAL else {n: v for n, v, usual in zip(_SELDOM, seldom, _USUAL, strict=True) if v != usual},
+        zero=layout.zero,
+        sequence_parallel=layout.sequence_parallel,
+        recompute=layout.recompute,
+        unusual={}
+        if seldom == _USUAL
+        else {n: v for n, v, usual in zip(_SELDOM, seldom, _USUAL, strict=True) if v != usual},
         chosen=chosen,
         reason=reason,
     )
@@ -222,4 +224,4 @@ _SELDOM = (
     "recipe",
 )
 _seldom = attrgetter(*_SELDOM)
-_USUAL = _seldom(Plan)
+_USUAL = _seldom(Layout)

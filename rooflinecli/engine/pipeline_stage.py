@@ -13,22 +13,22 @@ from rooflinecli.core import num
 from rooflinecli.core.derivation import label
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.microbatch import REGIME, Microbatch
 from rooflinecli.formulas import collectives as comm
 from rooflinecli.formulas import schedule, training
-from rooflinecli.ledger.ledger import Tower
+from rooflinecli.ledger.ledger import Encoder
 from rooflinecli.parallel import pipeline
-from rooflinecli.price.accumulator import Bill
-from rooflinecli.specs.layout import Plan
+from rooflinecli.price.accumulator import StepAccumulator
+from rooflinecli.specs.layout import Layout
 
 
 @dataclass
-class Stage:
+class PipelineStage:
     """Bill of a microbatch on the slowest stage, with the seconds of its work and of what hides beside it; the mean of a
     microbatch's work over the stages; the weight gradients among the work; the exponent that joins work and hidden."""
 
-    bill: Bill
+    bill: StepAccumulator
     work: Number
     hidden: Number
     mean: Number
@@ -49,44 +49,46 @@ def beside(work: Number, hidden: Number, p: float) -> Number:
     """Seconds of work with communication hidden beside it; p = inf is perfect overlap."""
     if not num.present(hidden):
         return work
-    return comm.work_covering(work, hidden) if math.isinf(p) else comm.work_beside(work, hidden, p)
+    return comm.perfect_overlap_time(work, hidden) if math.isinf(p) else comm.p_norm_overlap_time(work, hidden, p)
 
 
-def stage(scene: Scene, plan: Plan, params: memory.DeviceParameters, trained: memory.DeviceParameters) -> Stage:
+def stage(
+    ctx: EstimateContext, layout: Layout, params: memory.DeviceParameters, trained: memory.DeviceParameters
+) -> PipelineStage:
     """Price one microbatch on the slowest stage of a plan that holds `params` and trains `trained`."""
-    m = Microbatch(scene, plan, bill=scene.bill(REGIME, plan.devices))
+    m = Microbatch(ctx, layout, costs=ctx.bill(REGIME, layout.devices))
     mean = _stack(m)
     m.transfer()
-    for tower in scene.book.reading:
+    for tower in ctx.ledger.reading:
         mean = mean + _tower(m, tower)
     m.accumulate(trained)
-    if plan.zero >= 3:
-        m.gather_weights(params, pipeline.fullest(plan, float(scene.book.n_layers)))
-    if plan.activations_on_host:
-        sent = memory.offloaded_activations(scene.book, plan, scene.formats, scene.seq, scene.lift)
-        m.bill.hide("host", label(training.activation_transfer(sent, scene.chip.host_link), "t_hidden[host]"))
+    if layout.zero >= 3:
+        m.gather_weights(params, pipeline.layers_on_fullest_stage(layout, float(ctx.ledger.n_layers)))
+    if layout.activations_on_host:
+        sent = memory.offloaded_activations(ctx.ledger, layout, ctx.formats, ctx.seq, ctx.lift)
+        m.bill.add_hidden_comm("host", label(training.activation_transfer(sent, ctx.chip.host_link), "t_hidden[host]"))
     hidden: Number = 0.0
     for seconds in m.bill.hidden.values():
         hidden = hidden + seconds
     work, hidden = label(m.bill.total, "t_work"), label(hidden, "t_hidden")
-    return Stage(m.bill, work, hidden, mean, m.weight_gradients, m.constants("hidden").p)
+    return PipelineStage(m.bill, work, hidden, mean, m.weight_gradients, m.constants("hidden").p)
 
 
 def _stack(m: Microbatch) -> Number:
     """Charge the slowest stage's share of the layers, and its end; the mean time over all stages."""
-    plan, layers = m.plan, float(m.book.n_layers)
+    layout, layers = m.plan, float(m.book.n_layers)
     inner, stem, head = m.part(), m.part(), m.part()
     t_inner, t_stem, t_head = inner.layers(1.0), stem.ends(True, False), head.ends(False, True)
-    alone = num.where(plan.pp > 1, 0.0, 1.0)  # on one stage both ends meet
-    slowest = pipeline.slowest(plan, layers, t_inner, t_stem, t_head)
-    share = num.where(plan.pp > 1, schedule.effective_share(slowest, t_head, t_inner), 1.0)
-    mean = schedule.mean_stage(t_inner, t_stem + t_head, plan.pp)
+    alone = num.where(layout.pp > 1, 0.0, 1.0)  # on one stage both ends meet
+    slowest = pipeline.slowest(layout, layers, t_inner, t_stem, t_head)
+    share = num.where(layout.pp > 1, schedule.effective_share(slowest, t_head, t_inner), 1.0)
+    mean = schedule.mean_stage_time(t_inner, t_stem + t_head, layout.pp)
     charges = [(inner, share), (stem, alone), (head, 1.0)]
     if m.book.spec.mtp_layers and num.present(m.framework.mtp):
         further = _predicting(m, t_inner, t_stem, t_head)
         mean, charges = mean * further, [(part, times * further) for part, times in charges]
-    for (part, times), least in zip(charges, pipeline.least_shares(plan, layers), strict=True):
-        m.bill.take(part.bill, times, least)
+    for (part, times), least in zip(charges, pipeline.min_stage_shares(layout, layers), strict=True):
+        m.bill.merge(part.bill, times, least)
         m.weight_gradients = m.weight_gradients + part.weight_gradients * times
     return mean
 
@@ -97,10 +99,10 @@ def _predicting(m: Microbatch, t_inner: Number, t_stem: Number, t_head: Number) 
     return schedule.predicting_factor(float(m.book.spec.mtp_layers), layer, t_inner + t_stem + t_head)
 
 
-def _tower(m: Microbatch, tower: Tower) -> Number:
+def _tower(m: Microbatch, tower: Encoder) -> Number:
     """Charge a further tower, cut over the stages as the layers are; its mean time on a stage."""
-    t = Microbatch(m.scene, m.plan, tower, m.bill)
+    t = Microbatch(m.ctx, m.plan, tower, m.bill)
     share = pipeline.share(m.plan, float(t.book.n_layers))
     inside, ends = t.layers(share), t.ends(True, True)
     m.weight_gradients = m.weight_gradients + t.weight_gradients
-    return schedule.mean_stage(inside / share, ends, m.plan.pp)
+    return schedule.mean_stage_time(inside / share, ends, m.plan.pp)

@@ -10,79 +10,85 @@ from rooflinecli import memory
 from rooflinecli.core import num
 from rooflinecli.core.num import Number
 from rooflinecli.engine import lora_serving
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.host_offload import host_bytes, on_device
 from rooflinecli.engine.phase_answer import Residency
 from rooflinecli.engine.serving_load import sequences
-from rooflinecli.engine.speculation import held
+from rooflinecli.engine.speculation import draft_bytes
 from rooflinecli.formulas import memory as f
 from rooflinecli.formulas import offload as f_host
 from rooflinecli.formulas import schedule
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 
 
-def resident(scene: Scene, plan: Plan, phase: str) -> Residency:
+def resident_memory(ctx: EstimateContext, layout: Layout, phase: str) -> Residency:
     """Bytes on the fullest device of `plan` in a phase. Raises Infeasible where a rate leaves no time to decode."""
-    return scene.once(plan, f"held in {phase}", lambda: _PHASES[phase](scene, plan))
+    return ctx.memoized(layout, f"held in {phase}", lambda: _PHASES[phase](ctx, layout))
 
 
-def _prefill(scene: Scene, plan: Plan) -> Residency:
+def _prefill(ctx: EstimateContext, layout: Layout) -> Residency:
     """While one prompt is read."""
-    return _serving(scene, plan, scene.together, scene.prompt, scene.together, scene.prompt, reading=True)
+    return _serving(ctx, layout, ctx.sequences_per_pass, ctx.prompt, ctx.sequences_per_pass, ctx.prompt, reading=True)
 
 
-def _decode(scene: Scene, plan: Plan) -> Residency:
+def _decode(ctx: EstimateContext, layout: Layout) -> Residency:
     """While the sequences of the load end."""
-    batch = sequences(scene, plan)
-    return _serving(scene, plan, batch, scene.prompt + scene.output, batch, 1.0, reading=False)
+    batch = sequences(ctx, layout)
+    return _serving(ctx, layout, batch, ctx.prompt + ctx.output, batch, 1.0, reading=False)
 
 
 def _serving(
-    scene: Scene, plan: Plan, cached: Number, length: Number, sequences: Number, tokens: Number, reading: bool
+    ctx: EstimateContext,
+    layout: Layout,
+    cached: Number,
+    length: Number,
+    sequences: Number,
+    tokens: Number,
+    reading: bool,
 ) -> Residency:
     """Weights, the cache of `cached` sequences of `length`, and the working set of a pass over `tokens` of `sequences`."""
-    params, host = scene.parameters(plan), scene.host
-    draft, beside = held(scene, plan, cached, length)
-    cache = memory.kv_cache(scene.book, plan, scene.formats, cached, length, scene.lift)
+    params, host = ctx.parameters(layout), ctx.host
+    draft, beside = draft_bytes(ctx, layout, cached, length)
+    cache = memory.kv_cache(ctx.ledger, layout, ctx.formats, cached, length, ctx.lift)
     found = _held(
-        scene,
-        memory.weights(on_device(params, host), scene.formats, 1.0) + draft + lora_serving.resident(scene, plan),
+        ctx,
+        memory.weights(on_device(params, host), ctx.formats, 1.0) + draft + lora_serving.adapter_bytes(ctx, layout),
         activations=memory.inference_activations(
-            scene.book, plan, scene.formats, sequences, tokens, scene.lift, reading, scene.scored(tokens)
+            ctx.ledger, layout, ctx.formats, sequences, tokens, ctx.lift, reading, ctx.logit_positions(tokens)
         ),
         cache=(cache if host is None else f_host.on_device(cache, host.layers)) + beside,
     )
-    found.host_bytes = host_bytes(params, cache, scene.formats, host)
+    found.host_bytes = host_bytes(params, cache, ctx.formats, host)
     return found
 
 
-def _training(scene: Scene, plan: Plan) -> Residency:
+def _training(ctx: EstimateContext, layout: Layout) -> Residency:
     """While microbatches are in flight."""
-    params = scene.trained_parameters(plan)
-    trained = memory.trained(scene.book, plan, params, scene.lift)
-    count = schedule.microbatch_count(scene.train_batch, plan.dp, plan.micro_batch)
-    state = memory.training_state(params, trained, plan, scene.formats, scene.gradient_bytes, scene.optimizer_bytes)
-    if plan.zero >= 3 and num.present(scene.chip.constants("training", "fsdp_collective", plan.software).host_copy):
-        copy = memory.host_copy(params, plan, scene.formats, scene.chip.devices_per_host)
+    params = ctx.trained_parameters(layout)
+    trained = memory.trainable_parameters(ctx.ledger, layout, params, ctx.lift)
+    count = schedule.microbatch_count(ctx.train_batch, layout.dp, layout.micro_batch)
+    state = memory.training_state_bytes(params, trained, layout, ctx.formats, ctx.gradient_bytes, ctx.optimizer_bytes)
+    if layout.zero >= 3 and num.present(ctx.chip.constants("training", "fsdp_collective", layout.software).host_copy):
+        copy = memory.host_copy(params, layout, ctx.formats, ctx.chip.devices_per_host)
         state["weights_bytes"] = state["weights_bytes"] + copy
     kept = memory.training_activations(
-        scene.book, plan, scene.formats, scene.seq, count, scene.lift, scene.kept_beside(plan)
+        ctx.ledger, layout, ctx.formats, ctx.seq, count, ctx.lift, ctx.framework_saved_tensors(layout)
     )
-    found = _held(scene, state["weights_bytes"], state["gradients_bytes"], state["optimizer_bytes"], kept)
-    slack = scene.chip.constants("training", "allocator", plan.software).slack
+    found = _held(ctx, state["weights_bytes"], state["gradients_bytes"], state["optimizer_bytes"], kept)
+    slack = ctx.chip.constants("training", "allocator", layout.software).slack
     found.slack_bytes = f.allocator_slack(found.total_bytes, slack) if num.present(slack) else None
     return found
 
 
 def _held(
-    scene: Scene,
+    ctx: EstimateContext,
     weights: Number,
     gradients: Number = 0.0,
     optimizer: Number = 0.0,
     activations: Number = 0.0,
     cache: Number = 0.0,
 ) -> Residency:
-    total, capacity = f.total_memory(weights, gradients, optimizer, activations, cache, 0.0), scene.chip.capacity
+    total, capacity = f.total_memory(weights, gradients, optimizer, activations, cache, 0.0), ctx.chip.capacity
     return Residency(
         weights_bytes=weights,
         gradients_bytes=gradients,

@@ -14,14 +14,14 @@ from rooflinecli.core.derivation import label
 from rooflinecli.core.errors import Infeasible
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
-from rooflinecli.core.solve import solved
+from rooflinecli.core.solve import solved_value
 from rooflinecli.engine import lora_serving, pipelined_decode
-from rooflinecli.engine.context import Scene
-from rooflinecli.engine.forward_step import as_read, engine_constant, forward_step
+from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.forward_step import computed_tokens, engine_constant, forward_step
 from rooflinecli.engine.host_offload import on_device
-from rooflinecli.engine.speculation import held
+from rooflinecli.engine.speculation import draft_bytes
 from rooflinecli.formulas import offload, serving
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import MOST
 
 MANY = 1048576.0  # prompts in one pass, so that weights and starts are shared among enough of them to vanish
@@ -31,81 +31,81 @@ LEAST = 1e-12  # sequences in flight: a rate may be as low as one likes
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Load:
+class ReplicaLoad:
     """Sequences decoding at once on a replica, and what a further prompt costs it (0 when none arrives)."""
 
     kind: str
     batch: Number
     largest: Number
-    prompt_cost: Number = 0.0
+    prefill_interference_s: Number = 0.0
     share: Number = 0.0
 
 
-def load(scene: Scene, plan: Plan) -> Load:
+def load(ctx: EstimateContext, layout: Layout) -> ReplicaLoad:
     """The load that the request asks for, on one replica."""
-    return scene.once(plan, "load", lambda: _load(scene, plan))
+    return ctx.memoized(layout, "load", lambda: _load(ctx, layout))
 
 
-def _load(scene: Scene, plan: Plan) -> Load:
-    r, largest = scene.request, largest_batch(scene, plan)
+def _load(ctx: EstimateContext, layout: Layout) -> ReplicaLoad:
+    r, largest = ctx.request, largest_batch(ctx, layout)
     if r.qps is not None:
-        return _open(scene, plan, largest)
+        return _open(ctx, layout, largest)
     if r.concurrency is None:
-        return Load("static", scene.batch, largest)
-    batch = num.maximum(largest, 1) if r.concurrency is MOST else scene.batch
-    return Load("closed", batch, largest, prompt_cost(scene, plan))
+        return ReplicaLoad("static", ctx.batch, largest)
+    batch = num.maximum(largest, 1) if r.concurrency is MOST else ctx.batch
+    return ReplicaLoad("closed", batch, largest, prefill_interference_s(ctx, layout))
 
 
-def sequences(scene: Scene, plan: Plan) -> Number:
+def sequences(ctx: EstimateContext, layout: Layout) -> Number:
     """Sequences under way on a replica, without what else the load comes to."""
-    r = scene.request
-    return scene.batch if r.qps is None and r.concurrency is None else load(scene, plan).batch
+    r = ctx.request
+    return ctx.batch if r.qps is None and r.concurrency is None else load(ctx, layout).batch
 
 
-def largest_batch(scene: Scene, plan: Plan) -> Number:
+def largest_batch(ctx: EstimateContext, layout: Layout) -> Number:
     """Most sequences of full length whose cache a replica holds beside the weights, as the engine shares memory out."""
-    resident, one, reserve = shared_out(scene, plan, scene.prompt + scene.output)
-    fraction, most = engine_constant(scene, "kv_fraction", "1"), engine_constant(scene, "max_sequences", "1")
-    return serving.largest_served(scene.chip.capacity, resident, reserve, fraction, num.maximum(one, 1.0), most)
+    resident, one, reserve = memory_split(ctx, layout, ctx.prompt + ctx.output)
+    fraction, most = engine_constant(ctx, "kv_fraction", "1"), engine_constant(ctx, "max_sequences", "1")
+    return serving.largest_served(ctx.chip.capacity, resident, reserve, fraction, num.maximum(one, 1.0), most)
 
 
-def shared_out(scene: Scene, plan: Plan, length: Number) -> tuple[Number, Number, Number]:
+def memory_split(ctx: EstimateContext, layout: Layout, length: Number) -> tuple[Number, Number, Number]:
     """Bytes on a device of weights, of the cache of a sequence of `length` tokens, and of what the engine keeps free beside both."""
-    resident = memory.weights(on_device(scene.parameters(plan), scene.host), scene.formats, 1.0)
-    one = memory.kv_cache(scene.book, plan, scene.formats, 1.0, length, scene.lift)
-    one = one if scene.host is None else offload.on_device(one, scene.host.layers)
-    draft, beside = held(scene, plan, 1.0, length)
-    reserve = engine_constant(scene, "reserve_bytes", "B")
-    if scene.engine.reserve_experts_bytes and any(group.moe for group in scene.book.layers):
-        gathered = engine_constant(scene, "reserve_experts_bytes", "B")
-        reserve = serving.reserve_beside(reserve, gathered, plan.ep)
-    return resident + draft + lora_serving.resident(scene, plan), one + beside, reserve
+    resident = memory.weights(on_device(ctx.parameters(layout), ctx.host), ctx.formats, 1.0)
+    one = memory.kv_cache(ctx.ledger, layout, ctx.formats, 1.0, length, ctx.lift)
+    one = one if ctx.host is None else offload.on_device(one, ctx.host.layers)
+    draft, beside = draft_bytes(ctx, layout, 1.0, length)
+    reserve = engine_constant(ctx, "reserve_bytes", "B")
+    if ctx.engine.reserve_experts_bytes and any(group.moe for group in ctx.ledger.layers):
+        gathered = engine_constant(ctx, "reserve_experts_bytes", "B")
+        reserve = serving.reserve_beside(reserve, gathered, layout.ep)
+    return resident + draft + lora_serving.adapter_bytes(ctx, layout), one + beside, reserve
 
 
-def prompt_cost(scene: Scene, plan: Plan) -> Number:
+def prefill_interference_s(ctx: EstimateContext, layout: Layout) -> Number:
     """Seconds that one more prompt adds to a busy replica: its pass without weights to stream or kernels to start."""
-    read, keys = as_read(scene)
-    step = forward_step(scene, plan, MANY, read, keys, decode=False, engine=False)
+    read, keys = computed_tokens(ctx)
+    step = forward_step(ctx, layout, MANY, read, keys, decode=False, engine=False)
     return label(step.seconds / MANY, "t_pre")
 
 
-def arriving(scene: Scene, plan: Plan) -> tuple[Number, Number, Number]:
+def arrivals(ctx: EstimateContext, layout: Layout) -> tuple[Number, Number, Number]:
     """Requests per second on a replica, what a prompt costs it, and the share of its time they take: 1 and more is too much."""
-    rate = scene.flag("qps", scene.request.qps, "1/s", "--qps") / plan.dp
-    cost = prompt_cost(scene, plan)
+    rate = ctx.from_flag("qps", ctx.request.qps, "1/s", "--qps") / layout.dp
+    cost = prefill_interference_s(ctx, layout)
     return rate, cost, serving.prefill_load(rate, cost)
 
 
-def _open(scene: Scene, plan: Plan, largest: Number) -> Load:
+def _open(ctx: EstimateContext, layout: Layout, largest: Number) -> ReplicaLoad:
     """Sequences in flight follow from the rate and the inter-token latency they cause: the crossing, by secants."""
-    rate, cost, share = arriving(scene, plan)
+    rate, cost, share = arrivals(ctx, layout)
     if num.plain(share) and num.value(share) >= 1:
         raise Infeasible(
-            f"--qps {num.value(scene.request.qps):g}: prompts alone would keep each replica busy {float(num.value(share)):.0%} "
+            f"--qps {num.value(ctx.request.qps):g}: prompts alone would keep each replica busy {float(num.value(share)):.0%} "
             "of the time; use more replicas (--dp) or a lower rate"
         )
-    plain = scene if not scene.lift.traced else Scene(scene.request)
-    bare = Plan(**{key: num.value(value) for key, value in plan.__dict__.items()})
+    plain = ctx if not ctx.lift.traced else EstimateContext(ctx.request)
+    bare = Layout(**{key: num.value(value) for key, value in layout.__dict__.items()})
     context = serving.mean_context(plain.prompt, plain.output)
     left, per_second = 1 - num.value(share), num.value(rate)
 
@@ -114,15 +114,15 @@ def _open(scene: Scene, plan: Plan, largest: Number) -> Load:
         return serving.sequences_in_flight(per_second, plain.output, itl) - batch
 
     batch = _crossing(excess, num.value(largest))
-    if num.plain(batch) and falls_behind(excess(batch), batch):
+    if num.plain(batch) and is_unstable(excess(batch), batch):
         raise Infeasible(
-            f"--qps {num.value(scene.request.qps):g}: a replica falls behind, with {float(batch):,.0f} sequences in flight it makes fewer tokens "
+            f"--qps {num.value(ctx.request.qps):g}: a replica falls behind, with {float(batch):,.0f} sequences in flight it makes fewer tokens "
             "than are asked for; use more replicas (--dp) or a lower rate"
         )
-    return Load("open", solved(batch, rate, "b", "sequences", "b = qps S_o ITL(b)"), largest, cost, share)
+    return ReplicaLoad("open", solved_value(batch, rate, "b", "sequences", "b = qps S_o ITL(b)"), largest, cost, share)
 
 
-def falls_behind(excess: Number, batch: Number) -> bool:
+def is_unstable(excess: Number, batch: Number) -> bool:
     """Whether a rate leaves more sequences under way than a replica follows with `batch` of them, by more than a search for it errs."""
     return bool(excess > BEHIND * batch)
 

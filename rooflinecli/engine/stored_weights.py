@@ -12,14 +12,14 @@ from rooflinecli.core.num import value
 from rooflinecli.layers.build import ledger
 from rooflinecli.ledger.ledger import Layer, product
 from rooflinecli.memory import DeviceParameters, device_parameters
-from rooflinecli.phases.axis_sizes import layer_sizes, work_sizes
+from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes
 from rooflinecli.quantization import linear_layers, schemes
 from rooflinecli.quantization.formats import BITS
 from rooflinecli.quantization.gguf_mix import file_type
-from rooflinecli.quantization.gguf_tensors import SOFTMAX, Held, Mixers, file_bytes
+from rooflinecli.quantization.gguf_tensors import SOFTMAX, MixerMatrix, Mixers, file_bytes
 from rooflinecli.quantization.linear_layers import Linear
 from rooflinecli.specs.layers import Quantization, Widths
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import ModelSpec
 from rooflinecli.specs.request import Request
 
@@ -36,7 +36,7 @@ _HEAD, _TABLE = "lm_head", "model.embed_tokens"
 _LAYER = re.compile(r"layers\.(\d+)")
 
 
-def as_file(spec: ModelSpec, file: str) -> ModelSpec:
+def with_weight_format(spec: ModelSpec, file: str) -> ModelSpec:
     """The model with its weights in a GGUF file type such as Q4_K_M, or a format such as awq or exl3-4. Raises UsageError where no rule
     says what such a file holds.
 
@@ -52,12 +52,12 @@ def as_file(spec: ModelSpec, file: str) -> ModelSpec:
         stored = exact(spec, scheme)
     else:
         stored = Quantization(dtype=f"gguf {file}", group_size=None, widths=_widths(spec, file))
-    made = spec.but(quantization=stored)
+    made = spec.with_changes(quantization=stored)
     _KNOWN[id(spec), file] = (spec, made)
     return made
 
 
-def as_kept(spec: ModelSpec) -> Quantization | None:
+def checkpoint_format(spec: ModelSpec) -> Quantization | None:
     """The format of a quantised checkpoint with the bytes of each part, worked out once."""
     if spec.quantization is None or spec.quantization.widths is not None:
         return spec.quantization
@@ -70,7 +70,7 @@ def as_kept(spec: ModelSpec) -> Quantization | None:
 
 
 def _held(spec: ModelSpec) -> DeviceParameters:
-    return device_parameters(ledger(spec), Plan(), PLAIN)
+    return device_parameters(ledger(spec), Layout(), PLAIN)
 
 
 def _widths(spec: ModelSpec, file: str) -> Widths:
@@ -100,7 +100,7 @@ def _text(spec: ModelSpec) -> ModelSpec:
         raise UsageError(f"{spec.name} writes no tokens, so a file of it has no rate; {_OTHERWISE}", "file")
     if not spec.towers:
         return spec
-    made = spec.but(towers=[])
+    made = spec.with_changes(towers=[])
     made._document = spec.document
     return made
 
@@ -111,7 +111,7 @@ def _mixers(spec: ModelSpec) -> Mixers:
     for i, (group, layer) in enumerate(zip(spec.layers, ledger(spec).layers, strict=True)):
         if group.attention is not None and group.attention.kind not in SOFTMAX:
             rows = _rows(layer, "", "attention.")
-            found[i] = tuple(Held(f"attention{x.name}", x.inputs, x.outputs, x.copies) for x in rows)
+            found[i] = tuple(MixerMatrix(f"attention{x.name}", x.inputs, x.outputs, x.copies) for x in rows)
     return found
 
 
@@ -198,11 +198,11 @@ def _known(spec: ModelSpec, stored: Quantization, layers: list[Linear]) -> None:
             met = any(linear_layers.matches(pattern, x.name) for x in layers)
         except re.error as error:
             raise DataError(
-                f"{spec.document.at('quantization')}: '{pattern[:60]}' is no regular expression ({error}); mend it"
+                f"{spec.document.location('quantization')}: '{pattern[:60]}' is no regular expression ({error}); mend it"
             ) from None
         if not met and not any(beyond) and not _ASIDE.search(pattern):
             raise DataError(
-                f"{spec.document.at('quantization')}: '{pattern[:60]}', quantised otherwise than the rest or not at all, names no linear layer of this model; "
+                f"{spec.document.location('quantization')}: '{pattern[:60]}', quantised otherwise than the rest or not at all, names no linear layer of this model; "
                 "remove the entry, or write the model as YAML"
             )
 
@@ -221,7 +221,7 @@ def _linears(spec: ModelSpec) -> Iterator[Linear]:
 
 def _rows(group: Layer, at: str, prefix: str) -> Iterator[Linear]:
     """The weight matrices of a layer's rows."""
-    sizes = layer_sizes(group, work_sizes(1.0, 1.0, 1.0, 1.0, Plan()), Plan(), None, PLAIN)
+    sizes = layer_sizes(group, pass_axis_sizes(1.0, 1.0, 1.0, 1.0, Layout()), Layout(), None, PLAIN)
     for row in group.rows:
         c = row.contraction
         if c is None or not c.weight or not row.params or not row.name.startswith(prefix):
@@ -235,4 +235,6 @@ def stored(request: Request) -> Request:
     if request.weight_dtype is None:
         return request
     file = file_type(request.weight_dtype) or (request.weight_dtype if schemes.parse(request.weight_dtype) else None)
-    return request if file is None else replace(request, model=as_file(request.model, file), weight_dtype=None)
+    return (
+        request if file is None else replace(request, model=with_weight_format(request.model, file), weight_dtype=None)
+    )

@@ -7,13 +7,13 @@ from rooflinecli.specs.model import ModelSpec
 from rooflinecli.specs.request import Request
 
 
-def as_kept(spec: ModelSpec) -> Quantization | None:
+def checkpoint_format(spec: ModelSpec) -> Quantization | None:
     """The format of a quantised checkpoint with the bytes of each part; None for another (engine/quantised)."""
     if spec.quantization is None:
         return None
     from rooflinecli.engine import stored_weights
 
-    return stored_weights.as_kept(spec)
+    return stored_weights.checkpoint_format(spec)
 
 
 def stored(request: Request) -> Request:

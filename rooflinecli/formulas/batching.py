@@ -11,7 +11,7 @@ _DEFINITION = "definition"
 
 
 @formula("u", "1", "slots stay occupied until the longest sequence ends; " + _BOOK + ", chapter 7")
-def static_utilisation(mean_output: Number, max_output: Number) -> Number:
+def static_batching_utilization(mean_output: Number, max_output: Number) -> Number:
     """Share of decode slots doing useful work when a batch runs until its longest answer ends."""
     return mean_output / max_output
 
@@ -89,7 +89,7 @@ def break_even_rate(usd_per_hour: Number, usd_per_million: Number, utilisation: 
 
 
 @formula("x", "1", "bytes streamed per decode step before over after; the matmuls stay memory-bound")
-def quantisation_gain(
+def quantization_speedup(
     weights_before: Number, weights_after: Number, cache_before: Number, cache_after: Number
 ) -> Number:
     """Decode speed-up when weights and KV cache shrink and the step is bound by memory bandwidth."""

@@ -136,7 +136,7 @@ def latency_of_faster(first: Number, second: Number, first_latency: Number, seco
 
 
 @formula("t_comm", "s", "traffic of different levels is on different wires at the same time")
-def side_by_side(first: Number, second: Number) -> Number:
+def concurrent_time(first: Number, second: Number) -> Number:
     """Time of two transfers that run at once."""
     return num.maximum(first, second)
 
@@ -164,13 +164,13 @@ def fan_out(outer: Number, inner: Number) -> Number:
     "s",
     "every rank sends its part of the updated weights in a broadcast of its own; InternEvo, 8 to 1,024 ranks, docs/accuracy.md",
 )
-def in_turns(per_member: Number, n: Number) -> Number:
+def serialized_wait(per_member: Number, n: Number) -> Number:
     """u (n - 1): what n ranks wait for one another when they send one after the other."""
     return per_member * (n - 1)
 
 
 @formula("t_comm", "s", "a library that drives one port of a host leaves the others idle; the latency is the same")
-def on_rails(time: Number, latency: Number, rails: Number) -> Number:
+def multi_rail_time(time: Number, latency: Number, rails: Number) -> Number:
     """latency + (t - latency)/rails."""
     return latency + (time - latency) / rails
 
@@ -182,14 +182,14 @@ def hidden(time: Number, overlap: Number) -> Number:
 
 
 @formula("t", "s", _BESIDE)
-def work_beside(work: Number, hidden: Number, p: Number) -> Number:
+def p_norm_overlap_time(work: Number, hidden: Number, p: Number) -> Number:
     """(work^p + hidden^p)^(1/p), never below either."""
     slow, fast = num.maximum(work, hidden), num.minimum(work, hidden)
     return slow * (1 + (fast / slow) ** p) ** (1 / p)
 
 
 @formula("t", "s", "perfect overlap")
-def work_covering(work: Number, hidden: Number) -> Number:
+def perfect_overlap_time(work: Number, hidden: Number) -> Number:
     """max(work, hidden)."""
     return num.maximum(work, hidden)
 

@@ -25,19 +25,19 @@ OVER_ALL = 0.1  # a kernel that permutes its own slots still looks at every slot
 
 
 @formula("mu", "slots", "definition")
-def slots_per_expert(tokens: Number, top_k: Number, experts: Number) -> Number:
+def routed_tokens_per_expert(tokens: Number, top_k: Number, experts: Number) -> Number:
     """Routed slots that an expert gets on average."""
     return tokens * top_k / experts
 
 
 @formula("mu_b", "slots", "definition")
-def visits_on_busiest(per_expert: Number, busiest: Number) -> Number:
+def busiest_rank_tokens_per_expert(per_expert: Number, busiest: Number) -> Number:
     """I mu: slots that an expert of the busiest rank gets on average."""
     return busiest * per_expert
 
 
 @formula("A", "experts", "negative binomial visits, whose shape r says how uneven routing is; " + _FIT)
-def experts_with_work(held: Number, per_expert: Number, skew: Number) -> Number:
+def expected_active_experts(held: Number, per_expert: Number, skew: Number) -> Number:
     """held (1 - (1 + mu / r)^-r): of the experts on a rank, those that any token visits."""
     return held * (1 - (1 + per_expert / skew) ** (-skew))
 
@@ -49,7 +49,7 @@ def experts_with_work_balanced(held: Number, slots: Number) -> Number:
 
 
 @formula("I", "1", "largest of ep sums over E/ep unevenly visited experts: mean + s sqrt(2 ln ep) deviations; " + _FIT)
-def busiest_rank(ep: Number, experts: Number, spread: Number) -> Number:
+def busiest_rank_load(ep: Number, experts: Number, spread: Number) -> Number:
     """min(ep, 1 + s sqrt(2 ln(ep) ep / E)): slots of the busiest rank over an even share."""
     return num.minimum(ep, 1 + spread * num.sqrt(2 * num.log(ep) * ep / experts))
 

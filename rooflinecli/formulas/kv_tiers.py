@@ -14,7 +14,7 @@ def idle_on_device(largest: Number, batch: Number) -> Number:
 
 
 @formula("n_tier", "sessions", "definition; a session's cache is as long as its prompt and answer")
-def sessions_kept(capacity: Number, one: Number) -> Number:
+def sessions_cached(capacity: Number, one: Number) -> Number:
     """Sessions whose caches a tier keeps."""
     return capacity / num.maximum(one, 1)
 
@@ -22,7 +22,7 @@ def sessions_kept(capacity: Number, one: Number) -> Number:
 @formula(
     "p_tier", "1", "least recently used down: the sessions that nearer places have no room for, while this one has"
 )
-def found_share(idle: Number, nearer: Number, here: Number) -> Number:
+def tier_hit_fraction(idle: Number, nearer: Number, here: Number) -> Number:
     """Share of idle sessions whose cache is in a place, `nearer` being what places before it keep."""
     return num.maximum(num.minimum(here, idle - nearer), 0) / num.maximum(idle, 1e-9)
 

@@ -206,7 +206,9 @@ def headroom(total: Number, capacity: Number) -> Number:
 
 
 @formula(
-    "M_slack", "B", "peaks that runs reported against what is counted for them: context, buffers, what an allocator cannot reuse"
+    "M_slack",
+    "B",
+    "peaks that runs reported against what is counted for them: context, buffers, what an allocator cannot reuse",
 )
 def allocator_slack(total: Number, share: Number) -> Number:
     """s M: what stands beside the resident bytes in the median of published runs."""

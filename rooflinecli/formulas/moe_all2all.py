@@ -14,7 +14,7 @@ _FIT = "fitted to the DeepEP and NVLink tables of aiconfigurator-core 0.12.0, ha
 
 
 @formula("R", "ranks", "k experts drawn independently over n places: the places that at least one of them is in")
-def places_visited(places: Number, top_k: Number) -> Number:
+def destinations_visited(places: Number, top_k: Number) -> Number:
     """n (1 - (1 - 1/n)^k): ranks, or nodes, that the experts of a token are on."""
     return places * (1 - (1 - 1 / places) ** top_k)
 
@@ -22,7 +22,7 @@ def places_visited(places: Number, top_k: Number) -> Number:
 @formula("M", "nodes", "DeepSeek-V3, arXiv 2412.19437, section 2.1.2: a router limited to so many nodes")
 def nodes_visited(nodes: Number, top_k: Number, limit: Number) -> Number:
     """min(q, N (1 - (1 - 1/N)^k))."""
-    return num.minimum(limit, places_visited(nodes, top_k))
+    return num.minimum(limit, destinations_visited(nodes, top_k))
 
 
 @formula("V_v", "B", _DEEPEP + ", low-latency kernels: a copy for every chosen expert")

@@ -24,7 +24,9 @@ def host_head(share: Number) -> Number:
     return num.ceil(share)
 
 
-@formula("h_x", "1", "ggml-org/llama.cpp --n-cpu-moe: experts of so many layers on the host, beside those of its own layers")
+@formula(
+    "h_x", "1", "ggml-org/llama.cpp --n-cpu-moe: experts of so many layers on the host, beside those of its own layers"
+)
 def host_experts(layers: Number, share: Number) -> Number:
     """Share of the experts that the host keeps: those of its layers, and `layers` as a share of the others."""
     return layers + (1 - layers) * share
@@ -48,7 +50,9 @@ def table_bytes(rows: Number, width: Number, bytes_per_value: Number) -> Number:
     return rows * width * bytes_per_value
 
 
-@formula("ngl", "1", "as many layers, each with its part of the cache, as the room takes; embedding and head go to the host")
+@formula(
+    "ngl", "1", "as many layers, each with its part of the cache, as the room takes; embedding and head go to the host"
+)
 def layers_that_fit(room: Number, layers: Number, size: Number) -> Number:
     """Layers of a stack of `size` bytes that `room` bytes of a device hold."""
     return num.maximum(num.minimum(num.floor(room * layers / size), layers), 0)

@@ -29,13 +29,13 @@ def fusion_saving(chain_total: Number, chain_longest: Number) -> Number:
 
 
 @formula("e_c", "1", "achieved FLOP/s over peak")
-def compute_utilisation(flops: Number, seconds: Number, peak: Number) -> Number:
+def compute_utilization(flops: Number, seconds: Number, peak: Number) -> Number:
     """Share of peak FLOP/s a kernel reached."""
     return flops / (seconds * peak)
 
 
 @formula("e_m", "1", "achieved bytes/s over peak bandwidth")
-def bandwidth_utilisation(bytes_moved: Number, seconds: Number, bandwidth: Number) -> Number:
+def bandwidth_utilization(bytes_moved: Number, seconds: Number, bandwidth: Number) -> Number:
     """Share of memory bandwidth a kernel reached."""
     return bytes_moved / (seconds * bandwidth)
 

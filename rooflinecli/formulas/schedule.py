@@ -81,7 +81,7 @@ def effective_share(stage: Number, ends: Number, layers_time: Number) -> Number:
 
 
 @formula("t_mean", "s", "all layers and both ends spread over the stages")
-def mean_stage(layers_time: Number, ends: Number, pp: Number) -> Number:
+def mean_stage_time(layers_time: Number, ends: Number, pp: Number) -> Number:
     """Mean time of a microbatch on a stage."""
     return (layers_time + ends) / pp
 

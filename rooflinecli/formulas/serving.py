@@ -47,7 +47,7 @@ def tokens_per_user(step_time: Number) -> Number:
 
 
 @formula("n_t", "1", "definition: an image is one input of the tower, or as many as it has tiles")
-def tiles(images: Number, each: Number) -> Number:
+def encoder_inputs(images: Number, each: Number) -> Number:
     """Inputs of a tower in a prompt."""
     return images * each
 
@@ -69,7 +69,7 @@ def sequences_together(stages: Number, together: Number) -> Number:
     "sequences",
     "Ho and Salimans 2022, Classifier-Free Diffusion Guidance, section 3.2: one pass with the prompt, one without",
 )
-def guided(sequences: Number) -> Number:
+def guided_passes(sequences: Number) -> Number:
     """Sequences of a step under guidance."""
     return 2 * sequences
 
@@ -86,7 +86,9 @@ def over_steps(flops: Number, steps: Number) -> Number:
     return flops * steps
 
 
-@formula("F", "FLOP", "definition: every replica is at such a step, and a pipeline at as many as it has prompts under way")
+@formula(
+    "F", "FLOP", "definition: every replica is at such a step, and a pipeline at as many as it has prompts under way"
+)
 def flops_of_all(flops: Number, at_once: Number, replicas: Number) -> Number:
     """FLOPs on all devices while one step lasts, from those of a replica's step."""
     return flops * at_once * replicas
@@ -304,7 +306,7 @@ def three_quarters(keys: Number) -> Number:
     "s",
     "SGLang, Large-scale expert parallelism (lmsys.org, 2025-05): kernels that send keep some of the chip's units",
 )
-def beside_sending(work: Number, share: Number) -> Number:
+def slowdown_by_comm_kernels(work: Number, share: Number) -> Number:
     """work / (1 - share): work beside kernels that take a share of the units."""
     return work / (1 - share)
 
@@ -314,7 +316,7 @@ def beside_sending(work: Number, share: Number) -> Number:
     "s",
     "two batches take turns on the chip and on its links, neither perfectly hidden: a norm of the two, p = 2",
 )
-def left_over(work: Number, sent: Number) -> Number:
+def exposed_all2all_time(work: Number, sent: Number) -> Number:
     """sqrt(work^2 + sent^2) - work: what an exchange adds to the work that it runs beside."""
     return num.sqrt(work * work + sent * sent) - work
 

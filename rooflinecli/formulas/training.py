@@ -10,19 +10,19 @@ _PALM = "Chowdhery et al. 2022, PaLM, appendix B"
 
 
 @formula("MFU", "1", _PALM)
-def model_flops_utilisation(model_flops: Number, seconds: Number, devices: Number, peak: Number) -> Number:
+def model_flops_utilization(model_flops: Number, seconds: Number, devices: Number, peak: Number) -> Number:
     """Model FLOPs per second over the peak of all devices; recomputation does not count."""
     return model_flops / (seconds * devices * peak)
 
 
 @formula("HFU", "1", _PALM)
-def hardware_flops_utilisation(hardware_flops: Number, seconds: Number, devices: Number, peak: Number) -> Number:
+def hardware_flops_utilization(hardware_flops: Number, seconds: Number, devices: Number, peak: Number) -> Number:
     """FLOPs executed per second, recomputation included, over the peak of all devices."""
     return hardware_flops / (seconds * devices * peak)
 
 
 @formula("MBU", "1", "achieved over peak memory bandwidth; Databricks 2023, LLM Inference Performance Engineering")
-def memory_bandwidth_utilisation(bytes_moved: Number, seconds: Number, bandwidth: Number) -> Number:
+def memory_bandwidth_utilization(bytes_moved: Number, seconds: Number, bandwidth: Number) -> Number:
     """Bytes a step must move per second over peak bandwidth."""
     return bytes_moved / (seconds * bandwidth)
 
@@ -86,7 +86,9 @@ def step_error(base: Number, experts: Number, hidden: Number, exposed: Number, n
     return num.sqrt(base**2 + experts**2 + hidden**2 + exposed**2 + novelty**2)
 
 
-@formula("x", "1", "how far a size goes beyond what published runs did: none up to their limit, all of the way at the end")
+@formula(
+    "x", "1", "how far a size goes beyond what published runs did: none up to their limit, all of the way at the end"
+)
 def beyond(size: Number, limit: Number, end: Number) -> Number:
     """min(max((size - limit)/(end - limit), 0), 1)."""
     return num.minimum(num.maximum((size - limit) / (end - limit), 0.0), 1.0)

@@ -19,7 +19,7 @@ _ESCAPED = re.compile(r"\[(?:3[0-9]|0|39)m")  # colour codes whose escape charac
 
 
 @dataclass(frozen=True)
-class Reading:
+class MeasuredRow:
     """One measurement as its file states it. `unit` says what `value` is, `options` are those of an estimate that the file gives.
 
     quantity: train, itl, ttft, prefill, static, throughput (phases of a model), collective or matmul (a probe of the hardware).

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from rooflinecli.importers.traces.trace_row import bad
 
 
-def moment(where: str, name: str, text: str) -> float:
+def parse_timestamp(where: str, name: str, text: str) -> float:
     """Seconds since 1970 of `2023-11-16 18:15:46.6805900`, `2024-05-10 00:00:00.009930+00:00` or `2024-05-10T00:00:00Z`. Raises DataError."""
     whole, dot, rest = text.strip().partition(".")
     digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]

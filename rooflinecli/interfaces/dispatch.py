@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rooflinecli.core.errors import Remark, UsageError
+from rooflinecli.core.errors import RooflineWarning, UsageError
 from rooflinecli.core.record import plain
 from rooflinecli.engine import build_request
 from rooflinecli.specs.hardware import load_hardware
@@ -25,16 +25,16 @@ def asked(question: Callable[[Options], Options], options: Options) -> Options:
     Raises the errors of rooflinecli.core.errors.
     """
     with _ONE, warnings.catch_warnings(record=True) as heard:
-        warnings.simplefilter("always", Remark)
+        warnings.simplefilter("always", RooflineWarning)
         answer = question(dict(options))
-    said = dict.fromkeys(str(w.message) for w in heard if issubclass(w.category, Remark))
+    said = dict.fromkeys(str(w.message) for w in heard if issubclass(w.category, RooflineWarning))
     return {"answer": answer, "remarks": list(said), "sources": sources(options)}
 
 
-def quietly(question: Callable[[Options], Any], options: Options) -> Any:
+def without_warnings(question: Callable[[Options], Any], options: Options) -> Any:
     """An answer alone, one at a time."""
     with _ONE, warnings.catch_warnings():
-        warnings.simplefilter("ignore", Remark)
+        warnings.simplefilter("ignore", RooflineWarning)
         return question(dict(options))
 
 
@@ -100,7 +100,7 @@ def check(options: Options) -> Options:
     from rooflinecli.calibrate.compare_measured import rows
     from rooflinecli.questions.check import answer as ask_plans
 
-    settings = ask_plans.Settings(hold=options.get("hold"))
+    settings = ask_plans.CheckSettings(hold=options.get("hold"))
     return _as_file(str(options.get("plan") or ""), lambda path: dict(plain(ask_plans.check([path], settings, rows))))
 
 
@@ -110,14 +110,16 @@ def fleet(options: Options) -> Options:
     from rooflinecli.questions.fleet.answer import fleet as answer
 
     hold, objective, split = options.get("hold"), options.get("objective"), options.get("split", False)
-    return _as_file(str(options.get("file") or ""), lambda path: dict(plain(answer(path, hold, objective, bool(split)))))
+    return _as_file(
+        str(options.get("file") or ""), lambda path: dict(plain(answer(path, hold, objective, bool(split))))
+    )
 
 
 def _as_file(written: str, question: Callable[[Path], Options]) -> Options:
     """The answer to a question of a file, by its path or by what stands in it."""
     from rooflinecli.core import files
 
-    if "\n" not in written and files.lies(Path(written)):
+    if "\n" not in written and files.is_existing_file(Path(written)):
         return question(Path(written))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "plan.yaml"

@@ -8,27 +8,27 @@ from rooflinecli.core import num
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.num import Number
 from rooflinecli.layers import hyper_connections
-from rooflinecli.layers.components import Placed
+from rooflinecli.layers.components import PlacedComponent
 from rooflinecli.ledger.ledger import (
     EVEN,
     MEMORY,
     Block,
+    Encoder,
     Layer,
     Ledger,
     Row,
-    Split,
-    Tower,
+    TensorSplit,
     elementwise,
     matmul,
     norm,
 )
-from rooflinecli.ledger.mixer import Mixer, Together
+from rooflinecli.ledger.mixer import CompositeMixer, Mixer
 from rooflinecli.specs import registry
-from rooflinecli.specs.components import PieceSpec
+from rooflinecli.specs.components import ComponentSpec
 from rooflinecli.specs.model import AttentionSpec, LayerSpec, ModelSpec
 
 _LEDGERS: dict[int, tuple[ModelSpec, Ledger]] = {}
-_SPLIT: dict[tuple[int, Split], tuple[Ledger, Ledger]] = {}
+_SPLIT: dict[tuple[int, TensorSplit], tuple[Ledger, Ledger]] = {}
 _KNOWN = 128
 
 
@@ -42,16 +42,16 @@ def ledger(spec: ModelSpec) -> Ledger:
     return held[1]
 
 
-def split(book: Ledger, over: Split) -> Ledger:
+def split(ledger: Ledger, over: TensorSplit) -> Ledger:
     """The same rows, split over a tensor-parallel group as an engine does it; kept beside the ledger they come from."""
     if over == EVEN:
-        return book
-    known = _SPLIT.get((id(book), over))
-    if known is None or known[0] is not book:
+        return ledger
+    known = _SPLIT.get((id(ledger), over))
+    if known is None or known[0] is not ledger:
         if len(_SPLIT) >= _KNOWN:
             _SPLIT.clear()
-        layers = tuple(replace(layer, over=over) for layer in book.layers)
-        known = _SPLIT[id(book), over] = (book, replace(book, layers=layers, over=over))
+        layers = tuple(replace(layer, over=over) for layer in ledger.layers)
+        known = _SPLIT[id(ledger), over] = (ledger, replace(ledger, layers=layers, over=over))
     return known[1]
 
 
@@ -76,7 +76,7 @@ def _attention(spec: AttentionSpec, model: ModelSpec) -> Block:
         reads = ", ".join(f"{size} ({what})" for size, what in (wanted | optional).items()) or "none"
         fault = "needs" if name in wanted else "does not read"
         raise DataError(
-            f"{model.document.at('attention', 'sizes')}: kind {spec.kind} {fault} sizes.{name}; its sizes are: {reads}"
+            f"{model.document.location('attention', 'sizes')}: kind {spec.kind} {fault} sizes.{name}; its sizes are: {reads}"
         )
     return kind.block(spec, model)  # type: ignore[no-any-return]
 
@@ -93,12 +93,14 @@ def _build(spec: ModelSpec) -> Ledger:
     derived = tuple(rule for block in beside for rule in block.derived)
     towers = tuple(_tower(tower) for tower in spec.towers)
     longest = sum(tower.length for tower in towers if tower.book.spec.reads != "its own") or 1.0
-    return attending(Ledger(spec, _stem(spec, axes), layers, _head(spec, axes), axes, derived, towers), longest)
+    return with_cross_attention(
+        Ledger(spec, _stem(spec, axes), layers, _head(spec, axes), axes, derived, towers), longest
+    )
 
 
-def _tower(spec: ModelSpec) -> Tower:
+def _tower(spec: ModelSpec) -> Encoder:
     """A tower with the longest input it is built for; of images there are none until someone asks."""
-    return Tower(ledger(spec), float(spec.max_context or 1), 0.0 if spec.reads == "images" else 1.0)
+    return Encoder(ledger(spec), float(spec.max_context or 1), 0.0 if spec.reads == "images" else 1.0)
 
 
 def _held(layer: Layer) -> Layer:
@@ -107,23 +109,23 @@ def _held(layer: Layer) -> Layer:
     return replace(layer, rows=rows, mixer=None)
 
 
-def attending(book: Ledger, tokens: Number) -> Ledger:
+def with_cross_attention(ledger: Ledger, tokens: Number) -> Ledger:
     """`book` with cross-attention over so many tokens; itself where nothing attends to a tower."""
-    if not any(layer.crosses for layer in book.layers):
-        return book
+    if not any(layer.has_cross_attention for layer in ledger.layers):
+        return ledger
     reads = num.present(tokens)
     layers = tuple(
-        layer if not layer.crosses else replace(layer, asked=((MEMORY, tokens),)) if reads else _held(layer)
-        for layer in book.layers
+        layer if not layer.has_cross_attention else replace(layer, asked=((MEMORY, tokens),)) if reads else _held(layer)
+        for layer in ledger.layers
     )
-    return replace(book, layers=layers)
+    return replace(ledger, layers=layers)
 
 
-def _pieces(pieces: list[PieceSpec], where: str, spec: ModelSpec, axes: dict[str, int]) -> list[Block]:
+def _pieces(pieces: list[ComponentSpec], where: str, spec: ModelSpec, axes: dict[str, int]) -> list[Block]:
     """The blocks of pieces, in order; their axes go into `axes`."""
     made: list[Block] = []
     for i, piece in enumerate(pieces):
-        at = Placed(f"{where}.{piece.name or piece.kind}", f"{where}{i}", spec.d_model)
+        at = PlacedComponent(f"{where}.{piece.name or piece.kind}", f"{where}{i}", spec.d_model)
         made.append(registry.load("layers/components", piece.kind).block(piece, at))
         axes |= made[-1].axes
     return made
@@ -164,7 +166,7 @@ def _layer(spec: ModelSpec, group: LayerSpec, index: int, known: list[tuple[Atte
 def _mixer(rows: list[Row]) -> Mixer | None:
     """The sequence mixer of a layer: none, one, or two that stand beside each other (Falcon-H1, Zamba2)."""
     found = [row.mixer for row in rows if row.mixer is not None]
-    return Together(tuple(found)) if len(found) > 1 else found[0] if found else None
+    return CompositeMixer(tuple(found)) if len(found) > 1 else found[0] if found else None
 
 
 def _residual(branches: int) -> Row:

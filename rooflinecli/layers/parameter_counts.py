@@ -26,12 +26,12 @@ def parameters(spec: ModelSpec) -> Parameters:
 
 
 @lru_cache(maxsize=64)
-def _counted(book: Ledger) -> Parameters:
-    spec = book.spec
-    outer = int(row_parameters(book.stem, book.axes) + row_parameters(book.head, book.axes))
-    inner = sum(layer.repeat * layer_parameters(layer) for layer in book.layers)
-    idle = sum(layer.repeat * _idle(layer) for layer in book.layers)
-    embedding = _embedding(book)
+def _counted(ledger: Ledger) -> Parameters:
+    spec = ledger.spec
+    outer = int(row_parameters(ledger.stem, ledger.axes) + row_parameters(ledger.head, ledger.axes))
+    inner = sum(layer.repeat * layer_parameters(layer) for layer in ledger.layers)
+    idle = sum(layer.repeat * _idle(layer) for layer in ledger.layers)
+    embedding = _embedding(ledger)
     towers = [parameters(tower) for tower in spec.towers]
     total = outer + inner + sum(t.total for t in towers)
     active = total - idle - sum(t.total - t.active for t in towers)
@@ -61,5 +61,5 @@ def _idle(layer: Layer) -> int:
     return grouped // layer.axes["E"] * (layer.axes["E"] - layer.axes["top_k"])
 
 
-def _embedding(book: Ledger) -> int:
-    return sum(int(product(axes, book.axes)) for row in book.stem if row.name == "embedding" for axes in row.params)
+def _embedding(ledger: Ledger) -> int:
+    return sum(int(product(axes, ledger.axes)) for row in ledger.stem if row.name == "embedding" for axes in row.params)

@@ -15,7 +15,7 @@ from rooflinecli.core.num import Number
 from rooflinecli.core.units import count
 from rooflinecli.formulas import counts, recurrence
 from rooflinecli.ledger.ledger import Axes, Sizes, product
-from rooflinecli.ledger.mixer import Exchange, Mixer, Mode
+from rooflinecli.ledger.mixer import ContextParallelTraffic, CountingMode, Mixer
 from rooflinecli.ledger.ops import Gradient, Op
 from rooflinecli.quantization.formats import Formats, size_of
 
@@ -67,12 +67,12 @@ class Recurrent(Mixer):
     def _conv_flops(self, tokens: Number, sizes: Sizes) -> Number:
         return recurrence.short_conv_flops(tokens, self._channels(sizes), sizes["taps"])
 
-    def flops(self, mode: Mode, sizes: Sizes) -> Number:
+    def flops(self, mode: CountingMode, sizes: Sizes) -> Number:
         tokens = sizes["B"] if mode.decode else sizes["B"] * sizes["S"]
         mixed = self.step(tokens, sizes) if mode.decode else self.scan(tokens, sizes)
         return mixed + self._conv_flops(tokens, sizes) if self.channels else mixed
 
-    def prefill(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
+    def prefill(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
         tokens = sizes["B"] * sizes["S"]
         x, state = mode.formats.activation, self.state_elements(sizes)
         chunk = sizes.get("chunk", 64.0)
@@ -89,7 +89,7 @@ class Recurrent(Mixer):
         )
         return [*self._conv(mode, tokens, sizes), scan]
 
-    def _conv(self, mode: Mode, tokens: Number, sizes: Sizes) -> list[Op]:
+    def _conv(self, mode: CountingMode, tokens: Number, sizes: Sizes) -> list[Op]:
         """The convolution over a prompt: bandwidth, and FLOPs that no matrix unit takes."""
         if not self.channels:
             return []
@@ -106,7 +106,7 @@ class Recurrent(Mixer):
             )
         ]
 
-    def decode(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
+    def decode(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
         b, x = sizes["B"], mode.formats.activation
         held = self.cache_bytes(mode.formats, sizes, b, 1.0)
         return [
@@ -122,12 +122,12 @@ class Recurrent(Mixer):
             )
         ]
 
-    def exchange(self, sizes: Sizes) -> Exchange:
+    def exchange(self, sizes: Sizes) -> ContextParallelTraffic:
         """A rank hands its state on, after which each scans its own part; or whole sequences of heads are traded: what the
         convolution reads on the way in, outputs on the way back."""
         wide = sizes[self.heads] * sizes[self.value]
         queries = (self._channels(sizes) + wide) / 2 if self.channels else wide
-        return Exchange(queries=queries, state=sizes["B"] * self.state_elements(sizes))
+        return ContextParallelTraffic(queries=queries, state=sizes["B"] * self.state_elements(sizes))
 
     def cache_bytes(self, formats: Formats, sizes: Sizes, batch: Number, tokens: Number) -> Number:
         state = self.state_elements(sizes)

@@ -13,7 +13,7 @@ from rooflinecli.core.num import INF, Number
 from rooflinecli.core.units import count
 from rooflinecli.formulas import attention, counts, memory
 from rooflinecli.ledger.ledger import Axes, Sizes, elements
-from rooflinecli.ledger.mixer import Exchange, Mixer, Mode
+from rooflinecli.ledger.mixer import ContextParallelTraffic, CountingMode, Mixer
 from rooflinecli.ledger.ops import Gradient, Op, kernel
 from rooflinecli.quantization.formats import Formats
 
@@ -41,21 +41,21 @@ class Softmax(Mixer):
         """Keys that a query sees at most."""
         return self.window or self.chunk or INF
 
-    def pairs(self, mode: Mode, queries: Number, keys: Number) -> Number:
+    def pairs(self, mode: CountingMode, queries: Number, keys: Number) -> Number:
         """Query-key pairs per head of one sequence's share on this device (queries may be a context-parallel part of keys)."""
         whole, rest = self._all_pairs(mode, keys), keys
         if mode.cached is not None:  # queries stand behind what is cached and see it too
             whole, rest = whole - self._all_pairs(mode, mode.cached), keys - mode.cached
         return whole if queries is keys else whole * (queries / rest)
 
-    def _all_pairs(self, mode: Mode, keys: Number) -> Number:
+    def _all_pairs(self, mode: CountingMode, keys: Number) -> Number:
         """Pairs of a whole sequence with itself, or of the documents that are packed into it."""
         if mode.documents is None:
             return self._own_pairs(mode, keys)
         length = num.minimum(mode.documents, keys)
         return attention.packed_pairs(keys, length, self._own_pairs(mode, length))
 
-    def _own_pairs(self, mode: Mode, keys: Number) -> Number:
+    def _own_pairs(self, mode: CountingMode, keys: Number) -> Number:
         """Pairs of so many tokens that all belong together."""
         if mode.full_attention or not self.causal:
             return attention.full_pairs(keys, self.reach)
@@ -63,16 +63,16 @@ class Softmax(Mixer):
             return attention.chunked_pairs(keys, self.chunk)
         return attention.causal_pairs(keys, self.window or INF)
 
-    def flops(self, mode: Mode, sizes: Sizes) -> Number:
+    def flops(self, mode: CountingMode, sizes: Sizes) -> Number:
         if mode.decode:
             return self._token_flops(sizes)
         pairs = self.pairs(mode, sizes["S"], sizes["T"])
         return attention.attention_core_flops(sizes["B"], sizes[self.heads], pairs, sizes[self.qk], sizes[self.v])
 
-    def prefill(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
+    def prefill(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
         return [self._fused(name, mode, sizes)] if mode.flash else self._materialised(name, mode, sizes)
 
-    def _fused(self, name: str, mode: Mode, sizes: Sizes) -> Op:
+    def _fused(self, name: str, mode: CountingMode, sizes: Sizes) -> Op:
         b, s, t = sizes["B"], sizes["S"], sizes["T"]
         shared, width = sizes[self.kv_heads], sizes[self.qk] + sizes[self.v]
         moved = self._traffic(mode.formats, sizes)
@@ -81,7 +81,7 @@ class Softmax(Mixer):
             name=name,
             kind="prefill_attention",
             dtype=mode.formats.attention_compute,
-            flops=busiest(self.flops(mode, sizes), mode),
+            flops=late_rank_pairs(self.flops(mode, sizes), mode),
             bytes=moved,
             k=num.minimum(seen, self.reach + TILE),
             n=width / 2,
@@ -98,7 +98,7 @@ class Softmax(Mixer):
         b, s, t, heads, shared, qk, v = (sizes[a] for a in ("B", "S", "T", self.heads, self.kv_heads, self.qk, self.v))
         return attention.flash_attention_bytes(b, s, t, heads, shared, qk, v, formats.activation, formats.activation)
 
-    def _materialised(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
+    def _materialised(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
         """Scores and weighted values as one class of matmul, and softmax (with dropout) between them, its scores as `k`."""
         f, dropout = mode.formats, float(mode.dropout)
         b, s, t, heads, qk, v = (sizes[a] for a in ("B", "S", "T", self.heads, self.qk, self.v))
@@ -109,7 +109,7 @@ class Softmax(Mixer):
             name=name,
             kind="scores",
             dtype=f.attention_compute,
-            flops=busiest(attention.attention_core_flops(b, heads, s * t, qk, v), mode),
+            flops=late_rank_pairs(attention.attention_core_flops(b, heads, s * t, qk, v), mode),
             bytes=moved,
             k=qk,
             variant="" if aligned else "unaligned",
@@ -126,13 +126,13 @@ class Softmax(Mixer):
         )
         return [matmuls, softmax]
 
-    def decode(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
+    def decode(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
         """One query per sequence against its cache."""
         shared = sizes[self.kv_heads]
         token = self._token(name, "decode_attention", mode, sizes, sizes["B"] * shared)
         return [token._replace(sharing=sizes[self.heads] / shared)]
 
-    def _token(self, name: str, kind: str, mode: Mode, sizes: Sizes, items: Number) -> Op:
+    def _token(self, name: str, kind: str, mode: CountingMode, sizes: Sizes, items: Number) -> Op:
         f, b, heads = mode.formats, sizes["B"], sizes[self.heads]
         keys, (qk, v) = self.visible(sizes["T"]), self._token_widths(sizes)
         cached = counts.bytes_of(b * keys * self._widths_cached(sizes), f.kv)
@@ -141,7 +141,7 @@ class Softmax(Mixer):
             kind=kind,
             dtype=f.attention_compute,
             flops=self._token_flops(sizes),
-            bytes=cached + counts.bytes_of(asked(sizes) * heads * (qk + v), f.activation),
+            bytes=cached + counts.bytes_of(queries_per_sequence(sizes) * heads * (qk + v), f.activation),
             k=keys,
             n=(qk + v) / 2,
             items=items,
@@ -149,15 +149,15 @@ class Softmax(Mixer):
 
     def _token_flops(self, sizes: Sizes) -> Number:
         keys, (qk, v) = self.visible(sizes["T"]), self._token_widths(sizes)
-        return attention.attention_core_flops(asked(sizes), sizes[self.heads], keys, qk, v)
+        return attention.attention_core_flops(queries_per_sequence(sizes), sizes[self.heads], keys, qk, v)
 
     def _token_widths(self, sizes: Sizes) -> tuple[Number, Number]:
         """Widths of a query and of an output in a decode step."""
         return sizes[self.qk], sizes[self.v]
 
-    def exchange(self, sizes: Sizes) -> Exchange:
+    def exchange(self, sizes: Sizes) -> ContextParallelTraffic:
         kv, q = (sizes[heads] * sizes[self.qk] for heads in (self.kv_heads, self.heads))
-        return Exchange(queries=q, keys=2 * kv)
+        return ContextParallelTraffic(queries=q, keys=2 * kv)
 
     def visible(self, tokens: Number) -> Number:
         return attention.visible_keys(tokens, self.reach)
@@ -181,12 +181,12 @@ class Softmax(Mixer):
         return f"{b} x {s} queries, {t} keys{bound}, {heads}/{shared} heads of {width}"
 
 
-def busiest(flops: Number, mode: Mode) -> Number:
+def late_rank_pairs(flops: Number, mode: CountingMode) -> Number:
     """On a causal ring the rank with the late tokens has the most pairs."""
     return flops if mode.uneven is None else flops * mode.uneven
 
 
-def asked(sizes: Sizes) -> Number:
+def queries_per_sequence(sizes: Sizes) -> Number:
     """Queries of a decode step: one per sequence, or as many as speculation verifies at once."""
     b, s = sizes["B"], sizes["S"]
     return b if s.__class__ is float and s == 1.0 else b * s

@@ -10,16 +10,16 @@ from rooflinecli.core import num
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import attention, counts
-from rooflinecli.layers.softmax import Softmax, asked, busiest
+from rooflinecli.layers.softmax import Softmax, late_rank_pairs, queries_per_sequence
 from rooflinecli.ledger.ledger import Sizes
-from rooflinecli.ledger.mixer import Mode
+from rooflinecli.ledger.mixer import CountingMode
 from rooflinecli.ledger.ops import Gradient, Op
 
 INDEX = 4.0  # bytes of a picked key's place
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Picking(Softmax):
+class SparseIndexer(Softmax):
     """Two passes: scores of the indexer over every visible key, attention over those that it picks.
 
     A layer without an indexer of its `own` has the second pass alone.
@@ -31,19 +31,19 @@ class Picking(Softmax):
         """Every key stays in the cache."""
         return tokens
 
-    def _score_flops(self, mode: Mode, sizes: Sizes) -> Number:
+    def _score_flops(self, mode: CountingMode, sizes: Sizes) -> Number:
         seen = sizes["T"] if mode.documents is None else num.minimum(mode.documents, sizes["T"])
         seen = seen if mode.cached is None else seen + mode.cached
         pairs = sizes["T"] if mode.decode else sizes["S"] * seen / (1 if mode.full_attention else 2)
-        return self._rank_flops(asked(sizes) if mode.decode else sizes["B"], pairs, sizes)
+        return self._rank_flops(queries_per_sequence(sizes) if mode.decode else sizes["B"], pairs, sizes)
 
-    def pairs(self, mode: Mode, queries: Number, keys: Number) -> Number:
+    def pairs(self, mode: CountingMode, queries: Number, keys: Number) -> Number:
         """Full counting takes masked pairs as computed, those that the indexer drops too."""
         if mode.full_attention:
             return queries * (keys if mode.documents is None else num.minimum(mode.documents, keys))
         return super().pairs(mode, queries, keys)
 
-    def flops(self, mode: Mode, sizes: Sizes) -> Number:
+    def flops(self, mode: CountingMode, sizes: Sizes) -> Number:
         return super().flops(mode, sizes) + (self._score_flops(mode, sizes) if self.own else 0.0)
 
     def _rank_flops(self, batch: Number, pairs: Number, sizes: Sizes) -> Number:
@@ -52,24 +52,24 @@ class Picking(Softmax):
 
     def _token_flops(self, sizes: Sizes) -> Number:
         (qk, v), keys = self._token_widths(sizes), num.minimum(sizes["T"], self.reach)
-        return attention.attention_core_flops(asked(sizes), sizes[self.heads], keys, qk, v)
+        return attention.attention_core_flops(queries_per_sequence(sizes), sizes[self.heads], keys, qk, v)
 
-    def prefill(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
+    def prefill(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
         core = super().prefill(name, mode, sizes)
         if mode.flash:
-            core = [core[0]._replace(flops=busiest(super().flops(mode, sizes), mode))]
+            core = [core[0]._replace(flops=late_rank_pairs(super().flops(mode, sizes), mode))]
         return [*self._indexer(mode, sizes), *core]
 
-    def decode(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
+    def decode(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
         picked = {**sizes, "T": num.minimum(sizes["T"], self.reach)}
         return [*self._indexer(mode, sizes), *super().decode(name, mode, picked)]
 
-    def _indexer(self, mode: Mode, sizes: Sizes) -> list[Op]:
+    def _indexer(self, mode: CountingMode, sizes: Sizes) -> list[Op]:
         """Scores of every pair, where the layer has an indexer of its own."""
         return [ranking(mode, sizes, sizes["T"], self.reach, self._score_flops(mode, sizes))] if self.own else []
 
 
-def ranking(mode: Mode, sizes: Sizes, keys: Number, most: Number, flops: Number) -> Op:
+def ranking(mode: CountingMode, sizes: Sizes, keys: Number, most: Number, flops: Number) -> Op:
     """An indexer's scores over so many keys: keys are read once, queries once, and no score leaves the chip but the places of the
     `most` that are picked."""
     f, b = mode.formats, sizes["B"]

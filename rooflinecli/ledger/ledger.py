@@ -86,7 +86,7 @@ class Row:
     masks: tuple[Axes, ...] = ()
     mixer: Mixer | None = None
     linear: bool = False
-    kept: bool = False
+    is_saved: bool = False
 
     @property
     def routed(self) -> bool:
@@ -168,7 +168,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Split:
+class TensorSplit:
     """How an engine splits a model over a tensor-parallel group, where that is not evenly over its devices.
 
     ranks: parts that a device holds, such as one for each of its cores; every part has whole heads, equally many. copies: cached heads
@@ -178,10 +178,10 @@ class Split:
 
     ranks: float = 1.0
     copies: str = ""
-    whole_head: bool = False
+    replicates_lm_head: bool = False
 
 
-EVEN = Split()
+EVEN = TensorSplit()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -199,7 +199,7 @@ class Layer:
     mixer: Mixer | None
     index: int
     asked: tuple[tuple[str, Number], ...] = ()
-    over: Split = EVEN
+    over: TensorSplit = EVEN
     mixed: int = 0
 
     @cached_property
@@ -208,17 +208,17 @@ class Layer:
         return self.rows[: self.mixed]
 
     @cached_property
-    def behind(self) -> tuple[Row, ...]:
+    def rows_after_mixer(self) -> tuple[Row, ...]:
         """The rows behind its mixers."""
         return self.rows[self.mixed :]
 
     @cached_property
     def unrouted(self) -> tuple[Row, ...]:
         """The rows behind its mixers but those of routed experts."""
-        return tuple(row for row in self.behind if not row.routed) if self.moe else self.behind
+        return tuple(row for row in self.rows_after_mixer if not row.routed) if self.moe else self.rows_after_mixer
 
     @cached_property
-    def crosses(self) -> bool:
+    def has_cross_attention(self) -> bool:
         """Whether it attends to what a tower made of its input."""
         return any(MEMORY in axes for row in self.rows for axes in ((row.contraction.x,) if row.contraction else ()))
 
@@ -231,7 +231,7 @@ class Layer:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Tower:
+class Encoder:
     """A further ledger of a model, the length of the input it reads and how many for each sequence."""
 
     book: Ledger
@@ -259,11 +259,11 @@ class Ledger:
     head: tuple[Row, ...]
     axes: dict[str, int]
     derived: Derived = ()
-    towers: tuple[Tower, ...] = ()
-    over: Split = EVEN
+    towers: tuple[Encoder, ...] = ()
+    over: TensorSplit = EVEN
 
     @property
-    def reading(self) -> tuple[Tower, ...]:
+    def reading(self) -> tuple[Encoder, ...]:
         """The towers that have something to read."""
         return tuple(tower for tower in self.towers if num.present(tower.count))
 

@@ -18,7 +18,7 @@ from rooflinecli.quantization.formats import Formats
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Mode:
+class CountingMode:
     """How a pass is counted, besides its sizes.
 
     decode: one token per sequence. full_attention: masked query-key pairs count too. flash: scores stay on the chip. uneven: work of
@@ -42,7 +42,7 @@ class Mode:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Exchange:
+class ContextParallelTraffic:
     """What context parallelism brings together for one layer, in values: queries (outputs are as wide) and keys with values,
     per token; and the states of all sequences that a rank hands on. None: the mixer has no such thing."""
 
@@ -55,77 +55,79 @@ class Mixer(ABC):
     """One layer's sequence mixer. `sizes` are the axes on one device: those of its block, and B, S, T of the work."""
 
     @abstractmethod
-    def flops(self, mode: Mode, sizes: Sizes) -> Number:
+    def flops(self, mode: CountingMode, sizes: Sizes) -> Number:
         """FLOPs that the mathematics needs: over S queries, or for one token per sequence when decoding."""
 
     @abstractmethod
-    def prefill(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
+    def prefill(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
         """Kernels of a pass over S tokens, each with its gradient."""
 
     @abstractmethod
-    def decode(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
+    def decode(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
         """Kernels of one token per sequence, behind a context of T."""
 
     @abstractmethod
-    def exchange(self, sizes: Sizes) -> Exchange:
+    def exchange(self, sizes: Sizes) -> ContextParallelTraffic:
         """What ranks of a context-parallel group send each other."""
 
     @abstractmethod
     def text(self, sizes: Sizes) -> str:
         """Its sizes, for a person."""
 
-    def ops(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
+    def ops(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
         """Kernels of the pass that `mode` describes."""
         return (self.decode if mode.decode else self.prefill)(name, mode, sizes)
 
-    def visible(self, tokens: Number) -> Number:
+    def cached_tokens(self, tokens: Number) -> Number:
         """Of so many tokens of context, those whose values stay in the cache."""
         return tokens
 
-    def per_token(self, sizes: Sizes) -> Number:
+    def cached_values_per_token(self, sizes: Sizes) -> Number:
         """Values that each visible token leaves in the cache; none where the state has a fixed size."""
         return 0.0
 
     def cache_bytes(self, formats: Formats, sizes: Sizes, batch: Number, tokens: Number) -> Number:
         """What `batch` sequences of `tokens` tokens leave in memory for the next token; a mixer with a state says its own."""
-        kept = tokens if formats.whole_cache else self.visible(tokens)
-        return memory.kv_cache_bytes(batch, kept, self.per_token(sizes), formats.kv)
+        kept = tokens if formats.ignores_sliding_window else self.cached_tokens(tokens)
+        return memory.kv_cache_bytes(batch, kept, self.cached_values_per_token(sizes), formats.kv)
 
-    def score_bytes(self, formats: Formats, sizes: Sizes, dropout: bool) -> Number:
+    def attention_score_bytes(self, formats: Formats, sizes: Sizes, dropout: bool) -> Number:
         """Bytes kept for the backward pass when nothing is fused, beside what the rows save."""
         return 0.0
 
 
-class Together(Mixer):
+class CompositeMixer(Mixer):
     """Two mixers of one layer, each a row of its own: what the layer keeps and sends is the sum of both."""
 
     def __init__(self, parts: tuple[Mixer, ...]):
         self.parts = parts
 
-    def flops(self, mode: Mode, sizes: Sizes) -> Number:
+    def flops(self, mode: CountingMode, sizes: Sizes) -> Number:
         return sum(part.flops(mode, sizes) for part in self.parts)
 
-    def prefill(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
+    def prefill(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
         return [op for part in self.parts for op in part.prefill(name, mode, sizes)]
 
-    def decode(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
+    def decode(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
         return [op for part in self.parts for op in part.decode(name, mode, sizes)]
 
-    def exchange(self, sizes: Sizes) -> Exchange:
+    def exchange(self, sizes: Sizes) -> ContextParallelTraffic:
         sent = [part.exchange(sizes) for part in self.parts]
         keys, states = (
             [v for v in values if v is not None] for values in zip(*((e.keys, e.state) for e in sent), strict=True)
         )
-        return Exchange(sum(e.queries for e in sent), sum(keys) if keys else None, sum(states) if states else None)
+        return ContextParallelTraffic(
+            sum(e.queries for e in sent), sum(keys) if keys else None, sum(states) if states else None
+        )
 
     def text(self, sizes: Sizes) -> str:
         return "; ".join(part.text(sizes) for part in self.parts)
 
     def per_token(self, sizes: Sizes) -> Number:
-        return sum(part.per_token(sizes) for part in self.parts)
+        return sum(part.cached_values_per_token(sizes) for part in self.parts)
 
     def cache_bytes(self, formats: Formats, sizes: Sizes, batch: Number, tokens: Number) -> Number:
         return sum(part.cache_bytes(formats, sizes, batch, tokens) for part in self.parts)
 
     def score_bytes(self, formats: Formats, sizes: Sizes, dropout: bool) -> Number:
-        return sum(part.score_bytes(formats, sizes, dropout) for part in self.parts)
+        return sum(part.attention_score_bytes(formats, sizes, dropout) for part in self.parts)

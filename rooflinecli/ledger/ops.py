@@ -33,7 +33,7 @@ class Gradient:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Routed:
+class ExpertWorkload:
     """What a layer's experts meet on the busiest rank of their group: rows to multiply and what that takes.
 
     slots: routed slots of the whole group. active: experts with work, weights: their bytes; held: all experts of the rank. An Op's own FLOPs and bytes are
@@ -76,7 +76,7 @@ class Op(NamedTuple):
     length: Number = 0
     variant: str = ""
     gradient: Gradient | None = None
-    routed: Routed | None = None
+    routed: ExpertWorkload | None = None
     sharing: Number = 1
     backward: bool = False
 
@@ -102,7 +102,7 @@ def kernel(
     length: Number = 0,
     variant: str = "",
     gradient: Gradient | None = None,
-    routed: Routed | None = None,
+    routed: ExpertWorkload | None = None,
     sharing: Number = 1,
     backward: bool = False,
 ) -> Op:
@@ -134,7 +134,7 @@ class Collective:
 
 
 @dataclass(slots=True, eq=False)
-class Exchange:
+class ExpertAllToAll:
     """Tokens of every rank to the ranks of their experts (phase dispatch), or results back (combine).
 
     tokens: of one rank. mode names the kernels and with the phase their constants; `variant` a library's own. The group has

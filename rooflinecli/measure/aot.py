@@ -17,11 +17,11 @@ from rooflinecli.formulas import roofline
 from rooflinecli.ledger.ops import Op
 from rooflinecli.measure.compulsory_bytes import compulsory
 from rooflinecli.measure.function_signature import first_line
-from rooflinecli.measure.jaxpr_counter import Dot, Rules, Tally, tally
-from rooflinecli.price.accumulator import Bill
+from rooflinecli.measure.jaxpr_counter import Dot, OpCounts, Rules, tally
+from rooflinecli.price.accumulator import StepAccumulator
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
-from rooflinecli.questions.ops.answer import Line, placed
+from rooflinecli.questions.ops.answer import OperationLine, placed
 from rooflinecli.specs.hardware import HardwareSpec
 
 SCHEMA, REGIME = "roofline/aot/1", "kernel"
@@ -117,7 +117,7 @@ def _xla(compiled: Any) -> dict[str, Any]:
     return found
 
 
-def differences(counts: dict[str, Tally], xla: dict[str, Any]) -> list[dict[str, Any]]:
+def differences(counts: dict[str, OpCounts], xla: dict[str, Any]) -> list[dict[str, Any]]:
     """Where XLA's FLOPs and those of the program part, in sentences."""
     needed, written, once = (counts[key].flops for key in ("needed", "written", "once"))
     found = []
@@ -171,20 +171,20 @@ def rate_of(dot: Dot, chip: Chip) -> str:
     return max(peaks, key=lambda dtype: peaks[dtype].si)  # no rate of its own: bounded by the fastest
 
 
-def _placement(needed: Tally, always: Tally, least: float, chip: Chip) -> dict[str, Any]:
+def _placement(needed: OpCounts, always: OpCounts, least: float, chip: Chip) -> dict[str, Any]:
     """Floor (of what runs in any case), expected time and interval, and each kernel as a row."""
     lines = [*_matmuls(needed, chip), *_passes(needed, chip)]
-    bill = Bill(chip, REGIME, 1.0)
+    costs = StepAccumulator(chip, REGIME, 1.0)
     for line in lines:
-        bill.add([line[0].op], line[0].launches)
+        costs.add([line[0].op], line[0].launches)
     t_compute = sum(
         roofline.compute_time(dot.flops * times, chip.peak(rate_of(dot, chip))) for dot, times in always.dots.items()
     )
     t_memory = roofline.memory_time(least, chip.bandwidth)
-    _vector(needed, chip, bill)
+    _vector(needed, chip, costs)
     floor = float(roofline.floor_time(t_compute, t_memory))
-    time = max(float(bill.total), floor)
-    error = bill.relative_error(time) if time else 0.0
+    time = max(float(costs.total), floor)
+    error = costs.relative_error(time) if time else 0.0
     dtypes = dict.fromkeys(rate_of(dot, chip) for dot in needed.dots) or {_elementwise_rate(chip): None}
     rows = [placed(chip, line, line.launches, time, shape) for line, shape in lines] if time else []
     interval = [roofline.interval_low(time, error, floor), roofline.interval_high(time, error)]
@@ -202,7 +202,7 @@ def _placement(needed: Tally, always: Tally, least: float, chip: Chip) -> dict[s
     }
 
 
-def _matmuls(needed: Tally, chip: Chip) -> list[tuple[Line, str]]:
+def _matmuls(needed: OpCounts, chip: Chip) -> list[tuple[OperationLine, str]]:
     found = []
     for dot, times in needed.dots.items():
         op = Op(
@@ -217,15 +217,17 @@ def _matmuls(needed: Tally, chip: Chip) -> list[tuple[Line, str]]:
             ramp=1 / max(dot.k, 1),
         )
         shape = f"{f'{count(dot.g)} x ' if dot.g > 1 else ''}[{count(dot.m)}, {count(dot.k)}] . [{count(dot.k)}, {count(dot.n)}] {dot.dtype}"
-        found.append((Line(op, dot.flops, dot.bytes, price(op, chip, REGIME), times), shape))
+        found.append((OperationLine(op, dot.flops, dot.bytes, price(op, chip, REGIME), times), shape))
     return found
 
 
-def _passes(needed: Tally, chip: Chip) -> list[tuple[Line, str]]:
+def _passes(needed: OpCounts, chip: Chip) -> list[tuple[OperationLine, str]]:
     found = []
     for moved, times in needed.passes.items():
         op = Op(name="elementwise", kind="elementwise", dtype=_elementwise_rate(chip), flops=0.0, bytes=moved)
-        found.append((Line(op, 0.0, moved, price(op, chip, REGIME), times), f"fused pass over {si(moved, 'B')}"))
+        found.append(
+            (OperationLine(op, 0.0, moved, price(op, chip, REGIME), times), f"fused pass over {si(moved, 'B')}")
+        )
     return found
 
 
@@ -234,12 +236,12 @@ def _elementwise_rate(chip: Chip) -> str:
     return next(dtype for dtype in ("vector_fp32", "fp32", "bf16", *chip.spec.peak) if dtype in chip.spec.peak)
 
 
-def _vector(needed: Tally, chip: Chip, bill: Bill) -> None:
+def _vector(needed: OpCounts, chip: Chip, costs: StepAccumulator) -> None:
     """Where elementwise arithmetic takes longer than its traffic, charge what it takes longer."""
     if "vector_fp32" in chip.spec.peak and needed.math_flops:
-        busy = roofline.compute_time(needed.math_flops, chip.peak("vector_fp32")) - bill.groups.get("elementwise", 0.0)
+        busy = roofline.compute_time(needed.math_flops, chip.peak("vector_fp32")) - costs.groups.get("elementwise", 0.0)
         if busy > 0:
-            bill.spend("elementwise", busy, "elementwise", chip.constants(REGIME, "elementwise").error)
+            costs.add_time("elementwise", busy, "elementwise", chip.constants(REGIME, "elementwise").error)
 
 
 def _memory(xla: dict[str, Any], chip: Chip) -> dict[str, Any]:

@@ -8,12 +8,12 @@ from typing import Any
 BUSY = 1.15
 
 
-def disturbed(record: dict[str, Any]) -> bool:
+def was_contended(record: dict[str, Any]) -> bool:
     """Whether a kernel was timed while other programs ran."""
     return bool(record.get("busy", 1.0) > BUSY)
 
 
-class Canary:
+class ReferenceKernel:
     """A matmul of a few hundred microseconds on all cores. `best` may come from an earlier run's log."""
 
     def __init__(self, best: float = float("inf"), size: int = 384):

@@ -21,7 +21,7 @@ WARM = "warm"  # the engine of XLA's kernels whose inputs are still in the last-
 
 
 @dataclass(frozen=True)
-class Case:
+class KernelCase:
     """suite: what a user asks for; kind: the engine's operation class ('' where nothing is fitted); engine: who wrote the kernel.
 
     regime: where the fitted constants go; launches: kernels of the class in one run (forward and both gradients are three).
@@ -37,7 +37,7 @@ class Case:
     engine: str = "xla"
     regime: str = "kernel"
     launches: int = 1
-    build: Callable[[Case], Any] | None = field(default=None, compare=False, repr=False)
+    build: Callable[[KernelCase], Any] | None = field(default=None, compare=False, repr=False)
 
     @property
     def key(self) -> str:
@@ -69,17 +69,17 @@ class Case:
         }
 
 
-def held_out(case: Case) -> bool:
+def held_out(case: KernelCase) -> bool:
     """A third of the shapes, by a hash of operation and sizes: the fit never sees them, in any dtype or run."""
     sizes = ",".join(f"{k}={v}" for k, v in sorted(case.sizes.items()))
     digest = hashlib.sha256(f"{case.op}:{sizes}".encode()).digest()
     return int.from_bytes(digest[:8], "big") % 3 == 0
 
 
-def matmul(m: int, n: int, k: int, dtype: str, engine: str = "xla") -> Case:
+def matmul(m: int, n: int, k: int, dtype: str, engine: str = "xla") -> KernelCase:
     """x[m, k] @ w[k, n]."""
     size = size_of(dtype)
-    return Case(
+    return KernelCase(
         "matmul",
         "matmul",
         "matmul",
@@ -91,26 +91,26 @@ def matmul(m: int, n: int, k: int, dtype: str, engine: str = "xla") -> Case:
     )
 
 
-def matmul_training(m: int, n: int, k: int, dtype: str) -> Case:
+def matmul_training(m: int, n: int, k: int, dtype: str) -> KernelCase:
     """x[m, k] @ w[k, n] with the gradients of x and w, priced as the engine prices a matmul and its backward pass."""
     one = matmul(m, n, k, dtype)
     parts = [_op(one, k, n), *backward.input_gradients([_op(one, k, n)]), *backward.weight_gradients([_op(one, k, n)])]
     return _training(one, "matmul_training", parts)
 
 
-def prefill_training(batch: int, seq: int, heads: int, kv_heads: int, head: int, dtype: str) -> Case:
+def prefill_training(batch: int, seq: int, heads: int, kv_heads: int, head: int, dtype: str) -> KernelCase:
     """Causal attention with its gradients."""
     one = prefill(batch, seq, heads, kv_heads, head, dtype)
     op = _op(one)._replace(gradient=Gradient(FUSED, one.bytes * 2))
     return _training(one, "prefill_training", [op, *backward.input_gradients([op])])
 
 
-def _op(case: Case, k: int = 0, n: int = 0) -> Op:
+def _op(case: KernelCase, k: int = 0, n: int = 0) -> Op:
     return Op(name=case.op, kind=case.kind, dtype=case.dtype, flops=case.flops, bytes=case.bytes, k=k, n=n)
 
 
-def _training(one: Case, op: str, parts: list[Op]) -> Case:
-    return Case(
+def _training(one: KernelCase, op: str, parts: list[Op]) -> KernelCase:
+    return KernelCase(
         one.suite,
         op,
         one.kind,
@@ -123,11 +123,11 @@ def _training(one: Case, op: str, parts: list[Op]) -> Case:
     )
 
 
-def grouped(tokens: int, n: int, k: int, groups: int, dtype: str) -> Case:
+def grouped(tokens: int, n: int, k: int, groups: int, dtype: str) -> KernelCase:
     """Ragged matmul: `tokens` rows split unevenly over `groups` weights of [k, n], all of them visited."""
     size = size_of(dtype)
     moved = counts.matmul_bytes(tokens, k, n, size, 0, size) + counts.bytes_of(groups * k * n, size)
-    return Case(
+    return KernelCase(
         "matmul",
         "grouped",
         "grouped_matmul",
@@ -140,7 +140,7 @@ def grouped(tokens: int, n: int, k: int, groups: int, dtype: str) -> Case:
 
 def prefill(
     batch: int, seq: int, heads: int, kv_heads: int, head: int, dtype: str, engine: str = "xla", causal: bool = True
-) -> Case:
+) -> KernelCase:
     """Causal (or full) attention over a whole prompt."""
     size = size_of(dtype)
     pairs = attention.causal_pairs(seq, seq) if causal else attention.full_pairs(seq, seq)
@@ -148,7 +148,7 @@ def prefill(
     moved = attention.flash_attention_bytes(batch, seq, seq, heads, kv_heads, head, head, size, size)
     op = "prefill" if causal else "prefill_full"
     kind = "prefill_attention" if causal else ""
-    return Case(
+    return KernelCase(
         "attention",
         op,
         kind,
@@ -160,12 +160,14 @@ def prefill(
     )
 
 
-def decode(batch: int, context: int, heads: int, kv_heads: int, head: int, dtype: str, engine: str = "xla") -> Case:
+def decode(
+    batch: int, context: int, heads: int, kv_heads: int, head: int, dtype: str, engine: str = "xla"
+) -> KernelCase:
     """One query token per sequence against `context` cached keys and values."""
     size = size_of(dtype)
     flops = attention.attention_core_flops(batch, heads, context, head, head)
     moved = attention.flash_attention_bytes(batch, 1, context, heads, kv_heads, head, head, size, size)
-    return Case(
+    return KernelCase(
         "attention",
         "decode",
         "decode_attention",
@@ -177,12 +179,14 @@ def decode(batch: int, context: int, heads: int, kv_heads: int, head: int, dtype
     )
 
 
-def streamed(suite: str, op: str, kind: str, dtype: str, sizes: Sizes, elements: float, flops: float = 0.0) -> Case:
+def streamed(
+    suite: str, op: str, kind: str, dtype: str, sizes: Sizes, elements: float, flops: float = 0.0
+) -> KernelCase:
     """A kernel that is all traffic: `elements` read and written in all."""
-    return Case(suite, op, kind, dtype, sizes, flops, counts.bytes_of(elements, size_of(dtype)))
+    return KernelCase(suite, op, kind, dtype, sizes, flops, counts.bytes_of(elements, size_of(dtype)))
 
 
-def optimizer(rows: int, width: int) -> Case:
+def optimizer(rows: int, width: int) -> KernelCase:
     """AdamW in fp32, with the traffic the engine charges: two moments read and written, gradient read, weight written."""
     moved = training.optimizer_traffic(rows * width, 2 * 8.0 + 4.0 + 4.0)
-    return Case("elementwise", "adamw", "optimizer", "fp32", {"rows": rows, "width": width}, 0.0, moved)
+    return KernelCase("elementwise", "adamw", "optimizer", "fp32", {"rows": rows, "width": width}, 0.0, moved)

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from rooflinecli.formulas import collectives as forms
-from rooflinecli.measure.cases import Case
+from rooflinecli.measure.cases import KernelCase
 from rooflinecli.measure.device import Environment
 from rooflinecli.measure.fit import LEAST, Record
-from rooflinecli.measure.profile import SOURCE, Roofs
+from rooflinecli.measure.profile import SOURCE, MeasuredPeaks
 from rooflinecli.measure.stats import errors, quantile
 
 VOLUME: dict[str, Callable[[Any, Any], Any]] = {
@@ -26,7 +26,7 @@ VOLUME: dict[str, Callable[[Any, Any], Any]] = {
 _NAMES = {"cpu": "between processes of the host", "gpu": "GPU interconnect", "tpu": "ICI"}
 
 
-def chosen(environment: Environment, quick: bool) -> list[Case]:
+def chosen(environment: Environment, quick: bool) -> list[KernelCase]:
     """Each collective by size, over all devices; nothing on a single device."""
     if environment.devices < 2:
         return []
@@ -36,8 +36,8 @@ def chosen(environment: Environment, quick: bool) -> list[Case]:
     return [_case(op, 2**s, environment.devices, dtype) for op in VOLUME for s in steps]
 
 
-def _case(op: str, size: int, devices: int, dtype: str) -> Case:
-    return Case("collectives", op, "collective", dtype, {"bytes": size, "n": devices}, 0.0, float(size))
+def _case(op: str, size: int, devices: int, dtype: str) -> KernelCase:
+    return KernelCase("collectives", op, "collective", dtype, {"bytes": size, "n": devices}, 0.0, float(size))
 
 
 def bus_bytes(record: Record) -> float:
@@ -86,7 +86,7 @@ def fit(op: str, records: list[Record], bandwidth: float) -> tuple[dict[str, Any
     return entry, median, p90
 
 
-def network(records: list[Record], limits: Roofs, environment: Environment) -> list[dict[str, Any]] | None:
+def network(records: list[Record], limits: MeasuredPeaks, environment: Environment) -> list[dict[str, Any]] | None:
     """The `network` section: the known chip's levels with the measured constants, or one level of what was seen."""
     mine = [r for r in records if r["suite"] == "collectives"]
     if not mine:

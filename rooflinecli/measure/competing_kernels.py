@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rooflinecli.measure.cases import Case
+from rooflinecli.measure.cases import KernelCase
 from rooflinecli.measure.kernel_support import engines
 
 
-def chosen(cases: list[Case]) -> list[Case]:
+def chosen(cases: list[KernelCase]) -> list[KernelCase]:
     """The same shapes by every other engine that can take them on this device."""
     return [
         replace(case, engine=name)

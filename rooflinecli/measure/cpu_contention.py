@@ -14,7 +14,7 @@ CALM = 0.08  # share of all processors that others may take before a timing coun
 _BUSY_FIELDS = (0, 1, 2, 5, 6, 7)  # /proc/stat: user, nice, system, irq, softirq, steal
 
 
-class Neighbours:
+class CpuContention:
     """Processor time of everyone but this process since it was made, as a share of all processors; 0 where nothing tells."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ def around(run: Run, wait: Wait, budget: float, *, enough: int = 7, block: float
         wait(run(turn))
     start, blocks = time.monotonic(), []
     while True:
-        others, samples = Neighbours(), _block(run, wait, block)
+        others, samples = CpuContention(), _block(run, wait, block)
         blocks.append((others.share(), samples))
         calm = [s for share, block_samples in blocks if share <= CALM for s in block_samples]
         spent = time.monotonic() - start

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.core.errors import UsageError, unknown
-from rooflinecli.core.files import absent
+from rooflinecli.core.files import missing_reason
 
 DTYPES = {
     "f64": "float64",
@@ -45,7 +45,7 @@ def load(target: str) -> Callable[..., Any]:
         raise UsageError(f"{target}: expected script.py:function")
     path = Path(file)
     if not path.is_file():
-        raise UsageError(f"{file}: {absent(path)}; name a Python script, as in script.py:function")
+        raise UsageError(f"{file}: {missing_reason(path)}; name a Python script, as in script.py:function")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise UsageError(f"{file}: not a Python file; name one that ends in .py")

@@ -151,7 +151,7 @@ class Dot:
 
 
 @dataclass
-class Tally:
+class OpCounts:
     """Counts of a program: matmuls with how often they run, passes of elementwise work, loops, and what could not be counted."""
 
     dots: dict[Dot, float] = field(default_factory=dict)
@@ -177,14 +177,14 @@ class Rules:
     least: bool = False
 
 
-def tally(jaxpr: Any, rules: Rules) -> Tally:
+def tally(jaxpr: Any, rules: Rules) -> OpCounts:
     """Count a traced program."""
-    found = Tally()
+    found = OpCounts()
     _count(flatten(jaxpr, dead=rules.dead), 1.0, found, rules)
     return found
 
 
-def _count(flat: Flat, times: float, found: Tally, rules: Rules) -> None:
+def _count(flat: Flat, times: float, found: OpCounts, rules: Rules) -> None:
     for node in flat.nodes:
         if node.name in ("dot_general", "conv_general_dilated"):
             dot = _dot(node) if node.name == "dot_general" else _convolution(node)
@@ -202,7 +202,7 @@ def _count(flat: Flat, times: float, found: Tally, rules: Rules) -> None:
             found.passes[moved] = found.passes.get(moved, 0.0) + times
 
 
-def _descend(node: Node, times: float, found: Tally, rules: Rules) -> None:
+def _descend(node: Node, times: float, found: OpCounts, rules: Rules) -> None:
     """Loops, branches and what else carries a program."""
     if node.name == "scan":
         trips = float(node.params["length"])
@@ -216,14 +216,14 @@ def _descend(node: Node, times: float, found: Tally, rules: Rules) -> None:
         often = 1.0 if rules.once else (0.0 if rules.least else 1.0) if rules.trips is None else rules.trips
         _count(flatten(node.params["body_jaxpr"], dead=rules.dead), times * often, found, rules)
     elif node.name == "cond":
-        branches = [Tally() for _ in node.params["branches"]]
+        branches = [OpCounts() for _ in node.params["branches"]]
         for branch, one in zip(node.params["branches"], branches, strict=True):
             _count(flatten(branch, dead=rules.dead), times, one, rules)
         found.loops.append(f"branch: the costliest of {len(branches)} counted")
         _merge(found, (min if rules.least else max)(branches, key=lambda one: (one.flops, one.math_flops)))
     else:
         for body in bodies(node.params)[:1]:
-            inside = Tally()
+            inside = OpCounts()
             _count(flatten(opened(body), dead=True), times * (1 if rules.once else _copies(node)), inside, rules)
             if node.name == "pallas_call":
                 inside.passes.clear()  # what a kernel does with its blocks stays on the chip
@@ -237,7 +237,7 @@ def _copies(node: Node) -> int:
     return math.prod(getattr(node.params.get("grid_mapping"), "grid", None) or (1,))
 
 
-def _merge(into: Tally, other: Tally) -> None:
+def _merge(into: OpCounts, other: OpCounts) -> None:
     for dot, times in other.dots.items():
         into.dots[dot] = into.dots.get(dot, 0.0) + times
     for moved, times in other.passes.items():

@@ -14,9 +14,9 @@ from functools import lru_cache
 from importlib.util import find_spec
 
 from rooflinecli.measure import torch_baseline
-from rooflinecli.measure.cases import WARM, Case
+from rooflinecli.measure.cases import WARM, KernelCase
 
-Takes = Callable[[Case], bool]
+Takes = Callable[[KernelCase], bool]
 MOSAIC_GPU = (0, 8)  # plgpu.kernel with its present arguments
 HOPPER = (9, 0)
 CACHED = 16 * 2**20  # bytes that stay in any datacentre GPU's last-level cache (40 MB on A100, 50 on H100)
@@ -82,11 +82,11 @@ def engines() -> dict[str, Takes]:
     return result
 
 
-def _family(case: Case) -> str:
+def _family(case: KernelCase) -> str:
     return "attention" if case.op.startswith("prefill") else case.op
 
 
-def takes_pallas(case: Case) -> bool:
+def takes_pallas(case: KernelCase) -> bool:
     """Shapes our tiles divide: m, n, k multiples of 256, 256, 64; sequences of 256, heads of 64 or 128; 16-bit floats."""
     s = case.sizes
     if case.regime != "kernel" or case.dtype not in ("bf16", "fp16"):
@@ -96,12 +96,12 @@ def takes_pallas(case: Case) -> bool:
     return case.op in ("prefill", "prefill_full") and s["s"] % 256 == 0 and s["d"] in (64, 128)
 
 
-def takes_warm(case: Case) -> bool:
+def takes_warm(case: KernelCase) -> bool:
     """What an accelerator's last-level cache holds with room to spare, where weights or a cache stream otherwise."""
     return case.regime == "kernel" and case.op in ("matmul", "decode") and case.bytes <= CACHED
 
 
-def takes_cudnn(case: Case) -> bool:
+def takes_cudnn(case: KernelCase) -> bool:
     """cuDNN's fused attention: 16-bit floats, head_dim a multiple of 8 up to 128."""
     return (
         case.op in ("prefill", "prefill_full", "decode")

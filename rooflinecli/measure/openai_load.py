@@ -25,7 +25,7 @@ FEWEST = 4  # requests of a run per one in flight, so that most of them saw a fu
 
 
 @dataclass(frozen=True)
-class Loop:
+class ServerBenchmark:
     """What is asked of a server: `concurrency` requests in flight, `requests` in all, prompts of about so many tokens."""
 
     url: str
@@ -39,7 +39,7 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class Answered:
+class ServerResponse:
     """One request: seconds to the first and to the last piece, and tokens by the server's own count."""
 
     first: float
@@ -48,7 +48,7 @@ class Answered:
     output: int
 
 
-def close(loop: Loop) -> dict[str, Any]:
+def close(loop: ServerBenchmark) -> dict[str, Any]:
     """Run the loop after one request that warms the server up; the run as an object `roofline/serving-run/1`, SI.
 
     Raises UsageError for a server that cannot be reached, refuses, or does not stream.
@@ -90,7 +90,7 @@ def _only_model(client: Any) -> str:
     return names[0]
 
 
-def _ask(client: Any, loop: Loop, model: str, i: int) -> Answered:
+def _ask(client: Any, loop: ServerBenchmark, model: str, i: int) -> ServerResponse:
     """One request; its first words differ from every other's, so that no cache of prefixes answers for it."""
     words = random.Random(i)
     text = " ".join(words.choice(_WORDS) for _ in range(max(loop.prompt - 1, 1)))
@@ -115,7 +115,7 @@ def _ask(client: Any, loop: Loop, model: str, i: int) -> Answered:
         raise UsageError(
             f"{loop.url}: {counted} tokens came in {pieces} pieces, so no time per token can be read; let the server stream every token"
         )
-    return Answered(first, last, int(usage.get("prompt_tokens") or loop.prompt), counted)
+    return ServerResponse(first, last, int(usage.get("prompt_tokens") or loop.prompt), counted)
 
 
 def _pieces(answer: Any) -> Iterator[dict[str, Any]]:
@@ -131,7 +131,7 @@ def _pieces(answer: Any) -> Iterator[dict[str, Any]]:
                 yield piece
 
 
-def _summary(loop: Loop, model: str, answers: list[Answered], wall: float) -> dict[str, Any]:
+def _summary(loop: ServerBenchmark, model: str, answers: list[ServerResponse], wall: float) -> dict[str, Any]:
     steps = [(a.last - a.first) / (a.output - 1) for a in answers if a.output > 1]
     return {
         "schema": SCHEMA,

@@ -34,7 +34,7 @@ FORM = {
 
 
 @dataclass(frozen=True)
-class Roofs:
+class MeasuredPeaks:
     """FLOP/s per dtype and byte/s: the datasheet's when a known chip is extended, else the best seen."""
 
     peaks: dict[str, float]
@@ -42,13 +42,13 @@ class Roofs:
     extends: str | None
 
 
-def roofs(records: list[Record], extends: str | None) -> Roofs:
+def roofs(records: list[Record], extends: str | None) -> MeasuredPeaks:
     """The two roofs. Raises ValueError when neither a datasheet nor a measurement gives one."""
     if extends:
         from rooflinecli.specs.hardware import load_hardware
 
         spec = load_hardware(extends)
-        return Roofs({d: p.si for d, p in spec.peak.items()}, spec.memory.bandwidth.si, extends)
+        return MeasuredPeaks({d: p.si for d, p in spec.peak.items()}, spec.memory.bandwidth.si, extends)
     peaks: dict[str, float] = {}
     for r in records:
         if r["op"] == "matmul":
@@ -56,10 +56,10 @@ def roofs(records: list[Record], extends: str | None) -> Roofs:
     streams = [r["bytes"] / r["time_s"] for r in records if r["suite"] == "bandwidth"]
     if not peaks or not streams:
         raise ValueError("no matmul or no memory stream was timed")
-    return Roofs(peaks, max(streams), None)
+    return MeasuredPeaks(peaks, max(streams), None)
 
 
-def raised(limits: Roofs, fits: list[Fit]) -> Roofs:
+def raised(limits: MeasuredPeaks, fits: list[Fit]) -> MeasuredPeaks:
     """Roofs of an unknown chip raised to the asymptotes of the fits that carry information about them."""
     if limits.extends:
         return limits
@@ -67,10 +67,10 @@ def raised(limits: Roofs, fits: list[Fit]) -> Roofs:
     for f in fits:
         if f.regime == "kernel" and f.kind == "matmul" and f.dtype in peaks:
             peaks[f.dtype] = max(peaks[f.dtype], min(f.constants.compute, 1.25 * peaks[f.dtype]))
-    return Roofs(peaks, limits.bandwidth, None)
+    return MeasuredPeaks(peaks, limits.bandwidth, None)
 
 
-def efficiency(c: Constants, f: Fit, limits: Roofs, date: str) -> dict[str, Any]:
+def efficiency(c: Constants, f: Fit, limits: MeasuredPeaks, date: str) -> dict[str, Any]:
     """One entry of `efficiency.REGIME.CLASS.DTYPE`, as specs.hardware.Efficiency reads it."""
     entry: dict[str, Any] = {
         "compute": _fraction(c.compute, limits.peaks.get(f.dtype, math.inf)),
@@ -95,7 +95,7 @@ def _fraction(rate: float, roof: float) -> float:
     return float(f"{min(rate / roof, 1.0):.4g}") if math.isfinite(roof) else 1.0
 
 
-def calibrate(records: list[Record], environment: Environment, extends: str | None) -> tuple[Roofs, list[Fit]]:
+def calibrate(records: list[Record], environment: Environment, extends: str | None) -> tuple[MeasuredPeaks, list[Fit]]:
     """Roofs and fits of a set of records."""
     limits = roofs(records, extends)
     fits = fit_all(records, limits.peaks, limits.bandwidth, environment.platform)
@@ -103,7 +103,7 @@ def calibrate(records: list[Record], environment: Environment, extends: str | No
 
 
 def document(
-    limits: Roofs,
+    limits: MeasuredPeaks,
     fits: list[Fit],
     environment: Environment,
     *,
@@ -136,11 +136,11 @@ def _cancelled(f: Fit, extends: str | None) -> dict[str, Any]:
     return {name: neutral for name, neutral in FORM.items() if name in given}
 
 
-def _extension(limits: Roofs, name: str) -> dict[str, Any]:
+def _extension(limits: MeasuredPeaks, name: str) -> dict[str, Any]:
     return {"extends": limits.extends, "name": name, "sources": {SOURCE: "this file's `measured` section"}}
 
 
-def _standalone(limits: Roofs, environment: Environment, name: str) -> dict[str, Any]:
+def _standalone(limits: MeasuredPeaks, environment: Environment, name: str) -> dict[str, Any]:
     text = environment.kind.lower()
     vendor = next((v for word, v in VENDORS if word in text), "unknown")
     best = "best rate seen or the fit's asymptote: a measurement, not a datasheet"

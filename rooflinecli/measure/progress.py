@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rooflinecli.measure.cases import Case
+from rooflinecli.measure.cases import KernelCase
 from rooflinecli.measure.session import Tell
 
 
@@ -30,7 +30,7 @@ def bar(total: int, result: Any) -> Iterator[Tell]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("starting", total=total, last="")
 
-        def tell(case: Case, record: dict[str, Any] | None) -> None:
+        def tell(case: KernelCase, record: dict[str, Any] | None) -> None:
             if record is None:
                 progress.update(task, description=f"timing {case.label}")
             elif record.get("looks", 1) == 1:

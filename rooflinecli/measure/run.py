@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.measure import device_conditions, distributed, profile, shape_grids
-from rooflinecli.measure.canary import Canary, disturbed
-from rooflinecli.measure.cases import Case
+from rooflinecli.measure.canary import ReferenceKernel, was_contended
+from rooflinecli.measure.cases import KernelCase
 from rooflinecli.measure.device import Environment, compute_capability, environment, keep_pages, known_chip
 from rooflinecli.measure.fit import Fit
 from rooflinecli.measure.kernel_support import missing
@@ -44,7 +44,7 @@ class Options:
 
 
 @dataclass
-class Answer:
+class MeasureAnswer:
     """What a run found. `text` is the profile to be written to `out`, None where nothing could be fitted."""
 
     environment: Environment
@@ -52,7 +52,7 @@ class Answer:
     records: list[dict[str, Any]]
     leader: bool = True
     fits: list[Fit] = field(default_factory=list)
-    roofs: profile.Roofs | None = None
+    roofs: profile.MeasuredPeaks | None = None
     text: str | None = None
     interrupted: bool = False
     withheld: bool = False  # fitted, but on a machine too busy for the profile to be written
@@ -61,7 +61,7 @@ class Answer:
     extra: dict[str, Any] = field(default_factory=dict)
 
 
-def execute(options: Options, running: Callable[[dict[str, Any]], str]) -> Answer:
+def execute(options: Options, running: Callable[[dict[str, Any]], str]) -> MeasureAnswer:
     """Measure and fit; `running(record)` is the progress bar's text of a result. Raises UsageError or DataError; Ctrl-C is an answer with what was done."""
     from rooflinecli.measure.dtypes import size_of
 
@@ -85,7 +85,7 @@ def execute(options: Options, running: Callable[[dict[str, Any]], str]) -> Answe
 def _session(options: Options, env: Environment, log: Log) -> Session:
     """Protocol, canary and dispatch overhead of this run, the last two logged."""
     known = log.records.get("canary", {}).get("time_s", float("inf"))
-    canary = Canary(known) if env.platform == "cpu" and env.processes == 1 else None
+    canary = ReferenceKernel(known) if env.platform == "cpu" and env.processes == 1 else None
     dispatch = dispatch_overhead()
     log.append({"key": "environment", **env.record(), "dispatch_s": dispatch})
     if canary:
@@ -104,12 +104,14 @@ def _session(options: Options, env: Environment, log: Log) -> Session:
     )
 
 
-def _cases(options: Options, env: Environment) -> list[Case]:
+def _cases(options: Options, env: Environment) -> list[KernelCase]:
     from rooflinecli.measure import competing_kernels
     from rooflinecli.measure.collectives import chosen
 
     alone = options.suites == ("collectives",) or env.processes > 1
-    cases: list[Case] = [] if alone else shape_grids.chosen(options.suites, env.platform, options.quick, options.dtypes)
+    cases: list[KernelCase] = (
+        [] if alone else shape_grids.chosen(options.suites, env.platform, options.quick, options.dtypes)
+    )
     if options.pallas and not alone:
         cases += competing_kernels.chosen(cases)
     if "collectives" in options.suites:
@@ -117,11 +119,13 @@ def _cases(options: Options, env: Environment) -> list[Case]:
     return cases
 
 
-def _answer(options: Options, session: Session, out: Path, planned: int) -> Answer:
+def _answer(options: Options, session: Session, out: Path, planned: int) -> MeasureAnswer:
     """Fit everything the log holds for this machine, not only this run's suites."""
     env = session.environment
     records = [r for r in session.log.records.values() if "suite" in r]
-    answer = Answer(env, out, records, distributed.is_leader(), interrupted=session.interrupted, failed=session.failed)
+    answer = MeasureAnswer(
+        env, out, records, distributed.is_leader(), interrupted=session.interrupted, failed=session.failed
+    )
     done = sum(1 for r in records)
     if session.interrupted:
         answer.notes.append(
@@ -142,12 +146,12 @@ def _answer(options: Options, session: Session, out: Path, planned: int) -> Answ
     return answer
 
 
-def disowned(records: list[dict[str, Any]]) -> bool:
+def ignored_log_lines(records: list[dict[str, Any]]) -> bool:
     """Whether more of the timings were disturbed by other programs than a fit can bear."""
-    return sum(map(disturbed, records)) > DISTURBED * len(records)
+    return sum(map(was_contended, records)) > DISTURBED * len(records)
 
 
-def _fit(options: Options, answer: Answer) -> None:
+def _fit(options: Options, answer: MeasureAnswer) -> None:
     from rooflinecli.measure.collectives import network
 
     env = answer.environment
@@ -163,7 +167,7 @@ def _fit(options: Options, answer: Answer) -> None:
     if told := device_conditions.summary(answer.records):
         data["measured"]["conditions"] = f"lowest / median / highest: {told}"
     text = profile.text_of(data, answer.out)
-    answer.withheld = disowned(answer.records) and not options.force
+    answer.withheld = ignored_log_lines(answer.records) and not options.force
     if answer.withheld:
         answer.notes.append(
             f"no profile was written: the machine was too busy for it to be believed; run the same command again when it "

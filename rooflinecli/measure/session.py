@@ -7,17 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rooflinecli.measure.canary import BUSY, Canary
-from rooflinecli.measure.cases import Case
+from rooflinecli.measure.canary import BUSY, ReferenceKernel
+from rooflinecli.measure.cases import KernelCase
 from rooflinecli.measure.collectives import bus_bytes
-from rooflinecli.measure.cpu_contention import CALM, Neighbours
+from rooflinecli.measure.cpu_contention import CALM, CpuContention
 from rooflinecli.measure.device import Environment
 from rooflinecli.measure.device_conditions import seen
 from rooflinecli.measure.log import Log
 from rooflinecli.measure.time_case import timed
 from rooflinecli.measure.timing import Protocol, Timing
 
-Tell = Callable[[Case, "dict[str, Any] | None"], None]
+Tell = Callable[[KernelCase, "dict[str, Any] | None"], None]
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Session:
     protocol: Protocol
     budget: float
     tell: Tell = lambda case, record: None
-    canary: Canary | None = None
+    canary: ReferenceKernel | None = None
     dispatch: float = 0.0
     looks: int = 2
     patience: float = 0.0
@@ -41,7 +41,7 @@ class Session:
     skipped: int = 0
     failed: dict[str, str] = field(default_factory=dict)
 
-    def run(self, cases: list[Case]) -> list[dict[str, Any]]:
+    def run(self, cases: list[KernelCase]) -> list[dict[str, Any]]:
         """Time every case that the log does not hold yet, then look again. Returns all records of `cases` that exist now."""
         if self.environment.processes > 1:
             return self._together(cases)
@@ -55,14 +55,14 @@ class Session:
             self.interrupted = True
         return [self.log.records[case.key] for case in cases if case.key in self.log]
 
-    def _together(self, cases: list[Case]) -> list[dict[str, Any]]:
+    def _together(self, cases: list[KernelCase]) -> list[dict[str, Any]]:
         """Several processes: all run every case the same number of times, or a collective would wait for ever."""
         self.protocol = replace(self.protocol, minimum=20, maximum=20, budget=1e9, tight=0.0, short=0.0)
         for case in cases:
             self._one(case, 1e12)
         return [self.log.records[case.key] for case in cases if case.key in self.log]
 
-    def _pass(self, todo: list[Case], deadline: float) -> int:
+    def _pass(self, todo: list[KernelCase], deadline: float) -> int:
         """One look at each of `todo`; how many did not fit into the time."""
         for i, case in enumerate(todo):
             left = deadline - time.monotonic()
@@ -71,7 +71,7 @@ class Session:
             self._one(case, left / (len(todo) - i))
         return 0
 
-    def suspects(self, cases: list[Case]) -> list[Case]:
+    def suspects(self, cases: list[KernelCase]) -> list[KernelCase]:
         """Cases timed fewer than `looks` times, those whose canary ran slow first."""
         held = [(self.log.records[c.key], c) for c in cases if c.key in self.log]
         again = [
@@ -94,11 +94,11 @@ class Session:
             start = time.monotonic()
         return busy
 
-    def _one(self, case: Case, share: float) -> None:
+    def _one(self, case: KernelCase, share: float) -> None:
         """One case within about its share of the time left; what cannot run on this device is noted, never fatal."""
         self.tell(case, None)
         protocol = replace(self.protocol, budget=max(0.02, min(self.protocol.budget, 0.6 * share)))
-        before, others = self._quiet(), Neighbours()
+        before, others = self._quiet(), CpuContention()
         try:
             timing = timed(case, protocol, self.environment, self.dispatch)
         except Exception as error:  # a shape or dtype that this backend refuses

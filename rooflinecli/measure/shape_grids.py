@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from rooflinecli.measure import cases
-from rooflinecli.measure.cases import Case
+from rooflinecli.measure.cases import KernelCase
 from rooflinecli.measure.dtypes import WIDE, defaults
 
 SUITES = ("bandwidth", "matmul", "attention", "elementwise", "collectives")
-Grid = Callable[[str, bool, str], Iterator[Case]]
+Grid = Callable[[str, bool, str], Iterator[KernelCase]]
 
 Shapes = tuple[tuple[int, ...], ...]
 _CPU_SQUARES: tuple[int, ...] = (256, 384, 512, 640, 768, 1024, 1280, 1536)
@@ -42,7 +42,7 @@ _GPU_LAYERS: Shapes = (
 _QUICK_LAYERS: Shapes = ((768, 768), (2304, 768), (3072, 768), (768, 3072), (1024, 1024))
 
 
-def _matmul(platform: str, quick: bool, dtype: str) -> Iterator[Case]:
+def _matmul(platform: str, quick: bool, dtype: str) -> Iterator[KernelCase]:
     cpu = platform == "cpu"
     squares = _CPU_SQUARES if cpu else _GPU_SQUARES
     if quick:
@@ -89,7 +89,7 @@ def _rows(cpu: bool, quick: bool) -> tuple[int, ...]:
     return (1, 2, 4, 8, 16, 32, 64, 128, 256, 512) if cpu else (1, 4, 8, 16, 32, 64, 128, 256, 1024, 4096, 8192)
 
 
-def _grouped(cpu: bool, quick: bool, dtype: str) -> Iterator[Case]:
+def _grouped(cpu: bool, quick: bool, dtype: str) -> Iterator[KernelCase]:
     if dtype not in ("fp32", "bf16", "fp16"):
         return
     shapes: Shapes
@@ -105,7 +105,7 @@ def _grouped(cpu: bool, quick: bool, dtype: str) -> Iterator[Case]:
         yield cases.grouped(t, n, k, g, dtype)
 
 
-def _attention(platform: str, quick: bool, dtype: str) -> Iterator[Case]:
+def _attention(platform: str, quick: bool, dtype: str) -> Iterator[KernelCase]:
     if dtype not in ("fp32", "bf16", "fp16"):
         return
     heads: Shapes
@@ -141,7 +141,7 @@ def _attention(platform: str, quick: bool, dtype: str) -> Iterator[Case]:
         yield from (cases.decode(b, t, h, kv, d, dtype) for b, t in caches)
 
 
-def _bandwidth(platform: str, quick: bool, dtype: str) -> Iterator[Case]:
+def _bandwidth(platform: str, quick: bool, dtype: str) -> Iterator[KernelCase]:
     """Streams far larger than any cache. Elements moved: copy 2, triad 3, read 1 per element."""
     if dtype not in WIDE:
         return
@@ -155,7 +155,7 @@ def _bandwidth(platform: str, quick: bool, dtype: str) -> Iterator[Case]:
             yield cases.streamed("bandwidth", op, "", dtype, {"rows": n, "width": 1024}, tensors * n * 1024)
 
 
-def _elementwise(platform: str, quick: bool, dtype: str) -> Iterator[Case]:
+def _elementwise(platform: str, quick: bool, dtype: str) -> Iterator[KernelCase]:
     if dtype not in WIDE:
         return
     ops = (
@@ -213,16 +213,16 @@ GRIDS: dict[str, Grid] = {
 }
 
 
-def baseline(platform: str, dtype: str) -> Iterator[Case]:
+def baseline(platform: str, dtype: str) -> Iterator[KernelCase]:
     """What every profile needs whichever suite was asked for: the two roofs."""
     yield from _bandwidth(platform, True, dtype if dtype in WIDE else defaults(platform, True)[0])
     for n in (512, 768) if platform == "cpu" else (4096, 8192):
         yield cases.matmul(n, n, n, dtype)
 
 
-def chosen(suites: tuple[str, ...], platform: str, quick: bool, dtypes: tuple[str, ...] = ()) -> list[Case]:
+def chosen(suites: tuple[str, ...], platform: str, quick: bool, dtypes: tuple[str, ...] = ()) -> list[KernelCase]:
     """The cases of a run, the roofs first, without repeats. Collectives are listed by `collectives.chosen`."""
-    result: dict[str, Case] = {}
+    result: dict[str, KernelCase] = {}
     for dtype in dtypes or defaults(platform, quick):
         wanted = list(baseline(platform, dtype))
         for suite in suites:

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from rooflinecli.measure import torch_baseline
-from rooflinecli.measure.cases import WARM, Case
+from rooflinecli.measure.cases import WARM, KernelCase
 from rooflinecli.measure.device import Environment
 from rooflinecli.measure.timing import Protocol, Timing, measure
 
 
-def timed(case: Case, protocol: Protocol, environment: Environment, dispatch: float) -> Timing:
+def timed(case: KernelCase, protocol: Protocol, environment: Environment, dispatch: float) -> Timing:
     """Compile one case apart, check it where the kernel is not XLA's, then time it on rotating inputs (one set where it is timed warm), its output buffer reused."""
     from rooflinecli.measure.kernels.base import sets_needed
     from rooflinecli.measure.kernels.registry import build
@@ -30,7 +30,7 @@ def timed(case: Case, protocol: Protocol, environment: Environment, dispatch: fl
     return _time(kernel, sets, chain, protocol, dispatch)
 
 
-def _checked(case: Case, kernel: Any, sets: list[Any], protocol: Protocol) -> Any:
+def _checked(case: KernelCase, kernel: Any, sets: list[Any], protocol: Protocol) -> Any:
     """The quickest of a kernel's options whose output agrees with float64. Raises when none does."""
     import jax
 
@@ -80,7 +80,7 @@ def _time(kernel: Any, sets: list[Any], chain: int, protocol: Protocol, dispatch
     return replace(timing, compile_s=compile_s)
 
 
-def chain_length(case: Case, environment: Environment) -> int:
+def chain_length(case: KernelCase, environment: Environment) -> int:
     """Copies in one call: enough that the host's dispatch (tens of microseconds on an accelerator) does not count."""
     if environment.platform == "cpu" or case.suite == "collectives":
         return 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any
 
-from rooflinecli.measure.cases import Case
+from rooflinecli.measure.cases import KernelCase
 from rooflinecli.measure.timing import Protocol, Timing, measure
 
 ENGINE = "torch"
@@ -21,14 +21,14 @@ def present() -> bool:
     return bool(torch.cuda.is_available())
 
 
-def takes(case: Case) -> bool:
+def takes(case: KernelCase) -> bool:
     """Plain matmuls and attention over a prompt, in 16 bits."""
     return (
         case.regime == "kernel" and case.op in ("matmul", "prefill", "prefill_full") and case.dtype in ("bf16", "fp16")
     )
 
 
-def timed(case: Case, protocol: Protocol, chain: int, sets: int, dispatch: float) -> Timing:
+def timed(case: KernelCase, protocol: Protocol, chain: int, sets: int, dispatch: float) -> Timing:
     """One case on rotating inputs, `chain` launches enqueued before each wait."""
     import torch
 
@@ -53,7 +53,7 @@ def _normal(shape: tuple[int, ...], dtype: str, device: str) -> Any:
     return torch.randn(shape, device=device).to(getattr(torch, DTYPES[dtype]))
 
 
-def _matmul(case: Case, device: str, sets: int) -> Any:
+def _matmul(case: KernelCase, device: str, sets: int) -> Any:
     import torch
 
     m, n, k = (case.sizes[a] for a in "mnk")
@@ -62,7 +62,7 @@ def _matmul(case: Case, device: str, sets: int) -> Any:
     return lambda turn: torch.matmul(x, weights[turn % sets], out=out)
 
 
-def _attention(case: Case, device: str, sets: int) -> Any:
+def _attention(case: KernelCase, device: str, sets: int) -> Any:
     from torch.nn import functional
 
     attend: Any = functional.scaled_dot_product_attention

@@ -6,19 +6,19 @@ from typing import Any
 
 from rooflinecli.core import num
 from rooflinecli.core.fast_dataclass import dataclass
-from rooflinecli.core.lift import Plain
+from rooflinecli.core.lift import PlainLift
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import memory as f
-from rooflinecli.ledger.ledger import Ledger, Row, Sizes, Tower, product
+from rooflinecli.ledger.ledger import Encoder, Ledger, Row, Sizes, product
 from rooflinecli.parallel import pipeline
 from rooflinecli.phases import recompute
-from rooflinecli.phases.axis_sizes import layer_sizes, outer_sizes, work_sizes
+from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes, stem_head_axis_sizes
 from rooflinecli.quantization.formats import Formats
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class FrameworkSavedTensors:
     """Bytes that a framework keeps beside what a backward pass reads: per logit, per value of a norm's input, and per value of what an
     activation function gave."""
 
@@ -27,7 +27,7 @@ class Beside:
     gate: Number = 0.0
 
 
-NOTHING = Beside()
+NOTHING = FrameworkSavedTensors()
 
 
 def _saved(rows: tuple[Row, ...], sizes: Sizes, formats: Formats, axis: str = "") -> Number:
@@ -48,38 +48,43 @@ def _layer_saved(rows: tuple[Row, ...], sizes: Sizes, formats: Formats, gone: di
                 narrow = narrow + product(axes, sizes)
             else:
                 wide = wide + product(axes, sizes)
-    return wide * formats.activation + narrow * saved_input(formats)
+    return wide * formats.activation + narrow * saved_input_bytes(formats)
 
 
-def saved_input(formats: Formats) -> float:
+def saved_input_bytes(formats: Formats) -> float:
     """Bytes per element of a matmul's saved input: its own width, of four-bit formats 8 bits."""
     return min(max(formats.matmul_input, 1.0), formats.activation)
 
 
 def layer_activations(
-    group: Any, plan: Plan, sizes: Sizes, formats: Formats, layers: Number = 1.0, beside: Beside = NOTHING
+    group: Any,
+    layout: Layout,
+    sizes: Sizes,
+    formats: Formats,
+    layers: Number = 1.0,
+    beside: FrameworkSavedTensors = NOTHING,
 ) -> Number:
     """Bytes one of `layers` layers keeps for its backward pass, by recomputation kind; the mean where some recompute."""
     boundary = product(("B", "Z", "D"), sizes) * sizes.get("streams", 1) * formats.activation
-    if plan.recompute == "full" and plan.recompute_layers is None:
+    if layout.recompute == "full" and layout.recompute_layers is None:
         return boundary
-    if plan.recompute == "op":
+    if layout.recompute == "op":
         return boundary + _kept_outputs(group, sizes) * formats.activation
-    kept = working_set(
+    kept = backward_working_set(
         group,
-        plan,
+        layout,
         sizes,
         formats,
-        scores=plan.recompute != "selective" or "core_attn" not in plan.recompute_modules,
+        scores=layout.recompute != "selective" or "core_attn" not in layout.recompute_modules,
         beside=beside,
     )
-    if plan.recompute != "full":
+    if layout.recompute != "full":
         return kept
-    again = recompute.share(plan.recompute_layers, layers)
+    again = recompute.share(layout.recompute_layers, layers)
     return f.part_recomputed(boundary, kept, again)
 
 
-def _kept_beside(rows: tuple[Row, ...], sizes: Sizes, again: set[str], beside: Beside) -> Number:
+def _kept_beside(rows: tuple[Row, ...], sizes: Sizes, again: set[str], beside: FrameworkSavedTensors) -> Number:
     """Bytes kept of norms and activation functions that do not run again, beside their input and output."""
     norms: Number = 0.0
     gates: Number = 0.0
@@ -104,124 +109,129 @@ def _kept_outputs(group: Any, sizes: Sizes) -> Number:
     return kept
 
 
-def working_set(
-    group: Any, plan: Plan, sizes: Sizes, formats: Formats, scores: bool, beside: Beside = NOTHING
+def backward_working_set(
+    group: Any, layout: Layout, sizes: Sizes, formats: Formats, scores: bool, beside: FrameworkSavedTensors = NOTHING
 ) -> Number:
     """Bytes of everything a layer's backward pass reads: saved rows, dropout masks, materialised scores; and what is kept beside."""
-    kept = _layer_saved(group.rows, sizes, formats, recompute.dropped(plan))
+    kept = _layer_saved(group.rows, sizes, formats, recompute.dropped_tensors(layout))
     if num.present(beside.norm) or num.present(beside.gate):
-        kept = kept + _kept_beside(group.rows, sizes, recompute.repeated(plan), beside)
-    if plan.dropout:
+        kept = kept + _kept_beside(group.rows, sizes, recompute.recomputed_rows(layout), beside)
+    if layout.dropout:
         kept = kept + sum(product(axes, sizes) for row in group.rows for axes in row.masks)
-    if not plan.flash and scores and group.mixer is not None:
-        kept = kept + group.mixer.score_bytes(formats, sizes, plan.dropout)
+    if not layout.flash and scores and group.mixer is not None:
+        kept = kept + group.mixer.score_bytes(formats, sizes, layout.dropout)
     return kept
 
 
-def _at_work(group: Any, plan: Plan, sizes: Sizes, formats: Formats) -> Number:
+def _at_work(group: Any, layout: Layout, sizes: Sizes, formats: Formats) -> Number:
     """Bytes of a layer that runs again, its feed-forward over a part of the tokens where that is tiled."""
-    whole = working_set(group, plan, sizes, formats, True)
-    if num.plain(plan.mlp_chunks) and num.value(plan.mlp_chunks) == 1:
+    whole = backward_working_set(group, layout, sizes, formats, True)
+    if num.plain(layout.mlp_chunks) and num.value(layout.mlp_chunks) == 1:
         return whole
     rows = tuple(row for row in group.rows if row.name.startswith("feedforward."))
-    return f.tiled_feedforward(whole, _layer_saved(rows, sizes, formats, {}), plan.mlp_chunks)
+    return f.tiled_feedforward(whole, _layer_saved(rows, sizes, formats, {}), layout.mlp_chunks)
 
 
 def training_activations(
-    book: Ledger,
-    plan: Plan,
+    ledger: Ledger,
+    layout: Layout,
     formats: Formats,
     seq: Number,
     microbatches: Number,
-    lift: Plain,
-    beside: Beside = NOTHING,
+    lift: PlainLift,
+    beside: FrameworkSavedTensors = NOTHING,
 ) -> Number:
     """Activations on the fullest stage: microbatches in flight, and where layers compute again or wait on the host one at work.
 
     The loss is done with its logits before the first layer is at work again. `beside` is what the framework holds besides.
     """
-    layers = float(book.n_layers)
-    per_stage, transient, stem, head = _stack_activations(book, plan, formats, seq, lift, layers, beside)
-    first, last = pipeline.in_flight(plan, microbatches)
-    for tower in book.reading:
+    layers = float(ledger.n_layers)
+    per_stage, transient, stem, head = _stack_activations(ledger, layout, formats, seq, lift, layers, beside)
+    first, last = pipeline.in_flight(layout, microbatches)
+    for tower in ledger.reading:
         own, again, *ends = _stack_activations(
-            tower.book, plan, formats, tower.length, lift, layers, beside, tower.inputs(plan.micro_batch)
+            tower.book, layout, formats, tower.length, lift, layers, beside, tower.inputs(layout.micro_batch)
         )
         per_stage, transient, stem = per_stage + own, num.maximum(transient, again), stem + sum(ends)
-    if plan.activations_on_host:
-        per_stage = f.kept_on_device(per_stage, recompute.share(plan.offload_layers, layers))
+    if layout.activations_on_host:
+        per_stage = f.kept_on_device(per_stage, recompute.share(layout.offload_layers, layers))
     stage = (f.in_flight_activations(per_stage, first), f.in_flight_activations(per_stage, last))
-    return f.fullest_activations(stage[0], stage[1], stem, head, transient, plan.pp)
+    return f.fullest_activations(stage[0], stage[1], stem, head, transient, layout.pp)
 
 
-def offloaded_activations(book: Ledger, plan: Plan, formats: Formats, seq: Number, lift: Plain) -> Number:
+def offloaded_activations(ledger: Ledger, layout: Layout, formats: Formats, seq: Number, lift: PlainLift) -> Number:
     """Bytes that the layers of the fullest stage send to the host per microbatch."""
-    layers = float(book.n_layers)
+    layers = float(ledger.n_layers)
     sent: Number = 0.0
-    for stack in (Tower(book, seq), *book.reading):
+    for stack in (Encoder(ledger, seq), *ledger.reading):
         kept = _stack_activations(
-            stack.book, plan, formats, stack.length, lift, layers, NOTHING, stack.inputs(plan.micro_batch)
+            stack.book, layout, formats, stack.length, lift, layers, NOTHING, stack.inputs(layout.micro_batch)
         )[0]
         sent = sent + kept
-    return f.sent_to_host(sent, recompute.share(plan.offload_layers, layers))
+    return f.sent_to_host(sent, recompute.share(layout.offload_layers, layers))
 
 
 def _stack_activations(
-    book: Ledger,
-    plan: Plan,
+    ledger: Ledger,
+    layout: Layout,
     formats: Formats,
     seq: Number,
-    lift: Plain,
+    lift: PlainLift,
     layers: Number,
-    beside: Beside,
+    beside: FrameworkSavedTensors,
     inputs: Number | None = None,
 ) -> tuple[Number, Number, Number, Number]:
     """Bytes per microbatch that a stage's share of a ledger keeps, a layer's working set, and what stem and head keep."""
-    queries = seq if num.plain(plan.cp) and num.value(plan.cp) == 1 else seq / plan.cp
-    work = work_sizes(plan.micro_batch if inputs is None else inputs, queries, seq, queries, plan)
+    queries = seq if num.plain(layout.cp) and num.value(layout.cp) == 1 else seq / layout.cp
+    work = pass_axis_sizes(layout.micro_batch if inputs is None else inputs, queries, seq, queries, layout)
     kept: Number = 0.0
     transient: Number = 0.0
-    for group in book.layers:
-        sizes = layer_sizes(group, work, plan, book.document, lift)
-        kept = kept + layer_activations(group, plan, sizes, formats, layers, beside) * float(group.repeat)
-        if plan.recompute in ("full", "op") or plan.activations_on_host:
-            transient = num.maximum(transient, _at_work(group, plan, sizes, formats))
-    outer = outer_sizes(book, work, plan, book.document, lift)
-    stem, head = _saved(book.stem, outer, formats), _saved(book.head, outer, formats)
+    for group in ledger.layers:
+        sizes = layer_sizes(group, work, layout, ledger.document, lift)
+        kept = kept + layer_activations(group, layout, sizes, formats, layers, beside) * float(group.repeat)
+        if layout.recompute in ("full", "op") or layout.activations_on_host:
+            transient = num.maximum(transient, _at_work(group, layout, sizes, formats))
+    outer = stem_head_axis_sizes(ledger, work, layout, ledger.document, lift)
+    stem, head = _saved(ledger.stem, outer, formats), _saved(ledger.head, outer, formats)
     copies: Number = 0.0
-    if num.present(beside.logit) and book.spec.lm_head and book.spec.vocab_size:
+    if num.present(beside.logit) and ledger.spec.lm_head and ledger.spec.vocab_size:
         copies = f.loss_copies(product(("B", "O", "V"), outer), beside.logit)
         head = head + copies
-    if not (num.plain(plan.loss_chunks) and num.value(plan.loss_chunks) == 1):
-        head = f.chunked_loss(head, _saved(book.head, outer, formats, "V") + copies, plan.loss_chunks)
-    return kept * (pipeline.fullest(plan, float(book.n_layers)) / book.n_layers), transient, stem, head
+    if not (num.plain(layout.loss_chunks) and num.value(layout.loss_chunks) == 1):
+        head = f.chunked_loss(head, _saved(ledger.head, outer, formats, "V") + copies, layout.loss_chunks)
+    return (
+        kept * (pipeline.layers_on_fullest_stage(layout, float(ledger.n_layers)) / ledger.n_layers),
+        transient,
+        stem,
+        head,
+    )
 
 
 def inference_activations(
-    book: Ledger,
-    plan: Plan,
+    ledger: Ledger,
+    layout: Layout,
     formats: Formats,
     batch: Number,
     tokens: Number,
-    lift: Plain,
+    lift: PlainLift,
     reading: bool = True,
     scored: Number = 1.0,
 ) -> Number:
     """Working set of one forward pass: the residual stream twice and the widest intermediate, plus the logits of `scored`
     positions; where it is `reading`, no less than a tower's."""
-    document, work = book.document, work_sizes(batch, tokens, tokens, scored, plan)
+    document, work = ledger.document, pass_axis_sizes(batch, tokens, tokens, scored, layout)
     widest: Number = 0.0
-    for group in book.layers:
-        sizes = layer_sizes(group, work, plan, document, lift)
+    for group in ledger.layers:
+        sizes = layer_sizes(group, work, layout, document, lift)
         for row in group.rows:
-            if row.contraction is not None and (reading or not row.kept):
+            if row.contraction is not None and (reading or not row.is_saved):
                 widest = num.maximum(widest, product(row.contraction.y, sizes))
-    sizes = outer_sizes(book, work, plan, document, lift)
-    logits = product(("B", "V"), sizes) if book.spec.vocab_size else 0.0
+    sizes = stem_head_axis_sizes(ledger, work, layout, document, lift)
+    logits = product(("B", "V"), sizes) if ledger.spec.vocab_size else 0.0
     if not (num.plain(scored) and num.value(scored) == 1):
         logits = logits * scored
     own = (2 * product(("B", "S", "D"), sizes) + widest + logits) * formats.activation
-    for tower in book.reading if reading else ():  # one after the other, in the same memory
+    for tower in ledger.reading if reading else ():  # one after the other, in the same memory
         inputs = tower.inputs(batch)
-        own = num.maximum(own, inference_activations(tower.book, plan, formats, inputs, tower.length, lift))
+        own = num.maximum(own, inference_activations(tower.book, layout, formats, inputs, tower.length, lift))
     return own

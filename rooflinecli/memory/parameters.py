@@ -7,16 +7,16 @@ from functools import lru_cache
 
 from rooflinecli.core import num
 from rooflinecli.core.fast_dataclass import dataclass
-from rooflinecli.core.lift import PLAIN, Plain
+from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import fine_tuning
 from rooflinecli.formulas import memory as f
 from rooflinecli.ledger.ledger import Ledger, product, row_parameters
 from rooflinecli.parallel import data, pipeline
-from rooflinecli.phases.axis_sizes import layer_sizes, outer_sizes, work_sizes
+from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes, stem_head_axis_sizes
 from rooflinecli.phases.fine_tuning import NF4, RECIPE, adapter_parameters
 from rooflinecli.quantization.formats import Formats
-from rooflinecli.specs.layout import WHOLE, Plan
+from rooflinecli.specs.layout import WHOLE, Layout
 
 
 @dataclass(frozen=True)
@@ -36,18 +36,18 @@ class DeviceParameters:
         return self.inner + self.outer + self.experts
 
 
-def device_parameters(book: Ledger, plan: Plan, lift: Plain) -> DeviceParameters:
+def device_parameters(ledger: Ledger, layout: Layout, lift: PlainLift) -> DeviceParameters:
     """Parameters per device of a replica. With a pipeline the fullest stage carries the larger of embedding and head."""
-    sizes = plan.tp, plan.pp, plan.dp, plan.cp, plan.ep, plan.redundant_experts, plan.expert_tp
-    plain = not lift.traced and not book.towers  # what a tower reads may be an array, too large to keep
+    sizes = layout.tp, layout.pp, layout.dp, layout.cp, layout.ep, layout.redundant_experts, layout.expert_tp
+    plain = not lift.traced and not ledger.towers  # what a tower reads may be an array, too large to keep
     if plain and all(size.__class__ is float or size is None for size in sizes):
-        return _plainly_held(book, plan.stages and tuple(plan.stages), *sizes)
-    return _held(book, plan, lift)
+        return _plainly_held(ledger, layout.stages and tuple(layout.stages), *sizes)
+    return _held(ledger, layout, lift)
 
 
 @lru_cache(maxsize=1024)
 def _plainly_held(
-    book: Ledger,
+    ledger: Ledger,
     stages: tuple[float, ...] | None,
     tp: float,
     pp: float,
@@ -59,41 +59,43 @@ def _plainly_held(
 ) -> DeviceParameters:
     """Those of plain sizes, by all that they depend on: every candidate, phase and check asks for the same ones."""
     sizes = {"tp": tp, "pp": pp, "dp": dp, "cp": cp, "ep": ep, "redundant_experts": copies, "expert_tp": expert_tp}
-    return _held(book, WHOLE.but(stages=stages, **sizes), PLAIN)
+    return _held(ledger, WHOLE.with_changes(stages=stages, **sizes), PLAIN)
 
 
-def _held(book: Ledger, plan: Plan, lift: Plain) -> DeviceParameters:
+def _held(ledger: Ledger, layout: Layout, lift: PlainLift) -> DeviceParameters:
     """Counted row by row."""
-    document, work = book.document, work_sizes(1.0, 1.0, 1.0, 1.0, plan)
-    share = pipeline.fullest(plan, float(book.n_layers)) / book.n_layers
+    document, work = ledger.document, pass_axis_sizes(1.0, 1.0, 1.0, 1.0, layout)
+    share = pipeline.layers_on_fullest_stage(layout, float(ledger.n_layers)) / ledger.n_layers
     inner: Number = 0.0
     experts: Number = 0.0
-    for g in book.layers:
-        layer = layer_sizes(g, work, plan, document, lift)
+    for g in ledger.layers:
+        layer = layer_sizes(g, work, layout, document, lift)
         everywhere = tuple(r for r in g.rows if r.kind != "grouped_matmul") if g.moe else g.rows
         inner = inner + row_parameters(everywhere, layer) * (float(g.repeat) * share)
         if g.moe:
             experts = experts + row_parameters(tuple(r for r in g.rows if r.kind == "grouped_matmul"), layer) * (
                 float(g.repeat) * share
             )
-    sizes = outer_sizes(book, work, plan, document, lift)
-    stem, head = row_parameters(book.stem, sizes), row_parameters(book.head, sizes)
+    sizes = stem_head_axis_sizes(ledger, work, layout, document, lift)
+    stem, head = row_parameters(ledger.stem, sizes), row_parameters(ledger.head, sizes)
     # A tied table is copied to the last stage, where it is the head.
-    copied = head + product(("V", "D"), sizes) if book.spec.tied_embeddings else head
-    for tower in book.towers:
-        stem = stem + device_parameters(tower.book, plan, lift).total
-    outer = num.where(plan.pp > 1, num.maximum(stem, copied), stem + head)
-    return DeviceParameters(inner, outer, experts, any(g.moe for g in book.layers))
+    copied = head + product(("V", "D"), sizes) if ledger.spec.tied_embeddings else head
+    for tower in ledger.towers:
+        stem = stem + device_parameters(tower.book, layout, lift).total
+    outer = num.where(layout.pp > 1, num.maximum(stem, copied), stem + head)
+    return DeviceParameters(inner, outer, experts, any(g.moe for g in ledger.layers))
 
 
-def predicting(params: DeviceParameters, book: Ledger, plan: Plan, depth: float, lift: Plain) -> DeviceParameters:
+def with_mtp_layers(
+    params: DeviceParameters, ledger: Ledger, layout: Layout, depth: float, lift: PlainLift
+) -> DeviceParameters:
     """`params` with `depth` modules that predict further tokens on the stage of the head, whose embedding and head they share: a layer as
     the last, a projection of 2 D to D and three norms (DeepSeek-V3, section 2.2)."""
-    group = book.layers[-1]
-    sizes = layer_sizes(group, work_sizes(1.0, 1.0, 1.0, 1.0, plan), plan, book.document, lift)
+    group = ledger.layers[-1]
+    sizes = layer_sizes(group, pass_axis_sizes(1.0, 1.0, 1.0, 1.0, layout), layout, ledger.document, lift)
     grouped = tuple(row for row in group.rows if row.kind == "grouped_matmul")
     everywhere = tuple(row for row in group.rows if row.kind != "grouped_matmul")
-    joined = f.prediction_parameters(sizes["D"], plan.tp)
+    joined = f.prediction_parameters(sizes["D"], layout.tp)
     inner = params.inner + (row_parameters(everywhere, sizes) + joined) * depth
     return replace(params, inner=inner, experts=params.experts + row_parameters(grouped, sizes) * depth)
 
@@ -107,7 +109,7 @@ def weights(params: DeviceParameters, formats: Formats, shards: Number) -> Numbe
     )
 
 
-def resident_weight(formats: Formats) -> float:
+def resident_weight_bytes(formats: Formats) -> float:
     """Bytes per weight of a layer in training: narrow matmuls keep 16 bits, or 8 along rows and 8 along columns."""
     narrow = formats.matmul_input < formats.activation
     return max(formats.weight, formats.activation) if narrow else formats.weight
@@ -118,57 +120,61 @@ def _as_trained(formats: Formats, quantised: bool) -> Formats:
     """Formats with the bytes of weights that stay on a device while training."""
     if quantised:
         return replace(formats, weight=fine_tuning.nf4_bytes(*NF4))
-    return replace(formats, weight=resident_weight(formats), expert_weight=resident_weight(formats))
+    return replace(formats, weight=resident_weight_bytes(formats), expert_weight=resident_weight_bytes(formats))
 
 
-def trained(book: Ledger, plan: Plan, params: DeviceParameters, lift: Plain) -> DeviceParameters:
+def trainable_parameters(ledger: Ledger, layout: Layout, params: DeviceParameters, lift: PlainLift) -> DeviceParameters:
     """Parameters that get gradients: all that are held, or the adapters beside them."""
-    if not RECIPE[plan.recipe].frozen:
+    if not RECIPE[layout.recipe].frozen:
         return params
-    work = work_sizes(1.0, 1.0, 1.0, 1.0, plan)
-    share = pipeline.fullest(plan, float(book.n_layers)) / book.n_layers
+    work = pass_axis_sizes(1.0, 1.0, 1.0, 1.0, layout)
+    share = pipeline.layers_on_fullest_stage(layout, float(ledger.n_layers)) / ledger.n_layers
     inner: Number = 0.0
-    for g in book.layers:
-        sizes = layer_sizes(g, work, plan, book.document, lift)
-        inner = inner + adapter_parameters(g.rows, sizes, plan.lora_rank, plan.lora_targets) * (float(g.repeat) * share)
-    return DeviceParameters(inner, sum((trained(tower.book, plan, params, lift).total for tower in book.towers), 0.0))
+    for g in ledger.layers:
+        sizes = layer_sizes(g, work, layout, ledger.document, lift)
+        inner = inner + adapter_parameters(g.rows, sizes, layout.lora_rank, layout.lora_targets) * (
+            float(g.repeat) * share
+        )
+    return DeviceParameters(
+        inner, sum((trainable_parameters(tower.book, layout, params, lift).total for tower in ledger.towers), 0.0)
+    )
 
 
-def training_state(
+def training_state_bytes(
     params: DeviceParameters,
     learned: DeviceParameters,
-    plan: Plan,
+    layout: Layout,
     formats: Formats,
     gradient_bytes: Number,
     optimizer_bytes: Number,
 ) -> dict[str, Number]:
     """Weights, gradients and optimizer state after ZeRO partitioning; adapters and a reference are weights too."""
-    recipe = RECIPE[plan.recipe]
+    recipe = RECIPE[layout.recipe]
     if recipe.quantised or not recipe.frozen:
         formats = _as_trained(formats, recipe.quantised)
-    over = data.shards(plan)
+    over = data.shards(layout)
     dense = DeviceParameters(params.inner, params.outer)
-    experts = f.partitioned_bytes(params.experts, formats.expert_weight, data.shards(plan, True)["weights"])
-    optimizer = 0.0 if plan.optimizer_on_host else optimizer_bytes
+    experts = f.partitioned_bytes(params.experts, formats.expert_weight, data.shards(layout, True)["weights"])
+    optimizer = 0.0 if layout.optimizer_on_host else optimizer_bytes
     whole = weights(dense, formats, over["weights"]) + experts
     if recipe.reference:
         whole = whole + whole
     if recipe.frozen:
-        whole = whole + partitioned(learned, plan, "weights") * formats.activation
+        whole = whole + partitioned(learned, layout, "weights") * formats.activation
     state = {
         "weights_bytes": whole,
-        "gradients_bytes": partitioned(learned, plan, "gradients") * gradient_bytes,
-        "optimizer_bytes": partitioned(learned, plan, "optimizer") * optimizer,
+        "gradients_bytes": partitioned(learned, layout, "gradients") * gradient_bytes,
+        "optimizer_bytes": partitioned(learned, layout, "optimizer") * optimizer,
     }
-    copies = pipeline.copies(plan)
+    copies = pipeline.copies(layout)
     if num.plain(copies) and num.value(copies) == 1:
         return state
     # Of two copies ZeRO splits the optimizer over twice the devices, so a device's part is the same.
-    shared = "optimizer_bytes" if plan.zero >= 1 else ""
+    shared = "optimizer_bytes" if layout.zero >= 1 else ""
     return {name: held if name == shared else held * copies for name, held in state.items()}
 
 
-def host_copy(params: DeviceParameters, plan: Plan, formats: Formats, per_host: Number) -> Number:
+def host_copy(params: DeviceParameters, layout: Layout, formats: Formats, per_host: Number) -> Number:
     """Bytes of a device's part of the copy of the weights that its host keeps for the backward pass, at the width of activations.
 
     None where the shard group does not reach beyond the host, or a pipeline keeps weights whole anyway.
@@ -176,14 +182,14 @@ def host_copy(params: DeviceParameters, plan: Plan, formats: Formats, per_host: 
     total: Number = 0.0
     for held, experts in ((params.inner + params.outer, False), (params.experts, True)):
         if not experts or params.has_experts:
-            shards, members = data.shards(plan, experts)["weights"], data.inside(plan, per_host, experts)
+            shards, members = data.shards(layout, experts)["weights"], data.members_in_host(layout, per_host, experts)
             total = total + f.second_copy(held, formats.activation, shards, members)
     return total
 
 
-def partitioned(params: DeviceParameters, plan: Plan, state: str) -> Number:
+def partitioned(params: DeviceParameters, layout: Layout, state: str) -> Number:
     """Parameters whose weights, gradients or optimizer state one device keeps; experts are split over their own copies."""
-    own = f.partitioned_parameters(params.inner + params.outer, data.shards(plan)[state])
+    own = f.partitioned_parameters(params.inner + params.outer, data.shards(layout)[state])
     if not params.has_experts:
         return own
-    return own + f.partitioned_parameters(params.experts, data.shards(plan, True)[state])
+    return own + f.partitioned_parameters(params.experts, data.shards(layout, True)[state])

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import attention
-from rooflinecli.ledger.mixer import Exchange
+from rooflinecli.ledger.mixer import ContextParallelTraffic
 from rooflinecli.ledger.ops import Collective
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 
 IMBALANCE = {"naive": attention.ring_naive_imbalance, "striped": attention.ring_striped_imbalance}
 
 
-def imbalance(plan: Plan, seq: Number) -> Number | None:
+def imbalance(layout: Layout, seq: Number) -> Number | None:
     """Attention work of the busiest rank over an even share; None where the split is even."""
-    rule = IMBALANCE.get(plan.ring)
-    return rule(seq, plan.cp) if rule else None
+    rule = IMBALANCE.get(layout.ring)
+    return rule(seq, layout.cp) if rule else None
 
 
 def collectives(
-    plan: Plan,
+    layout: Layout,
     tokens: Number,
-    exchange: Exchange,
+    exchange: ContextParallelTraffic,
     bytes_per_value: Number,
     layers: Number,
     backward: bool,
@@ -33,14 +33,14 @@ def collectives(
     """Per layer: an all-gather of keys and values (a ring that visits everyone), and the way back of their gradients; for a
     mixer with a state an all-gather of the states that the ranks reach; or an all-to-all each of q, k, v in and of the
     output back, after which every rank has whole sequences of its heads."""
-    n, stride = plan.cp, plan.stride["cp"]
-    if plan.ring == "ulysses":
+    n, stride = layout.cp, layout.stride["cp"]
+    if layout.ring == "ulysses":
         size = tokens * (2 * exchange.queries + (0.0 if exchange.keys is None else exchange.keys)) * bytes_per_value
         return [Collective("cp.all_to_all", "all-to-all", size, "cp", n, stride, layers * (2 if backward else 1))]
     moves = []
     keys = None if exchange.keys is None else tokens * exchange.keys
     for values in (v for v in (keys, exchange.state) if v is not None):
-        size = values * bytes_per_value * plan.cp
+        size = values * bytes_per_value * layout.cp
         moves.append(Collective("cp.all_gather", "all-gather", size, "cp", n, stride, layers * (2 if backward else 1)))
         if backward:
             moves.append(Collective("cp.reduce_scatter", "reduce-scatter", size, "cp", n, stride, layers))

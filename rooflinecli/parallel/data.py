@@ -13,10 +13,10 @@ from typing import NamedTuple
 from rooflinecli.core import num
 from rooflinecli.core.num import Number
 from rooflinecli.ledger.ops import Collective
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 
 
-class Group(NamedTuple):
+class ReplicaGroup(NamedTuple):
     """Devices that hold copies of the same parameters: `all` of them, `part` of which ZeRO splits over, every `stride`."""
 
     all: Number
@@ -24,7 +24,7 @@ class Group(NamedTuple):
     stride: Number
 
 
-def group(plan: Plan, experts: bool) -> Group:
+def group(layout: Layout, experts: bool) -> ReplicaGroup:
     """The group of a parameter; experts have ep times fewer copies, and more where tensor ranks hold them whole.
 
     A shard group holds every expert: ep splits the devices of the group, and what is left of them shards each expert (torchtitan's
@@ -32,65 +32,65 @@ def group(plan: Plan, experts: bool) -> Group:
     --num-distributed-optimizer-instances).
     """
     if not experts:
-        every = plan.replicas
-        return Group(every, every if plan.shard is None else num.minimum(plan.partition, every), plan.tp)
-    apart = plan.apart
-    every = plan.replicas * apart / plan.ep
-    part = every if plan.shard is None else plan.partition * apart / plan.ep
-    return Group(every, part, plan.tp * plan.ep / apart)
+        every = layout.replicas
+        return ReplicaGroup(every, every if layout.shard is None else num.minimum(layout.partition, every), layout.tp)
+    apart = layout.apart
+    every = layout.replicas * apart / layout.ep
+    part = every if layout.shard is None else layout.partition * apart / layout.ep
+    return ReplicaGroup(every, part, layout.tp * layout.ep / apart)
 
 
 def collectives(
-    plan: Plan, params: Number, weight_bytes: Number, gradient_bytes: Number, buckets: Number, experts: bool = False
+    layout: Layout, params: Number, weight_bytes: Number, gradient_bytes: Number, buckets: Number, experts: bool = False
 ) -> list[Collective]:
     """Per optimizer step (stages 0 to 2) or per microbatch (stage 3), for `params` parameters held by a replica's device."""
-    g = group(plan, experts)
+    g = group(layout, experts)
     weights, gradients = params * weight_bytes / buckets, params * gradient_bytes / buckets
-    if plan.zero == 0:
+    if layout.zero == 0:
         return [Collective("dp.all_reduce", "all-reduce", gradients, "dp", g.all, g.stride, buckets)]
-    gathers = 2 if plan.zero == 3 else 1
+    gathers = 2 if layout.zero == 3 else 1
     moves = [
         Collective("dp.reduce_scatter", "reduce-scatter", gradients, "dp", g.part, g.stride, buckets),
         Collective("dp.all_gather", "all-gather", weights, "dp", g.part, g.stride, buckets * gathers),
     ]
     return (
         moves
-        if plan.zero == 3 or plan.shard is None
-        else [*moves, *between(plan, params, gradient_bytes, buckets, experts)]
+        if layout.zero == 3 or layout.shard is None
+        else [*moves, *shard_group_all_reduce(layout, params, gradient_bytes, buckets, experts)]
     )
 
 
-def inside(plan: Plan, per_host: Number, experts: bool = False) -> Number:
+def members_in_host(layout: Layout, per_host: Number, experts: bool = False) -> Number:
     """How many members of a shard group stand in one host of `per_host` devices, among whom ZeRO++'s hpZ splits a copy of the weights."""
-    g = group(plan, experts)
+    g = group(layout, experts)
     return num.minimum(g.part, num.maximum(num.floor(per_host / g.stride), 1.0))
 
 
 def backward_inside(
-    plan: Plan, moves: list[Collective], per_host: Number, experts: bool = False
+    layout: Layout, moves: list[Collective], per_host: Number, experts: bool = False
 ) -> list[Collective]:
     """A microbatch's collectives of stage 3, one of the two gathers of each layer inside the host (hpZ, Wang et al. 2023, section 3.2)."""
     scatter, gather = moves
     once = replace(gather, count=gather.count / 2)
-    return [scatter, once, replace(once, name="dp.all_gather_host", n=inside(plan, per_host, experts))]
+    return [scatter, once, replace(once, name="dp.all_gather_host", n=members_in_host(layout, per_host, experts))]
 
 
-def between(
-    plan: Plan, params: Number, gradient_bytes: Number, buckets: Number, experts: bool = False
+def shard_group_all_reduce(
+    layout: Layout, params: Number, gradient_bytes: Number, buckets: Number, experts: bool = False
 ) -> list[Collective]:
     """HSDP: the all-reduce of gradient shards among shard groups, once per optimizer step."""
-    if plan.shard is None:
+    if layout.shard is None:
         return []
-    g = group(plan, experts)
+    g = group(layout, experts)
     shard = params * gradient_bytes / buckets / g.part
     return [Collective("dp.all_reduce", "all-reduce", shard, "dp", g.all / g.part, g.stride * g.part, buckets)]
 
 
-def shards(plan: Plan, experts: bool = False) -> dict[str, Number]:
+def shards(layout: Layout, experts: bool = False) -> dict[str, Number]:
     """Over how many devices each state is partitioned, by ZeRO stage; in a pipeline weights stay whole between microbatches."""
-    n = group(plan, experts).part
+    n = group(layout, experts).part
     return {
-        "weights": num.where(plan.pp > 1, 1.0, n) if plan.zero >= 3 else 1.0,
-        "gradients": n if plan.zero >= 2 else 1.0,
-        "optimizer": n if plan.zero >= 1 else 1.0,
+        "weights": num.where(layout.pp > 1, 1.0, n) if layout.zero >= 3 else 1.0,
+        "gradients": n if layout.zero >= 2 else 1.0,
+        "optimizer": n if layout.zero >= 1 else 1.0,
     }

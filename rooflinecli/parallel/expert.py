@@ -11,8 +11,8 @@ from rooflinecli.core import num
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import grouped_gemm
 from rooflinecli.ledger.ledger import Sizes
-from rooflinecli.ledger.ops import Collective, Exchange
-from rooflinecli.specs.layout import Plan
+from rooflinecli.ledger.ops import Collective, ExpertAllToAll
+from rooflinecli.specs.layout import Layout
 
 COPIES = 4
 SCALED_FP8 = 1.03125  # bytes per value of fp8 with a 32-bit scale for 128 values: what DeepEP dispatches
@@ -30,19 +30,27 @@ def shard(sizes: Sizes, ep: Number, apart: Number, copies: Number) -> None:
 
 
 def collectives(
-    plan: Plan, tokens: Number, top_k: Number, d_model: Number, bytes_per_value: Number, layers: Number, backward: bool
+    layout: Layout,
+    tokens: Number,
+    top_k: Number,
+    d_model: Number,
+    bytes_per_value: Number,
+    layers: Number,
+    backward: bool,
 ) -> list[Collective]:
     """Dispatch and combine of `layers` MoE layers: an all-to-all each, forward and again backward."""
-    size = tokens * top_k * d_model * bytes_per_value * plan.expert_load / plan.tp
+    size = tokens * top_k * d_model * bytes_per_value * layout.expert_load / layout.tp
     times = layers * (4 if backward else 2)
     between = num.minimum(top_k, COPIES) / top_k
     return [
-        Collective("ep.all_to_all", "all-to-all", size, "ep", plan.ep, plan.stride["ep"], times, outer_share=between)
+        Collective(
+            "ep.all_to_all", "all-to-all", size, "ep", layout.ep, layout.stride["ep"], times, outer_share=between
+        )
     ]
 
 
 def exchanges(
-    plan: Plan,
+    layout: Layout,
     mode: str,
     tokens: Number,
     top_k: Number,
@@ -50,17 +58,19 @@ def exchanges(
     dispatched: Number,
     layers: Number,
     variant: str,
-) -> list[Exchange]:
+) -> list[ExpertAllToAll]:
     """Dispatch and combine of `layers` MoE layers in serving: `tokens` of a replica, `dispatched` bytes per value on the way out.
 
     Tensor-parallel ranks of a replica share its tokens out among themselves; where ep takes them in, all exchange with all.
     """
-    inside = grouped_gemm.ranks_inside(plan.ep, plan.expert_replicas)
+    inside = grouped_gemm.ranks_inside(layout.ep, layout.expert_replicas)
     # one replica alone sends nothing: its ranks hold the same tokens, and their results are summed as tensor parallelism does
-    n = grouped_gemm.exchanging(plan.expert_replicas, inside)
-    share = tokens / num.where(inside > 1, inside, plan.tp)
-    stride = plan.stride["ep"]
+    n = grouped_gemm.exchanging(layout.expert_replicas, inside)
+    share = tokens / num.where(inside > 1, inside, layout.tp)
+    stride = layout.stride["ep"]
     return [
-        Exchange(f"ep.{phase}", mode, phase, share, top_k, d_model, size, "ep", n, stride, layers, variant=variant)
+        ExpertAllToAll(
+            f"ep.{phase}", mode, phase, share, top_k, d_model, size, "ep", n, stride, layers, variant=variant
+        )
         for phase, size in (("dispatch", dispatched), ("combine", 2.0))
     ]

@@ -15,11 +15,11 @@ from rooflinecli.core.num import Number
 from rooflinecli.formulas import constraints, schedule
 from rooflinecli.ledger.ops import Collective
 from rooflinecli.specs import registry
-from rooflinecli.specs.layout import SCHEDULES_IN, Plan
+from rooflinecli.specs.layout import SCHEDULES_IN, Layout
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Need:
+class ScheduleConstraint:
     """What a schedule asks of a layout: a name, where it holds, and the sentence with the remedy where it does not."""
 
     name: str
@@ -27,85 +27,87 @@ class Need:
     say: Callable[[], str]
 
 
-def _schedule(plan: Plan) -> Any:
-    return registry.load(SCHEDULES_IN, plan.schedule)
+def _schedule(layout: Layout) -> Any:
+    return registry.load(SCHEDULES_IN, layout.schedule)
 
 
 def collectives(
-    plan: Plan, tokens: Number, d_model: Number, bytes_per_value: Number, backward: bool
+    layout: Layout, tokens: Number, d_model: Number, bytes_per_value: Number, backward: bool
 ) -> list[Collective]:
     """What one stage sends per microbatch: outputs forward, input gradients backward, as often as the schedule says."""
-    size = tokens * d_model * bytes_per_value / plan.tp
-    times = _schedule(plan).sends(plan, backward)
-    return [Collective("pp.permute", "permute", size, "pp", plan.pp, plan.stride["pp"], times)]
+    size = tokens * d_model * bytes_per_value / layout.tp
+    times = _schedule(layout).sends(layout, backward)
+    return [Collective("pp.permute", "permute", size, "pp", layout.pp, layout.stride["pp"], times)]
 
 
-def bubble(plan: Plan, stage_time: Number, weight_gradient_time: Number) -> Number:
+def bubble(layout: Layout, stage_time: Number, weight_gradient_time: Number) -> Number:
     """Idle time of a stage per step."""
-    return _schedule(plan).bubble(plan, stage_time, weight_gradient_time)
+    return _schedule(layout).bubble(layout, stage_time, weight_gradient_time)
 
 
-def in_flight(plan: Plan, microbatches: Number) -> tuple[Number, Number]:
+def in_flight(layout: Layout, microbatches: Number) -> tuple[Number, Number]:
     """Microbatches (of a whole stage) whose activations the first and the last stage hold."""
-    return _schedule(plan).in_flight(plan, microbatches)  # type: ignore[no-any-return]
+    return _schedule(layout).in_flight(layout, microbatches)  # type: ignore[no-any-return]
 
 
-def copies(plan: Plan) -> Number:
+def copies(layout: Layout) -> Number:
     """How many stages' weights and gradients a device holds: one, where a schedule does not say more."""
-    hook = getattr(_schedule(plan), "copies", None)
-    return 1.0 if hook is None else hook(plan)
+    hook = getattr(_schedule(layout), "copies", None)
+    return 1.0 if hook is None else hook(layout)
 
 
-def needs(plan: Plan, microbatches: Number) -> Iterator[Need]:
+def needs(layout: Layout, microbatches: Number) -> Iterator[ScheduleConstraint]:
     """What the schedule asks of a layout, besides stages that exist."""
-    return _schedule(plan).needs(plan, microbatches)  # type: ignore[no-any-return]
+    return _schedule(layout).needs(layout, microbatches)  # type: ignore[no-any-return]
 
 
-def fullest(plan: Plan, layers: Number) -> Number:
+def layers_on_fullest_stage(layout: Layout, layers: Number) -> Number:
     """Layers on the fullest stage."""
-    return schedule.layers_per_stage(layers, plan.pp) if plan.stages is None else max(plan.stages)
+    return schedule.layers_per_stage(layers, layout.pp) if layout.stages is None else max(layout.stages)
 
 
-def share(plan: Plan, layers: Number) -> Number:
+def share(layout: Layout, layers: Number) -> Number:
     """Share of the layers that the fullest stage holds."""
-    return schedule.layer_share(fullest(plan, layers), layers)
+    return schedule.layer_share(layers_on_fullest_stage(layout, layers), layers)
 
 
-def least_shares(plan: Plan, layers: Number) -> tuple[Number, Number, Number]:
+def min_stage_shares(layout: Layout, layers: Number) -> tuple[Number, Number, Number]:
     """Shares of all layers, embedding and head that the slowest stage does at least, whatever they take: for its floor."""
-    alone = num.where(plan.pp > 1, 0.0, 1.0)
-    if plan.stages is not None:
-        return share(plan, layers), alone, alone
-    even = schedule.layer_share(1.0, plan.pp)  # some stage does its mean part; the head's, where no other split is made
-    return even, alone, num.where(constraints.divides(plan.pp, layers), 1.0, even)
+    alone = num.where(layout.pp > 1, 0.0, 1.0)
+    if layout.stages is not None:
+        return share(layout, layers), alone, alone
+    even = schedule.layer_share(
+        1.0, layout.pp
+    )  # some stage does its mean part; the head's, where no other split is made
+    return even, alone, num.where(constraints.divides(layout.pp, layers), 1.0, even)
 
 
-def slowest(plan: Plan, layers: Number, layers_time: Number, stem: Number, head: Number) -> Number:
+def slowest(layout: Layout, layers: Number, layers_time: Number, stem: Number, head: Number) -> Number:
     """Time of a microbatch on the slowest stage: embedding on the first, head on the last, layers as the plan says or best."""
-    if plan.stages is None:
-        even = schedule.even_stage(layers_time, plan.pp, stem, head)
-        if num.plain(plan.pp) and num.value(constraints.divides(plan.pp, layers)):
+    if layout.stages is None:
+        even = schedule.even_stage(layers_time, layout.pp, stem, head)
+        if num.plain(layout.pp) and num.value(constraints.divides(layout.pp, layers)):
             return even
-        best = _best_split(plan, layers, layers_time, stem, head)
-        return num.where(constraints.divides(plan.pp, layers), even, best)
+        best = _best_split(layout, layers, layers_time, stem, head)
+        return num.where(constraints.divides(layout.pp, layers), even, best)
     time: Number = 0.0
-    for i, count in enumerate(plan.stages):
-        ends = (stem if i == 0 else 0.0) + (head if i == len(plan.stages) - 1 else 0.0)
+    for i, count in enumerate(layout.stages):
+        ends = (stem if i == 0 else 0.0) + (head if i == len(layout.stages) - 1 else 0.0)
         time = schedule.slowest_stage(time, schedule.stage_time(count, layers, layers_time, ends))
     return time
 
 
-def _best_split(plan: Plan, layers: Number, layers_time: Number, stem: Number, head: Number) -> Number:
+def _best_split(layout: Layout, layers: Number, layers_time: Number, stem: Number, head: Number) -> Number:
     """Slowest stage of the best split into whole layers: the least time within which all stages together do them.
 
     A stage's time is whole layers and its end, so only three times from the lower bound on can be the least; one layer
     above the bound is always enough.
     """
     layer = schedule.stage_time(1.0, layers, layers_time, 0.0)
-    bound = schedule.least_stage(schedule.mean_stage(layers_time, stem + head, plan.pp), stem, head)
+    bound = schedule.least_stage(schedule.mean_stage_time(layers_time, stem + head, layout.pp), stem, head)
     best = bound + layer
     for end in (0.0, stem, head):
         time = schedule.whole_layers(bound, end, layer)
-        enough = schedule.layers_within(time, layer, stem, head, plan.pp) >= layers
+        enough = schedule.layers_within(time, layer, stem, head, layout.pp) >= layers
         best = num.where(enough, num.minimum(time, best), best)
     return best

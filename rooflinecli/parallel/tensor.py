@@ -9,15 +9,15 @@ from __future__ import annotations
 from rooflinecli.core import num
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import constraints
-from rooflinecli.ledger.ledger import EVEN, Axes, Sizes, Split
+from rooflinecli.ledger.ledger import EVEN, Axes, Sizes, TensorSplit
 from rooflinecli.ledger.ops import Collective
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import LayerSpec
 
 HEADS = ("N",)  # axes of which a device holds whole ones
 
 
-def shard(sizes: Sizes, tp: Number, split: Axes, shared: Axes = (), over: Split = EVEN) -> None:
+def shard(sizes: Sizes, tp: Number, split: Axes, shared: Axes = (), over: TensorSplit = EVEN) -> None:
     """Divide the axes that tensor parallelism splits, in place; a shared one is replicated once there are fewer than tp.
 
     Heads that tp does not divide are padded up, so that every device (every rank of it, where `over` has several) has whole ones
@@ -32,7 +32,7 @@ def shard(sizes: Sizes, tp: Number, split: Axes, shared: Axes = (), over: Split 
             sizes[axis] = _copied(sizes[axis], sizes["N"], cached[axis], tp * over.ranks, over)
 
 
-def _copied(held: Number, queries: Number, heads: Number, ranks: Number, over: Split) -> Number:
+def _copied(held: Number, queries: Number, heads: Number, ranks: Number, over: TensorSplit) -> Number:
     """Cached heads of a device under an engine that copies them where `ranks` in all do not divide them."""
     copies = num.maximum(queries, held)
     if over.copies == "ranks":
@@ -50,12 +50,12 @@ def _whole(heads: Number) -> Number:
     return heads if num.plain(heads) and num.value(heads) == int(num.value(heads)) else num.ceil(heads)
 
 
-def tokens_outside(tokens: Number, plan: Plan) -> Number:
+def tokens_outside_tp(tokens: Number, layout: Layout) -> Number:
     """Tokens a device holds where tensor parallelism does not reach: norms, residuals."""
-    return tokens / plan.tp if plan.sequence_parallel else tokens
+    return tokens / layout.tp if layout.sequence_parallel else tokens
 
 
-def branches(layer: LayerSpec, plan: Plan | None = None) -> Number:
+def tp_reductions_per_layer(layer: LayerSpec, layout: Layout | None = None) -> Number:
     """Times a layer's activations are summed over the group: after attention and after the feed-forward, once if parallel.
 
     Experts that `plan` keeps whole on every rank sum nothing, unless one is shared by all tokens.
@@ -63,14 +63,14 @@ def branches(layer: LayerSpec, plan: Plan | None = None) -> Number:
     count = float((layer.attention is not None) + (layer.cross is not None) + (layer.feedforward.kind != "none"))
     if layer.parallel:
         return 1.0
-    apart = 1.0 if plan is None or layer.feedforward.kind != "moe" else plan.apart
+    apart = 1.0 if layout is None or layer.feedforward.kind != "moe" else layout.apart
     if (num.plain(apart) and num.value(apart) == 1) or layer.feedforward.n_shared or layer.feedforward.shared_d_ff:
         return count
     return num.where(apart > 1, count - 1, count)
 
 
 def collectives(
-    plan: Plan,
+    layout: Layout,
     tokens: Number,
     d_model: Number,
     bytes_per_value: Number,
@@ -85,8 +85,8 @@ def collectives(
     """
     size = tokens * d_model * bytes_per_value
     passes = 2 if backward and not again else 1
-    n, stride = plan.tp, plan.stride["tp"]
-    if not plan.sequence_parallel:
+    n, stride = layout.tp, layout.stride["tp"]
+    if not layout.sequence_parallel:
         return [Collective("tp.all_reduce", "all-reduce", size, "tp", n, stride, layers * branches * passes)]
     # Backward gathers the inputs once more, since only their shards were kept.
     gathers = layers * branches * (passes + (1 if backward and not again else 0))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from rooflinecli.core.lift import PLAIN, Plain
+from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
 from rooflinecli.ledger.ledger import Layer, Ledger, Sizes
 from rooflinecli.parallel import expert, tensor
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 
 _FIELDS: dict[str, tuple[str | int, ...]] = {
     "D": ("d_model",),
@@ -33,18 +33,18 @@ _FIELDS: dict[str, tuple[str | int, ...]] = {
 OUTER = ("V",)  # what tensor parallelism splits before and after the layers
 
 
-def _lifted(axes: dict[str, int], document: Any, lift: Plain) -> Sizes:
+def _lifted(axes: dict[str, int], document: Any, lift: PlainLift) -> Sizes:
     if not lift.traced:
         return dict(axes)
     return {a: lift(a, float(v), "1", document.at(*_FIELDS.get(a, ()))) if a != "one" else 1 for a, v in axes.items()}
 
 
-def work_sizes(batch: Number, queries: Number, keys: Number, logits: Number, plan: Plan) -> Sizes:
+def pass_axis_sizes(batch: Number, queries: Number, keys: Number, logits: Number, plan: Layout) -> Sizes:
     """B, S, T, O, Z of one device's share of the work."""
-    return {"B": batch, "S": queries, "T": keys, "O": logits, "Z": tensor.tokens_outside(queries, plan)}
+    return {"B": batch, "S": queries, "T": keys, "O": logits, "Z": tensor.tokens_outside_tp(queries, plan)}
 
 
-def layer_sizes(layer: Layer, work: Sizes, plan: Plan, document: Any, lift: Plain) -> Sizes:
+def layer_sizes(layer: Layer, work: Sizes, plan: Layout, document: Any, lift: PlainLift) -> Sizes:
     """All sizes a layer's rows need, sharded."""
     tp, ep, apart, copies = plan.tp, plan.ep, plan.apart, plan.redundant_experts
     if tp.__class__ is ep.__class__ is apart.__class__ is copies.__class__ is float and not lift.traced:
@@ -52,7 +52,9 @@ def layer_sizes(layer: Layer, work: Sizes, plan: Plan, document: Any, lift: Plai
     return layer.sizes({**_sharded(layer, tp, ep, apart, copies, document, lift), **work})
 
 
-def _sharded(layer: Layer, tp: Number, ep: Number, apart: Number, copies: Number, document: Any, lift: Plain) -> Sizes:
+def _sharded(
+    layer: Layer, tp: Number, ep: Number, apart: Number, copies: Number, document: Any, lift: PlainLift
+) -> Sizes:
     """The sizes that the model and its sharding decide, whatever the work."""
     sizes = _lifted(layer.axes, document, lift)
     tensor.shard(sizes, tp, layer.split, layer.shared, layer.over)
@@ -66,24 +68,24 @@ def _held(layer: Layer, tp: float, ep: float, apart: float, copies: float) -> Si
     return _sharded(layer, tp, ep, apart, copies, None, PLAIN)
 
 
-def outer_sizes(book: Ledger, work: Sizes, plan: Plan, document: Any, lift: Plain) -> Sizes:
+def stem_head_axis_sizes(ledger: Ledger, work: Sizes, plan: Layout, document: Any, lift: PlainLift) -> Sizes:
     """Sizes for the rows before and after the layers, sharded by vocabulary where the engine does so."""
-    tp = 1.0 if book.over.whole_head else plan.tp
-    plain = tp.__class__ is float and not lift.traced and not book.towers  # what a tower reads may be an array
-    sizes = {**(_outside(book, tp) if plain else _sharded_outside(book, tp, document, lift)), **work}
-    for name, rule in book.derived:
+    tp = 1.0 if ledger.over.replicates_lm_head else plan.tp
+    plain = tp.__class__ is float and not lift.traced and not ledger.towers  # what a tower reads may be an array
+    sizes = {**(_outside(ledger, tp) if plain else _sharded_outside(ledger, tp, document, lift)), **work}
+    for name, rule in ledger.derived:
         sizes[name] = rule(sizes)
     return sizes
 
 
-def _sharded_outside(book: Ledger, tp: Number, document: Any, lift: Plain) -> Sizes:
+def _sharded_outside(ledger: Ledger, tp: Number, document: Any, lift: PlainLift) -> Sizes:
     """The sizes that the model and its sharding decide there."""
-    sizes = _lifted(book.axes, document, lift)
+    sizes = _lifted(ledger.axes, document, lift)
     tensor.shard(sizes, tp, OUTER)
     return sizes
 
 
 @lru_cache(maxsize=256)
-def _outside(book: Ledger, tp: float) -> Sizes:
+def _outside(ledger: Ledger, tp: float) -> Sizes:
     """The same as plain numbers."""
-    return _sharded_outside(book, tp, None, PLAIN)
+    return _sharded_outside(ledger, tp, None, PLAIN)

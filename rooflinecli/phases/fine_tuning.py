@@ -42,7 +42,7 @@ _TARGETS: dict[str, str | tuple[str, ...]] = {
 }
 
 
-def adapted(rows: tuple[Row, ...], targets: str = "all") -> list[Row]:
+def lora_target_rows(rows: tuple[Row, ...], targets: str = "all") -> list[Row]:
     """Weight matmuls that carry an adapter: the dense linear layers of a block, of its attention, or q, k and v alone."""
     return [
         row
@@ -57,7 +57,7 @@ def adapted(rows: tuple[Row, ...], targets: str = "all") -> list[Row]:
 def adapter_parameters(rows: tuple[Row, ...], sizes: Sizes, rank: Number, targets: str = "all") -> Number:
     """Adapter parameters that one device of a replica holds for a layer."""
     total: Number = 0.0
-    for row in adapted(rows, targets):
+    for row in lora_target_rows(rows, targets):
         c = row.contraction
         assert c is not None
         total = total + fine_tuning.adapter_parameters(rank, product(c.k, sizes), product(c.n, sizes))
@@ -67,7 +67,7 @@ def adapter_parameters(rows: tuple[Row, ...], sizes: Sizes, rank: Number, target
 def adapter_ops(rows: tuple[Row, ...], sizes: Sizes, rank: Number, formats: Formats, targets: str = "all") -> list[Op]:
     """Forward kernels of the adapters of a layer."""
     ops = []
-    for row in adapted(rows, targets):
+    for row in lora_target_rows(rows, targets):
         c = row.contraction
         assert c is not None
         m, k, n = product(c.m, sizes), product(c.k, sizes), product(c.n, sizes)
@@ -87,9 +87,9 @@ def adapter_ops(rows: tuple[Row, ...], sizes: Sizes, rank: Number, formats: Form
     return ops
 
 
-def dequantise(rows: tuple[Row, ...], sizes: Sizes, formats: Formats) -> list[Op]:
+def dequantization_ops(rows: tuple[Row, ...], sizes: Sizes, formats: Formats) -> list[Op]:
     """Kernels that widen the stored base weights before a pass."""
-    weights = sum(product(row.contraction.w, sizes) for row in adapted(rows) if row.contraction)
+    weights = sum(product(row.contraction.w, sizes) for row in lora_target_rows(rows) if row.contraction)
     moved = fine_tuning.dequantise_bytes(weights, fine_tuning.nf4_bytes(*NF4), formats.activation)
     return [
         Op(name="dequantise", kind="elementwise", dtype=formats.compute, flops=counts.bytes_of(0.0, 1.0), bytes=moved)

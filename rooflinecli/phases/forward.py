@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from rooflinecli.formulas import counts
 from rooflinecli.ledger.ledger import Contraction, Row, Sizes, elements, product
-from rooflinecli.ledger.mixer import Mode
+from rooflinecli.ledger.mixer import CountingMode
 from rooflinecli.ledger.ops import Op, kernel
 
 
-class Pass(Mode):
+class ForwardPass(CountingMode):
     """A forward pass counted in one mode."""
 
     __slots__ = ()
@@ -19,7 +19,7 @@ class Pass(Mode):
         """The kernels of these rows: one for each that does work, and as many as a mixer takes."""
         result = []
         for row in rows:
-            if row.kept and self.decode:
+            if row.is_saved and self.decode:
                 continue
             if row.contraction is not None:
                 count = self._experts if row.kind == "grouped_matmul" else self._outer if outer else self._matmul

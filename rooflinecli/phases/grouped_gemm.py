@@ -8,11 +8,11 @@ from __future__ import annotations
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import grouped_gemm as f
-from rooflinecli.ledger.ops import Op, Routed
+from rooflinecli.ledger.ops import ExpertWorkload, Op
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ExpertShape:
     """A layer of routed experts on one rank: d_model, an expert's width here, its matrices (3 gated, 2 not), experts and top_k."""
 
     d_model: Number
@@ -23,7 +23,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class ExpertStorage:
     """Bytes per weight, per value read and written, what computes, and whose kernels (a variant of the class `routed_experts`)."""
 
     weight: float
@@ -33,20 +33,22 @@ class Stored:
     variant: str
 
 
-def busiest(tokens: Number, shape: Shape, ep: Number, balanced: bool, given: Number | None = None) -> Number:
+def busiest_rank_share(
+    tokens: Number, shape: ExpertShape, ep: Number, balanced: bool, given: Number | None = None
+) -> Number:
     """Slots of the busiest of `ep` ranks over an even share: as given, else by how experts are placed."""
     if given is not None:
         return f.busiest_given(ep, given)
     if balanced:
         return f.busiest_rank_balanced(ep, tokens * shape.top_k)
-    return f.busiest_rank(ep, shape.experts, f.SPREAD)
+    return f.busiest_rank_load(ep, shape.experts, f.SPREAD)
 
 
 def experts_op(
     name: str,
     tokens: Number,
-    shape: Shape,
-    stored: Stored,
+    shape: ExpertShape,
+    stored: ExpertStorage,
     ep: Number,
     share: Number,
     even: bool = False,
@@ -58,13 +60,13 @@ def experts_op(
     skew: how uneven it is otherwise.
     """
     slots = tokens * shape.top_k
-    held, mu = shape.experts / ep, f.slots_per_expert(tokens, shape.top_k, shape.experts)
+    held, mu = shape.experts / ep, f.routed_tokens_per_expert(tokens, shape.top_k, shape.experts)
     rows, fair = f.rows_of_busiest(f.expert_rows(slots, ep, share), slots), f.expert_rows(slots, ep, 1.0)
     one = f.of_one_token(tokens, shape.top_k, ep)
-    visits = f.visits_on_busiest(mu, share)
-    spread = f.experts_with_work_balanced(held, fair) if even else f.experts_with_work(held, visits, skew)
+    visits = f.busiest_rank_tokens_per_expert(mu, share)
+    spread = f.experts_with_work_balanced(held, fair) if even else f.expected_active_experts(held, visits, skew)
     active = f.experts_of_busiest(spread, one, rows)
-    least = f.at_least(f.experts_with_work(held, mu, f.LEAST_SKEW), one)
+    least = f.at_least(f.expected_active_experts(held, mu, f.LEAST_SKEW), one)
     sizes = (shape.matrices, shape.d_model, shape.width)
     moved = f.expert_token_bytes(fair, shape.top_k, shape.d_model, stored.read, stored.written)
     return Op(
@@ -77,7 +79,7 @@ def experts_op(
         n=shape.width,
         ramp=active / rows,
         variant=stored.variant,
-        routed=Routed(
+        routed=ExpertWorkload(
             rows=rows,
             slots=slots,
             active=active,

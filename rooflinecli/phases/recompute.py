@@ -11,7 +11,7 @@ from rooflinecli.core import num
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import schedule
 from rooflinecli.ledger.ops import Op
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 
 # Megatron-LM's --recompute-modules: rows that run again, and which of their saved tensors (by place) are no longer kept.
 MODULES: dict[str, tuple[tuple[str, ...], dict[str, tuple[int, ...]]]] = {
@@ -47,26 +47,26 @@ def share(layers: Number | None, all_layers: Number) -> Number:
     return 1.0 if layers is None else schedule.layer_share(num.minimum(layers, all_layers), all_layers)
 
 
-def again(plan: Plan, forward: list[Op], early_stop: bool = False) -> list[Op]:
+def recomputed_ops(plan: Layout, forward: list[Op], early_stop: bool = False) -> list[Op]:
     """Forward kernels of a layer that recomputation repeats. Fused attention repeats its scores inside its own backward."""
     if plan.recompute == "full":
         return _needed(forward) if early_stop else forward
     if plan.recompute == "op":
         return [_half(op) for op in _needed(forward) if op.gradient is None]
     if plan.recompute == "selective":
-        names = repeated(plan)
+        names = recomputed_rows(plan)
         scores = not plan.flash and "core_attn" in plan.recompute_modules
         return [op for op in forward if op.name in names or (scores and op.gradient and op.gradient.scores)]
     return []
 
 
-def repeated(plan: Plan) -> set[str]:
+def recomputed_rows(plan: Layout) -> set[str]:
     """Rows that a selective recomputation runs again."""
     modules = plan.recompute_modules if plan.recompute == "selective" else ()
     return {name for module in modules for name in MODULES[module][0]}
 
 
-def dropped(plan: Plan) -> dict[str, tuple[int, ...]]:
+def dropped_tensors(plan: Layout) -> dict[str, tuple[int, ...]]:
     """By row, the places of the saved tensors that a selective recomputation does not keep."""
     gone: dict[str, tuple[int, ...]] = {}
     for module in plan.recompute_modules if plan.recompute == "selective" else ():
@@ -75,7 +75,7 @@ def dropped(plan: Plan) -> dict[str, tuple[int, ...]]:
     return gone
 
 
-def stops_early(early_stop: Number, norms: float) -> bool:
+def uses_early_stop(early_stop: Number, norms: float) -> bool:
     """Whether the framework stops early, and no norm after the last projection needs its output."""
     return num.present(early_stop) and norms <= PRE_NORM
 

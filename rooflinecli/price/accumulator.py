@@ -7,7 +7,7 @@ from typing import Any
 from rooflinecli.core.derivation import label
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import roofline
-from rooflinecli.ledger.ops import GROUPS, MIXING, Collective, Exchange, Op
+from rooflinecli.ledger.ops import GROUPS, MIXING, Collective, ExpertAllToAll, Op
 from rooflinecli.price import custom_all_reduce
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import FUSIBLE, Priced, price
@@ -17,7 +17,7 @@ from rooflinecli.price.network import PricedCollective, price_collective
 _SUMS = ("t_compute", "t_memory", "t_communication", "flops", "bytes")
 
 
-class Bill:
+class StepAccumulator:
     """Seconds by group (matmul, attention, elementwise, communication, ...) with floors and errors kept beside them."""
 
     def __init__(self, chip: Chip, regime: str, devices: Number):
@@ -37,7 +37,7 @@ class Bill:
 
     def add(self, ops: list[Op], times: Number) -> None:
         """Charge each kernel `times` times."""
-        self.charge(ops, self.prices(ops), times)
+        self.add_priced(ops, self.prices(ops), times)
 
     def prices(self, ops: list[Op]) -> list[Priced]:
         """What each kernel costs."""
@@ -46,7 +46,7 @@ class Bill:
         chip, regime = self.chip, self.regime
         return [price(op, chip, regime) for op in ops]
 
-    def charge(self, ops: list[Op], prices: list[Priced], times: Number) -> None:
+    def add_priced(self, ops: list[Op], prices: list[Priced], times: Number) -> None:
         """Charge kernels whose prices are known `times` times each."""
         groups, errors = self.groups, self.errors
         flops, moved, t_compute, t_memory = self.flops, self.bytes, self.t_compute, self.t_memory
@@ -73,9 +73,11 @@ class Bill:
             self._known[id(op)] = (op, priced)
         return priced
 
-    def collective(self, collective: Collective | Exchange, times: Number = 1.0) -> Number:
+    def collective(self, collective: Collective | ExpertAllToAll, times: Number = 1.0) -> Number:
         """Price a collective and note its floor and bytes; what of it is exposed is the caller's to charge."""
-        priced = price_exchange(collective, self.chip) if isinstance(collective, Exchange) else self._moved(collective)
+        priced = (
+            price_exchange(collective, self.chip) if isinstance(collective, ExpertAllToAll) else self._moved(collective)
+        )
         count = collective.count * times
         self.t_communication = self.t_communication + priced.floor * count
         self.volumes[collective.axis] = self.volumes.get(collective.axis, 0.0) + priced.volume * count
@@ -91,21 +93,21 @@ class Bill:
             return self._moves[key]
         priced = price_collective(c, self.chip, self.regime, self.devices)
         if c.library and c.op == "all-reduce":
-            priced = custom_all_reduce.instead(c, self.chip, priced)
+            priced = custom_all_reduce.replacement_price(c, self.chip, priced)
         if plain and c.outer_share.__class__ is priced.expected.__class__ is float:
             self._moves[key] = priced
         return priced
 
-    def expose(self, axis: str, seconds: Number) -> None:
+    def add_exposed_comm(self, axis: str, seconds: Number) -> None:
         """Charge exposed communication of an axis."""
         self.groups["communication"] = self.groups.get("communication", 0.0) + seconds
         self.by_axis[axis] = self.by_axis.get(axis, 0.0) + seconds
 
-    def hide(self, axis: str, seconds: Number) -> None:
+    def add_hidden_comm(self, axis: str, seconds: Number) -> None:
         """Note communication of an axis that runs beside the work."""
         self.hidden[axis] = self.hidden.get(axis, 0.0) + seconds
 
-    def take(self, other: Bill, times: Number, least: Number) -> None:
+    def merge(self, other: StepAccumulator, times: Number, least: Number) -> None:
         """Charge everything on another bill `times` times; its floors, which no expected time may move, `least` times."""
         for own, added in zip(self._sums(), other._sums(), strict=True):
             for key, amount in added.items():
@@ -119,14 +121,14 @@ class Bill:
     def _sums(self) -> tuple[dict[str, Number], ...]:
         return self.groups, self.errors, self.by_axis, self.hidden, self.volumes
 
-    def spend(self, group: str, seconds: Number, kind: str, error: Number) -> None:
+    def add_time(self, group: str, seconds: Number, kind: str, error: Number) -> None:
         """Charge `seconds` to a group; their error adds up within `kind`."""
         self.groups[group] = self.groups.get(group, 0.0) + seconds
         self.errors[kind] = self.errors.get(kind, 0.0) + seconds * error
 
-    def beside(self, group: str, other: Bill, seconds: Number, times: Number) -> None:
+    def add_group(self, group: str, other: StepAccumulator, seconds: Number, times: Number) -> None:
         """Charge another bill `times` times as one group, floors, bytes and errors with it."""
-        self.spend(group, seconds * times, group, 0.0)
+        self.add_time(group, seconds * times, group, 0.0)
         for kind, error in other.errors.items():
             self.errors[kind] = self.errors.get(kind, 0.0) + error * times
         for name in _SUMS:
@@ -134,12 +136,12 @@ class Bill:
         for axis, volume in other.volumes.items():
             self.volumes[axis] = self.volumes.get(axis, 0.0) + volume * times
 
-    def bound_by(self, other: Bill) -> None:
+    def set_floor_from(self, other: StepAccumulator) -> None:
         """Take floors, FLOPs and bytes of another bill: of the work that there is, where an engine does more of it."""
         for name in _SUMS:
             setattr(self, name, getattr(other, name))
 
-    def share(self, parts: Number) -> None:
+    def divide_by(self, parts: Number) -> None:
         """Divide everything by so many parts, such as the tokens that a step writes."""
         for name in _SUMS:
             setattr(self, name, getattr(self, name) / parts)

@@ -10,15 +10,15 @@ from typing import Any
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import DataError, UsageError
-from rooflinecli.core.lift import PLAIN, Plain
+from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import roofline, training
 from rooflinecli.price import overrides
 from rooflinecli.price.overrides import TIMES
 from rooflinecli.specs.efficiency import CONSTANTS, SETTINGS, Efficiency
-from rooflinecli.specs.engine import Engine
+from rooflinecli.specs.engine import ServingEngine
 from rooflinecli.specs.hardware import HardwareSpec, Level, load_defaults
-from rooflinecli.specs.name_lookup import shown
+from rooflinecli.specs.name_lookup import display_path
 from rooflinecli.specs.yaml_loader import Document
 
 IDEAL = Efficiency(source="--efficiency ideal: every kernel reaches the roofline", error=0.0)
@@ -46,11 +46,11 @@ class Chip:
     def __init__(
         self,
         spec: HardwareSpec,
-        lift: Plain = PLAIN,
+        lift: PlainLift = PLAIN,
         *,
         ideal: bool = False,
         override: dict[str, Number] | None = None,
-        engine: Engine | None = None,
+        engine: ServingEngine | None = None,
     ):
         self.spec, self.lift, self.ideal, self.override, self.engine = spec, lift, ideal, override or {}, engine
         overrides.check(spec, self.override)
@@ -66,7 +66,7 @@ class Chip:
         ] = {}  # how each class of operation is priced: price/kernels keeps them here
         self.levels = [_LevelNumbers(self, level, i) for i, level in enumerate(spec.network)]
 
-    def times(self, factors: Mapping[str, Number]) -> Chip:
+    def with_factors(self, factors: Mapping[str, Number]) -> Chip:
         """This chip with constants multiplied. Raises UsageError for a path that is none."""
         overrides.check(self.spec, (TIMES + path for path in factors))
         other = copy(self)
@@ -77,7 +77,7 @@ class Chip:
         other.levels = [_LevelNumbers(other, level, i) for i, level in enumerate(self.spec.network)]
         return other
 
-    def settled(self, path: str, given: Number) -> Number:
+    def effective_constant(self, path: str, given: Number) -> Number:
         """A constant as it counts: the file's or its override, times the factor that a calibration found for it."""
         value = self.override.get(path, given)
         return overrides.moved(path, value, self.factors[path]) if path in self.factors else value
@@ -86,7 +86,7 @@ class Chip:
         """What an explanation adds to a constant's citation where a factor moved it."""
         if not self.lift.traced or path not in self.factors:
             return ""
-        return f"; times {num.value(self.factors[path]):.4g} ({self.spec.document.at('calibration')})"
+        return f"; times {num.value(self.factors[path]):.4g} ({self.spec.document.location('calibration')})"
 
     def _figure(self, symbol: str, *path: str) -> Number:
         figure: Any = self.spec
@@ -97,7 +97,7 @@ class Chip:
         return self.lift(symbol, value, figure.dimension, self._cite(self.spec.document, path, figure.source, mark))
 
     def _cite(self, document: Document, path: tuple[str | int, ...], source: str, mark: str = "") -> str:
-        return f"{document.at(*path)}; {self.spec.citation(source)}{mark}" if self.lift.traced else ""
+        return f"{document.location(*path)}; {self.spec.citation(source)}{mark}" if self.lift.traced else ""
 
     def peak(self, dtype: str) -> Number:
         """Dense FLOP/s. Raises UsageError when the chip does not have the dtype."""
@@ -107,7 +107,7 @@ class Chip:
             self._peaks[dtype] = self._figure(f"P_{dtype}", "peak", dtype)
         return self._peaks[dtype]
 
-    def reachable(self, dtype: str) -> Number:
+    def power_limited_peak(self, dtype: str) -> Number:
         """The peak that the power limit leaves: below the power at which the file's rates were stated, clocks fall."""
         if dtype not in self._reachable:
             peak, limit, rated = self.peak(dtype), self.power, self.spec.rated_power
@@ -116,7 +116,7 @@ class Chip:
         return self._reachable[dtype]
 
     @cached_property
-    def targets(self) -> tuple[str, ...]:
+    def backend_names(self) -> tuple[str, ...]:
         """What an engine may call this chip, the nearest name first: its file; vendor with HBM or architecture; vendor; or cpu."""
         spec = self.spec
         if spec.kind == "cpu":
@@ -175,13 +175,15 @@ class Chip:
             found = self._constants[key] = self._resolve(regime, kind, dtype, variant)
         return found
 
-    def engine_has(self, kind: str) -> bool:
+    def engine_has_constants(self, kind: str) -> bool:
         """Whether the engine brings serving constants of its own for a class."""
         if self.engine is None:
             return False
-        return kind in self.engine.efficiency or any(kind in table for _, table in self.engine.kernels(self.targets))
+        return kind in self.engine.efficiency or any(
+            kind in table for _, table in self.engine.kernels(self.backend_names)
+        )
 
-    def knows(self, kind: str, name: str) -> bool:
+    def has_constants(self, kind: str, name: str) -> bool:
         """Whether the chip's file or the defaults of its kind give kernel constants of a class under this very name."""
         key = ("knows", kind, name)  # asked of every layer's exchange, and a file does not change
         if key not in self.ways:
@@ -205,7 +207,7 @@ class Chip:
         if kind in SETTINGS or self.ideal:
             return self._lifted(NEUTRAL, self.spec.document, (), kind)
         raise DataError(
-            f"{shown(self.spec.document.path)}: {self.spec.name} has no efficiency for operations of class {kind} in {dtype}; "
+            f"{display_path(self.spec.document.path)}: {self.spec.name} has no efficiency for operations of class {kind} in {dtype}; "
             f"add efficiency.{regime}.{kind}.any to that file or to hardware/defaults/{self.spec.kind}.yaml, or give --efficiency ideal"
         )
 
@@ -214,7 +216,7 @@ class Chip:
         mxfp4@vllm+decode) may stand alone, for all formats."""
         if regime != "serving" or self.engine is None:
             return None
-        for target, table in self.engine.kernels(self.targets):
+        for target, table in self.engine.kernels(self.backend_names):
             for name in (*_names(variant), *variant.split("+")[1:], dtype, "any"):
                 if name in table.get(kind, {}):
                     path = ("backends", target, kind, name)
@@ -245,7 +247,9 @@ class Chip:
             if constant.shaped and (num.present(given) or key in self.override):
                 values["simple"] = False
             source = self._cite(document, (*path, name), entry.source) + self._calibrated(key)
-            values[name] = self.lift(f"{constant.symbol}[{kind}]", self.settled(key, given), constant.unit, source)
+            values[name] = self.lift(
+                f"{constant.symbol}[{kind}]", self.effective_constant(key, given), constant.unit, source
+            )
         return SimpleNamespace(**values)
 
 
@@ -257,7 +261,7 @@ def _check_calibration(spec: HardwareSpec) -> None:
                 try:
                     overrides.unit(spec, TIMES + path)
                 except UsageError as error:
-                    where = spec.document.at("calibration", phase, name, "factors", path)
+                    where = spec.document.location("calibration", phase, name, "factors", path)
                     raise DataError(f"{where}: {str(error).removeprefix(TIMES)}") from None
 
 

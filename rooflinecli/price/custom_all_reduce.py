@@ -16,9 +16,9 @@ MOST = 8.0  # devices that these kernels serve
 SHOTS = ("one-shot", "two-shot")
 
 
-def known(chip: Chip, library: str) -> bool:
+def is_benchmarked(chip: Chip, library: str) -> bool:
     """Whether somebody timed a library's kernels on the chip's generation."""
-    return chip.knows(KIND, f"one-shot@{library}")
+    return chip.has_constants(KIND, f"one-shot@{library}")
 
 
 def all_reduce(size: Number, n: Number, chip: Chip, library: str, shot: str = "") -> PricedCollective:
@@ -41,9 +41,9 @@ def _constants(chip: Chip, shot: str, library: str) -> Any:
     return chip.constants("kernel", KIND, shot, f"{shot}@{library}")
 
 
-def instead(collective: Collective, chip: Chip, priced: PricedCollective) -> PricedCollective:
+def replacement_price(collective: Collective, chip: Chip, priced: PricedCollective) -> PricedCollective:
     """The price of an all-reduce where an engine's own kernels may do it: NCCL's, or theirs where they reach and are faster."""
-    if not chip.levels or chip.ideal or not known(chip, collective.library):
+    if not chip.levels or chip.ideal or not is_benchmarked(chip, collective.library):
         return priced
     own = all_reduce(collective.size, collective.n, chip, collective.library)
     reach = num.minimum(MOST, chip.levels[0].size)

@@ -37,7 +37,7 @@ _made = tuple.__new__  # half the time of calling the class: a pass prices dozen
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Way:
+class PricingRule:
     """How operations of one class, format and variant are priced on a chip: all that does not depend on their sizes.
 
     `form` puts an expected time together from `c`, the rate within reach and the bandwidth; `peak` is None where an ideal
@@ -66,17 +66,17 @@ def price(op: Op, chip: Chip, regime: str) -> Priced:
     return _made(Priced, (*least, expected, c.error))
 
 
-def _way(op: Op, chip: Chip, regime: str) -> Way:
+def _way(op: Op, chip: Chip, regime: str) -> PricingRule:
     """How an operation is priced; found once for a chip."""
     c = chip.constants(regime, op.kind, op.dtype, op.variant)
     if op.kind in FUSIBLE:
         hidden = num.plain(c.overlap) and num.value(c.overlap) == 1
-        return Way(_nothing if hidden else _pass, c)
-    if op.kind == "routed_experts" and regime == "serving" and not chip.engine_has(op.kind):
+        return PricingRule(_nothing if hidden else _pass, c)
+    if op.kind == "routed_experts" and regime == "serving" and not chip.engine_has_constants(op.kind):
         c = _as_served(c, chip, op.variant.partition("@")[0])
     form = _plain if c.simple else _FORMS.get(op.kind, _plain)
     bounded = num.present(c.unit_bytes) or num.present(c.flops_per_joule)
-    return Way(form, c, chip.peak(op.dtype), chip.reachable(op.dtype), bounded)
+    return PricingRule(form, c, chip.peak(op.dtype), chip.power_limited_peak(op.dtype), bounded)
 
 
 def _bounded(op: Op, c: SimpleNamespace, chip: Chip, expected: Number) -> Number:

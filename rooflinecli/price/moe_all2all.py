@@ -13,7 +13,7 @@ from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import collectives, roofline
 from rooflinecli.formulas import moe_all2all as f
-from rooflinecli.ledger.ops import Exchange
+from rooflinecli.ledger.ops import ExpertAllToAll
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.network import PricedCollective
 
@@ -23,12 +23,12 @@ MERGING = ("deepep", "nvlink", "nvlink-one-sided")  # kernels that send one copy
 MODES = ("deepep-low-latency", *MERGING, GATHER)
 
 
-def known(chip: Chip, mode: str) -> bool:
+def is_benchmarked(chip: Chip, mode: str) -> bool:
     """Whether the chip's file, or its generation's, says how fast the kernels of a mode are."""
-    return chip.knows(KIND, mode if mode == GATHER else f"{mode}-dispatch")
+    return chip.has_constants(KIND, mode if mode == GATHER else f"{mode}-dispatch")
 
 
-def price_exchange(e: Exchange, chip: Chip) -> PricedCollective:
+def price_exchange(e: ExpertAllToAll, chip: Chip) -> PricedCollective:
     """Floor, expected time and bytes sent per rank. Raises UsageError where the chip's network does not reach so far."""
     if not chip.levels:
         raise UsageError(f"{chip.spec.name}: its file describes no network; add `network:` to it")
@@ -51,9 +51,9 @@ def price_exchange(e: Exchange, chip: Chip) -> PricedCollective:
     return PricedCollective(floor, num.maximum(expected, floor), sent_in + sent_out, error)
 
 
-def _reaches(e: Exchange, chip: Chip, nodes: Number) -> bool:
+def _reaches(e: ExpertAllToAll, chip: Chip, nodes: Number) -> bool:
     """Whether the mode's kernels go between hosts. Raises UsageError where a scalar asks for it and they or the network do not."""
-    timed = e.mode == GATHER or chip.knows(KIND, f"{e.mode}-{e.phase}-nodes")
+    timed = e.mode == GATHER or chip.has_constants(KIND, f"{e.mode}-{e.phase}-nodes")
     if timed and len(chip.levels) > 1:
         return True
     if num.plain(nodes):
@@ -65,9 +65,9 @@ def _reaches(e: Exchange, chip: Chip, nodes: Number) -> bool:
     return False  # a sweep masks the points beyond
 
 
-def _merged(e: Exchange, inside: Number, nodes: Number) -> tuple[Number, Number]:
+def _merged(e: ExpertAllToAll, inside: Number, nodes: Number) -> tuple[Number, Number]:
     """Bytes inside and between nodes when every rank and every node gets one copy of a token at most."""
-    ranks = f.places_visited(e.n, e.top_k)
+    ranks = f.destinations_visited(e.n, e.top_k)
     across = f.nodes_visited(nodes, e.top_k, e.limit)
     return (
         f.merged_inside(e.tokens, e.d_model, e.bytes_per_value, ranks, inside),
@@ -75,7 +75,7 @@ def _merged(e: Exchange, inside: Number, nodes: Number) -> tuple[Number, Number]
     )
 
 
-def _sent(e: Exchange, inside: Number, nodes: Number, merged: tuple[Number, Number]) -> tuple[Number, Number]:
+def _sent(e: ExpertAllToAll, inside: Number, nodes: Number, merged: tuple[Number, Number]) -> tuple[Number, Number]:
     """Bytes that the kernels of the mode send inside and between nodes."""
     if e.mode in MERGING:
         return merged
@@ -89,7 +89,7 @@ def _sent(e: Exchange, inside: Number, nodes: Number, merged: tuple[Number, Numb
 
 
 def _time(
-    e: Exchange,
+    e: ExpertAllToAll,
     chip: Chip,
     suffix: str,
     inside: tuple[Number, Number],

@@ -18,7 +18,7 @@ from rooflinecli.core.num import Number
 from rooflinecli.formulas import collectives as f
 from rooflinecli.ledger.ops import Collective
 from rooflinecli.price.chip import Chip
-from rooflinecli.price.fabrics.types import Part, Span
+from rooflinecli.price.fabrics.types import GroupSpan, LevelPrice
 
 OPS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "permute")
 
@@ -47,11 +47,11 @@ def price_collective(collective: Collective, chip: Chip, regime: str, devices: N
     latency: Number = 0.0
     together = collective.op in ("all-to-all", "permute")
     for level, part in by_level(collective, chip, regime, devices):
-        floor = f.side_by_side(floor, part.floor)
+        floor = f.concurrent_time(floor, part.floor)
         spent = part.expected
         if level.index > 0 and not (num.plain(collective.rails) and num.value(collective.rails) == 1):
-            spent = f.on_rails(spent, part.latency, collective.rails)
-        expected = f.side_by_side(expected, spent) if together else expected + spent
+            spent = f.multi_rail_time(spent, part.latency, collective.rails)
+        expected = f.concurrent_time(expected, spent) if together else expected + spent
         volume = volume + part.volume
         error = num.maximum(error, part.error)
         latency = latency + part.latency
@@ -63,7 +63,7 @@ def price_collective(collective: Collective, chip: Chip, regime: str, devices: N
     return PricedCollective(floor, expected, volume, error)
 
 
-def by_level(collective: Collective, chip: Chip, regime: str, devices: Number) -> Iterator[tuple[Any, Part]]:
+def by_level(collective: Collective, chip: Chip, regime: str, devices: Number) -> Iterator[tuple[Any, LevelPrice]]:
     """The network levels that a group spans, from the inside out, with the price of each."""
     if collective.op not in OPS:
         raise unknown("collective", collective.op, OPS)
@@ -83,7 +83,7 @@ def by_level(collective: Collective, chip: Chip, regime: str, devices: Number) -
         members = f.members_within(level.size, collective.stride, collective.n)
         fan = f.fan_out(members, inner)
         if not (num.plain(fan) and num.value(fan) == 1):
-            span = Span(fan, inner, members, collective.n, collective.stride, devices, collective.mesh)
+            span = GroupSpan(fan, inner, members, collective.n, collective.stride, devices, collective.mesh)
             sent = size if level.index == 0 else size * collective.outer_share
             part = _fabric(level.level.kind)(collective.op, sent, span, level, regime)
             if not num.plain(fan):  # a sweep visits every level; where the group does not span it, it adds no error

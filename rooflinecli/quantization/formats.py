@@ -53,7 +53,9 @@ class Formats:
     variant: str = ""  # class of kernel constants of its own: "int4-weights" when only the weights are that narrow
     expert_format: str = ""  # what kernels of experts are called by: bf16, fp8, nvfp4, int4, mxfp4, mxfp4-fp8
     expert_compute: str = ""  # the rate of routed experts where it is not that of the other matmuls
-    whole_cache: bool = False  # layers with a window keep every token all the same, as the engine lays its cache out
+    ignores_sliding_window: bool = (
+        False  # layers with a window keep every token all the same, as the engine lays its cache out
+    )
 
 
 def size_of(dtype: str) -> float:

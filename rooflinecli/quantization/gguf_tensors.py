@@ -26,7 +26,7 @@ _SOFTMAX_ROWS = (
 
 
 @dataclass(frozen=True)
-class Held:
+class MixerMatrix:
     """A weight matrix of a mixer as the ledger names it: its inputs and outputs, and how many there are of it."""
 
     name: str
@@ -35,7 +35,7 @@ class Held:
     copies: int = 1
 
 
-Mixers = Mapping[int, Sequence[Held]]  # by the group of layers
+Mixers = Mapping[int, Sequence[MixerMatrix]]  # by the group of layers
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def matrices(spec: ModelSpec, mixers: Mixers | None = None) -> Iterator[Matrix]:
         yield from _feedforward(spec, group.feedforward, layer)
 
 
-def _attention(spec: ModelSpec, a: AttentionSpec, i: int, held: Sequence[Held] | None) -> Iterator[Matrix]:
+def _attention(spec: ModelSpec, a: AttentionSpec, i: int, held: Sequence[MixerMatrix] | None) -> Iterator[Matrix]:
     if a.kind in SOFTMAX:
         yield from _softmax(spec, a, i)
         return
@@ -109,7 +109,7 @@ def _attention(spec: ModelSpec, a: AttentionSpec, i: int, held: Sequence[Held] |
             yield from _scanned(a, row, i)
 
 
-def _scanned(a: AttentionSpec, row: Held, i: int) -> Iterator[Matrix]:
+def _scanned(a: AttentionSpec, row: MixerMatrix, i: int) -> Iterator[Matrix]:
     """The tensors of a mixer's row: what a delta rule reads is attn_qkv (or attn_q, attn_k and attn_v), with its gate apart."""
     role, outputs = row.name.removeprefix("attention."), row.outputs
     values = a.n_heads * (a.v_head_dim or a.head_dim or 0)

@@ -12,19 +12,19 @@ from typing import Any
 from rooflinecli.quantization.compressed_tensors import compressed
 from rooflinecli.quantization.packing import Stored, grouping, integers, keeping
 from rooflinecli.quantization.per_module import algorithm, autoround, mixed
-from rooflinecli.specs.field_reader import MISSING, Fields
+from rooflinecli.specs.field_reader import MISSING, ConfigFields
 
 NAMES = ("quantization_config", "compression_config", "quantization")
 
 
-def stored(f: Fields) -> Stored | None:
+def stored(f: ConfigFields) -> Stored | None:
     """The `quantization:` of a spec, or None for an unquantised checkpoint. Raises DataError for an unknown scheme."""
     config = f.raw(*NAMES)
     if config is MISSING or not config:
         return None
     if not isinstance(config, dict):
         raise f.fail("quantization_config", "expected an object")
-    inner = Fields(config, {}, f.where, (*f.prefix, next(name for name in NAMES if name in f.data)))
+    inner = ConfigFields(config, {}, f.where, (*f.prefix, next(name for name in NAMES if name in f.data)))
     method = inner.text("quant_method").lower() or _unnamed(config)
     method = "auto-round" if method in ("intel/auto-round", "auto_round") else method
     if method not in _METHODS:
@@ -37,7 +37,7 @@ def stored(f: Fields) -> Stored | None:
     return _METHODS[method](inner) | _experts(f, inner)
 
 
-def _experts(f: Fields, inner: Fields) -> Stored:
+def _experts(f: ConfigFields, inner: ConfigFields) -> Stored:
     """Routed experts in four bits beside eight for the rest: a scale of powers of two per 32 (DeepSeek-V4's expert_dtype), or as
     ModelOpt has written them since (moe_quant_algo)."""
     if inner.text("quant_method").lower() == "fp8" and inner.text("moe_quant_algo"):
@@ -50,7 +50,7 @@ def _experts(f: Fields, inner: Fields) -> Stored:
     return {"experts": {"dtype": "mxfp4", "group_size": 32, "scale_bits": 8}}
 
 
-def _cached(f: Fields, inner: Fields) -> None:
+def _cached(f: ConfigFields, inner: ConfigFields) -> None:
     """What the block says of the cache changes no weight: a note says how to count it."""
     scheme = inner.raw("kv_cache_scheme")
     if isinstance(scheme, dict) and scheme.get("num_bits") == 8:
@@ -68,7 +68,7 @@ def _unnamed(config: Stored) -> str:
     return "mlx" if "bits" in config and "group_size" in config else ""
 
 
-def _gptq(f: Fields) -> Stored:
+def _gptq(f: ConfigFields) -> Stored:
     """Group-wise integers, a 16-bit scale and a packed zero point per group, g_idx with or without act-order (arXiv 2210.17323)."""
     stored = _grouped(f)
     head = {"head_bits": stored["bits"]} if f.flag("lm_head") else {}
@@ -76,7 +76,7 @@ def _gptq(f: Fields) -> Stored:
     return found | _dynamic(f, found)
 
 
-def _dynamic(f: Fields, base: Stored) -> Stored:
+def _dynamic(f: ConfigFields, base: Stored) -> Stored:
     """GPTQModel's rules by module: -: leaves what an expression matches in 16 bits, +: (or none) stores it in bits of its own."""
     rules = f.raw("dynamic")
     kept, others = list(base.get("kept", [])), []
@@ -86,12 +86,12 @@ def _dynamic(f: Fields, base: Stored) -> Stored:
             kept.append(name)
         elif change:
             own = {k: f.data[k] for k in ("bits", "group_size") if k in f.data} | change
-            inner = Fields(own, {}, f.where, (*f.prefix, "dynamic", rule))
+            inner = ConfigFields(own, {}, f.where, (*f.prefix, "dynamic", rule))
             others.append({"modules": [name], "stored": {"applies_to": "linear", **_grouped(inner)}})
     return ({"kept": kept} if kept else {}) | ({"others": others} if others else {})
 
 
-def _grouped(f: Fields) -> Stored:
+def _grouped(f: ConfigFields) -> Stored:
     """Bits, groups and what stands beside them in GPTQ's packing."""
     wide = integers(f, (2, 3, 4, 8), "bits")
     if group := grouping(f):
@@ -99,7 +99,7 @@ def _grouped(f: Fields) -> Stored:
     return {**wide, "scale_bits": 0, "input_bits": 32, "output_bits": 16 + wide["bits"]}
 
 
-def _awq(f: Fields) -> Stored:
+def _awq(f: ConfigFields) -> Stored:
     """As GPTQ without g_idx; the zero point is optional (Lin et al. 2023, arXiv 2306.00978)."""
     wide = integers(f, (4, 8), "bits", "w_bit")
     zero = wide["bits"] if f.flag("zero_point", True) else 0
@@ -107,24 +107,24 @@ def _awq(f: Fields) -> Stored:
     return keeping(f, {"method": "awq", **wide, **size, "scale_bits": 16, "zero_bits": zero}, "modules_to_not_convert")
 
 
-def _fp8(f: Fields) -> Stored:
+def _fp8(f: ConfigFields) -> Stored:
     """8-bit floats with a 32-bit scale per block of weight_block_size, or per tensor (DeepSeek-V3, arXiv 2412.19437, 3.3)."""
     block = f.items("weight_block_size", int, 2)
     group = {"block": block, "scale_bits": 32} if block else {"scale_bits": 0, "tensor_bits": 32}
     return keeping(f, {"dtype": "fp8", **group}, "modules_to_not_convert", "ignored_layers")
 
 
-def _fbgemm(f: Fields) -> Stored:
+def _fbgemm(f: ConfigFields) -> Stored:
     """8-bit floats with a 32-bit scale per output (transformers integrations/fbgemm_fp8.py)."""
     return keeping(f, {"dtype": "fp8", "scale_bits": 0, "output_bits": 32}, "modules_to_not_convert")
 
 
-def _mxfp4(f: Fields) -> Stored:
+def _mxfp4(f: ConfigFields) -> Stored:
     """4-bit floats with an 8-bit scale per 32 of them, on the experts only (gpt-oss model card)."""
     return {"dtype": "mxfp4", "group_size": 32, "scale_bits": 8, "applies_to": "experts"}
 
 
-def _bitsandbytes(f: Fields) -> Stored:
+def _bitsandbytes(f: ConfigFields) -> Stored:
     """NF4: a 32-bit scale per 64 weights, or 8 bits with an fp32 per 256 after double quantisation; int8: a scale per output."""
     if f.flag("load_in_8bit") or f.flag("_load_in_8bit"):
         found: Stored = {"dtype": "int8", "scale_bits": 0, "output_bits": 32, "tensor_bits": 8, "method": "bnb-int8"}
@@ -136,7 +136,7 @@ def _bitsandbytes(f: Fields) -> Stored:
     return keeping(f, found | {"method": "nf4", "scale_bits": 32, "tensor_bits": 16 * 32}, "llm_int8_skip_modules")
 
 
-def _mlx(f: Fields) -> Stored:
+def _mlx(f: ConfigFields) -> Stored:
     """A scale and a bias of 16 bits per group, embedding and head too; further entries name modules of other bits, or of none."""
     mode = f.text("mode", default="affine")
     if mode != "affine" and mode not in _MLX:
@@ -152,13 +152,13 @@ def _mlx(f: Fields) -> Stored:
     return {"method": "mlx", **_affine(f), "applies_to": "all"} | beside
 
 
-def _affine(f: Fields) -> Stored:
+def _affine(f: ConfigFields) -> Stored:
     return {**integers(f, (2, 3, 4, 5, 6, 8), "bits"), **grouping(f), "scale_bits": 16, "zero_bits": 16}
 
 
-def _mlx_module(f: Fields, name: str, said: Stored) -> Stored:
+def _mlx_module(f: ConfigFields, name: str, said: Stored) -> Stored:
     """A module of other bits (mlx-lm's mixed recipes, the routers of gpt-oss)."""
-    inner = Fields({"mode": "affine", **said}, {}, f.where, (*f.prefix, name))
+    inner = ConfigFields({"mode": "affine", **said}, {}, f.where, (*f.prefix, name))
     mode = inner.text("mode")
     if mode != "affine" and mode not in _MLX:
         raise inner.fail("mode", f"'{mode}' is not read; known: affine, {', '.join(_MLX)}")
@@ -173,12 +173,12 @@ _MLX: dict[str, Stored] = {  # a byte of scale per group, no bias: ml-explore/ml
 }
 
 
-def _hqq(f: Fields) -> Stored:
+def _hqq(f: ConfigFields) -> Stored:
     """Packed bytes and a 16-bit scale and zero per group; three bits are packed ten to an int32 (mobiusml/hqq)."""
     config = f.raw("quant_config")
     weights = config.get("weight_quant_params") if isinstance(config, dict) else None
     inner = (
-        Fields(weights, {}, f.where, (*f.prefix, "quant_config", "weight_quant_params"))
+        ConfigFields(weights, {}, f.where, (*f.prefix, "quant_config", "weight_quant_params"))
         if isinstance(weights, dict)
         else f
     )
@@ -189,7 +189,7 @@ def _hqq(f: Fields) -> Stored:
     return keeping(f, found, "skip_modules")
 
 
-def _torchao(f: Fields) -> Stored:
+def _torchao(f: ConfigFields) -> Stored:
     """int4 by groups with a 16-bit scale and zero; int8 and float8 with a scale per output (pytorch/ao)."""
     kind = f.raw("quant_type")
     if isinstance(kind, dict):  # since torchao 0.10: the class that describes it
@@ -219,11 +219,11 @@ _AO: dict[str, Stored] = {
 }
 
 
-def _exllama(method: str) -> Callable[[Fields], Stored]:
+def _exllama(method: str) -> Callable[[ConfigFields], Stored]:
     """A mean of bits over the matrices, scales counted (2) or beside them (3); the head apart."""
     beside = {"input_bits": 16, "output_bits": 16} if method == "exl3" else {}
 
-    def read(f: Fields) -> Stored:
+    def read(f: ConfigFields) -> Stored:
         bits, head = f.raw("bits"), f.raw("head_bits", "lm_head_bits")
         if isinstance(bits, bool) or not isinstance(bits, (int, float)) or not 1 <= bits <= 8:
             raise f.fail("bits", f"expected a number from 1 to 8, got {str(bits)[:40]!r}")
@@ -234,7 +234,7 @@ def _exllama(method: str) -> Callable[[Fields], Stored]:
     return read
 
 
-def _modelopt(f: Fields) -> Stored:
+def _modelopt(f: ConfigFields) -> Stored:
     """NVIDIA ModelOpt: one format for all linear layers, or for each module its own."""
     kind = f.text("quant_algo")
     if kind.upper() == "MIXED_PRECISION":
@@ -242,7 +242,7 @@ def _modelopt(f: Fields) -> Stored:
     return keeping(f, algorithm(f, kind), "ignore", "exclude_modules")
 
 
-_METHODS: dict[str, Callable[[Fields], Stored]] = {
+_METHODS: dict[str, Callable[[ConfigFields], Stored]] = {
     "gptq": _gptq,
     "awq": _awq,
     "fp8": _fp8,

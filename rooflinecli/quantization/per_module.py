@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from rooflinecli.specs.field_reader import Fields
+from rooflinecli.specs.field_reader import ConfigFields
 
 Stored = dict[str, Any]
 # Formats of ModelOpt: what stands beside the weights; a static scale of the input is one fp32 more a matrix
@@ -29,7 +29,7 @@ _LAYER = re.compile(r"^.*\blayers\.(\d+)\.")
 _HEAD = re.compile(r"(^|\.)lm_head$")
 
 
-def algorithm(f: Fields, kind: str, field: str = "quant_algo") -> Stored:
+def algorithm(f: ConfigFields, kind: str, field: str = "quant_algo") -> Stored:
     """The format that ModelOpt calls by this name. Raises DataError."""
     if kind.upper() not in ALGORITHMS:
         remedy = "give the checkpoint's safetensors index, which has each tensor, or remove quantization_config"
@@ -37,7 +37,7 @@ def algorithm(f: Fields, kind: str, field: str = "quant_algo") -> Stored:
     return ALGORITHMS[kind.upper()]
 
 
-def mixed(f: Fields) -> Stored:
+def mixed(f: ConfigFields) -> Stored:
     """quantized_layers: a format for each module that has one. The one that most of them have comes first."""
     listed = f.raw("quantized_layers")
     if not isinstance(listed, dict) or not listed:
@@ -46,7 +46,7 @@ def mixed(f: Fields) -> Stored:
     for name, said in listed.items():
         kind = said.get("quant_algo") if isinstance(said, dict) else None
         found.setdefault(str(kind), []).append(name)
-    inner = Fields(listed, {}, f.where, (*f.prefix, "quantized_layers"))
+    inner = ConfigFields(listed, {}, f.where, (*f.prefix, "quantized_layers"))
     _one_format_of_experts(inner, found)
     formats = {kind: algorithm(inner, kind, found[kind][0]) for kind in found}
     first, *rest = sorted(found, key=lambda kind: -len(found[kind]))
@@ -56,7 +56,7 @@ def mixed(f: Fields) -> Stored:
     return base | ({"others": others} if others else {})
 
 
-def _one_format_of_experts(f: Fields, found: dict[str, list[str]]) -> None:
+def _one_format_of_experts(f: ConfigFields, found: dict[str, list[str]]) -> None:
     """Raises DataError where experts of a layer differ: they are counted together."""
     seen: dict[str, str] = {}
     for kind, names in found.items():
@@ -84,7 +84,7 @@ def patterns(names: list[str]) -> list[str]:
     return [*made, *dict.fromkeys(whole)]
 
 
-def autoround(f: Fields) -> Stored:
+def autoround(f: ConfigFields) -> Stored:
     """AutoRound (Intel): GPTQ's or AWQ's packing without g_idx; extra_config names modules of other bits, 16 for those it leaves."""
     if f.text("data_type", default="int") != "int":
         raise f.fail("data_type", f"'{f.text('data_type')}' is not read; known: int; give the safetensors index")
@@ -97,7 +97,7 @@ def autoround(f: Fields) -> Stored:
         if said.get("bits", base["bits"]) == 16:
             kept.append(pattern)
         elif said:
-            inner = Fields(
+            inner = ConfigFields(
                 {**{k: f.data[k] for k in ("bits", "group_size", "sym") if k in f.data}, **said},
                 {},
                 f.where,
@@ -111,7 +111,7 @@ def autoround(f: Fields) -> Stored:
     )
 
 
-def _integers(f: Fields) -> Stored:
+def _integers(f: ConfigFields) -> Stored:
     """Packed integers with a 16-bit scale and a packed zero point per group (per output where the group is -1), signed or not."""
     bits = f.whole("bits")
     if bits not in (2, 3, 4, 8):

@@ -18,7 +18,7 @@ def as_options(written: dict[str, Any], document: Document, key: tuple[str, ...]
     """Options by the names of the table. Raises DataError for one that does not exist or cannot hold what it was given."""
     found: dict[str, Any] = {}
     for name, value in written.items():
-        where = document.at(*key, name)
+        where = document.location(*key, name)
         try:
             option = table.find(name)
         except UsageError as error:

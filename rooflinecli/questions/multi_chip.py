@@ -7,7 +7,7 @@ from typing import Any
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.engine import build_request
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.name_lookup import counted, find
+from rooflinecli.specs.name_lookup import find, split_count
 from rooflinecli.specs.options import OPTIONS
 
 Options = dict[str, Any]
@@ -64,7 +64,7 @@ def remedy(chips: list[str]) -> str:
 
 
 def _name(chip: str) -> str:
-    return counted("hardware", chip)[1]
+    return split_count("hardware", chip)[1]
 
 
 def _among(name: str, chips: list[str]) -> str:

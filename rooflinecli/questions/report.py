@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli.core.derivation import Traced
-from rooflinecli.core.lift import Traced as TracedInputs
+from rooflinecli.core.lift import TracedLift as TracedInputs
 from rooflinecli.core.record import plain
 from rooflinecli.questions.estimate.answer import choose_plans, estimate, scene_of
-from rooflinecli.questions.estimate.answer_types import Estimate
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.estimate.explain import quantities
 from rooflinecli.questions.estimate.latency_throughput_curve import curve
 from rooflinecli.questions.ops import answer as operations
@@ -48,7 +48,7 @@ def report(request: Request, simulation: dict[str, Any] | None = None, trace: di
     )
 
 
-def outline(request: Request, result: Estimate) -> dict[str, Any]:
+def outline(request: Request, result: EstimateAnswer) -> dict[str, Any]:
     """What there is to show of an estimate before anything is derived: roofs, operations, the curve over the batch."""
     plans, _ = choose_plans(scene_of(request))
     return {
@@ -68,7 +68,13 @@ def _stated(request: Request) -> list[dict[str, Any]]:
     """Where the model's description comes from, as its own file says."""
     model = request.model
     return [
-        {"symbol": "model", "value": None, "unit": "", "at": model.document.at("source"), "citation": str(model.source)}
+        {
+            "symbol": "model",
+            "value": None,
+            "unit": "",
+            "at": model.document.location("source"),
+            "citation": str(model.source),
+        }
     ]
 
 

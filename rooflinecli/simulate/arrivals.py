@@ -9,7 +9,7 @@ from rooflinecli.core.errors import UsageError
 KINDS = ("poisson", "gamma", "constant")
 
 
-def instants(written: str, rate: float, count: int, seed: int) -> list[float]:
+def arrival_times(written: str, rate: float, count: int, seed: int) -> list[float]:
     """`count` arrivals at `rate` per second: `poisson`, `gamma:CV` (coefficient of variation of the gaps) or `constant`.
 
     Raises UsageError for anything else.

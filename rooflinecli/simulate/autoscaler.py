@@ -14,15 +14,15 @@ from math import ceil
 
 from rooflinecli.core import units
 from rooflinecli.core.errors import UsageError
-from rooflinecli.simulate.cluster import Fleet, Tell, collected_later, give, take
-from rooflinecli.simulate.request import INF, Job
+from rooflinecli.simulate.cluster import Cluster, GarbageCollectionPaused, Tell, submit, take
+from rooflinecli.simulate.request import INF, SimRequest
 
 PERIOD, STABLE = 15.0, 300.0  # s
 EXAMPLE = "write for example 1:8@32, one to eight replicas for 32 requests under way each"
 
 
 @dataclass(frozen=True)
-class Rule:
+class AutoscalePolicy:
     """From `least` to `most` replicas, `target` requests under way on each; a new one serves after `start` seconds."""
 
     least: int
@@ -31,14 +31,14 @@ class Rule:
     start: float
 
 
-def rule(written: str, start: str) -> Rule:
+def rule(written: str, start: str) -> AutoscalePolicy:
     """`1:8@32` and `3min`. Raises UsageError."""
     between, at, target = written.partition("@")
     least, colon, most = between.partition(":")
     try:
-        found = Rule(int(least), int(most), float(target), 0.0)
+        found = AutoscalePolicy(int(least), int(most), float(target), 0.0)
     except ValueError:
-        found = Rule(0, 0, 0.0, 0.0)
+        found = AutoscalePolicy(0, 0, 0.0, 0.0)
     if not (at and colon and 1 <= found.least <= found.most and 0 < found.target < INF):
         raise UsageError(f"--autoscale {written}: {EXAMPLE}", "autoscale")
     if not start:
@@ -52,13 +52,13 @@ def rule(written: str, start: str) -> Rule:
         raise UsageError(f"--start-up {start}: {error}", "start-up") from None
     if not 0 <= seconds < INF:
         raise UsageError(f"--start-up {start}: expected a time of zero or more", "start-up")
-    return Rule(found.least, found.most, found.target, seconds)
+    return AutoscalePolicy(found.least, found.most, found.target, seconds)
 
 
-class Scaled:
+class AutoscaledFleet:
     """A fleet of as many replicas as there may be: those that serve, start, or end what they have; the others cost nothing."""
 
-    def __init__(self, fleet: Fleet, rule: Rule, tell: Tell | None, ended: list[Job]):
+    def __init__(self, fleet: Cluster, rule: AutoscalePolicy, tell: Tell | None, ended: list[SimRequest]):
         self.fleet, self.rule, self.tell, self.ended = fleet, rule, tell, ended
         self.serving = list(range(rule.least))
         self.free = deque(range(rule.least, rule.most))
@@ -69,7 +69,7 @@ class Scaled:
         self.started = 0
 
     @property
-    def there(self) -> int:
+    def active_replicas(self) -> int:
         """Replicas that serve or soon will."""
         return len(self.serving) + len(self.starting)
 
@@ -90,7 +90,7 @@ class Scaled:
         """What has started up serves, its cache empty."""
         while self.starting and self.starting[0][0] <= instant:
             _, i = self.starting.popleft()
-            self.fleet.replicas[i], _ = self.fleet.replicas[i].lost()
+            self.fleet.replicas[i], _ = self.fleet.replicas[i].on_failure()
             self.fleet.replicas[i].front = instant
             self.serving.append(i)
 
@@ -101,31 +101,31 @@ class Scaled:
         self.wanted.append((instant, asked))
         while self.wanted[0][0] < instant - STABLE:
             self.wanted.popleft()
-        for _ in range(min(asked - self.there, len(self.free))):
+        for _ in range(min(asked - self.active_replicas, len(self.free))):
             self.starting.append((instant + self.rule.start, self.free.popleft()))
             self.started += 1
-        for _ in range(self.there - max(count for _, count in self.wanted)):
+        for _ in range(self.active_replicas - max(count for _, count in self.wanted)):
             if self.starting:
                 self.free.append(self.starting.pop()[1])
             else:
                 self.ending[self.serving.pop()] = instant
         self._pay(instant)
 
-    def arrive(self, job: Job) -> None:
+    def arrive(self, job: SimRequest) -> None:
         """To one of those that serve."""
         place = self.serving[self.fleet.router.choose(job, [self.fleet.replicas[i] for i in self.serving])]
-        give(self.fleet.replicas[place], job, place)
+        submit(self.fleet.replicas[place], job, place)
 
     def _pay(self, instant: float) -> None:
-        count = self.there + len(self.ending)
+        count = self.active_replicas + len(self.ending)
         if count != self.paid[-1][1]:
             self.paid.append((instant, count))
 
 
-def opened(state: Scaled, jobs: list[Job]) -> None:
+def run_open_loop(state: AutoscaledFleet, jobs: list[SimRequest]) -> None:
     """An open loop, jobs in order of arrival."""
     coming, tick = deque(jobs), 0
-    with collected_later():
+    with GarbageCollectionPaused():
         while coming or any(replica.under_way for replica in state.fleet.replicas):
             events = (
                 tick * PERIOD,

@@ -8,39 +8,39 @@ from dataclasses import dataclass
 
 from rooflinecli.core import units
 from rooflinecli.core.errors import Infeasible, UsageError
-from rooflinecli.simulate.cluster import Fleet, Tell, collected_later, give, take
-from rooflinecli.simulate.request import INF, Job
+from rooflinecli.simulate.cluster import Cluster, GarbageCollectionPaused, Tell, submit, take
+from rooflinecli.simulate.request import INF, SimRequest
 
 EXAMPLE = "write for example 1@2min:10min (one stops at two minutes, and serves again ten minutes later), or 1@2min"
 
 
 @dataclass(frozen=True)
-class Loss:
+class ReplicaFailure:
     """`count` replicas stop at an instant, and are back `away` seconds later, if ever."""
 
     count: int
     instant: float
-    away: float = INF
+    downtime_s: float = INF
 
 
-def losses(written: str) -> tuple[Loss, ...]:
+def losses(written: str) -> tuple[ReplicaFailure, ...]:
     """`1@2min:10min,1@30min`. Raises UsageError."""
     return tuple(_loss(written, part.strip()) for part in written.split(","))
 
 
-def _loss(written: str, part: str) -> Loss:
+def _loss(written: str, part: str) -> ReplicaFailure:
     count, at, when = part.partition("@")
     instant, colon, away = when.partition(":")
     try:
-        found = Loss(int(count), units.parse(instant, "s"), units.parse(away, "s") if colon else INF)
+        found = ReplicaFailure(int(count), units.parse(instant, "s"), units.parse(away, "s") if colon else INF)
     except ValueError:
-        found = Loss(0, 0.0)
-    if not at or found.count < 1 or found.instant < 0 or not found.away > 0:
+        found = ReplicaFailure(0, 0.0)
+    if not at or found.count < 1 or found.instant < 0 or not found.downtime_s > 0:
         raise UsageError(f"--lose {written}: {EXAMPLE}", "lose")
     return found
 
 
-def most_away(found: tuple[Loss, ...]) -> int:
+def max_concurrent_failures(found: tuple[ReplicaFailure, ...]) -> int:
     """Replicas that are away at once, at most."""
     away = most = 0
     for _, _, change in _changes(found):
@@ -49,20 +49,20 @@ def most_away(found: tuple[Loss, ...]) -> int:
     return most
 
 
-def _changes(found: tuple[Loss, ...]) -> list[tuple[float, int, int]]:
+def _changes(found: tuple[ReplicaFailure, ...]) -> list[tuple[float, int, int]]:
     """(instant, order, replicas more) in order of time."""
     events = [(loss.instant, i, -loss.count) for i, loss in enumerate(found)]
-    events += [(loss.instant + loss.away, i, loss.count) for i, loss in enumerate(found) if loss.away < INF]
+    events += [(loss.instant + loss.downtime_s, i, loss.count) for i, loss in enumerate(found) if loss.downtime_s < INF]
     return sorted(events)
 
 
-class Changing:
+class DegradedFleet:
     """A fleet some of whose replicas are away, and what waits because all are."""
 
-    def __init__(self, fleet: Fleet, tell: Tell | None, ended: list[Job]):
+    def __init__(self, fleet: Cluster, tell: Tell | None, ended: list[SimRequest]):
         self.fleet, self.tell, self.ended = fleet, tell, ended
         self.away: list[int] = []
-        self.held: deque[Job] = deque()
+        self.held: deque[SimRequest] = deque()
         self.restarts = 0
 
     def until(self, instant: float) -> None:
@@ -73,22 +73,22 @@ class Changing:
             if replica.finished:
                 take(replica, self.ended, self.tell)
 
-    def arrive(self, job: Job) -> None:
+    def arrive(self, job: SimRequest) -> None:
         """To one of the replicas that are there."""
         there = [i for i in range(len(self.fleet.replicas)) if i not in self.away]
         if not there:
             self.held.append(job)
             return
         place = there[self.fleet.router.choose(job, [self.fleet.replicas[i] for i in there])]
-        give(self.fleet.replicas[place], job, place)
+        submit(self.fleet.replicas[place], job, place)
 
     def change(self, instant: float, more: int) -> None:
         """The last of those that are there stop, or the last that stopped are back."""
-        again: list[Job] = []
+        again: list[SimRequest] = []
         if more < 0:
             there = [i for i in range(len(self.fleet.replicas)) if i not in self.away][more:]
             for i in there:
-                self.fleet.replicas[i], jobs = self.fleet.replicas[i].lost()
+                self.fleet.replicas[i], jobs = self.fleet.replicas[i].on_failure()
                 again += jobs
             self.away += there
             self.restarts += len(again)
@@ -107,21 +107,25 @@ class Changing:
         return not self.held and not any(replica.under_way for replica in self.fleet.replicas)
 
 
-def opened(
-    fleet: Fleet, jobs: list[Job], found: tuple[Loss, ...], tell: Callable[[int], None] | None, ended: list[Job]
+def run_open_loop(
+    fleet: Cluster,
+    jobs: list[SimRequest],
+    found: tuple[ReplicaFailure, ...],
+    tell: Callable[[int], None] | None,
+    ended: list[SimRequest],
 ) -> int:
     """An open loop, jobs in order of arrival; fills `ended`. Returns how many requests began anew.
 
     Raises UsageError where more replicas stop than there are, Infeasible where some requests find none ever after.
     """
-    if most_away(found) > len(fleet.replicas):
+    if max_concurrent_failures(found) > len(fleet.replicas):
         raise UsageError(
-            f"--lose stops {most_away(found)} replicas at once, and there are {len(fleet.replicas)}; raise --replicas",
+            f"--lose stops {max_concurrent_failures(found)} replicas at once, and there are {len(fleet.replicas)}; raise --replicas",
             "lose",
         )
-    state = Changing(fleet, tell, ended)
+    state = DegradedFleet(fleet, tell, ended)
     coming, changes = deque(jobs), deque(_changes(found))
-    with collected_later():
+    with GarbageCollectionPaused():
         while coming or (changes and not state.idle):
             if changes and (not coming or changes[0][0] <= coming[0].arrival):
                 instant, _, more = changes.popleft()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from rooflinecli.simulate.request import Job
+from rooflinecli.simulate.request import SimRequest
 
 Key = int | str
 
 
-class Tier:
+class KvTier:
     """Blocks that the device had no room for: `room` tokens of them, each back in `seconds`; one transfer at a time."""
 
     def __init__(self, name: str, room: int, seconds: float):
@@ -37,26 +37,26 @@ class Tier:
         return tokens
 
 
-class Store:
+class PrefixCache:
     """Blocks of prompts on one replica. A block's key stands for everything up to its end, so a prefix is a run of keys.
 
     `saved` is how many tokens sequences under way would take beyond what they take together.
     """
 
-    def __init__(self, tiers: Sequence[Tier] = ()) -> None:
+    def __init__(self, tiers: Sequence[KvTier] = ()) -> None:
         self.blocks: OrderedDict[Key, list[int]] = OrderedDict()  # key -> [sequences that use it, tokens]
         self.idle = 0  # tokens of blocks that nobody uses
         self.saved = 0
         self.tiers = tuple(tiers)
 
-    def anew(self) -> Store:
+    def reset_copy(self) -> PrefixCache:
         """An empty one of the same tiers, which go on counting what they brought back."""
-        tiers = [Tier(tier.name, tier.room, tier.seconds) for tier in self.tiers]
+        tiers = [KvTier(tier.name, tier.room, tier.seconds) for tier in self.tiers]
         for tier, old in zip(tiers, self.tiers, strict=True):
             tier.loaded = old.loaded
-        return Store(tiers)
+        return PrefixCache(tiers)
 
-    def known(self, job: Job) -> int:
+    def known(self, job: SimRequest) -> int:
         """Tokens at the head of a prompt that are on the device."""
         found = 0
         for key in job.hashes:
@@ -65,7 +65,7 @@ class Store:
             found += job.span
         return min(found, job.prompt)
 
-    def pinned_part(self, job: Job) -> int:
+    def pinned_tokens(self, job: SimRequest) -> int:
         """Of those, the tokens that sequences under way hold anyway."""
         found = 0
         for key in job.hashes:
@@ -75,9 +75,9 @@ class Store:
             found += block[1]
         return min(found, job.prompt)
 
-    def fetch(self, job: Job, instant: float, room: int) -> float:
+    def fetch(self, job: SimRequest, instant: float, room: int) -> float:
         """Bring the head of a prompt back from the tiers, as far as it is anywhere; the instant at which all of it is there."""
-        wanted: dict[Tier, list[Key]] = {}
+        wanted: dict[KvTier, list[Key]] = {}
         run: list[Key] = []
         for key in job.hashes[: (job.prompt - 1) // job.span if job.span else 0]:
             if key not in self.blocks:
@@ -103,7 +103,7 @@ class Store:
         self.shrink(room)
         return ready
 
-    def enter(self, job: Job) -> int:
+    def enter(self, job: SimRequest) -> int:
         """A prompt begins: its whole blocks are held from now on. Returns the tokens that were here already."""
         known = self.known(job)
         whole = job.hashes[: job.prompt // job.span] if job.span else ()
@@ -122,7 +122,7 @@ class Store:
         job.shared = len(whole)
         return known
 
-    def leave(self, job: Job) -> None:
+    def leave(self, job: SimRequest) -> None:
         """The sequence is over; its prompt stays until the room is needed."""
         for key in reversed(job.hashes[: job.shared]):
             block = self.blocks[key]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from rooflinecli.simulate.prefix_cache import Store
-from rooflinecli.simulate.request import INF, Job
-from rooflinecli.simulate.step_loop import Clock
+from rooflinecli.simulate.prefix_cache import PrefixCache
+from rooflinecli.simulate.request import INF, SimRequest
+from rooflinecli.simulate.step_loop import StepLoop
 
 
-class Replica(Clock):
+class Replica(StepLoop):
     """A queue, a running batch, a pool of cache and a clock: what the fleet steps and gives requests to."""
 
-    def enqueue(self, job: Job) -> None:
+    def enqueue(self, job: SimRequest) -> None:
         """Take a job: the scheduler sees it once the front end is through with it."""
         s = self.scheduler
         self.under_way += 1
@@ -24,7 +24,7 @@ class Replica(Clock):
         else:
             self.future.append(job)
 
-    def _fetch(self, store: Store, job: Job) -> None:
+    def _fetch(self, store: PrefixCache, job: SimRequest) -> None:
         """What of the prompt waits in tiers comes back first; those behind it that miss nothing go before it."""
         job.ready = store.fetch(job, job.ready, self.pool - self.used)
         place = len(self.future)
@@ -38,7 +38,7 @@ class Replica(Clock):
         `waits`: a stride that only something new at `until` would cut is left until that is known; nothing ends before.
         """
         if self.now >= self.warm:
-            self.warmed()
+            self.end_warmup()
         if not (self.batch or self.partial or self.waiting):
             if not self.future or self.future[0].ready >= until:
                 return False
@@ -64,21 +64,21 @@ class Replica(Clock):
             return self._wait(until)
         return self._stride(until, waits)
 
-    def lost(self) -> tuple[Replica, list[Job]]:
+    def on_failure(self) -> tuple[Replica, list[SimRequest]]:
         """One to start in its place, which knows nothing and counts on; and the jobs that it had, as they were when they came."""
         running = [job for _, _, epoch, job in self.ends if epoch == job.epoch]
         jobs = [*running, *self.partial, *self.waiting, *self.future]
         for job in jobs:
             job.reset()
-        store = self.store.anew() if self.store is not None else None
+        store = self.store.reset_copy() if self.store is not None else None
         fresh = Replica(self.prices, self.limits, self.scheduler, store, self.hand_over)
         fresh.tally, fresh.warm = self.tally, self.warm
         return fresh, jobs
 
-    def warmed(self) -> None:
+    def end_warmup(self) -> None:
         """The warm-up is over: what was counted until now does not count; once."""
         if self.warm < INF:
-            self.tally, self.warm = self.tally.anew(), INF
+            self.tally, self.warm = self.tally.reset_copy(), INF
 
     def _preempt_until_it_fits(self) -> None:
         while self.batch and self.used + self.batch > self.pool:

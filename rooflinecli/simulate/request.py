@@ -5,7 +5,7 @@ from __future__ import annotations
 INF = float("inf")
 
 
-class Job:
+class SimRequest:
     """Lengths in tokens, instants in seconds since the start; `prompt` is what was asked, `need` what must be computed now.
 
     `label` is the class of requests it belongs to, for what is said of each; `last` is when its newest token came, of a sequence that stands still.

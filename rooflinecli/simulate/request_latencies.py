@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from rooflinecli.simulate.request import Job
+from rooflinecli.simulate.request import SimRequest
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
 
 @dataclass
-class Times:
+class RequestLatencies:
     """Seconds by request, in the order of their arrival: arrays of floats, lengths in tokens, and classes as text."""
 
     arrival: Any
@@ -30,7 +30,7 @@ class Times:
         repr=False,
     )
 
-    def since(self, instant: float) -> Times:
+    def since(self, instant: float) -> RequestLatencies:
         """Those of the requests that came no earlier."""
         inside = self.arrival >= instant
         names = [f.name for f in fields(self) if f.name != "columns"]
@@ -38,7 +38,7 @@ class Times:
         return replace(self, **kept)
 
 
-def times(jobs: list[Job]) -> Times:
+def times(jobs: list[SimRequest]) -> RequestLatencies:
     """Of the jobs that ended. tpot is the mean time per token after the first; 0 for an answer of one token."""
     import numpy as np
 
@@ -56,9 +56,9 @@ def times(jobs: list[Job]) -> Times:
     arrival, queued, first, finish, prompt, output, replica, preempted, hit = table.T
     labels = np.array([j.label for j in ordered])
     further = np.maximum(output - 1, 1)
-    return Times(
+    return RequestLatencies(
         arrival, queued - arrival, first - arrival, np.where(output > 1, (finish - first) / further, 0.0), finish - arrival,
-        prompt, output, replica, preempted, hit, labels, (*Times.columns, "label") if any(labels) else Times.columns,
+        prompt, output, replica, preempted, hit, labels, (*RequestLatencies.columns, "label") if any(labels) else RequestLatencies.columns,
     )  # fmt: skip
 
 

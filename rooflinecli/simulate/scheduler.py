@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any
 
-from rooflinecli.simulate.prefix_cache import Store
-from rooflinecli.simulate.request import INF, Job
-from rooflinecli.simulate.stats import Tally
-from rooflinecli.simulate.step_times import Prices
+from rooflinecli.simulate.prefix_cache import PrefixCache
+from rooflinecli.simulate.request import INF, SimRequest
+from rooflinecli.simulate.stats import ReplicaStats
+from rooflinecli.simulate.step_times import StepTimeTable
 from rooflinecli.specs.registry import load
 from rooflinecli.specs.scheduler import Scheduler
 
 
 @dataclass(frozen=True)
-class Limits:
+class ReplicaLimits:
     """What a replica may hold: tokens of cache, sequences; bytes of cache per token and bytes per second to the host, for swapping."""
 
     pool: int
@@ -30,11 +30,16 @@ class Limits:
     stride: bool = True
 
 
-class Residents:
+class SchedulerState:
     """Sequences on a replica under a scheduler. `hand_over`: prompts leave after their first token, for a pool of decoders to go on with."""
 
     def __init__(
-        self, prices: Prices, limits: Limits, scheduler: Scheduler, store: Store | None = None, hand_over: bool = False
+        self,
+        prices: StepTimeTable,
+        limits: ReplicaLimits,
+        scheduler: Scheduler,
+        store: PrefixCache | None = None,
+        hand_over: bool = False,
     ):
         self.prices, self.limits, self.scheduler, self.store, self.hand_over = (
             prices,
@@ -49,20 +54,20 @@ class Residents:
         moe = scheduler.prompt_factor_moe
         self.factor = scheduler.prompt_factor if moe is None or not prices.moe else moe
         self.now = self.decided = self.stall = self.debt = self.front = 0.0
-        self.future: deque[Job] = deque()
-        self.waiting: deque[Job] = deque()
-        self.partial: list[Job] = []
-        self.ends: list[tuple[int, int, int, Job]] = []
-        self.unsent: list[tuple[int, int, int, Job]] = []  # first tokens that wait for more of them
-        self.joined: list[tuple[Job, int]] = []
-        self.fresh: list[Job] = []  # joined since the last decode step: each has a gap of its own before it
-        self.finished: list[Job] = []
+        self.future: deque[SimRequest] = deque()
+        self.waiting: deque[SimRequest] = deque()
+        self.partial: list[SimRequest] = []
+        self.ends: list[tuple[int, int, int, SimRequest]] = []
+        self.unsent: list[tuple[int, int, int, SimRequest]] = []  # first tokens that wait for more of them
+        self.joined: list[tuple[SimRequest, int]] = []
+        self.fresh: list[SimRequest] = []  # joined since the last decode step: each has a gap of its own before it
+        self.finished: list[SimRequest] = []
         self.batch = self.context = self.tick = self.filling = self.saved = self.steps = self.held = 0
         self.owed = 0  # tokens that the running batch has still to write
         self.pause = INF  # decode steps until the policy wants to be asked again
         self.under_way = 0
         self.warm = INF  # instant from which on the tally counts; INF: it counts
-        self.tally = Tally()
+        self.tally = ReplicaStats()
 
     # --- what policies and routers see -----------------------------------------------------------------------------------
 
@@ -71,17 +76,17 @@ class Residents:
         """Tokens of cache taken, blocks counted as if each sequence's last held one token only, so never too few."""
         return self.context + self.filling + self.pad * (self.batch + len(self.partial)) - self.saved
 
-    def room(self, job: Job) -> bool:
+    def room(self, job: SimRequest) -> bool:
         """Whether a waiting job may enter now, beside a further token of every running sequence."""
         if self.batch + len(self.partial) >= self.limits.sequences:
             return False
         share = self.scheduler.reserve_share
         ahead = share * (self.owed + sum(j.remaining for j in self.partial) + job.remaining) if share else 0.0
-        known = self.store.pinned_part(job) if self.store is not None else 0
+        known = self.store.pinned_tokens(job) if self.store is not None else 0
         need = self.used + self.batch + job.need + 1 + job.swapped + self.pad - known + ahead
         return need <= self.limits.pool
 
-    def fill(self, left: int, whole: bool = False) -> list[tuple[Job, int]]:
+    def fill(self, left: int, whole: bool = False) -> list[tuple[SimRequest, int]]:
         """Chunks of prompts for a step of at most `left` tokens: those begun first, then the queue in its order."""
         chunks = []
         for job in self.partial:
@@ -106,7 +111,7 @@ class Residents:
 
     # --- entering and leaving ------------------------------------------------------------------------------------------------
 
-    def _enter(self, job: Job) -> None:
+    def _enter(self, job: SimRequest) -> None:
         """A job leaves the queue for the batch; what its prompt shares with one computed before is there already."""
         if job.queued < 0:
             job.queued = self.now
@@ -120,14 +125,14 @@ class Residents:
         self.saved = self.store.saved
         self.store.shrink(self.limits.pool - self.used)
 
-    def _resume(self, job: Job) -> None:
+    def _resume(self, job: SimRequest) -> None:
         """A sequence whose cache exists elsewhere goes on; fetching it is owed by the next step."""
         if job.preempted and self.limits.swap_rate:
             self.debt += job.need * self.limits.bytes_per_token / self.limits.swap_rate
         job.swapped = False
         self._join(job)
 
-    def _join(self, job: Job) -> None:
+    def _join(self, job: SimRequest) -> None:
         """From prompt to decode."""
         self.partial.remove(job)
         self.filling -= job.need + 1
@@ -142,7 +147,7 @@ class Residents:
         self.joined.append((job, job.epoch))
         self.fresh.append(job)
 
-    def _prompt_done(self, job: Job, instant: float) -> None:
+    def _prompt_done(self, job: SimRequest, instant: float) -> None:
         """The last chunk was computed: the first token is there, or after a recomputation the next one."""
         if job.made:
             self.tally.gap(instant - job.last, 1)  # a recomputation: what it waited stands before this token
@@ -158,7 +163,7 @@ class Residents:
         self.filling -= job.need + 1
         self._leave(job, instant)
 
-    def _leave(self, job: Job, instant: float) -> None:
+    def _leave(self, job: SimRequest, instant: float) -> None:
         self.under_way -= 1
         if self.store is not None and job.shared:
             self.store.leave(job)
@@ -166,7 +171,7 @@ class Residents:
         job.finish = instant
         self.finished.append(job)
 
-    def _out(self, job: Job) -> None:
+    def _out(self, job: SimRequest) -> None:
         """A running sequence stops running."""
         self.batch -= 1
         self.context -= job.entered + self.tick

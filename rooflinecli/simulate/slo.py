@@ -18,7 +18,7 @@ _PROMISE = re.compile(r"([^@]+)(@[^,@]*)?(?:,|$)")
 
 
 @dataclass(frozen=True)
-class Promise:
+class Slo:
     """Seconds by name, in the order written, and the share of requests, of one class or of all, that must be inside all of them."""
 
     seconds: tuple[tuple[str, float], ...]
@@ -33,10 +33,10 @@ class Promise:
 
 
 @dataclass(frozen=True)
-class Limits:
+class SloSet:
     """Promises in the order written."""
 
-    promises: tuple[Promise, ...]
+    promises: tuple[Slo, ...]
 
     @property
     def text(self) -> str:
@@ -44,23 +44,23 @@ class Limits:
         return ",".join(promise.text for promise in self.promises)
 
     @property
-    def strictest(self) -> dict[str, Promise]:
+    def tightest_slo(self) -> dict[str, Slo]:
         """By class, the promise asked of most requests: what a good request keeps to."""
-        found: dict[str, Promise] = {}
+        found: dict[str, Slo] = {}
         for promise in self.promises:
             held = found.get(promise.label)
             found[promise.label] = promise if held is None or promise.share > held.share else held
         return found
 
     @property
-    def main(self) -> Promise:
+    def main(self) -> Slo:
         """The one asked of most requests of all."""
         return max(self.promises, key=lambda promise: promise.share)
 
 
-def limits(written: str) -> Limits:
+def limits(written: str) -> SloSet:
     """Raises UsageError for an unknown name, a time without unit, or a share that is none."""
-    found: list[Promise] = []
+    found: list[Slo] = []
     place = 0
     while place < len(written) or not found:
         match = _PROMISE.match(written, place)
@@ -68,10 +68,10 @@ def limits(written: str) -> Limits:
             raise UsageError(f"--slo {written}: write for example ttft=500ms@50,ttft=2s,itl=50ms,e2e=30s@99", "slo")
         found.append(_promise(written, match[1], match[2]))
         place = match.end()
-    return Limits(tuple(found))
+    return SloSet(tuple(found))
 
 
-def _promise(written: str, said: str, at: str | None) -> Promise:
+def _promise(written: str, said: str, at: str | None) -> Slo:
     label, colon, rest = said.partition(":")
     found: list[tuple[str, float]] = []
     for item in (rest if colon else said).split(","):
@@ -87,7 +87,7 @@ def _promise(written: str, said: str, at: str | None) -> Promise:
         if seconds <= 0 or name in dict(found):
             raise UsageError(f"--slo {written}: {name} must be one time above zero", "slo")
         found.append((name, seconds))
-    return Promise(tuple(found), _share(written, at), label.strip() if colon else "")
+    return Slo(tuple(found), _share(written, at), label.strip() if colon else "")
 
 
 def _share(written: str, at: str | None) -> float:

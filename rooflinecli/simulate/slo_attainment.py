@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli.simulate.request_latencies import Times, percentiles
-from rooflinecli.simulate.slo import Limits, Promise
+from rooflinecli.simulate.request_latencies import RequestLatencies, percentiles
+from rooflinecli.simulate.slo import Slo, SloSet
 
 
-def _asked(found: Times, label: str) -> Any:
+def _asked(found: RequestLatencies, label: str) -> Any:
     """Which requests are of a class; all are of none."""
     import numpy as np
 
     return found.label == label if label else np.ones(len(found.arrival), dtype=bool)
 
 
-def _kept(found: Times, name: str, limit: float) -> Any:
+def _kept(found: RequestLatencies, name: str, limit: float) -> Any:
     """Which requests keep to a limit in seconds. The itl of a request is its mean time per further token."""
     return getattr(found, "tpot" if name == "itl" else name) <= limit
 
 
-def _all_kept(found: Times, promise: Promise) -> Any:
+def _all_kept(found: RequestLatencies, promise: Slo) -> Any:
     import numpy as np
 
     return np.all([_kept(found, name, limit) for name, limit in promise.seconds], axis=0)
 
 
-def held(found: Times, limits: Limits) -> list[dict[str, Any]]:
+def held(found: RequestLatencies, limits: SloSet) -> list[dict[str, Any]]:
     """Per promise what was asked, of how many requests, and which share of them kept to it: 1 where there are none."""
     answer = []
     for promise in limits.promises:
@@ -46,27 +46,27 @@ def held(found: Times, limits: Limits) -> list[dict[str, Any]]:
     return answer
 
 
-def good(found: Times, limits: Limits) -> tuple[Any, Any]:
+def slo_mask(found: RequestLatencies, limits: SloSet) -> tuple[Any, Any]:
     """(requests that some promise speaks of, those that keep to the strictest for their class and for all)."""
     import numpy as np
 
     spoken = np.zeros(len(found.arrival), dtype=bool)
     kept = np.ones(len(found.arrival), dtype=bool)
-    for label, promise in limits.strictest.items():
+    for label, promise in limits.tightest_slo.items():
         asked = _asked(found, label)
         spoken |= asked
         kept &= ~asked | _all_kept(found, promise)
     return spoken, spoken & kept
 
 
-def shares(found: Times, limits: Limits, seconds: float, devices: float) -> dict[str, float]:
+def shares(found: RequestLatencies, limits: SloSet, seconds: float, devices: float) -> dict[str, float]:
     """Shares of requests inside each limit of the main promise, and inside all; goodput; by how much the tightest promise is kept."""
     main, parts = limits.main, {}
     asked = _asked(found, main.label)
     for name, limit in main.seconds:
         inside = _kept(found, name, limit)[asked]
         parts[f"slo_{name}_share"] = float(inside.mean()) if len(inside) else 1.0
-    spoken, kept = good(found, limits)
+    spoken, kept = slo_mask(found, limits)
     rate = float(kept.sum()) / seconds
     return {
         **parts,
@@ -77,14 +77,14 @@ def shares(found: Times, limits: Limits, seconds: float, devices: float) -> dict
     }
 
 
-def classes(found: Times, limits: Limits | None) -> list[dict[str, Any]]:
+def classes(found: RequestLatencies, limits: SloSet | None) -> list[dict[str, Any]]:
     """Percentiles of each class of requests, the most frequent first; empty where the load names none."""
     import numpy as np
 
     names, counts = np.unique(found.label, return_counts=True)
     if not any(names):
         return []
-    kept = good(found, limits)[1] if limits is not None else None
+    kept = slo_mask(found, limits)[1] if limits is not None else None
     answer = []
     for name, count in sorted(zip(names.tolist(), counts.tolist(), strict=True), key=lambda pair: (-pair[1], pair[0])):
         asked = found.label == name
@@ -93,7 +93,7 @@ def classes(found: Times, limits: Limits | None) -> list[dict[str, Any]]:
         for time in ("ttft", "tpot", "e2e", "queue"):
             of = asked & (found.output > 1) if time == "tpot" else asked
             row |= percentiles(time, getattr(found, time)[of])
-        if limits is not None and kept is not None and {"", name} & set(limits.strictest):
+        if limits is not None and kept is not None and {"", name} & set(limits.tightest_slo):
             row["slo_share"] = float(kept[asked].mean())
         answer.append(row)
     return answer

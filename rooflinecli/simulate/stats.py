@@ -9,7 +9,7 @@ ABOVE = 100_000  # so that classes have positive numbers
 SAMPLES = 2048  # points kept of the use over time
 
 
-class Tally:
+class ReplicaStats:
     """Gaps are weighted by the tokens that they stand before; samples thin themselves out as they grow."""
 
     def __init__(self) -> None:
@@ -23,9 +23,9 @@ class Tally:
         self.most_batch, self.most_used, self.most_tokens = 0, 0, 0
         self.area_batch = self.area_used = 0.0
 
-    def anew(self) -> Tally:
+    def reset_copy(self) -> ReplicaStats:
         """One that begins to count here; what was seen over time stays."""
-        found = Tally()
+        found = ReplicaStats()
         found.samples, found.every, found.count, found.due = self.samples, self.every, self.count, self.due
         return found
 
@@ -47,7 +47,7 @@ class Tally:
         self.due = self.count + self.every
 
 
-def quantiles_of(gaps: dict[int, int], shares: tuple[float, ...]) -> list[float]:
+def gap_percentiles(gaps: dict[int, int], shares: tuple[float, ...]) -> list[float]:
     """Gaps in seconds below which so many of the tokens came, to the width of a class; 0 where none did."""
     total, found, seen = sum(gaps.values()), [], 0
     wanted = iter(sorted(shares))

@@ -8,18 +8,18 @@ from __future__ import annotations
 from heapq import heappop
 from math import ceil, log, sqrt
 
-from rooflinecli.simulate.request import Job
-from rooflinecli.simulate.scheduler import Residents
+from rooflinecli.simulate.request import SimRequest
+from rooflinecli.simulate.scheduler import SchedulerState
 from rooflinecli.simulate.stats import ABOVE, PER_E
 from rooflinecli.simulate.step_times import KNOTS
 
 LONGEST = 64  # decode steps of a stride at least allowed; beyond, an eighth of the context, so that its line stays one
 
 
-class Clock(Residents):
+class StepLoop(SchedulerState):
     """Residents and the time that their steps take."""
 
-    def _mixed(self, chunks: list[tuple[Job, int]], ride: bool) -> None:
+    def _mixed(self, chunks: list[tuple[SimRequest, int]], ride: bool) -> None:
         """A step with prompts, decodes riding along where the policy lets them; otherwise they stand still."""
         tokens, attention = 0, 0.0
         for job, take in chunks:

@@ -21,40 +21,40 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.engine import pipelined_decode
-from rooflinecli.engine.context import Scene
-from rooflinecli.engine.forward_step import forward_step, prompt_starts
-from rooflinecli.specs.layout import Plan
+from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.forward_step import forward_step, uncaptured_launch_s
+from rooflinecli.specs.layout import Layout
 
 BLOCK = 4096  # tokens by which the tables of prompts grow
 ROWS = 64  # batches by which those of decodes grow
 KNOTS = 28  # contexts of a decode row are powers of two, straight lines between them
 
 
-class Prices:
+class StepTimeTable:
     """Step prices of one replica in seconds, times `scale`; tables grow as sizes are met.
 
     `scene` holds plain numbers, `plan` is the replica's. linear[n] and scores[n] are the parts of a prompt pass of n tokens.
     """
 
-    def __init__(self, scene: Scene, plan: Plan, scale: float = 1.0):
-        self.scene, self.plan, self.scale = scene, plan, scale
+    def __init__(self, ctx: EstimateContext, plan: Layout, scale: float = 1.0):
+        self.ctx, self.plan, self.scale = ctx, plan, scale
         self.stages = float(plan.pp)
-        self.starts = float(prompt_starts(scene)) * scale
+        self.starts = float(uncaptured_launch_s(ctx)) * scale
         self.linear: list[float] = [0.0]
         self.scores: list[float] = [0.0]
         self.level: list[list[float]] = [[]]
         self.slope: list[list[float]] = [[]]
 
-    def scaled(self, scale: float) -> Prices:
+    def scaled(self, scale: float) -> StepTimeTable:
         """Prices of the same replica, every step `scale` times as long as here; the engine is not asked again."""
-        other = Prices(self.scene, self.plan, self.scale * scale)
+        other = StepTimeTable(self.ctx, self.plan, self.scale * scale)
         other.linear, other.scores = ([scale * v for v in table] for table in (self.linear, self.scores))
         other.level, other.slope = ([[scale * v for v in row] for row in table] for table in (self.level, self.slope))
         return other
 
     def _prompts(self, tokens: Any) -> tuple[Any, Any]:
         """(seconds, those of attention) of passes over prompts, arrays in, arrays out."""
-        step = forward_step(self.scene, self.plan, 1.0, tokens, tokens, False)
+        step = forward_step(self.ctx, self.plan, 1.0, tokens, tokens, False)
         return step.seconds * self.scale, step.bill.groups.get("attention", 0.0) * self.scale
 
     def grow_prompts(self, tokens: int) -> None:
@@ -75,8 +75,10 @@ class Prices:
         held = len(self.level)
         sizes = np.arange(held, -(-(batch + 1) // ROWS) * ROWS, dtype=np.float64)[:, None]
         contexts = 2.0 ** np.arange(KNOTS)[None, :]
-        step = forward_step(self.scene, self.plan, pipelined_decode.sequences_per_stage(self.plan, sizes), 1.0, contexts, True)
-        step = pipelined_decode.waiting(self.scene, self.plan, step, sizes, contexts)
+        step = forward_step(
+            self.ctx, self.plan, pipelined_decode.sequences_per_stage(self.plan, sizes), 1.0, contexts, True
+        )
+        step = pipelined_decode.pipeline_wait(self.ctx, self.plan, step, sizes, contexts)
         seconds = np.broadcast_to(step.seconds * self.scale, (len(sizes), KNOTS))
         slope = np.diff(seconds, axis=1) / np.diff(contexts, axis=1)
         slope = np.concatenate([slope[:, :1], slope, slope[:, -1:]], axis=1)  # below 1 and beyond the last as beside it
@@ -109,7 +111,7 @@ class Prices:
     @property
     def moe(self) -> bool:
         """Whether layers have experts."""
-        return any(group.moe for group in self.scene.book.layers)
+        return any(group.moe for group in self.ctx.ledger.layers)
 
     def mixed(
         self,
@@ -133,7 +135,7 @@ class Prices:
         if whole <= graph:
             alone, least = self.linear[whole] - self.linear[batch], 0.0
         else:
-            least = launch * self.scene.book.operations * self.scale
+            least = launch * self.ctx.ledger.operations * self.scale
             alone = self.linear[tokens] - (self.starts if least else 0.0)
         added = (alone + attention) * factor
         busy = added / self.stages

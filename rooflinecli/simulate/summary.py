@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.simulate.replica import Replica
-from rooflinecli.simulate.request_latencies import QUANTILES, Times, percentiles
-from rooflinecli.simulate.slo import Limits
+from rooflinecli.simulate.request_latencies import QUANTILES, RequestLatencies, percentiles
+from rooflinecli.simulate.slo import SloSet
 from rooflinecli.simulate.slo_attainment import shares
-from rooflinecli.simulate.stats import quantiles_of
+from rooflinecli.simulate.stats import gap_percentiles
 
 TIMES = ("ttft", "itl", "tpot", "e2e", "queue")
 
 
 def summary(
-    found: Times,
+    found: RequestLatencies,
     replicas: list[Replica],
-    limits: Limits | None,
+    limits: SloSet | None,
     devices: float,
     warmup: float = 0.0,
     copies: float | None = None,
@@ -30,7 +30,7 @@ def summary(
     result: dict[str, Any] = {}
     if warmup:
         for replica in replicas:
-            replica.warmed()
+            replica.end_warmup()
     several = found.output > 1
     for name in ("ttft", "tpot", "e2e", "queue"):
         values = getattr(found, name)[several] if name == "tpot" else getattr(found, name)
@@ -59,7 +59,7 @@ def _gaps(replicas: list[Replica]) -> dict[str, float]:
     for replica in replicas:
         for key, count in replica.tally.gaps.items():
             gaps[key] = gaps.get(key, 0) + count
-    found = quantiles_of(gaps, (*QUANTILES, 1.0))
+    found = gap_percentiles(gaps, (*QUANTILES, 1.0))
     total = sum(gaps.values())
     sums = sum(r.tally.gap_sum for r in replicas)
     return {
@@ -69,7 +69,7 @@ def _gaps(replicas: list[Replica]) -> dict[str, float]:
     }
 
 
-def _use(replicas: list[Replica], found: Times, seconds: float, copies: float) -> dict[str, float]:
+def _use(replicas: list[Replica], found: RequestLatencies, seconds: float, copies: float) -> dict[str, float]:
     """Means over the run and all replicas, and what was most."""
     span = seconds * copies
     asked = float(found.prompt.sum())

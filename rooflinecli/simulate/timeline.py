@@ -10,15 +10,15 @@ from typing import Any
 from rooflinecli.core.errors import UsageError
 from rooflinecli.simulate.autoscaler import mean
 from rooflinecli.simulate.replica import Replica
-from rooflinecli.simulate.request_latencies import Times
-from rooflinecli.simulate.slo import Limits
-from rooflinecli.simulate.slo_attainment import good
+from rooflinecli.simulate.request_latencies import RequestLatencies
+from rooflinecli.simulate.slo import SloSet
+from rooflinecli.simulate.slo_attainment import slo_mask
 
 INTERVALS, MOST = 100, 100_000  # of a timeline: as it is, and as fine as anyone reads
 _SHARES = {"p50": 0.5, "p99": 0.99}
 
 
-def fitting(seconds: float) -> float:
+def round_interval(seconds: float) -> float:
     """A round length of which about a hundred make so many seconds: 1, 2 or 5 times a power of ten."""
     least = max(seconds / INTERVALS, 1e-6)
     power = 10.0 ** floor(log10(least))
@@ -26,10 +26,10 @@ def fitting(seconds: float) -> float:
 
 
 def timeline(
-    found: Times,
+    found: RequestLatencies,
     replicas: list[Replica],
     every: float = 0.0,
-    limits: Limits | None = None,
+    limits: SloSet | None = None,
     paid: Sequence[tuple[float, int]] = (),
 ) -> dict[str, Any]:
     """Arrays by column, an interval of `every` seconds (0: a round one) each.
@@ -41,7 +41,7 @@ def timeline(
     import numpy as np
 
     end = float((found.arrival + found.e2e).max())
-    step = every or fitting(end)
+    step = every or round_interval(end)
     if end / step > MOST:
         raise UsageError(f"--every {step:g}s: {end:.4g} s are more than {MOST:,} intervals; give a longer one", "every")
     edges = step * np.arange(max(ceil(end / step - 1e-9), 1) + 1)
@@ -64,7 +64,7 @@ def timeline(
                 [np.quantile(values[p], share) if len(p) else np.nan for p in parts]
             )
     if limits is not None:
-        kept = good(found, limits)[1]
+        kept = slo_mask(found, limits)[1]
         columns["slo_share"] = np.array([kept[p].mean() if len(p) else np.nan for p in parts])
     columns |= _seen(replicas, edges)
     if paid:
@@ -72,7 +72,7 @@ def timeline(
     return columns
 
 
-def _written(found: Times, edges: Any) -> Any:
+def _written(found: RequestLatencies, edges: Any) -> Any:
     """Output tokens written until each edge: the first at once, the others evenly until the last."""
     import numpy as np
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from rooflinecli.core import units
 from rooflinecli.core.errors import DataError, UsageError
-from rooflinecli.core.files import absent
+from rooflinecli.core.files import missing_reason
 from rooflinecli.importers.traces.trace_row import Row, beginning
-from rooflinecli.simulate.request import Job
+from rooflinecli.simulate.request import SimRequest
 from rooflinecli.specs.registry import kinds, load
 
 TRACES = "importers/traces"
@@ -42,7 +42,7 @@ class Trace:
 
     def jobs(
         self, instants: Callable[[int], list[float]] | None = None
-    ) -> tuple[list[Job], Callable[[Job], Job | None] | None]:
+    ) -> tuple[list[SimRequest], Callable[[SimRequest], SimRequest | None] | None]:
         """Jobs that come by themselves, in order, and what follows when one ends (None where nothing does).
 
         `instants` makes arrivals for so many, in place of those recorded.
@@ -64,7 +64,7 @@ class Trace:
         waiting = {name: rows[::-1] for name, rows in later.items() if rows}
         count = [len(jobs)]
 
-        def follow(job: Job) -> Job | None:
+        def follow(job: SimRequest) -> SimRequest | None:
             rows = waiting.get(job.session)
             if not rows:
                 return None
@@ -76,8 +76,10 @@ class Trace:
         return jobs, follow
 
 
-def _job(index: int, arrival: float, row: Row) -> Job:
-    return Job(index, arrival, row.prompt, row.output, row.session, row.hashes, row.span, row.think or 0.0, row.label)
+def _job(index: int, arrival: float, row: Row) -> SimRequest:
+    return SimRequest(
+        index, arrival, row.prompt, row.output, row.session, row.hashes, row.span, row.think or 0.0, row.label
+    )
 
 
 def read(name: str, speed: float = 1.0, window: str = "", skip_bad: bool = False, most: int = 0) -> Trace:
@@ -89,7 +91,8 @@ def read(name: str, speed: float = 1.0, window: str = "", skip_bad: bool = False
     path = Path(name)
     if not path.is_file():
         raise UsageError(
-            f"--trace {name}: {absent(path)}; give a recorded load (docs/simulate.md lists the formats)", "trace"
+            f"--trace {name}: {missing_reason(path)}; give a recorded load (docs/simulate.md lists the formats)",
+            "trace",
         )
     state = path.stat()
     return _read(name, (state.st_mtime_ns, state.st_size), speed, window, skip_bad, most)

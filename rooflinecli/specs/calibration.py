@@ -9,7 +9,7 @@ from rooflinecli.specs.figure import OneLine, Spec
 Calibrated = Literal["train", "prefill", "ttft", "decode"]  # ttft: a first token under load; prefill: a prompt alone
 
 
-class Near(Spec):
+class LocalResidual(Spec):
     """What one place among the rows showed beside the factors."""
 
     at: dict[str, float] = Field(description="sizes of the row: devices, lengths, batch, parameters")
@@ -32,7 +32,7 @@ class Calibration(Spec):
         default_factory=dict,
         description="least and most of each quantity among the rows; outside it, the error is wider",
     )
-    near: list[Near] = Field(
+    near: list[LocalResidual] = Field(
         default_factory=list,
         description="rows whose own deviation holds for questions like them: it fades as sizes differ by factors of e",
     )

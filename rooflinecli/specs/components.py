@@ -9,7 +9,7 @@ from rooflinecli.specs.registry import kinds
 from rooflinecli.specs.registry_field import one_of
 
 
-class PieceSpec(Spec):
+class ComponentSpec(Spec):
     """One step before the layers, after them or inside each; `kind` names a file of layers/components/."""
 
     kind: Annotated[str, *one_of("layers/components", kinds)]
@@ -54,7 +54,8 @@ class ImageSpec(Spec):
     most: int | None = Field(None, gt=0, description="pixels that an image is reduced to")
     tiles: int = Field(1, gt=0, description="tiles that an image is cut into at most")
     grids: list[list[int]] = Field(
-        default_factory=list, description="heights and widths in pixels that an image may be brought to, the best of which is taken"
+        default_factory=list,
+        description="heights and widths in pixels that an image may be brought to, the best of which is taken",
     )
     overview: bool = Field(False, description="the whole image as a further tile, where it was cut")
     source: str = Field("", description="where the rule and its sizes come from")

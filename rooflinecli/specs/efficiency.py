@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import Field
 
 from rooflinecli.core.fast_dataclass import dataclass
-from rooflinecli.specs.figure import In, Spec
+from rooflinecli.specs.figure import Spec, WithUnit
 
 # Classes that describe a framework, an engine or a whole phase. Nothing runs in their name, so where a file is silent they
 # are neutral; a kernel's class has no neutral constants, and pricing one without any is an error.
@@ -40,7 +40,7 @@ def _constant(
     said: Any = {"unit": unit, "symbol": symbol, "shaped": shaped, "most": le}
     least = ge if gt is None else None
     field: Any = Field(default, description=meaning, json_schema_extra=said, gt=gt, ge=least, le=le)
-    field.metadata.append(In(unit))
+    field.metadata.append(WithUnit(unit))
     return field
 
 

@@ -26,7 +26,7 @@ EXPERT_KERNELS = (
 _FOLDER = Path(__file__).resolve().parent.parent / "engines"
 
 
-class Engine(Spec):
+class ServingEngine(Spec):
     """Every time is added to what the roofline expects; none is part of a floor."""
 
     name: str
@@ -160,8 +160,8 @@ class Engine(Spec):
         if key in self._told:
             return "--scheduler"
         if key in Scheduler.model_fields:
-            return f"{self.document.at('scheduler', key)}; {self.scheduler.source}"
-        return f"{self.document.at(key.removesuffix('_bytes'))}; {self.source}"
+            return f"{self.document.location('scheduler', key)}; {self.scheduler.source}"
+        return f"{self.document.location(key.removesuffix('_bytes'))}; {self.source}"
 
     @property
     def token_budget(self) -> float:
@@ -261,21 +261,21 @@ def _stems() -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=64)
-def _read(stem: str) -> Engine:
+def _read(stem: str) -> ServingEngine:
     """One file, read where it is asked for: a start needs one engine, and most others lie over a long file of llama.cpp's."""
     document = read(_FOLDER / f"{stem}.yaml", base="engines")
-    spec = validate(Engine, document)
+    spec = validate(ServingEngine, document)
     spec._document = document
     return spec
 
 
-def engines() -> dict[str, Engine]:
+def engines() -> dict[str, ServingEngine]:
     """All engines by file name."""
     return {stem: _read(stem) for stem in _stems()}
 
 
 @lru_cache(maxsize=64)
-def told(name: str, settings: str) -> Engine:
+def with_scheduler_overrides(name: str, settings: str) -> ServingEngine:
     """An engine whose scheduler was set by an option: where its waits are told, none is left that only runs can say.
 
     Raises UsageError for a setting that no formula follows, or a value that it cannot take.
@@ -288,7 +288,7 @@ def told(name: str, settings: str) -> Engine:
 
 
 @lru_cache(maxsize=64)
-def load_engine(name: str) -> Engine:
+def load_engine(name: str) -> ServingEngine:
     """The engine called `name` or an alias of it. Raises UsageError."""
     wanted = name.lower()
     if wanted in _stems():

@@ -25,7 +25,7 @@ OFF = frozenset(_OFF.split())
 class Family:
     """How one model_type is read: the conversion, transformers' defaults, and fields known not to change a shape."""
 
-    convert: Callable[[Fields], dict[str, Any]]
+    convert: Callable[[ConfigFields], dict[str, Any]]
     defaults: Mapping[str, Any]
     ignored: frozenset[str] = frozenset()
     own_head: bool = False  # whether it reads the class that the checkpoint was saved from
@@ -34,7 +34,7 @@ class Family:
 
 
 @dataclass
-class Fields:
+class ConfigFields:
     """The fields of one config (or of its text_config), their defaults, and which have been read."""
 
     data: Mapping[str, Any]

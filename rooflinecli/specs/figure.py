@@ -87,7 +87,7 @@ class Price(Figure):
     date: str = ""
 
 
-class In:
+class WithUnit:
     """Annotates a number that may be written as text with its unit; a bare number is in `unit` as it is."""
 
     def __init__(self, unit: str):
@@ -100,8 +100,8 @@ class In:
         return no_info_before_validator_function(self.read, handler(source))  # BeforeValidator inspects each anew
 
 
-Time = Annotated[float, In("s")]
-Scalar = Annotated[float, In("1")]
+Time = Annotated[float, WithUnit("s")]
+Scalar = Annotated[float, WithUnit("1")]
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -150,4 +150,4 @@ def _sentence(error: ValidationError, document: Document) -> str:
     elif not message.endswith((".", "'")) and first["type"] != "value_error":
         message = f"{message}, got {str(first['input'])[:60]!r}"
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"{document.at(*path)}: {field}: {message}{more}"
+    return f"{document.location(*path)}: {field}: {message}{more}"

@@ -155,8 +155,8 @@ class HardwareSpec(Spec):
     def rated_power(self) -> float | None:
         """Watts at which the peak rates were stated: those of the file that states the rates, which this one may extend."""
         stated = self._document
-        while stated.under is not None and "peak" not in stated.own:
-            stated = stated.under
+        while stated.base_document is not None and "peak" not in stated.own:
+            stated = stated.base_document
         power = stated.data.get("power")
         return units.parse(power["value"], "W") if power is not None else None
 
@@ -204,9 +204,9 @@ def load_hardware(name: str) -> HardwareSpec:
 
 @lru_cache(maxsize=8)
 def load_defaults(kind: str) -> Defaults:
-    from rooflinecli.specs.name_lookup import folders
+    from rooflinecli.specs.name_lookup import search_path
 
-    for folder in folders("hardware"):
+    for folder in search_path("hardware"):
         path = folder / "defaults" / f"{kind}.yaml"
         if path.is_file():
             document = read(path, base="hardware")

@@ -13,7 +13,7 @@ MOST = 8
 
 
 @dataclass(frozen=True)
-class Tier:
+class KvTierSpec:
     """Bytes that a device keeps in a tier, and bytes per second in which it has them back."""
 
     name: str
@@ -21,9 +21,9 @@ class Tier:
     rate: float
 
 
-def tiers(written: str | None) -> tuple[Tier, ...]:
+def tiers(written: str | None) -> tuple[KvTierSpec, ...]:
     """Tiers as written, the nearest first; commas or plus signs between them. Raises UsageError."""
-    found: list[Tier] = []
+    found: list[KvTierSpec] = []
     for item in re.split(r"[,+]", written) if written is not None else ():
         name, equals, rest = item.strip().partition("=")
         size, at, rate = rest.partition("@")
@@ -32,7 +32,7 @@ def tiers(written: str | None) -> tuple[Tier, ...]:
         if name in {tier.name for tier in found} or name == "device":
             raise UsageError(f"--kv-tier {written}: the name {name!r} is taken; write {EXAMPLE}", "kv-tier")
         try:
-            tier = Tier(name, units.parse(size, "B"), units.parse(rate, "B/s"))
+            tier = KvTierSpec(name, units.parse(size, "B"), units.parse(rate, "B/s"))
         except ValueError as error:
             raise UsageError(f"--kv-tier {written}: {name}: {error}; write {EXAMPLE}", "kv-tier") from None
         if not (0 < tier.size < 1e18 and 0 < tier.rate < 1e18):

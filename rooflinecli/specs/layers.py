@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from rooflinecli.specs.components import PieceSpec
+from rooflinecli.specs.components import ComponentSpec
 from rooflinecli.specs.figure import Spec
 from rooflinecli.specs.registry import kinds
 from rooflinecli.specs.registry_field import one_of
@@ -138,7 +138,7 @@ class LayerSpec(Spec):
         None, description="attention to what a tower made of its input, after the other (T5, BART, Whisper)"
     )
     feedforward: FeedForwardSpec
-    pieces: list[PieceSpec] = Field(default_factory=list, description="what else a layer holds")
+    pieces: list[ComponentSpec] = Field(default_factory=list, description="what else a layer holds")
     parallel: bool = Field(False, description="attention and feed-forward read the same input (GPT-J, Falcon, PaLM)")
     norms: int = Field(2, ge=0, description="norm layers of width d_model per layer")
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from rooflinecli.core.errors import DataError, RooflineError
-from rooflinecli.specs.components import DenoisingSpec, ImageSpec, PieceSpec
+from rooflinecli.specs.components import ComponentSpec, DenoisingSpec, ImageSpec
 from rooflinecli.specs.figure import OneLine, Spec, validate
 from rooflinecli.specs.layers import (
     AttentionSpec,
@@ -70,10 +70,12 @@ class ModelSpec(Spec):
     positions: PositionSpec = Field(default_factory=lambda: PositionSpec(length=None))
     patches: PatchSpec | None = None
     n_classes: int | None = Field(None, gt=0, description="encoder: classification head")
-    before: list[PieceSpec] = Field(
+    before: list[ComponentSpec] = Field(
         default_factory=list, description="what stands between the embedding and the layers"
     )
-    after: list[PieceSpec] = Field(default_factory=list, description="what stands between the final norm and the head")
+    after: list[ComponentSpec] = Field(
+        default_factory=list, description="what stands between the final norm and the head"
+    )
     shared_embedding: bool = Field(
         False, description="tower: its embedding is the one of the model that it belongs to, counted there (T5, BART)"
     )
@@ -142,7 +144,7 @@ class ModelSpec(Spec):
     def n_layers(self) -> int:
         return sum(group.repeat for group in self.layers)
 
-    def but(self, **changes: Any) -> "ModelSpec":
+    def with_changes(self, **changes: Any) -> "ModelSpec":
         """A copy with some fields replaced, and with nothing that was worked out of the others."""
         copy = self.model_copy(update=changes)
         for name in set(copy.__dict__) - set(type(self).model_fields):
@@ -155,7 +157,9 @@ class ModelSpec(Spec):
         written: Any = self._document.data.get("layers") if getattr(self, "_document", None) is not None else None
         found: list[int] = []
         first = 0
-        groups: list[dict[str, Any]] = written if isinstance(written, list) else [{"repeat": g.repeat} for g in self.layers]
+        groups: list[dict[str, Any]] = (
+            written if isinstance(written, list) else [{"repeat": g.repeat} for g in self.layers]
+        )
         for entry in groups:
             inside = entry.get("pattern") or [entry]
             once = [first + i for i, part in enumerate(inside) for _ in range(part.get("repeat", 1))]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from rooflinecli.core.errors import DataError, UsageError, unknown
-from rooflinecli.core.files import absent
+from rooflinecli.core.files import missing_reason
 from rooflinecli.core.text import one_line
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -25,14 +25,14 @@ WHAT = {"hardware": "chip", "models": "model"}
 T = TypeVar("T")
 
 
-def shown(path: Path) -> str:
+def display_path(path: Path) -> str:
     """How a file is named to a person: folder/name for registry files, the path as given otherwise."""
     if path.parent.name in ("hardware", "models", "defaults", "measured", "engines", "optimizers"):
         return f"{path.parent.name}/{path.name}"
     return str(path)
 
 
-def folders(kind: str) -> list[Path]:
+def search_path(kind: str) -> list[Path]:
     """Registry folders for `kind` ('hardware' or 'models'), nearest first."""
     return [Path(f) for f in _folders(kind)]
 
@@ -103,7 +103,7 @@ def _entries(folder: str, changed: int) -> tuple[tuple[str, ...], tuple[str, ...
         return tuple(names), tuple(e.name for e in found if e.is_symlink())
 
 
-def every(kind: str, load: Callable[[str], T]) -> tuple[list[T], list[DataError]]:
+def load_registry(kind: str, load: Callable[[str], T]) -> tuple[list[T], list[DataError]]:
     """All specs of a registry that can be read, and what is wrong with the files that cannot."""
     specs, broken = [], []
     for path in files(kind).values():
@@ -114,7 +114,7 @@ def every(kind: str, load: Callable[[str], T]) -> tuple[list[T], list[DataError]
     return specs, broken
 
 
-def refuse(broken: list[DataError]) -> None:
+def raise_unreadable(broken: list[DataError]) -> None:
     """Raise the first of the files that could not be read, with how many more there are."""
     if broken:
         more = f" (and {len(broken) - 1} more that cannot be read)" if len(broken) > 1 else ""
@@ -173,7 +173,7 @@ def find(kind: str, name: str) -> Path:
             return path
         if written_as_path or kind != "models" or not _HUB.fullmatch(name):
             raise DataError(
-                f"{name}: {absent(path)}; give a name from `roofline {kind}` or the path of an existing YAML file"
+                f"{name}: {missing_reason(path)}; give a name from `roofline {kind}` or the path of an existing YAML file"
             )
     wanted = (name.rpartition("/")[2] if kind == "models" else name).lower()
     words = _listed(kind).by_word
@@ -190,7 +190,7 @@ def _by_alias(known: dict[str, Path], wanted: str) -> Path | None:
     if len(claims) > 1:
         mine, other = claims[:2]
         raise DataError(
-            f"{mine}:{_identity(_opening(mine))[2]}: the alias '{wanted}' belongs to {shown(other)} too; remove it, "
+            f"{mine}:{_identity(_opening(mine))[2]}: the alias '{wanted}' belongs to {display_path(other)} too; remove it, "
             f"or name the file {wanted}.yaml to take its place"
         )
     return claims[0] if claims else None
@@ -229,7 +229,7 @@ def _as_written(kind: str, known: dict[str, Path], name: str) -> Path:
     if meant:
         either = " or ".join(sorted(file.stem for file in meant))
         raise UsageError(f"'{one_line(name)}' could mean {either}; give one of these names")
-    count, chip = counted(kind, name)
+    count, chip = split_count(kind, name)
     if count:
         raise UsageError(f"'{one_line(name)}' is a count and a chip; write {chip} here, and the count as -n {count}")
     remedy = f"`roofline {kind}` lists them; a YAML path works too"
@@ -238,7 +238,7 @@ def _as_written(kind: str, known: dict[str, Path], name: str) -> Path:
     raise unknown(WHAT[kind], last, names, remedy)
 
 
-def counted(kind: str, name: str) -> tuple[int | None, str]:
+def split_count(kind: str, name: str) -> tuple[int | None, str]:
     """'8xH100' -> 8 and 'H100'; None and the name itself where it says no count, or is the name of a file."""
     match = next((m for m in (pattern.fullmatch(name.strip()) for pattern in _COUNTS) if m), None)
     if (

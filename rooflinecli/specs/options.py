@@ -15,7 +15,7 @@ from rooflinecli.specs.request import HOLDS, PHASES
 
 
 @dataclass(frozen=True, eq=False, repr=False)  # the plainest, since every start makes them
-class Kind:
+class OptionKind:
     """What stands for a value in --help, the unit it is read in ('' for words), and the bounds of most such values.
 
     `above` is a bound that the value itself may not take.
@@ -30,26 +30,26 @@ class Kind:
 
 
 KINDS = {
-    "name": Kind("NAME"),
-    "word": Kind("NAME"),
-    "text": Kind("TIERS"),  # as "word", with its capitals
-    "phases": Kind("PHASE"),
-    "pixels": Kind("WxH"),
-    "pictures": Kind("COUNT", "tokens", whole=True, least=0),
-    "choice": Kind("CHOICE"),
-    "stage": Kind("CHOICE", "tokens", whole=True),
-    "dtype": Kind("FORMAT"),
-    "list": Kind("LIST"),
-    "switch": Kind(""),
-    "count": Kind("COUNT", "tokens", whole=True, least=1),
-    "length": Kind("TOKENS", "length", whole=True, least=1),
-    "amount": Kind("TOKENS", "tokens", least=0),
-    "number": Kind("NUMBER", "1", least=0),
-    "size": Kind("BYTES", "B", least=0),
-    "room": Kind("BYTES", "B", above=0),
-    "rate": Kind("RATE", "1", above=0),
-    "price": Kind("MONEY", "USD/h", least=0),
-    "share": Kind("SHARE", "1", above=0, most=1),
+    "name": OptionKind("NAME"),
+    "word": OptionKind("NAME"),
+    "text": OptionKind("TIERS"),  # as "word", with its capitals
+    "phases": OptionKind("PHASE"),
+    "pixels": OptionKind("WxH"),
+    "pictures": OptionKind("COUNT", "tokens", whole=True, least=0),
+    "choice": OptionKind("CHOICE"),
+    "stage": OptionKind("CHOICE", "tokens", whole=True),
+    "dtype": OptionKind("FORMAT"),
+    "list": OptionKind("LIST"),
+    "switch": OptionKind(""),
+    "count": OptionKind("COUNT", "tokens", whole=True, least=1),
+    "length": OptionKind("TOKENS", "length", whole=True, least=1),
+    "amount": OptionKind("TOKENS", "tokens", least=0),
+    "number": OptionKind("NUMBER", "1", least=0),
+    "size": OptionKind("BYTES", "B", least=0),
+    "room": OptionKind("BYTES", "B", above=0),
+    "rate": OptionKind("RATE", "1", above=0),
+    "price": OptionKind("MONEY", "USD/h", least=0),
+    "share": OptionKind("SHARE", "1", above=0, most=1),
 }
 LOAD, LAYOUT, NUMBERS, ENGINE, OUTPUT = "Model and load", "Layout", "Numbers", "Engine", "Output"
 PANELS = (LOAD, LAYOUT, NUMBERS, ENGINE, OUTPUT)

@@ -174,11 +174,13 @@ def find(path: str) -> Quantity | None:
     return QUANTITIES.get(parts[-1]) if parts else None
 
 
-def said(path: str) -> str:
+def describe_path(path: str) -> str:
     """A dotted path in words: `prefill.interval_s.1` is 'the high end of the prefill time'."""
     row, parts = find(path), path.split(".")
     if parts[-1].isdigit() and row is not None and row.name == "interval_s":
-        return f"the {'low' if parts[-1] == '0' else 'high'} end of the {' '.join(_named(path)[:-1])} time".replace("  ", " ")
+        return f"the {'low' if parts[-1] == '0' else 'high'} end of the {' '.join(_named(path)[:-1])} time".replace(
+            "  ", " "
+        )
     return path
 
 
@@ -194,19 +196,19 @@ def unit_of(path: str) -> str:
     return "count"
 
 
-def more_is_better(path: str) -> bool:
+def higher_is_better(path: str) -> bool:
     """Whether a larger value is the better one; less is, of what no row knows."""
     row = find(path)
     return row is not None and row.better == MORE
 
 
-def follows_time(path: str) -> int:
+def scales_with_time(path: str) -> int:
     """1 where a quantity grows with its phase's time, -1 where it falls, 0 where it does not follow."""
     row = find(path)
     return row.time if row is not None else 0
 
 
-def follows_rate(path: str) -> bool:
+def scales_with_rate(path: str) -> bool:
     """Whether a quantity follows its phase's tokens per second, and so has their interval rather than that of its time."""
     row = find(path)
     return row is not None and row.rate

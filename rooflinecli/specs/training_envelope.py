@@ -14,12 +14,22 @@ from typing import Any
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.specs.published_runs import published
 
-TECHNIQUES = ("tp", "pp", "virtual stages", "cp", "ep", "ep across fast domains", "larger micro-batches", "ZeRO-2", "ZeRO-3")
+TECHNIQUES = (
+    "tp",
+    "pp",
+    "virtual stages",
+    "cp",
+    "ep",
+    "ep across fast domains",
+    "larger micro-batches",
+    "ZeRO-2",
+    "ZeRO-3",
+)
 KINDS = ("combination", "tensor", "stages", "context", "experts", "sharding", "hidden", "memory", "chip")
 
 
 @dataclass(frozen=True)
-class Envelope:
+class TrainingEnvelope:
     """How far published runs of a kind of chip went.
 
     together: pairs of TECHNIQUES that fewer than two runs combine (a pair of one and the same: that fewer have at all). tensor: ranks of a
@@ -40,13 +50,13 @@ class Envelope:
 
 
 @lru_cache(maxsize=64)
-def envelope(kind: str, chip: str, software: str, mixture: bool) -> Envelope:
+def envelope(kind: str, chip: str, software: str, mixture: bool) -> TrainingEnvelope:
     """The envelope of a chip of a kind (`gpu`, `tpu`; others are held to GPUs), a framework, dense models or mixtures."""
     data = _INSTEAD[-1] if _INSTEAD else published("precedent")
     of = data["kinds"][kind if kind in data["kinds"] else "gpu"]
     model = "mixture" if mixture else "dense"
     done = {tuple(pair.split(" + ")) for pair in of["together"]}
-    return Envelope(
+    return TrainingEnvelope(
         together=tuple(pair for pair in pairs() if pair not in done),
         tensor=of["tensor"],
         stages=of["stages"],
@@ -63,7 +73,7 @@ _INSTEAD: list[dict[str, Any]] = []
 
 
 @contextmanager
-def instead(data: dict[str, Any]) -> Iterator[None]:
+def overridden_envelope(data: dict[str, Any]) -> Iterator[None]:
     """Another document in place of the file: the limits without the runs of a family, to see what they tell of it."""
     _INSTEAD.append(data)
     envelope.cache_clear()

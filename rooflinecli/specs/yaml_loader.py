@@ -13,7 +13,7 @@ import yaml
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.text import CONTROL
-from rooflinecli.specs.name_lookup import find, folders, shown
+from rooflinecli.specs.name_lookup import display_path, find, search_path
 
 
 class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -35,16 +35,16 @@ class Document:
     data: dict[str, Any]
     path: Path
     lines: dict[KeyPath, tuple[str, int]] = field(default_factory=dict)
-    under: Document | None = None
+    base_document: Document | None = None
     own: frozenset[str] = frozenset()
 
-    def at(self, *key: str | int) -> str:
+    def location(self, *key: str | int) -> str:
         """'hardware/h100-sxm.yaml:14' for a key path, or for its nearest ancestor that is written down."""
         for end in range(len(key), -1, -1):
             if key[:end] in self.lines:
                 name, line = self.lines[key[:end]]
                 return f"{name}:{line}"
-        return shown(self.path)
+        return display_path(self.path)
 
 
 def read(path: Path, *, base: str = "", first: str = "checks") -> Document:
@@ -67,14 +67,14 @@ def parse(text: str, path: Path, base: str = "", seen: tuple[Path, ...] = (), fi
         node = yaml.compose(text, Loader=Loader)
         if not isinstance(node, yaml.MappingNode):
             raise DataError(
-                f"{shown(path)}:1: expected a mapping of fields at the top level; start with '{first}: …'"
+                f"{display_path(path)}:1: expected a mapping of fields at the top level; start with '{first}: …'"
             )
-        document.data = _plain(node, (), document.lines, shown(path), frozenset())
+        document.data = _plain(node, (), document.lines, display_path(path), frozenset())
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else 1
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be parsed"
-        raise DataError(f"{shown(path)}:{line}: not valid YAML ({problem}); mend the syntax there") from None
+        raise DataError(f"{display_path(path)}:{line}: not valid YAML ({problem}); mend the syntax there") from None
     except RecursionError:
         raise _nested(path, 1) from None
     parent = document.data.pop("extends", None)
@@ -98,13 +98,13 @@ def _refuse_depth(text: str, path: Path) -> None:
 
 
 def _nested(path: Path, line: int) -> DataError:
-    return DataError(f"{shown(path)}:{line}: nested too deeply to be a spec; flatten it")
+    return DataError(f"{display_path(path)}:{line}: nested too deeply to be a spec; flatten it")
 
 
 def _overlay(document: Document, parent: str, kind: str, seen: tuple[Path, ...]) -> Document:
     """`document` over the file it extends: mappings merge, everything else is replaced."""
-    where = document.at("extends")
-    places = (folder / f"{parent}.yaml" for folder in (document.path.parent, *folders(kind)))
+    where = document.location("extends")
+    places = (folder / f"{parent}.yaml" for folder in (document.path.parent, *search_path(kind)))
     path = next((p for p in places if p.is_file() and p.resolve() not in seen), None) or find(kind, parent)
     if path.resolve() in seen:
         raise DataError(f"{where}: '{parent}' extends itself; name another base")

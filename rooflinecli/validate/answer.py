@@ -126,5 +126,9 @@ REFITS: dict[str, Callable[[Done], list[Table]]] = {
     "kernels": refitted,
     "training": fit_training.refitted,
     "desk": lambda done: fit_local_machines.tables(),
-    "inference": lambda done: [*fit_serving.refitted(), *fit_sparse_engines.refitted(), *fit_scheduler_delays.refitted()],
+    "inference": lambda done: [
+        *fit_serving.refitted(),
+        *fit_sparse_engines.refitted(),
+        *fit_scheduler_delays.refitted(),
+    ],
 }

@@ -38,7 +38,7 @@ def public(run: Run) -> bool:
     return "db-dump" in source or "source_file=20" in source
 
 
-def warmed(run: Run) -> str:
+def is_warmed_up(run: Run) -> str:
     """Whether requests went ahead of the timed ones of a public run, in words."""
     return "warmed up" if measured_on(run) >= WARMED else "no warm-up"
 

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.calibrate.phase_fit import placed
-from rooflinecli.calibrate.predicted_row import PHASE, Pricer, Question
+from rooflinecli.calibrate.predicted_row import PHASE, PredictedRow, RowPredictor
 from rooflinecli.core.errors import RooflineError
 from rooflinecli.engine import build_request
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.validate import aiconfigurator_tables, inference, leave_one_family_out
 from rooflinecli.validate import published_training as steps
 from rooflinecli.validate.inference import Run
 
 FEWEST, MOST = 4, 24  # rows of a family that can be scored, and of a collected one that are taken
-Make = Callable[[], Question]
+Make = Callable[[], PredictedRow]
 
 
 @dataclass(eq=False)
@@ -27,11 +27,11 @@ class Unit:
     """Rows of one family, chip and software."""
 
     name: str
-    questions: list[Question] = field(default_factory=list)
+    questions: list[PredictedRow] = field(default_factory=list)
 
     @cached_property
-    def pricer(self) -> Pricer:
-        return Pricer(self.questions)
+    def pricer(self) -> RowPredictor:
+        return RowPredictor(self.questions)
 
     @cached_property
     def measured(self) -> Any:
@@ -75,8 +75,8 @@ def _training() -> Iterable[tuple[str, Make]]:
         name = " ".join((steps.family(row), row["hardware"], row["plan"].get("software", "any")))
         yield (
             name,
-            lambda row=row: Question(  # type: ignore[misc]
-                steps.scene(row, leave_one_family_out.training(row)), steps.plan(row), "train", row["step_s"]
+            lambda row=row: PredictedRow(  # type: ignore[misc]
+                steps.ctx(row, leave_one_family_out.training(row)), steps.plan(row), "train", row["step_s"]
             ),
         )
 
@@ -94,8 +94,13 @@ def _serving(phase: str) -> Iterable[tuple[str, Make]]:
                 yield named, lambda run=run, what=what, seconds=seconds: _asked(run, what, seconds)  # type: ignore[misc]
 
 
-def _asked(run: Run, what: str, seconds: float) -> Question:
-    return Question(Scene(build_request.request(run.options), override=leave_one_family_out.serving(run)), run.plan, what, seconds)
+def _asked(run: Run, what: str, seconds: float) -> PredictedRow:
+    return PredictedRow(
+        EstimateContext(build_request.request(run.options), override=leave_one_family_out.serving(run)),
+        run.plan,
+        what,
+        seconds,
+    )
 
 
 def _quantity(quantity: str, static: bool, loaded: bool) -> str:
@@ -104,9 +109,9 @@ def _quantity(quantity: str, static: bool, loaded: bool) -> str:
     return quantity if quantity == "itl" or loaded else "prefill"
 
 
-def _possible(question: Question) -> bool:
+def _possible(question: PredictedRow) -> bool:
     """Whether the row's load can be followed at all."""
     try:
-        return bool(question.on(question.scene.chip) > 0)
+        return bool(question.on(question.ctx.chip) > 0)
     except RooflineError:
         return False

@@ -16,7 +16,7 @@ import numpy as np
 from rooflinecli.calibrate.constant_groups import BLOCKS
 from rooflinecli.calibrate.fit import fit, solve_all
 from rooflinecli.calibrate.gp_residual import local
-from rooflinecli.calibrate.posterior import SETTINGS, Posterior, Setting
+from rooflinecli.calibrate.posterior import SETTINGS, Posterior, PriorSettings
 from rooflinecli.validate import aiconfigurator_tables
 from rooflinecli.validate.calibration_families import Unit, units
 from rooflinecli.validate.stats import Table
@@ -75,7 +75,7 @@ def beyond(phase: str, unit: Unit) -> list[Draw]:
     return found
 
 
-def scores(unit: Unit, asked: Sequence[Draw], setting: Setting) -> list[Score]:
+def scores(unit: Unit, asked: Sequence[Draw], setting: PriorSettings) -> list[Score]:
     """Calibrate on each draw and score it; all draws are priced in the same calls."""
     masks = np.zeros((len(asked), len(unit.questions)), dtype=bool)
     logs = np.repeat(unit.measured[None], len(asked), axis=0)
@@ -98,10 +98,18 @@ def _score(unit: Unit, draw: Draw, after: Any, found: Posterior) -> Score:
     ratio = found.before.mean()
     shrunk = ratio * len(draw.taken) * own / (len(draw.taken) * own + prior)
     inside = float((abs(after) <= np.log1p(found.error)).mean())
-    return Score(off(left), off(after), off(left - shrunk), off(left - ratio), inside, found.error, found.supported)
+    return Score(
+        relative_gap(left),
+        relative_gap(after),
+        relative_gap(left - shrunk),
+        relative_gap(left - ratio),
+        inside,
+        found.error,
+        found.supported,
+    )
 
 
-def off(residuals: Any) -> float:
+def relative_gap(residuals: Any) -> float:
     """Median |predicted / measured - 1| of logarithms of measured over predicted."""
     return float(np.median(np.abs(np.expm1(-residuals))))
 
@@ -158,7 +166,7 @@ def _bought(phase: str, seeds: int) -> Table:
 
 
 def _above(unit: Unit) -> bool:
-    return off(unit.shipped) > LIMIT
+    return relative_gap(unit.shipped) > LIMIT
 
 
 def _below(unit: Unit) -> bool:
@@ -171,7 +179,11 @@ def _notes(phase: str, seeds: int) -> list[str]:
         "with one software. before: with constants refitted without the family (serving: without its model, its queues as shipped). one_factor: all "
         "times by one shrunk factor; worse: draws worse than before by more than a point; kept: draws in which the evidence did not favour moving; "
         "half_width: of the new 80 % interval.",
-        *([] if aiconfigurator_tables.installed() or phase == "train" else [f"Collected serving runs need the wheel: {aiconfigurator_tables.PIP}."]),
+        *(
+            []
+            if aiconfigurator_tables.installed() or phase == "train"
+            else [f"Collected serving runs need the wheel: {aiconfigurator_tables.PIP}."]
+        ),
     ]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.formulas import roofline
-from rooflinecli.ledger.ops import Exchange
+from rooflinecli.ledger.ops import ExpertAllToAll
 from rooflinecli.parallel.expert import SCALED_FP8
 from rooflinecli.price import custom_all_reduce
 from rooflinecli.price.chip import Chip
@@ -66,7 +66,9 @@ def _sglang(chip: str, phase: str) -> Iterator[Points]:
                 else:
                     times = table[f"{phase}_avg_t_us"]
                 if keep.any():
-                    shapes, seconds = aiconfigurator_tables.median_rows([table[c][keep] for c in _KEYS], times[keep] * 1e-6)
+                    shapes, seconds = aiconfigurator_tables.median_rows(
+                        [table[c][keep] for c in _KEYS], times[keep] * 1e-6
+                    )
                     n = RANKS.get(chip, 8.0) * float(nodes)
                     yield _points(
                         chip, mode, phase, (*shapes, n + 0 * seconds), seconds, "", f", {nodes} nodes" * several
@@ -108,10 +110,12 @@ def _points(
     """Held-out rows of one table; `size` is what a value takes on the way out, results come back in 16 bits."""
     tokens, top_k, d, n = shapes
     held = ~half(tokens, top_k, d, n)
-    e = Exchange(
+    e = ExpertAllToAll(
         mode, mode, phase, tokens, top_k, d, size if phase == "dispatch" else 2.0, "ep", n, 1.0, variant=variant
     )
-    return _against(f"{aiconfigurator_tables.CHIPS[chip]} {mode} {phase}{what}", price_exchange(e, _chips()[chip]), seconds, held)
+    return _against(
+        f"{aiconfigurator_tables.CHIPS[chip]} {mode} {phase}{what}", price_exchange(e, _chips()[chip]), seconds, held
+    )
 
 
 def all_reduces() -> Iterator[Points]:
@@ -119,7 +123,7 @@ def all_reduces() -> Iterator[Points]:
     for chip in aiconfigurator_tables.CHIPS:
         for library in LIBRARIES:
             table = aiconfigurator_tables.columns(chip, "comm", library, "custom_allreduce_perf.parquet")
-            if table is None or not custom_all_reduce.known(_chips()[chip], library):
+            if table is None or not custom_all_reduce.is_benchmarked(_chips()[chip], library):
                 continue
             keep = (table["latency"] > 0) & (table["num_gpus"] <= custom_all_reduce.MOST)
             if "backend" in table:

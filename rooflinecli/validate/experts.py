@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rooflinecli.phases.grouped_gemm import Shape, Stored, busiest, experts_op
+from rooflinecli.phases.grouped_gemm import ExpertShape, ExpertStorage, busiest_rank_share, experts_op
 from rooflinecli.quantization.formats import FORMATS
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.validate import aiconfigurator_tables
@@ -81,9 +81,9 @@ def load(source: Source, chip: str, written: str) -> Kernels | None:
     columns += [placed[keep], table["moe_tp_size"][keep], table["moe_ep_size"][keep], balanced[keep].astype(int)]
     (t, d, f, k, e, tp, ep, even), seconds = aiconfigurator_tables.median_rows(columns, table["latency"][keep] * 1e-3)
     gated = 3.0 - sum(((f == w) & (e == n) & (k == top)).astype(float) for w, n, top in UNGATED)
-    shape = Shape(d, f / tp, gated, e, k)
-    share = np.where(even == 1, 1.0, busiest(t, shape, ep, balanced=False))
-    stored = Stored(weight, read, 2.0, compute, f"{name}@{source.suffix}")
+    shape = ExpertShape(d, f / tp, gated, e, k)
+    share = np.where(even == 1, 1.0, busiest_rank_share(t, shape, ep, balanced=False))
+    stored = ExpertStorage(weight, read, 2.0, compute, f"{name}@{source.suffix}")
     skewed = experts_op("experts", t, shape, stored, ep, share)
     full = experts_op("experts", t, shape, stored, ep, share, even=True)
     op = _either(skewed, full, even == 1)
@@ -114,13 +114,15 @@ def _from_memory(chip: str, weights: Array) -> Array:
 
 def generation(chip: str) -> str:
     """The file of the generation that a chip of the wheel shares its constants with: what it extends."""
-    under = load_hardware(aiconfigurator_tables.CHIPS[chip]).document.under
+    under = load_hardware(aiconfigurator_tables.CHIPS[chip]).document.base_document
     return under.path.stem.lstrip("_") if under is not None else chip
 
 
 def _newest(source: Source, chip: str, written: str) -> dict[str, Any] | None:
     """The newest file of a library that holds a format in earnest: some versions add a new model or two and nothing else."""
-    found = [aiconfigurator_tables.columns(chip, "moe", source.library, source.file, behind) for behind in range(OLDEST)]
+    found = [
+        aiconfigurator_tables.columns(chip, "moe", source.library, source.file, behind) for behind in range(OLDEST)
+    ]
     rows = [int((t["moe_dtype"] == written).sum()) if t is not None else 0 for t in found]
     most = max(rows)
     return next(t for t, n in zip(found, rows, strict=True) if n * ADDED >= most) if most else None

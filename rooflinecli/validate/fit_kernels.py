@@ -47,8 +47,8 @@ def fit(rows: list[Kernels]) -> dict[str, float]:
             total += float((k.weight[mask] * (np.sqrt(1 + (ratio / 0.1) ** 2) - 1)).sum() / k.weight[mask].sum())
         return total
 
-    best = min((minimise(loss, start * np.ones(len(bounds))) for start in STARTS), key=loss)
-    return _values(minimise(loss, best), bounds)
+    best = min((minimize(loss, start * np.ones(len(bounds))) for start in STARTS), key=loss)
+    return _values(minimize(loss, best), bounds)
 
 
 def with_constants(k: Kernels, constants: dict[str, float]) -> Chip:
@@ -75,7 +75,7 @@ def _values(point: Array, bounds: dict[str, tuple[float, float]]) -> dict[str, A
     return result
 
 
-def minimise(loss: Callable[[Array], float], start: Array, steps: int = 400) -> Array:
+def minimize(loss: Callable[[Array], float], start: Array, steps: int = 400) -> Array:
     """Nelder-Mead: reflect, expand, contract or shrink a simplex."""
     size = len(start)
     simplex = [start, *(start + 1.5 * np.eye(size)[i] for i in range(size))]

@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.engine.inference import decode, prefill
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.validate import local_machines
 from rooflinecli.validate.stats import Array, Table
 
 BOARDS = ("llamacpp_cuda_board", "llamacpp_metal_board", "llamacpp_rocm_board")
-GROUPS = {"decode": (*BOARDS, "localscore_2026_seen", "localscore_2026"), "prefill": BOARDS}  # prompts of LocalScore are nine lengths in one figure
+GROUPS = {
+    "decode": (*BOARDS, "localscore_2026_seen", "localscore_2026"),
+    "prefill": BOARDS,
+}  # prompts of LocalScore are nine lengths in one figure
 FACTORS = {"decode": ("matmul", "overhead"), "prefill": ("matmul",)}
 NOTE = (
     "Errors of rates. left out: constants refitted on the other chips of the group; matmul, overhead: by how much the whole group's refit "
@@ -58,8 +61,8 @@ def _seconds(which: str, row: dict[str, Any]) -> tuple[float, dict[str, float]]:
     """Measured seconds of a pass, and the predicted ones by part; of a source that means over tests, the middle one (2048 + 768)."""
     tests = local_machines.tests_of(row)
     prompt, output = tests[3] if tests else (row.get("prompt") if which == "prefill" else None, None)
-    found = local_machines.scene(row, prompt, output)
-    answer = decode(found, Plan()) if which == "decode" else prefill(found, Plan())
+    found = local_machines.ctx(row, prompt, output)
+    answer = decode(found, Layout()) if which == "decode" else prefill(found, Layout())
     tokens = float(row.get("batch", 1)) if which == "decode" else float(found.prompt)
     return tokens / float(row[which]), {k: float(v) for k, v in answer.breakdown_s.items()}
 
@@ -93,7 +96,11 @@ def _line(which: str, group: str) -> dict[str, Any] | None:
     found = np.abs(rows.measured / left_out(rows) - 1)
     turned = {name: float(f"{value:.3g}") for name, value in zip(FACTORS[which], every, strict=True)}
     said = {"group": group, "rows": len(rows.measured), "chips": len(np.unique(rows.chips))}
-    errors = {"shipped": float(shipped.mean()), "left_out": float(found.mean()), "left_out_median": float(np.median(found))}
+    errors = {
+        "shipped": float(shipped.mean()),
+        "left_out": float(found.mean()),
+        "left_out_median": float(np.median(found)),
+    }
     return {**said, **errors, **turned}
 
 

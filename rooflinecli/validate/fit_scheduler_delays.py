@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.engine import build_request
-from rooflinecli.engine.closed_loop import meets
-from rooflinecli.engine.context import Scene
-from rooflinecli.engine.forward_step import prompt_pass
+from rooflinecli.engine.closed_loop import client_state
+from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.forward_step import prefill_pass
 from rooflinecli.engine.inference import decode_seconds, token
 from rooflinecli.engine.pipelined_decode import sequences_per_stage
 from rooflinecli.engine.serving_load import load
 from rooflinecli.formulas import closed_loop
 from rooflinecli.validate import inference
-from rooflinecli.validate.fit_kernels import minimise
+from rooflinecli.validate.fit_kernels import minimize
 from rooflinecli.validate.stats import Array, Table, half_by_name
 
 START = np.log([2.0, 0.03, 5e-4])  # steps held, o_f and o_c in seconds
@@ -32,7 +32,7 @@ STARTS = (-0.7, 0.0, 0.7)
 
 
 @dataclass
-class Waits:
+class SchedulerDelays:
     """Runs of one engine as arrays."""
 
     model: Array
@@ -67,26 +67,29 @@ class Waits:
         def loss(point: Array) -> float:
             return float(np.minimum(self.errors(point)[mask], 2).mean())
 
-        return min((minimise(loss, START + start) for start in STARTS), key=loss)
+        return min((minimize(loss, START + start) for start in STARTS), key=loss)
 
 
-def gather() -> dict[str, Waits]:
+def gather() -> dict[str, SchedulerDelays]:
     """Collected runs by engine."""
     by: dict[str, list[tuple[Any, ...]]] = {}
     for run in inference.collected_runs()[0]:
         if run.options.get("equal_lengths"):  # in lockstep nothing waits for steps
             continue
         by.setdefault(run.engine, []).append(_run(run))
-    return {engine: Waits(*(np.array(column) for column in zip(*found, strict=True))) for engine, found in by.items()}
+    return {
+        engine: SchedulerDelays(*(np.array(column) for column in zip(*found, strict=True)))
+        for engine, found in by.items()
+    }
 
 
 def _run(run: inference.Run) -> tuple[Any, ...]:
-    scene, plan = Scene(build_request.request(run.options)), run.plan
-    busy = load(scene, plan)
-    cell = f"{run.options['model']} {run.options['hw']} {run.engine} {scene.dtype} {plan.tp:g} {plan.dp:g}"
-    itl, batch = token(scene, plan, busy).seconds, sequences_per_stage(plan, busy.batch)
-    met = meets(scene, plan, busy, prompt_pass(scene, plan).seconds, itl, decode_seconds(scene, plan, busy))
-    engine = scene.engine
+    ctx, plan = EstimateContext(build_request.request(run.options)), run.plan
+    busy = load(ctx, plan)
+    cell = f"{run.options['model']} {run.options['hw']} {run.engine} {ctx.dtype} {plan.tp:g} {plan.dp:g}"
+    itl, batch = token(ctx, plan, busy).seconds, sequences_per_stage(plan, busy.batch)
+    met = client_state(ctx, plan, busy, prefill_pass(ctx, plan).seconds, itl, decode_seconds(ctx, plan, busy))
+    engine = ctx.engine
     return (
         run.group,
         half_by_name(cell),
@@ -98,7 +101,7 @@ def _run(run: inference.Run) -> tuple[Any, ...]:
         batch,
         itl,
         met.held + engine.skipped_looks / 2,
-        engine.late_tokens * itl + engine.per_token * scene.prompt,
+        engine.late_tokens * itl + engine.per_token * ctx.prompt,
         inference.predict(run)["ttft"][0],
     )
 

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.engine import build_request, inference
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.formulas import grouped_gemm
 from rooflinecli.price import overrides
 from rooflinecli.price.overrides import TIMES
 from rooflinecli.specs.hardware import HardwareSpec
 from rooflinecli.validate import inference as served
-from rooflinecli.validate.fit_kernels import minimise
+from rooflinecli.validate.fit_kernels import minimize
 from rooflinecli.validate.inference import Run
 from rooflinecli.validate.stats import Array, Table
 
@@ -50,7 +50,7 @@ ENGINES = ("vllm", "sglang", "trtllm", "trtllm-cpp")
 
 
 @dataclass(frozen=True)
-class Asked:
+class FitQuestion:
     """A run as the fit sees it: what it belongs to, its logarithms of measured and expected seconds, and the slope of each of PATHS."""
 
     model: str
@@ -70,40 +70,40 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Free:
+class FreeConstant:
     """A constant under fit: its name, the path that moves it, and the share of that path's slope which a run feels."""
 
     name: str
     path: str
-    share: Callable[[Asked], float]
+    share: Callable[[FitQuestion], float]
 
 
-def _free() -> Iterable[Free]:
+def _free() -> Iterable[FreeConstant]:
     """The constants: of dense kernels, of experts by format, of exchanges by generation, and of each engine."""
     for name in FORMATS:
-        yield Free(f"matmul.compute {name}", PATHS[0], _of("compute", name))
+        yield FreeConstant(f"matmul.compute {name}", PATHS[0], _of("compute", name))
     for path in PATHS[1:5]:
-        yield Free(path.removeprefix("efficiency."), path, _of("", ""))
+        yield FreeConstant(path.removeprefix("efficiency."), path, _of("", ""))
     for field in ("of_compute", "of_overhead"):
         for name in EXPERT_FORMATS:
-            yield Free(f"{field} {name}", EXPERTS + field, _of("experts", name, field in CROWDED))
+            yield FreeConstant(f"{field} {name}", EXPERTS + field, _of("experts", name, field in CROWDED))
     for field in ("of_memory", "of_held", "of_passes"):
-        yield Free(field, EXPERTS + field, _of("", "", field in CROWDED))
+        yield FreeConstant(field, EXPERTS + field, _of("", "", field in CROWDED))
     for field in CROWDED:
-        yield Free(f"crowded.{field}", EXPERTS + field, _crowd)
+        yield FreeConstant(f"crowded.{field}", EXPERTS + field, _crowd)
     for name in ("hopper", "blackwell"):
-        yield Free(f"gather.memory {name}", "efficiency.exchange.memory", _of("generation", name))
+        yield FreeConstant(f"gather.memory {name}", "efficiency.exchange.memory", _of("generation", name))
     for path in PATHS[-4:]:
         for name in ENGINES:
-            yield Free(f"{name}.{path.removeprefix('engine.')}", path, _of("engine", name))
+            yield FreeConstant(f"{name}.{path.removeprefix('engine.')}", path, _of("engine", name))
 
 
-def _of(what: str, name: str, shared: bool = False) -> Callable[[Asked], float]:
+def _of(what: str, name: str, shared: bool = False) -> Callable[[FitQuestion], float]:
     """Runs whose `what` is `name` feel a constant, all where nothing is named; where shared, without the crowd's part of the slope."""
     return lambda a: float(not what or getattr(a, what) == name) / (1 + a.crowded * shared)
 
 
-def _crowd(a: Asked) -> float:
+def _crowd(a: FitQuestion) -> float:
     """The crowd's part of a slope: two entries answer to one path, so with a crowd its slope is theirs together."""
     return a.crowded / (1 + a.crowded)
 
@@ -111,7 +111,7 @@ def _crowd(a: Asked) -> float:
 FREE = tuple(_free())
 
 
-def answered(run: Run) -> Asked:
+def answered(run: Run) -> FitQuestion:
     """A run's inter-token latency, or the time a token takes at its throughput: as shipped, and with each of PATHS moved by STEP."""
     request, factors = build_request.request(run.options), {}
     for i, path in enumerate(PATHS):
@@ -119,18 +119,18 @@ def answered(run: Run) -> Asked:
             column = np.ones(len(PATHS) + 1)
             column[i + 1] = np.exp(STEP)
             factors[TIMES + path] = column
-    scene = Scene(request, override=factors)
-    answer = inference.decode(scene, run.plan)
+    ctx = EstimateContext(request, override=factors)
+    answer = inference.decode(ctx, run.plan)
     rate = "throughput" in run.measured
     seconds = 1 / served.finite(run, answer, factors) if rate else answer.time_s
     logs = np.log(np.broadcast_to(seconds, len(PATHS) + 1))
-    return Asked(
+    return FitQuestion(
         run.options["model"],
         run.engine,
         _generation(request.hardware),
-        "fp4" if "fp4" in scene.formats.compute else scene.formats.compute,
-        _served(scene.formats.expert_format),
-        any(group.moe for group in scene.book.layers),
+        "fp4" if "fp4" in ctx.formats.compute else ctx.formats.compute,
+        _served(ctx.formats.expert_format),
+        any(group.moe for group in ctx.ledger.layers),
         rate,
         run.seen in ("collected", "fitted"),
         float(grouped_gemm.crowded(float(np.max(answer.batch)))),
@@ -154,14 +154,14 @@ def known(hardware: HardwareSpec, path: str) -> bool:
 
 def _generation(hardware: HardwareSpec) -> str:
     """The generation whose file the chip extends, Grace or not."""
-    under = hardware.document.under
+    under = hardware.document.base_document
     return under.path.stem.lstrip("_").removeprefix("grace-") if under is not None else hardware.id
 
 
 class Linear:
     """Runs as arrays: logarithms of measured and expected seconds, and a column of slopes for each of FREE."""
 
-    def __init__(self, runs: list[Asked]):
+    def __init__(self, runs: list[FitQuestion]):
         self.runs = runs
         where = {path: i for i, path in enumerate(PATHS)}
         self.slopes = np.array([[a.slopes[where[free.path]] * free.share(a) for free in FREE] for a in runs])
@@ -186,7 +186,7 @@ class Linear:
         found: Array = self.missed + self.slopes @ point
         return found
 
-    def without(self, of: Callable[[Asked], str]) -> Array:
+    def without(self, of: Callable[[FitQuestion], str]) -> Array:
         """The same with each group's runs predicted from a fit that left the group out."""
         names = np.array([of(a) for a in self.runs])
         found = self.missed.copy()
@@ -204,7 +204,7 @@ def best(rest: Array, felt: Array, weight: Array, now: float, pull: float = PULL
         missed = (rest + felt * x) / SOFT
         return float((weight * (np.sqrt(1 + missed * missed) - 1)).sum() + pull * x * x + 1e6 * max(abs(x) - MOST, 0))
 
-    return UNIT * float(minimise(loss, np.array([now / UNIT]), STEPS)[0])
+    return UNIT * float(minimize(loss, np.array([now / UNIT]), STEPS)[0])
 
 
 def gather() -> Linear:

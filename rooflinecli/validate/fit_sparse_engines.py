@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.engine import build_request, inference
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.price.overrides import TIMES
 from rooflinecli.validate import inference as served
 from rooflinecli.validate import throughput_tables
@@ -72,7 +72,11 @@ class Runs:
 
 def gather(groups: tuple[str, ...], paths: tuple[str, ...]) -> Runs:
     """The runs of these groups that state an inter-token latency."""
-    runs = [run for run in served.published_runs() + throughput_tables.runs() if run.group in groups and "itl" in run.measured]
+    runs = [
+        run
+        for run in served.published_runs() + throughput_tables.runs()
+        if run.group in groups and "itl" in run.measured
+    ]
     found = [_answered(run, paths) for run in runs]
     missed, slopes, wide = (np.array(column) for column in zip(*found, strict=True))
     return Runs(np.array([run.options["model"] for run in runs]), missed, slopes, wide)
@@ -84,7 +88,7 @@ def _answered(run: Run, paths: tuple[str, ...]) -> tuple[float, Array, float]:
         column = np.ones(len(paths) + 1)
         column[i + 1] = np.exp(STEP)
         factors[TIMES + path] = column
-    answer = inference.decode(Scene(build_request.request(run.options), override=factors), run.plan)
+    answer = inference.decode(EstimateContext(build_request.request(run.options), override=factors), run.plan)
     logs = np.log(np.broadcast_to(answer.time_s, len(paths) + 1))
     wide = float(np.log(np.max(answer.interval_s[1] / answer.time_s)))
     return float(logs[0] - np.log(run.measured["itl"])), (logs[1:] - logs[0]) / STEP, wide

@@ -14,12 +14,12 @@ from statistics import fmean, median
 import numpy as np
 
 from rooflinecli.engine.phase_answer import TrainAnswer
-from rooflinecli.validate.fit_kernels import minimise
+from rooflinecli.validate.fit_kernels import minimize
 from rooflinecli.validate.published_training import family
 from rooflinecli.validate.published_training import timed as rows
 from rooflinecli.validate.stats import Array, Table, half_by_name
 from rooflinecli.validate.training_constants import FREE, Row, moe
-from rooflinecli.validate.training_response_tables import Constants, Response, answered, names_of, tabulate
+from rooflinecli.validate.training_response_tables import ConstantResponse, Constants, answered, names_of, tabulate
 
 SWEEPS, STEPS = 4, 16
 PRIOR = 0.05  # weight of (ln of a rate over that of an unknown chip)^2: decides only what rows leave open, such as matmuls against attention on one length
@@ -63,7 +63,7 @@ def fit(seen: Iterable[Row], names: Iterable[str] = FREE, done: Done = lambda co
     return constants
 
 
-def settle(response: Response, seen: list[Row], allowed: Array) -> Constants:
+def settle(response: ConstantResponse, seen: list[Row], allowed: Array) -> Constants:
     """Constants that fit the allowed ones of the rows behind a response."""
     measured, weights = np.array([float(row["step_s"]) for row in seen]), _weights(seen, allowed)
     told = {name: bool(weights[moved].any()) for name, moved in response.moved.items()}
@@ -93,7 +93,7 @@ def _weights(seen: list[Row], allowed: Array) -> Array:
     return np.array([c / math.sqrt(max(sizes[family(row)], 1)) for row, c in zip(seen, allowed, strict=True)])
 
 
-def _best(name: str, response: Response, without: Array, measured: Array, weights: Array, now: float) -> float:
+def _best(name: str, response: ConstantResponse, without: Array, measured: Array, weights: Array, now: float) -> float:
     """One constant, the others fixed; a bounded search from where it stands and from both sides of it."""
     low, high = math.log(FREE[name].low), math.log(FREE[name].high)
 
@@ -107,7 +107,7 @@ def _best(name: str, response: Response, without: Array, measured: Array, weight
         return float((weights * np.abs(np.log(seconds / measured))).sum()) + prior
 
     starts = [np.array([shift]) for shift in (0.0, -0.8, 0.4)]
-    return value(min((minimise(loss, start, STEPS) for start in starts), key=loss))
+    return value(min((minimize(loss, start, STEPS) for start in starts), key=loss))
 
 
 def work() -> int:

@@ -11,12 +11,12 @@ import numpy as np
 from rooflinecli import memory
 from rooflinecli.core.lift import PLAIN
 from rooflinecli.engine import build_request, inference
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import forward_step
 from rooflinecli.engine.phase_answer import DecodeAnswer
 from rooflinecli.engine.serving_load import load
 from rooflinecli.formulas import roofline, serving
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.published_runs import published
 from rooflinecli.validate import aiconfigurator_tables, benchmark_harness, trtllm_bench
@@ -50,7 +50,7 @@ class Run:
 
     group: str
     options: dict[str, Any]
-    plan: Plan
+    plan: Layout
     measured: dict[str, float]
     engine: str
     static: bool = False
@@ -97,7 +97,9 @@ def published_run(row: dict[str, Any], fit: dict[str, str]) -> Run:
     return Run(
         row["group"],
         options,
-        Plan(tp=float(row["tp"]), pp=float(row["pp"]), dp=float(row.get("dp", 1)), ep=float(row.get("ep", 1)), zero=0),
+        Layout(
+            tp=float(row["tp"]), pp=float(row["pp"]), dp=float(row.get("dp", 1)), ep=float(row.get("ep", 1)), zero=0
+        ),
         measured,
         row["engine"],
         load == "static",
@@ -220,7 +222,7 @@ def _collected(row: dict[str, str]) -> Run:
     run = Run(
         row["model_path"].split("/")[-1],
         options,
-        Plan(tp=float(tp), dp=float(dp), ep=float(dp), zero=0),
+        Layout(tp=float(tp), dp=float(dp), ep=float(dp), zero=0),
         measured,
         row["backend"],
         row=row,
@@ -264,17 +266,17 @@ def arrivals(run: Run) -> str:
 
 def predict(run: Run) -> dict[str, tuple[float, float, float, float]]:
     """Expected, floor, low and high of everything measured in the run."""
-    scene = Scene(build_request.request(run.options))
+    ctx = EstimateContext(build_request.request(run.options))
     result = {}
     if run.static:
-        return {"throughput": _static(scene, run)}
+        return {"throughput": _static(ctx, run)}
     if "itl" in run.measured or "throughput" in run.measured:
-        answer = inference.decode(scene, run.plan)
+        answer = inference.decode(ctx, run.plan)
         result["itl"] = (answer.time_s, answer.floor_s, *answer.interval_s)
         if "throughput" in run.measured:
             result["throughput"] = _rate(answer, float(finite(run, answer)), _ceiling(run))
     if "ttft" in run.measured:
-        first = inference.prefill(scene, run.plan)
+        first = inference.prefill(ctx, run.plan)
         result["ttft"] = (first.time_s, first.floor_s, *first.interval_s)
     return result
 
@@ -288,7 +290,10 @@ def finite(run: Run, answer: DecodeAnswer, override: dict[str, Any] | None = Non
     seconds = waves * held / rate
     if left:
         last = {**run.options, "concurrency": max(round(left / run.plan.dp), 1)}
-        seconds += left / inference.decode(Scene(build_request.request(last), override=override), run.plan).tokens_per_s
+        seconds += (
+            left
+            / inference.decode(EstimateContext(build_request.request(last), override=override), run.plan).tokens_per_s
+        )
     return run.requests / seconds
 
 
@@ -300,23 +305,25 @@ def _rate(answer: DecodeAnswer, rate: float, ceiling: float) -> tuple[float, flo
 
 def _ceiling(run: Run) -> float:
     """The rate that physics allows: all memory beside the weights is cache, sequences are half way, every step is at its floor."""
-    scene = Scene(build_request.request({key: value for key, value in run.options.items() if key != "concurrency"}))
-    plan, context = run.plan, serving.mean_context(scene.prompt, scene.output)
-    free = scene.chip.capacity - memory.weights(memory.device_parameters(scene.book, plan, PLAIN), scene.formats, 1.0)
-    least = replace(scene.formats, whole_cache=False)
-    batch = max(free / memory.kv_cache(scene.book, plan, least, 1.0, context, PLAIN), 1.0)
-    bill = forward_step(scene, plan, batch / plan.pp, 1.0, context, decode=True, engine=False).bill
-    return float(batch * plan.dp / roofline.floor_time(bill.t_compute, bill.t_memory))
+    ctx = EstimateContext(
+        build_request.request({key: value for key, value in run.options.items() if key != "concurrency"})
+    )
+    plan, context = run.plan, serving.mean_context(ctx.prompt, ctx.output)
+    free = ctx.chip.capacity - memory.weights(memory.device_parameters(ctx.ledger, plan, PLAIN), ctx.formats, 1.0)
+    least = replace(ctx.formats, ignores_sliding_window=False)
+    batch = max(free / memory.kv_cache(ctx.ledger, plan, least, 1.0, context, PLAIN), 1.0)
+    costs = forward_step(ctx, plan, batch / plan.pp, 1.0, context, decode=True, engine=False).bill
+    return float(batch * plan.dp / roofline.floor_time(costs.t_compute, costs.t_memory))
 
 
-def _static(scene: Scene, run: Run) -> tuple[float, float, float, float]:
+def _static(ctx: EstimateContext, run: Run) -> tuple[float, float, float, float]:
     """A batch prefilled and decoded together: its tokens over prefill and all steps."""
-    busy = load(scene, run.plan)
-    step = inference.decode(scene, run.plan)
-    whole = forward_step(scene, run.plan, busy.batch, scene.prompt, scene.prompt, decode=False)
-    seconds = serving.answer_time(whole.seconds, step.time_s, scene.output)
-    floor = roofline.floor_time(whole.bill.t_compute, whole.bill.t_memory) + (scene.output - 1) * step.floor_s
-    return _rate(step, busy.batch * scene.output / seconds, busy.batch * scene.output / floor)
+    busy = load(ctx, run.plan)
+    step = inference.decode(ctx, run.plan)
+    whole = forward_step(ctx, run.plan, busy.batch, ctx.prompt, ctx.prompt, decode=False)
+    seconds = serving.answer_time(whole.seconds, step.time_s, ctx.output)
+    floor = roofline.floor_time(whole.bill.t_compute, whole.bill.t_memory) + (ctx.output - 1) * step.floor_s
+    return _rate(step, busy.batch * ctx.output / seconds, busy.batch * ctx.output / floor)
 
 
 def points(runs: list[Run], quantity: str, group: str, known: dict[int, Any] | None = None) -> Points | None:

@@ -96,7 +96,9 @@ def _matmul(chip: str, library: str, dtype: str) -> Kernels | None:
     keep = (table["gemm_dtype"] == written) & (table["latency"] > 0) & (table["n"] >= 512) & (table["k"] >= 512)
     if not keep.any():
         return None
-    (m, n, k), seconds = aiconfigurator_tables.median_rows([table[c][keep] for c in ("m", "n", "k")], table["latency"][keep] * 1e-3)
+    (m, n, k), seconds = aiconfigurator_tables.median_rows(
+        [table[c][keep] for c in ("m", "n", "k")], table["latency"][keep] * 1e-3
+    )
     x = {"bf16": 2.0, "fp8": 1.0, "fp4": 4.5 / 8}[dtype]
     op = Op(
         name="matmul",
@@ -143,7 +145,9 @@ def _attention(chip: str, library: str, decode: bool) -> Kernels | None:
         table["head_dim"],
         table.get("window_size", 0 * length),
     ]
-    (b, s, h, g, d, w), seconds = aiconfigurator_tables.median_rows([c[keep] for c in keys], table["latency"][keep] * 1e-3)
+    (b, s, h, g, d, w), seconds = aiconfigurator_tables.median_rows(
+        [c[keep] for c in keys], table["latency"][keep] * 1e-3
+    )
     window = np.where(w == 0, INF, w)
     fitted = half(b, s, h, g, d, w)
     if decode:
@@ -241,7 +245,9 @@ def _latent(chip: str, library: str) -> Kernels | None:
 def _latent_prompts(chip: str, library: str) -> Kernels | None:
     """Latent attention over prompts, priced as heads 192 wide against values 128 wide, in bf16."""
     table = aiconfigurator_tables.columns(chip, "mla", library, "context_mla_perf.parquet")
-    if table is None or not Chip(load_hardware(aiconfigurator_tables.CHIPS[chip])).knows("prefill_attention", f"latent@{library}"):
+    if table is None or not Chip(load_hardware(aiconfigurator_tables.CHIPS[chip])).has_constants(
+        "prefill_attention", f"latent@{library}"
+    ):
         return None
     keep = (table["mla_dtype"] == "bfloat16") & (table["kv_cache_dtype"] == "bfloat16") & (table["latency"] > 0)
     keep &= (table["step"] == 0) & (table["isl"] >= 64)

@@ -14,13 +14,13 @@ from rooflinecli.validate.fit_training import UNSEEN
 from rooflinecli.validate.inference import Run
 from rooflinecli.validate.published_training import family, timed
 from rooflinecli.validate.training_constants import FREE, Row
-from rooflinecli.validate.training_response_tables import Response, names_of, tabulate
+from rooflinecli.validate.training_response_tables import ConstantResponse, names_of, tabulate
 
 FITTED = ("collected", "fitted")  # what of a serving run's history means that the shipped constants saw it
 
 
 @lru_cache(maxsize=1)
-def _response() -> tuple[list[Row], Response]:
+def _response() -> tuple[list[Row], ConstantResponse]:
     """The rows that a fit of training may see, and how they answer to its constants around the fit to all."""
     seen = [row for row in timed() if family(row) not in UNSEEN]
     return seen, tabulate(seen, fit_training.fit(seen))

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.core.num import value
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import engine_constant
-from rooflinecli.engine.host_offload import as_fits
+from rooflinecli.engine.host_offload import offload_to_fit
 from rooflinecli.engine.inference import decode, prefill
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.layout import WHOLE, Plan
+from rooflinecli.specs.layout import WHOLE, Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.published_runs import published
 from rooflinecli.specs.request import Request
@@ -40,7 +40,7 @@ def rows() -> tuple[dict[str, Any], ...]:
     return tuple(published("desk")["rows"])
 
 
-def scene(row: dict[str, Any], prompt: float | None = None, output: float | None = None) -> Scene:
+def ctx(row: dict[str, Any], prompt: float | None = None, output: float | None = None) -> EstimateContext:
     """The question of a row: its model in its file type, on its chip, by its engine; `prompt`, else the tokens before a token.
 
     What does not fit on one device is shared out as llama.cpp would: as much of it on the device as goes there.
@@ -64,12 +64,12 @@ def scene(row: dict[str, Any], prompt: float | None = None, output: float | None
         engine=row["engine"],
         flash=bool(row.get("flash", row["engine"] != "llamafile")),
     )
-    found = Scene(asked)
+    found = EstimateContext(asked)
     alone = row.get("devices", 1) == 1 and not {"gpu_layers", "experts_on"} & set(row)
     if not alone or hardware.host_link is None or hardware.kind == "cpu":
         return found
-    away = as_fits(found, Plan(), engine_constant(found, "reserve_bytes", "B"))
-    return Scene(replace(asked, **away)) if away else found
+    away = offload_to_fit(found, Layout(), engine_constant(found, "reserve_bytes", "B"))
+    return EstimateContext(replace(asked, **away)) if away else found
 
 
 def _rate(count: float, answer: Any) -> tuple[float, float, float, float]:
@@ -78,10 +78,10 @@ def _rate(count: float, answer: Any) -> tuple[float, float, float, float]:
     return tuple(count / float(value(t)) for t in times)  # type: ignore[return-value]
 
 
-def _plan(row: dict[str, Any]) -> Plan:
+def _plan(row: dict[str, Any]) -> Layout:
     """One device, or several that share out the layers."""
     count = float(row.get("devices", 1))
-    return Plan() if count == 1 else WHOLE.but(pp=count)
+    return Layout() if count == 1 else WHOLE.with_changes(pp=count)
 
 
 def tests_of(row: dict[str, Any]) -> list[list[float]]:
@@ -90,9 +90,9 @@ def tests_of(row: dict[str, Any]) -> list[list[float]]:
     return found if "prompt" not in row and "depth" not in row else []
 
 
-def _scenes(row: dict[str, Any], prompt: float | None = None) -> list[Scene]:
+def _scenes(row: dict[str, Any], prompt: float | None = None) -> list[EstimateContext]:
     """The questions of a row: one for each test that its source means over, else its own."""
-    return [scene(row, p, o) for p, o in tests_of(row)] or [scene(row, prompt)]
+    return [ctx(row, p, o) for p, o in tests_of(row)] or [ctx(row, prompt)]
 
 
 def _mean(answers: list[tuple[float, float, float, float]]) -> tuple[float, float, float, float]:

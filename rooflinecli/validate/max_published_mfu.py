@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from rooflinecli.specs.published_runs import FOLDER
-from rooflinecli.validate.published_training import compared, family, scene, timed
+from rooflinecli.validate.published_training import compared, ctx, family, timed
 
 FILE = FOLDER / "highest_mfu.yaml"
 _HEAD = "# The highest measured MFU of published_runs/training*.yaml, by chip and format (python -m rooflinecli.validate.max_published_mfu).\n"
@@ -24,7 +24,7 @@ def highest() -> list[dict[str, Any]]:
             family(row) == "whole_runs"
         ):  # hours with restarts and other phases in them say nothing of what a step can reach
             continue
-        asked, answer = scene(row), compared(row).answer
+        asked, answer = ctx(row), compared(row).answer
         spec, dtype = asked.chip.spec, asked.dtype
         mfu = float(answer.mfu * answer.time_s / row["step_s"])
         if mfu > best.get((spec.id, dtype), {"mfu": 0.0})["mfu"]:

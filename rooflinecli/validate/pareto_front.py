@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.core.errors import Remark
+from rooflinecli.core.errors import RooflineWarning
 from rooflinecli.questions.search.serving import search
 from rooflinecli.specs.published_runs import published
 from rooflinecli.validate.stats import Table
@@ -32,7 +32,7 @@ def reached(row: dict[str, Any]) -> tuple[float, float]:
     options |= {name: str(row[name]) for name in ("dtype", "prompt", "output") if name in row}
     limits = {"ttft": None, "itl": f"{1 / row['tokens_per_s_per_user']!r} s", "qps": None}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Remark)  # published formats are as they are
+        warnings.simplefilter("ignore", RooflineWarning)  # published formats are as they are
         best = search({**options, "n": str(DEVICES)}, "throughput", [], limits, 1)["results"]
         apart = _apart(options, limits)
     both, theirs = row["prompt"] + row["output"], row["total_tokens_per_s_per_device"]

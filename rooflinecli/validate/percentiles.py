@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.questions.simulate.question import Question
+from rooflinecli.questions.simulate.question import SimulateQuestion
 from rooflinecli.questions.simulate.run import run
 from rooflinecli.specs.published_runs import published
 from rooflinecli.validate.stats import Table
@@ -40,7 +40,7 @@ def simulated(row: dict[str, Any]) -> dict[str, float]:
         }
     else:
         load = {"concurrency": row["concurrency"], "spread": "0.8:1", "settings": FLAGS[row["engine"]]}
-    return run(Question(tuple(sorted(options.items())), **load, **lengths)).values
+    return run(SimulateQuestion(tuple(sorted(options.items())), **load, **lengths)).values
 
 
 def group(row: dict[str, Any]) -> str:

@@ -7,11 +7,11 @@ from functools import lru_cache
 from typing import Any
 
 from rooflinecli.core import units
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.engine.training import train
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
-from rooflinecli.specs.layout import SIZES, Plan
+from rooflinecli.specs.layout import SIZES, Layout
 from rooflinecli.specs.model import ModelSpec, load_model, model_from
 from rooflinecli.specs.published_runs import FOLDER, published
 from rooflinecli.specs.request import Request
@@ -100,15 +100,17 @@ def _model(row: dict[str, Any]) -> ModelSpec:
     return model_from(Document(data, FILE))
 
 
-def plan(row: dict[str, Any], **changes: Any) -> Plan:
+def plan(row: dict[str, Any], **changes: Any) -> Layout:
     """The plan of a row, with some fields replaced."""
     given: dict[str, Any] = {k: float(v) if k in SIZES else v for k, v in {**row["plan"], **changes}.items()}
     if "recompute_modules" in given:
         given["recompute_modules"] = tuple(given["recompute_modules"])
-    return Plan(**given)
+    return Layout(**given)
 
 
-def scene(row: dict[str, Any], replaced: dict[str, Any] | None = None, asked: dict[str, Any] | None = None) -> Scene:
+def ctx(
+    row: dict[str, Any], replaced: dict[str, Any] | None = None, asked: dict[str, Any] | None = None
+) -> EstimateContext:
     """The question of a row, with what its machine does not share with the chip file: links, memory, power; and more figures replaced.
 
     asked: further fields of the request.
@@ -127,13 +129,13 @@ def scene(row: dict[str, Any], replaced: dict[str, Any] | None = None, asked: di
     override |= row.get("override", {})
     if "power" in row and hardware.power is not None:
         override["power"] = units.parse(row["power"], "W")
-    return Scene(request, override={**override, **(replaced or {})} or None)
+    return EstimateContext(request, override={**override, **(replaced or {})} or None)
 
 
 def compared(row: dict[str, Any]) -> Compared:
     """Answer a row and hold it against what was measured."""
-    asked = scene(row)
+    asked = ctx(row)
     answer = train(asked, plan(row))
     error = answer.time_s / row["step_s"] - 1 if "step_s" in row else None
     fits = bool(answer.memory.fits)
-    return Compared(row, answer, error, fits, any(group.moe for group in asked.book.layers))
+    return Compared(row, answer, error, fits, any(group.moe for group in asked.ledger.layers))

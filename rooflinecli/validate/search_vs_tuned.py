@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.engine import extrapolation
-from rooflinecli.engine.context import Scene
-from rooflinecli.engine.phase_answer import TrainAnswer, time_held
+from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.phase_answer import TrainAnswer, time_at_bound
 from rooflinecli.questions.search.training import plan_of, priced
-from rooflinecli.questions.search.training_question import Question
-from rooflinecli.specs.layout import Plan
+from rooflinecli.questions.search.training_question import TrainingSearchQuestion
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import HOLDS
-from rooflinecli.specs.training_envelope import KINDS, instead, widening
+from rooflinecli.specs.training_envelope import KINDS, overridden_envelope, widening
 from rooflinecli.validate import pareto_front, published_training, training_envelope
 from rooflinecli.validate import unseen_training as unseen
 from rooflinecli.validate.stats import Table
@@ -75,9 +75,9 @@ def sampled(full: bool) -> list[dict[str, Any]]:
     return [row for members in families.values() for row in (members if full else members[:SAMPLE])]
 
 
-def asked(row: dict[str, Any]) -> Scene:
+def asked(row: dict[str, Any]) -> EstimateContext:
     """The scene of a row whose layout is open, all else as the run had it."""
-    plan, scene = row["plan"], published_training.scene(row)
+    plan, ctx = row["plan"], published_training.ctx(row)
     given = {name: plan[name] for name in _GIVEN if name in plan}
     if "recompute_modules" in plan:
         given["recompute_modules"] = ",".join(plan["recompute_modules"])
@@ -85,27 +85,29 @@ def asked(row: dict[str, Any]) -> Scene:
         given["recompute_layers"] = float(plan["recompute_layers"])
     if "offload" in plan:
         given["offload"] = plan["offload"] + (f":{plan['offload_layers']}" if "offload_layers" in plan else "")
-    return published_training.scene(row, asked={"phases": ("train",), **given}) if given else scene
+    return published_training.ctx(row, asked={"phases": ("train",), **given}) if given else ctx
 
 
 def searched(row: dict[str, Any], hold: str = HOLDS[0]) -> Searched | None:
     """A run against the search of its question, ranked by the end that `hold` names; None where no layout fits by our count."""
-    scene, laid = asked(row), published_training.plan(row)
+    ctx, laid = asked(row), published_training.plan(row)
     held = published_training.compared(row)
-    question = Question(scene.request, "train", (int(laid.devices),), (), (), {"recompute": (laid.recompute,)})
+    question = TrainingSearchQuestion(
+        ctx.request, "train", (int(laid.devices),), (), (), {"recompute": (laid.recompute,)}
+    )
     times, ends, blind, needed = [], [], [], dict[str, float]()
-    bound = float(time_held(held.answer, hold))
-    for layouts, structure, answer in priced(scene, question, int(laid.devices)):
+    bound = float(time_at_bound(held.answer, hold))
+    for layouts, structure, answer in priced(ctx, question, int(laid.devices)):
         found = answer.phases["train"]
         assert isinstance(found, TrainAnswer)
         with np.errstate(all="ignore"):
-            own, far = _claims(scene, plan_of(layouts, structure, scene.request), found, published_training.family(row))
-            time, end = (answer.flat(value) for value in (found.time_s, time_held(found, hold)))
-            plain = np.sqrt(np.maximum((end / time - 1) ** 2 - answer.flat(extrapolation.error(scene, own)) ** 2, 0.0))
+            own, far = _claims(ctx, plan_of(layouts, structure, ctx.request), found, published_training.family(row))
+            time, end = (answer.flat(value) for value in (found.time_s, time_at_bound(found, hold)))
+            plain = np.sqrt(np.maximum((end / time - 1) ** 2 - answer.flat(extrapolation.error(ctx, own)) ** 2, 0.0))
             _asks(needed, far, time, plain, bound)
         times.append(time)
         ends.append(end)
-        blind.append(time * (1 + np.sqrt(plain**2 + answer.flat(extrapolation.error(scene, far)) ** 2)))
+        blind.append(time * (1 + np.sqrt(plain**2 + answer.flat(extrapolation.error(ctx, far)) ** 2)))
     if not times:
         return None
     time, end, unseen = (np.concatenate(parts) for parts in (times, ends, blind))
@@ -117,23 +119,30 @@ def searched(row: dict[str, Any], hold: str = HOLDS[0]) -> Searched | None:
 
 
 def _claims(
-    scene: Scene, plan: Plan, answer: TrainAnswer, family: str
-) -> tuple[list[extrapolation.Claim], list[extrapolation.Claim]]:
+    ctx: EstimateContext, plan: Layout, answer: TrainAnswer, family: str
+) -> tuple[list[extrapolation.ExtrapolationTerm], list[extrapolation.ExtrapolationTerm]]:
     """What is new of layouts to all published runs, and to those of other families."""
-    own = extrapolation.of(scene, plan, answer)
-    with instead(_without(family)):
-        return own, extrapolation.of(scene, plan, answer)
+    own = extrapolation.of(ctx, plan, answer)
+    with overridden_envelope(_without(family)):
+        return own, extrapolation.of(ctx, plan, answer)
 
 
 @cache
 def _without(family: str) -> dict[str, Any]:
     """The precedents of all other families, where they leave any of the kind of chip and model."""
     rows = tuple(row for row in training_envelope.seen() if published_training.family(row["row"]) != family)
-    return {**training_envelope.precedent(), **{k: v for k, v in training_envelope.precedent(rows).items() if k != "frameworks"}}
+    return {
+        **training_envelope.precedent(),
+        **{k: v for k, v in training_envelope.precedent(rows).items() if k != "frameworks"},
+    }
 
 
 def _asks(
-    needed: dict[str, float], found: list[extrapolation.Claim], time: np.ndarray, plain: np.ndarray, bound: float
+    needed: dict[str, float],
+    found: list[extrapolation.ExtrapolationTerm],
+    time: np.ndarray,
+    plain: np.ndarray,
+    bound: float,
 ) -> None:
     """Raise `needed` to the error that holds back layouts whose only novelty is of one kind."""
     far = {claim.kind: np.broadcast_to(claim.beyond, time.shape) for claim in found}

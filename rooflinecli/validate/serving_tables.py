@@ -61,7 +61,11 @@ def tables() -> list[Table]:
 def _kinds(run: inference.Run) -> list[str]:
     """Groups of a collected run beside its model: its kind, that with its engine, and whether compilers could have met its prompts."""
     both = f"{inference.kind(run)}, {run.engine}"
-    warmed = [f"{both}, {benchmark_harness.warmed(run)}"] if run.engine == "sglang" and benchmark_harness.public(run) else []
+    warmed = (
+        [f"{both}, {benchmark_harness.is_warmed_up(run)}"]
+        if run.engine == "sglang" and benchmark_harness.public(run)
+        else []
+    )
     return [inference.kind(run), both, *warmed]
 
 
@@ -138,7 +142,10 @@ def layouts() -> list[inference.Run]:
     found = []
     for run in inference.published_runs():
         if run.group == "trtllm_v10" and run.plan.ep == 8:
-            for name, plan in (("attention DP", run.plan), ("tensor parallel", run.plan.but(tp=8.0, dp=1.0, ep=1.0))):
+            for name, plan in (
+                ("attention DP", run.plan),
+                ("tensor parallel", run.plan.with_changes(tp=8.0, dp=1.0, ep=1.0)),
+            ):
                 read = f"{run.options['model']} as {name}"
                 found += [replace(run, group=read, plan=plan, options=dict(run.options))]
     return found

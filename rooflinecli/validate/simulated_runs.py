@@ -12,17 +12,17 @@ import numpy as np
 from rooflinecli import memory
 from rooflinecli.core.lift import PLAIN
 from rooflinecli.engine import build_request
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import engine_constant, forward_step
 from rooflinecli.formulas import roofline
 from rooflinecli.questions.simulate.deployment import pool_tokens
-from rooflinecli.simulate.cluster import Fleet, closed
+from rooflinecli.simulate.cluster import Cluster, run_closed_loop
 from rooflinecli.simulate.lengths import Lengths
 from rooflinecli.simulate.replica import Replica
-from rooflinecli.simulate.request import Job
-from rooflinecli.simulate.scheduler import Limits
-from rooflinecli.simulate.step_times import Prices
-from rooflinecli.specs.layout import Plan
+from rooflinecli.simulate.request import SimRequest
+from rooflinecli.simulate.scheduler import ReplicaLimits
+from rooflinecli.simulate.step_times import StepTimeTable
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.registry import load
 from rooflinecli.specs.scheduler import Scheduler
 from rooflinecli.validate import aiconfigurator_tables, benchmark_harness, inference
@@ -54,31 +54,31 @@ class Simulated:
 
 def simulate(run: Run, **changes: Any) -> Simulated:
     """One collected run under its harness; `changes` replace entries of the scheduler."""
-    scene, prices = _prices(benchmark_harness.options(run), run.plan)
+    ctx, prices = _prices(benchmark_harness.options(run), run.plan)
     row = benchmark_harness.row(run)
     prompt, output = float(row["isl"]), float(row["osl"])
     concurrency = int(run.options["concurrency"])
     spread = benchmark_harness.lengths(run)
     whole = (prompt + output) * sum(spread) / 2
-    setting = benchmark_harness.configured(run, scene.engine.scheduler).model_copy(update=changes)
-    pool = int(pool_tokens(scene, run.plan, whole, setting)) or UNLIMITED
+    setting = benchmark_harness.configured(run, ctx.engine.scheduler).model_copy(update=changes)
+    pool = int(pool_tokens(ctx, run.plan, whole, setting)) or UNLIMITED
     pool = pool if pool > prompt + output + 64 else UNLIMITED
-    limits = Limits(pool, int(engine_constant(scene, "max_sequences", "1")))
+    limits = ReplicaLimits(pool, int(engine_constant(ctx, "max_sequences", "1")))
     count = PER_SLOT * concurrency
     sizes = zip(
         Lengths("fixed", (prompt,), spread).draw(count, 0, 2),
         Lengths("fixed", (output,), spread).draw(count, 0, 3),
         strict=True,
     )
-    jobs = [Job(i, 0.0, *each) for i, each in enumerate(sizes)]
-    ended = closed(
-        Fleet([Replica(prices, limits, setting)], load("simulate/routers", "round-robin")), jobs, concurrency
+    jobs = [SimRequest(i, 0.0, *each) for i, each in enumerate(sizes)]
+    ended = run_closed_loop(
+        Cluster([Replica(prices, limits, setting)], load("simulate/routers", "round-robin")), jobs, concurrency
     )
     first = np.array([j.first - j.arrival for j in ended])
     per = np.array([(j.finish - j.first) / max(j.output - 1, 1) for j in ended])
     mean = float(np.mean([j.output for j in ended]))
     rate = concurrency * mean / (first.mean() + (mean - 1) * per.mean())
-    name = f"{run.options['model']} {run.options['hw']} {run.engine} {scene.dtype} {run.plan.tp:g} {run.plan.dp:g}"
+    name = f"{run.options['model']} {run.options['hw']} {run.engine} {ctx.dtype} {run.plan.tp:g} {run.plan.dp:g}"
     return Simulated(
         run,
         name,
@@ -86,33 +86,39 @@ def simulate(run: Run, **changes: Any) -> Simulated:
         float(per.mean()),
         float(rate),
         concurrency * (prompt + output) > 0.9 * pool,
-        _possible(run, scene, whole),
+        _possible(run, ctx, whole),
         setting,
     )
 
 
-def _possible(run: Run, scene: Scene, whole: float) -> bool:
+def _possible(run: Run, ctx: EstimateContext, whole: float) -> bool:
     """Whether as many sequences as were decoding at once, by the run's own times, fit into all memory there is and decode above their floor."""
     first, per, output = run.measured["ttft"], run.measured["itl"], float(benchmark_harness.row(run)["osl"])
     decoding = per * (output - 1) / (first + per * (output - 1)) * run.options["concurrency"]
     context = whole - output / 2
-    cache = memory.kv_cache(scene.book, run.plan, scene.formats, decoding, context, PLAIN)
-    held = memory.weights(scene.parameters(run.plan), scene.formats, 1.0)
-    bill = forward_step(scene, run.plan, max(decoding, 1.0), 1.0, context, decode=True, engine=False).bill
-    fits = cache + held <= scene.chip.capacity or held > scene.chip.capacity
-    return bool(fits and per >= roofline.floor_time(bill.t_compute, bill.t_memory))
+    cache = memory.kv_cache(ctx.ledger, run.plan, ctx.formats, decoding, context, PLAIN)
+    held = memory.weights(ctx.parameters(run.plan), ctx.formats, 1.0)
+    costs = forward_step(ctx, run.plan, max(decoding, 1.0), 1.0, context, decode=True, engine=False).bill
+    fits = cache + held <= ctx.chip.capacity or held > ctx.chip.capacity
+    return bool(fits and per >= roofline.floor_time(costs.t_compute, costs.t_memory))
 
 
 @lru_cache(maxsize=512)
-def _prices(options: tuple[tuple[str, str], ...], plan: Plan) -> tuple[Scene, Prices]:
-    scene = Scene(build_request.request(dict(options)))
-    return scene, Prices(scene, plan)
+def _prices(options: tuple[tuple[str, str], ...], plan: Layout) -> tuple[EstimateContext, StepTimeTable]:
+    ctx = EstimateContext(build_request.request(dict(options)))
+    return ctx, StepTimeTable(ctx, plan)
 
 
 def tables(every: int = 1) -> list[Table]:
     """Errors of first tokens, further tokens and throughput, the formula's beside them; of every so-manieth run."""
     if not aiconfigurator_tables.installed():
-        return [Table("simulation: collected runs", [], [f"Collected serving runs need the wheel: {aiconfigurator_tables.PIP}."])]
+        return [
+            Table(
+                "simulation: collected runs",
+                [],
+                [f"Collected serving runs need the wheel: {aiconfigurator_tables.PIP}."],
+            )
+        ]
     found = [simulate(run) for run in inference.collected_runs()[0][::every]]
     scored = [one for one in found if one.possible]
     said = [

@@ -108,7 +108,9 @@ def collective_tables() -> list[Table]:
             )
         )
     return (
-        [*found, *exchange_tables()] if aiconfigurator_tables.installed() else [*found, Table("collectives: NCCL", [], [aiconfigurator_tables.MISSING])]
+        [*found, *exchange_tables()]
+        if aiconfigurator_tables.installed()
+        else [*found, Table("collectives: NCCL", [], [aiconfigurator_tables.MISSING])]
     )
 
 

@@ -18,7 +18,7 @@ OLDER_TPU = ("tpu-v4", "tpu-v5")
 
 
 @dataclass(frozen=True)
-class Free:
+class FreeConstant:
     """A constant: the path it overrides (efficiency.CLASS.NAME, or one variant's), the rows it moves, its range, and its value when no row
     tells: a number, or the name of a kin whose value then stands in."""
 
@@ -81,52 +81,58 @@ def _host(chips: tuple[str, ...], name: str) -> Callable[[Row], bool]:
 
 
 FREE = {
-    "eager_traffic": Free("framework.traffic", software(*EAGER), 1, 6, 1),
-    "deepspeed_traffic": Free("framework.traffic", software(*DEEPSPEED), 1, 8, "eager_traffic"),
-    "nemo_traffic": Free("framework.traffic", software("nemo-2024"), 1, 6, 1),
-    "accumulation_bytes": Free("framework.accumulate", software(*FSDP), 4, 120, 12),
-    "misaligned_scores": Free("scores.compute", _misaligned, 0.01, 0.5, 0.5),
-    "host_per_moe_layer": Free("step.per_moe_layer", _host(X86, "any"), 1e-4, 2e-2, 1e-3),
-    "host_2025": Free("step.per_moe_layer", _host(X86, "megatron-2025"), 1e-4, 2e-2, "host_per_moe_layer"),
-    "host_2025_grace": Free("step.per_moe_layer", _host(GRACE, "megatron-2025"), 1e-4, 2e-2, 1e-3),
-    "ampere_matmul": Free("matmul.any.compute", _on(AMPERE), 0.2, 1.0, 0.58),
-    "hopper_matmul": Free("matmul.any.compute", _on(HOPPER), 0.2, 1.0, 0.58),
-    "blackwell_matmul": Free("matmul.any.compute", _on((*BLACKWELL, *ULTRA)), 0.2, 1.0, 0.58),
-    "older_tpu_matmul": Free("matmul.any.compute", _on(OLDER_TPU), 0.2, 1.0, 0.65),
-    "trillium_matmul": Free("matmul.any.compute", _on(("tpu-v6e",)), 0.2, 1.0, 0.65),
-    "ironwood_matmul": Free("matmul.any.compute", _on(("tpu-v7",)), 0.2, 1.0, 0.65),
-    "hopper_fp8": Free("matmul.fp8.compute", _in("fp8", HOPPER), 0.1, 1.0, 0.52),
-    "blackwell_fp8": Free("matmul.fp8.compute", _in("fp8", BLACKWELL), 0.1, 1.0, 0.52),
-    "ultra_fp8": Free("matmul.fp8.compute", _in("fp8", ULTRA), 0.1, 1.0, 0.52),
-    "ironwood_fp8": Free("matmul.fp8.compute", _in("fp8", ("tpu-v7",)), 0.1, 1.0, 0.65),
-    "rowwise_fp8": Free("matmul.fp8@torchtitan+rowwise.compute", _rowwise, 0.1, 1.0, 0.52),
-    "blackwell_fp4": Free("matmul.fp4.compute", _in("fp4", (*BLACKWELL, *ULTRA)), 0.1, 1.0, 0.377),
-    "hopper_experts": Free("grouped_matmul.compute", _experts(HOPPER), 0.05, 1.0, 0.5),
-    "blackwell_experts": Free("grouped_matmul.any.compute", _experts((*BLACKWELL, *ULTRA), "bf16"), 0.05, 1.0, 0.45),
-    "blackwell_experts_fp8": Free("grouped_matmul.fp8.compute", _experts(BLACKWELL, "fp8"), 0.05, 1.0, 0.45),
-    "ultra_experts_fp8": Free("grouped_matmul.fp8.compute", _experts(ULTRA, "fp8"), 0.05, 1.0, 0.45),
-    "ironwood_experts": Free("grouped_matmul.any.compute", _experts(("tpu-v7",), "bf16"), 0.05, 1.0, 0.3),
-    "ironwood_experts_fp8": Free("grouped_matmul.fp8.compute", _experts(("tpu-v7",), "fp8"), 0.05, 1.0, 0.3),
-    "expert_biases": Free("experts.bias_passes", _clamped, 1, 60, 4),
-    "hopper_attention": Free(
+    "eager_traffic": FreeConstant("framework.traffic", software(*EAGER), 1, 6, 1),
+    "deepspeed_traffic": FreeConstant("framework.traffic", software(*DEEPSPEED), 1, 8, "eager_traffic"),
+    "nemo_traffic": FreeConstant("framework.traffic", software("nemo-2024"), 1, 6, 1),
+    "accumulation_bytes": FreeConstant("framework.accumulate", software(*FSDP), 4, 120, 12),
+    "misaligned_scores": FreeConstant("scores.compute", _misaligned, 0.01, 0.5, 0.5),
+    "host_per_moe_layer": FreeConstant("step.per_moe_layer", _host(X86, "any"), 1e-4, 2e-2, 1e-3),
+    "host_2025": FreeConstant("step.per_moe_layer", _host(X86, "megatron-2025"), 1e-4, 2e-2, "host_per_moe_layer"),
+    "host_2025_grace": FreeConstant("step.per_moe_layer", _host(GRACE, "megatron-2025"), 1e-4, 2e-2, 1e-3),
+    "ampere_matmul": FreeConstant("matmul.any.compute", _on(AMPERE), 0.2, 1.0, 0.58),
+    "hopper_matmul": FreeConstant("matmul.any.compute", _on(HOPPER), 0.2, 1.0, 0.58),
+    "blackwell_matmul": FreeConstant("matmul.any.compute", _on((*BLACKWELL, *ULTRA)), 0.2, 1.0, 0.58),
+    "older_tpu_matmul": FreeConstant("matmul.any.compute", _on(OLDER_TPU), 0.2, 1.0, 0.65),
+    "trillium_matmul": FreeConstant("matmul.any.compute", _on(("tpu-v6e",)), 0.2, 1.0, 0.65),
+    "ironwood_matmul": FreeConstant("matmul.any.compute", _on(("tpu-v7",)), 0.2, 1.0, 0.65),
+    "hopper_fp8": FreeConstant("matmul.fp8.compute", _in("fp8", HOPPER), 0.1, 1.0, 0.52),
+    "blackwell_fp8": FreeConstant("matmul.fp8.compute", _in("fp8", BLACKWELL), 0.1, 1.0, 0.52),
+    "ultra_fp8": FreeConstant("matmul.fp8.compute", _in("fp8", ULTRA), 0.1, 1.0, 0.52),
+    "ironwood_fp8": FreeConstant("matmul.fp8.compute", _in("fp8", ("tpu-v7",)), 0.1, 1.0, 0.65),
+    "rowwise_fp8": FreeConstant("matmul.fp8@torchtitan+rowwise.compute", _rowwise, 0.1, 1.0, 0.52),
+    "blackwell_fp4": FreeConstant("matmul.fp4.compute", _in("fp4", (*BLACKWELL, *ULTRA)), 0.1, 1.0, 0.377),
+    "hopper_experts": FreeConstant("grouped_matmul.compute", _experts(HOPPER), 0.05, 1.0, 0.5),
+    "blackwell_experts": FreeConstant(
+        "grouped_matmul.any.compute", _experts((*BLACKWELL, *ULTRA), "bf16"), 0.05, 1.0, 0.45
+    ),
+    "blackwell_experts_fp8": FreeConstant("grouped_matmul.fp8.compute", _experts(BLACKWELL, "fp8"), 0.05, 1.0, 0.45),
+    "ultra_experts_fp8": FreeConstant("grouped_matmul.fp8.compute", _experts(ULTRA, "fp8"), 0.05, 1.0, 0.45),
+    "ironwood_experts": FreeConstant("grouped_matmul.any.compute", _experts(("tpu-v7",), "bf16"), 0.05, 1.0, 0.3),
+    "ironwood_experts_fp8": FreeConstant("grouped_matmul.fp8.compute", _experts(("tpu-v7",), "fp8"), 0.05, 1.0, 0.3),
+    "expert_biases": FreeConstant("experts.bias_passes", _clamped, 1, 60, 4),
+    "hopper_attention": FreeConstant(
         "prefill_attention.compute", _on(HOPPER, *MEGATRON, "nemo-2024", "maxtext"), 0.05, 1.0, 0.64
     ),
-    "blackwell_attention": Free("prefill_attention.compute", _on(BLACKWELL, *MEGATRON), 0.05, 1.0, 0.64),
-    "ultra_attention": Free("prefill_attention.compute", _on(ULTRA, *MEGATRON), 0.05, 1.0, 0.64),
-    "older_tpu_attention": Free("prefill_attention.compute", _on(OLDER_TPU), 0.05, 1.0, 0.5),
-    "trillium_attention": Free("prefill_attention.compute", _on(("tpu-v6e",)), 0.05, 1.0, 0.5),
-    "ironwood_attention": Free("prefill_attention.compute", _on(("tpu-v7",)), 0.05, 1.0, 0.5),
-    "flash_2": Free("prefill_attention.compute", _on(HOPPER, "torchtitan", "pytorch"), 0.05, 1.0, 0.45),
-    "triton_hopper": Free("prefill_attention.compute", _on(HOPPER, "llm-foundry"), 0.05, 1.0, "flash_2"),
-    "triton_ampere": Free("prefill_attention.compute", _on(AMPERE, "llm-foundry"), 0.05, 1.0, 0.495),
-    "triton_gradient": Free("prefill_attention.gradient", software("llm-foundry"), 0.1, 2.0, 0.16),
-    "rails": Free(
+    "blackwell_attention": FreeConstant("prefill_attention.compute", _on(BLACKWELL, *MEGATRON), 0.05, 1.0, 0.64),
+    "ultra_attention": FreeConstant("prefill_attention.compute", _on(ULTRA, *MEGATRON), 0.05, 1.0, 0.64),
+    "older_tpu_attention": FreeConstant("prefill_attention.compute", _on(OLDER_TPU), 0.05, 1.0, 0.5),
+    "trillium_attention": FreeConstant("prefill_attention.compute", _on(("tpu-v6e",)), 0.05, 1.0, 0.5),
+    "ironwood_attention": FreeConstant("prefill_attention.compute", _on(("tpu-v7",)), 0.05, 1.0, 0.5),
+    "flash_2": FreeConstant("prefill_attention.compute", _on(HOPPER, "torchtitan", "pytorch"), 0.05, 1.0, 0.45),
+    "triton_hopper": FreeConstant("prefill_attention.compute", _on(HOPPER, "llm-foundry"), 0.05, 1.0, "flash_2"),
+    "triton_ampere": FreeConstant("prefill_attention.compute", _on(AMPERE, "llm-foundry"), 0.05, 1.0, 0.495),
+    "triton_gradient": FreeConstant("prefill_attention.gradient", software("llm-foundry"), 0.1, 2.0, 0.16),
+    "rails": FreeConstant(
         "fsdp_collective.rails", lambda r: software("deepspeed", "xtuner")(r) and r["plan"]["zero"] == 3, 0.02, 1.0, 1.0
     ),
-    "stragglers": Free("straggler.per_doubling", lambda row: not row["hardware"].startswith("tpu"), 1e-3, 3e-2, 9e-3),
-    "async_tp": Free("tp_collective.overlap", lambda r: "+async" in r["plan"].get("software", ""), 0.05, 1.0, 0.5),
-    "internevo_traffic": Free("framework.traffic", software("internevo"), 1, 8, "eager_traffic"),
-    "internevo_turns": Free("dp_collective.per_hop", software("internevo"), 1e-4, 1e-1, 1e-4),
-    "xtuner_attention": Free("prefill_attention.compute", software("xtuner"), 0.05, 1.0, 0.5),
-    "xla_exchange": Free("dp_collective.overlap", software("maxtext"), 0.01, 1.0, 1.0),
+    "stragglers": FreeConstant(
+        "straggler.per_doubling", lambda row: not row["hardware"].startswith("tpu"), 1e-3, 3e-2, 9e-3
+    ),
+    "async_tp": FreeConstant(
+        "tp_collective.overlap", lambda r: "+async" in r["plan"].get("software", ""), 0.05, 1.0, 0.5
+    ),
+    "internevo_traffic": FreeConstant("framework.traffic", software("internevo"), 1, 8, "eager_traffic"),
+    "internevo_turns": FreeConstant("dp_collective.per_hop", software("internevo"), 1e-4, 1e-1, 1e-4),
+    "xtuner_attention": FreeConstant("prefill_attention.compute", software("xtuner"), 0.05, 1.0, 0.5),
+    "xla_exchange": FreeConstant("dp_collective.overlap", software("maxtext"), 0.01, 1.0, 1.0),
 }

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import yaml
 
-from rooflinecli.engine.extrapolation import FURTHER, domains, techniques
+from rooflinecli.engine.extrapolation import FURTHER, parallel_techniques, scale_up_domain_sizes
 from rooflinecli.parallel import data
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.published_runs import FOLDER
 from rooflinecli.specs.training_envelope import pairs
-from rooflinecli.validate.published_training import Compared, compared, family, plan, round_of, scene, timed
+from rooflinecli.validate.published_training import Compared, compared, ctx, family, plan, round_of, timed
 
 FILE = FOLDER / "precedent.yaml"
 LEAST = 2  # runs that make a precedent of techniques joined; one may be an ablation
@@ -66,8 +66,8 @@ def seen() -> tuple[dict[str, Any], ...]:
 
 
 def _seen(row: dict[str, Any]) -> dict[str, Any]:
-    asked, laid, held = scene(row), plan(row), compared(row)
-    domain, fast = domains(asked.chip)
+    asked, laid, held = ctx(row), plan(row), compared(row)
+    domain, fast = scale_up_domain_sizes(asked.chip)
     group = data.group(laid, False)
     return {
         "row": row,
@@ -75,11 +75,11 @@ def _seen(row: dict[str, Any]) -> dict[str, Any]:
         "chip": asked.chip.spec.id,
         "software": laid.software,
         "moe": held.moe,
-        "uses": {name for name, does in techniques(asked.chip, laid).items() if does},
+        "uses": {name for name, does in parallel_techniques(asked.chip, laid).items() if does},
         "tensor": laid.tp / fast if laid.tp > 1 else 0.0,
         "stages": laid.virtual_stages,
         "context": asked.seq / laid.cp if laid.cp > 1 else np.inf,
-        "experts": max(asked.book.experts) / laid.ep if held.moe else 0.0,
+        "experts": max(asked.ledger.experts) / laid.ep if held.moe else 0.0,
         "sharding": group.part * group.stride / domain if laid.zero == 3 else 0.0,
         **_shares(held),
     }
@@ -100,13 +100,15 @@ def precedent(rows: tuple[dict[str, Any], ...] | None = None) -> dict[str, Any]:
     frameworks: dict[str, float] = {}
     for row in rows:
         kinds[row["kind"]].append(row)
-        if row["software"] != Plan.software and row["sharding"]:
+        if row["software"] != Layout.software and row["sharding"]:
             frameworks[row["software"]] = max(frameworks.get(row["software"], 0.0), row["sharding"])
     return {
         "kinds": {kind: _envelope(members) for kind, members in sorted(kinds.items())},
         "frameworks": {name: float(f"{domains:.6g}") for name, domains in sorted(frameworks.items())},
         "chips": sorted({row["chip"] for row in rows if round_of(row["row"]) < 3}),
-        "widening": {kind: {"dense": dense, "mixture": mixture, "of": of} for kind, (dense, mixture, of) in WIDENING.items()},
+        "widening": {
+            kind: {"dense": dense, "mixture": mixture, "of": of} for kind, (dense, mixture, of) in WIDENING.items()
+        },
     }
 
 

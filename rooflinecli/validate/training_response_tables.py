@@ -26,7 +26,7 @@ AWAY = np.array(
 
 
 @dataclass
-class Response:
+class ConstantResponse:
     """Of some constants the rows each moves (indices), the logarithms of its grid, and the seconds it adds there to each; of the rows
     their seconds at `around`."""
 
@@ -62,10 +62,10 @@ def answered(row: Row, constants: Constants, error: float | None = None) -> Trai
     override = {FREE[name].override: constants[name] for name in names_of(row) if name in constants}
     if error is not None:
         override["efficiency.residual.error"] = error
-    return train(published_training.scene(row, override), published_training.plan(row))
+    return train(published_training.ctx(row, override), published_training.plan(row))
 
 
-def tabulate(rows: list[Row], around: Constants, done: Callable[[int], None] = lambda count: None) -> Response:
+def tabulate(rows: list[Row], around: Constants, done: Callable[[int], None] = lambda count: None) -> ConstantResponse:
     """Tables of these rows around some constants; `done` is told of each row."""
     members: dict[str, list[int]] = {name: [] for name in around}
     added: dict[str, list[Array]] = {name: [] for name in around}
@@ -80,7 +80,7 @@ def tabulate(rows: list[Row], around: Constants, done: Callable[[int], None] = l
             added[name].append(parts[name] - base)
         done(1)
     width = len(AWAY)
-    return Response(
+    return ConstantResponse(
         around,
         np.array(seconds),
         {name: np.array(found, dtype=int) for name, found in members.items()},
@@ -106,5 +106,5 @@ def _answers(
     for i, name in enumerate(names):
         arrays[name][1 + i * width : 1 + (i + 1) * width] = np.minimum(grids[name], FREE[name].high)
     override = {FREE[name].override: values for name, values in arrays.items()}
-    time = np.broadcast_to(train(published_training.scene(row, override), published_training.plan(row)).time_s, (size,))
+    time = np.broadcast_to(train(published_training.ctx(row, override), published_training.plan(row)).time_s, (size,))
     return float(time[0]), {name: time[1 + i * width : 1 + (i + 1) * width] for i, name in enumerate(names)}

@@ -16,7 +16,7 @@ from rooflinecli import memory
 from rooflinecli.core.lift import PLAIN
 from rooflinecli.layers.build import ledger
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 
 CAPTURED = (1, 2, 4, 8, 16, 32, 64, 128, 256, 384, 512, 1024, 2048, 4096, 8192)
@@ -43,7 +43,7 @@ def max_batch(row: dict[str, Any]) -> int:
     assert a is not None
     width = a.head_dim or model.d_model // a.n_heads
     one = 2 * model.n_layers * max(ranks, a.n_kv_heads or a.n_heads) * width * (1 if row.get("kv") == "fp8" else 2)
-    held = memory.device_parameters(ledger(model), Plan(), PLAIN)
+    held = memory.device_parameters(ledger(model), Layout(), PLAIN)
     inner = (held.inner + held.experts) * (PACKED if row["dtype"] == "nvfp4" else 1.0)
     taken = (inner + held.outer) * BYTES[row["dtype"]]
     free = load_hardware(row["hw"]).memory.capacity.si * ranks * row["pp"] - taken

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.core.lift import Traced
+from rooflinecli.core.lift import TracedLift
 from rooflinecli.core.num import value
 from rooflinecli.core.record import plain
 from rooflinecli.engine.build_request import request
@@ -115,7 +115,7 @@ def op(kind: str, size: object, dtype: str) -> Op:
 def test_one_text_for_every_kind_of_number(kind: str, regime: str) -> None:
     hardware = load_hardware("h100-sxm")
     sizes = np.array([1.0, 7.0, 128.0, 4096.0, 100000.0])
-    chip, traced = Chip(hardware), Chip(hardware, Traced())
+    chip, traced = Chip(hardware), Chip(hardware, TracedLift())
     swept = price(op(kind, sizes, "bf16"), chip, regime).expected
     for i, size in enumerate(sizes.tolist()):
         alone = price(op(kind, size, "bf16"), chip, regime).expected

@@ -32,7 +32,15 @@ def test_every_column_of_a_calibration_is_written_for_people():
     """Shares are percentages with their sign where they may have one, seconds have one decimal, and none is left to Python."""
     from rooflinecli.render.views.validate import cells
 
-    row = {"group": "decode", "by": "batch", "rows": 4, "before": 0.15, "calibrated": 0.09, "change": -0.4, "half_width": 0.19}
+    row = {
+        "group": "decode",
+        "by": "batch",
+        "rows": 4,
+        "before": 0.15,
+        "calibrated": 0.09,
+        "change": -0.4,
+        "half_width": 0.19,
+    }
     row |= {"families": 21, "one_factor": 0.11, "worse": 0.05, "kept": 0.5, "cost": 0.011, "seconds": 3.7242714}
     head, line = cells([row])
     said = dict(zip(head, line, strict=True))

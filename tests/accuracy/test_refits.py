@@ -19,7 +19,7 @@ from rooflinecli.validate.training_constants import FREE
 def test_waits_come_back_from_made_up_runs() -> None:
     rng = np.random.default_rng(0)
     n = 400
-    runs = fit_scheduler_delays.Waits(
+    runs = fit_scheduler_delays.SchedulerDelays(
         np.full(n, "m"),
         np.ones(n, dtype=bool),
         np.zeros(n),

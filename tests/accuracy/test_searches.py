@@ -57,7 +57,9 @@ def test_mixtral_that_nothing_saw_ranks_in_the_first_twentieth(row):
     assert tokens == pytest.approx(next(v for name, v in said.items() if name in row["id"]), rel=1e-4)
 
 
-@pytest.mark.parametrize("name", ["qwen3_30b_a3b-h100-n16-fp8", "qwen3_235b_a22b-h100-n256", "26.04-qwen3_235b_a22b-b300"])
+@pytest.mark.parametrize(
+    "name", ["qwen3_30b_a3b-h100-n16-fp8", "qwen3_235b_a22b-h100-n256", "26.04-qwen3_235b_a22b-b300"]
+)
 def test_no_winner_claims_much_over_a_tuned_mixture_on_hosts_that_issue_slowly(name):
     """Where host time and an exchange between hosts make another layout look half as slow again."""
     row = next(row for row in search_vs_tuned.tuned() if name in row["id"] and row["batch"] >= 1024)

@@ -8,7 +8,7 @@ import pytest
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.engine.build_request import request
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.interfaces.python import api
 from rooflinecli.ledger.ops import Collective, Op
 from rooflinecli.price.chip import Chip
@@ -70,12 +70,14 @@ def test_neuron_pads_heads_that_tp_does_not_divide() -> None:
 def test_four_bits_of_gpt_oss_are_its_experts_alone(chip: str, experts: str) -> None:
     """mxfp4 weights under 16-bit activations on Hopper, fp8 ones on Blackwell; attention and head stay in bf16."""
     asked = {"model": "gpt-oss-120b", "hw": chip, "phase": "decode", "dtype": "mxfp4"}
-    f = Scene(request(asked)).formats
+    f = EstimateContext(request(asked)).formats
     assert (f.compute, f.activation, f.weight) == ("bf16", 2.0, 2.0)
     matrices, biases = 3 * 2880 * 2880, 3 * 2880  # gate, up and down of an expert; its biases stay in bf16
     assert f.expert_weight == pytest.approx((matrices * 4.25 / 8 + biases * 2) / (matrices + biases), rel=1e-4)
     assert (f.expert_compute or f.compute) == experts
-    narrow = Scene(request({**asked, "dtype": "fp8", "phase": "train"})).formats  # training in fp8 means all of it
+    narrow = EstimateContext(
+        request({**asked, "dtype": "fp8", "phase": "train"})
+    ).formats  # training in fp8 means all of it
     assert (narrow.compute, narrow.weight) == ("fp8", 1.0)
     kept, asked = (api.estimate("gpt-oss-120b", chip, phase="decode", n=2, **more) for more in ({}, {"dtype": "mxfp4"}))
     weights = [answer["phases"]["decode"]["memory"]["weights_bytes"] for answer in (kept, asked)]

@@ -9,12 +9,12 @@ import pytest
 
 from rooflinecli.interfaces.python import api
 from rooflinecli.validate import fit_serving, inference
-from rooflinecli.validate.fit_serving import FREE, PATHS, Asked, Linear
+from rooflinecli.validate.fit_serving import FREE, PATHS, FitQuestion, Linear
 
 
-def asked(seed: int, engine: str = "vllm", **changed: object) -> Asked:
+def asked(seed: int, engine: str = "vllm", **changed: object) -> FitQuestion:
     slopes = -np.random.default_rng(seed).uniform(0, 0.5, len(PATHS))
-    run = Asked("m", engine, "hopper", "fp8", "fp8", True, False, True, 0.0, 0.0, 0.0, 0.15, True, slopes)
+    run = FitQuestion("m", engine, "hopper", "fp8", "fp8", True, False, True, 0.0, 0.0, 0.0, 0.15, True, slopes)
     return replace(run, **changed)  # type: ignore[arg-type]
 
 

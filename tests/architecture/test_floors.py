@@ -133,7 +133,14 @@ def test_an_estimate_never_imports_numpy_or_jax(python):
 
 def test_serving_loads_nothing_that_only_other_questions_need(python):
     """A check that serves starts in the time it has because training, tiers, picture rules and weight formats wait to be asked for."""
-    others = ("engine.training", "engine.extrapolation", "engine.kv_tiers", "engine.stored_weights", "specs.training_envelope", "layers.images")
+    others = (
+        "engine.training",
+        "engine.extrapolation",
+        "engine.kv_tiers",
+        "engine.stored_weights",
+        "specs.training_envelope",
+        "layers.images",
+    )
     code = (
         "import sys; sys.argv=['roofline','estimate','llama70b','--hw','h100','--phase','decode','--format','json']\n"
         "from rooflinecli.interfaces.cli.main import main\ntry: main()\nexcept SystemExit: pass\n"

@@ -7,8 +7,8 @@ from assembly.families import EXPERT, MOE_OTHERS, PARAMETERS, step
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.engine import build_request as asking
-from rooflinecli.engine.context import Scene
-from rooflinecli.memory import orthogonalised_flops, preconditioning_flops
+from rooflinecli.engine.context import EstimateContext
+from rooflinecli.memory import orthogonalization_flops, preconditioning_flops
 from rooflinecli.specs.optimizer import optimizers
 
 
@@ -40,8 +40,8 @@ def newton_schulz(short: int, long: int) -> int:
 
 def flops_of(model: str) -> float:
     request = asking.request({"model": model, "hw": "h100", "phase": "train"})
-    scene = Scene(request)
-    return orthogonalised_flops(scene.book, 5.0, scene.lift)
+    ctx = EstimateContext(request)
+    return orthogonalization_flops(ctx.ledger, 5.0, ctx.lift)
 
 
 def test_muon_multiplies_every_matrix_of_a_layer_once():
@@ -83,7 +83,7 @@ LAYER_8B = (
 
 def held(model: str, name: str) -> float:
     request = asking.request({"model": model, "hw": "h100", "phase": "train", "optimizer": name})
-    return Scene(request).optimizer_bytes
+    return EstimateContext(request).optimizer_bytes
 
 
 def test_soap_keeps_two_factors_on_sides_of_up_to_ten_thousand() -> None:
@@ -105,13 +105,13 @@ def test_shampoo_cuts_long_sides_into_blocks() -> None:
 def test_soap_multiplies_four_times_with_every_factor() -> None:
     """G, the momentum and the step turned, and the statistic: 2 s^2 t each; a tenth of 2 n^3 and of 8/3 n^3."""
     request = asking.request({"model": "llama-3-8b", "hw": "h100", "phase": "train", "optimizer": "soap"})
-    scene = Scene(request)
+    ctx = EstimateContext(request)
     layer = 0.0
     for a, b in LAYER_8B:
         for side, other in ((a, b), (b, a)):
             if side <= 10_000:
                 layer += 4 * 2 * side**2 * other + (2 + 8 / 3) / 10 * side**3
-    assert preconditioning_flops(scene.book, scene.optimizer, scene.lift) == pytest.approx(32 * layer, rel=1e-3)
+    assert preconditioning_flops(ctx.ledger, ctx.optimizer, ctx.lift) == pytest.approx(32 * layer, rel=1e-3)
 
 
 def test_preconditioning_takes_longer_and_is_shared_out(ask) -> None:

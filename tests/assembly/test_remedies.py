@@ -8,23 +8,23 @@ import pytest
 
 from rooflinecli.engine import build_request
 from rooflinecli.engine.choose import choose, weigh
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.layout_candidates import candidates
-from rooflinecli.engine.nearest_feasible import nearest
+from rooflinecli.engine.nearest_feasible import nearest_feasible
 from rooflinecli.questions.estimate.answer import estimate
 
 LATENT = {"model": "deepseek-v3", "hw": "h200", "tp": 16, "phase": "decode", "prompt": 8000, "output": 1000}
 TRAINED = {"model": "mixtral-8x22b", "hw": "h100", "phase": "train", "batch": 64}
 
 
-def scene(options):
-    return Scene(build_request.request(options))
+def ctx(options):
+    return EstimateContext(build_request.request(options))
 
 
 @pytest.mark.parametrize("given", [{}, {"dp": 1}])
 def test_sequences_are_spread_over_replicas(given):
     """A latent cache is whole on every tensor rank: 2048 sequences fit as 16 replicas of 128, experts over all of them."""
-    found = nearest(scene({**LATENT, "n": 16, "batch": 2048, **given}), ("decode",))
+    found = nearest_feasible(ctx({**LATENT, "n": 16, "batch": 2048, **given}), ("decode",))
     assert found.batch == 128
     assert (found.plan.tp, found.plan.dp, found.plan.ep) == (1, 16, 16)
     assert "2048 sequences as 16 replicas of 128" in found.reason
@@ -41,15 +41,15 @@ def test_sequences_are_spread_over_replicas(given):
     ids=str,
 )
 def test_other_loads_are_not_spread(load):
-    found = nearest(scene({**LATENT, **load}), ("decode",))
+    found = nearest_feasible(ctx({**LATENT, **load}), ("decode",))
     assert found is None or found.batch is None
 
 
 @pytest.mark.parametrize("given", [{"tp": 2}, {"pp": 4}, {"dp": 4}, {"cp": 4}, {"ep": 4}], ids=str)
 def test_more_devices_let_every_size_go(given):
     """What no layout of four devices holds: the remedy is what would have been chosen had nothing been given."""
-    remedy = nearest(scene({**TRAINED, "n": 4, **given}), ("train",)).plan
-    free = choose(scene(TRAINED), ("train",), fastest=False).plan
+    remedy = nearest_feasible(ctx({**TRAINED, "n": 4, **given}), ("train",)).plan
+    free = choose(ctx(TRAINED), ("train",), fastest=False).plan
     sizes = ("tp", "pp", "dp", "cp", "ep")
     assert [getattr(remedy, name) for name in sizes] == [getattr(free, name) for name in sizes]
     ((name, value),) = given.items()
@@ -72,7 +72,7 @@ REASONS = {
 def test_a_plan_says_how_it_was_chosen(said):
     options = {"hw": "h100", "phase": "prefill,decode", **REASONS[said]}
     assert estimate(build_request.request(options)).plan.reason.startswith(said)
-    one = scene(options)
+    one = ctx(options)
     tried = weigh(one, one.request.phases, int(options["n"]), [], [])
     assert (len(tried) == 1) == (said in list(REASONS)[:2])
     assert (sum(each.fits for each in tried) == 1) == (said not in list(REASONS)[3:])
@@ -95,7 +95,7 @@ def test_where_nothing_fits_no_layout_is_the_only_one():
 @pytest.mark.parametrize("devices", [8, 12])
 def test_candidates_use_every_device_and_keep_what_was_given(given, devices):
     options = {"model": "llama-3.1-8b", "hw": "h100", "phase": "train", "batch": 48, **given}
-    plans = list(candidates(scene({**options, "n": devices}), "train", devices))
+    plans = list(candidates(ctx({**options, "n": devices}), "train", devices))
     assert plans or given == {"tp": 2, "dp": 3}
     for plan in plans:
         assert plan.tp * plan.pp * plan.dp * plan.cp == devices

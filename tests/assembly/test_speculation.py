@@ -9,9 +9,9 @@ from assembly.serving import CONTEXT, SEQUENCE, STEP, B, ends, layer
 from rooflinecli.core.errors import UsageError
 from rooflinecli.engine import build_request as ask
 from rooflinecli.engine import residency
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.interfaces.python import api
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 
 STARTS = 6 * 10e-6
@@ -115,7 +115,7 @@ def test_a_quantised_model_drafts_with_its_own_last_layer():
     """DeepSeek-R1's checkpoint names modules by layer: the module of a further token is its last layer, whatever was worked out of all 61 before."""
     whole = load_model("deepseek-r1")
     assert len(whole.order) == 61
-    last = whole.but(layers=[whole.layers[-1].model_copy(update={"repeat": 1})])
+    last = whole.with_changes(layers=[whole.layers[-1].model_copy(update={"repeat": 1})])
     assert last.order == [0] and len(whole.order) == 61
     asked = {"hw": "h200", "n": 8, "tp": 8, "phase": ["decode"], "batch": 8}
     plain, drafted = (
@@ -128,9 +128,9 @@ def test_a_quantised_model_drafts_with_its_own_last_layer():
 def test_the_module_of_a_quantised_checkpoint_is_stored_as_its_layers():
     """DeepSeek-V3: one layer of 61 more, its experts (256 and a shared one of 3 x 7168 x 2048) in a byte each."""
     asked = {"model": "deepseek-v3", "hw": "b200", "batch": B, **LOAD}
-    plan = Plan(tp=8.0, zero=0)
+    plan = Layout(tp=8.0, zero=0)
     plain, drafted = (
-        residency.resident(Scene(ask.request({**asked, **more})), plan, "decode").weights_bytes
+        residency.resident_memory(EstimateContext(ask.request({**asked, **more})), plan, "decode").weights_bytes
         for more in ({}, {"speculate": "mtp", "draft_tokens": 1, "acceptance": 0.7})
     )
     experts = 257 * 3 * 7168 * 2048 / 8

@@ -61,7 +61,10 @@ def test_the_time_optimal_batch_has_no_slope():
     b, e_min, s_min, kappa, sigma = sympy.symbols("B E_min S_min kappa sigma", positive=True)
     critical = gradient_noise.critical_batch_size(e_min, s_min)
     time = gradient_noise.training_time_at_batch(
-        gradient_noise.examples_at_batch(b, e_min, critical), gradient_noise.steps_at_batch(b, s_min, critical), kappa, sigma
+        gradient_noise.examples_at_batch(b, e_min, critical),
+        gradient_noise.steps_at_batch(b, s_min, critical),
+        kappa,
+        sigma,
     )
     at = gradient_noise.time_optimal_batch(e_min, s_min, kappa, sigma)
     assert sympy.simplify(sympy.diff(time, b).subs(b, at)) == 0
@@ -71,7 +74,10 @@ def test_the_time_optimal_batch_has_no_slope():
 def test_steps_and_examples_lie_on_the_hyperbola():
     b, e_min, s_min = sympy.symbols("B E_min S_min", positive=True)
     critical = gradient_noise.critical_batch_size(e_min, s_min)
-    steps, examples = gradient_noise.steps_at_batch(b, s_min, critical), gradient_noise.examples_at_batch(b, e_min, critical)
+    steps, examples = (
+        gradient_noise.steps_at_batch(b, s_min, critical),
+        gradient_noise.examples_at_batch(b, e_min, critical),
+    )
     assert sympy.simplify((steps / s_min - 1) * (examples / e_min - 1)) == 1
     assert sympy.simplify(examples - b * steps) == 0
     assert sympy.simplify(gradient_noise.examples_at_steps(steps, s_min, e_min) - examples) == 0

@@ -214,11 +214,11 @@ def test_a_training_log_is_explained_by_assumptions(tmp_path):
 
 def test_worse_on_the_rows_held_out_writes_nothing_without_force(tmp_path, monkeypatch):
     from rooflinecli.calibrate import answer as module
-    from rooflinecli.calibrate.phase_fit import Proof, group
+    from rooflinecli.calibrate.phase_fit import HeldOutScore, group
 
     def worse(*args):
         found = group(*args)
-        found.proofs[0] = Proof("held out", 2, 0.05, 0.2, 1.0, 0.5)
+        found.proofs[0] = HeldOutScore("held out", 2, 0.05, 0.2, 1.0, 0.5)
         return found
 
     monkeypatch.setattr(module, "group", worse)
@@ -283,12 +283,21 @@ def test_one_row_alone_is_told_how_far_it_moved_a_block(tmp_path):
     step = estimate("h100-sxm", 16, 1024)["phases"]["decode"]["time_s"]
     rows = []
     for batch, factor in ((16, 1500), (64, 1500)):
-        times = {"mean_tpot_ms": factor * step, "median_tpot_ms": factor * step, "mean_ttft_ms": None, "median_ttft_ms": None}
+        times = {
+            "mean_tpot_ms": factor * step,
+            "median_tpot_ms": factor * step,
+            "mean_ttft_ms": None,
+            "median_ttft_ms": None,
+        }
         rows.append(json.dumps({**VLLM, "max_concurrency": batch, "total_input_tokens": 102400, **times}) + "\n")
     alone, two = tmp_path / "one.json", tmp_path / "two.json"
     alone.write_text(rows[0])
     two.write_text("".join(rows))
-    said = [run_cli("calibrate", str(f), "--hw", "h100", "-n", "1", "--format", "json").json["notes"] for f in (alone, two)]
+    said = [
+        run_cli("calibrate", str(f), "--hw", "h100", "-n", "1", "--format", "json").json["notes"] for f in (alone, two)
+    ]
     note = next(n for n in said[0] if "one row alone" in n)
-    assert re.search(r"^decode \(vllm\): one row alone moved .+ by \+\d+%, and would as far if it were wrong", note), note
+    assert re.search(r"^decode \(vllm\): one row alone moved .+ by \+\d+%, and would as far if it were wrong", note), (
+        note
+    )
     assert not any("one row alone" in n for n in said[1])

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from rooflinecli.calibrate.fit import fit
-from rooflinecli.calibrate.predicted_row import Pricer, Question, seconds
+from rooflinecli.calibrate.predicted_row import PredictedRow, RowPredictor, seconds
 from rooflinecli.engine import build_request
-from rooflinecli.engine.context import Scene
-from rooflinecli.specs.layout import Plan
+from rooflinecli.engine.context import EstimateContext
+from rooflinecli.specs.layout import Layout
 
 LOADS = (1, 8, 32, 64, 128)
 
@@ -20,14 +20,14 @@ def first_tokens(slower, loads):
     for concurrency, factor in zip(loads, slower, strict=True):
         sizes = {"prompt": 2048, "output": 256, "concurrency": concurrency}
         options = {"model": "llama-3.1-8b", "hw": "h100-sxm", "engine": "vllm", "phase": ["prefill"], **sizes}
-        scene, plan = Scene(build_request.request(options)), Plan(zero=0)
-        rows.append(Question(scene, plan, "ttft", float(seconds(scene, plan, "ttft")) * factor, options=options))
+        ctx, plan = EstimateContext(build_request.request(options)), Layout(zero=0)
+        rows.append(PredictedRow(ctx, plan, "ttft", float(seconds(ctx, plan, "ttft")) * factor, options=options))
     return rows
 
 
 def answered(found):
     """What the fit makes of each load, over what the shipped constants say."""
-    moved = Pricer(first_tokens([1.0] * len(LOADS), LOADS)).log_seconds(np.stack([0 * found.x, found.x], axis=1))
+    moved = RowPredictor(first_tokens([1.0] * len(LOADS), LOADS)).log_seconds(np.stack([0 * found.x, found.x], axis=1))
     return np.exp(moved[:, 1] - moved[:, 0])
 
 

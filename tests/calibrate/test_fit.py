@@ -7,17 +7,17 @@ import pytest
 
 from rooflinecli.calibrate.constant_groups import BLOCKS, merged
 from rooflinecli.calibrate.fit import fit, solve, solve_all
-from rooflinecli.calibrate.posterior import SETTINGS, Setting, log_likelihood, student, weights
-from rooflinecli.calibrate.predicted_row import Pricer, Question, seconds
-from rooflinecli.calibrate.row_checks import left_out_z
+from rooflinecli.calibrate.posterior import SETTINGS, PriorSettings, log_likelihood, student, weights
+from rooflinecli.calibrate.predicted_row import PredictedRow, RowPredictor, seconds
+from rooflinecli.calibrate.row_checks import outlier_z
 from rooflinecli.core.errors import UsageError
 from rooflinecli.engine import build_request
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.price import overrides
 from rooflinecli.price.chip import Chip
 from rooflinecli.specs.engine import load_engine
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 
 SIZES = [(1, 512), (4, 2048), (16, 1024), (64, 4096), (128, 512), (32, 8192)]
 
@@ -33,14 +33,14 @@ def decode_rows(factors, noise=None):
             "output": 128,
             "phase": ["decode"],
         }
-        scene, plan = Scene(build_request.request(options)), Plan(zero=0)
+        ctx, plan = EstimateContext(build_request.request(options)), Layout(zero=0)
         wobble = 1.0 if noise is None else noise[i]
         rows.append(
-            Question(
-                scene,
+            PredictedRow(
+                ctx,
                 plan,
                 "itl",
-                float(seconds(scene.times(factors), plan, "itl")) * wobble,
+                float(seconds(ctx.with_factors(factors), plan, "itl")) * wobble,
                 f"log:{i}",
                 options=options,
             )
@@ -62,7 +62,7 @@ def test_what_was_moved_is_found():
         for path in merged("decode", np.zeros(7))
         if path.endswith("matmul.memory") or path.startswith("efficiency.elementwise")
     }
-    found = fit(decode_rows(moved), Setting(2.0, 0.02, 0.02, 0.9))
+    found = fit(decode_rows(moved), PriorSettings(2.0, 0.02, 0.02, 0.9))
     names = [b.name for b in found.blocks]
     assert np.expm1(found.x[names.index("stream")]) == pytest.approx(1 / 0.75 - 1, abs=0.08)
     assert abs(found.x[names.index("collective")]) < 1e-6  # one device: nothing is exchanged
@@ -84,13 +84,13 @@ def test_one_corrupted_row_loses_its_pull():
     wrong = fit(decode_rows(moved, noise=[1, 1, 4.0, 1, 1, 1]))
     others = [0, 1, 3, 4, 5]
     assert abs(np.expm1(-wrong.residuals[others])).max() < 0.05 + abs(np.expm1(-clean.residuals[others])).max()
-    assert abs(left_out_z(wrong)).argmax() == 2
-    assert abs(left_out_z(wrong))[2] > 4
+    assert abs(outlier_z(wrong)).argmax() == 2
+    assert abs(outlier_z(wrong))[2] > 4
 
 
 def test_derivatives_are_those_of_single_answers():
     rows = decode_rows({})
-    pricer = Pricer(rows)
+    pricer = RowPredictor(rows)
     x = np.full(7, 0.1)
     slopes = pricer.linear(x[:, None])[1][:, 0]
     for k in range(7):
@@ -98,8 +98,8 @@ def test_derivatives_are_those_of_single_answers():
         high[k] += 0.01
         low[k] -= 0.01
         each = [
-            (np.log(seconds(q.scene.times({p: float(f) for p, f in merged("decode", high).items()}), q.plan, "itl"))
-             - np.log(seconds(q.scene.times({p: float(f) for p, f in merged("decode", low).items()}), q.plan, "itl"))) / 0.02
+            (np.log(seconds(q.ctx.times({p: float(f) for p, f in merged("decode", high).items()}), q.plan, "itl"))
+             - np.log(seconds(q.ctx.times({p: float(f) for p, f in merged("decode", low).items()}), q.plan, "itl"))) / 0.02
             for q in rows
         ]  # fmt: skip
         assert slopes[:, k] == pytest.approx(each, abs=1e-9)
@@ -135,7 +135,7 @@ def test_engine_constants_can_be_replaced():
     shipped = load_engine("python-server").per_step
     options = {"model": "llama-3.1-8b", "hw": "h100-sxm", "batch": 1, "prompt": 512, "output": 128}
     plain, slower = (
-        seconds(Scene(build_request.request(options), override=override), Plan(zero=0), "itl")
+        seconds(EstimateContext(build_request.request(options), override=override), Layout(zero=0), "itl")
         for override in (None, {"engine.per_step": shipped + 10e-3})
     )
     assert slower - plain == pytest.approx(10e-3)
@@ -167,11 +167,11 @@ def test_what_own_rows_buy_is_scored_on_rows_left_out():
 def test_draws_solved_together_are_those_solved_alone():
     """Masks and numbers of one draw do not leak into another."""
     rows = decode_rows({"efficiency.matmul.memory": 0.7}, noise=[1.1, 0.95, 1, 1.3, 1, 1])
-    pricer, logs = Pricer(rows), np.log([q.measured for q in rows])
+    pricer, logs = RowPredictor(rows), np.log([q.measured for q in rows])
     masks = np.array([[True] * 6, [True, False, True, True, False, True]])
     both = solve_all(pricer, np.stack([logs, logs + 0.2]), SETTINGS["decode"], masks)
     alone = solve(pricer, logs, SETTINGS["decode"])
-    few = solve(Pricer([rows[i] for i in (0, 2, 3, 5)]), logs[[0, 2, 3, 5]] + 0.2, SETTINGS["decode"])
+    few = solve(RowPredictor([rows[i] for i in (0, 2, 3, 5)]), logs[[0, 2, 3, 5]] + 0.2, SETTINGS["decode"])
     for together, single in zip(both, (alone, few), strict=True):
         assert together.x == pytest.approx(single.x, abs=1e-12)
         assert together.evidence == pytest.approx(single.evidence, abs=1e-9)
@@ -181,7 +181,7 @@ def test_draws_solved_together_are_those_solved_alone():
 def test_the_fit_is_the_top_of_the_posterior():
     """No small move of any block makes the posterior larger than the few rounds of the fit did."""
     rows, setting = decode_rows({"efficiency.matmul.memory": 0.6}, noise=[1.1, 0.95, 1, 1.3, 1, 1]), SETTINGS["decode"]
-    pricer, logs = Pricer(rows), np.log([q.measured for q in rows])
+    pricer, logs = RowPredictor(rows), np.log([q.measured for q in rows])
     found = solve(pricer, logs, setting)
 
     def worth(x):

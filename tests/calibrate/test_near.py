@@ -7,16 +7,16 @@ import pytest
 import yaml
 from calibrate.test_fit import decode_rows
 
-from rooflinecli.calibrate.answer import Result
+from rooflinecli.calibrate.answer import CalibrationAnswer
 from rooflinecli.calibrate.fit import fit
 from rooflinecli.calibrate.gp_residual import MOST, favour, local
 from rooflinecli.calibrate.phase_fit import group, places
 from rooflinecli.calibrate.posterior import SETTINGS
-from rooflinecli.calibrate.predicted_row import Pricer
+from rooflinecli.calibrate.predicted_row import RowPredictor
 from rooflinecli.calibrate.report import data
 from rooflinecli.calibrate.write_hardware import hardware_yaml
 from rooflinecli.engine import apply_calibration, build_request
-from rooflinecli.formulas.calibration import nearness
+from rooflinecli.formulas.calibration import similarity
 from rooflinecli.specs.calibration import Calibration
 from rooflinecli.specs.hardware import load_hardware
 
@@ -87,7 +87,7 @@ def test_rows_may_favour_a_move_near_them_where_they_favour_none_of_the_constant
 
 
 def test_the_report_says_that_constants_stay_and_answers_near_the_rows_move(still):
-    found = data(Result(load_hardware("h100-sxm"), 6, [still]))
+    found = data(CalibrationAnswer(load_hardware("h100-sxm"), 6, [still]))
     assert [note for note in found["notes"] if "they stay, but near these rows answers follow them" in note]
     assert not [row["block"] for row in found["tables"][1]["rows"] if row["move"] is not None]
 
@@ -107,19 +107,19 @@ def test_evidence_for_a_move_nearby_is_that_of_the_normal_density():
 def test_a_file_answers_as_the_fit_did(which, request, tmp_path):
     found = request.getfixturevalue(which)
     rows = found.questions
-    text = hardware_yaml(Result(load_hardware("h100-sxm"), len(rows), [found]))
+    text = hardware_yaml(CalibrationAnswer(load_hardware("h100-sxm"), len(rows), [found]))
     file = tmp_path / "mine.yaml"
     file.write_text(text)
     written = yaml.safe_load(text)["calibration"]["decode"]["python-server"]
     assert len(written["near"]) > 1
     shift = found.local.shift(places(rows))
-    expected = np.exp(Pricer(rows).log_seconds(found.x[:, None], shift[:, None])[:, 0])
-    from rooflinecli.engine.context import Scene
+    expected = np.exp(RowPredictor(rows).log_seconds(found.x[:, None], shift[:, None])[:, 0])
+    from rooflinecli.engine.context import EstimateContext
     from rooflinecli.engine.evaluate import PHASES
 
     for q, seconds in zip(rows, expected, strict=True):
-        scene = Scene(build_request.request({**q.options, "hw": str(file)}))
-        assert float(PHASES["decode"](scene, q.plan).time_s) == pytest.approx(seconds, rel=2e-3)  # rounded in the file
+        ctx = EstimateContext(build_request.request({**q.options, "hw": str(file)}))
+        assert float(PHASES["decode"](ctx, q.plan).time_s) == pytest.approx(seconds, rel=2e-3)  # rounded in the file
 
 
 def test_an_array_of_sizes_gives_what_each_gives():
@@ -128,10 +128,12 @@ def test_an_array_of_sizes_gives_what_each_gives():
          "near": [{"at": {"batch": 8, "prompt": 512}, "move": 0.1}]}
     ).near[0]  # fmt: skip
     batches = np.array([8.0, 8 * np.e, 800.0])
-    together = apply_calibration.nearness({"batch": batches, "prompt": 512.0}, near.at)
-    assert together == pytest.approx([apply_calibration.nearness({"batch": b, "prompt": 512.0}, near.at) for b in batches])
+    together = apply_calibration.similarity({"batch": batches, "prompt": 512.0}, near.at)
+    assert together == pytest.approx(
+        [apply_calibration.similarity({"batch": b, "prompt": 512.0}, near.at) for b in batches]
+    )
     assert together[:2] == pytest.approx([1, np.exp(-0.5)])
-    assert nearness(0.0) == 1
+    assert similarity(0.0) == 1
 
 
 def test_a_file_keeps_so_many_places(rows):

@@ -119,7 +119,9 @@ def test_warm_up_is_not_the_step():
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-4.20"])
 def test_a_latency_that_is_no_time_is_named_and_not_dropped(value):
-    text = SERVE.replace("Mean TPOT (ms):                          4.20", f"Mean TPOT (ms):                          {value}")
+    text = SERVE.replace(
+        "Mean TPOT (ms):                          4.20", f"Mean TPOT (ms):                          {value}"
+    )
     found = read_source(Source("log", text))
     assert {r.quantity for r in found} == {"itl", "ttft"}  # the median stands in
     assert all(f"Mean TPOT (ms) {value}: no time, not read" in r.notes for r in found)

@@ -105,6 +105,8 @@ def test_the_search_keeps_to_its_budget(tmp_path):
 
 
 def test_kinds_of_change_go_from_the_least_disruptive():
-    kinds = moves({}, estimate(build_request.request({"model": "llama-3.3-70b", "hw": "h100", "n": 8, "phase": "decode"})))
+    kinds = moves(
+        {}, estimate(build_request.request({"model": "llama-3.3-70b", "hw": "h100", "n": 8, "phase": "decode"}))
+    )
     assert list(kinds) == ["layout", "kv-dtype", "batch", "devices", "weight-dtype", "dtype"]
     assert all(len(pair) >= 2 for pair in pairs(kinds))

@@ -171,7 +171,9 @@ def plans_in_docs() -> list[str]:
 def test_the_schema_accepts_what_the_command_accepts(tmp_path, text):
     jsonschema.Draft202012Validator.check_schema(schema.generate())
     jsonschema.validate(yaml.safe_load(text), schema.generate())
-    (tmp_path / "fleet.yaml").write_text((ROOT / "examples/fleet.yaml").read_text(encoding="utf-8"))  # which one of them names
+    (tmp_path / "fleet.yaml").write_text(
+        (ROOT / "examples/fleet.yaml").read_text(encoding="utf-8")
+    )  # which one of them names
     assert check(tmp_path, text).code in (0, 1)
 
 

@@ -15,12 +15,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 from files import LLAMA, gguf, llama_tensors, safetensors
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.inference import decode
 from rooflinecli.importers.checkpoint import header
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.request import Request
 
@@ -59,13 +59,13 @@ def test_a_gguf_file_is_a_model_whose_weights_are_its_bytes(tmp_path):
     total = gguf(tmp_path / "m.gguf", LLAMA, TINY)
     spec = load_model(str(tmp_path / "m.gguf"))
     assert parameters(spec).total == sum(math.prod(shape) for _, shape, _ in TINY)
-    scene = Scene(Request(spec, load_hardware("rtx-4090"), prompt=16.0, output=16.0, batch=1.0))
-    assert decode(scene, Plan()).memory.weights_bytes == pytest.approx(total, rel=1e-12)
+    ctx = EstimateContext(Request(spec, load_hardware("rtx-4090"), prompt=16.0, output=16.0, batch=1.0))
+    assert decode(ctx, Layout()).memory.weights_bytes == pytest.approx(total, rel=1e-12)
 
 
 def test_a_decoded_token_reads_all_but_the_untied_embedding(tmp_path):
     total = gguf(tmp_path / "m.gguf", LLAMA, TINY)
-    scene = Scene(
+    ctx = EstimateContext(
         Request(
             load_model(str(tmp_path / "m.gguf")),
             load_hardware("rtx-4090"),
@@ -75,7 +75,7 @@ def test_a_decoded_token_reads_all_but_the_untied_embedding(tmp_path):
             efficiency="ideal",
         )
     )
-    answer = decode(scene, Plan())
+    answer = decode(ctx, Layout())
     embedding = 1000 * 512 // 256 * 144
     assert answer.floor_s == pytest.approx((total - embedding) / 1.008e12, rel=0.02)
 
@@ -100,8 +100,8 @@ def test_a_mixture_keeps_its_experts_apart(tmp_path):
     spec = load_model(str(tmp_path / "m.gguf"))
     assert spec.quantization.widths.experts == 34 / 32
     assert parameters(spec).total - parameters(spec).active == 4 * 6 * 3 * 64 * 512
-    scene = Scene(Request(spec, load_hardware("h100"), prompt=16.0, output=16.0, batch=1.0))
-    assert decode(scene, Plan()).memory.weights_bytes == pytest.approx(total, rel=1e-12)
+    ctx = EstimateContext(Request(spec, load_hardware("h100"), prompt=16.0, output=16.0, batch=1.0))
+    assert decode(ctx, Layout()).memory.weights_bytes == pytest.approx(total, rel=1e-12)
 
 
 def test_split_files_are_read_together(tmp_path):
@@ -154,7 +154,10 @@ def test_an_estimate_says_which_file_lacks_tensors(tmp_path):
     whole = [t for t in TINY if not t[0].startswith("blk.2.")]
     gguf(tmp_path / "part.gguf", LLAMA, whole)
     gguf(tmp_path / "whole.gguf", LLAMA, TINY)
-    said = [run_cli("estimate", str(tmp_path / f"{n}.gguf"), "--hw", "rtx-4090", "--format", "json").out for n in ("part", "whole")]
+    said = [
+        run_cli("estimate", str(tmp_path / f"{n}.gguf"), "--hw", "rtx-4090", "--format", "json").out
+        for n in ("part", "whole")
+    ]
     part, full = (json.loads(out).get("notes") or [] for out in said)
     missing = sum(math.prod(shape) for name, shape, _ in TINY if name.startswith("blk.2."))
     assert any(f"part.gguf holds {missing:,} parameters fewer than its model" in note for note in part)
@@ -170,7 +173,9 @@ def test_an_estimate_says_which_file_holds_more_than_its_model(tmp_path):
     wide = [(n, (2048, 512) if n == "blk.1.ffn_up.weight" else shape, kind) for n, shape, kind in TINY]
     for tensors, more in ((wide, 1024 * 512), ([*TINY, ("blk.0.foo.weight", (256, 512), "Q4_K")], 256 * 512)):
         gguf(tmp_path / "m.gguf", LLAMA, tensors)
-        assert any(f"m.gguf holds {more:,} parameters more than its model" in note for note in _notes(tmp_path / "m.gguf"))
+        assert any(
+            f"m.gguf holds {more:,} parameters more than its model" in note for note in _notes(tmp_path / "m.gguf")
+        )
     gguf(tmp_path / "rope.gguf", LLAMA, [*TINY, ("rope_freqs.weight", (32,), "F32")])
     assert not any("than its model" in note for note in _notes(tmp_path / "rope.gguf"))
     assert "header and model agree" in run_cli("models", str(tmp_path / "rope.gguf")).out

@@ -16,9 +16,9 @@ from rooflinecli.core.errors import DataError
 from rooflinecli.core.lift import PLAIN
 from rooflinecli.layers.build import ledger
 from rooflinecli.layers.parameter_counts import parameters
-from rooflinecli.phases.axis_sizes import layer_sizes, work_sizes
+from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes
 from rooflinecli.quantization.formats import formats
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 
 D, FF, VOCAB, HEADS, KV, H = 512, 1024, 1000, 8, 2, 64
@@ -27,10 +27,20 @@ INNER, STATE, TAPS, GROUPS, SCANS = 1024, 64, 4, 2, 16  # of a scan of Mamba-2
 RANK, SMALL = 32, 16  # of one of Mamba-1
 TWO = {"attn_norm.weight": (D,), "ffn_norm.weight": (D,)}
 POST = {"attn_norm.weight": (D,), "post_attention_norm.weight": (D,)}
-ATTENTION = {"attn_q.weight": (HEADS * H, D), "attn_k.weight": (KV * H, D), "attn_v.weight": (KV * H, D), "attn_output.weight": (D, HEADS * H)}
+ATTENTION = {
+    "attn_q.weight": (HEADS * H, D),
+    "attn_k.weight": (KV * H, D),
+    "attn_v.weight": (KV * H, D),
+    "attn_output.weight": (D, HEADS * H),
+}
 QK = {"attn_q_norm.weight": (H,), "attn_k_norm.weight": (H,)}
 MLP = {"ffn_gate.weight": (FF, D), "ffn_up.weight": (FF, D), "ffn_down.weight": (D, FF)}
-MIXED = {"ffn_gate_inp.weight": (E, D), "ffn_gate_exps.weight": (E, XF, D), "ffn_up_exps.weight": (E, XF, D), "ffn_down_exps.weight": (E, D, XF)}
+MIXED = {
+    "ffn_gate_inp.weight": (E, D),
+    "ffn_gate_exps.weight": (E, XF, D),
+    "ffn_up_exps.weight": (E, XF, D),
+    "ffn_down_exps.weight": (E, D, XF),
+}
 SHEXP = {"ffn_gate_shexp.weight": (SHARED, D), "ffn_up_shexp.weight": (SHARED, D), "ffn_down_shexp.weight": (D, SHARED)}
 COUNTS = {"expert_count": E, "expert_used_count": 2}
 CONV = INNER + 2 * GROUPS * STATE
@@ -38,7 +48,13 @@ SSD = {
     "ssm_in.weight": (INNER + CONV + SCANS, D), "ssm_conv1d.weight": (CONV, TAPS), "ssm_conv1d.bias": (CONV,), "ssm_dt.bias": (SCANS,),
     "ssm_a": (SCANS, 1), "ssm_d": (SCANS, 1), "ssm_norm.weight": (GROUPS, INNER // GROUPS), "ssm_out.weight": (D, INNER),
 }  # fmt: skip
-SSD_KEYS = {"ssm.conv_kernel": TAPS, "ssm.inner_size": INNER, "ssm.state_size": STATE, "ssm.group_count": GROUPS, "ssm.time_step_rank": SCANS}
+SSD_KEYS = {
+    "ssm.conv_kernel": TAPS,
+    "ssm.inner_size": INNER,
+    "ssm.state_size": STATE,
+    "ssm.group_count": GROUPS,
+    "ssm.time_step_rank": SCANS,
+}
 MAMBA = {
     "ssm_in.weight": (2 * INNER, D), "ssm_conv1d.weight": (INNER, TAPS), "ssm_conv1d.bias": (INNER,), "ssm_x.weight": (RANK + 2 * SMALL, INNER),
     "ssm_dt.weight": (INNER, RANK), "ssm_dt.bias": (INNER,), "ssm_a": (INNER, SMALL), "ssm_d": (INNER,), "ssm_out.weight": (D, INNER),
@@ -51,7 +67,13 @@ DELTA = {
     "attn_qkv.weight": (LINES, D), "attn_gate.weight": (VALUES * WIDE, D), "ssm_ba.weight": (2 * VALUES, D), "ssm_conv1d.weight": (LINES, TAPS),
     "ssm_dt.bias": (VALUES,), "ssm_a": (VALUES,), "ssm_norm.weight": (WIDE,), "ssm_out.weight": (D, VALUES * WIDE),
 }  # fmt: skip
-DELTA_KEYS = {"ssm.conv_kernel": TAPS, "ssm.inner_size": VALUES * WIDE, "ssm.state_size": WIDE, "ssm.group_count": KEYS, "ssm.time_step_rank": VALUES}
+DELTA_KEYS = {
+    "ssm.conv_kernel": TAPS,
+    "ssm.inner_size": VALUES * WIDE,
+    "ssm.state_size": WIDE,
+    "ssm.group_count": KEYS,
+    "ssm.time_step_rank": VALUES,
+}
 GATED = ATTENTION | {"attn_q.weight": (2 * HEADS * H, D)} | QK
 QWEN_MOE = MIXED | SHEXP | {"ffn_gate_inp_shexp.weight": (D,)}
 CONVS = {"shortconv.in_proj.weight": (3 * D, D), "shortconv.out_proj.weight": (D, D), "shortconv.conv.weight": (D, 3)}
@@ -59,7 +81,9 @@ PLAIN_MLP = {"ffn_up.weight": (FF, D), "ffn_down.weight": (D, FF)}
 ONE = {"attn_norm.weight": (D,)}
 PLAIN_EXPERTS = {name: shape for name, shape in MIXED.items() if "gate_exps" not in name}
 PLAIN_SHARED = {name: shape for name, shape in SHEXP.items() if "gate" not in name}
-WIDE_EXPERTS = {n: tuple(FF if a == XF else a for a in shape) for n, shape in MIXED.items()}  # Jamba: as wide as its MLPs
+WIDE_EXPERTS = {
+    n: tuple(FF if a == XF else a for a in shape) for n, shape in MIXED.items()
+}  # Jamba: as wide as its MLPs
 SSD_STATE = CONV * TAPS + INNER * STATE
 # architecture -> layers, keys beside the usual, tied, values of state of one sequence beside keys and values, layers that attend
 FILES = {
@@ -107,7 +131,9 @@ def write(path, name, layers, more, tied, stem=None):
         "block_count": len(layers), "context_length": 2048, "embedding_length": D, "feed_forward_length": FF,
         "attention.head_count": HEADS, "attention.head_count_kv": KV, **more,
     }  # fmt: skip
-    tensors = {"token_embd.weight": (VOCAB, D), "output_norm.weight": (D,)} | ({} if tied else {"output.weight": (VOCAB, D)})
+    tensors = {"token_embd.weight": (VOCAB, D), "output_norm.weight": (D,)} | (
+        {} if tied else {"output.weight": (VOCAB, D)}
+    )
     if name == "lfm2moe":
         tensors["token_embd_norm.weight"] = tensors.pop("output_norm.weight")
     tensors |= stem or {}
@@ -119,8 +145,15 @@ def write(path, name, layers, more, tied, stem=None):
 
 def kept(spec, tokens):
     """Values that one sequence leaves in memory."""
-    one, work = formats("bf16", None, None, {"bf16": 1}, "any", None, "bf16"), work_sizes(1.0, 1.0, 1.0, 1.0, Plan())
-    held = [(layer, layer_sizes(layer, work, Plan(), None, PLAIN)) for layer in ledger(spec).layers if layer.mixer is not None]
+    one, work = (
+        formats("bf16", None, None, {"bf16": 1}, "any", None, "bf16"),
+        pass_axis_sizes(1.0, 1.0, 1.0, 1.0, Layout()),
+    )
+    held = [
+        (layer, layer_sizes(layer, work, Layout(), None, PLAIN))
+        for layer in ledger(spec).layers
+        if layer.mixer is not None
+    ]
     return sum(layer.repeat * layer.mixer.cache_bytes(one, sizes, 1.0, tokens) for layer, sizes in held) / 2
 
 
@@ -159,7 +192,12 @@ def test_layers_that_read_an_earlier_cache_keep_none(tmp_path):
         "per_layer_token_embd.weight": (900, n * small), "per_layer_model_proj.weight": (n * small, D), "per_layer_proj_norm.weight": (small,),
         "altup_proj.weight": (streams - 1, D, D), "altup_unembd_proj.weight": (streams - 1, D, D),
     }  # fmt: skip
-    more = {"attention.key_length": H, "attention.shared_kv_layers": 2, "attention.sliding_window": 128, "altup.num_inputs": streams}
+    more = {
+        "attention.key_length": H,
+        "attention.shared_kv_layers": 2,
+        "attention.sliding_window": 128,
+        "altup.num_inputs": streams,
+    }
     more |= {"attention.sliding_window_pattern": [1, 0, 1, 0]}
     elements, _ = write(tmp_path / "m.gguf", "gemma3n", [layer] * n, more, True, stem)
     spec = load_model(str(tmp_path / "m.gguf"))
@@ -171,7 +209,12 @@ def test_layers_that_read_an_earlier_cache_keep_none(tmp_path):
 def test_gemma_4_with_heads_of_two_widths(tmp_path):
     """A window on layers with two heads of keys; one head of twice the width, whose keys are its values, on the others; the last two reuse."""
     n, small, wide, vocab = 4, 32, 2 * H, 800
-    both = {"attn_norm.weight": (D,), "post_attention_norm.weight": (D,), "ffn_norm.weight": (D,), "post_ffw_norm.weight": (D,)}
+    both = {
+        "attn_norm.weight": (D,),
+        "post_attention_norm.weight": (D,),
+        "ffn_norm.weight": (D,),
+        "post_ffw_norm.weight": (D,),
+    }
     own = {"inp_gate.weight": (small, D), "proj.weight": (D, small), "post_norm.weight": (D,)}
 
     def layer(h, keys, values, ff):
@@ -180,12 +223,21 @@ def test_gemma_4_with_heads_of_two_widths(tmp_path):
         heads |= {"attn_v.weight": (keys * h, D)} if values else {}
         return heads | both | own | {"ffn_gate.weight": (ff, D), "ffn_up.weight": (ff, D), "ffn_down.weight": (D, ff)}
 
-    layers = [layer(H, KV, True, FF), layer(wide, 1, False, FF), layer(H, 0, False, 2 * FF), layer(wide, 0, False, 2 * FF)]
+    layers = [
+        layer(H, KV, True, FF),
+        layer(wide, 1, False, FF),
+        layer(H, 0, False, 2 * FF),
+        layer(wide, 0, False, 2 * FF),
+    ]
     more = {
         "attention.head_count_kv": [KV, 1, KV, 1], "attention.sliding_window_pattern": [1, 0, 1, 0], "attention.sliding_window": 128,
         "attention.shared_kv_layers": 2, "embedding_length_per_layer_input": small,
     }  # fmt: skip
-    stem = {"per_layer_token_embd.weight": (vocab, n * small), "per_layer_model_proj.weight": (n * small, D), "per_layer_proj_norm.weight": (small,)}
+    stem = {
+        "per_layer_token_embd.weight": (vocab, n * small),
+        "per_layer_model_proj.weight": (n * small, D),
+        "per_layer_proj_norm.weight": (small,),
+    }
     elements, _ = write(tmp_path / "m.gguf", "gemma4", layers, more, True, stem)
     spec = load_model(str(tmp_path / "m.gguf"))
     assert parameters(spec).total == elements

@@ -8,14 +8,14 @@ import pytest
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.lift import PLAIN
-from rooflinecli.engine.stored_weights import as_kept
+from rooflinecli.engine.stored_weights import checkpoint_format
 from rooflinecli.importers.hf import from_config
 from rooflinecli.layers.build import ledger
 from rooflinecli.memory import device_parameters
 from rooflinecli.quantization.linear_layers import attention, matches
 from rooflinecli.quantization.per_module import patterns
 from rooflinecli.specs.layers import AttentionSpec
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import model_from
 from rooflinecli.specs.yaml_loader import Document
 
@@ -30,7 +30,7 @@ NORMS = 2 * (2 * D * LAYERS + D)
 
 def total(**config) -> float:
     spec = model_from(Document(from_config(config), Path("config.json"), {(): ("config.json", 1)}))
-    p, w = device_parameters(ledger(spec), Plan(), PLAIN), as_kept(spec).widths
+    p, w = device_parameters(ledger(spec), Layout(), PLAIN), checkpoint_format(spec).widths
     return p.inner * w.layers + p.experts * w.experts + p.outer * w.outer
 
 

@@ -18,13 +18,13 @@ from rooflinecli.core.errors import DataError
 from rooflinecli.core.lift import PLAIN
 from rooflinecli.importers.checkpoint.gguf_architectures import ARCHITECTURES
 from rooflinecli.importers.checkpoint.gguf_by_tensors import _local
-from rooflinecli.importers.checkpoint.gguf_metadata import Keys
+from rooflinecli.importers.checkpoint.gguf_metadata import GgufMetadata
 from rooflinecli.importers.checkpoint.tensor_header import Header
 from rooflinecli.layers.build import ledger
 from rooflinecli.layers.parameter_counts import parameters
-from rooflinecli.phases.axis_sizes import layer_sizes, work_sizes
+from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes
 from rooflinecli.quantization.formats import formats
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 
 D, FF, VOCAB, N, K, H = 256, 320, 999, 8, 2, 48
@@ -150,8 +150,8 @@ def test_every_tensor_is_counted(tmp_path, name, head):
 
 def cached(path, tokens):
     """Values of keys and values that one sequence leaves in memory."""
-    one, work = formats("bf16", None, None, {"bf16": 1}, "any"), work_sizes(1.0, 1.0, 1.0, 1.0, Plan())
-    held = [(layer, layer_sizes(layer, work, Plan(), None, PLAIN)) for layer in ledger(load_model(str(path))).layers]
+    one, work = formats("bf16", None, None, {"bf16": 1}, "any"), pass_axis_sizes(1.0, 1.0, 1.0, 1.0, Layout())
+    held = [(layer, layer_sizes(layer, work, Layout(), None, PLAIN)) for layer in ledger(load_model(str(path))).layers]
     return sum(x.repeat * x.mixer.cache_bytes(one, sizes, 1.0, tokens) for x, sizes in held) / 2
 
 
@@ -198,7 +198,7 @@ def test_windows_stand_where_llama_cpp_has_them(name, seen):
 
 def _keys(name, **attention):
     metadata = {f"{name}.attention.{key}": value for key, value in {"sliding_window": 64, **attention}.items()}
-    return Keys(Header(Path("m.gguf"), "gguf", (), metadata), name, "m.gguf")
+    return GgufMetadata(Header(Path("m.gguf"), "gguf", (), metadata), name, "m.gguf")
 
 
 def test_a_norm_inside_attention_is_as_wide_as_its_heads_or_as_the_stream(tmp_path):

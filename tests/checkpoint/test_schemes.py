@@ -11,12 +11,12 @@ from conftest import run_cli
 
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.core.lift import PLAIN
-from rooflinecli.engine.stored_weights import as_file, as_kept
+from rooflinecli.engine.stored_weights import checkpoint_format, with_weight_format
 from rooflinecli.importers.hf import from_config
 from rooflinecli.layers.build import ledger
 from rooflinecli.memory import device_parameters
 from rooflinecli.quantization.schemes import SCHEMES, parse
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model, model_from
 from rooflinecli.specs.yaml_loader import Document
 
@@ -41,7 +41,7 @@ def model(**more):
 
 
 def total(spec) -> float:
-    p, w = device_parameters(ledger(spec), Plan(), PLAIN), spec.quantization.widths
+    p, w = device_parameters(ledger(spec), Layout(), PLAIN), spec.quantization.widths
     return p.inner * w.layers + p.experts * w.experts + p.outer * w.outer
 
 
@@ -82,7 +82,7 @@ def test_bytes_are_those_of_the_tensors(name):
     outside = size(D, VOCAB) if name.startswith("mlx") else table
     head = VOCAB * D * 6 / 8 + 2 * (D + VOCAB) if name.startswith("exl3") else outside
     expected = LAYERS * sum(size(k, n) for k, n in MATRICES) + outside + head + NORMS
-    assert total(as_file(model(), name)) == pytest.approx(expected, rel=1e-12)
+    assert total(with_weight_format(model(), name)) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_bytes_are_those_of_the_tensors(name):
     ],
 )
 def test_published_sizes(spec, name, published, source):
-    assert total(as_file(load_model(spec), name)) == pytest.approx(published, rel=0.002), source
+    assert total(with_weight_format(load_model(spec), name)) == pytest.approx(published, rel=0.002), source
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_published_sizes(spec, name, published, source):
 )
 def test_a_config_says_the_same(config, name):
     by_config = model(quantization_config=config)
-    held = by_config.model_copy(update={"quantization": as_kept(by_config)})
-    assert total(held) == pytest.approx(total(as_file(model(), name)), rel=1e-12)
+    held = by_config.model_copy(update={"quantization": checkpoint_format(by_config)})
+    assert total(held) == pytest.approx(total(with_weight_format(model(), name)), rel=1e-12)
 
 
 def packed(**more):
@@ -163,19 +163,22 @@ def test_modules_left_in_16_bits(ignored, left):
         for at, (k, n) in enumerate(MATRICES):
             both += 2 * k * n if (layer, at) in left else size(k, n)
     expected = both + 2 * 2 * VOCAB * D + NORMS
-    assert total(spec.model_copy(update={"quantization": as_kept(spec)})) == pytest.approx(expected, rel=1e-12)
+    assert total(spec.model_copy(update={"quantization": checkpoint_format(spec)})) == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 def test_a_module_that_is_not_there():
     with pytest.raises(
-        DataError, match=r"'model\.layers\.0\.spin_proj', quantised otherwise than the rest or not at all, names no linear layer"
+        DataError,
+        match=r"'model\.layers\.0\.spin_proj', quantised otherwise than the rest or not at all, names no linear layer",
     ):
-        as_kept(model(quantization_config=packed(ignore=["model.layers.0.spin_proj"])))
-    as_kept(
+        checkpoint_format(model(quantization_config=packed(ignore=["model.layers.0.spin_proj"])))
+    checkpoint_format(
         model(quantization_config=packed(ignore=["model.layers.61.mlp.up_proj"]))
     )  # a prediction module behind the layers
     with pytest.raises(DataError, match="is no regular expression"):
-        as_kept(model(quantization_config=packed(ignore=["re:*("])))
+        checkpoint_format(model(quantization_config=packed(ignore=["re:*("])))
 
 
 @pytest.mark.parametrize(
@@ -230,8 +233,11 @@ def test_a_model_without_a_vocabulary_keeps_its_format_as_written():
 def test_modules_that_gptqmodel_leaves_stay_in_16_bits():
     """A rule that begins with -: takes what its expression matches out."""
     whole = {"quant_method": "gptq", "bits": 4, "group_size": 32}
-    plain, some = model(quantization_config=whole), model(quantization_config=whole | {"dynamic": {r"-:.*self_attn\.o_proj.*": {}}})
-    size = [total(m.model_copy(update={"quantization": as_kept(m)})) for m in (plain, some)]
+    plain, some = (
+        model(quantization_config=whole),
+        model(quantization_config=whole | {"dynamic": {r"-:.*self_attn\.o_proj.*": {}}}),
+    )
+    size = [total(m.model_copy(update={"quantization": checkpoint_format(m)})) for m in (plain, some)]
     n = sum(g.repeat for g in plain.layers)
     heads = plain.layers[0].attention
     k = heads.n_heads * heads.head_dim

@@ -129,7 +129,24 @@ def test_more_devices_than_anybody_has_are_refused(verb: tuple[str, ...]) -> Non
 
 
 def test_an_explanation_writes_joules_as_other_units_are_written() -> None:
-    ran = run_cli("estimate", "llama-3-8b", "--hw", "h100", "-n", "8", "--phase", "train", "--batch", "64", "--tokens", "1T", "--explain", "train.run_energy_j", "--depth", "1")
+    ran = run_cli(
+        "estimate",
+        "llama-3-8b",
+        "--hw",
+        "h100",
+        "-n",
+        "8",
+        "--phase",
+        "train",
+        "--batch",
+        "64",
+        "--tokens",
+        "1T",
+        "--explain",
+        "train.run_energy_j",
+        "--depth",
+        "1",
+    )
     assert ran.out.startswith("E = 6") and " GJ (" in ran.out.splitlines()[0], ran.out
 
 

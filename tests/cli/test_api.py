@@ -52,7 +52,9 @@ def library(request, monkeypatch):
     pytest.importorskip(request.param)
     find = sys.modules["importlib.util"].find_spec
     hidden = {"pandas", "polars"} - {request.param}
-    monkeypatch.setattr("rooflinecli.interfaces.python.dataframes.find_spec", lambda name: None if name in hidden else find(name))
+    monkeypatch.setattr(
+        "rooflinecli.interfaces.python.dataframes.find_spec", lambda name: None if name in hidden else find(name)
+    )
     return request.param
 
 
@@ -102,7 +104,7 @@ def test_numbers_of_numpy_are_numbers(kind):
 
 
 def test_every_error_is_offered_by_the_package():
-    for kind in (rl.UsageError, rl.DataError, rl.Infeasible, rl.Impossible):
+    for kind in (rl.UsageError, rl.DataError, rl.Infeasible, rl.ImpossibleValue):
         assert issubclass(kind, rl.RooflineError)
     with pytest.raises(rl.Infeasible):
         rl.estimate("bloom-176b", "rtx-4090")

@@ -37,14 +37,14 @@ def test_the_slower_link_it_names_gives_the_measured_step(low):
     plan = low["phases"]["train"]["plan"]
     from rooflinecli.core.units import parse
     from rooflinecli.engine import build_request
-    from rooflinecli.engine.context import Scene
+    from rooflinecli.engine.context import EstimateContext
     from rooflinecli.engine.training import train
-    from rooflinecli.specs.layout import SIZES, Plan
+    from rooflinecli.specs.layout import SIZES, Layout
 
     request = build_request.request({"model": "llama-3-70b", "hw": "h100", "n": 256, "phase": "train"})
     sizes = {k: float(plan[k]) for k in SIZES}
-    again = Plan(**sizes, zero=plan["zero"], recompute=plan["recompute"], sequence_parallel=plan["sequence_parallel"])
-    slow = train(Scene(request, override={"network.1.bandwidth": parse(rate, "B/s")}), again)
+    again = Layout(**sizes, zero=plan["zero"], recompute=plan["recompute"], sequence_parallel=plan["sequence_parallel"])
+    slow = train(EstimateContext(request, override={"network.1.bandwidth": parse(rate, "B/s")}), again)
     assert slow.time_s == pytest.approx(low["phases"]["train"]["measured_time_s"], rel=0.01)
 
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from conftest import run_cli
 
-from rooflinecli.core.errors import Remark, UsageError
+from rooflinecli.core.errors import RooflineWarning, UsageError
 from rooflinecli.engine import build_request
 from rooflinecli.interfaces.cli.completion import chips, models
 from rooflinecli.interfaces.python import api
@@ -114,9 +114,9 @@ def test_a_comma_is_refused_wherever_a_quantity_is_read():
 
 def test_a_batch_in_tokens_is_the_nearest_number_of_whole_sequences():
     options = {**BASE, "phase": "train", "seq": 8192, "batch": "16M-tokens"}
-    with pytest.warns(Remark, match="1953"):
+    with pytest.warns(RooflineWarning, match="1953"):
         assert build_request.request(options).batch == 1953
-    with pytest.warns(Remark):
+    with pytest.warns(RooflineWarning):
         assert question(options, "throughput", []).request.batch == 1953
     with warnings.catch_warnings():
         warnings.simplefilter("error")

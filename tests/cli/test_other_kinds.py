@@ -19,7 +19,11 @@ REFUSED = [
     ("simulate llama-3-8b --hw h100 --qps 2 --adapters 3", "--adapters", "leave it out"),
     ("estimate t5-base --hw l4 --prefix-hit 0.5", "--prefix-hit: T5 base is an encoder with a decoder", "leave it out"),
     ("estimate t5-base --hw l4 --kv-tier host=9GB@9GB/s --sessions 9", "--kv-tier: T5 base", "leave it out"),
-    ("estimate whisper-large-v3 --hw l4 --sessions 9 --kv-tier host=9GB@9GB/s", "encoder with a decoder", "leave it out"),
+    (
+        "estimate whisper-large-v3 --hw l4 --sessions 9 --kv-tier host=9GB@9GB/s",
+        "encoder with a decoder",
+        "leave it out",
+    ),
     ("estimate bert-base --hw h100 --emit vllm", "--emit vllm", "leave --emit out"),
     ("estimate flux.1-dev --hw h100 --emit vllm", "FLUX.1-dev writes no tokens", "leave --emit out"),
     ("estimate t5-base --hw h100 --emit sglang", "--emit sglang", "leave --emit out"),
@@ -60,9 +64,7 @@ def test_a_report_of_a_model_whose_figures_name_their_field():
 def test_a_window_that_nothing_falls_into(tmp_path):
     trace = tmp_path / "load.csv"
     trace.write_text("time,prompt,output\n0,100,10\n1,100,10\n")
-    done = run_cli(
-        *"simulate llama-3-8b --hw h100 --window 10h:11h --trace".split(), str(trace)
-    )
+    done = run_cli(*"simulate llama-3-8b --hw h100 --window 10h:11h --trace".split(), str(trace))
     assert done.code == 2 and "--window 10h:11h" in done.err and "widen" in done.err
 
 
@@ -78,6 +80,14 @@ def test_a_picture_keeps_to_80_columns_whatever_its_scale():
     from rooflinecli.render.formats.plot import text
 
     picture = SimpleNamespace(
-        series={"": [(0.0, 1.23e-5), (1.0, 4.56e5)]}, roofs={}, limits={}, curves=False, log=False, log_up=True, title="t", x="x", y="y"
+        series={"": [(0.0, 1.23e-5), (1.0, 4.56e5)]},
+        roofs={},
+        limits={},
+        curves=False,
+        log=False,
+        log_up=True,
+        title="t",
+        x="x",
+        y="y",
     )
     assert max(map(len, text(picture).splitlines())) <= 80

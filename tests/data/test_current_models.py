@@ -13,20 +13,20 @@ from hypothesis import strategies as st
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.lift import PLAIN
-from rooflinecli.engine.stored_weights import as_kept
+from rooflinecli.engine.stored_weights import checkpoint_format
 from rooflinecli.formulas import attention
 from rooflinecli.importers.hf import from_config
 from rooflinecli.importers.hf.layer_pattern import stack
 from rooflinecli.layers.build import ledger
 from rooflinecli.layers.images import patch_budget
 from rooflinecli.layers.parameter_counts import parameters
-from rooflinecli.ledger.mixer import Mode
+from rooflinecli.ledger.mixer import CountingMode
 from rooflinecli.memory import kv_cache
 from rooflinecli.quantization.formats import formats
 from rooflinecli.questions.models.answer import sheet
 from rooflinecli.render.views.models import page
 from rooflinecli.specs.components import ImageSpec
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import model_from
 from rooflinecli.specs.yaml_loader import Document
 
@@ -76,14 +76,14 @@ def test_its_cache_is_the_window_and_the_entries():
     rows = 43 * 128 + 21 * tokens // 4 + 20 * tokens // 128
     expected = 2 * (rows * 512 + 21 * tokens // 4 * 128)
     spec = of(V4_FLASH)
-    held = kv_cache(ledger(spec), Plan(), BF16, 1.0, float(tokens), PLAIN)
+    held = kv_cache(ledger(spec), Layout(), BF16, 1.0, float(tokens), PLAIN)
     assert held == expected
 
 
 def test_its_experts_weigh_four_bits_and_the_rest_eight():
     """43 x 256 experts of 3 x 4096 x 2048 at 4.25 bits; scales of 32 bits per 128 x 128 elsewhere; embedding and head 16 bits."""
     spec = of(V4_FLASH)
-    widths = as_kept(spec).widths
+    widths = checkpoint_format(spec).widths
     assert widths.experts == 4.25 / 8
     assert 1.0 < widths.layers < 1.05
     assert widths.head == 2.0
@@ -115,7 +115,7 @@ def _mixer(kind):
 
 @pytest.mark.parametrize(("kind", "keys"), [(0, 128), (1, 128 + 512), (2, 128 + 64)])
 def test_a_decode_step_reads_the_window_and_what_it_picked(kind, keys):
-    mode = Mode(BF16, decode=True)
+    mode = CountingMode(BF16, decode=True)
     mixer, sizes = _mixer(kind)
     ops = mixer.ops("attention.core", mode, sizes)
     core = _op(ops, "attention.core")
@@ -133,12 +133,16 @@ def test_a_decode_step_reads_the_window_and_what_it_picked(kind, keys):
 
 @pytest.mark.parametrize(("kind", "extra"), [(0, 0), (1, "sparse"), (2, "heavy")])
 def test_a_prompt_scores_the_pairs_that_are_seen(kind, extra):
-    mode = Mode(BF16)
+    mode = CountingMode(BF16)
     mixer, sizes = _mixer(kind)
     s = 4096
     sizes |= {"S": float(s), "T": float(s), "B": 1.0}
     window = 128 * 128 / 2 + (s - 128) * 128
-    behind = {0: 0, "sparse": sum(min(t // 4, 512) for t in range(1, s + 1)), "heavy": sum(t // 128 for t in range(1, s + 1))}[extra]
+    behind = {
+        0: 0,
+        "sparse": sum(min(t // 4, 512) for t in range(1, s + 1)),
+        "heavy": sum(t // 128 for t in range(1, s + 1)),
+    }[extra]
     core = 2 * 64 * (window + behind) * 1024
     ranked = 2 * 64 * 129 * sum(t // 4 for t in range(1, s + 1)) if kind == 1 else 0
     assert mixer.flops(mode, sizes) == pytest.approx(core + ranked, rel=1e-12)
@@ -152,7 +156,10 @@ def test_streams_are_read_mixed_and_sent():
     rows = {row.name: row for row in book.layers[0].rows}
     sizes = book.layers[0].axes
     held = sum(
-        math.prod(sizes[a] for a in axes) for name, row in rows.items() if name.startswith("streams.") for axes in row.params
+        math.prod(sizes[a] for a in axes)
+        for name, row in rows.items()
+        if name.startswith("streams.")
+        for axes in row.params
     )
     assert held == 2 * (24 * 4 * 4096 + 24 + 3)
     assert book.spec.stream_width == 4 * 4096
@@ -246,7 +253,13 @@ def test_images_shrink_to_a_budget_of_patches(width, height, tokens):
 
 KIMI = {
     "model_type": "kimi_k25",
-    "text_config": {"model_type": "kimi_k2", "n_routed_experts": 384, "num_attention_heads": 64, "first_k_dense_replace": 1, "vocab_size": 163840},
+    "text_config": {
+        "model_type": "kimi_k2",
+        "n_routed_experts": 384,
+        "num_attention_heads": 64,
+        "first_k_dense_replace": 1,
+        "vocab_size": 163840,
+    },
     "vision_config": {"model_type": "", "vt_hidden_size": 1152},
     "tie_word_embeddings": False,
 }
@@ -322,7 +335,13 @@ def test_and_that_would_change_the_model(change):
 
 def test_modelopt_without_its_name():
     found = from_config({"model_type": "qwen3", "quantization_config": {"quant_algo": "FP8", "ignore": ["lm_head"]}})
-    assert found["quantization"] == {"applies_to": "linear", "dtype": "fp8", "scale_bits": 0, "tensor_bits": 64, "kept": ["lm_head"]}
+    assert found["quantization"] == {
+        "applies_to": "linear",
+        "dtype": "fp8",
+        "scale_bits": 0,
+        "tensor_bits": 64,
+        "kept": ["lm_head"],
+    }
 
 
 def test_experts_in_another_format_are_known_or_refused():
@@ -378,7 +397,7 @@ def test_blocks_that_are_picked_are_all_a_step_reads():
     layer = ledger(of(M3)).layers[1]
     t = 65536.0
     sizes = layer.sizes({**layer.axes, "B": 1.0, "S": 1.0, "T": t, "Z": 1.0, "O": 1.0})
-    ops = layer.mixer.ops("attention.core", Mode(BF16, decode=True), sizes)
+    ops = layer.mixer.ops("attention.core", CountingMode(BF16, decode=True), sizes)
     core, scores = _op(ops, "attention.core"), _op(ops, "attention.index_scores")
     assert core.flops == 2 * 64 * 2048 * (128 + 128)
     assert scores.flops == 2 * 4 * t * 128
@@ -404,14 +423,24 @@ def test_the_bytes_of_its_layers_by_hand():
     """fp8 projections with a 32-bit scale per 128 x 128, the router, norms, sinks, streams and biases of entries in 16 bits."""
     spec = of({**V4_FLASH, "num_hidden_layers": 1, "compress_ratios": [4], "n_shared_experts": 1})
     d, h, n, q, g, ro, f = 4096, 512, 64, 1024, 8, 1024, 2048
-    linear = [(d, q, 1), (q, n * h, 1), (d, h, 1), (d, 2 * h, 1), (d, 2 * h, 1), (d, 256, 1), (d, 256, 1), (q, 64 * 128, 1), (d, 64, 1)]
+    linear = [
+        (d, q, 1),
+        (q, n * h, 1),
+        (d, h, 1),
+        (d, 2 * h, 1),
+        (d, 2 * h, 1),
+        (d, 256, 1),
+        (d, 256, 1),
+        (q, 64 * 128, 1),
+        (d, 64, 1),
+    ]
     linear += [(n // g * h, ro, g), (g * ro, d, 1), (d, f, 1), (d, f, 1), (f, d, 1)]
     narrow = sum(c * (i * o + 4 * math.ceil(i / 128) * math.ceil(o / 128)) for i, o, c in linear)
     weights = sum(c * i * o for i, o, c in linear)
     params = parameters(spec).total - 2 * 129280 * d - 256 * 3 * d * f
     outer = d + 4 * 4 * d + 4 + 1  # the last norm and the weights of the last mixing
     inner = params - outer
-    assert as_kept(spec).widths.layers == pytest.approx((narrow + 2 * (inner - weights)) / inner, rel=1e-12)
+    assert checkpoint_format(spec).widths.layers == pytest.approx((narrow + 2 * (inner - weights)) / inner, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -433,7 +462,12 @@ def test_mimo_v2_by_its_names_on_the_hub():
     """hybrid_layer_pattern and moe_layer_freq list what the class has by default; other places of both are followed."""
     usual = from_config({"model_type": "mimo_v2_flash"})
     pattern = [0 if i == 0 or not (i + 1) % 6 else 1 for i in range(48)]
-    said = {"hybrid_layer_pattern": pattern, "moe_layer_freq": [0] + [1] * 47, "swa_head_dim": 192, "attention_chunk_size": 128}
+    said = {
+        "hybrid_layer_pattern": pattern,
+        "moe_layer_freq": [0] + [1] * 47,
+        "swa_head_dim": 192,
+        "attention_chunk_size": 128,
+    }
     assert from_config({"model_type": "mimo_v2_flash", **said})["layers"] == usual["layers"]
     other = from_config({"model_type": "mimo_v2_flash", **said, "moe_layer_freq": [0, 0] + [1] * 46})
     assert other["layers"] != usual["layers"]

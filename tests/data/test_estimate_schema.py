@@ -24,7 +24,9 @@ ASKED = (
 
 
 def test_the_checked_in_schema_is_current():
-    assert (ROOT / "docs/schema/estimate.json").read_text() == text(), "run `python -m rooflinecli.questions.estimate.schema`"
+    assert (ROOT / "docs/schema/estimate.json").read_text() == text(), (
+        "run `python -m rooflinecli.questions.estimate.schema`"
+    )
     jsonschema.Draft202012Validator.check_schema(generate())
 
 

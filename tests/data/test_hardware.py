@@ -160,5 +160,5 @@ def test_every_kind_has_defaults_for_every_class(kind: str) -> None:
 def test_serving_constants_are_written_once() -> None:
     """Every GPU shares them: the file they come from is the same for a fitted chip and for the default."""
     for name in ("h100-sxm", "a100-sxm-80", "b200-sxm", "gb200-nvl72"):
-        assert "_serving.yaml" in SPECS[name].document.at("efficiency", "serving", "step", "any", "per_layer")
-    assert "_serving.yaml" in load_defaults("gpu").document.at("efficiency", "serving", "matmul", "any")
+        assert "_serving.yaml" in SPECS[name].document.location("efficiency", "serving", "step", "any", "per_layer")
+    assert "_serving.yaml" in load_defaults("gpu").document.location("efficiency", "serving", "matmul", "any")

@@ -71,8 +71,8 @@ network:
     assert [level.name for level in spec.network] == ["Ethernet"]
     assert spec.efficiency == base.efficiency
     assert not spec.aliases, "an overlay must not answer to the base's aliases"
-    assert spec.document.at("memory", "capacity") == f"{path}:4"
-    assert spec.document.at("memory", "bandwidth").startswith("hardware/h100-sxm.yaml:")
+    assert spec.document.location("memory", "capacity") == f"{path}:4"
+    assert spec.document.location("memory", "bandwidth").startswith("hardware/h100-sxm.yaml:")
 
 
 def test_extends_of_an_unknown_file_says_what_exists(tmp_path: Path) -> None:

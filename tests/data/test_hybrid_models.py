@@ -13,21 +13,21 @@ import pytest
 
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.core.lift import PLAIN
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.inference import decode, prefill
 from rooflinecli.engine.training import train
 from rooflinecli.importers.hf import TYPES, WRAPPED, from_config
 from rooflinecli.importers.hf.unsupported_types import REFUSED
-from rooflinecli.layers.build import attending, ledger
+from rooflinecli.layers.build import ledger, with_cross_attention
 from rooflinecli.layers.parameter_counts import parameters
-from rooflinecli.ledger.mixer import Mode
-from rooflinecli.phases.axis_sizes import layer_sizes, outer_sizes, work_sizes
+from rooflinecli.ledger.mixer import CountingMode
+from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes, stem_head_axis_sizes
 from rooflinecli.phases.flops import rows_flops
 from rooflinecli.quantization.formats import formats
 from rooflinecli.quantization.gguf_tensors import file_bytes
 from rooflinecli.questions.models.answer import sheet
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import model_from
 from rooflinecli.specs.request import Request
 from rooflinecli.specs.yaml_loader import Document
@@ -58,10 +58,12 @@ def spec_of(name: str):
 def state_bytes(name: str, state_dtype: str | None) -> float:
     f, book, work = (
         formats("bf16", None, None, {"bf16": 1}, "any", None, state_dtype),
-        attending(ledger(spec_of(name)), 0.0),  # of text alone
-        work_sizes(1.0, 1.0, 1.0, 1.0, Plan()),
+        with_cross_attention(ledger(spec_of(name)), 0.0),  # of text alone
+        pass_axis_sizes(1.0, 1.0, 1.0, 1.0, Layout()),
     )
-    held = [(layer, layer_sizes(layer, work, Plan(), None, PLAIN)) for layer in book.layers if layer.mixer is not None]
+    held = [
+        (layer, layer_sizes(layer, work, Layout(), None, PLAIN)) for layer in book.layers if layer.mixer is not None
+    ]
     return sum(layer.mixer.cache_bytes(f, sizes, 1.0, 4096.0) * layer.repeat for layer, sizes in held)
 
 
@@ -87,14 +89,14 @@ def test_state_as_a_16_bit_transformers_model_keeps_it(name):
 @pytest.mark.parametrize("name", READ)
 def test_matmuls_and_scores_of_512_tokens(name):
     """What torch's counter sees as products with a weight, and as products of queries, keys and values over all pairs."""
-    book, mode = attending(ledger(spec_of(name)), 0.0), Mode(PLAIN_FORMATS, full_attention=True)
-    work, linear, scores = work_sizes(1.0, TOKENS, TOKENS, TOKENS, Plan()), 0.0, 0.0
+    book, mode = with_cross_attention(ledger(spec_of(name)), 0.0), CountingMode(PLAIN_FORMATS, full_attention=True)
+    work, linear, scores = pass_axis_sizes(1.0, TOKENS, TOKENS, TOKENS, Layout()), 0.0, 0.0
     for layer in book.layers:
-        sizes = layer_sizes(layer, work, Plan(), None, PLAIN)
+        sizes = layer_sizes(layer, work, Layout(), None, PLAIN)
         linear += rows_flops(tuple(r for r in layer.rows if r.mixer is None), mode, sizes) * layer.repeat
         softmax = [r.mixer for r in layer.rows if r.mixer is not None and hasattr(r.mixer, "pairs")]
         scores += sum(m.flops(mode, sizes) for m in softmax) * layer.repeat
-    linear += rows_flops((*book.stem, *book.head), mode, outer_sizes(book, work, Plan(), None, PLAIN))
+    linear += rows_flops((*book.stem, *book.head), mode, stem_head_axis_sizes(book, work, Layout(), None, PLAIN))
     parts = COUNTS[name]["flops_parts"]
     assert linear == parts["linear"]
     if not any(g.attention and (g.attention.window or TOKENS) < TOKENS for g in spec_of(name).layers):
@@ -106,7 +108,7 @@ def test_chunked_forms_where_the_counter_sees_all_products(name):
     """Lightning attention's blocks; the delta rule's, whose triangular solves torch does not count."""
     book, seen = ledger(spec_of(name)), 0.0
     for layer in book.layers:
-        sizes = layer_sizes(layer, work_sizes(1.0, TOKENS, TOKENS, TOKENS, Plan()), Plan(), None, PLAIN)
+        sizes = layer_sizes(layer, pass_axis_sizes(1.0, TOKENS, TOKENS, TOKENS, Layout()), Layout(), None, PLAIN)
         if not hasattr(layer.mixer, "pairs"):
             solves = TOKENS * sizes["N"] * sizes["chunk"] * (sizes["H"] + sizes["Hv"]) if "Hv" in sizes else 0.0
             seen += (layer.mixer.scan(TOKENS, sizes) - solves) * layer.repeat
@@ -117,9 +119,9 @@ def test_chunked_forms_where_the_counter_sees_all_products(name):
 @pytest.mark.parametrize("chip", ["h100", "tpu-v5p"])
 def test_every_mixer_is_priced_in_every_phase(name, chip):
     asked = {"devices": 1.0, "prompt": 512.0, "output": 64.0, "batch": 4.0, "seq": 512.0}
-    scene = Scene(Request(spec_of(name), load_hardware(chip), **asked))
+    ctx = EstimateContext(Request(spec_of(name), load_hardware(chip), **asked))
     for phase in (prefill, decode, train):
-        answer = phase(scene, Plan())
+        answer = phase(ctx, Layout())
         assert answer.time_s >= answer.floor_s > 0
         assert answer.interval_s[0] <= answer.time_s <= answer.interval_s[1]
 
@@ -127,8 +129,8 @@ def test_every_mixer_is_priced_in_every_phase(name, chip):
 @pytest.mark.parametrize("name", ["mamba2-2.7b-odd", "falcon-mamba-7b", "rwkv-odd"])
 def test_a_state_does_not_grow_with_the_context(name):
     def held(prompt: float) -> float:
-        scene = Scene(Request(spec_of(name), load_hardware("h100"), prompt=prompt, output=1.0, batch=8.0))
-        return decode(scene, Plan()).memory.kv_cache_bytes
+        ctx = EstimateContext(Request(spec_of(name), load_hardware("h100"), prompt=prompt, output=1.0, batch=8.0))
+        return decode(ctx, Layout()).memory.kv_cache_bytes
 
     assert held(16.0) == held(100_000.0) > 0
 
@@ -220,8 +222,8 @@ def test_fields_that_change_no_shape_are_named():
 def test_values_narrower_than_keys_are_cached_as_wide_as_they_are():
     """MiMo-V2: four heads of 192 + 128 on a full layer, eight on one with a window of 129."""
     spec = model_from(Document(from_config({"model_type": "mimo_v2_flash"}), Path("config.json")))
-    f, work = PLAIN_FORMATS, work_sizes(1.0, 1.0, 1.0, 1.0, Plan())
-    held = [(layer, layer_sizes(layer, work, Plan(), None, PLAIN)) for layer in ledger(spec).layers]
+    f, work = PLAIN_FORMATS, pass_axis_sizes(1.0, 1.0, 1.0, 1.0, Layout())
+    held = [(layer, layer_sizes(layer, work, Layout(), None, PLAIN)) for layer in ledger(spec).layers]
     kept = sum(layer.repeat * layer.mixer.cache_bytes(f, sizes, 1.0, 4096.0) for layer, sizes in held)
     full, near = 9, 39
     assert kept == 2 * (192 + 128) * (full * 4 * 4096 + near * 8 * 129)
@@ -230,14 +232,26 @@ def test_values_narrower_than_keys_are_cached_as_wide_as_they_are():
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        ({"model_type": "helium", "hidden_size": 48, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 16}, "is not the hidden size"),
+        (
+            {
+                "model_type": "helium",
+                "hidden_size": 48,
+                "num_attention_heads": 4,
+                "num_key_value_heads": 4,
+                "head_dim": 16,
+            },
+            "is not the hidden size",
+        ),
         ({"model_type": "kimi_linear", "tie_word_embeddings": True}, "transformers ties nothing here"),
         ({"model_type": "zamba2", "tie_word_embeddings": False}, "holds the shared blocks once for every use"),
         ({"model_type": "t5", "is_decoder": True}, "each half says for itself"),
         ({"model_type": "gemma3n"}, "give its text_config"),
         ({"model_type": "gemma3n_text", "num_kv_shared_layers": 35}, "leaves 0 layers to keep a cache"),
         ({"model_type": "gemma4_text", "use_bidirectional_attention": "all"}, "attention both ways"),
-        ({"model_type": "gemma4_text", "per_layer_config": {"40": {"head_dim": 8}}}, "'40' is not one of the 30 layers"),
+        (
+            {"model_type": "gemma4_text", "per_layer_config": {"40": {"head_dim": 8}}},
+            "'40' is not one of the 30 layers",
+        ),
         ({"model_type": "gemma4", "text_config": {}, "audio_config": {"hidden_size": 8}}, "a tower that hears"),
     ],
 )

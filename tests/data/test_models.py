@@ -112,5 +112,5 @@ def test_aliases(alias, name):
 
 def test_a_tower_knows_its_lines():
     tower = load_model("clip").towers[0]
-    line = int(tower.document.at("vocab_size").rpartition(":")[2])
+    line = int(tower.document.location("vocab_size").rpartition(":")[2])
     assert "vocab_size: 49408" in (FOLDER / "clip-vit-b-32.yaml").read_text(encoding="utf-8").splitlines()[line - 1]

@@ -15,7 +15,7 @@ from rooflinecli.importers.hf.config_json import parse_config
 from rooflinecli.layers.build import ledger
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.phases.flops import ledger_flops
-from rooflinecli.phases.forward import Pass
+from rooflinecli.phases.forward import ForwardPass
 from rooflinecli.quantization.formats import formats
 from rooflinecli.render.views.model_yaml import to_yaml
 from rooflinecli.specs.model import load_model, model_from
@@ -61,7 +61,7 @@ def test_parameters_of_random_configs(kind):
 def test_forward_flops_of_random_configs(kind):
     """Matmuls of a whole forward pass, attention counted over every pair of tokens."""
     sequence = float(GOLDEN["sequence"])
-    forward = Pass(formats("bf16", None, None, {"bf16": 1}, "any"), full_attention=True)
+    forward = ForwardPass(formats("bf16", None, None, {"bf16": 1}, "any"), full_attention=True)
     for row in (row for row in BY_TYPE[kind] if "forward_flops" in row):
         flops = ledger_flops(
             ledger(spec_of(row["config"])), forward, PLAIN, float(GOLDEN["batch"]), sequence, sequence, sequence
@@ -110,10 +110,28 @@ def test_every_type_has_cases():
     counted = {c["model_type"] for name, c in counts.items() if name != "_meta"}
     drawn = json.loads((ROOT / "oracle" / "golden_others.json").read_text(encoding="utf-8"))["cases"]
     others = {case["file"] for case in drawn} | {"mllama_text_model"}  # the last as mllama
-    others |= {"mimo", "nemotron-nas", "minimax_m3", "minimax_m3_vl", "minimax_m3_vl_text", "kimi_k25"}  # in test_current_models.py
-    more = json.loads((ROOT / "oracle" / "golden_more.json").read_text(encoding="utf-8"))["cases"]  # in test_more_models.py
-    others |= {case["config"]["model_type"] for case in more} | {"glm4v_text", "glm4v_moe_text", "glm_ocr_text"}  # the last as wrappers
-    same = {"xlm-roberta": "roberta", "camembert": "roberta", "umt5": "mt5", "deepseek_ref": "deepseek_v4"}  # one code, two names
+    others |= {
+        "mimo",
+        "nemotron-nas",
+        "minimax_m3",
+        "minimax_m3_vl",
+        "minimax_m3_vl_text",
+        "kimi_k25",
+    }  # in test_current_models.py
+    more = json.loads((ROOT / "oracle" / "golden_more.json").read_text(encoding="utf-8"))[
+        "cases"
+    ]  # in test_more_models.py
+    others |= {case["config"]["model_type"] for case in more} | {
+        "glm4v_text",
+        "glm4v_moe_text",
+        "glm_ocr_text",
+    }  # the last as wrappers
+    same = {
+        "xlm-roberta": "roberta",
+        "camembert": "roberta",
+        "umt5": "mt5",
+        "deepseek_ref": "deepseek_v4",
+    }  # one code, two names
     assert set(same.values()) <= counted | set(BY_TYPE)
     left = set(TYPES) - set(BY_TYPE) - counted - {f"{kind}_text" for kind in counted}
     assert left - others - set(same) == {"kimi_k2"}
@@ -154,7 +172,7 @@ def test_what_is_refused(change, says):
     text = json.dumps({**LLAMA, **change}, indent=1)
     document = parse_config(text, Path("config.json"))
     with pytest.raises(DataError, match=r"^config.json:") as error:
-        from_config(document.data, document.at)
+        from_config(document.data, document.location)
     assert says in str(error.value)
     key = next(iter(change))
     line = int(str(error.value).split(":")[1])
@@ -165,7 +183,7 @@ def test_line_of_a_field_inside_text_config():
     text = '{\n "model_type": "gemma3",\n "text_config": {\n  "hidden_size": 64,\n  "novelty": 3\n }\n}'
     document = parse_config(text, Path("config.json"))
     with pytest.raises(DataError, match=r"^config.json:5: novelty"):
-        from_config(document.data, document.at)
+        from_config(document.data, document.location)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +200,7 @@ def test_line_of_a_field_inside_text_config():
 def test_broken_json(text, says):
     with pytest.raises(DataError, match=r"^config.json:\d") as error:
         document = parse_config(text, Path("config.json"))
-        from_config(document.data, document.at)
+        from_config(document.data, document.location)
     assert says in str(error.value)
 
 

@@ -14,12 +14,12 @@ from rooflinecli.importers.hf.unsupported_types import REFUSED
 from rooflinecli.layers.build import ledger
 from rooflinecli.layers.images import anyres, image_splitting
 from rooflinecli.layers.parameter_counts import parameters
-from rooflinecli.phases.axis_sizes import layer_sizes, work_sizes
+from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes
 from rooflinecli.phases.flops import ledger_flops
-from rooflinecli.phases.forward import Pass
+from rooflinecli.phases.forward import ForwardPass
 from rooflinecli.quantization.formats import formats
 from rooflinecli.specs.components import ImageSpec
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import model_from
 from rooflinecli.specs.yaml_loader import Document
 
@@ -46,7 +46,7 @@ def test_parameters(kind):
 )
 def test_forward_flops(kind):
     """Two sequences of 16 tokens, attention counted over every pair of tokens."""
-    forward = Pass(formats("bf16", None, None, {"bf16": 1}, "any"), full_attention=True)
+    forward = ForwardPass(formats("bf16", None, None, {"bf16": 1}, "any"), full_attention=True)
     for row in BY_TYPE[kind]:
         spec = spec_of(row["config"])
         assert parameters(spec).active == row["active"], row["config"]
@@ -81,9 +81,9 @@ def test_empty_experts_are_no_work():
     assert any("256 of 768 experts compute nothing" in note for note in spec.notes)
     with pytest.raises(DataError, match="qk_head_dim"):
         from_config({**config, "qk_head_dim": 24})
-    one, work = formats("bf16", None, None, {"bf16": 1}, "any"), work_sizes(1.0, 1.0, 1.0, 1.0, Plan())
+    one, work = formats("bf16", None, None, {"bf16": 1}, "any"), pass_axis_sizes(1.0, 1.0, 1.0, 1.0, Layout())
     cached = sum(
-        g.repeat * g.mixer.cache_bytes(one, layer_sizes(g, work, Plan(), None, PLAIN), 1.0, 100.0)
+        g.repeat * g.mixer.cache_bytes(one, layer_sizes(g, work, Layout(), None, PLAIN), 1.0, 100.0)
         for g in ledger(spec).layers
     )
     assert cached == 4 * 100 * (16 + 8) * 2
@@ -128,5 +128,7 @@ def test_onevision_scales_down_what_is_over_its_tiles():
 @pytest.mark.parametrize(("width", "height", "inputs", "tokens"), [(1456, 1456, 17, 16 * 171 + 4 + 169 + 4), (1456, 364, 5, 4 * 171 + 1 + 169 + 4), (100, 400, 5, 4 * 171 + 4 + 169 + 4)])  # fmt: skip
 def test_tiles_of_idefics3(width, height, inputs, tokens):
     """The longer side goes to 1,456 pixels, four tiles of 364 with 169 tokens each."""
-    found = image_splitting.cut(ImageSpec(kind="image-splitting", patch=14, size=364, merge=2, most=1456, tokens=169), width, height)
+    found = image_splitting.cut(
+        ImageSpec(kind="image-splitting", patch=14, size=364, merge=2, most=1456, tokens=169), width, height
+    )
     assert (found.inputs, found.positions, found.tokens) == (inputs, 676, tokens)

@@ -18,20 +18,20 @@ from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.core.lift import PLAIN
 from rooflinecli.engine import legality
 from rooflinecli.engine.build_request import request
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer
 from rooflinecli.engine.inference import decode, prefill
 from rooflinecli.engine.inputs import cut
 from rooflinecli.engine.training import train
 from rooflinecli.importers.hf import from_config
-from rooflinecli.layers.build import attending, ledger
+from rooflinecli.layers.build import ledger, with_cross_attention
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.phases.flops import ledger_flops
-from rooflinecli.phases.forward import Pass
+from rooflinecli.phases.forward import ForwardPass
 from rooflinecli.quantization.formats import formats
 from rooflinecli.questions.models.answer import sheet
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model, model_from
 from rooflinecli.specs.request import Request
 from rooflinecli.specs.yaml_loader import Document
@@ -39,7 +39,7 @@ from rooflinecli.specs.yaml_loader import Document
 ORACLE = Path(__file__).resolve().parents[1] / "oracle"
 COUNTS = json.loads((ORACLE.parent / "data" / "hf_counts" / "counts.json").read_text())
 RANDOM = json.loads((ORACLE / "golden_others.json").read_text())["cases"]
-FULL = Pass(formats("bf16", None, None, {"bf16": 1}, "any"), full_attention=True)
+FULL = ForwardPass(formats("bf16", None, None, {"bf16": 1}, "any"), full_attention=True)
 IMAGES = json.loads((ORACLE / "golden_images.json").read_text())["cases"]
 ENCODERS = ("bert-odd", "roberta-large", "modernbert-large")
 
@@ -61,9 +61,9 @@ def flops(spec, tokens: float) -> float:
     return ledger_flops(ledger(spec), FULL, PLAIN, 1.0, tokens, tokens, tokens)
 
 
-def scene(name: str, **asked) -> Scene:
+def ctx(name: str, **asked) -> EstimateContext:
     asked = {"devices": 1.0, **asked}
-    return Scene(Request(load_model(name), load_hardware("h100"), **asked))
+    return EstimateContext(Request(load_model(name), load_hardware("h100"), **asked))
 
 
 @pytest.mark.parametrize("case", RANDOM, ids=lambda case: case["file"])
@@ -91,16 +91,16 @@ def test_a_window_both_ways_is_as_wide_as_both_sides():
 
 
 def test_an_encoder_keeps_no_cache_and_writes_nothing():
-    bert = scene("bert-base", prompt=512.0)
-    assert not bert.generates
-    answer = prefill(bert, Plan())
+    bert = ctx("bert-base", prompt=512.0)
+    assert not bert.is_autoregressive
+    answer = prefill(bert, Layout())
     assert answer.memory.kv_cache_bytes == 0
     assert answer.floor_s <= answer.time_s
 
 
 def test_the_batch_of_an_encoder_goes_through_in_one_pass():
-    one, many = (scene("bert-base", prompt=128.0, batch=b) for b in (1.0, 64.0))
-    alone, together = prefill(one, Plan()), prefill(many, Plan())
+    one, many = (ctx("bert-base", prompt=128.0, batch=b) for b in (1.0, 64.0))
+    alone, together = prefill(one, Layout()), prefill(many, Layout())
     assert together.flops == 64 * alone.flops
     assert together.tokens_per_s == pytest.approx(64 * 128 / together.time_s)
     assert alone.time_s < together.time_s < 64 * alone.time_s
@@ -108,9 +108,9 @@ def test_the_batch_of_an_encoder_goes_through_in_one_pass():
 
 
 def test_an_encoder_trains_with_every_position_scored():
-    bert = scene("bert-base", seq=512.0, batch=8.0)
+    bert = ctx("bert-base", seq=512.0, batch=8.0)
     spec = load_model("bert-base")
-    assert train(bert, Plan()).flops == pytest.approx(3 * 8 * flops(spec, 512.0), rel=1e-12)
+    assert train(bert, Layout()).flops == pytest.approx(3 * 8 * flops(spec, 512.0), rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -184,9 +184,9 @@ def test_a_tower_of_one_size_makes_the_same_of_every_image(name, inputs, positio
         assert (found.inputs, found.positions, found.tokens) == (inputs, positions, tokens)
 
 
-def pictured(name: str, **asked) -> Scene:
+def pictured(name: str, **asked) -> EstimateContext:
     asked = {"devices": 1.0, "prompt": 512.0, "output": 128.0, "batch": 4.0, **asked}
-    return Scene(Request(read(name), load_hardware("h100"), **asked))
+    return EstimateContext(Request(read(name), load_hardware("h100"), **asked))
 
 
 def test_images_stand_in_the_prompt_and_the_tower_in_prefill():
@@ -194,13 +194,13 @@ def test_images_stand_in_the_prompt_and_the_tower_in_prefill():
     longer = pictured("qwen2_5-vl-7b", prompt=512.0 + 2 * 1001)
     assert seen.prompt == 512 + 2 * 1001 == longer.prompt
     tower = ledger(tower_of("qwen2_5-vl-7b"))
-    one, alone, other = (prefill(s, Plan()) for s in (seen, text, longer))
-    causal = Pass(formats("bf16", None, None, {"bf16": 1}, "any"))
+    one, alone, other = (prefill(s, Layout()) for s in (seen, text, longer))
+    causal = ForwardPass(formats("bf16", None, None, {"bf16": 1}, "any"))
     assert one.flops - other.flops == ledger_flops(tower, causal, PLAIN, 2.0, 3996.0, 3996.0, 3996.0)
     assert alone.time_s < other.time_s < one.time_s
     assert one.memory.weights_bytes == alone.memory.weights_bytes == 2 * COUNTS["qwen2_5-vl-7b"]["total"]
     assert one.floor_s <= one.time_s
-    a, b = (decode(s, Plan()) for s in (seen, longer))
+    a, b = (decode(s, Layout()) for s in (seen, longer))
     assert (a.time_s, a.memory.kv_cache_bytes) == (b.time_s, b.memory.kv_cache_bytes)
 
 
@@ -213,7 +213,7 @@ def test_windows_of_a_tower_bound_its_scores():
 
 def test_tiles_are_inputs_of_their_own():
     one, many = pictured("internvl-odd", image="252x252"), pictured("internvl-odd", image="756x504")
-    assert [t.count for s in (one, many) for t in s.book.towers] == [1.0, 7.0]
+    assert [t.count for s in (one, many) for t in s.ledger.towers] == [1.0, 7.0]
     assert many.prompt - one.prompt == 6 * 256
 
 
@@ -221,7 +221,7 @@ def test_an_image_that_cross_attention_reads_costs_cache_and_one_token():
     text, seen = pictured("mllama-odd"), pictured("mllama-odd", images=3.0)
     assert seen.prompt == 515
     crossing, tokens, values = 3, 3 * 528, 2 * 2 * 80
-    more = decode(seen, Plan()).memory.kv_cache_bytes - decode(text, Plan()).memory.kv_cache_bytes
+    more = decode(seen, Layout()).memory.kv_cache_bytes - decode(text, Layout()).memory.kv_cache_bytes
     own = 8 * 3 * values * 2 * 4  # three tokens in the eight layers that attend to text, of four sequences
     assert more == crossing * tokens * values * 2 * 4 + own
 
@@ -238,14 +238,14 @@ def test_without_an_image_layers_that_would_read_it_are_skipped():
 def test_every_phase_is_priced_with_images(name, tp):
     asked = pictured(name, devices=tp, images=1.0, image="640x480", seq=256.0)
     for phase in (prefill, decode, train):
-        answer = phase(asked, Plan(tp=tp))
+        answer = phase(asked, Layout(tp=tp))
         assert answer.time_s >= answer.floor_s > 0
         assert answer.interval_s[0] <= answer.time_s <= answer.interval_s[1]
 
 
 def test_a_tower_lends_its_heads_to_tensor_parallelism():
     with pytest.raises(UsageError, match="--tp 16 exceeds the 8 attention heads of gemma3 image tower"):
-        legality.check(Scene(Request(load_vl("gemma3-vl-odd"), load_hardware("h100"), tp=16.0, devices=16.0)))
+        legality.check(EstimateContext(Request(load_vl("gemma3-vl-odd"), load_hardware("h100"), tp=16.0, devices=16.0)))
 
 
 def load_vl(name: str):
@@ -284,7 +284,7 @@ def test_a_config_without_a_tower_is_its_decoder_and_says_so():
 
 def test_images_for_a_model_that_reads_none_are_refused():
     with pytest.raises(UsageError, match="--images: Llama 3 8B has no tower that reads images"):
-        scene("llama-3-8b", images=1.0)
+        ctx("llama-3-8b", images=1.0)
 
 
 @pytest.mark.parametrize("said", ["1024", "0x5", "axb", "1x2x3", "99999999x4", "-3x4", ""])
@@ -323,21 +323,21 @@ def test_a_pair_is_exact(name):
     source, target = PAIRS[name]
     spec, known = read(name), COUNTS[name]
     assert parameters(spec).total == known["total"]
-    book = attending(ledger(spec), source)
+    book = with_cross_attention(ledger(spec), source)
     book = replace(book, towers=tuple(replace(tower, length=source) for tower in book.towers))
     counted = ledger_flops(book, FULL, PLAIN, 1.0, target, target, target)
     assert counted == (known["flops_512"] or known["flops_example"])
 
 
-def asked_pair(name: str, **asked) -> Scene:
+def asked_pair(name: str, **asked) -> EstimateContext:
     asked = {"devices": 1.0, "prompt": 700.0, "output": 100.0, "batch": 4.0, **asked}
-    return Scene(Request(read(name), load_hardware("h100"), **asked))
+    return EstimateContext(Request(read(name), load_hardware("h100"), **asked))
 
 
 def test_the_encoder_reads_the_prompt_and_the_decoder_starts_with_a_token():
     t5 = asked_pair("flan-t5-xl")
-    answer = prefill(t5, Plan())
-    full = Pass(formats("bf16", None, None, {"bf16": 1}, "any"))
+    answer = prefill(t5, Layout())
+    full = ForwardPass(formats("bf16", None, None, {"bf16": 1}, "any"))
     encoder = ledger_flops(ledger(t5.spec.towers[0]), full, PLAIN, 1.0, 700.0, 700.0, 700.0)
     width, inner, ff, layers, vocab = 2048, 2048, 5120, 24, 32128
     token = (
@@ -351,14 +351,14 @@ def test_the_encoder_reads_the_prompt_and_the_decoder_starts_with_a_token():
 def test_cross_attention_keeps_the_source_and_does_not_grow():
     """24 layers of 2 x 2048 values for each token of the source, and as much for each token written."""
     t5 = asked_pair("flan-t5-xl")
-    assert decode(t5, Plan()).memory.kv_cache_bytes == 4 * 24 * 2 * 2048 * (700 + 101) * 2
+    assert decode(t5, Layout()).memory.kv_cache_bytes == 4 * 24 * 2 * 2048 * (700 + 101) * 2
     longer = asked_pair("flan-t5-xl", prompt=1400.0)
-    assert decode(longer, Plan()).memory.kv_cache_bytes == 4 * 24 * 2 * 2048 * (1400 + 101) * 2
+    assert decode(longer, Layout()).memory.kv_cache_bytes == 4 * 24 * 2 * 2048 * (1400 + 101) * 2
 
 
 def test_a_decode_step_runs_neither_the_encoder_nor_the_keys_of_the_source():
     t5 = asked_pair("flan-t5-xl", output=0.0)
-    step = decode(t5, Plan())
+    step = decode(t5, Layout())
     width, ff, layers, vocab = 2048, 5120, 24, 32128
     token = 2 * width * width * 6 + 2 * 3 * width * ff + 4 * width * (1 + 700)
     assert step.flops == pytest.approx(4 * (layers * token + 2 * width * vocab), rel=1e-12)
@@ -369,19 +369,19 @@ def test_a_decode_step_runs_neither_the_encoder_nor_the_keys_of_the_source():
 
 def test_whisper_reads_a_window_whatever_the_prompt():
     a, b = (asked_pair("whisper-odd", prompt=p, output=50.0) for p in (4.0, 64.0))
-    assert [t.length for s in (a, b) for t in s.book.towers] == [1100.0, 1100.0]
+    assert [t.length for s in (a, b) for t in s.ledger.towers] == [1100.0, 1100.0]
     assert asked_pair("whisper-odd", prompt=None).prompt == 4
-    assert prefill(b, Plan()).flops > prefill(a, Plan()).flops
+    assert prefill(b, Layout()).flops > prefill(a, Layout()).flops
 
 
 def test_a_pair_trains_on_a_source_as_long_as_the_target_unless_told():
     spec = read("bart-odd")
-    learned = Scene(
+    learned = EstimateContext(
         Request(
             spec, load_hardware("h100"), devices=1.0, seq=512.0, batch=2.0, phases=("train",), attention_flops="full"
         )
     )
-    assert train(learned, Plan()).flops == pytest.approx(3 * 2 * COUNTS["bart-odd"]["flops_512"], rel=1e-12)
+    assert train(learned, Layout()).flops == pytest.approx(3 * 2 * COUNTS["bart-odd"]["flops_512"], rel=1e-12)
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -390,7 +390,7 @@ def test_every_phase_of_a_pair_is_priced(name, tp):
     heads = {"mt5-odd": 1.0, "whisper-odd": 1.0}.get(name, tp)  # 7 and 9 heads do not split
     asked = asked_pair(name, devices=heads, prompt=300.0, seq=256.0)
     for phase in (prefill, decode, train):
-        answer = phase(asked, Plan(tp=heads))
+        answer = phase(asked, Layout(tp=heads))
         assert answer.time_s >= answer.floor_s > 0
         assert answer.interval_s[0] <= answer.time_s <= answer.interval_s[1]
 
@@ -434,15 +434,15 @@ def test_a_sweep_over_images_is_what_estimates_say():
     head, *rows = run_cli(*asked.split(), "--columns", "prefill.time_s").out.splitlines()
     place = head.split(",").index("prefill.time_s")
     for many, row in zip((0.0, 2.0), rows, strict=True):
-        one = scene("qwen2.5-vl-7b", prompt=512.0, images=many, image="512x512")
-        assert float(row.split(",")[place]) == prefill(one, Plan()).time_s
+        one = ctx("qwen2.5-vl-7b", prompt=512.0, images=many, image="512x512")
+        assert float(row.split(",")[place]) == prefill(one, Layout()).time_s
 
 
 # --- images made in steps ---------------------------------------------------------------------------------------------------
 
 
-def making(name: str, **asked) -> Scene:
-    return Scene(Request(load_model(name), load_hardware("h100"), devices=1.0, **asked))
+def making(name: str, **asked) -> EstimateContext:
+    return EstimateContext(Request(load_model(name), load_hardware("h100"), devices=1.0, **asked))
 
 
 @pytest.mark.parametrize(
@@ -464,12 +464,12 @@ def test_a_diffusion_transformer_is_exact(name, published):
 def test_a_step_of_dit_costs_what_its_paper_says(image, gmacs):
     """Peebles and Xie 2023, tables 1 and 8: Gflops, counted as multiply-adds, of DiT-XL/2."""
     one = making("dit-xl-2", image=image, steps=1.0, guidance=False, attention_flops="full")
-    assert prefill(one, Plan()).flops / 2e9 == pytest.approx(gmacs, rel=2e-3)
+    assert prefill(one, Layout()).flops / 2e9 == pytest.approx(gmacs, rel=2e-3)
 
 
 def test_steps_and_guidance_multiply_the_passes():
     one, many, guided = (
-        prefill(making("sd3-medium", steps=s, guidance=g), Plan())
+        prefill(making("sd3-medium", steps=s, guidance=g), Layout())
         for s, g in ((1.0, False), (28.0, False), (28.0, True))
     )
     assert many.flops == 28 * one.flops and guided.flops == 2 * many.flops
@@ -479,9 +479,9 @@ def test_steps_and_guidance_multiply_the_passes():
 
 
 def test_images_per_second_are_those_that_come_out():
-    found = answer(making("sd3-medium", batch=4.0), Plan(), "prefill")
+    found = answer(making("sd3-medium", batch=4.0), Layout(), "prefill")
     assert found.derived["images_per_s"] == pytest.approx(4 / found.time_s)
-    assert "images_per_s" not in answer(scene("bert-base"), Plan(), "prefill").derived
+    assert "images_per_s" not in answer(ctx("bert-base"), Layout(), "prefill").derived
 
 
 def test_the_streams_of_a_joint_layer_have_weights_of_their_own_and_one_attention():
@@ -492,15 +492,15 @@ def test_the_streams_of_a_joint_layer_have_weights_of_their_own_and_one_attentio
     scores = 4 * d * (image + text) ** 2 * (19 + 38)
     modulation = 2 * d * d * (12 * 19 + 3 * 38 + 2)
     ends = 2 * (64 * d * image * 2 + 4096 * d * text) + 2 * (256 + d) * d * 2 + 2 * (768 + d) * d
-    assert prefill(flux, Plan()).flops == matmuls + scores + modulation + ends
+    assert prefill(flux, Layout()).flops == matmuls + scores + modulation + ends
 
 
 @pytest.mark.parametrize("name", ["dit-xl-2", "flux.1-dev", "sd3-medium"])
 @pytest.mark.parametrize("tp", [1.0, 2.0])
 def test_a_diffusion_transformer_is_priced_and_trained(name, tp):
-    asked = Scene(Request(load_model(name), load_hardware("h100"), devices=tp, image="256x256", batch=4.0))
+    asked = EstimateContext(Request(load_model(name), load_hardware("h100"), devices=tp, image="256x256", batch=4.0))
     for phase in (prefill, train):
-        found = phase(asked, Plan(tp=tp))
+        found = phase(asked, Layout(tp=tp))
         assert found.time_s >= found.floor_s > 0
         assert found.interval_s[0] <= found.time_s <= found.interval_s[1]
 
@@ -517,13 +517,17 @@ def test_a_diffusion_transformer_is_priced_and_trained(name, tp):
 )
 def test_what_makes_no_sense_of_an_image_is_refused(name, given, says):
     with pytest.raises(UsageError, match=says):
-        scene(name, **given)
+        ctx(name, **given)
 
 
 def test_a_language_model_head_on_bert_is_the_masked_one():
     """BertLMHeadModel holds what BertForMaskedLM does, and no pooler."""
     masked, head = (read("bert-odd", {"architectures": [name]}) for name in ("BertForMaskedLM", "BertLMHeadModel"))
-    assert parameters(head).total == parameters(masked).total != parameters(read("bert-odd", {"architectures": ["BertModel"]})).total
+    assert (
+        parameters(head).total
+        == parameters(masked).total
+        != parameters(read("bert-odd", {"architectures": ["BertModel"]})).total
+    )
 
 
 def test_the_decoder_alone_of_a_model_that_reads_images():

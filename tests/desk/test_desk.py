@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.engine import build_request
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.inference import decode, prefill
-from rooflinecli.engine.stored_weights import as_file
+from rooflinecli.engine.stored_weights import with_weight_format
 from rooflinecli.price.chip import Chip
 from rooflinecli.specs.engine import engines, load_engine
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.name_lookup import files
 from rooflinecli.validate import local_machines
@@ -30,9 +30,9 @@ DESK = tuple(name for name, engine in engines().items() if engine.backends)
 @pytest.mark.parametrize("file", ["q4_k_m", "q8_0", "iq2_xs"])
 def test_no_engine_beats_the_floor_on_any_chip(chip, file):
     for engine in DESK:
-        scene = question(chip, file, engine=engine)
+        ctx = question(chip, file, engine=engine)
         for phase in (prefill, decode):
-            answer = phase(scene, Plan())
+            answer = phase(ctx, Layout())
             assert answer.time_s >= answer.floor_s > 0, (engine, phase)
             assert answer.interval_s[0] <= answer.time_s <= answer.interval_s[1]
 
@@ -40,13 +40,13 @@ def test_no_engine_beats_the_floor_on_any_chip(chip, file):
 @settings(max_examples=20, deadline=None)
 @given(context=st.integers(1, 100_000), chip=st.sampled_from(CHIPS))
 def test_a_longer_context_never_speeds_a_token_up(context, chip):
-    short, long = (decode(question(chip, prompt=float(n)), Plan()).time_s for n in (context, 2 * context))
+    short, long = (decode(question(chip, prompt=float(n)), Layout()).time_s for n in (context, 2 * context))
     assert long >= short
 
 
 def test_a_step_is_bytes_over_the_bus_and_an_overhead_per_layer():
     """RTX 4090, 7B in Q4_0, empty cache: file less embedding at 0.895 of 1.008 TB/s, and 32 layers of 94,000 cycles at 2.52 GHz."""
-    answer = decode(question("rtx-4090", "q4_0", "llama-2-7b", prompt=1.0, output=1.0), Plan())
+    answer = decode(question("rtx-4090", "q4_0", "llama-2-7b", prompt=1.0, output=1.0), Layout())
     read = 3825065984 - 32000 * 4096 // 32 * 18
     assert answer.time_s == pytest.approx(read / (0.895 * 1.008e12) + 32 * 94000 / 2.52e9, rel=2e-3)
 
@@ -56,10 +56,10 @@ def test_a_step_is_bytes_over_the_bus_and_an_overhead_per_layer():
 def test_llamafile_takes_a_time_of_its_own_for_a_prompt_however_long(model, chip, seconds):
     """LocalScore: once for a prompt, not for a piece of it nor for a token."""
     for tokens in (16.0, 4096.0):
-        scene = question(chip, model=model, prompt=tokens, engine="llamafile")
-        assert prefill(scene, Plan()).breakdown_s["engine"] == pytest.approx(seconds)
-        assert not decode(scene, Plan()).breakdown_s.get("engine", 0.0)
-    assert not prefill(question(chip, model=model), Plan()).breakdown_s.get("engine", 0.0)
+        ctx = question(chip, model=model, prompt=tokens, engine="llamafile")
+        assert prefill(ctx, Layout()).breakdown_s["engine"] == pytest.approx(seconds)
+        assert not decode(ctx, Layout()).breakdown_s.get("engine", 0.0)
+    assert not prefill(question(chip, model=model), Layout()).breakdown_s.get("engine", 0.0)
 
 
 def test_rows_of_a_batched_run_are_written_behind_their_prompt():
@@ -67,13 +67,13 @@ def test_rows_of_a_batched_run_are_written_behind_their_prompt():
     asked = {"after_prompt": True, "model": "qwen2.5-7b", "batch": 32, "prompt": 4096}
     behind = next(row for row in local_machines.rows() if asked.items() <= row.items())
     bare = {k: v for k, v in behind.items() if k != "after_prompt"}
-    assert local_machines.scene(behind).prompt == 4096.0 and local_machines.scene(bare).prompt == 1.0
+    assert local_machines.ctx(behind).prompt == 4096.0 and local_machines.ctx(bare).prompt == 1.0
     found, alone = (32 / local_machines.decoded(row)[1] for row in (behind, bare))  # seconds at the floor
     assert found - alone == pytest.approx(32 * 4096 * 28 * 2 * 4 * 128 * 2 / 273e9, rel=0.02)
 
 
 def test_weights_in_a_file_type_weigh_the_file():
-    answer = decode(question("rtx-4090", "q4_k_m", "llama-2-7b"), Plan())
+    answer = decode(question("rtx-4090", "q4_k_m", "llama-2-7b"), Layout())
     assert answer.memory.weights_bytes == pytest.approx(
         4080218931, rel=2e-3
     )  # llama.cpp pull request 3084 prints 3.80 GiB
@@ -82,8 +82,8 @@ def test_weights_in_a_file_type_weigh_the_file():
 def test_a_power_limit_slows_prefill_and_not_decode():
     """Two boards of equal units, one with half the watts: a laptop's prefill, and a decode step that the bus decides."""
     chip = load_hardware("rtx-4090")
-    scenes = [Scene(question("rtx-4090").request, override={"power": watts}) for watts in (450.0, 150.0)]
-    (p1, d1), (p2, d2) = ((prefill(s, Plan()).time_s, decode(s, Plan()).time_s) for s in scenes)
+    scenes = [EstimateContext(question("rtx-4090").request, override={"power": watts}) for watts in (450.0, 150.0)]
+    (p1, d1), (p2, d2) = ((prefill(s, Layout()).time_s, decode(s, Layout()).time_s) for s in scenes)
     assert chip.power is not None and p2 > 1.5 * p1
     assert d2 == pytest.approx(d1, rel=0.02)
 
@@ -114,27 +114,32 @@ def test_desk_parts_are_found_and_every_figure_has_a_source(name):
 def test_a_file_type_is_a_weight_format_and_brings_its_engine():
     request = build_request.request({"model": "llama-3.1-8b", "hw": "rtx-4090", "weight-dtype": "q4_k_m"})
     assert request.engine == "llamacpp"
-    assert build_request.request({"model": "llama-3.1-8b", "hw": "rtx-4090", "weight-dtype": "int4"}).engine == "python-server"
+    assert (
+        build_request.request({"model": "llama-3.1-8b", "hw": "rtx-4090", "weight-dtype": "int4"}).engine
+        == "python-server"
+    )
     with pytest.raises(UsageError, match="q4_k_x"):
         build_request.request({"model": "llama-3.1-8b", "hw": "rtx-4090", "weight-dtype": "q4_k_x"})
 
 
 def test_a_stored_file_is_built_once():
     spec = load_model("llama-3.1-8b")
-    assert as_file(spec, "Q4_K_M") is as_file(spec, "Q4_K_M") is not as_file(spec, "Q6_K")
+    assert (
+        with_weight_format(spec, "Q4_K_M") is with_weight_format(spec, "Q4_K_M") is not with_weight_format(spec, "Q6_K")
+    )
 
 
 def test_memory_can_be_set():
     asked = question("m3-max").request
-    assert Scene(replace(asked, memory=27e9)).chip.capacity == 27e9
+    assert EstimateContext(replace(asked, memory=27e9)).chip.capacity == 27e9
 
 
 @pytest.mark.parametrize("name", ["a30", "rtx-2060-super", "gtx-1080-ti", "p40", "titan-v", "rx-6800-xt", "rx-7800-xt", "radeon-780m", "arc-140v", "m1-pro-14", "mi210", "gtx-1660"])  # fmt: skip
 def test_every_part_that_people_own_is_answered_above_its_floor(name):
     for engine in ("llamacpp", "llamafile", "llamacpp-rocm", "llamacpp-vulkan"):
-        scene = question(name, "q4_k_m", "llama-3.2-1b", engine=engine)
+        ctx = question(name, "q4_k_m", "llama-3.2-1b", engine=engine)
         for phase in (prefill, decode):
-            answer = phase(scene, Plan())
+            answer = phase(ctx, Layout())
             assert answer.time_s >= answer.floor_s > 0, (engine, phase)
     for figure in load_hardware(name).peak.values():
         assert figure.source in load_hardware(name).sources
@@ -143,7 +148,7 @@ def test_every_part_that_people_own_is_answered_above_its_floor(name):
 def test_exl2_files_run_on_the_second_exllama():
     """turboderp/exllamav2 README, Llama 2 7B at 4.0 bits: 164 tokens a second on an RTX 3090 Ti, 197 on an RTX 4090."""
     for chip, published in (("rtx-3090-ti", 164.0), ("rtx-4090", 197.0)):
-        scene = Scene(
+        ctx = EstimateContext(
             build_request.request(
                 {
                     "model": "llama-2-7b",
@@ -156,8 +161,8 @@ def test_exl2_files_run_on_the_second_exllama():
                 }
             )
         )
-        assert scene.engine.name == "ExLlamaV2"
-        assert 1 / float(decode(scene, Plan()).time_s) == pytest.approx(published, rel=0.1)
+        assert ctx.engine.name == "ExLlamaV2"
+        assert 1 / float(decode(ctx, Layout()).time_s) == pytest.approx(published, rel=0.1)
 
 
 @pytest.mark.parametrize("engine", sorted(engines()))

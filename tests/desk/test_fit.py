@@ -70,7 +70,10 @@ def test_a_model_without_such_files_is_told_why(model, says):
 )
 def test_a_hybrid_weighs_what_its_published_files_do(file, published):
     """Delta-rule layers beside attention and 512 experts: within 0.2 % of five files, rounded to three digits."""
-    found = fit(build_request.request({"model": "qwen3-next-80b-a3b", "hw": "m4-max", "engine": "llamacpp", "batch": 1}), (file,))
+    found = fit(
+        build_request.request({"model": "qwen3-next-80b-a3b", "hw": "m4-max", "engine": "llamacpp", "batch": 1}),
+        (file,),
+    )
     assert found["files"][0]["bytes"] / 1e9 == pytest.approx(published, rel=2.1e-3)
 
 
@@ -81,7 +84,8 @@ def test_a_tower_that_reads_images_is_a_file_of_its_own():
     text._document = spec.document
     whole, alone = (parameters(s).total for s in (spec, text))
     found = fit(
-        build_request.request({"model": "qwen2.5-vl-7b", "hw": "rtx-4090", "engine": "llamacpp", "batch": 1}), ("Q4_K_M",)
+        build_request.request({"model": "qwen2.5-vl-7b", "hw": "rtx-4090", "engine": "llamacpp", "batch": 1}),
+        ("Q4_K_M",),
     )
     assert found["files"][0]["bytes"] == pytest.approx(
         file_bytes(text, "Q4_K_M", alone)["total"] + 2 * (whole - alone), rel=1e-9

@@ -49,7 +49,9 @@ def test_files_of_a_tool_that_is_not_known_there_are_told_in_a_fit(cli):
     assert len(notes) == 1 and "ExLlamaV2" in notes[0]
     for form in ("table", "markdown"):
         assert "no run of ExLlamaV2 is known here" in " ".join(cli(*asked, "--format", form).out.split())
-    assert cli("fit", "llama-3.1-8b", "--hw", "m4-max", "--file", "Q4_K_M,mlx-4", "--format", "json").json["notes"] == []
+    assert (
+        cli("fit", "llama-3.1-8b", "--hw", "m4-max", "--file", "Q4_K_M,mlx-4", "--format", "json").json["notes"] == []
+    )
 
 
 def test_what_engines_are_known_on_are_chips_that_there_are():

@@ -48,7 +48,8 @@ def test_published_rows(which, group, mean):
 
 def test_no_published_decode_rate_beats_the_bus():
     fitted = [
-        local_machines.points("decode", g) for g in ("llamacpp_metal_board", "llamacpp_vulkan_board", "llamacpp_rocm_board")
+        local_machines.points("decode", g)
+        for g in ("llamacpp_metal_board", "llamacpp_vulkan_board", "llamacpp_rocm_board")
     ]
     found = summary(joined("all", fitted))
     assert found["suspect"] == 0 and found["below_floor"] == 0

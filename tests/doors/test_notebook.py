@@ -12,13 +12,13 @@ nbclient = pytest.importorskip("nbclient")
 @pytest.mark.slow
 def test_the_example_notebook_runs(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    book = nbformat.read(ROOT / "examples" / "sizing.ipynb", as_version=4)
-    nbclient.NotebookClient(book, timeout=120, resources={"metadata": {"path": str(ROOT)}}).execute()
-    shown = [output for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
+    ledger = nbformat.read(ROOT / "examples" / "sizing.ipynb", as_version=4)
+    nbclient.NotebookClient(ledger, timeout=120, resources={"metadata": {"path": str(ROOT)}}).execute()
+    shown = [output for cell in ledger.cells if cell.cell_type == "code" for output in cell.outputs]
     assert any("text/html" in o.get("data", {}) and "decode" in o["data"]["text/html"] for o in shown)
     assert any("vllm serve" in o.get("text", "") for o in shown)
 
 
 def test_the_notebook_is_kept_without_outputs():
-    book = nbformat.read(ROOT / "examples" / "sizing.ipynb", as_version=4)
-    assert all(not cell.get("outputs") for cell in book.cells)
+    ledger = nbformat.read(ROOT / "examples" / "sizing.ipynb", as_version=4)
+    assert all(not cell.get("outputs") for cell in ledger.cells)

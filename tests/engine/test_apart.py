@@ -7,15 +7,15 @@ from types import SimpleNamespace
 import pytest
 
 from rooflinecli.engine import forward_step
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.interfaces.python import api
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.request import Request
 
 
-def scene(model="mixtral-8x7b", **more) -> Scene:
+def ctx(model="mixtral-8x7b", **more) -> EstimateContext:
     base = {
         "engine": "llamacpp",
         "batch": 1.0,
@@ -24,15 +24,15 @@ def scene(model="mixtral-8x7b", **more) -> Scene:
         "devices": 1.0,
         "weight_dtype": "bf16",
     }
-    return Scene(Request(load_model(model), load_hardware("rtx-4090"), **{**base, **more}))
+    return EstimateContext(Request(load_model(model), load_hardware("rtx-4090"), **{**base, **more}))
 
 
-def link(one: Scene, tokens: float, passes: float) -> tuple[float, float]:
+def link(one: EstimateContext, tokens: float, passes: float) -> tuple[float, float]:
     """Seconds expected of the link, and the least."""
     spent = []
-    bill = SimpleNamespace(spend=lambda _, seconds, *__: spent.append(seconds), t_communication=5.0)
-    forward_step._over_the_link(one, Plan(), one.host, bill, tokens, passes)
-    return spent[0], bill.t_communication - 5.0
+    costs = SimpleNamespace(spend=lambda _, seconds, *__: spent.append(seconds), t_communication=5.0)
+    forward_step._over_the_link(one, Layout(), one.host, costs, tokens, passes)
+    return spent[0], costs.t_communication - 5.0
 
 
 D, F, LAYERS = 4096, 14336, 32
@@ -47,7 +47,7 @@ def with_work(tokens: float) -> float:
 
 def test_weights_of_the_host_pass_over_once_a_pass():
     """A quarter of the layers and of the experts; one token picks two of eight experts, many nearly all of them."""
-    one = scene(gpu_layers=24.0)
+    one = ctx(gpu_layers=24.0)
     rate = float(one.chip.host_link)
     few, least = link(one, 1.0, 1.0)
     assert least == pytest.approx((INNER + EXPERTS * 2 / 8) / 4 / rate)
@@ -55,11 +55,13 @@ def test_weights_of_the_host_pass_over_once_a_pass():
     some, _ = link(one, 20.0, 1.0)
     assert 0.7 < with_work(20) < 0.75 and some == pytest.approx((INNER + EXPERTS * with_work(20)) / 4 / rate)
     many, still = link(one, 1e6, 3.0)
-    assert many == pytest.approx(3 * (INNER + EXPERTS * with_work(1e6)) / 4 / rate) and still == pytest.approx(3 * least)
+    assert many == pytest.approx(3 * (INNER + EXPERTS * with_work(1e6)) / 4 / rate) and still == pytest.approx(
+        3 * least
+    )
 
 
 def test_experts_alone_on_the_host():
-    one = scene(experts_on="host:8")
+    one = ctx(experts_on="host:8")
     many, least = link(one, 1e6, 1.0)
     rate = float(one.chip.host_link)
     assert many == pytest.approx(EXPERTS * with_work(1e6) / 4 / rate) and least == pytest.approx(EXPERTS / 16 / rate)
@@ -68,33 +70,33 @@ def test_experts_alone_on_the_host():
 @pytest.mark.parametrize(("stages", "passes", "best"), [(2.0, 4.0, 8 / 5), (4.0, 1.0, 1.0), (2.0, 1.0, 1.0)])
 def test_pieces_go_from_board_to_board(stages, passes, best):
     """m pieces through n boards take m + n - 1 slots; of that 0.8 are gained, and never less than nothing."""
-    one = scene("llama-3-8b")
+    one = ctx("llama-3-8b")
     spent, shared = [], []
-    bill = SimpleNamespace(spend=lambda _, seconds, *__: spent.append(seconds), share=shared.append)
+    costs = SimpleNamespace(spend=lambda _, seconds, *__: spent.append(seconds), share=shared.append)
     gained = max(best * one.engine.split_efficiency, 1.0)
-    step = forward_step._in_turn(one, Plan(pp=stages), forward_step.Step(bill, 12.0), passes)
+    step = forward_step._in_turn(one, Layout(pp=stages), forward_step.PricedPass(costs, 12.0), passes)
     assert step.seconds == pytest.approx(12 / gained)
     assert shared == [pytest.approx(best)] and spent == [pytest.approx(12 / gained - 12 / best)]
 
 
 def test_one_board_and_other_engines_wait_for_nobody():
-    step = forward_step.Step(None, 12.0)
-    assert forward_step._in_turn(scene("llama-3-8b"), Plan(), step, 4.0) is step
-    assert forward_step._in_turn(scene("llama-3-8b", engine="vllm"), Plan(pp=2.0), step, 4.0) is step
+    step = forward_step.PricedPass(None, 12.0)
+    assert forward_step._in_turn(ctx("llama-3-8b"), Layout(), step, 4.0) is step
+    assert forward_step._in_turn(ctx("llama-3-8b", engine="vllm"), Layout(pp=2.0), step, 4.0) is step
 
 
 def test_prompts_start_layer_by_layer():
     """Every layer and every layer of experts, where the engine says so."""
-    one = scene(engine="vllm")
+    one = ctx(engine="vllm")
     own = one.engine.model_copy(update={"prompt_per_layer": 2e-6, "prompt_per_moe_layer": 3e-6})
     own._document = one.engine.document
     one.engine = own
-    assert forward_step.prompt_starts(one) == pytest.approx(32 * 2e-6 + 32 * 3e-6)
-    dense = scene("llama-3-8b", engine="vllm")
+    assert forward_step.uncaptured_launch_s(one) == pytest.approx(32 * 2e-6 + 32 * 3e-6)
+    dense = ctx("llama-3-8b", engine="vllm")
     dense.engine = own
-    assert forward_step.prompt_starts(dense) == pytest.approx(32 * 2e-6)
+    assert forward_step.uncaptured_launch_s(dense) == pytest.approx(32 * 2e-6)
     dense.engine = own.model_copy(update={"prompt_per_layer": 0.0})
-    assert forward_step.prompt_starts(dense) == 0
+    assert forward_step.uncaptured_launch_s(dense) == 0
 
 
 def test_few_sessions_all_stay_on_the_device():

@@ -8,14 +8,14 @@ import pytest
 
 from rooflinecli.engine import build_request
 from rooflinecli.engine import layout_candidates as under_test
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.layout_candidates import candidates
 
 LLAMA, MIXTRAL = "llama-3-8b", "mixtral-8x7b"  # 32 heads; 32 heads and eight experts
 
 
-def scene(model: str, hw: str = "h100", **more) -> Scene:
-    return Scene(build_request.request({"model": model, "hw": hw, **more}))
+def ctx(model: str, hw: str = "h100", **more) -> EstimateContext:
+    return EstimateContext(build_request.request({"model": model, "hw": hw, **more}))
 
 
 def splits(devices: int, most: int, heads: int = 32) -> set[tuple[int, int, int]]:
@@ -27,8 +27,8 @@ def splits(devices: int, most: int, heads: int = 32) -> set[tuple[int, int, int]
     }
 
 
-def found(scene: Scene, phase: str, devices: int) -> list[tuple[float, ...]]:
-    return [(p.tp, p.pp, p.dp) for p in candidates(scene, phase, devices)]
+def found(ctx: EstimateContext, phase: str, devices: int) -> list[tuple[float, ...]]:
+    return [(p.tp, p.pp, p.dp) for p in candidates(ctx, phase, devices)]
 
 
 @pytest.mark.parametrize("devices", [1, 8, 12, 24])
@@ -40,7 +40,7 @@ def test_training_looks_at_every_split_and_variant(devices):
         for zero, recompute, micro in product((1, 3) if split[2] > 1 else (0,), ("none", "full"), (1, 2, 4))
         if split[2] * micro <= 16 and split[1] <= 32
     }
-    plans = list(candidates(scene(LLAMA, n=devices, phase="train", batch=16), "train", devices))
+    plans = list(candidates(ctx(LLAMA, n=devices, phase="train", batch=16), "train", devices))
     assert {(p.tp, p.pp, p.dp, p.zero, p.recompute, p.micro_batch) for p in plans} == expected
     assert len(plans) == len(expected)
     assert all(p.sequence_parallel == (p.tp > 1) for p in plans)
@@ -48,26 +48,26 @@ def test_training_looks_at_every_split_and_variant(devices):
 
 def test_sizes_given_are_kept_and_nothing_else_is_tried():
     given = {"zero": 2, "recompute": "selective", "micro_batch": 2, "cp": 2, "sequence_parallel": True}
-    plans = list(candidates(scene(LLAMA, n=8, phase="train", batch=16, **given), "train", 8))
+    plans = list(candidates(ctx(LLAMA, n=8, phase="train", batch=16, **given), "train", 8))
     assert {(p.tp, p.pp, p.dp) for p in plans} == splits(4, 8)
     assert len(plans) == len(splits(4, 8))
     assert all(getattr(p, name) == value for p in plans for name, value in given.items())
 
 
 def test_an_open_count_is_tried_with_one_sequence():
-    plans = list(candidates(scene(LLAMA, phase="train", batch=16), "train", 4))
+    plans = list(candidates(ctx(LLAMA, phase="train", batch=16), "train", 4))
     assert {p.micro_batch for p in plans} == {1}
 
 
 def test_a_torus_is_tried_up_to_sixteen():
-    assert {tp for tp, *_ in found(scene(LLAMA, "tpu-v5p", n=64, phase="train", batch=64), "train", 64)} == {
+    assert {tp for tp, *_ in found(ctx(LLAMA, "tpu-v5p", n=64, phase="train", batch=64), "train", 64)} == {
         1,
         2,
         4,
         8,
         16,
     }
-    assert {tp for tp, *_ in found(scene(LLAMA, n=64, phase="train", batch=64), "train", 64)} == {1, 2, 4, 8}
+    assert {tp for tp, *_ in found(ctx(LLAMA, n=64, phase="train", batch=64), "train", 64)} == {1, 2, 4, 8}
 
 
 SERVED = {"phase": "decode", "prompt": 100, "output": 100, "batch": 8}
@@ -93,11 +93,11 @@ SERVED = {"phase": "decode", "prompt": 100, "output": 100, "batch": 8}
 )
 def test_serving_looks_at(devices, given, expected):
     model = MIXTRAL if "attention_dp" in given else LLAMA
-    assert set(found(scene(model, **SERVED, **given), "decode", devices)) == expected
+    assert set(found(ctx(model, **SERVED, **given), "decode", devices)) == expected
 
 
 def test_attention_for_itself_spreads_experts_over_all_its_ranks():
-    plans = list(candidates(scene(MIXTRAL, n=8, attention_dp=True, **SERVED), "decode", 8))
+    plans = list(candidates(ctx(MIXTRAL, n=8, attention_dp=True, **SERVED), "decode", 8))
     assert all(p.ep == p.dp for p in plans) and {p.ep for p in plans} == {1, 2, 4, 8}
 
 
@@ -114,26 +114,26 @@ def test_attention_for_itself_spreads_experts_over_all_its_ranks():
 )
 def test_expert_groups_of_training(tp, dp, groups):
     asked = {"n": tp * dp, "tp": tp, "pp": 1, "phase": "train", "batch": 64}
-    assert {p.ep for p in candidates(scene(MIXTRAL, **asked), "train", tp * dp)} == groups
-    assert {p.ep for p in candidates(scene(MIXTRAL, ep=2, **asked), "train", tp * dp)} <= {2}
+    assert {p.ep for p in candidates(ctx(MIXTRAL, **asked), "train", tp * dp)} == groups
+    assert {p.ep for p in candidates(ctx(MIXTRAL, ep=2, **asked), "train", tp * dp)} <= {2}
 
 
 def test_what_is_refused_is_collected():
     refused = []
-    assert not list(candidates(scene(LLAMA, n=8, dp=8, phase="train", batch=4), "train", 8, refused))
+    assert not list(candidates(ctx(LLAMA, n=8, dp=8, phase="train", batch=4), "train", 8, refused))
     assert {rule.name for rule in refused} == {"every replica has a microbatch"}
 
 
 def test_what_was_not_tried_is_told():
     all_open = "tp beyond the fast domain, cp, other ep, virtual stages, micro-batches above 4, ZeRO-2, shard groups, selective recomputation"
-    assert under_test.untried(scene(MIXTRAL, n=16, phase="train")) == all_open
-    assert under_test.untried(scene(LLAMA, n=8, phase="train")) == all_open[
+    assert under_test.untried_dimensions(ctx(MIXTRAL, n=16, phase="train")) == all_open
+    assert under_test.untried_dimensions(ctx(LLAMA, n=8, phase="train")) == all_open[
         len("tp beyond the fast domain, ") :
     ].replace("other ep, ", "")
     given = {"tp": 2, "cp": 1, "ep": 2, "virtual_stages": 1, "micro_batch": 1, "zero": 1, "recompute": "none"}
-    assert under_test.untried(scene(MIXTRAL, n=16, phase="train", **given)) == "nothing else"
+    assert under_test.untried_dimensions(ctx(MIXTRAL, n=16, phase="train", **given)) == "nothing else"
 
 
 def test_stages_written_out_set_their_number():
-    plans = list(candidates(scene(LLAMA, n=8, stages="10,11,11", phase="train", batch=16), "train", 6))
+    plans = list(candidates(ctx(LLAMA, n=8, stages="10,11,11", phase="train", batch=16), "train", 6))
     assert {(p.tp, p.pp, p.dp) for p in plans} == {(1, 3, 2), (2, 3, 1)}

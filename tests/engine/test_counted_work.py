@@ -5,33 +5,33 @@ from __future__ import annotations
 import pytest
 
 from rooflinecli import memory
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import forward_step
 from rooflinecli.engine.pipeline_stage import stage
 from rooflinecli.engine.training import train
 from rooflinecli.layers.build import ledger
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.request import Request
 
 
-def _scene(model: str, **asked) -> Scene:
-    return Scene(Request(load_model(model), load_hardware("h100"), **asked))
+def _scene(model: str, **asked) -> EstimateContext:
+    return EstimateContext(Request(load_model(model), load_hardware("h100"), **asked))
 
 
 @pytest.mark.parametrize("model", ["clip-vit-b-32", "clip-vit-l-14", "llama-3-8b"])
 def test_the_flops_of_mfu_are_those_of_the_kernels(model):
     """On one device, without recomputation: forward exactly, backward twice the matmuls and 2.5 times attention."""
-    scene = _scene(model)
-    length = scene.prompt
-    step = forward_step(scene, Plan(), 1.0, length, length, decode=False)
-    counted = scene.model_flops(1.0, length, length, 1.0, decode=False)
+    ctx = _scene(model)
+    length = ctx.prompt
+    step = forward_step(ctx, Layout(), 1.0, length, length, decode=False)
+    counted = ctx.model_flops(1.0, length, length, 1.0, decode=False)
     assert step.bill.flops == pytest.approx(counted, rel=1e-12)
-    scene = _scene(model, batch=1.0, seq=32.0)
-    params = memory.device_parameters(scene.book, Plan(), scene.lift)
-    trained = 3 * scene.model_flops(1.0, 32.0, 32.0, 32.0, decode=False)
-    assert stage(scene, Plan(), params, params).bill.flops == pytest.approx(trained, rel=0.01)
+    ctx = _scene(model, batch=1.0, seq=32.0)
+    params = memory.device_parameters(ctx.ledger, Layout(), ctx.lift)
+    trained = 3 * ctx.model_flops(1.0, 32.0, 32.0, 32.0, decode=False)
+    assert stage(ctx, Layout(), params, params).bill.flops == pytest.approx(trained, rel=0.01)
 
 
 def test_a_tower_takes_its_time_and_memory_in_training():
@@ -39,9 +39,9 @@ def test_a_tower_takes_its_time_and_memory_in_training():
     both, vision = _scene("clip-vit-l-14", batch=64.0), load_model("clip-vit-l-14").model_copy(update={"towers": []})
     vision._document = both.spec.document
     text = both.spec.towers[0]
-    plan = Plan(micro_batch=64.0)
+    plan = Layout(micro_batch=64.0)
     alone, other = (
-        train(Scene(Request(spec, load_hardware("h100"), batch=64.0, seq=seq)), plan)
+        train(EstimateContext(Request(spec, load_hardware("h100"), batch=64.0, seq=seq)), plan)
         for spec, seq in ((vision, 257.0), (text, 77.0))
     )
     whole = train(both, plan)
@@ -55,10 +55,10 @@ def test_a_tower_takes_its_time_and_memory_in_training():
 
 
 def test_recomputing_towers_counts_in_hfu():
-    scene = _scene("clip-vit-b-32", batch=64.0)
-    answer = train(scene, Plan(micro_batch=64.0, recompute="full"))
-    layers = sum(l.repeat for l in scene.book.layers)
-    assert layers == 12 and [tower.length for tower in scene.book.reading] == [77.0]
+    ctx = _scene("clip-vit-b-32", batch=64.0)
+    answer = train(ctx, Layout(micro_batch=64.0, recompute="full"))
+    layers = sum(l.repeat for l in ctx.ledger.layers)
+    assert layers == 12 and [tower.length for tower in ctx.ledger.reading] == [77.0]
     # everything but stem and head runs again: between 90 and 100 % of a forward pass
     again = answer.hardware_flops - answer.flops
     assert 0.9 < again / (answer.flops / 3) < 1.0
@@ -69,19 +69,19 @@ def test_recomputing_towers_counts_in_hfu():
 )
 def test_serving_and_training_sum_a_layer_over_the_group_equally_often(model, sums):
     """Bytes that an all-reduce of a whole activation sends, once or twice a layer (PaLM, section 2: parallel layers)."""
-    scene = _scene(model, batch=1.0)
-    plan = Plan(tp=2.0)
-    step = forward_step(scene, plan, 1.0, 128.0, 128.0, decode=False)
-    one = 2 * (plan.tp - 1) / plan.tp * 128 * scene.spec.d_model * 2
-    assert step.bill.volumes["tp"] == pytest.approx(sums * scene.spec.n_layers * one)
+    ctx = _scene(model, batch=1.0)
+    plan = Layout(tp=2.0)
+    step = forward_step(ctx, plan, 1.0, 128.0, 128.0, decode=False)
+    one = 2 * (plan.tp - 1) / plan.tp * 128 * ctx.spec.d_model * 2
+    assert step.bill.volumes["tp"] == pytest.approx(sums * ctx.spec.n_layers * one)
 
 
 def test_the_busiest_rank_of_a_naive_ring_does_almost_twice_its_share():
     even, naive = (
         stage(
             s := _scene("llama-3-8b", batch=8.0, seq=8192.0),
-            p := Plan(cp=8.0, ring=r),
-            *[memory.device_parameters(s.book, p, s.lift)] * 2,
+            p := Layout(cp=8.0, ring=r),
+            *[memory.device_parameters(s.ledger, p, s.lift)] * 2,
         )
         for r in ("zigzag", "naive")
     )
@@ -92,8 +92,8 @@ def test_the_busiest_experts_work_longer():
     times = [
         stage(
             s := _scene("mixtral-8x7b", batch=8.0),
-            p := Plan(imbalance=x),
-            *[memory.device_parameters(s.book, p, s.lift)] * 2,
+            p := Layout(imbalance=x),
+            *[memory.device_parameters(s.ledger, p, s.lift)] * 2,
         ).bill.flops
         for x in (1.0, 1.5)
     ]

@@ -10,7 +10,9 @@ PEAK = 989.4e12  # an H100's dense bf16 rate, FLOP/s; its data sheet
 
 
 def phases(**options):
-    return rl.estimate(model="llama-3-8b", hw="h100", phase="prefill,decode", prompt=2048, output=128, **options)["phases"]
+    return rl.estimate(model="llama-3-8b", hw="h100", phase="prefill,decode", prompt=2048, output=128, **options)[
+        "phases"
+    ]
 
 
 @pytest.mark.parametrize("plan", [{"tp": 2}, {"tp": 1, "dp": 4}, {"tp": 2, "pp": 2, "dp": 2}])

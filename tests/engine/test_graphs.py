@@ -12,25 +12,25 @@ from hypothesis import strategies as st
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.engine import build_request, inference
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import forward_step
 from rooflinecli.formulas import closed_loop
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.validate import inference as served
 from rooflinecli.validate import trtllm_bench
 
 ASKED = {"model": "llama-3.1-8b", "hw": "h100", "engine": "trtllm", "dtype": "fp8", "prompt": 1000, "output": 1000}
-ONE = Plan(zero=0)
+ONE = Layout(zero=0)
 TOLD = {"scheduler": "graph_batches=64/128/256"}
 
 
-def scene(**more):
-    return Scene(build_request.request({**ASKED, **more}))
+def ctx(**more):
+    return EstimateContext(build_request.request({**ASKED, **more}))
 
 
 def step(batch, plan=ONE, **more):
-    return inference.decode(scene(batch=batch, **more), plan)
+    return inference.decode(ctx(batch=batch, **more), plan)
 
 
 def test_the_share_of_steps_with_prompts_by_hand():
@@ -51,7 +51,7 @@ def test_padding_reads_no_more_cache(batch, more, context):
 def test_a_static_batch_takes_what_the_graph_takes():
     """129 in a graph of 256: the kernels of 256 over the cache of 129, the host's work for 129."""
     more, own = (
-        forward_step(scene(), ONE, batch, 1.0, 1500 * 129 / batch, decode=True, engine=False).seconds
+        forward_step(ctx(), ONE, batch, 1.0, 1500 * 129 / batch, decode=True, engine=False).seconds
         for batch in (256.0, 129.0)
     )
     padded, plain = step(129, **TOLD), step(129)
@@ -75,32 +75,32 @@ def test_an_ideal_chip_and_a_round_of_speculation_pad_nothing():
 def test_the_rarer_the_prompts_the_more_steps_are_padded():
     """A closed loop of 129: every 62nd step and no other holds a prompt (129 x 1,000 over 8,192 x 1,000)."""
     still = step(129, **TOLD).breakdown_s["padding"]
-    loaded = inference.decode(scene(concurrency=129, **TOLD), ONE).breakdown_s["padding"]
+    loaded = inference.decode(ctx(concurrency=129, **TOLD), ONE).breakdown_s["padding"]
     assert loaded == pytest.approx(still * (1 - 129 / 8192))
 
 
 def test_ranks_wait_for_the_prompts_of_all():
     """Four ranks of attention DP replay a step when no rank has a prompt; four replicas of a dense model know nothing of each other."""
     mixture = {"model": "qwen3-30b-a3b"}
-    apart, together = Plan(zero=0, ep=1.0), Plan(zero=0, dp=4.0, ep=4.0)
+    apart, together = Layout(zero=0, ep=1.0), Layout(zero=0, dp=4.0, ep=4.0)
     for plan, ranks in ((apart, 1), (together, 4)):
         still = step(129, plan, **mixture, **TOLD).breakdown_s["padding"]
-        loaded = inference.decode(scene(concurrency=129, **mixture, **TOLD), plan).breakdown_s["padding"]
+        loaded = inference.decode(ctx(concurrency=129, **mixture, **TOLD), plan).breakdown_s["padding"]
         assert loaded == pytest.approx(still * (1 - 129 / 8192) ** ranks)
-    alone, four = (inference.decode(scene(concurrency=129, **TOLD), Plan(zero=0, dp=dp)) for dp in (1.0, 4.0))
+    alone, four = (inference.decode(ctx(concurrency=129, **TOLD), Layout(zero=0, dp=dp)) for dp in (1.0, 4.0))
     assert four.time_s == alone.time_s
 
 
 def test_a_sweep_pads_as_one_question_does():
     batches = np.array([63.0, 100.0, 129.0, 300.0])
-    swept = inference.decode(Scene(replace(build_request.request({**ASKED, **TOLD}), batch=batches)), ONE)
+    swept = inference.decode(EstimateContext(replace(build_request.request({**ASKED, **TOLD}), batch=batches)), ONE)
     assert swept.time_s.tolist() == [float(step(int(b), **TOLD).time_s) for b in batches]
 
 
 @pytest.mark.parametrize("written", ["64/32", "0/8", "8/a", "8/8", ""])
 def test_batches_that_no_graph_has_are_refused(written):
     with pytest.raises(UsageError, match="graph_batches"):
-        scene(scheduler=f"graph_batches={written}")
+        ctx(scheduler=f"graph_batches={written}")
 
 
 def test_a_simulation_says_that_it_does_not_follow_them():
@@ -158,7 +158,9 @@ def test_round_numbers_of_the_bench(requests, stages, batch):
 
 def test_four_bit_weights_are_taken_for_what_a_checkpoint_counts():
     """Two weights in an element and a scale for sixteen, at half a byte each: 0.28 B, not 0.56, so more sequences are thought to fit."""
-    narrow, wide = (trtllm_bench.max_batch({**ROW, "hw": "b200", "tp": 2, "dtype": dtype}) for dtype in ("nvfp4", "fp8"))
+    narrow, wide = (
+        trtllm_bench.max_batch({**ROW, "hw": "b200", "tp": 2, "dtype": dtype}) for dtype in ("nvfp4", "fp8")
+    )
     assert narrow > 2 * wide
 
 

@@ -8,20 +8,20 @@ import pytest
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.engine import host_offload
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.memory import DeviceParameters
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.request import Request
 
-PLAN = Plan()
+PLAN = Layout()
 
 
-def scene(model="mixtral-8x7b", hw="rtx-4090", **more) -> Scene:
+def ctx(model="mixtral-8x7b", hw="rtx-4090", **more) -> EstimateContext:
     """32 layers, all with experts; prompt and answer of 1024 tokens together."""
     base = {"engine": "llamacpp", "batch": 1.0, "prompt": 1000.0, "output": 24.0, "devices": 1.0}
-    return Scene(Request(load_model(model), load_hardware(hw), **{**base, **more}))
+    return EstimateContext(Request(load_model(model), load_hardware(hw), **{**base, **more}))
 
 
 @pytest.mark.parametrize(
@@ -38,22 +38,25 @@ def scene(model="mixtral-8x7b", hw="rtx-4090", **more) -> Scene:
     ids=str,
 )
 def test_shares_of_layers_experts_and_head(asked, shares):
-    found = scene(**asked).host
+    found = ctx(**asked).host
     assert (found.layers, found.experts, found.head) == shares
 
 
 def test_nothing_asked_keeps_nothing():
-    assert scene().host is None
+    assert ctx().host is None
     params = DeviceParameters(8.0, 6.0, 4.0, True)
-    assert host_offload.on_device(params, None) is params and host_offload.host_bytes(params, 1.0, scene().formats, None) is None
+    assert (
+        host_offload.on_device(params, None) is params
+        and host_offload.host_bytes(params, 1.0, ctx().formats, None) is None
+    )
 
 
 @pytest.mark.parametrize("chip", ["ryzen-9-9950x"])
 def test_a_chip_that_is_its_own_host_has_none_beside_it(chip):
     with pytest.raises(UsageError, match="leave out") as layers:
-        scene(hw=chip, gpu_layers=8.0)
+        ctx(hw=chip, gpu_layers=8.0)
     with pytest.raises(UsageError, match="leave out") as experts:
-        scene(hw=chip, experts_on="host")
+        ctx(hw=chip, experts_on="host")
     assert (layers.value.option, experts.value.option) == ("offload-layers", "experts-on")
 
 
@@ -62,7 +65,7 @@ def test_device_and_host_share_parameters_out():
     kept = SimpleNamespace(layers=0.25, experts=0.5, head=1.0)
     on = host_offload.on_device(params, kept)
     assert (on.inner, on.outer, on.experts) == (600.0, 0.0, 2000.0)
-    formats = scene(weight_dtype="bf16").formats
+    formats = ctx(weight_dtype="bf16").formats
     assert host_offload.host_bytes(params, 40.0, formats, kept) == (200 + 60 + 2000) * 2 + 40 * 0.25
 
 
@@ -75,12 +78,12 @@ OUTER = (2 * V * D + D) * 2.0
 
 def full(capacity: float, **more) -> dict:
     """What `as_fits` asks of a device of so many bytes, of which 1000 stay free."""
-    one = scene(weight_dtype="bf16", kv_dtype="bf16", **more)
+    one = ctx(weight_dtype="bf16", kv_dtype="bf16", **more)
     chip = SimpleNamespace(capacity=capacity)
     held = SimpleNamespace(
         parameters=one.parameters,
         formats=one.formats,
-        book=one.book,
+        book=one.ledger,
         prompt=one.prompt,
         output=one.output,
         lift=one.lift,
@@ -89,7 +92,7 @@ def full(capacity: float, **more) -> dict:
         engine=one.engine,
         request=one.request,
     )
-    return host_offload.as_fits(held, PLAN, 1000.0)
+    return host_offload.offload_to_fit(held, PLAN, 1000.0)
 
 
 TABLE = V * D * 2.0  # llama.cpp keeps the embedding on the host
@@ -97,10 +100,10 @@ WHOLE = LAYERS + EXPERTS + OUTER - TABLE + KV + 1000
 
 
 def test_the_embedding_is_looked_up_on_the_host():
-    one = scene(weight_dtype="bf16")
-    assert host_offload.looked_up(one) == TABLE
-    assert host_offload.looked_up(scene("gemma-2-9b")) == 0  # tied: it is the head
-    assert host_offload.looked_up(scene(engine="vllm")) == 0
+    one = ctx(weight_dtype="bf16")
+    assert host_offload.host_embedding_bytes(one) == TABLE
+    assert host_offload.host_embedding_bytes(ctx("gemma-2-9b")) == 0  # tied: it is the head
+    assert host_offload.host_embedding_bytes(ctx(engine="vllm")) == 0
 
 
 def test_experts_go_to_the_host_first_then_layers():

@@ -27,8 +27,19 @@ SHARE = 0.2625  # of the host's memory that the update reaches
 )
 def test_update_on_the_host_of(hardware, memory, link):
     """Adam moves 2 x 12 + 4 + 2 bytes per parameter in the host's memory, 4 down and 2 up the link; eight ways by ZeRO."""
-    asked = {"model": "llama-3-8b", "hw": hardware, "n": 8, "dp": 8, "zero": 2, "phase": "train", "seq": 2048, "batch": 8}
-    answer = estimate(build_request.request({**asked, "dtype": "fp16" if hardware == "v100" else "bf16", "offload": "optimizer"}))
+    asked = {
+        "model": "llama-3-8b",
+        "hw": hardware,
+        "n": 8,
+        "dp": 8,
+        "zero": 2,
+        "phase": "train",
+        "seq": 2048,
+        "batch": 8,
+    }
+    answer = estimate(
+        build_request.request({**asked, "dtype": "fp16" if hardware == "v100" else "bf16", "offload": "optimizer"})
+    )
     owned = PARAMETERS / 8
     seconds = 1e-3 + owned * 30 / (SHARE * memory) + owned * 6 / link
     assert answer.phases["train"].breakdown_s["optimizer"] == pytest.approx(seconds, rel=1e-6)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rooflinecli.engine.serving_load import BEHIND, falls_behind
+from rooflinecli.engine.serving_load import BEHIND, is_unstable
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,4 @@ from rooflinecli.engine.serving_load import BEHIND, falls_behind
 )
 def test_a_thousandth_is_the_line(excess, batch, behind):
     assert BEHIND == 1e-3
-    assert falls_behind(excess, batch) is behind
+    assert is_unstable(excess, batch) is behind

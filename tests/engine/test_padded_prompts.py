@@ -10,17 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rooflinecli.engine import build_request, inference
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.serving_load import load
 from rooflinecli.formulas import serving
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 
 ASKED = {"model": "llama-2-13b", "hw": "trainium1", "engine": "neuron", "dtype": "bf16", "output": 512, "batch": 1}
-PLAN = Plan(tp=16.0, zero=0)
+PLAN = Layout(tp=16.0, zero=0)
 
 
 def first(prompt, **changes):
-    return inference.prefill(Scene(build_request.request({**ASKED, "prompt": prompt, **changes})), PLAN)
+    return inference.prefill(EstimateContext(build_request.request({**ASKED, "prompt": prompt, **changes})), PLAN)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,10 @@ def test_other_engines_read_what_there_is():
 def test_prompts_of_others_are_padded_too():
     asked = {**ASKED, "concurrency": 4}
     asked.pop("batch")
-    costs = [load(Scene(build_request.request({**asked, "prompt": n})), PLAN).prompt_cost for n in (1100, 2048)]
+    costs = [
+        load(EstimateContext(build_request.request({**asked, "prompt": n})), PLAN).prefill_interference_s
+        for n in (1100, 2048)
+    ]
     assert costs[0] == pytest.approx(costs[1], rel=1e-12)
 
 

@@ -17,9 +17,9 @@ def test_no_pass_is_priced_twice(monkeypatch, model, load):
     passes: Counter = Counter()
     price = forward_step.forward_step
 
-    def counted(scene, plan, *sizes, **how):
+    def counted(ctx, plan, *sizes, **how):
         passes[sizes, tuple(how.items())] += 1
-        return price(scene, plan, *sizes, **how)
+        return price(ctx, plan, *sizes, **how)
 
     for module in (forward_step, speculation, serving_load, closed_loop):
         monkeypatch.setattr(module, "forward_step", counted)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from rooflinecli.engine import legality
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.rules import one
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.request import Request
 
@@ -19,8 +19,8 @@ HAND = str(Path(__file__).parents[1] / "assembly" / "hand.yaml")
 LLAMA, MIXTRAL = "llama-3-8b", "mixtral-8x7b"  # 32 layers, 32 query and 8 key/value heads; eight experts
 
 
-def scene(model: str, **asked) -> Scene:
-    return Scene(Request(load_model(model), load_hardware(HAND), **{"batch": 64.0, **asked}))
+def ctx(model: str, **asked) -> EstimateContext:
+    return EstimateContext(Request(load_model(model), load_hardware(HAND), **{"batch": 64.0, **asked}))
 
 
 HOLDS = [
@@ -69,14 +69,14 @@ def given(row) -> str:
 @pytest.mark.parametrize("row", HOLDS, ids=given)
 def test_the_last_that_holds(row):
     model, phase, plan = row
-    rule = legality.broken(scene(model, seq=4096.0), Plan(**plan), phase)
+    rule = legality.first_violation(ctx(model, seq=4096.0), Layout(**plan), phase)
     assert rule is None, rule.say()
 
 
 @pytest.mark.parametrize("row", BROKEN, ids=given)
 def test_the_first_that_does_not(row):
     model, phase, sizes, name, option = row
-    rule = legality.broken(scene(model, seq=4096.0), Plan(**sizes), phase)
+    rule = legality.first_violation(ctx(model, seq=4096.0), Layout(**sizes), phase)
     assert rule.name.startswith(name) and rule.refusal.option == option
     assert rule.say() == str(rule.refusal)
 
@@ -85,12 +85,12 @@ def test_the_first_that_does_not(row):
 def test_an_array_is_judged_as_its_scalars(row):
     """Sizes as arrays of one layout and the undivided one beside it."""
     model, phase, sizes = row
-    one_, plan = scene(model, seq=4096.0), Plan(**sizes)
+    one_, plan = ctx(model, seq=4096.0), Layout(**sizes)
     fixed = {name: size for name, size in sizes.items() if name in ("shard", "expert_tp", "redundant_experts")}
-    both = Plan(**{name: fixed.get(name, np.array([size, 1.0])) for name, size in sizes.items()})
-    told = np.broadcast_to(legality.all_of(list(legality.rules(one_, both, phase))), 2)
-    assert told[0] == (legality.broken(one_, plan, phase) is None)
-    assert told[1] == (legality.broken(one_, Plan(**fixed), phase) is None)
+    both = Layout(**{name: fixed.get(name, np.array([size, 1.0])) for name, size in sizes.items()})
+    told = np.broadcast_to(legality.all_hold(list(legality.rules(one_, both, phase))), 2)
+    assert told[0] == (legality.first_violation(one_, plan, phase) is None)
+    assert told[1] == (legality.first_violation(one_, Layout(**fixed), phase) is None)
 
 
 LEARNED = "gpt2"  # 1024 learned positions
@@ -107,7 +107,7 @@ LEARNED = "gpt2"  # 1024 learned positions
     ],
 )
 def test_learned_positions_end_where_they_end(phase, lengths, option):
-    rule = legality.broken(scene(LEARNED, phases=(phase,), **lengths), Plan(), phase)
+    rule = legality.first_violation(ctx(LEARNED, phases=(phase,), **lengths), Layout(), phase)
     assert (rule and rule.refusal.option) == option
 
 
@@ -136,8 +136,8 @@ def four(tmp_path_factory) -> str:
     ],
 )
 def test_groups_that_exchange_stay_inside_the_network(four, model, phase, plan, holds):
-    where = Scene(Request(load_model(model), load_hardware(four), batch=64.0, seq=4096.0))
-    rule = legality.broken(where, Plan(**plan), phase)
+    where = EstimateContext(Request(load_model(model), load_hardware(four), batch=64.0, seq=4096.0))
+    rule = legality.first_violation(where, Layout(**plan), phase)
     assert rule is None if holds else rule.name == "the network joins 4 devices"
 
 
@@ -147,14 +147,15 @@ def test_only_the_scalar_one_splits_nothing():
 
 def test_the_rule_that_most_break_is_told():
     tried = [
-        legality.broken(scene(LLAMA, seq=4096.0), Plan(**p), "train") for p in ({"pp": 33.0}, {"tp": 3.0}, {"tp": 5.0})
+        legality.first_violation(ctx(LLAMA, seq=4096.0), Layout(**p), "train")
+        for p in ({"pp": 33.0}, {"tp": 3.0}, {"tp": 5.0})
     ]
-    assert legality.most_in_the_way(tried).sizes == ("tp",)
-    assert legality.most_in_the_way(tried[:2]).sizes == ("pp",)  # the first of equals
+    assert legality.most_violated_rule(tried).sizes == ("tp",)
+    assert legality.most_violated_rule(tried[:2]).sizes == ("pp",)  # the first of equals
 
 
 @pytest.mark.parametrize("refused", [{"pp": 33.0}, {"tp": 3.0}, {"tp": 3.0, "dp": 2.0}])
 def test_what_was_given_is_refused_whatever_stays_open(refused):
     with pytest.raises(Exception, match=f"--{next(iter(refused))} "):
-        legality.check(scene(LLAMA, phases=("train",), **refused))
-    legality.check(scene(LLAMA, phases=("train",), tp=4.0, pp=32.0))
+        legality.check(ctx(LLAMA, phases=("train",), **refused))
+    legality.check(ctx(LLAMA, phases=("train",), tp=4.0, pp=32.0))

@@ -7,29 +7,29 @@ from conftest import run_cli
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.engine import build_request, inference
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import forward_step
-from rooflinecli.engine.serving_load import prompt_cost
+from rooflinecli.engine.serving_load import prefill_interference_s
 from rooflinecli.interfaces.python import api
 from rooflinecli.questions.simulate.deployment import scheduler_of
-from rooflinecli.specs.engine import CONSTANTS, Engine, engines
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.engine import CONSTANTS, ServingEngine, engines
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.scheduler import Scheduler
 
 LOAD = {"model": "llama-3.1-8b", "hw": "h100", "n": 1, "prompt": 1000, "output": 100, "concurrency": 8}
 
 
-def scene(**more):
-    return Scene(build_request.request({**LOAD, **more}))
+def ctx(**more):
+    return EstimateContext(build_request.request({**LOAD, **more}))
 
 
 def test_no_entry_stands_in_two_places():
-    assert set(Engine.model_fields) & set(Scheduler.model_fields) == {"source"}
+    assert set(ServingEngine.model_fields) & set(Scheduler.model_fields) == {"source"}
 
 
 @pytest.mark.parametrize("name", sorted(engines()))
 def test_formula_and_simulation_read_the_same(name):
-    engine, own = engines()[name], scheduler_of(scene(engine=name), ())
+    engine, own = engines()[name], scheduler_of(ctx(engine=name), ())
     for shared in CONSTANTS.keys() & Scheduler.model_fields.keys():
         assert getattr(engine, shared) == getattr(own, shared)
 
@@ -38,38 +38,38 @@ def test_what_is_overridden_reaches_both():
     """Ten milliseconds more of front end: in the mean first token of the formula, and in front of the simulated scheduler."""
     front = engines()["vllm"].front
     plain, moved = (
-        Scene(build_request.request({**LOAD, "engine": "vllm"}), override=override)
+        EstimateContext(build_request.request({**LOAD, "engine": "vllm"}), override=override)
         for override in (None, {"engine.front": front + 0.01})
     )
     assert scheduler_of(moved, ()).front == pytest.approx(front + 0.01)
-    first = [inference.prefill(each, Plan(zero=0)).time_s for each in (plain, moved)]
+    first = [inference.prefill(each, Layout(zero=0)).time_s for each in (plain, moved)]
     assert first[1] - first[0] == pytest.approx(0.01)
 
 
 @pytest.mark.parametrize(("engine", "seconds"), [("sglang", 0.19), ("trtllm", 0.03)])
 def test_what_no_rule_explains_is_the_formula_s_alone(engine, seconds):
     """The mean first token counts it, a simulated one does not."""
-    with_it = scene(engine=engine)
-    bare = Scene(build_request.request({**LOAD, "engine": engine}), override={"engine.unexplained": 0.0})
-    first = [inference.prefill(each, Plan(zero=0)).time_s for each in (with_it, bare)]
+    with_it = ctx(engine=engine)
+    bare = EstimateContext(build_request.request({**LOAD, "engine": engine}), override={"engine.unexplained": 0.0})
+    first = [inference.prefill(each, Layout(zero=0)).time_s for each in (with_it, bare)]
     assert first[0] - first[1] == pytest.approx(seconds, abs=1e-9)
     assert scheduler_of(with_it, ()).front == engines()[engine].front
 
 
 def first(**more):
-    return inference.prefill(scene(**more), Plan(zero=0)).time_s
+    return inference.prefill(ctx(**more), Layout(zero=0)).time_s
 
 
 def test_a_message_that_waits_for_ten_tokens_more_comes_ten_steps_later():
-    itl = inference.decode(scene(engine="vllm"), Plan(zero=0)).time_s
+    itl = inference.decode(ctx(engine="vllm"), Layout(zero=0)).time_s
     later = first(engine="vllm", scheduler="stream_steps=11") - first(engine="vllm", scheduler="stream_steps=1")
     assert later == pytest.approx(10 * itl)
 
 
 def test_a_poll_of_ten_steps_costs_half_of_those_skipped_and_what_came_meanwhile():
     """9 steps skipped, 4.5 of them waited for in the mean; 8/100 of a prompt comes with each, in nine turns of ten."""
-    plan, told = Plan(zero=0), scene(engine="vllm", scheduler="poll_steps=1,launch=0 s,graph_tokens=0,prompt_factor=1")
-    itl, cost = inference.decode(told, plan).time_s, prompt_cost(told, plan)
+    plan, told = Layout(zero=0), ctx(engine="vllm", scheduler="poll_steps=1,launch=0 s,graph_tokens=0,prompt_factor=1")
+    itl, cost = inference.decode(told, plan).time_s, prefill_interference_s(told, plan)
     share = 0.08 / itl * cost
     expected = 0.9 * (4.5 * itl + 9 * 0.08 * cost * (1 + share / 2))
     slow = first(engine="vllm", scheduler="poll_steps=10,launch=0 s,graph_tokens=0,prompt_factor=1")
@@ -79,10 +79,10 @@ def test_a_poll_of_ten_steps_costs_half_of_those_skipped_and_what_came_meanwhile
 @pytest.mark.parametrize(("engine", "seconds"), [("sglang", 0.19), ("trtllm", 0.03)])
 def test_whoever_says_the_waits_pays_no_others(engine, seconds):
     """What no rule explains in the fitted runs stands for flags nobody told: told that there are none, it is gone."""
-    told = scene(engine=engine, scheduler="poll_steps=1")
+    told = ctx(engine=engine, scheduler="poll_steps=1")
     assert told.engine.unexplained == told.engine.gather_steps == 0
     assert first(engine=engine) - first(engine=engine, scheduler="poll_steps=1") >= seconds - 1e-9
-    assert scene(engine=engine, scheduler="look_ahead=1").engine.unexplained == seconds  # says nothing of waits
+    assert ctx(engine=engine, scheduler="look_ahead=1").engine.unexplained == seconds  # says nothing of waits
 
 
 def test_a_token_of_the_prompt_costs_the_front_end_its_share():
@@ -91,7 +91,7 @@ def test_a_token_of_the_prompt_costs_the_front_end_its_share():
 
 
 def test_an_explanation_says_that_it_was_told():
-    told = scene(engine="sglang", scheduler="stream_steps=10").engine
+    told = ctx(engine="sglang", scheduler="stream_steps=10").engine
     assert told.written("late_tokens") == "--scheduler"
     assert "sglang.yaml" in told.written("front")
 
@@ -107,7 +107,7 @@ def test_an_explanation_says_that_it_was_told():
 )
 def test_a_setting_that_no_formula_follows_is_refused(written, why):
     with pytest.raises(UsageError, match=why):
-        scene(engine="sglang", scheduler=written)
+        ctx(engine="sglang", scheduler=written)
     asked = run_cli(
         "estimate", "llama-3.1-8b", "--hw", "h100", "--concurrency", "8", "--engine", "sglang", "--scheduler", written
     )
@@ -116,11 +116,11 @@ def test_a_setting_that_no_formula_follows_is_refused(written, why):
 
 def test_one_slot_waits_for_nobody():
     """The pass of its prompt, the front end and its own stream: no step of others to wait for, no factor, no launches."""
-    one = scene(engine="vllm", concurrency=1)
+    one = ctx(engine="vllm", concurrency=1)
     engine = one.engine
-    alone = inference.prefill(scene(engine="vllm", concurrency=None), Plan(zero=0)).time_s
+    alone = inference.prefill(ctx(engine="vllm", concurrency=None), Layout(zero=0)).time_s
     in_front = engine.front + 1000 * engine.per_token + engine.per_stream
-    assert inference.prefill(one, Plan(zero=0)).time_s == pytest.approx(alone + in_front)
+    assert inference.prefill(one, Layout(zero=0)).time_s == pytest.approx(alone + in_front)
 
 
 BARE = "poll_steps=1,look_ahead=0,launch=0 s,front=0 s,per_token=0 s,per_stream=0 s,prompt_factor=1,prompt_factor_moe=1"
@@ -128,24 +128,24 @@ BARE = "poll_steps=1,look_ahead=0,launch=0 s,front=0 s,per_token=0 s,per_stream=
 
 def turn_of(engine, settings, **more):
     """(first token of a slot's later requests, whole seconds of the step that holds the prompt)."""
-    told = scene(engine=engine, scheduler=settings, prompts_per_slot="inf", **more)
-    plan = Plan(zero=0)
-    itl, cost = inference.decode(told, plan).time_s, prompt_cost(told, plan)
+    told = ctx(engine=engine, scheduler=settings, prompts_per_slot="inf", **more)
+    plan = Layout(zero=0)
+    itl, cost = inference.decode(told, plan).time_s, prefill_interference_s(told, plan)
     first = inference.prefill(told, plan).time_s
     return first, first / (1 + 0.08 / itl * cost / 2)
 
 
 def test_decodes_ride_under_vllm_and_stand_still_under_sglang():
-    plan = Plan(zero=0)
+    plan = Layout(zero=0)
     for engine, rides in (("vllm", 1), ("sglang", 0)):
-        quiet = scene(engine=engine, concurrency=None, batch=8)
+        quiet = ctx(engine=engine, concurrency=None, batch=8)
         alone, step = inference.prefill(quiet, plan).time_s, inference.decode(quiet, plan).time_s
         assert turn_of(engine, f"{BARE},graph_tokens=0")[1] == pytest.approx(alone + rides * step)
 
 
 def test_a_graph_that_holds_prompt_and_decodes_reads_weights_once():
     """1000 tokens and 8 decodes fit into 1008: a decode step, and what 1008 tokens take more than 8."""
-    plan, quiet = Plan(zero=0), scene(engine="vllm", concurrency=None, batch=8)
+    plan, quiet = Layout(zero=0), ctx(engine="vllm", concurrency=None, batch=8)
     whole, beside = (forward_step(quiet, plan, 1.0, n, k, False).seconds for n, k in ((1008.0, 1000.0), (8.0, 1.0)))
     step = inference.decode(quiet, plan).time_s
     alone = inference.prefill(quiet, plan).time_s

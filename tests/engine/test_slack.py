@@ -18,7 +18,11 @@ ASKED = "estimate llama-3-8b --hw h100 -n 8 --dp 8 --zero 3 --phase train --seq 
 
 def memory(**options):
     base = {"model": "llama-3-8b", "hw": "h100", "n": 8, "dp": 8, "zero": 3, "phase": "train", "seq": 4096, "batch": 8}
-    return estimate(build_request.request({**base, "micro_batch": 1, "recompute": "full", **options})).phases["train"].memory
+    return (
+        estimate(build_request.request({**base, "micro_batch": 1, "recompute": "full", **options}))
+        .phases["train"]
+        .memory
+    )
 
 
 def test_shares_are_the_medians_of_published_peaks():

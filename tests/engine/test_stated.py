@@ -23,7 +23,7 @@ def request(**more):
 )
 def test_ranks_that_attend_for_themselves(flag, ep, ranks):
     asked = request(attention_dp=True) if flag else request()
-    assert explicit_layout.attention_parallel(asked, 4.0, 2.0, ep) == ranks
+    assert explicit_layout.attention_dp_sizes(asked, 4.0, 2.0, ep) == ranks
 
 
 @pytest.mark.parametrize(
@@ -77,5 +77,5 @@ def test_modules_are_a_list():
 
 
 def test_what_the_sizes_multiply_to():
-    assert explicit_layout.product_of_given(request()) == (1, "")
-    assert explicit_layout.product_of_given(request(tp=4, cp=3, dp=2, ep=2)) == (24, "--tp 4 --dp 2 --cp 3")
+    assert explicit_layout.product_of_explicit_sizes(request()) == (1, "")
+    assert explicit_layout.product_of_explicit_sizes(request(tp=4, cp=3, dp=2, ep=2)) == (24, "--tp 4 --dp 2 --cp 3")

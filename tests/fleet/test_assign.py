@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rooflinecli.questions.fleet.assignment import Programme
-from rooflinecli.questions.fleet.count_tables import undominated
-from rooflinecli.questions.fleet.demand import Demand, Offer
+from rooflinecli.questions.fleet.assignment import AllocationProgram
+from rooflinecli.questions.fleet.count_tables import pareto_optimal
+from rooflinecli.questions.fleet.demand import InstanceOption, ServiceDemand
 from rooflinecli.questions.fleet.packing import links, pack, taken
 
 SLACK = 1e-9
 
 
-def every_way(demand: Demand, devices: tuple[int, ...]) -> dict[tuple[int, ...], float]:
+def every_way(demand: ServiceDemand, devices: tuple[int, ...]) -> dict[tuple[int, ...], float]:
     """Devices of every group -> the highest rate that one layout on each of them gives."""
     each = []
     for offers, most in zip(demand.offers, devices, strict=True):
@@ -30,7 +30,7 @@ def every_way(demand: Demand, devices: tuple[int, ...]) -> dict[tuple[int, ...],
     return {tuple(n for n, _ in way): sum(rate for _, rate in way) for way in itertools.product(*each)}
 
 
-def lightest(asked: Programme, factors: list[float]) -> float | None:
+def lightest(asked: AllocationProgram, factors: list[float]) -> float | None:
     """The least weight by trying every way of every model."""
     ways = []
     for demand, factor in zip(asked.demands, factors, strict=True):
@@ -48,25 +48,25 @@ def lightest(asked: Programme, factors: list[float]) -> float | None:
 
 
 @st.composite
-def programmes(draw: st.DrawFn) -> Programme:
+def programmes(draw: st.DrawFn) -> AllocationProgram:
     groups = draw(st.integers(1, 3))
     most = 6 if groups < 3 else 3
     devices = tuple(draw(st.integers(1, most)) for _ in range(groups))
     rate = st.integers(1, 12).map(lambda n: n / 8)
-    offer = st.builds(lambda size, each: Offer(size, size * each), st.sampled_from([1, 2, 4]), rate)
+    offer = st.builds(lambda size, each: InstanceOption(size, size * each), st.sampled_from([1, 2, 4]), rate)
     demand = st.builds(
-        Demand,
+        ServiceDemand,
         st.integers(1, 24).map(lambda n: n / 8),
         st.tuples(*[st.lists(offer, max_size=2, unique_by=lambda o: o.size).map(tuple)] * groups),
     )
     demands = tuple(draw(st.lists(demand, min_size=1, max_size=3)))
     weights = tuple(draw(st.sampled_from([1.0, 2.0, 3.5])) for _ in range(groups))
-    return Programme(demands, devices, weights, draw(st.booleans()))
+    return AllocationProgram(demands, devices, weights, draw(st.booleans()))
 
 
 @settings(max_examples=150, deadline=None)
 @given(programmes())
-def test_the_lightest_is_that_of_trying_everything(asked: Programme) -> None:
+def test_the_lightest_is_that_of_trying_everything(asked: AllocationProgram) -> None:
     found, least = asked.solve(), lightest(asked, [1.0] * len(asked.demands))
     assert (found is None) == (least is None)
     if found is None or least is None:
@@ -79,7 +79,7 @@ def test_the_lightest_is_that_of_trying_everything(asked: Programme) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(programmes())
-def test_growth_is_as_far_as_anything_fits(asked: Programme) -> None:
+def test_growth_is_as_far_as_anything_fits(asked: AllocationProgram) -> None:
     growth, models = asked.growth(), len(asked.demands)
     if growth > 0:
         assert lightest(asked, [growth * (1 - SLACK)] * models) is not None
@@ -88,7 +88,7 @@ def test_growth_is_as_far_as_anything_fits(asked: Programme) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(programmes())
-def test_a_model_grows_by_itself_as_far_as_the_others_leave_it(drawn: Programme) -> None:
+def test_a_model_grows_by_itself_as_far_as_the_others_leave_it(drawn: AllocationProgram) -> None:
     asked = replace(drawn, whole=False)
     for place, growth in enumerate(asked.growth_alone()):
 
@@ -102,7 +102,7 @@ def test_a_model_grows_by_itself_as_far_as_the_others_leave_it(drawn: Programme)
 
 @settings(max_examples=60, deadline=None)
 @given(programmes())
-def test_devices_that_would_be_enough(drawn: Programme) -> None:
+def test_devices_that_would_be_enough(drawn: AllocationProgram) -> None:
     asked = replace(drawn, whole=False, weights=(0.0,) * len(drawn.devices))
     for group in range(len(asked.devices)):
         needed = asked.needed(group)
@@ -116,7 +116,7 @@ def test_devices_that_would_be_enough(drawn: Programme) -> None:
 
 @settings(max_examples=80, deadline=None)
 @given(programmes())
-def test_lots_give_an_assignment_and_a_bound_around_the_lightest(asked: Programme) -> None:
+def test_lots_give_an_assignment_and_a_bound_around_the_lightest(asked: AllocationProgram) -> None:
     coarse, least = replace(asked, work=8.0).solve(), lightest(asked, [1.0] * len(asked.demands))
     if coarse is not None:
         assert least is not None and coarse.bound - 1e-12 <= least <= coarse.weight + 1e-12
@@ -125,7 +125,9 @@ def test_lots_give_an_assignment_and_a_bound_around_the_lightest(asked: Programm
 
 def test_by_hand() -> None:
     """Ten requests a second in instances of 4 devices with 3 each, or of 2 with 1: four of the large, 16 devices; the small ones would take 20."""
-    asked = Programme((Demand(10.0, ((Offer(4, 3.0), Offer(2, 1.0)),)),), (24,), (2.0,))
+    asked = AllocationProgram(
+        (ServiceDemand(10.0, ((InstanceOption(4, 3.0), InstanceOption(2, 1.0)),)),), (24,), (2.0,)
+    )
     found = asked.solve()
     assert found is not None and found.devices == ((16,),) and found.weight == 32.0
     assert asked.growth() == pytest.approx(18 / 10) and asked.growth_alone() == [pytest.approx(1.8)]
@@ -135,7 +137,7 @@ def test_by_hand() -> None:
 def test_of_equal_bundles_the_one_on_fewer_groups_then_on_fewer_of_the_first_is_taken() -> None:
     """Lots of one group, devices of the other; four of the first beside one of the other are beaten by three beside none."""
     found = {(0,): 5.0, (1,): 3.0, (2,): 1.0, (3,): 0.0, (4,): 1.0}
-    assert undominated(found) == [((0,), 5.0), ((3,), 0.0), ((1,), 3.0), ((2,), 1.0)]
+    assert pareto_optimal(found) == [((0,), 5.0), ((3,), 0.0), ((1,), 3.0), ((2,), 1.0)]
 
 
 @given(st.integers(1, 200), st.integers(1, 128))

@@ -11,7 +11,7 @@ import pytest
 
 from rooflinecli.questions.fleet import instance_options
 from rooflinecli.questions.fleet.answer import report
-from rooflinecli.questions.fleet.question import Fleet, Group, Service
+from rooflinecli.questions.fleet.question import DeviceGroup, Fleet, FleetService
 
 MODEL = "llama-3-8b"
 
@@ -40,13 +40,14 @@ def told(
 ) -> dict[str, Any]:
     """The report of models with these rates on groups of so many devices, a price given for the first."""
     each = tuple(
-        Group(name, "h100-sxm", devices, None if place else "2") for place, (name, devices) in enumerate(groups.items())
+        DeviceGroup(name, "h100-sxm", devices, None if place else "2")
+        for place, (name, devices) in enumerate(groups.items())
     )
     services = tuple(
-        Service(name, {"model": MODEL}, rate, {}, (), tuple(g for s, g in found if s == name), "fleet.yaml:1")
+        FleetService(name, {"model": MODEL}, rate, {}, (), tuple(g for s, g in found if s == name), "fleet.yaml:1")
         for name, rate in qps.items()
     )
-    there = {key: instance_options.Offers(list(made), "", domain, len(made)) for key, made in found.items()}
+    there = {key: instance_options.InstanceOptions(list(made), "", domain, len(made)) for key, made in found.items()}
     return report(Fleet(each, services, "expected", "cost"), there)
 
 
@@ -119,5 +120,11 @@ def test_the_plainest_of_equal_layouts_is_offered():
     rates = np.array([[1.0, 3.0, 3.0], [2.0, 3.0, 3.0]])
     assert instance_options._by_size([*layouts, {"tp": 1, "pp": 1, "dp": 1}]) == [[2], [0, 1]]
     assert instance_options._layout(grid, rates, [0, 1]) == {"tp": 2, "pp": 1, "dp": 1, "devices": 2, "batch": 8.0}
-    assert instance_options._layout(grid, rates * [[2], [1]], [0, 1]) == {"tp": 1, "pp": 1, "dp": 2, "devices": 2, "batch": 8.0}
+    assert instance_options._layout(grid, rates * [[2], [1]], [0, 1]) == {
+        "tp": 1,
+        "pp": 1,
+        "dp": 2,
+        "devices": 2,
+        "batch": 8.0,
+    }
     assert instance_options._layout(grid, np.zeros((2, 3)), [0, 1]) is None

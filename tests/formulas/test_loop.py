@@ -30,7 +30,9 @@ def test_a_step_of_prompts_and_decodes_by_hand():
     assert closed_loop.mixed_step(0.008, 0.020, 1.5, 0.0, 1) == pytest.approx(0.038)
     assert closed_loop.mixed_step(0.008, 0.020, 1.5, closed_loop.launch_time(500, 100e-6), 1) == pytest.approx(0.050)
     assert closed_loop.mixed_step(0.008, 0.060, 1.5, closed_loop.launch_time(500, 100e-6), 3) == pytest.approx(0.150)
-    assert closed_loop.mixed_step(0.008, 0.600, 1.5, closed_loop.launch_time(500, 100e-6), 3) == pytest.approx(0.024 + 0.9)
+    assert closed_loop.mixed_step(0.008, 0.600, 1.5, closed_loop.launch_time(500, 100e-6), 3) == pytest.approx(
+        0.024 + 0.9
+    )
 
 
 def test_prompts_held_back_by_hand():
@@ -73,9 +75,9 @@ def test_a_front_end_reads_prompts():
 def test_nobody_is_held_longer_than_the_longest(most, share, budget, batch, prompt, arrivals):
     held = closed_loop.held_steps(most, share, budget, batch, prompt, arrivals)
     assert 0 <= held <= most
-    assert held / 2 <= closed_loop.mean_hold(held, arrivals) * (1 + 1e-12) and closed_loop.mean_hold(held, arrivals) <= held * (
-        1 + 1e-12
-    )
+    assert held / 2 <= closed_loop.mean_hold(held, arrivals) * (1 + 1e-12) and closed_loop.mean_hold(
+        held, arrivals
+    ) <= held * (1 + 1e-12)
 
 
 @given(some, some, st.floats(1, 3), some, st.integers(1, 9))

@@ -27,11 +27,11 @@ WORKED = [
     # caches of sessions that wait
     (kv_tiers.idle_on_device, (10.0, 3.0), 7.0),
     (kv_tiers.idle_on_device, (3.0, 10.0), 0.0),  # more under way than fit at once: none waits
-    (kv_tiers.sessions_kept, (60.0, 4.0), 15.0),
-    (kv_tiers.sessions_kept, (60.0, 0.0), 60.0),  # a cache of nothing counts as a byte
-    (kv_tiers.found_share, (10.0, 4.0, 3.0), 0.3),  # all that the place keeps
-    (kv_tiers.found_share, (10.0, 4.0, 9.0), 0.6),  # all that nearer ones left over
-    (kv_tiers.found_share, (10.0, 12.0, 9.0), 0.0),  # nearer ones took all
+    (kv_tiers.sessions_cached, (60.0, 4.0), 15.0),
+    (kv_tiers.sessions_cached, (60.0, 0.0), 60.0),  # a cache of nothing counts as a byte
+    (kv_tiers.tier_hit_fraction, (10.0, 4.0, 3.0), 0.3),  # all that the place keeps
+    (kv_tiers.tier_hit_fraction, (10.0, 4.0, 9.0), 0.6),  # all that nearer ones left over
+    (kv_tiers.tier_hit_fraction, (10.0, 12.0, 9.0), 0.0),  # nearer ones took all
     (kv_tiers.expected_reload, (0.25, 8.0), 2.0),
     (simulation.pool_within, (100.0, 0.9, 50.0, 10.0, 3.0, 7.0), 30.0 / 3 * 7),
     (simulation.pool_within, (100.0, 0.5, 50.0, 10.0, 3.0, 7.0), 0.0),
@@ -78,9 +78,9 @@ WORKED = [
     (serving.sequences_together, (3.0, 4.0), 12.0),
     (serving.prompt_starts, (32.0, 2.0, 30.0, 5.0), 214.0),
     # images
-    (serving.tiles, (3.0, 5.0), 15.0),
+    (serving.encoder_inputs, (3.0, 5.0), 15.0),
     (serving.image_tokens, (3.0, 64.0), 192.0),
-    (serving.guided, (6.0,), 12.0),
+    (serving.guided_passes, (6.0,), 12.0),
     (serving.images_per_second, (640.0, 64.0), 10.0),
     (serving.over_steps, (9.0, 20.0), 180.0),
     (counts.tower_inputs, (6.0, 3.0), 18.0),

@@ -101,7 +101,7 @@ def test_4_3_rule_of_thumb():
 
 def test_5_4_mfu_is_ideal_over_actual_time():
     # erratum: the notes print the inverse
-    assert training.model_flops_utilisation(50.0, 1.0, 1, 100.0) == 0.5
+    assert training.model_flops_utilization(50.0, 1.0, 1, 100.0) == 0.5
 
 
 def test_12_1_kv_cache():

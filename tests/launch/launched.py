@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rooflinecli.importers.launch import read
-from rooflinecli.importers.launch.shell_evaluator import Reader
+from rooflinecli.importers.launch.shell_evaluator import ShellEvaluator
 
 
 def options_of(text, tmp_path, name="launch.sh", **given):
@@ -16,4 +16,4 @@ def options_of(text, tmp_path, name="launch.sh", **given):
 
 def commands(text):
     """The words of each command that a script comes to."""
-    return [c.words for c in Reader().read(text).commands]
+    return [c.words for c in ShellEvaluator().read(text).commands]

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from rooflinecli.importers.launch import emit
-from rooflinecli.importers.launch.launch import Arguments
+from rooflinecli.importers.launch.launch import LaunchArguments
 
 DOCUMENTED = yaml.safe_load((Path(__file__).parent / "documented.yaml").read_text())
 
@@ -60,6 +60,6 @@ def test_only_documented_flags_are_written(tool):
             written |= set(re.findall(r"(?:^|\s)(--?[a-z][\w-]*)", text.replace("-m sglang", "sglang")))
         else:
             tree = tomllib.loads(text) if module.SUFFIX == ".toml" else yaml.safe_load(text)
-            written |= set(Arguments.of_tree(tree).given)
+            written |= set(LaunchArguments.of_tree(tree).given)
     about = DOCUMENTED[tool]
     assert written == set(about.get("flags") or about["keys"])

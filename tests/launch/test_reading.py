@@ -7,7 +7,7 @@ from launch.launched import commands, options_of
 
 from rooflinecli.core.errors import DataError, RooflineError, UsageError
 from rooflinecli.importers.launch import read
-from rooflinecli.importers.launch.shell_evaluator import Reader
+from rooflinecli.importers.launch.shell_evaluator import ShellEvaluator
 
 # --- the shell -------------------------------------------------------------------------------------------------------------
 
@@ -39,20 +39,20 @@ def test_a_shell_says_what_it_would_run(text, words):
 
 
 def test_branches_nobody_can_decide_are_all_followed_and_said():
-    script = Reader().read("if command -v x; then run a; else run b; fi\nif ! true; then run c; fi")
+    script = ShellEvaluator().read("if command -v x; then run a; else run b; fi\nif ! true; then run c; fi")
     assert [c.words for c in script.commands] == [["run", "a"], ["run", "b"]]
     assert script.undecided == ["command -v x"]
 
 
 def test_a_file_that_the_script_would_write_is_read():
-    script = Reader().read('S=2\ncat <<EOF > conf/ds.json\n{"stage": $S, "name": "x"}\nEOF\nrun')
+    script = ShellEvaluator().read('S=2\ncat <<EOF > conf/ds.json\n{"stage": $S, "name": "x"}\nEOF\nrun')
     assert script.files == {"ds.json": '{"stage": 2, "name": "x"}'}
     assert [c.words[0] for c in script.commands] == ["cat", "run"]
 
 
 @pytest.mark.parametrize("text", ["f() { f; }\nf", "while true; do run; done", "for i in 1 2; do for j in 1 2; do run $i$j; done; done", "if", "${", "$((", "a=(", "<<EOF", "case x in", "f() {", "\\", "'", "x='", '"$(', "((", "}}", "fi fi"])  # fmt: skip
 def test_a_broken_or_endless_script_ends(text):
-    Reader().read(text * 3)
+    ShellEvaluator().read(text * 3)
 
 
 # --- launches --------------------------------------------------------------------------------------------------------------

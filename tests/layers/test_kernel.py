@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-from rooflinecli.ledger.ops import Gradient, Op, Routed, kernel
+from rooflinecli.ledger.ops import ExpertWorkload, Gradient, Op, kernel
 
 
 def test_a_kernel_has_the_fields_of_an_op_in_their_order_with_their_defaults():
@@ -33,7 +33,7 @@ def test_a_kernel_is_the_op_of_the_same_words():
                 9,
                 "v",
                 Gradient(1.0, 2.0),
-                Routed(1, 2, 3, 4, 5, 6),
+                ExpertWorkload(1, 2, 3, 4, 5, 6),
                 10,
                 True,
             ),

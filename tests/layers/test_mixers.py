@@ -10,7 +10,7 @@ import pytest
 
 from rooflinecli import memory
 from rooflinecli.core.errors import DataError
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import forward_step
 from rooflinecli.engine.inference import decode, prefill
 from rooflinecli.engine.training import train
@@ -18,16 +18,16 @@ from rooflinecli.layers.attention import mla
 from rooflinecli.layers.attention.gqa import block as gqa
 from rooflinecli.layers.build import ledger
 from rooflinecli.ledger.ledger import Block, Row, Sizes, matmul
-from rooflinecli.ledger.mixer import Exchange, Mixer, Mode
+from rooflinecli.ledger.mixer import ContextParallelTraffic, CountingMode, Mixer
 from rooflinecli.ledger.ops import Gradient, Op
 from rooflinecli.parallel import context
 from rooflinecli.phases import backward, recompute
-from rooflinecli.phases.forward import Pass
+from rooflinecli.phases.forward import ForwardPass
 from rooflinecli.price.chip import Chip
 from rooflinecli.quantization.formats import formats
 from rooflinecli.specs import registry
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.request import Request
 
@@ -46,22 +46,22 @@ KERNEL = {"kind": "prefill_attention"}  # tests price it as something the chip h
 class Linear(Mixer):
     """Gated linear attention: a state of 64 x 128 values per head, chunks of 64 tokens in prefill."""
 
-    def flops(self, mode: Mode, sizes: Sizes):
+    def flops(self, mode: CountingMode, sizes: Sizes):
         return 4 * sizes["B"] * sizes["S"] * sizes["N"] * sizes["H"] * sizes["state"]
 
-    def prefill(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
+    def prefill(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
         return [self._op(name, mode, sizes)]
 
     decode = prefill
 
-    def _op(self, name: str, mode: Mode, sizes: Sizes) -> Op:
+    def _op(self, name: str, mode: CountingMode, sizes: Sizes) -> Op:
         moved = 2.0 * sizes["B"] * sizes["N"] * sizes["H"] * sizes["state"]
         dtype, flops = mode.formats.attention_compute, self.flops(mode, sizes)
         return Op(name=name, dtype=dtype, flops=flops, bytes=moved, gradient=Gradient(3.0, moved * 3), **KERNEL)
 
-    def exchange(self, sizes: Sizes) -> Exchange:
+    def exchange(self, sizes: Sizes) -> ContextParallelTraffic:
         wide = sizes["N"] * sizes["H"]
-        return Exchange(queries=wide, state=sizes["B"] * wide * sizes["state"])
+        return ContextParallelTraffic(queries=wide, state=sizes["B"] * wide * sizes["state"])
 
     def cache_bytes(self, formats, sizes, batch, tokens):
         return batch * sizes["N"] * sizes["H"] * sizes["state"] * 4
@@ -93,40 +93,40 @@ def toy(monkeypatch, tmp_path):
     return path
 
 
-def _scene(path, **asked) -> Scene:
-    return Scene(Request(load_model(str(path)), load_hardware("h100"), **asked))
+def _scene(path, **asked) -> EstimateContext:
+    return EstimateContext(Request(load_model(str(path)), load_hardware("h100"), **asked))
 
 
 def test_a_new_mixer_is_priced_in_every_phase(toy):
-    scene, plan = _scene(toy, devices=1.0, prompt=512.0, output=64.0, batch=4.0, seq=512.0), Plan()
+    ctx, plan = _scene(toy, devices=1.0, prompt=512.0, output=64.0, batch=4.0, seq=512.0), Layout()
     for phase in (prefill, decode, train):
-        answer = phase(scene, plan)
+        answer = phase(ctx, plan)
         assert answer.time_s > answer.floor_s > 0
-    assert decode(scene, plan).memory.kv_cache_bytes == 8 * 4 * 16 * 64 * 128 * 4
+    assert decode(ctx, plan).memory.kv_cache_bytes == 8 * 4 * 16 * 64 * 128 * 4
 
 
 def test_a_fixed_state_does_not_grow_with_the_context(toy):
-    scene = _scene(toy)
-    short, long = (memory.kv_cache(scene.book, Plan(), scene.formats, 2.0, t, scene.lift) for t in (10.0, 1e6))
+    ctx = _scene(toy)
+    short, long = (memory.kv_cache(ctx.ledger, Layout(), ctx.formats, 2.0, t, ctx.lift) for t in (10.0, 1e6))
     assert short == long == 8 * 2 * 16 * 64 * 128 * 4
 
 
 def test_its_heads_split_over_tensor_parallel_devices(toy):
-    scene = _scene(toy)
-    whole, half = (memory.kv_cache(scene.book, Plan(tp=n), scene.formats, 2.0, 10.0, scene.lift) for n in (1.0, 2.0))
+    ctx = _scene(toy)
+    whole, half = (memory.kv_cache(ctx.ledger, Layout(tp=n), ctx.formats, 2.0, 10.0, ctx.lift) for n in (1.0, 2.0))
     assert half == whole / 2
 
 
 def test_its_gradient_is_its_own_and_op_recomputation_keeps_it(toy):
-    scene = _scene(toy)
-    group = scene.book.layers[0]
+    ctx = _scene(toy)
+    group = ctx.ledger.layers[0]
     sizes = {**group.sizes(dict(group.axes) | {"B": 1.0, "S": 64.0, "T": 64.0, "Z": 64.0, "O": 64.0})}
-    forward = Pass(scene.formats).ops(group.rows, sizes)
+    forward = ForwardPass(ctx.formats).ops(group.rows, sizes)
     core = next(op for op in forward if op.name == "attention.core")
     gradient = next(op for op in backward.input_gradients(forward) if op.name == "attention.core.gradient")
     assert (gradient.flops, gradient.bytes) == (3 * core.flops, 3 * core.bytes)
-    assert core.name not in [op.name for op in recompute.again(Plan(recompute="op"), forward)]
-    assert recompute.again(Plan(recompute="selective", flash=False), forward) == []
+    assert core.name not in [op.name for op in recompute.recomputed_ops(Layout(recompute="op"), forward)]
+    assert recompute.recomputed_ops(Layout(recompute="selective", flash=False), forward) == []
 
 
 def test_a_kernel_that_hides_its_gradient_is_refused():
@@ -138,16 +138,18 @@ def test_a_kernel_that_hides_its_gradient_is_refused():
     ("ring", "expected"), [("zigzag", ("all-gather", 4 * 300 * 2)), ("ulysses", ("all-to-all", 9 * 20 * 2))]
 )
 def test_a_state_is_gathered_over_context_parallel_ranks_or_heads_are_traded(ring, expected):
-    (sent,) = context.collectives(Plan(cp=4.0, ring=ring), 9.0, Exchange(queries=10.0, state=300.0), 2.0, 1.0, False)
+    (sent,) = context.collectives(
+        Layout(cp=4.0, ring=ring), 9.0, ContextParallelTraffic(queries=10.0, state=300.0), 2.0, 1.0, False
+    )
     assert (sent.op, sent.size) == expected
 
 
 def test_a_class_without_constants_is_an_error_that_names_it(toy, monkeypatch):
     monkeypatch.setitem(KERNEL, "kind", "scan")
-    scene = _scene(toy)
+    ctx = _scene(toy)
     with pytest.raises(DataError, match=r"no efficiency for operations of class scan.*hardware/defaults/gpu\.yaml"):
-        forward_step(scene, Plan(), 1.0, 64.0, 64.0, decode=False)
-    assert forward_step(_scene(toy, efficiency="ideal"), Plan(), 1.0, 64.0, 64.0, decode=False).seconds > 0
+        forward_step(ctx, Layout(), 1.0, 64.0, 64.0, decode=False)
+    assert forward_step(_scene(toy, efficiency="ideal"), Layout(), 1.0, 64.0, 64.0, decode=False).seconds > 0
 
 
 @pytest.mark.parametrize(
@@ -163,7 +165,8 @@ def test_an_unknown_kind_lists_those_that_exist(tmp_path):
     path = tmp_path / "linear.yaml"
     path.write_text(MODEL.replace("toy", "sparse"))
     with pytest.raises(
-        DataError, match="unknown kind 'sparse'; expected one of attention-ssm, compressed, cross, differential, gated-delta"
+        DataError,
+        match="unknown kind 'sparse'; expected one of attention-ssm, compressed, cross, differential, gated-delta",
     ):
         load_model(str(path))
 
@@ -191,7 +194,7 @@ def test_a_latent_decode_step_reads_the_latent_once_for_all_heads():
     """DeepSeek-V3: 128 heads on latents of 512 + 64, of which scores read all and values 512; 64 heads to a work item."""
     f = formats("bf16", None, None, {"bf16": 1}, "any")
     sizes = {"B": 2.0, "S": 1.0, "T": 1000.0, "N": 128, "L": 576, "R": 512, "P": 64}
-    (op,) = mla._MIXER.ops("core", Mode(f, decode=True), sizes)
+    (op,) = mla._MIXER.ops("core", CountingMode(f, decode=True), sizes)
     assert (op.kind, op.items, op.n) == ("latent_attention", 4, 544)
     assert op.flops == 2 * 2 * 128 * 1000 * (576 + 512)
     assert op.bytes == 2 * 2 * (1000 * 576 + 128 * (576 + 512))

@@ -6,10 +6,10 @@ import pytest
 
 from rooflinecli.core.lift import PLAIN
 from rooflinecli.layers.build import ledger
-from rooflinecli.phases.axis_sizes import layer_sizes, work_sizes
-from rooflinecli.phases.forward import Pass
+from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes
+from rooflinecli.phases.forward import ForwardPass
 from rooflinecli.quantization.formats import formats
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.name_lookup import files
 
@@ -21,10 +21,10 @@ FORMATS = formats("bf16", None, None, {"bf16": 1}, "any chip", None, None, "")
 def test_the_shared_rows_of_a_layer_are_the_kernels_it_would_have_alone(decode: bool, tp: float):
     shared = 0
     for name in files("models"):
-        book, plan = ledger(load_model(name)), Plan(tp=tp, ep=2.0, dp=2.0)
-        work, forward, seen = work_sizes(3.0, 512.0, 512.0, 1.0, plan), Pass(FORMATS, decode=decode), {}
+        book, plan = ledger(load_model(name)), Layout(tp=tp, ep=2.0, dp=2.0)
+        work, forward, seen = pass_axis_sizes(3.0, 512.0, 512.0, 1.0, plan), ForwardPass(FORMATS, decode=decode), {}
         for group in book.layers:
-            assert (*group.mixing, *group.behind) == group.rows
+            assert (*group.mixing, *group.rows_after_mixer) == group.rows
             own = forward.ops(group.mixing, layer_sizes(group, work, plan, book.document, PLAIN))
             first = seen.setdefault(group.mixing, own)
             assert list(map(_figures, own)) == list(map(_figures, first)), name

@@ -74,7 +74,7 @@ def test_a_busy_machine_writes_no_profile_unless_forced(tmp_path, monkeypatch, c
     monkeypatch.setattr("rooflinecli.render.views.measure.timings", lambda *_: "")
     monkeypatch.setattr("rooflinecli.render.views.measure.warnings", lambda *_: [])
     env = SimpleNamespace(kind="somebody's desktop", platform="gpu", cores=2)
-    answer = run.Answer(env, tmp_path / "here.yaml", [{"busy": 2.0}])
+    answer = run.MeasureAnswer(env, tmp_path / "here.yaml", [{"busy": 2.0}])
     run._fit(run.Options(("bandwidth",), force=forced, extends="none"), answer)
     assert cli._show(answer, Format.table, 120) == (0 if forced else 1)
     assert answer.out.exists() is forced
@@ -83,6 +83,6 @@ def test_a_busy_machine_writes_no_profile_unless_forced(tmp_path, monkeypatch, c
 
 @pytest.mark.parametrize(("quiet", "loud", "held_back"), [(10, 0, False), (9, 1, False), (8, 2, True), (0, 1, True)])
 def test_a_few_disturbed_timings_are_borne(quiet, loud, held_back):
-    from rooflinecli.measure.run import disowned
+    from rooflinecli.measure.run import ignored_log_lines
 
-    assert disowned([{"busy": 1.0}] * quiet + [{"busy": 1.5}] * loud) is held_back
+    assert ignored_log_lines([{"busy": 1.0}] * quiet + [{"busy": 1.5}] * loud) is held_back

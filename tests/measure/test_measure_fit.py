@@ -73,7 +73,7 @@ def test_a_fit_worse_than_the_roofline_says_so_and_is_left_out(env):
             r["time_s"] *= 5
     fits = fit_all(rows, {"fp32": 200e9}, 40e9, "cpu")
     assert all(f.worse for f in fits)
-    limits = profile.Roofs({"fp32": 200e9}, 40e9, None)
+    limits = profile.MeasuredPeaks({"fp32": 200e9}, 40e9, None)
     assert profile.document(limits, fits, env, name="x")["efficiency"] == {}
     assert "matmul" in profile.document(limits, fits, env, name="x", force=True)["efficiency"]["kernel"]
 

@@ -26,7 +26,10 @@ def test_pallas_backend(platform, capability, jax, absl, backend):
 def test_shipped_kernels():
     assert kernel_support.shipped("gpu", (9, 0), True) == ("matmul", "attention")
     assert (
-        kernel_support.shipped("gpu", (9, 0), False) == kernel_support.shipped("gpu", (8, 0), True) == kernel_support.shipped("cpu", None, True) == ()
+        kernel_support.shipped("gpu", (9, 0), False)
+        == kernel_support.shipped("gpu", (8, 0), True)
+        == kernel_support.shipped("cpu", None, True)
+        == ()
     )
 
 
@@ -52,4 +55,9 @@ def test_shapes_our_tiles_take(case, taken):
 
 
 def test_versions():
-    assert kernel_support.version("0.12.0.1") > kernel_support.version("0.10.2") > kernel_support.version("0.7.2") > kernel_support.version("nonsense")
+    assert (
+        kernel_support.version("0.12.0.1")
+        > kernel_support.version("0.10.2")
+        > kernel_support.version("0.7.2")
+        > kernel_support.version("nonsense")
+    )

@@ -125,7 +125,7 @@ def test_what_it_cannot_build_is_refused_with_a_remedy(name):
 
 def test_the_loop_closes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    answer = compare.close(compare.Loop("gpt2", "epyc-9654", 1, 16, 1, 64, 64, budget=0.2))
+    answer = compare.close(compare.ModelComparison("gpt2", "epyc-9654", 1, 16, 1, 64, 64, budget=0.2))
     assert [row["phase"] for row in answer["phases"]] == list(programs.PHASES)
     assert not any("NOT EQUAL" in check for check in answer["checks"]) and len(answer["checks"]) == 5
     assert all(row["measured_s"] > 0 and row["predicted_s"] > 0 for row in answer["phases"])
@@ -135,8 +135,8 @@ def test_the_loop_closes(tmp_path, monkeypatch):
 def test_a_loop_without_a_profile_says_what_to_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="roofline measure"):
-        compare.close(compare.Loop("gpt2", None, 1, 16, 1, 64, 64))
+        compare.close(compare.ModelComparison("gpt2", None, 1, 16, 1, 64, 64))
     with pytest.raises(UsageError, match="phase"):
-        compare.close(compare.Loop("gpt2", "epyc-9654", phases=("nonsense",)))
+        compare.close(compare.ModelComparison("gpt2", "epyc-9654", phases=("nonsense",)))
     with pytest.raises(UsageError, match="learned positions"):
-        compare.close(compare.Loop("gpt2", "epyc-9654", seq=4096, layers=1, d_model=64, vocab=64))
+        compare.close(compare.ModelComparison("gpt2", "epyc-9654", seq=4096, layers=1, d_model=64, vocab=64))

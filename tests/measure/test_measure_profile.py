@@ -22,7 +22,9 @@ def written(tmp_path, data):
 
 
 def test_an_unknown_cpu_stands_alone(tmp_path, env):
-    spec = written(tmp_path, profile.document(profile.Roofs({"fp32": 200e9}, 40e9, None), [FIT], env, name="Test CPU"))
+    spec = written(
+        tmp_path, profile.document(profile.MeasuredPeaks({"fp32": 200e9}, 40e9, None), [FIT], env, name="Test CPU")
+    )
     entry = spec.efficiency["kernel"]["matmul"]["fp32"]
     assert spec.kind == "cpu" and spec.peak["fp32"].si == 200e9 and spec.memory.bandwidth.si == 40e9
     assert (
@@ -70,7 +72,7 @@ def test_no_measurement_is_no_roof():
 
 
 def test_a_profile_the_engine_refuses_is_not_left_behind(tmp_path, env):
-    data = profile.document(profile.Roofs({"fp32": 200e9}, 40e9, None), [FIT], env, name="x") | {"nonsense": 1}
+    data = profile.document(profile.MeasuredPeaks({"fp32": 200e9}, 40e9, None), [FIT], env, name="x") | {"nonsense": 1}
     with pytest.raises(DataError):
         profile.text_of(data, tmp_path / "x.yaml")
     assert list(tmp_path.iterdir()) == []
@@ -83,7 +85,7 @@ def test_collectives_become_a_network_level(tmp_path, env):
         record = case.record()
         record["time_s"] = 20e-6 + collectives.bus_bytes(record) / 5e9
         rows.append(record)
-    limits = profile.Roofs({"fp32": 200e9}, 40e9, None)
+    limits = profile.MeasuredPeaks({"fp32": 200e9}, 40e9, None)
     levels = collectives.network(rows, limits, env)
     spec = written(tmp_path, profile.document(limits, [FIT], env, name="x", network=levels))
     level = spec.network[0]

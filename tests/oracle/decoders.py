@@ -209,7 +209,9 @@ def glm_moe_dsa(r: Random) -> Config:
     c.pop("first_k_dense_replace")
     n = c["num_hidden_layers"]
     picks = ["full", *(r.choice(["full", "shared"]) for _ in range(n - 1))]
-    return c | _kinds(r, n) | r.choice([{}, {"indexer_types": picks}, {"index_topk_freq": 2, "index_skip_topk_offset": 1}])
+    return (
+        c | _kinds(r, n) | r.choice([{}, {"indexer_types": picks}, {"index_topk_freq": 2, "index_skip_topk_offset": 1}])
+    )
 
 
 def deepseek_v4(r: Random) -> Config:
@@ -236,7 +238,12 @@ def deepseek_v4(r: Random) -> Config:
         "sliding_window": 16,
         "hc_mult": r.choice([2, 4]),
         "max_position_embeddings": 128,
-        **r.choice([{"layer_types": [r.choice(kinds) for _ in range(n)]}, {"compress_ratios": [r.choice([0, 4, 128]) for _ in range(n + 1)]}]),
+        **r.choice(
+            [
+                {"layer_types": [r.choice(kinds) for _ in range(n)]},
+                {"compress_ratios": [r.choice([0, 4, 128]) for _ in range(n + 1)]},
+            ]
+        ),
     }
 
 

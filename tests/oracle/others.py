@@ -112,7 +112,8 @@ RELATIVES = {  # of BART
 # types without a file among the configs
 PLAIN: dict[str, dict[str, Any]] = {"distilbert": DISTIL, "electra": ELECTRA, "gemma4": GEMMA4}
 PLAIN |= {
-    name: {"model_type": name, "architectures": [f"{stem}Model"], **_RELATIVE} | ({"pad_token_id": 1, "decoder_vocab_size": 2001} if name == "marian" else {})
+    name: {"model_type": name, "architectures": [f"{stem}Model"], **_RELATIVE}
+    | ({"pad_token_id": 1, "decoder_vocab_size": 2001} if name == "marian" else {})
     for name, stem in RELATIVES.items()
 }
 DRAWS: dict[str, Draw] = {
@@ -251,7 +252,9 @@ DRAWS |= {
 }
 DRAWS |= {
     name: {
-        "architectures": lambda r, end=f"{stem}MTModel" if name == "marian" else f"{stem}ForConditionalGeneration": [end],
+        "architectures": lambda r, end=f"{stem}MTModel" if name == "marian" else f"{stem}ForConditionalGeneration": [
+            end
+        ],
         "encoder_layers": lambda r: r.randrange(1, 5),
         "decoder_layers": lambda r: r.randrange(1, 5),
         "encoder_ffn_dim": lambda r: r.randrange(20, 300),
@@ -260,15 +263,35 @@ DRAWS |= {
     }
     for name, stem in RELATIVES.items()
 }
-_SMALL = {"vocab_size": 2001, "hidden_size": 96, "num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 200}
-ENCODERS = {"data2vec-text": "Data2VecText", "mpnet": "MPNet", "ernie": "Ernie", "megatron-bert": "MegatronBert"}  # near BERT
+_SMALL = {
+    "vocab_size": 2001,
+    "hidden_size": 96,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "intermediate_size": 200,
+}
+ENCODERS = {
+    "data2vec-text": "Data2VecText",
+    "mpnet": "MPNet",
+    "ernie": "Ernie",
+    "megatron-bert": "MegatronBert",
+}  # near BERT
 PLAIN |= {name: {"model_type": name, "architectures": [f"{stem}Model"], **_SMALL} for name, stem in ENCODERS.items()}
 DRAWS |= {name: _encoder(_classes(stem, *_COMMON)) for name, stem in ENCODERS.items()}
 DRAWS["mpnet"] = {k: v for k, v in DRAWS["mpnet"].items() if k != "type_vocab_size"} | {
     "relative_attention_num_buckets": lambda r: r.choice([16, 40])
 }
 DRAWS["ernie"] |= {"use_task_id": _coin, "task_type_vocab_size": lambda r: r.randrange(2, 6)}
-COUNTED = ("bert", "roberta", "modernbert", "distilbert", "electra", "data2vec-text", "mpnet", "ernie")  # whose pass over tokens is counted
+COUNTED = (
+    "bert",
+    "roberta",
+    "modernbert",
+    "distilbert",
+    "electra",
+    "data2vec-text",
+    "mpnet",
+    "ernie",
+)  # whose pass over tokens is counted
 
 
 def config(name: str) -> dict[str, Any]:

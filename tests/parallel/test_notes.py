@@ -9,12 +9,12 @@ from rooflinecli.formulas import collectives as f
 from rooflinecli.formulas import memory as m
 from rooflinecli.parallel import context, tensor
 from rooflinecli.phases.fine_tuning import RECIPE
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 
 GPT3 = (96, 1, 2048, 12288, 96, 4, 2)  # layers, batch, sequence, width, heads, expansion, bytes
 
 
-def sent(plan: Plan, backward: bool) -> float:
+def sent(plan: Layout, backward: bool) -> float:
     volume = {"all-reduce": f.all_reduce_volume, "all-gather": f.gather_volume, "reduce-scatter": f.gather_volume}
     return sum(
         volume[c.op](c.size, c.n) * c.count for c in tensor.collectives(plan, 2048.0, 12288.0, 2.0, 1.0, 2.0, backward)
@@ -28,7 +28,7 @@ def test_7_1_to_7_6_dpo():
 
 
 def test_7_3_sequence_parallelism_sends_the_same_bytes_but_regathers_in_backward():
-    plain, split = Plan(tp=8.0), Plan(tp=8.0, sequence_parallel=True)
+    plain, split = Layout(tp=8.0), Layout(tp=8.0, sequence_parallel=True)
     assert sent(split, False) == pytest.approx(sent(plain, False))
     assert sent(split, True) - sent(plain, True) == pytest.approx(2 * f.gather_volume(2048 * 12288 * 2, 8))
 
@@ -59,8 +59,8 @@ def test_7_4_1_causal_ring_attention():
     assert attention.ring_naive_pairs(8192, 4) == 14681088
     assert attention.ring_striped_pairs(8192, 4) == 8392704
     assert attention.ring_zigzag_pairs(8192, 4) == 8389632
-    assert context.imbalance(Plan(cp=4.0, ring="naive"), 8192.0) == pytest.approx(14681088 / 8389632)
-    assert context.imbalance(Plan(cp=4.0, ring="zigzag"), 8192.0) is None
+    assert context.imbalance(Layout(cp=4.0, ring="naive"), 8192.0) == pytest.approx(14681088 / 8389632)
+    assert context.imbalance(Layout(cp=4.0, ring="zigzag"), 8192.0) is None
 
 
 @pytest.mark.parametrize("ring", ["naive", "striped"])

@@ -9,28 +9,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.training import train
 from rooflinecli.formulas import schedule
 from rooflinecli.ledger.ops import Collective
 from rooflinecli.parallel import pipeline, tensor
 from rooflinecli.price.network import price_collective
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.request import Request
 
 
-def scene(model: str = "llama-3-8b", hardware: str = "h100-sxm", override: dict[str, float] | None = None, **given):
-    return Scene(
+def ctx(model: str = "llama-3-8b", hardware: str = "h100-sxm", override: dict[str, float] | None = None, **given):
+    return EstimateContext(
         Request(load_model(model), load_hardware(hardware), **{"batch": 64.0, "seq": 4096.0} | given), override=override
     )
 
 
 def test_expected_exceeds_the_floor_where_communication_dominates():
     """gpt-oss-120b with its experts over 64 B200: eight devices share NVLink, the rest of the exchange is on the network."""
-    s = scene("gpt-oss-120b", "b200-sxm", batch=1280.0, dtype="bf16")
-    answer = train(s, Plan(dp=64.0, ep=64.0, micro_batch=4.0))
+    s = ctx("gpt-oss-120b", "b200-sxm", batch=1280.0, dtype="bf16")
+    answer = train(s, Layout(dp=64.0, ep=64.0, micro_batch=4.0))
     assert answer.resources_s.communication > answer.resources_s.compute
     assert answer.time_s > 1.05 * answer.floor_s
 
@@ -38,23 +38,23 @@ def test_expected_exceeds_the_floor_where_communication_dominates():
 @pytest.mark.parametrize(
     "plan",
     [
-        Plan(tp=8.0, pp=2.0, dp=4.0, sequence_parallel=True),
-        Plan(dp=16.0, zero=3),
-        Plan(dp=16.0, zero=3, shard=8.0),
-        Plan(cp=4.0, dp=4.0),
-        Plan(tp=16.0, dp=2.0, zero=0),
+        Layout(tp=8.0, pp=2.0, dp=4.0, sequence_parallel=True),
+        Layout(dp=16.0, zero=3),
+        Layout(dp=16.0, zero=3, shard=8.0),
+        Layout(cp=4.0, dp=4.0),
+        Layout(tp=16.0, dp=2.0, zero=0),
     ],
     ids=str,
 )
 def test_breakdown_adds_up_and_names_what_hides(plan):
-    answer = train(scene(), plan)
+    answer = train(ctx(), plan)
     assert sum(answer.breakdown_s.values()) == pytest.approx(answer.time_s)
     assert sum(answer.communication_s.values()) == pytest.approx(answer.breakdown_s["communication"], abs=1e-12)
     assert all(seconds >= -1e-12 for seconds in (*answer.hidden_s.values(), *answer.communication_s.values()))
 
 
 def test_exposed_and_hidden_are_all_of_the_time_on_the_wires():
-    s, plan = scene(), Plan(tp=8.0, dp=2.0, sequence_parallel=True)
+    s, plan = ctx(), Layout(tp=8.0, dp=2.0, sequence_parallel=True)
     answer = train(s, plan)
     moves = tensor.collectives(plan, 4096.0, 4096.0, 2.0, 32.0, 2.0, True)
     whole = 32 * sum(price_collective(c, s.chip, "training", 16.0).expected * c.count for c in moves)
@@ -63,7 +63,7 @@ def test_exposed_and_hidden_are_all_of_the_time_on_the_wires():
 
 
 def test_tensor_parallelism_hides_inside_the_innermost_network_only():
-    inside, across = (train(scene("llama-3-70b"), Plan(tp=tp, dp=2.0, sequence_parallel=True)) for tp in (8.0, 16.0))
+    inside, across = (train(ctx("llama-3-70b"), Layout(tp=tp, dp=2.0, sequence_parallel=True)) for tp in (8.0, 16.0))
     assert inside.hidden_s["tp"] > 10 * inside.communication_s["tp"]
     assert across.hidden_s["tp"] == 0 and across.communication_s["tp"] > inside.communication_s["tp"]
 
@@ -71,8 +71,8 @@ def test_tensor_parallelism_hides_inside_the_innermost_network_only():
 def test_axes_that_hide_add_up():
     """Two collectives that hide on the same device cost more together than the longer alone."""
     slow = {"network.1.bandwidth": 2e9}
-    both = train(scene(override=slow, batch=64.0), Plan(dp=64.0, zero=3))
-    quick = train(scene(override={"network.1.bandwidth": 50e9}, batch=64.0), Plan(dp=64.0, zero=3))
+    both = train(ctx(override=slow, batch=64.0), Layout(dp=64.0, zero=3))
+    quick = train(ctx(override={"network.1.bandwidth": 50e9}, batch=64.0), Layout(dp=64.0, zero=3))
     assert both.communication_s["dp"] > quick.communication_s["dp"]
     work = both.time_s - both.communication_s["dp"]
     assert both.time_s > max(work, both.hidden_s["dp"])
@@ -80,7 +80,7 @@ def test_axes_that_hide_add_up():
 
 def test_one_port_of_eight():
     """ZeRO-3 of DeepSpeed in 2021 reached 19 GB/s of bus bandwidth on hosts with 8 x 25 GB/s (Megatron SC'21, table 2)."""
-    chip = scene(hardware="a100-sxm-80").chip
+    chip = ctx(hardware="a100-sxm-80").chip
     size = 175e9 * 2
     moved = Collective("dp.all_gather", "all-gather", size, "dp", 384.0, 1.0, rails=0.113)
     seconds = price_collective(moved, chip, "training", 384.0).expected
@@ -97,10 +97,10 @@ def test_the_best_split_is_the_best_of_all_splits(pp, extra, stem, head):
     """Against every way to lay whole layers over the stages."""
     layers, layer = pp + extra, 1.0
     if layers % pp == 0:
-        even = pipeline.slowest(Plan(pp=float(pp)), float(layers), layers * layer, stem, head)
+        even = pipeline.slowest(Layout(pp=float(pp)), float(layers), layers * layer, stem, head)
         assert even == pytest.approx(layers / pp + max(stem, head))
         return
-    found = pipeline.slowest(Plan(pp=float(pp)), float(layers), layers * layer, stem, head)
+    found = pipeline.slowest(Layout(pp=float(pp)), float(layers), layers * layer, stem, head)
     ends = [stem, *[0.0] * (pp - 2), head]
     splits = (s for s in product(range(layers + 1), repeat=pp) if sum(s) == layers) if pp < 4 else _balanced(layers, pp)
     best = min(max(n * layer + e for n, e in zip(s, ends, strict=True)) for s in splits)
@@ -118,7 +118,7 @@ def _balanced(layers: int, pp: int):
 
 def test_stragglers_of_a_tpu_wait_for_slices_only():
     one, two = (
-        train(scene(hardware="tpu-v6e", batch=float(n)), Plan(dp=float(n), zero=3)).breakdown_s["stragglers"]
+        train(ctx(hardware="tpu-v6e", batch=float(n)), Layout(dp=float(n), zero=3)).breakdown_s["stragglers"]
         for n in (256, 512)
     )
     assert one == 0 and two > 0
@@ -126,7 +126,7 @@ def test_stragglers_of_a_tpu_wait_for_slices_only():
 
 def test_attention_rises_with_length_unless_it_is_flash_attention_2():
     def rate(seq: float, software: str) -> float:
-        answer = train(scene(seq=seq, batch=8.0), Plan(dp=8.0, software=software))
+        answer = train(ctx(seq=seq, batch=8.0), Layout(dp=8.0, software=software))
         flops = 3.5 * 2 * 32 * 32 * 128 * seq * seq  # causal, forward and 2.5 times that backward, one sequence
         return flops / answer.breakdown_s["attention"] / 989.4e12
 
@@ -136,8 +136,8 @@ def test_attention_rises_with_length_unless_it_is_flash_attention_2():
 
 def test_multi_token_prediction_is_one_layer_and_one_head():
     """DeepSeek-V3, section 2.2: one further layer of 61, and the head once more; only frameworks that say so train with it."""
-    s = scene("deepseek-v3", "h800-sxm", batch=512.0, dtype="bf16")
-    plans = (Plan(pp=16.0, dp=16.0, ep=16.0, software=name) for name in ("any", "nemo-2024"))
+    s = ctx("deepseek-v3", "h800-sxm", batch=512.0, dtype="bf16")
+    plans = (Layout(pp=16.0, dp=16.0, ep=16.0, software=name) for name in ("any", "nemo-2024"))
     ratio = [train(s, plan).breakdown_s["matmul"] for plan in plans]
     assert 1 + 1 / 61 < ratio[0] / ratio[1] < 1.045
 
@@ -145,8 +145,8 @@ def test_multi_token_prediction_is_one_layer_and_one_head():
 def test_multi_token_prediction_has_parameters_and_flops():
     """A module of DeepSeek-V3 (section 2.2; 14B on Hugging Face with its copies of embedding and head, 0.93B each): a layer of 256
     experts, MLA, a shared expert and the projection. Its FLOPs are those of its active parameters, the head again, and attention."""
-    s = scene("deepseek-v3", "h800-sxm", batch=512.0, dtype="bf16")
-    with_it, without = (train(s, Plan(dp=64.0, ep=64.0, zero=0, software=name)) for name in ("any", "nemo-2024"))
+    s = ctx("deepseek-v3", "h800-sxm", batch=512.0, dtype="bf16")
+    with_it, without = (train(s, Layout(dp=64.0, ep=64.0, zero=0, software=name)) for name in ("any", "nemo-2024"))
     d, experts, mla = 7168, 3 * 7168 * 2048, 7168 * 1536 + 1536 * 24576 + 7168 * 576 + 512 * 32768 + 16384 * 7168
     held = 4 * experts + experts + mla + 256 * d + 2 * d * d
     assert (with_it.memory.weights_bytes - without.memory.weights_bytes) / 2 == pytest.approx(held, rel=1e-3)
@@ -162,9 +162,9 @@ def test_multi_token_prediction_has_parameters_and_flops():
 
 def test_clamped_experts_pass_over_their_outputs():
     """gpt-oss: biases and a clamped gate cost 21.5 passes over the outputs of gate_up and down of each token's four experts."""
-    s = scene("gpt-oss-120b", "b200-sxm", batch=8.0, dtype="bf16")
-    none = scene("gpt-oss-120b", "b200-sxm", {"efficiency.experts.bias_passes": 0.0}, batch=8.0, dtype="bf16")
-    extra = train(s, Plan(dp=8.0)).breakdown_s["elementwise"] - train(none, Plan(dp=8.0)).breakdown_s["elementwise"]
+    s = ctx("gpt-oss-120b", "b200-sxm", batch=8.0, dtype="bf16")
+    none = ctx("gpt-oss-120b", "b200-sxm", {"efficiency.experts.bias_passes": 0.0}, batch=8.0, dtype="bf16")
+    extra = train(s, Layout(dp=8.0)).breakdown_s["elementwise"] - train(none, Layout(dp=8.0)).breakdown_s["elementwise"]
     values = 36 * 4096 * 4 * (2 * 2880 + 2880)
     share = s.chip.constants("training", "elementwise").memory
     assert extra == pytest.approx(values * 21.5 * 2 / (share * 8e12), rel=0.02)
@@ -183,7 +183,7 @@ def test_least_stage_and_perfect_overlap():
 
 def test_narrow_matmuls_keep_narrow_inputs_and_wide_weights():
     def held(dtype: str):
-        return train(scene(dtype=dtype), Plan(dp=8.0)).memory
+        return train(ctx(dtype=dtype), Layout(dp=8.0)).memory
 
     wide, narrow = held("bf16"), held("fp8")
     assert narrow.weights_bytes == pytest.approx(wide.weights_bytes)
@@ -192,6 +192,6 @@ def test_narrow_matmuls_keep_narrow_inputs_and_wide_weights():
 
 
 def test_weights_stay_whole_between_the_microbatches_of_a_pipeline():
-    whole = train(scene(), Plan(pp=2.0, dp=4.0, zero=2)).memory.weights_bytes
-    assert train(scene(), Plan(pp=2.0, dp=4.0, zero=3)).memory.weights_bytes == whole
-    assert train(scene(), Plan(dp=4.0, zero=3)).memory.weights_bytes < whole
+    whole = train(ctx(), Layout(pp=2.0, dp=4.0, zero=2)).memory.weights_bytes
+    assert train(ctx(), Layout(pp=2.0, dp=4.0, zero=3)).memory.weights_bytes == whole
+    assert train(ctx(), Layout(dp=4.0, zero=3)).memory.weights_bytes < whole

@@ -11,23 +11,25 @@ from hypothesis import strategies as st
 
 from rooflinecli import memory
 from rooflinecli.core.lift import PLAIN
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.training import train
 from rooflinecli.ledger.ops import Collective
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.network import OPS, price_collective
 from rooflinecli.questions.collective.answer import collective
 from rooflinecli.specs.hardware import Efficiency, load_hardware
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.request import Request
 
 CHIPS = ("h100-sxm", "a100-sxm-80", "gb200-nvl72", "mi300x", "tpu-v5e", "tpu-v4", "tpu-v5p", "trainium2", "l40s")
 MODELS = ("llama-3-8b", "mixtral-8x7b", "deepseek-v3", "gpt3-13b")
-quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+quick = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+)
 powers = st.sampled_from([1.0, 2.0, 4.0, 8.0, 16.0, 64.0, 256.0])
 plans = st.builds(
-    Plan,
+    Layout,
     tp=st.sampled_from([1.0, 2.0, 4.0]),
     pp=st.sampled_from([1.0, 2.0, 4.0]),
     dp=st.sampled_from([1.0, 2.0, 8.0]),
@@ -47,13 +49,15 @@ plans = st.builds(
 )
 
 
-def legal(plan: Plan, model: str) -> bool:
+def legal(plan: Layout, model: str) -> bool:
     moe = model in ("mixtral-8x7b", "deepseek-v3")
     return (plan.ep == 1 or (moe and plan.dp % plan.ep == 0)) and (plan.shard is None or plan.dp % plan.shard == 0)
 
 
-def scene(model: str, chip: str = "h100-sxm", **override: float) -> Scene:
-    return Scene(Request(load_model(model), load_hardware(chip), batch=32.0, seq=2048.0), override=override or None)
+def ctx(model: str, chip: str = "h100-sxm", **override: float) -> EstimateContext:
+    return EstimateContext(
+        Request(load_model(model), load_hardware(chip), batch=32.0, seq=2048.0), override=override or None
+    )
 
 
 @quick
@@ -93,7 +97,7 @@ def test_a_group_array_equals_its_scalars_bit_for_bit(chip, op, size, stride):
 @given(st.sampled_from(MODELS), plans)
 def test_floor_and_expected_of_a_plan(model, plan):
     assume(legal(plan, model))
-    a = train(scene(model), plan)
+    a = train(ctx(model), plan)
     low, high = a.interval_s
     assert 0 < a.floor_s <= low <= a.time_s <= high
     assert sum(a.communication_s.values()) >= 0
@@ -105,13 +109,13 @@ def test_floor_and_expected_of_a_plan(model, plan):
 def test_more_bandwidth_never_slows_a_plan(model, plan):
     assume(legal(plan, model))
     hw = load_hardware("h100-sxm")
-    base = train(scene(model), plan).time_s
+    base = train(ctx(model), plan).time_s
     for name, value in (
         ("network.0.bandwidth", hw.network[0].bandwidth.si),
         ("network.1.bandwidth", hw.network[1].bandwidth.si),
         ("memory.bandwidth", hw.memory.bandwidth.si),
     ):
-        assert train(scene(model, **{name: 2 * value}), plan).time_s <= base * (1 + 1e-12), name
+        assert train(ctx(model, **{name: 2 * value}), plan).time_s <= base * (1 + 1e-12), name
 
 
 @quick
@@ -125,7 +129,7 @@ def test_an_axis_of_size_one_is_free(model, plan, axis):
         **({"ep": 1.0, "shard": None} if axis == "dp" else {}),
     )
     assume(legal(plan, model))
-    a = train(scene(model), plan)
+    a = train(ctx(model), plan)
     assert a.communication_s.get(axis, 0.0) == 0
     assert a.communication_bytes.get(axis, 0.0) == 0
 
@@ -136,9 +140,9 @@ def test_a_plan_array_equals_its_scalars_bit_for_bit(model, plan):
     """But for the powers that join hidden communication with the work: numpy rounds those within 2 ulp of the C library."""
     assume(legal(plan, model) and plan.shard is None)
     dp = np.array([1.0, 2.0, 4.0, 8.0]) * plan.ep
-    many = train(scene(model), replace(plan, dp=dp))
+    many = train(ctx(model), replace(plan, dp=dp))
     for i, n in enumerate(dp):
-        one = train(scene(model), replace(plan, dp=float(n)))
+        one = train(ctx(model), replace(plan, dp=float(n)))
         assert np.broadcast_to(many.floor_s, dp.shape)[i] == one.floor_s
         for key in ("time_s", "tokens_per_s", "mfu"):
             assert getattr(many, key)[i] == pytest.approx(getattr(one, key), rel=1e-14), key
@@ -153,10 +157,10 @@ def test_shards_sum_to_the_whole(model, zero, ep):
     moe = model in ("mixtral-8x7b", "deepseek-v3")
     if ep > 1 and not moe:
         pytest.skip("no experts")
-    s, dp, tp = scene(model), 8.0, 1.0
-    whole = memory.device_parameters(s.book, Plan(), PLAIN)
-    plan = Plan(tp=tp, dp=dp, ep=ep, zero=zero)
-    part = memory.device_parameters(s.book, plan, PLAIN)
+    s, dp, tp = ctx(model), 8.0, 1.0
+    whole = memory.device_parameters(s.ledger, Layout(), PLAIN)
+    plan = Layout(tp=tp, dp=dp, ep=ep, zero=zero)
+    part = memory.device_parameters(s.ledger, plan, PLAIN)
     assert part.experts * ep == pytest.approx(whole.experts)
     assert part.inner + part.outer == pytest.approx(whole.inner + whole.outer)
     for state, stage in (("weights", 3), ("gradients", 2), ("optimizer", 1)):
@@ -168,30 +172,33 @@ def test_shards_sum_to_the_whole(model, zero, ep):
 @pytest.mark.parametrize("tp", [2.0, 4.0, 8.0])
 def test_tensor_parallel_shards_sum_to_the_whole(tp):
     """Matmul weights split exactly; norms are on every device; KV cache and activations under sequence parallelism split too."""
-    s = scene("llama-3-70b")
-    whole, part = memory.device_parameters(s.book, Plan(), PLAIN), memory.device_parameters(s.book, Plan(tp=tp), PLAIN)
+    s = ctx("llama-3-70b")
+    whole, part = (
+        memory.device_parameters(s.ledger, Layout(), PLAIN),
+        memory.device_parameters(s.ledger, Layout(tp=tp), PLAIN),
+    )
     norms = 2 * 80 * 8192
     assert (part.inner - norms) * tp == pytest.approx(whole.inner - norms)
-    kv = [memory.kv_cache(s.book, p, s.formats, 4.0, 1024.0, PLAIN) for p in (Plan(), Plan(tp=tp))]
+    kv = [memory.kv_cache(s.ledger, p, s.formats, 4.0, 1024.0, PLAIN) for p in (Layout(), Layout(tp=tp))]
     assert kv[1] * tp == pytest.approx(kv[0])
     layers = [
-        memory.training_activations(s.book, p, s.formats, 2048.0, 1.0, PLAIN)
-        for p in (Plan(pp=4.0), Plan(pp=4.0, tp=tp, sequence_parallel=True))
+        memory.training_activations(s.ledger, p, s.formats, 2048.0, 1.0, PLAIN)
+        for p in (Layout(pp=4.0), Layout(pp=4.0, tp=tp, sequence_parallel=True))
     ]
     assert layers[1] * tp == pytest.approx(layers[0], rel=0.01)
 
 
 def test_pipeline_stages_sum_to_the_whole():
-    s = scene("llama-3-70b")
-    whole = memory.device_parameters(s.book, Plan(), PLAIN)
-    assert memory.device_parameters(s.book, Plan(pp=8.0), PLAIN).inner * 8 == pytest.approx(whole.inner)
-    uneven = memory.device_parameters(s.book, Plan(pp=4.0, stages=(19.0, 21.0, 21.0, 19.0)), PLAIN).inner
+    s = ctx("llama-3-70b")
+    whole = memory.device_parameters(s.ledger, Layout(), PLAIN)
+    assert memory.device_parameters(s.ledger, Layout(pp=8.0), PLAIN).inner * 8 == pytest.approx(whole.inner)
+    uneven = memory.device_parameters(s.ledger, Layout(pp=4.0, stages=(19.0, 21.0, 21.0, 19.0)), PLAIN).inner
     assert uneven == pytest.approx(whole.inner * 21 / 80)
 
 
 def test_context_parallelism_splits_activations():
-    s = scene("llama-3-8b")
-    one, four = (memory.training_activations(s.book, Plan(cp=c), s.formats, 8192.0, 1.0, PLAIN) for c in (1.0, 4.0))
+    s = ctx("llama-3-8b")
+    one, four = (memory.training_activations(s.ledger, Layout(cp=c), s.formats, 8192.0, 1.0, PLAIN) for c in (1.0, 4.0))
     assert four * 4 == pytest.approx(one)
 
 

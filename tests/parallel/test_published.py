@@ -10,16 +10,18 @@ import pytest
 from rooflinecli import memory
 from rooflinecli.core.lift import PLAIN
 from rooflinecli.engine import legality
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.option_conflicts import check
-from rooflinecli.phases.axis_sizes import layer_sizes, work_sizes
+from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes
 from rooflinecli.validate import published_training
 
 ROWS = {row["id"]: row for row in published_training.rows()}
 TABLE_5 = [row for row in ROWS.values() if row["id"].startswith("korthikanti-t5")]
 FIGURE_1 = [row for row in ROWS.values() if "activation_bytes" in row]
 FIGURE_7 = [row for row in ROWS.values() if "activation_percent" in row]
-FIRST, SECOND, THIRD = ([row for row in published_training.timed() if published_training.round_of(row) == which] for which in (1, 2, 3))
+FIRST, SECOND, THIRD = (
+    [row for row in published_training.timed() if published_training.round_of(row) == which] for which in (1, 2, 3)
+)
 TIMED = [row for row in ROWS.values() if "step_s" in row]
 
 
@@ -42,14 +44,14 @@ def test_korthikanti_activation_memory(row):
 @pytest.mark.parametrize("row", FIGURE_7, ids=lambda r: r["id"])
 def test_korthikanti_activation_memory_of_a_layer(row):
     """Per layer: sbh (34 + 5as/h) under the divisions of tensor and sequence parallelism and of recomputation."""
-    scene = published_training.scene(row)
+    ctx = published_training.ctx(row)
 
     def layer(**changes) -> float:
         plan = published_training.plan(row, **changes)
-        work = work_sizes(plan.micro_batch, scene.seq, scene.seq, scene.seq, plan)
-        group = scene.book.layers[0]
+        work = pass_axis_sizes(plan.micro_batch, ctx.seq, ctx.seq, ctx.seq, plan)
+        group = ctx.ledger.layers[0]
         return memory.layer_activations(
-            group, plan, layer_sizes(group, work, plan, scene.spec.document, PLAIN), scene.formats
+            group, plan, layer_sizes(group, work, plan, ctx.spec.document, PLAIN), ctx.formats
         )
 
     base, wanted = layer(recompute="none"), row["activation_percent"]
@@ -65,17 +67,17 @@ def test_korthikanti_activation_memory_of_a_layer(row):
 def test_activations_of_a_gpt_block_in_closed_form(tp):
     """Korthikanti et al., eq. 1, 2 and 4: sbh(34 + 5as/h), sbh(10 + 24/t + 5as/ht), sbh/t (34 + 5as/h)."""
     row = ROWS["korthikanti-t5-22b-full"]
-    scene, m = published_training.scene(row), row["model"]
+    ctx, m = published_training.ctx(row), row["model"]
     s, b, h, a = m["seq"], 4, m["d_model"], m["heads"]
     for parallel, expected in (
         (False, s * b * h * (10 + 24 / tp + 5 * a * s / (h * tp))),
         (True, s * b * h / tp * (34 + 5 * a * s / h)),
     ):
         plan = published_training.plan(row, tp=tp, recompute="none", sequence_parallel=parallel)
-        work = work_sizes(plan.micro_batch, scene.seq, scene.seq, scene.seq, plan)
-        group = scene.book.layers[0]
+        work = pass_axis_sizes(plan.micro_batch, ctx.seq, ctx.seq, ctx.seq, plan)
+        group = ctx.ledger.layers[0]
         held = memory.layer_activations(
-            group, plan, layer_sizes(group, work, plan, scene.spec.document, PLAIN), scene.formats
+            group, plan, layer_sizes(group, work, plan, ctx.spec.document, PLAIN), ctx.formats
         )
         assert held == pytest.approx(expected)
 
@@ -138,19 +140,19 @@ def test_old_megatron_is_slower_than_new():
     """Software is data: the same plan hides its communication in a framework that overlaps."""
     row = ROWS["korthikanti-t5-175b-selsp"]
     old = published_training.compared(row).answer.time_s
-    new = published_training.train(published_training.scene(row), published_training.plan(row, software="any")).time_s
+    new = published_training.train(published_training.ctx(row), published_training.plan(row, software="any")).time_s
     assert new < old
 
 
 def test_every_software_named_by_a_row_is_in_the_tables():
     for software in {row["plan"].get("software", "any") for row in TIMED}:
-        scene = published_training.scene(next(r for r in TIMED if r["plan"].get("software", "any") == software))
-        check(Scene(replace(scene.request, software=software)))
+        ctx = published_training.ctx(next(r for r in TIMED if r["plan"].get("software", "any") == software))
+        check(EstimateContext(replace(ctx.request, software=software)))
 
 
 def test_a_framework_keeps_the_constants_that_an_option_does_not_name():
     """torchtitan+async+rowwise: TP hides as with async, fp8 matmuls take 1.7 times as long, the rest is torchtitan's."""
-    chip = published_training.scene(ROWS["torchtitan-asynctp-llama3-8b-float8-rowwise-async"]).chip
+    chip = published_training.ctx(ROWS["torchtitan-asynctp-llama3-8b-float8-rowwise-async"]).chip
     both, plain = "torchtitan+async+rowwise", "torchtitan"
 
     def same(kind: str) -> bool:
@@ -171,7 +173,11 @@ def test_hours_of_whole_runs(run):
 
 def test_every_plan_that_ran_is_legal():
     """DeepSeek-V3 in 16 chunks of 61 layers, Llama 405B in 128 chunks of 126, experts over more ranks than replicas."""
-    assert [row["id"] for row in TIMED if legality.broken(published_training.scene(row), published_training.plan(row), "train")] == []
+    assert [
+        row["id"]
+        for row in TIMED
+        if legality.first_violation(published_training.ctx(row), published_training.plan(row), "train")
+    ] == []
 
 
 def test_rounds_of_published_runs():

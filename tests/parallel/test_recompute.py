@@ -8,16 +8,16 @@ from rooflinecli import memory
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.record import plain
 from rooflinecli.engine import build_request
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.training import train
 from rooflinecli.formulas import roofline
 from rooflinecli.phases import backward, recompute
-from rooflinecli.phases.axis_sizes import layer_sizes, work_sizes
-from rooflinecli.phases.forward import Pass
+from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes
+from rooflinecli.phases.forward import ForwardPass
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.render.views.estimate import layout
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.request import Request
 from rooflinecli.validate import published_training
@@ -25,38 +25,38 @@ from rooflinecli.validate import published_training
 TOKENS = 4096.0
 
 
-def scene(model: str, chip: str = "h100-sxm", **asked) -> Scene:
-    return Scene(Request(load_model(model), load_hardware(chip), batch=8.0, seq=TOKENS, **asked))
+def ctx(model: str, chip: str = "h100-sxm", **asked) -> EstimateContext:
+    return EstimateContext(Request(load_model(model), load_hardware(chip), batch=8.0, seq=TOKENS, **asked))
 
 
 def layer(model: str, index: int = 0):
-    s = scene(model)
-    group = s.book.layers[index]
-    sizes = layer_sizes(group, work_sizes(1.0, TOKENS, TOKENS, 1.0, Plan()), Plan(), s.spec.document, s.lift)
+    s = ctx(model)
+    group = s.ledger.layers[index]
+    sizes = layer_sizes(group, pass_axis_sizes(1.0, TOKENS, TOKENS, 1.0, Layout()), Layout(), s.spec.document, s.lift)
     return s, group, sizes
 
 
 def kept(model: str, index: int = 0, **plan) -> float:
     s, group, sizes = layer(model, index)
-    return memory.layer_activations(group, Plan(**plan), sizes, s.formats, float(s.book.n_layers))
+    return memory.layer_activations(group, Layout(**plan), sizes, s.formats, float(s.ledger.n_layers))
 
 
-def repeated(model: str, plan: Plan, early_stop: bool = False, index: int = 0) -> float:
+def repeated(model: str, plan: Layout, early_stop: bool = False, index: int = 0) -> float:
     s, group, sizes = layer(model, index)
-    forward = Pass(s.formats).ops(group.rows, sizes)
-    return sum(op.flops * op.count for op in recompute.again(plan, forward, early_stop))
+    forward = ForwardPass(s.formats).ops(group.rows, sizes)
+    return sum(op.flops * op.count for op in recompute.recomputed_ops(plan, forward, early_stop))
 
 
 def test_an_early_stop_saves_the_down_projection():
-    full = repeated("llama-3-8b", Plan(recompute="full"))
-    stopped = repeated("llama-3-8b", Plan(recompute="full"), True)
+    full = repeated("llama-3-8b", Layout(recompute="full"))
+    stopped = repeated("llama-3-8b", Layout(recompute="full"), True)
     assert full - stopped == 2 * TOKENS * 14336 * 4096
 
 
 def test_op_repeats_every_second_matmul_and_no_attention():
     """q, k, v, o, gate, up, down: k, o and up run again, which are half of all but down."""
     expected = 2 * TOKENS * 4096 * (1024 + 4096 + 14336)
-    assert repeated("llama-3-8b", Plan(recompute="op")) == pytest.approx(expected)
+    assert repeated("llama-3-8b", Layout(recompute="op")) == pytest.approx(expected)
 
 
 def test_op_keeps_what_it_does_not_repeat():
@@ -66,7 +66,11 @@ def test_op_keeps_what_it_does_not_repeat():
 
 
 def test_a_norm_after_the_projection_needs_its_output():
-    assert recompute.stops_early(1.0, 2) and not recompute.stops_early(1.0, 4) and not recompute.stops_early(0.0, 2)
+    assert (
+        recompute.uses_early_stop(1.0, 2)
+        and not recompute.uses_early_stop(1.0, 4)
+        and not recompute.uses_early_stop(0.0, 2)
+    )
 
 
 def test_latent_up_projections_are_the_bulk_of_what_deepseek_keeps():
@@ -74,7 +78,7 @@ def test_latent_up_projections_are_the_bulk_of_what_deepseek_keeps():
     plain = kept("deepseek-v3", 1, recompute="selective")
     fewer = kept("deepseek-v3", 1, recompute="selective", recompute_modules=("mla_up_proj",))
     assert plain - fewer == pytest.approx(2 * TOKENS * 128 * (192 + 256))
-    flops = repeated("deepseek-v3", Plan(recompute="selective", recompute_modules=("mla_up_proj",)), index=1)
+    flops = repeated("deepseek-v3", Layout(recompute="selective", recompute_modules=("mla_up_proj",)), index=1)
     assert flops == pytest.approx(2 * TOKENS * 128 * (1536 * 192 + 512 * 256))
 
 
@@ -82,7 +86,7 @@ def test_every_module_names_rows_that_exist():
     rows = {
         row.name: row
         for name in ("llama-3-8b", "deepseek-v3", "gpt3-175b")
-        for group in layer(name)[0].book.layers
+        for group in layer(name)[0].ledger.layers
         for row in group.rows
     }
     for again, drops in recompute.MODULES.values():
@@ -92,9 +96,9 @@ def test_every_module_names_rows_that_exist():
 
 
 def test_part_of_the_layers_costs_part_of_the_time_and_keeps_part_of_the_rest():
-    s = scene("llama-3-8b")
+    s = ctx("llama-3-8b")
     answers = [
-        train(s, Plan(dp=8.0, zero=3, recompute=kind, recompute_layers=layers))
+        train(s, Layout(dp=8.0, zero=3, recompute=kind, recompute_layers=layers))
         for kind, layers in (("none", None), ("full", 8.0), ("full", 32.0), ("full", None))
     ]
     times = [a.time_s for a in answers]
@@ -108,8 +112,8 @@ def test_part_of_the_layers_costs_part_of_the_time_and_keeps_part_of_the_rest():
 
 
 def test_adapters_on_fewer_targets_cost_less():
-    s = scene("llama-3-8b")
-    found = {t: train(s, Plan(dp=8.0, recipe="lora", lora_targets=t)) for t in ("all", "attention", "qkv")}
+    s = ctx("llama-3-8b")
+    found = {t: train(s, Layout(dp=8.0, recipe="lora", lora_targets=t)) for t in ("all", "attention", "qkv")}
     times = [found[t].time_s for t in ("all", "attention", "qkv")]
     assert times == sorted(times, reverse=True) and len(set(times)) == 3
     # rank 16 on q, k and v fused: (4096 + 6144) x 16 x 32 layers, 12 bytes each of optimizer state over 8 replicas
@@ -139,15 +143,15 @@ def test_options_that_do_not_go_together_are_refused(given, words):
 def test_a_partial_recomputation_is_named() -> None:
     asked = {"model": "llama-3-8b", "hw": "h100", "phase": "train", "n": 8}
     part = estimate(build_request.request({**asked, "recompute": "full", "recompute-layers": 20}))
-    assert "full recompute of 20 layers" in layout(plain(part.phases["train"].laid_out))
+    assert "full recompute of 20 layers" in layout(plain(part.phases["train"].layout_of_phase))
     modules = estimate(build_request.request({**asked, "recompute": "selective", "recompute-modules": "mlp,layernorm"}))
-    assert "selective recompute of mlp+layernorm" in layout(plain(modules.phases["train"].laid_out))
+    assert "selective recompute of mlp+layernorm" in layout(plain(modules.phases["train"].layout_of_phase))
 
 
 def test_narrow_formats_quantise_inputs_forward_and_output_gradients_backward() -> None:
     """Each once: x has k columns, dy has n, and the weight gradient reads both as they are."""
     s, group, sizes = layer("llama-3-8b")
-    up = next(op for op in Pass(s.formats).ops(group.rows, sizes) if op.name == "feedforward.gate_up")
+    up = next(op for op in ForwardPass(s.formats).ops(group.rows, sizes) if op.name == "feedforward.gate_up")
     (back,), (weight,) = backward.input_gradients([up]), backward.weight_gradients([up])
     assert up.quantised == TOKENS * 4096
     assert back.quantised == TOKENS * 2 * 14336
@@ -156,9 +160,9 @@ def test_narrow_formats_quantise_inputs_forward_and_output_gradients_backward() 
 
 def test_pytorch_holds_its_loss_in_fp32() -> None:
     """Softmax and gradient of every logit, four bytes each; within a fifth of what torchtitan printed."""
-    s = scene("llama-3-8b")
+    s = ctx("llama-3-8b")
     plain, eager = (
-        train(s, Plan(dp=8.0, zero=3, recompute="op", software=name)).memory for name in ("any", "torchtitan")
+        train(s, Layout(dp=8.0, zero=3, recompute="op", software=name)).memory for name in ("any", "torchtitan")
     )
     assert eager.activations_bytes - plain.activations_bytes == pytest.approx(8 * TOKENS * 128256)
     for row in published_training.rows():

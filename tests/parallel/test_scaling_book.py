@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from rooflinecli import memory
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.formulas import collectives as f
 from rooflinecli.formulas import counts, roofline, training
 from rooflinecli.formulas import memory as m
@@ -19,7 +19,7 @@ from rooflinecli.questions.collective.answer import collective
 from rooflinecli.questions.shard import notation
 from rooflinecli.questions.shard.answer import shard
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.request import Request
 
@@ -143,15 +143,15 @@ def test_training_q3_v5p():
 
 def test_applied_training():
     """Llama 3 70B on a v5p pod of 8960."""
-    scene = Scene(Request(load_model("llama-3-70b"), load_hardware("tpu-v5p")))
-    held = memory.device_parameters(scene.book, Plan(), scene.lift)
+    ctx = EstimateContext(Request(load_model("llama-3-70b"), load_hardware("tpu-v5p")))
+    held = memory.device_parameters(ctx.ledger, Layout(), ctx.lift)
     assert rows_of("llama-3-70b", "feedforward.") == pytest.approx(56.3e9, rel=TOL)
     assert held.outer == pytest.approx(2.1e9, rel=TOL)
     assert counts.training_flops_rule(held.total, 1) == pytest.approx(4.2e11, rel=TOL)
     assert training.training_time(counts.training_flops_rule(70e9, 15e12), 8960, 4.59e14, 0.4) / 86400 == pytest.approx(
         44, rel=TOL
     )
-    assert memory.weights(held, scene.formats, 1.0) == pytest.approx(140e9, rel=TOL)
+    assert memory.weights(held, ctx.formats, 1.0) == pytest.approx(140e9, rel=TOL)
     assert m.partitioned_bytes(21.6e12, 1, 8960) == pytest.approx(2.4e9, rel=TOL)
     assert s.optimal_fsdp(4.19e6, 8960, 28672, 2, 1) == pytest.approx(1618, rel=TOL)
 

@@ -9,23 +9,23 @@ from hypothesis import strategies as st
 
 from rooflinecli.core.lift import PLAIN
 from rooflinecli.engine import build_request
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.layers.build import ledger, split
-from rooflinecli.ledger.ledger import EVEN, Split
+from rooflinecli.ledger.ledger import EVEN, TensorSplit
 from rooflinecli.memory import device_parameters
 from rooflinecli.parallel import tensor
-from rooflinecli.phases.axis_sizes import layer_sizes, outer_sizes, work_sizes
+from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes, stem_head_axis_sizes
 from rooflinecli.questions.estimate.answer import estimate
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 
-NEURON, NXD = Split(ranks=2.0, copies="queries"), Split(ranks=4.0, copies="ranks")
+NEURON, NXD = TensorSplit(ranks=2.0, copies="queries"), TensorSplit(ranks=4.0, copies="ranks")
 
 
 def heads(model, tp, over):
     """Query and cached heads of a device."""
-    book, plan = split(ledger(load_model(model)), over), Plan(tp=float(tp), zero=0)
-    sizes = layer_sizes(book.layers[0], work_sizes(1.0, 1.0, 1.0, 1.0, plan), plan, None, PLAIN)
+    book, plan = split(ledger(load_model(model)), over), Layout(tp=float(tp), zero=0)
+    sizes = layer_sizes(book.layers[0], pass_axis_sizes(1.0, 1.0, 1.0, 1.0, plan), plan, None, PLAIN)
     return sizes["N"], sizes["K"]
 
 
@@ -65,16 +65,16 @@ def test_without_cores_heads_are_those_of_devices():
 
 def test_copied_heads_are_weights_and_cache():
     """Llama 3 8B over 16 chips: two cores with a cached head each, where a chip alone would hold one of the eight."""
-    book, plan = ledger(load_model("llama-3-8b")), Plan(tp=16.0, zero=0)
+    book, plan = ledger(load_model("llama-3-8b")), Layout(tp=16.0, zero=0)
     whole, even = (device_parameters(b, plan, PLAIN).inner for b in (split(book, NEURON), book))
     shared = 2 * 4096 * 128 * (2 - 1)
     assert whole - even == 32 * shared
 
 
 def test_a_whole_head_is_held_and_read_by_every_device():
-    book, plan = split(ledger(load_model("llama-2-7b")), Split(whole_head=True)), Plan(tp=8.0, zero=0)
-    work = work_sizes(1.0, 1.0, 1.0, 1.0, plan)
-    assert outer_sizes(book, work, plan, None, PLAIN)["V"] == 32000
+    book, plan = split(ledger(load_model("llama-2-7b")), TensorSplit(replicates_lm_head=True)), Layout(tp=8.0, zero=0)
+    work = pass_axis_sizes(1.0, 1.0, 1.0, 1.0, plan)
+    assert stem_head_axis_sizes(book, work, plan, None, PLAIN)["V"] == 32000
     assert device_parameters(book, plan, PLAIN).outer == 2 * 32000 * 4096 + 4096
 
 
@@ -93,8 +93,8 @@ def test_a_ledger_is_split_once():
     assert split(book, EVEN) is book
     assert split(book, NEURON) is split(book, NEURON) is not book
     asked = {"model": "llama-2-7b", "hw": "trainium1", "engine": "neuron", "phase": "decode"}
-    scene, again = Scene(build_request.request(asked)), Scene(build_request.request(asked))
-    assert scene.book.over == NEURON and scene.book is again.book
+    ctx, again = EstimateContext(build_request.request(asked)), EstimateContext(build_request.request(asked))
+    assert ctx.ledger.over == NEURON and ctx.ledger is again.ledger
 
 
 @settings(deadline=None)
@@ -107,7 +107,7 @@ def test_a_ledger_is_split_once():
 )
 def test_no_head_is_lost_and_a_sweep_says_the_same(queries, group, tp, ranks, copies):
     cached = max(queries // group, 1)
-    over = Split(ranks, copies=copies)
+    over = TensorSplit(ranks, copies=copies)
     one = {"N": float(queries), "K": float(cached)}
     tensor.shard(one, float(tp), ("N",), ("K",), over)
     assert one["N"] * tp >= queries and one["K"] * tp >= cached

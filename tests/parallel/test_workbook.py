@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rooflinecli import memory
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.training import train
 from rooflinecli.formulas import collectives as f
 from rooflinecli.formulas import counts, roofline, schedule
@@ -15,7 +15,7 @@ from rooflinecli.questions.collective.answer import collective
 from rooflinecli.questions.shard import notation
 from rooflinecli.questions.shard.answer import shard
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.request import Request
 
@@ -52,29 +52,29 @@ def test_w2_3_all_reduce_against_compute():
 def test_w2_4_fsdp_against_tensor_parallel_bytes_of_a_layer():
     """llama3-70b on 8 devices, batch 4 of 4096: gathering a layer's weights against all-reducing its activations."""
     spec = load_model("llama-3-70b")
-    scene = Scene(Request(spec, load_hardware("h100-sxm")))
-    layer = memory.device_parameters(scene.book, Plan(), scene.lift).inner / spec.n_layers
-    gather = data.collectives(Plan(dp=8.0, zero=3), layer, 2.0, 2.0, 1.0)[1]
+    ctx = EstimateContext(Request(spec, load_hardware("h100-sxm")))
+    layer = memory.device_parameters(ctx.ledger, Layout(), ctx.lift).inner / spec.n_layers
+    gather = data.collectives(Layout(dp=8.0, zero=3), layer, 2.0, 2.0, 1.0)[1]
     assert f.gather_volume(gather.size, 8) == pytest.approx(1.4974e9, rel=2e-3)
-    reduce = tensor.collectives(Plan(tp=8.0), 4 * 4096.0, 8192.0, 2.0, 1.0, 2.0, False)[0]
+    reduce = tensor.collectives(Layout(tp=8.0), 4 * 4096.0, 8192.0, 2.0, 1.0, 2.0, False)[0]
     assert reduce.count == 2
     assert f.all_reduce_volume(reduce.size, 8) * reduce.count == pytest.approx(9.3952e8, rel=2e-3)
 
 
 def test_w2_q_one_all_reduce_per_mlp_block_forward():
-    assert tensor.collectives(Plan(tp=8.0), 1.0, 1.0, 2.0, 1.0, 1.0, False)[0].count == 1
+    assert tensor.collectives(Layout(tp=8.0), 1.0, 1.0, 2.0, 1.0, 1.0, False)[0].count == 1
 
 
 def test_w4_1_fsdp_state():
     assert m.partitioned_bytes(70e9, 16, 64) == pytest.approx(17.5e9, rel=1e-6)
     held = memory.DeviceParameters(70e9, 0.0)
-    scene = Scene(Request(load_model("llama-3-70b"), load_hardware("h100-sxm")))
-    state = memory.training_state(held, held, Plan(dp=64.0, zero=3), scene.formats, 2.0, 12.0)
+    ctx = EstimateContext(Request(load_model("llama-3-70b"), load_hardware("h100-sxm")))
+    state = memory.training_state_bytes(held, held, Layout(dp=64.0, zero=3), ctx.formats, 2.0, 12.0)
     assert sum(state.values()) == pytest.approx(17.5e9, rel=1e-6)
 
 
 def test_w4_2_tensor_parallel_all_reduce():
-    size = tensor.collectives(Plan(tp=8.0), 32768.0, 8192.0, 2.0, 1.0, 1.0, False)[0].size
+    size = tensor.collectives(Layout(tp=8.0), 32768.0, 8192.0, 2.0, 1.0, 1.0, False)[0].size
     assert f.all_reduce_volume(size, 8) == 939524096
 
 
@@ -86,18 +86,18 @@ def test_w4_3_microbatches_for_a_bubble_below_5_percent():
 
 def test_w4_4_layout_of_70b_on_2048_h100():
     """TP inside the node with modest PP beats pure FSDP and TP over two."""
-    scene = Scene(Request(load_model("llama-3-70b"), load_hardware("h100-sxm"), batch=2048.0, seq=4096.0))
+    ctx = EstimateContext(Request(load_model("llama-3-70b"), load_hardware("h100-sxm"), batch=2048.0, seq=4096.0))
     base = {"micro_batch": 1.0, "recompute": "none"}
 
     def seconds(**sizes) -> float:
-        plan = Plan(**base, **sizes)
-        answer = train(scene, plan)
+        plan = Layout(**base, **sizes)
+        answer = train(ctx, plan)
         return float(answer.time_s) if answer.memory.total_bytes <= answer.memory.capacity_bytes else float("inf")
 
-    book = seconds(tp=8.0, pp=4.0, dp=64.0, zero=1, virtual_stages=4.0, sequence_parallel=True)
+    ledger = seconds(tp=8.0, pp=4.0, dp=64.0, zero=1, virtual_stages=4.0, sequence_parallel=True)
     fsdp = seconds(dp=2048.0, zero=3)
     narrow = seconds(tp=2.0, pp=4.0, dp=256.0, zero=1, virtual_stages=4.0, sequence_parallel=True)
-    assert book < fsdp and book < narrow
+    assert ledger < fsdp and ledger < narrow
 
 
 def test_w4_5_activation_memory_of_a_layer():
@@ -111,7 +111,7 @@ def test_w4_q_fsdp_sends_half_as_much_again():
 
     def sent(zero: int) -> float:
         return sum(
-            volume[c.op](c.size, c.n) * c.count for c in data.collectives(Plan(dp=8.0, zero=zero), 1e9, 2.0, 2.0, 1.0)
+            volume[c.op](c.size, c.n) * c.count for c in data.collectives(Layout(dp=8.0, zero=zero), 1e9, 2.0, 2.0, 1.0)
         )
 
     assert sent(3) / sent(0) == pytest.approx(1.5)

@@ -15,7 +15,9 @@ FAR, NEAR = 63 / 64, 7 / 8  # of a tensor, what a device takes from all 64 and f
 
 
 def train(software: str, **options):
-    return estimate(build_request.request({**BASE, "recompute": "full", "software": software, **options})).phases["train"]
+    return estimate(build_request.request({**BASE, "recompute": "full", "software": software, **options})).phases[
+        "train"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_the_fewest_is_that_of_trying_every_count(work: float, first: int, power
         return work / n**power if n >= 24 else math.inf  # nothing fits on fewer
 
     every = next((n for n in ladder if over(n) <= 1), None)
-    assert device_counts.fewest(ladder, over, first) == every
+    assert device_counts.min_count(ladder, over, first) == every
 
 
 @given(st.floats(0.1, 3.0))
@@ -65,7 +65,7 @@ def test_the_most_is_that_of_trying_every_count(allowed: float) -> None:
         return n * time(n) / 1000 / allowed
 
     every = max((n for n in ladder if n >= 16 and over(n) <= 1), default=None)
-    assert device_counts.most(ladder, over, time, 16) == every
+    assert device_counts.max_count(ladder, over, time, 16) == every
 
 
 @pytest.mark.parametrize("hold", ["pessimistic", "expected"])
@@ -160,7 +160,21 @@ def test_what_is_wrong_is_one_sentence(args: list[str], says: str) -> None:
 @pytest.mark.slow
 def test_the_device_hours_of_llama_405b_are_those_that_meta_reports() -> None:
     """30.84 M hours on H100, some 15.6T tokens (Llama 3.1 405B model card, huggingface.co/meta-llama/Llama-3.1-405B); the interval is of 80 %."""
-    args = ["llama-3.1-405b", "--tokens", "15.6T", "--batch", "2048", "--seq", "8k", "--hw", "h100", "--deadline", "100d", "-n", "16384"]
+    args = [
+        "llama-3.1-405b",
+        "--tokens",
+        "15.6T",
+        "--batch",
+        "2048",
+        "--seq",
+        "8k",
+        "--hw",
+        "h100",
+        "--deadline",
+        "100d",
+        "-n",
+        "16384",
+    ]
     row = asked(*args)["rows"][0]
     low, high = row["device_hours_interval"]
     assert low <= 30.84e6 <= high and row["device_hours"] == pytest.approx(30.84e6, rel=0.2)
@@ -170,7 +184,9 @@ def test_python_asks_the_same() -> None:
     from rooflinecli.interfaces.python import api
 
     args = {"tokens": "100B", "batch": 512, "deadline": "4d", "price": "h100=2.5"}
-    assert api.plan("llama-3-8b", ["h100"], **args) == asked(*RUN, "--hw", "h100", "--deadline", "4d", "--price", "h100=2.5")  # type: ignore[arg-type]
+    assert api.plan("llama-3-8b", ["h100"], **args) == asked(
+        *RUN, "--hw", "h100", "--deadline", "4d", "--price", "h100=2.5"
+    )  # type: ignore[arg-type]
 
 
 def test_formats_and_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

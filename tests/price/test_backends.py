@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rooflinecli.phases.grouped_gemm import Shape, Stored, experts_op
+from rooflinecli.phases.grouped_gemm import ExpertShape, ExpertStorage, experts_op
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
 from rooflinecli.specs.efficiency import Efficiency
@@ -28,7 +28,7 @@ def chip() -> Chip:
     engine = load_engine("llamacpp").model_copy(update={"backends": BACKENDS})
     engine._document = load_engine("llamacpp").document
     found = Chip(load_hardware("rtx-4090"), engine=engine)
-    assert found.targets == ("rtx-4090", "nvidia-ada", "nvidia")
+    assert found.backend_names == ("rtx-4090", "nvidia-ada", "nvidia")
     return found
 
 
@@ -50,7 +50,7 @@ def test_an_engine_s_own_kernels_come_first_the_nearest_before_all(chip, asked, 
 
 def test_experts_of_an_engine_s_own_are_as_served_already():
     """What serving sees of kernel tables is a factor on the chip's constants, not on those that were fitted to serving runs."""
-    shape, stored = Shape(4096.0, 1536.0, 3.0, 128.0, 8.0), Stored(2.0, 2.0, 2.0, "bf16", "bf16@vllm")
+    shape, stored = ExpertShape(4096.0, 1536.0, 3.0, 128.0, 8.0), ExpertStorage(2.0, 2.0, 2.0, "bf16", "bf16@vllm")
     op = experts_op("x", 64.0, shape, stored, 1.0, 1.0)
     kernels = {"nvidia": {"routed_experts": {"any": Efficiency(compute=0.5, memory=0.5, source="by hand")}}}
     engine = load_engine("llamacpp").model_copy(update={"backends": kernels})
@@ -75,7 +75,7 @@ def test_training_and_other_classes_know_nothing_of_them(chip):
     assert chip.constants("kernel", "matmul", "bf16").compute not in (0.21, 0.22, 0.33)
     missing = ("serving", "elementwise", "any")
     assert chip.constants(*missing).memory == plain.constants(*missing).memory
-    assert chip.engine_has("gather") and not chip.engine_has("elementwise") and not plain.engine_has("gather")
+    assert chip.engine_has("gather") and not chip.engine_has("elementwise") and not plain.engine_has_constants("gather")
 
 
 def test_devices_of_a_host_are_as_the_file_says_else_as_its_network():

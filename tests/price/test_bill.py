@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from rooflinecli.price.accumulator import Bill
+from rooflinecli.price.accumulator import StepAccumulator
 from rooflinecli.price.chip import Chip
 from rooflinecli.specs.hardware import load_hardware
 
 
-def bill() -> Bill:
-    return Bill(Chip(load_hardware("h100")), "serving", 1.0)
+def bill() -> StepAccumulator:
+    return StepAccumulator(Chip(load_hardware("h100")), "serving", 1.0)
 
 
-def draft() -> Bill:
+def draft() -> StepAccumulator:
     """2 s of matmuls sure to a tenth, 3 s on the tensor axis, and what moved."""
     made = bill()
     made.groups, made.errors = {"matmul": 2.0, "communication": 3.0}, {"matmul": 0.2}
@@ -24,7 +24,7 @@ def test_a_draft_beside_its_target_is_one_group_with_all_it_sends():
     """Four steps of a draft: 20 s as one group, four times its bytes, FLOPs, floors and errors."""
     own = bill()
     own.groups, own.volumes, own.flops = {"matmul": 1.0}, {"tp": 1.0}, 1e9
-    own.beside("draft", draft(), 5.0, 4.0)
+    own.add_group("draft", draft(), 5.0, 4.0)
     assert own.groups == {"matmul": 1.0, "draft": 20.0}
     assert own.volumes == {"tp": 401.0, "pp": 40.0}
     assert own.errors == {"draft": 0.0, "matmul": 0.8}
@@ -34,7 +34,7 @@ def test_a_draft_beside_its_target_is_one_group_with_all_it_sends():
 
 def test_a_share_of_a_bill_is_a_share_of_everything_on_it():
     own = draft()
-    own.share(4.0)
+    own.divide_by(4.0)
     assert own.groups == {"matmul": 0.5, "communication": 0.75}
     assert own.volumes == {"tp": 25.0, "pp": 2.5}
     assert own.by_axis == {"tp": 0.75}
@@ -50,7 +50,7 @@ def test_a_total_is_the_sum_of_its_groups():
 def test_floors_are_taken_by_their_own_share():
     """A stage's share of the expected times, and the least of the floors, which no split of layers moves."""
     own = bill()
-    own.take(draft(), 3.0, 0.5)
+    own.merge(draft(), 3.0, 0.5)
     assert own.groups == {"matmul": 6.0, "communication": 9.0}
     assert own.by_axis == {"tp": 9.0}
     assert own.volumes == {"tp": 300.0, "pp": 30.0}

@@ -10,31 +10,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.core.lift import Traced
+from rooflinecli.core.lift import TracedLift
 from rooflinecli.core.num import value
 from rooflinecli.formulas import moe_all2all as f
 from rooflinecli.formulas.grouped_gemm import ranks_inside
-from rooflinecli.ledger.ops import Exchange
+from rooflinecli.ledger.ops import ExpertAllToAll
 from rooflinecli.parallel.expert import exchanges
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.moe_all2all import MODES, price_exchange
 from rooflinecli.questions.collective.answer import collective
 from rooflinecli.questions.collective.backends import with_mode
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 
 CHIPS = ("h100-sxm", "b200-sxm", "gb200")
 
 
 def priced(mode: str, tokens, n, chip: str = "h100-sxm", phase: str = "dispatch", top_k: float = 8.0, lift=None):
-    e = Exchange("x", mode, phase, tokens, top_k, 7168.0, 1.03125 if phase == "dispatch" else 2.0, "ep", n, 1.0)
+    e = ExpertAllToAll("x", mode, phase, tokens, top_k, 7168.0, 1.03125 if phase == "dispatch" else 2.0, "ep", n, 1.0)
     return price_exchange(e, Chip(load_hardware(chip)) if lift is None else Chip(load_hardware(chip), lift))
 
 
 @pytest.mark.parametrize(("places", "top_k"), [(2, 1), (2, 3), (3, 2), (4, 3)])
 def test_places_visited_counts_every_draw(places: int, top_k: int) -> None:
     draws = list(itertools.product(range(places), repeat=top_k))
-    assert f.places_visited(float(places), float(top_k)) == pytest.approx(np.mean([len(set(d)) for d in draws]))
+    assert f.destinations_visited(float(places), float(top_k)) == pytest.approx(np.mean([len(set(d)) for d in draws]))
 
 
 def test_bytes_of_low_latency_kernels_are_those_of_every_copy() -> None:
@@ -46,9 +46,9 @@ def test_bytes_of_low_latency_kernels_are_those_of_every_copy() -> None:
 def test_ranks_of_a_replica_share_out_its_tokens_before_they_send_them() -> None:
     """Two replicas of eight tensor ranks: sixteen hold experts, each sends an eighth of 128 tokens; experts of eight replicas on eight ranks are none's own."""
     assert ranks_inside(16.0, 2.0) == 8 and ranks_inside(4.0, 8.0) == 1
-    both = exchanges(Plan(tp=8.0, dp=2.0, ep=16.0), "deepep", 128.0, 8.0, 7168.0, 1.0, 1.0, "")
+    both = exchanges(Layout(tp=8.0, dp=2.0, ep=16.0), "deepep", 128.0, 8.0, 7168.0, 1.0, 1.0, "")
     assert [(e.phase, e.n, e.tokens) for e in both] == [("dispatch", 16, 16), ("combine", 16, 16)]
-    apart = exchanges(Plan(tp=2.0, dp=8.0, ep=8.0), "deepep", 128.0, 8.0, 7168.0, 1.0, 1.0, "")
+    apart = exchanges(Layout(tp=2.0, dp=8.0, ep=8.0), "deepep", 128.0, 8.0, 7168.0, 1.0, 1.0, "")
     assert [(e.n, e.tokens) for e in apart] == [(8, 64)] * 2
 
 
@@ -92,7 +92,7 @@ def test_one_text_for_every_kind_of_number() -> None:
     sizes = np.array([1.0, 8.0, 16.0, 64.0])
     swept = priced("deepep", 100.0, sizes)
     for i, n in enumerate(sizes.tolist()):
-        alone, traced = priced("deepep", 100.0, n), priced("deepep", 100.0, n, lift=Traced())
+        alone, traced = priced("deepep", 100.0, n), priced("deepep", 100.0, n, lift=TracedLift())
         assert np.broadcast_to(swept.expected, sizes.shape)[i] == pytest.approx(alone.expected, rel=1e-14)
         assert value(traced.expected) == alone.expected
 

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.core.lift import PLAIN, Traced
+from rooflinecli.core.lift import PLAIN, TracedLift
 from rooflinecli.core.num import value
 from rooflinecli.engine.build_request import request
 from rooflinecli.engine.phase_answer import DecodeAnswer
 from rooflinecli.formulas import grouped_gemm as f
-from rooflinecli.phases.grouped_gemm import Shape, Stored, busiest, experts_op
+from rooflinecli.phases.grouped_gemm import ExpertShape, ExpertStorage, busiest_rank_share, experts_op
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
 from rooflinecli.questions.estimate.answer import estimate
@@ -45,11 +45,13 @@ def test_chance_alone_leaves_as_much_imbalance_as_drawing_shows() -> None:
 
 
 def test_experts_with_work_has_the_limits_it_should() -> None:
-    assert f.experts_with_work(32.0, 1e-9, 1.5) == pytest.approx(32e-9, rel=1e-3)  # few slots: as many experts as slots
-    assert f.experts_with_work(32.0, 1e9, 1.5) == pytest.approx(32.0)
+    assert f.expected_active_experts(32.0, 1e-9, 1.5) == pytest.approx(
+        32e-9, rel=1e-3
+    )  # few slots: as many experts as slots
+    assert f.expected_active_experts(32.0, 1e9, 1.5) == pytest.approx(32.0)
     # ever more even routing: what independent draws give, 1 - e^-mu
-    assert f.experts_with_work(32.0, 0.7, 1e7) == pytest.approx(32 * (1 - math.exp(-0.7)), rel=1e-5)
-    assert f.busiest_rank(1.0, 256.0, 2.0) == 1.0 and f.busiest_rank(256.0, 8.0, 50.0) == 256.0
+    assert f.expected_active_experts(32.0, 0.7, 1e7) == pytest.approx(32 * (1 - math.exp(-0.7)), rel=1e-5)
+    assert f.busiest_rank_load(1.0, 256.0, 2.0) == 1.0 and f.busiest_rank_load(256.0, 8.0, 50.0) == 256.0
 
 
 def test_two_matrices_are_two_thirds_of_three() -> None:
@@ -97,8 +99,8 @@ def test_a_kernel_of_experts_is_its_five_terms_by_hand() -> None:
     slots = tokens * top_k
     starts = c.overhead / 2 * (1 + slots / (slots + 256)) + c.per_expert * experts / ep + c.tau * (d + width)
     passes = c.passes * 2 * (d + width) * (rows + 0.1 * slots) / 3.35e12
-    shape, stored = Shape(d, width, 3.0, experts, top_k), Stored(1.0, 1.0, 2.0, "fp8", "fp8@trtllm")
-    op = experts_op("x", tokens, shape, stored, ep, f.busiest_rank(ep, experts, f.SPREAD))
+    shape, stored = ExpertShape(d, width, 3.0, experts, top_k), ExpertStorage(1.0, 1.0, 2.0, "fp8", "fp8@trtllm")
+    op = experts_op("x", tokens, shape, stored, ep, f.busiest_rank_load(ep, experts, f.SPREAD))
     assert price(op, chip, "kernel").expected == pytest.approx(
         (compute**3 + memory**3) ** (1 / 3) + starts + passes, rel=1e-12
     )
@@ -111,8 +113,11 @@ def test_a_kernel_of_experts_is_its_five_terms_by_hand() -> None:
 def test_the_busiest_rank_has_work_and_no_more_experts_with_it_than_rows(
     tokens: int, top_k: int, ep: int, even: bool
 ) -> None:
-    shape, stored = Shape(4096.0, 1536.0, 3.0, 128.0, float(top_k)), Stored(2.0, 2.0, 2.0, "bf16", "bf16@vllm")
-    share = 1.0 if even else f.busiest_rank(float(ep), 128.0, f.SPREAD)
+    shape, stored = (
+        ExpertShape(4096.0, 1536.0, 3.0, 128.0, float(top_k)),
+        ExpertStorage(2.0, 2.0, 2.0, "bf16", "bf16@vllm"),
+    )
+    share = 1.0 if even else f.busiest_rank_load(float(ep), 128.0, f.SPREAD)
     routed = experts_op("x", float(tokens), shape, stored, float(ep), share, even=even).routed
     assert routed.rows >= 1 and 1 <= routed.active <= min(128 / ep, routed.rows) * (1 + 1e-12)
     assert routed.held == 128 / ep
@@ -126,15 +131,15 @@ def test_the_busiest_rank_visits_as_many_experts_as_drawn_routes_do() -> None:
         for expert in drawn.sample(range(128), 8):
             ranks[expert // 8] += 1
         most.append(max(ranks))
-    shape, stored = Shape(4096.0, 1536.0, 3.0, 128.0, 8.0), Stored(2.0, 2.0, 2.0, "bf16", "bf16@vllm")
-    routed = experts_op("x", 1.0, shape, stored, 16.0, f.busiest_rank(16.0, 128.0, f.SPREAD)).routed
+    shape, stored = ExpertShape(4096.0, 1536.0, 3.0, 128.0, 8.0), ExpertStorage(2.0, 2.0, 2.0, "bf16", "bf16@vllm")
+    routed = experts_op("x", 1.0, shape, stored, 16.0, f.busiest_rank_load(16.0, 128.0, f.SPREAD)).routed
     assert 1 <= routed.active <= np.mean(most) and 8 / 16 < np.mean(most) < 3
 
 
 def test_serving_sees_less_of_the_walk_over_experts_and_as_much_less_of_other_starts() -> None:
     """What factors of a format touch: per_expert has one of its own, tau the one of the overhead."""
     chip = Chip(load_hardware("b200-sxm"))
-    shape, stored = Shape(7168.0, 2048.0, 3.0, 256.0, 8.0), Stored(1.0, 1.0, 2.0, "fp8", "fp8@trtllm")
+    shape, stored = ExpertShape(7168.0, 2048.0, 3.0, 256.0, 8.0), ExpertStorage(1.0, 1.0, 2.0, "fp8", "fp8@trtllm")
     op = experts_op("x", 1.0, shape, stored, 1.0, 1.0)
     times = {
         name: price(
@@ -162,13 +167,13 @@ def test_a_layer_of_experts_in_serving_by_hand(crowd: float) -> None:
             ("kernel", "routed_experts", "fp8", "fp8@trtllm"), ("serving", "served_experts", "fp8"), ("serving", "served_experts", "crowded"),
         )
     )  # fmt: skip
-    shape, stored = Shape(7168.0, 2048.0, 3.0, 256.0, 8.0), Stored(1.0, 1.0, 2.0, "fp8", "fp8@trtllm")
+    shape, stored = ExpertShape(7168.0, 2048.0, 3.0, 256.0, 8.0), ExpertStorage(1.0, 1.0, 2.0, "fp8", "fp8@trtllm")
     op = experts_op("x", 320.0, shape, stored, 1.0, 1.0)
     r = op.routed
     compute = min(c.compute * s.of_compute, 1.0) * (crowded.of_compute if crowd else 1.0)
     passes = c.passes * s.of_passes * (crowded.of_passes if crowd else 1.0)
     assert (r.rows, r.slots, r.held) == (2560, 2560, 256)
-    product = r.flops * (1 + c.k0 * r.active / 2560) / (compute * chip.reachable("fp8"))
+    product = r.flops * (1 + c.k0 * r.active / 2560) / (compute * chip.power_limited_peak("fp8"))
     stream = r.weights / (min(c.memory * s.of_memory, s.memory) * chip.bandwidth)
     start = s.of_overhead * (c.overhead / 2 * (1 + 2560 / 2816) + c.tau * 9216) + s.of_held * c.per_expert * 256
     around = passes * 2 * 9216 * 2560 * (1.1 - 0.1 * c.whole_group) / chip.bandwidth
@@ -180,12 +185,12 @@ def test_a_layer_of_experts_in_serving_by_hand(crowd: float) -> None:
 def test_no_factor_of_serving_lifts_a_rate_above_what_a_class_may_reach() -> None:
     """However much better streams overlap: the products at most at peak, the weights at the share of the bandwidth that the file allows."""
     spec = load_hardware("b200-sxm")
-    shape, stored = Shape(7168.0, 2048.0, 3.0, 256.0, 8.0), Stored(1.0, 1.0, 2.0, "fp8", "fp8@trtllm")
+    shape, stored = ExpertShape(7168.0, 2048.0, 3.0, 256.0, 8.0), ExpertStorage(1.0, 1.0, 2.0, "fp8", "fp8@trtllm")
     none = {f"efficiency.served_experts.{name}": 1e-12 for name in ("of_overhead", "of_held", "of_passes")}
     chip = Chip(spec, override={**none, **{f"efficiency.served_experts.{n}": 1e6 for n in ("of_compute", "of_memory")}})
     s = chip.constants("serving", "served_experts", "fp8")
     many, one = (experts_op("x", tokens, shape, stored, 1.0, 1.0) for tokens in (65536.0, 32.0))
-    assert price(many, chip, "serving").expected >= many.routed.flops / chip.reachable("fp8") > 0
+    assert price(many, chip, "serving").expected >= many.routed.flops / chip.power_limited_peak("fp8") > 0
     assert price(one, chip, "serving").expected >= one.routed.weights / (s.memory * chip.bandwidth) and s.memory < 1
 
 
@@ -202,10 +207,13 @@ def test_four_bit_weights_under_fp8_activations_have_factors_of_their_own() -> N
 def test_one_text_for_every_kind_of_number() -> None:
     """Floats, arrays and traced numbers, in the regime of kernels and in serving, crowded or not."""
     sizes = np.array([1.0, 7.0, 128.0, 100000.0])
-    shape, stored = Shape(7168.0, 2048.0, 3.0, 256.0, 8.0), Stored(0.5625, 0.5625, 2.0, "fp4", "nvfp4@trtllm")
+    shape, stored = (
+        ExpertShape(7168.0, 2048.0, 3.0, 256.0, 8.0),
+        ExpertStorage(0.5625, 0.5625, 2.0, "fp4", "nvfp4@trtllm"),
+    )
 
     def seconds(tokens, regime: str, lift=PLAIN):
-        op = experts_op("x", tokens, shape, stored, 8.0, busiest(tokens, shape, 8.0, balanced=True))
+        op = experts_op("x", tokens, shape, stored, 8.0, busiest_rank_share(tokens, shape, 8.0, balanced=True))
         op = op._replace(routed=replace(op.routed, crowded=f.crowded(tokens)))
         return price(op, Chip(load_hardware("b200-sxm"), lift), regime).expected
 
@@ -213,7 +221,7 @@ def test_one_text_for_every_kind_of_number() -> None:
         swept = seconds(sizes, regime)
         for i, size in enumerate(sizes.tolist()):
             assert swept[i] == pytest.approx(seconds(size, regime), rel=1e-14)
-            assert value(seconds(size, regime, Traced())) == seconds(size, regime)
+            assert value(seconds(size, regime, TracedLift())) == seconds(size, regime)
 
 
 def decode(**options) -> DecodeAnswer:

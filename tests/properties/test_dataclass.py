@@ -80,7 +80,9 @@ def test_a_subclass_has_the_fields_of_its_base_first(dataclass):
 
 def test_a_standard_dataclass_may_stand_on_one_of_ours():
     base = point(ours, frozen=True)
-    further = dataclasses.dataclass(frozen=True)(type("Further", (base,), {"__annotations__": {"z": "float"}, "z": 9.0}))
+    further = dataclasses.dataclass(frozen=True)(
+        type("Further", (base,), {"__annotations__": {"z": "float"}, "z": 9.0})
+    )
     assert (further(1.0).y, further(1.0, z=2.0).z) == (1.0, 2.0)
     with pytest.raises(TypeError, match="frozen"):
         dataclasses.dataclass(type("Loose", (base,), {}))

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from rooflinecli.core.derivation import Traced
 from rooflinecli.core.lift import PLAIN
-from rooflinecli.core.lift import Traced as TracedInputs
+from rooflinecli.core.lift import TracedLift as TracedInputs
 from rooflinecli.engine import evaluate as engine
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.explain import quantities
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.request import Request
 
@@ -55,8 +55,8 @@ def answer(case: dict, chip_override: dict | None = None, lift=PLAIN) -> PhaseAn
         output=64,
         seq=case["length"],
     )
-    scene = Scene(request, lift, chip_override)
-    plan = Plan(
+    ctx = EstimateContext(request, lift, chip_override)
+    plan = Layout(
         tp=float(case["tp"]),
         pp=float(case["pp"]),
         dp=float(case["dp"]),
@@ -64,7 +64,7 @@ def answer(case: dict, chip_override: dict | None = None, lift=PLAIN) -> PhaseAn
         recompute=case["recompute"],
         sequence_parallel=case["sequence_parallel"],
     )
-    return engine.answer(scene, scene.plan(plan), case["phase"])
+    return engine.answer(ctx, ctx.plan(plan), case["phase"])
 
 
 @thorough

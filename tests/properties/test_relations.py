@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.engine import legality
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer
 from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.formulas.grouped_gemm import CROWD
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.request import Request
 
@@ -41,7 +41,7 @@ relations = settings(
 
 
 @st.composite
-def questions(draw: Any, phase: str) -> tuple[Request, Plan, str]:
+def questions(draw: Any, phase: str) -> tuple[Request, Layout, str]:
     """A legal question: a model, a chip, a plan and a workload."""
     pick = lambda *values: draw(st.sampled_from(values))  # noqa: E731
     request = Request(
@@ -65,11 +65,11 @@ def questions(draw: Any, phase: str) -> tuple[Request, Plan, str]:
             "cp": float(pick(1, 1, 2)),
             "software": pick("any", "any", "megatron-2022"),
         }
-    plan = Plan(tp=float(tp), pp=float(pp), dp=float(dp), ep=float(pick(1, dp)), **more)
+    plan = Layout(tp=float(tp), pp=float(pp), dp=float(dp), ep=float(pick(1, dp)), **more)
     try:
-        scene = Scene(request)
-        assume(scene.generates or phase != "decode")
-        assume(legality.broken(scene, plan, phase) is None)
+        ctx = EstimateContext(request)
+        assume(ctx.is_autoregressive or phase != "decode")
+        assume(legality.first_violation(ctx, plan, phase) is None)
     except UsageError:
         assume(False)
     return request, plan, phase
@@ -77,15 +77,15 @@ def questions(draw: Any, phase: str) -> tuple[Request, Plan, str]:
 
 any_phase = st.one_of(questions("prefill"), questions("decode"), questions("train"))
 serving = st.one_of(questions("prefill"), questions("decode"))
-Question = tuple[Request, Plan, str]
+Question = tuple[Request, Layout, str]
 
 
 def ask(
-    question: Question, override: dict[str, Any] | None = None, plan: Plan | None = None, **changes: Any
+    question: Question, override: dict[str, Any] | None = None, plan: Layout | None = None, **changes: Any
 ) -> PhaseAnswer:
     request, given_plan, phase = question
     try:
-        return answer(Scene(replace(request, **changes), override=override), plan or given_plan, phase)
+        return answer(EstimateContext(replace(request, **changes), override=override), plan or given_plan, phase)
     except Infeasible:
         assume(False)
         raise
@@ -177,15 +177,17 @@ def test_parts_add_up(q: Question) -> None:
 @relations
 def test_utilisations_are_what_their_names_say(q: Question) -> None:
     request, plan, phase = q
-    found, scene = ask(q), Scene(request)
-    if phase != "prefill" or not (request.concurrency or request.qps):  # under load a first token waits, and its time is no pass
+    found, ctx = ask(q), EstimateContext(request)
+    if phase != "prefill" or not (
+        request.concurrency or request.qps
+    ):  # under load a first token waits, and its time is no pass
         assert found.mfu == pytest.approx(
-            found.flops / (found.time_s * plan.devices * scene.chip.peak(scene.formats.compute))
+            found.flops / (found.time_s * plan.devices * ctx.chip.peak(ctx.formats.compute))
         )
     assert 0 <= found.mfu <= 1
     if phase == "train":
         assert found.hfu >= found.mfu * (1 - SLACK)
-        assert found.tokens_per_s * found.time_s == pytest.approx(scene.train_batch * scene.seq)
+        assert found.tokens_per_s * found.time_s == pytest.approx(ctx.train_batch * ctx.seq)
     if phase == "decode":
         assert 0 < found.mbu <= 1 + SLACK
 
@@ -216,20 +218,20 @@ def test_recomputation_and_sharding_trade_time_for_memory(q: Question) -> None:
 def test_a_closed_loop_keeps_to_littles_law(q: Question, concurrency: int) -> None:
     request, plan, _ = q
     loop = replace(request, batch=None, concurrency=float(concurrency), phases=("prefill", "decode"))
-    scene = Scene(loop)
-    first, later = answer(scene, plan, "prefill"), answer(scene, plan, "decode")
+    ctx = EstimateContext(loop)
+    first, later = answer(ctx, plan, "prefill"), answer(ctx, plan, "decode")
     whole = first.time_s + (loop.output - 1) * later.time_s
     in_flight = later.tokens_per_s / loop.output / plan.dp * whole
     assert in_flight <= concurrency * (1 + SLACK)
-    prompts = plan.pp * plan.dp / scene_prompt_cost(scene, plan)
+    prompts = plan.pp * plan.dp / scene_prompt_cost(ctx, plan)
     assert later.tokens_per_s / loop.output <= prompts * (1 + SLACK)
     assert in_flight == pytest.approx(concurrency) or later.tokens_per_s / loop.output == pytest.approx(prompts)
 
 
-def scene_prompt_cost(scene: Scene, plan: Plan) -> float:
-    from rooflinecli.engine.serving_load import prompt_cost
+def scene_prompt_cost(ctx: EstimateContext, plan: Layout) -> float:
+    from rooflinecli.engine.serving_load import prefill_interference_s
 
-    return float(prompt_cost(scene, plan))
+    return float(prefill_interference_s(ctx, plan))
 
 
 @given(questions("decode"), st.sampled_from([1, 2, 4, 9, 30]))
@@ -255,6 +257,6 @@ def test_narrower_weights_never_hold_more(q: Question) -> None:
     request, plan, phase = q
     assume(request.model.quantization is None)  # a checkpoint in eight bits is no wider than int8
     wide = ask(q)
-    narrow = answer(Scene(replace(request, weight_dtype="int8")), plan, phase)
+    narrow = answer(EstimateContext(replace(request, weight_dtype="int8")), plan, phase)
     assert narrow.memory.weights_bytes <= wide.memory.weights_bytes
     assert narrow.floor_s <= wide.floor_s * (1 + SLACK)

@@ -222,6 +222,21 @@ def test_an_unwritable_place_is_one_sentence(cli, tmp_path):
 
 
 def test_a_page_of_what_does_not_fit_says_so_where_the_command_ran(tmp_path):
-    ran = run_cli("report", "llama-3-70b", "--hw", "h100", "--tp", "1", "-n", "1", "--phase", "prefill", "-o", str(tmp_path / "page.html"))
+    ran = run_cli(
+        "report",
+        "llama-3-70b",
+        "--hw",
+        "h100",
+        "--tp",
+        "1",
+        "-n",
+        "1",
+        "--phase",
+        "prefill",
+        "-o",
+        str(tmp_path / "page.html"),
+    )
     assert ran.code == 1 and (tmp_path / "page.html").exists()
-    assert re.search(r"^roofline: prefill needs 14\d GB per device, .* nearest that works: -n 2 ", ran.err, re.M), ran.err
+    assert re.search(r"^roofline: prefill needs 14\d GB per device, .* nearest that works: -n 2 ", ran.err, re.M), (
+        ran.err
+    )

@@ -5,18 +5,20 @@ from __future__ import annotations
 import pytest
 
 from rooflinecli.engine import build_request
-from rooflinecli.engine.context import Scene
-from rooflinecli.simulate.step_times import Prices
-from rooflinecli.specs.layout import Plan
+from rooflinecli.engine.context import EstimateContext
+from rooflinecli.simulate.step_times import StepTimeTable
+from rooflinecli.specs.layout import Layout
 
 
 @pytest.fixture(scope="session")
-def scene() -> Scene:
-    return Scene(
-        build_request.request({"model": "llama-3-8b", "hw": "h100", "engine": "vllm", "prompt": 512, "output": 128, "batch": 1})
+def ctx() -> EstimateContext:
+    return EstimateContext(
+        build_request.request(
+            {"model": "llama-3-8b", "hw": "h100", "engine": "vllm", "prompt": 512, "output": 128, "batch": 1}
+        )
     )
 
 
 @pytest.fixture(scope="session")
-def prices(scene: Scene) -> Prices:
-    return Prices(scene, Plan(zero=0))
+def prices(ctx: EstimateContext) -> StepTimeTable:
+    return StepTimeTable(ctx, Layout(zero=0))

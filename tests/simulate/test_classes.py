@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.simulate.slo import NAMES, limits
-from rooflinecli.simulate.timeline import fitting
+from rooflinecli.simulate.timeline import round_interval
 
 BASE = ("simulate", "llama-3-8b", "--hw", "h100", "--engine", "vllm", "--no-interval")
 
@@ -192,7 +192,7 @@ def test_what_was_drawn_can_be_played_again(tmp_path):
 
 @pytest.mark.parametrize(("seconds", "step"), [(100, 1.0), (101, 2.0), (86_400, 1000.0), (0.42, 0.005), (1999, 20.0)])
 def test_an_interval_is_round(seconds, step):
-    assert fitting(seconds) == pytest.approx(step)
+    assert round_interval(seconds) == pytest.approx(step)
 
 
 def test_every_needs_a_timeline_and_a_timeline_one_run(trace, tmp_path):

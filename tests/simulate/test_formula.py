@@ -7,14 +7,14 @@ import math
 import pytest
 
 from rooflinecli.engine import build_request, inference
-from rooflinecli.engine.context import Scene
-from rooflinecli.simulate.cluster import Fleet, closed
+from rooflinecli.engine.context import EstimateContext
+from rooflinecli.simulate.cluster import Cluster, run_closed_loop
 from rooflinecli.simulate.lengths import Lengths
 from rooflinecli.simulate.replica import Replica
-from rooflinecli.simulate.request import Job
-from rooflinecli.simulate.scheduler import Limits
-from rooflinecli.simulate.step_times import Prices
-from rooflinecli.specs.layout import Plan
+from rooflinecli.simulate.request import SimRequest
+from rooflinecli.simulate.scheduler import ReplicaLimits
+from rooflinecli.simulate.step_times import StepTimeTable
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.registry import load
 
 CELLS = [(1024, 1024, c) for c in (4, 16, 64)] + [(8192, 1024, c) for c in (4, 16)] + [(1024, 4096, 32)]
@@ -36,14 +36,14 @@ def both(engine, settings, prompt, output, concurrency):
         {"model": "llama70b", "hw": "h100", "tp": 4, "n": 4, "dtype": "fp8", "kv-dtype": "fp8", "engine": engine,
          "prompt": round(0.9 * prompt), "output": round(0.9 * output), "concurrency": concurrency, "scheduler": settings}
     )  # fmt: skip
-    scene, plan = Scene(asked), Plan(tp=4.0, zero=0)
-    formula = inference.prefill(scene, plan).time_s, inference.decode(scene, plan).time_s
+    ctx, plan = EstimateContext(asked), Layout(tp=4.0, zero=0)
+    formula = inference.prefill(ctx, plan).time_s, inference.decode(ctx, plan).time_s
     sizes = (
         Lengths("fixed", (float(n),), (0.8, 1.0)).draw(10 * concurrency, 0, i) for i, n in enumerate((prompt, output))
     )
-    jobs = [Job(i, 0.0, *each) for i, each in enumerate(zip(*sizes, strict=True))]
-    replica = Replica(Prices(scene, plan), Limits(10**9, 2048), scene.engine.scheduler)
-    ended = closed(Fleet([replica], load("simulate/routers", "round-robin")), jobs, concurrency)
+    jobs = [SimRequest(i, 0.0, *each) for i, each in enumerate(zip(*sizes, strict=True))]
+    replica = Replica(StepTimeTable(ctx, plan), ReplicaLimits(10**9, 2048), ctx.engine.scheduler)
+    ended = run_closed_loop(Cluster([replica], load("simulate/routers", "round-robin")), jobs, concurrency)
     first = sum(j.first - j.arrival for j in ended) / len(ended)
     further = sum((j.finish - j.first) / (j.output - 1) for j in ended) / len(ended)
     return formula, (first, further)
@@ -75,12 +75,12 @@ def test_a_lone_request_has_one_answer(engine, equal):
 
     def first(**load):
         asked = build_request.request({**ALONE, "engine": engine, "equal_lengths": equal, **load})
-        return inference.prefill(Scene(asked), Plan(zero=0)).time_s
+        return inference.prefill(EstimateContext(asked), Layout(zero=0)).time_s
 
-    scene = Scene(build_request.request({**ALONE, "engine": engine}))
-    rules = scene.engine.scheduler
-    job = Job(0, 0.0, ALONE["prompt"], ALONE["output"])
-    replica = Replica(Prices(scene, Plan(zero=0)), Limits(10**9, 2048), rules)
+    ctx = EstimateContext(build_request.request({**ALONE, "engine": engine}))
+    rules = ctx.engine.scheduler
+    job = SimRequest(0, 0.0, ALONE["prompt"], ALONE["output"])
+    replica = Replica(StepTimeTable(ctx, Layout(zero=0)), ReplicaLimits(10**9, 2048), rules)
     replica.enqueue(job)
     while replica.step(1e9):
         pass
@@ -95,9 +95,9 @@ def test_what_no_rule_explains_is_met_beside_others_alone(engine, seconds):
 
     def unexplained(**load):
         asked = build_request.request({**ALONE, "engine": engine, **load})
-        with_it, without = (Scene(asked, override=o) for o in (None, {"engine.unexplained": 0.0}))
-        answers = [inference.prefill(each, Plan(zero=0)).time_s for each in (with_it, without)]
-        return answers[0] - answers[1], inference.decode(with_it, Plan(zero=0)).batch
+        with_it, without = (EstimateContext(asked, override=o) for o in (None, {"engine.unexplained": 0.0}))
+        answers = [inference.prefill(each, Layout(zero=0)).time_s for each in (with_it, without)]
+        return answers[0] - answers[1], inference.decode(with_it, Layout(zero=0)).batch
 
     assert unexplained(concurrency=1)[0] == 0
     assert unexplained(concurrency=8)[0] == pytest.approx(seconds)

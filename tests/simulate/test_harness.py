@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rooflinecli.specs.engine import load_engine
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.validate import benchmark_harness, inference
 from rooflinecli.validate.inference import Run
 
@@ -30,7 +30,7 @@ def collected(engine, group, system, precision, day, concurrency=64, tp=4.0):
         "silicon_tpot_ms": "20",
     }
     options = {"hw": system.replace("_", "-"), "concurrency": concurrency}
-    return Run(group.split("/")[-1], options, Plan(tp=tp, zero=0), {}, engine, row=row)
+    return Run(group.split("/")[-1], options, Layout(tp=tp, zero=0), {}, engine, row=row)
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,11 @@ def test_tensorrt_llm_takes_8192_tokens_since_january(day, budget):
 def test_ranks_of_gpt_oss_wait_for_each_other_as_long_as_the_default_says():
     """gptoss_fp4_b200_trt_slurm.sh turns enable_balance on and leaves timeout_iters at 50 (llm_args.py)."""
     own = load_engine("trtllm").scheduler
-    alone = benchmark_harness.configured(collected("trtllm", "openai/gpt-oss-120b", "b200_sxm", "fp4", "2026-01-07"), own)
+    alone = benchmark_harness.configured(
+        collected("trtllm", "openai/gpt-oss-120b", "b200_sxm", "fp4", "2026-01-07"), own
+    )
     run = collected("trtllm", "openai/gpt-oss-120b", "b200_sxm", "fp4", "2026-01-07")
-    run.plan = Plan(tp=1.0, dp=4.0, ep=4.0, zero=0)
+    run.plan = Layout(tp=1.0, dp=4.0, ep=4.0, zero=0)
     ranks = benchmark_harness.configured(run, own)
     assert (alone.hold_steps, ranks.hold_steps, ranks.hold_share) == (0, 50, 1.0)
 

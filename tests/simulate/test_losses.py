@@ -12,11 +12,11 @@ from simulate.test_schedulers import LENGTHS, ROUND, jobs_of, scheduler
 
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.simulate import cluster, failures
-from rooflinecli.simulate.failures import Loss
-from rooflinecli.simulate.prefix_cache import Store
+from rooflinecli.simulate.failures import ReplicaFailure
+from rooflinecli.simulate.prefix_cache import PrefixCache
 from rooflinecli.simulate.replica import Replica
-from rooflinecli.simulate.request import INF, Job
-from rooflinecli.simulate.scheduler import Limits
+from rooflinecli.simulate.request import INF, SimRequest
+from rooflinecli.simulate.scheduler import ReplicaLimits
 from rooflinecli.specs.registry import load
 
 BASE = (
@@ -35,21 +35,21 @@ BASE = (
 
 
 def made(prices, count, router=ROUND, pool=10**6):
-    replicas = [Replica(prices, Limits(pool, 64), scheduler(), Store()) for _ in range(count)]
-    return cluster.Fleet(replicas, router)
+    replicas = [Replica(prices, ReplicaLimits(pool, 64), scheduler(), PrefixCache()) for _ in range(count)]
+    return cluster.Cluster(replicas, router)
 
 
 def run(prices, jobs, found, count=2, router=ROUND, pool=10**6):
-    ended: list[Job] = []
-    restarts = failures.opened(made(prices, count, router, pool), jobs, found, None, ended)
+    ended: list[SimRequest] = []
+    restarts = failures.run_open_loop(made(prices, count, router, pool), jobs, found, None, ended)
     return sorted(ended, key=lambda job: job.index), restarts
 
 
 @pytest.mark.parametrize("router", ["round-robin", "least-loaded", "prefix"])
 def test_a_loss_when_all_is_over_changes_nothing(prices, router):
     rows = [(i / 5, 300 + 50 * (i % 5), 30) for i in range(40)]
-    plain = cluster.opened(made(prices, 3, load("simulate/routers", router)), jobs_of(rows))
-    ended, restarts = run(prices, jobs_of(rows), (Loss(1, 1e6),), 3, load("simulate/routers", router))
+    plain = cluster.run_open_loop(made(prices, 3, load("simulate/routers", router)), jobs_of(rows))
+    ended, restarts = run(prices, jobs_of(rows), (ReplicaFailure(1, 1e6),), 3, load("simulate/routers", router))
     assert restarts == 0
     before = sorted(plain, key=lambda j: j.index)
     assert [j.replica for j in ended] == [j.replica for j in before]
@@ -65,8 +65,8 @@ def test_a_loss_when_all_is_over_changes_nothing(prices, router):
     at=st.lists(st.tuples(st.integers(1, 2), st.floats(0, 3), st.floats(0.01, 4)), min_size=1, max_size=3),
 )
 def test_every_request_ends_once_where_somebody_is(prices, rows, pool, at):
-    found = tuple(Loss(*each) for each in at)
-    if failures.most_away(found) > 2:
+    found = tuple(ReplicaFailure(*each) for each in at)
+    if failures.max_concurrent_failures(found) > 2:
         return
     ended, _ = run(prices, jobs_of(rows), found, 3, pool=pool)
     assert [job.index for job in ended] == list(range(len(rows)))
@@ -76,7 +76,7 @@ def test_every_request_ends_once_where_somebody_is(prices, rows, pool, at):
 def test_what_is_under_way_begins_anew_on_the_other(prices):
     """Two replicas take turns; the second stops at 1 s with its one request half written, and that takes as long again as it ever does."""
     rows = [(0.0, 256, 400), (0.5, 256, 400), (20.0, 256, 400), (30.0, 256, 400)]
-    (first, second, third, fourth), restarts = run(prices, jobs_of(rows), (Loss(1, 1.0, 24.0),))
+    (first, second, third, fourth), restarts = run(prices, jobs_of(rows), (ReplicaFailure(1, 1.0, 24.0),))
     assert restarts == 1 and first.replica == 0 and first.first < 1
     assert second.replica == 0 and second.first > 1 and second.arrival == 0.5
     alone = fourth.finish - fourth.arrival
@@ -86,17 +86,22 @@ def test_what_is_under_way_begins_anew_on_the_other(prices):
 
 def test_requests_wait_while_nobody_is_there(prices):
     rows = [(0.0, 100, 5), (2.0, 100, 5), (3.0, 100, 5), (9.0, 100, 5)]
-    ended, restarts = run(prices, jobs_of(rows), (Loss(1, 1.0, 5.0),), 1)
+    ended, restarts = run(prices, jobs_of(rows), (ReplicaFailure(1, 1.0, 5.0),), 1)
     assert restarts == 0
     assert [job.first > 6 for job in ended] == [False, True, True, True] and ended[1].first < 6.1
     with pytest.raises(Infeasible, match="every replica is lost"):
-        run(prices, jobs_of(rows), (Loss(1, 1.0),), 1)
+        run(prices, jobs_of(rows), (ReplicaFailure(1, 1.0),), 1)
 
 
 def test_losses_are_read():
-    assert failures.losses("1@2min:10min,2@30s") == (Loss(1, 120.0, 600.0), Loss(2, 30.0, INF))
-    assert failures.losses("1@0s:500ms") == (Loss(1, 0.0, 0.5),)
-    assert failures.most_away((Loss(1, 0.0, 10.0), Loss(1, 5.0, 10.0), Loss(1, 10.0, 1.0))) == 2
+    assert failures.losses("1@2min:10min,2@30s") == (ReplicaFailure(1, 120.0, 600.0), ReplicaFailure(2, 30.0, INF))
+    assert failures.losses("1@0s:500ms") == (ReplicaFailure(1, 0.0, 0.5),)
+    assert (
+        failures.max_concurrent_failures(
+            (ReplicaFailure(1, 0.0, 10.0), ReplicaFailure(1, 5.0, 10.0), ReplicaFailure(1, 10.0, 1.0))
+        )
+        == 2
+    )
     for wrong in ("", "1", "0@1min", "1@soon", "x@1min", "1@1min:0s", "-1@1min", "1@1min:", "1@5", "1@-500ms"):
         with pytest.raises(UsageError, match="--lose"):
             failures.losses(wrong)

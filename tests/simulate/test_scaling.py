@@ -14,8 +14,8 @@ from simulate.test_schedulers import LENGTHS, jobs_of
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.simulate import autoscaler, cluster
-from rooflinecli.simulate.autoscaler import Rule, Scaled
-from rooflinecli.simulate.request import Job
+from rooflinecli.simulate.autoscaler import AutoscaledFleet, AutoscalePolicy
+from rooflinecli.simulate.request import SimRequest
 from rooflinecli.specs.registry import load
 
 BASE = ("simulate", "llama-3-8b", "--hw", "h100", "--engine", "vllm", "--no-interval")
@@ -23,16 +23,16 @@ LEAST = load("simulate/routers", "least-loaded")
 
 
 def run(prices, jobs, rule, router=LEAST):
-    ended: list[Job] = []
-    state = Scaled(made(prices, rule.most, router), rule, None, ended)
-    autoscaler.opened(state, jobs)
+    ended: list[SimRequest] = []
+    state = AutoscaledFleet(made(prices, rule.most, router), rule, None, ended)
+    autoscaler.run_open_loop(state, jobs)
     return sorted(ended, key=lambda job: job.index), state
 
 
 def test_as_many_at_least_as_at_most_is_a_fleet(prices):
     rows = [(i / 5, 300 + 50 * (i % 5), 30) for i in range(40)]
-    plain = sorted(cluster.opened(made(prices, 3, LEAST), jobs_of(rows)), key=lambda job: job.index)
-    ended, state = run(prices, jobs_of(rows), Rule(3, 3, 1.0, 60.0))
+    plain = sorted(cluster.run_open_loop(made(prices, 3, LEAST), jobs_of(rows)), key=lambda job: job.index)
+    ended, state = run(prices, jobs_of(rows), AutoscalePolicy(3, 3, 1.0, 60.0))
     assert state.paid == [(0.0, 3)] and state.started == 0
     assert [(j.replica, j.finish) for j in ended] == [(j.replica, pytest.approx(j.finish)) for j in plain]
 
@@ -42,12 +42,12 @@ def test_as_many_at_least_as_at_most_is_a_fleet(prices):
 def test_every_request_ends_once_and_no_more_are_paid_than_may_be(prices, rows, gap, target, start):
     """Two bursts, some time apart."""
     twice = rows + [(at + gap, *rest) for at, *rest in rows]
-    ended, state = run(prices, jobs_of(twice), Rule(1, 3, target, start))
+    ended, state = run(prices, jobs_of(twice), AutoscalePolicy(1, 3, target, start))
     assert [job.index for job in ended] == list(range(len(twice)))
     assert all(job.made == job.output and job.arrival <= job.queued <= job.first <= job.finish for job in ended)
     assert all(1 <= count <= 3 for _, count in state.paid)
     assert [at for at, _ in state.paid] == sorted(at for at, _ in state.paid)
-    assert state.there + len(state.ending) + len(state.free) == 3
+    assert state.active_replicas + len(state.ending) + len(state.free) == 3
 
 
 def test_a_new_one_serves_after_its_start_up_and_is_let_go_after_a_while(prices):
@@ -55,7 +55,7 @@ def test_a_new_one_serves_after_its_start_up_and_is_let_go_after_a_while(prices)
     those at 30 or 45 s are the last to ask for four, so that they are let go five minutes later."""
     early = [(1.0, 100, 6000)] * 4
     late = [(20.0, 100, 5), (26.0, 100, 5), (600.0, 100, 5)]
-    ended, state = run(prices, jobs_of(early + late), Rule(1, 4, 1.0, 10.0))
+    ended, state = run(prices, jobs_of(early + late), AutoscalePolicy(1, 4, 1.0, 10.0))
     assert all(30 < job.finish < 60 for job in ended[:4])
     assert ended[4].replica == 0 and ended[5].replica != 0 and ended[6].replica == 0
     assert state.paid[1] == (15.0, 4) and state.started == 3
@@ -67,7 +67,9 @@ def test_what_still_starts_is_let_go_first_and_may_start_again(prices):
     """By hand: a start-up of 400 s is longer than the five minutes after which nobody asks for the three, so that none of them ever serves;
     four requests at 1000 s make the look at 1005 s start three once more, which serve at 1405 s."""
     early, again = [(1.0, 100, 6000)] * 4, [(1000.0, 100, 60000)] * 4
-    ended, state = run(prices, jobs_of([*early, (420.0, 100, 5), *again, (1406.0, 100, 5)]), Rule(1, 4, 1.0, 400.0))
+    ended, state = run(
+        prices, jobs_of([*early, (420.0, 100, 5), *again, (1406.0, 100, 5)]), AutoscalePolicy(1, 4, 1.0, 400.0)
+    )
     assert all(job.finish < 60 for job in ended[:4]) and all(job.finish > 1406 for job in ended[5:9])
     last = 15 * (min(job.finish for job in ended[:4]) // 15)  # the last look that asked for four
     assert state.paid[:4] == [(0.0, 1), (15.0, 4), (last + 315, 1), (1005.0, 4)] and state.started == 6
@@ -102,7 +104,7 @@ def test_a_peak_costs_less_where_replicas_come_and_go(tmp_path):
 
 
 def test_rules_are_read():
-    assert autoscaler.rule("1:8@32", "3min") == Rule(1, 8, 32.0, 180.0)
+    assert autoscaler.rule("1:8@32", "3min") == AutoscalePolicy(1, 8, 32.0, 180.0)
     for wrong in ("8", "1:8", "8:1@3", "0:3@1", "1:2@0", "1:2@x", "1:2@inf", ":@"):
         with pytest.raises(UsageError, match="--autoscale"):
             autoscaler.rule(wrong, "3min")

@@ -9,12 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from simulate import tiny
 
-from rooflinecli.simulate.cluster import Fleet, closed, opened
-from rooflinecli.simulate.prefix_cache import Store
+from rooflinecli.simulate.cluster import Cluster, run_closed_loop, run_open_loop
+from rooflinecli.simulate.prefix_cache import PrefixCache
 from rooflinecli.simulate.replica import Replica
-from rooflinecli.simulate.request import Job
-from rooflinecli.simulate.scheduler import Limits
-from rooflinecli.specs.layout import Plan
+from rooflinecli.simulate.request import SimRequest
+from rooflinecli.simulate.scheduler import ReplicaLimits
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.registry import kinds, load
 from rooflinecli.specs.scheduler import Scheduler
 
@@ -29,15 +29,15 @@ def scheduler(policy="vllm", **more):
 
 def run(prices, jobs, setting, pool=10**9, sequences=64, stride=True, replicas=1, store=False):
     made = [
-        Replica(prices, Limits(pool, sequences, 1e5, 1e10, stride), setting, Store() if store else None)
+        Replica(prices, ReplicaLimits(pool, sequences, 1e5, 1e10, stride), setting, PrefixCache() if store else None)
         for _ in range(replicas)
     ]
-    ended = opened(Fleet(made, ROUND), jobs)
+    ended = run_open_loop(Cluster(made, ROUND), jobs)
     return sorted(ended, key=lambda job: job.index), made
 
 
 def jobs_of(rows):
-    return [Job(i, *row) for i, row in enumerate(sorted(rows))]
+    return [SimRequest(i, *row) for i, row in enumerate(sorted(rows))]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -78,7 +78,7 @@ def test_a_stride_equals_its_steps(prices, policy, pool):
 
 
 @pytest.mark.parametrize(("rate", "pool", "most"), [(20, 10**9, 64), (60, 10**9, 8), (60, 4000, 64)])
-def test_a_second_scheduler_agrees(scene, prices, rate, pool, most):
+def test_a_second_scheduler_agrees(ctx, prices, rate, pool, most):
     """Request by request, against tests/simulate/tiny.py, which takes single steps and asks the engine for each."""
     draw, now, rows = random.Random(rate), 0.0, []
     for _ in range(40):
@@ -86,7 +86,7 @@ def test_a_second_scheduler_agrees(scene, prices, rate, pool, most):
         rows.append((now, draw.randint(1, 900), draw.randint(1, 12)))
     ended, (replica,) = run(prices, jobs_of(rows), scheduler(), pool, most)
     assert not replica.tally.preemptions  # tiny has none
-    expected = tiny.simulate(scene, Plan(zero=0), rows, 512, pool, 16, most)
+    expected = tiny.simulate(ctx, Layout(zero=0), rows, 512, pool, 16, most)
     for job, (first, finish) in zip(ended, expected, strict=True):
         assert (job.first, job.finish) == (pytest.approx(first, rel=1e-4), pytest.approx(finish, rel=1e-4))
 
@@ -150,7 +150,7 @@ def test_look_ahead_costs_an_arrival_a_step(prices):
 def test_equal_prompts_are_read_once(prices):
     """A prefix that was computed before is not computed again, and its cache is shared by those who use it."""
     keys = tuple(range(60))
-    jobs = [Job(i, 0.5 * i, 960 + 16, 20, hashes=keys, span=16) for i in range(5)]
+    jobs = [SimRequest(i, 0.5 * i, 960 + 16, 20, hashes=keys, span=16) for i in range(5)]
     ended, (replica,) = run(prices, jobs, scheduler(), store=True)
     assert [job.hit for job in ended] == [0, 960, 960, 960, 960]
     assert ended[1].first - ended[1].arrival < 0.8 * (ended[0].first - ended[0].arrival)
@@ -167,7 +167,7 @@ def test_equal_prompts_are_read_once(prices):
 def test_shared_blocks_are_given_back(prices, rows, pool):
     """Whatever is shared and dropped: nothing beyond the pool, nothing held at the end, idle blocks counted right."""
     jobs = [
-        Job(i, t, 16 * blocks, out, hashes=tuple(f"{who}/{k}" for k in range(blocks)), span=16)
+        SimRequest(i, t, 16 * blocks, out, hashes=tuple(f"{who}/{k}" for k in range(blocks)), span=16)
         for i, (t, blocks, out, who) in enumerate(sorted(rows))
     ]
     ended, (replica,) = run(prices, jobs, scheduler(), pool, store=True)
@@ -177,9 +177,9 @@ def test_shared_blocks_are_given_back(prices, rows, pool):
 
 
 def test_a_closed_loop_keeps_its_number_under_way(prices):
-    jobs = [Job(i, 0.0, 100, 30) for i in range(60)]
-    replica = Replica(prices, Limits(10**9, 64), scheduler())
-    ended = closed(Fleet([replica], ROUND), jobs, 6)
+    jobs = [SimRequest(i, 0.0, 100, 30) for i in range(60)]
+    replica = Replica(prices, ReplicaLimits(10**9, 64), scheduler())
+    ended = run_closed_loop(Cluster([replica], ROUND), jobs, 6)
     assert len(ended) == 60 and replica.tally.most_batch <= 6
     instants = sorted([(j.arrival, 1) for j in ended] + [(j.finish, -1) for j in ended])
     now = most = 0
@@ -191,17 +191,17 @@ def test_a_closed_loop_keeps_its_number_under_way(prices):
 
 def test_moving_a_cache_between_pools_stands_in_the_gap_after_the_first_token(prices):
     """Ten requests, two pools, a second and a half for each cache: one gap of each answer holds it."""
-    made = [Replica(prices, Limits(10**6, 64), scheduler(), None, hand) for hand in (True, False)]
+    made = [Replica(prices, ReplicaLimits(10**6, 64), scheduler(), None, hand) for hand in (True, False)]
     router = load("simulate/routers", "least-loaded")
-    fleet = Fleet(made[:1], ROUND, made[1:], router, transfer=1.5 / 512)
-    ended = opened(fleet, [Job(i, i / 2, 512, 20) for i in range(10)])
+    fleet = Cluster(made[:1], ROUND, made[1:], router, transfer=1.5 / 512)
+    ended = run_open_loop(fleet, [SimRequest(i, i / 2, 512, 20) for i in range(10)])
     gaps: dict[int, int] = {}
     for replica in made:
         for key, count in replica.tally.gaps.items():
             gaps[key] = gaps.get(key, 0) + count
-    from rooflinecli.simulate.stats import quantiles_of
+    from rooflinecli.simulate.stats import gap_percentiles
 
     assert sum(gaps.values()) == 190
     assert sum(r.tally.gap_sum for r in made) == pytest.approx(sum(job.finish - job.first for job in ended))
-    within, most = quantiles_of(gaps, (0.9, 1.0))
+    within, most = gap_percentiles(gaps, (0.9, 1.0))
     assert within < 0.1 < 1.5 < most < 1.6

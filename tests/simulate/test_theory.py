@@ -9,9 +9,9 @@ import pytest
 from simulate.test_schedulers import jobs_of, run, scheduler
 
 from rooflinecli.interfaces.python import api
-from rooflinecli.questions.simulate.question import Question
+from rooflinecli.questions.simulate.question import SimulateQuestion
 from rooflinecli.questions.simulate.run import run as answer
-from rooflinecli.simulate.request import Job
+from rooflinecli.simulate.request import SimRequest
 
 CHIP = (("dtype", "bf16"), ("engine", "vllm"), ("hw", "h100"), ("model", "llama-3-8b"))
 BARE = ("front=0 s,per_stream=0 s,per_token=0 s,look_ahead=0,prompt_factor=1",)
@@ -24,7 +24,7 @@ def test_one_at_a_time_is_an_m_d_1_queue(prices, load):
     draw, now, jobs = random.Random(3), 0.0, []
     for i in range(20_000):
         now += draw.expovariate(load / service)
-        jobs.append(Job(i, now, 512, 1))
+        jobs.append(SimRequest(i, now, 512, 1))
     ended, _ = run(prices, jobs, scheduler(token_budget=512), sequences=1)
     wait = fmean(job.queued - job.arrival for job in ended)
     assert wait == pytest.approx(load * service / (2 * (1 - load)), rel=0.06)
@@ -42,7 +42,7 @@ def test_one_at_a_time_is_an_m_g_1_queue(prices):
     rate = 0.6 / fmean(services)
     for i, n in enumerate(lengths):
         now += draw.expovariate(rate)
-        jobs.append(Job(i, now, 512, n))
+        jobs.append(SimRequest(i, now, 512, n))
     ended, _ = run(prices, jobs, scheduler(token_budget=512), sequences=1)
     expected = rate * fmean(s * s for s in services) / (2 * (1 - 0.6))
     assert fmean(job.queued - job.arrival for job in ended) == pytest.approx(expected, rel=0.08)
@@ -51,7 +51,7 @@ def test_one_at_a_time_is_an_m_g_1_queue(prices):
 def test_an_empty_machine_answers_as_the_estimate():
     """Requests far apart: first token and further tokens are those of `roofline estimate --batch 1`."""
     found = answer(
-        Question(CHIP, qps=0.01, arrivals="constant", prompt="1024", output="200", requests=5, settings=BARE)
+        SimulateQuestion(CHIP, qps=0.01, arrivals="constant", prompt="1024", output="200", requests=5, settings=BARE)
     )
     single = api.estimate(
         "llama-3-8b", "h100", dtype="bf16", engine="vllm", prompt=1024, output=200, batch=1, phase=["prefill", "decode"]
@@ -67,7 +67,7 @@ def test_a_full_machine_makes_the_tokens_of_the_largest_batch():
     )["phases"]["decode"]
     batch = int(most["largest_batch"])
     found = answer(
-        Question(
+        SimulateQuestion(
             CHIP,
             concurrency=batch + 40,
             per_slot=8,
@@ -90,7 +90,9 @@ def test_a_full_machine_makes_the_tokens_of_the_largest_batch():
 def test_twice_the_replicas_serve_no_worse():
     """The share inside the limits grows with the replicas, and first tokens come sooner."""
     asked = [
-        Question(CHIP, qps=24.0, prompt="2k", output="128", requests=1500, replicas=n, slo="ttft=500ms,itl=30ms@99")
+        SimulateQuestion(
+            CHIP, qps=24.0, prompt="2k", output="128", requests=1500, replicas=n, slo="ttft=500ms,itl=30ms@99"
+        )
         for n in (1, 2, 4, 8)
     ]
     found = [answer(one).values for one in asked]
@@ -99,12 +101,12 @@ def test_twice_the_replicas_serve_no_worse():
     assert shares[0] < 0.5 < 0.95 < shares[-1]
 
 
-def test_a_pipeline_reads_prompts_at_its_stages_rate(scene):
+def test_a_pipeline_reads_prompts_at_its_stages_rate(ctx):
     """Two stages: a lone prompt takes its whole pass, but the next may start after half of it."""
-    from rooflinecli.simulate.step_times import Prices
-    from rooflinecli.specs.layout import Plan
+    from rooflinecli.simulate.step_times import StepTimeTable
+    from rooflinecli.specs.layout import Layout
 
-    staged = Prices(scene, Plan(pp=2.0, zero=0))
+    staged = StepTimeTable(ctx, Layout(pp=2.0, zero=0))
     busy, fill = staged.mixed(512, staged.attention(0, 512), 0, 0)
     assert busy == pytest.approx(fill)
     ended, _ = run(staged, jobs_of([(0.0, 512, 1), (0.0, 512, 1)]), scheduler(token_budget=512))
@@ -114,7 +116,9 @@ def test_a_pipeline_reads_prompts_at_its_stages_rate(scene):
 def test_a_long_prompt_is_longer_in_front_of_the_scheduler():
     """Requests far apart: 4096 tokens at 5 us each are 20.48 ms more until the first token."""
     bare, told = (
-        answer(Question(CHIP, qps=0.01, arrivals="constant", prompt="4096", output="8", requests=3, settings=each))
+        answer(
+            SimulateQuestion(CHIP, qps=0.01, arrivals="constant", prompt="4096", output="8", requests=3, settings=each)
+        )
         for each in (BARE, (*BARE, "per_token=5 us"))
     )
     assert told.values["ttft_mean_s"] - bare.values["ttft_mean_s"] == pytest.approx(4096 * 5e-6, rel=1e-6)

@@ -11,11 +11,11 @@ from simulate.test_schedulers import scheduler
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.interfaces.python import api
-from rooflinecli.simulate.cluster import Fleet, opened
-from rooflinecli.simulate.prefix_cache import Store, Tier
+from rooflinecli.simulate.cluster import Cluster, run_open_loop
+from rooflinecli.simulate.prefix_cache import KvTier, PrefixCache
 from rooflinecli.simulate.replica import Replica
-from rooflinecli.simulate.request import Job
-from rooflinecli.simulate.scheduler import Limits
+from rooflinecli.simulate.request import SimRequest
+from rooflinecli.simulate.scheduler import ReplicaLimits
 from rooflinecli.specs.kv_tiers import tiers
 from rooflinecli.specs.registry import load
 
@@ -23,20 +23,22 @@ SPAN = 16
 
 
 def job(index, arrival, name, prompt=1024, output=4):
-    return Job(index, arrival, prompt, output, hashes=tuple(f"{name}/{i}" for i in range(prompt // SPAN)), span=SPAN)
+    return SimRequest(
+        index, arrival, prompt, output, hashes=tuple(f"{name}/{i}" for i in range(prompt // SPAN)), span=SPAN
+    )
 
 
 def served(prices, jobs, *places, pool=1200):
-    store = Store(places)
-    replica = Replica(prices, Limits(pool, 64), scheduler(front=0.0, per_stream=0.0, look_ahead=0), store)
-    ended = opened(Fleet([replica], load("simulate/routers", "round-robin")), jobs)
+    store = PrefixCache(places)
+    replica = Replica(prices, ReplicaLimits(pool, 64), scheduler(front=0.0, per_stream=0.0, look_ahead=0), store)
+    ended = run_open_loop(Cluster([replica], load("simulate/routers", "round-robin")), jobs)
     return sorted(ended, key=lambda j: j.index), store
 
 
 def test_a_cache_comes_back_in_its_own_time(prices):
     """a, then b, which pushes a out of a pool for one of them, then a again: what is missing of 1,008 tokens comes back at 10 us each, 16 are read."""
     jobs = [job(0, 0.0, "a"), job(1, 10.0, "b"), job(2, 20.0, "a")]
-    ended, store = served(prices, jobs, Tier("host", 10_000, 1e-5))
+    ended, store = served(prices, jobs, KvTier("host", 10_000, 1e-5))
     loaded = store.tiers[0].loaded  # all but the head, which b left room for
     assert ended[2].hit == 1008 and 800 < loaded < 1008
     alone = prices.mixed(16, prices.attention(1008, 1024), 0, 0)[0]
@@ -48,7 +50,7 @@ def test_a_cache_comes_back_in_its_own_time(prices):
 def test_least_recently_used_goes_down_and_out(prices):
     """Seven prompts through a pool for one, a host for two and a disk for two: the newest stay nearest, the oldest is nowhere."""
     jobs = [job(i, 10.0 * i, name) for i, name in enumerate("abcdefg")]
-    _, store = served(prices, jobs, Tier("host", 2048, 1e-6), Tier("disk", 2048, 1e-5))
+    _, store = served(prices, jobs, KvTier("host", 2048, 1e-6), KvTier("disk", 2048, 1e-5))
     where = [{key.partition("/")[0] for key in place} for place in (store.blocks, *(t.blocks for t in store.tiers))]
     assert all(max(below) <= min(above) for above, below in pairwise(where)), where
     assert "g" in where[0] and not any("a" in names for names in where)
@@ -60,7 +62,7 @@ def test_transfers_take_turns(prices):
     """Two sessions that come back at once share the link: the second waits for the first; one that misses nothing waits for neither."""
     jobs = [job(i, 5.0 * i, name) for i, name in enumerate("abcd")]
     jobs += [job(4, 50.0, "a"), job(5, 50.0, "b"), job(6, 50.0, "new", prompt=16)]
-    ended, _ = served(prices, jobs, Tier("host", 10_000, 1e-3), pool=2500)
+    ended, _ = served(prices, jobs, KvTier("host", 10_000, 1e-3), pool=2500)
     first, second, fresh = (j.first - j.arrival for j in ended[4:])
     assert first == pytest.approx(1.008, rel=0.1) and second == pytest.approx(2.016, rel=0.1) and fresh < 0.1
 
@@ -69,7 +71,7 @@ def test_more_room_finds_more(prices):
     shares = []
     for room in (0, 2000, 4000, 8000, 16000):
         jobs = [job(i, 2.0 * i, "abcdefgh"[i * 5 % 8]) for i in range(40)]
-        ended, _ = served(prices, jobs, Tier("host", room, 1e-6))
+        ended, _ = served(prices, jobs, KvTier("host", room, 1e-6))
         assert len(ended) == 40 and all(j.made == 4 for j in ended)
         shares.append(sum(j.hit for j in ended))
     assert shares == sorted(shares) and shares[0] < shares[-1]
@@ -146,12 +148,30 @@ def test_the_command_line(tmp_path):
 
 def test_a_share_found_again_that_no_tier_can_keep_is_remarked_on():
     """2,000 sessions, room for some hundred: at most that share of prompts can be found, whatever --prefix-hit says."""
-    base = ("estimate", "llama-3-8b", "--hw", "h100", "--tp", "1", "-n", "1", "--phase", "prefill", "--concurrency", "8", "--prompt", "4k")
+    base = (
+        "estimate",
+        "llama-3-8b",
+        "--hw",
+        "h100",
+        "--tp",
+        "1",
+        "-n",
+        "1",
+        "--phase",
+        "prefill",
+        "--concurrency",
+        "8",
+        "--prompt",
+        "4k",
+    )
     tier = ("--kv-tier", "host=8GB@50GB/s", "--sessions", "2000", "--format", "json")
     found = run_cli(*base, *tier, "--prefix-hit", "0.9").json
     lost = found["phases"]["prefill"]["sessions"]["lost_share"]
     assert 0.9 < lost < 1
     note = next(n for n in found["notes"] if "taken as given" in n)
     assert note.startswith(f"prefill: --prefix-hit 0.9 is taken as given, though {lost:.0%} of the idle sessions")
-    for fine in ((*tier, "--prefix-hit", "0.02"), ("--kv-tier", "host=8TB@50GB/s", "--sessions", "2000", "--format", "json", "--prefix-hit", "0.9")):
+    for fine in (
+        (*tier, "--prefix-hit", "0.02"),
+        ("--kv-tier", "host=8TB@50GB/s", "--sessions", "2000", "--format", "json", "--prefix-hit", "0.9"),
+    ):
         assert not any("taken as given" in n for n in run_cli(*base, *fine).json.get("notes", []))

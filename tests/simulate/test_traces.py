@@ -99,16 +99,16 @@ def test_turns_wait_for_the_answer_before_them(prices):
     """A session's next turn comes a think time after the last answer ended, and knows what was said."""
     from simulate.test_schedulers import scheduler
 
-    from rooflinecli.simulate.cluster import Fleet, opened
-    from rooflinecli.simulate.prefix_cache import Store
+    from rooflinecli.simulate.cluster import Cluster, run_open_loop
+    from rooflinecli.simulate.prefix_cache import PrefixCache
     from rooflinecli.simulate.replica import Replica
-    from rooflinecli.simulate.scheduler import Limits
+    from rooflinecli.simulate.scheduler import ReplicaLimits
     from rooflinecli.specs.registry import load
 
     trace = read(str(EXAMPLES / "sessions.csv"))
     jobs, follow = trace.jobs()
-    replicas = [Replica(prices, Limits(10**6, 64), scheduler(), Store()) for _ in range(2)]
-    ended = opened(Fleet(replicas, load("simulate/routers", "prefix")), jobs, follow)
+    replicas = [Replica(prices, ReplicaLimits(10**6, 64), scheduler(), PrefixCache()) for _ in range(2)]
+    ended = run_open_loop(Cluster(replicas, load("simulate/routers", "prefix")), jobs, follow)
     assert len(ended) == len(trace.rows)
     by: dict[str, list] = {}
     for job in sorted(ended, key=lambda j: j.arrival):

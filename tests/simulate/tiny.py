@@ -8,11 +8,11 @@ from __future__ import annotations
 from rooflinecli.engine.forward_step import forward_step
 
 
-def simulate(scene, plan, requests, budget, pool, block, most):
+def simulate(ctx, plan, requests, budget, pool, block, most):
     """requests: (arrival, prompt, output). Returns (first token, end) by request. Arrivals are seen at the start of a step."""
 
     def price(batch, queries, keys, decode):
-        return forward_step(scene, plan, float(batch), float(queries), float(keys), decode=decode)
+        return forward_step(ctx, plan, float(batch), float(queries), float(keys), decode=decode)
 
     def bare(tokens):
         if not tokens:

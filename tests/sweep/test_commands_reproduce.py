@@ -89,7 +89,9 @@ def test_every_number_of_a_serving_row_and_of_its_pools(cli: Any, asked: str) ->
         for phase, latency, length in (("prefill", "ttft_s", "prompt"), ("decode", "itl_s", "output")):
             whole = cli(*shlex.split(pair[phase]["estimate"])[1:], "--format", "json").json
             assert pair[phase][latency] == whole["phases"][phase]["time_s"]
-            rates.append(pair[phase]["instances"] * (whole["phases"][phase]["tokens_per_s"] / whole["workload"][length]))
+            rates.append(
+                pair[phase]["instances"] * (whole["phases"][phase]["tokens_per_s"] / whole["workload"][length])
+            )
         assert pair["requests_per_s"] == min(rates)
 
 

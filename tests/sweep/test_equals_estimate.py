@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.engine import build_request
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import PHASES
 from rooflinecli.price import overrides
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.explain import quantities
 from rooflinecli.questions.sweep import axes, columns, run
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 
 MODELS = ("gpt2", "llama-3-8b", "llama-3-70b", "falcon-40b", "mixtral-8x7b", "deepseek-v3", "gemma-2-9b", "gpt3-175b")
@@ -140,9 +140,7 @@ def tolerance(options: dict[str, Any]) -> float:
     """Where a power's ulps come out enlarged: 1 - (1 - k/E)^t of experts by up to E/k, the batch of an open loop by its iteration."""
     if "qps" in options:
         return 1e-12
-    return (
-        TOLERANCE * 8 if any(g.feedforward.kind == "moe" for g in load_model(options["model"]).layers) else TOLERANCE
-    )
+    return TOLERANCE * 8 if any(g.feedforward.kind == "moe" for g in load_model(options["model"]).layers) else TOLERANCE
 
 
 def check(expected: Any, answer: Any, offset: int, allowed: float = TOLERANCE) -> None:
@@ -186,7 +184,19 @@ def test_serving_points(options: dict[str, Any], index: int) -> None:
 
 
 @given(training, st.integers(0, 10**6))
-@example({"model": "mixtral-8x7b", "hw": "h100", "phase": "train", "batch": "8", "seq": "128", "tp": "1", "pp": "1", "dp": "2"}, 0)
+@example(
+    {
+        "model": "mixtral-8x7b",
+        "hw": "h100",
+        "phase": "train",
+        "batch": "8",
+        "seq": "128",
+        "tp": "1",
+        "pp": "1",
+        "dp": "2",
+    },
+    0,
+)
 @thorough
 def test_training_points(options: dict[str, Any], index: int) -> None:
     compare(options, index)
@@ -242,8 +252,8 @@ def test_hardware_figures(path: str, phase: str, index: int) -> None:
     _, answer = next(run.answers(space, 0, space.points))
     value = values[1 + index] * (overrides.figure(load_hardware("h100"), path).si if relative else 1.0)
     request = build_request.request({"model": "llama-3-8b", "hw": "h100", "phase": phase, "batch": 64})
-    plan = Plan(tp=2.0, zero=1 if phase == "train" else 0, sequence_parallel=phase == "train")
-    wanted = PHASES[phase](Scene(request, override={path: value}), plan).time_s
+    plan = Layout(tp=2.0, zero=1 if phase == "train" else 0, sequence_parallel=phase == "train")
+    wanted = PHASES[phase](EstimateContext(request, override={path: value}), plan).time_s
     found = answer.flat(answer.phases[phase].time_s).reshape(2, 2)[1, index]
     assert math.isclose(found, wanted, rel_tol=TOLERANCE)
 

@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from rooflinecli.engine.context import Scene
-from rooflinecli.engine.layout_candidates import innermost
+from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.layout_candidates import scale_up_domain
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.search.objective import objective
 from rooflinecli.questions.search.training import search
-from rooflinecli.questions.search.training_question import Question
+from rooflinecli.questions.search.training_question import TrainingSearchQuestion
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.request import HOLDS, Request
@@ -38,7 +38,7 @@ def drawn(seed: int) -> Request:
 @pytest.mark.parametrize("seed", range(12))
 def test_an_estimate_takes_what_a_search_of_the_same_layouts_ranks_first(seed):
     request = drawn(seed)
-    reach = innermost(Scene(request))
+    reach = scale_up_domain(EstimateContext(request))
     tried = {
         "tp": tuple(float(t) for t in range(1, reach + 1)),
         "cp": (1.0,),
@@ -48,7 +48,9 @@ def test_an_estimate_takes_what_a_search_of_the_same_layouts_ranks_first(seed):
         "zero": (0, 1, 3),
         "recompute": ("none", "full"),
     }
-    asked = Question(request, "train", (int(request.devices),), (objective("time", ("train",)),), (), tried)
+    asked = TrainingSearchQuestion(
+        request, "train", (int(request.devices),), (objective("time", ("train",)),), (), tried
+    )
     every = search(asked).ranking.top(None)
     found = [e for e in every if e.layout["sequence_parallel"] == (e.layout["tp"] > 1)]
     chosen = estimate(request).phases["train"]

@@ -30,7 +30,9 @@ def half_width(answer) -> float:
 
 
 def test_the_file_is_what_the_rows_say():
-    assert training_envelope.FILE.read_text(encoding="utf-8") == training_envelope.text(), "python -m rooflinecli.validate.training_envelope"
+    assert training_envelope.FILE.read_text(encoding="utf-8") == training_envelope.text(), (
+        "python -m rooflinecli.validate.training_envelope"
+    )
 
 
 def test_published_layouts_have_precedent():
@@ -104,7 +106,9 @@ def test_a_larger_micro_batch_is_told_where_the_exchange_leaves_the_host():
 
     assert said(ep=16, micro_batch=2)
     assert not said(ep=16, micro_batch=1) and not said(ep=8, micro_batch=2)
-    assert said(ep=8, micro_batch=2, tp=2, dp=16, expert_tp=2) and not said(ep=8, micro_batch=1, tp=2, dp=16, expert_tp=2)
+    assert said(ep=8, micro_batch=2, tp=2, dp=16, expert_tp=2) and not said(
+        ep=8, micro_batch=1, tp=2, dp=16, expert_tp=2
+    )
     assert not said(ep=1, micro_batch=2, tp=8, pp=8, dp=1)
     wide, usual = (half_width(train("gpt-oss-120b", "h100", **(laid | {"ep": 16, "micro_batch": b}))) for b in (2, 1))
     assert wide > math.hypot(usual, 0.5)

@@ -99,18 +99,18 @@ def test_pools_on_two_kinds_of_chip_are_no_worse_than_on_either() -> None:
 def test_a_pool_is_what_its_commands_print_times_its_instances() -> None:
     rows = found("search", *SERVING, "--qps", "60", "--hw", "h100,h200", "--price", "h200=4", "--top", "3")["pool_rows"]
     for row in rows:
-        bill, rates = 0.0, []
+        costs, rates = 0.0, []
         for phase, tokens, latency in (("prefill", 1024, "ttft_s"), ("decode", 128, "itl_s")):
             pool = row[phase]
             result = answered(pool["estimate"])
             assert result["phases"][phase]["time_s"] == pool[latency]
             assert result["phases"][phase]["tokens_per_s"] / tokens == pytest.approx(pool["rate"], rel=1e-15)
             rates.append(pool["instances"] * pool["rate"])
-            bill += pool["instances"] * result["plan"]["devices"] * result["cost"]["usd_per_device_hour"]
+            costs += pool["instances"] * result["plan"]["devices"] * result["cost"]["usd_per_device_hour"]
             assert f"--hw {pool['chip']}" in pool["estimate"]
         assert row["requests_per_s"] == min(rates) >= 60
-        assert row["usd_per_hour"] == pytest.approx(bill, rel=1e-15)
-        assert row["usd_per_million_output_tokens"] == pytest.approx(bill / (min(rates) * 128 * 3600) * 1e6, rel=1e-14)
+        assert row["usd_per_hour"] == pytest.approx(costs, rel=1e-15)
+        assert row["usd_per_million_output_tokens"] == pytest.approx(costs / (min(rates) * 128 * 3600) * 1e6, rel=1e-14)
 
 
 def test_a_front_over_chips_holds_no_dominated_point() -> None:

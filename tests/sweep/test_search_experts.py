@@ -7,7 +7,7 @@ import shlex
 import pytest
 from conftest import run_cli
 
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.questions.search import instances
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
@@ -16,13 +16,13 @@ from rooflinecli.specs.request import Request
 ASKED = "deepseek-v3 --hw h200 --phase decode --dtype fp8 --engine sglang --prompt 1k --output 128 --objective throughput --batch 8,64"
 
 
-def scene(model: str = "mixtral-8x7b", **more) -> Scene:
-    return Scene(Request(load_model(model), load_hardware("h100"), phases=("prefill", "decode"), **more))
+def ctx(model: str = "mixtral-8x7b", **more) -> EstimateContext:
+    return EstimateContext(Request(load_model(model), load_hardware("h100"), phases=("prefill", "decode"), **more))
 
 
 def test_layouts_are_those_that_an_estimate_accepts():
     """Mixtral's 8 experts on up to 16 devices: over dp replicas, or over all tp x dp ranks."""
-    found = instances.layouts(scene(), {"pp": (1,)}, 16)
+    found = instances.layouts(ctx(), {"pp": (1,)}, 16)
     sizes = {(f["tp"], f["dp"], f["ep"]) for f in found}
     wanted = {
         (tp, dp, ep)
@@ -35,7 +35,7 @@ def test_layouts_are_those_that_an_estimate_accepts():
 
 
 def test_attention_for_itself_leaves_no_tensor_ranks():
-    found = instances.layouts(scene(attention_dp=True), {"pp": (1,)}, 16)
+    found = instances.layouts(ctx(attention_dp=True), {"pp": (1,)}, 16)
     assert {(f["tp"], f["dp"], f["ep"]) for f in found} == {(1, n, n) for n in (1, 2, 4, 8)}
 
 
@@ -70,7 +70,20 @@ def test_serving_ranks_by_the_end_that_is_held(cli):
 
 def test_layouts_of_as_many_devices_are_told_apart_by_what_their_tokens_cost():
     """A rate asks for the fewest devices first: among equals the second objective says how far a row is behind."""
-    asked = ["search", "deepseek-v3", "--hw", "h200", "-n", "8", "--phase", "decode", "--engine", "vllm", "--dtype", "fp8"]
+    asked = [
+        "search",
+        "deepseek-v3",
+        "--hw",
+        "h200",
+        "-n",
+        "8",
+        "--phase",
+        "decode",
+        "--engine",
+        "vllm",
+        "--dtype",
+        "fp8",
+    ]
     ran = run_cli(*asked, "--qps", "2", "--slo", "ttft=2s,itl=60ms", "--format", "json")
     first, *others = ran.json["results"]
     usd = "serve.usd_per_million_output_tokens"

@@ -10,7 +10,7 @@ import pytest
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.questions.estimate.answer import estimate
-from rooflinecli.questions.estimate.answer_types import Estimate
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.search.serving import search
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
@@ -31,7 +31,7 @@ def ask(
     return search({**BASE, **options}, goal, list(where), {"ttft": ttft, "itl": itl, "qps": qps}, top)
 
 
-def by_hand(tp: int, pp: int, batch: int) -> Estimate:
+def by_hand(tp: int, pp: int, batch: int) -> EstimateAnswer:
     return estimate(
         Request(
             load_model(BASE["model"]),

@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import PHASES
-from rooflinecli.questions.sensitivity.elasticities import Scaled, elasticities, of_point
+from rooflinecli.questions.sensitivity.elasticities import ScaledConstant, elasticities, of_point
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.request import Request
 
 CASES = [
-    ("llama-3-70b", "h100", "decode", Plan(tp=8.0, zero=0)),
-    ("llama-3-70b", "h100", "prefill", Plan(tp=4.0, zero=0)),
-    ("llama-3-8b", "a100", "train", Plan(tp=2.0, dp=8.0, zero=3, sequence_parallel=True)),
-    ("mixtral-8x7b", "h200", "train", Plan(tp=2.0, pp=2.0, dp=8.0, ep=8.0, zero=1, recompute="full")),
-    ("gpt2", "tpu-v5e", "decode", Plan(zero=0)),
+    ("llama-3-70b", "h100", "decode", Layout(tp=8.0, zero=0)),
+    ("llama-3-70b", "h100", "prefill", Layout(tp=4.0, zero=0)),
+    ("llama-3-8b", "a100", "train", Layout(tp=2.0, dp=8.0, zero=3, sequence_parallel=True)),
+    ("mixtral-8x7b", "h200", "train", Layout(tp=2.0, pp=2.0, dp=8.0, ep=8.0, zero=1, recompute="full")),
+    ("gpt2", "tpu-v5e", "decode", Layout(zero=0)),
 ]
 
 
@@ -32,7 +32,7 @@ def request(model: str, chip: str, phase: str) -> Request:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0]}-{c[1]}-{c[2]}")
-def test_central_differences_agree_with_automatic_differentiation(case: tuple[str, str, str, Plan]) -> None:
+def test_central_differences_agree_with_automatic_differentiation(case: tuple[str, str, str, Layout]) -> None:
     jax = pytest.importorskip("jax")
     model, chip, phase, plan = case
     asked = request(model, chip, phase)
@@ -47,7 +47,9 @@ def test_central_differences_agree_with_automatic_differentiation(case: tuple[st
     def logarithm(path: str, log_factor: Any) -> Any:
         import jax.numpy as jnp
 
-        time = PHASES[phase](Scene(asked, override=Scaled({}, path, jnp.exp(log_factor))), plan).time_s
+        time = PHASES[phase](
+            EstimateContext(asked, override=ScaledConstant({}, path, jnp.exp(log_factor))), plan
+        ).time_s
         return jnp.log(time)
 
     compared = 0
@@ -64,7 +66,7 @@ def test_central_differences_agree_with_automatic_differentiation(case: tuple[st
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0]}-{c[1]}-{c[2]}")
 def test_faster_rates_never_cost_time_and_together_take_off_what_is_not_latency(
-    case: tuple[str, str, str, Plan],
+    case: tuple[str, str, str, Layout],
 ) -> None:
     model, chip, phase, plan = case
     rows = {row["figure"]: row["elasticity"] for row in elasticities(request(model, chip, phase), phase, plan)}
@@ -78,7 +80,7 @@ def test_seconds_of_overhead_have_their_share_as_elasticity() -> None:
     from dataclasses import replace
 
     asked = replace(request("llama-3-70b", "h100", "decode"), efficiency="ideal")
-    rows = elasticities(asked, "decode", Plan(tp=1.0, zero=0))
+    rows = elasticities(asked, "decode", Layout(tp=1.0, zero=0))
     assert sum(
         row["elasticity"] for row in rows if row["figure"].startswith(("peak", "memory.", "network"))
     ) == pytest.approx(-1, abs=1e-3)

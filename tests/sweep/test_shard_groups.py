@@ -9,28 +9,28 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.search import layout_space
 from rooflinecli.questions.search.explain_rows import report, request_of
 from rooflinecli.questions.search.training import search
-from rooflinecli.questions.search.training_question import Question, question
+from rooflinecli.questions.search.training_question import TrainingSearchQuestion, question
 
 FSDP = {"tp": 1, "pp": 1, "cp": 1, "zero": "3"}
 
 
-def ask(**more: Any) -> Question:
+def ask(**more: Any) -> TrainingSearchQuestion:
     """Llama 3 8B on 128 H100, four sequences to a device."""
     options = {"model": "llama-3-8b", "hw": "h100", "n": 128, "batch": 512, "seq": 4096, "phase": "train"}
     return question(options | {"hold": "expected"} | more, "time", [])
 
 
-def tried(asked: Question) -> set[tuple[int, int, int, int | None]]:
+def tried(asked: TrainingSearchQuestion) -> set[tuple[int, int, int, int | None]]:
     """tp, cp, dp and shard group of every layout of ZeRO-3 that a search prices."""
-    scene, found = Scene(asked.request), set()
-    every = layout_space.layouts(scene, asked, asked.devices[0])
+    ctx, found = EstimateContext(asked.request), set()
+    every = layout_space.layouts(ctx, asked, asked.devices[0])
     for structure in layout_space.structures(asked):
-        laid = every.take(layout_space.concerned(scene, every, asked, structure)).laid(scene, structure)
+        laid = every.take(layout_space.affected_axes(ctx, every, asked, structure)).laid(ctx, structure)
         shard = [None] * len(laid) if laid.shard is None else laid.shard.astype(int).tolist()
         sizes = (laid.sizes[name].astype(int).tolist() for name in ("tp", "cp", "dp"))
         found |= set(zip(*sizes, shard, strict=True))
@@ -48,11 +48,11 @@ def test_groups_fill_one_and_two_hosts_beside_tensor_and_context_ranks() -> None
 
 
 def test_a_domain_whose_size_does_not_divide_the_replicas_takes_the_largest_group_that_does() -> None:
-    scene = Scene(ask(hw="gb200", n=256).request)  # 72 GPUs share NVLink
+    ctx = EstimateContext(ask(hw="gb200", n=256).request)  # 72 GPUs share NVLink
     sizes = {"tp": [1, 1, 4], "cp": [1, 1, 1], "dp": [256, 96, 64]}
-    laid = layout_space.Layouts({k: np.array(v, dtype=float) for k, v in sizes.items()}, np.arange(3.0))
-    assert layout_space.groups(scene, laid, 1).tolist() == [64, 48, 16]
-    assert layout_space.groups(scene, laid, 2).tolist() == [128, 96, 32]
+    laid = layout_space.LayoutArrays({k: np.array(v, dtype=float) for k, v in sizes.items()}, np.arange(3.0))
+    assert layout_space.groups(ctx, laid, 1).tolist() == [64, 48, 16]
+    assert layout_space.groups(ctx, laid, 2).tolist() == [128, 96, 32]
 
 
 @pytest.mark.parametrize("given", [{"zero": "0,1,2"}, {"zero": "3", "shard": 16}], ids=str)
@@ -62,11 +62,11 @@ def test_nothing_is_tried_without_zero_3_or_beside_a_group_that_is_given(given: 
 
 def test_a_group_holds_every_expert() -> None:
     asked = ask(model="mixtral-8x7b", zero="3", pp=1, recompute="full")
-    scene = Scene(asked.request)
-    every = layout_space.layouts(scene, asked, 128)
+    ctx = EstimateContext(asked.request)
+    every = layout_space.layouts(ctx, asked, 128)
     for domains, size in ((1, 8), (2, 16)):
-        structure = layout_space.Structure(3, "full", False, domains)
-        laid = every.take(layout_space.concerned(scene, every, asked, structure)).laid(scene, structure)
+        structure = layout_space.DeviceSplit(3, "full", False, domains)
+        laid = every.take(layout_space.affected_axes(ctx, every, asked, structure)).laid(ctx, structure)
         assert laid.shard is not None and len(laid) and set(laid.sizes["ep"]) == {1, 2, 4, 8}
         assert not (laid.shard * laid.sizes["cp"] % laid.sizes["ep"]).any() and laid.shard.max() == size
 
@@ -74,7 +74,11 @@ def test_a_group_holds_every_expert() -> None:
 def test_spread_experts_in_groups_are_priced_as_their_command_says() -> None:
     """Mixtral in groups of one host, its experts over the host: what a search prices is what `estimate` does."""
     asked = ask(model="mixtral-8x7b", zero="3", pp=1, ep=8, tp=1, cp=1, recompute="full", **{"sequence-parallel": "no"})
-    rows = [row for row in report(replace(asked, every=True), search(replace(asked, every=True)), 40)["results"] if row["layout"]["shard"]]
+    rows = [
+        row
+        for row in report(replace(asked, every=True), search(replace(asked, every=True)), 40)["results"]
+        if row["layout"]["shard"]
+    ]
     assert {row["layout"]["shard"] for row in rows} == {16}  # of 8 the experts would not fit
     for row in rows[:3]:
         found = estimate(request_of(asked, row["layout"])).phases["train"]
@@ -82,13 +86,28 @@ def test_spread_experts_in_groups_are_priced_as_their_command_says() -> None:
 
 
 def test_a_group_that_cannot_hold_every_expert_is_refused(cli: Any) -> None:
-    words = ["estimate", "mixtral-8x7b", "--hw", "h100", "--phase", "train", "--batch", "128", "-n", "64", "--tp", "1", "--dp", "64"]
+    words = [
+        "estimate",
+        "mixtral-8x7b",
+        "--hw",
+        "h100",
+        "--phase",
+        "train",
+        "--batch",
+        "128",
+        "-n",
+        "64",
+        "--tp",
+        "1",
+        "--dp",
+        "64",
+    ]
     assert cli(*words, "--ep", "8", "--zero", "3", "--shard", "8").code in (0, 1)
     refused = cli(*words, "--ep", "8", "--zero", "3", "--shard", "4")
     assert refused.code == 2 and "--ep 8 does not divide the 4 ranks of a shard group" in refused.err
 
 
-def slices(**more: Any) -> Question:
+def slices(**more: Any) -> TrainingSearchQuestion:
     """Llama 3 70B over four slices of 256 TPU v5e, which the data-center network joins: FSDP inside a slice is what MaxText runs there."""
     options = {"model": "llama-3-70b", "hw": "tpu-v5e", "n": 1024, "batch": 1024, "seq": 4096, "phase": "train"}
     return question(options | {"recompute": "full"} | FSDP | more, "time", [])

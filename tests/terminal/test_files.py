@@ -89,7 +89,13 @@ def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path, monkeypa
 def test_every_writer_of_the_package_goes_through_this_module() -> None:
     """Nothing else renames files or writes one whole, but the generators of docs and the log that grows line by line."""
     root = Path(files.__file__).parent
-    generators = {"specs/schema.py", "answers/check/schema.py", "answers/schema.py", "validate/highest.py", "validate/precedent.py"}
+    generators = {
+        "specs/schema.py",
+        "answers/check/schema.py",
+        "answers/schema.py",
+        "validate/highest.py",
+        "validate/precedent.py",
+    }
     allowed = {"files.py", "measure/log.py", *generators}
     writers = {
         str(path.relative_to(root))

@@ -147,5 +147,8 @@ def test_so_are_many_more(line: list[str], width: int, encoding: str) -> None:
 
 
 def test_the_fuzz_can_fail() -> None:
-    with patch("rooflinecli.questions.models.answer.models", side_effect=LookupError("planted")), pytest.raises(LookupError):
+    with (
+        patch("rooflinecli.questions.models.answer.models", side_effect=LookupError("planted")),
+        pytest.raises(LookupError),
+    ):
         holds(["models"], 80, "utf-8")

@@ -11,7 +11,7 @@ import pytest
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.render.formats.csv import rows
 from rooflinecli.render.formats.markdown import table
-from rooflinecli.specs.name_lookup import counted, find
+from rooflinecli.specs.name_lookup import find, split_count
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_hub_name_nobody_knows_says_what_to_do() -> None:
     [("8xH100", 8, "H100"), ("16 x A100-40G", 16, "A100-40G"), ("h100:8", 8, "h100"), ("H100", None, "H100")],
 )
 def test_a_count_before_a_chip(written: str, count: int | None, chip: str) -> None:
-    assert counted("hardware", written) == (count, chip)
+    assert split_count("hardware", written) == (count, chip)
 
 
 def test_8xh100_is_eight_devices(cli) -> None:

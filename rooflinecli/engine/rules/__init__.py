@@ -15,7 +15,7 @@ from rooflinecli.core.num import Number
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Rule:
+class LegalityRule:
     """`holds` where the layout keeps to it; `sizes` are the fields of the plan that decide; `say` is called for a scalar only.
 
     `option` is the one to change, where it is not the first of `sizes`.

@@ -4,31 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rooflinecli.engine.context import Scene
-from rooflinecli.engine.rules import Rule, one
+from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.rules import LegalityRule, one
 from rooflinecli.formulas import constraints
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 
 
-def serving(scene: Scene, plan: Plan) -> Iterator[Rule]:
-    if not one(plan.ep):
-        whole = constraints.divides(plan.ep, plan.tp * plan.dp) & constraints.divides(plan.tp * plan.dp, plan.ep)
-        yield Rule(
+def serving(ctx: EstimateContext, layout: Layout) -> Iterator[LegalityRule]:
+    if not one(layout.ep):
+        whole = constraints.divides(layout.ep, layout.tp * layout.dp) & constraints.divides(
+            layout.tp * layout.dp, layout.ep
+        )
+        yield LegalityRule(
             "ep divides dp, or is tp x dp",
             ("tp", "dp", "ep"),
-            constraints.divides(plan.ep, plan.dp) | whole,
+            constraints.divides(layout.ep, layout.dp) | whole,
             lambda: (
-                f"--ep {plan.ep:.0f} neither divides --dp {plan.dp:.0f} nor is {plan.tp * plan.dp:.0f}, the ranks of --tp and --dp; "
+                f"--ep {layout.ep:.0f} neither divides --dp {layout.dp:.0f} nor is {layout.tp * layout.dp:.0f}, the ranks of --tp and --dp; "
                 "change one"
             ),
             "ep",
         )
-    if not one(plan.cp):
-        yield Rule(
+    if not one(layout.cp):
+        yield LegalityRule(
             "context parallelism is for training",
             ("cp",),
-            constraints.within(plan.cp, 1.0),
+            constraints.within(layout.cp, 1.0),
             lambda: (
-                f"--cp {plan.cp:.0f} splits the sequences of training and does nothing for serving; leave it out, or add --phase train"
+                f"--cp {layout.cp:.0f} splits the sequences of training and does nothing for serving; leave it out, or add --phase train"
             ),
         )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 INDEX = ".safetensors.index.json"
 
+
 def header(path: Path) -> Header:
     """The tensors of a checkpoint. Raises DataError, with the file, where it is not one."""
     if path.suffix == ".gguf":

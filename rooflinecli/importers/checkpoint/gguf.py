@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.checkpoint.gguf_architectures import ARCHITECTURES, Keys
+from rooflinecli.importers.checkpoint.gguf_architectures import ARCHITECTURES, GgufMetadata
 from rooflinecli.importers.checkpoint.gguf_by_tensors import plain
 from rooflinecli.importers.checkpoint.gguf_header import read
 from rooflinecli.importers.checkpoint.tensor_header import Header
-from rooflinecli.specs.name_lookup import shown
+from rooflinecli.specs.name_lookup import display_path
 from rooflinecli.specs.yaml_loader import Document
 
 FILE_TYPES = {
@@ -37,24 +37,26 @@ def model_document(path: Path) -> Document:
     found = read(path)
     name = found.metadata.get("general.architecture")
     if not isinstance(name, str):
-        raise DataError(f"{shown(path)}: general.architecture is missing, so which model it holds is not known; convert it again")
+        raise DataError(
+            f"{display_path(path)}: general.architecture is missing, so which model it holds is not known; convert it again"
+        )
     from rooflinecli.importers.hf import from_config
 
-    keys = Keys(found, name, shown(path))
-    make: Callable[[Keys], dict[str, Any]] | None = ARCHITECTURES.get(name)
+    keys = GgufMetadata(found, name, display_path(path))
+    make: Callable[[GgufMetadata], dict[str, Any]] | None = ARCHITECTURES.get(name)
     if make is not None:
         _agree(keys, name)
-    data = plain(keys) if make is None else from_config(make(keys), f"{shown(path)}")
+    data = plain(keys) if make is None else from_config(make(keys), f"{display_path(path)}")
     title = found.metadata.get("general.name")
     data["name"] = str(title)[:80] if isinstance(title, str) and title.strip() else path.stem
     data["source"] = f"header of {path.name}, GGUF of architecture {name}"
     data.pop("notes", None)
     data["checkpoint"] = found.facts()
     data["quantization"] = _stored(found)
-    return Document(data, path, {(): (shown(path), 1)})
+    return Document(data, path, {(): (display_path(path), 1)})
 
 
-def _agree(keys: Keys, name: str) -> None:
+def _agree(keys: GgufMetadata, name: str) -> None:
     """Raises DataError where the embedding is of another width than the key that everything else was converted with."""
     said, width = keys.whole("embedding_length", 0), keys.shape("token_embd.weight")[-1]
     if said and said != width:

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.checkpoint.gguf_hybrid import HYBRIDS
-from rooflinecli.importers.checkpoint.gguf_metadata import Config, Keys, base, dense, experts
+from rooflinecli.importers.checkpoint.gguf_metadata import Config, GgufMetadata, base, dense, experts
 from rooflinecli.importers.checkpoint.gguf_more_architectures import MORE
 
-__all__ = ["ARCHITECTURES", "Keys"]
+__all__ = ["ARCHITECTURES", "GgufMetadata"]
 
 
-def _llama(k: Keys) -> Config:
+def _llama(k: GgufMetadata) -> Config:
     """Llama, Mistral and Mixtral share an architecture; biases are where their tensors are."""
     if k.whole("expert_count", 0):
         config = base(k, "mixtral") | experts(k, "num_local_experts")
@@ -24,53 +24,53 @@ def _llama(k: Keys) -> Config:
     return dense(k, "llama") | bias
 
 
-def _qwen2(k: Keys) -> Config:
+def _qwen2(k: GgufMetadata) -> Config:
     return dense(k, "qwen2")
 
 
-def _qwen3(k: Keys) -> Config:
+def _qwen3(k: GgufMetadata) -> Config:
     return dense(k, "qwen3")
 
 
-def _qwen2_moe(k: Keys) -> Config:
+def _qwen2_moe(k: GgufMetadata) -> Config:
     width = k.shape("blk.0.ffn_up_shexp.weight")[0]
     return _moe(k, "qwen2_moe") | {"shared_expert_intermediate_size": width}
 
 
-def _moe(k: Keys, model_type: str) -> Config:
+def _moe(k: GgufMetadata, model_type: str) -> Config:
     width = k.shape("blk.0.ffn_up_exps.weight")[1]
     return base(k, model_type) | experts(k, "num_experts") | {"moe_intermediate_size": width}
 
 
-def _qwen3_moe(k: Keys) -> Config:
+def _qwen3_moe(k: GgufMetadata) -> Config:
     return _moe(k, "qwen3_moe")
 
 
-def _gemma(k: Keys) -> Config:
+def _gemma(k: GgufMetadata) -> Config:
     return dense(k, "gemma")
 
 
-def _gemma2(k: Keys) -> Config:
+def _gemma2(k: GgufMetadata) -> Config:
     return dense(k, "gemma2") | {"sliding_window": k.whole("attention.sliding_window", 4096)}
 
 
-def _gemma3(k: Keys) -> Config:
+def _gemma3(k: GgufMetadata) -> Config:
     return dense(k, "gemma3_text") | {"sliding_window": k.whole("attention.sliding_window", 1024)}
 
 
-def _phi3(k: Keys) -> Config:
+def _phi3(k: GgufMetadata) -> Config:
     config = dense(k, "phi3")
     window = k.whole("attention.sliding_window", 0)
     return config | ({"sliding_window": window} if window and window < config["max_position_embeddings"] else {})
 
 
-def _gpt_oss(k: Keys) -> Config:
+def _gpt_oss(k: GgufMetadata) -> Config:
     window = {"sliding_window": k.whole("attention.sliding_window", 128)}
     width = k.whole("expert_feed_forward_length", 0) or k.shape("blk.0.ffn_up_exps.weight")[1]
     return base(k, "gpt_oss") | experts(k, "num_local_experts") | window | {"intermediate_size": width}
 
 
-def _deepseek(k: Keys) -> Config:
+def _deepseek(k: GgufMetadata) -> Config:
     """Latent attention; files since 2025 give the widths of a head before compression apart."""
     rope, rank = k.whole("rope.dimension_count"), k.whole("attention.kv_lora_rank")
     key = k.whole("attention.key_length_mla", k.whole("attention.key_length"))
@@ -92,7 +92,7 @@ def _deepseek(k: Keys) -> Config:
     }
 
 
-def _glm4_moe(k: Keys) -> Config:
+def _glm4_moe(k: GgufMetadata) -> Config:
     config = base(k, "glm4_moe") | experts(k, "n_routed_experts")
     return config | {
         "intermediate_size": k.whole("feed_forward_length"),
@@ -104,7 +104,7 @@ def _glm4_moe(k: Keys) -> Config:
     }
 
 
-def _mamba(k: Keys) -> Config:
+def _mamba(k: GgufMetadata) -> Config:
     vocab, width = k.shape("token_embd.weight")
     return {
         "model_type": "mamba",
@@ -119,7 +119,7 @@ def _mamba(k: Keys) -> Config:
     }
 
 
-def _mamba2(k: Keys) -> Config:
+def _mamba2(k: GgufMetadata) -> Config:
     vocab, width = k.shape("token_embd.weight")
     inner, heads = k.whole("ssm.inner_size"), k.whole("ssm.time_step_rank")
     return {
@@ -137,7 +137,7 @@ def _mamba2(k: Keys) -> Config:
     }
 
 
-def _kinds(k: Keys, conv: str) -> list[str]:
+def _kinds(k: GgufMetadata, conv: str) -> list[str]:
     """Which layers have attention: those with key/value heads."""
     counts = k.get("attention.head_count_kv")
     if not isinstance(counts, list):
@@ -147,12 +147,12 @@ def _kinds(k: Keys, conv: str) -> list[str]:
     return ["full_attention" if n else conv for n in counts]
 
 
-def _lfm2(k: Keys) -> Config:
+def _lfm2(k: GgufMetadata) -> Config:
     config = dense(k, "lfm2") | {"conv_L_cache": k.whole("shortconv.l_cache"), "block_auto_adjust_ff_dim": False}
     return config | {"layer_types": _kinds(k, "conv")}
 
 
-ARCHITECTURES: dict[str, Callable[[Keys], Config]] = {
+ARCHITECTURES: dict[str, Callable[[GgufMetadata], Config]] = {
     "llama": _llama,
     "qwen2": _qwen2,
     "qwen3": _qwen3,

@@ -12,7 +12,7 @@ from typing import Any
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.checkpoint.gguf_layer_by_tensors import Layer, attention, feedforward
-from rooflinecli.importers.checkpoint.gguf_metadata import Keys
+from rooflinecli.importers.checkpoint.gguf_metadata import GgufMetadata
 from rooflinecli.importers.hf.layer_pattern import Override, stack
 
 Block = dict[str, Any]
@@ -24,7 +24,7 @@ _PERIODS = {"afmoe": (4, False), "smallthinker": (4, True), "gemma-embedding": (
 _CHUNK = {"llama4": 8192}
 
 
-def plain(k: Keys) -> Block:
+def plain(k: GgufMetadata) -> Block:
     """The fields of a model. Raises DataError naming a tensor that is none of a plain decoder or encoder."""
     inner: list[dict[str, tuple[int, ...]]] = [{} for _ in range(k.layers)]
     outer: dict[str, tuple[int, ...]] = {}
@@ -46,7 +46,7 @@ def plain(k: Keys) -> Block:
     return model | {"norm": {"bias": "layernorm", "none": "none"}.get(norm, plain_norm), "layers": stack(layers)}
 
 
-def _outside(k: Keys, outer: dict[str, tuple[int, ...]]) -> Block:
+def _outside(k: GgufMetadata, outer: dict[str, tuple[int, ...]]) -> Block:
     """Embedding, positions, norms and head; takes what it reads out of `outer`."""
     vocab, width = outer.pop("token_embd.weight", k.shape("token_embd.weight"))
     head = outer.pop("output.weight", None)
@@ -86,7 +86,7 @@ def _norm(tensors: dict[str, tuple[int, ...]], name: str, width: int) -> str | N
     return "bias" if tensors.pop(f"{name}.bias", None) else "scale"
 
 
-def _layer(k: Keys, layer: Layer) -> Override:
+def _layer(k: GgufMetadata, layer: Layer) -> Override:
     """One layer with everything that its tensors say. Raises DataError for one that is left over."""
     local = _local(k, layer.index)
     made: Override = {"attention": attention(layer, local, _CHUNK.get(k.name)), "feedforward": feedforward(layer)}
@@ -106,7 +106,7 @@ def _layer(k: Keys, layer: Layer) -> Override:
     return made | parallel | {"norms": len(names), "norm": next(iter(found - {None}), None)}
 
 
-def _local(k: Keys, index: int) -> int | None:
+def _local(k: GgufMetadata, index: int) -> int | None:
     """Keys that a layer sees at most, where it sees a window or a chunk."""
     window = k.whole("attention.sliding_window", 0) or k.whole("attention.chunk_size", 0) or _CHUNK.get(k.name, 0)
     listed = k.get("attention.sliding_window_pattern")
@@ -121,7 +121,7 @@ def _local(k: Keys, index: int) -> int | None:
     return window if index % every != (0 if first else every - 1) else None
 
 
-def _unread(k: Keys, tensor: str) -> str:
+def _unread(k: GgufMetadata, tensor: str) -> str:
     return (
         f"{k.file}: architecture {k.name[:40]!a} has the tensor {tensor[:60]}, which is none that is read off a file; "
         "give the model's config.json"

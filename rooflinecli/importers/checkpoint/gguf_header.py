@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.checkpoint.tensor_header import Header, Tensor
 from rooflinecli.quantization.ggml_types import BY_ID, tensor_bytes
-from rooflinecli.specs.name_lookup import shown
+from rooflinecli.specs.name_lookup import display_path
 
 MAGIC = b"GGUF"
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -28,7 +28,7 @@ class _Reader:
         self.stream, self.path, self.order = stream, path, "<"
 
     def fail(self, problem: str) -> DataError:
-        return DataError(f"{shown(self.path)}: {problem}; give a whole GGUF file of version 2 or 3")
+        return DataError(f"{display_path(self.path)}: {problem}; give a whole GGUF file of version 2 or 3")
 
     def raw(self, length: int) -> bytes:
         data = self.stream.read(length) if length <= _MOST else b""
@@ -74,7 +74,7 @@ def read(path: Path) -> Header:
     seen: set[str] = set()
     for name in (t.name for t in tensors):
         if name in seen:  # its bytes would count twice; llama.cpp refuses such a file too
-            raise DataError(f"{shown(path)}: tensor {name[:60]!a} is there twice; give a whole GGUF file")
+            raise DataError(f"{display_path(path)}: tensor {name[:60]!a} is there twice; give a whole GGUF file")
         seen.add(name)
     return Header(path, "gguf", tensors, first.metadata, len(parts))
 
@@ -82,11 +82,11 @@ def read(path: Path) -> Header:
 def _others(path: Path, count: int) -> Iterator[Path]:
     match = _SPLIT.search(path.name)
     if match is None or int(match[1]) != 1 or int(match[2]) != count:
-        raise DataError(f"{shown(path)}: one of {count} parts; give the first, NAME-00001-of-{count:05d}.gguf")
+        raise DataError(f"{display_path(path)}: one of {count} parts; give the first, NAME-00001-of-{count:05d}.gguf")
     for number in range(2, count + 1):
         part = path.with_name(_SPLIT.sub(f"-{number:05d}-of-{count:05d}.gguf", path.name))
         if not part.is_file():
-            raise DataError(f"{shown(path)}: its part {part.name} is missing; put it in the same folder")
+            raise DataError(f"{display_path(path)}: its part {part.name} is missing; put it in the same folder")
         yield part
 
 
@@ -95,7 +95,7 @@ def _one(path: Path) -> Header:
         with path.open("rb") as stream:
             return _parse(_Reader(stream, path))
     except OSError as error:
-        raise DataError(f"{shown(path)}: cannot be read ({error.strerror}); give a GGUF file") from None
+        raise DataError(f"{display_path(path)}: cannot be read ({error.strerror}); give a GGUF file") from None
 
 
 def _parse(r: _Reader) -> Header:

@@ -8,22 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.checkpoint.gguf_metadata import Config, Keys, base, dense, experts
+from rooflinecli.importers.checkpoint.gguf_metadata import Config, GgufMetadata, base, dense, experts
 
 _LINEAR, _FULL = "linear_attention", "full_attention"
 
 
-def _has(k: Keys, tensor: str) -> list[bool]:
+def _has(k: GgufMetadata, tensor: str) -> list[bool]:
     """Which layers have a tensor."""
     return [k.has(f"blk.{i}.{tensor}") for i in range(k.layers)]
 
 
-def _kinds(k: Keys) -> list[str]:
+def _kinds(k: GgufMetadata) -> list[str]:
     """Layers with queries attend; the others scan."""
     return [_FULL if here else _LINEAR for here in _has(k, "attn_q.weight")]
 
 
-def _first(k: Keys, tensor: str, what: str) -> tuple[int, ...]:
+def _first(k: GgufMetadata, tensor: str, what: str) -> tuple[int, ...]:
     """The shape of a tensor in the first layer that has it. Raises DataError where none has."""
     here = _has(k, tensor)
     if not any(here):
@@ -31,15 +31,17 @@ def _first(k: Keys, tensor: str, what: str) -> tuple[int, ...]:
     return k.shape(f"blk.{here.index(True)}.{tensor}")
 
 
-def _scan(k: Keys, width: str, heads: str, inner: int) -> Config:
+def _scan(k: GgufMetadata, width: str, heads: str, inner: int) -> Config:
     """The sizes of a Mamba-2 scan under the names of Bamba; time_step_rank counts its heads."""
     n = k.whole("ssm.time_step_rank")
     if not n or inner % n:
-        raise DataError(f"{k.file}: {k.name}.ssm.time_step_rank {n} does not divide the inner size {inner}; convert the model again")
+        raise DataError(
+            f"{k.file}: {k.name}.ssm.time_step_rank {n} does not divide the inner size {inner}; convert the model again"
+        )
     return {heads: n, width: inner // n}
 
 
-def _mamba2(k: Keys) -> Config:
+def _mamba2(k: GgufMetadata) -> Config:
     inner = k.whole("ssm.inner_size")
     return _scan(k, "mamba_d_head", "mamba_n_heads", inner) | {
         "mamba_n_groups": k.whole("ssm.group_count"),
@@ -49,7 +51,7 @@ def _mamba2(k: Keys) -> Config:
     }
 
 
-def _jamba(k: Keys) -> Config:
+def _jamba(k: GgufMetadata) -> Config:
     """Mamba-1 among attention; experts at a period, read off the layers that have a router."""
     config = base(k, "jamba") | {"intermediate_size": k.whole("feed_forward_length")}
     config.pop("head_dim", None)
@@ -58,7 +60,9 @@ def _jamba(k: Keys) -> Config:
         config |= experts(k, "num_experts")
         every = mixed[1] - mixed[0] if len(mixed) > 1 else k.layers
         if mixed != list(range(mixed[0], k.layers, every)):
-            raise DataError(f"{k.file}: its experts stand at no period of layers, which is not read; give the model's config.json")
+            raise DataError(
+                f"{k.file}: its experts stand at no period of layers, which is not read; give the model's config.json"
+            )
         config |= {"expert_layer_period": every, "expert_layer_offset": mixed[0]}
     return config | {
         "layers_block_type": ["attention" if kind == _FULL else "mamba" for kind in _kinds(k)],
@@ -71,7 +75,7 @@ def _jamba(k: Keys) -> Config:
     }
 
 
-def _granite(k: Keys) -> Config:
+def _granite(k: GgufMetadata) -> Config:
     """Granite 4: experts with a shared MLP beside them, or that MLP alone."""
     config = base(k, "granitemoehybrid") | _mamba2(k) | {"layer_types": _kinds(k)}
     config.pop("head_dim", None)
@@ -84,21 +88,36 @@ def _granite(k: Keys) -> Config:
     return config | experts(k, "num_local_experts") | {"shared_intermediate_size": shared, "intermediate_size": width}
 
 
-def _falcon_h1(k: Keys) -> Config:
+def _falcon_h1(k: GgufMetadata) -> Config:
     """Both mixers in every layer."""
     inner = k.whole("ssm.inner_size")
     return dense(k, "falcon_h1") | _mamba2(k) | {"mamba_d_ssm": inner, "mamba_rms_norm": k.has("blk.0.ssm_norm.weight")}
 
 
-def _nemotron_h(k: Keys) -> Config:
+def _nemotron_h(k: GgufMetadata) -> Config:
     """One block a layer: a scan, attention, an MLP or a mixture, a letter each."""
-    marks = {"M": _has(k, "ssm_in.weight"), "*": _has(k, "attn_q.weight"), "E": _has(k, "ffn_up_exps.weight"), "-": _has(k, "ffn_up.weight")}
+    marks = {
+        "M": _has(k, "ssm_in.weight"),
+        "*": _has(k, "attn_q.weight"),
+        "E": _has(k, "ffn_up_exps.weight"),
+        "-": _has(k, "ffn_up.weight"),
+    }
     letters = [next((letter for letter, here in marks.items() if here[i]), "") for i in range(k.layers)]
     if not all(letters):
-        raise DataError(f"{k.file}: layer {letters.index('')} has no tensor of a block that is known; give the model's config.json")
+        raise DataError(
+            f"{k.file}: layer {letters.index('')} has no tensor of a block that is known; give the model's config.json"
+        )
     inner = k.whole("ssm.inner_size")
-    config = base(k, "nemotron_h") | {"hybrid_override_pattern": "".join(letters)} | _scan(k, "mamba_head_dim", "mamba_num_heads", inner)
-    config |= {"n_groups": k.whole("ssm.group_count"), "ssm_state_size": k.whole("ssm.state_size"), "conv_kernel": k.whole("ssm.conv_kernel")}
+    config = (
+        base(k, "nemotron_h")
+        | {"hybrid_override_pattern": "".join(letters)}
+        | _scan(k, "mamba_head_dim", "mamba_num_heads", inner)
+    )
+    config |= {
+        "n_groups": k.whole("ssm.group_count"),
+        "ssm_state_size": k.whole("ssm.state_size"),
+        "conv_kernel": k.whole("ssm.conv_kernel"),
+    }
     config |= {"use_conv_bias": any(_has(k, "ssm_conv1d.bias")), "mlp_bias": any(_has(k, "ffn_up.bias"))}
     if "-" in letters:
         config["intermediate_size"] = _first(k, "ffn_up.weight", "the width of its MLPs")[0]
@@ -111,7 +130,7 @@ def _nemotron_h(k: Keys) -> Config:
     return config | experts(k, "n_routed_experts") | names
 
 
-def _delta(k: Keys, config: Config) -> Config:
+def _delta(k: GgufMetadata, config: Config) -> Config:
     """The delta rule of Qwen3-Next and Qwen3.5: the scan's keys hold the sizes of its heads."""
     values = k.whole("ssm.time_step_rank")
     return config | {
@@ -124,8 +143,8 @@ def _delta(k: Keys, config: Config) -> Config:
     }
 
 
-def _qwen_moe(model_type: str) -> Callable[[Keys], Config]:
-    def read(k: Keys) -> Config:
+def _qwen_moe(model_type: str) -> Callable[[GgufMetadata], Config]:
+    def read(k: GgufMetadata) -> Config:
         width = _first(k, "ffn_down_exps.weight", "the width of an expert")[2]
         shared = _first(k, "ffn_down_shexp.weight", "its shared expert")[1]
         config = base(k, model_type) | experts(k, "num_experts")
@@ -134,11 +153,11 @@ def _qwen_moe(model_type: str) -> Callable[[Keys], Config]:
     return read
 
 
-def _qwen3_5(k: Keys) -> Config:
+def _qwen3_5(k: GgufMetadata) -> Config:
     return _delta(k, dense(k, "qwen3_5_text"))
 
 
-def _lfm2_moe(k: Keys) -> Config:
+def _lfm2_moe(k: GgufMetadata) -> Config:
     """Leading dense layers, then mixtures; short convolutions between attention."""
     kinds = [_FULL if kind == _FULL else "conv" for kind in _kinds(k)]
     config = dense(k, "lfm2_moe") | experts(k, "num_experts") | {"layer_types": kinds}
@@ -151,7 +170,7 @@ def _lfm2_moe(k: Keys) -> Config:
     }
 
 
-def _gemma3n(k: Keys) -> Config:
+def _gemma3n(k: GgufMetadata) -> Config:
     """Embeddings of each layer; the last layers read the cache of earlier ones, though files keep keys and values of theirs."""
     vocab, width = k.shape("per_layer_token_embd.weight")
     n = k.layers
@@ -170,12 +189,14 @@ def _gemma3n(k: Keys) -> Config:
     }
 
 
-def _gemma4(k: Keys) -> Config:
+def _gemma4(k: GgufMetadata) -> Config:
     """Heads of two widths, by the tensors of each layer; keys that serve as values have no matrix of their own."""
     n, heads = k.layers, k.whole("attention.head_count")
     listed = k.get("attention.sliding_window_pattern")
     if not isinstance(listed, list) or len(listed) < n or len(set(listed[:n])) < 2:
-        raise DataError(f"{k.file}: {k.name}.attention.sliding_window_pattern should say which layers see a window; give the model's config.json")
+        raise DataError(
+            f"{k.file}: {k.name}.attention.sliding_window_pattern should say which layers see a window; give the model's config.json"
+        )
     local = [bool(here) for here in listed[:n]]
     widths = [k.shape(f"blk.{i}.attn_q.weight")[0] // heads for i in range(n)]
     counts = k.get("attention.head_count_kv")
@@ -194,8 +215,12 @@ def _gemma4(k: Keys) -> Config:
         "max_position_embeddings": k.whole("context_length"),
         "tie_word_embeddings": not k.has("output.weight"),
         "layer_types": ["sliding_attention" if here else _FULL for here in local],
-        "per_layer_config": {str(i): {"head_dim": widths[i], "num_key_value_heads": keys[i]} for i in range(n) if not local[i]},
-        "attention_k_eq_v": any(not local[i] and not k.has(f"blk.{i}.attn_v.weight") and k.has(f"blk.{i}.attn_k.weight") for i in range(n)),
+        "per_layer_config": {
+            str(i): {"head_dim": widths[i], "num_key_value_heads": keys[i]} for i in range(n) if not local[i]
+        },
+        "attention_k_eq_v": any(
+            not local[i] and not k.has(f"blk.{i}.attn_v.weight") and k.has(f"blk.{i}.attn_k.weight") for i in range(n)
+        ),
         "num_kv_shared_layers": k.whole("attention.shared_kv_layers", 0),
         "sliding_window": k.whole("attention.sliding_window"),
         "intermediate_size": inner[0],
@@ -210,7 +235,7 @@ def _gemma4(k: Keys) -> Config:
     return config | {"enable_moe_block": True} | counted | experts_wide
 
 
-HYBRIDS: dict[str, Callable[[Keys], Config]] = {
+HYBRIDS: dict[str, Callable[[GgufMetadata], Config]] = {
     "gemma4": _gemma4,
     "jamba": _jamba,
     "granitehybrid": _granite,

@@ -6,7 +6,7 @@ from typing import Any
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.fast_dataclass import dataclass
-from rooflinecli.importers.checkpoint.gguf_metadata import Keys
+from rooflinecli.importers.checkpoint.gguf_metadata import GgufMetadata
 from rooflinecli.importers.hf.decoder import set_only
 
 Block = dict[str, Any]
@@ -17,7 +17,7 @@ Shape = tuple[int, ...]
 class Layer:
     """The tensors of one layer that nobody has read yet, and the keys that say what they do not."""
 
-    keys: Keys
+    keys: GgufMetadata
     index: int
     tensors: dict[str, Shape]
     width: int

@@ -13,7 +13,7 @@ Config = dict[str, Any]
 
 
 @dataclass
-class Keys:
+class GgufMetadata:
     """The metadata of one file; `name` is its architecture, the prefix of the keys."""
 
     header: Header
@@ -64,7 +64,7 @@ class Keys:
         return count
 
 
-def base(k: Keys, model_type: str) -> Config:
+def base(k: GgufMetadata, model_type: str) -> Config:
     """What every decoder has."""
     heads = k.whole("attention.head_count")
     vocab, width = k.shape("token_embd.weight")
@@ -83,10 +83,10 @@ def base(k: Keys, model_type: str) -> Config:
     return config
 
 
-def dense(k: Keys, model_type: str) -> Config:
+def dense(k: GgufMetadata, model_type: str) -> Config:
     return base(k, model_type) | {"intermediate_size": k.whole("feed_forward_length")}
 
 
-def experts(k: Keys, name: str) -> Config:
+def experts(k: GgufMetadata, name: str) -> Config:
     """How many experts there are, and how many a token visits."""
     return {name: k.whole("expert_count"), "num_experts_per_tok": k.whole("expert_used_count")}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rooflinecli.importers.checkpoint.gguf_metadata import Config, Keys, base, dense, experts
+from rooflinecli.importers.checkpoint.gguf_metadata import Config, GgufMetadata, base, dense, experts
 
 _Q, _OUT, _UP = "blk.0.attn_q.bias", "blk.0.attn_output.bias", "blk.0.ffn_up.bias"
 # architecture -> model_type, and the switches of the config with the tensor that says they are on
@@ -42,8 +42,8 @@ _MIXED: dict[str, tuple[str, str, dict[str, str]]] = {
 _WINDOWED = ("exaone4", "starcoder2", "cohere2")
 
 
-def _dense_reader(model_type: str, switches: dict[str, str]) -> Callable[[Keys], Config]:
-    def read(k: Keys) -> Config:
+def _dense_reader(model_type: str, switches: dict[str, str]) -> Callable[[GgufMetadata], Config]:
+    def read(k: GgufMetadata) -> Config:
         config = dense(k, model_type) | {name: k.has(tensor) for name, tensor in switches.items()}
         window = k.whole("attention.sliding_window", 0)
         if model_type in _WINDOWED:
@@ -53,8 +53,8 @@ def _dense_reader(model_type: str, switches: dict[str, str]) -> Callable[[Keys],
     return read
 
 
-def _mixed_reader(model_type: str, count: str, switches: dict[str, str]) -> Callable[[Keys], Config]:
-    def read(k: Keys) -> Config:
+def _mixed_reader(model_type: str, count: str, switches: dict[str, str]) -> Callable[[GgufMetadata], Config]:
+    def read(k: GgufMetadata) -> Config:
         width = k.shape("blk.0.ffn_up_exps.weight")[1]
         said = {name: k.has(tensor) for name, tensor in switches.items()}
         return base(k, model_type) | experts(k, count) | {"intermediate_size": width} | said
@@ -62,7 +62,7 @@ def _mixed_reader(model_type: str, count: str, switches: dict[str, str]) -> Call
     return read
 
 
-def _stablelm(k: Keys) -> Config:
+def _stablelm(k: GgufMetadata) -> Config:
     """One norm where attention and MLP stand side by side."""
     config = dense(k, "stablelm")
     config.pop("head_dim", None)  # heads fill the width
@@ -73,18 +73,22 @@ def _stablelm(k: Keys) -> Config:
     }
 
 
-def _dots1(k: Keys) -> Config:
+def _dots1(k: GgufMetadata) -> Config:
     """Leading dense layers, shared experts as wide as routed ones."""
-    return dense(k, "dots1") | experts(k, "n_routed_experts") | {
-        "moe_intermediate_size": k.whole("expert_feed_forward_length"),
-        "n_shared_experts": k.whole("expert_shared_count", 0),
-        "first_k_dense_replace": k.whole("leading_dense_block_count", 0),
-        "attention_bias": k.has(_Q),
-        "sliding_window": None,
-    }
+    return (
+        dense(k, "dots1")
+        | experts(k, "n_routed_experts")
+        | {
+            "moe_intermediate_size": k.whole("expert_feed_forward_length"),
+            "n_shared_experts": k.whole("expert_shared_count", 0),
+            "first_k_dense_replace": k.whole("leading_dense_block_count", 0),
+            "attention_bias": k.has(_Q),
+            "sliding_window": None,
+        }
+    )
 
 
-MORE: dict[str, Callable[[Keys], Config]] = {
+MORE: dict[str, Callable[[GgufMetadata], Config]] = {
     **{name: _dense_reader(*row) for name, row in _DENSE.items()},
     **{name: _mixed_reader(*row) for name, row in _MIXED.items()},
     "stablelm": _stablelm,

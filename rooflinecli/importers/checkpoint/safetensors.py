@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.checkpoint import header
-from rooflinecli.specs.name_lookup import shown
+from rooflinecli.specs.name_lookup import display_path
 from rooflinecli.specs.yaml_loader import Document
 
 
@@ -15,7 +15,7 @@ def model_document(path: Path) -> Document:
     config = path.parent / "config.json"
     if not config.is_file():
         raise DataError(
-            f"{shown(path)}: tensors alone do not say what they are; put the model's config.json beside it, or give a GGUF file"
+            f"{display_path(path)}: tensors alone do not say what they are; put the model's config.json beside it, or give a GGUF file"
         )
     from rooflinecli.importers.hf import model_document
 

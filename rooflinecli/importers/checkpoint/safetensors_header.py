@@ -9,7 +9,7 @@ from typing import Any
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.checkpoint.tensor_header import Header, Tensor
-from rooflinecli.specs.name_lookup import shown
+from rooflinecli.specs.name_lookup import display_path
 
 BITS = {
     **dict.fromkeys(("F64", "I64", "U64", "C64"), 64),
@@ -29,7 +29,7 @@ def read(path: Path) -> Header:
             length = int.from_bytes(stream.read(8), "little")
             text = stream.read(length) if length <= LARGEST else b""
     except OSError as error:
-        raise DataError(f"{shown(path)}: cannot be read ({error.strerror}); give a .safetensors file") from None
+        raise DataError(f"{display_path(path)}: cannot be read ({error.strerror}); give a .safetensors file") from None
     if length > LARGEST or len(text) != length or not length:
         raise _fail(path, "its header is cut short or no header")
     try:
@@ -44,7 +44,7 @@ def read(path: Path) -> Header:
 
 
 def _fail(path: Path, problem: str) -> DataError:
-    return DataError(f"{shown(path)}: {problem}; give a whole .safetensors file")
+    return DataError(f"{display_path(path)}: {problem}; give a whole .safetensors file")
 
 
 def _tensor(path: Path, name: str, entry: Any) -> Tensor:
@@ -69,17 +69,17 @@ def read_index(path: Path) -> Header:
         shards = data["weight_map"]
         names = sorted(set(shards.values()))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise DataError(f"{shown(path)}: not the index of a sharded checkpoint; expected `weight_map`") from None
+        raise DataError(f"{display_path(path)}: not the index of a sharded checkpoint; expected `weight_map`") from None
     if not names:
-        raise DataError(f"{shown(path)}: its `weight_map` names no shard; give the index of a whole checkpoint")
+        raise DataError(f"{display_path(path)}: its `weight_map` names no shard; give the index of a whole checkpoint")
     found: list[Tensor] = []
     for name in names:
         part = path.parent / str(name)
         if Path(str(name)).name != name or not part.is_file():
-            raise DataError(f"{shown(path)}: its shard {str(name)[:80]} is not in the same folder; put it there")
+            raise DataError(f"{display_path(path)}: its shard {str(name)[:80]} is not in the same folder; put it there")
         found += read(part).tensors
     missing = sorted(set(shards) - {t.name for t in found})
     if missing:
-        raise DataError(f"{shown(path)}: {missing[0][:80]} is in no shard; download the checkpoint again")
+        raise DataError(f"{display_path(path)}: {missing[0][:80]} is in no shard; download the checkpoint again")
     total = data.get("metadata", {}).get("total_size") if isinstance(data.get("metadata"), dict) else None
     return Header(path, "safetensors", tuple(found), {"total_size": total} if total else {}, len(names))

@@ -12,7 +12,7 @@ from rooflinecli.importers.hf.config_json import read_config
 from rooflinecli.importers.hf.ignored_fields import NOISE
 from rooflinecli.importers.hf.unsupported_types import REFUSED
 from rooflinecli.quantization.hf_config import NAMES, stored
-from rooflinecli.specs.field_reader import MISSING, Family, Fields, Where
+from rooflinecli.specs.field_reader import MISSING, ConfigFields, Family, Where
 from rooflinecli.specs.yaml_loader import Document, KeyPath
 
 # model_type -> file of families/ that reads it
@@ -54,8 +54,13 @@ TYPES: dict[str, str] = {
     **dict.fromkeys("lfm3 doge diffllama gpt_neox_japanese ctrl modernbert-decoder".split(), "latest_dense"),
     "llama4_text": "llama4",
     "mllama_text_model": "mllama",
-    **dict.fromkeys("bert roberta xlm-roberta camembert distilbert electra modernbert data2vec-text mpnet ernie megatron-bert".split(), "encoder"),
-    **dict.fromkeys("t5 mt5 umt5 bart whisper mbart pegasus marian plbart blenderbot blenderbot-small".split(), "encoder_decoder"),
+    **dict.fromkeys(
+        "bert roberta xlm-roberta camembert distilbert electra modernbert data2vec-text mpnet ernie megatron-bert".split(),
+        "encoder",
+    ),
+    **dict.fromkeys(
+        "t5 mt5 umt5 bart whisper mbart pegasus marian plbart blenderbot blenderbot-small".split(), "encoder_decoder"
+    ),
     **dict.fromkeys("vit dinov2 clip siglip".split(), "vision"),
     **dict.fromkeys(
         "eurobert nomic_bert roberta-prelayernorm xlm-roberta-xl deit ijepa dinov2_with_registers clip_vision_model siglip_vision_model "
@@ -124,10 +129,10 @@ def from_config(config: Mapping[str, Any], where: Where | str = "config.json") -
     """
     at: Where = (lambda *_: where) if isinstance(where, str) else where
     name = _model_type(config, at)
-    outer = Fields(config, {}, at)
+    outer = ConfigFields(config, {}, at)
     outer.used.add("model_type")
     fields, family = (
-        _text(outer, name) if name in WRAPPED else (Fields(config, _family(name).defaults, at), _family(name))
+        _text(outer, name) if name in WRAPPED else (ConfigFields(config, _family(name).defaults, at), _family(name))
     )
     model = family.convert(fields)
     if name in WRAPPED:
@@ -144,7 +149,7 @@ def from_config(config: Mapping[str, Any], where: Where | str = "config.json") -
     return _title(config, name, at) | model | _notes(fields)
 
 
-def _unused(f: Fields, family: Family) -> list[str]:
+def _unused(f: ConfigFields, family: Family) -> list[str]:
     """Which fields of a config were looked at and change no shape, those of bookkeeping aside."""
     names = [k for k, v in f.data.items() if k not in f.used and k in family.ignored and v not in (None, False, [], {})]
     return [f"Of the config not used, since it changes no shape: {', '.join(names)}."] if names else []
@@ -171,7 +176,7 @@ def _family(name: str) -> Family:
     return family
 
 
-def _text(outer: Fields, name: str) -> tuple[Fields, Family]:
+def _text(outer: ConfigFields, name: str) -> tuple[ConfigFields, Family]:
     """The text decoder of a model with a vision tower; tying is said outside when it is said there."""
     text = outer.raw("text_config")
     if (
@@ -191,16 +196,16 @@ def _text(outer: Fields, name: str) -> tuple[Fields, Family]:
     both = name == "paligemma" or text.get("use_bidirectional_attention") == "vision"
     if both:  # both ways over image and prompt alone; what it writes is causal and cached
         text = {key: value for key, value in text.items() if key != "use_bidirectional_attention"}
-    inner = Fields(text, {**family.defaults}, outer.where, ("text_config",))
+    inner = ConfigFields(text, {**family.defaults}, outer.where, ("text_config",))
     tied = _tied(outer, name, text)
     if tied is not None:
-        inner = Fields({**text, "tie_word_embeddings": tied}, inner.defaults, outer.where, inner.prefix)
+        inner = ConfigFields({**text, "tie_word_embeddings": tied}, inner.defaults, outer.where, inner.prefix)
     outer.used.update({"tie_word_embeddings", *NAMES})
     inner.used.add("model_type")
     return inner, family
 
 
-def _tied(outer: Fields, name: str, text: Mapping[str, Any]) -> Any:
+def _tied(outer: ConfigFields, name: str, text: Mapping[str, Any]) -> Any:
     """Whether a wrapper's head is its embedding, as transformers makes it; None: as the decoder says (a flag that is none is refused there)."""
     said, inside = outer.data.get("tie_word_embeddings", MISSING), text.get("tie_word_embeddings")
     if "vision_config" not in outer.data or name == "mllama" or not isinstance(said, (bool, type(MISSING))):
@@ -215,7 +220,7 @@ def _tied(outer: Fields, name: str, text: Mapping[str, Any]) -> Any:
     return tied
 
 
-def _tower(outer: Fields, name: str, model: dict[str, Any]) -> dict[str, Any]:
+def _tower(outer: ConfigFields, name: str, model: dict[str, Any]) -> dict[str, Any]:
     """The tower of a wrapper; a config without one is of the decoder alone."""
     from rooflinecli.importers.hf.vision_encoders import tower
 
@@ -229,7 +234,7 @@ def _tower(outer: Fields, name: str, model: dict[str, Any]) -> dict[str, Any]:
     return {"towers": [found]}
 
 
-def _finish(outer: Fields) -> None:
+def _finish(outer: ConfigFields) -> None:
     """Refuse fields of a wrapper that nobody read."""
     _refuse(outer)
     remedy = "a tower that hears is not read; remove audio_config to count the model without it"
@@ -258,7 +263,7 @@ _TOWER = _WRAPPER | frozenset(
 _INSIDE = frozenset({"num_image_tokens", "perceiver_config", "pixel_shuffle_factor"})
 
 
-def _refuse(f: Fields, family: Family | None = None) -> None:
+def _refuse(f: ConfigFields, family: Family | None = None) -> None:
     """Generic fields that change a model unless they are off, or as the type has them."""
     pair = family is not None and family.pair
     said = "a pair is an encoder with a decoder" if pair else "only decoders are read as this model_type"
@@ -275,7 +280,7 @@ def _refuse(f: Fields, family: Family | None = None) -> None:
         f.expect("per_layer_config", ({}, None), "layers that differ one by one are not read; write the model as YAML")
 
 
-def _head(f: Fields) -> dict[str, Any]:
+def _head(f: ConfigFields) -> dict[str, Any]:
     """Whether there is a language-model head, by the class the checkpoint was saved from."""
     classes = f.items("architectures", str) or []
     if not classes or classes[0].endswith(_HEADS):
@@ -301,7 +306,7 @@ def _title(config: Mapping[str, Any], name: str, at: Where) -> dict[str, Any]:
     }
 
 
-def _notes(f: Fields) -> dict[str, Any]:
+def _notes(f: ConfigFields) -> dict[str, Any]:
     """What was assumed or left out, for the reader of the YAML."""
     shapes = {key: value for key, value in f.assumed.items() if isinstance(value, int) and not isinstance(value, bool)}
     notes = list(f.notes)
@@ -317,7 +322,7 @@ def _notes(f: Fields) -> dict[str, Any]:
 def model_document(path: Path, config: Document | None = None) -> Document:
     """The config at `path` as a model document whose lines point into the config."""
     config = config or read_config(path)
-    data = from_config(config.data, config.at)
+    data = from_config(config.data, config.location)
     base: tuple[str, ...] = ("text_config",) if isinstance(config.data.get("text_config"), dict) else ()
     lines: dict[KeyPath, tuple[str, int]] = {(): config.lines.get((), (str(path), 1))}
     for key, names in _LINES.items():

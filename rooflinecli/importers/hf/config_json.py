@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.specs.name_lookup import shown
+from rooflinecli.specs.name_lookup import display_path
 from rooflinecli.specs.yaml_loader import Document, KeyPath
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
@@ -30,13 +30,15 @@ def parse_config(text: str, path: Path) -> Document:
     try:
         data = json.loads(text, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:
-        raise DataError(f"{shown(path)}:{error.lineno}: not valid JSON ({error.msg}); mend the syntax there") from None
+        raise DataError(
+            f"{display_path(path)}:{error.lineno}: not valid JSON ({error.msg}); mend the syntax there"
+        ) from None
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise DataError(f"{shown(path)}:1: cannot be read as a config ({reason}); mend it there") from None
+        raise DataError(f"{display_path(path)}:1: cannot be read as a config ({reason}); mend it there") from None
     if not isinstance(data, dict):
-        raise DataError(f"{shown(path)}:1: expected a JSON object of fields; give a model's config.json")
-    return Document(data, path, {key: (shown(path), line) for key, line in _lines(text).items()})
+        raise DataError(f"{display_path(path)}:1: expected a JSON object of fields; give a model's config.json")
+    return Document(data, path, {key: (display_path(path), line) for key, line in _lines(text).items()})
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

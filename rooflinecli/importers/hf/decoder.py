@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.importers.hf.layer_pattern import Override, stack
-from rooflinecli.specs.field_reader import Fields
+from rooflinecli.specs.field_reader import ConfigFields
 
 Block = dict[str, Any]
 
 
 def attention(
-    f: Fields,
+    f: ConfigFields,
     *,
     heads: str = "num_attention_heads",
     kv: str | None = "num_key_value_heads",
@@ -43,7 +43,7 @@ def set_only(block: Block) -> Block:
 
 
 def feedforward(
-    f: Fields, kind: str, width: str = "intermediate_size", *, bias: bool = False, d_ff: int | None = None
+    f: ConfigFields, kind: str, width: str = "intermediate_size", *, bias: bool = False, d_ff: int | None = None
 ) -> Block:
     """A dense block; the activation costs no shape and is kept as the config names it."""
     named = [f.raw(name) for name in ("hidden_activation", "hidden_act", "activation_function", "activation")]
@@ -52,7 +52,7 @@ def feedforward(
 
 
 def frame(
-    f: Fields,
+    f: ConfigFields,
     attention: Block | None,
     feedforward: Block,
     *,
@@ -76,7 +76,9 @@ def frame(
     return result | {"layers": layers if isinstance(layers, int) else stack(layers)}
 
 
-def experts(f: Fields, width: str, count: tuple[str, ...], top_k: str = "num_experts_per_tok", **more: Any) -> Block:
+def experts(
+    f: ConfigFields, width: str, count: tuple[str, ...], top_k: str = "num_experts_per_tok", **more: Any
+) -> Block:
     """A mixture of gated experts."""
     n = f.whole(*count)
     chosen = f.whole(top_k)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.importers.hf.decoder import Block, set_only
-from rooflinecli.specs.field_reader import Fields
+from rooflinecli.specs.field_reader import ConfigFields
 
 # How files name a layer's mixer: transformers 5, and older files on the Hub
 NAMES = {
@@ -27,7 +27,7 @@ SCAN = frozenset(
 )
 
 
-def layer_kinds(f: Fields, names: tuple[str, ...], default: list[str], allowed: tuple[str, ...]) -> list[str]:
+def layer_kinds(f: ConfigFields, names: tuple[str, ...], default: list[str], allowed: tuple[str, ...]) -> list[str]:
     """The mixer of each layer: the first list of these names that the config gives, else `default`. Raises DataError."""
     length = len(default) or None
     for name in names:
@@ -43,7 +43,7 @@ def layer_kinds(f: Fields, names: tuple[str, ...], default: list[str], allowed: 
 
 
 def ssd(
-    f: Fields,
+    f: ConfigFields,
     *,
     heads: int,
     head_dim: int,
@@ -66,7 +66,7 @@ def ssd(
     return block | set_only(more)
 
 
-def selective(f: Fields, inner: int, *, state: str, taps: str, rank: int, **more: Any) -> Block:
+def selective(f: ConfigFields, inner: int, *, state: str, taps: str, rank: int, **more: Any) -> Block:
     """A Mamba-1 block of `inner` channels."""
     sizes = {"state": f.whole(state), "taps": f.whole(taps), "rank": rank}
     return {"kind": "mamba", "n_heads": inner, "head_dim": 1, "sizes": sizes} | set_only(more)

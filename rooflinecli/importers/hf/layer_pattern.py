@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli.specs.field_reader import Fields
+from rooflinecli.specs.field_reader import ConfigFields
 
 Override = dict[str, Any]
 _LONGEST_PERIOD = 12
@@ -61,7 +61,7 @@ def merged(*overrides: list[Override]) -> list[Override]:
 
 
 def windows(
-    fields: Fields, default: list[bool], window: int | None, name: str = "sliding_attention", key: str = "window"
+    fields: ConfigFields, default: list[bool], window: int | None, name: str = "sliding_attention", key: str = "window"
 ) -> list[Override]:
     """Which layers see a window: `layer_types` where the config lists them, else `default`."""
     types = fields.items("layer_types", str, len(default))

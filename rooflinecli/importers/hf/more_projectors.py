@@ -6,7 +6,7 @@ Source: transformers 5.23 models/*/modeling_*.py for the matrices, processing_*.
 from __future__ import annotations
 
 from rooflinecli.importers.hf.vision_encoders import Block, linear, norm, side, values
-from rooflinecli.specs.field_reader import MISSING, Fields
+from rooflinecli.specs.field_reader import MISSING, ConfigFields
 
 Joined = tuple[list[Block], Block]
 # image_grid_pinpoints where a config has none: heights and widths of preprocessor_config.json
@@ -14,7 +14,7 @@ _NEXT = [[336, 672], [672, 336], [672, 672], [1008, 336], [336, 1008]]
 _ONE = [[384 * i, 384 * j] for i in range(1, 7) for j in range(1, 7)]
 
 
-def _square(v: Fields, **more: object) -> Block:
+def _square(v: ConfigFields, **more: object) -> Block:
     return {"kind": "fixed-square", "patch": side(v, "patch_size"), "size": side(v, "image_size"), **more}
 
 
@@ -22,7 +22,7 @@ def _class_token(made: Block) -> int:
     return 1 if any(piece["name"] == "class_token" for piece in made["before"]) else 0
 
 
-def glm(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+def glm(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """The merger is the tower's own; sides go to multiples of a merged patch within an area of two frames."""
     out = v.whole("out_hidden_size")
     if out != text:
@@ -32,7 +32,9 @@ def glm(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
     return [], images | {"least": 112 * 112 // 2, "most": 28 * 28 * 15000 // 2, "source": source}
 
 
-def _tiled(outer: Fields, v: Fields, made: Block, text: int, strategy: str, usual: list[list[int]]) -> Joined:
+def _tiled(
+    outer: ConfigFields, v: ConfigFields, made: Block, text: int, strategy: str, usual: list[list[int]]
+) -> Joined:
     """Two matrices over the chosen layers side by side, a learned break of rows, tiles by the best of the listed grids."""
     chosen = outer.raw("vision_feature_layer")
     count = len(chosen) if isinstance(chosen, list) and chosen else 1
@@ -54,12 +56,12 @@ def _tiled(outer: Fields, v: Fields, made: Block, text: int, strategy: str, usua
     return after, _square(v, kind="anyres", extra=extra, tokens=tokens, grids=grids)
 
 
-def llava_next(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+def llava_next(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     after, images = _tiled(outer, v, made, text, "default", _NEXT)
     return after, images | {"source": "processing_llava_next.py"}
 
 
-def llava_onevision(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+def llava_onevision(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """Patches beyond those of so many tiles are scaled down."""
     said = outer.text("vision_aspect_ratio", default="anyres_max_9")
     tiles = said.removeprefix("anyres_max_")
@@ -69,7 +71,7 @@ def llava_onevision(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
     return after, images | {"tiles": int(tiles), "source": "processing_llava_onevision.py"}
 
 
-def vipllava(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+def vipllava(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """A norm over the outputs of five layers side by side, two matrices with biases; the class token is left out."""
     chosen = outer.raw("vision_feature_layer")
     count = len(chosen) if isinstance(chosen, list) and chosen else 5 if chosen is MISSING or chosen is None else 1
@@ -82,7 +84,7 @@ def vipllava(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
     return after, _square(v, extra=extra, tokens=(side(v, "image_size") // side(v, "patch_size")) ** 2)
 
 
-def idefics3(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+def idefics3(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """scale_factor x scale_factor patches are one token, through one matrix; tiles of image_size, the longer side four of them."""
     scale = outer.whole("scale_factor", null=2)
     count, size = scale**2, side(v, "image_size")
@@ -92,14 +94,14 @@ def idefics3(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
     return after, _square(v, kind="image-splitting", tokens=tokens, most=4 * size, source=source)
 
 
-def _shuffled(outer: Fields, v: Fields) -> tuple[int, int, int]:
+def _shuffled(outer: ConfigFields, v: ConfigFields) -> tuple[int, int, int]:
     """Factor of a pixel shuffle, values of a shuffled token, tokens of a tile."""
     factor = outer.whole("downsample_factor", null=2)
     tokens = (side(v, "image_size") // side(v, "patch_size") // factor) ** 2
     return factor**2, v.whole("hidden_size") * factor**2, tokens
 
 
-def aya(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+def aya(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """Pixel shuffle, a norm, a gated pair of matrices; tiles in the nearest grid of up to 12, and an overview."""
     count, wide, tokens = _shuffled(outer, v)
     inner = outer.whole("alignment_intermediate_size", null=text)
@@ -112,7 +114,7 @@ def aya(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
     return after, _square(v, kind="dynamic-tiles", tokens=tokens, tiles=12, overview=True, wrap=2, source=source)
 
 
-def cohere2(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+def cohere2(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """As Aya's without the norm."""
     count, wide, tokens = _shuffled(outer, v)
     inner = outer.whole("alignment_intermediate_size", null=36864)
@@ -124,7 +126,7 @@ def cohere2(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
     return after, _square(v, kind="dynamic-tiles", tokens=tokens, tiles=12, overview=True, wrap=2, source=source)
 
 
-def lighton(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+def lighton(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """A norm, merge x merge patches into one of the same width, two matrices without biases."""
     width, merge = v.whole("hidden_size"), outer.whole("spatial_merge_size", null=2)
     count = merge**2
@@ -138,7 +140,7 @@ def lighton(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
     return after, images | {"source": "processing_lighton_ocr.py: a break behind each row of merged patches"}
 
 
-def step3(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+def step3(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """The tower's two convolutions leave a sixteenth of the patches, four times as wide; one matrix."""
     after = [linear("projector", text, input=4 * v.whole("hidden_size"), bias=outer.flag("projector_bias"), merge=16)]
     source = "modeling_step3p7.py: the whole image; crops of large images are not counted"

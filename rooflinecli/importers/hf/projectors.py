@@ -12,14 +12,14 @@ from rooflinecli.importers.hf.more_projectors import MORE
 from rooflinecli.importers.hf.vision_encoders import Block, linear, norm, side
 from rooflinecli.importers.hf.vision_encoders.kimi import merger
 from rooflinecli.importers.hf.vision_encoders.minimax import merger as minimax_merger
-from rooflinecli.specs.field_reader import MISSING, Fields
+from rooflinecli.specs.field_reader import MISSING, ConfigFields
 
 Joined = tuple[list[Block], Block]
 _QWEN2 = "preprocessor_config.json of Qwen/Qwen2-VL-7B-Instruct and Qwen/Qwen2.5-VL-7B-Instruct: min_pixels 3136, max_pixels 12845056"
 _QWEN3 = "preprocessor_config.json of Qwen/Qwen3-VL-8B-Instruct: shortest_edge 65536, longest_edge 16777216 (pixels of the image)"
 
 
-def _two(outer: Fields, wide: int, text: int, **more: int) -> list[Block]:
+def _two(outer: ConfigFields, wide: int, text: int, **more: int) -> list[Block]:
     bias = outer.flag("multimodal_projector_bias", True)
     return [
         linear("projector_in", text, input=wide, bias=bias, **more),
@@ -27,13 +27,13 @@ def _two(outer: Fields, wide: int, text: int, **more: int) -> list[Block]:
     ]
 
 
-def _features(outer: Fields) -> int:
+def _features(outer: ConfigFields) -> int:
     """Layers of the tower whose outputs stand side by side."""
     chosen = outer.raw("vision_feature_layer")
     return len(chosen) if isinstance(chosen, list) and chosen else 1
 
 
-def qwen(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+def qwen(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """The merger is the tower's own; sides go to multiples of a merged patch."""
     out = v.whole("out_hidden_size" if "out_hidden_size" in {**v.defaults, **v.data} else "hidden_size")
     if out != text:
@@ -53,11 +53,11 @@ def qwen(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
     }
 
 
-def _square(v: Fields, **more: object) -> Block:
+def _square(v: ConfigFields, **more: object) -> Block:
     return {"kind": "fixed-square", "patch": side(v, "patch_size"), "size": side(v, "image_size"), **more}
 
 
-def gemma3(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+def gemma3(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """Patches are averaged to mm_tokens_per_image, normed, and taken to the decoder by one matrix."""
     width, tokens = v.whole("hidden_size"), outer.whole("mm_tokens_per_image", null=256)
     across, left = side(v, "image_size") // side(v, "patch_size"), int(tokens**0.5)
@@ -73,7 +73,7 @@ def gemma3(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
     return after, _square(v, tokens=tokens, wrap=2, source="processing_gemma3.py: begin and end of image around them")
 
 
-def gemma4(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+def gemma4(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """Patches are averaged by pooling_kernel_size squares and taken to the decoder by one matrix."""
     merge = v.whole("pooling_kernel_size")
     after = [
@@ -86,7 +86,7 @@ def gemma4(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
     return after, images | {"source": source}
 
 
-def paligemma(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+def paligemma(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """One matrix; a token for each patch."""
     inner, beside = v.raw("projection_dim"), outer.raw("projection_dim")
     given = next((x for x in (inner, beside) if x is not MISSING and x is not None), text)
@@ -95,7 +95,7 @@ def paligemma(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
     return [linear("projector", text)], _square(v)
 
 
-def llava(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+def llava(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """Two matrices over the chosen layers' outputs side by side; a token for each patch, the class token's too where strategy is full."""
     strategy = outer.text("vision_feature_select_strategy", default="default")
     if strategy not in ("default", "full"):
@@ -110,7 +110,7 @@ def llava(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
     return _two(outer, wide, text, less=less), _square(v, extra=extra, tokens=tokens)
 
 
-def mistral3(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+def mistral3(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """A norm, merge x merge patches into one of the same width, two matrices; rows of tokens end in a break."""
     if _features(outer) != 1:
         raise outer.fail("vision_feature_layer", "a list of layers is not read here; give one")
@@ -126,7 +126,7 @@ def mistral3(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
     return after, images | {"source": "processing_pixtral.py: a break behind each row of merged patches"}
 
 
-def internvl(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+def internvl(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """Pixel shuffle by downsample_ratio, a norm and two matrices; tiles of image_size, the nearest grid of up to 12, and an overview."""
     ratio = outer.raw("downsample_ratio")
     merge = (
@@ -155,15 +155,17 @@ def internvl(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
     )
 
 
-def llama4(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+def llama4(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """One matrix behind the tower's adapter; a canvas of up to 16 tiles and the whole image."""
     after = [linear("projector", text, input=v.whole("vision_output_dim"), bias=False, merge=4, less=1)]
     patches = (side(v, "image_size") // side(v, "patch_size")) ** 2
     source = "image_processing_llama4.py: max_patches 16; processing_llama4.py: separators of tiles and rows"
-    return after, _square(v, kind="best-fit-canvas", extra=1, tokens=patches // 4, tiles=16, overview=True, source=source)
+    return after, _square(
+        v, kind="best-fit-canvas", extra=1, tokens=patches // 4, tiles=16, overview=True, source=source
+    )
 
 
-def mllama(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+def mllama(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """The last layer's output beside those of chosen layers; cross-attention reads it, and one token stands in the prompt."""
     chosen = v.items("intermediate_layers_indices", int) or []
     wide, width = v.whole("vision_output_dim"), v.whole("hidden_size")
@@ -179,7 +181,7 @@ def mllama(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
     )
 
 
-def kimi(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+def kimi(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """merge x merge patches are one token of the decoder; images keep their shape within a budget of patches."""
     merge, patch, width = v.items("merge_kernel_size", int, 2) or [2, 2], side(v, "patch_size"), made["d_model"]
     if merge[0] != merge[1]:
@@ -192,7 +194,7 @@ def kimi(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
     return merger(width, text, merge[0]), images | {"source": source}
 
 
-def minimax(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
+def minimax(outer: ConfigFields, v: ConfigFields, made: Block, text: int) -> Joined:
     """Sides go to multiples of a merged patch, the area between 56 x 56 and 1,280 of them."""
     merge, patch = v.whole("spatial_merge_size"), side(v, "patch_size")
     inner = outer.whole("projector_hidden_size", null=text)
@@ -203,7 +205,7 @@ def minimax(outer: Fields, v: Fields, made: Block, text: int) -> Joined:
     return minimax_merger(v.whole("hidden_size"), inner, text, merge), images | {"source": source}
 
 
-PROJECTORS: dict[str, Callable[[Fields, Fields, Block, int], Joined]] = {
+PROJECTORS: dict[str, Callable[[ConfigFields, ConfigFields, Block, int], Joined]] = {
     **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"), qwen),
     "gemma3": gemma3,
     "gemma4": gemma4,

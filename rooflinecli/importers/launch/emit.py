@@ -35,7 +35,9 @@ def emit(name: str, options: Mapping[str, Any]) -> str:
     module, model = tool(name), load_model(str(options["model"]))
     if not model.writes or model.paired:
         kind = "is an encoder with a decoder" if model.paired else "writes no tokens one by one"
-        raise UsageError(f"--emit {name}: launches are written for decoders, and {model.name} {kind}; leave --emit out", "emit")
+        raise UsageError(
+            f"--emit {name}: launches are written for decoders, and {model.name} {kind}; leave --emit out", "emit"
+        )
     phases = options.get("phase") or []
     if ("train" in phases) != module.TRAINS:
         work = "trains" if module.TRAINS else "serves"

@@ -55,7 +55,7 @@ class Launch:
         self.missing[option] = why
 
 
-class Arguments:
+class LaunchArguments:
     """Flags or keys of a launch with what they were given; those nobody takes are left over.
 
     Flags are compared without leading dashes, with `-` for `_`; keys of a config are joined by dots.
@@ -75,7 +75,7 @@ class Arguments:
         switches: Iterable[str] = (),
         short: Mapping[str, str] = {},
         many: Iterable[str] | None = None,
-    ) -> Arguments:
+    ) -> LaunchArguments:
         """Words of a command. A flag takes the words up to the next flag, none where it is one of `switches`.
 
         Where `many` is given, only those flags take more than one word, and what follows the others is positional.
@@ -101,7 +101,7 @@ class Arguments:
         return cls(given, positional, written)
 
     @classmethod
-    def of_tree(cls, tree: Mapping[str, Any]) -> Arguments:
+    def of_tree(cls, tree: Mapping[str, Any]) -> LaunchArguments:
         """Keys of a config, joined by dots."""
         given: dict[str, list[Any]] = {}
 
@@ -117,7 +117,7 @@ class Arguments:
 
     def model(self, *names: str) -> Any:
         """The checkpoint: what one of these flags names, or the first word that belongs to none."""
-        found = self.take(*names) or next(iter(self.positional), None)
+        found = self.pop(*names) or next(iter(self.positional), None)
         self.models.add(str(found))
         return found
 
@@ -134,7 +134,7 @@ class Arguments:
                 )
                 self.given.setdefault(key, written)
 
-    def take(self, *names: str, default: Any = None) -> Any:
+    def pop(self, *names: str, default: Any = None) -> Any:
         """What the first of these flags was given, True for one alone; None where none is there. All of them count as read."""
         found = default
         for name in reversed(names):
@@ -146,7 +146,7 @@ class Arguments:
 
     def put(self, launch: Launch, option: str, *names: str) -> None:
         """The option that these flags set."""
-        value = self.take(*names)
+        value = self.pop(*names)
         if value is not None:
             launch.put(option, value, self.written(next(n for n in names if n in self.given)))
 
@@ -155,7 +155,7 @@ class Arguments:
 
     def whole(self, launch: Launch, *names: str, default: int | None = None) -> int | None:
         """A whole number that several options follow from; what is not one makes the launch unreadable there."""
-        value = self.take(*names)
+        value = self.pop(*names)
         if value is None or str(value).lower() in ("auto", "null", "none", ""):
             return default
         try:
@@ -172,7 +172,7 @@ class Arguments:
 
     def count(self, *names: str) -> int | None:
         """A whole number that nothing else follows from; None where none is said."""
-        found = str(self.take(*names))
+        found = str(self.pop(*names))
         return int(found) if found.isdigit() else None
 
     def left(self, idle: Iterable[str]) -> list[str]:

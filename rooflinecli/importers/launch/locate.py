@@ -16,7 +16,7 @@ from rooflinecli.core.text import one_line
 from rooflinecli.importers.launch import containers, llm_d_chart
 from rooflinecli.importers.launch.config_interpolation import interpolated
 from rooflinecli.importers.launch.launch import Launch
-from rooflinecli.importers.launch.shell_evaluator import Reader
+from rooflinecli.importers.launch.shell_evaluator import ShellEvaluator
 from rooflinecli.importers.launch.shell_expansion import Value, unknowns
 from rooflinecli.specs.registry import kinds, load
 
@@ -55,16 +55,16 @@ class Source:
         return None
 
 
-def opened(source: str) -> Source:
+def open_text(source: str) -> Source:
     """The text of a file, or of a command in quotes. Raises DataError for a path that is no file."""
     path = Path(source) if len(source) < 1000 and "\n" not in source else None
-    if path is not None and files.lies(path):
+    if path is not None and files.is_existing_file(path):
         if path.stat().st_size > LARGEST:
             raise DataError(f"{path}: longer than {LARGEST} bytes; give the launch alone")
         return Source(path.read_text(encoding="utf-8", errors="replace"), str(path), path.parent)
     if path is not None and (" " not in source or path.suffix in (".sh", ".yaml", ".yml", ".json", ".toml")):
         raise DataError(
-            f"{one_line(source)}: {files.absent(path)}; give a launch script, a config, or a whole command in quotes"
+            f"{one_line(source)}: {files.missing_reason(path)}; give a launch script, a config, or a whole command in quotes"
         )
     return Source(source, "the command")
 
@@ -123,7 +123,9 @@ def _processes(document: Any, source: Source) -> Iterator[Launch]:
             values |= {"@": process.arguments, "*": process.arguments}
         found: list[Launch] = []
         if process.words:
-            words = [Reader(values).shell.text(w.replace("\\", "\\\\")) if "$" in w else w for w in process.words]
+            words = [
+                ShellEvaluator(values).shell.text(w.replace("\\", "\\\\")) if "$" in w else w for w in process.words
+            ]
             found = list(_launched(words, source, 0, process))
         if process.script and not found:
             found = list(_script(process.script, source, values, job=process))
@@ -160,7 +162,7 @@ def _placed(launch: Launch, process: containers.Container) -> None:
 def _script(
     text: str, source: Source, values: dict[str, Value], offset: int = 0, job: containers.Container | None = None
 ) -> Iterator[Launch]:
-    script = Reader(values, source.beside).read(text)
+    script = ShellEvaluator(values, source.beside).read(text)
     source.files |= script.files
     for command in script.commands:
         for launch in _launched(

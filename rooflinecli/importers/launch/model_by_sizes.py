@@ -13,7 +13,7 @@ import yaml
 
 from rooflinecli.core import files
 from rooflinecli.specs.model import ModelSpec, load_model
-from rooflinecli.specs.name_lookup import every
+from rooflinecli.specs.name_lookup import load_registry
 
 # key of a shape -> what a person calls it; those of a registry model that must agree where the launch says them
 SIZES = {"layers": "layers", "d_model": "hidden size", "heads": "heads"}
@@ -42,7 +42,7 @@ def shape_of(model: ModelSpec) -> dict[str, Any]:
 
 @cache
 def _registered() -> list[tuple[str, dict[str, Any]]]:
-    models, _ = every("models", load_model)
+    models, _ = load_registry("models", load_model)
     plain = (m for m in models if m.lm_head and m.vocab_size and not m.towers and not m.both_ways)
     return sorted(((m.id, shape_of(m)) for m in plain), key=lambda pair: pair[0])
 

@@ -29,8 +29,8 @@ def read(source: str) -> Launch:
     Raises UsageError where there is none, or several that differ; DataError for a file that cannot be read.
     """
     chosen = _CHOSEN.fullmatch(source)
-    which = int(chosen[2]) if chosen and not files.lies(Path(source)) else None
-    opened = locate.opened(chosen[1] if which and chosen else source)
+    which = int(chosen[2]) if chosen and not files.is_existing_file(Path(source)) else None
+    opened = locate.open_text(chosen[1] if which and chosen else source)
     found = list(locate.launches(opened))
     if not found:
         raise UsageError(

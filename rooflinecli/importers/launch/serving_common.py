@@ -27,7 +27,7 @@ def server(launch: Launch, tp: int | None, pp: int | None = None, dp: int | None
     launch.options |= {"phase": SERVED, **sizes, "cp": 1, "ep": ep or 1, "n": prod(sizes.values())}
 
 
-def unreadable(launch: Launch, names: dict[str, str]) -> None:
+def unresolved(launch: Launch, names: dict[str, str]) -> None:
     """A size that only the running script knows is one of the options; without it the sizes are not the server's."""
     for flag, option in names.items():
         why = launch.missing.pop(f"?{flag}", None)
@@ -48,7 +48,7 @@ def command(words: Iterable[str], flags: Iterable[tuple[str, Any]]) -> str:
     return " \\\n  ".join(lines) + "\n"
 
 
-def above_one(options: dict[str, Any], name: str) -> Any:
+def if_above_one(options: dict[str, Any], name: str) -> Any:
     """A size worth a flag."""
     return options.get(name) if options.get(name, 1) not in (1, None) else None
 

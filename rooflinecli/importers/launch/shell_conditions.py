@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 
-from rooflinecli.importers.launch.shell_expansion import Expander, unknowns
+from rooflinecli.importers.launch.shell_expansion import ShellExpander, unknowns
 from rooflinecli.importers.launch.shell_lexer import Token, tokens
 
 _NUMBERS: dict[str, Callable[[int, int], bool]] = {
@@ -14,7 +14,7 @@ _NUMBERS: dict[str, Callable[[int, int], bool]] = {
 }  # fmt: skip
 
 
-def decided(condition: list[Token], shell: Expander) -> bool | None:
+def decided(condition: list[Token], shell: ShellExpander) -> bool | None:
     """A list of tests joined by && and ||, from left to right."""
     answer: bool | None = None
     join, i = "", 0
@@ -34,7 +34,7 @@ def _joined(left: bool | None, right: bool | None, join: str) -> bool | None:
     return None if None in (left, right) else not settles
 
 
-def _one(words: list[str], shell: Expander) -> bool | None:
+def _one(words: list[str], shell: ShellExpander) -> bool | None:
     if words and words[0] == "!":
         found = _one(words[1:], shell)
         return None if found is None else not found
@@ -58,7 +58,7 @@ def _tests(inner: str) -> list[Token]:
     return [Token("op" if i % 2 else "word", p if i % 2 else f"[[ {p.strip()} ]]", 0) for i, p in enumerate(parts)]
 
 
-def _compared(words: list[str], shell: Expander) -> bool | None:
+def _compared(words: list[str], shell: ShellExpander) -> bool | None:
     if words and words[0] == "!":
         found = _compared(words[1:], shell)
         return None if found is None else not found

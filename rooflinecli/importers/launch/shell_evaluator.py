@@ -12,7 +12,7 @@ from itertools import pairwise
 from rooflinecli.importers.launch import slurm
 from rooflinecli.importers.launch.shell_blocks import JOINS, arms, branches, matching
 from rooflinecli.importers.launch.shell_conditions import decided
-from rooflinecli.importers.launch.shell_expansion import Expander, Value, alternatives, merged, unknown, unknowns
+from rooflinecli.importers.launch.shell_expansion import ShellExpander, Value, alternatives, merged, unknown, unknowns
 from rooflinecli.importers.launch.shell_lexer import Token, tokens
 
 STEPS = 5000  # commands followed in one script; a loop or a function that calls itself ends there
@@ -40,11 +40,11 @@ class Script:
     devices: int | None = None  # of the job, where its header says them
 
 
-class Reader:
+class ShellEvaluator:
     """Follows the tokens of a script; `beside` opens a file that it sources."""
 
     def __init__(self, values: dict[str, Value] | None = None, beside: Callable[[str], str | None] | None = None):
-        self.shell = Expander({"@": [], "*": [], "#": "0", **(values or {})})
+        self.shell = ShellExpander({"@": [], "*": [], "#": "0", **(values or {})})
         self.beside = beside or (lambda written: None)
         self.ended = False  # the branch that is followed has left the script
         self.script = Script()

@@ -54,7 +54,7 @@ def merged(ways: list[dict[str, Value]]) -> dict[str, Value]:
     return found
 
 
-class Either(list[str]):
+class AlternativeValues(list[str]):
     """What a variable holds after branches that set it to lists or texts of several words: one of `ways`, nobody can tell which."""
 
     def __init__(self, ways: list[Value]):
@@ -66,7 +66,7 @@ class Either(list[str]):
 def _joined(name: str, values: list[Value]) -> Value:
     ways: list[Value] = []
     for value in values:
-        ways += [one for one in (value.ways if isinstance(value, Either) else [value]) if one not in ways]
+        ways += [one for one in (value.ways if isinstance(value, AlternativeValues) else [value]) if one not in ways]
     longest = max(ways, key=len)
     if isinstance(longest, list):
         grew = all(way in ("", longest[: len(way)]) for way in ways)
@@ -80,7 +80,7 @@ def _joined(name: str, values: list[Value]) -> Value:
     ]
     if not wordy:
         return unknown(f"${name}")
-    return Either(wordy) if len(wordy) > 1 else wordy[0]
+    return AlternativeValues(wordy) if len(wordy) > 1 else wordy[0]
 
 
 def _within(way: Value, other: Value) -> bool:
@@ -90,10 +90,10 @@ def _within(way: Value, other: Value) -> bool:
 
 def alternatives(value: Value | None) -> list[Value]:
     """What a variable may hold, where branches left several side by side; empty where there is one."""
-    return value.ways if isinstance(value, Either) else []
+    return value.ways if isinstance(value, AlternativeValues) else []
 
 
-class Expander:
+class ShellExpander:
     """Variables of a script, and words under them."""
 
     def __init__(self, values: dict[str, Value] | None = None):
@@ -252,7 +252,7 @@ def _evaluated(node: ast.AST) -> int:
     raise ValueError("not arithmetic")
 
 
-def _trimmed(value: str, rest: str, expander: Expander) -> str:
+def _trimmed(value: str, rest: str, expander: ShellExpander) -> str:
     """${X#pattern}, ${X##pattern}, ${X%pattern}, ${X%%pattern}."""
     longest = rest[:2] in ("##", "%%")
     pattern = re.compile(translate(expander.text(rest[2 if longest else 1 :])))

@@ -47,7 +47,7 @@ def expert_defaults(launch: Launch, experts: int | None, flag: str) -> None:
         launch.refuse("model", f"{flag} {launch.options['ep']}, but no number of experts is said")
 
 
-def unreadable(launch: Launch, names: dict[str, str]) -> None:
+def unresolved(launch: Launch, names: dict[str, str]) -> None:
     """Sizes that only the running script knows: the devices may be chosen, the others must be given."""
     for flag, option in names.items():
         why = launch.missing.pop(f"?{flag}", None)

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.source import Reading, Source, load
+from rooflinecli.importers.source import MeasuredRow, Source, load
 
 _NO_READERS = ("serving_common", "training_common")  # what several readers share
 _TRACES = ('"traceEvents"', "Total Time (ns),Instances", 'Total Time (ns)","Instances')  # torch, JAX; nsys stats
@@ -22,12 +22,12 @@ def readers() -> tuple[ModuleType, ...]:
     return tuple(import_module(f"{__name__}.{name}") for name in names)
 
 
-def read(path: Path) -> list[Reading]:
+def read(path: Path) -> list[MeasuredRow]:
     """The measurements in a file. Raises DataError with file:line for one that nobody can read, that is cut short, or says nothing."""
     return read_source(load(path))
 
 
-def read_source(source: Source) -> list[Reading]:
+def read_source(source: Source) -> list[MeasuredRow]:
     """As `read`, of a file already loaded."""
     claimed = [reader for reader in readers() if reader.claims(source)]
     if not claimed and any(mark in source.head for mark in _TRACES):

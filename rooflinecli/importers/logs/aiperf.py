@@ -9,7 +9,7 @@ from typing import Any
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.logs import serving_common
-from rooflinecli.importers.source import Reading, Source, positive
+from rooflinecli.importers.source import MeasuredRow, Source, positive
 
 TOOL = "AIPerf / genai-perf JSON"
 SCALE = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "us": 1e-6, "ns": 1e-9}
@@ -24,7 +24,7 @@ def claims(source: Source) -> bool:
     )
 
 
-def read(source: Source) -> list[Reading]:
+def read(source: Source) -> list[MeasuredRow]:
     found = []
     for line, run in source.objects:
         if "time_to_first_token" in run:
@@ -75,7 +75,7 @@ def _model(asked: dict[str, Any]) -> str | None:
     return names[0] if isinstance(names, list) and names else names if isinstance(names, str) else None
 
 
-def _load(asked: dict[str, Any]) -> serving_common.Load:
+def _load(asked: dict[str, Any]) -> serving_common.BenchmarkLoad:
     load = asked.get("loadgen") or {}
     stimulus = (asked.get("perf_analyzer") or {}).get("stimulus") or {}
     phases = asked.get("phases") or [{}]

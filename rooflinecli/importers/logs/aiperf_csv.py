@@ -7,7 +7,7 @@ import re
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.logs.aiperf import SCALE
-from rooflinecli.importers.source import Reading, Source, positive
+from rooflinecli.importers.source import MeasuredRow, Source, positive
 
 TOOL = "AIPerf / genai-perf CSV"
 _UNIT = re.compile(r"^(.*?) \((\w+)\)$")
@@ -19,7 +19,7 @@ def claims(source: Source) -> bool:
     return bool(re.search(r"^Metric,(Avg|avg),", source.head, re.MULTILINE)) and "First Token" in source.head
 
 
-def read(source: Source) -> list[Reading]:
+def read(source: Source) -> list[MeasuredRow]:
     found, options, width = [], {}, 0
     for line, cells in enumerate(csv.reader(source.lines), start=1):
         if not cells:
@@ -37,4 +37,6 @@ def read(source: Source) -> list[Reading]:
             elif name in _LENGTHS and value:
                 options[_LENGTHS[name]] = max(round(value), 1)
     notes = ("the load is not in the file",)
-    return [Reading(source.at(line), TOOL, what, value, options=options, notes=notes) for line, what, value in found]
+    return [
+        MeasuredRow(source.at(line), TOOL, what, value, options=options, notes=notes) for line, what, value in found
+    ]

@@ -7,7 +7,7 @@ from typing import Any
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.logs import serving_common
-from rooflinecli.importers.source import Reading, Source, positive
+from rooflinecli.importers.source import MeasuredRow, Source, positive
 
 TOOL = "Serving Benchmark Result (text)"
 _TITLE = re.compile(r"=+ Serving Benchmark Result =+")
@@ -22,8 +22,8 @@ def claims(source: Source) -> bool:
     return bool(_TITLE.search(source.plain)) and "Successful requests" in source.plain
 
 
-def read(source: Source) -> list[Reading]:
-    found: list[Reading] = []
+def read(source: Source) -> list[MeasuredRow]:
+    found: list[MeasuredRow] = []
     starts = [i for i, text in enumerate(source.lines) if _TITLE.search(text)]
     for start, following in zip(starts, [*starts[1:], len(source.lines)], strict=True):
         fields, end = _block(source.lines[start + 1 : following])
@@ -56,7 +56,7 @@ def _arguments(before: list[str]) -> dict[str, str]:
     return {}
 
 
-def _run(source: Source, line: int, fields: dict[str, str], asked: dict[str, str]) -> list[Reading]:
+def _run(source: Source, line: int, fields: dict[str, str], asked: dict[str, str]) -> list[MeasuredRow]:
     values: dict[str, Any] = {name: positive(text) for name, text in fields.items()}
     sizes = serving_common.lengths(
         values.get("Total input tokens"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from rooflinecli.importers.logs.training_common import dotted, matches, settled, whole
-from rooflinecli.importers.source import Reading, Source, positive
+from rooflinecli.importers.source import MeasuredRow, Source, positive
 
 TOOL = "DeepSpeed"
 _STEP = re.compile(r"(?:CurrSamplesPerSec|(?<!RunningAvg)(?<!Curr)\bSamplesPerSec)=([\d.]+)(?=[,\s]|$)")
@@ -16,7 +16,7 @@ def claims(source: Source) -> bool:
     return "SamplesPerSec=" in source.plain and "elapsed time per iteration" not in source.plain
 
 
-def read(source: Source) -> list[Reading]:
+def read(source: Source) -> list[MeasuredRow]:
     steps = matches(source, _STEP, "SamplesPerSec=", lambda m: positive(m[1]))
     said = dotted(source, *_ARGUMENTS)
     options = {option: whole(said.get(name)) for name, option in _ARGUMENTS.items()}

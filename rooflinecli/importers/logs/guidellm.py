@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.importers.logs import serving_common
-from rooflinecli.importers.source import Reading, Source, positive
+from rooflinecli.importers.source import MeasuredRow, Source, positive
 
 TOOL = "GuideLLM"
 
@@ -17,7 +17,7 @@ def claims(source: Source) -> bool:
     return source.looks_like_json and '"benchmarks"' in source.plain and '"time_to_first_token_ms"' in source.plain
 
 
-def read(source: Source) -> list[Reading]:
+def read(source: Source) -> list[MeasuredRow]:
     found = []
     for line, report in source.objects:
         for bench in report.get("benchmarks") or []:
@@ -27,7 +27,7 @@ def read(source: Source) -> list[Reading]:
     return found
 
 
-def _bench(source: Source, line: int, report: dict[str, Any], bench: dict[str, Any]) -> list[Reading]:
+def _bench(source: Source, line: int, report: dict[str, Any], bench: dict[str, Any]) -> list[MeasuredRow]:
     metrics = bench.get("metrics") or {}
     tokens = {"prompt": _mean(metrics, "prompt_token_count"), "output": _mean(metrics, "output_token_count")}
     first, step = _mean(metrics, "time_to_first_token_ms"), _mean(metrics, "inter_token_latency_ms")
@@ -48,7 +48,7 @@ def _mean(metrics: dict[str, Any], name: str) -> float | None:
     return positive(of.get("mean"))
 
 
-def _load(bench: dict[str, Any]) -> serving_common.Load:
+def _load(bench: dict[str, Any]) -> serving_common.BenchmarkLoad:
     """Streams are a closed loop, one for a synchronous client; a rate is an open one, constant or Poisson; throughput without a cap is a burst."""
     at = bench.get("config") or bench.get("args") or {}
     strategy = at.get("strategy") or {}

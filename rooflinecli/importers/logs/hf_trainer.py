@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.source import Reading, Source, positive
+from rooflinecli.importers.source import MeasuredRow, Source, positive
 
 TOOL = "Hugging Face Trainer"
 _FIELD = re.compile(r"['\"]?(\w+)['\"]?\s*[:=]\s*['\"]?([\d.]+(?:e[+-]?\d+)?)")
@@ -18,7 +18,7 @@ def claims(source: Source) -> bool:
     return "train_runtime" in source.plain and "train_steps_per_second" in source.plain
 
 
-def read(source: Source) -> list[Reading]:
+def read(source: Source) -> list[MeasuredRow]:
     found = []
     for match in re.finditer("train_runtime", source.plain):
         line = source.line_of(match.start())
@@ -46,7 +46,7 @@ def _printed(source: Source, line: int, runtime: re.Match[str]) -> dict[str, flo
     return fields
 
 
-def _run(source: Source, line: int, fields: dict[str, float]) -> list[Reading]:
+def _run(source: Source, line: int, fields: dict[str, float]) -> list[MeasuredRow]:
     runtime, steps = positive(fields.get("train_runtime")), positive(fields.get("global_step"))
     rate, samples = positive(fields.get("train_steps_per_second")), positive(fields.get("train_samples_per_second"))
     if not runtime or not (steps or rate):
@@ -58,4 +58,4 @@ def _run(source: Source, line: int, fields: dict[str, float]) -> list[Reading]:
     notes: tuple[str, ...] = ("the whole run, its start and evaluations included",)
     if not steps and rate and rate * 1000 < DIGITS:
         notes = (*notes, f"train_steps_per_second {rate:g} has two digits or fewer")
-    return [Reading(source.at(line), TOOL, "train", seconds, options=options, notes=notes)]
+    return [MeasuredRow(source.at(line), TOOL, "train", seconds, options=options, notes=notes)]

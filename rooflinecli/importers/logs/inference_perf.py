@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.importers.logs import serving_common
-from rooflinecli.importers.source import Reading, Source, need, positive
+from rooflinecli.importers.source import MeasuredRow, Source, need, positive
 
 TOOL = "inference-perf"
 
@@ -17,7 +17,7 @@ def claims(source: Source) -> bool:
     return source.looks_like_json and '"load_summary"' in source.head and '"successes"' in source.head
 
 
-def read(source: Source) -> list[Reading]:
+def read(source: Source) -> list[MeasuredRow]:
     found = []
     for line, stage in source.objects:
         if "load_summary" in stage:
@@ -25,7 +25,7 @@ def read(source: Source) -> list[Reading]:
     return found
 
 
-def _stage(source: Source, line: int, stage: dict[str, Any]) -> list[Reading]:
+def _stage(source: Source, line: int, stage: dict[str, Any]) -> list[MeasuredRow]:
     load, done = stage["load_summary"], stage.get("successes") or {}
     need(source, line, done, "count")
     latency = done.get("latency") or {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.importers.logs import serving_common
-from rooflinecli.importers.source import Reading, Source, need, positive
+from rooflinecli.importers.source import MeasuredRow, Source, need, positive
 
 TOOL = "InferenceX"
 DRAWN = 0.9  # its client draws lengths uniformly in [0.8, 1] of the nominal ones
@@ -16,7 +16,7 @@ def claims(source: Source) -> bool:
     return source.looks_like_json and all(f'"{name}"' in source.head for name in ("tput_per_gpu", "conc", "framework"))
 
 
-def read(source: Source) -> list[Reading]:
+def read(source: Source) -> list[MeasuredRow]:
     found = []
     for line, run in source.objects:
         if run.get("disagg") or run.get("spec_decoding") not in (None, "none", "off"):

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.source import Reading, Source, positive
+from rooflinecli.importers.source import MeasuredRow, Source, positive
 
 TOOL = "llama-bench"
 _BITS = (  # names of GGUF files' formats -> what their weights stream as
@@ -22,7 +22,7 @@ def claims(source: Source) -> bool:
     return json or bool(re.search(r"^\|.*\btest\b.*\|.*t/s", source.plain, re.MULTILINE)) or _csv(source) is not None
 
 
-def read(source: Source) -> list[Reading]:
+def read(source: Source) -> list[MeasuredRow]:
     if source.looks_like_json and '"avg_ts"' in source.head:
         found = [_row(source, line, row) for line, row in source.objects if "avg_ts" in row or "n_gen" in row]
     else:
@@ -30,7 +30,7 @@ def read(source: Source) -> list[Reading]:
     return [reading for reading in found if reading is not None]
 
 
-def _row(source: Source, line: int, row: dict[str, Any]) -> Reading | None:
+def _row(source: Source, line: int, row: dict[str, Any]) -> MeasuredRow | None:
     prompt, answer, rate = (positive(row.get(name)) for name in ("n_prompt", "n_gen", "avg_ts"))
     if rate is None:
         raise DataError(f"{source.at(line)}: avg_ts: expected tokens per second; was the file cut short?")
@@ -44,19 +44,19 @@ def _row(source: Source, line: int, row: dict[str, Any]) -> Reading | None:
 
 def _reading(
     source: Source, line: int, model: str, test: str, tokens: float, depth: float | None, rate: float
-) -> Reading | None:
+) -> MeasuredRow | None:
     stored = next((bits for pattern, bits in _BITS if pattern.search(model)), None)
     options: dict[str, Any] = {"batch": 1, "said-model": model, **({"weight-dtype": stored} if stored else {})}
     if test == "pp":
         if depth:
             return None  # a prompt behind a cache that is already there
-        return Reading(source.at(line), TOOL, "prefill", tokens / rate, options={**options, "prompt": tokens})
-    return Reading(
+        return MeasuredRow(source.at(line), TOOL, "prefill", tokens / rate, options={**options, "prompt": tokens})
+    return MeasuredRow(
         source.at(line), TOOL, "itl", 1.0 / rate, options={**options, "prompt": depth or 1.0, "output": tokens}
     )
 
 
-def _markdown(source: Source) -> list[Reading | None]:
+def _markdown(source: Source) -> list[MeasuredRow | None]:
     found, header = [], None
     for line, text in enumerate(source.lines, start=1):
         cells = [cell.strip() for cell in text.strip().strip("|").split("|")] if text.lstrip().startswith("|") else []
@@ -85,7 +85,7 @@ def _csv(source: Source) -> int | None:
     )
 
 
-def _table(source: Source) -> list[Reading | None]:
+def _table(source: Source) -> list[MeasuredRow | None]:
     start = _csv(source)
     if start is None:
         return []

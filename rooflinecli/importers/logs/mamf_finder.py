@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rooflinecli.importers.source import Reading, Source, positive
+from rooflinecli.importers.source import MeasuredRow, Source, positive
 
 TOOL = "mamf-finder"
 _ROW = re.compile(r"([\d.]+)\s*(?:TFLOPS|\(mean\)).*?@ (\d+)x(\d+)x(\d+) \(MxNxK\)")
@@ -18,7 +18,7 @@ def claims(source: Source) -> bool:
     return "(MxNxK)" in source.plain and bool(_ROW.search(source.plain))
 
 
-def read(source: Source) -> list[Reading]:
+def read(source: Source) -> list[MeasuredRow]:
     said = _DTYPE.search(source.plain)
     dtype = _NAMES[said[1] or said[2]] if said else None
     found = []
@@ -28,5 +28,5 @@ def read(source: Source) -> list[Reading]:
         if match and rate and "best outcome" not in text:
             m, n, k = (float(match[i]) for i in (2, 3, 4))
             probe = {"m": m, "n": n, "k": k, "dtype": dtype}
-            found.append(Reading(source.at(line), TOOL, "matmul", 2 * m * n * k / (rate * 1e12), probe=probe))
+            found.append(MeasuredRow(source.at(line), TOOL, "matmul", 2 * m * n * k / (rate * 1e12), probe=probe))
     return found

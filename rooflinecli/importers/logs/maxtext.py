@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from rooflinecli.importers.logs.training_common import dotted, matches, settled, whole
-from rooflinecli.importers.source import Reading, Source, positive
+from rooflinecli.importers.source import MeasuredRow, Source, positive
 
 TOOL = "MaxText"
 _STEP = re.compile(
@@ -18,7 +18,7 @@ def claims(source: Source) -> bool:
     return "completed step:" in source.plain and "TFLOP/s/device:" in source.plain
 
 
-def read(source: Source) -> list[Reading]:
+def read(source: Source) -> list[MeasuredRow]:
     steps = matches(source, _STEP, "completed step:", lambda m: positive(m[2]))
     said = dotted(source, *_ARGUMENTS)
     tokens = [float(m[4]) * float(m[2]) for m in map(_STEP.search, source.lines) if m and m[4]]

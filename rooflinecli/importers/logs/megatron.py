@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from rooflinecli.importers.logs.training_common import dotted, matches, settled, whole
-from rooflinecli.importers.source import Reading, Source, positive
+from rooflinecli.importers.source import MeasuredRow, Source, positive
 
 TOOL = "Megatron"
 _STEP = re.compile(r"iteration\s+(\d+)/\s*\d+ \|.*?elapsed time per iteration \((ms|s)\): ([\d.]+) \|")
@@ -27,7 +27,7 @@ def claims(source: Source) -> bool:
     return "elapsed time per iteration (" in source.plain
 
 
-def read(source: Source) -> list[Reading]:
+def read(source: Source) -> list[MeasuredRow]:
     steps = matches(
         source, _STEP, "elapsed time per", lambda m: positive(m[3]) and float(m[3]) * (1e-3 if m[2] == "ms" else 1.0)
     )

@@ -6,7 +6,7 @@ import re
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.logs import serving_common
-from rooflinecli.importers.source import Reading, Source, positive
+from rooflinecli.importers.source import MeasuredRow, Source, positive
 
 TOOL = "MLPerf Inference summary"
 _FIELD = re.compile(r"^\s*([A-Za-z0-9.][^:]*?)\s*:\s*(\S.*?)\s*$")
@@ -16,7 +16,7 @@ def claims(source: Source) -> bool:
     return "MLPerf Results Summary" in source.head and "Scenario" in source.head
 
 
-def read(source: Source) -> list[Reading]:
+def read(source: Source) -> list[MeasuredRow]:
     fields: dict[str, str] = {}
     lines: dict[str, int] = {}
     for line, text in enumerate(source.lines, start=1):
@@ -52,7 +52,9 @@ def read(source: Source) -> list[Reading]:
         TOOL,
         {"output": output},
         ttft=serving_common.seconds(values, "Mean First Token latency (ns)", scale=1e-9),
-        itl=serving_common.seconds(values, "Mean Time to Output Token (ns)", "Mean Time per Output Token (ns)", scale=1e-9),
+        itl=serving_common.seconds(
+            values, "Mean Time to Output Token (ns)", "Mean Time per Output Token (ns)", scale=1e-9
+        ),
         throughput=rate,
         rate=served,
     )

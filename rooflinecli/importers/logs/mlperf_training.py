@@ -8,7 +8,7 @@ from typing import Any
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.logs.training_common import settled
-from rooflinecli.importers.source import Reading, Source, positive
+from rooflinecli.importers.source import MeasuredRow, Source, positive
 
 TOOL = "MLPerf training :::MLLOG"
 _TIMING = re.compile(r"train_step_timing in s[\"']?[:=]\s*([\d.]+)(?=[\s,|}\]]|$)")
@@ -24,7 +24,7 @@ def claims(source: Source) -> bool:
     return ":::MLLOG" in source.plain
 
 
-def read(source: Source) -> list[Reading]:
+def read(source: Source) -> list[MeasuredRow]:
     events = list(_events(source))
     said = {event["key"]: event.get("value") for _, event in events if event.get("key") != "tracked_stats"}
     benchmark = str(said.get("submission_benchmark", ""))

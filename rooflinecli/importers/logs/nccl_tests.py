@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.source import Reading, Source, positive
+from rooflinecli.importers.source import MeasuredRow, Source, positive
 
 TOOL = "nccl-tests / rccl-tests"
 OPS = {
@@ -24,8 +24,8 @@ def claims(source: Source) -> bool:
     return bool(re.search(r"size\s+count\s+type", source.plain)) and "algbw" in source.plain
 
 
-def read(source: Source) -> list[Reading]:
-    found: list[Reading] = []
+def read(source: Source) -> list[MeasuredRow]:
+    found: list[MeasuredRow] = []
     name, ranks, inside, rows = None, set[str](), False, 0
     for line, text in enumerate(source.lines, start=1):
         if match := _NAME.search(text):
@@ -47,7 +47,7 @@ def read(source: Source) -> list[Reading]:
     return found
 
 
-def _row(source: Source, line: int, text: str, name: str | None, ranks: int) -> Reading | None:
+def _row(source: Source, line: int, text: str, name: str | None, ranks: int) -> MeasuredRow | None:
     """size count type [redop root] time algbw busbw #wrong [time algbw busbw #wrong]; what moves is the larger of in and out."""
     cells = text.strip().lstrip("#").split()
     size = positive(cells[0]) if cells else None
@@ -59,7 +59,7 @@ def _row(source: Source, line: int, text: str, name: str | None, ranks: int) -> 
     if time is None:
         return None
     probe = {"op": name, "bytes": size, "n": ranks or None}
-    return Reading(source.at(line), TOOL, "collective", time * 1e-6, probe=probe)
+    return MeasuredRow(source.at(line), TOOL, "collective", time * 1e-6, probe=probe)
 
 
 def _is_time(cells: list[str], start: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from rooflinecli.importers.logs.training_common import dotted, matches, settled, whole
-from rooflinecli.importers.source import Reading, Source, positive
+from rooflinecli.importers.source import MeasuredRow, Source, positive
 
 TOOL = "NeMo"
 _STEP = re.compile(r'"?train_step_timing in s"?[:=]\s*([\d.]+)(?=[\s,|}\]]|$)')
@@ -25,7 +25,7 @@ def claims(source: Source) -> bool:
     return "train_step_timing in s" in source.plain and ":::MLLOG" not in source.plain
 
 
-def read(source: Source) -> list[Reading]:
+def read(source: Source) -> list[MeasuredRow]:
     steps = matches(source, _STEP, "train_step_timing in", lambda m: positive(m[1]))
     said = dotted(source, *_ARGUMENTS)
     options = {option: whole(said.get(name)) for name, option in _ARGUMENTS.items()}

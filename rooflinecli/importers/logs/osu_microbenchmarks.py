@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rooflinecli.importers.source import Reading, Source, positive
+from rooflinecli.importers.source import MeasuredRow, Source, positive
 
 TOOL = "OSU micro-benchmarks"
 _TITLE = re.compile(r"# OSU (?:MPI|UPC|NCCL)\S* (.*?) (?:Test|Benchmark|Latency)", re.IGNORECASE)
@@ -24,7 +24,7 @@ def claims(source: Source) -> bool:
     return bool(re.search(r"# OSU \S+", source.plain)) and bool(re.search(r"# Size\s", source.plain))
 
 
-def read(source: Source) -> list[Reading]:
+def read(source: Source) -> list[MeasuredRow]:
     found = []
     op, rate = None, False
     for line, text in enumerate(source.lines, start=1):
@@ -37,7 +37,7 @@ def read(source: Source) -> list[Reading]:
             if size and value:
                 seconds = size / (value * 1e6) if rate else value * 1e-6
                 found.append(
-                    Reading(
+                    MeasuredRow(
                         source.at(line),
                         TOOL,
                         "collective",

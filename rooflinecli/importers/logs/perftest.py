@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.source import Reading, Source, positive
+from rooflinecli.importers.source import MeasuredRow, Source, positive
 
 TOOL = "perftest"
 _HEAD = re.compile(r"#bytes\s+#iterations\s+BW peak\[(\w+)/sec\]\s+BW average\[(\w+)/sec\]")
@@ -16,8 +16,8 @@ def claims(source: Source) -> bool:
     return bool(_HEAD.search(source.plain))
 
 
-def read(source: Source) -> list[Reading]:
-    found: list[Reading] = []
+def read(source: Source) -> list[MeasuredRow]:
+    found: list[MeasuredRow] = []
     scale = None
     for line, text in enumerate(source.lines, start=1):
         if match := _HEAD.search(text):
@@ -30,7 +30,7 @@ def read(source: Source) -> list[Reading]:
             size, average = positive(cells[0]), positive(cells[3])  # the peak is 0.00 in endless runs
             if size and average:
                 probe = {"op": "permute", "bytes": size, "n": 2, "streamed": True}
-                found.append(Reading(source.at(line), TOOL, "collective", size / (average * scale), probe=probe))
+                found.append(MeasuredRow(source.at(line), TOOL, "collective", size / (average * scale), probe=probe))
         elif scale and cells:
             scale = None
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli.importers.source import Reading, Source, positive
+from rooflinecli.importers.source import MeasuredRow, Source, positive
 
 TOOL = "roofline measure"
 SCHEMA = "roofline-measure/1"
@@ -14,14 +14,14 @@ def claims(source: Source) -> bool:
     return source.looks_like_json and SCHEMA in source.head
 
 
-def read(source: Source) -> list[Reading]:
+def read(source: Source) -> list[MeasuredRow]:
     found = []
     for line, record in source.objects:
         seconds = positive(record.get("time_s"))
         probe = _probe(record) if record.get("schema") == SCHEMA and seconds else None
         if probe and seconds:
             quantity = "collective" if "op" in probe else "matmul"
-            found.append(Reading(source.at(line), TOOL, quantity, seconds, probe=probe))
+            found.append(MeasuredRow(source.at(line), TOOL, quantity, seconds, probe=probe))
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rooflinecli.importers.logs import serving_common
-from rooflinecli.importers.source import Reading, Source, need, positive
+from rooflinecli.importers.source import MeasuredRow, Source, need, positive
 
 TOOL = "roofline measure openai"
 SCHEMA = "roofline/serving-run/1"
@@ -13,7 +13,7 @@ def claims(source: Source) -> bool:
     return source.looks_like_json and SCHEMA in source.head
 
 
-def read(source: Source) -> list[Reading]:
+def read(source: Source) -> list[MeasuredRow]:
     found = []
     for line, run in source.objects:
         if run.get("schema") != SCHEMA:

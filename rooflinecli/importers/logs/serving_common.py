@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypedDict
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.source import Reading, Source, number, positive
+from rooflinecli.importers.source import MeasuredRow, Source, number, positive
 
 LITTLE = 1.3  # times the cap on requests in flight: more than this many at once contradict it
 STREAMING_BROKEN = 0.05  # of the mean: a median below it says that tokens came in lumps
@@ -23,7 +23,7 @@ def readings(
     concurrency: float | None = None,
     rate: float | None = None,
     notes: tuple[str, ...] = (),
-) -> list[Reading]:
+) -> list[MeasuredRow]:
     """Readings of one run. Latencies in seconds, throughput in output tokens per second; the load is a concurrency or a rate.
 
     A run with neither sent all requests at once: its first tokens wait for each other, so that only its rate says anything.
@@ -51,11 +51,11 @@ def readings(
         ttft = itl = None
     found = []
     if itl is not None:
-        found.append(Reading(where, tool, "itl", itl, options=given, notes=notes, doubt=doubt))
+        found.append(MeasuredRow(where, tool, "itl", itl, options=given, notes=notes, doubt=doubt))
     if ttft is not None:
-        found.append(Reading(where, tool, "ttft", ttft, options=given, notes=notes, doubt=doubt))
+        found.append(MeasuredRow(where, tool, "ttft", ttft, options=given, notes=notes, doubt=doubt))
     if throughput is not None and not found:
-        found.append(Reading(where, tool, "throughput", throughput, "tokens/s", given, notes=notes))
+        found.append(MeasuredRow(where, tool, "throughput", throughput, "tokens/s", given, notes=notes))
     return found
 
 
@@ -72,14 +72,14 @@ def lengths(total_in: Any, total_out: Any, requests: Any) -> dict[str, Any]:
     return {name: max(round(total / count), 1) for name, total in sums.items() if count and total}
 
 
-class Load(TypedDict):
+class BenchmarkLoad(TypedDict):
     """How requests came: so many in flight, so many a second, or neither: all at once."""
 
     concurrency: float | None
     rate: float | None
 
 
-def load(max_concurrency: Any, request_rate: Any) -> Load:
+def load(max_concurrency: Any, request_rate: Any) -> BenchmarkLoad:
     """A cap on requests in flight is a closed loop whatever the rate; else the rate, unless it is infinite."""
     cap = positive(max_concurrency)
     return {"concurrency": cap, "rate": None if cap is not None else positive(request_rate)}

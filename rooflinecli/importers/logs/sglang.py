@@ -6,7 +6,7 @@ from typing import Any
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.logs import serving_common
-from rooflinecli.importers.source import Reading, Source, need, positive
+from rooflinecli.importers.source import MeasuredRow, Source, need, positive
 
 TOOL = "sglang bench_serving"
 _LATENCIES = ("mean_ttft_ms", "median_ttft_ms", "mean_tpot_ms", "median_tpot_ms", "mean_itl_ms", "mean_e2e_latency_ms")
@@ -19,7 +19,7 @@ def claims(source: Source) -> bool:
     )
 
 
-def read(source: Source) -> list[Reading]:
+def read(source: Source) -> list[MeasuredRow]:
     found, apart = [], 0
     for line, run in source.objects:
         if "dataset_name" not in run:
@@ -58,7 +58,10 @@ def _itl(run: dict[str, Any], sizes: dict[str, Any]) -> float | None:
     stated = serving_common.seconds(run, "mean_tpot_ms", "mean_itl_ms")
     if stated is not None:
         return None if serving_common.lumped(run.get("mean_tpot_ms"), run.get("median_tpot_ms")) else stated
-    whole, first = serving_common.seconds(run, "mean_e2e_latency_ms"), serving_common.seconds(run, "mean_ttft_ms", "median_ttft_ms")
+    whole, first = (
+        serving_common.seconds(run, "mean_e2e_latency_ms"),
+        serving_common.seconds(run, "mean_ttft_ms", "median_ttft_ms"),
+    )
     steps = sizes.get("output", 1) - 1
     return (whole - first) / steps if whole and first and steps > 0 and whole > first else None
 

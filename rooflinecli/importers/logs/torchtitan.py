@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from rooflinecli.importers.logs.training_common import dotted, matches, settled, whole
-from rooflinecli.importers.source import Reading, Source, positive
+from rooflinecli.importers.source import MeasuredRow, Source, positive
 
 TOOL = "torchtitan"
 _STEP = re.compile(r"\bstep:\s*\d+\s+loss:.*?\b(?:tps|wps): ([\d,]+)(?:\s|$)")
@@ -21,7 +21,7 @@ def claims(source: Source) -> bool:
     return bool(re.search(r"\bstep:\s*\d+\s+loss:.*\b(tps|wps):", source.plain))
 
 
-def read(source: Source) -> list[Reading]:
+def read(source: Source) -> list[MeasuredRow]:
     steps = matches(source, _STEP, "tps:", lambda m: positive(m[1]))
     said = dotted(source, *_ARGUMENTS)
     options = {option: whole(said.get(name)) for name, option in _ARGUMENTS.items()}

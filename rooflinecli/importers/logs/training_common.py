@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.source import Reading, Source, positive
+from rooflinecli.importers.source import MeasuredRow, Source, positive
 
 WARM_UP = 2  # steps in which kernels are compiled, or that return before they ran
 SPREAD = 0.15  # of the median: steps further apart than this are said to be so
@@ -21,7 +21,7 @@ def settled(
     unit: str = "s",
     options: dict[str, Any] | None = None,
     probe: dict[str, Any] | None = None,
-) -> list[Reading]:
+) -> list[MeasuredRow]:
     """One reading for (line, value) of a run's steps: their median after warm-up, cited at the line that states it."""
     if not steps:
         return []
@@ -34,7 +34,7 @@ def settled(
     if apart > SPREAD:
         notes.append(f"half of the steps lie {apart:.0%} apart")
     given = {key: v for key, v in (options or {}).items() if v is not None}
-    return [Reading(source.at(line), tool, "train", value, unit, given, probe or {}, tuple(notes))]
+    return [MeasuredRow(source.at(line), tool, "train", value, unit, given, probe or {}, tuple(notes))]
 
 
 def matches(

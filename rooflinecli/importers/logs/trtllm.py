@@ -7,7 +7,7 @@ from typing import Any
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.logs import serving_common
-from rooflinecli.importers.source import Reading, Source, positive
+from rooflinecli.importers.source import MeasuredRow, Source, positive
 
 TOOL = "trtllm-bench"
 _FIELD = re.compile(r"^([A-Z][^:]*?):\s+(\S.*?)\s*$")
@@ -20,11 +20,11 @@ def claims(source: Source) -> bool:
     )
 
 
-def read(source: Source) -> list[Reading]:
+def read(source: Source) -> list[MeasuredRow]:
     starts = [
         i for i, text in enumerate(source.lines) if re.match(r"^= (ENGINE DETAILS|PYTORCH BACKEND|_AUTODEPLOY)", text)
     ]
-    found: list[Reading] = []
+    found: list[MeasuredRow] = []
     for start, following in zip(starts, [*starts[1:], len(source.lines)], strict=True):
         block = source.lines[start:following]
         fields = {m[1].strip(): m[2] for m in map(_FIELD.match, block) if m}
@@ -37,7 +37,7 @@ def read(source: Source) -> list[Reading]:
     return found
 
 
-def _run(source: Source, line: int, fields: dict[str, str]) -> list[Reading]:
+def _run(source: Source, line: int, fields: dict[str, str]) -> list[MeasuredRow]:
     values: dict[str, Any] = {name: positive(text.rstrip("%")) for name, text in fields.items()}
     rate = values.get("Total Output Throughput (tokens/sec)") or values.get("Token Throughput (tokens/sec)")
     tp, pp = values.get("TP Size") or 1.0, values.get("PP Size") or 1.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rooflinecli.importers.source import Reading, Source, need, positive
+from rooflinecli.importers.source import MeasuredRow, Source, need, positive
 
 TOOL = "vllm bench latency/throughput"
 
@@ -14,18 +14,18 @@ def claims(source: Source) -> bool:
     return latency or ('"elapsed_time"' in source.head and '"tokens_per_second"' in source.head)
 
 
-def read(source: Source) -> list[Reading]:
+def read(source: Source) -> list[MeasuredRow]:
     found = []
     for line, run in source.objects:
         if "avg_latency" in run or "latencies" in run:
             value = need(source, line, run, "avg_latency")
-            found.append(Reading(source.at(line), TOOL, "static", value, "s/batch", {"engine": "vllm"}))
+            found.append(MeasuredRow(source.at(line), TOOL, "static", value, "s/batch", {"engine": "vllm"}))
         elif "tokens_per_second" in run:
             found.append(_burst(source, line, run))
     return found
 
 
-def _burst(source: Source, line: int, run: dict[str, float]) -> Reading:
+def _burst(source: Source, line: int, run: dict[str, float]) -> MeasuredRow:
     """Its tokens are prompt and output together, the usual factor of two between tools."""
     rate = need(source, line, run, "tokens_per_second")
     need(source, line, run, "elapsed_time")
@@ -33,4 +33,4 @@ def _burst(source: Source, line: int, run: dict[str, float]) -> Reading:
     options = {"engine": "vllm", "concurrency": "max"}
     each = positive(run.get("total_num_tokens"))
     held = {"tokens_per_request": each / requests} if each and requests else {}
-    return Reading(source.at(line), TOOL, "throughput", rate, "total tokens/s", options, probe=held)
+    return MeasuredRow(source.at(line), TOOL, "throughput", rate, "total tokens/s", options, probe=held)

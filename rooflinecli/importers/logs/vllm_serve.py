@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rooflinecli.importers.logs import serving_common
-from rooflinecli.importers.source import Reading, Source, need, positive
+from rooflinecli.importers.source import MeasuredRow, Source, need, positive
 
 TOOL = "vllm bench serve"
 _LATENCIES = ("mean_ttft_ms", "median_ttft_ms", "mean_tpot_ms", "median_tpot_ms", "mean_itl_ms")
@@ -15,7 +15,7 @@ def claims(source: Source) -> bool:
     return source.looks_like_json and '"mean_ttft_ms"' in source.plain and '"model_id"' in source.head
 
 
-def read(source: Source) -> list[Reading]:
+def read(source: Source) -> list[MeasuredRow]:
     found = []
     for line, run in source.objects:
         if "model_id" not in run:

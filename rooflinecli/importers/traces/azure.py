@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rooflinecli.importers.timestamps import moment
+from rooflinecli.importers.timestamps import parse_timestamp
 from rooflinecli.importers.traces.trace_row import Read, Row, heading, made, table, tokens
 
 
@@ -20,7 +20,7 @@ def rows(path: Path) -> Read:
 
 def _row(where: str, cells: dict[str, str]) -> Row:
     return Row(
-        moment(where, "TIMESTAMP", cells.get("timestamp", "")),
+        parse_timestamp(where, "TIMESTAMP", cells.get("timestamp", "")),
         tokens(where, "ContextTokens", cells.get("contexttokens")),
         tokens(where, "GeneratedTokens", cells.get("generatedtokens")),
     )

@@ -21,13 +21,13 @@ from rooflinecli.importers.traces.trace_row import (
     Row,
     bad,
     beginning,
-    blocks,
     document,
     estimated,
     keys,
     lines,
     made,
     pause,
+    prefix_block_keys,
     said,
     seconds,
     tokens,
@@ -96,7 +96,7 @@ def _row(where: str, found: dict[str, Any]) -> Row:
     asked = prompt if prompt is not None else told.get("heard", 0) + estimated(str(text))
     session, turn = str(told.get("session_id", "")), told.get("turn", 0)
     time, delay = told.get("timestamp"), told.get("delay")
-    hashes = blocks(session, asked) if session else ()
+    hashes = prefix_block_keys(session, asked) if session else ()
     return Row(
         None if time is None else seconds(where, "timestamp", time) / 1e3,
         asked,

@@ -17,11 +17,11 @@ from rooflinecli.importers.traces.trace_row import (
     Row,
     bad,
     beginning,
-    blocks,
     document,
     estimated,
     keys,
     lines,
+    prefix_block_keys,
 )
 
 _ASKS = ("human", "user", "system")
@@ -55,7 +55,7 @@ def _turns(session: str, said: list[dict[str, Any]]) -> Read:
         heard += estimated(_text(turn))
         if _who(turn) in _ASKS and following and _who(following) not in _ASKS:
             answer = estimated(_text(following))
-            yield Row(None, heard, answer, session, blocks(session, heard), SPAN, None if first else 0.0)
+            yield Row(None, heard, answer, session, prefix_block_keys(session, heard), SPAN, None if first else 0.0)
             first = False
 
 

@@ -10,16 +10,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.timestamps import moment
+from rooflinecli.importers.timestamps import parse_timestamp
 from rooflinecli.importers.traces.trace_row import (
     SPAN,
     Read,
     Row,
     bad,
-    blocks,
     heading,
     made,
     pause,
+    prefix_block_keys,
     seconds,
     table,
     tokens,
@@ -56,7 +56,7 @@ def _row(where: str, cells: dict[str, str]) -> Row:
         prompt,
         tokens(where, "output", _cell(cells, "output")),
         _cell(cells, "session"),
-        blocks(prefix, shared) if prefix else (),
+        prefix_block_keys(prefix, shared) if prefix else (),
         SPAN if prefix else 0,
         pause(where, "think", think) if think else None,
         _cell(cells, "class"),
@@ -70,7 +70,7 @@ def _instant(where: str, written: str) -> float:
     except DataError:
         if "-" not in written.lstrip("-") or ":" not in written:
             raise
-    return moment(where, "time", written)
+    return parse_timestamp(where, "time", written)
 
 
 def _cell(cells: dict[str, str], name: str) -> str:

@@ -39,7 +39,7 @@ class Row:
 Read = Iterator[Row | DataError | None]  # None: a request that failed when it was recorded
 
 
-def opened(path: Path, newline: str | None = None) -> IO[str]:
+def open_text(path: Path, newline: str | None = None) -> IO[str]:
     """A file to read as text, unpacked where gzip wrote it."""
     with path.open("rb") as stream:
         zipped = stream.read(len(_ZIPPED)) == _ZIPPED
@@ -50,7 +50,7 @@ def opened(path: Path, newline: str | None = None) -> IO[str]:
 
 def beginning(path: Path) -> str:
     """The part of a file by which its format is told."""
-    with opened(path) as stream:
+    with open_text(path) as stream:
         return stream.read(HEAD)
 
 
@@ -112,7 +112,7 @@ def _content(found: Any) -> str:
     return found if isinstance(found, str) else ""
 
 
-def blocks(name: str, count: int) -> tuple[str, ...]:
+def prefix_block_keys(name: str, count: int) -> tuple[str, ...]:
     """Keys of the first `count` tokens of a prompt that begins as others of that name do, in blocks of SPAN tokens."""
     return tuple(f"{name}/{i}" for i in range(count // SPAN))
 
@@ -135,7 +135,7 @@ def heading(head: str) -> set[str]:
 
 def lines(path: Path) -> Iterator[tuple[str, dict[str, Any] | DataError]]:
     """(file:line, object) of a JSONL file; an error for a line that is none."""
-    with opened(path) as stream:
+    with open_text(path) as stream:
         for number, line in enumerate(stream, 1):
             if not line.strip():
                 continue
@@ -150,7 +150,7 @@ def lines(path: Path) -> Iterator[tuple[str, dict[str, Any] | DataError]]:
 
 def document(path: Path) -> Any:
     """What a JSON file holds. Raises DataError."""
-    with opened(path) as stream:
+    with open_text(path) as stream:
         try:
             return json.load(stream)
         except (ValueError, RecursionError) as error:
@@ -162,7 +162,7 @@ def table(path: Path) -> Iterator[tuple[str, dict[str, str] | DataError]]:
     """(file:line, column -> text) of a CSV file with a heading; columns by their names in lower case. Cells beyond them are an error."""
     import csv
 
-    with opened(path, newline="") as stream:
+    with open_text(path, newline="") as stream:
         reader = csv.reader(stream)
         names = [name.strip().lower() for name in next(reader, [])]
         for row in reader:

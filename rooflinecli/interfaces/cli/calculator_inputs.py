@@ -23,9 +23,9 @@ class Reader:
     """Turns option text into SI numbers; for --explain into traced leaves that name their option."""
 
     def __init__(self, explain: str | None = None):
-        from rooflinecli.core.lift import PLAIN, Traced
+        from rooflinecli.core.lift import PLAIN, TracedLift
 
-        self.lift = PLAIN if explain is None else Traced()
+        self.lift = PLAIN if explain is None else TracedLift()
 
     def __call__(
         self, flag: str, text: Any, unit: str, symbol: str, *, at_most: float | None = None, zero: bool = False
@@ -36,9 +36,9 @@ class Reader:
         if value < 0 or (value == 0 and not zero):
             raise UsageError(f"{flag} {text}: must be above zero; give a positive number")
         if at_most is not None and value > at_most:
-            from rooflinecli.core.errors import Impossible
+            from rooflinecli.core.errors import ImpossibleValue
 
-            raise Impossible(f"{flag} {text}: impossible, it cannot exceed {at_most:g}; give a share of 0 to 1")
+            raise ImpossibleValue(f"{flag} {text}: impossible, it cannot exceed {at_most:g}; give a share of 0 to 1")
         return self.leaf(symbol, value, unit, flag)
 
     def leaf(self, symbol: str, value: float, unit: str, source: str) -> Any:
@@ -68,12 +68,12 @@ def cache_bytes(read: Reader, model: str, tokens: float, dtype: str) -> Any:
     from rooflinecli.layers.build import ledger
     from rooflinecli.memory import kv_cache
     from rooflinecli.quantization.formats import Formats, size_of
-    from rooflinecli.specs.layout import Plan
+    from rooflinecli.specs.layout import Layout
     from rooflinecli.specs.model import load_model
 
     width, spec = size_of(dtype), load_model(model)
     formats = Formats(2.0, 2.0, 2.0, 2.0, width, dtype, dtype, dtype)
-    size = float(kv_cache(ledger(spec), Plan(), formats, 1.0, float(tokens), PLAIN))
+    size = float(kv_cache(ledger(spec), Layout(), formats, 1.0, float(tokens), PLAIN))
     return read.leaf("b_kv", size, "B", f"KV cache of {spec.name}, {tokens:g} tokens in {dtype}")
 
 

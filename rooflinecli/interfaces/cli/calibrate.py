@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from rooflinecli.interfaces.cli.command_from_question import Panelled, asks
+from rooflinecli.interfaces.cli.command_from_question import PanelCommand, asks
 from rooflinecli.interfaces.cli.common_options import FORMAT, WIDE
 from rooflinecli.interfaces.cli.main import QUIET
 from rooflinecli.interfaces.cli.output import Format, columns
@@ -19,7 +19,7 @@ _SHARE = "Share of your rows that the fit does not see, for the proof."
 
 
 @app.command(
-    cls=Panelled,
+    cls=PanelCommand,
     epilog="roofline calibrate bench.json --hw h100 --tp 8 --out my-cluster.yaml\n"
     "roofline calibrate train.log --hw h100 --model llama-3-8b -n 64 --batch 512 --seq 8k\n"
     "roofline estimate llama70b --hw my-cluster.yaml --engine vllm --concurrency 64",
@@ -65,10 +65,10 @@ def calibrate(
 def _write(result: Any, out: Path) -> None:
     from rooflinecli.calibrate.write_hardware import hardware_yaml
     from rooflinecli.core import files
-    from rooflinecli.interfaces.cli.output import complain
+    from rooflinecli.interfaces.cli.output import print_error
 
     if not result.moved:
-        complain(f"note: {out} is not written: no phase moved, so the shipped file says all there is")
+        print_error(f"note: {out} is not written: no phase moved, so the shipped file says all there is")
         return
     files.write(out, hardware_yaml(result))
 

@@ -15,7 +15,7 @@ from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.interfaces.cli.common_options import OUT, WIDE
 from rooflinecli.interfaces.cli.main import QUIET
 from rooflinecli.interfaces.cli.output import columns
-from rooflinecli.questions.check.settings import Hold, Unsure
+from rooflinecli.questions.check.settings import Bound, InconclusivePolicy
 
 app = typer.Typer(**QUIET)
 _Opt = typer.Option
@@ -35,10 +35,10 @@ class Report(StrEnum):
 @app.command()
 def check(
     plans: list[Path] = typer.Argument(..., metavar="PLAN...", help="YAML files of named checks (docs/check.md)."),
-    hold: Hold = _Opt(
+    hold: Bound = _Opt(
         None, help="Which end is held to the limits, instead of the files': floor, expected or pessimistic."
     ),
-    unsure: Unsure = _Opt(None, help="A limit inside the interval: fail (default) or warn."),
+    unsure: InconclusivePolicy = _Opt(None, help="A limit inside the interval: fail (default) or warn."),
     only: str = _Opt(None, help="Run only the checks whose name matches this pattern, such as 'chat*'."),
     suggest: int = _Opt(
         None,
@@ -47,7 +47,9 @@ def check(
     ),
     baseline: Path = _Opt(None, help="A report saved earlier: show what moved since."),
     tolerance: str = _Opt("2 %", help="How far a quantity may move before it is shown."),
-    moved: Unsure = _Opt(Unsure.warn, help="What a move beyond the tolerance amounts to: warn or fail."),
+    moved: InconclusivePolicy = _Opt(
+        InconclusivePolicy.warn, help="What a move beyond the tolerance amounts to: warn or fail."
+    ),
     write_baseline: Path = _Opt(None, "--write-baseline", help="Save this report as the accepted plan."),
     wide: bool = WIDE,
     format: Report = _Opt(Report.table, "--format", "-f", help="table, json, junit, github, sarif or markdown."),
@@ -64,7 +66,7 @@ def check(
     from rooflinecli.questions.check import answer
 
     also = [_also(item) for item in report or []]
-    settings = answer.Settings(
+    settings = answer.CheckSettings(
         hold.value if hold else None,
         unsure.value if unsure else None,
         only,

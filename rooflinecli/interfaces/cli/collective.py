@@ -67,7 +67,8 @@ def collective(
     if mode == "nccl":
         if op in PHASES:
             raise UsageError(
-                f"{op} is what experts' kernels do, not NCCL; add --mode deepep-low-latency, deepep, nvlink or gather", "mode"
+                f"{op} is what experts' kernels do, not NCCL; add --mode deepep-low-latency, deepep, nvlink or gather",
+                "mode",
             )
         along = along_axes(chip, axes) if axes is not None else None
         asked = lambda lift: answer(op, size_bytes, chip, devices, lift=lift, mesh=along)  # noqa: E731

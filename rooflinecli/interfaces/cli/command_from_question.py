@@ -13,7 +13,7 @@ from rooflinecli.interfaces.cli.completion import on_tab, words
 from rooflinecli.specs.options import KINDS, OPTIONS, OUTPUT, PANELS, Option
 
 
-class Panelled(TyperCommand):
+class PanelCommand(TyperCommand):
     """A command whose --help groups options by panel; those without one are about output. The epilog is examples."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from rooflinecli.interfaces.cli.command_from_question import Panelled, asks
+from rooflinecli.interfaces.cli.command_from_question import PanelCommand, asks
 from rooflinecli.interfaces.cli.common_options import FORMAT, OUT, PRICES, SLO, WIDE
 from rooflinecli.interfaces.cli.completion import chips as named
 from rooflinecli.interfaces.cli.completion import on_tab
@@ -20,7 +20,7 @@ _Opt = typer.Option
 
 
 @app.command(
-    cls=Panelled,
+    cls=PanelCommand,
     epilog="roofline compare llama70b --hw h100,h200,mi300x -n 8 --batch 64\n"
     "roofline compare llama70b --hw h100,mi300x --price mi300x=3 --slo itl=40ms\n"
     "roofline compare llama-3.1-8b --hw h100 -n 1 --measured bench.json",

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from rooflinecli.interfaces.cli.command_from_question import Panelled, asks
+from rooflinecli.interfaces.cli.command_from_question import PanelCommand, asks
 from rooflinecli.interfaces.cli.common_options import FORMAT, OUT, WIDE, levels
 from rooflinecli.interfaces.cli.main import QUIET
 from rooflinecli.interfaces.cli.output import Format, columns
@@ -18,7 +18,7 @@ _Opt = typer.Option
 
 
 @app.command(
-    cls=Panelled,
+    cls=PanelCommand,
     epilog="roofline estimate llama70b --hw h100 -n 8 --prompt 8k --concurrency 32\n"
     "roofline estimate llama-3-8b --hw tpu-v5p -n 64 --phase train --tokens 15T",
 )

@@ -48,13 +48,23 @@ def fit(
     from rooflinecli.engine import build_request
     from rooflinecli.interfaces.cli.output import write
     from rooflinecli.questions.fit.answer import fit as answer
-    from rooflinecli.questions.fit.answer import wanted
+    from rooflinecli.questions.fit.answer import parse_file_types
     from rooflinecli.render.views.fit import render
 
-    given = {"model": model, "hw": hw, "prompt": prompt, "output": output, "kv-dtype": kv_dtype, "memory": memory, "host": host}
-    request = build_request.request({**given, "engine": engine or "llamacpp", "batch": 1, "phase": ["prefill", "decode"]})
+    given = {
+        "model": model,
+        "hw": hw,
+        "prompt": prompt,
+        "output": output,
+        "kv-dtype": kv_dtype,
+        "memory": memory,
+        "host": host,
+    }
+    request = build_request.request(
+        {**given, "engine": engine or "llamacpp", "batch": 1, "phase": ["prefill", "decode"]}
+    )
     request = request if engine else replace(request, engine="")
-    result = answer(request, wanted(files))
+    result = answer(request, parse_file_types(files))
     write(render(result, format.value, columns(wide, out)), out)
     if result["largest"] is None:
         raise typer.Exit(1)

@@ -10,7 +10,7 @@ import typer
 from rooflinecli.interfaces.cli.common_options import CLUSTER, FORMAT, JOBS, OUT, WIDE
 from rooflinecli.interfaces.cli.main import QUIET
 from rooflinecli.interfaces.cli.output import Format, columns
-from rooflinecli.questions.check.settings import Hold
+from rooflinecli.questions.check.settings import Bound
 
 app = typer.Typer(**QUIET)
 _Opt = typer.Option
@@ -28,7 +28,7 @@ def fleet(
     file: Path = typer.Argument(
         ..., metavar="FILE", help="YAML: groups of devices and models with their traffic (docs/plan.md)."
     ),
-    hold: Hold = _Opt(
+    hold: Bound = _Opt(
         None, help="Which end is held to rates and limits, instead of the file's: pessimistic, expected or floor."
     ),
     objective: Objective = _Opt(

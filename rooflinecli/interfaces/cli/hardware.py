@@ -52,11 +52,11 @@ def hardware(
         return
     from rooflinecli.questions.hardware.answer import chips as listed
     from rooflinecli.render.views.hardware import listing
-    from rooflinecli.specs.name_lookup import refuse
+    from rooflinecli.specs.name_lookup import raise_unreadable
 
     found, broken = listed(vendor, _bytes(min_memory), dtype)
     write(listing(found, fmt.value, dtype, columns(wide, out)), out)
-    refuse(broken)
+    raise_unreadable(broken)
 
 
 def _chips(names: list[str], fmt: str, width: int) -> str:

@@ -13,7 +13,9 @@ from rooflinecli.interfaces.cli.output import Format, columns
 
 app = typer.Typer(no_args_is_help=True, help="One operation on the roofline.", **QUIET)
 _DTYPE: Any = typer.Option("bf16", help="Number format.")
-_ENGINE: Any = typer.Option(None, "--engine", metavar="NAME", help="Whose kernels: vllm, sglang, trtllm, llamacpp, gpt-fast ...")
+_ENGINE: Any = typer.Option(
+    None, "--engine", metavar="NAME", help="Whose kernels: vllm, sglang, trtllm, llamacpp, gpt-fast ..."
+)
 _MEASURED: Any = typer.Option(None, help="A measured time such as '0.51 ms'; refused when it beats the floor.")
 
 

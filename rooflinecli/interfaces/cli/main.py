@@ -17,9 +17,9 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from rooflinecli.core.errors import BUG, Remark, RooflineError, UsageError, unknown
+from rooflinecli.core.errors import BUG, RooflineError, RooflineWarning, UsageError, unknown
 from rooflinecli.interfaces.cli.metavars import named
-from rooflinecli.interfaces.cli.output import any_encoding, complain
+from rooflinecli.interfaces.cli.output import any_encoding, print_error
 
 # pydantic looks for plugins through importlib.metadata, which costs more than an estimate; we use none.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -154,7 +154,7 @@ def main() -> None:
             code = _answer()
         sys.exit(code)
     except RooflineError as error:
-        complain(error)
+        print_error(error)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         sys.stderr.close()
@@ -179,11 +179,11 @@ def remarks() -> Iterator[None]:
     """What the engine remarks on is a line on stderr, each once, after the answer; a refusal says one thing alone."""
     said: list[str] = []
     with warnings.catch_warnings():
-        warnings.simplefilter("default", Remark)
+        warnings.simplefilter("default", RooflineWarning)
         other = warnings.showwarning
 
         def show(message: Any, category: Any, *where: Any) -> None:
-            if issubclass(category, Remark):
+            if issubclass(category, RooflineWarning):
                 said.append(f"note: {message}")
             else:
                 other(message, category, *where)
@@ -191,7 +191,7 @@ def remarks() -> Iterator[None]:
         warnings.showwarning = show  # type: ignore[assignment]
         yield
     for text in said:
-        complain(text)
+        print_error(text)
 
 
 def _click_exit(error: Exception) -> int:
@@ -204,7 +204,7 @@ def _click_exit(error: Exception) -> int:
     if "ClickException" in names or "UsageError" in names:
         context = getattr(error, "ctx", None)
         hint = f" See `{context.command_path} --help`." if context is not None else ""
-        complain(f"{_elsewhere(error) or _plain(error.format_message())}{hint}")  # type: ignore[attr-defined]
+        print_error(f"{_elsewhere(error) or _plain(error.format_message())}{hint}")  # type: ignore[attr-defined]
         return 2
     return _unforeseen(error)
 
@@ -244,11 +244,11 @@ def _plain(message: str) -> str:
 def _unforeseen(error: Exception) -> int:
     """Numbers that arithmetic refuses are the user's to mend; anything else is our mistake, and says how to report it."""
     if isinstance(error, ArithmeticError):
-        complain(f"the numbers given cannot be calculated with ({error}); give sizes above zero, and such as exist")
+        print_error(f"the numbers given cannot be calculated with ({error}); give sizes above zero, and such as exist")
         return UsageError.exit_code
     if os.environ.get("ROOFLINE_TRACEBACK"):
         raise error
-    complain(
+    print_error(
         f"internal error ({type(error).__name__}: {error}); please report the command line. "
         "With ROOFLINE_TRACEBACK=1 in the environment it shows where"
     )

@@ -123,9 +123,11 @@ def model(
     """Close the loop: build the model in JAX from its YAML, run it, and hold the prediction against the clock."""
     needs_jax()
     from rooflinecli.interfaces.cli.output import write
-    from rooflinecli.measure.model.compare import Loop, close
+    from rooflinecli.measure.model.compare import ModelComparison, close
 
-    answer = close(Loop(model, hw, batch, seq, layers, d_model, vocab, dtype, tuple(phase or ()), budget, log, trace))
+    answer = close(
+        ModelComparison(model, hw, batch, seq, layers, d_model, vocab, dtype, tuple(phase or ()), budget, log, trace)
+    )
     if format is Format.json:
         import json
 
@@ -163,10 +165,10 @@ def _server(engine: str | None) -> Any:
         import json
 
         from rooflinecli.interfaces.cli.output import write
-        from rooflinecli.measure.openai_load import Loop, close
+        from rooflinecli.measure.openai_load import ServerBenchmark, close
 
         runs = [
-            close(Loop(url, model, engine, many, length, output, requests or 0, timeout))
+            close(ServerBenchmark(url, model, engine, many, length, output, requests or 0, timeout))
             for many in _counts("--concurrency", concurrency)
             for length in _counts("--prompt", prompt)
         ]

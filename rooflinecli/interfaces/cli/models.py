@@ -57,11 +57,11 @@ def models(
     else:
         from rooflinecli.questions.models.answer import models as every
         from rooflinecli.render.views.models import listing
-        from rooflinecli.specs.name_lookup import refuse
+        from rooflinecli.specs.name_lookup import raise_unreadable
 
         found, broken = every(family)
         write(listing(found, shape, columns(wide, out)), out)
-        refuse(broken)
+        raise_unreadable(broken)
 
 
 def _shown(name: str | None, config: str | None) -> tuple[str | None, str | None]:
@@ -69,7 +69,9 @@ def _shown(name: str | None, config: str | None) -> tuple[str | None, str | None
     if name != "show":
         return name, config
     if config is None:
-        raise UsageError("models show needs a model: a name, a YAML path or a config.json; `roofline models` lists them")
+        raise UsageError(
+            "models show needs a model: a name, a YAML path or a config.json; `roofline models` lists them"
+        )
     return config, None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from rooflinecli.interfaces.cli.command_from_question import Panelled, asks
+from rooflinecli.interfaces.cli.command_from_question import PanelCommand, asks
 from rooflinecli.interfaces.cli.common_options import FORMAT, OUT, WIDE, most
 from rooflinecli.interfaces.cli.main import QUIET
 from rooflinecli.interfaces.cli.output import Format, columns
@@ -17,7 +17,7 @@ _Opt = typer.Option
 
 
 @app.command(
-    cls=Panelled,
+    cls=PanelCommand,
     epilog="roofline ops llama-3-8b --hw h100 -n 1 --phase decode --sort time --top 10\n"
     "roofline ops llama70b --hw h100 -n 8 --phase prefill --plot roofline.svg",
 )

@@ -49,7 +49,7 @@ def _print(text: str) -> None:
         raise UsageError(f"standard output cannot be written ({error.strerror}); write elsewhere") from None
 
 
-def complain(message: object) -> None:
+def print_error(message: object) -> None:
     """One line on stderr. What a file or an option smuggled in of line breaks and escape sequences is taken out."""
     print(f"roofline: {one_line(str(message))}", file=sys.stderr)
 

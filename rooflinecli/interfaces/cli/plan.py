@@ -7,11 +7,11 @@ from typing import Any
 
 import typer
 
-from rooflinecli.interfaces.cli.command_from_question import Panelled, asks
+from rooflinecli.interfaces.cli.command_from_question import PanelCommand, asks
 from rooflinecli.interfaces.cli.common_options import CHIPS, CLUSTER, FORMAT, JOBS, OUT, PRICES, SLO, WIDE
 from rooflinecli.interfaces.cli.main import QUIET
 from rooflinecli.interfaces.cli.output import Format, columns
-from rooflinecli.questions.check.settings import Hold
+from rooflinecli.questions.check.settings import Bound
 from rooflinecli.specs.options import LOAD
 
 app = typer.Typer(**QUIET)
@@ -20,7 +20,7 @@ _LAYOUT = ("tp", "pp", "dp", "cp", "ep", "zero", "micro-batch", "virtual-stages"
 
 
 @app.command(
-    cls=Panelled,
+    cls=PanelCommand,
     epilog="roofline plan llama-3-70b --tokens 15T --deadline 30d --hw h100,b200,tpu-v6e\n"
     "roofline plan llama-3-70b --tokens 15T --budget '10 M USD' --hw h100,mi300x --price mi300x=2.50\n"
     "roofline plan llama-3-70b --phase decode --qps 50 --slo ttft=1s,itl=40ms --hw h100,b200",
@@ -58,7 +58,7 @@ def plan(
     where: list[str] = _Opt(
         None, "--where", metavar="CONDITION", help="What must also hold, e.g. 'train.memory.headroom >= 10 %'; repeat."
     ),
-    hold: Hold = _Opt(Hold.pessimistic, help="Which end is held to the limits: pessimistic, expected or floor."),
+    hold: Bound = _Opt(Bound.pessimistic, help="Which end is held to the limits: pessimistic, expected or floor."),
     jobs: int = JOBS,
     cluster: str = CLUSTER,
     wide: bool = WIDE,

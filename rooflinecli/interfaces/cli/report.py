@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from rooflinecli.interfaces.cli.command_from_question import Panelled, asks
+from rooflinecli.interfaces.cli.command_from_question import PanelCommand, asks
 from rooflinecli.interfaces.cli.main import QUIET
 from rooflinecli.specs.options import OPTIONS
 
@@ -15,7 +15,7 @@ app = typer.Typer(**QUIET)
 
 
 @app.command(
-    cls=Panelled,
+    cls=PanelCommand,
     epilog="roofline report llama70b --hw h100 -n 8 --out report.html\n"
     "roofline report llama-3-8b --hw tpu-v5e -n 8 --phase train --batch 256",
 )
@@ -42,7 +42,7 @@ def report(
     when the plan does not fit; the page is written all the same.
     """
     from rooflinecli.engine import build_request
-    from rooflinecli.interfaces.cli.output import complain, write
+    from rooflinecli.interfaces.cli.output import print_error, write
     from rooflinecli.questions.report import report as answer
     from rooflinecli.questions.simulate.from_estimate import served
     from rooflinecli.render.report.page import page
@@ -55,7 +55,7 @@ def report(
         print(f"wrote {out}")
     if not made.data["estimate"]["feasible"]:
         for violation in made.data["estimate"]["violations"]:
-            complain(violation["message"])
+            print_error(violation["message"])
         raise typer.Exit(1)
 
 

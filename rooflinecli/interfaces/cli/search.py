@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from rooflinecli.interfaces.cli.command_from_question import Panelled, asks
+from rooflinecli.interfaces.cli.command_from_question import PanelCommand, asks
 from rooflinecli.interfaces.cli.common_options import CLUSTER, FORMAT, JOBS, OUT, PRICES, SLO, WIDE, most
 from rooflinecli.interfaces.cli.main import QUIET
 from rooflinecli.interfaces.cli.output import Format, columns
@@ -30,7 +30,7 @@ _RESTRICTED = {
 
 
 @app.command(
-    cls=Panelled,
+    cls=PanelCommand,
     epilog="roofline search llama-3-405b --hw h100 -n 2048 --batch 2048 --top 3\n"
     "roofline search llama70b --hw h100 -n 16 --phase decode --qps 5 --itl '40 ms'\n"
     "roofline search llama70b --hw h100,h200 --phase decode --qps 50 --slo itl=40ms",
@@ -102,10 +102,10 @@ def search(
     Serving tries instance layouts and batches, together and with prefill and decode pools apart.
     Exit code 1 when nothing is feasible; the nearest miss is shown.
     """
-    from rooflinecli.interfaces.cli.search_run import Hands, run
+    from rooflinecli.interfaces.cli.search_run import SearchRunOptions, run
 
     limits: dict[str, str | None] = {"ttft": ttft, "itl": itl, "qps": qps}
-    hands = Hands(simulate, jobs, cluster, slo, practised, every)
+    hands = SearchRunOptions(simulate, jobs, cluster, slo, practised, every)
     options |= {"price": ",".join(price)} if price else {}
     if not run(options, objective, where or [], limits, top, sensitivity, format.value, out, columns(wide, out), hands):
         raise typer.Exit(1)

@@ -11,14 +11,14 @@ from rooflinecli.specs.request import HOLDS
 
 
 @dataclass
-class Hands:
+class SearchRunOptions:
     """How many layouts to simulate, who works, and which layouts are rows."""
 
     simulate: int = 0
     jobs: int = 1
     cluster: str | None = None
     slo: str | None = None
-    practised: bool = False
+    has_precedent: bool = False
     every: bool = False
 
 
@@ -32,7 +32,7 @@ def run(
     format: str,
     out: Path | None,
     width: int,
-    hands: Hands,
+    hands: SearchRunOptions,
 ) -> bool:
     """Search and print; True when something is feasible."""
     from rooflinecli.interfaces.cli.output import write
@@ -58,11 +58,11 @@ def _answered(
     where: list[str],
     limits: dict[str, str | None],
     top: int,
-    hands: Hands,
+    hands: SearchRunOptions,
 ) -> dict[str, Any]:
     from rooflinecli.core.parallel_map import spread_over
     from rooflinecli.questions.search.answer import answered
-    from rooflinecli.questions.search.row_filter import Kept
+    from rooflinecli.questions.search.row_filter import RowFilter
 
     bar: list[Progress] = []
 
@@ -72,7 +72,7 @@ def _answered(
         bar[0].add(done)
 
     over = spread_over(hands.jobs, hands.cluster) if hands.jobs > 1 or hands.cluster else None
-    kept = Kept(hands.practised, hands.every)
+    kept = RowFilter(hands.has_precedent, hands.every)
     found = answered(options, objective, where, limits, top, tell, over, hands.simulate, hands.slo, kept)
     for progress in bar:
         progress.close()

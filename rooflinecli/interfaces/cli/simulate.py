@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from rooflinecli.interfaces.cli.command_from_question import Panelled, asks
+from rooflinecli.interfaces.cli.command_from_question import PanelCommand, asks
 from rooflinecli.interfaces.cli.common_options import CLUSTER, FORMAT, JOBS, OUT, WIDE
 from rooflinecli.interfaces.cli.main import QUIET
 from rooflinecli.interfaces.cli.output import Format, columns
@@ -18,7 +18,7 @@ _Opt = typer.Option
 
 
 @app.command(
-    cls=Panelled,
+    cls=PanelCommand,
     epilog="roofline simulate llama70b --hw h100 --tp 4 --dtype fp8 --engine vllm --qps 4 --slo ttft=2s,itl=50ms@99\n"
     "roofline simulate llama70b --hw h100 --tp 4 --engine vllm --trace trace.csv --replicas min --slo ttft=2s@99",
 )
@@ -189,7 +189,7 @@ def simulate(
 
     Exit code 1 when --slo is not kept, or nothing fits.
     """
-    from rooflinecli.interfaces.cli.simulate_run import Ask, run
+    from rooflinecli.interfaces.cli.simulate_run import SimulateRunOptions, run
 
     given = {
         "trace": trace, "arrivals": arrivals, "per_slot": prompts_per_slot, "prompt": prompt, "output": output, "spread": lengths,
@@ -198,7 +198,7 @@ def simulate(
         "settings": tuple(scheduler or ()), "seed": seed,
     }  # fmt: skip
     varied: dict[str, str | None] = {"qps": qps, "concurrency": concurrency, "replicas": replicas}
-    ask = Ask(
+    ask = SimulateRunOptions(
         options,
         given,
         varied,

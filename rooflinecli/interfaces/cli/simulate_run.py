@@ -12,7 +12,7 @@ from rooflinecli.interfaces.cli.progress import Progress
 
 
 @dataclass
-class Ask:
+class SimulateRunOptions:
     """Options of an estimate, of the load, and those that a study varies, as written."""
 
     options: dict[str, Any]
@@ -32,7 +32,7 @@ class Ask:
     width: int
 
 
-def run(ask: Ask) -> bool:
+def run(ask: SimulateRunOptions) -> bool:
     """Simulate and print; True when every promise is kept."""
     from rooflinecli.questions.simulate.study import cells
     from rooflinecli.render.formats.plot import check
@@ -48,12 +48,12 @@ def run(ask: Ask) -> bool:
         raise
 
 
-def _one(ask: Ask, cell: Any) -> bool:
+def _one(ask: SimulateRunOptions, cell: Any) -> bool:
     """A single question: its run, its interval, its files."""
     from rooflinecli.core.parallel_map import spread_over
     from rooflinecli.interfaces.cli.output import write
     from rooflinecli.questions.simulate.answer import simulate
-    from rooflinecli.questions.simulate.min_replicas import fewest
+    from rooflinecli.questions.simulate.min_replicas import min_replicas
     from rooflinecli.questions.simulate.run import run
     from rooflinecli.render.formats.request_log import check, save, table
     from rooflinecli.render.views.simulate import text
@@ -64,7 +64,7 @@ def _one(ask: Ask, cell: Any) -> bool:
     every = _every(ask)
     bar = Progress(cell.question.expected, "requests")
     try:
-        found, fewer = fewest(cell.question, tell=bar.add) if cell.fewest else (run(cell.question, bar.add), None)
+        found, fewer = min_replicas(cell.question, tell=bar.add) if cell.fewest else (run(cell.question, bar.add), None)
     finally:
         bar.close()
     result = simulate(found, fewer, ask.seeds, ask.interval, spread_over(ask.jobs, ask.cluster))
@@ -90,7 +90,7 @@ def _one(ask: Ask, cell: Any) -> bool:
     return bool(result["slo"] is None or result["slo"]["kept"])
 
 
-def _every(ask: Ask) -> float:
+def _every(ask: SimulateRunOptions) -> float:
     """Seconds of an interval of the timeline; 0: a round one. Raises UsageError."""
     from rooflinecli.specs.parse_values import seconds
 
@@ -101,7 +101,7 @@ def _every(ask: Ask) -> float:
     return seconds("--every", ask.every)
 
 
-def _study(ask: Ask, found: list[Any]) -> bool:
+def _study(ask: SimulateRunOptions, found: list[Any]) -> bool:
     """Several questions: a row each."""
     from rooflinecli.core.parallel_map import spread_over
     from rooflinecli.interfaces.cli.output import write

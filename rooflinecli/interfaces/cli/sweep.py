@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from rooflinecli.interfaces.cli.command_from_question import Panelled, asks
+from rooflinecli.interfaces.cli.command_from_question import PanelCommand, asks
 from rooflinecli.interfaces.cli.common_options import CLUSTER, JOBS, OUT, WIDE
 from rooflinecli.interfaces.cli.main import QUIET
 from rooflinecli.interfaces.cli.output import columns as room
@@ -34,7 +34,7 @@ class PlotKind(StrEnum):
 
 
 @app.command(
-    cls=Panelled,
+    cls=PanelCommand,
     epilog="roofline sweep llama70b --hw h100,h200 --tp 8 --batch 1..512x2\n"
     "roofline sweep llama-3-8b --hw h100 --set memory.bandwidth=x1,x2",
 )
@@ -98,7 +98,7 @@ def sweep(
     if sensitivity:
         sweep_run.sensitivity(options, set_, format.value, out, room(wide, out))
         return
-    ask = sweep_run.Ask(
+    ask = sweep_run.SweepRunOptions(
         options,
         set_,
         wanted,

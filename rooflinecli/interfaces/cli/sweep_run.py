@@ -15,7 +15,7 @@ from rooflinecli.interfaces.cli.progress import Progress
 
 
 @dataclass
-class Ask:
+class SweepRunOptions:
     """The options of a sweep that do not span its space."""
 
     options: dict[str, Any]
@@ -33,7 +33,7 @@ class Ask:
     cluster: str | None = None
 
 
-def run(ask: Ask) -> bool:
+def run(ask: SweepRunOptions) -> bool:
     """Sweep; True when at least one point was feasible."""
     from rooflinecli.questions.sweep import axes, grid
     from rooflinecli.questions.sweep import run as sweep
@@ -62,7 +62,7 @@ def run(ask: Ask) -> bool:
 
 
 def _tables(
-    ask: Ask, space: Any, shown: Any, keep: Any, start: int, stop: int, plot: Any
+    ask: SweepRunOptions, space: Any, shown: Any, keep: Any, start: int, stop: int, plot: Any
 ) -> Iterator[tuple[dict[str, Any], int]]:
     """(rows that pass, points they were chosen from) box by box, made here or by many hands. Raises UsageError for a plot by many."""
     from rooflinecli.questions.sweep import run as sweep

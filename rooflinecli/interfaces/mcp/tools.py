@@ -48,7 +48,10 @@ _OWN: dict[str, dict[str, Any]] = {
         "requests": {"type": "integer", "minimum": 1, "description": "how many requests"},
         "warmup": {**_TEXT, "description": "leave requests that come earlier out of every number, e.g. 30s"},
         "lose": {**_TEXT, "description": "replicas that stop, and for how long: 1@2min:10min"},
-        "slo": {**_TEXT, "description": "limits with their share, e.g. ttft=2s,itl=50ms@99; several, and by class: ttft=1s@50,batch:e2e=10min@95"},
+        "slo": {
+            **_TEXT,
+            "description": "limits with their share, e.g. ttft=2s,itl=50ms@99; several, and by class: ttft=1s@50,batch:e2e=10min@95",
+        },
         "replicas": {"type": "integer", "minimum": 1, "description": "replicas of the plan (1)"},
         "router": {**_TEXT, "description": "round-robin, least-loaded or prefix"},
         "seed": {"type": "integer", "minimum": 0, "description": "of arrivals and lengths"},

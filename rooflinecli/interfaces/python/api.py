@@ -14,23 +14,48 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from rooflinecli.core.errors import DataError, Impossible, Infeasible, Remark, RooflineError, UsageError
+from rooflinecli.core.errors import DataError, ImpossibleValue, Infeasible, RooflineError, RooflineWarning, UsageError
 from rooflinecli.core.record import plain
 from rooflinecli.engine import build_request
-from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, PlanAnswer, PrefillAnswer, TrainAnswer
+from rooflinecli.engine.phase_answer import DecodeAnswer, LayoutAnswer, PhaseAnswer, PrefillAnswer, TrainAnswer
 from rooflinecli.interfaces.python.dataframes import Calibration, Simulation
 from rooflinecli.layers.parameter_counts import Parameters
 from rooflinecli.layers.parameter_counts import parameters as _parameters
 from rooflinecli.questions.estimate.answer import estimate as _estimate
-from rooflinecli.questions.estimate.answer_types import Cost, Estimate, HardwareAnswer, ModelAnswer, Violation, Workload
+from rooflinecli.questions.estimate.answer_types import (
+    Cost,
+    EstimateAnswer,
+    HardwareAnswer,
+    ModelAnswer,
+    Violation,
+    Workload,
+)
 from rooflinecli.questions.estimate.explain import derivation
 from rooflinecli.specs import parse_values
 from rooflinecli.specs.model import load_model
 
 P = TypeVar("P", bound=PhaseAnswer)
 __all__ = [
-    "Answer", "Calibration", "DataError", "Impossible", "Infeasible", "Remark", "RooflineError", "Simulation", "UsageError", "calibrate",
-    "compare", "emit", "estimate", "explain", "fleet", "parameters", "plan", "search", "simulate", "sweep",
+    "Answer",
+    "Calibration",
+    "DataError",
+    "ImpossibleValue",
+    "Infeasible",
+    "RooflineError",
+    "RooflineWarning",
+    "Simulation",
+    "UsageError",
+    "calibrate",
+    "compare",
+    "emit",
+    "estimate",
+    "explain",
+    "fleet",
+    "parameters",
+    "plan",
+    "search",
+    "simulate",
+    "sweep",
 ]  # fmt: skip
 
 
@@ -40,7 +65,7 @@ class Answer(dict[str, Any]):
     Times are in seconds of one pass (a prompt, a token, a step), sizes in bytes per device, rates per second over all devices.
     """
 
-    def __init__(self, result: Estimate, options: dict[str, Any]):
+    def __init__(self, result: EstimateAnswer, options: dict[str, Any]):
         super().__init__(plain(result))
         self.result, self.options = result, options
 
@@ -55,7 +80,7 @@ class Answer(dict[str, Any]):
         return self.result.hardware
 
     @property
-    def plan(self) -> PlanAnswer:
+    def plan(self) -> LayoutAnswer:
         """The layout of the first phase, and whether it was chosen; each phase carries its own."""
         return self.result.plan
 
@@ -239,7 +264,9 @@ def calibrate(files: list[str] | str, hw: str, *, hold_out: float = 0.3, **optio
     from rooflinecli.calibrate.write_hardware import hardware_yaml
 
     paths = [Path(path) for path in ([files] if isinstance(files, str) else files)]
-    named = {name: value for name, value in build_request.named({"model": "-", "hw": hw, **options}).items() if value != "-"}
+    named = {
+        name: value for name, value in build_request.named({"model": "-", "hw": hw, **options}).items() if value != "-"
+    }
     found = answer(paths, named, hold_out)
     return Calibration(plain(data(found)), hardware_yaml(found) if found.moved else None)
 

@@ -83,7 +83,7 @@ def _fragment(made: Callable[[], str]) -> Response:
 def _answered(question: Callable[[dict[str, Any]], Any], options: dict[str, Any]) -> Any:
     """An answer, or the sentence that says what is wrong: numbers that no machine has are the asker's to mend."""
     try:
-        return dispatch.quietly(question, options)
+        return dispatch.without_warnings(question, options)
     except (ArithmeticError, ValueError, MemoryError) as error:
         raise UsageError(
             f"these values cannot be calculated with ({error}); give sizes that a machine could have"

@@ -11,13 +11,13 @@ from rooflinecli.core.errors import RooflineError
 from rooflinecli.core.record import plain
 from rooflinecli.engine import build_request
 from rooflinecli.questions.estimate.answer import estimate
-from rooflinecli.questions.estimate.answer_types import Estimate
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.estimate.explain import derivation, quantities
 from rooflinecli.questions.report import outline
 from rooflinecli.render.formats.json import dumps
 from rooflinecli.render.report import answer, charts
-from rooflinecli.render.report.derivation_tree import Unfolder
-from rooflinecli.render.report.html import Figures, Safe, join, tag
+from rooflinecli.render.report.derivation_tree import DerivationTree
+from rooflinecli.render.report.html import EmbeddedFigures, EscapedHtml, join, tag
 from rooflinecli.specs.layout import AXES
 from rooflinecli.specs.name_lookup import files
 from rooflinecli.specs.options import KINDS, OPTIONS, Option
@@ -36,12 +36,12 @@ _WORDS = {
 }
 
 
-def part(options: dict[str, Any]) -> Safe:
+def part(options: dict[str, Any]) -> EscapedHtml:
     """The answer to a question, without the page around it. Raises the errors of the estimate."""
     request = build_request.request(options)
     result = estimate(request)
     data = outline(_settled(request, result), result) | {"sources": []}
-    figures = Figures(json.loads(dumps(data)))
+    figures = EmbeddedFigures(json.loads(dumps(data)))
     problems = [tag("p", tag("strong", "Does not fit: "), v.message, class_="bad box") for v in result.violations]
     title = tag("h2", result.model.name, " on ", str(result.plan.devices), " × ", result.hardware.name, id="title")
     drawn = [charts.throughput(figures, phase) for phase in figures.data["curves"]]
@@ -58,7 +58,7 @@ def part(options: dict[str, Any]) -> Safe:
     return join(title, problems, [_section(*one) for one in sections if one[2]])
 
 
-def _settled(request: Request, result: Estimate) -> Request:
+def _settled(request: Request, result: EstimateAnswer) -> Request:
     """The request with its plan said, so that what is drawn beside the answer need not choose it again."""
     if len({phase == "train" for phase in result.phases}) > 1:
         return request
@@ -69,11 +69,11 @@ def _settled(request: Request, result: Estimate) -> Request:
     return replace(request, **{name: value for name, value in said.items() if getattr(request, name) is None})
 
 
-def _section(ident: str, name: str, content: Any) -> Safe:
+def _section(ident: str, name: str, content: Any) -> EscapedHtml:
     return tag("section", tag("h2", name, id=f"{ident}-title"), content, id=ident, aria_labelledby=f"{ident}-title")
 
 
-def _numbers(found: dict[str, Any]) -> Safe:
+def _numbers(found: dict[str, Any]) -> EscapedHtml:
     """Every quantity, folded: its derivation is asked for when it is opened."""
     return tag(
         "div",
@@ -85,17 +85,19 @@ def _numbers(found: dict[str, Any]) -> Safe:
     )
 
 
-def unfolded(options: dict[str, Any], quantity: str) -> Safe:
+def unfolded(options: dict[str, Any], quantity: str) -> EscapedHtml:
     """One derivation, as nested details. Raises UsageError for a quantity that does not exist."""
-    return tag("div", Unfolder().root(quantity, derivation(build_request.request(options), quantity)), class_="inside")
+    return tag(
+        "div", DerivationTree().root(quantity, derivation(build_request.request(options), quantity)), class_="inside"
+    )
 
 
-def problem(error: RooflineError) -> Safe:
+def problem(error: RooflineError) -> EscapedHtml:
     """An error where the answer would stand."""
     return tag("p", str(error), class_="bad box", role="alert")
 
 
-def page(options: dict[str, Any], content: Safe) -> str:
+def page(options: dict[str, Any], content: EscapedHtml) -> str:
     """The whole page, its fields filled with the options and its answer already in place."""
     head = tag(
         "head",
@@ -125,7 +127,7 @@ def page(options: dict[str, Any], content: Safe) -> str:
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
 
-def _field(option: Option, value: Any) -> Safe:
+def _field(option: Option, value: Any) -> EscapedHtml:
     """A labelled field; sizes that people try out have a slider of powers of two beside them."""
     ident = f"o-{option.name}"
     words = _WORDS.get(option.name) or (("", *option.choices) if option.kind in ("choice", "stage") else ())
@@ -137,7 +139,7 @@ def _field(option: Option, value: Any) -> Safe:
         numeric = bool(KINDS[option.kind].unit)
         field = tag("input", value="" if value is None else value, list=listed, maxlength=200, autocomplete="off",
                     spellcheck="false", inputmode="text", size=8 if numeric else 18, **about)  # fmt: skip
-    slider: Safe | None = None
+    slider: EscapedHtml | None = None
     if option.name in SLID:
         low, high = SLID[option.name]
         slider = tag(
@@ -146,16 +148,16 @@ def _field(option: Option, value: Any) -> Safe:
     return tag("div", tag("label", option.name, for_=ident), field, slider, class_="field")
 
 
-def _choices(words: tuple[str, ...], value: Any) -> Iterator[Safe]:
+def _choices(words: tuple[str, ...], value: Any) -> Iterator[EscapedHtml]:
     known = words if value is None or str(value) in words else (*words, str(value))
     for word in known:
         chosen = {"selected": ""} if str(value or "") == word else {}
         yield tag("option", word or "as usual", value=word, **chosen)
 
 
-def _hidden(name: str, value: Any) -> Safe:
+def _hidden(name: str, value: Any) -> EscapedHtml:
     return tag("input", type="hidden", name=name, value=value)
 
 
-def _names(kind: str) -> Safe:
+def _names(kind: str) -> EscapedHtml:
     return tag("datalist", [tag("option", value=name) for name in sorted(files(kind))], id=kind)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from rooflinecli.layers.softmax import Softmax
 from rooflinecli.ledger.ledger import Block, Row, Sizes, elementwise, matmul
-from rooflinecli.ledger.mixer import Exchange
+from rooflinecli.ledger.mixer import ContextParallelTraffic
 from rooflinecli.specs.model import AttentionSpec, ModelSpec
 
 _OUT = ("B", "S", "N", "Hv")
 
 
-class Uneven(Softmax):
+class AsymmetricGqa(Softmax):
     """Softmax attention that sends keys and values as wide as each is."""
 
-    def exchange(self, sizes: Sizes) -> Exchange:
+    def exchange(self, sizes: Sizes) -> ContextParallelTraffic:
         keys = sizes[self.kv_heads] * (sizes[self.qk] + sizes[self.v])
-        return Exchange(queries=sizes[self.heads] * sizes[self.qk], keys=keys)
+        return ContextParallelTraffic(queries=sizes[self.heads] * sizes[self.qk], keys=keys)
 
 
 def block(spec: AttentionSpec, model: ModelSpec) -> Block:
@@ -23,11 +23,15 @@ def block(spec: AttentionSpec, model: ModelSpec) -> Block:
     entry, both = ("B", "Z", "D"), ("B", "S", "Aqk", "H")
     rows = [
         matmul("attention.qk", "x[B S D] . Wqk[D Aqk H] -> qk[B S Aqk H]", bias=spec.qkv_bias, saves=(entry, both)),
-        matmul("attention.v", "x[B S D] . Wv[D K Hv] -> v[B S K Hv]", bias=spec.qkv_bias, saves=(("B", "S", "K", "Hv"),)),
+        matmul(
+            "attention.v", "x[B S D] . Wv[D K Hv] -> v[B S K Hv]", bias=spec.qkv_bias, saves=(("B", "S", "K", "Hv"),)
+        ),
     ]
     if spec.rotary and model.positions.kind == "rotary":
         rows.append(elementwise("attention.rotary", (both,), (both,), linear=True))
-    mixer = Uneven(v="Hv", cached=(("K", "H"), ("K", "Hv")), window=spec.window, chunk=spec.chunk, causal=spec.causal)
+    mixer = AsymmetricGqa(
+        v="Hv", cached=(("K", "H"), ("K", "Hv")), window=spec.window, chunk=spec.chunk, causal=spec.causal
+    )
     rows += [
         Row("attention.core", "attention", params=(("N",),) if spec.sinks else (), mixer=mixer),
         matmul("attention.out", "o[B S N Hv] . Wo[N Hv D] -> y[B S D]", bias=spec.out_bias, saves=(_OUT,)),

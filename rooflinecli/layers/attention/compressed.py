@@ -12,16 +12,20 @@ from rooflinecli.core import num
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import INF, Number
 from rooflinecli.formulas import attention, counts, memory
-from rooflinecli.layers.softmax import Softmax, asked, busiest
+from rooflinecli.layers.softmax import Softmax, late_rank_pairs, queries_per_sequence
 from rooflinecli.layers.sparse_indexer import ranking
 from rooflinecli.ledger.ledger import Block, Row, Sizes, elementwise, matmul, norm
-from rooflinecli.ledger.mixer import Exchange, Mode
+from rooflinecli.ledger.mixer import ContextParallelTraffic, CountingMode
 from rooflinecli.ledger.ops import Op
 from rooflinecli.quantization.formats import Formats
 from rooflinecli.specs.model import AttentionSpec, ModelSpec
 
 HEADS = 64.0  # heads of a work item of decode: they read the shared entries once
-SIZES = {"query_rank": "rank of the queries", "out_rank": "rank of a group's output", "out_groups": "groups of the output"}
+SIZES = {
+    "query_rank": "rank of the queries",
+    "out_rank": "rank of a group's output",
+    "out_groups": "groups of the output",
+}
 OPTIONAL = {
     "rate": "tokens behind the window that one entry stands for",
     "index_heads": "heads of the indexer",
@@ -50,26 +54,28 @@ class Compressed(Softmax):
         """Rows of the cache: the window, and every entry."""
         return num.minimum(tokens, self.reach) + self._entries(tokens)
 
-    def _own_pairs(self, mode: Mode, keys: Number) -> Number:
+    def _own_pairs(self, mode: CountingMode, keys: Number) -> Number:
         if mode.full_attention:
             return attention.full_pairs(keys, self.reach) + keys * self._entries(keys)
         return super()._own_pairs(mode, keys) + attention.compressed_pairs(keys, self.rate, self.top)
 
-    def flops(self, mode: Mode, sizes: Sizes) -> Number:
+    def flops(self, mode: CountingMode, sizes: Sizes) -> Number:
         return super().flops(mode, sizes) + (self._score_flops(mode, sizes) if self.indexed else 0.0)
 
     def _token_flops(self, sizes: Sizes) -> Number:
-        return attention.attention_core_flops(asked(sizes), sizes["N"], self._keys(sizes["T"]), sizes["H"], sizes["H"])
+        return attention.attention_core_flops(
+            queries_per_sequence(sizes), sizes["N"], self._keys(sizes["T"]), sizes["H"], sizes["H"]
+        )
 
-    def _score_flops(self, mode: Mode, sizes: Sizes) -> Number:
+    def _score_flops(self, mode: CountingMode, sizes: Sizes) -> Number:
         """The indexer ranks every entry behind a query."""
         if mode.decode:
-            queries, pairs = asked(sizes), self._entries(sizes["T"])
+            queries, pairs = queries_per_sequence(sizes), self._entries(sizes["T"])
         else:
             queries, pairs = sizes["B"], self._index_pairs(mode, sizes)
         return attention.indexer_flops(queries, sizes["Ni"], pairs, sizes["Hi"])
 
-    def _index_pairs(self, mode: Mode, sizes: Sizes) -> Number:
+    def _index_pairs(self, mode: CountingMode, sizes: Sizes) -> Number:
         s, t = sizes["S"], sizes["T"]
         seen = t if mode.documents is None else num.minimum(mode.documents, t)
         per_query = attention.compressed_pairs(seen, self.rate, INF) / seen
@@ -78,10 +84,10 @@ class Compressed(Softmax):
         behind = 0.0 if mode.cached is None else self._entries(mode.cached)
         return s * (per_query + behind)
 
-    def prefill(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
+    def prefill(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
         core = super().prefill(name, mode, sizes)
         if mode.flash:
-            core = [core[0]._replace(flops=busiest(super().flops(mode, sizes), mode), k=self._keys(sizes["T"]))]
+            core = [core[0]._replace(flops=late_rank_pairs(super().flops(mode, sizes), mode), k=self._keys(sizes["T"]))]
         return [*self._indexer(mode, sizes), *core]
 
     def _traffic(self, formats: Formats, sizes: Sizes) -> Number:
@@ -89,7 +95,7 @@ class Compressed(Softmax):
         b, s, rows = sizes["B"], sizes["S"], sizes["T"] + self._entries(sizes["T"])
         return counts.bytes_of(b * (2 * s * sizes["N"] + rows) * sizes["H"], formats.activation)
 
-    def decode(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
+    def decode(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
         f, b, keys = mode.formats, sizes["B"], self._keys(sizes["T"])
         moved = counts.bytes_of(b * keys * sizes["H"], f.kv)
         core = Op(
@@ -97,22 +103,22 @@ class Compressed(Softmax):
             kind="latent_attention",
             dtype=f.attention_compute,
             flops=self._token_flops(sizes),
-            bytes=moved + counts.bytes_of(asked(sizes) * sizes["N"] * 2 * sizes["H"], f.activation),
+            bytes=moved + counts.bytes_of(queries_per_sequence(sizes) * sizes["N"] * 2 * sizes["H"], f.activation),
             k=keys,
             n=sizes["H"],
             items=b * num.ceil(sizes["N"] / HEADS),
         )
         return [*self._indexer(mode, sizes), core]
 
-    def _indexer(self, mode: Mode, sizes: Sizes) -> list[Op]:
+    def _indexer(self, mode: CountingMode, sizes: Sizes) -> list[Op]:
         """Scores of every entry behind each query, where there is an indexer."""
         if not self.indexed:
             return []
         return [ranking(mode, sizes, self._entries(sizes["T"]), self.top, self._score_flops(mode, sizes))]
 
-    def exchange(self, sizes: Sizes) -> Exchange:
+    def exchange(self, sizes: Sizes) -> ContextParallelTraffic:
         """The shared head once."""
-        return Exchange(queries=sizes["N"] * sizes["H"], keys=sizes["H"])
+        return ContextParallelTraffic(queries=sizes["N"] * sizes["H"], keys=sizes["H"])
 
     def per_token(self, sizes: Sizes) -> Number:
         """What one more token adds in the long run: its part of an entry. The window has a fixed size."""

@@ -13,7 +13,7 @@ from rooflinecli.core.units import count
 from rooflinecli.formulas import memory
 from rooflinecli.layers.softmax import Softmax
 from rooflinecli.ledger.ledger import MEMORY, Block, Row, Sizes, matmul
-from rooflinecli.ledger.mixer import Mode
+from rooflinecli.ledger.mixer import CountingMode
 from rooflinecli.ledger.ops import Op
 from rooflinecli.quantization.formats import Formats
 from rooflinecli.specs.model import AttentionSpec, ModelSpec
@@ -28,13 +28,13 @@ class Cross(Softmax):
 
     causal: bool = False
 
-    def flops(self, mode: Mode, sizes: Sizes) -> Number:
+    def flops(self, mode: CountingMode, sizes: Sizes) -> Number:
         return super().flops(_alone(mode), _over(sizes))
 
-    def prefill(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
+    def prefill(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
         return super().prefill(name, _alone(mode), _over(sizes))
 
-    def decode(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
+    def decode(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
         return super().decode(name, mode, _over(sizes))
 
     def per_token(self, sizes: Sizes) -> Number:
@@ -56,7 +56,7 @@ def _over(sizes: Sizes) -> Sizes:
     return {**sizes, "T": sizes[MEMORY]}
 
 
-def _alone(mode: Mode) -> Mode:
+def _alone(mode: CountingMode) -> CountingMode:
     """Nothing of the decoder's own cache or ring concerns it."""
     return mode if mode.cached is None and mode.uneven is None else replace(mode, cached=None, uneven=None)
 
@@ -71,7 +71,7 @@ def block(spec: AttentionSpec, model: ModelSpec) -> Block:
         biased = (("Kv", "H"),) if spec.key_bias else (("K", "H"),)
     rows = [
         matmul("cross.q", "x[B S D] . Wq[D N H] -> q[B S N H]", bias=spec.qkv_bias, saves=(("B", "Z", "D"), q_axes)),
-        replace(keys, params=(*keys.params, *biased), kept=True),
+        replace(keys, params=(*keys.params, *biased), is_saved=True),
     ]
     if spec.qk_norm == "head":
         rows.append(Row("cross.qk_norm", "elementwise", params=(("H",), ("H",)), reads=(q_axes,), writes=(q_axes,)))

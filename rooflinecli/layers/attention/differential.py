@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from rooflinecli.layers.attention import gqa
 from rooflinecli.layers.softmax import Softmax
 from rooflinecli.ledger.ledger import Block, Sizes, elementwise
-from rooflinecli.ledger.mixer import Exchange
+from rooflinecli.ledger.mixer import ContextParallelTraffic
 from rooflinecli.specs.model import AttentionSpec, ModelSpec
 
 _WIDE = ("B", "S", "N", "Hd")
@@ -22,8 +22,10 @@ _WIDE = ("B", "S", "N", "Hd")
 class Differential(Softmax):
     """Two passes over the same queries and keys; these are cached, and sent, once."""
 
-    def exchange(self, sizes: Sizes) -> Exchange:
-        return Exchange(queries=sizes[self.heads] * sizes["H"], keys=2 * sizes[self.kv_heads] * sizes["H"])
+    def exchange(self, sizes: Sizes) -> ContextParallelTraffic:
+        return ContextParallelTraffic(
+            queries=sizes[self.heads] * sizes["H"], keys=2 * sizes[self.kv_heads] * sizes["H"]
+        )
 
 
 def block(spec: AttentionSpec, model: ModelSpec) -> Block:

@@ -23,7 +23,7 @@ _INNER = ("B", "S", "N")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Selective(Recurrent):
+class Mamba1Scan(Recurrent):
     """A scan whose time step, input and readout depend on the token."""
 
     def scan(self, tokens: Number, sizes: Sizes) -> Number:
@@ -34,7 +34,7 @@ class Selective(Recurrent):
 
 def block(spec: AttentionSpec, model: ModelSpec) -> Block:
     """Input projection, convolution, projections of dt, B and C, scan, output."""
-    mixer = Selective(channels=(("N",),), value="H", state_dtype=spec.state_dtype or "fp32")
+    mixer = Mamba1Scan(channels=(("N",),), value="H", state_dtype=spec.state_dtype or "fp32")
     params: tuple[Axes, ...] = (("taps", "N"), ("N", "state"), ("N",))
     if spec.conv_bias:
         params = (*params, ("N",))

@@ -22,7 +22,7 @@ SIZES = {
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Dual(Recurrent):
+class Mamba2Scan(Recurrent):
     """A scalar decay per head, so that chunks are matmuls."""
 
     def scan(self, tokens: Number, sizes: Sizes) -> Number:
@@ -45,7 +45,7 @@ def block(spec: AttentionSpec, model: ModelSpec) -> Block:
 def rows(spec: AttentionSpec, name: str, n: str, h: str) -> tuple[Row, ...]:
     """The rows of the block, its heads and their width under the axes `n` and `h` (another mixer may hold N and H)."""
     channels: tuple[Axes, ...] = ((n, h), ("G", "state"), ("G", "state"))
-    mixer = Dual(heads=n, value=h, channels=channels, state_dtype=spec.state_dtype or "fp32")
+    mixer = Mamba2Scan(heads=n, value=h, channels=channels, state_dtype=spec.state_dtype or "fp32")
     params: tuple[Axes, ...] = (("taps", "conv"), (n,), (n,), (n,), *((("conv",),) if spec.conv_bias else ()))
     made = [
         matmul(

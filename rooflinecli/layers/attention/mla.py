@@ -10,7 +10,7 @@ from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.layers.softmax import Softmax
 from rooflinecli.ledger.ledger import Block, Row, Sizes, elementwise, matmul, norm
-from rooflinecli.ledger.mixer import Mode
+from rooflinecli.ledger.mixer import CountingMode
 from rooflinecli.ledger.ops import Op
 from rooflinecli.specs.model import AttentionSpec, ModelSpec
 
@@ -22,12 +22,12 @@ _X = ("B", "Z", "D")
 class Latent(Softmax):
     """Attention as of any heads over a prompt; a decode step reads latents that all heads share."""
 
-    def _fused(self, name: str, mode: Mode, sizes: Sizes) -> Op:
+    def _fused(self, name: str, mode: CountingMode, sizes: Sizes) -> Op:
         """Heads 192 wide against values 128 wide: kernels that have constants of their own in serving."""
         op = super()._fused(name, mode, sizes)
         return op._replace(variant=f"latent@{mode.library}") if mode.library else op
 
-    def decode(self, name: str, mode: Mode, sizes: Sizes) -> list[Op]:
+    def decode(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
         items = sizes["B"] * num.ceil(sizes[self.heads] / HEADS)
         return [self._token(name, "latent_attention", mode, sizes, items)]
 

@@ -19,7 +19,7 @@ PARTS = 3  # numerator, denominator and running maximum of a channel
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Wkv(Recurrent):
+class RwkvMixer(Recurrent):
     """Weighted values over weights, both decaying; no matmul form."""
 
     def scan(self, tokens: Number, sizes: Sizes) -> Number:
@@ -33,7 +33,7 @@ class Wkv(Recurrent):
 
 def block(spec: AttentionSpec, model: ModelSpec) -> Block:
     """Token shift; receptance, key and value; WKV; output."""
-    mixer = Wkv(key="parts", value="H", shifts=(("D",), ("D",)), state_dtype=spec.state_dtype or "fp32")
+    mixer = RwkvMixer(key="parts", value="H", shifts=(("D",), ("D",)), state_dtype=spec.state_dtype or "fp32")
     rows = (
         elementwise("attention.shift", (_X, _X), (_X, _X, _X), saves=(_X,), params=(("D",),) * 3),
         matmul("attention.rkv", "x[B S D] . Wrkv[D A] -> rkv[B S A]", saves=(_X, ("B", "S", "A"))),

@@ -13,7 +13,7 @@ from rooflinecli.specs.model import AttentionSpec, ModelSpec
 _QUERIES = ("B", "S", "N", "H")
 
 
-class Reused(Softmax):
+class SharedKv(Softmax):
     """Softmax attention that leaves nothing in the cache."""
 
     def per_token(self, sizes: Sizes) -> Number:
@@ -22,12 +22,16 @@ class Reused(Softmax):
 
 def block(spec: AttentionSpec, model: ModelSpec) -> Block:
     """Queries, their norm and rotary, core and output."""
-    rows = [matmul("attention.q", "x[B S D] . Wq[D N H] -> q[B S N H]", bias=spec.qkv_bias, saves=(("B", "Z", "D"), _QUERIES))]
+    rows = [
+        matmul(
+            "attention.q", "x[B S D] . Wq[D N H] -> q[B S N H]", bias=spec.qkv_bias, saves=(("B", "Z", "D"), _QUERIES)
+        )
+    ]
     if spec.qk_norm == "head":
         rows.append(elementwise("attention.q_norm", (_QUERIES,), (_QUERIES,), saves=(_QUERIES,), params=(("H",),)))
     if spec.rotary and model.positions.kind == "rotary":
         rows.append(elementwise("attention.rotary", (_QUERIES,), (_QUERIES,), linear=True))
-    mixer = Reused(window=spec.window, chunk=spec.chunk, causal=spec.causal)
+    mixer = SharedKv(window=spec.window, chunk=spec.chunk, causal=spec.causal)
     rows += [
         Row("attention.core", "attention", mixer=mixer),
         matmul("attention.out", "o[B S N H] . Wo[N H D] -> y[B S D]", bias=spec.out_bias, saves=(_QUERIES,)),

@@ -9,7 +9,7 @@ from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import attention
 from rooflinecli.layers.attention import gqa
-from rooflinecli.layers.sparse_indexer import Picking
+from rooflinecli.layers.sparse_indexer import SparseIndexer
 from rooflinecli.ledger.ledger import Block, Row, Sizes, elementwise, matmul, norm
 from rooflinecli.specs.model import AttentionSpec, ModelSpec
 
@@ -22,7 +22,7 @@ SIZES = {
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Blocks(Picking):
+class Blocks(SparseIndexer):
     """Scores of the indexer over every visible key, attention over the blocks that it picks."""
 
     def _rank_flops(self, batch: Number, pairs: Number, sizes: Sizes) -> Number:

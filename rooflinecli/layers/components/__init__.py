@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.ledger.ledger import Derived
-from rooflinecli.specs.components import PieceSpec
+from rooflinecli.specs.components import ComponentSpec
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedComponent:
     """Where a piece stands: what its rows are called, what its axes begin with, and d_model."""
 
     name: str
@@ -16,7 +16,7 @@ class Placed:
     width: int
 
 
-def positions(spec: PieceSpec, at: Placed) -> tuple[str, Derived]:
+def positions(spec: ComponentSpec, at: PlacedComponent) -> tuple[str, Derived]:
     """The axis of the positions that a piece runs over for each sequence, and how its size follows from the tokens."""
     if spec.once:
         return "one", ()

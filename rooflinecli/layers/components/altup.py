@@ -5,13 +5,15 @@ A layer predicts all streams from all of them before its blocks and corrects eac
 
 from __future__ import annotations
 
-from rooflinecli.layers.components import Placed
+from rooflinecli.layers.components import PlacedComponent
 from rooflinecli.ledger.ledger import Block, elementwise
-from rooflinecli.specs.components import PieceSpec
+from rooflinecli.specs.components import ComponentSpec
 
 
-def block(spec: PieceSpec, at: Placed) -> Block:
+def block(spec: ComponentSpec, at: PlacedComponent) -> Block:
     """`rows` streams of `width` values, read and written twice for each token; the coefficients are pieces of their own."""
     rows, wide = f"{at.tag}_streams", f"{at.tag}_width"
     whole = (("B", "S", rows, wide),) * 2
-    return Block((elementwise(at.name, whole, whole, saves=whole),), {rows: spec.rows or 1, wide: spec.width or at.width})
+    return Block(
+        (elementwise(at.name, whole, whole, saves=whole),), {rows: spec.rows or 1, wide: spec.width or at.width}
+    )

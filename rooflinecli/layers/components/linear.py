@@ -6,12 +6,12 @@ for each token; `once` for each sequence.
 
 from __future__ import annotations
 
-from rooflinecli.layers.components import Placed, positions
+from rooflinecli.layers.components import PlacedComponent, positions
 from rooflinecli.ledger.ledger import Block, matmul
-from rooflinecli.specs.components import PieceSpec
+from rooflinecli.specs.components import ComponentSpec
 
 
-def block(spec: PieceSpec, at: Placed) -> Block:
+def block(spec: ComponentSpec, at: PlacedComponent) -> Block:
     """x[B tokens in] . W[in out], with its bias."""
     tokens, derived = positions(spec, at)
     first, last = f"{at.tag}_in", f"{at.tag}_out"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from rooflinecli.layers.components import Placed, positions
+from rooflinecli.layers.components import PlacedComponent, positions
 from rooflinecli.ledger.ledger import Block
 from rooflinecli.ledger.ledger import norm as norm_row
-from rooflinecli.specs.components import PieceSpec
+from rooflinecli.specs.components import ComponentSpec
 
 
-def block(spec: PieceSpec, at: Placed) -> Block:
+def block(spec: ComponentSpec, at: PlacedComponent) -> Block:
     """A norm over `width` values of each position."""
     tokens, derived = positions(spec, at)
     wide = f"{at.tag}_width"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rooflinecli.layers.components import Placed
+from rooflinecli.layers.components import PlacedComponent
 from rooflinecli.ledger.ledger import Block, elementwise
-from rooflinecli.specs.components import PieceSpec
+from rooflinecli.specs.components import ComponentSpec
 
 
-def block(spec: PieceSpec, at: Placed) -> Block:
+def block(spec: ComponentSpec, at: PlacedComponent) -> Block:
     """`rows` x `width` parameters."""
     rows, wide = f"{at.tag}_rows", f"{at.tag}_width"
     axes = {rows: spec.rows or 1, wide: spec.width or at.width}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rooflinecli.layers.components import Placed
+from rooflinecli.layers.components import PlacedComponent
 from rooflinecli.ledger.ledger import Block, matmul
-from rooflinecli.specs.components import PieceSpec
+from rooflinecli.specs.components import ComponentSpec
 
 
-def block(spec: PieceSpec, at: Placed) -> Block:
+def block(spec: ComponentSpec, at: PlacedComponent) -> Block:
     """Scores of the query with every position, and the positions weighted by them; its projections are pieces of their own."""
     wide = f"{at.tag}_width"
     rows = (

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rooflinecli.layers.components import Placed, positions
+from rooflinecli.layers.components import PlacedComponent, positions
 from rooflinecli.ledger.ledger import Block, elementwise
-from rooflinecli.specs.components import PieceSpec
+from rooflinecli.specs.components import ComponentSpec
 
 
-def block(spec: PieceSpec, at: Placed) -> Block:
+def block(spec: ComponentSpec, at: PlacedComponent) -> Block:
     """`rows` vectors of `width`, each multiplied into the stream once."""
     tokens, derived = positions(spec, at)
     wide, rows = f"{at.tag}_width", spec.rows or 1

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rooflinecli.layers.components import Placed, positions
+from rooflinecli.layers.components import PlacedComponent, positions
 from rooflinecli.ledger.ledger import Block, Row
-from rooflinecli.specs.components import PieceSpec
+from rooflinecli.specs.components import ComponentSpec
 
 
-def block(spec: PieceSpec, at: Placed) -> Block:
+def block(spec: ComponentSpec, at: PlacedComponent) -> Block:
     """rows x width parameters; a row is read and a value written for each position."""
     tokens, derived = positions(spec, at)
     rows, wide = f"{at.tag}_rows", f"{at.tag}_width"

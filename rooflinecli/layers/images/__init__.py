@@ -13,7 +13,7 @@ from rooflinecli.specs.components import ImageSpec
 
 
 @dataclass(frozen=True)
-class Cut:
+class ImageTiling:
     """Of one image: inputs that the tower reads, positions of each, and the tokens that it takes in the prompt."""
 
     inputs: int

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 
-from rooflinecli.layers.images import Cut, tile
+from rooflinecli.layers.images import ImageTiling, tile
 from rooflinecli.specs.components import ImageSpec
 
 _SLACK = 1.1  # how far over the tiles allowed an image may go before it is scaled down
 
 
-def cut(spec: ImageSpec, width: int, height: int) -> Cut:
+def cut(spec: ImageSpec, width: int, height: int) -> ImageTiling:
     """As many inputs as tiles and the overview; tokens of the overview, of the patches that are no padding, and of the breaks."""
     size = spec.size or spec.patch
     down, across = _best([(g[0], g[1]) for g in spec.grids] or [(size, size)], width, height)
@@ -26,7 +26,7 @@ def cut(spec: ImageSpec, width: int, height: int) -> Cut:
     if spec.tiles > 1:
         over = math.sqrt(high * wide / (spec.tiles * side**2))
         high, wide = (int(high // over), int(wide // over)) if over > _SLACK else (high, wide)
-    return Cut(rows * columns + 1, positions, tokens + high * wide + high + spec.wrap)
+    return ImageTiling(rows * columns + 1, positions, tokens + high * wide + high + spec.wrap)
 
 
 def _best(grids: list[tuple[int, int]], width: int, height: int) -> tuple[int, int]:

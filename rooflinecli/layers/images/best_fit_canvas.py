@@ -5,20 +5,20 @@ Source: transformers 5.23, image_processing_llama4.py, get_best_fit; processing_
 
 from __future__ import annotations
 
-from rooflinecli.layers.images import Cut, tile
+from rooflinecli.layers.images import ImageTiling, tile
 from rooflinecli.specs.components import ImageSpec
 
 AROUND = 3  # the image's begin, the overview's mark, the image's end
 
 
-def cut(spec: ImageSpec, width: int, height: int) -> Cut:
+def cut(spec: ImageSpec, width: int, height: int) -> ImageTiling:
     """An input for each tile and the overview; a separator behind every tile."""
     columns, rows = _canvas(spec, width, height)
     count = columns * rows
     positions, tokens = tile(spec)
     if count == 1:
-        return Cut(1, positions, tokens + AROUND)
-    return Cut(count + 1, positions, (count + 1) * tokens + count + AROUND)
+        return ImageTiling(1, positions, tokens + AROUND)
+    return ImageTiling(count + 1, positions, (count + 1) * tokens + count + AROUND)
 
 
 def _canvas(spec: ImageSpec, width: int, height: int) -> tuple[int, int]:

@@ -5,15 +5,15 @@ Source: transformers 5.23, image_processing_got_ocr2.py, get_optimal_tiled_canva
 
 from __future__ import annotations
 
-from rooflinecli.layers.images import Cut, nearest, tile
+from rooflinecli.layers.images import ImageTiling, nearest, tile
 from rooflinecli.specs.components import ImageSpec
 
 
-def cut(spec: ImageSpec, width: int, height: int) -> Cut:
+def cut(spec: ImageSpec, width: int, height: int) -> ImageTiling:
     """As many inputs as tiles; each brings the same tokens."""
     grids = [(c, r) for c in range(1, spec.tiles + 1) for r in range(1, spec.tiles + 1) if c * r <= spec.tiles]
     columns, rows = nearest(sorted(grids, key=lambda g: g[0] * g[1]), width, height, spec.size or spec.patch)
     count = columns * rows
     count += 1 if spec.overview and count > 1 else 0
     positions, tokens = tile(spec)
-    return Cut(count, positions, count * tokens + spec.wrap)
+    return ImageTiling(count, positions, count * tokens + spec.wrap)

@@ -6,11 +6,11 @@ crops of long images (pan and scan), which is off unless asked for and not count
 
 from __future__ import annotations
 
-from rooflinecli.layers.images import Cut, tile
+from rooflinecli.layers.images import ImageTiling, tile
 from rooflinecli.specs.components import ImageSpec
 
 
-def cut(spec: ImageSpec, width: int, height: int) -> Cut:
+def cut(spec: ImageSpec, width: int, height: int) -> ImageTiling:
     """One input; the same tokens for every image."""
     positions, tokens = tile(spec)
-    return Cut(1, positions, tokens + spec.wrap)
+    return ImageTiling(1, positions, tokens + spec.wrap)

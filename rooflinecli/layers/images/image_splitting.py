@@ -6,11 +6,11 @@ get_image_prompt_string: two tokens before each tile, one behind each row, three
 
 from __future__ import annotations
 
-from rooflinecli.layers.images import Cut, tile
+from rooflinecli.layers.images import ImageTiling, tile
 from rooflinecli.specs.components import ImageSpec
 
 
-def cut(spec: ImageSpec, width: int, height: int) -> Cut:
+def cut(spec: ImageSpec, width: int, height: int) -> ImageTiling:
     """A tile is `size` pixels a side."""
     size, longest = spec.size or spec.patch, spec.most or spec.patch
     if width >= height:
@@ -22,5 +22,5 @@ def cut(spec: ImageSpec, width: int, height: int) -> Cut:
     columns, rows = -(-max(w, 1) // size), -(-max(h, 1) // size)
     positions, tokens = tile(spec)
     if columns * rows == 1:
-        return Cut(1, positions, tokens + 3)
-    return Cut(columns * rows + 1, positions, columns * rows * (tokens + 2) + rows + tokens + 4)
+        return ImageTiling(1, positions, tokens + 3)
+    return ImageTiling(columns * rows + 1, positions, columns * rows * (tokens + 2) + rows + tokens + 4)

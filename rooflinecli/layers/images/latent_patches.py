@@ -7,15 +7,15 @@ side, patches of p x p of them; so `patch` is 8 p.
 from __future__ import annotations
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.layers.images import Cut, grid
+from rooflinecli.layers.images import ImageTiling, grid
 from rooflinecli.specs.components import ImageSpec
 
 
-def cut(spec: ImageSpec, width: int, height: int) -> Cut:
+def cut(spec: ImageSpec, width: int, height: int) -> ImageTiling:
     """One token for each patch. Raises UsageError for sides that no whole patches fill."""
     if width % spec.patch or height % spec.patch:
         raise UsageError(
             f"--image {width}x{height}: sides must be multiples of {spec.patch} pixels, a patch of the latent", "image"
         )
     tokens = grid(spec, width, height)
-    return Cut(1, tokens, tokens)
+    return ImageTiling(1, tokens, tokens)

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import math
 
-from rooflinecli.layers.images import Cut
+from rooflinecli.layers.images import ImageTiling
 from rooflinecli.specs.components import ImageSpec
 
 
-def cut(spec: ImageSpec, width: int, height: int) -> Cut:
+def cut(spec: ImageSpec, width: int, height: int) -> ImageTiling:
     """One input; sides are filled up to whole merged patches."""
     ratio = max(width, height) / (spec.size or max(width, height))
     if ratio > 1:
         width, height = math.floor(width / ratio), math.floor(height / ratio)
     unit = spec.patch * spec.merge
     rows, columns = (max(height, 1) - 1) // unit + 1, (max(width, 1) - 1) // unit + 1
-    return Cut(1, rows * columns * spec.merge**2, rows * (columns + 1))
+    return ImageTiling(1, rows * columns * spec.merge**2, rows * (columns + 1))

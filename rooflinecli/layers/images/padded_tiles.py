@@ -6,14 +6,14 @@ of a tile padded to a multiple of 8).
 
 from __future__ import annotations
 
-from rooflinecli.layers.images import Cut, tile
+from rooflinecli.layers.images import ImageTiling, tile
 from rooflinecli.specs.components import ImageSpec
 
 MULTIPLE = 8
 
 
-def cut(spec: ImageSpec, width: int, height: int) -> Cut:
+def cut(spec: ImageSpec, width: int, height: int) -> ImageTiling:
     """One input of every tile, whatever the image."""
     positions, _ = tile(spec)
     padded = -(-positions // MULTIPLE) * MULTIPLE
-    return Cut(1, spec.tiles * padded, spec.tokens or 1)
+    return ImageTiling(1, spec.tiles * padded, spec.tokens or 1)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 
-from rooflinecli.layers.images import Cut
+from rooflinecli.layers.images import ImageTiling
 from rooflinecli.specs.components import ImageSpec
 
 
-def cut(spec: ImageSpec, width: int, height: int) -> Cut:
+def cut(spec: ImageSpec, width: int, height: int) -> ImageTiling:
     """One input; at most `most` pixels and `size` pixels a side; merge x merge patches are one token."""
     across, down = max(1, width // spec.patch), max(1, height // spec.patch)
     scale = 1.0
@@ -22,4 +22,4 @@ def cut(spec: ImageSpec, width: int, height: int) -> Cut:
     unit = spec.patch * spec.merge
     rows, columns = (-(-max(1, int(side * scale)) // unit) for side in (height, width))
     tokens = rows * columns
-    return Cut(1, tokens * spec.merge**2, tokens + spec.wrap)
+    return ImageTiling(1, tokens * spec.merge**2, tokens + spec.wrap)

@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.layers.images import Cut, grid
+from rooflinecli.layers.images import ImageTiling, grid
 from rooflinecli.specs.components import ImageSpec
 
 FLATTEST = 200
 
 
-def cut(spec: ImageSpec, width: int, height: int) -> Cut:
+def cut(spec: ImageSpec, width: int, height: int) -> ImageTiling:
     """One input of any shape; merge x merge patches are one token. Raises UsageError for an image 200 times as long as wide."""
     if max(width, height) > FLATTEST * min(width, height):
         raise UsageError(
@@ -24,7 +24,7 @@ def cut(spec: ImageSpec, width: int, height: int) -> Cut:
     unit = spec.patch * spec.merge
     h, w = _scaled(spec, width, height, unit)
     patches = grid(spec, w, h)
-    return Cut(1, patches, patches // spec.merge**2 + spec.wrap)
+    return ImageTiling(1, patches, patches // spec.merge**2 + spec.wrap)
 
 
 def _scaled(spec: ImageSpec, width: int, height: int, unit: int) -> tuple[int, int]:

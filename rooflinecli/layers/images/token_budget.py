@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 
-from rooflinecli.layers.images import Cut
+from rooflinecli.layers.images import ImageTiling
 from rooflinecli.specs.components import ImageSpec
 
 
-def cut(spec: ImageSpec, width: int, height: int) -> Cut:
+def cut(spec: ImageSpec, width: int, height: int) -> ImageTiling:
     """One input of at most `tokens` tokens, each of merge x merge patches; a very flat image has one row of them."""
     budget, unit = spec.tokens or 1, spec.patch * spec.merge
     factor = math.sqrt(budget * unit**2 / (width * height))
@@ -20,4 +20,4 @@ def cut(spec: ImageSpec, width: int, height: int) -> Cut:
         rows, columns = 1, min(width // height, budget)
     elif columns < 1:
         columns, rows = 1, min(height // width, budget)
-    return Cut(1, rows * columns * spec.merge**2, rows * columns + spec.wrap)
+    return ImageTiling(1, rows * columns * spec.merge**2, rows * columns + spec.wrap)

@@ -7,13 +7,13 @@ from typing import Any, Literal
 
 import jax
 
-from rooflinecli.measure.cases import Case
+from rooflinecli.measure.cases import KernelCase
 from rooflinecli.measure.kernels.base import Kernel, normal
 
 Implementation = Literal["xla", "cudnn"]
 
 
-def build_prefill(case: Case) -> Kernel:
+def build_prefill(case: KernelCase) -> Kernel:
     """q[b, s, h, d] over k, v[b, s, kv, d]: all hot, since the projection before has just written them."""
     b, s, h, kv, d = (case.sizes[a] for a in ("b", "s", "h", "kv", "d"))
     implementation: Implementation = "cudnn" if case.engine == "cudnn" else "xla"
@@ -31,7 +31,7 @@ def build_prefill(case: Case) -> Kernel:
     return Kernel(fn, rotating)
 
 
-def build_training(case: Case) -> Kernel:
+def build_training(case: KernelCase) -> Kernel:
     """Causal attention and the gradients of q, k and v in one program."""
     b, s, h, d = (case.sizes[a] for a in ("b", "s", "h", "d"))
     fn = partial(jax.nn.dot_product_attention, is_causal=True)
@@ -43,7 +43,7 @@ def build_training(case: Case) -> Kernel:
     return Kernel(step, build_prefill(case).rotating, (normal(11, (b, s, h, d), case.dtype),))
 
 
-def build_decode(case: Case) -> Kernel:
+def build_decode(case: KernelCase) -> Kernel:
     """q[b, 1, h, d] over a cache k, v[b, t, kv, d]: the cache streams from memory, q is hot."""
     b, t, h, kv, d = (case.sizes[a] for a in ("b", "t", "h", "kv", "d"))
     implementation: Implementation = "cudnn" if case.engine == "cudnn" else "xla"

@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from rooflinecli.measure.cases import Case
+from rooflinecli.measure.cases import KernelCase
 from rooflinecli.measure.dtypes import jax_name
 from rooflinecli.measure.kernels.base import Kernel
 
@@ -57,7 +57,7 @@ def block_elements(op: str, size: int, n: int, itemsize: int) -> int:
     return elements // n if OPS[op][1] else elements
 
 
-def build(case: Case) -> Kernel:
+def build(case: KernelCase) -> Kernel:
     mesh = Mesh(np.array(jax.devices()), (AXIS,))
     n, name = len(jax.devices()), jax_name(case.dtype)
     width = block_elements(case.op, case.sizes["bytes"], n, jnp.dtype(name).itemsize)

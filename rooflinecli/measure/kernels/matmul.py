@@ -7,7 +7,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from rooflinecli.measure.cases import Case
+from rooflinecli.measure.cases import KernelCase
 from rooflinecli.measure.kernels.base import Kernel, normal
 
 
@@ -28,7 +28,7 @@ def _fp32(x: jax.Array, w: jax.Array) -> jax.Array:
     return jnp.matmul(x, w, precision=jax.lax.Precision.HIGHEST)
 
 
-def build(case: Case) -> Kernel:
+def build(case: KernelCase) -> Kernel:
     """Weights rotate past the cache; the activations are hot, as if the layer before had just written them."""
     m, n, k = (case.sizes[a] for a in "mnk")
     x = normal(1, (m, k), case.dtype)
@@ -36,7 +36,7 @@ def build(case: Case) -> Kernel:
     return Kernel(lambda w, x: fn(x, w), lambda i: (normal(100 + i, (k, n), case.dtype, k**-0.5),), (x,))
 
 
-def build_training(case: Case) -> Kernel:
+def build_training(case: KernelCase) -> Kernel:
     """y = x @ w, dx = dy @ w^T and dw = x^T @ dy in one program, as a training step runs them."""
     m, n, k = (case.sizes[a] for a in "mnk")
     fn = {"tf32": _tf32, "fp32": _fp32}.get(case.dtype, multiply)
@@ -60,7 +60,7 @@ def uneven(tokens: int, groups: int) -> list[int]:
     return sizes
 
 
-def build_grouped(case: Case) -> Kernel:
+def build_grouped(case: KernelCase) -> Kernel:
     t, n, k, g = (case.sizes[a] for a in "tnkg")
     x = normal(1, (t, k), case.dtype)
     sizes = jnp.array(uneven(t, g), jnp.int32)

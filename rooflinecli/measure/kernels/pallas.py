@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from rooflinecli.measure.cases import Case
+from rooflinecli.measure.cases import KernelCase
 from rooflinecli.measure.device import KINDS, compute_capability
 from rooflinecli.measure.kernel_support import pallas_backend
 from rooflinecli.measure.kernels import attention as xla_attention
@@ -59,11 +59,11 @@ def flash(q: Any, k: Any, v: Any, causal: bool) -> Any:
     return pallas_tpu.flash(q, k, v, causal=causal, interpret=backend == "interpret")
 
 
-def build_matmul(case: Case) -> Kernel:
+def build_matmul(case: KernelCase) -> Kernel:
     m, n, k = (case.sizes[a] for a in "mnk")
     options = tuple((lambda w, x, t=t: matmul(x, w, t)) for t in tiles(m, n, k))
     return replaced(xla_matmul.build(case), *options)
 
 
-def build_flash(case: Case) -> Kernel:
+def build_flash(case: KernelCase) -> Kernel:
     return replaced(xla_attention.build_prefill(case), lambda q, k, v: flash(q, k, v, case.op == "prefill"))

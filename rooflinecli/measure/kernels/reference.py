@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.measure.cases import Case
+from rooflinecli.measure.cases import KernelCase
 
 SAMPLE = 16
 # largest deviation over the reference's root mean square, per storage format: a few units in the last place
@@ -38,7 +38,7 @@ def attention(q: Any, k: Any, v: Any, causal: bool, batch: int, head: int, rows:
     return weights / weights.sum(axis=1, keepdims=True) @ value
 
 
-def deviation(case: Case, out: Any, inputs: tuple[Any, ...], hot: tuple[Any, ...]) -> float:
+def deviation(case: KernelCase, out: Any, inputs: tuple[Any, ...], hot: tuple[Any, ...]) -> float:
     """Largest error of a sample of `out` over the reference's root mean square."""
     rng = np.random.default_rng(4)
     if case.op == "matmul":
@@ -54,7 +54,7 @@ def deviation(case: Case, out: Any, inputs: tuple[Any, ...], hot: tuple[Any, ...
     return float(np.abs(got - expected).max() / np.sqrt(np.mean(expected**2)))
 
 
-def check(case: Case, out: Any, inputs: tuple[Any, ...], hot: tuple[Any, ...]) -> None:
+def check(case: KernelCase, out: Any, inputs: tuple[Any, ...], hot: tuple[Any, ...]) -> None:
     """Raises ArithmeticError when the kernel is wrong."""
     off, allowed = deviation(case, out, inputs, hot), TOLERANCE.get(case.dtype, 4e-2)
     if not off <= allowed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from rooflinecli.measure import torch_baseline
-from rooflinecli.measure.cases import WARM, Case
+from rooflinecli.measure.cases import WARM, KernelCase
 from rooflinecli.measure.kernels.base import Kernel
 
 _XLA = {
@@ -29,7 +29,7 @@ _OTHERS = {
 }
 
 
-def build(case: Case) -> Kernel:
+def build(case: KernelCase) -> Kernel:
     """The kernel of a case. Raises UsageError when no engine of that name has the operation."""
     if case.suite == "collectives":
         place = "collective:build"

@@ -6,13 +6,13 @@ from typing import Any
 
 import jax
 
-from rooflinecli.measure.cases import Case
+from rooflinecli.measure.cases import KernelCase
 from rooflinecli.measure.kernels import attention as xla_attention
 from rooflinecli.measure.kernels import matmul as xla_matmul
 from rooflinecli.measure.kernels.base import Kernel, replaced
 
 
-def build_matmul(case: Case) -> Kernel:
+def build_matmul(case: KernelCase) -> Kernel:
     base = xla_matmul.build(case)
     if jax.default_backend() == "tpu":
         from jax.experimental.pallas.ops.tpu.matmul import matmul as tpu_matmul
@@ -37,7 +37,7 @@ def build_matmul(case: Case) -> Kernel:
     return replaced(base, *options)
 
 
-def build_attention(case: Case) -> Kernel:
+def build_attention(case: KernelCase) -> Kernel:
     causal = case.op == "prefill"
     base = xla_attention.build_prefill(case)
     scale = case.sizes["d"] ** -0.5

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from rooflinecli.measure.cases import Case
+from rooflinecli.measure.cases import KernelCase
 from rooflinecli.measure.kernels.base import Kernel, normal
 
 
@@ -59,14 +59,14 @@ ROWS: dict[str, tuple[Callable[..., Any], int]] = {
 }
 
 
-def build(case: Case) -> Kernel:
+def build(case: KernelCase) -> Kernel:
     """An operation over x[rows, width]; every operand streams from memory."""
     fn, operands = ROWS[case.op]
     shape = (case.sizes["rows"], case.sizes["width"])
     return Kernel(fn, lambda i: tuple(normal(operands * i + j, shape, case.dtype) for j in range(operands)))
 
 
-def build_optimizer(case: Case) -> Kernel:
+def build_optimizer(case: KernelCase) -> Kernel:
     shape = (case.sizes["rows"], case.sizes["width"])
     return Kernel(
         adamw,
@@ -77,7 +77,7 @@ def build_optimizer(case: Case) -> Kernel:
     )
 
 
-def build_gather(case: Case) -> Kernel:
+def build_gather(case: KernelCase) -> Kernel:
     """Rows of a table by random token ids, as an embedding does."""
     tokens, width, table = (case.sizes[a] for a in ("tokens", "width", "table"))
     rows = normal(5, (table, width), case.dtype)

@@ -26,7 +26,7 @@ TRACED = 3  # runs in a trace: enough to see one that is not the first, small en
 
 
 @dataclass(frozen=True)
-class Loop:
+class ModelComparison:
     """What to run; None where the command line said nothing."""
 
     model: str
@@ -43,7 +43,7 @@ class Loop:
     trace: Path | None = None  # a folder per phase with jax.profiler's trace of three runs
 
 
-def close(loop: Loop) -> dict[str, Any]:
+def close(loop: ModelComparison) -> dict[str, Any]:
     """Run the loop. Raises UsageError for a model it cannot build or a phase it does not know."""
     for phase in loop.phases:
         if phase not in programs.PHASES:
@@ -89,7 +89,7 @@ def _profile(given: str | None, slug: str, kind: str) -> str:
 
 
 def _phase(
-    phase: str, loop: Loop, spec: ModelSpec, hardware: HardwareSpec, held: Any, dtype: str
+    phase: str, loop: ModelComparison, spec: ModelSpec, hardware: HardwareSpec, held: Any, dtype: str
 ) -> tuple[dict[str, Any], str]:
     """One phase: predict, count, time."""
     expected = predict(phase, spec, hardware, loop.batch, loop.seq, dtype)
@@ -121,7 +121,7 @@ def timed(program: programs.Program, budget: float, trace: Path | None = None) -
 
 
 def _row(
-    phase: str, loop: Loop, spec: ModelSpec, expected: Prediction, timing: Timing, xla: float, dtype: str
+    phase: str, loop: ModelComparison, spec: ModelSpec, expected: Prediction, timing: Timing, xla: float, dtype: str
 ) -> dict[str, Any]:
     s = timing.summary
     return {

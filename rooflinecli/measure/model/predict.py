@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rooflinecli.core.num import value
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.training import train
 from rooflinecli.formulas import roofline
 from rooflinecli.layers.parameter_counts import parameters
-from rooflinecli.phases.axis_sizes import layer_sizes, outer_sizes, work_sizes
-from rooflinecli.phases.forward import Pass
-from rooflinecli.price.accumulator import Bill
+from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes, stem_head_axis_sizes
+from rooflinecli.phases.forward import ForwardPass
+from rooflinecli.price.accumulator import StepAccumulator
 from rooflinecli.specs.hardware import HardwareSpec
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import ModelSpec
 from rooflinecli.specs.request import Request
 
@@ -30,8 +30,8 @@ class Prediction:
     breakdown: dict[str, float]
 
 
-def scene(spec: ModelSpec, hardware: HardwareSpec, batch: int, seq: int, dtype: str) -> Scene:
-    return Scene(
+def ctx(spec: ModelSpec, hardware: HardwareSpec, batch: int, seq: int, dtype: str) -> EstimateContext:
+    return EstimateContext(
         Request(
             spec,
             hardware,
@@ -53,33 +53,35 @@ def total_parameters(spec: ModelSpec) -> int:
 
 def predict(phase: str, spec: ModelSpec, hardware: HardwareSpec, batch: int, seq: int, dtype: str) -> Prediction:
     """Price one phase on one device. FLOPs are counted over full attention, times over the causal half the kernels were fitted at."""
-    counted = scene(spec, hardware, batch, seq, dtype)
+    counted = ctx(spec, hardware, batch, seq, dtype)
     request = Request(**{**counted.request.__dict__, "attention_flops": "causal"})
-    timed, plan = Scene(request), Plan(micro_batch=float(batch))
+    timed, layout = EstimateContext(request), Layout(micro_batch=float(batch))
     if phase == "train":
-        answer = train(timed, plan)
+        answer = train(timed, layout)
         flops = 3 * value(counted.model_flops(batch, seq, seq, seq, decode=False))
         return Prediction(float(value(answer.time_s)), float(value(answer.floor_s)), flops, _plain(answer.breakdown_s))
     decode = phase == "decode"
     queries, logits = (1, 1) if decode else (seq, seq if phase == "forward" else 1)
-    bill = _pass(timed, plan, batch, queries, seq, logits, decode)
+    costs = _pass(timed, layout, batch, queries, seq, logits, decode)
     flops = value(counted.model_flops(batch, queries, seq, logits, decode=decode))
-    floor = roofline.floor_time(value(bill.t_compute), value(bill.t_memory))
-    return Prediction(float(value(bill.total)), float(floor), float(flops), _plain(bill.groups))
+    floor = roofline.floor_time(value(costs.t_compute), value(costs.t_memory))
+    return Prediction(float(value(costs.total)), float(floor), float(flops), _plain(costs.groups))
 
 
-def _pass(timed: Scene, plan: Plan, batch: int, queries: int, keys: int, logits: int, decode: bool) -> Bill:
+def _pass(
+    timed: EstimateContext, layout: Layout, batch: int, queries: int, keys: int, logits: int, decode: bool
+) -> StepAccumulator:
     """A bare forward pass: no serving engine around it, and a head that answers at `logits` positions."""
-    bill = Bill(timed.chip, "kernel", 1.0)
-    ops = Pass(timed.formats, decode=decode)
-    work = work_sizes(float(batch), float(queries), float(keys), float(logits), plan)
-    for group in timed.book.layers:
-        bill.add(
-            ops.ops(group.rows, layer_sizes(group, work, plan, timed.spec.document, timed.lift)), float(group.repeat)
+    costs = StepAccumulator(timed.chip, "kernel", 1.0)
+    ops = ForwardPass(timed.formats, decode=decode)
+    work = pass_axis_sizes(float(batch), float(queries), float(keys), float(logits), layout)
+    for group in timed.ledger.layers:
+        costs.add(
+            ops.ops(group.rows, layer_sizes(group, work, layout, timed.spec.document, timed.lift)), float(group.repeat)
         )
-    outer = outer_sizes(timed.book, work, plan, timed.spec.document, timed.lift)
-    bill.add(ops.ops((*timed.book.stem, *timed.book.head), outer, outer=True), 1.0)
-    return bill
+    outer = stem_head_axis_sizes(timed.ledger, work, layout, timed.spec.document, timed.lift)
+    costs.add(ops.ops((*timed.ledger.stem, *timed.ledger.head), outer, outer=True), 1.0)
+    return costs
 
 
 def _plain(parts: dict[str, object]) -> dict[str, float]:

@@ -11,38 +11,38 @@ from collections.abc import Iterator
 from rooflinecli.core import num
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import constraints, memory, schedule
-from rooflinecli.parallel.pipeline import Need
+from rooflinecli.parallel.pipeline import ScheduleConstraint
 from rooflinecli.parallel.schedules.one_f_one_b import sends
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 
 __all__ = ["bubble", "copies", "in_flight", "needs", "sends"]
 
 
-def bubble(plan: Plan, stage_time: Number, weight_gradient_time: Number) -> Number:
+def bubble(layout: Layout, stage_time: Number, weight_gradient_time: Number) -> Number:
     """Idle time of a stage per step."""
-    return schedule.dual_pipe(plan.pp, stage_time, weight_gradient_time)
+    return schedule.dual_pipe(layout.pp, stage_time, weight_gradient_time)
 
 
-def copies(plan: Plan) -> Number:
+def copies(layout: Layout) -> Number:
     """How many stages' weights and gradients a device holds."""
-    return num.where(plan.pp > 1, 2.0, 1.0)
+    return num.where(layout.pp > 1, 2.0, 1.0)
 
 
-def in_flight(plan: Plan, microbatches: Number) -> tuple[Number, Number]:
+def in_flight(layout: Layout, microbatches: Number) -> tuple[Number, Number]:
     """Microbatches whose activations the first and the last device hold: one more than there are stages."""
-    held = num.where(plan.pp > 1, memory.in_flight_1f1b(microbatches, plan.pp + 1), 1.0)
+    held = num.where(layout.pp > 1, memory.in_flight_1f1b(microbatches, layout.pp + 1), 1.0)
     return held, held
 
 
-def needs(plan: Plan, microbatches: Number) -> Iterator[Need]:
+def needs(layout: Layout, microbatches: Number) -> Iterator[ScheduleConstraint]:
     """What the schedule asks of a layout."""
-    many = plan.pp > 1
-    yield Need(
+    many = layout.pp > 1
+    yield ScheduleConstraint(
         "dualpipe needs an even number of stages",
-        constraints.divides(num.where(many, 2.0, 1.0), plan.pp),
-        lambda: f"--schedule dualpipe enters from both ends, so --pp {plan.pp:.0f} has to be even; change it",
+        constraints.divides(num.where(many, 2.0, 1.0), layout.pp),
+        lambda: f"--schedule dualpipe enters from both ends, so --pp {layout.pp:.0f} has to be even; change it",
     )
-    yield Need(
+    yield ScheduleConstraint(
         "dualpipe needs microbatches in pairs",
         constraints.divides(num.where(many, 2.0, 1.0), microbatches),
         lambda: (
@@ -50,8 +50,8 @@ def needs(plan: Plan, microbatches: Number) -> Iterator[Need]:
             "change --batch, --dp or --micro-batch"
         ),
     )
-    yield Need(
+    yield ScheduleConstraint(
         "dualpipe has no virtual stages",
-        constraints.within(plan.virtual_stages, 1.0),
-        lambda: f"--schedule dualpipe has no --virtual-stages {plan.virtual_stages:.0f}; leave them out",
+        constraints.within(layout.virtual_stages, 1.0),
+        lambda: f"--schedule dualpipe has no --virtual-stages {layout.virtual_stages:.0f}; leave them out",
     )

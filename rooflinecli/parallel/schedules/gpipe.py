@@ -5,12 +5,12 @@ from __future__ import annotations
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import memory
 from rooflinecli.parallel.schedules.one_f_one_b import bubble, needs, sends
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 
 __all__ = ["bubble", "in_flight", "needs", "sends"]
 
 
-def in_flight(plan: Plan, microbatches: Number) -> tuple[Number, Number]:
+def in_flight(layout: Layout, microbatches: Number) -> tuple[Number, Number]:
     """Microbatches whose activations the first and the last stage hold: all of them."""
-    held = memory.in_flight_gpipe(microbatches, plan.pp)
+    held = memory.in_flight_gpipe(microbatches, layout.pp)
     return held, held

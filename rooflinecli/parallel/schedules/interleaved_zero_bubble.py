@@ -10,21 +10,21 @@ from collections.abc import Iterator
 from rooflinecli.core import num
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import constraints
-from rooflinecli.parallel.pipeline import Need
+from rooflinecli.parallel.pipeline import ScheduleConstraint
 from rooflinecli.parallel.schedules import one_f_one_b
 from rooflinecli.parallel.schedules.one_f_one_b import in_flight, sends
 from rooflinecli.parallel.schedules.zero_bubble import bubble
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 
 __all__ = ["bubble", "in_flight", "needs", "sends"]
 
 
-def needs(plan: Plan, microbatches: Number) -> Iterator[Need]:
+def needs(layout: Layout, microbatches: Number) -> Iterator[ScheduleConstraint]:
     """What the schedule asks of a layout: what interleaving does, and chunks to interleave."""
-    yield from one_f_one_b.needs(plan, microbatches)
-    yield Need(
+    yield from one_f_one_b.needs(layout, microbatches)
+    yield ScheduleConstraint(
         "interleaving needs virtual stages",
-        constraints.within(num.where(plan.pp > 1, 2.0, 1.0), plan.virtual_stages),
+        constraints.within(num.where(layout.pp > 1, 2.0, 1.0), layout.virtual_stages),
         lambda: (
             "--schedule interleaved-zero-bubble needs --virtual-stages of at least 2; with one it is --schedule zero-bubble"
         ),

@@ -10,37 +10,37 @@ from collections.abc import Iterator
 from rooflinecli.core import num
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import constraints, memory, schedule
-from rooflinecli.parallel.pipeline import Need
-from rooflinecli.specs.layout import Plan
+from rooflinecli.parallel.pipeline import ScheduleConstraint
+from rooflinecli.specs.layout import Layout
 
 
-def bubble(plan: Plan, stage_time: Number, weight_gradient_time: Number) -> Number:
+def bubble(layout: Layout, stage_time: Number, weight_gradient_time: Number) -> Number:
     """Idle time of a stage per step."""
-    return schedule.pipeline_bubble(plan.pp, plan.virtual_stages, stage_time)
+    return schedule.pipeline_bubble(layout.pp, layout.virtual_stages, stage_time)
 
 
-def in_flight(plan: Plan, microbatches: Number) -> tuple[Number, Number]:
+def in_flight(layout: Layout, microbatches: Number) -> tuple[Number, Number]:
     """Microbatches (of a whole stage) whose activations the first and the last stage hold."""
-    plain = memory.in_flight_1f1b(microbatches, plan.pp)
-    if num.plain(plan.virtual_stages) and num.value(plan.virtual_stages) == 1:
+    plain = memory.in_flight_1f1b(microbatches, layout.pp)
+    if num.plain(layout.virtual_stages) and num.value(layout.virtual_stages) == 1:
         return plain, 1.0
-    interleaved = memory.in_flight_interleaved(microbatches, plan.pp, plan.virtual_stages)
-    return num.where(plan.virtual_stages > 1, interleaved, plain), 1.0
+    interleaved = memory.in_flight_interleaved(microbatches, layout.pp, layout.virtual_stages)
+    return num.where(layout.virtual_stages > 1, interleaved, plain), 1.0
 
 
-def sends(plan: Plan, backward: bool) -> Number:
+def sends(layout: Layout, backward: bool) -> Number:
     """Activations that a stage passes on per microbatch: forward and backward, once per chunk of layers."""
-    return plan.virtual_stages * (2 if backward else 1)
+    return layout.virtual_stages * (2 if backward else 1)
 
 
-def needs(plan: Plan, microbatches: Number) -> Iterator[Need]:
+def needs(layout: Layout, microbatches: Number) -> Iterator[ScheduleConstraint]:
     """What the schedule asks of a layout."""
-    if not (num.plain(plan.virtual_stages) and num.value(plan.virtual_stages) == 1):
-        yield Need(
+    if not (num.plain(layout.virtual_stages) and num.value(layout.virtual_stages) == 1):
+        yield ScheduleConstraint(
             "interleaving needs microbatches in multiples of pp",
-            constraints.divides(num.where(plan.virtual_stages > 1, plan.pp, 1.0), microbatches),
+            constraints.divides(num.where(layout.virtual_stages > 1, layout.pp, 1.0), microbatches),
             lambda: (
-                f"--virtual-stages {plan.virtual_stages:.0f} needs microbatches in multiples of --pp {plan.pp:.0f}, but each "
+                f"--virtual-stages {layout.virtual_stages:.0f} needs microbatches in multiples of --pp {layout.pp:.0f}, but each "
                 f"replica has {num.value(microbatches):.0f}; change --batch, --dp or --micro-batch"
             ),
         )

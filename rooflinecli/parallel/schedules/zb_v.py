@@ -11,42 +11,42 @@ from collections.abc import Iterator
 from rooflinecli.core import num
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import constraints, memory, schedule
-from rooflinecli.parallel.pipeline import Need
-from rooflinecli.specs.layout import Plan
+from rooflinecli.parallel.pipeline import ScheduleConstraint
+from rooflinecli.specs.layout import Layout
 
 CHUNKS = 2.0
 
 
-def bubble(plan: Plan, stage_time: Number, weight_gradient_time: Number) -> Number:
+def bubble(layout: Layout, stage_time: Number, weight_gradient_time: Number) -> Number:
     """Idle time of a stage per step."""
-    return schedule.zero_bubble_v(plan.pp, stage_time, weight_gradient_time)
+    return schedule.zero_bubble_v(layout.pp, stage_time, weight_gradient_time)
 
 
-def in_flight(plan: Plan, microbatches: Number) -> tuple[Number, Number]:
+def in_flight(layout: Layout, microbatches: Number) -> tuple[Number, Number]:
     """Microbatches (of a whole stage) whose activations the first and the last device hold: as many as 1F1B's first, everywhere."""
-    held = memory.in_flight_1f1b(microbatches, plan.pp)
+    held = memory.in_flight_1f1b(microbatches, layout.pp)
     return held, held
 
 
-def sends(plan: Plan, backward: bool) -> Number:
+def sends(layout: Layout, backward: bool) -> Number:
     """Activations that a device passes on per microbatch, for both of its chunks."""
     return CHUNKS * (2 if backward else 1)
 
 
-def needs(plan: Plan, microbatches: Number) -> Iterator[Need]:
+def needs(layout: Layout, microbatches: Number) -> Iterator[ScheduleConstraint]:
     """What the schedule asks of a layout."""
-    yield Need(
+    yield ScheduleConstraint(
         "zb-v has two chunks of its own",
-        constraints.within(plan.virtual_stages, 1.0),
+        constraints.within(layout.virtual_stages, 1.0),
         lambda: (
-            f"--schedule zb-v puts two chunks on every device by itself; leave --virtual-stages {plan.virtual_stages:.0f} out"
+            f"--schedule zb-v puts two chunks on every device by itself; leave --virtual-stages {layout.virtual_stages:.0f} out"
         ),
     )
-    yield Need(
+    yield ScheduleConstraint(
         "zb-v needs two microbatches per stage",
-        constraints.within(num.where(plan.pp > 1, CHUNKS * plan.pp, 1.0), microbatches),
+        constraints.within(num.where(layout.pp > 1, CHUNKS * layout.pp, 1.0), microbatches),
         lambda: (
-            f"--schedule zb-v fills its gaps from {CHUNKS * num.value(plan.pp):.0f} microbatches on, but each replica has "
+            f"--schedule zb-v fills its gaps from {CHUNKS * num.value(layout.pp):.0f} microbatches on, but each replica has "
             f"{num.value(microbatches):.0f}; raise --batch, or lower --dp, --micro-batch or --pp"
         ),
     )

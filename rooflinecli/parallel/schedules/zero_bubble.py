@@ -5,11 +5,11 @@ from __future__ import annotations
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import schedule
 from rooflinecli.parallel.schedules.one_f_one_b import in_flight, needs, sends
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 
 __all__ = ["bubble", "in_flight", "needs", "sends"]
 
 
-def bubble(plan: Plan, stage_time: Number, weight_gradient_time: Number) -> Number:
+def bubble(layout: Layout, stage_time: Number, weight_gradient_time: Number) -> Number:
     """Idle time of a stage per step."""
-    return schedule.zero_bubble(plan.pp, plan.virtual_stages, stage_time, weight_gradient_time)
+    return schedule.zero_bubble(layout.pp, layout.virtual_stages, stage_time, weight_gradient_time)

@@ -11,10 +11,10 @@ from rooflinecli.core import num
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import collectives as f
 from rooflinecli.price.fabrics.switch import volume_of
-from rooflinecli.price.fabrics.types import Part, Span
+from rooflinecli.price.fabrics.types import GroupSpan, LevelPrice
 
 
-def cost(op: str, size: Number, span: Span, level: Any, regime: str) -> Part:
+def cost(op: str, size: Number, span: GroupSpan, level: Any, regime: str) -> LevelPrice:
     """Price of `op` over so many hosts."""
     c = level.constants(regime, op)
     hop = num.maximum(c.per_hop, level.latency)
@@ -33,6 +33,6 @@ def cost(op: str, size: Number, span: Span, level: Any, regime: str) -> Part:
             algorithm = "tree"
         latency = f.latency_of_faster(expected, tree, latency, waited)
         expected = f.faster(expected, tree)
-    return Part(
+    return LevelPrice(
         volume, f.collective_floor(volume, level.bandwidth), expected, c.error, level.bandwidth, algorithm, latency
     )

@@ -10,12 +10,12 @@ from typing import Any
 from rooflinecli.core import num
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import collectives as f
-from rooflinecli.price.fabrics.types import Part, Span
+from rooflinecli.price.fabrics.types import GroupSpan, LevelPrice
 
 IN_NETWORK = "all-reduce-in-network"
 
 
-def volume_of(op: str, size: Number, span: Span) -> Number:
+def volume_of(op: str, size: Number, span: GroupSpan) -> Number:
     """Bytes each device sends over this level."""
     if op == "all-to-all":
         return f.all_to_all_level_volume(size, span.n, span.members, span.inner)
@@ -26,12 +26,12 @@ def volume_of(op: str, size: Number, span: Span) -> Number:
     return f.gather_volume(size, span.fan)
 
 
-def cost(op: str, size: Number, span: Span, level: Any, regime: str) -> Part:
+def cost(op: str, size: Number, span: GroupSpan, level: Any, regime: str) -> LevelPrice:
     """Price of `op` at this level."""
     return at_rate(op, size, span, level, regime, level.bandwidth)
 
 
-def at_rate(op: str, size: Number, span: Span, level: Any, regime: str, bandwidth: Number) -> Part:
+def at_rate(op: str, size: Number, span: GroupSpan, level: Any, regime: str, bandwidth: Number) -> LevelPrice:
     """Price of `op` when every device sends at `bandwidth`."""
     c = level.constants(regime, op)
     volume, hops = volume_of(op, size, span), f.ring_steps(span.fan)
@@ -50,4 +50,4 @@ def at_rate(op: str, size: Number, span: Span, level: Any, regime: str, bandwidt
                 algorithm = "in-network reduction"
             latency = f.latency_of_faster(expected, summed, latency, waited)
             expected = f.faster(expected, summed)
-    return Part(volume, f.collective_floor(least, bandwidth), expected, c.error, bandwidth, algorithm, latency)
+    return LevelPrice(volume, f.collective_floor(least, bandwidth), expected, c.error, bandwidth, algorithm, latency)

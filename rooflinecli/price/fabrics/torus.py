@@ -13,7 +13,7 @@ from rooflinecli.core.num import Number
 from rooflinecli.formulas import collectives as f
 from rooflinecli.formulas import torus as t
 from rooflinecli.price.fabrics.switch import volume_of
-from rooflinecli.price.fabrics.types import Part, Span
+from rooflinecli.price.fabrics.types import GroupSpan, LevelPrice
 
 DIRECTIONS = {
     "axis-16": t.directions_axis_16,
@@ -24,7 +24,7 @@ DIRECTIONS = {
 Along = tuple[Number, Number, Number]  # members, step, directions on one axis
 
 
-def cost(op: str, size: Number, span: Span, level: Any, regime: str) -> Part:
+def cost(op: str, size: Number, span: GroupSpan, level: Any, regime: str) -> LevelPrice:
     """Price of `op` over the members of a torus."""
     c = level.constants(regime, op)
     hop = num.maximum(c.per_hop, level.latency)
@@ -39,7 +39,7 @@ def cost(op: str, size: Number, span: Span, level: Any, regime: str) -> Part:
         hops = num.minimum(hops, 1)
     expected = f.collective_time(volume, rate, c.memory, c.overhead, hop, c.gamma, hops)
     latency = f.collective_time(0.0, rate, c.memory, c.overhead, hop, c.gamma, hops)
-    return Part(volume, f.collective_floor(volume, rate), expected, c.error, rate, "torus", latency)
+    return LevelPrice(volume, f.collective_floor(volume, rate), expected, c.error, rate, "torus", latency)
 
 
 def _busiest(size: Number, along: list[Along]) -> Number:
@@ -50,7 +50,7 @@ def _busiest(size: Number, along: list[Along]) -> Number:
     return worst
 
 
-def _along(span: Span, level: Any) -> list[Along]:
+def _along(span: GroupSpan, level: Any) -> list[Along]:
     """Members, step and directions of the group on each axis."""
     rule = DIRECTIONS[level.level.wrap]
     used = num.minimum(span.slice, level.size)

@@ -9,7 +9,7 @@ Mesh = tuple[tuple[Number, Number], ...]
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Span:
+class GroupSpan:
     """`fan` members meet at this level, each standing for `inner` below; the group has n in all, one every `stride` devices.
 
     slice is the number of devices in use (a torus takes its shape from it); mesh, when given, names the group's
@@ -26,7 +26,7 @@ class Span:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Part:
+class LevelPrice:
     """Price of one level's share: bytes each device sends, floor and expected seconds, relative error, how it was done."""
 
     volume: Number

@@ -10,7 +10,7 @@ from typing import Any
 from rooflinecli.core import units
 from rooflinecli.core.errors import UsageError
 from rooflinecli.questions.check import baseline as saved
-from rooflinecli.questions.check.cases import Case, load
+from rooflinecli.questions.check.cases import CheckCase, load
 from rooflinecli.questions.check.measured_quantities import Measured
 from rooflinecli.questions.check.report import report
 from rooflinecli.questions.check.run import Estimator, run
@@ -19,7 +19,7 @@ EFFORT = 300  # estimates a run makes without being asked for more: those of its
 
 
 @dataclass(frozen=True)
-class Settings:
+class CheckSettings:
     """What the command line decides; None leaves a matter to the plan files."""
 
     hold: str | None = None
@@ -42,10 +42,10 @@ def share(written: str) -> float:
     return value
 
 
-def check(plans: list[Path], settings: Settings, measured: Measured | None = None) -> dict[str, Any]:
+def check(plans: list[Path], settings: CheckSettings, measured: Measured | None = None) -> dict[str, Any]:
     """The report; `measured` reads the measured files that checks name. Raises DataError with file:line for a plan that is wrong, UsageError for settings that are."""
     old = saved.load(settings.baseline) if settings.baseline else None
-    cases: list[Case] = []
+    cases: list[CheckCase] = []
     strict: list[str] = []
     for path in dict.fromkeys(plans):
         found, plan = load(path, settings.hold)

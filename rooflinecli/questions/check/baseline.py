@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.specs.name_lookup import shown
+from rooflinecli.specs.name_lookup import display_path
 
 SCHEMA = "roofline/check/1"
 
@@ -22,17 +22,17 @@ def load(path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: cannot be read ({error.strerror}); give a readable baseline") from None
     except RecursionError:
         raise DataError(
-            f"{shown(path)}:1: nested too deeply to be a report; write it anew with --write-baseline"
+            f"{display_path(path)}:1: nested too deeply to be a report; write it anew with --write-baseline"
         ) from None
     except ValueError as error:
         raise DataError(
-            f"{shown(path)}:{getattr(error, 'lineno', 1)}: not valid JSON; write it anew with --write-baseline"
+            f"{display_path(path)}:{getattr(error, 'lineno', 1)}: not valid JSON; write it anew with --write-baseline"
         ) from None
     try:
         _index(report)
     except (KeyError, TypeError, AttributeError):
         raise DataError(
-            f"{shown(path)}:1: not a report of `roofline check` ({SCHEMA}); write it anew with --write-baseline"
+            f"{display_path(path)}:1: not a report of `roofline check` ({SCHEMA}); write it anew with --write-baseline"
         ) from None
     return dict(report)
 

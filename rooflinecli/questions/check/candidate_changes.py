@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli.engine.phase_answer import PlanAnswer
-from rooflinecli.questions.estimate.answer_types import Estimate
+from rooflinecli.engine.phase_answer import LayoutAnswer
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 
 Options = dict[str, Any]
 FARTHEST = 16
@@ -14,11 +14,11 @@ _WIDE = ("bf16", "fp16", "fp32")
 _NARROW = ("fp8", "int8")
 
 
-def moves(options: Options, result: Estimate) -> dict[str, list[Options]]:
+def moves(options: Options, result: EstimateAnswer) -> dict[str, list[Options]]:
     """kind of change -> options over the ones given (None takes one back), from the least to the most disruptive kind."""
     work, training = result.workload, "train" in result.phases
     serving = not training or len(result.phases) > 1
-    plan = result.phases["train" if training else next(iter(result.phases))].laid_out
+    plan = result.phases["train" if training else next(iter(result.phases))].layout_of_phase
     found = {"layout": _training_layouts(plan) if training else _layouts(plan)}
     if serving and work.kv_dtype in _WIDE:
         found["kv-dtype"] = [{"kv-dtype": dtype} for dtype in _NARROW]
@@ -48,14 +48,14 @@ def pairs(kinds: dict[str, list[Options]]) -> list[Options]:
     ]
 
 
-def _layouts(plan: PlanAnswer) -> list[Options]:
+def _layouts(plan: LayoutAnswer) -> list[Options]:
     """Other tensor-parallel sizes on the same devices, the nearest first."""
     n, tp = plan.devices, plan.tp
     sizes = [2**i for i in range(n.bit_length()) if n % 2**i == 0 and 2**i != tp]
     return [{**OPEN, "n": n, "tp": size} for size in sorted(sizes, key=lambda s: abs(s.bit_length() - tp.bit_length()))]
 
 
-def _training_layouts(plan: PlanAnswer) -> list[Options]:
+def _training_layouts(plan: LayoutAnswer) -> list[Options]:
     """What training can trade on the same devices: recomputation, ZeRO, interleaving, the whole layout, the microbatch."""
     n = plan.devices
     free: Options = {**OPEN, "n": n, "zero": None, "recompute": None}

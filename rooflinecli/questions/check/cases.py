@@ -11,7 +11,7 @@ from typing import Any
 from rooflinecli.core import files
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.core.fast_dataclass import dataclass
-from rooflinecli.core.files import absent
+from rooflinecli.core.files import missing_reason
 from rooflinecli.engine import build_request
 from rooflinecli.questions.check import requirement
 from rooflinecli.questions.check.fleet_quantities import FLEET
@@ -31,7 +31,7 @@ _SERVING = ["prefill", "decode"]
 
 
 @dataclass(frozen=True)
-class Case:
+class CheckCase:
     """One estimate and what it must keep to."""
 
     name: str
@@ -54,11 +54,11 @@ class Case:
         return self.where.rpartition(":")[0]
 
 
-def load(path: Path, hold: str | None = None) -> tuple[list[Case], CheckFile]:
+def load(path: Path, hold: str | None = None) -> tuple[list[CheckCase], CheckFile]:
     """Every case of a plan file, and the file. Raises DataError with file:line."""
     plan, document = load_checks(path)
     defaults = as_options(plan.defaults, document, ("defaults",))
-    cases: list[Case] = []
+    cases: list[CheckCase] = []
     for name, check in plan.checks.items():
         if check.fleet is not None:
             cases.append(_of_fleet(name, check, plan, document, hold))
@@ -69,13 +69,13 @@ def load(path: Path, hold: str | None = None) -> tuple[list[Case], CheckFile]:
 
 def _cases(
     name: str, check: CheckSpec, plan: CheckFile, document: Document, defaults: dict[str, Any], hold: str | None
-) -> Iterator[Case]:
+) -> Iterator[CheckCase]:
     key = ("checks", name)
-    where = document.at(*key)
+    where = document.location(*key)
     own = _launched(check, document, key, defaults) | as_options(_but_from(check.options), document, key)
     axes = as_options(check.matrix, document, (*key, "matrix"))
     lines = {
-        table.find(k).name: document.at(*at, k)
+        table.find(k).name: document.location(*at, k)
         for at, group in ((("defaults",), plan.defaults), (key, check.options), ((*key, "matrix"), check.matrix))
         for k in group
         if k != FROM
@@ -87,7 +87,7 @@ def _cases(
             )
     if prod(map(len, axes.values())) > LARGEST_MATRIX:
         raise DataError(
-            f"{document.at(*key, 'matrix')}: matrix: more than {LARGEST_MATRIX} combinations; split it or drop values"
+            f"{document.location(*key, 'matrix')}: matrix: more than {LARGEST_MATRIX} combinations; split it or drop values"
         )
     wanted = tuple(_requirements(check, document, key))
     held = (check.hold or plan.hold).value
@@ -97,7 +97,7 @@ def _cases(
         options = _asked({**defaults, **own, **point}, wanted, document.path.parent)
         options, end = _held({**options, "hold": hold} if hold else options, held)
         label = ", ".join(f"{k}={v}" for k, v in point.items())
-        yield Case(
+        yield CheckCase(
             f"{name}[{label}]" if label else name,
             options,
             wanted,
@@ -110,21 +110,27 @@ def _cases(
         )
 
 
-def _of_fleet(name: str, check: CheckSpec, plan: CheckFile, document: Document, hold: str | None) -> Case:
+def _of_fleet(name: str, check: CheckSpec, plan: CheckFile, document: Document, hold: str | None) -> CheckCase:
     """The case of a whole fleet. Raises DataError for a file that is not there, and for what belongs to an estimate."""
     key = ("checks", name)
     path = document.path.parent / str(check.fleet)
     if not path.is_file():
-        raise DataError(f"{document.at(*key, 'fleet')}: fleet: {path}: {absent(path)}; give the file of a fleet beside the plan")
+        raise DataError(
+            f"{document.location(*key, 'fleet')}: fleet: {path}: {missing_reason(path)}; give the file of a fleet beside the plan"
+        )
     others = [*check.options, *(field for field in ("matrix", "simulate", "measured") if getattr(check, field))]
     for other in others:
-        raise DataError(f"{document.at(*key, other)}: {other}: a check of a fleet takes no options; write it in {check.fleet}")
+        raise DataError(
+            f"{document.location(*key, other)}: {other}: a check of a fleet takes no options; write it in {check.fleet}"
+        )
     wanted = tuple(_requirements(check, document, key))
     for requirement_ in wanted:
         if not requirement_.quantity.startswith(FLEET):
-            raise DataError(f"{requirement_.where}: {requirement_.quantity}: not of a fleet; write for example fleet.growth: '>= 1.2'")
+            raise DataError(
+                f"{requirement_.where}: {requirement_.quantity}: not of a fleet; write for example fleet.growth: '>= 1.2'"
+            )
     held = hold or (check.hold or plan.hold).value
-    return Case(name, {}, wanted, held, document.at(*key), check.description, {}, fleet=path)
+    return CheckCase(name, {}, wanted, held, document.location(*key), check.description, {}, fleet=path)
 
 
 def _held(options: dict[str, Any], held: str) -> tuple[dict[str, Any], str]:
@@ -147,7 +153,7 @@ def _measured(
     check: CheckSpec, wanted: tuple[Requirement, ...], document: Document, key: tuple[str, ...]
 ) -> tuple[Path, ...]:
     """The measured files, found beside the plan. Raises DataError for one that is not there, and where nothing is required of it."""
-    where = document.at(*key, "measured")
+    where = document.location(*key, "measured")
     names = (
         check.measured if isinstance(check.measured, list) else [check.measured] if check.measured is not None else []
     )
@@ -155,7 +161,7 @@ def _measured(
     for path in found:
         if not path.is_file():
             raise DataError(
-                f"{where}: measured: {path}: {absent(path)}; give the results of a benchmark or a training log beside the plan"
+                f"{where}: measured: {path}: {missing_reason(path)}; give the results of a benchmark or a training log beside the plan"
             )
     if found and not any(r.quantity.startswith("measured.") for r in wanted):
         raise DataError(f"{where}: measured: nothing is required of it; add for example measured.gap: '<= 20 %'")
@@ -173,12 +179,14 @@ def _launched(check: CheckSpec, document: Document, key: tuple[str, ...], defaul
         return {}
     from rooflinecli.importers.launch import read
 
-    where = document.at(*key, FROM)
+    where = document.location(*key, FROM)
     beside = document.path.parent / str(written)
     given = {k: v for k, v in {**defaults, **_but_from(check.options)}.items() if k not in check.matrix}
     given |= {name: values[0] for name, values in check.matrix.items()}
     try:
-        found = read.options(str(beside) if files.lies(beside, "#") else str(written), given, build_request.warn)
+        found = read.options(
+            str(beside) if files.is_existing_file(beside, "#") else str(written), given, build_request.warn
+        )
     except (UsageError, DataError) as error:
         raise DataError(f"{where}: {FROM}: {error}") from None
     taken = {table.find(name).name for name in (*given, *check.matrix)}
@@ -190,7 +198,7 @@ def _requirements(check: CheckSpec, document: Document, key: tuple[str, ...]) ->
         several = isinstance(written, list)
         for i, one in enumerate(written if several else [written]):  # type: ignore[arg-type]
             at: KeyPath = (*key, "require", quantity, i) if several else (*key, "require", quantity)
-            yield requirement.parse(quantity.removeprefix("phases."), one, document.at(*at))
+            yield requirement.parse(quantity.removeprefix("phases."), one, document.location(*at))
 
 
 def _asked(options: dict[str, Any], wanted: tuple[Requirement, ...], folder: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from rooflinecli.questions.check.candidate_changes import Options, moves, pairs
 from rooflinecli.questions.check.fleet_quantities import FLEET
 from rooflinecli.questions.check.run import LAYOUT, MEASURED, SIMULATED, Estimator, Outcome, outcome
 from rooflinecli.questions.check.verdict import PASS
-from rooflinecli.questions.estimate.answer_types import Estimate
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 
 ALTERNATIVES = 3
 TRAINING = 5
@@ -21,7 +21,7 @@ _PLAN = ("devices", "tp", "pp", "dp", "zero", "micro_batch", "virtual_stages", "
 
 
 @dataclass(frozen=True)
-class Remedy:
+class SuggestedFix:
     """Options that pass, and what of the plan they change: name, before, after."""
 
     options: Options
@@ -44,20 +44,20 @@ class Budget:
 
     def spend(self, cost: int) -> None:
         if self.left < cost:
-            raise Spent
+            raise BudgetExhausted
         self.left -= cost
 
 
-class Spent(Exception):
+class BudgetExhausted(Exception):
     """The budget of a search is used up."""
 
 
-def remedies(outcomes: list[Outcome], answer: Estimator, budget: Budget) -> list[list[Remedy] | None]:
+def remedies(outcomes: list[Outcome], answer: Estimator, budget: Budget) -> list[list[SuggestedFix] | None]:
     """Per outcome up to three ways to pass, nearest first: one kind of change each, or a pair when no single kind is enough.
 
     None for a check that passes, and where the budget ran out first. Pairs wait until every check had its single changes.
     """
-    found: list[list[Remedy] | None] = [None] * len(outcomes)
+    found: list[list[SuggestedFix] | None] = [None] * len(outcomes)
     for step in (_singles, _pair):
         for i, missed in enumerate(outcomes):
             if any(r.quantity.startswith((SIMULATED, LAYOUT, MEASURED, FLEET)) for r in missed.case.requirements):
@@ -68,28 +68,28 @@ def remedies(outcomes: list[Outcome], answer: Estimator, budget: Budget) -> list
 
 
 def _within(
-    step: Callable[[_Search], Iterator[Remedy]], missed: Outcome, answer: Estimator, budget: Budget
-) -> list[Remedy] | None:
+    step: Callable[[_Search], Iterator[SuggestedFix]], missed: Outcome, answer: Estimator, budget: Budget
+) -> list[SuggestedFix] | None:
     """What one step finds; what it found before the budget ran out is kept."""
     if missed.result is None:
         return []
-    found: list[Remedy] = []
+    found: list[SuggestedFix] = []
     try:
         for remedy in islice(step(_Search(missed, missed.result, answer, budget)), ALTERNATIVES):
             found.append(remedy)  # one by one, since Spent must not lose those before it
-    except Spent:
+    except BudgetExhausted:
         return found or None
     return found
 
 
-def _singles(search: _Search) -> Iterator[Remedy]:
+def _singles(search: _Search) -> Iterator[SuggestedFix]:
     for kind, candidates in search.kinds.items():
         changes = search.first(candidates)
         if changes is not None:
             yield search.remedy(search.refined(kind, changes))
 
 
-def _pair(search: _Search) -> Iterator[Remedy]:
+def _pair(search: _Search) -> Iterator[SuggestedFix]:
     changes = search.first(pairs(search.kinds))
     if changes is not None:
         yield search.remedy(changes)
@@ -98,7 +98,7 @@ def _pair(search: _Search) -> Iterator[Remedy]:
 class _Search:
     """The missed check, and asking again with some of its options changed."""
 
-    def __init__(self, missed: Outcome, result: Estimate, answer: Estimator, budget: Budget):
+    def __init__(self, missed: Outcome, result: EstimateAnswer, answer: Estimator, budget: Budget):
         self.case, self.result, self.answer, self.budget = missed.case, result, answer, budget
         self.kinds = moves(self.case.options, result)
 
@@ -132,12 +132,14 @@ class _Search:
         return {**changes, option: good}
 
     def _now(self, kind: str) -> float:
-        return float(self.result.workload.batch if kind == "batch" else self.result.phases["train"].laid_out.devices)
+        return float(
+            self.result.workload.batch if kind == "batch" else self.result.phases["train"].layout_of_phase.devices
+        )
 
-    def remedy(self, changes: Options) -> Remedy:
+    def remedy(self, changes: Options) -> SuggestedFix:
         found = self.passing(changes)
         assert found is not None and found.result is not None  # what `first` and `refined` return passed
-        return Remedy(found.case.options, (*self._words(changes), *self._sizes(found.result)), found)
+        return SuggestedFix(found.case.options, (*self._words(changes), *self._sizes(found.result)), found)
 
     def _words(self, changes: Options) -> list[tuple[str, Any, Any]]:
         """Options that are no part of the plan: formats and the batch."""
@@ -150,9 +152,11 @@ class _Search:
         }
         return [(name, old, changes[name]) for name, old in before.items() if name in changes]
 
-    def _sizes(self, after: Estimate) -> list[tuple[str, Any, Any]]:
+    def _sizes(self, after: EstimateAnswer) -> list[tuple[str, Any, Any]]:
         """The plan sizes that differ, of the first phase whose plan does."""
-        plans = [(old.laid_out, after.phases[phase].laid_out) for phase, old in self.result.phases.items()]
+        plans = [
+            (old.layout_of_phase, after.phases[phase].layout_of_phase) for phase, old in self.result.phases.items()
+        ]
         old, new = next(((a, b) for a, b in plans if any(getattr(a, k) != getattr(b, k) for k in _PLAN)), plans[0])
         return [
             (k.replace("_", "-"), getattr(old, k), getattr(new, k)) for k in _PLAN if getattr(old, k) != getattr(new, k)

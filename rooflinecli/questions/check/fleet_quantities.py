@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from rooflinecli.core.errors import DataError, UsageError, unknown
 from rooflinecli.core.record import MISSING, at, leaves
-from rooflinecli.questions.check.interval_bounds import Ends
+from rooflinecli.questions.check.interval_bounds import IntervalBounds
 from rooflinecli.questions.check.requirement import Requirement
 
 if TYPE_CHECKING:
-    from rooflinecli.questions.check.cases import Case
+    from rooflinecli.questions.check.cases import CheckCase
 
 FLEET = "fleet."
 FITS = f"{FLEET}feasible"
 _SHOWN = ("feasible", "growth", "bottleneck", "devices", "spare", "usd_per_hour")
 
 
-def ends(case: Case, quantity: str) -> Ends:
+def ends(case: CheckCase, quantity: str) -> IntervalBounds:
     """A number of the fleet, placed at the end that the check holds. Raises UsageError for one that is not there."""
     found = _placed(case.fleet, case.hold) if case.fleet is not None else {}
     name = quantity.removeprefix(FLEET)
@@ -31,10 +31,10 @@ def ends(case: Case, quantity: str) -> Ends:
             f"{quantity}: has no value here; of a bill every group needs its `price`, of growth what else there is has to fit"
         )
     note = f"the whole fleet placed at the {case.hold} end; {found['bottleneck']} is the bottleneck"
-    return Ends(value, note=note)
+    return IntervalBounds(value, note=note)
 
 
-def with_feasible(case: Case) -> list[Requirement]:
+def with_feasible(case: CheckCase) -> list[Requirement]:
     """The requirements, and that everything fits, which no check of a fleet passes without."""
     said = any(r.quantity == FITS for r in case.requirements)
     implied = [] if said else [Requirement(FITS, "==", True, "", "true", case.where, implied=True)]

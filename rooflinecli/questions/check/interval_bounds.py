@@ -7,13 +7,13 @@ from typing import Any
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.record import MISSING, at, entries, leaves
-from rooflinecli.questions.estimate.answer_types import Estimate
-from rooflinecli.specs.quantities import find, follows_rate, follows_time
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer
+from rooflinecli.specs.quantities import find, scales_with_rate, scales_with_time
 from rooflinecli.specs.request import PHASES
 
 
 @dataclass(frozen=True)
-class Ends:
+class IntervalBounds:
     """A value and, when it depends on a time, what it is at that time's floor and at the ends of its interval."""
 
     expected: Any
@@ -34,7 +34,7 @@ class Ends:
         return self.floor if hold == "floor" else self.high if less else self.low
 
 
-def ends(result: Estimate, quantity: str) -> Ends:
+def ends(result: EstimateAnswer, quantity: str) -> IntervalBounds:
     """Raises UsageError when the quantity does not exist, is a group, or has no value under the options given."""
     if quantity.startswith("memory."):
         return _worst(result, quantity)
@@ -44,15 +44,15 @@ def ends(result: Estimate, quantity: str) -> Ends:
         raise _absent(result, quantity, value, phase)
     if value is None:
         raise UsageError(f"{quantity}: has no value here; {_needed(result, name)}")
-    time, follows = result.phases.get(phase), follows_time(quantity)
+    time, follows = result.phases.get(phase), scales_with_time(quantity)
     if time is None or time.time_s <= 0 or not follows or isinstance(value, str):
-        return Ends(value, phase)
+        return IntervalBounds(value, phase)
     floor = scaled(value, time.time_s, time.floor_s, follows < 0)
-    if follows_rate(quantity):
+    if scales_with_rate(quantity):
         points = [scaled(value, time.tokens_per_s, r, follows > 0) for r in time.tokens_per_s_interval]
     else:
         points = [scaled(value, time.time_s, t, follows < 0) for t in time.interval_s]
-    return Ends(value, phase, floor, min(points), max(points))
+    return IntervalBounds(value, phase, floor, min(points), max(points))
 
 
 def phase_of(quantity: str) -> str:
@@ -69,28 +69,28 @@ def scaled(value: float, time: float, other: float, against: bool) -> float:
     return value * (time / other if against else other / time) if other > 0 else value
 
 
-def _walk(result: Estimate, quantity: str) -> Any:
+def _walk(result: EstimateAnswer, quantity: str) -> Any:
     return at(result.phases if quantity.partition(".")[0] in PHASES else result, quantity)
 
 
-def _worst(result: Estimate, quantity: str) -> Ends:
+def _worst(result: EstimateAnswer, quantity: str) -> IntervalBounds:
     """`memory.X`: the tightest phase. The least headroom, the most of anything else."""
     found = {phase: _walk(result, f"{phase}.{quantity}") for phase in result.phases}
     if any(not isinstance(v, (int, float)) for v in found.values()):
         raise _absent(result, quantity, MISSING, "")
     pick = min if quantity.endswith("headroom") else max
     phase = pick(found, key=lambda p: found[p])
-    return Ends(found[phase], phase)
+    return IntervalBounds(found[phase], phase)
 
 
-def known(result: Estimate) -> list[str]:
+def known(result: EstimateAnswer) -> list[str]:
     """Every quantity, word and switch of a result that a requirement can name."""
     paths = [path.removeprefix("phases.") for path, _ in leaves(result)]
     shared = {p.partition(".")[2] for p in paths if p.split(".")[1:2] == ["memory"]}
     return [*paths, *sorted(shared)]
 
 
-def _absent(result: Estimate, quantity: str, value: Any, phase: str) -> UsageError:
+def _absent(result: EstimateAnswer, quantity: str, value: Any, phase: str) -> UsageError:
     names = known(result)
     if phase and phase not in result.phases:
         return UsageError(f"{quantity}: the check does not ask for {phase}; add it to `phase` or drop `phase`")
@@ -100,7 +100,7 @@ def _absent(result: Estimate, quantity: str, value: Any, phase: str) -> UsageErr
     return unknown("quantity", quantity, names, "`roofline estimate --format json` shows every quantity")
 
 
-def _needed(result: Estimate, name: str) -> str:
+def _needed(result: EstimateAnswer, name: str) -> str:
     if name in ("run_s", "steps") or (name == "training_usd" and result.cost.usd_per_device_hour is not None):
         return "add `tokens`, the tokens of the whole run"
     if "usd" in name:

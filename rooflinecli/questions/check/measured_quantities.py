@@ -8,7 +8,7 @@ from typing import Any
 
 from rooflinecli.core.errors import unknown
 from rooflinecli.core.units import duration
-from rooflinecli.questions.check.interval_bounds import Ends
+from rooflinecli.questions.check.interval_bounds import IntervalBounds
 
 Rows = list[dict[str, Any]]
 Measured = Callable[
@@ -17,21 +17,21 @@ Measured = Callable[
 GAP, INSIDE = "gap", "inside_share"
 
 
-def ends(rows: Rows, name: str) -> Ends:
+def ends(rows: Rows, name: str) -> IntervalBounds:
     """`PHASE.time_s`, `gap` (the largest, either way) or `inside_share`. Raises UsageError for another name."""
     times = {
         f"{phase}.time_s": [r for r in rows if r["phase"] == phase] for phase in dict.fromkeys(r["phase"] for r in rows)
     }
     if name in times:
         slowest = max(times[name], key=lambda row: float(row["measured_s"]))
-        return Ends(float(slowest["measured_s"]), note=_note(slowest))
+        return IntervalBounds(float(slowest["measured_s"]), note=_note(slowest))
     if name == GAP:
         worst = max(rows, key=lambda row: abs(float(row["gap"])))
-        return Ends(abs(float(worst["gap"])), note=_note(worst))
+        return IntervalBounds(abs(float(worst["gap"])), note=_note(worst))
     held = [row for row in rows if row["interval_s"]]
     if name == INSIDE and held:
         outside = [row for row in held if row["verdict"] != "inside the interval"]
-        return Ends(1 - len(outside) / len(held), note=_note(outside[0]) if outside else "")
+        return IntervalBounds(1 - len(outside) / len(held), note=_note(outside[0]) if outside else "")
     raise unknown("measured quantity", name, [*times, GAP, *([INSIDE] if held else [])])
 
 

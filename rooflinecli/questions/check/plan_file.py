@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.questions.check.settings import Hold, Unsure
+from rooflinecli.questions.check.settings import Bound, InconclusivePolicy
 from rooflinecli.specs.figure import Spec, validate
 from rooflinecli.specs.yaml_loader import Document, read
 
@@ -70,7 +70,7 @@ class CheckSpec(BaseModel):
     __pydantic_extra__: dict[str, Option]
 
     description: Prose = Field("", description="what the plan promises and to whom; shown in reports")
-    hold: Hold | None = Field(
+    hold: Bound | None = Field(
         None, description="which end of the estimate is held to the limits, instead of the file's"
     )
     matrix: dict[str, Axis] = Field(
@@ -84,7 +84,8 @@ class CheckSpec(BaseModel):
         None, description="results of a benchmark or a training log beside the plan, for `measured.*` requirements"
     )
     fleet: Name | None = Field(
-        None, description="the file of a fleet beside the plan (`roofline fleet`), for `fleet.*` requirements, in place of options"
+        None,
+        description="the file of a fleet beside the plan (`roofline fleet`), for `fleet.*` requirements, in place of options",
     )
     require: dict[Name, Limit] = Field(
         description='quantity of the estimate\'s JSON -> comparison with unit, such as decode.time_s: "<= 40 ms"',
@@ -99,8 +100,10 @@ class CheckSpec(BaseModel):
 class CheckFile(Spec):
     """A plan file."""
 
-    hold: Hold = Field(Hold.pessimistic, description="which end of the estimate is held to the limits")
-    unsure: Unsure = Field(Unsure.fail, description="what a limit inside the interval amounts to")
+    hold: Bound = Field(Bound.pessimistic, description="which end of the estimate is held to the limits")
+    unsure: InconclusivePolicy = Field(
+        InconclusivePolicy.fail, description="what a limit inside the interval amounts to"
+    )
     defaults: dict[str, Option] = Field(
         default_factory=dict,
         description="options of `roofline estimate` that every check shares unless it gives its own",
@@ -120,6 +123,6 @@ def load_checks(path: Path) -> tuple[CheckFile, Document]:
     document = read(path)
     if ("extends",) in document.lines:
         raise DataError(
-            f"{document.at('extends')}: a plan cannot extend another; share options with `defaults`, or give several files"
+            f"{document.location('extends')}: a plan cannot extend another; share options with `defaults`, or give several files"
         )
     return validate(CheckFile, document), document

@@ -8,24 +8,37 @@ from typing import TYPE_CHECKING
 from rooflinecli.core.errors import RooflineError, UsageError, unknown
 from rooflinecli.core.num import divisors
 from rooflinecli.engine import build_request
-from rooflinecli.engine.context import Scene
-from rooflinecli.engine.phase_answer import PhaseAnswer, PlanAnswer
-from rooflinecli.questions.check.interval_bounds import Ends
-from rooflinecli.questions.estimate.answer_types import Estimate
+from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.phase_answer import LayoutAnswer, PhaseAnswer
+from rooflinecli.questions.check.interval_bounds import IntervalBounds
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.specs.options import OPTIONS
 from rooflinecli.specs.request import MOST
 
 if TYPE_CHECKING:
-    from rooflinecli.questions.check.cases import Case
+    from rooflinecli.questions.check.cases import CheckCase
     from rooflinecli.questions.check.run import Estimator
 
 WITHIN = "within_of_best"
 # what a search may choose for itself; the rest of the question stays
-LAYOUT = ("n", "tp", "pp", "dp", "cp", "ep", "zero", "shard", "micro-batch", "virtual-stages", "recompute", "sequence-parallel")
+LAYOUT = (
+    "n",
+    "tp",
+    "pp",
+    "dp",
+    "cp",
+    "ep",
+    "zero",
+    "shard",
+    "micro-batch",
+    "virtual-stages",
+    "recompute",
+    "sequence-parallel",
+)
 _UNSEARCHED = ("stages", "recompute-modules", "recompute-layers")
 
 
-def ends(case: Case, result: Estimate, name: str, answer: Estimator) -> Ends:
+def ends(case: CheckCase, result: EstimateAnswer, name: str, answer: Estimator) -> IntervalBounds:
     """The share by which the plan's time is above that of the best layout, both at the end that the check holds.
 
     Below zero where the plan has what no search tries. Raises UsageError for another name, and for a load that no layout keeps.
@@ -35,7 +48,7 @@ def ends(case: Case, result: Estimate, name: str, answer: Estimator) -> Ends:
     phase = "train" if "train" in result.phases else "decode"
     mine = at(result.phases[phase], case.hold)
     best, words = (_training if phase == "train" else _serving)(case, result, answer)
-    return Ends(mine / best - 1, phase, note=f"best found: {words}")
+    return IntervalBounds(mine / best - 1, phase, note=f"best found: {words}")
 
 
 def at(phase: PhaseAnswer, hold: str) -> float:
@@ -44,14 +57,14 @@ def at(phase: PhaseAnswer, hold: str) -> float:
     return float(ends[hold])
 
 
-def _training(case: Case, result: Estimate, answer: Estimator) -> tuple[float, str]:
+def _training(case: CheckCase, result: EstimateAnswer, answer: Estimator) -> tuple[float, str]:
     """The best of every layout by search."""
     from rooflinecli.questions.search.explain_rows import command, request_of
     from rooflinecli.questions.search.training import search
     from rooflinecli.questions.search.training_question import question
 
     open_ = {k: v for k, v in case.options.items() if k not in (*LAYOUT, *_UNSEARCHED)}
-    devices = result.phases["train"].laid_out.devices
+    devices = result.phases["train"].layout_of_phase.devices
     asks = question({**open_, "n": str(devices), "phase": "train", "hold": case.hold}, "time", [])
     found = search(asks).ranking.top(1)
     if not found:
@@ -61,7 +74,7 @@ def _training(case: Case, result: Estimate, answer: Estimator) -> tuple[float, s
     return at(estimate(request_of(asks, found[0].layout)).phases["train"], case.hold), command(asks, found[0].layout)
 
 
-def _serving(case: Case, result: Estimate, answer: Estimator) -> tuple[float, str]:
+def _serving(case: CheckCase, result: EstimateAnswer, answer: Estimator) -> tuple[float, str]:
     """The shortest inter-token latency of the same sequences on the same devices, over every split into replicas."""
     load = next((k for k in ("concurrency", "batch") if k in case.options), "batch")
     if "qps" in case.options or result.workload.concurrency == "max" or case.options.get("concurrency") == MOST:
@@ -69,10 +82,17 @@ def _serving(case: Case, result: Estimate, answer: Estimator) -> tuple[float, st
             f"layout.{WITHIN}: a rate or a full memory is another load on another layout; give batch or concurrency",
             load,
         )
-    plan, rest = result.phases["decode"].laid_out, {k: v for k, v in case.options.items() if k not in (*LAYOUT, load)}
-    each = float(build_request.value(OPTIONS[load], case.options[load])) if load in case.options else float(result.workload.batch)
+    plan, rest = (
+        result.phases["decode"].layout_of_phase,
+        {k: v for k, v in case.options.items() if k not in (*LAYOUT, load)},
+    )
+    each = (
+        float(build_request.value(OPTIONS[load], case.options[load]))
+        if load in case.options
+        else float(result.workload.batch)
+    )
     found = []
-    for sizes in _splits(Scene(build_request.request(case.options)), plan, int(each) * plan.dp):
+    for sizes in _splits(EstimateContext(build_request.request(case.options)), plan, int(each) * plan.dp):
         share = {load: int(each) * plan.dp // sizes["dp"]}
         try:
             other = answer({**rest, **sizes, **share, "n": plan.devices})
@@ -86,13 +106,13 @@ def _serving(case: Case, result: Estimate, answer: Estimator) -> tuple[float, st
     return min(found)
 
 
-def _splits(scene: Scene, plan: PlanAnswer, sequences: int) -> Iterator[dict[str, int]]:
+def _splits(ctx: EstimateContext, plan: LayoutAnswer, sequences: int) -> Iterator[dict[str, int]]:
     """TP, PP, DP and EP over the plan's devices, so that every replica takes as many whole sequences."""
-    experts = scene.book.experts
+    experts = ctx.ledger.experts
     for tp in divisors(plan.devices):
         for pp in divisors(plan.devices // tp):
             dp = plan.devices // tp // pp
-            if any(h % tp for h in scene.book.heads) or scene.book.n_layers % pp or sequences % dp:
+            if any(h % tp for h in ctx.ledger.heads) or ctx.ledger.n_layers % pp or sequences % dp:
                 continue
             for ep in divisors(dp) if experts else (1,):
                 if all(x % ep == 0 for x in experts):

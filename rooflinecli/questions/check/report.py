@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.questions.check.baseline import SCHEMA
-from rooflinecli.questions.check.fix_search import Budget, Remedy, remedies
+from rooflinecli.questions.check.fix_search import Budget, SuggestedFix, remedies
 from rooflinecli.questions.check.run import Estimator, Outcome, gate
-from rooflinecli.questions.check.verdict import FAIL, PASS, UNSURE, Judgement
-from rooflinecli.questions.estimate.answer_types import Estimate
+from rooflinecli.questions.check.verdict import FAIL, PASS, UNSURE, Judgment
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.specs.layout import AXES
 
 
@@ -27,7 +27,7 @@ def report(outcomes: list[Outcome], answer: Estimator, unsure: str, suggest: int
     }
 
 
-def _check(outcome: Outcome, found: list[Remedy] | None) -> dict[str, Any]:
+def _check(outcome: Outcome, found: list[SuggestedFix] | None) -> dict[str, Any]:
     case, result = outcome.case, outcome.result
     rows = [_row(j, case.hold) for j in outcome.judgements]
     return {
@@ -49,14 +49,14 @@ def _check(outcome: Outcome, found: list[Remedy] | None) -> dict[str, Any]:
     }
 
 
-def _layout(result: Estimate | None) -> dict[str, Any]:
+def _layout(result: EstimateAnswer | None) -> dict[str, Any]:
     """phase -> its sizes."""
     keys = ("devices", *AXES, "zero", "micro_batch", "virtual_stages", "recompute")
     phases = result.phases.items() if result is not None else ()
-    return {phase: {k: getattr(answer.laid_out, k) for k in keys} for phase, answer in phases}
+    return {phase: {k: getattr(answer.layout_of_phase, k) for k in keys} for phase, answer in phases}
 
 
-def _row(j: Judgement, hold: str) -> dict[str, Any]:
+def _row(j: Judgment, hold: str) -> dict[str, Any]:
     r = j.requirement
     return {
         "quantity": r.quantity,
@@ -92,7 +92,7 @@ def _binding(outcome: Outcome) -> str | None:
     return ranked[0].requirement.quantity
 
 
-def _remedy(remedy: Remedy, missed: Outcome) -> dict[str, Any]:
+def _remedy(remedy: SuggestedFix, missed: Outcome) -> dict[str, Any]:
     named = {(j.requirement.where, j.requirement.written) for j in missed.judgements if j.verdict != PASS}
     return {
         "text": remedy.text,

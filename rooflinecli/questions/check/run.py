@@ -8,13 +8,13 @@ from typing import Any
 from rooflinecli.core.errors import DataError, Infeasible, RooflineError, UsageError
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.engine import build_request
-from rooflinecli.questions.check.cases import Case
-from rooflinecli.questions.check.interval_bounds import Ends
+from rooflinecli.questions.check.cases import CheckCase
+from rooflinecli.questions.check.interval_bounds import IntervalBounds
 from rooflinecli.questions.check.measured_quantities import Measured
 from rooflinecli.questions.check.requirement import Requirement
-from rooflinecli.questions.check.verdict import FAIL, PASS, UNSURE, Judgement, judge, worst
+from rooflinecli.questions.check.verdict import FAIL, PASS, UNSURE, Judgment, judge, worst
 from rooflinecli.questions.estimate.answer import estimate
-from rooflinecli.questions.estimate.answer_types import Estimate
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 
 SIMULATED, LAYOUT, MEASURED = "simulate.", "layout.", "measured."
 _SIZES = ("tp", "pp", "dp", "cp")
@@ -24,9 +24,9 @@ _SIZES = ("tp", "pp", "dp", "cp")
 class Outcome:
     """A case with what was found: the estimate (none when no device count holds it, and of a fleet) and a judgement per requirement."""
 
-    case: Case
-    result: Estimate | None
-    judgements: tuple[Judgement, ...]
+    case: CheckCase
+    result: EstimateAnswer | None
+    judgements: tuple[Judgment, ...]
     problem: str = ""
 
     @property
@@ -43,9 +43,9 @@ class Estimator:
 
     def __init__(self, measured: Measured | None = None) -> None:
         self.measured = measured
-        self._memo: dict[str, Estimate | RooflineError] = {}
+        self._memo: dict[str, EstimateAnswer | RooflineError] = {}
 
-    def __call__(self, options: dict[str, Any]) -> Estimate:
+    def __call__(self, options: dict[str, Any]) -> EstimateAnswer:
         """Raises UsageError or Infeasible as the estimate does, and UsageError for numbers beyond any machine."""
         key = _key(options)
         if key not in self._memo:
@@ -62,7 +62,7 @@ class Estimator:
         """Whether asking costs nothing."""
         return _key(options) in self._memo
 
-    def _answer(self, options: dict[str, Any]) -> Estimate:
+    def _answer(self, options: dict[str, Any]) -> EstimateAnswer:
         try:
             request = build_request.request(options)
             try:
@@ -81,7 +81,7 @@ def _key(options: dict[str, Any]) -> str:
     return repr(sorted(options.items()))
 
 
-def outcome(case: Case, answer: Estimator) -> Outcome:
+def outcome(case: CheckCase, answer: Estimator) -> Outcome:
     """Judge one case. Raises DataError with file:line for whatever is wrong with how it is written."""
     if case.fleet is not None:
         return Outcome(case, None, _of_fleet(case))
@@ -100,7 +100,7 @@ def outcome(case: Case, answer: Estimator) -> Outcome:
     return Outcome(case, result, tuple(judgements))
 
 
-def _of_fleet(case: Case) -> tuple[Judgement, ...]:
+def _of_fleet(case: CheckCase) -> tuple[Judgment, ...]:
     """The judgements of a whole fleet, of which no single estimate tells."""
     from rooflinecli.questions.check import fleet_quantities
 
@@ -114,15 +114,15 @@ def _of_fleet(case: Case) -> tuple[Judgement, ...]:
 
 
 def _judged(
-    requirement: Requirement, case: Case, result: Estimate, unfit: dict[str, str], answer: Estimator
-) -> Judgement:
+    requirement: Requirement, case: CheckCase, result: EstimateAnswer, unfit: dict[str, str], answer: Estimator
+) -> Judgment:
     try:
         return judge(requirement, result, case.hold, unfit, _elsewhere(requirement.quantity, case, result, answer))
     except UsageError as error:
         raise DataError(f"{requirement.where}: {case.name}: {error}") from None
 
 
-def _elsewhere(quantity: str, case: Case, result: Estimate, answer: Estimator) -> Ends | None:
+def _elsewhere(quantity: str, case: CheckCase, result: EstimateAnswer, answer: Estimator) -> IntervalBounds | None:
     """The ends of a quantity that no estimate says: of a simulation, of a layout among the others, of measured files."""
     if quantity.startswith(SIMULATED):
         from rooflinecli.questions.check import simulation_quantities
@@ -143,7 +143,7 @@ def _elsewhere(quantity: str, case: Case, result: Estimate, answer: Estimator) -
     return measured.ends(answer.measured(case.measured, case.options), quantity.removeprefix(MEASURED))
 
 
-def _with_feasible(case: Case, result: Estimate) -> list[Requirement]:
+def _with_feasible(case: CheckCase, result: EstimateAnswer) -> list[Requirement]:
     """The requirements, and that the plan fits: a plan that does not fit never passes by saying nothing about it."""
     said = any(r.quantity == "feasible" for r in case.requirements)
     implied = (
@@ -152,14 +152,14 @@ def _with_feasible(case: Case, result: Estimate) -> list[Requirement]:
     return [*implied, *case.requirements]
 
 
-def _unfit(case: Case, result: Estimate) -> dict[str, str]:
+def _unfit(case: CheckCase, result: EstimateAnswer) -> dict[str, str]:
     """phase -> why it cannot run; empty when the check says that it must not fit."""
     if any(r.quantity == "feasible" and r.limit is False for r in case.requirements):
         return {}
     return {v.constraint.partition(".")[0]: v.message for v in result.violations}
 
 
-def run(cases: list[Case], answer: Estimator | None = None) -> list[Outcome]:
+def run(cases: list[CheckCase], answer: Estimator | None = None) -> list[Outcome]:
     """Every case judged, in the order of the files."""
     answer = answer or Estimator()
     return [outcome(case, answer) for case in cases]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Hold(StrEnum):
+class Bound(StrEnum):
     """Which end of an estimate is held to a limit."""
 
     floor = "floor"
@@ -13,7 +13,7 @@ class Hold(StrEnum):
     pessimistic = "pessimistic"
 
 
-class Unsure(StrEnum):
+class InconclusivePolicy(StrEnum):
     """What a limit inside the interval amounts to."""
 
     fail = "fail"

@@ -6,11 +6,11 @@ from functools import lru_cache
 from typing import Any
 
 from rooflinecli.core.errors import UsageError, unknown
-from rooflinecli.questions.check.cases import Case
-from rooflinecli.questions.check.interval_bounds import Ends
-from rooflinecli.questions.estimate.answer_types import Estimate
-from rooflinecli.questions.simulate.min_replicas import fewest
-from rooflinecli.questions.simulate.question import Question
+from rooflinecli.questions.check.cases import CheckCase
+from rooflinecli.questions.check.interval_bounds import IntervalBounds
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer
+from rooflinecli.questions.simulate.min_replicas import min_replicas
+from rooflinecli.questions.simulate.question import SimulateQuestion
 from rooflinecli.questions.simulate.repeat_seeds import SEEDS, intervals, repeats
 from rooflinecli.questions.simulate.run import figures, run
 from rooflinecli.questions.simulate.study import OWN, VARIED, one
@@ -20,21 +20,21 @@ LOAD = ("qps", "concurrency", "prompt", "output", "prompts-per-slot")
 NEITHER = ("equal-lengths", "batch", "phase", "tokens", "attention-flops")
 
 
-def ends(case: Case, result: Estimate, name: str) -> Ends:
+def ends(case: CheckCase, result: EstimateAnswer, name: str) -> IntervalBounds:
     """A number of the case's simulation, on the plan that the estimate took. Raises UsageError for one that is not there."""
     values, sure = _simulated(*_asked(case, result))
     if name not in values:
         raise unknown("quantity of a simulation", name, values, "`roofline simulate --format json` shows them")
     value = values[name]
     if name not in sure:
-        return Ends(value)
+        return IntervalBounds(value)
     low, high = sure[name]
-    return Ends(value, "", low, low, high)
+    return IntervalBounds(value, "", low, low, high)
 
 
-def _asked(case: Case, result: Estimate) -> tuple[Question, bool]:
+def _asked(case: CheckCase, result: EstimateAnswer) -> tuple[SimulateQuestion, bool]:
     """The question of a case. Raises UsageError for an entry of `simulate:` that does not exist."""
-    plan = next((found.laid_out for name, found in result.phases.items() if name != "train"), None)
+    plan = next((found.layout_of_phase for name, found in result.phases.items() if name != "train"), None)
     if plan is None:
         raise UsageError("a simulation serves; add prefill or decode to `phase`", "phase")
     options = {
@@ -55,7 +55,7 @@ def _asked(case: Case, result: Estimate) -> tuple[Question, bool]:
 
 
 @lru_cache(maxsize=256)
-def _simulated(question: Question, least: bool) -> tuple[dict[str, Any], dict[str, list[float]]]:
+def _simulated(question: SimulateQuestion, least: bool) -> tuple[dict[str, Any], dict[str, list[float]]]:
     """The numbers of a question, and their ends. Raises Infeasible."""
-    found = fewest(question)[0] if least else run(question)
+    found = min_replicas(question)[0] if least else run(question)
     return found.values, intervals(found.values, map(figures, repeats(found.question, SEEDS)), found.first_token_error)

@@ -11,9 +11,9 @@ from typing import Any
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.engine.phase_answer import Residency
-from rooflinecli.questions.check.interval_bounds import Ends, ends
+from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
 from rooflinecli.questions.check.requirement import Requirement
-from rooflinecli.questions.estimate.answer_types import Estimate
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 
 PASS, FAIL, UNSURE = "pass", "fail", "unsure"
 _ELSEWHERE = ("measured", "layout")  # these say themselves what stands behind a value
@@ -21,11 +21,11 @@ ORDER = (PASS, UNSURE, FAIL)
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Judgment:
     """A requirement, the value held to it, and the verdict."""
 
     requirement: Requirement
-    ends: Ends
+    ends: IntervalBounds
     value: Any
     verdict: str
     at_expected: str
@@ -35,14 +35,18 @@ class Judgement:
 
 
 def judge(
-    requirement: Requirement, result: Estimate | None, hold: str, unfit: dict[str, str], simulated: Ends | None = None
-) -> Judgement:
+    requirement: Requirement,
+    result: EstimateAnswer | None,
+    hold: str,
+    unfit: dict[str, str],
+    simulated: IntervalBounds | None = None,
+) -> Judgment:
     """`unfit`: phase -> why it cannot run at all; its times and costs describe nothing and fail. `simulated`: what the
     quantity is, where no estimate says it; of a fleet there is none.
 
     Raises UsageError when the quantity does not exist or cannot be compared so.
     """
-    found = simulated or (ends(result, requirement.quantity) if result is not None else Ends(None))
+    found = simulated or (ends(result, requirement.quantity) if result is not None else IntervalBounds(None))
     _comparable(requirement, found)
     value = found.at(hold, requirement.upper)
     verdict = _verdict(requirement, found, value, hold)
@@ -52,7 +56,7 @@ def judge(
         verdict = expected = FAIL
     elif requirement.quantity == "feasible" and verdict == FAIL:
         why = "; ".join(unfit.values())
-    return Judgement(
+    return Judgment(
         requirement,
         found,
         value,
@@ -77,7 +81,7 @@ def margin(requirement: Requirement, value: Any) -> float | None:
     return float(slack / abs(limit))
 
 
-def _comparable(requirement: Requirement, found: Ends) -> None:
+def _comparable(requirement: Requirement, found: IntervalBounds) -> None:
     name, limit, value = requirement.quantity, requirement.limit, found.expected
     kinds = {bool: "true or false", str: "a word"}
     want, have = kinds.get(type(limit), "a number"), kinds.get(type(value), "a number")
@@ -87,14 +91,14 @@ def _comparable(requirement: Requirement, found: Ends) -> None:
         raise UsageError(f"{name} comes with an interval, so == can never be held to it; use <= or >=")
 
 
-def _verdict(requirement: Requirement, found: Ends, value: Any, hold: str) -> str:
+def _verdict(requirement: Requirement, found: IntervalBounds, value: Any, hold: str) -> str:
     if requirement.met(value):
         return PASS
     best = found.low if requirement.upper else found.high
     return UNSURE if found.interval and hold != "floor" and requirement.met(best) else FAIL
 
 
-def bound(requirement: Requirement, found: Ends, result: Estimate) -> str:
+def bound(requirement: Requirement, found: IntervalBounds, result: EstimateAnswer) -> str:
     """What the number is made of: the resource and the largest term of a time, the largest tenant of memory."""
     if requirement.quantity.partition(".")[0] in _ELSEWHERE:
         return ""

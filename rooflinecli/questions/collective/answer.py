@@ -7,7 +7,7 @@ from typing import Any
 from rooflinecli.core import num
 from rooflinecli.core.derivation import label
 from rooflinecli.core.errors import UsageError, unknown
-from rooflinecli.core.lift import PLAIN, Plain
+from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import collectives as f
 from rooflinecli.formulas import roofline
@@ -31,7 +31,7 @@ def collective(
     hardware: HardwareSpec,
     n: Number,
     regime: str = "kernel",
-    lift: Plain = PLAIN,
+    lift: PlainLift = PLAIN,
     *,
     devices: Number | None = None,
     stride: Number = 1.0,

@@ -6,10 +6,10 @@ from typing import Any
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError, unknown
-from rooflinecli.core.lift import PLAIN, Plain
+from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import INF, Number
 from rooflinecli.formulas import collectives as f
-from rooflinecli.ledger.ops import Exchange
+from rooflinecli.ledger.ops import ExpertAllToAll
 from rooflinecli.price import custom_all_reduce, moe_all2all
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.network import PricedCollective
@@ -32,7 +32,7 @@ def with_mode(
     top_k: Number = 8.0,
     limit: Number = INF,
     library: str = "",
-    lift: Plain = PLAIN,
+    lift: PlainLift = PLAIN,
 ) -> dict[str, Any]:
     """`op` by the kernels of `mode` over n devices, one next to the other.
 
@@ -49,7 +49,7 @@ def with_mode(
     else:
         _exchange_only(op, mode, chip)
         experts = lift("k", float(top_k), "experts", "--top-k")
-        e = Exchange(op, mode, op, size, experts, 1.0, 1.0, "ep", members, 1.0, limit=limit, variant=library)
+        e = ExpertAllToAll(op, mode, op, size, experts, 1.0, 1.0, "ep", members, 1.0, limit=limit, variant=library)
         priced = moe_all2all.price_exchange(e, chip)
         carried = priced.volume
     return _answer(op, mode, hardware, size, members, priced, carried)
@@ -60,7 +60,7 @@ def _custom_only(op: str, n: Number, chip: Chip, library: str, mode: str) -> Non
         raise UsageError(f"--mode {mode}: custom kernels only reduce; ask for all-reduce, or leave --mode out")
     if library not in EXPERT_KERNELS:
         raise unknown("library", library, ("vllm", "sglang", "trtllm"))
-    if not custom_all_reduce.known(chip, library):
+    if not custom_all_reduce.is_benchmarked(chip, library):
         raise UsageError(f"--mode {mode}: nobody timed {library}'s all-reduce on {chip.spec.name}; use --mode nccl")
     if num.value(n) > min(custom_all_reduce.MOST, chip.levels[0].size):
         raise UsageError(
@@ -71,7 +71,7 @@ def _custom_only(op: str, n: Number, chip: Chip, library: str, mode: str) -> Non
 def _exchange_only(op: str, mode: str, chip: Chip) -> None:
     if op not in PHASES:
         raise UsageError(f"--mode {mode} moves tokens to experts; ask for dispatch or combine, or leave --mode out")
-    if not moe_all2all.known(chip, mode):
+    if not moe_all2all.is_benchmarked(chip, mode):
         raise UsageError(f"--mode {mode}: nobody timed these kernels on {chip.spec.name}; ask for all-to-all")
 
 

@@ -8,19 +8,19 @@ from typing import Any
 from rooflinecli.core.errors import DataError, Infeasible, UsageError
 from rooflinecli.core.units import duration
 from rooflinecli.engine import autoregressive_only, build_request
-from rooflinecli.engine.context import Scene
-from rooflinecli.questions.check.interval_bounds import Ends, ends, phase_of
+from rooflinecli.engine.context import EstimateContext
+from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends, phase_of
 from rooflinecli.questions.check.run import Estimator
 from rooflinecli.questions.compare import normalization as equal
-from rooflinecli.questions.estimate.answer_types import Estimate
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.multi_chip import each as each_chip
 from rooflinecli.questions.multi_chip import unpriced
-from rooflinecli.questions.search.command_line import asked_line
+from rooflinecli.questions.search.command_line import search_command
 from rooflinecli.questions.search.mean_slo import joined
 from rooflinecli.specs import parse_values
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.options import OPTIONS
-from rooflinecli.specs.quantities import COST, follows_time, more_is_better, unit_of
+from rooflinecli.specs.quantities import COST, higher_is_better, scales_with_time, unit_of
 from rooflinecli.specs.request import HOLDS
 
 SCHEMA = "roofline/compare/1"
@@ -41,11 +41,11 @@ _SHOWN = {
 
 
 @dataclass(frozen=True)
-class Entry:
+class ChipResult:
     """One chip: its estimate and the command that prints it, or why there is none."""
 
     name: str
-    result: Estimate | None
+    result: EstimateAnswer | None
     why: str = ""
     command: str = ""
 
@@ -71,7 +71,7 @@ def compare(
     priced = each_chip(options, chips)
     own = {name: {"price": found["price"]} for name, found in priced.items() if "price" in found}
     options = {k: v for k, v in options.items() if k != "price"}
-    limits = held_limits(slo)
+    limits = slo_limits(slo)
     rank = _rank(options, chips[0]) if rank is None else rank
     asked = {"phase": ["train"] if phase_of(rank) == "train" and not limits else ["prefill", "decode"], **options}
     build_request.request({**asked, "hw": next(iter(specs))})  # what is wrong on every chip is wrong with the question
@@ -92,7 +92,7 @@ def compare(
         "rank": rank,
         "hold": _hold(options),
         "unit": unit_of(rank),
-        "better": "more" if more_is_better(rank) else "less",
+        "better": "more" if higher_is_better(rank) else "less",
         "slo_s": limits,
         "unpriced": unpriced(priced),
         "rows": rows,
@@ -110,7 +110,9 @@ def _rank(options: dict[str, Any], chip: str) -> str:
     if "phase" in options:
         phases = build_request.phases(options["phase"])
     else:
-        phases = autoregressive_only.phases(Scene(build_request.request({**options, "hw": chip, "phase": ["prefill", "decode"]})))
+        phases = autoregressive_only.phases(
+            EstimateContext(build_request.request({**options, "hw": chip, "phase": ["prefill", "decode"]}))
+        )
     return next((f"{name}.time_s" for name in ("decode", "prefill", "train") if name in phases), RANK)
 
 
@@ -119,7 +121,7 @@ def _tornado(rows: list[dict[str, Any]], asked: dict[str, dict[str, Any]], rank:
     from rooflinecli.questions.sensitivity.robustness import between
 
     able = [row for row in rows if row["rank"]]
-    if not follows_time(rank):
+    if not scales_with_time(rank):
         raise UsageError(
             f"--sensitivity: {rank} does not follow a time; rank by one that does, such as {RANK}", "sensitivity"
         )
@@ -129,13 +131,13 @@ def _tornado(rows: list[dict[str, Any]], asked: dict[str, dict[str, Any]], rank:
     return between(able, options, rank, next(iter(options.values())).get("hold") or HOLDS[0])
 
 
-def held_limits(slo: str | None) -> dict[str, float]:
+def slo_limits(slo: str | None) -> dict[str, float]:
     """Seconds of `ttft` and `itl`. Raises UsageError."""
     said = joined({"ttft": None, "itl": None}, slo)
     return {name: parse_values.seconds(f"--slo {name}", text) for name, text in said.items() if text is not None}
 
 
-def _kept(entry: Entry, limits: dict[str, float]) -> Entry:
+def _kept(entry: ChipResult, limits: dict[str, float]) -> ChipResult:
     """The entry, with a reason when the pessimistic end of a latency is above its limit."""
     if entry.result is None or entry.why:
         return entry
@@ -152,11 +154,11 @@ def _kept(entry: Entry, limits: dict[str, float]) -> Entry:
     return entry
 
 
-def _entry(name: str, options: dict[str, Any], counts: list[int] | str, rank: str, answer: Estimator) -> Entry:
+def _entry(name: str, options: dict[str, Any], counts: list[int] | str, rank: str, answer: Estimator) -> ChipResult:
     """The estimate on the count that ranks best among those that can be laid out and hold the plan; on the first, without `rank`."""
     if isinstance(counts, str):
-        return Entry(name, None, counts)
-    found, why = list[tuple[Estimate, int]](), ""
+        return ChipResult(name, None, counts)
+    found, why = list[tuple[EstimateAnswer, int]](), ""
     for n in counts:
         try:
             found.append((answer({**options, "hw": name, "n": n}), n))
@@ -165,10 +167,10 @@ def _entry(name: str, options: dict[str, Any], counts: list[int] | str, rank: st
         except (UsageError, Infeasible) as error:
             why = why or str(error)
     if not found:
-        return Entry(name, None, why)
+        return ChipResult(name, None, why)
     best, count = min(found, key=lambda one: _badness(one[0], rank, _hold(options)))  # the first of equals
     worst = max(best.violations, key=lambda v: v.needed or 0.0, default=None)
-    return Entry(name, best, worst.message if worst else "", asked_line({**options, "hw": name, "n": count}))
+    return ChipResult(name, best, worst.message if worst else "", search_command({**options, "hw": name, "n": count}))
 
 
 def _hold(options: dict[str, Any]) -> str:
@@ -176,21 +178,21 @@ def _hold(options: dict[str, Any]) -> str:
     return str(build_request.value(OPTIONS["hold"], options.get("hold", HOLDS[0])))
 
 
-def _badness(result: Estimate, rank: str, hold: str) -> tuple[bool, float]:
+def _badness(result: EstimateAnswer, rank: str, hold: str) -> tuple[bool, float]:
     value = _ends(result, rank) if rank else None
     known = value is not None and isinstance(value.expected, (int, float))
-    less = not more_is_better(rank)
+    less = not higher_is_better(rank)
     return not result.feasible, (1 if less else -1) * float(value.at(hold, less)) if value and known else 0.0
 
 
-def _answerable(entries: list[Entry]) -> None:
+def _answerable(entries: list[ChipResult]) -> None:
     """Raises UsageError when every chip refuses for the same reason, which then lies in the question."""
     reasons = {entry.why for entry in entries}
     if len(reasons) == 1 and all(entry.result is None for entry in entries):
         raise UsageError(reasons.pop())
 
 
-def _known(entries: list[Entry], rank: str) -> None:
+def _known(entries: list[ChipResult], rank: str) -> None:
     """Raises UsageError when no chip has the quantity to rank by."""
     errors = []
     for entry in entries:
@@ -205,7 +207,7 @@ def _known(entries: list[Entry], rank: str) -> None:
         raise UsageError(f"--rank {rank}: {str(errors[0]).removeprefix(f'{rank}: ')}", "rank")
 
 
-def _row(entry: Entry, rank: str, spec: HardwareSpec, hold: str) -> dict[str, Any]:
+def _row(entry: ChipResult, rank: str, spec: HardwareSpec, hold: str) -> dict[str, Any]:
     result = entry.result
     if result is None:
         return {
@@ -238,7 +240,7 @@ def _row(entry: Entry, rank: str, spec: HardwareSpec, hold: str) -> dict[str, An
         "rank": None,
         "plan": {k: getattr(result.plan, k) for k in ("devices", "tp", "pp", "dp")},
         "value": value.expected if value else None,
-        "held": value.at(hold, not more_is_better(rank)) if value else None,
+        "held": value.at(hold, not higher_is_better(rank)) if value else None,
         "interval": [value.low, value.high] if value and value.interval else None,
         "quantities": {
             q: found.expected for q in [*names, "memory.headroom"] if (found := _ends(result, q)) is not None
@@ -250,7 +252,7 @@ def _row(entry: Entry, rank: str, spec: HardwareSpec, hold: str) -> dict[str, An
     }
 
 
-def _ends(result: Estimate, quantity: str) -> Ends | None:
+def _ends(result: EstimateAnswer, quantity: str) -> IntervalBounds | None:
     try:
         return ends(result, quantity)
     except UsageError:
@@ -259,7 +261,7 @@ def _ends(result: Estimate, quantity: str) -> Ends | None:
 
 def _ranked(rows: list[dict[str, Any]], rank: str) -> list[dict[str, Any]]:
     """Best first by the end that is held; a place is shared in doubt when the interval reaches the one above. What cannot run comes last, unranked."""
-    sign = -1 if more_is_better(rank) else 1
+    sign = -1 if higher_is_better(rank) else 1
     able = [r for r in rows if r["feasible"] and isinstance(r["value"], (int, float))]
     able.sort(key=lambda r: sign * r["held"])
     for place, row in enumerate(able, 1):

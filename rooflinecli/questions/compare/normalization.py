@@ -77,7 +77,7 @@ def _fewest(options: dict[str, Any], chip: str, answer: Estimator) -> int | str:
     except RooflineError as error:
         return str(error)
     unfit = [v.message for v in result.violations]
-    return unfit[0] if unfit else max(p.laid_out.devices for p in result.phases.values())
+    return unfit[0] if unfit else max(p.layout_of_phase.devices for p in result.phases.values())
 
 
 def _price(spec: HardwareSpec, own: dict[str, Any]) -> float | None:

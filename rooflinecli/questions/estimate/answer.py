@@ -8,20 +8,20 @@ from functools import lru_cache
 from rooflinecli import memory
 from rooflinecli.core import num
 from rooflinecli.core.errors import Infeasible, unknown
-from rooflinecli.core.lift import PLAIN, Plain
+from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.units import si
 from rooflinecli.engine import apply_calibration, autoregressive_only, option_conflicts
-from rooflinecli.engine.choose import Choice, choose
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.choose import ChosenLayout, choose
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer
-from rooflinecli.engine.nearest_feasible import Remedy, nearest
+from rooflinecli.engine.nearest_feasible import FeasibleAlternative, nearest_feasible
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, Resources, TrainAnswer, plan_answer
 from rooflinecli.formulas import roofline
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.ledger.ledger import Ledger
 from rooflinecli.quantization.formats import size_of
 from rooflinecli.questions.estimate.answer_types import (
-    Estimate,
+    EstimateAnswer,
     HardwareAnswer,
     ModelAnswer,
     ParameterCounts,
@@ -30,39 +30,39 @@ from rooflinecli.questions.estimate.answer_types import (
 )
 from rooflinecli.questions.estimate.cost import cost
 from rooflinecli.questions.estimate.extrapolation_notes import unsupported
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import MOST, PHASES, Request
 
 
-def estimate(request: Request, lift: Plain = PLAIN) -> Estimate:
+def estimate(request: Request, lift: PlainLift = PLAIN) -> EstimateAnswer:
     """Everything `roofline estimate` prints, SI, the unit in the key. Numbers are Traced when `lift` is.
 
     Raises UsageError for a request that cannot be laid out, Infeasible when no device count holds any phase of it. A plan
     that does not fit is answered, with `feasible` false.
     """
-    scene = scene_of(request)
-    request = scene.request
-    choices, homeless = choose_plans(scene)
-    lifted = scene if lift is PLAIN else Scene(request, lift)
+    ctx = scene_of(request)
+    request = ctx.request
+    choices, homeless = choose_plans(ctx)
+    lifted = ctx if lift is PLAIN else EstimateContext(request, lift)
     phases = {phase: _answered(lifted, phase, choice) for phase, choice in choices.items()}
     bill = cost(lifted, phases, {phase: choice.plan for phase, choice in choices.items()})
-    violations = [*_violations(scene, phases), *homeless]
-    return Estimate(
-        model=_model(scene),
-        hardware=_hardware(scene),
-        plan=next(iter(phases.values())).laid_out,
-        workload=_workload(scene, phases),
+    violations = [*_violations(ctx, phases), *homeless]
+    return EstimateAnswer(
+        model=_model(ctx),
+        hardware=_hardware(ctx),
+        plan=next(iter(phases.values())).layout_of_phase,
+        workload=_workload(ctx, phases),
         phases=phases,
         cost=bill,
         feasible=not violations,
         violations=violations,
-        notes=[*_missing(scene), *unsupported(scene, phases), *_calibration(scene, choices, phases)] or None,
+        notes=[*_missing(ctx), *unsupported(ctx, phases), *_calibration(ctx, choices, phases)] or None,
     )
 
 
-def _missing(scene: Scene) -> list[str]:
+def _missing(ctx: EstimateContext) -> list[str]:
     """A file that holds fewer parameters than the model that it names, or more; of packed safetensors the elements say nothing."""
-    spec = scene.request.model
+    spec = ctx.request.model
     if spec.checkpoint is None or (spec.checkpoint.format == "safetensors" and spec.quantization is not None):
         return []
     less = parameters(spec).total - spec.checkpoint.elements
@@ -79,46 +79,48 @@ def _missing(scene: Scene) -> list[str]:
     ]
 
 
-def _calibration(scene: Scene, choices: dict[str, Choice], phases: dict[str, PhaseAnswer]) -> list[str]:
+def _calibration(ctx: EstimateContext, choices: dict[str, ChosenLayout], phases: dict[str, PhaseAnswer]) -> list[str]:
     """What a reader should know of the chip file's calibration, phase by phase."""
-    if not scene.request.hardware.calibration:
+    if not ctx.request.hardware.calibration:
         return []
     return [
-        note for phase, found in phases.items() for note in apply_calibration.notes(scene, choices[phase].plan, phase, found)
+        note
+        for phase, found in phases.items()
+        for note in apply_calibration.notes(ctx, choices[phase].plan, phase, found)
     ]
 
 
-def scene_of(request: Request) -> Scene:
+def scene_of(request: Request) -> EstimateContext:
     """The scene of a request whose options agree, with the phases that its model has. Raises UsageError."""
-    scene = Scene(request)
-    asked = _phases(scene)
+    ctx = EstimateContext(request)
+    asked = _phases(ctx)
     if asked != request.phases:
-        scene.request = replace(request, phases=asked)
-    option_conflicts.check(scene)
-    return scene
+        ctx.request = replace(request, phases=asked)
+    option_conflicts.check(ctx)
+    return ctx
 
 
-def _phases(scene: Scene) -> tuple[str, ...]:
+def _phases(ctx: EstimateContext) -> tuple[str, ...]:
     """The phases asked for; an encoder has no decode, and asking for that alone is an error."""
-    wanted = scene.request.phases
+    wanted = ctx.request.phases
     for phase in wanted:
         if phase not in PHASES:
             raise unknown("phase", phase, PHASES)
-    return autoregressive_only.phases(scene)
+    return autoregressive_only.phases(ctx)
 
 
-def choose_plans(scene: Scene) -> tuple[dict[str, Choice], list[Violation]]:
+def choose_plans(ctx: EstimateContext) -> tuple[dict[str, ChosenLayout], list[Violation]]:
     """A plan per phase, prefill and decode sharing one; and a violation for each kind of work that no count of devices holds.
 
     Raises Infeasible when that is all of it.
     """
-    found: dict[str, Choice] = {}
+    found: dict[str, ChosenLayout] = {}
     homeless: list[Violation] = []
-    serving = tuple(phase for phase in scene.request.phases if phase != "train")
-    training = tuple(phase for phase in scene.request.phases if phase == "train")
+    serving = tuple(phase for phase in ctx.request.phases if phase != "train")
+    training = tuple(phase for phase in ctx.request.phases if phase == "train")
     for phases in filter(None, (serving, training)):
         try:
-            choice = choose(scene, phases)
+            choice = choose(ctx, phases)
         except Infeasible as error:
             if not (serving and training) or homeless:
                 raise
@@ -129,18 +131,18 @@ def choose_plans(scene: Scene) -> tuple[dict[str, Choice], list[Violation]]:
             )
             continue
         found |= dict.fromkeys(phases, choice)
-    return {phase: found[phase] for phase in scene.request.phases if phase in found}, homeless
+    return {phase: found[phase] for phase in ctx.request.phases if phase in found}, homeless
 
 
-def _answered(scene: Scene, phase: str, choice: Choice) -> PhaseAnswer:
+def _answered(ctx: EstimateContext, phase: str, choice: ChosenLayout) -> PhaseAnswer:
     """A phase under the plan chosen for it, with what bounds it."""
-    found = answer(scene, scene.plan(choice.plan), phase)
+    found = answer(ctx, ctx.plan(choice.plan), phase)
     found.bound, found.bound_by = bound(found.resources_s)
     found.plan = choice.shown
     if isinstance(found, TrainAnswer):
         from rooflinecli.engine import extrapolation
 
-        found.unsupported = extrapolation.sentences(scene, choice.plan, found) or None
+        found.unsupported = extrapolation.extrapolation_notes(ctx, choice.plan, found) or None
     return found
 
 
@@ -152,66 +154,65 @@ def bound(resources: Resources) -> tuple[str, float]:
 
 
 @lru_cache(maxsize=64)
-def _whole(book: Ledger) -> memory.DeviceParameters:
+def _whole(ledger: Ledger) -> memory.DeviceParameters:
     """All parameters of a model on one device."""
-    return memory.device_parameters(book, Plan(), PLAIN)
+    return memory.device_parameters(ledger, Layout(), PLAIN)
 
 
-def _model(scene: Scene) -> ModelAnswer:
-    p = parameters(scene.spec)
+def _model(ctx: EstimateContext) -> ModelAnswer:
+    p = parameters(ctx.spec)
     return ModelAnswer(
-        name=scene.spec.name,
-        id=scene.spec.id,
-        layers=scene.book.n_layers,
+        name=ctx.spec.name,
+        id=ctx.spec.id,
+        layers=ctx.ledger.n_layers,
         parameters=ParameterCounts(
             total=p.total,
             active=p.active,
             embedding=p.embedding,
             active_without_embedding=p.active_without_embedding,
         ),
-        weights_bytes=memory.weights(_whole(scene.book), scene.formats, 1.0),
+        weights_bytes=memory.weights(_whole(ctx.ledger), ctx.formats, 1.0),
     )
 
 
-def _hardware(scene: Scene) -> HardwareAnswer:
-    spec, peak = scene.request.hardware, scene.chip.peak(scene.formats.compute)
+def _hardware(ctx: EstimateContext) -> HardwareAnswer:
+    spec, peak = ctx.request.hardware, ctx.chip.peak(ctx.formats.compute)
     return HardwareAnswer(
         name=spec.name,
         id=spec.id,
         peak_flops_per_s=peak,
-        bandwidth_bytes_per_s=scene.chip.bandwidth,
-        capacity_bytes=scene.chip.capacity,
-        ridge_flops_per_byte=roofline.ridge_point(peak, scene.chip.bandwidth),
+        bandwidth_bytes_per_s=ctx.chip.bandwidth,
+        capacity_bytes=ctx.chip.capacity,
+        ridge_flops_per_byte=roofline.ridge_point(peak, ctx.chip.bandwidth),
     )
 
 
-def _workload(scene: Scene, phases: dict[str, PhaseAnswer]) -> Workload:
-    r = scene.request
+def _workload(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> Workload:
+    r = ctx.request
     work = Workload(
-        dtype=scene.dtype,
-        kv_dtype=r.kv_dtype
-        or (scene.dtype if scene.formats.kv == size_of(scene.dtype) else scene.formats.outer_compute),
+        dtype=ctx.dtype,
+        kv_dtype=r.kv_dtype or (ctx.dtype if ctx.formats.kv == size_of(ctx.dtype) else ctx.formats.outer_compute),
         attention_flops=r.attention_flops,
         efficiency=r.efficiency,
     )
     if "prefill" in r.phases or "decode" in r.phases:
         decode = phases.get("decode")
-        alone = scene.batch if scene.generates else scene.served
+        alone = ctx.batch if ctx.is_autoregressive else ctx.requests_per_pass
         work.batch = decode.batch if isinstance(decode, DecodeAnswer) else alone
-        work.prompt, work.output, work.qps = scene.given, scene.output, r.qps
-        if scene.pictured is not None:
-            work.images, work.image, work.image_tokens = scene.pictured
-        if scene.spec.denoising is not None:
-            work.steps, work.guidance = scene.steps, scene.guided
+        work.prompt, work.output, work.qps = ctx.given, ctx.output, r.qps
+        if ctx.pictured is not None:
+            work.images, work.image, work.image_tokens = ctx.pictured
+        if ctx.spec.denoising is not None:
+            work.steps, work.guidance = ctx.steps, ctx.uses_guidance
         work.concurrency = "max" if r.concurrency is MOST else r.concurrency
     if "train" in r.phases:
-        work.train_batch, work.seq, work.tokens = scene.train_batch, scene.seq, r.tokens
+        work.train_batch, work.seq, work.tokens = ctx.train_batch, ctx.seq, r.tokens
         work.lengths = r.lengths
-        work.gradient_bytes, work.optimizer_bytes = scene.gradient_bytes, scene.optimizer_bytes
+        work.gradient_bytes, work.optimizer_bytes = ctx.gradient_bytes, ctx.optimizer_bytes
     return work
 
 
-def _violations(scene: Scene, phases: dict[str, PhaseAnswer]) -> list[Violation]:
+def _violations(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> list[Violation]:
     """What does not fit, by how much, and the nearest plan that would."""
     found = []
     for phase, answered in phases.items():
@@ -219,16 +220,16 @@ def _violations(scene: Scene, phases: dict[str, PhaseAnswer]) -> list[Violation]
         needed, available = (float(num.value(n)) for n in (held.total_bytes, held.capacity_bytes))
         if needed <= available:
             continue
-        option = nearest(scene, ("train",) if phase == "train" else tuple(p for p in phases if p != "train"))
+        option = nearest_feasible(ctx, ("train",) if phase == "train" else tuple(p for p in phases if p != "train"))
         plan = plan_answer(option.plan, option.batch is None, option.reason) if option else None
         remedy = (
-            f"nearest that works: {_flags(option, phase, scene.request)}"
+            f"nearest that works: {_flags(option, phase, ctx.request)}"
             if option is not None
             else "no layout holds it; lower --batch or the lengths"
         )
         message = (
             f"{phase} needs {si(needed, 'B')} per device, {si(needed - available, 'B')} more than the {si(available, 'B')} of "
-            f"{scene.request.hardware.name}; {remedy}"
+            f"{ctx.request.hardware.name}; {remedy}"
         )
         found.append(
             Violation(constraint=f"{phase}.memory", needed=needed, available=available, nearest=plan, message=message)
@@ -236,7 +237,7 @@ def _violations(scene: Scene, phases: dict[str, PhaseAnswer]) -> list[Violation]
     return found
 
 
-def _flags(remedy: Remedy, phase: str, request: Request) -> str:
+def _flags(remedy: FeasibleAlternative, phase: str, request: Request) -> str:
     """The options that say a remedy."""
     plan = plan_answer(remedy.plan, False, "")
     text = f"-n {plan.devices} --tp {plan.tp} --pp {plan.pp} --dp {plan.dp}"

@@ -10,7 +10,7 @@ from dataclasses import field
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.core.record import OPTIONAL, Record
-from rooflinecli.engine.phase_answer import PhaseAnswer, PlanAnswer
+from rooflinecli.engine.phase_answer import LayoutAnswer, PhaseAnswer
 
 SCHEMA = "roofline/estimate/1"
 
@@ -95,7 +95,7 @@ class Violation(Record):
     constraint: str
     needed: float | None
     available: float | None
-    nearest: PlanAnswer | None
+    nearest: LayoutAnswer | None
     message: str
 
 
@@ -112,13 +112,13 @@ class Explanation(Record):
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
-class Estimate(Record):
+class EstimateAnswer(Record):
     """The whole answer; `plan` is that of the first phase, `notes` what a reader should know before leaning on it."""
 
     schema: str = SCHEMA
     model: ModelAnswer
     hardware: HardwareAnswer
-    plan: PlanAnswer
+    plan: LayoutAnswer
     workload: Workload
     phases: dict[str, PhaseAnswer]
     cost: Cost

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from rooflinecli.core import units
-from rooflinecli.core.errors import Impossible, UsageError
+from rooflinecli.core.errors import ImpossibleValue, UsageError
 from rooflinecli.questions.estimate.answer import choose_plans, scene_of
-from rooflinecli.questions.estimate.answer_types import Estimate
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.estimate.gap_analysis import explain
 from rooflinecli.specs.request import Request
 
 
-def note(request: Request, result: Estimate, mfu: str | None, measured: str | None) -> None:
+def note(request: Request, result: EstimateAnswer, mfu: str | None, measured: str | None) -> None:
     """Note a measured MFU or time beside the estimate, and for a training step what would explain it.
 
     Raises Impossible when it beats the hardware's peak.
@@ -25,13 +25,13 @@ def note(request: Request, result: Estimate, mfu: str | None, measured: str | No
         result.explained_by = explain(request, result, plans["train"].plan, float(train.measured_time_s))
 
 
-def _mfu(result: Estimate, written: str) -> None:
+def _mfu(result: EstimateAnswer, written: str) -> None:
     try:
         value = units.parse(float(written) if written.replace(".", "", 1).isdigit() else written, "1")
     except ValueError as error:
         raise UsageError(f"--mfu {written}: {error}") from None
     if value > 1:
-        raise Impossible(
+        raise ImpossibleValue(
             f"--mfu {written}: impossible; {value:.0%} of peak is more than the hardware can do. "
             "Check that 6N FLOPs per token were counted and the dense, not the sparse, peak"
         )
@@ -44,7 +44,7 @@ def _mfu(result: Estimate, written: str) -> None:
     train.measured_time_s = train.time_s * train.mfu / value
 
 
-def _time(result: Estimate, written: str) -> None:
+def _time(result: EstimateAnswer, written: str) -> None:
     if len(result.phases) != 1:
         raise UsageError("--measured belongs to one phase; add --phase train, prefill or decode")
     try:
@@ -53,7 +53,7 @@ def _time(result: Estimate, written: str) -> None:
         raise UsageError(f"--measured {error}") from None
     ((name, phase),) = result.phases.items()
     if value < phase.floor_s:
-        raise Impossible(
+        raise ImpossibleValue(
             f"--measured {written}: impossible; {name} cannot take less than its floor of {units.duration(phase.floor_s)} "
             "on this plan. Check batch, lengths, dtype and device count"
         )

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.derived_quantities import derive
 from rooflinecli.engine.phase_answer import PhaseAnswer, TrainAnswer
 from rooflinecli.formulas import cost as money
 from rooflinecli.formulas import training
 from rooflinecli.questions.estimate.answer_types import Cost
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.quantities import COST
 
 
-def cost(scene: Scene, phases: dict[str, PhaseAnswer], plans: dict[str, Plan]) -> Cost:
+def cost(ctx: EstimateContext, phases: dict[str, PhaseAnswer], plans: dict[str, Layout]) -> Cost:
     """What the phases cost under their plans, at the scene's price; notes the steps and time of a run on the training answer."""
-    train, price = phases.get("train"), scene.price
-    if isinstance(train, TrainAnswer) and scene.request.tokens is not None:
-        tokens = scene.flag("T", scene.request.tokens, "tokens", "--tokens")
-        train.steps = training.training_steps(tokens, scene.train_batch, scene.seq)
+    train, price = phases.get("train"), ctx.price
+    if isinstance(train, TrainAnswer) and ctx.request.tokens is not None:
+        tokens = ctx.from_flag("T", ctx.request.tokens, "tokens", "--tokens")
+        train.steps = training.training_steps(tokens, ctx.train_batch, ctx.seq)
         train.run_s = train.steps * train.time_s
-        train.derived = derive(scene, scene.plan(plans["train"]), "train", train)
+        train.derived = derive(ctx, ctx.plan(plans["train"]), "train", train)
     if price is None:
         return Cost()
     bill: dict[str, Any] = {}
     for phase, answer in phases.items():
-        hourly = money.fleet_price(scene.plan(plans[phase]).devices, price)
-        bill[COST[phase]] = money.usd_per_million_tokens(hourly, answer.tokens_per_s, scene.utilisation)
+        hourly = money.fleet_price(ctx.plan(plans[phase]).devices, price)
+        bill[COST[phase]] = money.usd_per_million_tokens(hourly, answer.tokens_per_s, ctx.utilisation)
         if isinstance(answer, TrainAnswer) and answer.run_s is not None:
             bill["training_usd"] = money.run_cost(answer.run_s, hourly)
     return Cost(**bill, usd_per_device_hour=price)

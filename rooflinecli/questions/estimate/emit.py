@@ -7,28 +7,28 @@ from typing import Any
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.engine import build_request
-from rooflinecli.engine.phase_answer import PlanAnswer
+from rooflinecli.engine.phase_answer import LayoutAnswer
 from rooflinecli.importers.launch import emit
-from rooflinecli.questions.estimate.answer_types import Estimate
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.specs.layout import AXES
 from rooflinecli.specs.model import load_model
 
 _TRAINED = ("zero", "micro_batch", "virtual_stages", "sequence_parallel", "recompute")
 
 
-def launch(tool: str, options: Mapping[str, Any], result: Estimate) -> str:
+def launch(tool: str, options: Mapping[str, Any], result: EstimateAnswer) -> str:
     """The command or config of the plan that an estimate answered with. Raises UsageError where it has no such phase."""
-    return emit.emit(tool, settled(options, result, emit.tool(tool).TRAINS))
+    return emit.emit(tool, resolved_options(options, result, emit.tool(tool).TRAINS))
 
 
-def settled(options: Mapping[str, Any], result: Estimate, trains: bool) -> dict[str, Any]:
+def resolved_options(options: Mapping[str, Any], result: EstimateAnswer, trains: bool) -> dict[str, Any]:
     """The options that give this plan again, those once left to a choice or a default filled in."""
     wanted = ("train",) if trains else ("decode", "prefill")
     phase = next((p for p in wanted if p in result.phases), None)
     if phase is None:
         raise UsageError(f"this tool {'trains' if trains else 'serves'}; add --phase {wanted[0]}", "phase")
     given = {k: v for k, v in build_request.named(dict(options)).items() if v is not None}
-    plan = result.phases[phase].laid_out
+    plan = result.phases[phase].layout_of_phase
     found: dict[str, Any] = {**given, "model": _model(given, result), "n": plan.devices} | _sizes(plan)
     found["phase"] = ["train"] if trains else ["prefill", "decode"]
     work = result.workload
@@ -48,13 +48,13 @@ def settled(options: Mapping[str, Any], result: Estimate, trains: bool) -> dict[
     return found
 
 
-def _model(given: Mapping[str, Any], result: Estimate) -> str:
+def _model(given: Mapping[str, Any], result: EstimateAnswer) -> str:
     """Its name, or the path it was given by."""
     written = str(given["model"])
     return written if written.endswith((".yaml", ".yml", ".json")) else result.model.id
 
 
-def _sizes(plan: PlanAnswer) -> dict[str, int]:
+def _sizes(plan: LayoutAnswer) -> dict[str, int]:
     return {axis: getattr(plan, axis) for axis in AXES}
 
 

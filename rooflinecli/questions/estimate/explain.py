@@ -6,7 +6,7 @@ from typing import Any
 
 from rooflinecli.core.derivation import Traced, leaf
 from rooflinecli.core.errors import UsageError, unknown
-from rooflinecli.core.lift import Traced as TracedInputs
+from rooflinecli.core.lift import TracedLift as TracedInputs
 from rooflinecli.core.record import leaves
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.specs.request import Request

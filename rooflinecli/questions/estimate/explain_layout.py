@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli.engine.choose import Choice, Weighed, weigh
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.choose import Candidate, ChosenLayout, weigh
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer
-from rooflinecli.engine.phase_answer import time_held
+from rooflinecli.engine.phase_answer import time_at_bound
 from rooflinecli.questions.estimate.answer import choose_plans, scene_of
-from rooflinecli.specs.layout import AXES, Plan
+from rooflinecli.specs.layout import AXES, Layout
 from rooflinecli.specs.request import Request
 
 
@@ -18,49 +18,49 @@ def why(request: Request) -> list[dict[str, Any]]:
 
     A layout carries its sizes, bytes per device, whether it fits, its expected seconds when it does, and those at the end of the interval that ranks it.
     """
-    scene = scene_of(request)
-    request = scene.request
-    plans, _ = choose_plans(scene)
+    ctx = scene_of(request)
+    request = ctx.request
+    plans, _ = choose_plans(ctx)
     serving = tuple(phase for phase in plans if phase != "train")
     kinds = [("serving", serving)] * bool(serving) + [("training", ("train",))] * ("train" in plans)
-    return [_considered(scene, phases, work, plans[phases[0]]) for work, phases in kinds]
+    return [_considered(ctx, phases, work, plans[phases[0]]) for work, phases in kinds]
 
 
-def _considered(scene: Scene, phases: tuple[str, ...], work: str, choice: Choice) -> dict[str, Any]:
-    layouts = [_layout(scene, phases, one) for one in weigh(scene, phases, int(choice.plan.devices), [], [])]
+def _considered(ctx: EstimateContext, phases: tuple[str, ...], work: str, choice: ChosenLayout) -> dict[str, Any]:
+    layouts = [_layout(ctx, phases, one) for one in weigh(ctx, phases, int(choice.plan.devices), [], [])]
     layouts.sort(key=lambda row: (not row["fits"], row["held_s"] if row["fits"] else row["bytes_per_device"]))
     return {
         "work": work,
         "reason": choice.reason,
         "chosen": _sizes(choice.plan),
-        "capacity_bytes": float(scene.chip.capacity),
+        "capacity_bytes": float(ctx.chip.capacity),
         "considered": layouts,
-        "smaller": _smaller(scene, phases, choice),
+        "smaller": _smaller(ctx, phases, choice),
     }
 
 
-def _layout(scene: Scene, phases: tuple[str, ...], one: Weighed) -> dict[str, Any]:
-    found = answer(scene, one.plan, "train" if "train" in phases else "decode") if one.fits else None
+def _layout(ctx: EstimateContext, phases: tuple[str, ...], one: Candidate) -> dict[str, Any]:
+    found = answer(ctx, one.plan, "train" if "train" in phases else "decode") if one.fits else None
     return {
         **_sizes(one.plan),
-        "bytes_per_device": one.needs(scene, phases),
+        "bytes_per_device": one.needs(ctx, phases),
         "fits": one.fits,
         "time_s": found.time_s if found else None,
-        "held_s": time_held(found, scene.request.hold) if found else None,
+        "held_s": time_at_bound(found, ctx.request.hold) if found else None,
         "bound": max(found.breakdown_s, key=found.breakdown_s.__getitem__) if found else None,
     }
 
 
-def _smaller(scene: Scene, phases: tuple[str, ...], choice: Choice) -> dict[str, Any] | None:
+def _smaller(ctx: EstimateContext, phases: tuple[str, ...], choice: ChosenLayout) -> dict[str, Any] | None:
     """The layout on half the devices that comes closest to fitting: why there are not fewer."""
     half = int(choice.plan.devices) // 2
     if not choice.chosen or half < 1:
         return None
-    needed = [one.needs(scene, phases) for one in weigh(scene, phases, half, [], [])]
+    needed = [one.needs(ctx, phases) for one in weigh(ctx, phases, half, [], [])]
     return {"devices": half, "least_bytes_per_device": min(needed)} if needed else None
 
 
-def _sizes(plan: Plan) -> dict[str, Any]:
+def _sizes(plan: Layout) -> dict[str, Any]:
     return {
         **{k: int(getattr(plan, k)) for k in ("devices", *AXES)},
         "zero": plan.zero,

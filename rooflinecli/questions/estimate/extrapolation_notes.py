@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from rooflinecli.core import num
-from rooflinecli.engine.closed_loop import lockstep
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.closed_loop import is_lockstep
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, PrefillAnswer, TrainAnswer
 from rooflinecli.specs.request import MOST
 
 FULL = 0.9  # of the sequences whose caches fit: beyond it arrivals wait for room
 
 
-def unsupported(scene: Scene, phases: dict[str, PhaseAnswer]) -> list[str]:
+def unsupported(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> list[str]:
     """One sentence for every answer beyond published runs, or beyond what a formula of means follows."""
     train = phases.get("train")
-    if scene.chip.ideal:
+    if ctx.chip.ideal:
         return []
-    trained = [*_new(train), *_beyond(scene, train)] if train is not None else []
-    return [*foreign(scene), *trained, *_loaded(scene, phases.get("decode")), *_tiers(scene, phases.get("prefill"))]
+    trained = [*_new(train), *_beyond(ctx, train)] if train is not None else []
+    return [*foreign(ctx), *trained, *_loaded(ctx, phases.get("decode")), *_tiers(ctx, phases.get("prefill"))]
 
 
-def foreign(scene: Scene) -> list[str]:
+def foreign(ctx: EstimateContext) -> list[str]:
     """An engine asked for on a chip of a maker or kind that it is not known on: ExLlamaV2 on a Mac, TensorRT-LLM on an MI300X."""
-    engine, chip = scene.engine, scene.chip.spec
-    if scene.request.engine is None or not engine.known_on or f"{chip.vendor} {chip.kind}" in engine.known_on:
+    engine, chip = ctx.engine, ctx.chip.spec
+    if ctx.request.engine is None or not engine.known_on or f"{chip.vendor} {chip.kind}" in engine.known_on:
         return []
     return [
         f"no run of {engine.name} is known here but on {', '.join(engine.known_on)}: nothing shows that it runs on "
@@ -31,27 +31,27 @@ def foreign(scene: Scene) -> list[str]:
     ]
 
 
-def _tiers(scene: Scene, prefill: PhaseAnswer | None) -> list[str]:
+def _tiers(ctx: EstimateContext, prefill: PhaseAnswer | None) -> list[str]:
     """Sessions whose caches are lost on the way, and prompts that are said to be found again all the same."""
-    if scene.request.kv_tier is None or not isinstance(prefill, PrefillAnswer):
+    if ctx.request.kv_tier is None or not isinstance(prefill, PrefillAnswer):
         return []
     from rooflinecli.engine import kv_tiers
 
-    return kv_tiers.contradicted(scene, prefill.sessions)
+    return kv_tiers.hit_rate_warning(ctx, prefill.sessions)
 
 
-def _loaded(scene: Scene, decode: PhaseAnswer | None) -> list[str]:
+def _loaded(ctx: EstimateContext, decode: PhaseAnswer | None) -> list[str]:
     """Loads in which requests meet each other: slots that begin together, and caches so full that an engine queues or preempts."""
     if not isinstance(decode, DecodeAnswer) or decode.load == "static":
         return []
     found = []
-    if decode.load == "closed" and lockstep(scene):
+    if decode.load == "closed" and is_lockstep(ctx):
         found.append(
-            f"serving: requests of equal length run in lockstep under {scene.engine.name}: these are the means of a round; "
+            f"serving: requests of equal length run in lockstep under {ctx.engine.name}: these are the means of a round; "
             "`roofline simulate` follows it step by step"
         )
     held, most = float(num.value(decode.batch)), float(num.value(decode.largest_batch))
-    asked = scene.request.concurrency is None or num.value(scene.request.concurrency) is not MOST
+    asked = ctx.request.concurrency is None or num.value(ctx.request.concurrency) is not MOST
     if asked and most >= 1 and held >= FULL * most:
         found.append(
             f"decode: {held:,.0f} sequences in flight where caches of {most:,.0f} fit: an engine then queues or preempts, which no formula here "
@@ -66,10 +66,10 @@ def _new(train: PhaseAnswer) -> list[str]:
     return [f"train: {'; '.join(said)}; the interval is wider for it"] if said else []
 
 
-def _beyond(scene: Scene, train: PhaseAnswer) -> list[str]:
+def _beyond(ctx: EstimateContext, train: PhaseAnswer) -> list[str]:
     """An MFU that no published run reached."""
     mfu = float(num.value(train.mfu))
-    known = _highest(scene)
+    known = _highest(ctx)
     if known is None or mfu <= known[0]:
         return []
     return [
@@ -78,13 +78,13 @@ def _beyond(scene: Scene, train: PhaseAnswer) -> list[str]:
     ]
 
 
-def _highest(scene: Scene) -> tuple[float, str] | None:
+def _highest(ctx: EstimateContext) -> tuple[float, str] | None:
     """The highest MFU of a published run and where: on this chip in this format, on this chip, or on any of its kind."""
     from rooflinecli.specs.published_runs import published
 
-    spec, rows = scene.chip.spec, published("highest_mfu")["rows"]
+    spec, rows = ctx.chip.spec, published("highest_mfu")["rows"]
     chip = spec.id
     same = [row for row in rows if row["chip"] == chip]
-    alike = [row for row in same if row["dtype"] == scene.dtype] or same or [r for r in rows if r["kind"] == spec.kind]
+    alike = [row for row in same if row["dtype"] == ctx.dtype] or same or [r for r in rows if r["kind"] == spec.kind]
     best = max(alike, key=lambda row: row["mfu"], default=None)
     return (best["mfu"], f"{best['row']}, {best['chip']} in {best['dtype']}") if best is not None else None

@@ -12,14 +12,14 @@ from dataclasses import replace
 from rooflinecli.core import num
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
-from rooflinecli.core.solve import falling_root
+from rooflinecli.core.solve import decreasing_root
 from rooflinecli.core.units import duration, si
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import PHASES
 from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.formulas import roofline
-from rooflinecli.questions.estimate.answer_types import Estimate, Explanation
-from rooflinecli.specs.layout import Plan
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer, Explanation
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import Request
 
 AXES = ("tp", "ep", "cp", "pp", "dp", "fsdp")  # classes of exposed collectives
@@ -28,11 +28,11 @@ CLOSED = 0.05  # a gap this small is closed: no single assumption is better know
 
 
 @dataclass(frozen=True)
-class Step:
+class MeasuredStep:
     """The step of an estimate, and the one that was measured."""
 
     request: Request
-    plan: Plan
+    plan: Layout
     expected: PhaseAnswer
     measured: float
 
@@ -40,33 +40,33 @@ class Step:
     def slower(self) -> bool:
         return self.measured > float(self.expected.time_s)
 
-    def seconds(self, override: dict[str, Number] | None = None, plan: Plan | None = None) -> float:
+    def seconds(self, override: dict[str, Number] | None = None, plan: Layout | None = None) -> float:
         """The step with some figures or the layout replaced."""
-        return float(PHASES["train"](Scene(self.request, override=override), plan or self.plan).time_s)
+        return float(PHASES["train"](EstimateContext(self.request, override=override), plan or self.plan).time_s)
 
 
-def explain(request: Request, result: Estimate, plan: Plan, measured: float) -> list[Explanation]:
+def explain(request: Request, result: EstimateAnswer, plan: Layout, measured: float) -> list[Explanation]:
     """Assumptions that move the step of `plan` towards `measured` seconds, the likeliest first.
 
     Those that close the gap come before those that leave some of it, and the milder change before the larger.
     """
-    step = Step(request, plan, result.phases["train"], measured)
+    step = MeasuredStep(request, plan, result.phases["train"], measured)
     found = [e for e in (*_settings(step), *_amounts(step)) if _helps(step, e)]
     return sorted(found, key=lambda e: (round(abs(e.gap) / CLOSED) if abs(e.gap) > CLOSED else 0, e.change))
 
 
-def _helps(step: Step, e: Explanation) -> bool:
+def _helps(step: MeasuredStep, e: Explanation) -> bool:
     """Whether it moves the right way, and not much too far."""
     before = float(step.expected.time_s) / step.measured - 1
     return abs(e.gap) < abs(before) - 1e-3
 
 
-def _explanation(step: Step, assumption: str, seconds: float, change: float) -> Explanation:
+def _explanation(step: MeasuredStep, assumption: str, seconds: float, change: float) -> Explanation:
     mfu = float(step.expected.mfu) * float(step.expected.time_s) / seconds
     return Explanation(assumption=assumption, time_s=seconds, mfu=mfu, gap=seconds / step.measured - 1, change=change)
 
 
-def _settings(step: Step) -> Iterator[Explanation]:
+def _settings(step: MeasuredStep) -> Iterator[Explanation]:
     """Assumptions without an amount."""
     none = {f"efficiency.{axis}_collective.overlap": 0.0 for axis in AXES}
     most = {f"efficiency.{axis}_collective.overlap": 1.0 for axis in AXES}
@@ -84,7 +84,7 @@ def _settings(step: Step) -> Iterator[Explanation]:
             )
 
 
-def _amounts(step: Step) -> Iterator[Explanation]:
+def _amounts(step: MeasuredStep) -> Iterator[Explanation]:
     """Assumptions whose amount follows from the gap; only losses, since a gain beyond the datasheet is no explanation."""
     if not step.slower:
         return
@@ -99,14 +99,14 @@ def _amounts(step: Step) -> Iterator[Explanation]:
     yield _explanation(step, f"input stalls: {duration(lost)} of every step wait for data", step.measured, share)
 
 
-def _solved(step: Step, override: Callable[[float], dict[str, Number]]) -> float | None:
+def _solved(step: MeasuredStep, override: Callable[[float], dict[str, Number]]) -> float | None:
     """The share of a rate at which the step takes as long as it did; None where none does."""
     if step.seconds(override(LEAST)) < step.measured:
         return None
-    return falling_root(lambda share: step.seconds(override(share)) - step.measured, LEAST, 1.0)
+    return decreasing_root(lambda share: step.seconds(override(share)) - step.measured, LEAST, 1.0)
 
 
-def _links(step: Step) -> Iterator[Explanation]:
+def _links(step: MeasuredStep) -> Iterator[Explanation]:
     levels = step.request.hardware.network
     for index, level in enumerate(levels):
         rate = level.bandwidth.si
@@ -116,7 +116,7 @@ def _links(step: Step) -> Iterator[Explanation]:
             yield _explanation(step, words, step.measured, 1 - share)
 
 
-def _power(step: Step) -> Iterator[Explanation]:
+def _power(step: MeasuredStep) -> Iterator[Explanation]:
     """Compute at a lower clock, as under a power cap."""
     hardware = step.request.hardware
     share = _solved(step, lambda x: {f"peak.{dtype}": rate.si * x for dtype, rate in hardware.peak.items()})

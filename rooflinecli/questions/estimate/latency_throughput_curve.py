@@ -5,27 +5,27 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer as answered
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import Request
 
 MOST = 2**16  # sequences per replica in serving: beyond it a curve tells nothing new
 BEYOND = 4  # a training curve ends at so many times the batch asked for
 
 
-def curve(request: Request, phase: str, plan: Plan, answer: PhaseAnswer) -> list[dict[str, Any]]:
+def curve(request: Request, phase: str, plan: Layout, answer: PhaseAnswer) -> list[dict[str, Any]]:
     """Points by rising batch: powers of two, the batch asked for, and in serving the largest that fits."""
     if phase == "prefill":
         return []  # a prompt is served alone; its batch is one
     return [_point(request, phase, plan, float(batch)) for batch in _batches(request, phase, plan, answer)]
 
 
-def _batches(request: Request, phase: str, plan: Plan, answer: PhaseAnswer) -> list[float]:
-    scene = Scene(request)
+def _batches(request: Request, phase: str, plan: Layout, answer: PhaseAnswer) -> list[float]:
+    ctx = EstimateContext(request)
     if phase == "train":
-        least, asked = plan.dp * plan.micro_batch, scene.train_batch
+        least, asked = plan.dp * plan.micro_batch, ctx.train_batch
         sizes = [least * 2**i for i in range(64)]
         return sorted({asked, *(size for size in sizes if size <= BEYOND * asked)})
     assert isinstance(answer, DecodeAnswer)  # prefill has no curve
@@ -34,11 +34,11 @@ def _batches(request: Request, phase: str, plan: Plan, answer: PhaseAnswer) -> l
     return sorted({*found, most} if most >= 1 else found)
 
 
-def _point(request: Request, phase: str, plan: Plan, batch: float) -> dict[str, Any]:
+def _point(request: Request, phase: str, plan: Layout, batch: float) -> dict[str, Any]:
     """The phase at another batch; a closed loop stays one, an open loop is answered as a steady batch."""
     loop = None if request.concurrency is None else batch
-    scene = Scene(replace(request, batch=batch, concurrency=loop, qps=None))
-    answer = answered(scene, scene.plan(plan), phase)
+    ctx = EstimateContext(replace(request, batch=batch, concurrency=loop, qps=None))
+    answer = answered(ctx, ctx.plan(plan), phase)
     return {
         "batch": batch,
         "time_s": answer.time_s,

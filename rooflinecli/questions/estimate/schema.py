@@ -12,7 +12,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from rooflinecli.core.record import Record
 from rooflinecli.engine.evaluate import ANSWERS
-from rooflinecli.questions.estimate.answer_types import SCHEMA, Estimate
+from rooflinecli.questions.estimate.answer_types import SCHEMA, EstimateAnswer
 from rooflinecli.specs.quantities import DERIVED, find
 
 _NUMBER = {"type": "number"}
@@ -29,7 +29,7 @@ _PLAIN: dict[Any, dict[str, Any]] = {
 def generate() -> dict[str, Any]:
     """The schema as plain data."""
     defs: dict[str, Any] = {}
-    root = _record(Estimate, defs)
+    root = _record(EstimateAnswer, defs)
     root["properties"]["schema"] = {"const": SCHEMA}
     root["properties"]["phases"] = {
         "type": "object",

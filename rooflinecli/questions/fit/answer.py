@@ -8,18 +8,18 @@ from typing import Any
 from rooflinecli import memory
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.num import value
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import engine_constant
-from rooflinecli.engine.host_offload import as_fits, looked_up
+from rooflinecli.engine.host_offload import host_embedding_bytes, offload_to_fit
 from rooflinecli.engine.inference import decode, prefill
-from rooflinecli.engine.residency import resident
-from rooflinecli.engine.stored_weights import as_file
+from rooflinecli.engine.residency import resident_memory
+from rooflinecli.engine.stored_weights import with_weight_format
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.quantization.gguf_mix import DEFAULTS
 from rooflinecli.quantization.schemes import SCHEMES, parse
 from rooflinecli.questions.estimate.extrapolation_notes import foreign
 from rooflinecli.specs.layers import Quantization
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import Request
 
 SCHEMA = "roofline/fit/1"
@@ -47,7 +47,7 @@ LEAST = 512.0  # tokens of context below which nobody would call it a fit
 
 
 @dataclass(frozen=True)
-class Fitting:
+class FitRow:
     """One file type: bytes of its tensors, bits per weight, whether it fits, the longest context, and rates at the prompt asked for."""
 
     file: str
@@ -74,7 +74,7 @@ def fit(request: Request, files: tuple[str, ...] | None = None) -> dict[str, Any
     wanted = files or (MIXTURES if moe else FILES)
     total = parameters(spec).total
     asked = [_fitting(request, file, total) for file in wanted]
-    base = Scene(replace(request, engine=request.engine or runs(asked[0].file)))
+    base = EstimateContext(replace(request, engine=request.engine or default_engine_for(asked[0].file)))
     needed = float(value(base.prompt + base.output))
     best = next((f.file for f in sorted(asked, key=lambda f: -f.bytes) if f.fits and f.max_context >= needed), None)
     return {
@@ -100,69 +100,74 @@ def fit(request: Request, files: tuple[str, ...] | None = None) -> dict[str, Any
 
 def _notes(request: Request, wanted: tuple[str, ...]) -> list[str]:
     """What runs the files, where nothing here knows it on this chip."""
-    engines = dict.fromkeys(request.engine or runs(file) for file in wanted)
-    return [note for name in engines for note in foreign(Scene(replace(request, engine=name)))]
+    engines = dict.fromkeys(request.engine or default_engine_for(file) for file in wanted)
+    return [note for name in engines for note in foreign(EstimateContext(replace(request, engine=name)))]
 
 
-def _fitting(request: Request, file: str, total: int) -> Fitting:
+def _fitting(request: Request, file: str, total: int) -> FitRow:
     """One file type on one device, one sequence."""
-    model, engine = as_file(request.model, file), request.engine or runs(file)
-    scene = Scene(replace(request, model=model, weight_dtype=None, devices=1.0, batch=1.0, engine=engine))
-    plan = Plan()
-    weights = float(value(memory.weights(scene.parameters(plan), scene.formats, 1.0)))
-    room = float(value(scene.chip.capacity)) - weights + looked_up(scene) - float(value(engine_constant(scene, "reserve_bytes", "B")))
-    longest = _longest(scene, plan, room)
-    line = Fitting(file, round(weights), weights * 8 / total, longest >= LEAST, int(max(longest, 0)), scene.engine.name)
+    model, engine = with_weight_format(request.model, file), request.engine or default_engine_for(file)
+    ctx = EstimateContext(replace(request, model=model, weight_dtype=None, devices=1.0, batch=1.0, engine=engine))
+    plan = Layout()
+    weights = float(value(memory.weights(ctx.parameters(plan), ctx.formats, 1.0)))
+    room = (
+        float(value(ctx.chip.capacity))
+        - weights
+        + host_embedding_bytes(ctx)
+        - float(value(engine_constant(ctx, "reserve_bytes", "B")))
+    )
+    longest = _longest(ctx, plan, room)
+    line = FitRow(file, round(weights), weights * 8 / total, longest >= LEAST, int(max(longest, 0)), ctx.engine.name)
     if not line.fits:
-        return _shared_out(scene, plan, line)
-    return _timed(scene, plan, line)
+        return _shared_out(ctx, plan, line)
+    return _timed(ctx, plan, line)
 
 
-def _shared_out(scene: Scene, plan: Plan, line: Fitting) -> Fitting:
+def _shared_out(ctx: EstimateContext, plan: Layout, line: FitRow) -> FitRow:
     """What does not fit with the rest of it on the host, where the machine has one that holds it."""
-    if scene.request.hardware.host_link is None or scene.request.hardware.kind == "cpu":
+    if ctx.request.hardware.host_link is None or ctx.request.hardware.kind == "cpu":
         return line
-    asked = as_fits(scene, plan, engine_constant(scene, "reserve_bytes", "B"))
-    parted = Scene(replace(scene.request, **asked))
+    asked = offload_to_fit(ctx, plan, engine_constant(ctx, "reserve_bytes", "B"))
+    parted = EstimateContext(replace(ctx.request, **asked))
     if parted.host is None:
         return line
-    held = resident(parted, plan, "decode")
+    held = resident_memory(parted, plan, "decode")
     if float(value(held.host_bytes or 0.0)) > float(value(parted.host.chip.capacity)):
         return line
     layers, experts = asked.get("gpu_layers"), asked.get("experts_on")
-    away = scene.spec.n_layers - int(layers) if layers is not None else None
+    away = ctx.spec.n_layers - int(layers) if layers is not None else None
     found = replace(line, layers_on_host=away, experts_on_host=int(experts.partition(":")[2]) if experts else None)
     return _timed(parted, plan, found)
 
 
-def _timed(scene: Scene, plan: Plan, line: Fitting) -> Fitting:
+def _timed(ctx: EstimateContext, plan: Layout, line: FitRow) -> FitRow:
     """The line with its rates."""
-    step, prompt = decode(scene, plan), prefill(scene, plan)
+    step, prompt = decode(ctx, plan), prefill(ctx, plan)
     low, high = (1 / float(value(t)) for t in reversed(step.interval_s))
-    slow, fast = (float(value(scene.prompt / t)) for t in reversed(prompt.interval_s))
+    slow, fast = (float(value(ctx.prompt / t)) for t in reversed(prompt.interval_s))
     return replace(
         line,
         decode_tokens_per_s=1 / float(value(step.time_s)),
         decode_interval_per_s=(low, high),
-        prefill_tokens_per_s=float(value(scene.prompt / prompt.time_s)),
+        prefill_tokens_per_s=float(value(ctx.prompt / prompt.time_s)),
         prefill_interval_per_s=(slow, fast),
     )
 
 
-def runs(file: str) -> str:
+def default_engine_for(file: str) -> str:
     """The engine that runs a file type or format where nobody says: llama.cpp, or the tool that wrote it."""
     stem = (parse(file) or Quantization(dtype="", group_size=None)).method
     return SCHEMES[stem].engine or DEFAULT if stem else DEFAULT
 
 
-def _longest(scene: Scene, plan: Plan, room: float) -> float:
+def _longest(ctx: EstimateContext, plan: Layout, room: float) -> float:
     """Tokens of one sequence whose cache the rest of the memory holds, as far as the model goes: by halving, since windows and
     states make the cache no straight line."""
 
     def fits(tokens: int) -> bool:
-        return float(value(memory.kv_cache(scene.book, plan, scene.formats, 1.0, float(tokens), scene.lift))) <= room
+        return float(value(memory.kv_cache(ctx.ledger, plan, ctx.formats, 1.0, float(tokens), ctx.lift))) <= room
 
-    low, high = 0, int(scene.spec.max_context or MOST)
+    low, high = 0, int(ctx.spec.max_context or MOST)
     if room < 0 or not fits(1):
         return 0.0
     if fits(high):
@@ -173,7 +178,7 @@ def _longest(scene: Scene, plan: Plan, room: float) -> float:
     return float(low)
 
 
-def wanted(named: list[str] | None) -> tuple[str, ...] | None:
+def parse_file_types(named: list[str] | None) -> tuple[str, ...] | None:
     """File types and formats (awq, mlx-4) as people write them. Raises UsageError for one that does not exist."""
     found = []
     if any(not item.strip(" ,") for item in named or ()):

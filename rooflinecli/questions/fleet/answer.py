@@ -9,9 +9,9 @@ from typing import Any
 from rooflinecli.core.parallel_map import Spread, spread_over
 from rooflinecli.formulas import cost
 from rooflinecli.questions.fleet.assignment import Assignment
-from rooflinecli.questions.fleet.instance_options import Offers, offers
-from rooflinecli.questions.fleet.placement import Placed
-from rooflinecli.questions.fleet.question import Fleet, Service, asked
+from rooflinecli.questions.fleet.instance_options import InstanceOptions, offers
+from rooflinecli.questions.fleet.placement import Placement
+from rooflinecli.questions.fleet.question import Fleet, FleetService, asked
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.model import load_model
 
@@ -27,7 +27,7 @@ def fleet(
     return report(question, _found(question, over or spread_over()))
 
 
-def _found(question: Fleet, over: Spread) -> dict[tuple[str, str], Offers]:
+def _found(question: Fleet, over: Spread) -> dict[tuple[str, str], InstanceOptions]:
     """(service, group) -> its offers."""
     pairs = [(s, g) for s in question.services for g in question.groups if g.name in s.groups]
     return {
@@ -36,11 +36,11 @@ def _found(question: Fleet, over: Spread) -> dict[tuple[str, str], Offers]:
     }
 
 
-def report(question: Fleet, found: dict[tuple[str, str], Offers]) -> Row:
+def report(question: Fleet, found: dict[tuple[str, str], InstanceOptions]) -> Row:
     """The object, SI, the unit in the key."""
-    placed = Placed(question, found)
+    placed = Placement(question, found)
     growth, given = _given(placed)
-    if given is not None and not placed.packs(given):
+    if given is not None and not placed.fits_in_domains(given):
         placed = replace(placed, chain=True)
         growth, given = _given(placed)
     fits = given is not None and growth >= 1 and len(placed.able) == len(question.services)
@@ -74,7 +74,7 @@ def report(question: Fleet, found: dict[tuple[str, str], Offers]) -> Row:
     }
 
 
-def _given(placed: Placed) -> tuple[float, Assignment | None]:
+def _given(placed: Placement) -> tuple[float, Assignment | None]:
     """The common growth of those that can run, and the assignment: of their traffic, or of the share that the fleet carries."""
     if not placed.able:
         return 0.0, None
@@ -86,7 +86,7 @@ def _given(placed: Placed) -> tuple[float, Assignment | None]:
     return max(growth, 1.0), together or split
 
 
-def _rows(placed: Placed, given: Assignment, share: float) -> list[Row]:
+def _rows(placed: Placement, given: Assignment, share: float) -> list[Row]:
     """A row for every model on every group that it was given devices of."""
     found = []
     for service, row in zip(placed.able, given.devices, strict=True):
@@ -115,7 +115,9 @@ def _rows(placed: Placed, given: Assignment, share: float) -> list[Row]:
     return found
 
 
-def _service(placed: Placed, service: Service, rows: list[Row], alone: list[float | None], growth: float) -> Row:
+def _service(
+    placed: Placement, service: FleetService, rows: list[Row], alone: list[float | None], growth: float
+) -> Row:
     """What a model was given, and how far its own traffic may grow beside the others'."""
     mine = [row for row in rows if row["name"] == service.name]
     paid = [row["usd_per_hour"] for row in mine]
@@ -136,7 +138,7 @@ def _service(placed: Placed, service: Service, rows: list[Row], alone: list[floa
     }
 
 
-def _why(placed: Placed, service: Service, group: str) -> str:
+def _why(placed: Placement, service: FleetService, group: str) -> str:
     """Why a group offers a model nothing."""
     there = placed.found[service.name, group]
     if there.why or placed.instances(service, next(g for g in placed.question.groups if g.name == group)):
@@ -144,7 +146,7 @@ def _why(placed: Placed, service: Service, group: str) -> str:
     return "no instance that keeps to the limits goes into so few devices"
 
 
-def _group(placed: Placed, place: int, rows: list[Row], fits: bool) -> Row:
+def _group(placed: Placement, place: int, rows: list[Row], fits: bool) -> Row:
     """What is used of a group, and left; where the fleet does not carry all, how many devices of it would."""
     group = placed.question.groups[place]
     mine = [row for row in rows if row["group"] == group.name]
@@ -163,7 +165,7 @@ def _group(placed: Placed, place: int, rows: list[Row], fits: bool) -> Row:
     }
 
 
-def _bottleneck(placed: Placed, services: list[Row], fits: bool) -> str | None:
+def _bottleneck(placed: Placement, services: list[Row], fits: bool) -> str | None:
     """The model whose own traffic may grow least; where not all fits, the one that would need the largest share of the fleet."""
     stuck = [s["name"] for s in services if s["load"] is None]
     if stuck or not services:

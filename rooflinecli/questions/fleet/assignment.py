@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.questions.fleet.count_tables import Bundle, Grid, merged, undominated
-from rooflinecli.questions.fleet.demand import Demand
+from rooflinecli.questions.fleet.count_tables import Bundle, CountTable, merged, pareto_optimal
+from rooflinecli.questions.fleet.demand import ServiceDemand
 
 WORK = 3e8  # cells times bundles of a model that are worth listing
 FINE = 1e-6  # how closely a common growth is found before it is taken to the assignment's own
@@ -37,10 +37,10 @@ class Assignment:
 
 
 @dataclass(frozen=True)
-class Programme:
+class AllocationProgram:
     """Models and the devices of every group. weights: what a device of each counts; whole: every model on one group alone."""
 
-    demands: tuple[Demand, ...]
+    demands: tuple[ServiceDemand, ...]
     devices: tuple[int, ...]
     weights: tuple[float, ...]
     whole: bool = False
@@ -72,7 +72,7 @@ class Programme:
             low, high = (max(middle, self._carried(found)), high) if found is not None else (low, middle)
         return low
 
-    def _alone(self, demand: Demand) -> float:
+    def _alone(self, demand: ServiceDemand) -> float:
         """The factor of one model's rate with the whole fleet to itself."""
         return float(sum(demand.most(k, np.array(n)) for k, n in enumerate(self.devices))) / demand.rate
 
@@ -92,14 +92,14 @@ class Programme:
 
     def needed(self, group: int) -> int | None:
         """The fewest devices of one group that carry everything, the others as they are; None where no count does."""
-        grid = Grid(self, group, rounded_up=True)
+        grid = CountTable(self, group, rounded_up=True)
         table = grid.all(1.0)
         least = float(np.min(table)) if table.size else float("inf")
         return int(least) if np.isfinite(least) else None
 
 
-def _solve(asked: Programme, factor: float) -> Assignment | None:
-    grid = Grid(asked, asked.last, rounded_up=True)
+def _solve(asked: AllocationProgram, factor: float) -> Assignment | None:
+    grid = CountTable(asked, asked.last, rounded_up=True)
     table, steps = grid.empty(), []
     for demand in asked.demands:
         bundles = grid.bundles(demand, factor)
@@ -114,7 +114,7 @@ def _solve(asked: Programme, factor: float) -> Assignment | None:
     return Assignment(rows, weight, weight if grid.exact else min(weight, _bound(asked, factor)))
 
 
-def _weights(asked: Programme, grid: Grid, table: np.ndarray) -> np.ndarray:
+def _weights(asked: AllocationProgram, grid: CountTable, table: np.ndarray) -> np.ndarray:
     """What each cell weighs; infinite where the last group has not so many devices."""
     there = table <= asked.devices[grid.last]
     total = np.where(there, np.where(there, table, 0.0) * asked.weights[grid.last], np.inf)
@@ -124,14 +124,14 @@ def _weights(asked: Programme, grid: Grid, table: np.ndarray) -> np.ndarray:
     return np.asarray(total)
 
 
-def _bound(asked: Programme, factor: float) -> float:
+def _bound(asked: AllocationProgram, factor: float) -> float:
     """What no assignment weighs less than: the same with every lot rounded down."""
-    grid = Grid(asked, asked.last, rounded_up=False)
+    grid = CountTable(asked, asked.last, rounded_up=False)
     return float(np.min(_weights(asked, grid, grid.all(factor))))
 
 
 def _backwards(
-    asked: Programme, grid: Grid, steps: list[Any], cell: tuple[int, ...], factor: float
+    asked: AllocationProgram, grid: CountTable, steps: list[Any], cell: tuple[int, ...], factor: float
 ) -> tuple[tuple[int, ...], ...]:
     """Devices of every model on every group, from the last model's choice to the first's."""
     rows: list[tuple[int, ...]] = []
@@ -143,22 +143,22 @@ def _backwards(
     return tuple(reversed(rows))
 
 
-def _trimmed(demand: Demand, row: list[int]) -> tuple[int, ...]:
+def _trimmed(demand: ServiceDemand, row: list[int]) -> tuple[int, ...]:
     """Whole instances only: what a lot left over goes back."""
     best = [demand.best(k, n) for k, n in enumerate(row)]
     return tuple(n // o.size * o.size if o is not None else 0 for n, o in zip(row, best, strict=True))
 
 
-def _alone(asked: Programme) -> list[float | None]:
+def _alone(asked: AllocationProgram) -> list[float | None]:
     """Growth of each model alone: what the others leave, in every way that they can leave it."""
-    grid = Grid(asked, asked.last, rounded_up=True)
+    grid = CountTable(asked, asked.last, rounded_up=True)
     each = [grid.bundles(demand, 1.0) for demand in asked.demands]
     return [
         _room(asked, grid, others, demand) for demand, others in zip(asked.demands, _others(grid, each), strict=True)
     ]
 
 
-def _others(grid: Grid, each: list[list[Bundle]]) -> list[np.ndarray]:
+def _others(grid: CountTable, each: list[list[Bundle]]) -> list[np.ndarray]:
     """For every model the table of all others: those before it joined with those after."""
     before = [grid.empty()]
     for bundles in each[:-1]:
@@ -166,12 +166,12 @@ def _others(grid: Grid, each: list[list[Bundle]]) -> list[np.ndarray]:
     after, found = grid.empty(), list[np.ndarray]()
     for number in reversed(range(len(each))):
         cells = {tuple(map(int, c)): float(after[tuple(c)]) for c in np.argwhere(np.isfinite(after))}
-        found.append(merged(before[number], undominated(cells))[0])
+        found.append(merged(before[number], pareto_optimal(cells))[0])
         after = merged(after, each[number])[0]
     return found[::-1]
 
 
-def _room(asked: Programme, grid: Grid, others: np.ndarray, demand: Demand) -> float | None:
+def _room(asked: AllocationProgram, grid: CountTable, others: np.ndarray, demand: ServiceDemand) -> float | None:
     """The most of one model's rate beside the others."""
     cells = np.argwhere(others <= asked.devices[grid.last])
     if not len(cells):

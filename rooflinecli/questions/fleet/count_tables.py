@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rooflinecli.questions.fleet.demand import Demand
+from rooflinecli.questions.fleet.demand import ServiceDemand
 
 if TYPE_CHECKING:
-    from rooflinecli.questions.fleet.assignment import Programme
+    from rooflinecli.questions.fleet.assignment import AllocationProgram
 
 Bundle = tuple[tuple[int, ...], float]  # lots of all groups but the last, and devices of the last
 
 
-class Grid:
+class CountTable:
     """Tables over the counts of all groups but one, in lots: cell (i, j, ...) keeps the fewest devices of that one."""
 
-    def __init__(self, asked: Programme, last: int, rounded_up: bool):
+    def __init__(self, asked: AllocationProgram, last: int, rounded_up: bool):
         self.asked, self.last, self.up = asked, last, rounded_up
         self.others = [k for k in range(len(asked.devices)) if k != last]
         self.lots = {k: asked.unit(k) for k in self.others}
@@ -49,7 +49,7 @@ class Grid:
             table = merged(table, self.bundles(demand, factor))[0]
         return table
 
-    def bundles(self, demand: Demand, factor: float) -> list[Bundle]:
+    def bundles(self, demand: ServiceDemand, factor: float) -> list[Bundle]:
         """What one model may take: lots of the other groups, and the fewest devices of the last that carry the rest."""
         need = demand.rate * factor
         cells = [self._cells(demand, k, need) for k in self.others]
@@ -61,9 +61,9 @@ class Grid:
             if self.asked.whole and sum(n > 0 for _, n in counts) + (least > 0) > 1:
                 continue
             found[place] = min(least, found.get(place, np.inf))
-        return undominated(found)
+        return pareto_optimal(found)
 
-    def _cells(self, demand: Demand, group: int, need: float) -> list[tuple[int, int]]:
+    def _cells(self, demand: ServiceDemand, group: int, need: float) -> list[tuple[int, int]]:
         """(lots, devices): the counts of a group at which the rate rises, up to the first that carries all of it."""
         counts = np.arange(0, self.asked.devices[group] + 1, self.asked.unit(group))
         rates = demand.most(group, counts)
@@ -75,7 +75,7 @@ class Grid:
         return [(cell, n) for cell, n in pairs if cell <= most]
 
 
-def undominated(found: dict[tuple[int, ...], float]) -> list[Bundle]:
+def pareto_optimal(found: dict[tuple[int, ...], float]) -> list[Bundle]:
     """Bundles of which no other takes as few of every group; those on fewer groups first, to which ties go."""
     kept: dict[tuple[int, ...], float] = {}
     for place, least in sorted(found.items()):

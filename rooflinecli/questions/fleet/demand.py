@@ -8,7 +8,7 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class Offer:
+class InstanceOption:
     """An instance layout of a model on a group: devices it takes, requests per second that it carries at the end held."""
 
     size: int
@@ -16,11 +16,11 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class Demand:
+class ServiceDemand:
     """A model: requests per second to carry, and its offers on every group, in the groups' order."""
 
     rate: float
-    offers: tuple[tuple[Offer, ...], ...]
+    offers: tuple[tuple[InstanceOption, ...], ...]
 
     def most(self, group: int, devices: np.ndarray) -> np.ndarray:
         """The highest rate on so many devices of a group."""
@@ -32,7 +32,7 @@ class Demand:
         counts = [np.ceil(np.maximum(rate, 0) / o.rate * (1 - 1e-12)) * o.size for o in self.offers[group]]
         return np.min(counts, axis=0) if counts else np.where(rate > 0, np.inf, 0.0)
 
-    def best(self, group: int, devices: int) -> Offer | None:
+    def best(self, group: int, devices: int) -> InstanceOption | None:
         """The layout with the highest rate on so many devices, the one with the fewest instances among equals."""
         able = [o for o in self.offers[group] if o.size <= devices]
         return max(able, key=lambda o: (devices // o.size * o.rate, o.size), default=None)

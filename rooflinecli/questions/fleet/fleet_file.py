@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.questions.check.plan_file import Name, Option, Prose, Scalar
-from rooflinecli.questions.check.settings import Hold
+from rooflinecli.questions.check.settings import Bound
 from rooflinecli.specs.figure import Spec, validate
 from rooflinecli.specs.yaml_loader import Document, read
 
@@ -65,7 +65,7 @@ class ServiceSpec(BaseModel):
 class FleetFile(Spec):
     """A file of a fleet."""
 
-    hold: Hold = Field(Hold.pessimistic, description="which end of the estimate is held to rates and limits")
+    hold: Bound = Field(Bound.pessimistic, description="which end of the estimate is held to rates and limits")
     fleet: dict[Name, Group] = Field(
         description="group -> devices, named by its chip or by a name of its own", min_length=1
     )
@@ -89,5 +89,5 @@ def load_fleet(path: Path) -> tuple[FleetFile, Document]:
     """The fleet in a file, and where each of its lines was written. Raises DataError with file:line."""
     document = read(path, first="fleet")
     if ("extends",) in document.lines:
-        raise DataError(f"{document.at('extends')}: a fleet cannot extend another; share options with `defaults`")
+        raise DataError(f"{document.location('extends')}: a fleet cannot extend another; share options with `defaults`")
     return validate(FleetFile, document), document

@@ -5,54 +5,58 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from rooflinecli.questions.fleet.assignment import Assignment, Programme
-from rooflinecli.questions.fleet.demand import Demand, Offer
-from rooflinecli.questions.fleet.instance_options import Offers
+from rooflinecli.questions.fleet.assignment import AllocationProgram, Assignment
+from rooflinecli.questions.fleet.demand import InstanceOption, ServiceDemand
+from rooflinecli.questions.fleet.instance_options import InstanceOptions
 from rooflinecli.questions.fleet.packing import pack, taken
-from rooflinecli.questions.fleet.question import Fleet, Group, Service
-from rooflinecli.questions.plan.instance import Instance
+from rooflinecli.questions.fleet.question import DeviceGroup, Fleet, FleetService
+from rooflinecli.questions.plan.instance import ServingInstance
 
 
 @dataclass(frozen=True)
-class Placed:
+class Placement:
     """The programme of a question; `chain` where only such parts of a domain are given as any mix of goes in."""
 
     question: Fleet
-    found: dict[tuple[str, str], Offers]
+    found: dict[tuple[str, str], InstanceOptions]
     chain: bool = False
 
     @cached_property
-    def able(self) -> list[Service]:
+    def able(self) -> list[FleetService]:
         """Services that have an instance somewhere."""
         return [s for s in self.question.services if any(self.instances(s, g) for g in self.question.groups)]
 
-    def domain(self, group: Group) -> int:
+    def domain(self, group: DeviceGroup) -> int:
         """Devices of a group's fast domain."""
         return max((o.domain for (_, name), o in self.found.items() if name == group.name), default=1)
 
-    def instances(self, service: Service, group: Group) -> list[tuple[Offer, Instance]]:
+    def instances(self, service: FleetService, group: DeviceGroup) -> list[tuple[InstanceOption, ServingInstance]]:
         """What a group offers, with what each takes of it."""
         there = self.found.get((service.name, group.name))
         if there is None:
             return []
-        pairs = [(Offer(taken(one.devices, there.domain, self.chain), self.rate(one)), one) for one in there.found]
+        pairs = [
+            (InstanceOption(taken(one.devices, there.domain, self.chain), self.rate(one)), one) for one in there.found
+        ]
         return [(offer, one) for offer, one in pairs if offer.size <= group.devices]
 
-    def rate(self, one: Instance) -> float:
+    def rate(self, one: ServingInstance) -> float:
         """Requests per second at the end held."""
         return float(one.rate.at(self.question.hold, less=False))
 
     @cached_property
-    def programme(self) -> Programme:
+    def programme(self) -> AllocationProgram:
         groups = self.question.groups
         demands = tuple(
-            Demand(s.qps, tuple(tuple(o for o, _ in self.instances(s, g)) for g in groups)) for s in self.able
+            ServiceDemand(s.qps, tuple(tuple(o for o, _ in self.instances(s, g)) for g in groups)) for s in self.able
         )
         free = self.question.objective == "devices"
         weights = tuple(1.0 if free else float(g.usd_per_device_hour or 0.0) for g in groups)
-        return Programme(demands, tuple(g.devices for g in groups), weights)
+        return AllocationProgram(demands, tuple(g.devices for g in groups), weights)
 
-    def chosen(self, service: Service, group: Group, devices: int) -> tuple[Offer, Instance, int]:
+    def chosen(
+        self, service: FleetService, group: DeviceGroup, devices: int
+    ) -> tuple[InstanceOption, ServingInstance, int]:
         """The layout on so many devices, and how many instances of it."""
         pairs = dict(self.instances(service, group))
         demand = self.programme.demands[self.able.index(service)]
@@ -60,7 +64,7 @@ class Placed:
         assert offer is not None  # devices are given where an instance takes them
         return offer, pairs[offer], devices // offer.size
 
-    def packs(self, given: Assignment) -> bool:
+    def fits_in_domains(self, given: Assignment) -> bool:
         """Whether the instances go whole into every group's domains."""
         for k, group in enumerate(self.question.groups):
             taken_ = [(s, row[k]) for s, row in zip(self.able, given.devices, strict=True) if row[k]]

@@ -26,7 +26,7 @@ _NEITHER = {  # options that have no place in a fleet, and what does
 
 
 @dataclass(frozen=True)
-class Group:
+class DeviceGroup:
     """Devices of one chip. price: as written, where the file's is not taken."""
 
     name: str
@@ -44,7 +44,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Service:
+class FleetService:
     """A model and its traffic: requests per second, limits in s, options by name; `groups` that it may run on."""
 
     name: str
@@ -55,7 +55,7 @@ class Service:
     groups: tuple[str, ...]
     line: str
 
-    def on(self, group: Group) -> dict[str, Any]:
+    def on(self, group: DeviceGroup) -> dict[str, Any]:
         """The options of a search on a group."""
         price = {"price": group.price} if group.price is not None else {}
         return {**self.options, "hw": group.chip, **price}
@@ -65,8 +65,8 @@ class Service:
 class Fleet:
     """The question. `objective` is cost or devices; `split`: a model may run on several groups where that is lighter, not only where it must."""
 
-    groups: tuple[Group, ...]
-    services: tuple[Service, ...]
+    groups: tuple[DeviceGroup, ...]
+    services: tuple[FleetService, ...]
     hold: str
     objective: str
     split: bool = False
@@ -92,7 +92,7 @@ def asked(path: Path, hold: str | None = None, objective: str | None = None, spl
     return replace(found, objective="devices")
 
 
-def _group(name: str, file: FleetFile, document: Document) -> Group:
+def _group(name: str, file: FleetFile, document: Document) -> DeviceGroup:
     spec, key = file.fleet[name], ("fleet", name)
     chip, price = spec.hw or name, None if spec.price is None else str(spec.price)
     beside = document.path.parent / chip
@@ -101,11 +101,11 @@ def _group(name: str, file: FleetFile, document: Document) -> Group:
         load_hardware(chip)
         multi_chip.prices(price, [chip])
     except UsageError as error:
-        raise DataError(f"{document.at(*key, error.option or 'hw')}: {error}") from None
-    return Group(name, chip, spec.devices, price)
+        raise DataError(f"{document.location(*key, error.option or 'hw')}: {error}") from None
+    return DeviceGroup(name, chip, spec.devices, price)
 
 
-def _service(name: str, spec: ServiceSpec, file: FleetFile, document: Document) -> Service:
+def _service(name: str, spec: ServiceSpec, file: FleetFile, document: Document) -> FleetService:
     key = ("models", name)
     options = as_options(file.defaults, document, ("defaults",)) | as_options(spec.options, document, key)
     if "model" not in options:
@@ -119,7 +119,7 @@ def _service(name: str, spec: ServiceSpec, file: FleetFile, document: Document) 
     for group in groups:
         if group not in file.fleet:
             raise DataError(
-                f"{document.at(*key, 'hw')}: hw: no group '{group}' in the fleet; name one of {', '.join(file.fleet)}"
+                f"{document.location(*key, 'hw')}: hw: no group '{group}' in the fleet; name one of {', '.join(file.fleet)}"
             )
     try:
         qps = build_request.value(OPTIONS["qps"], spec.qps)
@@ -130,7 +130,7 @@ def _service(name: str, spec: ServiceSpec, file: FleetFile, document: Document) 
         _search(options, spec.where, file.fleet[groups[0]].hw or groups[0])
     except UsageError as error:
         raise DataError(f"{_at(document, name, error.option)}: {name}: {error}") from None
-    return Service(name, _written(options), float(qps), limits, spec.where, tuple(groups), document.at(*key))
+    return FleetService(name, _written(options), float(qps), limits, spec.where, tuple(groups), document.location(*key))
 
 
 def _search(options: dict[str, Any], where: tuple[str, ...], chip: str) -> None:
@@ -151,7 +151,7 @@ def _at(document: Document, name: str, option: str) -> str:
     """Where a model's option was written: in its own lines, or in those that all share."""
     own = ("models", name, option)
     return (
-        document.at(*own)
+        document.location(*own)
         if own in document.lines or ("defaults", option) not in document.lines
-        else document.at("defaults", option)
+        else document.location("defaults", option)
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import Infeasible, UsageError
-from rooflinecli.core.lift import PLAIN, Plain
+from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
 from rooflinecli.core.units import duration
 from rooflinecli.formulas import training_goodput as f
@@ -26,7 +26,7 @@ def goodput(
     restart: Number | None = None,
     interval: Number | None = None,
     run: Number | None = None,
-    lift: Plain = PLAIN,
+    lift: PlainLift = PLAIN,
 ) -> dict[str, Any]:
     """Goodput of `devices` at the best checkpoint interval, or at the one given.
 

@@ -9,7 +9,7 @@ from rooflinecli.core.errors import DataError, UsageError, unknown
 from rooflinecli.formulas.roofline import ridge_point
 from rooflinecli.specs.figure import Figure
 from rooflinecli.specs.hardware import DTYPES, HardwareSpec, Level, load_hardware
-from rooflinecli.specs.name_lookup import every
+from rooflinecli.specs.name_lookup import load_registry
 
 SCHEMA = "roofline/hardware/1"
 
@@ -23,7 +23,7 @@ def chips(
     """
     if dtype is not None and dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
-    specs, broken = every("hardware", load_hardware)
+    specs, broken = load_registry("hardware", load_hardware)
     vendors = {spec.vendor for spec in specs}
     if vendor is not None and vendor.lower() not in vendors:
         raise unknown("vendor", vendor, vendors)
@@ -64,7 +64,7 @@ def record(spec: HardwareSpec) -> dict[str, Any]:
         "vendor": spec.vendor,
         "kind": spec.kind,
         "year": spec.year,
-        "file": spec.document.at().rpartition(":")[0],
+        "file": spec.document.location().rpartition(":")[0],
         "memory": {
             "kind": spec.memory.kind,
             "capacity_bytes": spec.memory.capacity.si,
@@ -137,7 +137,7 @@ def _figure(spec: HardwareSpec, quantity: str, path: tuple[str | int, ...], figu
         "verified": figure.verified,
         "source": figure.source,
         "citation": spec.citation(figure.source),
-        "at": spec.document.at(*path),
+        "at": spec.document.location(*path),
     }
 
 
@@ -149,7 +149,7 @@ def _constants(spec: HardwareSpec) -> Iterator[dict[str, Any]]:
                 "class": f"{level.name}, {name}",
                 **_given(item),
                 "citation": spec.citation(item.source),
-                "at": spec.document.at("network", i, "efficiency", name),
+                "at": spec.document.location("network", i, "efficiency", name),
             }
     for regime, classes in spec.efficiency.items():
         for cls, dtypes in classes.items():
@@ -158,7 +158,7 @@ def _constants(spec: HardwareSpec) -> Iterator[dict[str, Any]]:
                     "class": f"{regime} {cls} {dtype}",
                     **_given(item),
                     "citation": spec.citation(item.source),
-                    "at": spec.document.at("efficiency", regime, cls, dtype),
+                    "at": spec.document.location("efficiency", regime, cls, dtype),
                 }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from rooflinecli.core import num
 from rooflinecli.core.derivation import label
 from rooflinecli.core.errors import unknown
-from rooflinecli.core.lift import PLAIN, Plain
+from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import INF, Number
 from rooflinecli.formulas import attention, counts, roofline
 from rooflinecli.layers.softmax import TILE
@@ -15,7 +15,7 @@ from rooflinecli.ledger.ops import Op
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
 from rooflinecli.quantization.formats import formats, size_of
-from rooflinecli.specs.engine import Engine, load_engine
+from rooflinecli.specs.engine import ServingEngine, load_engine
 from rooflinecli.specs.hardware import HardwareSpec
 
 REGIME = "kernel"
@@ -29,7 +29,7 @@ def kernel_matmul(
     n: Number,
     dtype: str,
     hardware: HardwareSpec,
-    lift: Plain = PLAIN,
+    lift: PlainLift = PLAIN,
     engine: str | None = None,
     quantisation: str = "dynamic",
 ) -> dict[str, Any]:
@@ -48,14 +48,14 @@ def kernel_matmul(
 
 
 def _under(
-    op: Op, constants: str, dtype: str, hardware: HardwareSpec, lift: Plain, engine: str | None
+    op: Op, constants: str, dtype: str, hardware: HardwareSpec, lift: PlainLift, engine: str | None
 ) -> dict[str, Any]:
     """The operation as an engine's library runs it, or by the engine's own kernels where it has some."""
     if engine is None:
         return alone(op, dtype, Chip(hardware, lift))
-    spec: Engine = load_engine(engine)
+    spec: ServingEngine = load_engine(engine)
     chip = Chip(hardware, lift, engine=spec)
-    own = chip.engine_has(op.kind)
+    own = chip.engine_has_constants(op.kind)
     return alone(op._replace(variant=f"{constants}@{spec.library}"), dtype, chip, OWN if own else REGIME)
 
 
@@ -87,7 +87,7 @@ def kernel_attention(
     fused: bool,
     dtype: str,
     hardware: HardwareSpec,
-    lift: Plain = PLAIN,
+    lift: PlainLift = PLAIN,
     engine: str | None = None,
 ) -> dict[str, Any]:
     """The attention core over `q` queries and `kv` keys: scores, softmax, weighted values."""
@@ -137,7 +137,7 @@ def kernel_elementwise(
     flops_per_element: Number = 1.0,
     reads: Number = 1.0,
     writes: Number = 1.0,
-    lift: Plain = PLAIN,
+    lift: PlainLift = PLAIN,
 ) -> dict[str, Any]:
     """A pass that reads `reads` and writes `writes` tensors of `elements` elements."""
     elements, flops_per_element, reads, writes = sizes(
@@ -157,7 +157,7 @@ def _fastest(hardware: HardwareSpec) -> str:
     return max(hardware.peak, key=lambda dtype: hardware.peak[dtype].si)
 
 
-def sizes(lift: Plain, **given: Number) -> list[Number]:
+def sizes(lift: PlainLift, **given: Number) -> list[Number]:
     """Sizes that were given, as numbers of the kind that `lift` makes."""
     return [
         lift(name, float(value) if isinstance(value, int) else value, "1", "given") for name, value in given.items()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli.core.lift import PLAIN, Plain
+from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
-from rooflinecli.phases.grouped_gemm import Shape, Stored, busiest, experts_op
+from rooflinecli.phases.grouped_gemm import ExpertShape, ExpertStorage, busiest_rank_share, experts_op
 from rooflinecli.price.chip import Chip
 from rooflinecli.quantization.formats import formats
 from rooflinecli.questions.kernel.answer import alone, sizes
@@ -32,7 +32,7 @@ def kernel_grouped(
     dtype: str = "bf16",
     weight_dtype: str | None = None,
     library: str = "vllm",
-    lift: Plain = PLAIN,
+    lift: PlainLift = PLAIN,
 ) -> dict[str, Any]:
     """`tokens` of the whole group of `ep` ranks meet `experts` experts `width` wide (split over `tp`), `top_k` each.
 
@@ -43,10 +43,10 @@ def kernel_grouped(
     tokens, d, wide, count, top, ranks, split, copies = sizes(
         lift, T=tokens, D=d_model, F=width, E=experts, k=top_k, ep=ep, tp=tp, redundant=redundant
     )
-    shape = Shape(d, wide / split, GATED if gated else UNGATED, count + copies, top)
+    shape = ExpertShape(d, wide / split, GATED if gated else UNGATED, count + copies, top)
     given = None if imbalance is None else sizes(lift, I=imbalance)[0]
-    share = busiest(tokens, shape, ranks, balanced, given)
-    stored = Stored(f.expert_weight, f.matmul_input, f.activation, f.compute, f"{f.expert_format}@{library}")
+    share = busiest_rank_share(tokens, shape, ranks, balanced, given)
+    stored = ExpertStorage(f.expert_weight, f.matmul_input, f.activation, f.compute, f"{f.expert_format}@{library}")
     op = experts_op("experts", tokens, shape, stored, ranks, share)
     assert op.routed is not None
     answer = alone(op, dtype, Chip(hardware, lift))

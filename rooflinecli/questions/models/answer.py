@@ -13,7 +13,7 @@ from rooflinecli.ledger.ledger import Layer
 from rooflinecli.quantization.formats import formats
 from rooflinecli.questions.models.layer_pattern import pattern
 from rooflinecli.specs.model import LayerSpec, ModelSpec, load_model
-from rooflinecli.specs.name_lookup import every, shown
+from rooflinecli.specs.name_lookup import display_path, load_registry
 
 SCHEMA = "roofline/model/1"
 _BF16 = formats("bf16", None, None, {"bf16": 1}, "any")
@@ -24,7 +24,7 @@ def models(family: str | None = None) -> tuple[list[dict[str, Any]], list[DataEr
 
     Raises UsageError for a family nobody is in.
     """
-    specs, broken = every("models", load_model)
+    specs, broken = load_registry("models", load_model)
     families = {spec.family.lower() for spec in specs if spec.family}
     if family is not None and family.lower() not in families:
         raise unknown("family", family, families, "`roofline models` lists them")
@@ -54,7 +54,7 @@ def sheet(name: str) -> dict[str, Any]:
         **record(spec),
         "title": spec.name,
         "aliases": spec.aliases,
-        "file": shown(spec.document.path),
+        "file": display_path(spec.document.path),
         "source": spec.source,
         "vocab_size": spec.vocab_size,
         "tied_embeddings": spec.tied_embeddings,
@@ -79,7 +79,8 @@ def _cache(spec: ModelSpec) -> dict[str, Any]:
     """Bytes of cache at bf16: what one more token adds, and what a sequence of the whole context holds, states included."""
     layers = [(layer, layer.mixer) for layer in ledger(spec).layers if layer.mixer is not None]
     token = sum(
-        kv_cache_bytes(1.0, 1.0, mixer.per_token(_sizes(layer)), _BF16.kv) * layer.repeat for layer, mixer in layers
+        kv_cache_bytes(1.0, 1.0, mixer.cached_values_per_token(_sizes(layer)), _BF16.kv) * layer.repeat
+        for layer, mixer in layers
     )
     whole = float(spec.max_context or 0)
 

@@ -11,16 +11,16 @@ from typing import Any
 
 from rooflinecli.core.num import Number
 from rooflinecli.core.record import plain
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import PHASES
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, TrainAnswer
 from rooflinecli.formulas import roofline
 from rooflinecli.ledger.ops import Op
-from rooflinecli.price.accumulator import Bill
+from rooflinecli.price.accumulator import StepAccumulator
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import FUSIBLE, Priced
 from rooflinecli.questions.estimate.answer import choose_plans, estimate, scene_of
-from rooflinecli.questions.estimate.answer_types import Estimate
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.ops import shape_text
 from rooflinecli.specs.request import Request
 
@@ -29,7 +29,7 @@ NOTHING = 1e-9  # of a phase's time: below it a row is rounding
 
 
 @dataclass(slots=True)
-class Line:
+class OperationLine:
     """One operation as charged: its sizes for one launch, what that costs, how often."""
 
     op: Op
@@ -39,34 +39,35 @@ class Line:
     launches: Number
 
 
-class WatchedBill(Bill):
+class RecordingAccumulator(StepAccumulator):
     """A bill that keeps its lines."""
 
     def __init__(self, chip: Chip, regime: str, devices: Number):
         super().__init__(chip, regime, devices)
-        self.lines: list[Line] = []
+        self.lines: list[OperationLine] = []
 
     def charge(self, ops: list[Op], prices: list[Priced], times: Number) -> None:
         self.lines += [
-            Line(op, op.flops, op.bytes, priced, times * op.count) for op, priced in zip(ops, prices, strict=True)
+            OperationLine(op, op.flops, op.bytes, priced, times * op.count)
+            for op, priced in zip(ops, prices, strict=True)
         ]
-        super().charge(ops, prices, times)
+        super().add_priced(ops, prices, times)
 
-    def take(self, other: Bill, times: Number, least: Number) -> None:
-        assert isinstance(other, WatchedBill)
+    def take(self, other: StepAccumulator, times: Number, least: Number) -> None:
+        assert isinstance(other, RecordingAccumulator)
         self.lines += [replace(line, launches=line.launches * times) for line in other.lines]
-        super().take(other, times, least)
+        super().merge(other, times, least)
 
 
-class WatchedScene(Scene):
+class RecordingContext(EstimateContext):
     """A scene whose bills are kept."""
 
     def __init__(self, request: Request):
-        self.bills: list[WatchedBill] = []
+        self.bills: list[RecordingAccumulator] = []
         super().__init__(request)
 
-    def bill(self, regime: str, devices: Number) -> Bill:
-        self.bills.append(WatchedBill(self.chip, regime, devices))
+    def bill(self, regime: str, devices: Number) -> StepAccumulator:
+        self.bills.append(RecordingAccumulator(self.chip, regime, devices))
         return self.bills[-1]
 
 
@@ -94,41 +95,43 @@ def operations(request: Request) -> dict[str, Any]:
 
 def roofs(request: Request) -> dict[str, Any]:
     """The ceilings of the chip, for each format the model computes in."""
-    scene = Scene(request)
-    f = scene.formats
+    ctx = EstimateContext(request)
+    f = ctx.formats
     used = dict.fromkeys((f.compute, f.outer_compute, f.attention_compute))
     return {
-        "bandwidth_bytes_per_s": scene.chip.bandwidth,
-        "peak_flops_per_s": {dtype: scene.chip.peak(dtype) for dtype in used},
+        "bandwidth_bytes_per_s": ctx.chip.bandwidth,
+        "peak_flops_per_s": {dtype: ctx.chip.peak(dtype) for dtype in used},
     }
 
 
-def listed(request: Request, result: Estimate) -> dict[str, list[dict[str, Any]]]:
+def listed(request: Request, result: EstimateAnswer) -> dict[str, list[dict[str, Any]]]:
     """The rows of each phase of an estimate."""
     found = {}
     for phase, choice in choose_plans(scene_of(request))[0].items():
-        scene = WatchedScene(request)
-        again = PHASES[phase](scene, scene.plan(choice.plan))
-        bill = _of_phase(scene, phase, again)
-        shape = shape_text.table(scene, choice.plan, phase, again.batch if isinstance(again, DecodeAnswer) else None)
-        found[phase] = _rows(scene, bill, result.phases[phase], shape)
+        ctx = RecordingContext(request)
+        again = PHASES[phase](ctx, ctx.plan(choice.plan))
+        costs = _of_phase(ctx, phase, again)
+        shape = shape_text.table(ctx, choice.plan, phase, again.batch if isinstance(again, DecodeAnswer) else None)
+        found[phase] = _rows(ctx, costs, result.phases[phase], shape)
     return found
 
 
-def _of_phase(scene: WatchedScene, phase: str, answer: PhaseAnswer) -> WatchedBill:
+def _of_phase(ctx: RecordingContext, phase: str, answer: PhaseAnswer) -> RecordingAccumulator:
     """The bill a phase was answered from; others were opened on the way (a further prompt, uneven stages)."""
     if phase == "train":
-        return scene.bills[0]
-    return next(b for b in reversed(scene.bills) if b.groups == answer.breakdown_s)
+        return ctx.bills[0]
+    return next(b for b in reversed(ctx.bills) if b.groups == answer.breakdown_s)
 
 
-def _rows(scene: Scene, bill: WatchedBill, answer: PhaseAnswer, shape: dict[Any, str]) -> list[dict[str, Any]]:
+def _rows(
+    ctx: EstimateContext, costs: RecordingAccumulator, answer: PhaseAnswer, shape: dict[Any, str]
+) -> list[dict[str, Any]]:
     """Kernels, equal ones together, then what is no kernel."""
     times, total = answer.microbatches if isinstance(answer, TrainAnswer) else 1.0, answer.time_s
     merged: dict[Any, dict[str, Any]] = {}
-    for line in bill.lines:
+    for line in costs.lines:
         key = (line.op.name, line.flops, line.bytes)
-        row = placed(scene.chip, line, line.launches * times, total, shape_text.find(shape, line.op))
+        row = placed(ctx.chip, line, line.launches * times, total, shape_text.find(shape, line.op))
         if key in merged:
             for part in ("launches", "flops", "bytes", "floor_s", "time_s", "share"):
                 merged[key][part] += row[part]
@@ -140,7 +143,7 @@ def _rows(scene: Scene, bill: WatchedBill, answer: PhaseAnswer, shape: dict[Any,
     return [*merged.values(), *_others(list(merged.values()), answer, total)]
 
 
-def placed(chip: Chip, line: Line, launches: Number, total: Number, shape: str) -> dict[str, Any]:
+def placed(chip: Chip, line: OperationLine, launches: Number, total: Number, shape: str) -> dict[str, Any]:
     """One operation on the roofline: sums over its launches."""
     op, priced = line.op, line.priced
     spent = priced.expected * launches

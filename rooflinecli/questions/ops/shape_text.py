@@ -6,37 +6,37 @@ from typing import Any
 
 from rooflinecli.core.num import Number
 from rooflinecli.core.units import count
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.microbatch import Microbatch
 from rooflinecli.formulas import serving
 from rooflinecli.ledger.ledger import Ledger, Row, Sizes, product
 from rooflinecli.ledger.ops import Op
-from rooflinecli.phases.axis_sizes import layer_sizes, outer_sizes, work_sizes
-from rooflinecli.phases.forward import Pass
-from rooflinecli.specs.layout import Plan
+from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes, stem_head_axis_sizes
+from rooflinecli.phases.forward import ForwardPass
+from rooflinecli.specs.layout import Layout
 
 Table = dict[Any, str]
 _SUFFIXES = (".input_gradient", ".weight_gradient", ".gradient", ".recomputed", ".again")
 
 
-def table(scene: Scene, plan: Plan, phase: str, batch: Number | None) -> Table:
+def table(ctx: EstimateContext, plan: Layout, phase: str, batch: Number | None) -> Table:
     """Shape of every kernel of a phase, found by name and sizes."""
-    forward, work = _pass(scene, plan, phase, batch)
+    forward, work = _pass(ctx, plan, phase, batch)
     found: Table = {}
-    _stack(found, scene, plan, scene.book, forward, work)
-    for tower in scene.book.reading if phase != "decode" else ():
+    _stack(found, ctx, plan, ctx.ledger, forward, work)
+    for tower in ctx.ledger.reading if phase != "decode" else ():
         length = tower.length
         inputs = tower.inputs(work["B"])
-        _stack(found, scene, plan, tower.book, forward, work_sizes(inputs, length, length, length, plan))
+        _stack(found, ctx, plan, tower.book, forward, pass_axis_sizes(inputs, length, length, length, plan))
     return found
 
 
-def _stack(found: Table, scene: Scene, plan: Plan, book: Ledger, forward: Pass, work: Sizes) -> None:
+def _stack(found: Table, ctx: EstimateContext, plan: Layout, ledger: Ledger, forward: ForwardPass, work: Sizes) -> None:
     """Note the shapes of a ledger's layers and ends."""
-    for group in book.layers:
-        _note(found, forward, group.rows, layer_sizes(group, work, plan, book.document, scene.lift), False)
-    outer = outer_sizes(book, work, plan, book.document, scene.lift)
-    _note(found, forward, (*book.stem, *book.head), outer, True)
+    for group in ledger.layers:
+        _note(found, forward, group.rows, layer_sizes(group, work, plan, ledger.document, ctx.lift), False)
+    outer = stem_head_axis_sizes(ledger, work, plan, ledger.document, ctx.lift)
+    _note(found, forward, (*ledger.stem, *ledger.head), outer, True)
 
 
 def find(shapes: Table, op: Op) -> str:
@@ -47,22 +47,24 @@ def find(shapes: Table, op: Op) -> str:
     return shapes.get((name, op.k, op.n), shapes.get(name, ""))
 
 
-def _pass(scene: Scene, plan: Plan, phase: str, batch: Number | None) -> tuple[Pass, Sizes]:
+def _pass(ctx: EstimateContext, plan: Layout, phase: str, batch: Number | None) -> tuple[ForwardPass, Sizes]:
     """The forward pass of a phase, and B, S, T, O, Z of one device's share."""
-    full = scene.request.attention_flops == "full"
+    full = ctx.request.attention_flops == "full"
     if phase == "train":
-        micro = Microbatch(scene, plan)
+        micro = Microbatch(ctx, plan)
         return micro.forward, micro.work
     if phase == "prefill":
-        return Pass(scene.formats, full_attention=full, flash=scene.request.flash), work_sizes(
-            1.0, scene.prompt, scene.prompt, 1.0, plan
+        return ForwardPass(ctx.formats, full_attention=full, flash=ctx.request.flash), pass_axis_sizes(
+            1.0, ctx.prompt, ctx.prompt, 1.0, plan
         )
-    per_stage = max((batch or scene.batch) / plan.pp, 1)
-    context = serving.mean_context(scene.prompt, scene.output)
-    return Pass(scene.formats, decode=True, full_attention=full), work_sizes(per_stage, 1.0, context, 1.0, plan)
+    per_stage = max((batch or ctx.batch) / plan.pp, 1)
+    context = serving.mean_context(ctx.prompt, ctx.output)
+    return ForwardPass(ctx.formats, decode=True, full_attention=full), pass_axis_sizes(
+        per_stage, 1.0, context, 1.0, plan
+    )
 
 
-def _note(found: Table, forward: Pass, rows: tuple[Row, ...], sizes: Sizes, outer: bool) -> None:
+def _note(found: Table, forward: ForwardPass, rows: tuple[Row, ...], sizes: Sizes, outer: bool) -> None:
     for row in rows:
         for op in forward.ops([row], sizes, outer):
             found.setdefault((op.name, op.k, op.n), _text(row, sizes))

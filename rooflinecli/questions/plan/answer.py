@@ -10,7 +10,7 @@ from rooflinecli.core.parallel_map import Spread
 from rooflinecli.questions import multi_chip
 from rooflinecli.questions.plan import serving as serve
 from rooflinecli.questions.plan.question import asked, serving
-from rooflinecli.questions.plan.training import BILL, RUN, Chip
+from rooflinecli.questions.plan.training import BILL, RUN, ChipPlan
 from rooflinecli.questions.search.mean_slo import joined
 from rooflinecli.specs.model import load_model
 
@@ -58,7 +58,7 @@ def _run(
 ) -> dict[str, Any]:
     """The plan of a training run."""
     question = asked(options, deadline, budget, hold, where)
-    found, rows = [Chip(question, name, over) for name in question.each], []
+    found, rows = [ChipPlan(question, name, over) for name in question.each], []
     for chip in found:
         rows.append(_with_tried(chip))
         tell(chip.name)
@@ -116,7 +116,7 @@ def _service(
     }
 
 
-def _with_tried(chip: Chip) -> dict[str, Any]:
+def _with_tried(chip: ChipPlan) -> dict[str, Any]:
     """The chip's row, and what every count came to at the end that is held."""
     row, hold = chip.answer(), chip.asked.hold
     tried = [

@@ -28,7 +28,7 @@ def ladder(most: int, host: int) -> list[int]:
     return sorted({n for n in [*found, most] if n <= most})
 
 
-def fewest(counts: list[int], over: Ratio, first: int) -> int | None:
+def min_count(counts: list[int], over: Ratio, first: int) -> int | None:
     """The least count whose ratio is at most 1 among those around the crossing; None where no count has one."""
     low, high, guess = -1, len(counts), float(first)
     while high - low > 1:
@@ -39,7 +39,7 @@ def fewest(counts: list[int], over: Ratio, first: int) -> int | None:
     return counts[high] if high < len(counts) else None
 
 
-def most(counts: list[int], over: Ratio, time: Ratio, least: int) -> int | None:
+def max_count(counts: list[int], over: Ratio, time: Ratio, least: int) -> int | None:
     """The greatest count whose ratio is at most 1, from `least` up and as far as more devices still shorten the time."""
     low, high = bisect_left(counts, least), len(counts)
     if low >= high or over(counts[low]) > 1:

@@ -7,10 +7,10 @@ from typing import Any
 
 from rooflinecli.engine import build_request
 from rooflinecli.formulas import capacity, cost
-from rooflinecli.questions.check.interval_bounds import Ends, ends
+from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
 from rooflinecli.questions.estimate.answer import estimate
-from rooflinecli.questions.estimate.answer_types import Estimate
-from rooflinecli.questions.search.command_line import estimate_line
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer
+from rooflinecli.questions.search.command_line import estimate_command
 
 PRICE = "cost.usd_per_million_output_tokens"
 _HELD = {"pessimistic": "interval_s.1", "expected": "time_s", "floor": "floor_s"}
@@ -18,12 +18,12 @@ _LIMITED = {"ttft": "prefill", "itl": "decode"}
 
 
 @dataclass(frozen=True)
-class Instance:
+class ServingInstance:
     """An instance: its estimate, the options of its command, requests per second with its ends, USD per device-hour where known."""
 
     layout: dict[str, Any]
-    found: Estimate
-    rate: Ends
+    found: EstimateAnswer
+    rate: IntervalBounds
     command: str
 
     @property
@@ -59,10 +59,10 @@ class Instance:
         }
 
 
-def instance(options: dict[str, Any], layout: dict[str, Any], words: str) -> Instance:
+def instance(options: dict[str, Any], layout: dict[str, Any], words: str) -> ServingInstance:
     """The instance of a layout that a serving search found. options: those of the search; words: the layout's part of the command."""
     found = estimate(build_request.request(_asks(options, layout)))
-    return Instance(layout, found, _rates(found), estimate_line({**options, "phase": []}, words, True))
+    return ServingInstance(layout, found, _rates(found), estimate_command({**options, "phase": []}, words, True))
 
 
 def conditions(limits: dict[str, float], hold: str) -> list[str]:
@@ -77,10 +77,10 @@ def _asks(options: dict[str, Any], layout: dict[str, Any]) -> dict[str, Any]:
     return {**own, **sizes, "n": layout["devices"], "concurrency": layout["batch"], "phase": ["prefill", "decode"]}
 
 
-def _rates(found: Estimate) -> Ends:
+def _rates(found: EstimateAnswer) -> IntervalBounds:
     """Requests per second of one instance, from its tokens per second and the length of an answer: the floor's is the most it may carry."""
     decode, output = found.phases["decode"], found.workload.output
     expected, low, high = (
         float(capacity.request_rate(r, output)) for r in (decode.tokens_per_s, *decode.tokens_per_s_interval)
     )
-    return Ends(expected, "decode", high, low, high)
+    return IntervalBounds(expected, "decode", high, low, high)

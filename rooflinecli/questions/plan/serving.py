@@ -10,7 +10,7 @@ from rooflinecli.engine import build_request
 from rooflinecli.formulas import capacity, cost
 from rooflinecli.questions.estimate.answer import scene_of
 from rooflinecli.questions.plan.instance import conditions, instance
-from rooflinecli.questions.plan.question import Serving
+from rooflinecli.questions.plan.question import ServingPlanQuestion
 from rooflinecli.questions.search.serving import search
 from rooflinecli.specs.hardware import load_hardware
 
@@ -19,13 +19,17 @@ _LAYOUTS = 64  # instance layouts whose pessimistic rate is looked at
 _SPLIT = ("tp", "pp", "ep")
 
 
-def answer(asked: Serving, name: str) -> tuple[Row, int]:
+def answer(asked: ServingPlanQuestion, name: str) -> tuple[Row, int]:
     """The chip's row, or why it has none; and how many layouts were looked at."""
     options = asked.each[name]
     where = [*asked.where, *conditions(asked.limits, asked.hold)]
     limits: dict[str, str | None] = {"qps": f"{asked.qps!r}", "ttft": None, "itl": None}
     try:
-        scene_of(build_request.request({**{k: v for k, v in options.items() if k not in ("batch", *_SPLIT)}, "phase": ["decode"]}))  # an encoder decodes nothing
+        scene_of(
+            build_request.request(
+                {**{k: v for k, v in options.items() if k not in ("batch", *_SPLIT)}, "phase": ["decode"]}
+            )
+        )  # an encoder decodes nothing
         found = search(options, "devices", where, limits, _LAYOUTS)
     except UsageError as error:
         return _none(name, str(error)), 0
@@ -41,7 +45,7 @@ def answer(asked: Serving, name: str) -> tuple[Row, int]:
     return _affordable(asked, name, best), found["layouts"]
 
 
-def _row(asked: Serving, name: str, result: dict[str, Any]) -> Row:
+def _row(asked: ServingPlanQuestion, name: str, result: dict[str, Any]) -> Row:
     """A layout with as many instances as carry the rate at the end that is held; each number is what its command prints."""
     one = instance(asked.each[name], result["layout"], result["command"])
     count = int(capacity.instances_for_rate(asked.qps, one.rate.at(asked.hold, less=False)))
@@ -63,7 +67,7 @@ def _row(asked: Serving, name: str, result: dict[str, Any]) -> Row:
     }
 
 
-def _affordable(asked: Serving, name: str, row: Row) -> Row:
+def _affordable(asked: ServingPlanQuestion, name: str, row: Row) -> Row:
     """The row, unless its bill over the time to serve is above the budget."""
     if asked.budget is None or asked.period is None:
         return row

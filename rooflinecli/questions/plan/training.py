@@ -10,18 +10,18 @@ from rooflinecli.core.errors import UsageError
 from rooflinecli.core.parallel_map import Spread
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import duration
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.layout_candidates import reach
 from rooflinecli.formulas import cost, scaling
-from rooflinecli.questions.check.interval_bounds import Ends, ends
+from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
 from rooflinecli.questions.estimate.answer import estimate
-from rooflinecli.questions.estimate.answer_types import Estimate
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.plan import device_counts
-from rooflinecli.questions.plan.question import Asked
-from rooflinecli.questions.search.command_line import estimate_line
+from rooflinecli.questions.plan.question import TrainingPlanQuestion
+from rooflinecli.questions.search.command_line import estimate_command
 from rooflinecli.questions.search.explain_rows import command, request_of
 from rooflinecli.questions.search.training import search
-from rooflinecli.questions.search.training_question import Question, question
+from rooflinecli.questions.search.training_question import TrainingSearchQuestion, question
 from rooflinecli.specs.request import Request
 
 FIRST = 512  # devices tried first; the next count is guessed from how far this one is off
@@ -31,11 +31,11 @@ Row = dict[str, Any]
 
 
 @dataclass
-class Tried:
+class DeviceCountResult:
     """One device count: the estimate of its best layout, or nothing where none fits."""
 
     devices: int
-    result: Estimate | None = None
+    result: EstimateAnswer | None = None
     layout: dict[str, Any] = field(default_factory=dict)
     legal: int = 0
 
@@ -46,22 +46,22 @@ class Tried:
         return end(ends(self.result, quantity), hold)
 
 
-def end(found: Ends, hold: str) -> float:
+def end(found: IntervalBounds, hold: str) -> float:
     """A quantity that less of is better, at the end held."""
     value = {"pessimistic": found.high, "floor": found.floor}.get(hold, found.expected)
     return float(value)
 
 
-class Chip:
+class ChipPlan:
     """One chip's part of the plan: counts are searched once each and remembered."""
 
-    def __init__(self, asked: Asked, name: str, over: Spread | None = None):
+    def __init__(self, asked: TrainingPlanQuestion, name: str, over: Spread | None = None):
         self.asked, self.name, self.options, self.over = asked, name, asked.each[name], over
-        self.tried: dict[int, Tried] = {}
+        self.tried: dict[int, DeviceCountResult] = {}
         self.layouts = 0
 
     @cached_property
-    def asks(self) -> Question:
+    def asks(self) -> TrainingSearchQuestion:
         return self._question(1)
 
     @property
@@ -70,31 +70,31 @@ class Chip:
 
     @cached_property
     def priced(self) -> bool:
-        return Scene(self.request).price is not None
+        return EstimateContext(self.request).price is not None
 
-    def _question(self, devices: int) -> Question:
+    def _question(self, devices: int) -> TrainingSearchQuestion:
         words = {**self.options, "n": str(devices), "phase": "train", "hold": self.asked.hold}
         return question(words, "time", list(self.asked.where))
 
-    def at(self, devices: int) -> Tried:
+    def at(self, devices: int) -> DeviceCountResult:
         """The best layout on so many devices, by the step at the end that is held."""
         if devices not in self.tried:
             self.tried[devices] = self._searched(devices)
         return self.tried[devices]
 
-    def _searched(self, devices: int) -> Tried:
+    def _searched(self, devices: int) -> DeviceCountResult:
         asks = self._question(devices)
         try:
             found = search(asks, None, self.over)
         except UsageError as error:
             if error.option == "n":  # these sizes do not split this count; another may do
-                return Tried(devices)
+                return DeviceCountResult(devices)
             raise
         self.layouts += found.layouts
         best = found.ranking.top(1)
         if not best:
-            return Tried(devices, legal=found.layouts)
-        return Tried(devices, estimate(request_of(asks, best[0].layout)), best[0].layout, found.layouts)
+            return DeviceCountResult(devices, legal=found.layouts)
+        return DeviceCountResult(devices, estimate(request_of(asks, best[0].layout)), best[0].layout, found.layouts)
 
     def over_deadline(self, devices: int) -> float:
         return self.at(devices).held(RUN, self.asked.hold) / (self.asked.deadline or float("inf"))
@@ -116,7 +116,7 @@ class Chip:
         ladder = device_counts.ladder(self._most(), self._host())
         if self.asked.deadline is None:
             return self._within_budget(ladder)
-        enough = device_counts.fewest(ladder, self.over_deadline, FIRST)
+        enough = device_counts.min_count(ladder, self.over_deadline, FIRST)
         if enough is None:
             return self._too_slow()
         if self.asked.budget is not None and self.over_budget(enough) > 1:
@@ -129,24 +129,26 @@ class Chip:
         return int(said.si) if said is not None else HOST
 
     def _most(self) -> int:
-        network = reach(Scene(self.request))
+        network = reach(EstimateContext(self.request))
         return min(network, device_counts.MOST, self.asked.most or device_counts.MOST)
 
     def _within_budget(self, ladder: list[int]) -> Row:
         least = next((n for n in ladder if n & (n - 1) == 0 and self.at(n).result is not None), None)
         if least is None:
             return self._too_slow()
-        chosen = device_counts.most(ladder, self.over_budget, lambda n: self.at(n).held(RUN, self.asked.hold), least)
+        chosen = device_counts.max_count(
+            ladder, self.over_budget, lambda n: self.at(n).held(RUN, self.asked.hold), least
+        )
         return self.row(self.at(chosen)) if chosen is not None else self._too_dear(least)
 
-    def row(self, tried: Tried) -> Row:
+    def row(self, tried: DeviceCountResult) -> Row:
         """Everything of one count, SI, the unit in the key; each number is what the command prints."""
         result = tried.result
         assert result is not None  # only counts that hold the run are chosen
         run, train = ends(result, RUN), result.phases["train"]
         hours = [float(scaling.device_hours(tried.devices, s)) for s in (run.expected, run.low, run.high)]
         bill = ends(result, BILL) if self.priced else None
-        watts = Scene(self.request).chip.power
+        watts = EstimateContext(self.request).chip.power
         options = {**self.options, "phase": ["train"]}
         return {
             "chip": self.name,
@@ -169,24 +171,27 @@ class Chip:
             "usd_per_device_hour": result.cost.usd_per_device_hour,
             "price": None if bill is None else "given" if "price" in self.options else "file",
             "energy_j": float(cost.energy(tried.devices, watts, run.expected)) if watts is not None else None,
-            "command": estimate_line(options, command(self.asks, tried.layout), False),
+            "command": estimate_command(options, command(self.asks, tried.layout), False),
         }
 
-    def _none(self, why: str, nearest: Tried | None = None) -> Row:
+    def _none(self, why: str, nearest: DeviceCountResult | None = None) -> Row:
         row = self.row(nearest) if nearest is not None and nearest.result is not None else {}
         return {**row, "chip": self.name, "hardware": self.request.hardware.name, "feasible": False, "why": why}
 
     def _too_slow(self) -> Row:
         able = [t for t in self.tried.values() if t.result is not None]
         if not able:
-            return self._none(f"no layout fits on any count tried, up to {plural(max(self.tried, default=0), 'device')}")
+            return self._none(
+                f"no layout fits on any count tried, up to {plural(max(self.tried, default=0), 'device')}"
+            )
         best = min(able, key=lambda t: t.held(RUN, self.asked.hold))
         took = duration(best.held(RUN, self.asked.hold))
         hint = (
             "a larger --batch lets more of them work at once" if self.asked.most is None else "-n is the most to have"
         )
         return self._none(
-            f"no count tried meets the deadline; nearest is {plural(best.devices, 'device')} with {took}, and {hint}", best
+            f"no count tried meets the deadline; nearest is {plural(best.devices, 'device')} with {took}, and {hint}",
+            best,
         )
 
     def _too_dear(self, devices: int) -> Row:

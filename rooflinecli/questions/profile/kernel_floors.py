@@ -72,9 +72,11 @@ def _judged(kernel: Kernel, op: Op, rates: Rates) -> dict[str, Any]:
     t_memory = roofline.memory_time(op.bytes, bandwidth) if bandwidth else 0.0
     floor = profiling.all_calls(roofline.floor_time(t_compute, t_memory), calls)
     busy = seconds > 0
-    compute = profiling.compute_utilisation(profiling.all_calls(op.flops, calls), seconds, peak) if peak and busy else 0.0
+    compute = (
+        profiling.compute_utilization(profiling.all_calls(op.flops, calls), seconds, peak) if peak and busy else 0.0
+    )
     memory = (
-        profiling.bandwidth_utilisation(profiling.all_calls(op.bytes, calls), seconds, bandwidth)
+        profiling.bandwidth_utilization(profiling.all_calls(op.bytes, calls), seconds, bandwidth)
         if bandwidth and busy
         else 0.0
     )

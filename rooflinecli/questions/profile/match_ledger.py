@@ -10,10 +10,10 @@ from rooflinecli.formulas import profiling
 from rooflinecli.importers.profiles.kernel import Kernel
 from rooflinecli.layers.build import ledger
 from rooflinecli.ledger.ops import Op
-from rooflinecli.phases.axis_sizes import layer_sizes, outer_sizes, work_sizes
-from rooflinecli.phases.forward import Pass
+from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes, stem_head_axis_sizes
+from rooflinecli.phases.forward import ForwardPass
 from rooflinecli.quantization.formats import Formats, size_of
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 
 # what frameworks call the matrix products of a layer -> how the ledger's row name ends; the first that matches decides
@@ -43,14 +43,14 @@ def expected_ops(model: str, dtype: str, batch: float, queries: float, keys: flo
     """What one layer of each kind, and what surrounds the layers, does on one device in a forward pass."""
     spec, width = load_model(model), size_of(dtype)
     formats = Formats(width, width, width, max(width, 2.0), max(width, 2.0), dtype, dtype, dtype)
-    forward, book, plan = Pass(formats, decode=queries == 1), ledger(spec), Plan(tp=tp)
-    work = work_sizes(batch, queries, keys, queries, plan)
+    forward, book, plan = ForwardPass(formats, decode=queries == 1), ledger(spec), Layout(tp=tp)
+    work = pass_axis_sizes(batch, queries, keys, queries, plan)
     ops = [
         op
         for group in book.layers
         for op in forward.ops(group.rows, layer_sizes(group, work, plan, spec.document, PLAIN))
     ]
-    return ops + forward.ops(book.head, outer_sizes(book, work, plan, spec.document, PLAIN), outer=True)
+    return ops + forward.ops(book.head, stem_head_axis_sizes(book, work, plan, spec.document, PLAIN), outer=True)
 
 
 def match(kernels: list[Kernel], ops: list[Op]) -> dict[int, Op]:

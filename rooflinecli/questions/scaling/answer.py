@@ -9,7 +9,7 @@ from rooflinecli.core import num
 from rooflinecli.core.derivation import label
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.num import Number
-from rooflinecli.core.solve import falling_root, solved
+from rooflinecli.core.solve import decreasing_root, solved_value
 from rooflinecli.formulas import counts
 from rooflinecli.formulas import scaling as law
 
@@ -227,8 +227,8 @@ def _size_for(target: Number, served: Number, fit: Fit) -> Number:
         tokens = law.tokens_at_loss(params, loss_value, *fit.all)
         return float(law.lifetime_balance(params, tokens, demand, *fit.slopes))
 
-    root = falling_root(balance, least * (1 + 1e-9), least * 1e6)
-    return solved(root, target, "N*", "params", "root of lifetime_balance along the line of equal loss")
+    root = decreasing_root(balance, least * (1 + 1e-9), least * 1e6)
+    return solved_value(root, target, "N*", "params", "root of lifetime_balance along the line of equal loss")
 
 
 def _lifetime(params: Number, target: Number, served: Number, fit: Fit) -> dict[str, Any]:

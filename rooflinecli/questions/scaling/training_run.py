@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.core import num
-from rooflinecli.core.errors import Impossible, UsageError
+from rooflinecli.core.errors import ImpossibleValue, UsageError
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import cost, counts, gradient_noise, training
 from rooflinecli.formulas import scaling as law
@@ -35,9 +35,9 @@ def run(
     elif throughput is not None:
         mfu = training.mfu_from_throughput(per_token, throughput, peak)
     elif seconds is not None:
-        mfu = training.model_flops_utilisation(flops, seconds, devices, peak)
+        mfu = training.model_flops_utilization(flops, seconds, devices, peak)
     if num.value(mfu) > 1 + ROUNDING:
-        raise Impossible(
+        raise ImpossibleValue(
             f"that takes {num.value(mfu):.1%} of peak, and an MFU above 100 % is impossible; give more "
             "devices, a longer time or fewer tokens (training counts 6 N FLOPs per token)"
         )

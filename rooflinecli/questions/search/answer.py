@@ -9,9 +9,9 @@ from typing import Any
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.parallel_map import Spread
 from rooflinecli.questions import multi_chip
-from rooflinecli.questions.search.command_line import estimate_line
+from rooflinecli.questions.search.command_line import estimate_command
 from rooflinecli.questions.search.mean_slo import joined
-from rooflinecli.questions.search.row_filter import EVERYTHING, Kept
+from rooflinecli.questions.search.row_filter import EVERYTHING, RowFilter
 
 _RATE = "--simulate needs a serving search at a rate; add --phase decode --qps RATE"
 
@@ -26,7 +26,7 @@ def answered(
     over: Spread | None = None,
     simulate: int = 0,
     slo: str | None = None,
-    kept: Kept = EVERYTHING,
+    kept: RowFilter = EVERYTHING,
 ) -> dict[str, Any]:
     """The report. `limits` are ttft, itl and qps of serving; `tell` hears how far a search for training has come;
     `over` spreads its work. The first `simulate` layouts of a serving search at a rate are simulated. `kept` says which layouts of
@@ -60,7 +60,7 @@ def on_one(
     tell: Callable[[int, int], None] | None,
     over: Spread | None,
     simulate: int,
-    kept: Kept = EVERYTHING,
+    kept: RowFilter = EVERYTHING,
 ) -> dict[str, Any]:
     """The report of one chip; each row with the command that prints its numbers."""
     serving = not _trains(options)
@@ -70,7 +70,7 @@ def on_one(
     else:
         found = _training(options, objective, where, limits, top, tell, over, simulate, kept)
     for row in filter(None, [*found["results"], found["nearest_miss"]]):
-        row["estimate"] = estimate_line(options, row["command"], serving)
+        row["estimate"] = estimate_command(options, row["command"], serving)
     return found
 
 
@@ -104,7 +104,7 @@ def _training(
     tell: Callable[[int, int], None] | None,
     over: Spread | None,
     simulate: int,
-    kept: Kept,
+    kept: RowFilter,
 ) -> dict[str, Any]:
     if simulate:
         raise UsageError(_RATE, "simulate")
@@ -117,5 +117,5 @@ def _training(
     from rooflinecli.questions.search.training import search
     from rooflinecli.questions.search.training_question import question
 
-    asked = question({**options, "phase": "train"}, objective or "throughput", where, kept.practised, kept.every)
+    asked = question({**options, "phase": "train"}, objective or "throughput", where, kept.has_precedent, kept.every)
     return report(asked, search(asked, tell, over), top)

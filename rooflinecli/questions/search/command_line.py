@@ -12,7 +12,7 @@ from rooflinecli.specs.options import OPTIONS
 _SAID = ("model", "hw", "phase", "n")
 
 
-def asked_line(options: dict[str, Any]) -> str:
+def search_command(options: dict[str, Any]) -> str:
     """`roofline estimate` with every option of a question that leaves nothing to a search."""
     given = build_request.named(options)
     words = ["roofline", "estimate", str(given.pop("model")), "--hw", str(given.pop("hw"))]
@@ -22,7 +22,7 @@ def asked_line(options: dict[str, Any]) -> str:
     return shlex.join(words)
 
 
-def estimate_line(options: dict[str, Any], layout: str, serving: bool, phases: tuple[str, ...] = ()) -> str:
+def estimate_command(options: dict[str, Any], layout: str, serving: bool, phases: tuple[str, ...] = ()) -> str:
     """`roofline estimate` with the options of the question and those of the layout, whose own go before."""
     layout_says = {*_SAID, *OPEN, *(("batch",) if serving else ())}
     words = ["roofline", "estimate", str(options["model"]), "--hw", str(options["hw"])]

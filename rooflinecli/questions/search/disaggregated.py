@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.formulas import capacity, cost
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.search import instances
-from rooflinecli.questions.search.command_line import estimate_line
+from rooflinecli.questions.search.command_line import estimate_command
 from rooflinecli.specs.quantities import COST
 
 if TYPE_CHECKING:
-    from rooflinecli.questions.search.serving_question import Asked
+    from rooflinecli.questions.search.serving_question import ServingSearchQuestion
 
 SIDES = ("prefill", "decode")
 LATENCY = {"prefill": "ttft_s", "decode": "itl_s"}
@@ -30,27 +30,31 @@ MOST = 4096
 
 
 @dataclass(frozen=True)
-class Pools:
+class DisaggregatedPools:
     """What one chip offers to either pool: the options of its question, and the instances worth looking at."""
 
     options: dict[str, Any]
-    scene: Scene
+    ctx: EstimateContext
     prefill: list[Option]
     decode: list[Option]
 
 
 def offered(
-    options: dict[str, Any], scene: Scene, asked: Asked, layouts: list[dict[str, int]], batches: np.ndarray
-) -> Pools:
+    options: dict[str, Any],
+    ctx: EstimateContext,
+    asked: ServingSearchQuestion,
+    layouts: list[dict[str, int]],
+    batches: np.ndarray,
+) -> DisaggregatedPools:
     """The instances of one chip that meet the limits of their pool."""
     grid = instances.evaluate(asked.request, layouts, batches, apart=True)
     fits = [grid.legal & grid.whole(grid.phases[phase].memory.fits) for phase in ("prefill", "decode")]
     prefill = _options(grid, fits[0], "prefill_requests_per_s", "ttft_s", asked.ttft)
     decode = _options(grid, fits[1], "decode_requests_per_s", "itl_s", asked.itl)
-    return Pools(options, scene, prefill, decode)
+    return DisaggregatedPools(options, ctx, prefill, decode)
 
 
-def ranked(asked: Asked, chips: Iterable[Pools], top: int) -> list[dict[str, Any]]:
+def ranked(asked: ServingSearchQuestion, chips: Iterable[DisaggregatedPools], top: int) -> list[dict[str, Any]]:
     """Pairs of pools on the chips, each pool on any of them, the best first; empty when no pool can meet its limit.
 
     The fewest devices (or dollars) for the rate asked for, else the highest rate on the devices given, or per device. Each pool has
@@ -73,7 +77,7 @@ def ranked(asked: Asked, chips: Iterable[Pools], top: int) -> list[dict[str, Any
             options = pair["sides"][phase].options
             pair[phase] |= {
                 "chip": options["hw"],
-                "estimate": estimate_line(options, _command(pair[phase]), True, (phase,)),
+                "estimate": estimate_command(options, _command(pair[phase]), True, (phase,)),
             }
     return [{k: v for k, v in pair.items() if k != "sides"} for pair in rows]
 
@@ -84,7 +88,7 @@ def _alone(pair: dict[str, Any]) -> dict[str, Any]:
     for phase, side in pair["sides"].items():
         option = pair[phase]
         sizes: dict[str, Any] = {axis: float(option["layout"][axis]) for axis in ("tp", "pp", "dp", "ep")}
-        asks = replace(side.scene.request, phases=(phase,), batch=option["batch"], devices=option["devices"], **sizes)
+        asks = replace(side.ctx.request, phases=(phase,), batch=option["batch"], devices=option["devices"], **sizes)
         found = estimate(asks)
         tokens = found.workload.prompt if phase == "prefill" else found.workload.output
         rate = float(capacity.request_rate(found.phases[phase].tokens_per_s, tokens))
@@ -93,7 +97,7 @@ def _alone(pair: dict[str, Any]) -> dict[str, Any]:
     return _priced(_joined(prefill, decode, prefill["instances"], decode["instances"]), *pair["sides"].values())
 
 
-def _key(asked: Asked, pair: dict[str, Any], several: bool) -> tuple[float, ...]:
+def _key(asked: ServingSearchQuestion, pair: dict[str, Any], several: bool) -> tuple[float, ...]:
     """What a smaller one of is better: what the objective says, else devices; devices of several chips are alike in dollars only."""
     first = asked.objectives[0].quantity.rpartition(".")[2]
     usd, devices = pair["usd_per_hour"], pair["devices"]
@@ -102,12 +106,12 @@ def _key(asked: Asked, pair: dict[str, Any], several: bool) -> tuple[float, ...]
     return (bill if asked.qps is not None else bill / pair["requests_per_s"], devices)
 
 
-def _priced(pair: dict[str, Any], one: Pools, other: Pools) -> dict[str, Any]:
+def _priced(pair: dict[str, Any], one: DisaggregatedPools, other: DisaggregatedPools) -> dict[str, Any]:
     """The pair with what both pools cost and draw, where prices and powers are known."""
     sides = (("prefill", one), ("decode", other))
     devices = {phase: pair[phase]["instances"] * pair[phase]["devices"] for phase, _ in sides}
-    tokens = pair["requests_per_s"] * float(one.scene.output)
-    prices, watts = [side.scene.price for _, side in sides], [side.scene.chip.power for _, side in sides]
+    tokens = pair["requests_per_s"] * float(one.ctx.output)
+    prices, watts = [side.ctx.price for _, side in sides], [side.ctx.chip.power for _, side in sides]
     hourly = (
         sum(
             float(cost.fleet_price(devices[phase], price))
@@ -123,7 +127,7 @@ def _priced(pair: dict[str, Any], one: Pools, other: Pools) -> dict[str, Any]:
         "sides": {"prefill": one, "decode": other},
     }
     if hourly is not None:
-        found[COST["decode"]] = float(cost.usd_per_million_tokens(hourly, tokens, one.scene.utilisation))
+        found[COST["decode"]] = float(cost.usd_per_million_tokens(hourly, tokens, one.ctx.utilisation))
     if None not in watts:
         each = (
             capacity.joules_per_token(devices[phase], w, tokens)
@@ -141,7 +145,9 @@ def _command(option: Option) -> str:
     return f"-n {option['devices']:g} --tp {layout['tp']} --pp {layout['pp']} --dp {layout['dp']}{ep} --batch {option['batch']:g}"
 
 
-def _options(grid: instances.Grid, fits: np.ndarray, rate: str, latency: str, limit: float | None) -> list[Option]:
+def _options(
+    grid: instances.InstanceGrid, fits: np.ndarray, rate: str, latency: str, limit: float | None
+) -> list[Option]:
     """The fastest instance of every size that meets the limit and is not beaten by a smaller one."""
     ok = fits & (grid.serve[latency] <= (np.inf if limit is None else limit))
     rates = np.where(ok, grid.serve[rate], -1.0)
@@ -160,7 +166,7 @@ def _options(grid: instances.Grid, fits: np.ndarray, rate: str, latency: str, li
     return list(found.values())
 
 
-def _pair(asked: Asked, p: Option, d: Option) -> dict[str, Any] | None:
+def _pair(asked: ServingSearchQuestion, p: Option, d: Option) -> dict[str, Any] | None:
     """How many instances of each, or None when they do not fit on the devices."""
     if asked.qps is not None:
         a, b = (float(capacity.instances_for_rate(asked.qps, o["rate"])) for o in (p, d))

@@ -6,24 +6,36 @@ from dataclasses import replace
 from typing import Any
 
 from rooflinecli.core.record import plain
-from rooflinecli.core.text import per_cent
+from rooflinecli.core.text import percent
 from rooflinecli.core.units import duration, si
-from rooflinecli.engine.context import Scene
-from rooflinecli.engine.interval_bound import held
+from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.interval_bound import interval_bound
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.search import ties
-from rooflinecli.questions.search.ranking import Entry
-from rooflinecli.questions.search.training import Found
-from rooflinecli.questions.search.training_question import Question
+from rooflinecli.questions.search.ranking import RankedLayout
+from rooflinecli.questions.search.training import TrainingSearchResult
+from rooflinecli.questions.search.training_question import TrainingSearchQuestion
 from rooflinecli.questions.sweep.conditions import quantity_of
 from rooflinecli.specs.layout import SIZES
 from rooflinecli.specs.quantities import COST
 
 SCHEMA = "roofline/search/1"
-_FLAGS = ("tp", "pp", "cp", "dp", "ep", "zero", "shard", "micro_batch", "virtual_stages", "sequence_parallel", "recompute")
+_FLAGS = (
+    "tp",
+    "pp",
+    "cp",
+    "dp",
+    "ep",
+    "zero",
+    "shard",
+    "micro_batch",
+    "virtual_stages",
+    "sequence_parallel",
+    "recompute",
+)
 
 
-def request_of(question: Question, layout: dict[str, Any]) -> Any:
+def request_of(question: TrainingSearchQuestion, layout: dict[str, Any]) -> Any:
     """The question with its layout filled in: what `estimate` is asked about a winner."""
     sizes: dict[str, Any] = {k: float(layout[k]) for k in SIZES}
     devices = float(layout["tp"] * layout["pp"] * layout["cp"] * layout["dp"])
@@ -38,12 +50,12 @@ def request_of(question: Question, layout: dict[str, Any]) -> Any:
     )
 
 
-def report(question: Question, found: Found, top: int = 5) -> dict[str, Any]:
+def report(question: TrainingSearchQuestion, found: TrainingSearchResult, top: int = 5) -> dict[str, Any]:
     """The answer as one object, SI, the unit in the key."""
     pareto = len(question.objectives) == 2
     entries = found.front.top(top) if pareto else found.ranking.top(top)
     rows = [_row(question, e) for e in entries]
-    tied = [] if pareto or question.every else ties.alike(found.ranking.top(None))
+    tied = [] if pareto or question.every else ties.indistinguishable(found.ranking.top(None))
     if rows and not pareto:
         for row in rows[1:]:
             row["why"] = why(rows[0], row, question)
@@ -69,14 +81,14 @@ def report(question: Question, found: Found, top: int = 5) -> dict[str, Any]:
     }
 
 
-def _row(question: Question, entry: Entry) -> dict[str, Any]:
+def _row(question: TrainingSearchQuestion, entry: RankedLayout) -> dict[str, Any]:
     result = estimate(request_of(question, entry.layout))
     phase = plain(result.phases["train"])
     scores, ends = {}, {}
     for o, key, value in zip(question.objectives, entry.keys, entry.expected, strict=True):
         one = quantity_of(result, o.quantity)  # the scalar's last digit, which is what the command prints
         scores[o.quantity] = one if isinstance(one, float) else value
-        end = held(one, o.quantity, result.phases["train"], question.request.hold, o.sign > 0)
+        end = interval_bound(one, o.quantity, result.phases["train"], question.request.hold, o.sign > 0)
         ends[o.quantity] = float(end) if isinstance(one, float) else o.sign * key
     kept = (
         "time_s",
@@ -102,26 +114,26 @@ def _row(question: Question, entry: Entry) -> dict[str, Any]:
     }
 
 
-def _tied(question: Question, alike: list[Entry]) -> dict[str, Any] | None:
+def _tied(question: TrainingSearchQuestion, alike: list[RankedLayout]) -> dict[str, Any] | None:
     """Layouts that cannot be told from the first: how many, the simplest of them, what would settle it. None where it stands alone."""
     if len(alike) < 2:
         return None
-    plainest = min(alike, key=ties.plainness)
+    plainest = min(alike, key=ties.simplicity)
     first, simple = (estimate(request_of(question, entry.layout)) for entry in (alike[0], plainest))
     devices = int(simple.plan.devices)
     return {
         "layouts": len(alike),
         "simplest": {"devices": devices, **plainest.layout},
         "command": command(question, plainest.layout),
-        "separates": ties.separates(first.phases["train"], simple.phases["train"], plainest is alike[0]),
+        "separates": ties.separating_measurement(first.phases["train"], simple.phases["train"], plainest is alike[0]),
     }
 
 
-def command(question: Question, layout: dict[str, Any]) -> str:
+def command(question: TrainingSearchQuestion, layout: dict[str, Any]) -> str:
     """The `roofline estimate` options that reproduce a layout."""
     devices = layout["tp"] * layout["pp"] * layout["cp"] * layout["dp"]
     words = [f"-n {devices}"]
-    mixture = any(group.moe for group in Scene(question.request).book.layers)
+    mixture = any(group.moe for group in EstimateContext(question.request).ledger.layers)
     chosen = ("tp", "pp", "dp", "zero", "micro_batch", *(("ep",) if mixture else ()))  # by the estimate where left out
     for name in _FLAGS:
         value = layout[name]
@@ -132,7 +144,7 @@ def command(question: Question, layout: dict[str, Any]) -> str:
     return " ".join(words)
 
 
-def why(best: dict[str, Any], other: dict[str, Any], question: Question) -> str:
+def why(best: dict[str, Any], other: dict[str, Any], question: TrainingSearchQuestion) -> str:
     """One sentence: how far behind, and which parts of the step make the difference."""
     name = question.objectives[0].quantity
     gap = abs(other["held"][name] / best["held"][name] - 1) if best["held"][name] else 0.0
@@ -152,10 +164,10 @@ def why(best: dict[str, Any], other: dict[str, Any], question: Question) -> str:
         else ""
     )
     end = {"pessimistic": " at the pessimistic end", "expected": "", "floor": " at the floor"}[question.request.hold]
-    return f"{per_cent(gap)} behind{end}: {says}{room}" if gap > 1e-4 else f"as good: {says}{room}"
+    return f"{percent(gap)} behind{end}: {says}{room}" if gap > 1e-4 else f"as good: {says}{room}"
 
 
-def nearest(question: Question, found: Found) -> dict[str, Any] | None:
+def nearest(question: TrainingSearchQuestion, found: TrainingSearchResult) -> dict[str, Any] | None:
     """The layout that comes closest, and what it lacks."""
     if found.limit_miss is not None:
         layout = found.limit_miss.layout

@@ -12,11 +12,11 @@ import numpy as np
 from rooflinecli.core.num import Number, divisors
 from rooflinecli.engine import explicit_layout
 from rooflinecli.engine import legality as legal
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer
 from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.formulas import capacity, cost
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.quantities import COST
 from rooflinecli.specs.request import Request
 
@@ -24,7 +24,7 @@ LARGEST_INSTANCE, LARGEST_BATCH = 64, 1024
 
 
 @dataclass
-class Grid:
+class InstanceGrid:
     """Arrays of shape (instances, batches): what each instance does at each batch, and where it may run at all."""
 
     layouts: list[dict[str, int]]
@@ -42,19 +42,19 @@ class Grid:
         return np.broadcast_to(value, self.shape)
 
 
-def layouts(scene: Scene, open: dict[str, tuple[Any, ...]], most: int) -> list[dict[str, int]]:
+def layouts(ctx: EstimateContext, open: dict[str, tuple[Any, ...]], most: int) -> list[dict[str, int]]:
     """Instances of at most `most` devices: TP divides the heads, PP divides the layers; dp replicas of a mixture share its experts.
 
     Experts are split over the replicas, each over its tensor ranks (tp 1 is attention data parallelism), or over all ranks;
     with --attention-dp every rank attends for itself.
     """
-    heads, experts = scene.book.heads, scene.book.experts
+    heads, experts = ctx.ledger.heads, ctx.ledger.experts
     tps = [t for t in divisors(min(heads, default=1)) if all(h % t == 0 for h in heads)]
-    if scene.request.attention_dp:
+    if ctx.request.attention_dp:
         tps = [1]
     shared = [e for e in divisors(min(experts)) if all(x % e == 0 for x in experts)] if experts else [1]
     found = []
-    for tp, pp, dp in product(tps, divisors(scene.book.n_layers), shared):
+    for tp, pp, dp in product(tps, divisors(ctx.ledger.n_layers), shared):
         if tp * pp * dp > most:
             continue
         for ep in sorted({dp, tp * dp} & set(shared)):
@@ -64,13 +64,15 @@ def layouts(scene: Scene, open: dict[str, tuple[Any, ...]], most: int) -> list[d
     return found
 
 
-def evaluate(request: Request, found: list[dict[str, int]], batches: np.ndarray, apart: bool) -> Grid:
+def evaluate(request: Request, found: list[dict[str, int]], batches: np.ndarray, apart: bool) -> InstanceGrid:
     """Prefill and decode of every instance at every batch: one closed loop of both, or each in a pool of its own (`apart`)."""
     columns = batches.reshape(1, -1)
     fields: dict[str, Any] = {"batch": columns} if apart else {"concurrency": columns}
-    scene = Scene(replace(request, phases=("prefill", "decode"), **fields))
-    tp, pp, dp, ep = (np.array([f[k] for f in found], dtype=np.float64).reshape(-1, 1) for k in ("tp", "pp", "dp", "ep"))
-    plan = Plan(
+    ctx = EstimateContext(replace(request, phases=("prefill", "decode"), **fields))
+    tp, pp, dp, ep = (
+        np.array([f[k] for f in found], dtype=np.float64).reshape(-1, 1) for k in ("tp", "pp", "dp", "ep")
+    )
+    plan = Layout(
         tp=tp,
         pp=pp,
         dp=dp,
@@ -81,15 +83,15 @@ def evaluate(request: Request, found: list[dict[str, int]], batches: np.ndarray,
         **explicit_layout.layout(request, "decode"),
     )
     with np.errstate(all="ignore"):
-        phases = {phase: answer(scene, plan, phase) for phase in ("prefill", "decode")}
-        rules = [rule for phase in phases for rule in legal.rules(scene, plan, phase)]
+        phases = {phase: answer(ctx, plan, phase) for phase in ("prefill", "decode")}
+        rules = [rule for phase in phases for rule in legal.rules(ctx, plan, phase)]
         shape = (len(found), len(batches))
         fits = np.ones(shape, dtype=bool)
         for result in phases.values():
             fits = fits & result.memory.fits
-        serve = offered(phases, plan.devices, plan.dp, scene.prompt, scene.output)
-    ok = np.broadcast_to(legal.all_of(rules), shape)
-    return Grid(
+        serve = offered(phases, plan.devices, plan.dp, ctx.prompt, ctx.output)
+    ok = np.broadcast_to(legal.all_hold(rules), shape)
+    return InstanceGrid(
         found,
         batches,
         phases,
@@ -99,7 +101,9 @@ def evaluate(request: Request, found: list[dict[str, int]], batches: np.ndarray,
     )
 
 
-def offered(phases: Mapping[str, PhaseAnswer], devices: Number, replicas: Number, prompt: Number, output: Number) -> dict[str, Number]:
+def offered(
+    phases: Mapping[str, PhaseAnswer], devices: Number, replicas: Number, prompt: Number, output: Number
+) -> dict[str, Number]:
     """What one instance offers: latencies, request rates of its two jobs, devices."""
     prefill, decode = phases["prefill"], phases["decode"]
     return {
@@ -113,13 +117,13 @@ def offered(phases: Mapping[str, PhaseAnswer], devices: Number, replicas: Number
     }
 
 
-def costs(scene: Scene, devices: Number, tokens_per_s: Number) -> dict[str, Number]:
+def costs(ctx: EstimateContext, devices: Number, tokens_per_s: Number) -> dict[str, Number]:
     """Dollars per million output tokens and joules per token, where price and power are known."""
     result: dict[str, Number] = {}
-    if scene.price is not None:
+    if ctx.price is not None:
         result[COST["decode"]] = cost.usd_per_million_tokens(
-            cost.fleet_price(devices, scene.price), tokens_per_s, scene.utilisation
+            cost.fleet_price(devices, ctx.price), tokens_per_s, ctx.utilisation
         )
-    if scene.chip.power is not None:
-        result["joules_per_token"] = capacity.joules_per_token(devices, scene.chip.power, tokens_per_s)
+    if ctx.chip.power is not None:
+        result["joules_per_token"] = capacity.joules_per_token(devices, ctx.chip.power, tokens_per_s)
     return result

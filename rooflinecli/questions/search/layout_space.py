@@ -17,16 +17,16 @@ import numpy as np
 
 from rooflinecli.core.num import divisors
 from rooflinecli.engine import explicit_layout, extrapolation, legality
-from rooflinecli.engine.context import Scene
-from rooflinecli.questions.search.training_question import Question
-from rooflinecli.specs.layout import CHOSEN, Plan
+from rooflinecli.engine.context import EstimateContext
+from rooflinecli.questions.search.training_question import TrainingSearchQuestion
+from rooflinecli.specs.layout import CHOSEN, Layout
 
 ORDER = ("tp", "pp", "cp", "dp", "ep", "micro_batch", "virtual_stages")  # rows of a table of layouts
 
 DOMAINS = (0, 1, 2)  # fast domains that a shard group fills; 0: all replicas are one group
 
 
-class Structure(NamedTuple):
+class DeviceSplit(NamedTuple):
     """What a layout has beside its sizes. domains: how many fast domains a shard group of ZeRO-3 fills, 0 for all replicas."""
 
     zero: int
@@ -36,7 +36,7 @@ class Structure(NamedTuple):
 
 
 @dataclass
-class Layouts:
+class LayoutArrays:
     """Legal layouts as one array per size; `splits` numbers the device splits; `rejected` counts what no rule let in.
 
     shard: replicas of the shard group of each, None where all replicas are one.
@@ -50,37 +50,37 @@ class Layouts:
     def __len__(self) -> int:
         return len(self.split)
 
-    def take(self, chosen: Any) -> Layouts:
+    def take(self, chosen: Any) -> LayoutArrays:
         shard = None if self.shard is None else self.shard[chosen]
-        return Layouts({k: v[chosen] for k, v in self.sizes.items()}, self.split[chosen], shard=shard)
+        return LayoutArrays({k: v[chosen] for k, v in self.sizes.items()}, self.split[chosen], shard=shard)
 
-    def laid(self, scene: Scene, structure: Structure) -> Layouts:
+    def laid(self, ctx: EstimateContext, structure: DeviceSplit) -> LayoutArrays:
         """These with the shard groups of a structure."""
-        return replace(self, shard=groups(scene, self, structure.domains)) if structure.domains else self
+        return replace(self, shard=groups(ctx, self, structure.domains)) if structure.domains else self
 
 
-def layouts(scene: Scene, question: Question, devices: int) -> Layouts:
+def layouts(ctx: EstimateContext, question: TrainingSearchQuestion, devices: int) -> LayoutArrays:
     """All of them. Sizes the question fixes are taken as given and still have to be legal."""
     rows: list[np.ndarray] = []
     for number, (tp, pp, cp, dp) in enumerate(_splits(question, devices)):
         rest = [
-            _allowed(question, "ep", _expert_groups(scene, dp)),
-            _allowed(question, "micro-batch", _micro_batches(scene, dp)),
-            _allowed(question, "virtual-stages", _virtual(scene, pp)),
+            _allowed(question, "ep", _expert_groups(ctx, dp)),
+            _allowed(question, "micro-batch", _micro_batches(ctx, dp)),
+            _allowed(question, "virtual-stages", _virtual(ctx, pp)),
         ]
         block = np.empty((8, *map(len, rest)))
         for row, value in zip(block, (number, tp, pp, cp, dp, *np.ix_(*rest)), strict=True):
             row[...] = value
         rows.append(block.reshape(8, -1))
     table = np.concatenate(rows, axis=1) if rows else np.zeros((8, 0))
-    return _legal(scene, Layouts(dict(zip(ORDER, table[1:], strict=True)), table[0]))
+    return _legal(ctx, LayoutArrays(dict(zip(ORDER, table[1:], strict=True)), table[0]))
 
 
-def _legal(scene: Scene, found: Layouts) -> Layouts:
+def _legal(ctx: EstimateContext, found: LayoutArrays) -> LayoutArrays:
     """Those that break no rule; the others are counted under the first they break."""
-    plan = Plan(**{**found.sizes, **explicit_layout.layout(scene.request, "train")})
+    plan = Layout(**{**found.sizes, **explicit_layout.layout(ctx.request, "train")})
     alive, rejected = np.ones(len(found), dtype=bool), dict[str, int]()
-    for rule in legality.rules(scene, plan, "train"):
+    for rule in legality.rules(ctx, plan, "train"):
         holds = np.broadcast_to(rule.holds, alive.shape)
         count = int((alive & ~holds).sum())
         if count:
@@ -91,7 +91,7 @@ def _legal(scene: Scene, found: Layouts) -> Layouts:
     return kept
 
 
-def _splits(question: Question, devices: int) -> Iterator[tuple[int, int, int, int]]:
+def _splits(question: TrainingSearchQuestion, devices: int) -> Iterator[tuple[int, int, int, int]]:
     for tp in _allowed(question, "tp", divisors(devices)):
         for pp in _allowed(question, "pp", divisors(devices)):
             for cp in _allowed(question, "cp", divisors(devices)):
@@ -100,7 +100,7 @@ def _splits(question: Question, devices: int) -> Iterator[tuple[int, int, int, i
                     yield int(tp), int(pp), int(cp), dp
 
 
-def _allowed(question: Question, name: str, values: Any) -> list[float]:
+def _allowed(question: TrainingSearchQuestion, name: str, values: Any) -> list[float]:
     """Those of `values` that the question leaves open; what is given beside the split is itself the choice, for the rules to judge."""
     if name not in question.open:
         return [float(v) for v in values]
@@ -112,35 +112,37 @@ def _allowed(question: Question, name: str, values: Any) -> list[float]:
     return [float(v) for v in values if v in given]
 
 
-def _expert_groups(scene: Scene, dp: int) -> list[int]:
-    experts = scene.book.experts
+def _expert_groups(ctx: EstimateContext, dp: int) -> list[int]:
+    experts = ctx.ledger.experts
     return [e for e in divisors(dp) if all(x % e == 0 for x in experts)] if experts else [1]
 
 
-def _micro_batches(scene: Scene, dp: int) -> list[int]:
-    share = max(math.floor(scene.train_batch / dp), 1)
+def _micro_batches(ctx: EstimateContext, dp: int) -> list[int]:
+    share = max(math.floor(ctx.train_batch / dp), 1)
     powers = [2**i for i in range(share.bit_length())]
     return sorted({*divisors(share), *powers})
 
 
-def _virtual(scene: Scene, pp: int) -> list[int]:
-    layers = scene.book.n_layers
+def _virtual(ctx: EstimateContext, pp: int) -> list[int]:
+    layers = ctx.ledger.n_layers
     if pp == 1:
         return [1]
     counted = (layers, layers + 2)  # with embedding and loss counted as layers
     return sorted({1, *(v for n in counted if n % pp == 0 for v in divisors(n // pp))})
 
 
-def structures(question: Question) -> Iterator[Structure]:
+def structures(question: TrainingSearchQuestion) -> Iterator[DeviceSplit]:
     """ZeRO stage, recomputation, sequence parallelism and shard groups, plainest first: ties go to the first."""
     for recompute in question.open.get("recompute", CHOSEN):
         for zero in question.open.get("zero", (0, 1, 2, 3)):
             for parallel in question.open.get("sequence-parallel", (False, True)):
                 for domains in DOMAINS if int(zero) == 3 and question.request.shard is None else (0,):
-                    yield Structure(int(zero), str(recompute), bool(parallel), domains)
+                    yield DeviceSplit(int(zero), str(recompute), bool(parallel), domains)
 
 
-def concerned(scene: Scene, found: Layouts, question: Question, structure: Structure) -> Any:
+def affected_axes(
+    ctx: EstimateContext, found: LayoutArrays, question: TrainingSearchQuestion, structure: DeviceSplit
+) -> Any:
     """The layouts for which this structure is not the same as a plainer one."""
     keep = np.ones(len(found), dtype=bool)
     if "zero" not in question.open and structure.zero:
@@ -148,25 +150,25 @@ def concerned(scene: Scene, found: Layouts, question: Question, structure: Struc
     if "sequence-parallel" not in question.open and structure.parallel:
         keep &= found.sizes["tp"] > 1
     if structure.domains:
-        keep &= _apart(scene, found, structure.domains)
+        keep &= _apart(ctx, found, structure.domains)
     return np.flatnonzero(keep)
 
 
-def _apart(scene: Scene, found: Layouts, domains: int) -> np.ndarray:
+def _apart(ctx: EstimateContext, found: LayoutArrays, domains: int) -> np.ndarray:
     """Where groups of so many domains split the replicas, and otherwise than fewer domains do; a group holds every expert."""
     sizes = found.sizes
-    group = groups(scene, found, domains)
+    group = groups(ctx, found, domains)
     keep = (group * sizes["cp"] % sizes["ep"] == 0) & (group > 1) & (group < sizes["dp"])
     if domains > 1:
-        keep &= group > groups(scene, found, domains - 1)
+        keep &= group > groups(ctx, found, domains - 1)
     return np.asarray(keep)
 
 
-def groups(scene: Scene, found: Layouts, domains: int) -> np.ndarray:
+def groups(ctx: EstimateContext, found: LayoutArrays, domains: int) -> np.ndarray:
     """Replicas of a shard group: the largest divisor of dp that so many fast domains hold beside tensor and context ranks, 1 at least."""
     _, first, at = np.unique(found.split, return_index=True, return_inverse=True)  # a split has one size of group
     tp, cp, dp = (found.sizes[name][first] for name in ("tp", "cp", "dp"))
-    room = extrapolation.domains(scene.chip)[0] * domains // (tp * cp)
+    room = extrapolation.scale_up_domain_sizes(ctx.chip)[0] * domains // (tp * cp)
     of = [divisors(int(n)) for n in dp]
     most = [found[max(bisect_right(found, fits), 1) - 1] for found, fits in zip(of, room, strict=True)]
     return np.array(most, dtype=np.float64)[at.reshape(-1)]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.core.text import per_cent
-from rooflinecli.engine.context import Scene
+from rooflinecli.core.text import percent
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.questions import multi_chip
 from rooflinecli.questions.search import disaggregated, instances
 from rooflinecli.questions.search.objective import objective
@@ -135,7 +135,7 @@ def _why(best: dict[str, Any], other: dict[str, Any], report: dict[str, Any]) ->
     name = report["objective"][0]
     a, b = ((row.get("held") or row["score"])[name] for row in (best, other))
     gap = abs(b / a - 1) if a else 0.0
-    return f"{per_cent(gap)} behind, on {other['hardware']}" if gap > 1e-4 else f"as good, on {other['hardware']}"
+    return f"{percent(gap)} behind, on {other['hardware']}" if gap > 1e-4 else f"as good, on {other['hardware']}"
 
 
 def _apart(
@@ -150,8 +150,10 @@ def _apart(
     offers, question = [], None
     for name in found:
         question = asked(each[name], goal, where, limits)
-        scene = Scene(question.request)
+        ctx = EstimateContext(question.request)
         most = int(min(question.devices or instances.LARGEST_INSTANCE, instances.LARGEST_INSTANCE))
-        layouts = instances.layouts(scene, question.open, most)
-        offers.append(disaggregated.offered(each[name], scene, question, layouts, np.array(question.batches, dtype=np.float64)))
+        layouts = instances.layouts(ctx, question.open, most)
+        offers.append(
+            disaggregated.offered(each[name], ctx, question, layouts, np.array(question.batches, dtype=np.float64))
+        )
     return disaggregated.ranked(question, offers, top) if question is not None else []

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.specs.quantities import COST, more_is_better
+from rooflinecli.specs.quantities import COST, higher_is_better
 
 TRAIN = {
     "throughput": "train.tokens_per_s",
@@ -51,4 +51,4 @@ def objective(name: str, phases: tuple[str, ...]) -> Objective:
         raise UsageError(
             f"--objective: empty; name one of {', '.join(known)} or a quantity such as {next(iter(known.values()))}"
         )
-    return Objective(name, quantity, -1.0 if more_is_better(quantity) else 1.0)
+    return Objective(name, quantity, -1.0 if higher_is_better(quantity) else 1.0)

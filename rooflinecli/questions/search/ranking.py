@@ -9,7 +9,7 @@ import numpy as np
 
 
 @dataclass
-class Entry:
+class RankedLayout:
     """A layout (sizes and structure by name), what it scores (less is better) at the end that ranks, and what goes between equals.
 
     expected: the objectives' expected values; error: the relative error of its communication, which other layouts do not share.
@@ -31,14 +31,14 @@ def sort(keys: list[np.ndarray], ties: list[np.ndarray]) -> np.ndarray:
 class Ranking:
     """The best layout per device split; ties go to the smaller `order`."""
 
-    entries: dict[Any, Entry] = field(default_factory=dict)
+    entries: dict[Any, RankedLayout] = field(default_factory=dict)
 
-    def offer(self, split: Any, entry: Entry) -> None:
+    def offer(self, split: Any, entry: RankedLayout) -> None:
         held = self.entries.get(split)
         if held is None or (entry.keys, entry.order) < (held.keys, held.order):
             self.entries[split] = entry
 
-    def top(self, count: int | None) -> list[Entry]:
+    def top(self, count: int | None) -> list[RankedLayout]:
         """The best so many, all of them for None."""
         return sorted(self.entries.values(), key=lambda e: (e.keys, e.order))[:count]
 
@@ -50,18 +50,18 @@ class Ranking:
 
 
 @dataclass
-class Front:
+class ParetoFront:
     """Layouts that none beats in both objectives."""
 
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[RankedLayout] = field(default_factory=list)
 
-    def offer(self, entry: Entry) -> None:
+    def offer(self, entry: RankedLayout) -> None:
         if any(e.keys[0] <= entry.keys[0] and e.keys[1] <= entry.keys[1] for e in self.entries):
             return
         self.entries = [e for e in self.entries if not (entry.keys[0] <= e.keys[0] and entry.keys[1] <= e.keys[1])]
         self.entries.append(entry)
 
-    def top(self, count: int) -> list[Entry]:
+    def top(self, count: int) -> list[RankedLayout]:
         return sorted(self.entries, key=lambda e: e.keys)
 
 

@@ -8,17 +8,17 @@ from rooflinecli.core.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Kept:
+class RowFilter:
     """practised: only layouts like published ones; every: each layout a row of its own."""
 
-    practised: bool = False
+    has_precedent: bool = False
     every: bool = False
 
     def refuse(self) -> None:
         """Raises UsageError where either was asked for."""
-        name = "practised" if self.practised else "all" if self.every else ""
+        name = "practised" if self.has_precedent else "all" if self.every else ""
         if name:
             raise UsageError(f"--{name} belongs to training; leave it out, or add --phase train", name)
 
 
-EVERYTHING = Kept()
+EVERYTHING = RowFilter()

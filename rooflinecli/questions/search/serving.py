@@ -11,18 +11,18 @@ import numpy as np
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
 from rooflinecli.core.record import MISSING, at, entries
-from rooflinecli.core.text import per_cent, plural
+from rooflinecli.core.text import percent, plural
 from rooflinecli.core.units import duration, si
 from rooflinecli.engine import autoregressive_only, legality, option_conflicts
-from rooflinecli.engine.context import Scene
-from rooflinecli.engine.interval_bound import held
+from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.interval_bound import interval_bound
 from rooflinecli.formulas import capacity
 from rooflinecli.questions.estimate.answer import estimate
-from rooflinecli.questions.estimate.answer_types import Estimate
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.search import disaggregated, instances
 from rooflinecli.questions.search.objective import Objective
 from rooflinecli.questions.search.ranking import frontier
-from rooflinecli.questions.search.serving_question import Asked, asked
+from rooflinecli.questions.search.serving_question import ServingSearchQuestion, asked
 from rooflinecli.specs.quantities import COST
 
 SCHEMA = "roofline/search/1"
@@ -34,21 +34,24 @@ def search(
 ) -> dict[str, Any]:
     """The report of a serving search, SI, the unit in the key."""
     question = asked(options, goal, where, limits)
-    scene = Scene(question.request)
-    autoregressive_only.decodes(scene, "a serving search has nothing to rank; `roofline sweep` varies --tp and --batch, and --phase train searches")
-    option_conflicts.check(scene)
-    legality.check(scene)
+    ctx = EstimateContext(question.request)
+    autoregressive_only.decodes(
+        ctx,
+        "a serving search has nothing to rank; `roofline sweep` varies --tp and --batch, and --phase train searches",
+    )
+    option_conflicts.check(ctx)
+    legality.check(ctx)
     most = int(min(question.devices or instances.LARGEST_INSTANCE, instances.LARGEST_INSTANCE))
-    found = instances.layouts(scene, question.open, most)
+    found = instances.layouts(ctx, question.open, most)
     if not found:
         raise UsageError("no instance has the sizes given; free --tp, --pp or --ep, or raise -n")
     batches = np.array(question.batches, dtype=np.float64)
     grid = instances.evaluate(question.request, found, batches, apart=False)
-    serve = fleet(scene, question, grid)
+    serve = fleet(ctx, question, grid)
     keep, rejected, worst = weigh(question, grid, serve)
     rows = _best(question, grid, serve, keep, top)
     request = question.request
-    apart = disaggregated.ranked(question, [disaggregated.offered(options, scene, question, found, batches)], top)
+    apart = disaggregated.ranked(question, [disaggregated.offered(options, ctx, question, found, batches)], top)
     return {
         "schema": SCHEMA,
         "model": request.model.name,
@@ -72,7 +75,7 @@ def search(
     }
 
 
-def fleet(scene: Scene, question: Asked, grid: instances.Grid) -> dict[str, np.ndarray]:
+def fleet(ctx: EstimateContext, question: ServingSearchQuestion, grid: instances.InstanceGrid) -> dict[str, np.ndarray]:
     """What all instances offer together, for every instance layout and batch."""
     one = grid.serve
     with np.errstate(all="ignore"):
@@ -83,7 +86,7 @@ def fleet(scene: Scene, question: Asked, grid: instances.Grid) -> dict[str, np.n
         else:
             count = grid.whole(1.0)
         result = together(one, count, grid.batches)
-        result |= instances.costs(scene, result["devices"], result["tokens_per_s"])
+        result |= instances.costs(ctx, result["devices"], result["tokens_per_s"])
     return {k: grid.whole(v) for k, v in result.items()}
 
 
@@ -103,7 +106,7 @@ def together(one: Mapping[str, Number], count: Number, batch: Number) -> dict[st
 
 
 def weigh(
-    question: Asked, grid: instances.Grid, serve: dict[str, np.ndarray]
+    question: ServingSearchQuestion, grid: instances.InstanceGrid, serve: dict[str, np.ndarray]
 ) -> tuple[np.ndarray, list[dict[str, Any]], np.ndarray]:
     """Where everything holds, what each constraint rejects, and how far each point is from holding."""
     keep = grid.legal & grid.fits
@@ -127,7 +130,7 @@ def weigh(
     )
 
 
-def value_of(grid: instances.Grid, serve: dict[str, np.ndarray], name: str) -> np.ndarray:
+def value_of(grid: instances.InstanceGrid, serve: dict[str, np.ndarray], name: str) -> np.ndarray:
     """A quantity over the grid. Raises UsageError when there is none."""
     head, _, rest = name.partition(".")
     value: Any = at(serve if head == "serve" else grid.phases.get(head), rest)
@@ -141,7 +144,9 @@ def value_of(grid: instances.Grid, serve: dict[str, np.ndarray], name: str) -> n
     return grid.whole(value)
 
 
-def held_of(question: Asked, grid: instances.Grid, serve: dict[str, np.ndarray], goal: Objective) -> np.ndarray:
+def held_of(
+    question: ServingSearchQuestion, grid: instances.InstanceGrid, serve: dict[str, np.ndarray], goal: Objective
+) -> np.ndarray:
     """An objective over the grid at the end of the interval that ranks."""
     head, _, rest = goal.quantity.partition(".")
     own = {"ttft_s": ("prefill", "time_s"), "itl_s": ("decode", "time_s")}.get(
@@ -149,11 +154,15 @@ def held_of(question: Asked, grid: instances.Grid, serve: dict[str, np.ndarray],
     )
     value = value_of(grid, serve, goal.quantity)
     with np.errstate(all="ignore"):
-        return grid.whole(held(value, own[1], grid.phases.get(own[0]), question.request.hold, goal.sign > 0))
+        return grid.whole(interval_bound(value, own[1], grid.phases.get(own[0]), question.request.hold, goal.sign > 0))
 
 
 def _best(
-    question: Asked, grid: instances.Grid, serve: dict[str, np.ndarray], keep: np.ndarray, top: int
+    question: ServingSearchQuestion,
+    grid: instances.InstanceGrid,
+    serve: dict[str, np.ndarray],
+    keep: np.ndarray,
+    top: int,
 ) -> list[dict[str, Any]]:
     """The best batch of every instance layout, best first, each with why it trails; or the Pareto front of two objectives."""
     keys = [np.where(keep, o.key(held_of(question, grid, serve, o)), np.inf) for o in question.objectives]
@@ -171,7 +180,9 @@ def _best(
     return rows
 
 
-def _row(question: Asked, grid: instances.Grid, serve: dict[str, np.ndarray], i: int, j: int) -> dict[str, Any]:
+def _row(
+    question: ServingSearchQuestion, grid: instances.InstanceGrid, serve: dict[str, np.ndarray], i: int, j: int
+) -> dict[str, Any]:
     layout = {
         **grid.layouts[i],
         "devices": int(serve["instance_devices"][i, j]),
@@ -181,7 +192,10 @@ def _row(question: Asked, grid: instances.Grid, serve: dict[str, np.ndarray], i:
     found, used = _alone(question, layout, count)
     return {
         "layout": layout,
-        "score": {o.quantity: _said(o.quantity, found, used, value_of(grid, serve, o.quantity)[i, j]) for o in question.objectives},
+        "score": {
+            o.quantity: _said(o.quantity, found, used, value_of(grid, serve, o.quantity)[i, j])
+            for o in question.objectives
+        },
         "held": {o.quantity: float(held_of(question, grid, serve, o)[i, j]) for o in question.objectives},
         "serve": used,
         "memory": {k: float(v) for k, v in found.phases["decode"].memory.entries()},
@@ -189,7 +203,9 @@ def _row(question: Asked, grid: instances.Grid, serve: dict[str, np.ndarray], i:
     }
 
 
-def _alone(question: Asked, layout: dict[str, Any], count: float) -> tuple[Estimate, dict[str, float]]:
+def _alone(
+    question: ServingSearchQuestion, layout: dict[str, Any], count: float
+) -> tuple[EstimateAnswer, dict[str, float]]:
     """An instance as its command prices it, and what `count` of them offer: a number of an array may differ from a scalar's in the last digit."""
     sizes: dict[str, Any] = {name: float(layout[name]) for name in ("tp", "pp", "dp", "ep", "devices")}
     found = estimate(replace(question.request, concurrency=layout["batch"], **sizes))
@@ -201,7 +217,7 @@ def _alone(question: Asked, layout: dict[str, Any], count: float) -> tuple[Estim
     return found, {name: float(value) for name, value in used.items()}
 
 
-def _said(quantity: str, found: Estimate, used: dict[str, float], otherwise: Any) -> float:
+def _said(quantity: str, found: EstimateAnswer, used: dict[str, float], otherwise: Any) -> float:
     """A quantity as the row's command prints it."""
     head, _, rest = quantity.partition(".")
     value = used.get(rest, MISSING) if head == "serve" else at(found.phases, quantity)
@@ -214,7 +230,7 @@ def command(layout: dict[str, Any]) -> str:
     return f"-n {layout['devices']} --tp {layout['tp']} --pp {layout['pp']} --dp {layout['dp']}{ep} --concurrency {layout['batch']:g}"
 
 
-def _why(question: Asked, best: dict[str, Any], other: dict[str, Any]) -> str:
+def _why(question: ServingSearchQuestion, best: dict[str, Any], other: dict[str, Any]) -> str:
     a, b = best["serve"], other["serve"]
     gaps = [
         (o.quantity, abs(other["held"][o.quantity] / best["held"][o.quantity] - 1))
@@ -224,23 +240,21 @@ def _why(question: Asked, best: dict[str, Any], other: dict[str, Any]) -> str:
     name, gap = next(((n, g) for n, g in gaps if g > SAME), ("", 0.0))
     second = f" in {name}" if gap and name != question.objectives[0].quantity else ""
     return (
-        f"{f'{per_cent(gap)} behind{second}' if gap else 'as good'}: batch {other['layout']['batch']:g} against {best['layout']['batch']:g}, "
+        f"{f'{percent(gap)} behind{second}' if gap else 'as good'}: batch {other['layout']['batch']:g} against {best['layout']['batch']:g}, "
         f"{si(b['tokens_per_s_per_device'], 'tokens/s')} per device against {si(a['tokens_per_s_per_device'], 'tokens/s')}, "
         f"inter-token {duration(b['itl_s'])} against {duration(a['itl_s'])}, first token {duration(b['ttft_s'])} against {duration(a['ttft_s'])}"
     )
 
 
 def nearest(
-    question: Asked, grid: instances.Grid, serve: dict[str, np.ndarray], worst: np.ndarray
+    question: ServingSearchQuestion, grid: instances.InstanceGrid, serve: dict[str, np.ndarray], worst: np.ndarray
 ) -> dict[str, Any] | None:
     """The point that misses its limits by least, or the one that needs least memory."""
     if np.isfinite(worst).any():
         i, j = np.unravel_index(int(np.argmin(worst)), worst.shape)
         row = _row(question, grid, serve, int(i), int(j))
         lacks = [
-            c.missed(float(v))
-            for c in question.conditions
-            if not c.holds(v := value_of(grid, serve, c.quantity)[i, j])
+            c.missed(float(v)) for c in question.conditions if not c.holds(v := value_of(grid, serve, c.quantity)[i, j])
         ]
         return {
             "layout": row["layout"],

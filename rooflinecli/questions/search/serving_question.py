@@ -21,7 +21,7 @@ _TRAINING = {"dp", "cp", *(o.name for o in OPTIONS.values() if o.panel == LAYOUT
 
 
 @dataclass(frozen=True)
-class Asked:
+class ServingSearchQuestion:
     """A serving question: limits in SI, `devices` the most to use, `qps` the rate to carry."""
 
     request: Request
@@ -35,9 +35,13 @@ class Asked:
     itl: float | None
 
 
-def asked(options: dict[str, Any], goal: str | None, where: list[str], limits: dict[str, str | None]) -> Asked:
+def asked(
+    options: dict[str, Any], goal: str | None, where: list[str], limits: dict[str, str | None]
+) -> ServingSearchQuestion:
     """Options as written -> a question. Raises UsageError naming the flag."""
-    given = build_request.named({k: v for k, v in options.items() if k != "phase"}, "`roofline search --help` lists them")
+    given = build_request.named(
+        {k: v for k, v in options.items() if k != "phase"}, "`roofline search --help` lists them"
+    )
     fixed: dict[str, tuple[Any, ...]] = {k: open_values(k, given.pop(k)) for k in ("tp", "pp", "ep") if k in given}
     wrong = min((name for name in given if name in _TRAINING), default="")
     if wrong:
@@ -58,7 +62,7 @@ def asked(options: dict[str, Any], goal: str | None, where: list[str], limits: d
     ttft, itl = _limit("ttft", limits.get("ttft"), "s"), _limit("itl", limits.get("itl"), "s")
     conditions = [condition(t) for t in where]
     conditions += [condition(f"serve.{n}_s <= {v!r} s") for n, v in (("ttft", ttft), ("itl", itl)) if v is not None]
-    return Asked(request, found, tuple(conditions), fixed, batches.values, devices, qps, ttft, itl)
+    return ServingSearchQuestion(request, found, tuple(conditions), fixed, batches.values, devices, qps, ttft, itl)
 
 
 def _limit(name: str, text: str | None, unit: str) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.core.parallel_map import Spread
-from rooflinecli.questions.simulate.study import Cell, answered, cells
+from rooflinecli.questions.simulate.study import StudyCell, answered, cells
 from rooflinecli.specs.options import OPTIONS
 
 KEPT = (
@@ -55,7 +55,7 @@ def note(
         row["simulate"] = values
 
 
-def _cell(options: dict[str, Any], row: dict[str, Any], limits: dict[str, str | None]) -> Cell:
+def _cell(options: dict[str, Any], row: dict[str, Any], limits: dict[str, str | None]) -> StudyCell:
     layout = row["layout"]
     own = {k: v for k, v in options.items() if k not in _LAYOUT and OPTIONS[k].phase != "train"}
     plan = {"n": layout["devices"], **{axis: layout[axis] for axis in ("tp", "pp", "dp", "ep")}}

@@ -12,32 +12,37 @@ from typing import Any
 
 from rooflinecli.core.units import duration
 from rooflinecli.engine.phase_answer import PhaseAnswer, TrainAnswer
-from rooflinecli.questions.search.ranking import Entry
+from rooflinecli.questions.search.ranking import RankedLayout
 
 _AXES = ("tp", "dp", "ep", "cp", "pp")
 
 
-def alike(ranked: list[Entry]) -> list[Entry]:
+def indistinguishable(ranked: list[RankedLayout]) -> list[RankedLayout]:
     """The first and those that cannot be told from it, in their order."""
     return [entry for entry in ranked if entry is ranked[0] or _same(ranked[0], entry)]
 
 
-def _same(one: Entry, other: Entry) -> bool:
+def _same(one: RankedLayout, other: RankedLayout) -> bool:
     a, b = abs(one.keys[0]), abs(other.keys[0])
     if a <= 0 or b <= 0 or not math.isfinite(a * b):
         return a == b
     return abs(math.log(b / a)) <= math.hypot(one.error, other.error)
 
 
-def plainness(entry: Entry) -> tuple[Any, ...]:
+def simplicity(entry: RankedLayout) -> tuple[Any, ...]:
     """Fewer techniques first, then smaller groups, then the order of the ranking."""
     layout = entry.layout
     axes = [layout[name] for name in ("tp", "pp", "cp", "virtual_stages")]
-    used = sum(size > 1 for size in axes) + (layout["zero"] > 1) + (layout["shard"] is not None) + (layout["recompute"] != "none")
+    used = (
+        sum(size > 1 for size in axes)
+        + (layout["zero"] > 1)
+        + (layout["shard"] is not None)
+        + (layout["recompute"] != "none")
+    )
     return used, math.prod(axes), layout["ep"], entry.keys
 
 
-def separates(first: PhaseAnswer, simple: PhaseAnswer, same: bool) -> str:
+def separating_measurement(first: PhaseAnswer, simple: PhaseAnswer, same: bool) -> str:
     """What to measure, since the model cannot say which is faster."""
     assert isinstance(first, TrainAnswer) and isinstance(simple, TrainAnswer)
     if same:

@@ -13,17 +13,17 @@ import numpy as np
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.parallel_map import Spread
 from rooflinecli.engine import explicit_layout, extrapolation, legality, option_conflicts, residency
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer as engine_answer
-from rooflinecli.engine.interval_bound import held
+from rooflinecli.engine.interval_bound import interval_bound
 from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.questions.estimate.cost import cost
 from rooflinecli.questions.search import layout_space
-from rooflinecli.questions.search.ranking import Entry, Front, Ranking, frontier, sort
-from rooflinecli.questions.search.training_question import Question
+from rooflinecli.questions.search.ranking import ParetoFront, RankedLayout, Ranking, frontier, sort
+from rooflinecli.questions.search.training_question import TrainingSearchQuestion
 from rooflinecli.questions.sweep.columns import pick
-from rooflinecli.questions.sweep.evaluate_block import Answer
-from rooflinecli.specs.layout import AXES, Plan
+from rooflinecli.questions.sweep.evaluate_block import SweepBlock
+from rooflinecli.specs.layout import AXES, Layout
 from rooflinecli.specs.request import Request
 
 CHUNK = 16384
@@ -33,7 +33,7 @@ _ties, _axes = itemgetter(*_TIES), itemgetter(*AXES)
 
 
 @dataclass
-class Found:
+class TrainingSearchResult:
     """What the search saw: counts, the ranking, and the nearest miss of each kind."""
 
     layouts: int = 0
@@ -41,15 +41,15 @@ class Found:
     meeting: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
     ranking: Ranking = field(default_factory=Ranking)
-    front: Front = field(default_factory=Front)
-    memory_miss: Entry | None = None
-    limit_miss: Entry | None = None
+    front: ParetoFront = field(default_factory=ParetoFront)
+    memory_miss: RankedLayout | None = None
+    limit_miss: RankedLayout | None = None
 
     def reject(self, why: str, count: int) -> None:
         if count:
             self.rejected[why] = self.rejected.get(why, 0) + count
 
-    def merge(self, part: Found) -> None:
+    def merge(self, part: TrainingSearchResult) -> None:
         """Take in what was seen elsewhere; parts in their order give what one search would have seen."""
         self.layouts += part.layouts
         self.fitting += part.fitting
@@ -66,18 +66,20 @@ class Found:
                 setattr(self, name, other)
 
 
-def search(question: Question, tell: Callable[[int, int], None] | None = None, over: Spread | None = None) -> Found:
+def search(
+    question: TrainingSearchQuestion, tell: Callable[[int, int], None] | None = None, over: Spread | None = None
+) -> TrainingSearchResult:
     """Look at every legal layout on every device count asked for. `tell(done, total)` hears of progress; `over` spreads the work."""
-    scene, found = Scene(question.request), Found()
-    option_conflicts.check(Scene(question.pinned))
-    legality.check(scene)
+    ctx, found = EstimateContext(question.request), TrainingSearchResult()
+    option_conflicts.check(EstimateContext(question.pinned))
+    legality.check(ctx)
     if not question.devices:
         raise UsageError(
             "a training search needs -n, the devices to lay the model over; give one count or several (-n 512,1024)"
         )
-    per_device = {n: layout_space.layouts(scene, question, n) for n in question.devices}
+    per_device = {n: layout_space.layouts(ctx, question, n) for n in question.devices}
     structures = list(layout_space.structures(question))
-    work = [(n, s, layout_space.concerned(scene, per_device[n], question, s)) for n in per_device for s in structures]
+    work = [(n, s, layout_space.affected_axes(ctx, per_device[n], question, s)) for n in per_device for s in structures]
     total = sum(len(chosen) for _, _, chosen in work)
     for offered in per_device.values():
         for why, count in offered.rejected.items():
@@ -86,7 +88,7 @@ def search(question: Question, tell: Callable[[int, int], None] | None = None, o
         counts = " or ".join(f"{n:,}" for n in question.devices)
         raise UsageError(f"no split of {counts} devices has the sizes given; free one of them, or change -n", "n")
     items = (
-        (n, structure, per_device[n].take(chosen[start : start + CHUNK]).laid(scene, structure))
+        (n, structure, per_device[n].take(chosen[start : start + CHUNK]).laid(ctx, structure))
         for n, structure, chosen in work
         for start in range(0, len(chosen), CHUNK)
     )
@@ -97,25 +99,27 @@ def search(question: Question, tell: Callable[[int, int], None] | None = None, o
                 tell(count, total)
         return found
     for n, structure, layouts in items:
-        _chunk(scene, question, found, n, layouts, structure)
+        _chunk(ctx, question, found, n, layouts, structure)
         if tell:
             tell(len(layouts), total)
     return found
 
 
-def _elsewhere(question: Question, item: tuple[int, layout_space.Structure, layout_space.Layouts]) -> tuple[Found, int]:
+def _elsewhere(
+    question: TrainingSearchQuestion, item: tuple[int, layout_space.DeviceSplit, layout_space.LayoutArrays]
+) -> tuple[TrainingSearchResult, int]:
     """What one run of layouts comes to, by itself."""
     n, structure, layouts = item
-    found = Found()
-    _chunk(Scene(question.request), question, found, n, layouts, structure)
+    found = TrainingSearchResult()
+    _chunk(EstimateContext(question.request), question, found, n, layouts, structure)
     return found, len(layouts)
 
 
-def plan_of(layouts: layout_space.Layouts, structure: layout_space.Structure, request: Request) -> Plan:
+def plan_of(layouts: layout_space.LayoutArrays, structure: layout_space.DeviceSplit, request: Request) -> Layout:
     """The layouts of one structure as one plan of arrays."""
     sizes: dict[str, Any] = dict(layouts.sizes)
     given = explicit_layout.layout(request, "train") | ({} if layouts.shard is None else {"shard": layouts.shard})
-    return Plan(
+    return Layout(
         **sizes,
         zero=structure.zero,
         recompute=structure.recompute,
@@ -126,57 +130,70 @@ def plan_of(layouts: layout_space.Layouts, structure: layout_space.Structure, re
 
 
 def _chunk(
-    scene: Scene, question: Question, found: Found, n: int, layouts: layout_space.Layouts, structure: layout_space.Structure
+    ctx: EstimateContext,
+    question: TrainingSearchQuestion,
+    found: TrainingSearchResult,
+    n: int,
+    layouts: layout_space.LayoutArrays,
+    structure: layout_space.DeviceSplit,
 ) -> None:
     """Weigh up one run of layouts."""
     found.layouts += len(layouts)
     with np.errstate(all="ignore"):
-        needed = needs(scene, layouts, structure)
-        fits = needed <= scene.chip.capacity
+        needed = needs(ctx, layouts, structure)
+        fits = needed <= ctx.chip.capacity
         if not fits.all():
             found.reject("memory", int(len(fits) - fits.sum()))
-            _miss(found, layouts, structure, needed, float(scene.chip.capacity))
+            _miss(found, layouts, structure, needed, float(ctx.chip.capacity))
         fitting = layouts.take(np.flatnonzero(fits))
         if not len(fitting):
             return
         found.fitting += len(fitting)
-        answer = answer_of(scene, fitting, structure)
+        answer = answer_of(ctx, fitting, structure)
         keep = _meet(found, question, answer, fitting, structure)
-        if question.practised:
-            keep = keep & _practised(scene, found, answer, fitting, structure)
+        if question.has_precedent:
+            keep = keep & _practised(ctx, found, answer, fitting, structure)
         found.meeting += int(keep.sum())
         _rank(found, question, answer, fitting, structure, n, np.flatnonzero(keep))
 
 
-def needs(scene: Scene, layouts: layout_space.Layouts, structure: layout_space.Structure) -> np.ndarray:
+def needs(ctx: EstimateContext, layouts: layout_space.LayoutArrays, structure: layout_space.DeviceSplit) -> np.ndarray:
     """Bytes on the fullest device of every layout."""
-    held = residency.resident(scene, plan_of(layouts, structure, scene.request), "train").total_bytes
+    held = residency.resident_memory(ctx, plan_of(layouts, structure, ctx.request), "train").total_bytes
     return np.broadcast_to(held, (len(layouts),))
 
 
-def priced(scene: Scene, question: Question, n: int) -> Iterator[tuple[layout_space.Layouts, layout_space.Structure, Answer]]:
+def priced(
+    ctx: EstimateContext, question: TrainingSearchQuestion, n: int
+) -> Iterator[tuple[layout_space.LayoutArrays, layout_space.DeviceSplit, SweepBlock]]:
     """Every layout on n devices that fits, with its answer, a run at a time."""
-    offered = layout_space.layouts(scene, question, n)
+    offered = layout_space.layouts(ctx, question, n)
     for structure in layout_space.structures(question):
-        chosen = layout_space.concerned(scene, offered, question, structure)
+        chosen = layout_space.affected_axes(ctx, offered, question, structure)
         for start in range(0, len(chosen), CHUNK):
-            layouts = offered.take(chosen[start : start + CHUNK]).laid(scene, structure)
+            layouts = offered.take(chosen[start : start + CHUNK]).laid(ctx, structure)
             with np.errstate(all="ignore"):
-                fitting = layouts.take(np.flatnonzero(needs(scene, layouts, structure) <= scene.chip.capacity))
+                fitting = layouts.take(np.flatnonzero(needs(ctx, layouts, structure) <= ctx.chip.capacity))
                 if len(fitting):
-                    yield fitting, structure, answer_of(scene, fitting, structure)
+                    yield fitting, structure, answer_of(ctx, fitting, structure)
 
 
-def answer_of(scene: Scene, layouts: layout_space.Layouts, structure: layout_space.Structure) -> Answer:
+def answer_of(
+    ctx: EstimateContext, layouts: layout_space.LayoutArrays, structure: layout_space.DeviceSplit
+) -> SweepBlock:
     """`estimate` of every layout, as arrays."""
-    plan = plan_of(layouts, structure, scene.request)
-    phases = {"train": engine_answer(scene, plan, "train")}
-    bill = cost(scene, phases, {"train": plan})
-    return Answer(phases, {"devices": plan.devices, **layouts.sizes}, bill, [], [], (len(layouts),), (0,), {}, {})
+    plan = plan_of(layouts, structure, ctx.request)
+    phases = {"train": engine_answer(ctx, plan, "train")}
+    bill = cost(ctx, phases, {"train": plan})
+    return SweepBlock(phases, {"devices": plan.devices, **layouts.sizes}, bill, [], [], (len(layouts),), (0,), {}, {})
 
 
 def _meet(
-    found: Found, question: Question, answer: Answer, layouts: layout_space.Layouts, structure: layout_space.Structure
+    found: TrainingSearchResult,
+    question: TrainingSearchQuestion,
+    answer: SweepBlock,
+    layouts: layout_space.LayoutArrays,
+    structure: layout_space.DeviceSplit,
 ) -> np.ndarray:
     """Where every condition holds; counts what each one rejects and keeps the nearest miss."""
     keep = np.ones(len(layouts), dtype=bool)
@@ -195,37 +212,45 @@ def _meet(
             worst = np.maximum(worst, np.where(holds, 0.0, condition.shortfall(values)))
     if question.conditions and not keep.all():
         i = int(np.argmin(np.where(keep, np.inf, worst)))
-        entry = Entry(_layout(layouts, structure, i), (float(worst[i]),), ())
+        entry = RankedLayout(_layout(layouts, structure, i), (float(worst[i]),), ())
         if found.limit_miss is None or entry.keys < found.limit_miss.keys:
             found.limit_miss = entry
     return keep
 
 
 def _practised(
-    scene: Scene, found: Found, answer: Answer, layouts: layout_space.Layouts, structure: layout_space.Structure
+    ctx: EstimateContext,
+    found: TrainingSearchResult,
+    answer: SweepBlock,
+    layouts: layout_space.LayoutArrays,
+    structure: layout_space.DeviceSplit,
 ) -> np.ndarray:
     """Where published runs support a layout; counts those that none does."""
     train = cast(TrainAnswer, answer.phases["train"])
-    alike = answer.flat(extrapolation.practised(scene, plan_of(layouts, structure, scene.request), train))
+    alike = answer.flat(extrapolation.has_precedent(ctx, plan_of(layouts, structure, ctx.request), train))
     found.reject("precedent (--practised)", int(len(alike) - alike.sum()))
     return alike
 
 
 def _miss(
-    found: Found, layouts: layout_space.Layouts, structure: layout_space.Structure, needed: np.ndarray, capacity: float
+    found: TrainingSearchResult,
+    layouts: layout_space.LayoutArrays,
+    structure: layout_space.DeviceSplit,
+    needed: np.ndarray,
+    capacity: float,
 ) -> None:
     over = np.where(needed > capacity, needed, np.inf)
     i = int(np.argmin(over))
     if found.memory_miss is None or over[i] < found.memory_miss.keys[0]:
-        found.memory_miss = Entry(_layout(layouts, structure, i), (float(over[i]),), (capacity,))
+        found.memory_miss = RankedLayout(_layout(layouts, structure, i), (float(over[i]),), (capacity,))
 
 
 def _rank(
-    found: Found,
-    question: Question,
-    answer: Answer,
-    layouts: layout_space.Layouts,
-    structure: layout_space.Structure,
+    found: TrainingSearchResult,
+    question: TrainingSearchQuestion,
+    answer: SweepBlock,
+    layouts: layout_space.LayoutArrays,
+    structure: layout_space.DeviceSplit,
     n: int,
     kept: np.ndarray,
 ) -> None:
@@ -239,7 +264,9 @@ def _rank(
                 f"--objective {o.name}: no quantity '{o.quantity}' here; `roofline estimate --format json` shows what there is"
             )
     phase, hold = answer.phases["train"], question.request.hold
-    ends = [held(v, o.quantity, phase, hold, o.sign > 0) for o, v in zip(question.objectives, values, strict=True)]
+    ends = [
+        interval_bound(v, o.quantity, phase, hold, o.sign > 0) for o, v in zip(question.objectives, values, strict=True)
+    ]
     keys = [o.key(answer.flat(v))[kept] for o, v in zip(question.objectives, ends, strict=True)]
     beside = [answer.flat(v)[kept] for v in (cast(TrainAnswer, phase).own_error, *values)]
     ties = [layouts.sizes[name][kept] for name in _TIES]
@@ -259,13 +286,13 @@ def _rank(
 
 
 def _entries(
-    layouts: layout_space.Layouts,
-    structure: layout_space.Structure,
+    layouts: layout_space.LayoutArrays,
+    structure: layout_space.DeviceSplit,
     kept: np.ndarray,
     keys: list[np.ndarray],
     beside: list[np.ndarray],
     chosen: np.ndarray,
-) -> Iterator[Entry]:
+) -> Iterator[RankedLayout]:
     """The `chosen` of the layouts `kept`, a column at a time: element by element numpy is slow, and a search offers thousands."""
     said = _said(structure)
     columns = layouts.sizes if layouts.shard is None else layouts.sizes | {"shard": layouts.shard}
@@ -274,14 +301,14 @@ def _entries(
     shown = zip(*(column[chosen].astype(float).tolist() for column in beside), strict=True)
     for row, own, (error, *expected) in zip(sizes, ranked, shown, strict=True):
         layout: dict[str, Any] = {"shard": None, **dict(zip(columns, row, strict=True)), **said}
-        yield Entry(layout, own, _ties(layout), tuple(expected), error)
+        yield RankedLayout(layout, own, _ties(layout), tuple(expected), error)
 
 
-def _layout(layouts: layout_space.Layouts, structure: layout_space.Structure, i: int) -> dict[str, Any]:
+def _layout(layouts: layout_space.LayoutArrays, structure: layout_space.DeviceSplit, i: int) -> dict[str, Any]:
     sizes = {k: int(v[i]) for k, v in layouts.sizes.items()}
     return {"shard": None if layouts.shard is None else int(layouts.shard[i]), **sizes, **_said(structure)}
 
 
-def _said(structure: layout_space.Structure) -> dict[str, Any]:
+def _said(structure: layout_space.DeviceSplit) -> dict[str, Any]:
     """What a row says of its structure; the sizes of shard groups are its own."""
     return {"zero": structure.zero, "recompute": structure.recompute, "sequence_parallel": structure.parallel}

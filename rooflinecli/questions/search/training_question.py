@@ -17,7 +17,7 @@ OPEN = ("tp", "pp", "cp", "dp", "ep", "micro-batch", "virtual-stages", "zero", "
 
 
 @dataclass(frozen=True)
-class Question:
+class TrainingSearchQuestion:
     """`open` holds what a layout size may be (missing: anything legal); `devices` the counts to try.
 
     practised: only layouts like published ones; every: each layout a row of its own, not the best of each split of the devices.
@@ -29,7 +29,7 @@ class Question:
     objectives: tuple[Objective, ...]
     conditions: tuple[Condition, ...]
     open: dict[str, tuple[Any, ...]] = field(default_factory=dict)
-    practised: bool = False
+    has_precedent: bool = False
     every: bool = False
 
     @property
@@ -41,7 +41,7 @@ class Question:
 
 def question(
     options: dict[str, Any], objectives: str, conditions: list[str], practised: bool = False, every: bool = False
-) -> Question:
+) -> TrainingSearchQuestion:
     """A question from options by their long names. Raises UsageError naming the flag that is wrong."""
     given = build_request.named(options, "`roofline search --help` lists them")
     phases = build_request.phases(given.pop("phase", "train"))
@@ -54,7 +54,7 @@ def question(
     found = tuple(objective(name, phases) for name in objectives.split(","))
     if not 1 <= len(found) <= 2:
         raise UsageError(f"--objective {objectives}: give one, or two for a Pareto front")
-    return Question(
+    return TrainingSearchQuestion(
         request, phase, counts, found, tuple(condition(text) for text in conditions), limits, practised, every
     )
 

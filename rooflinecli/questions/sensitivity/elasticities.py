@@ -12,12 +12,12 @@ from typing import Any
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
 from rooflinecli.engine import build_request, explicit_layout
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import PHASES
 from rooflinecli.price import overrides
 from rooflinecli.price.chip import Chip
 from rooflinecli.questions.search.training_question import OPEN
-from rooflinecli.specs.layout import SIZES, Plan
+from rooflinecli.specs.layout import SIZES, Layout
 from rooflinecli.specs.request import Request
 
 STEP = 1e-4
@@ -25,7 +25,7 @@ _SILENT = ("memory.capacity", "price", "power", "devices_per_host")  # time does
 _NOT_TIMES = ("error", "p", "known", "simple")
 
 
-class Scaled(dict[str, Number]):
+class ScaledConstant(dict[str, Number]):
     """Overrides in which one figure, whatever its value, is multiplied by a factor."""
 
     def __init__(self, base: dict[str, Number], path: str, factor: Number):
@@ -38,17 +38,20 @@ class Scaled(dict[str, Number]):
 
 
 def elasticities(
-    request: Request, phase: str, plan: Plan, override: dict[str, Number] | None = None
+    request: Request, phase: str, plan: Layout, override: dict[str, Number] | None = None
 ) -> list[dict[str, Any]]:
     """[{figure, value, elasticity}] of expected time, strongest first; figures the time does not feel are left out."""
     base = override or {}
-    alone = Scaled(base, "memory.bandwidth", 1.0)  # a chip of its own, so that its constants are only those used here
-    scene = Scene(request, override=alone)
-    seconds(scene, phase, plan)
+    alone = ScaledConstant(
+        base, "memory.bandwidth", 1.0
+    )  # a chip of its own, so that its constants are only those used here
+    ctx = EstimateContext(request, override=alone)
+    seconds(ctx, phase, plan)
     found = []
-    for path, value in figures(scene.chip).items():
+    for path, value in figures(ctx.chip).items():
         high, low = (
-            seconds(Scene(request, override=Scaled(base, path, factor)), phase, plan) for factor in (1 + STEP, 1 - STEP)
+            seconds(EstimateContext(request, override=ScaledConstant(base, path, factor)), phase, plan)
+            for factor in (1 + STEP, 1 - STEP)
         )
         slope = (math.log(high) - math.log(low)) / (math.log1p(STEP) - math.log1p(-STEP))
         if abs(slope) > 1e-9:
@@ -56,9 +59,9 @@ def elasticities(
     return sorted(found, key=lambda row: -abs(row["elasticity"]))
 
 
-def seconds(scene: Scene, phase: str, plan: Plan) -> float:
+def seconds(ctx: EstimateContext, phase: str, plan: Layout) -> float:
     """Expected time of a phase under a plan."""
-    return float(PHASES[phase](scene, plan).time_s)
+    return float(PHASES[phase](ctx, plan).time_s)
 
 
 def figures(chip: Chip) -> dict[str, Any]:
@@ -98,10 +101,10 @@ def of_point(options: dict[str, Any], set_: list[str] | None) -> dict[str, Any]:
 
 def of_layout(options: dict[str, Any], layout: dict[str, Any], phase: str) -> list[dict[str, Any]]:
     """Elasticities of a search's winner: of the step, or of the inter-token latency when serving."""
-    return elasticities(*laid_out(options, layout, phase))
+    return elasticities(*with_layout(options, layout, phase))
 
 
-def laid_out(options: dict[str, Any], layout: dict[str, Any], phase: str) -> tuple[Request, str, Plan]:
+def with_layout(options: dict[str, Any], layout: dict[str, Any], phase: str) -> tuple[Request, str, Layout]:
     """A row of a search as a request, the phase whose time it stands by, and its plan. `phase` is train or serve."""
     chosen = {"n", *OPEN, *(() if phase == "train" else ("batch",))}  # the layout says them
     request = build_request.request({k: v for k, v in options.items() if k not in chosen})
@@ -109,10 +112,10 @@ def laid_out(options: dict[str, Any], layout: dict[str, Any], phase: str) -> tup
     given: dict[str, Any] = {"flash": request.flash, **explicit_layout.layout(request, phase)}
     if phase == "train":
         words = {k: layout[k] for k in ("zero", "recompute", "sequence_parallel")}
-        return request, "train", Plan(**sizes, **words, **given)
+        return request, "train", Layout(**sizes, **words, **given)
     from dataclasses import replace
 
-    return replace(request, concurrency=layout["batch"]), "decode", Plan(**sizes, zero=0, **given)
+    return replace(request, concurrency=layout["batch"]), "decode", Layout(**sizes, zero=0, **given)
 
 
 def _report(request: Request, phases: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from rooflinecli.engine.evaluate import PHASES
 from rooflinecli.questions import multi_chip
 from rooflinecli.questions.check.interval_bounds import phase_of
 from rooflinecli.questions.estimate.answer import choose_plans, scene_of
-from rooflinecli.questions.sensitivity.elasticities import laid_out
-from rooflinecli.questions.sensitivity.tornado import Contender, break_even, tornado
-from rooflinecli.specs.quantities import COST, follows_time
+from rooflinecli.questions.sensitivity.elasticities import with_layout
+from rooflinecli.questions.sensitivity.tornado import RankedCandidate, break_even, tornado
+from rooflinecli.specs.quantities import COST, scales_with_time
 
 MOST = 5  # rows that are weighed, and the best of every chip
 _BY = {"serve.itl_s": 1}
@@ -38,14 +38,14 @@ def between(
     """The tornado of a comparison: ranked rows, by chip the options of its estimate, and the quantity they are ranked by."""
     phase, found = phase_of(rank), []
     for row in rows:
-        scene = scene_of(build_request.request(options[row["chip"]]))
-        plan = scene.plan(choose_plans(scene)[0][phase].plan)
-        contender = Contender(str(row["rank"]), row["chip"], scene.request, phase, plan, hold=hold)
-        found.append(_weighed(contender, float(row["value"]), follows_time(rank)))
+        ctx = scene_of(build_request.request(options[row["chip"]]))
+        plan = ctx.plan(choose_plans(ctx)[0][phase].plan)
+        contender = RankedCandidate(str(row["rank"]), row["chip"], ctx.request, phase, plan, hold=hold)
+        found.append(_weighed(contender, float(row["value"]), scales_with_time(rank)))
     return _report(rank, found)
 
 
-def _report(quantity: str, found: list[Contender]) -> dict[str, Any]:
+def _report(quantity: str, found: list[RankedCandidate]) -> dict[str, Any]:
     found.sort(key=lambda c: c.score)  # the winner by what is compared, at the end that is held
     prices = [pair for other in found[1:] if (pair := break_even(found[0], other)) is not None]
     return {
@@ -56,11 +56,11 @@ def _report(quantity: str, found: list[Contender]) -> dict[str, Any]:
     }
 
 
-def _weighed(contender: Contender, score: float, sign: int) -> Contender:
+def _weighed(contender: RankedCandidate, score: float, sign: int) -> RankedCandidate:
     """The contender with its price, and the weight by which its time is its score as it is now; a rate counts by its inverse."""
-    seconds = float(PHASES[contender.phase](contender.scene, contender.plan).time_s)
+    seconds = float(PHASES[contender.phase](contender.ctx, contender.plan).time_s)
     contender.weight = score / seconds if sign > 0 else 1 / (score * seconds)
-    contender.price = None if contender.scene.price is None else float(contender.scene.price)
+    contender.price = None if contender.ctx.price is None else float(contender.ctx.price)
     return contender
 
 
@@ -76,18 +76,20 @@ def _compared(result: dict[str, Any], rows: list[dict[str, Any]]) -> str:
 
 
 def _sign(name: str) -> int:
-    return _BY.get(name) or follows_time(name)
+    return _BY.get(name) or scales_with_time(name)
 
 
 def _contender(
     row: dict[str, Any], place: int, each: dict[str, dict[str, Any]], work: str, quantity: str, hold: str
-) -> Contender:
+) -> RankedCandidate:
     """A row as a contender: its score is as many times its time as it is now."""
     chip = row.get("chip") or next(iter(each))
-    request, phase, plan = laid_out(each[chip], row["layout"], work)
+    request, phase, plan = with_layout(each[chip], row["layout"], work)
     score = row["serve"][quantity.partition(".")[2]] if work == "serve" else _score(row, quantity)
     return _weighed(
-        Contender(str(row.get("rank", place)), chip, request, phase, plan, hold=hold), float(score), _sign(quantity)
+        RankedCandidate(str(row.get("rank", place)), chip, request, phase, plan, hold=hold),
+        float(score),
+        _sign(quantity),
     )
 
 

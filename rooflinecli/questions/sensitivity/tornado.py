@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rooflinecli.core.num import Number
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import PHASES
 from rooflinecli.formulas import cost, scaling
 from rooflinecli.price import overrides
-from rooflinecli.questions.sensitivity.elasticities import Scaled, figures
+from rooflinecli.questions.sensitivity.elasticities import ScaledConstant, figures
 from rooflinecli.specs.efficiency import CONSTANTS, SETTINGS
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import Request
 
 WIDEST, POINTS = math.log(4.0), 161  # how far a figure is moved either way, and in how many steps
@@ -43,34 +43,34 @@ _MEASURED = {
 
 
 @dataclass(eq=False)
-class Contender:
+class RankedCandidate:
     """A plan for one phase. `weight` times its time is what is compared, less being better; `price` is per device-hour."""
 
     label: str
     chip: str
     request: Request
     phase: str
-    plan: Plan
+    plan: Layout
     weight: float = 1.0
     price: float | None = None
     hold: str = "pessimistic"
-    scene: Scene = field(init=False)
+    ctx: EstimateContext = field(init=False)
     base: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self.scene = Scene(
-            self.request, override=Scaled({}, "memory.bandwidth", 1.0)
+        self.ctx = EstimateContext(
+            self.request, override=ScaledConstant({}, "memory.bandwidth", 1.0)
         )  # a chip of its own, to say what it read
-        self.base = float(self._held(self.scene))
+        self.base = float(self._held(self.ctx))
 
-    def _held(self, scene: Scene) -> Number:
-        found = PHASES[self.phase](scene, self.plan)
+    def _held(self, ctx: EstimateContext) -> Number:
+        found = PHASES[self.phase](ctx, self.plan)
         ends = {"pessimistic": found.interval_s[1], "expected": found.time_s, "floor": found.floor_s}
         return ends[self.hold]
 
     def times(self, path: str, factor: Number) -> Number:
         """What is compared, with one figure of this chip multiplied; arrays give arrays."""
-        return self.weight * self._held(Scene(self.request, override=Scaled({}, path, factor)))
+        return self.weight * self._held(EstimateContext(self.request, override=ScaledConstant({}, path, factor)))
 
     @property
     def score(self) -> float:
@@ -79,12 +79,12 @@ class Contender:
 
     def device_hours(self) -> float:
         """Device-hours of a token, at the end that ranks."""
-        found = PHASES[self.phase](self.scene, self.plan)
+        found = PHASES[self.phase](self.ctx, self.plan)
         tokens = found.tokens_per_s * found.time_s
-        return float(scaling.device_hours(self.scene.plan(self.plan).devices, self.base)) / float(tokens)
+        return float(scaling.device_hours(self.ctx.plan(self.plan).devices, self.base)) / float(tokens)
 
 
-def tornado(contenders: Sequence[Contender]) -> dict[str, Any]:
+def tornado(contenders: Sequence[RankedCandidate]) -> dict[str, Any]:
     """The first against the others: rows by how near a flip is, then by how far the lead moves; and what would settle it."""
     first, others = contenders[0], contenders[1:]
     lead = min(c.score for c in others) / first.score - 1
@@ -93,7 +93,7 @@ def tornado(contenders: Sequence[Contender]) -> dict[str, Any]:
         mine = [c for c in contenders if c.chip == chip]
         known: dict[str, Any] = {}
         for contender in mine:
-            felt = figures(contender.scene.chip)
+            felt = figures(contender.ctx.chip)
             known = {k: v for k, v in felt.items() if not k.rpartition(".")[2].startswith("error")} | known
         errors = _errors(mine)
         rows += [
@@ -110,11 +110,11 @@ def tornado(contenders: Sequence[Contender]) -> dict[str, Any]:
     return {"lead": lead, "rows": rows, "settles": _settles(rows, contenders)}
 
 
-def _errors(mine: Sequence[Contender]) -> dict[str, float]:
+def _errors(mine: Sequence[RankedCandidate]) -> dict[str, float]:
     """Path of a constant -> the relative error of its class, 80 %; the largest where several entries were read."""
     found: dict[str, float] = {}
     for contender in mine:
-        for (_, kind, *_rest), entry in contender.scene.chip._constants.items():
+        for (_, kind, *_rest), entry in contender.ctx.chip._constants.items():
             error = float(getattr(entry, "error", 0.0) or 0.0)
             for name in vars(entry):
                 path = f"efficiency.{kind}.{name}"
@@ -123,7 +123,7 @@ def _errors(mine: Sequence[Contender]) -> dict[str, float]:
 
 
 def _row(
-    contenders: Sequence[Contender], chip: str, path: str, value: Any, error: float | None, lead: float
+    contenders: Sequence[RankedCandidate], chip: str, path: str, value: Any, error: float | None, lead: float
 ) -> dict[str, Any] | None:
     """One figure of one chip; None where no contender's standing feels it."""
     import numpy as np
@@ -139,7 +139,7 @@ def _row(
         "chip": chip,
         "figure": path,
         "value": value,
-        "unit": overrides.unit(next(c for c in contenders if c.chip == chip).scene.chip.spec, path),
+        "unit": overrides.unit(next(c for c in contenders if c.chip == chip).ctx.chip.spec, path),
         "lead_at_least": min(near),
         "lead_at_most": max(near),
         "factor": factor if possible else None,
@@ -150,18 +150,18 @@ def _row(
     }
 
 
-def _gaps(contenders: Sequence[Contender], chip: str, path: str, factors: Any) -> Any:
+def _gaps(contenders: Sequence[RankedCandidate], chip: str, path: str, factors: Any) -> Any:
     """ln of the best of the others over the first, for every factor."""
     import numpy as np
 
-    def log(c: Contender) -> Any:
+    def log(c: RankedCandidate) -> Any:
         value = c.times(path, factors) if c.chip == chip else c.score
         return np.broadcast_to(np.log(value), factors.shape)
 
     return np.minimum.reduce([log(c) for c in contenders[1:]]) - log(contenders[0])
 
 
-def _flip(contenders: Sequence[Contender], chip: str, path: str, steps: Any, gaps: Any) -> float | None:
+def _flip(contenders: Sequence[RankedCandidate], chip: str, path: str, steps: Any, gaps: Any) -> float | None:
     """The factor nearest to one at which the lead is gone, to the last digits."""
     import numpy as np
 
@@ -196,14 +196,14 @@ def _times(value: Any, factor: float | None) -> Any:
     return [v * factor for v in value] if isinstance(value, list) else value * factor
 
 
-def _winner(contenders: Sequence[Contender], chip: str, path: str, factor: float) -> str:
+def _winner(contenders: Sequence[RankedCandidate], chip: str, path: str, factor: float) -> str:
     """Who is first just beyond the flip."""
     beyond = factor * math.exp(math.copysign(1e-6, math.log(factor) or 1.0))
     scores = {c.label: float(c.times(path, beyond)) if c.chip == chip else c.score for c in contenders}
     return min(scores, key=lambda label: scores[label])
 
 
-def _settles(rows: list[dict[str, Any]], contenders: Sequence[Contender]) -> dict[str, Any] | None:
+def _settles(rows: list[dict[str, Any]], contenders: Sequence[RankedCandidate]) -> dict[str, Any] | None:
     """The one measurement worth most: of the constant whose flip is the smallest part of its own error; None where none is inside."""
     doubted = [r for r in rows if r["inside_error"]]
     if not doubted:
@@ -216,7 +216,7 @@ def _settles(rows: list[dict[str, Any]], contenders: Sequence[Contender]) -> dic
     }
 
 
-def measurement(path: str, chip: str, contender: Contender) -> str:
+def measurement(path: str, chip: str, contender: RankedCandidate) -> str:
     """The command that pins a figure down: kernels by `roofline measure`, what only a whole run shows by `roofline calibrate`."""
     parts = path.split(".")
     kind = parts[1] if parts[0] == "efficiency" and len(parts) > 1 else parts[0]
@@ -227,7 +227,7 @@ def measurement(path: str, chip: str, contender: Contender) -> str:
     return f"roofline measure {named}"
 
 
-def break_even(one: Contender, other: Contender) -> dict[str, Any] | None:
+def break_even(one: RankedCandidate, other: RankedCandidate) -> dict[str, Any] | None:
     """The price of the second's devices at which it costs as much as the first; of the first's, where only the second has one.
 
     None for two plans of one chip, whose price moves both, and where neither has a price.

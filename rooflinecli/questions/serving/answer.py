@@ -60,7 +60,7 @@ def static_batching(mean: Number, longest: Number, batch: Number = None, prompt:
     """Slots a static batch wastes on answers of unequal length, and what continuous batching gains."""
     if num.value(mean) > num.value(longest):
         raise UsageError("the mean answer is longer than the longest; swap them")
-    used = batching.static_utilisation(mean, longest)
+    used = batching.static_batching_utilization(mean, longest)
     answer = {
         "mean_output_tokens": mean,
         "max_output_tokens": longest,
@@ -174,7 +174,7 @@ def quantise(
                 }
     first, last = rows[before[0]], rows[after[0]]
     streamed = (0.0, 0.0) if cache is None else (cache, cache_after)
-    gain = batching.quantisation_gain(first["weights_bytes"], last["weights_bytes"], *streamed)
+    gain = batching.quantization_speedup(first["weights_bytes"], last["weights_bytes"], *streamed)
     return {
         "params": params,
         "formats": rows,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.core.lift import PLAIN, Plain
+from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import counts, roofline, sharding
 from rooflinecli.ledger.ops import Op
@@ -31,7 +31,7 @@ def shard(
     sizes: dict[str, float],
     hardware: HardwareSpec,
     dtype: str = "bf16",
-    lift: Plain = PLAIN,
+    lift: PlainLift = PLAIN,
 ) -> dict[str, Any]:
     """Case, collectives, bytes and time of one sharded matmul, and the ranking of its shardings. Raises UsageError."""
     missing = [d for a in arrays[:2] for d in a.dims if d not in sizes]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rooflinecli.core.lift import Plain
+from rooflinecli.core.lift import PlainLift
 from rooflinecli.core.num import Number
 from rooflinecli.ledger.ops import Collective
 from rooflinecli.price.chip import Chip
@@ -26,7 +26,7 @@ class Send:
 class Mesh:
     """A mesh of devices on a chip's network: axes outermost first, so that the last one is innermost."""
 
-    def __init__(self, sizes: dict[str, float], hardware: HardwareSpec, dtype: str, lift: Plain):
+    def __init__(self, sizes: dict[str, float], hardware: HardwareSpec, dtype: str, lift: PlainLift):
         self.sizes, self.chip, self.dtype = sizes, Chip(hardware, lift), dtype
         self.devices = 1.0
         for size in sizes.values():

@@ -10,21 +10,21 @@ from rooflinecli.core.errors import Infeasible, UsageError, unknown
 from rooflinecli.core.units import si
 from rooflinecli.engine import autoregressive_only, build_request
 from rooflinecli.engine.choose import choose
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer
 from rooflinecli.engine.forward_step import engine_constant
-from rooflinecli.engine.serving_load import shared_out
+from rooflinecli.engine.serving_load import memory_split
 from rooflinecli.formulas import simulation
 from rooflinecli.questions.estimate.answer import scene_of
-from rooflinecli.questions.simulate.question import Question
-from rooflinecli.simulate.cluster import Fleet
-from rooflinecli.simulate.prefix_cache import Store, Tier
+from rooflinecli.questions.simulate.question import SimulateQuestion
+from rooflinecli.simulate.cluster import Cluster
+from rooflinecli.simulate.prefix_cache import KvTier, PrefixCache
 from rooflinecli.simulate.replica import Replica
-from rooflinecli.simulate.scheduler import Limits
-from rooflinecli.simulate.step_times import Prices
+from rooflinecli.simulate.scheduler import ReplicaLimits
+from rooflinecli.simulate.step_times import StepTimeTable
 from rooflinecli.specs.engine import CONSTANTS
 from rooflinecli.specs.kv_tiers import tiers
-from rooflinecli.specs.layout import Plan
+from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.registry import kinds, load
 from rooflinecli.specs.scheduler import Scheduler, changed, written
 
@@ -35,31 +35,31 @@ POLICIES, ROUTERS = "simulate/policies", "simulate/routers"
 class Deployment:
     """What one copy of the plan is: `ranks` data-parallel replicas of it take requests, on `devices` in all."""
 
-    scene: Scene
-    plan: Plan
-    prices: Prices
+    ctx: EstimateContext
+    plan: Layout
+    prices: StepTimeTable
     ranks: int
     devices: int
     why: str
     error: tuple[float, float]
 
-    def limits(self, length: float, scheduler: Scheduler, stride: bool = True) -> Limits:
+    def limits(self, length: float, scheduler: Scheduler, stride: bool = True) -> ReplicaLimits:
         """What a rank holds, of sequences of `length` tokens. Raises Infeasible where there is no room for cache."""
-        scene = self.scene
-        pool = int(pool_tokens(scene, self.plan, length, scheduler))
+        ctx = self.ctx
+        pool = int(pool_tokens(ctx, self.plan, length, scheduler))
         if pool < 1:
             raise Infeasible(
-                f"the weights leave no room for a cache on {self.plan.tp * self.plan.pp * self.plan.cp:g} devices of {scene.request.hardware.name}; raise --tp or -n"
+                f"the weights leave no room for a cache on {self.plan.tp * self.plan.pp * self.plan.cp:g} devices of {ctx.request.hardware.name}; raise --tp or -n"
             )
-        each = float(shared_out(scene, self.plan, length)[1]) / length
-        rate = float(scene.chip.host_link) if scene.request.hardware.host_link else 0.0
-        return Limits(pool, int(engine_constant(scene, "max_sequences", "1")), each, rate, stride)
+        each = float(memory_split(ctx, self.plan, length)[1]) / length
+        rate = float(ctx.chip.host_link) if ctx.request.hardware.host_link else 0.0
+        return ReplicaLimits(pool, int(engine_constant(ctx, "max_sequences", "1")), each, rate, stride)
 
 
-def pool_tokens(scene: Scene, plan: Plan, length: float, scheduler: Scheduler) -> float:
+def pool_tokens(ctx: EstimateContext, plan: Layout, length: float, scheduler: Scheduler) -> float:
     """Tokens of cache beside the weights, as the scheduler's settings or else the engine share memory out."""
-    weights, one, reserve = shared_out(scene, plan, length)
-    fraction, capacity = engine_constant(scene, "kv_fraction", "1"), scene.chip.capacity
+    weights, one, reserve = memory_split(ctx, plan, length)
+    fraction, capacity = engine_constant(ctx, "kv_fraction", "1"), ctx.chip.capacity
     if scheduler.memory_share:
         return float(simulation.pool_within(capacity, scheduler.memory_share, weights, reserve, one, length))
     return float(simulation.pool_tokens(capacity, weights, reserve, scheduler.cache_share or fraction, one, length))
@@ -70,60 +70,60 @@ def deployment(options: tuple[tuple[str, str], ...], prompt: float, output: floa
     """The plan that an estimate of one sequence takes, and its step prices. Raises what an estimate raises."""
     asked = {**dict(options), "phase": "prefill,decode", "batch": 1}
     plain = build_request.request(asked)
-    autoregressive_only.decodes(Scene(plain), "there is no serving to simulate")
+    autoregressive_only.decodes(EstimateContext(plain), "there is no serving to simulate")
     if plain.adapters is not None:
         raise UsageError("--adapters is not simulated; leave it out, or ask `roofline estimate`", "adapters")
-    scene = scene_of(build_request.request({**asked, "prompt": round(prompt), "output": round(output)}))
-    choice = choose(scene, ("prefill", "decode"))
+    ctx = scene_of(build_request.request({**asked, "prompt": round(prompt), "output": round(output)}))
+    choice = choose(ctx, ("prefill", "decode"))
     if not choice.fits:
         raise Infeasible(
-            f"{scene.spec.name} does not fit on {choice.plan.devices:g} of {scene.request.hardware.name}; `roofline estimate` says by how much"
+            f"{ctx.spec.name} does not fit on {choice.plan.devices:g} of {ctx.request.hardware.name}; `roofline estimate` says by how much"
         )
     plan = choice.plan
-    found = answer(scene, scene.plan(plan), "decode")
+    found = answer(ctx, ctx.plan(plan), "decode")
     low, high = (float(end) / float(found.time_s) for end in found.interval_s)
-    return Deployment(scene, plan, Prices(scene, plan), int(plan.dp), int(plan.devices), choice.reason, (low, high))
+    return Deployment(ctx, plan, StepTimeTable(ctx, plan), int(plan.dp), int(plan.devices), choice.reason, (low, high))
 
 
 @lru_cache(maxsize=64)
-def usual_lengths(options: tuple[tuple[str, str], ...]) -> tuple[str, str]:
+def default_lengths(options: tuple[tuple[str, str], ...]) -> tuple[str, str]:
     """Prompt and answer in tokens where nobody says them: those of an estimate, which fit the model's context. Raises what it raises."""
-    scene = Scene(build_request.request({**dict(options), "phase": "prefill,decode", "batch": 1}))
-    autoregressive_only.decodes(scene, "there is no serving to simulate")
-    return f"{float(scene.prompt):g}", f"{float(scene.output):g}"
+    ctx = EstimateContext(build_request.request({**dict(options), "phase": "prefill,decode", "batch": 1}))
+    autoregressive_only.decodes(ctx, "there is no serving to simulate")
+    return f"{float(ctx.prompt):g}", f"{float(ctx.output):g}"
 
 
-def scheduler_of(scene: Scene, settings: tuple[str, ...]) -> Scheduler:
+def scheduler_of(ctx: EstimateContext, settings: tuple[str, ...]) -> Scheduler:
     """The engine's scheduler with what was overridden: `token_budget=2048`. Raises UsageError."""
-    found = changed(_own(scene), written(settings))
+    found = changed(_own(ctx), written(settings))
     if found.policy not in kinds(POLICIES):
         raise unknown("policy", found.policy, kinds(POLICIES), option="scheduler")
     return found
 
 
-def _own(scene: Scene) -> dict[str, Any]:
+def _own(ctx: EstimateContext) -> dict[str, Any]:
     """The engine's own scheduler, with the constants that an override or a calibration sets."""
-    values = scene.engine.scheduler.model_dump()
+    values = ctx.engine.scheduler.model_dump()
     for name in values.keys() & CONSTANTS.keys():
-        found = scene.chip.settled(f"engine.{name}", values[name])
+        found = ctx.chip.effective_constant(f"engine.{name}", values[name])
         values[name] = round(found) if isinstance(values[name], int) else found
     return values
 
 
 def fleet(
-    question: Question, copies: int, prompt: float, output: float, bytes_per_token: bool = True
-) -> tuple[Deployment, Fleet]:
+    question: SimulateQuestion, copies: int, prompt: float, output: float, bytes_per_token: bool = True
+) -> tuple[Deployment, Cluster]:
     """Replicas for a question: `copies` of the plan, or its pools."""
     one = deployment(question.options, prompt, output)
     if question.router not in kinds(ROUTERS):
         raise unknown("router", question.router, kinds(ROUTERS), option="router")
-    scheduler = scheduler_of(one.scene, question.settings)
+    scheduler = scheduler_of(one.ctx, question.settings)
     prices = one.prices if question.scale == 1 else one.prices.scaled(question.scale)
     limits = one.limits(prompt + output, scheduler, question.stride)
 
     def made(count: int, hand_over: bool = False) -> list[Replica]:
         found = [
-            Replica(prices, limits, scheduler, store(question, one.scene, limits), hand_over)
+            Replica(prices, limits, scheduler, store(question, one.ctx, limits), hand_over)
             for _ in range(count * one.ranks)
         ]
         for replica in found:
@@ -132,9 +132,9 @@ def fleet(
 
     router = load(ROUTERS, question.router)
     if not question.prefill_pool:
-        return one, Fleet(made(copies), router)
+        return one, Cluster(made(copies), router)
     link = _link(one, question.link)
-    return one, Fleet(
+    return one, Cluster(
         made(question.prefill_pool, True),
         router,
         made(question.decode_pool),
@@ -145,16 +145,16 @@ def fleet(
     )
 
 
-def store(question: Question, scene: Scene, limits: Limits) -> Store | None:
+def store(question: SimulateQuestion, ctx: EstimateContext, limits: ReplicaLimits) -> PrefixCache | None:
     """A replica's prefix cache with the tiers behind it. Raises UsageError for tiers without one."""
-    places = tiers(scene.request.kv_tier)
+    places = tiers(ctx.request.kv_tier)
     if places and not question.prefix_cache:
         raise UsageError("--kv-tier keeps what the prefix cache has no room for; add --prefix-cache", "kv-tier")
     if not question.prefix_cache:
         return None
     each = max(limits.bytes_per_token, 1e-9)
     rates = ((place, float(simulation.transfer_time(each, place.rate))) for place in places)
-    return Store([Tier(place.name, int(place.size / each), seconds) for place, seconds in rates])
+    return PrefixCache([KvTier(place.name, int(place.size / each), seconds) for place, seconds in rates])
 
 
 def _link(one: Deployment, written: str) -> float:
@@ -167,24 +167,24 @@ def _link(one: Deployment, written: str) -> float:
             return units.parse(written, "B/s") * devices
         except ValueError as error:
             raise UsageError(f"--kv-link {written}: {error}", "kv-link") from None
-    levels = one.scene.chip.levels
+    levels = one.ctx.chip.levels
     if not levels:
         raise UsageError(
-            f"{one.scene.request.hardware.name} names no network; give --kv-link, such as '50 GB/s'", "kv-link"
+            f"{one.ctx.request.hardware.name} names no network; give --kv-link, such as '50 GB/s'", "kv-link"
         )
     return float(levels[-1].bandwidth) * devices
 
 
-def describe(one: Deployment, scheduler: Scheduler, limits: Limits) -> dict[str, Any]:
+def describe(one: Deployment, scheduler: Scheduler, limits: ReplicaLimits) -> dict[str, Any]:
     """The plan and its engine, for the answer."""
     p = one.plan
     return {
-        "model": one.scene.spec.name,
-        "hardware": one.scene.request.hardware.name,
-        "engine": one.scene.engine.name,
+        "model": one.ctx.spec.name,
+        "hardware": one.ctx.request.hardware.name,
+        "engine": one.ctx.engine.name,
         "policy": scheduler.policy,
-        "max_context": one.scene.spec.max_context,
-        "dtype": one.scene.dtype,
+        "max_context": one.ctx.spec.max_context,
+        "dtype": one.ctx.dtype,
         "plan": {"devices": one.devices, **{name: int(getattr(p, name)) for name in ("tp", "pp", "dp", "cp", "ep")}},
         "pool_tokens": limits.pool,
         "pool": si(limits.pool * limits.bytes_per_token, "B"),

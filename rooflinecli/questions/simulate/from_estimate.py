@@ -7,7 +7,7 @@ from typing import Any
 
 from rooflinecli.core.errors import Infeasible
 from rooflinecli.questions.simulate import repeat_seeds
-from rooflinecli.questions.simulate.question import Question
+from rooflinecli.questions.simulate.question import SimulateQuestion
 from rooflinecli.questions.simulate.run import Run, run
 from rooflinecli.questions.simulate.study import asked
 from rooflinecli.specs.options import NOT_SIMULATED
@@ -67,7 +67,7 @@ def _over_time(found: Run) -> list[dict[str, float]]:
     return [{"at_s": now, "batch": batch, "queue": queue} for now, batch, queue, _ in samples[::every]]
 
 
-def _at(question: Question, load: str, factor: float) -> dict[str, float] | None:
+def _at(question: SimulateQuestion, load: str, factor: float) -> dict[str, float] | None:
     """Another load; None where it cannot be held, or is the same again."""
     amount = getattr(question, load) * factor
     if load == "concurrency" and (amount < 1 or amount != round(amount) or amount >= MOST):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rooflinecli.core.errors import Infeasible, UsageError
-from rooflinecli.questions.simulate.question import Question
+from rooflinecli.questions.simulate.question import SimulateQuestion
 from rooflinecli.questions.simulate.run import Run, Tell, run
-from rooflinecli.simulate.failures import most_away
+from rooflinecli.simulate.failures import max_concurrent_failures
 
 
-def fewest(question: Question, most: int = 4096, tell: Tell | None = None) -> tuple[Run, Run | None]:
+def min_replicas(question: SimulateQuestion, most: int = 4096, tell: Tell | None = None) -> tuple[Run, Run | None]:
     """The fewest replicas whose requests keep to the SLO, with the run of one fewer, which does not (None for one replica).
 
     Found by doubling and halving, since more replicas never serve fewer requests inside the limits but for the draw of
@@ -31,7 +31,7 @@ def fewest(question: Question, most: int = 4096, tell: Tell | None = None) -> tu
             seen[count] = run(replace(question, replicas=count), tell)
         return not seen[count].cut and seen[count].kept
 
-    low = most_away(question.losses)  # at least one is there
+    low = max_concurrent_failures(question.losses)  # at least one is there
     high = low + 1
     while not keeps(high):
         if seen[high].cut:

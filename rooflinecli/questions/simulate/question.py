@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.simulate.autoscaler import Rule, rule
-from rooflinecli.simulate.failures import Loss, losses
-from rooflinecli.simulate.slo import Limits, limits
+from rooflinecli.simulate.autoscaler import AutoscalePolicy, rule
+from rooflinecli.simulate.failures import ReplicaFailure, losses
+from rooflinecli.simulate.slo import SloSet, limits
 from rooflinecli.specs import parse_values
 
 REQUESTS, PER_SLOT = 1000, 10
@@ -17,7 +17,7 @@ LONGEST = 1e9  # s, thirty years: beyond it an instant and a millisecond after i
 
 
 @dataclass(frozen=True)
-class Question:
+class SimulateQuestion:
     """`options` are those of an estimate, as (name, text) pairs; everything else is the load and what takes it.
 
     Lengths and distributions are as written. Numbers are SI. `replicas` counts copies of the plan; with pools it is theirs.
@@ -54,15 +54,15 @@ class Question:
     stride: bool = True
 
     @property
-    def limits(self) -> Limits | None:
+    def limits(self) -> SloSet | None:
         return limits(self.slo) if self.slo else None
 
     @property
-    def losses(self) -> tuple[Loss, ...]:
+    def losses(self) -> tuple[ReplicaFailure, ...]:
         return losses(self.lose) if self.lose else ()
 
     @property
-    def scaling(self) -> Rule | None:
+    def scaling(self) -> AutoscalePolicy | None:
         return rule(self.autoscale, self.start_up) if self.autoscale else None
 
     @property
@@ -89,7 +89,7 @@ class Question:
         return self.count * copies
 
 
-def check(question: Question) -> None:
+def check(question: SimulateQuestion) -> None:
     """Raises UsageError for a load said twice or not at all, and for what does not go together."""
     if not (question.trace or question.qps or question.concurrency):
         raise UsageError("say the load: --qps RATE, --concurrency COUNT or --trace FILE", "qps")
@@ -114,7 +114,7 @@ def check(question: Question) -> None:
     _ = question.limits
 
 
-def _unused(question: Question) -> None:
+def _unused(question: SimulateQuestion) -> None:
     """Raises UsageError for what would be read and then leave no trace in the answer."""
     if question.trace and (question.prompt or question.output or question.spread):
         option = "prompt" if question.prompt else "output" if question.output else "lengths"

@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from rooflinecli.questions.simulate.deployment import deployment
-from rooflinecli.questions.simulate.question import Question
+from rooflinecli.questions.simulate.question import SimulateQuestion
 from rooflinecli.questions.simulate.run import Run, drawn, recorded
 
 QUICK = 20_000  # requests up to which a run is repeated for its interval without being asked to
 SEEDS = 3
 
 
-def repeats(question: Question, seeds: int) -> list[Question]:
+def repeats(question: SimulateQuestion, seeds: int) -> list[SimulateQuestion]:
     """The same question with further seeds, and with every step as fast and as slow as the interval of a decode step says."""
     trace = recorded(question)
     means = trace.means if trace is not None else tuple(d.mean for d in drawn(question))

@@ -8,14 +8,14 @@ from typing import Any
 
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.formulas import capacity, cost
-from rooflinecli.questions.simulate.deployment import Deployment, describe, fleet, scheduler_of, usual_lengths
-from rooflinecli.questions.simulate.question import Question, check
-from rooflinecli.questions.simulate.run_load import Play
+from rooflinecli.questions.simulate.deployment import Deployment, default_lengths, describe, fleet, scheduler_of
+from rooflinecli.questions.simulate.question import SimulateQuestion, check
+from rooflinecli.questions.simulate.run_load import LoadRun
 from rooflinecli.simulate import arrivals, summary
 from rooflinecli.simulate.lengths import Lengths, lengths, spread
 from rooflinecli.simulate.replica import Replica
-from rooflinecli.simulate.request import Job
-from rooflinecli.simulate.request_latencies import Times, times
+from rooflinecli.simulate.request import SimRequest
+from rooflinecli.simulate.request_latencies import RequestLatencies, times
 from rooflinecli.simulate.trace_replay import Trace
 
 Tell = Callable[[int], None]
@@ -28,11 +28,11 @@ class Run:
     `paid` says from when on how many replicas cost something; `cut` where it was interrupted; `sought` where that was in a search for the fewest replicas.
     """
 
-    question: Question
+    question: SimulateQuestion
     values: dict[str, Any]
     about: dict[str, Any]
-    times: Times
-    every: Times
+    times: RequestLatencies
+    every: RequestLatencies
     replicas: list[Replica]
     first_token_error: float = 0.0
     paid: tuple[tuple[float, int], ...] = ()
@@ -45,7 +45,7 @@ class Run:
         return bool(self.values.get("slo_margin_share", 0.0) >= 0)
 
 
-def run(question: Question, tell: Tell | None = None) -> Run:
+def run(question: SimulateQuestion, tell: Tell | None = None) -> Run:
     """Simulate. Raises UsageError or Infeasible as an estimate does, and Infeasible for a request larger than the cache."""
     check(question)
     trace = recorded(question)
@@ -59,7 +59,7 @@ def run(question: Question, tell: Tell | None = None) -> Run:
     _fit(jobs, ready.every)
     _named(question, trace)
     _plain(question, one, follow is not None)
-    play = Play(question, ready, tell)
+    play = LoadRun(question, ready, tell)
     try:
         play(jobs, follow)
     except KeyboardInterrupt:
@@ -69,15 +69,15 @@ def run(question: Question, tell: Tell | None = None) -> Run:
     return _answered(question, one, play)
 
 
-def drawn(question: Question) -> tuple[Lengths, Lengths]:
+def drawn(question: SimulateQuestion) -> tuple[Lengths, Lengths]:
     """The distributions that lengths are drawn from."""
     between = spread(question.spread) if question.spread else (1.0, 1.0)
-    usual = ("", "") if question.prompt and question.output else usual_lengths(question.options)
+    usual = ("", "") if question.prompt and question.output else default_lengths(question.options)
     prompt, output = question.prompt or usual[0], question.output or usual[1]
     return lengths("prompt", prompt, between), lengths("output", output, between)
 
 
-def recorded(question: Question) -> Trace | None:
+def recorded(question: SimulateQuestion) -> Trace | None:
     """The trace asked for, read once."""
     if not question.trace:
         return None
@@ -86,36 +86,40 @@ def recorded(question: Question) -> Trace | None:
     return read(question.trace, question.speed, question.window, question.skip_bad, question.requests)
 
 
-def _recorded_jobs(question: Question, trace: Trace) -> tuple[list[Job], Callable[[Job], Job | None] | None]:
+def _recorded_jobs(
+    question: SimulateQuestion, trace: Trace
+) -> tuple[list[SimRequest], Callable[[SimRequest], SimRequest | None] | None]:
     """Jobs of a trace: as recorded, at a rate of one's own, or one after the other in a closed loop."""
     if question.concurrency:
-        jobs, _ = flattened(trace).jobs(lambda count: [0.0] * count)
+        jobs, _ = without_sessions(trace).jobs(lambda count: [0.0] * count)
         return jobs, None
     if question.qps:
         every = len(trace.rows)  # a rate of requests: sessions come as much less often as they have more turns
-        return trace.jobs(lambda n: arrivals.instants(question.arrivals, question.qps * n / every, n, question.seed))
+        return trace.jobs(
+            lambda n: arrivals.arrival_times(question.arrivals, question.qps * n / every, n, question.seed)
+        )
     if not trace.timed:
         raise UsageError(f"--trace {question.trace}: it records no times; add --qps or --concurrency", "qps")
     return trace.jobs()
 
 
-def flattened(trace: Trace) -> Trace:
+def without_sessions(trace: Trace) -> Trace:
     """The trace without its sessions' order: a closed loop takes every turn as a request of its own."""
     return Trace([replace(row, think=None, time=0.0) for row in trace.rows], trace.skipped, trace.format)
 
 
-def _made(question: Question, count: int, prompt: Lengths, output: Lengths) -> list[Job]:
+def _made(question: SimulateQuestion, count: int, prompt: Lengths, output: Lengths) -> list[SimRequest]:
     """Jobs of a load that was not recorded; in a closed loop they come when others end."""
     when = (
         [0.0] * count
         if question.concurrency
-        else arrivals.instants(question.arrivals, question.qps, count, question.seed)
+        else arrivals.arrival_times(question.arrivals, question.qps, count, question.seed)
     )
     sizes = zip(when, prompt.draw(count, question.seed, 2), output.draw(count, question.seed, 3), strict=True)
-    return [Job(i, *each) for i, each in enumerate(sizes)]
+    return [SimRequest(i, *each) for i, each in enumerate(sizes)]
 
 
-def _fit(jobs: list[Job], replicas: list[Replica]) -> None:
+def _fit(jobs: list[SimRequest], replicas: list[Replica]) -> None:
     """Raises Infeasible for a request that no replica can ever hold."""
     if not jobs:
         raise UsageError("the load has no requests; widen --window or raise --requests")
@@ -129,7 +133,7 @@ def _fit(jobs: list[Job], replicas: list[Replica]) -> None:
         )
 
 
-def _named(question: Question, trace: Trace | None) -> None:
+def _named(question: SimulateQuestion, trace: Trace | None) -> None:
     """Raises UsageError for a promise to a class of requests that the load does not have."""
     asked = {promise.label for promise in question.limits.promises} - {""} if question.limits else set()
     known = sorted({row.label for row in trace.rows} - {""}) if trace is not None and asked else []
@@ -140,7 +144,7 @@ def _named(question: Question, trace: Trace | None) -> None:
         raise UsageError(f"--slo {label}: the load has no such class of requests; {has}", "slo")
 
 
-def _plain(question: Question, one: Deployment, sessions: bool) -> None:
+def _plain(question: SimulateQuestion, one: Deployment, sessions: bool) -> None:
     """Raises UsageError where replicas come or go and that is not simulated."""
     for option, given in (("lose", question.lose), ("autoscale", question.autoscale)):
         if given and sessions:
@@ -151,7 +155,7 @@ def _plain(question: Question, one: Deployment, sessions: bool) -> None:
         raise UsageError("--autoscale counts whole copies of a plan; leave --dp out", "autoscale")
 
 
-def _answered(question: Question, one: Deployment, play: Play) -> Run:
+def _answered(question: SimulateQuestion, one: Deployment, play: LoadRun) -> Run:
     copies = question.prefill_pool + question.decode_pool or question.copies
     replicas, every = play.fleet.every, times(play.ended)
     found = every.since(question.warmup) if question.warmup else every
@@ -172,7 +176,7 @@ def _answered(question: Question, one: Deployment, play: Play) -> Run:
     }
     if paid is not None:
         values["replicas_mean"] = paid
-    scheduler = scheduler_of(one.scene, question.settings)
+    scheduler = scheduler_of(one.ctx, question.settings)
     about = describe(one, scheduler, replicas[0].limits)
     counts = tuple(play.scaled.paid) if play.scaled is not None else ((0.0, copies),)
     return Run(question, values, about, found, every, replicas, scheduler.first_token_error, counts)
@@ -180,19 +184,17 @@ def _answered(question: Question, one: Deployment, play: Play) -> Run:
 
 def _costs(one: Deployment, devices: float, values: dict[str, Any]) -> dict[str, Any]:
     """Dollars and joules per output token, where the chip's file or --price says what an hour and a device take."""
-    rate, price, power = values["output_tokens_per_s"], one.scene.price, one.scene.chip.power
+    rate, price, power = values["output_tokens_per_s"], one.ctx.price, one.ctx.chip.power
     found: dict[str, Any] = {}
     if price is not None and rate:
         hourly = cost.fleet_price(devices, price)
-        found["usd_per_million_output_tokens"] = float(
-            cost.usd_per_million_tokens(hourly, rate, one.scene.utilisation)
-        )
+        found["usd_per_million_output_tokens"] = float(cost.usd_per_million_tokens(hourly, rate, one.ctx.utilisation))
     if power is not None and rate:
         found["joules_per_output_token"] = float(capacity.joules_per_token(devices, power, rate))
     return found
 
 
-def figures(question: Question) -> dict[str, Any]:
+def figures(question: SimulateQuestion) -> dict[str, Any]:
     """The numbers alone, of a run to its end."""
     found = run(question)
     if found.cut:

@@ -5,36 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rooflinecli.questions.simulate.question import Question
+from rooflinecli.questions.simulate.question import SimulateQuestion
 from rooflinecli.simulate import autoscaler, failures
 from rooflinecli.simulate import cluster as running
-from rooflinecli.simulate.cluster import Fleet, Tell
-from rooflinecli.simulate.request import Job
+from rooflinecli.simulate.cluster import Cluster, Tell
+from rooflinecli.simulate.request import SimRequest
 
 
-class Play:
+class LoadRun:
     """What has ended so far, also where it is interrupted; `more` is what the kind of fleet adds to the numbers."""
 
-    def __init__(self, question: Question, fleet: Fleet, tell: Tell | None):
+    def __init__(self, question: SimulateQuestion, fleet: Cluster, tell: Tell | None):
         self.question, self.fleet, self.tell = question, fleet, tell
-        self.ended: list[Job] = []
+        self.ended: list[SimRequest] = []
         self.more: dict[str, Any] = {}
         rule = question.scaling
-        self.scaled = autoscaler.Scaled(fleet, rule, tell, self.ended) if rule is not None else None
+        self.scaled = autoscaler.AutoscaledFleet(fleet, rule, tell, self.ended) if rule is not None else None
 
-    def __call__(self, jobs: list[Job], follow: Callable[[Job], Job | None] | None) -> None:
+    def __call__(self, jobs: list[SimRequest], follow: Callable[[SimRequest], SimRequest | None] | None) -> None:
         """Play the jobs. Raises Infeasible where some find no replica."""
         question = self.question
         if self.scaled is not None:
-            autoscaler.opened(self.scaled, jobs)
+            autoscaler.run_open_loop(self.scaled, jobs)
             self.more = {"replicas_started": self.scaled.started}
         elif question.concurrency:
-            running.closed(self.fleet, jobs, question.concurrency, self.tell, self.ended)
+            running.run_closed_loop(self.fleet, jobs, question.concurrency, self.tell, self.ended)
         elif question.losses:
-            restarts = failures.opened(self.fleet, jobs, question.losses, self.tell, self.ended)
+            restarts = failures.run_open_loop(self.fleet, jobs, question.losses, self.tell, self.ended)
             self.more = {"restarts": restarts}
         else:
-            running.opened(self.fleet, jobs, follow, self.tell, self.ended)
+            running.run_open_loop(self.fleet, jobs, follow, self.tell, self.ended)
 
     def paid(self, start: float, end: float) -> float | None:
         """Replicas that cost something, in the mean over these seconds; None where all do throughout."""

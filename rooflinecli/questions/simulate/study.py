@@ -10,8 +10,8 @@ from typing import Any
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.core.parallel_map import Spread
 from rooflinecli.questions.simulate.answer import simulate
-from rooflinecli.questions.simulate.min_replicas import fewest
-from rooflinecli.questions.simulate.question import Question, check, whole
+from rooflinecli.questions.simulate.min_replicas import min_replicas
+from rooflinecli.questions.simulate.question import SimulateQuestion, check, whole
 from rooflinecli.questions.simulate.run import run
 from rooflinecli.specs import parse_values
 from rooflinecli.specs.options import find
@@ -22,15 +22,15 @@ MOST = 10_000
 
 
 @dataclass(frozen=True)
-class Cell:
+class StudyCell:
     """A question, whether the fewest replicas are sought, and the values that set it apart from the others."""
 
-    question: Question
+    question: SimulateQuestion
     fewest: bool
     apart: tuple[tuple[str, str], ...] = ()
 
 
-def cells(options: dict[str, Any], given: dict[str, Any], varied: dict[str, str | None]) -> list[Cell]:
+def cells(options: dict[str, Any], given: dict[str, Any], varied: dict[str, str | None]) -> list[StudyCell]:
     """Every combination, the last option fastest. Raises UsageError for what cannot be read."""
     plain = {
         name: str(value) if not isinstance(value, bool) else ("yes" if value else "no")
@@ -51,7 +51,7 @@ def _split(text: str) -> list[str]:
     return list(dict.fromkeys(found)) or [text]
 
 
-def _cell(one: dict[str, str], fixed: dict[str, str], given: dict[str, Any], several: list[str]) -> Cell:
+def _cell(one: dict[str, str], fixed: dict[str, str], given: dict[str, Any], several: list[str]) -> StudyCell:
     options = {**fixed, **{name: value for name, value in one.items() if name in _LISTED}}
     replicas = one.get("replicas", "1")
     own = {name: value for name, value in given.items() if value is not None}
@@ -69,9 +69,9 @@ def _cell(one: dict[str, str], fixed: dict[str, str], given: dict[str, Any], sev
         own["concurrency"] = whole("concurrency", one["concurrency"])
     if replicas != "min":
         own["replicas"] = whole("replicas", replicas)
-    question = Question(tuple(sorted(options.items())), **own)
+    question = SimulateQuestion(tuple(sorted(options.items())), **own)
     check(question)
-    return Cell(question, replicas == "min", tuple((name, one[name]) for name in several))
+    return StudyCell(question, replicas == "min", tuple((name, one[name]) for name in several))
 
 
 OWN = {
@@ -83,7 +83,7 @@ OWN = {
 VARIED = ("qps", "concurrency", "replicas")
 
 
-def one(written: dict[str, Any]) -> Cell:
+def one(written: dict[str, Any]) -> StudyCell:
     """The cell of options and entries of the load together, by their names on the command line, dashes or underscores.
 
     Raises UsageError for several values, and for what does not exist.
@@ -98,7 +98,7 @@ def one(written: dict[str, Any]) -> Cell:
     return found[0]
 
 
-def asked(written: dict[str, Any]) -> Question:
+def asked(written: dict[str, Any]) -> SimulateQuestion:
     """The question of them. Raises UsageError for `replicas: min`, which is a search."""
     found = one(written)
     if found.fewest:
@@ -124,10 +124,10 @@ def _read(name: str, value: Any) -> Any:
     return parse_values.number(f"--{name}", value, "rate", name) if name == "speed" else str(value)
 
 
-def answered(cell: Cell) -> dict[str, Any]:
+def answered(cell: StudyCell) -> dict[str, Any]:
     """The numbers of a cell; what does not fit has its reason instead."""
     try:
-        found = fewest(cell.question)[0] if cell.fewest else run(cell.question)
+        found = min_replicas(cell.question)[0] if cell.fewest else run(cell.question)
     except Infeasible as error:
         return {**dict(cell.apart), "feasible": False, "violation": str(error)}
     if found.cut:
@@ -135,7 +135,7 @@ def answered(cell: Cell) -> dict[str, Any]:
     return {**dict(cell.apart), **found.values, "feasible": True, "violation": ""}
 
 
-def study(found: list[Cell], spread: Spread, tell: Callable[[int], None] | None = None) -> dict[str, Any]:
+def study(found: list[StudyCell], spread: Spread, tell: Callable[[int], None] | None = None) -> dict[str, Any]:
     """A row per cell, in the order of the cells; of those that had ended where it was interrupted, if any had."""
     rows: list[dict[str, Any]] = []
     try:

@@ -7,7 +7,7 @@ from typing import Any
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.num import Number
-from rooflinecli.core.solve import falling_root, solved
+from rooflinecli.core.solve import decreasing_root, solved_value
 from rooflinecli.formulas import speculation as spec
 
 LONGEST = 256  # drafts beyond this are not searched
@@ -22,7 +22,7 @@ def speculate(
 ) -> dict[str, Any]:
     """Tokens per step and speed-up at a draft length and at the best one, exact and simplified."""
     longest = best_length(num.value(acceptance), num.value(draft_cost), num.value(verify_cost))
-    best = solved(longest, acceptance, "g*", "tokens", "the draft length with the largest speed-up, by search")
+    best = solved_value(longest, acceptance, "g*", "tokens", "the draft length with the largest speed-up, by search")
     lengths = {"best": best} if draft_length is None else {"as_given": draft_length, "best": best}
     rows = {name: _gain(acceptance, draft_cost, length, verify_cost) for name, length in lengths.items()}
     chosen = next(iter(rows.values()))
@@ -114,7 +114,7 @@ def break_even(
     def short_of(acceptance: float) -> float:
         return float(x - spec.speculative_speedup(spec.speculative_tokens(acceptance, k), c))
 
-    exact = falling_root(short_of, 1e-12, 1.0) if short_of(1e-12) > 0 else 0.0
+    exact = decreasing_root(short_of, 1e-12, 1.0) if short_of(1e-12) > 0 else 0.0
     simple = spec.break_even_acceptance_simple(speedup, cost, draft_length)
     notes = [
         "acceptance: exact, (1 - a^(k+1)) / (1 - a) = speedup x (k c + 1)",
@@ -126,7 +126,7 @@ def break_even(
         "draft_length": draft_length,
         "draft_cost": draft_cost,
         "speedup": speedup,
-        "break_even_acceptance": solved(exact, speedup, "a*", "1", "root of speculative_speedup = wanted"),
+        "break_even_acceptance": solved_value(exact, speedup, "a*", "1", "root of speculative_speedup = wanted"),
         "break_even_simplified_acceptance": simple,
         "notes": notes,
     }

@@ -61,7 +61,7 @@ def space(options: dict[str, Any], figures: list[str] | None = None) -> Space:
     chips = next(a.values for a in structure if a.name == "hw")
     specs = [load_hardware(name) for name in chips]
     sizes = (*(a for a in axes if a.kind == "number"), *(_figure(text, specs) for text in figures or []))
-    build_request.agree(given, phases)
+    build_request.check_conflicts(given, phases)
     _remark(structure, sizes)
     return Space(structure, sizes, phases, chips)
 
@@ -85,9 +85,9 @@ def _numbers(option: Option, text: str, flag: str) -> Axis:
     tokens = [parse_values.in_tokens(item) for item in text.split(",")]
     if any(tokens) and not all(tokens):
         raise UsageError(f"{flag} {text}: give every value in tokens, or none", option.name)
-    found = ranges.values(flag, text, lambda item: build_request.unbounded(option, item, flag))
+    found = ranges.values(flag, text, lambda item: build_request.parse_number(option, item, flag))
     for end in (min(found), max(found)):
-        build_request.bound(option, end, flag)
+        build_request.check_bounds(option, end, flag)
     if max(found) == MOST and len(found) > 1:
         raise UsageError(f"{flag} {text}: max stands alone; sweep numbers, or leave the rest out", option.name)
     if option.kind in ("stage", "pictures"):
@@ -101,7 +101,7 @@ def _remark(structure: tuple[Axis, ...], sizes: tuple[Axis, ...]) -> None:
     named = {a.name: a.values for a in structure}
     for model in named["model"]:
         for dtype in named.get("dtype", (None,)):
-            build_request.remark(
+            build_request.warn_about(
                 load_model(model),
                 largest | {"dtype": dtype} | ({"weight_dtype": ""} if "weight-dtype" in named else {}),
             )

@@ -11,14 +11,14 @@ from rooflinecli.core.errors import unknown
 from rooflinecli.core.record import MISSING, at, leaves
 from rooflinecli.engine import legality
 from rooflinecli.engine.phase_answer import Resources
-from rooflinecli.questions.sweep.evaluate_block import Answer
+from rooflinecli.questions.sweep.evaluate_block import SweepBlock
 from rooflinecli.specs.quantities import COST
 
 ALWAYS = ("feasible", "violation")  # columns of every sweep
 DEFAULT = ("time_s", "tokens_per_s", "mfu", "bound", "memory.total_bytes")
 
 
-def names(answer: Answer) -> list[str]:
+def names(answer: SweepBlock) -> list[str]:
     """Every quantity the answer holds, in the order of the JSON."""
     found = [f"plan.{name}" for name in answer.plan]
     for phase, result in answer.phases.items():
@@ -29,7 +29,7 @@ def names(answer: Answer) -> list[str]:
     return [*found, *(f"cost.{name}" for name, value in answer.cost.entries() if value is not None)]
 
 
-def select(answer: Answer, wanted: list[str] | None) -> list[str]:
+def select(answer: SweepBlock, wanted: list[str] | None) -> list[str]:
     """The columns asked for: exact names, groups (decode.memory) or patterns (decode.*). Raises UsageError naming near misses."""
     known = names(answer)
     if not wanted:
@@ -47,7 +47,7 @@ def select(answer: Answer, wanted: list[str] | None) -> list[str]:
     return list(dict.fromkeys(chosen))
 
 
-def pick(answer: Answer, name: str) -> Any:
+def pick(answer: SweepBlock, name: str) -> Any:
     """The value of one quantity, unbroadcast; not-a-number where this structure has none (a chip without a price)."""
     head, _, rest = name.removeprefix("phases.").partition(".")
     if rest in ("bound", "bound_by") and head in answer.phases:
@@ -68,9 +68,9 @@ def _bound(resources: Resources, what: str, shape: tuple[int, ...]) -> np.ndarra
         return np.asarray(ranked[-1] / ranked[-2])
 
 
-def flat(answer: Answer, axes: list[str], quantities: list[str]) -> dict[str, np.ndarray]:
+def flat(answer: SweepBlock, axes: list[str], quantities: list[str]) -> dict[str, np.ndarray]:
     """One array per column: axes, quantities (nothing where the layout does not exist), feasible, violation."""
-    ok = answer.flat(legality.all_of(answer.rules))
+    ok = answer.flat(legality.all_hold(answer.rules))
     whole = bool(ok.all())
     table = {name: answer.flat(answer.axes[name]) for name in axes}
     for name in quantities:
@@ -87,7 +87,7 @@ def flat(answer: Answer, axes: list[str], quantities: list[str]) -> dict[str, np
     return table
 
 
-def _violations(answer: Answer, feasible: np.ndarray) -> np.ndarray:
+def _violations(answer: SweepBlock, feasible: np.ndarray) -> np.ndarray:
     """The first condition each point fails; empty where it fails none."""
     if feasible.all():
         return np.full(len(feasible), "", dtype=object)

@@ -13,7 +13,7 @@ from rooflinecli.core import units
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.record import MISSING, at
 from rooflinecli.core.units import si
-from rooflinecli.questions.estimate.answer_types import Estimate
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.specs import quantities
 from rooflinecli.specs.quantities import unit_of
 
@@ -46,7 +46,7 @@ class Condition:
         """The limit and what stands instead, for people."""
         unit = quantities.unit_of(self.quantity)
         shown = [f"{n:.4g}" if unit in ("count", "fraction") else si(float(n), unit, 4) for n in (found, self.value)]
-        return f"{quantities.said(self.quantity)} is {shown[0]}, wanted {self.comparison} {shown[1]}"
+        return f"{quantities.describe_path(self.quantity)} is {shown[0]}, wanted {self.comparison} {shown[1]}"
 
     def shortfall(self, found: Any) -> Any:
         """How far off, relative to the limit: 0 on it, above 0 beyond it."""
@@ -81,7 +81,7 @@ def _value(text: str, name: str, written: str) -> float:
     return found
 
 
-def quantity_of(result: Estimate, name: str) -> Any:
+def quantity_of(result: EstimateAnswer, name: str) -> Any:
     """A quantity of one estimate by its path; None when it has none."""
     head = name.partition(".")[0]
     value = at(result.phases if head in result.phases else result, name)

@@ -13,18 +13,18 @@ import numpy as np
 
 from rooflinecli.core.num import Number
 from rooflinecli.engine import autoregressive_only, build_request, explicit_layout, legality
-from rooflinecli.engine.context import Scene
+from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer as engine_answer
 from rooflinecli.engine.phase_answer import PhaseAnswer
-from rooflinecli.engine.rules import Rule
-from rooflinecli.engine.serving_load import BEHIND, arriving
+from rooflinecli.engine.rules import LegalityRule
+from rooflinecli.engine.serving_load import BEHIND, arrivals
 from rooflinecli.price import overrides
 from rooflinecli.questions.estimate.answer_types import Cost
 from rooflinecli.questions.estimate.cost import cost
 from rooflinecli.questions.sweep.axes import Axis
 from rooflinecli.questions.sweep.grid import Box
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.layout import SIZES, Plan
+from rooflinecli.specs.layout import SIZES, Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.options import OPTIONS
 from rooflinecli.specs.request import Request
@@ -33,13 +33,13 @@ Fit = tuple[str, Number]  # `decode.memory`, and where it is enough
 
 
 @dataclass
-class Answer:
+class SweepBlock:
     """What `estimate` says of every point of a box, as numbers and arrays that broadcast to `shape`."""
 
     phases: dict[str, PhaseAnswer]
     plan: dict[str, Number]
     cost: Cost
-    rules: list[Rule]
+    rules: list[LegalityRule]
     fits: list[Fit]
     shape: tuple[int, ...]
     order: tuple[int, ...]
@@ -81,39 +81,39 @@ def lay_out(
     return found, shape, order
 
 
-def answer(request: Request, axes: tuple[Axis, ...], box: Box) -> Answer:
+def answer(request: Request, axes: tuple[Axis, ...], box: Box) -> SweepBlock:
     """Evaluate a box. Raises UsageError for a structure that does not exist (a dtype the chip lacks)."""
     sizes, shape, order = lay_out(axes, box, request)
     question, override, fields = question_of(request, axes, sizes)
     with np.errstate(all="ignore"):
-        scene = Scene(question, override=override)
-        autoregressive_only.check(scene)
-        plans = {phase: plan_of(question, phase, fields) for phase in autoregressive_only.phases(scene)}
-        results = {phase: engine_answer(scene, plan, phase) for phase, plan in plans.items()}
-        bill = cost(scene, results, plans)
-        rules = [rule for phase, plan in plans.items() for rule in legality.rules(scene, plan, phase)]
+        ctx = EstimateContext(question, override=override)
+        autoregressive_only.check(ctx)
+        plans = {phase: plan_of(question, phase, fields) for phase in autoregressive_only.phases(ctx)}
+        results = {phase: engine_answer(ctx, plan, phase) for phase, plan in plans.items()}
+        bill = cost(ctx, results, plans)
+        rules = [rule for phase, plan in plans.items() for rule in legality.rules(ctx, plan, phase)]
     fits = [(f"{phase}.memory", found.memory.fits) for phase, found in results.items()]
     if question.qps is not None:
         with np.errstate(all="ignore"):
-            rules += [_decodes(arriving(scene, plan)[2]) for plan in plans.values()]
-            rules += [_keeps_up(question, scene.output, results["decode"])] if "decode" in results else []
+            rules += [_decodes(arrivals(ctx, plan)[2]) for plan in plans.values()]
+            rules += [_keeps_up(question, ctx.output, results["decode"])] if "decode" in results else []
     plan = next(iter(plans.values()))
     shown = {name: getattr(plan, name) for name in ("devices", *SIZES)}
-    roofs = {"peak": scene.chip.peak(scene.formats.compute), "bandwidth": scene.chip.bandwidth}
-    return Answer(results, shown, bill, rules, fits, shape, order, sizes, roofs)
+    roofs = {"peak": ctx.chip.peak(ctx.formats.compute), "bandwidth": ctx.chip.bandwidth}
+    return SweepBlock(results, shown, bill, rules, fits, shape, order, sizes, roofs)
 
 
-def _keeps_up(question: Request, output: Number, decode: PhaseAnswer) -> Rule:
+def _keeps_up(question: Request, output: Number, decode: PhaseAnswer) -> LegalityRule:
     """Whether the replicas make the tokens that a request rate asks for."""
     asked = question.qps * output * (1 - 2 * BEHIND)
-    return Rule(
+    return LegalityRule(
         "replicas keep up with the rate", (), decode.tokens_per_s >= asked, lambda: "replicas fall behind the rate"
     )
 
 
-def _decodes(share: Number) -> Rule:
+def _decodes(share: Number) -> LegalityRule:
     """Whether the prompts of a request rate leave a replica time for anything else."""
-    return Rule("prompts leave time to decode", (), share < 1, lambda: "prompts alone take all the time")
+    return LegalityRule("prompts leave time to decode", (), share < 1, lambda: "prompts alone take all the time")
 
 
 def question_of(
@@ -127,13 +127,15 @@ def question_of(
     return replace(request, **{k: v for k, v in fields.items() if k not in (*SIZES, "devices")}), override, fields
 
 
-def missing(request: Request, axes: tuple[Axis, ...], box: Box, why: str) -> Answer:
+def missing(request: Request, axes: tuple[Axis, ...], box: Box, why: str) -> SweepBlock:
     """A box of points whose structure does not exist on this chip: every one infeasible, for the reason given."""
     sizes, shape, order = lay_out(axes, box, request)
-    return Answer({}, {}, Cost(), [Rule(why, (), np.bool_(False), lambda: why)], [], shape, order, sizes, {})
+    return SweepBlock(
+        {}, {}, Cost(), [LegalityRule(why, (), np.bool_(False), lambda: why)], [], shape, order, sizes, {}
+    )
 
 
-def plan_of(request: Request, phase: str, sizes: dict[str, Number]) -> Plan:
+def plan_of(request: Request, phase: str, sizes: dict[str, Number]) -> Layout:
     """The plan given: sizes default to 1 (dp to what -n leaves), ZeRO to 1, recomputation to none, as the help says."""
     given = {name: sizes[name] for name in SIZES if name in sizes}
     if "devices" in sizes and "dp" not in given:
@@ -141,14 +143,20 @@ def plan_of(request: Request, phase: str, sizes: dict[str, Number]) -> Plan:
     parallel = request.sequence_parallel
     if phase != "train":
         if request.attention_dp:
-            ranks = explicit_layout.attention_parallel(request, given.get("tp", 1.0), given.get("dp", 1.0), given.get("ep"))
+            ranks = explicit_layout.attention_dp_sizes(
+                request, given.get("tp", 1.0), given.get("dp", 1.0), given.get("ep")
+            )
             given |= dict(zip(("tp", "dp", "ep"), ranks, strict=True))
-        return Plan(
-            **given, zero=0, sequence_parallel=bool(parallel), flash=request.flash, **explicit_layout.layout(request, phase)
+        return Layout(
+            **given,
+            zero=0,
+            sequence_parallel=bool(parallel),
+            flash=request.flash,
+            **explicit_layout.layout(request, phase),
         )
     if parallel is None:  # at tp = 1 it changes nothing, so a block may decide it once
         parallel = bool(np.any(np.greater(given.get("tp", 1.0), 1)))
-    return Plan(
+    return Layout(
         **given,
         zero=1 if request.zero is None else request.zero,
         sequence_parallel=parallel,

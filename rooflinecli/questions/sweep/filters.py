@@ -11,7 +11,7 @@ from rooflinecli.engine import legality
 from rooflinecli.questions.sweep import columns
 from rooflinecli.questions.sweep import conditions as where
 from rooflinecli.questions.sweep.axes import Space
-from rooflinecli.questions.sweep.evaluate_block import Answer
+from rooflinecli.questions.sweep.evaluate_block import SweepBlock
 from rooflinecli.specs.request import PHASES
 
 
@@ -30,12 +30,12 @@ class Filter:
                     f"--where {c.text!r}: this sweep has {', '.join(space.phases)}, plan and cost; add --phase to it"
                 )
 
-    def __call__(self, answer: Answer, table: dict[str, Any]) -> dict[str, Any]:
+    def __call__(self, answer: SweepBlock, table: dict[str, Any]) -> dict[str, Any]:
         """The rows of `table` that pass."""
         if not self.conditions and not self.feasible_only:
             return table
         self._know(answer)
-        keep: Any = answer.flat(legality.all_of(answer.rules))  # a layout that does not exist meets no condition
+        keep: Any = answer.flat(legality.all_hold(answer.rules))  # a layout that does not exist meets no condition
         for c in self.conditions:
             with np.errstate(invalid="ignore"):
                 keep = keep & answer.flat(c.holds(columns.pick(answer, c.quantity)))
@@ -43,7 +43,7 @@ class Filter:
             keep = keep & table["feasible"]
         return {name: column[keep] if hasattr(column, "dtype") else column for name, column in table.items()}
 
-    def _know(self, answer: Answer) -> None:
+    def _know(self, answer: SweepBlock) -> None:
         """Refuse a condition on a quantity that no answer has."""
         if answer.phases and not self.known:
             columns.select(answer, [c.quantity for c in self.conditions])

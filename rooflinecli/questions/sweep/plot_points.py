@@ -9,7 +9,7 @@ import numpy as np
 
 from rooflinecli.engine import legality
 from rooflinecli.questions.sweep.axes import Space
-from rooflinecli.questions.sweep.evaluate_block import Answer
+from rooflinecli.questions.sweep.evaluate_block import SweepBlock
 
 MOST_POINTS, MOST_SERIES = 20_000, 12
 
@@ -69,11 +69,11 @@ class Gathered:
         )
         return Picture(f"{self.phase}: latency against throughput", latency, "tokens/s per device", False)
 
-    def add(self, choice: dict[str, Any], answer: Answer) -> None:
+    def add(self, choice: dict[str, Any], answer: SweepBlock) -> None:
         """Take a thinned part of the feasible points of a box (of all legal ones where memory itself is shown)."""
         if not answer.phases:
             return
-        fits = legality.all_of(answer.rules)
+        fits = legality.all_hold(answer.rules)
         for _, enough in answer.fits if self.kind != "memory" else ():
             fits = fits & enough
         chosen = np.flatnonzero(answer.flat(fits))[:: self.every]
@@ -85,7 +85,7 @@ class Gathered:
             self.picture.series.setdefault(label, []).append((float(x[i]), float(y[i])))
         self._edges(choice, answer)
 
-    def _values(self, answer: Answer) -> tuple[Any, Any]:
+    def _values(self, answer: SweepBlock) -> tuple[Any, Any]:
         result = answer.phases[self.phase]
         if self.kind == "memory":
             return answer.axes.get(self.along, np.nan), result.memory.total_bytes / 1e9
@@ -95,7 +95,7 @@ class Gathered:
             return intensity, result.mfu * roofs["peak"]
         return result.time_s * 1e3, result.tokens_per_s / answer.plan["devices"]
 
-    def _edges(self, choice: dict[str, Any], answer: Answer) -> None:
+    def _edges(self, choice: dict[str, Any], answer: SweepBlock) -> None:
         """Roofs, or the capacity, of the chip."""
         if self.kind == "memory":
             self.picture.limits[f"{choice['hw']} capacity"] = (

@@ -13,7 +13,7 @@ from rooflinecli.core.errors import Infeasible, RooflineError, UsageError
 from rooflinecli.core.parallel_map import Spread
 from rooflinecli.questions.sweep import columns, grid
 from rooflinecli.questions.sweep.axes import Space
-from rooflinecli.questions.sweep.evaluate_block import Answer, answer, missing, request_of
+from rooflinecli.questions.sweep.evaluate_block import SweepBlock, answer, missing, request_of
 from rooflinecli.questions.sweep.filters import Filter
 from rooflinecli.specs.request import Request
 
@@ -21,7 +21,7 @@ CHUNK = 65536
 
 
 @dataclass(frozen=True)
-class Layout:
+class SweepColumns:
     """The columns of a sweep: structure that varies, sizes that vary, quantities."""
 
     structure: list[str]
@@ -33,7 +33,7 @@ class Layout:
         return [*self.structure, *self.axes, *self.quantities, "feasible", "violation"]
 
 
-def layout(space: Space, wanted: list[str] | None) -> Layout:
+def layout(space: Space, wanted: list[str] | None) -> SweepColumns:
     """What the sweep will print. Raises UsageError for an unknown column, or when no structure can run at all."""
     first: RooflineError | None = None
     for choice in choices(space):
@@ -43,7 +43,7 @@ def layout(space: Space, wanted: list[str] | None) -> Layout:
             first = first or error
             continue
         swept = [a.name for a in space.swept]
-        return Layout(
+        return SweepColumns(
             [a.name for a in space.structure if a.name in swept],
             [a.name for a in space.sizes if a.name in swept],
             columns.select(probe, wanted),
@@ -57,7 +57,7 @@ def choices(space: Space) -> Iterator[dict[str, Any]]:
         yield {a.name: v for a, v in zip(space.structure, values, strict=True)}
 
 
-def answers(space: Space, start: int, stop: int, chunk: int = CHUNK) -> Iterator[tuple[dict[str, Any], Answer]]:
+def answers(space: Space, start: int, stop: int, chunk: int = CHUNK) -> Iterator[tuple[dict[str, Any], SweepBlock]]:
     """(structure, answer) box by box for points [start, stop), in order."""
     for choice, boxes in work(space, start, stop, chunk):
         request = request_of(choice, space.phases)
@@ -77,7 +77,7 @@ def work(
             yield choice, grid.boxes(shape, low, high, chunk)
 
 
-def _answer(request: Request, space: Space, box: grid.Box) -> Answer:
+def _answer(request: Request, space: Space, box: grid.Box) -> SweepBlock:
     """A box, or why it has none."""
     try:
         return answer(request, space.sizes, box)
@@ -86,7 +86,7 @@ def _answer(request: Request, space: Space, box: grid.Box) -> Answer:
 
 
 def spread(
-    space: Space, shown: Layout, keep: Filter, start: int, stop: int, over: Spread, chunk: int = CHUNK
+    space: Space, shown: SweepColumns, keep: Filter, start: int, stop: int, over: Spread, chunk: int = CHUNK
 ) -> Iterator[tuple[dict[str, Any], int]]:
     """(rows that pass, points) of the same boxes as `answers`, each worked out wherever `over` puts it."""
     items = [(choice, box) for choice, boxes in work(space, start, stop, chunk) for box in boxes]
@@ -94,19 +94,19 @@ def spread(
 
 
 def _elsewhere(
-    space: Space, shown: Layout, keep: Filter, item: tuple[dict[str, Any], grid.Box]
+    space: Space, shown: SweepColumns, keep: Filter, item: tuple[dict[str, Any], grid.Box]
 ) -> tuple[dict[str, Any], int]:
     choice, box = item
     found = _answer(request_of(choice, space.phases), space, box)
     return keep(found, table(shown, choice, found)), found.points
 
 
-def table(shown: Layout, choice: dict[str, Any], found: Answer) -> dict[str, Any]:
+def table(shown: SweepColumns, choice: dict[str, Any], found: SweepBlock) -> dict[str, Any]:
     """The columns of a box; those of structure are one value for all of it."""
     return {**{name: choice[name] for name in shown.structure}, **columns.flat(found, shown.axes, shown.quantities)}
 
 
-def chunks(space: Space, shown: Layout, start: int, stop: int, chunk: int = CHUNK) -> Iterator[dict[str, Any]]:
+def chunks(space: Space, shown: SweepColumns, start: int, stop: int, chunk: int = CHUNK) -> Iterator[dict[str, Any]]:
     """Tables for points [start, stop), in order."""
     for choice, found in answers(space, start, stop, chunk):
         yield table(shown, choice, found)

@@ -6,12 +6,12 @@ from html import escape
 
 from rooflinecli.core.units import si
 from rooflinecli.engine.phase_answer import PhaseAnswer
-from rooflinecli.questions.estimate.answer_types import Estimate
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 
 _HEAD = ("", "floor", "expected", "80 % interval", "bound by", "tokens/s", "memory per device")
 
 
-def page(result: Estimate) -> str:
+def page(result: EstimateAnswer) -> str:
     """Everything a person wrote (names, messages) is escaped."""
     head = "".join(f"<th scope='col'>{name}</th>" for name in _HEAD)
     rows = "".join(_row(name, phase) for name, phase in result.phases.items())

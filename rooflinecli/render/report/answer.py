@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.core.units import count, duration, si
-from rooflinecli.render.report.html import Figures, Safe, join, pairs, table, tag
+from rooflinecli.render.report.html import EmbeddedFigures, EscapedHtml, join, pairs, table, tag
 from rooflinecli.render.views.estimate import _PIECES, layout
 
 TITLES = {
@@ -34,12 +34,12 @@ COSTS = {
 TINY = 0.0005
 
 
-def times(figures: Figures) -> Safe:
+def times(figures: EmbeddedFigures) -> EscapedHtml:
     """A card per phase."""
     return tag("div", [_card(figures, phase) for phase in figures.data["estimate"]["phases"]], class_="cards")
 
 
-def _titled(figures: Figures, phase: str) -> tuple[str, str, str]:
+def _titled(figures: EmbeddedFigures, phase: str) -> tuple[str, str, str]:
     """What the time of a phase is that of, and what its rate counts; a sampler's pass ends in images, not in a first token."""
     work = figures.data["estimate"]["workload"]
     if phase == "prefill" and "steps" in work:
@@ -47,7 +47,7 @@ def _titled(figures: Figures, phase: str) -> tuple[str, str, str]:
     return *TITLES[phase], RATES[phase]
 
 
-def _card(figures: Figures, phase: str) -> Safe:
+def _card(figures: EmbeddedFigures, phase: str) -> EscapedHtml:
     path, answer = f"estimate.phases.{phase}", figures.data["estimate"]["phases"][phase]
     name, what, unit = _titled(figures, phase)
     rate = join(figures(f"{path}.tokens_per_s", f"{si(answer['tokens_per_s'], '').strip()}"), f" {unit}/s")
@@ -89,7 +89,7 @@ def _card(figures: Figures, phase: str) -> Safe:
     )
 
 
-def _strip(phase: str, answer: dict[str, Any]) -> Safe:
+def _strip(phase: str, answer: dict[str, Any]) -> EscapedHtml:
     """Floor, expected and interval on one line from zero."""
     low, high = answer["interval_s"]
     end = max(high, answer["time_s"]) * 1.04
@@ -112,7 +112,7 @@ def _strip(phase: str, answer: dict[str, Any]) -> Safe:
     )
 
 
-def spent(figures: Figures) -> Safe:
+def spent(figures: EmbeddedFigures) -> EscapedHtml:
     """Where the expected time of each phase goes."""
     bars = []
     for phase, answer in figures.data["estimate"]["phases"].items():
@@ -129,7 +129,7 @@ def spent(figures: Figures) -> Safe:
     return join(bars)
 
 
-def memory(figures: Figures) -> Safe:
+def memory(figures: EmbeddedFigures) -> EscapedHtml:
     """What a device holds in each phase, against what it has."""
     bars = []
     for phase, answer in figures.data["estimate"]["phases"].items():
@@ -159,13 +159,13 @@ def memory(figures: Figures) -> Safe:
 
 
 def _bar(
-    figures: Figures,
+    figures: EmbeddedFigures,
     title: Any,
     parts: list[tuple[str, float, str]],
     whole: float,
     text: Any,
     mark: float | None = None,
-) -> Safe:
+) -> EscapedHtml:
     """A bar of parts with its legend, which carries the figures."""
     colours = {name: _colour(name, i) for i, (name, _, _) in enumerate(parts)}
     pieces = [tag("i", class_=colours[name], style=f"width:{100 * value / whole:.3f}%") for name, value, _ in parts]
@@ -201,7 +201,7 @@ def _colour(name: str, index: int) -> str:
     return f"c{order + 1}"
 
 
-def cost(figures: Figures) -> Safe:
+def cost(figures: EmbeddedFigures) -> EscapedHtml:
     """Dollars, where a price is known."""
     bill = figures.data["estimate"]["cost"]
     if bill["usd_per_device_hour"] is None:
@@ -218,7 +218,7 @@ def cost(figures: Figures) -> Safe:
     return join(tag("p", "At ", rate, " per device-hour."), table("Cost", ["what", "US dollars"], rows, hidden=True))
 
 
-def plan(figures: Figures) -> Safe:
+def plan(figures: EmbeddedFigures) -> EscapedHtml:
     """How the model is laid out, and what it is asked to do."""
     estimate = figures.data["estimate"]
     plans: dict[str, Any] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.core.units import count, duration, si
-from rooflinecli.render.report.html import Figures, Safe, join, tag
+from rooflinecli.render.report.html import EmbeddedFigures, EscapedHtml, join, tag
 from rooflinecli.render.report.svg import SIZES, Chart
 
 LABELLED = 0.04  # operations of at least this share of their phase carry their name
@@ -13,7 +13,7 @@ DRAWN = 0.002  # and of at least this are drawn
 LATENCY = {"decode": "inter-token latency", "train": "time of a step"}
 
 
-def roofline(figures: Figures) -> Safe:
+def roofline(figures: EmbeddedFigures) -> EscapedHtml:
     """Every operation with FLOPs at its intensity and at the FLOP/s it is expected to reach."""
     points = _points(figures.data)
     if not points:
@@ -98,10 +98,10 @@ def _degrees(lean: float) -> float:
     return degrees(atan(lean))
 
 
-def _legend(phases: dict[str, None]) -> Safe:
+def _legend(phases: dict[str, None]) -> EscapedHtml:
     """What colours and shapes mean."""
 
-    def key(shape: str, class_: str, words: str) -> Safe:
+    def key(shape: str, class_: str, words: str) -> EscapedHtml:
         drawing = (
             tag("circle", cx=8, cy=8, r=5, class_=class_)
             if shape == "round"
@@ -119,7 +119,7 @@ def _legend(phases: dict[str, None]) -> Safe:
     )
 
 
-def throughput(figures: Figures, phase: str) -> Safe:
+def throughput(figures: EmbeddedFigures, phase: str) -> EscapedHtml:
     """Time against tokens per second as the batch grows: expected with its interval, and the floor."""
     points = figures.data["curves"][phase]
     answer = figures.data["estimate"]["phases"][phase]

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from rooflinecli.core.derivation import Traced
-from rooflinecli.render.report.html import Safe, join, tag
+from rooflinecli.render.report.html import EscapedHtml, join, tag
 from rooflinecli.render.views import explain
 
 MOST = 6000  # numbers on one page; deeper ones are named, and `--explain` shows them
 
 
-class Unfolder:
+class DerivationTree:
     """Derivations of one page: a number that was shown is not shown again but pointed at."""
 
     def __init__(self) -> None:
         self.shown: dict[int, str] = {}
         self.kept: list[Traced] = []  # ids stay unique while the numbers live
 
-    def root(self, path: str, number: Traced) -> Safe:
+    def root(self, path: str, number: Traced) -> EscapedHtml:
         """The derivation of the quantity at `path` of the estimate."""
         return self._number(number, tag("code", path), data_path=path, data_value=repr(number.value))
 
-    def _number(self, number: Traced, name: Safe, **data: str) -> Safe:
+    def _number(self, number: Traced, name: EscapedHtml, **data: str) -> EscapedHtml:
         if number.op == "leaf":
             return tag(
                 "p",
@@ -39,7 +39,7 @@ class Unfolder:
         self.kept.append(number)
         return tag("details", tag("summary", head), tag("div", self._inside(number), class_="inside"), id=ident, **data)
 
-    def _inside(self, number: Traced) -> Safe:
+    def _inside(self, number: Traced) -> EscapedHtml:
         """The expression, the same with figures, the source of the formula, the numbers it names."""
         expression = explain._expression(number)
         text, figures, origin = explain._text(expression), explain._figures(expression), explain._origin(number)

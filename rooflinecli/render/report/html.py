@@ -5,18 +5,18 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from rooflinecli.render.views.record import pretty
+from rooflinecli.render.views.record import format_value
 
 VOID = ("meta", "link", "br", "hr", "line", "circle", "rect", "path", "polyline", "polygon")
 
 
-class Safe(str):
+class EscapedHtml(str):
     """Text that is HTML already."""
 
     __slots__ = ()
 
 
-def tag(name: str, /, *children: Any, **attributes: Any) -> Safe:
+def tag(name: str, /, *children: Any, **attributes: Any) -> EscapedHtml:
     """`<name ...>children</name>`. A trailing _ and inner _ of an attribute become nothing and a dash; None leaves it out."""
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
@@ -24,24 +24,24 @@ def tag(name: str, /, *children: Any, **attributes: Any) -> Safe:
         if value is not None
     )
     if name in VOID and not children:
-        return Safe(f"<{name}{written}>" if name in VOID[:4] else f"<{name}{written}/>")
-    return Safe(f"<{name}{written}>{join(*children)}</{name}>")
+        return EscapedHtml(f"<{name}{written}>" if name in VOID[:4] else f"<{name}{written}/>")
+    return EscapedHtml(f"<{name}{written}>{join(*children)}</{name}>")
 
 
-def join(*children: Any) -> Safe:
+def join(*children: Any) -> EscapedHtml:
     """Children one after the other; lists are taken apart, plain text escaped, None left out."""
     parts: list[str] = []
     for child in children:
-        if isinstance(child, Safe):
+        if isinstance(child, EscapedHtml):
             parts.append(child)
         elif isinstance(child, (list, tuple)):
             parts.append(join(*child))
         elif child is not None:
             parts.append(escape(str(child)))
-    return Safe("".join(parts))
+    return EscapedHtml("".join(parts))
 
 
-class Figures:
+class EmbeddedFigures:
     """Numbers of the report by their path in its JSON, as `<data value=... data-path=...>text</data>`."""
 
     def __init__(self, data: dict[str, Any]):
@@ -54,16 +54,16 @@ class Figures:
             found = found[int(key)] if isinstance(found, list) else found.get(key)
         return found
 
-    def __call__(self, path: str, text: str | None = None) -> Safe:
+    def __call__(self, path: str, text: str | None = None) -> EscapedHtml:
         """The value at `path` for people; `text` when its key does not say how."""
         value = self.at(path)
         if value is None:
-            return Safe("–")
+            return EscapedHtml("–")
         keys = [key for key in path.split(".") if not key.isdigit()]
-        return tag("data", pretty(keys[-1], value) if text is None else text, value=repr(value), data_path=path)
+        return tag("data", format_value(keys[-1], value) if text is None else text, value=repr(value), data_path=path)
 
 
-def table(caption: str, head: list[Any], rows: list[list[Any]], *, hidden: bool = False) -> Safe:
+def table(caption: str, head: list[Any], rows: list[list[Any]], *, hidden: bool = False) -> EscapedHtml:
     """A table with a caption and scoped headers; the first cell of a row heads it. It scrolls sideways where it is too wide."""
     top = tag("tr", [tag("th", cell, scope="col") for cell in head])
     body = [tag("tr", tag("th", row[0], scope="row"), [tag("td", cell) for cell in row[1:]]) for row in rows]
@@ -79,6 +79,6 @@ def table(caption: str, head: list[Any], rows: list[list[Any]], *, hidden: bool 
     )
 
 
-def pairs(entries: list[tuple[Any, Any]]) -> Safe:
+def pairs(entries: list[tuple[Any, Any]]) -> EscapedHtml:
     """A list of name and value."""
     return tag("dl", [tag("div", tag("dt", name), tag("dd", value)) for name, value in entries])

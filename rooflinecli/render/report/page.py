@@ -9,10 +9,10 @@ from typing import Any
 from rooflinecli.core.units import count, si
 from rooflinecli.render.formats.json import dumps
 from rooflinecli.render.report import answer, charts, profile, simulation
-from rooflinecli.render.report.derivation_tree import Unfolder
-from rooflinecli.render.report.html import Figures, Safe, join, table, tag
+from rooflinecli.render.report.derivation_tree import DerivationTree
+from rooflinecli.render.report.html import EmbeddedFigures, EscapedHtml, join, table, tag
 from rooflinecli.render.views import ops as rows
-from rooflinecli.render.views.record import pretty
+from rooflinecli.render.views.record import format_value
 
 STYLE = Path(__file__).with_name("style.css")
 COLUMNS = (
@@ -33,7 +33,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 def page(report: Any, command: str) -> str:
     """HTML of a report; `command` is what prints the same estimate."""
     text = dumps(report.data)
-    figures = Figures(json.loads(text))
+    figures = EmbeddedFigures(json.loads(text))
     title = f"{figures.data['estimate']['model']['name']} on {figures.data['estimate']['hardware']['name']}"
     head = tag(
         "head",
@@ -43,7 +43,7 @@ def page(report: Any, command: str) -> str:
         tag("meta", name="color-scheme", content="light dark"),
         tag("link", rel="icon", href="data:,"),
         tag("title", f"{title}: roofline report"),
-        tag("style", Safe(STYLE.read_text(encoding="utf-8"))),
+        tag("style", EscapedHtml(STYLE.read_text(encoding="utf-8"))),
     )
     body = tag(
         "body", _header(figures), tag("main", _sections(figures, report.derivations)), _footer(command), _embedded(text)
@@ -51,17 +51,17 @@ def page(report: Any, command: str) -> str:
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
 
-def _embedded(text: str) -> Safe:
+def _embedded(text: str) -> EscapedHtml:
     """The JSON, unable to end its own element."""
     return tag(
         "script",
-        Safe(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")),
+        EscapedHtml(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")),
         type="application/json",
         id="roofline-data",
     )
 
 
-def _header(figures: Figures) -> Safe:
+def _header(figures: EmbeddedFigures) -> EscapedHtml:
     estimate = figures.data["estimate"]
     model, chip = estimate["model"], estimate["hardware"]
     parameters = model["parameters"]
@@ -98,7 +98,7 @@ def _header(figures: Figures) -> Safe:
     )
 
 
-def _sections(figures: Figures, derivations: dict[str, Any]) -> Safe:
+def _sections(figures: EmbeddedFigures, derivations: dict[str, Any]) -> EscapedHtml:
     curves = [
         tag("h3", answer.TITLES[phase][0]) if len(figures.data["curves"]) > 1 else None
         for phase in figures.data["curves"]
@@ -167,7 +167,7 @@ def _sections(figures: Figures, derivations: dict[str, Any]) -> Safe:
     )
 
 
-def _operations(figures: Figures, phase: str) -> Safe:
+def _operations(figures: EmbeddedFigures, phase: str) -> EscapedHtml:
     """The rows of a phase, folded."""
     body = []
     for i, row in enumerate(figures.data["operations"][phase]):
@@ -182,12 +182,12 @@ def _operations(figures: Figures, phase: str) -> Safe:
     )
 
 
-def _derivations(derivations: dict[str, Any]) -> Safe:
-    unfold = Unfolder()
+def _derivations(derivations: dict[str, Any]) -> EscapedHtml:
+    unfold = DerivationTree()
     return tag("div", [unfold.root(path, number) for path, number in derivations.items()], class_="derivations")
 
 
-def _sources(figures: Figures) -> Safe:
+def _sources(figures: EmbeddedFigures) -> EscapedHtml:
     """Every figure that was read from a file, under the citation it comes with."""
     body = []
     for i, source in enumerate(figures.data["sources"]):
@@ -211,10 +211,10 @@ def _sources(figures: Figures) -> Safe:
 def _quantity(value: Any, unit: str) -> str:
     if unit in ("B", "B/s", "FLOP/s", "s", "W"):
         return si(float(value), unit)
-    return f"{pretty('value', value)} {unit if unit not in ('1', '') else ''}".strip()
+    return f"{format_value('value', value)} {unit if unit not in ('1', '') else ''}".strip()
 
 
-def _footer(command: str) -> Safe:
+def _footer(command: str) -> EscapedHtml:
     return tag(
         "footer",
         tag(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rooflinecli.render.report.html import Figures, Safe, join, pairs, table, tag
+from rooflinecli.render.report.html import EmbeddedFigures, EscapedHtml, join, pairs, table, tag
 
 SHOWN = 20  # rows of the table, the longest first
 SUMS = {
@@ -16,7 +16,7 @@ SUMS = {
 }
 
 
-def section(figures: Figures) -> Safe:
+def section(figures: EmbeddedFigures) -> EscapedHtml:
     """Sums of a step, then its operations."""
     found = figures.data["profile"]
     entries = [
@@ -35,7 +35,7 @@ def _count(name: str, found: dict[str, float]) -> str | None:
     return f"{found[name]:g}" if name == "steps" else None
 
 
-def _row(figures: Figures, i: int) -> list[Safe | str]:
+def _row(figures: EmbeddedFigures, i: int) -> list[EscapedHtml | str]:
     row, path = figures.data["profile"]["rows"][i], f"profile.rows.{i}"
     ratio = figures(f"{path}.ratio", f"{row['ratio']:.2f}x") if row["ratio"] is not None else "-"
     times = [figures(f"{path}.{name}_s") for name in ("expected", "measured")]

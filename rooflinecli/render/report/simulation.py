@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.core.units import duration
-from rooflinecli.render.report.html import Figures, Safe, join, pairs, tag
+from rooflinecli.render.report.html import EmbeddedFigures, EscapedHtml, join, pairs, tag
 from rooflinecli.render.report.svg import SIZES, Chart
 
 NAMES = {"ttft": "first token", "tpot": "per further token", "e2e": "whole answer"}
@@ -22,7 +22,7 @@ SHOWN = {
 }
 
 
-def section(figures: Figures) -> Safe:
+def section(figures: EmbeddedFigures) -> EscapedHtml:
     """Numbers and pictures of the simulation."""
     found = figures.data["simulation"]
     if "violation" in found:
@@ -42,13 +42,13 @@ def section(figures: Figures) -> Safe:
     )
 
 
-def _drawn(found: dict[str, Any], draw: Any, ident: str) -> Safe:
+def _drawn(found: dict[str, Any], draw: Any, ident: str) -> EscapedHtml:
     charts = [draw(kind, found) for kind in SIZES]
     return join([chart.svg(words[0], words[1], f"simulation-{ident}") for chart, words in charts])
 
 
-def _legend(lines: dict[str, str], names: dict[str, str]) -> Safe:
-    def key(class_: str) -> Safe:
+def _legend(lines: dict[str, str], names: dict[str, str]) -> EscapedHtml:
+    def key(class_: str) -> EscapedHtml:
         return tag(
             "svg",
             tag("line", x1=0, x2=16, y1=8, y2=8, class_=class_),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from rooflinecli.render.report.html import Safe, tag
+from rooflinecli.render.report.html import EscapedHtml, tag
 
 LETTER = 6.3  # width of a letter of a label, in units of the drawing
 SIZES = {"wide": (760, 420), "narrow": (340, 360)}
@@ -55,7 +55,7 @@ class Chart:
         self.left, self.right, self.top, self.bottom = 62, self.width - 14, 24, self.height - 46
         self.x = Scale(x[0], x[1], self.left, self.right, x[2])
         self.y = Scale(y[0], y[1], self.bottom, self.top, y[2])
-        self.parts: list[Safe] = []
+        self.parts: list[EscapedHtml] = []
         self.taken: list[tuple[float, float, float, float]] = []
 
     def axes(self, x_title: str, y_title: str, x_text: Callable[[float], str], y_text: Callable[[float], str]) -> None:
@@ -134,7 +134,7 @@ class Chart:
         self.taken.append((end - wide, at - 10, end, at + 3))
         self.text(end, at, words, class_, "end")
 
-    def svg(self, title: str, description: str, ident: str) -> Safe:
+    def svg(self, title: str, description: str, ident: str) -> EscapedHtml:
         """The drawing, named for those who do not see it."""
         name = f"{ident}-{self.kind}"
         return tag(

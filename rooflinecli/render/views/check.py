@@ -30,7 +30,7 @@ def number(value: Any, unit: str) -> str:
     return units.count(value) if unit in ("count", "") else units.si(value, unit)
 
 
-def spare(row: Row) -> str:
+def headroom_text(row: Row) -> str:
     """The margin in words: what is left, or by how much the limit is missed."""
     margin, limit = row["margin"], row["limit"]
     if margin is None:
@@ -68,7 +68,7 @@ def sentence(check: Row, row: Row) -> str:
         head = (
             f"{check['name']}: {row['quantity']} is {number(row['value'], row['unit'])}{end}, required {row['written']}"
         )
-    details = [d for d in (spare(row), ends(row), at_expected(row)) if d]
+    details = [d for d in (headroom_text(row), ends(row), at_expected(row)) if d]
     parts = [head + (f" ({'; '.join(details)})" if details else ""), row["reason"]]
     if row["verdict"] != "pass":
         parts += [row["bound"], remedy(check)]
@@ -113,11 +113,11 @@ def findings(report: Row) -> list[tuple[Row, Row]]:
     for check in report["checks"]:
         found += [(check, row) for row in check["requirements"] if row["verdict"] != "pass"]
         if not check["requirements"]:
-            found.append((check, nowhere(check)))
+            found.append((check, no_fix_text(check)))
     return found
 
 
-def nowhere(check: Row) -> Row:
+def no_fix_text(check: Row) -> Row:
     """The one finding of a check that no device count holds."""
     return {
         "quantity": "feasible",

@@ -60,7 +60,22 @@ def csv(result: Row) -> str:
     """SI numbers, one line per chip, every quantity a column."""
     names = _quantities(result)
     lines: list[list[Any]] = [
-        ["rank", "chip", "feasible", "devices", "tp", "pp", "dp", *names, "low", "high", "usd_per_hour", "bound", "why", "command"]
+        [
+            "rank",
+            "chip",
+            "feasible",
+            "devices",
+            "tp",
+            "pp",
+            "dp",
+            *names,
+            "low",
+            "high",
+            "usd_per_hour",
+            "bound",
+            "why",
+            "command",
+        ]
     ]
     for row in result["rows"]:
         plan, interval = row["plan"] or {}, row["interval"] or ["", ""]

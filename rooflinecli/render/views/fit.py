@@ -10,7 +10,17 @@ from rooflinecli.render.formats import markdown as marked
 from rooflinecli.render.formats.terminal_style import PIPE
 
 _HEAD = ["file type", "size", "bits", "context", "tok/s", "80 % interval", "prompt tok/s"]
-_COLUMNS = ("file", "bytes", "bits_per_weight", "fits", "max_context", "layers_on_host", "experts_on_host", "decode_tokens_per_s", "prefill_tokens_per_s")
+_COLUMNS = (
+    "file",
+    "bytes",
+    "bits_per_weight",
+    "fits",
+    "max_context",
+    "layers_on_host",
+    "experts_on_host",
+    "decode_tokens_per_s",
+    "prefill_tokens_per_s",
+)
 
 
 def render(answer: dict[str, Any], fmt: str, width: int = PIPE) -> str:
@@ -25,7 +35,9 @@ def render(answer: dict[str, Any], fmt: str, width: int = PIPE) -> str:
     head, about = _title(answer), _about(answer)
     if fmt == "markdown":
         notes = [f"- {marked.cell(note)}" for note in answer["notes"]]
-        return "\n".join([f"# {marked.cell(head)}", "", marked.table(rows, right=range(1, len(_HEAD))), "", about, *notes])
+        return "\n".join(
+            [f"# {marked.cell(head)}", "", marked.table(rows, right=range(1, len(_HEAD))), "", about, *notes]
+        )
     made = terminal.fit(rows, width, drop=("prompt tok/s", "80 % interval", "bits"))
     top = "\n".join(made.head(_HEAD))
     body = list(map(made.line, rows[1:]))

@@ -8,9 +8,9 @@ from typing import Any
 
 from rooflinecli.core import units
 from rooflinecli.core.derivation import Traced, leaf
-from rooflinecli.core.errors import Impossible, UsageError, unknown
+from rooflinecli.core.errors import ImpossibleValue, UsageError, unknown
 from rooflinecli.core.lift import PLAIN
-from rooflinecli.core.lift import Traced as TracedInputs
+from rooflinecli.core.lift import TracedLift as TracedInputs
 from rooflinecli.core.units import count, duration, si
 from rooflinecli.questions.estimate.explain import quantities
 from rooflinecli.render.formats import csv, markdown, terminal
@@ -104,7 +104,7 @@ def _possible(written: str, result: dict[str, Any]) -> float:
     except ValueError as error:
         raise UsageError(f"--measured {error}") from None
     if seconds < result["floor_s"]:
-        raise Impossible(
+        raise ImpossibleValue(
             f"--measured {written}: impossible; the floor of this operation is {duration(result['floor_s'])}. "
             "Check the sizes, the dtype, and that the clock waited for the device"
         )

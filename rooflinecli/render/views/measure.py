@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rooflinecli.core import units
-from rooflinecli.measure.canary import disturbed
+from rooflinecli.measure.canary import was_contended
 from rooflinecli.render.formats import terminal
 from rooflinecli.render.formats.terminal_style import PIPE
 
@@ -113,7 +113,7 @@ def held(rows: list[dict[str, Any]], width: int = PIPE) -> str:
 
 def warnings(records: list[dict[str, Any]], failed: dict[str, str]) -> list[str]:
     """Sentences for stderr: what is doubtful or failed, and what to do."""
-    busy = [r for r in records if disturbed(r)]
+    busy = [r for r in records if was_contended(r)]
     result = []
     if busy:
         result.append(

@@ -48,14 +48,14 @@ def find(answer: dict[str, Any], name: str) -> Any:
     return known[name]
 
 
-def pretty(key: str, value: Any) -> str:
+def format_value(key: str, value: Any) -> str:
     """One number for people, by the unit its key ends in."""
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (list, tuple)):
-        return ", ".join(pretty(key, item) for item in value)
+        return ", ".join(format_value(key, item) for item in value)
     if not isinstance(value, (int, float)):
         return str(value)
     for suffix, unit in (
@@ -93,7 +93,7 @@ def _label(key: str) -> str:
 def _grid(rows: dict[str, dict[str, Any]]) -> list[list[str]]:
     columns = list(dict.fromkeys(key for row in rows.values() for key in row))
     head = ["", *(_label(column) for column in columns)]
-    return [head, *([_label(name), *(pretty(c, row.get(c)) for c in columns)] for name, row in rows.items())]
+    return [head, *([_label(name), *(format_value(c, row.get(c)) for c in columns)] for name, row in rows.items())]
 
 
 def _parts(answer: dict[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, dict[str, Any]]], list[str]]:
@@ -110,7 +110,7 @@ def _parts(answer: dict[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, 
 
 def table(answer: dict[str, Any], width: int = PIPE) -> str:
     scalars, grids, notes = _parts(answer)
-    lines = tables.pairs(((_label(key), pretty(key, value)) for key, value in scalars.items()), width)
+    lines = tables.pairs(((_label(key), format_value(key, value)) for key, value in scalars.items()), width)
     for name, rows in grids.items():
         lines += ["", _label(name), *tables.table(_grid(rows), width, indent="  ")]
     return "\n".join(
@@ -120,7 +120,9 @@ def table(answer: dict[str, Any], width: int = PIPE) -> str:
 
 def markdown(answer: dict[str, Any]) -> str:
     scalars, grids, notes = _parts(answer)
-    lines = [marked.table([["quantity", "value"], *([_label(k), pretty(k, v)] for k, v in scalars.items())], right=[1])]
+    lines = [
+        marked.table([["quantity", "value"], *([_label(k), format_value(k, v)] for k, v in scalars.items())], right=[1])
+    ]
     for name, rows in grids.items():
         grid = _grid(rows)
         lines += ["", f"### {marked.cell(_label(name))}", "", marked.table(grid, right=range(1, len(grid[0])))]

@@ -11,8 +11,8 @@ from rooflinecli.render.formats.csv import rows as csv_rows
 from rooflinecli.render.formats.json import dumps
 from rooflinecli.render.formats.terminal_style import PIPE, WIDE, dim
 from rooflinecli.render.views import tornado
-from rooflinecli.render.views.record import pretty
-from rooflinecli.render.views.search_support import MARK, beyond, tied
+from rooflinecli.render.views.record import format_value
+from rooflinecli.render.views.search_support import MARK, beyond, within_uncertainty
 
 LEGEND = "mb: micro-batch, vs: virtual stages, sp: sequence parallel, zero 3 over N: shard groups of N replicas (HSDP)"
 # columns of the table go in this order where there is no room for all
@@ -87,7 +87,7 @@ def _training(result: dict[str, Any]) -> list[list[str]]:
     ]
     for i, row in enumerate(result["results"], 1):
         scores = [
-            pretty(n.rpartition(".")[2], v)
+            format_value(n.rpartition(".")[2], v)
             for n, v in row["score"].items()
             if n.rpartition(".")[2] not in ("tokens_per_s", "time_s")
         ]
@@ -146,7 +146,7 @@ def _tail(result: dict[str, Any], width: int) -> list[str]:
     lines = [*(map(dim, terminal.prose(LEGEND, width)) if training else ()), ""]
     for i, row in enumerate(result["results"][1:], 2):
         lines += terminal.prose(f"{_place(row, i)} is {row['why']}", width, "  ") if "why" in row else []
-    lines += beyond(result["results"], width) + tied(result, layout, width)
+    lines += beyond(result["results"], width) + within_uncertainty(result, layout, width)
     for i, row in enumerate(result["results"], 1):
         if i == 1 or row.get("best_of_chip"):
             lines += ["", *_command("winner" if i == 1 else _place(row, i), row, width)]

@@ -18,7 +18,7 @@ def beyond(results: list[dict[str, Any]], width: int) -> list[str]:
     return lines
 
 
-def tied(result: dict[str, Any], layout: Any, width: int) -> list[str]:
+def within_uncertainty(result: dict[str, Any], layout: Any, width: int) -> list[str]:
     """Which layouts cannot be told apart, the simplest of them, and what would settle it; `layout` writes one."""
     found = result.get("tied")
     if not found:

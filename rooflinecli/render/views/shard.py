@@ -40,7 +40,9 @@ def text(result: dict[str, Any], format: str, width: int = PIPE) -> str:
         "",
         "split over the whole mesh instead, least communication first",
     ]
-    return "\n".join([*(line for said in lines for line in terminal.prose(said, width, "  ")), *_ranking(result, width)])
+    return "\n".join(
+        [*(line for said in lines for line in terminal.prose(said, width, "  ")), *_ranking(result, width)]
+    )
 
 
 def _ranking(result: dict[str, Any], width: int) -> list[str]:

@@ -105,7 +105,21 @@ def _section(table: dict[str, Any], images: dict[str, str]) -> str:
 
 
 # columns of a table for people go in this order where there is no room for all, after those no other table has
-_DROP = ("kept", "worse", "one_factor", "families", "model_like", "below_floor", "suspect", "p90", "bias", "median", "shipped", "fitted", "rows")
+_DROP = (
+    "kept",
+    "worse",
+    "one_factor",
+    "families",
+    "model_like",
+    "below_floor",
+    "suspect",
+    "p90",
+    "bias",
+    "median",
+    "shipped",
+    "fitted",
+    "rows",
+)
 
 
 def _block(table: dict[str, Any], width: int) -> str:
@@ -120,7 +134,9 @@ def _block(table: dict[str, Any], width: int) -> str:
 
 def preface() -> str:
     """What is compared with what: the head of docs/accuracy.md."""
-    return (Path(__file__).resolve().parent.parent.parent / "validate" / "preface.md").read_text(encoding="utf-8").rstrip()
+    return (
+        (Path(__file__).resolve().parent.parent.parent / "validate" / "preface.md").read_text(encoding="utf-8").rstrip()
+    )
 
 
 def cells(rows: list[dict[str, Any]]) -> list[list[str]]:

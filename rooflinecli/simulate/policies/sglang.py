@@ -6,10 +6,10 @@ Source: sglang/srt/managers/scheduler.py (`get_next_batch_to_run`), schedule_pol
 from __future__ import annotations
 
 from rooflinecli.simulate.replica import Replica
-from rooflinecli.simulate.request import Job
+from rooflinecli.simulate.request import SimRequest
 
 
-def compose(replica: Replica) -> tuple[list[tuple[Job, int]], bool]:
+def compose(replica: Replica) -> tuple[list[tuple[SimRequest, int]], bool]:
     """Prompts alone, or with decodes where `mixed` says so."""
     scheduler = replica.scheduler
     left = scheduler.token_budget - (replica.batch if scheduler.mixed else 0)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from rooflinecli.simulate.replica import Replica
-from rooflinecli.simulate.request import Job
+from rooflinecli.simulate.request import SimRequest
 
 UNBOUNDED = 1 << 40  # tokens: a batch is read in one pass
 
 
-def compose(replica: Replica) -> tuple[list[tuple[Job, int]], bool]:
+def compose(replica: Replica) -> tuple[list[tuple[SimRequest, int]], bool]:
     """A new batch where none runs."""
     if replica.batch:
         return [], True

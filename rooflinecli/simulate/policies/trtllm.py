@@ -7,10 +7,10 @@ capacity scheduler GUARANTEED_NO_EVICT: a sequence enters only if the cache of i
 from __future__ import annotations
 
 from rooflinecli.simulate.replica import Replica
-from rooflinecli.simulate.request import Job
+from rooflinecli.simulate.request import SimRequest
 
 
-def compose(replica: Replica) -> tuple[list[tuple[Job, int]], bool]:
+def compose(replica: Replica) -> tuple[list[tuple[SimRequest, int]], bool]:
     """Whole prompts, unless the few that wait are still held back."""
     scheduler = replica.scheduler
     if scheduler.hold_steps and replica.batch and replica.waiting and _short(replica):

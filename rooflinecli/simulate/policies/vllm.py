@@ -6,9 +6,9 @@ Source: vllm/v1/core/sched/scheduler.py (`schedule`), max_num_batched_tokens; a 
 from __future__ import annotations
 
 from rooflinecli.simulate.replica import Replica
-from rooflinecli.simulate.request import Job
+from rooflinecli.simulate.request import SimRequest
 
 
-def compose(replica: Replica) -> tuple[list[tuple[Job, int]], bool]:
+def compose(replica: Replica) -> tuple[list[tuple[SimRequest, int]], bool]:
     """Decodes always ride."""
     return replica.fill(replica.scheduler.token_budget - replica.batch), True

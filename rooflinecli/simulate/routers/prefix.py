@@ -6,12 +6,12 @@ Like the KV-aware routers of Dynamo and SGLang: overlap less load. Without prefi
 from __future__ import annotations
 
 from rooflinecli.simulate.replica import Replica
-from rooflinecli.simulate.request import Job
+from rooflinecli.simulate.request import SimRequest
 
 LOOKS = True
 
 
-def choose(job: Job, replicas: list[Replica]) -> int:
+def choose(job: SimRequest, replicas: list[Replica]) -> int:
     """Tokens still to compute plus the prompts in front."""
 
     def cost(i: int) -> tuple[float, int]:

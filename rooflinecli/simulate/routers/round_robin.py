@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rooflinecli.simulate.replica import Replica
-from rooflinecli.simulate.request import Job
+from rooflinecli.simulate.request import SimRequest
 
 LOOKS = False
 
 
-def choose(job: Job, replicas: list[Replica]) -> int:
+def choose(job: SimRequest, replicas: list[Replica]) -> int:
     """By the order of arrival."""
     return job.index % len(replicas)

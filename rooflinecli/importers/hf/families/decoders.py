@@ -15,28 +15,28 @@ from rooflinecli.importers.hf.families.linear_attention import delta
 from rooflinecli.importers.hf.hybrid_layers import layer_kinds
 from rooflinecli.importers.hf.ignored_fields import NOISE
 from rooflinecli.importers.hf.layer_pattern import merged, windows
-from rooflinecli.specs.field_reader import Family, Fields
+from rooflinecli.specs.field_reader import ConfigFields, Family
 
 Block = dict[str, Any]
 
 
-def _layers(f: Fields) -> int:
+def _layers(f: ConfigFields) -> int:
     return f.whole("num_hidden_layers")
 
 
-def _attention(f: Fields, **more: Any) -> Block:
+def _attention(f: ConfigFields, **more: Any) -> Block:
     """attention_bias on q, k, v and o."""
     bias = f.flag("attention_bias")
     return attention(f, qkv_bias=bias, out_bias=bias, **more)
 
 
-def _windows(f: Fields, every: int, first: bool = False) -> list[Block]:
+def _windows(f: ConfigFields, every: int, first: bool = False) -> list[Block]:
     """A window on all layers but every n-th; on all but the first of n where `first`."""
     full = 0 if first else every - 1
     return windows(f, [i % every != full for i in range(_layers(f))], f.optional("sliding_window"))
 
 
-def _sparse(f: Fields, moe: Block, dense_first: int, bias: bool = False) -> tuple[Block, list[Block]]:
+def _sparse(f: ConfigFields, moe: Block, dense_first: int, bias: bool = False) -> tuple[Block, list[Block]]:
     """Mixtures where mlp_layer_types says so, else behind the leading dense layers."""
     n = _layers(f)
     listed = f.items("mlp_layer_types", str, n)
@@ -54,18 +54,18 @@ def _sparse(f: Fields, moe: Block, dense_first: int, bias: bool = False) -> tupl
     return sparse(moe if all(where) else feedforward(f, "gated", bias=bias), moe, where)
 
 
-def apertus(f: Fields) -> Block:
+def apertus(f: ConfigFields) -> Block:
     """q and k normalised per head; a plain MLP whose activation (xIELU) has two learned scalars."""
     mlp = feedforward(f, "dense") | {"scalars": 2}
     return frame(f, _attention(f, qk_norm="head"), mlp, layers=_layers(f))
 
 
-def bitnet(f: Fields) -> Block:
+def bitnet(f: ConfigFields) -> Block:
     """llama with a norm before the output projection and one before the down projection."""
     return frame(f, _attention(f, out_norm=True), feedforward(f, "gated") | {"inner_norm": True}, layers=_layers(f))
 
 
-def dbrx(f: Fields) -> Block:
+def dbrx(f: ConfigFields) -> Block:
     """Attention and experts in blocks of their own; LayerNorm without bias."""
     width = f.whole("d_model")
     inner, ffn = _nested(f, "attn_config", {"attn_pdrop", "clip_qkv"}), _nested(f, "ffn_config", _DBRX)
@@ -96,17 +96,17 @@ def dbrx(f: Fields) -> Block:
 _DBRX = {"ffn_act_fn", "moe_jitter_eps", "moe_loss_weight", "moe_normalize_expert_weights", "uniform_expert_assignment"}
 
 
-def _nested(f: Fields, name: str, ignored: set[str]) -> Fields:
+def _nested(f: ConfigFields, name: str, ignored: set[str]) -> ConfigFields:
     """A block inside the config, with what changes no shape in it marked as read."""
     data = f.raw(name)
     if not isinstance(data, dict):
         data = {}
-    inner = Fields(data, {}, f.where, (*f.prefix, name))
+    inner = ConfigFields(data, {}, f.where, (*f.prefix, name))
     inner.used |= ignored | {"is_encoder_decoder", "add_cross_attention"}
     return inner
 
 
-def mpt(f: Fields) -> Block:
+def mpt(f: ConfigFields) -> Block:
     """ALiBi, LayerNorm without bias, no bias anywhere, a feed-forward of four times the width always."""
     width, inner = f.whole("d_model"), _nested(f, "attn_config", _MPT)
     inner.expect(
@@ -147,46 +147,49 @@ _MPT = {
 }
 
 
-def olmo(f: Fields) -> Block:
+def olmo(f: ConfigFields) -> Block:
     """Norms without parameters."""
     return frame(f, _attention(f), feedforward(f, "gated"), layers=_layers(f), norm="none")
 
 
-def nanochat(f: Fields) -> Block:
+def nanochat(f: ConfigFields) -> Block:
     """A plain MLP; norms, those of q and k too, without parameters."""
     return frame(f, _attention(f), feedforward(f, "dense"), layers=_layers(f), norm="none")
 
 
-def helium(f: Fields) -> Block:
+def helium(f: ConfigFields) -> Block:
     """attention_bias is on q, k and v only."""
     block = attention(f, qkv_bias=f.flag("attention_bias"))
     if block["n_heads"] * block["head_dim"] != f.whole("hidden_size"):
-        raise f.fail("head_dim", "times the heads is not the hidden size, which its output projection is built for; make them agree")
+        raise f.fail(
+            "head_dim",
+            "times the heads is not the hidden size, which its output projection is built for; make them agree",
+        )
     return frame(f, block, feedforward(f, "gated", bias=f.flag("mlp_bias")), layers=_layers(f))
 
 
-def jais2(f: Fields) -> Block:
+def jais2(f: ConfigFields) -> Block:
     """LayerNorm with a bias, a plain MLP."""
     mlp = feedforward(f, "dense", bias=f.flag("mlp_bias"))
     return frame(f, _attention(f), mlp, layers=_layers(f), norm="layernorm")
 
 
-def cwm(f: Fields) -> Block:
+def cwm(f: ConfigFields) -> Block:
     """llama with a window on three layers of four, the first one full."""
     return frame(f, attention(f), feedforward(f, "gated", bias=f.flag("mlp_bias")), layers=_windows(f, 4, first=True))
 
 
-def vaultgemma(f: Fields) -> Block:
+def vaultgemma(f: ConfigFields) -> Block:
     """gemma2 with two norms a layer."""
     return gemma.gemma2(f) | {"norms": 2}
 
 
-def latent(f: Fields) -> Block:
+def latent(f: ConfigFields) -> Block:
     """Latent attention and a dense MLP (MiniCPM3, Youtu)."""
     return frame(f, deepseek.latent(f), feedforward(f, "gated", bias=f.flag("mlp_bias")), layers=_layers(f))
 
 
-def phimoe(f: Fields) -> Block:
+def phimoe(f: ConfigFields) -> Block:
     """LayerNorm with a bias; the head has one where lm_head_bias says so. Its router picks two."""
     f.expect("num_experts_per_tok", (2,), "its router always picks two; give 2")
     moe = experts(f, "intermediate_size", ("num_local_experts", "num_experts"))
@@ -194,7 +197,7 @@ def phimoe(f: Fields) -> Block:
     return frame(f, block, moe, layers=_layers(f), norm="layernorm", lm_head_bias=f.flag("lm_head_bias"))
 
 
-def granitemoe(f: Fields) -> Block:
+def granitemoe(f: ConfigFields) -> Block:
     """A mixture on every layer; a shared expert of its own width where the config gives one."""
     shared = f.optional("shared_intermediate_size")
     more: Block = {"n_shared": 1, "shared_d_ff": shared} if shared else {}
@@ -202,13 +205,13 @@ def granitemoe(f: Fields) -> Block:
     return frame(f, _attention(f), moe, layers=_layers(f))
 
 
-def flex_olmo(f: Fields) -> Block:
+def flex_olmo(f: ConfigFields) -> Block:
     """olmo2 with a mixture on every layer."""
     moe = experts(f, "intermediate_size", ("num_experts", "num_local_experts"))
     return frame(f, _attention(f, qk_norm="full"), moe, layers=_layers(f))
 
 
-def dots1(f: Fields) -> Block:
+def dots1(f: ConfigFields) -> Block:
     """q and k normalised per head; leading dense layers; a window from layer max_window_layers on."""
     n = _layers(f)
     start = f.whole("max_window_layers", null=n, least=0)
@@ -220,7 +223,7 @@ def dots1(f: Fields) -> Block:
     return frame(f, _attention(f, qk_norm="head"), base, layers=merged(local, mixed))
 
 
-def exaone_moe(f: Fields) -> Block:
+def exaone_moe(f: ConfigFields) -> Block:
     """exaone4 with mixtures behind the leading dense layers."""
     plain = more.exaone4_windows(f)
     shared = f.whole("num_shared_experts", null=0, least=0)
@@ -229,7 +232,7 @@ def exaone_moe(f: Fields) -> Block:
     return frame(f, attention(f, qk_norm="head"), base, layers=merged(plain, mixed))
 
 
-def hy_v3(f: Fields) -> Block:
+def hy_v3(f: ConfigFields) -> Block:
     """q and k normalised per head; mlp_bias on the dense layers and the shared expert."""
     bias = f.flag("mlp_bias")
     shared = f.whole("num_shared_experts", null=0, least=0)
@@ -238,7 +241,7 @@ def hy_v3(f: Fields) -> Block:
     return frame(f, _attention(f, qk_norm="head"), base, layers=mixed)
 
 
-def solar_open(f: Fields) -> Block:
+def solar_open(f: ConfigFields) -> Block:
     """A mixture with a shared expert on every layer; attention_bias is on q, k and v only."""
     moe = experts(
         f, "moe_intermediate_size", ("n_routed_experts",), n_shared=f.whole("n_shared_experts", null=0, least=0)
@@ -246,7 +249,7 @@ def solar_open(f: Fields) -> Block:
     return frame(f, attention(f, qkv_bias=f.flag("attention_bias")), moe, layers=_layers(f))
 
 
-def mellum(f: Fields) -> Block:
+def mellum(f: ConfigFields) -> Block:
     """q and k normalised per head; mixtures and windows where the config lists them."""
     moe = experts(f, "moe_intermediate_size", ("num_local_experts", "num_experts"))
     base, mixed = _sparse(f, moe, 0)
@@ -254,7 +257,7 @@ def mellum(f: Fields) -> Block:
     return frame(f, _attention(f, qk_norm="head"), base, layers=merged(local, mixed))
 
 
-def afmoe(f: Fields) -> Block:
+def afmoe(f: ConfigFields) -> Block:
     """A gate as wide as q on the output, four norms, and the router's correction bias as a parameter."""
     f.expect("attention_bias", (False,), "a bias beside a gate that has none is not read; write the model as YAML")
     shared = f.whole("num_shared_experts", null=0, least=0)
@@ -265,7 +268,7 @@ def afmoe(f: Fields) -> Block:
     return frame(f, block, base, layers=merged(local, mixed), norms=4)
 
 
-def glm_moe_dsa(f: Fields) -> Block:
+def glm_moe_dsa(f: ConfigFields) -> Block:
     """deepseek_v32, where a layer may attend to what the indexer of the last layer that has one picked."""
     kinds = f.items("layer_types", str, _layers(f))
     if kinds and not set(kinds) <= {"indexed_attention", "deepseek_sparse_attention"}:
@@ -273,7 +276,7 @@ def glm_moe_dsa(f: Fields) -> Block:
     return deepseek.deepseek_v32(f, shared=_reused(f))
 
 
-def _reused(f: Fields) -> list[bool]:
+def _reused(f: ConfigFields) -> list[bool]:
     """Whether each layer reuses the keys picked before it: a list, a pattern of letters, or every index_topk_freq-th picks."""
     n = _layers(f)
     said = f.items("indexer_types", str, n)
@@ -287,7 +290,7 @@ def _reused(f: Fields) -> list[bool]:
     return [kind == "shared" for kind in said]
 
 
-def olmo_hybrid(f: Fields) -> Block:
+def olmo_hybrid(f: ConfigFields) -> Block:
     """Gated DeltaNet with full attention on every fourth layer, whose q and k are normalised over their full width."""
     n = _layers(f)
     default = ["recurrent" if (i + 1) % 4 else "attention" for i in range(n)]
@@ -296,7 +299,7 @@ def olmo_hybrid(f: Fields) -> Block:
     return frame(f, None, feedforward(f, "gated"), layers=layers)
 
 
-def gpt_neo(f: Fields) -> Block:
+def gpt_neo(f: ConfigFields) -> Block:
     """GPT-2 without a bias on q, k and v; a window on the layers that attention_types calls local."""
     width, n = f.whole("hidden_size"), f.whole("num_layers", "num_hidden_layers")
     kinds: list[str] = []
@@ -320,7 +323,7 @@ def gpt_neo(f: Fields) -> Block:
     )
 
 
-def xglm(f: Fields) -> Block:
+def xglm(f: ConfigFields) -> Block:
     """Sinusoidal positions, biases everywhere."""
     width = f.whole("d_model", "hidden_size")
     block = attention(f, heads="attention_heads", kv=None, width=width, head_dim=False, qkv_bias=True, out_bias=True)
@@ -335,12 +338,12 @@ def xglm(f: Fields) -> Block:
     )
 
 
-def openai_gpt(f: Fields) -> Block:
+def openai_gpt(f: ConfigFields) -> Block:
     """GPT-1: GPT-2 without the final norm, a feed-forward of four times the width."""
     return gpt.gpt2(f) | {"final_norm": False}
 
 
-def biogpt(f: Fields) -> Block:
+def biogpt(f: ConfigFields) -> Block:
     """Learned positions with two rows more, biases everywhere."""
     rows = f.whole("max_position_embeddings")
     block = attention(f, kv=None, head_dim=False, qkv_bias=True, out_bias=True)

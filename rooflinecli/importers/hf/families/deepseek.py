@@ -10,10 +10,10 @@ from typing import Any
 
 from rooflinecli.importers.hf.decoder import attention, experts, feedforward, frame, set_only, sparse
 from rooflinecli.importers.hf.layer_pattern import Override, merged
-from rooflinecli.specs.field_reader import Family, Fields
+from rooflinecli.specs.field_reader import ConfigFields, Family
 
 
-def latent(f: Fields) -> dict[str, Any]:
+def latent(f: ConfigFields) -> dict[str, Any]:
     """attention_bias is on the two down-projections and the output."""
     bias = f.flag("attention_bias")
     block = {"kind": "mla", "n_heads": f.whole("num_attention_heads"), "q_lora_rank": f.optional("q_lora_rank")}
@@ -22,7 +22,7 @@ def latent(f: Fields) -> dict[str, Any]:
 
 
 def _mixture(
-    f: Fields, block: dict[str, Any], bias: bool = False, over: list[Override] | None = None
+    f: ConfigFields, block: dict[str, Any], bias: bool = False, over: list[Override] | None = None
 ) -> dict[str, Any]:
     """Dense layers first, then mixtures with n_shared_experts that every token visits; `bias` on the MLPs and the shared expert."""
     n = f.whole("num_hidden_layers")
@@ -50,16 +50,16 @@ def _mixture(
     return frame(f, block, base, layers=merged(over, mixed) if over else mixed)
 
 
-def deepseek(f: Fields) -> dict[str, Any]:
+def deepseek(f: ConfigFields) -> dict[str, Any]:
     return _mixture(f, latent(f))
 
 
-def deepseek_v2(f: Fields) -> dict[str, Any]:
+def deepseek_v2(f: ConfigFields) -> dict[str, Any]:
     """The one of these types whose mlp_bias is read."""
     return _mixture(f, latent(f), f.flag("mlp_bias"))
 
 
-def deepseek_v32(f: Fields, shared: list[bool] | None = None) -> dict[str, Any]:
+def deepseek_v32(f: ConfigFields, shared: list[bool] | None = None) -> dict[str, Any]:
     """Latent attention over the keys that an indexer picks; a layer where `shared` is true takes those of the layer before."""
     sizes = {
         "index_heads": f.whole("index_n_heads"),
@@ -71,7 +71,7 @@ def deepseek_v32(f: Fields, shared: list[bool] | None = None) -> dict[str, Any]:
     return _mixture(f, block, over=[again if here else {} for here in shared] if shared and any(shared) else None)
 
 
-def glm4_moe(f: Fields) -> dict[str, Any]:
+def glm4_moe(f: ConfigFields) -> dict[str, Any]:
     """attention_bias is on q, k and v only; use_qk_norm normalises per head."""
     norm = "head" if f.flag("use_qk_norm") else "none"
     return _mixture(f, attention(f, qkv_bias=f.flag("attention_bias"), qk_norm=norm))

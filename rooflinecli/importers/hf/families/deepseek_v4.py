@@ -10,13 +10,13 @@ from typing import Any
 
 from rooflinecli.importers.hf.decoder import experts, frame
 from rooflinecli.importers.hf.layer_pattern import Override
-from rooflinecli.specs.field_reader import Family, Fields
+from rooflinecli.specs.field_reader import ConfigFields, Family
 
 _KINDS = {0: "sliding_attention", 4: "compressed_sparse_attention", 128: "heavily_compressed_attention"}
 _SLIDING, _SPARSE, _HEAVY = _KINDS.values()
 
 
-def deepseek_v4(f: Fields) -> dict[str, Any]:
+def deepseek_v4(f: ConfigFields) -> dict[str, Any]:
     """Sinks on every head; one shared expert as wide as a routed one."""
     f.expect("attention_bias", (False, None), "no projection of this type has one; mend it")
     f.expect("num_key_value_heads", (1, None), "keys and values are one head; mend it")
@@ -46,7 +46,7 @@ def deepseek_v4(f: Fields) -> dict[str, Any]:
     return frame(f, block, moe, layers=_layers(f, kinds, sizes), streams=f.whole("hc_mult"))
 
 
-def _kinds(f: Fields) -> list[str]:
+def _kinds(f: ConfigFields) -> list[str]:
     """The attention of each layer; entries behind the last layer belong to further predictions."""
     n = f.whole("num_hidden_layers")
     named, ratios = f.items("layer_types", str), f.items("compress_ratios", int)
@@ -60,7 +60,7 @@ def _kinds(f: Fields) -> list[str]:
     return kinds[:n]
 
 
-def _layers(f: Fields, kinds: list[str], sizes: dict[str, int]) -> list[Override]:
+def _layers(f: ConfigFields, kinds: list[str], sizes: dict[str, int]) -> list[Override]:
     """What each kind of layer has beside the window."""
     rates = f.raw("compress_rates")
     given = rates if isinstance(rates, dict) else {}

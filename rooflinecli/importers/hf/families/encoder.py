@@ -9,7 +9,7 @@ from typing import Any
 
 from rooflinecli.importers.hf.decoder import Block, attention, feedforward, frame
 from rooflinecli.importers.hf.layer_pattern import windows
-from rooflinecli.specs.field_reader import Family, Fields
+from rooflinecli.specs.field_reader import ConfigFields, Family
 
 Pieces = list[Block]
 _HEADS = {
@@ -23,7 +23,7 @@ _HEADS = {
 }
 
 
-def head_of(f: Fields) -> str:
+def head_of(f: ConfigFields) -> str:
     """Which of the heads above the checkpoint was saved with; a masked language model where nothing says. Raises DataError."""
     classes = f.items("architectures", str) or ["ForMaskedLM"]
     for ending, kind in _HEADS.items():
@@ -33,7 +33,7 @@ def head_of(f: Fields) -> str:
     raise f.fail("architectures", f"{classes[0]} has a head this importer does not read; known: {known}")
 
 
-def labels(f: Fields) -> int:
+def labels(f: ConfigFields) -> int:
     """Classes of a classifier: as counted, or as named."""
     named = f.raw("id2label")
     return f.whole("num_labels", null=len(named) if isinstance(named, dict) and named else 2)
@@ -43,7 +43,7 @@ def linear(name: str, width: int, **more: Any) -> Block:
     return {"kind": "linear", "name": name, "width": width, **more}
 
 
-def masked(f: Fields, width: int, dense: Block, *norm: Block, bias: bool = True) -> Block:
+def masked(f: ConfigFields, width: int, dense: Block, *norm: Block, bias: bool = True) -> Block:
     """The head of a masked language model: dense, norm, and the table again with a bias; untied, the bias is held twice."""
     twice = bias and not f.flag("tie_word_embeddings")
     again = [{"kind": "parameters", "name": "second_bias", "width": f.whole("vocab_size")}] if twice else []
@@ -54,7 +54,9 @@ def _norm(name: str = "head_norm", **more: Any) -> Block:
     return {"kind": "norm", "name": name, **more}
 
 
-def _encoder(f: Fields, ends: Block, before: Pieces, *, width: int, rows: int, context: int, layers: int) -> Block:
+def _encoder(
+    f: ConfigFields, ends: Block, before: Pieces, *, width: int, rows: int, context: int, layers: int
+) -> Block:
     """Post-norm layers behind tables of words, positions and token types."""
     f.expect("is_decoder", (False, None), "only its use as an encoder is read")
     f.expect("position_embedding_type", ("absolute", None), "only absolute positions are read")
@@ -77,7 +79,7 @@ def _encoder(f: Fields, ends: Block, before: Pieces, *, width: int, rows: int, c
     return built | {"embedding_norm": True, "before": before, "lm_head": "lm_head_bias" in ends} | ends
 
 
-def _types(f: Fields, **more: Any) -> Pieces:
+def _types(f: ConfigFields, **more: Any) -> Pieces:
     """Tables of token types, where there are any."""
     rows = f.optional("type_vocab_size")
     return [{"kind": "table", "name": "token_types", "rows": rows, **more}] if rows else []
@@ -89,7 +91,7 @@ def _classes(name: str, kind: str, width: int, n: int, *before: Block) -> Block:
     return {"after": [*before, linear(name, n, **whole)]}
 
 
-def bert(f: Fields) -> Block:
+def bert(f: ConfigFields) -> Block:
     """A pooler where no other head is; the one of next sentences beside the masked head after pretraining."""
     width, kind = f.whole("hidden_size"), head_of(f)
     pooler = linear("pooler", width, once=True)
@@ -107,7 +109,7 @@ def bert(f: Fields) -> Block:
     return _encoder(f, ends, _types(f), width=width, rows=rows, context=rows, layers=f.whole("num_hidden_layers"))
 
 
-def roberta(f: Fields) -> Block:
+def roberta(f: ConfigFields) -> Block:
     """bert, but positions begin after the padding's; a classifier reads the first token through a matrix of its own."""
     width, kind = f.whole("hidden_size"), head_of(f)
     dense = linear("classifier_dense", width, once=True)
@@ -128,26 +130,33 @@ def roberta(f: Fields) -> Block:
     return _encoder(f, ends, _types(f), width=width, rows=rows, context=rows - first, layers=layers)
 
 
-def mpnet(f: Fields) -> Block:
+def mpnet(f: ConfigFields) -> Block:
     """roberta without token types; one table of relative positions, a bias of each head's scores, for all layers."""
     made = roberta(f)
-    buckets = {"kind": "table", "name": "relative_bias", "rows": f.whole("relative_attention_num_buckets"), "width": f.whole("num_attention_heads")}
+    buckets = {
+        "kind": "table",
+        "name": "relative_bias",
+        "rows": f.whole("relative_attention_num_buckets"),
+        "width": f.whole("num_attention_heads"),
+    }
     return made | {"before": [*made["before"], buckets]}
 
 
-def ernie(f: Fields) -> Block:
+def ernie(f: ConfigFields) -> Block:
     """bert, with a table of tasks where use_task_id is on."""
     made = bert(f)
     rows = f.whole("task_type_vocab_size", null=3)
-    return made | ({"before": [*made["before"], {"kind": "table", "name": "tasks", "rows": rows}]} if f.flag("use_task_id") else {})
+    return made | (
+        {"before": [*made["before"], {"kind": "table", "name": "tasks", "rows": rows}]} if f.flag("use_task_id") else {}
+    )
 
 
-def megatron(f: Fields) -> Block:
+def megatron(f: ConfigFields) -> Block:
     """bert with its norms before the blocks: one behind the layers, none behind the embedding."""
     return bert(f) | {"embedding_norm": False, "final_norm": True}
 
 
-def distilbert(f: Fields) -> Block:
+def distilbert(f: ConfigFields) -> Block:
     """bert without token types and pooler, its fields under other names."""
     width, kind = f.whole("dim", "hidden_size"), head_of(f)
     if kind == "pretraining":
@@ -163,7 +172,7 @@ def distilbert(f: Fields) -> Block:
     return _encoder(f, ends, [], width=width, rows=rows, context=rows, layers=layers)
 
 
-def electra(f: Fields) -> Block:
+def electra(f: ConfigFields) -> Block:
     """Tables narrower than the layers, a projection between them; the generator fills masks, the discriminator doubts every token."""
     width, narrow, kind = f.whole("hidden_size"), f.whole("embedding_size"), head_of(f)
     rows, layers = f.whole("max_position_embeddings"), f.whole("num_hidden_layers")
@@ -191,7 +200,7 @@ def electra(f: Fields) -> Block:
     return built | {"embedding_dim": narrow, "embedding_down": kind == "masked"}
 
 
-def modernbert(f: Fields) -> Block:
+def modernbert(f: ConfigFields) -> Block:
     """Pre-norm, rotary, gated; two of three layers see a window; the first has no norm before its attention."""
     width, n = f.whole("hidden_size"), f.whole("num_hidden_layers")
     bias = f.flag("attention_bias")
@@ -243,7 +252,14 @@ FAMILIES = {
     "ernie": Family(ernie, _BERT | {"task_type_vocab_size": 3}, _IGNORED | {"task_type_vocab_size"}, own_head=True),
     "megatron-bert": Family(
         megatron,
-        _BERT | {"vocab_size": 29056, "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096},
+        _BERT
+        | {
+            "vocab_size": 29056,
+            "hidden_size": 1024,
+            "num_hidden_layers": 24,
+            "num_attention_heads": 16,
+            "intermediate_size": 4096,
+        },
         _IGNORED,
         own_head=True,
     ),

@@ -11,11 +11,11 @@ from typing import Any
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.importers.hf.decoder import Block, feedforward
 from rooflinecli.importers.hf.layer_pattern import Override, stack
-from rooflinecli.specs.field_reader import Family, Fields
+from rooflinecli.specs.field_reader import ConfigFields, Family
 
 
 @dataclass(frozen=True)
-class _Form:
+class _EncoderDecoderForm:
     """How BART and its relatives differ: rows of positions before the first token's, a norm behind each embedding, and one behind each side's layers."""
 
     stem: str
@@ -24,19 +24,19 @@ class _Form:
     final_norm: bool = False
 
 
-_BART_FORM = _Form("Bart", rows_before=2, embedding_norm=True)
+_BART_FORM = _EncoderDecoderForm("Bart", rows_before=2, embedding_norm=True)
 FORMS = {
-    "mbart": _Form("MBart", rows_before=2, embedding_norm=True, final_norm=True),
-    "plbart": _Form("PLBart", rows_before=2, embedding_norm=True),
-    "pegasus": _Form("Pegasus", final_norm=True),  # positions are sinusoids, kept as a table
-    "marian": _Form("Marian"),  # the same
-    "blenderbot": _Form("Blenderbot", final_norm=True),
-    "blenderbot-small": _Form("BlenderbotSmall", embedding_norm=True),
+    "mbart": _EncoderDecoderForm("MBart", rows_before=2, embedding_norm=True, final_norm=True),
+    "plbart": _EncoderDecoderForm("PLBart", rows_before=2, embedding_norm=True),
+    "pegasus": _EncoderDecoderForm("Pegasus", final_norm=True),  # positions are sinusoids, kept as a table
+    "marian": _EncoderDecoderForm("Marian"),  # the same
+    "blenderbot": _EncoderDecoderForm("Blenderbot", final_norm=True),
+    "blenderbot-small": _EncoderDecoderForm("BlenderbotSmall", embedding_norm=True),
 }
 _WHISPER_PREFIX = 4  # start of transcript, language, task, no timestamps
 
 
-def _head(f: Fields, stem: str) -> str:
+def _head(f: ConfigFields, stem: str) -> str:
     """generation, or a model without a head; of T5 the encoder alone too. Raises DataError."""
     classes = f.items("architectures", str) or [f"{stem}ForConditionalGeneration"]
     ends = {"ForConditionalGeneration": "generation", "MTModel": "generation", "EncoderModel": "encoder", "Model": ""}
@@ -48,7 +48,7 @@ def _head(f: Fields, stem: str) -> str:
     )
 
 
-def _attention(f: Fields, heads: str, width: int, dim: int | None = None, **more: Any) -> Block:
+def _attention(f: ConfigFields, heads: str, width: int, dim: int | None = None, **more: Any) -> Block:
     n = f.whole(heads)
     if dim is None and width % n:
         raise f.fail(heads, f"{n} heads do not divide the width {width}; give another count")
@@ -61,7 +61,7 @@ def _cross(block: Block, **more: Any) -> Block:
     return {"kind": "cross", "n_kv_heads": block["n_heads"], **kept, **more}
 
 
-def t5(f: Fields, every: bool = False) -> Block:
+def t5(f: ConfigFields, every: bool = False) -> Block:
     """RMSNorm, no biases; a table of relative positions in the first layer of each side, or in every one (umt5)."""
     width, vocab = f.whole("d_model", "hidden_size"), f.whole("vocab_size")
     heads, dim = f.whole("num_heads", "num_attention_heads"), f.whole("d_kv")
@@ -101,22 +101,26 @@ def t5(f: Fields, every: bool = False) -> Block:
     return decoder | {"tied_embeddings": True, "lm_head": kind == "generation"}
 
 
-def umt5(f: Fields) -> Block:
+def umt5(f: ConfigFields) -> Block:
     return t5(f, every=True)
 
 
-def _side(f: Fields, side: str, width: int, **more: Any) -> tuple[Block, Block]:
+def _side(f: ConfigFields, side: str, width: int, **more: Any) -> tuple[Block, Block]:
     """Attention and MLP of one side, biased throughout."""
     block = _attention(f, f"{side}_attention_heads", width, qkv_bias=True, out_bias=True, rotary=False, **more)
     return block, feedforward(f, "dense", f"{side}_ffn_dim", bias=True)
 
 
-def bart(f: Fields, form: _Form = _BART_FORM) -> Block:
+def bart(f: ConfigFields, form: _EncoderDecoderForm = _BART_FORM) -> Block:
     """A table of positions on both sides; norms around the layers as `form` says."""
     width, rows = f.whole("d_model", "hidden_size"), f.whole("max_position_embeddings")
     f.expect("tie_word_embeddings", (True,), "untied tables of its two sides are not read")
     if form is _BART_FORM:  # switches of old files; the classes of its relatives have one form each, whatever these say
-        for name, only in (("normalize_before", False), ("normalize_embedding", True), ("static_position_embeddings", False)):
+        for name, only in (
+            ("normalize_before", False),
+            ("normalize_embedding", True),
+            ("static_position_embeddings", False),
+        ):
             f.expect(name, (only, None), "only BART's own form is read")
         for name in ("add_bias_logits", "add_final_layer_norm"):
             f.expect(name, (False, None), "only BART's own form is read")
@@ -155,7 +159,7 @@ def bart(f: Fields, form: _Form = _BART_FORM) -> Block:
     return decoder | {"towers": [encoder], "tied_embeddings": True, "lm_head": _head(f, form.stem) == "generation"}
 
 
-def whisper(f: Fields) -> Block:
+def whisper(f: ConfigFields) -> Block:
     """Two convolutions over the mel frames, the second of stride 2; a window of 30 s whatever was said; keys without a bias."""
     width, frames = f.whole("d_model", "hidden_size"), f.whole("max_source_positions")
     rows = f.whole("max_target_positions")

@@ -6,21 +6,21 @@ from typing import Any
 
 from rooflinecli.importers.hf.decoder import attention, feedforward, frame
 from rooflinecli.importers.hf.layer_pattern import windows
-from rooflinecli.specs.field_reader import Family, Fields
+from rooflinecli.specs.field_reader import ConfigFields, Family
 
 
-def _attention(f: Fields, **more: Any) -> dict[str, Any]:
+def _attention(f: ConfigFields, **more: Any) -> dict[str, Any]:
     """attention_bias is on q, k, v and o; a bidirectional gemma (an embedder) sees every token."""
     bias = f.flag("attention_bias")
     block = attention(f, qkv_bias=bias, out_bias=bias, **more)
     return block | ({"causal": False} if f.flag("use_bidirectional_attention") else {})
 
 
-def gemma(f: Fields) -> dict[str, Any]:
+def gemma(f: ConfigFields) -> dict[str, Any]:
     return frame(f, _attention(f), feedforward(f, "gated"), layers=f.whole("num_hidden_layers"))
 
 
-def gemma2(f: Fields) -> dict[str, Any]:
+def gemma2(f: ConfigFields) -> dict[str, Any]:
     """Four norms per layer; every other layer is local, the first one included."""
     local = [i % 2 == 0 for i in range(f.whole("num_hidden_layers"))]
     return frame(
@@ -28,7 +28,7 @@ def gemma2(f: Fields) -> dict[str, Any]:
     )
 
 
-def gemma3(f: Fields) -> dict[str, Any]:
+def gemma3(f: ConfigFields) -> dict[str, Any]:
     """Four norms per layer, q and k normalised per head; every sixth layer is global unless the config says otherwise."""
     block = _attention(f, qk_norm="head")
     period = f.whole("sliding_window_pattern", "_sliding_window_pattern", null=6)

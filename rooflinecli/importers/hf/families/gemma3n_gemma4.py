@@ -10,10 +10,10 @@ from typing import Any
 from rooflinecli.importers.hf.decoder import attention, feedforward, frame
 from rooflinecli.importers.hf.layer_pattern import Override, merged, windows
 from rooflinecli.importers.hf.vision_encoders import Block, linear, norm, table, values
-from rooflinecli.specs.field_reader import MISSING, Family, Fields
+from rooflinecli.specs.field_reader import MISSING, ConfigFields, Family
 
 
-def _common(f: Fields) -> Block:
+def _common(f: ConfigFields) -> Block:
     """q and k normalised per head; attention_bias on q, k, v and o."""
     both = "attention both ways over the text is not read here; write the model as YAML"
     f.expect("use_bidirectional_attention", (None, False, "vision"), both)  # vision: within an image alone
@@ -21,18 +21,20 @@ def _common(f: Fields) -> Block:
     return attention(f, qkv_bias=bias, out_bias=bias, qk_norm="head")
 
 
-def _kinds(f: Fields, period: int) -> list[bool]:
+def _kinds(f: ConfigFields, period: int) -> list[bool]:
     """Which layers see a window: all but every n-th, unless layer_types says otherwise."""
     n = f.whole("num_hidden_layers")
     listed = f.items("layer_types", str, n)
     return [kind == "sliding_attention" for kind in listed] if listed else [(i + 1) % period != 0 for i in range(n)]
 
 
-def _reused(f: Fields, local: list[bool]) -> list[bool]:
+def _reused(f: ConfigFields, local: list[bool]) -> list[bool]:
     """Which layers read what an earlier one cached. Raises DataError where none of their kind is left to keep it."""
     own = len(local) - f.whole("num_kv_shared_layers", null=0, least=0)
     if own < 1 or set(local[:own]) != set(local):
-        raise f.fail("num_kv_shared_layers", f"leaves {max(own, 0)} layers to keep a cache, and not one of each kind; give fewer")
+        raise f.fail(
+            "num_kv_shared_layers", f"leaves {max(own, 0)} layers to keep a cache, and not one of each kind; give fewer"
+        )
     return [i >= own for i in range(len(local))]
 
 
@@ -42,7 +44,7 @@ def _sharing(base: Block, reused: list[bool]) -> list[Override]:
     return [again if here else {} for here in reused]
 
 
-def _per_layer(f: Fields, layers: int) -> tuple[int, list[Block], list[Block]]:
+def _per_layer(f: ConfigFields, layers: int) -> tuple[int, list[Block], list[Block]]:
     """Width of the embedding of a layer; what makes them of the token; what a layer does with its own."""
     width = f.whole("hidden_size_per_layer_input", null=0, least=0)
     rows = f.whole("vocab_size_per_layer_input")
@@ -60,7 +62,7 @@ def _per_layer(f: Fields, layers: int) -> tuple[int, list[Block], list[Block]]:
     return width, before, inside
 
 
-def _altup(f: Fields) -> tuple[list[Block], list[Block], list[Block]]:
+def _altup(f: ConfigFields) -> tuple[list[Block], list[Block], list[Block]]:
     """Copies of the stream (AltUp) with a low-rank residual (LAuReL): before the layers, after them, inside each."""
     width, n, rank = f.whole("hidden_size"), f.whole("altup_num_inputs"), f.whole("laurel_rank")
     more = (n - 1) * width
@@ -79,7 +81,7 @@ def _altup(f: Fields) -> tuple[list[Block], list[Block], list[Block]]:
     return before, after, inside
 
 
-def gemma3n(f: Fields) -> Block:
+def gemma3n(f: ConfigFields) -> Block:
     """Four norms a layer, one behind the embedding of the layer and one behind the low-rank residual."""
     local = _kinds(f, 5)
     reused, base, n = _reused(f, local), _common(f), len(local)
@@ -97,7 +99,7 @@ def gemma3n(f: Fields) -> Block:
     return frame(f, base, mlp, layers=stack, norms=6, pieces=[*own, *streams], before=[*embedded, *before], after=after)
 
 
-def _wide(f: Fields, local: list[bool]) -> list[Override]:
+def _wide(f: ConfigFields, local: list[bool]) -> list[Override]:
     """Head widths and counts of the layers that see everything: as the config lists them, else one for all."""
     listed = f.raw("per_layer_config")
     if listed is not MISSING and listed is not None:
@@ -109,20 +111,24 @@ def _wide(f: Fields, local: list[bool]) -> list[Override]:
     return [{} if here else found for here in local]
 
 
-def _listed(f: Fields, listed: Any, n: int) -> list[Override]:
+def _listed(f: ConfigFields, listed: Any, n: int) -> list[Override]:
     """per_layer_config: by the number of a layer, what it has of its own."""
     f.used |= {"global_head_dim", "num_global_key_value_heads"}
     found: list[Override] = [{} for _ in range(n)]
     for key, value in listed.items() if isinstance(listed, dict) else ():
-        inner = Fields(value if isinstance(value, dict) else {}, {}, f.where, (*f.prefix, "per_layer_config", str(key)))
+        inner = ConfigFields(
+            value if isinstance(value, dict) else {}, {}, f.where, (*f.prefix, "per_layer_config", str(key))
+        )
         if not str(key).isdigit() or int(key) >= n:
             raise f.fail("per_layer_config", f"'{str(key)[:20]}' is not one of the {n} layers")
-        found[int(key)] = {name: inner.whole(name) for name in ("head_dim", "num_key_value_heads") if name in inner.data}
+        found[int(key)] = {
+            name: inner.whole(name) for name in ("head_dim", "num_key_value_heads") if name in inner.data
+        }
         inner.finish(frozenset())
     return found
 
 
-def gemma4(f: Fields) -> Block:
+def gemma4(f: ConfigFields) -> Block:
     """Layers that see everything have heads of their own width; keys may serve as values there; experts stand beside the MLP."""
     local = [*_kinds(f, 6)[:-1], False]  # the last one sees everything, whatever is listed
     f.used.add("layer_types")
@@ -130,7 +136,7 @@ def gemma4(f: Fields) -> Block:
     heads: list[Override] = []
     for here, again, own in zip(local, reused, _wide(f, local), strict=True):
         data = {**f.defaults, **f.data, **own}
-        one = _common(Fields(data, {}, f.where, f.prefix))
+        one = _common(ConfigFields(data, {}, f.where, f.prefix))
         one |= {"window": f.optional("sliding_window")} if here else {}
         one |= {"same_values": True} if f.flag("attention_k_eq_v") and not here and not again else {}
         keys = one.get("n_kv_heads", 1 if one["kind"] == "mqa" else one["n_heads"])
@@ -152,7 +158,7 @@ def gemma4(f: Fields) -> Block:
     return frame(f, None, ffn, layers=blocks, norms=norms, pieces=inside, before=before)
 
 
-def _feedforward(f: Fields) -> Block:
+def _feedforward(f: ConfigFields) -> Block:
     """A gated MLP; with enable_moe_block routed experts beside it, the MLP as the one that every token passes."""
     mlp = feedforward(f, "gated")
     count, chosen, width = f.optional("num_experts"), f.optional("top_k_experts"), f.optional("moe_intermediate_size")
@@ -160,7 +166,14 @@ def _feedforward(f: Fields) -> Block:
         return mlp
     if not count or not chosen or not width or chosen > count:
         raise f.fail("enable_moe_block", "needs num_experts, top_k_experts of them and moe_intermediate_size; add them")
-    return mlp | {"kind": "moe", "d_ff": width, "n_experts": count, "top_k": chosen, "n_shared": 1, "shared_d_ff": mlp["d_ff"]}
+    return mlp | {
+        "kind": "moe",
+        "d_ff": width,
+        "n_experts": count,
+        "top_k": chosen,
+        "n_shared": 1,
+        "shared_d_ff": mlp["d_ff"],
+    }
 
 
 _SHARED = {

@@ -5,20 +5,20 @@ from __future__ import annotations
 from rooflinecli.importers.hf.decoder import attention, feedforward, frame
 from rooflinecli.importers.hf.families import deepseek
 from rooflinecli.importers.hf.vision_encoders import Block
-from rooflinecli.specs.field_reader import Family, Fields
+from rooflinecli.specs.field_reader import ConfigFields, Family
 
 
-def _dense(f: Fields, bias: bool) -> Block:
+def _dense(f: ConfigFields, bias: bool) -> Block:
     """A norm before and after each block."""
     f.expect("attention_bias", (bias, None), f"the class {'has' if bias else 'has no'} biases on q, k and v; mend it")
     return frame(f, attention(f, qkv_bias=bias), feedforward(f, "gated"), layers=f.whole("num_hidden_layers"), norms=4)
 
 
-def glm4v(f: Fields) -> Block:
+def glm4v(f: ConfigFields) -> Block:
     return _dense(f, True)
 
 
-def glm_ocr(f: Fields) -> Block:
+def glm_ocr(f: ConfigFields) -> Block:
     return _dense(f, False)
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.importers.hf.decoder import attention, feedforward, frame
-from rooflinecli.specs.field_reader import Family, Fields
+from rooflinecli.specs.field_reader import ConfigFields, Family
 
 
-def _small(f: Fields) -> tuple[int, int, int]:
+def _small(f: ConfigFields) -> tuple[int, int, int]:
     """Width, layers and feed-forward width as the n_* names give them; a null n_inner is 4 x n_embd."""
     width = f.whole("n_embd", "hidden_size")
     return width, f.whole("n_layer", "num_hidden_layers"), f.whole("n_inner", null=4 * width)
 
 
-def gpt2(f: Fields) -> dict[str, Any]:
+def gpt2(f: ConfigFields) -> dict[str, Any]:
     """Learned positions, biases everywhere."""
     width, layers, inner = _small(f)
     rows = f.whole("n_positions", "max_position_embeddings")
@@ -31,7 +31,7 @@ def gpt2(f: Fields) -> dict[str, Any]:
     )
 
 
-def gptj(f: Fields) -> dict[str, Any]:
+def gptj(f: ConfigFields) -> dict[str, Any]:
     """Parallel blocks under one norm; no bias in attention, one on the MLP and on the head."""
     width, layers, inner = _small(f)
     block = attention(f, heads="n_head", kv=None, width=width, head_dim=False)
@@ -49,7 +49,7 @@ def gptj(f: Fields) -> dict[str, Any]:
     )
 
 
-def gpt_neox(f: Fields) -> dict[str, Any]:
+def gpt_neox(f: ConfigFields) -> dict[str, Any]:
     """Two norms even when the blocks are parallel; the MLP is biased whatever attention_bias says."""
     bias = f.flag("attention_bias")
     block = attention(f, kv=None, head_dim=False, qkv_bias=bias, out_bias=bias)
@@ -63,7 +63,7 @@ def gpt_neox(f: Fields) -> dict[str, Any]:
     )
 
 
-def opt(f: Fields) -> dict[str, Any]:
+def opt(f: ConfigFields) -> dict[str, Any]:
     """Two more position rows than positions; a projection in and out where the embedding is narrower (350M)."""
     bias, width = f.flag("enable_bias"), f.whole("hidden_size")
     rows = f.whole("max_position_embeddings")
@@ -83,7 +83,7 @@ def opt(f: Fields) -> dict[str, Any]:
     )
 
 
-def bloom(f: Fields) -> dict[str, Any]:
+def bloom(f: ConfigFields) -> dict[str, Any]:
     """ALiBi, a norm after the embedding, feed-forward of 4 x hidden always."""
     width = f.whole("hidden_size", "n_embed")
     f.expect("n_inner", (None, 4 * width), "BLOOM's feed-forward is always 4 x hidden_size; remove n_inner")

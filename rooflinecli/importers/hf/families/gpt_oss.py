@@ -6,10 +6,10 @@ from typing import Any
 
 from rooflinecli.importers.hf.decoder import attention, experts, frame
 from rooflinecli.importers.hf.layer_pattern import windows
-from rooflinecli.specs.field_reader import Family, Fields
+from rooflinecli.specs.field_reader import ConfigFields, Family
 
 
-def gpt_oss(f: Fields) -> dict[str, Any]:
+def gpt_oss(f: ConfigFields) -> dict[str, Any]:
     """Even layers see a window; attention_bias is on q, k, v and o."""
     bias = f.flag("attention_bias")
     local = [i % 2 == 0 for i in range(f.whole("num_hidden_layers"))]

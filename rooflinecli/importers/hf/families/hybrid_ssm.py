@@ -8,7 +8,7 @@ from typing import Any
 from rooflinecli.importers.hf.decoder import attention, experts, feedforward, frame, sparse
 from rooflinecli.importers.hf.hybrid_layers import SCAN, layer_kinds, selective, ssd
 from rooflinecli.importers.hf.layer_pattern import Override, merged
-from rooflinecli.specs.field_reader import MISSING, Family, Fields
+from rooflinecli.specs.field_reader import MISSING, ConfigFields, Family
 
 Block = dict[str, Any]
 
@@ -18,7 +18,7 @@ def placed(kinds: list[str], blocks: dict[str, Block]) -> list[Override]:
     return [{"attention": blocks[kind]} for kind in kinds]
 
 
-def jamba(f: Fields) -> Block:
+def jamba(f: ConfigFields) -> Block:
     """Mamba-1 with norms on dt, B and C; attention at every period, without positions; experts at a period of their own."""
     n = f.whole("num_hidden_layers")
     bias = f.flag("mamba_proj_bias")
@@ -56,7 +56,7 @@ def jamba(f: Fields) -> Block:
     return frame(f, None, base, layers=merged(placed(kinds, blocks), mixed))
 
 
-def _mamba2(f: Fields, inner: int, out_bias: str = "mamba_proj_bias", **more: Any) -> Block:
+def _mamba2(f: ConfigFields, inner: int, out_bias: str = "mamba_proj_bias", **more: Any) -> Block:
     """The names of Bamba, which Granite and Falcon-H1 share."""
     heads = f.whole("mamba_n_heads")
     head = f.raw("mamba_d_head")
@@ -78,11 +78,11 @@ def _mamba2(f: Fields, inner: int, out_bias: str = "mamba_proj_bias", **more: An
     )
 
 
-def _inner(f: Fields) -> int:
+def _inner(f: ConfigFields) -> int:
     return f.whole("mamba_expand") * f.whole("hidden_size")
 
 
-def bamba(f: Fields) -> Block:
+def bamba(f: ConfigFields) -> Block:
     """Attention at attn_layer_indices, Mamba-2 elsewhere; a gated MLP everywhere."""
     n, bias = f.whole("num_hidden_layers"), f.flag("attention_bias")
     at = set(f.items("attn_layer_indices", int) or [])
@@ -101,7 +101,7 @@ def bamba(f: Fields) -> Block:
     return frame(f, None, feedforward(f, "gated", bias=f.flag("mlp_bias")), layers=placed(kinds, blocks))
 
 
-def granite(f: Fields) -> Block:
+def granite(f: ConfigFields) -> Block:
     """A shared MLP on every layer, with experts beside it where there are any; attention without positions unless it says rope."""
     n, bias = f.whole("num_hidden_layers"), f.flag("attention_bias")
     kinds = layer_kinds(f, ("layer_types", "layers_block_type"), ["recurrent"] * n, ("recurrent", "attention"))
@@ -119,7 +119,7 @@ def granite(f: Fields) -> Block:
     return frame(f, None, block, layers=placed(kinds, used))
 
 
-def falcon_h1(f: Fields) -> Block:
+def falcon_h1(f: ConfigFields) -> Block:
     """Both mixers in every layer, side by side."""
     inner = f.whole("mamba_d_ssm", null=_inner(f))
     bias = f.flag("attention_bias")

@@ -10,20 +10,20 @@ from rooflinecli.importers.hf.families import deepseek
 from rooflinecli.importers.hf.families.latest_defaults import DEFAULTS, IGNORED
 from rooflinecli.importers.hf.layer_pattern import Override, merged, windows
 from rooflinecli.importers.hf.vision_encoders import Block, linear, values
-from rooflinecli.specs.field_reader import Family, Fields
+from rooflinecli.specs.field_reader import ConfigFields, Family
 
 
-def _layers(f: Fields) -> int:
+def _layers(f: ConfigFields) -> int:
     return f.whole("num_hidden_layers")
 
 
-def _where(f: Fields, default: list[bool]) -> list[bool]:
+def _where(f: ConfigFields, default: list[bool]) -> list[bool]:
     """Which layers are mixtures: as mlp_layer_types lists them, else `default`."""
     listed = f.items("mlp_layer_types", str, len(default))
     return [kind == "sparse" for kind in listed] if listed else default
 
 
-def axk1(f: Fields) -> Block:
+def axk1(f: ConfigFields) -> Block:
     """DeepSeek-V3 with a norm behind each mixture."""
     n, first = _layers(f), f.whole("first_k_dense_replace", null=1, least=0)
     f.expect(
@@ -43,7 +43,7 @@ def axk1(f: Fields) -> Block:
     return frame(f, deepseek.latent(f), dense, layers=mixed)
 
 
-def longcat(f: Fields) -> Block:
+def longcat(f: ConfigFields) -> Block:
     """Two latent attentions and two MLPs a layer, and one mixture beside the second half; some experts compute nothing."""
     n, width, bias = f.whole("num_layers", "num_hidden_layers"), f.whole("hidden_size"), f.flag("router_bias")
     zero, real = f.whole("zero_expert_num", null=0, least=0), f.whole("n_routed_experts", "num_local_experts")
@@ -73,7 +73,7 @@ def longcat(f: Fields) -> Block:
 
 
 def _mixture(
-    f: Fields, block: Block, local: list[Override], where: list[bool], count: tuple[str, ...], **more: Any
+    f: ConfigFields, block: Block, local: list[Override], where: list[bool], count: tuple[str, ...], **more: Any
 ) -> Block:
     """Experts of moe_intermediate_size with a shared one of its own width."""
     moe = experts(
@@ -88,7 +88,7 @@ def _mixture(
     return frame(f, block, base, layers=merged(local, mixed))
 
 
-def flint(f: Fields) -> Block:
+def flint(f: ConfigFields) -> Block:
     """qwen3_moe with a sink per head, a shared expert, and a window on most layers."""
     n, only = _layers(f), f.items("mlp_only_layers", int)
     step = f.whole("decoder_sparse_step")
@@ -99,7 +99,7 @@ def flint(f: Fields) -> Block:
     return _mixture(f, block, local, where, ("num_experts", "num_local_experts"))
 
 
-def kolibri(f: Fields) -> Block:
+def kolibri(f: ConfigFields) -> Block:
     """A mixture on every layer, four norms, a window on four layers of five."""
     n = _layers(f)
     local = windows(f, [(i + 1) % 5 != 0 for i in range(n)], f.optional("sliding_window"))
@@ -108,12 +108,12 @@ def kolibri(f: Fields) -> Block:
 
 
 def _gated_heads(
-    f: Fields, heads: list[int], local: list[Override], whole: bool = False, **more: Any
+    f: ConfigFields, heads: list[int], local: list[Override], whole: bool = False, **more: Any
 ) -> list[Override]:
     """Attention of each layer's own heads with a gate for each head (or as wide as all, where `whole`)."""
     made: list[Override] = []
     for count, seen in zip(heads, local, strict=True):
-        g = Fields({**f.data, "num_attention_heads": count}, f.defaults, f.where, f.prefix)
+        g = ConfigFields({**f.data, "num_attention_heads": count}, f.defaults, f.where, f.prefix)
         block = attention(g, **more) | seen.get("attention", {})
         gate = {} if whole else {"pieces": [linear("head_gate", count, bias=False)]}
         made.append({"attention": block | ({"out_gate": True} if whole else {})} | gate)
@@ -121,7 +121,7 @@ def _gated_heads(
     return made
 
 
-def laguna(f: Fields) -> Block:
+def laguna(f: ConfigFields) -> Block:
     """Head counts by layer, a gate of the output for each head or as wide as all of them; the router's correction is a parameter."""
     n, bias = _layers(f), f.flag("attention_bias")
     heads = f.items("num_attention_heads_per_layer", int, n) or [f.whole("num_attention_heads")] * n
@@ -154,7 +154,7 @@ def merged_blocks(*parts: list[Override]) -> list[Override]:
     return [{key: value for part in layer for key, value in part.items()} for layer in zip(*parts, strict=True)]
 
 
-def step3(f: Fields) -> Block:
+def step3(f: ConfigFields) -> Block:
     """Layers with a window have a head count of their own; a gate for each head."""
     n = _layers(f)
     extra = f.whole("num_nextn_predict_layers", null=0, least=0)
@@ -162,7 +162,7 @@ def step3(f: Fields) -> Block:
     for name in ("layer_types", "mlp_layer_types"):
         if extra and isinstance(data.get(name), list) and len(data[name]) == n + extra:
             data[name] = data[name][:n]
-    g = Fields(data, f.defaults, f.where, f.prefix, f.used, f.assumed)
+    g = ConfigFields(data, f.defaults, f.where, f.prefix, f.used, f.assumed)
     f.expect("attention_bias", (False, None), "the class builds no biases; mend it")
     f.expect("mlp_bias", (False, None), "the class builds no biases; mend it")
     other = f.raw("attention_other_setting")

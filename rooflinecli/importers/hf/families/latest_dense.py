@@ -10,7 +10,7 @@ from rooflinecli.importers.hf.families.hybrid_ssm import placed
 from rooflinecli.importers.hf.families.latest_defaults import DEFAULTS, IGNORED
 from rooflinecli.importers.hf.layer_pattern import Override, windows
 from rooflinecli.importers.hf.vision_encoders import Block, linear, norm, values
-from rooflinecli.specs.field_reader import Family, Fields
+from rooflinecli.specs.field_reader import ConfigFields, Family
 
 
 def _keys(block: Block) -> int:
@@ -18,7 +18,7 @@ def _keys(block: Block) -> int:
     return int(block.get("n_kv_heads") or (1 if block["kind"] == "mqa" else block["n_heads"]))
 
 
-def lfm3(f: Fields) -> Block:
+def lfm3(f: ConfigFields) -> Block:
     """Short convolutions, attention over all, and over a window, with a gate for each head; norms behind the blocks too."""
     n, d, bias = f.whole("num_hidden_layers"), f.whole("hidden_size"), f.flag("attention_bias")
     kinds = f.items("layer_types", str, n) or [
@@ -45,7 +45,7 @@ def lfm3(f: Fields) -> Block:
     return frame(f, None, feedforward(f, "gated"), layers=layers) | norms
 
 
-def doge(f: Fields) -> Block:
+def doge(f: ConfigFields) -> Block:
     """A learned scale of each residual, a mask made of the values; where is_moe says so, experts of one vector each."""
     bias, d = f.flag("attention_bias"), f.whole("hidden_size")
     heads = attention(f, qkv_bias=bias, out_bias=bias, qk_norm="head")
@@ -63,7 +63,7 @@ def doge(f: Fields) -> Block:
     return frame(f, heads, mlp, layers=local, pieces=pieces, width=d)
 
 
-def diffllama(f: Fields) -> Block:
+def diffllama(f: ConfigFields) -> Block:
     bias = f.flag("attention_bias")
     block = attention(f, qkv_bias=bias, out_bias=bias)
     keys = _keys(block)
@@ -77,7 +77,7 @@ def diffllama(f: Fields) -> Block:
     )
 
 
-def neox_japanese(f: Fields) -> Block:
+def neox_japanese(f: ConfigFields) -> Block:
     """GPT-NeoX without biases, but for the output of the last layer's attention."""
     n, d = f.whole("num_hidden_layers"), f.whole("hidden_size")
     last: list[Override] = [*({} for _ in range(n - 1)), {"pieces": [values("out_bias")]}]
@@ -85,7 +85,7 @@ def neox_japanese(f: Fields) -> Block:
     return frame(f, attention(f, kv=None, head_dim=False), mlp, layers=last, norm="layernorm")
 
 
-def ctrl(f: Fields) -> Block:
+def ctrl(f: ConfigFields) -> Block:
     """Sines for positions, a head with a bias."""
     n, d = f.whole("n_layer", "num_hidden_layers"), f.whole("n_embd", "hidden_size")
     block = attention(f, heads="n_head", kv=None, width=d, head_dim=False, qkv_bias=True, out_bias=True)
@@ -104,7 +104,7 @@ def ctrl(f: Fields) -> Block:
     )
 
 
-def modernbert_decoder(f: Fields) -> Block:
+def modernbert_decoder(f: ConfigFields) -> Block:
     """ModernBERT that writes: two of three layers see a window; a matrix and a norm before the head."""
     n, bias, width = f.whole("num_hidden_layers"), f.flag("attention_bias"), f.whole("hidden_size")
     every = f.whole("global_attn_every_n_layers", null=3)

@@ -9,14 +9,14 @@ from rooflinecli.importers.hf.decoder import attention, experts, feedforward, fr
 from rooflinecli.importers.hf.families.hybrid_ssm import placed
 from rooflinecli.importers.hf.hybrid_layers import layer_kinds
 from rooflinecli.importers.hf.layer_pattern import Override, merged
-from rooflinecli.specs.field_reader import Family, Fields
+from rooflinecli.specs.field_reader import ConfigFields, Family
 
 Block = dict[str, Any]
 CHUNK = 64  # tokens of a chunk of the delta rule, in transformers and in flash-linear-attention
 BOTH = ("recurrent", "attention")
 
 
-def delta(f: Fields) -> Block:
+def delta(f: ConfigFields) -> Block:
     """Gated DeltaNet: value heads share key heads."""
     heads, keys = f.whole("linear_num_value_heads"), f.whole("linear_num_key_heads")
     if heads % keys:
@@ -31,7 +31,7 @@ def delta(f: Fields) -> Block:
     }
 
 
-def _qwen_layers(f: Fields) -> list[Override]:
+def _qwen_layers(f: ConfigFields) -> list[Override]:
     """Full attention, with a gate as wide as q, on every full_attention_interval-th layer; the delta rule elsewhere."""
     n, every, bias = f.whole("num_hidden_layers"), f.whole("full_attention_interval", null=4), f.flag("attention_bias")
     kinds = layer_kinds(f, ("layer_types",), ["recurrent" if (i + 1) % every else "attention" for i in range(n)], BOTH)
@@ -39,7 +39,7 @@ def _qwen_layers(f: Fields) -> list[Override]:
     return placed(kinds, {"recurrent": delta(f), "attention": full})
 
 
-def _mixture(f: Fields) -> Block:
+def _mixture(f: ConfigFields) -> Block:
     return experts(
         f,
         "moe_intermediate_size",
@@ -50,7 +50,7 @@ def _mixture(f: Fields) -> Block:
     )
 
 
-def qwen3_next(f: Fields) -> Block:
+def qwen3_next(f: ConfigFields) -> Block:
     """A mixture on every decoder_sparse_step-th layer except mlp_only_layers."""
     step, only = f.whole("decoder_sparse_step"), f.items("mlp_only_layers", int) or []
     where = [i not in only and (i + 1) % step == 0 for i in range(f.whole("num_hidden_layers"))]
@@ -58,20 +58,24 @@ def qwen3_next(f: Fields) -> Block:
     return frame(f, None, base, layers=merged(_qwen_layers(f), mixed))
 
 
-def qwen3_5(f: Fields) -> Block:
+def qwen3_5(f: ConfigFields) -> Block:
     return frame(f, None, feedforward(f, "gated"), layers=_qwen_layers(f))
 
 
-def qwen3_5_moe(f: Fields) -> Block:
+def qwen3_5_moe(f: ConfigFields) -> Block:
     return frame(f, None, _mixture(f), layers=_qwen_layers(f))
 
 
-def kimi_linear(f: Fields) -> Block:
+def kimi_linear(f: ConfigFields) -> Block:
     """Kimi delta attention beside latent attention without positions; attention_bias is on its down-projection and output."""
     n = f.whole("num_hidden_layers")
-    f.expect("tie_word_embeddings", (False, None), "transformers ties nothing here, so the head would be counted or not; give false")
+    f.expect(
+        "tie_word_embeddings",
+        (False, None),
+        "transformers ties nothing here, so the head would be counted or not; give false",
+    )
     nested = f.raw("linear_attn_config")
-    inner = Fields(nested, {}, f.where, (*f.prefix, "linear_attn_config")) if isinstance(nested, dict) else None
+    inner = ConfigFields(nested, {}, f.where, (*f.prefix, "linear_attn_config")) if isinstance(nested, dict) else None
     if inner is not None:  # as on the Hub: layers counted from 1
         full = {i - 1 for i in inner.items("full_attn_layers", int) or []}
         heads, width, taps = inner.whole("num_heads"), inner.whole("head_dim"), inner.whole("short_conv_kernel_size")
@@ -100,7 +104,7 @@ def kimi_linear(f: Fields) -> Block:
     return frame(f, None, base, layers=layers, context=f.optional("model_max_length"))
 
 
-def minimax(f: Fields) -> Block:
+def minimax(f: ConfigFields) -> Block:
     """Lightning attention beside grouped-query attention; a mixture on every layer. attn_type_list is the older name: 0 linear, 1 full."""
     n, older = f.whole("num_hidden_layers"), f.items("attn_type_list", int)
     default = [BOTH[i] for i in older] if older else ["recurrent" if i % 2 else "attention" for i in range(n)]
@@ -116,7 +120,7 @@ def minimax(f: Fields) -> Block:
     return frame(f, None, moe, layers=placed(kinds, {"recurrent": lightning, "attention": full}))
 
 
-def minimax_m2(f: Fields) -> Block:
+def minimax_m2(f: ConfigFields) -> Block:
     """Grouped-query attention with norms over the full width of q and k; a mixture on every layer."""
     moe = experts(f, "intermediate_size", ("num_local_experts",))
     if f.optional("num_mtp_modules"):

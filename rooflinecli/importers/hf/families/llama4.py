@@ -6,10 +6,10 @@ from typing import Any
 
 from rooflinecli.importers.hf.decoder import attention, experts, feedforward, frame, sparse
 from rooflinecli.importers.hf.layer_pattern import Override, merged, windows
-from rooflinecli.specs.field_reader import Family, Fields
+from rooflinecli.specs.field_reader import ConfigFields, Family
 
 
-def llama4(f: Fields) -> dict[str, Any]:
+def llama4(f: ConfigFields) -> dict[str, Any]:
     """Dense layers are intermediate_size_mlp wide; the q/k norm has no parameters; the shared expert is as wide as the others."""
     n, bias = f.whole("num_hidden_layers"), f.flag("attention_bias")
     step = f.whole("interleave_moe_layer_step", null=1)
@@ -20,7 +20,7 @@ def llama4(f: Fields) -> dict[str, Any]:
     return frame(f, attention(f, qkv_bias=bias, out_bias=bias), base, layers=merged(_local(f, n), mixed))
 
 
-def _local(f: Fields, n: int) -> list[Override]:
+def _local(f: ConfigFields, n: int) -> list[Override]:
     """Rotary layers attend within a chunk; the others (NoPE) see everything. no_rope_layers holds 1 where rotary is used."""
     interval = f.whole("no_rope_layer_interval", null=4)
     rotary = [bool(x) for x in f.items("no_rope_layers", int, n) or [(i + 1) % interval for i in range(n)]]

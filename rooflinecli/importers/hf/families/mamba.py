@@ -7,12 +7,12 @@ from typing import Any
 
 from rooflinecli.importers.hf.decoder import frame
 from rooflinecli.importers.hf.hybrid_layers import SCAN, selective, ssd
-from rooflinecli.specs.field_reader import MISSING, Family, Fields
+from rooflinecli.specs.field_reader import MISSING, ConfigFields, Family
 
 _NONE = {"kind": "none"}
 
 
-def mamba(f: Fields) -> dict[str, Any]:
+def mamba(f: ConfigFields) -> dict[str, Any]:
     """use_bias is on both projections; the rank of dt is d_model / 16, rounded up, unless said."""
     d = f.whole("hidden_size")
     inner = f.whole("intermediate_size", "d_inner", null=int(f.whole("expand") * d))
@@ -30,13 +30,13 @@ def mamba(f: Fields) -> dict[str, Any]:
     return _stack(f, block)
 
 
-def _rank(f: Fields, d: int) -> int:
+def _rank(f: ConfigFields, d: int) -> int:
     if f.raw("time_step_rank", "dt_rank") in (MISSING, None, "auto"):
         return math.ceil(d / 16)
     return f.whole("time_step_rank", "dt_rank")
 
 
-def mamba2(f: Fields) -> dict[str, Any]:
+def mamba2(f: ConfigFields) -> dict[str, Any]:
     """The inner width is expand x d_model, and heads must come to it."""
     bias = f.flag("use_bias")
     block = ssd(
@@ -56,7 +56,7 @@ def mamba2(f: Fields) -> dict[str, Any]:
     return _stack(f, block)
 
 
-def _stack(f: Fields, block: dict[str, Any]) -> dict[str, Any]:
+def _stack(f: ConfigFields, block: dict[str, Any]) -> dict[str, Any]:
     """Layers of one mixer behind one norm each."""
     return frame(f, block, _NONE, layers=f.whole("num_hidden_layers", "n_layer"), norms=1, positions={"kind": "none"})
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from rooflinecli.importers.hf.decoder import Block, attention, experts, feedforward, frame, sparse
 from rooflinecli.importers.hf.layer_pattern import Override, merged
-from rooflinecli.specs.field_reader import Family, Fields
+from rooflinecli.specs.field_reader import ConfigFields, Family
 
 _SIZES = {
     "index_heads": ("index_n_heads", "sparse_num_index_heads", 4),
@@ -20,7 +20,7 @@ _SIZES = {
 }
 
 
-def minimax_m3(f: Fields) -> dict[str, Any]:
+def minimax_m3(f: ConfigFields) -> dict[str, Any]:
     """q and k normed per head; the indexer stands on the layers that say so."""
     f.expect("use_qk_norm", (True, None), "this type always normalises q and k; mend it")
     f.expect("attention_output_gate", (False, None), "a gate on the output is not read; write the model as YAML")
@@ -37,7 +37,7 @@ def minimax_m3(f: Fields) -> dict[str, Any]:
     return frame(f, block, base, layers=merged(_picking(f, n), mixed))
 
 
-def _listed(f: Fields, n: int, names: str, meant: str, switches: str, default: bool) -> list[bool]:
+def _listed(f: ConfigFields, n: int, names: str, meant: str, switches: str, default: bool) -> list[bool]:
     """Which layers are of the kind `meant`: a list of names, or one of switches as on the Hub."""
     named, numbers = f.items(names, str, n), f.items(switches, int, n)
     if named:
@@ -45,10 +45,10 @@ def _listed(f: Fields, n: int, names: str, meant: str, switches: str, default: b
     return [bool(number) for number in numbers] if numbers else [default] * n
 
 
-def _picking(f: Fields, n: int) -> list[Override]:
+def _picking(f: ConfigFields, n: int) -> list[Override]:
     """The indexer of each layer that has one."""
     given = f.raw("sparse_attention_config")
-    inner = Fields(given if isinstance(given, dict) else {}, {}, f.where, (*f.prefix, "sparse_attention_config"))
+    inner = ConfigFields(given if isinstance(given, dict) else {}, {}, f.where, (*f.prefix, "sparse_attention_config"))
     inner.expect("use_sparse_attention", (True, None), "attention over every key is another model; write it as YAML")
     where = f.items("layer_types", str, n)
     known = {"minimax_m3_sparse", "full_attention"}

@@ -6,12 +6,12 @@ from typing import Any
 
 from rooflinecli.importers.hf.decoder import attention, feedforward, frame
 from rooflinecli.importers.hf.layer_pattern import Override
-from rooflinecli.specs.field_reader import Family, Fields
+from rooflinecli.specs.field_reader import ConfigFields, Family
 
 _MORE_ROWS = 8  # of the embedding over the head: the image's token and its neighbours
 
 
-def mllama(f: Fields) -> dict[str, Any]:
+def mllama(f: ConfigFields) -> dict[str, Any]:
     """cross_attention_layers hold no self-attention; two gates of one number each, norms of q and k by head."""
     n, crossing = f.whole("num_hidden_layers"), f.items("cross_attention_layers", int) or []
     if any(i < 0 or i >= n for i in crossing):

@@ -8,12 +8,12 @@ from typing import Any
 from rooflinecli.importers.hf.decoder import Block, attention, feedforward, frame
 from rooflinecli.importers.hf.families import encoder, vision
 from rooflinecli.importers.hf.families.encoder import head_of, labels, linear
-from rooflinecli.importers.hf.vision_encoders import TowerFamily, patches, side, table, values
+from rooflinecli.importers.hf.vision_encoders import EncoderFamily, patches, side, table, values
 from rooflinecli.importers.hf.vision_encoders.clip_siglip import TOWERS
-from rooflinecli.specs.field_reader import Family, Fields
+from rooflinecli.specs.field_reader import ConfigFields, Family
 
 
-def _ends(f: Fields, kind: str, width: int, masked: Block, dense: bool, pooler: bool) -> Block:
+def _ends(f: ConfigFields, kind: str, width: int, masked: Block, dense: bool, pooler: bool) -> Block:
     """What stands behind an encoder: the masked head, a pooler, or a classifier with a matrix or a pooler before it."""
     if kind == "pretraining":
         raise f.fail("architectures", "this type has no pretraining class; name the ForMaskedLM one")
@@ -27,7 +27,7 @@ def _ends(f: Fields, kind: str, width: int, masked: Block, dense: bool, pooler: 
     return {"after": [*first, linear("classifier", labels(f), **once)], "lm_head": False}
 
 
-def eurobert(f: Fields) -> Block:
+def eurobert(f: ConfigFields) -> Block:
     """llama both ways, with a head of its own over the vocabulary."""
     bias, width = f.flag("attention_bias"), f.whole("hidden_size")
     block = attention(f, qkv_bias=bias, out_bias=bias) | {"causal": False}
@@ -36,7 +36,7 @@ def eurobert(f: Fields) -> Block:
     return made | _ends(f, head_of(f), width, masked, dense=True, pooler=False)
 
 
-def nomic(f: Fields) -> Block:
+def nomic(f: ConfigFields) -> Block:
     """bert with rotary positions, a gated MLP and no biases."""
     width = f.whole("hidden_size")
     block = attention(f, kv=None) | {"causal": False}
@@ -48,25 +48,25 @@ def nomic(f: Fields) -> Block:
     return made | {"final_norm": False, "embedding_norm": True, "before": encoder._types(f)} | ends
 
 
-def _prenorm(f: Fields, embedding_norm: bool) -> Block:
+def _prenorm(f: ConfigFields, embedding_norm: bool) -> Block:
     """roberta with its norms before the blocks, and one behind the layers."""
     made = encoder.roberta(f) | {"final_norm": True}
     return made | {"embedding_norm": embedding_norm}
 
 
-def roberta_prenorm(f: Fields) -> Block:
+def roberta_prenorm(f: ConfigFields) -> Block:
     return _prenorm(f, True)
 
 
-def roberta_xl(f: Fields) -> Block:
+def roberta_xl(f: ConfigFields) -> Block:
     return _prenorm(f, False)
 
 
-def deit(f: Fields) -> Block:
+def deit(f: ConfigFields) -> Block:
     """vit with a second token that learns from a teacher."""
     saved = (f.items("architectures", str) or ["DeiTForImageClassification"])[0]
     data = {**f.data, "architectures": [saved.removesuffix("WithTeacher")]}
-    made = vision.vit(Fields(data, f.defaults, f.where, f.prefix, f.used, f.assumed))
+    made = vision.vit(ConfigFields(data, f.defaults, f.where, f.prefix, f.used, f.assumed))
     rows = (side(f, "image_size") // side(f, "patch_size")) ** 2 + 2
     width = f.whole("hidden_size")
     made["before"] = [patches(f, width, bias=True, less=2), values("class_tokens", 2), table("positions", rows)]
@@ -75,7 +75,7 @@ def deit(f: Fields) -> Block:
     return made | {"max_context": rows}
 
 
-def ijepa(f: Fields) -> Block:
+def ijepa(f: ConfigFields) -> Block:
     """vit without a class token: a classifier of the mean of the patches."""
     made = vision.vit(f)
     rows, width = (side(f, "image_size") // side(f, "patch_size")) ** 2, f.whole("hidden_size")
@@ -84,7 +84,7 @@ def ijepa(f: Fields) -> Block:
     return made | {"max_context": rows}
 
 
-def registers(f: Fields) -> Block:
+def registers(f: ConfigFields) -> Block:
     """dinov2 with learned tokens behind the class token."""
     made, extra = vision.dinov2(f), f.whole("num_register_tokens", null=4, least=0)
     width, rows = f.whole("hidden_size"), (side(f, "image_size") // side(f, "patch_size")) ** 2 + 1
@@ -100,17 +100,17 @@ def registers(f: Fields) -> Block:
 def _alone(name: str, extra: int) -> Any:
     """A tower that reads images, as a model of its own."""
 
-    def convert(f: Fields) -> Block:
+    def convert(f: ConfigFields) -> Block:
         made = TOWERS[name].convert(f)
         return made | {"lm_head": False, "max_context": (side(f, "image_size") // side(f, "patch_size")) ** 2 + extra}
 
     return convert
 
 
-def _text(family: TowerFamily, head: bool) -> Any:
+def _text(family: EncoderFamily, head: bool) -> Any:
     """A tower that reads text, as a model of its own."""
 
-    def convert(f: Fields) -> Block:
+    def convert(f: ConfigFields) -> Block:
         made = family.convert(f)
         width = f.whole("projection_size", null=made["d_model"]) if head else 0
         return made | ({"after": [linear("head", width, once=True)]} if head else {})

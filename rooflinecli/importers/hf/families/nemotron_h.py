@@ -9,7 +9,7 @@ from rooflinecli.importers.hf.decoder import attention, experts, feedforward, fr
 from rooflinecli.importers.hf.families.hybrid_ssm import placed
 from rooflinecli.importers.hf.hybrid_layers import SCAN, layer_kinds, ssd
 from rooflinecli.importers.hf.layer_pattern import Override
-from rooflinecli.specs.field_reader import Family, Fields
+from rooflinecli.specs.field_reader import ConfigFields, Family
 
 Block = dict[str, Any]
 _PATTERN = {"M": "recurrent", "*": "attention", "-": "mlp", "E": "moe"}
@@ -17,7 +17,7 @@ _NONE = {"kind": "none"}
 _CACHE = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
 
-def nemotron_h(f: Fields) -> Block:
+def nemotron_h(f: ConfigFields) -> Block:
     """Each layer is a mixer, an MLP or a mixture behind one norm. use_bias is on the scan's projections, mlp_bias on MLPs,
     shared experts and latent projections; attention and routed experts have none."""
     kinds = _kinds(f)
@@ -51,7 +51,7 @@ def nemotron_h(f: Fields) -> Block:
     return model | {"tied_embeddings": False}  # the class ties nothing, whatever the config says
 
 
-def _kinds(f: Fields) -> list[str]:
+def _kinds(f: ConfigFields) -> list[str]:
     """The block of each layer: a list, or a pattern of letters as on the Hub."""
     pattern = f.text("hybrid_override_pattern")
     if pattern:
@@ -70,14 +70,14 @@ def _kinds(f: Fields) -> list[str]:
     return kinds
 
 
-def _cache(f: Fields) -> str:
+def _cache(f: ConfigFields) -> str:
     written = f.text("mamba_ssm_cache_dtype", default="float32")
     if written not in _CACHE:
         raise f.fail("mamba_ssm_cache_dtype", f"'{written}' is not a format known here; known: {', '.join(_CACHE)}")
     return _CACHE[written]
 
 
-def _moe(f: Fields, bias: bool) -> Block:
+def _moe(f: ConfigFields, bias: bool) -> Block:
     """Experts without a gate, in a latent width where there is one; one shared expert of its own width, whatever n_shared_experts says."""
     block = experts(
         f,
@@ -91,7 +91,7 @@ def _moe(f: Fields, bias: bool) -> Block:
     return block | {"gated": False, "activation": f.text("mlp_hidden_act", default="relu2")}
 
 
-def zamba2(f: Fields) -> Block:
+def zamba2(f: ConfigFields) -> Block:
     """num_mem_blocks transformer blocks take turns at the hybrid layers; each use has adapters of its own."""
     untied = "transformers then holds the shared blocks once for every use; give true"
     f.expect("tie_word_embeddings", (True, None), untied)
@@ -129,7 +129,7 @@ def zamba2(f: Fields) -> Block:
     return frame(f, None, _NONE, layers=layers, norms=1)
 
 
-def _hybrid(f: Fields, scan: Block, d: int, bias: bool) -> Block:
+def _hybrid(f: ConfigFields, scan: Block, d: int, bias: bool) -> Block:
     heads = f.whole("num_attention_heads")
     sizes = {**scan["sizes"], "ssm_heads": scan["n_heads"], "ssm_head_dim": scan["head_dim"]}
     sizes |= {"ff": f.whole("intermediate_size"), "adapter": f.whole("adapter_rank")}

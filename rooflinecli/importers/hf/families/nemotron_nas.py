@@ -11,12 +11,12 @@ from typing import Any
 
 from rooflinecli.importers.hf.decoder import attention, feedforward, frame
 from rooflinecli.importers.hf.layer_pattern import Override
-from rooflinecli.specs.field_reader import Family, Fields
+from rooflinecli.specs.field_reader import ConfigFields, Family
 
 _MULTIPLE = 256  # an MLP's width is rounded up to it
 
 
-def nas(f: Fields) -> dict[str, Any]:
+def nas(f: ConfigFields) -> dict[str, Any]:
     """Each entry of block_configs is a layer."""
     n = f.whole("num_hidden_layers")
     blocks = f.items("block_configs", dict, n)
@@ -25,7 +25,7 @@ def nas(f: Fields) -> dict[str, Any]:
     return frame(f, None, {"kind": "none"}, layers=[_layer(f, i, block) for i, block in enumerate(blocks)])
 
 
-def _layer(f: Fields, i: int, block: dict[str, Any]) -> Override:
+def _layer(f: ConfigFields, i: int, block: dict[str, Any]) -> Override:
     mixer, mlp = (_part(f, i, block, name) for name in ("attention", "ffn"))
     layer: Override = {"norms": 0}
     if not mixer.flag("no_op"):
@@ -42,18 +42,18 @@ def _layer(f: Fields, i: int, block: dict[str, Any]) -> Override:
     return layer
 
 
-def _part(f: Fields, i: int, block: dict[str, Any], name: str) -> Fields:
+def _part(f: ConfigFields, i: int, block: dict[str, Any], name: str) -> ConfigFields:
     """One half of a layer. Raises DataError for a replacement that has no rows here."""
     given = block.get(name)
     if not isinstance(given, dict):
         raise f.fail("block_configs", f"entry {i} has no {name}; add it")
-    part = Fields(given, {}, f.where, (*f.prefix, "block_configs"))
+    part = ConfigFields(given, {}, f.where, (*f.prefix, "block_configs"))
     for other in ("replace_with_linear", "sparsify", "window_length", "num_sink_tokens", "unshifted_sink"):
         part.expect(other, (False, None), f"entry {i}: only whole blocks or none are read; write the model as YAML")
     return part
 
 
-def _width(f: Fields, mlp: Fields) -> int:
+def _width(f: ConfigFields, mlp: ConfigFields) -> int:
     """Two thirds of ffn_mult times d_model, in multiples of 256."""
     given = mlp.raw("ffn_mult")
     if isinstance(given, bool) or not isinstance(given, (int, float)) or given <= 0:

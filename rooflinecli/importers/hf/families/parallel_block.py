@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.importers.hf.decoder import attention, feedforward, frame
-from rooflinecli.specs.field_reader import Family, Fields
+from rooflinecli.specs.field_reader import ConfigFields, Family
 
 
-def falcon(f: Fields) -> dict[str, Any]:
+def falcon(f: ConfigFields) -> dict[str, Any]:
     """The 40B architecture has grouped heads and two norms; the 7B one a single key/value head and one norm."""
     width, new = f.whole("hidden_size", "n_embed"), f.flag("new_decoder_architecture")
     heads = f.whole("num_attention_heads", "n_head")
@@ -32,7 +32,7 @@ def falcon(f: Fields) -> dict[str, Any]:
     )
 
 
-def phi(f: Fields) -> dict[str, Any]:
+def phi(f: ConfigFields) -> dict[str, Any]:
     """One norm, biases everywhere, the head included; qk_layernorm is a LayerNorm of head_dim with a bias."""
     norm = "head_bias" if f.flag("qk_layernorm") else "none"
     return frame(
@@ -47,7 +47,7 @@ def phi(f: Fields) -> dict[str, Any]:
     )
 
 
-def cohere(f: Fields) -> dict[str, Any]:
+def cohere(f: ConfigFields) -> dict[str, Any]:
     """One LayerNorm without bias; use_qk_norm has a scale per head and channel."""
     bias = f.flag("attention_bias")
     norm = "head_layernorm" if f.flag("use_qk_norm") else "none"

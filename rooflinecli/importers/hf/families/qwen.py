@@ -6,27 +6,27 @@ from typing import Any
 
 from rooflinecli.importers.hf.decoder import attention, experts, feedforward, frame, sparse
 from rooflinecli.importers.hf.layer_pattern import Override, merged, windows
-from rooflinecli.specs.field_reader import Family, Fields
+from rooflinecli.specs.field_reader import ConfigFields, Family
 
 
-def _windows(f: Fields, local: list[bool]) -> list[Override]:
+def _windows(f: ConfigFields, local: list[bool]) -> list[Override]:
     """A window only where use_sliding_window says so."""
     window = f.optional("sliding_window")
     return windows(f, local, window if f.flag("use_sliding_window") else None)
 
 
-def _upper(f: Fields) -> list[Override]:
+def _upper(f: ConfigFields) -> list[Override]:
     """The window starts at layer max_window_layers."""
     start = f.whole("max_window_layers", null=0, least=0)
     return _windows(f, [i >= start for i in range(f.whole("num_hidden_layers"))])
 
 
-def qwen2(f: Fields) -> dict[str, Any]:
+def qwen2(f: ConfigFields) -> dict[str, Any]:
     """A bias on q, k and v, always."""
     return frame(f, attention(f, qkv_bias=True), feedforward(f, "gated"), layers=_upper(f))
 
 
-def mimo(f: Fields) -> dict[str, Any]:
+def mimo(f: ConfigFields) -> dict[str, Any]:
     """As qwen2; its multi-token-prediction layers stand beside the model (configuration_mimo.py of XiaomiMiMo/MiMo-7B-Base)."""
     f.expect("attention_bias", (True, None), "this type has a bias on q, k and v; mend model_type")
     extra = f.whole("num_nextn_predict_layers", null=0, least=0)
@@ -35,7 +35,7 @@ def mimo(f: Fields) -> dict[str, Any]:
     return qwen2(f)
 
 
-def qwen3(f: Fields) -> dict[str, Any]:
+def qwen3(f: ConfigFields) -> dict[str, Any]:
     """q and k are normalised per head; attention_bias is on q, k, v and o."""
     bias = f.flag("attention_bias")
     return frame(
@@ -43,7 +43,7 @@ def qwen3(f: Fields) -> dict[str, Any]:
     )
 
 
-def _mixture(f: Fields, block: dict[str, Any], local: list[Override], **more: Any) -> dict[str, Any]:
+def _mixture(f: ConfigFields, block: dict[str, Any], local: list[Override], **more: Any) -> dict[str, Any]:
     """A mixture on every decoder_sparse_step-th layer except mlp_only_layers."""
     step, only = f.whole("decoder_sparse_step"), f.items("mlp_only_layers", int) or []
     where = [i not in only and (i + 1) % step == 0 for i in range(f.whole("num_hidden_layers"))]
@@ -52,7 +52,7 @@ def _mixture(f: Fields, block: dict[str, Any], local: list[Override], **more: An
     return frame(f, block, base, layers=merged(local, mixed))
 
 
-def qwen2_moe(f: Fields) -> dict[str, Any]:
+def qwen2_moe(f: ConfigFields) -> dict[str, Any]:
     """Every mixture has a gated shared expert of its own width; windows alternate below max_window_layers."""
     stop = f.whole("max_window_layers", null=0, least=0)
     local = _windows(f, [i % 2 == 0 and i < stop for i in range(f.whole("num_hidden_layers"))])
@@ -66,7 +66,7 @@ def qwen2_moe(f: Fields) -> dict[str, Any]:
     )
 
 
-def qwen3_moe(f: Fields) -> dict[str, Any]:
+def qwen3_moe(f: ConfigFields) -> dict[str, Any]:
     """Experts alone; checkpoints written for other loaders say so of what the class has not, or always has."""
     f.expect("shared_expert_intermediate_size", (0, None), "this type has no shared expert; mend model_type")
     f.expect("use_qk_norm", (True, None), "this type always normalises q and k; mend model_type")

@@ -6,46 +6,51 @@ from rooflinecli.importers.hf.decoder import attention, experts, feedforward, fr
 from rooflinecli.importers.hf.families import decoders, llama
 from rooflinecli.importers.hf.layer_pattern import Override, merged, windows
 from rooflinecli.importers.hf.vision_encoders import Block
-from rooflinecli.specs.field_reader import Family, Fields
+from rooflinecli.specs.field_reader import ConfigFields, Family
 
 
-def _layers(f: Fields) -> int:
+def _layers(f: ConfigFields) -> int:
     return f.whole("num_hidden_layers")
 
 
-def _granite(f: Fields, mlp: Block) -> Block:
+def _granite(f: ConfigFields, mlp: Block) -> Block:
     """A sink per head on every layer, a window on all but every fourth, the first one full."""
     bias = f.flag("attention_bias")
     local = windows(f, [i % 4 != 0 for i in range(_layers(f))], f.optional("sliding_window"))
     return frame(f, attention(f, qkv_bias=bias, out_bias=bias, sinks=True), mlp, layers=local)
 
 
-def granite_swa(f: Fields) -> Block:
+def granite_swa(f: ConfigFields) -> Block:
     return _granite(f, feedforward(f, "gated", bias=f.flag("mlp_bias")))
 
 
-def granitemoe_swa(f: Fields) -> Block:
+def granitemoe_swa(f: ConfigFields) -> Block:
     """A mixture on every layer; a shared expert of its own width where the config gives one."""
     return _granite(f, decoders.granitemoe(f)["feedforward"])
 
 
-def hyperclovax(f: Fields) -> Block:
+def hyperclovax(f: ConfigFields) -> Block:
     """llama with a norm behind each block too, unless use_post_norm is off."""
     return llama.llama(f) | ({"norms": 4} if f.flag("use_post_norm") else {})
 
 
-def internlm3(f: Fields) -> Block:
+def internlm3(f: ConfigFields) -> Block:
     """llama whose two biases go together. Raises DataError where they do not: transformers refuses that too."""
     renamed = {"qkv_bias": "attention_bias", "bias": "mlp_bias"}
-    g = Fields({renamed.get(k, k): v for k, v in f.data.items()}, f.defaults, f.where, f.prefix, f.used, f.assumed)
+    g = ConfigFields(
+        {renamed.get(k, k): v for k, v in f.data.items()}, f.defaults, f.where, f.prefix, f.used, f.assumed
+    )
     made = llama.llama(g)
     if g.flag("attention_bias") != g.flag("mlp_bias"):
-        raise f.fail("qkv_bias" if "qkv_bias" in f.data else "attention_bias", "differs from the bias of the MLP; give both the same")
+        raise f.fail(
+            "qkv_bias" if "qkv_bias" in f.data else "attention_bias",
+            "differs from the bias of the MLP; give both the same",
+        )
     f.used |= set(renamed)
     return made
 
 
-def cohere2_moe(f: Fields) -> Block:
+def cohere2_moe(f: ConfigFields) -> Block:
     """cohere2 with mixtures behind the leading dense layers; a LayerNorm without bias, or an RMSNorm where rms_norm_eps says so."""
     n, bias = _layers(f), f.flag("attention_bias")
     first = f.whole("first_k_dense_replace", null=0, least=0)
@@ -60,14 +65,16 @@ def cohere2_moe(f: Fields) -> Block:
     if not all(where) and not inner:
         raise f.fail("prefix_dense_intermediate_size", "required where layers are dense; add it")
     base, mixed = sparse(feedforward(f, "gated", d_ff=inner or moe["d_ff"]), moe, where)
-    roped = [not layer and (where[i] or near != 1) for i, layer in enumerate(local)]  # dense layers in front keep positions
+    roped = [
+        not layer and (where[i] or near != 1) for i, layer in enumerate(local)
+    ]  # dense layers in front keep positions
     plain: list[Override] = [{"attention": {"rotary": False}} if here else {} for here in roped]
     norm = "layernorm_nobias" if f.data.get("rms_norm_eps") is None else "rmsnorm"
     block = attention(f, qkv_bias=bias, out_bias=bias)
     return frame(f, block, base, layers=merged(local, plain, mixed), norm=norm, parallel=True, norms=1)
 
 
-def mimo_v2(f: Fields) -> Block:
+def mimo_v2(f: ConfigFields) -> Block:
     """Values narrower than keys; layers with a window have twice the key/value heads and a sink per head."""
     n, bias = _layers(f), f.flag("attention_bias")
     size = f.optional("sliding_window_size")  # as on the Hub: tokens before the query
@@ -91,13 +98,13 @@ def mimo_v2(f: Fields) -> Block:
     return frame(f, block, base, layers=merged(places, twice, mixed))
 
 
-def _switched(f: Fields, name: str, n: int) -> list[bool] | None:
+def _switched(f: ConfigFields, name: str, n: int) -> list[bool] | None:
     """A list of 0 and 1, one a layer, as files on the Hub write it."""
     listed = f.items(name, int, n)
     return [bool(switch) for switch in listed] if listed else None
 
 
-def _same_in_windows(f: Fields, heads: int, keys: int, width: int, wide: int) -> None:
+def _same_in_windows(f: ConfigFields, heads: int, keys: int, width: int, wide: int) -> None:
     """What files on the Hub say of layers with a window is what the class makes of them. Raises DataError where it is not."""
     of = {"num_attention_heads": heads, "num_key_value_heads": keys, "head_dim": width, "v_head_dim": wide}
     for name, made in of.items():
@@ -165,13 +172,18 @@ _MIMO = {
     "n_routed_experts": 256,
     "sliding_window": 129,
 }
-_MUP = frozenset({"embedding_multiplier", "logits_scaling", "residual_multiplier", "attention_multiplier", "layer_rope_theta"})
-_ROUTING = frozenset({"norm_topk_prob", "routed_scaling_factor", "n_group", "topk_group", "topk_method", "scoring_func"})
+_MUP = frozenset(
+    {"embedding_multiplier", "logits_scaling", "residual_multiplier", "attention_multiplier", "layer_rope_theta"}
+)
+_ROUTING = frozenset(
+    {"norm_topk_prob", "routed_scaling_factor", "n_group", "topk_group", "topk_method", "scoring_func"}
+)
 FAMILIES = {
     "granite_swa": Family(granite_swa, _GRANITE, _MUP),
     "granitemoe_swa": Family(
         granitemoe_swa,
-        _LLAMA | {"num_local_experts": 8, "num_experts_per_tok": 2, "sliding_window": 128, "shared_intermediate_size": 0},
+        _LLAMA
+        | {"num_local_experts": 8, "num_experts_per_tok": 2, "sliding_window": 128, "shared_intermediate_size": 0},
         _MUP,
     ),
     "hyperclovax": Family(hyperclovax, _LLAMA | {"use_post_norm": True}, _MUP),
@@ -179,5 +191,10 @@ FAMILIES = {
     "cohere2_moe": Family(
         cohere2_moe, _COHERE, _ROUTING | {"logit_scale", "shared_expert_combination_strategy", "expert_selection_fn"}
     ),
-    "mimo_v2_flash": Family(mimo_v2, _MIMO, _ROUTING | {"attention_value_scale", "n_shared_experts", "attention_chunk_size", "swa_rope_theta", "layernorm_epsilon"}),
+    "mimo_v2_flash": Family(
+        mimo_v2,
+        _MIMO,
+        _ROUTING
+        | {"attention_value_scale", "n_shared_experts", "attention_chunk_size", "swa_rope_theta", "layernorm_epsilon"},
+    ),
 }

@@ -9,13 +9,13 @@ from rooflinecli.importers.hf.decoder import attention, experts, feedforward, fr
 from rooflinecli.importers.hf.families.hybrid_ssm import placed
 from rooflinecli.importers.hf.hybrid_layers import layer_kinds
 from rooflinecli.importers.hf.layer_pattern import merged
-from rooflinecli.specs.field_reader import MISSING, Family, Fields
+from rooflinecli.specs.field_reader import MISSING, ConfigFields, Family
 
 Block = dict[str, Any]
 BOTH = ("recurrent", "attention")
 
 
-def _lfm(f: Fields) -> tuple[list[str], dict[str, Block]]:
+def _lfm(f: ConfigFields) -> tuple[list[str], dict[str, Block]]:
     """Gated short convolutions, and attention with q and k normalised per head at full_attn_idxs."""
     n, d = f.whole("num_hidden_layers"), f.whole("hidden_size")
     at = f.items("full_attn_idxs", int)
@@ -27,7 +27,7 @@ def _lfm(f: Fields) -> tuple[list[str], dict[str, Block]]:
     return kinds, {"recurrent": conv, "attention": attention(f, qk_norm="head")}
 
 
-def lfm2(f: Fields) -> Block:
+def lfm2(f: ConfigFields) -> Block:
     """The MLP's width is cut to two thirds, scaled, and rounded up to a multiple, unless told otherwise."""
     width = f.whole("intermediate_size", "block_ff_dim")
     if f.flag("block_auto_adjust_ff_dim", True):
@@ -42,7 +42,7 @@ def lfm2(f: Fields) -> Block:
     return frame(f, None, feedforward(f, "gated", d_ff=width), layers=placed(kinds, blocks))
 
 
-def lfm2_moe(f: Fields) -> Block:
+def lfm2_moe(f: ConfigFields) -> Block:
     """num_dense_layers first, then mixtures; their widths are used as written."""
     kinds, blocks = _lfm(f)
     dense = f.whole("num_dense_layers", null=0, least=0)
@@ -51,7 +51,7 @@ def lfm2_moe(f: Fields) -> Block:
     return frame(f, None, base, layers=merged(placed(kinds, blocks), mixed))
 
 
-def recurrent_gemma(f: Fields) -> Block:
+def recurrent_gemma(f: ConfigFields) -> Block:
     """block_types repeats over the layers; the MLP is half of intermediate_size wide and has biases."""
     n, heads = f.whole("num_hidden_layers"), f.whole("num_attention_heads")
     pattern = layer_kinds(f, ("block_types", "_block_types"), [], BOTH)
@@ -69,7 +69,7 @@ def recurrent_gemma(f: Fields) -> Block:
     return frame(f, None, mlp, layers=placed(kinds, {"recurrent": unit, "attention": local}))
 
 
-def rwkv(f: Fields) -> Block:
+def rwkv(f: ConfigFields) -> Block:
     """Time mixing and channel mixing; a norm before the first layer."""
     d = f.whole("hidden_size")
     mixing = {"kind": "rwkv", "n_heads": f.whole("attention_hidden_size", null=d), "head_dim": 1}

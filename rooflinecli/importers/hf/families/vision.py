@@ -7,12 +7,12 @@ from typing import Any
 from rooflinecli.importers.hf.decoder import Block, feedforward
 from rooflinecli.importers.hf.families.encoder import labels
 from rooflinecli.importers.hf.ignored_fields import NOISE
-from rooflinecli.importers.hf.vision_encoders import TowerFamily, linear, mha, patches, side, table, values
+from rooflinecli.importers.hf.vision_encoders import EncoderFamily, linear, mha, patches, side, table, values
 from rooflinecli.importers.hf.vision_encoders.clip_siglip import TOWERS
-from rooflinecli.specs.field_reader import Family, Fields
+from rooflinecli.specs.field_reader import ConfigFields, Family
 
 
-def _head(f: Fields, known: dict[str, str]) -> str:
+def _head(f: ConfigFields, known: dict[str, str]) -> str:
     """What the class that the checkpoint was saved from ends in. Raises DataError."""
     classes = f.items("architectures", str) or [f"{next(iter(known))}"]
     for ending, kind in known.items():
@@ -21,7 +21,7 @@ def _head(f: Fields, known: dict[str, str]) -> str:
     raise f.fail("architectures", f"{classes[0]} has a head this importer does not read; known: {', '.join(known)}")
 
 
-def _stack(f: Fields, mlp: Block, before: list[Block], rows: int, **more: Any) -> Block:
+def _stack(f: ConfigFields, mlp: Block, before: list[Block], rows: int, **more: Any) -> Block:
     width = f.whole("hidden_size")
     block = mha(f, "num_attention_heads", width, qkv_bias=f.flag("qkv_bias", True), out_bias=True)
     made: Block = {
@@ -36,14 +36,14 @@ def _stack(f: Fields, mlp: Block, before: list[Block], rows: int, **more: Any) -
     )
 
 
-def _patched(f: Fields) -> tuple[list[Block], int]:
+def _patched(f: ConfigFields) -> tuple[list[Block], int]:
     """Patches, a class token and a table of positions; how many there are."""
     rows = (side(f, "image_size") // side(f, "patch_size")) ** 2 + 1
     cut = patches(f, f.whole("hidden_size"), bias=True, less=1)
     return [cut, values("class_token"), table("positions", rows)], rows
 
 
-def vit(f: Fields) -> Block:
+def vit(f: ConfigFields) -> Block:
     """A classifier of the class token, or a pooler where there is none."""
     before, rows = _patched(f)
     kind = _head(f, {"ForImageClassification": "classes", "Model": ""})
@@ -56,7 +56,7 @@ def vit(f: Fields) -> Block:
     return _stack(f, feedforward(f, "dense", bias=True), before, rows, after=[end])
 
 
-def dinov2(f: Fields) -> Block:
+def dinov2(f: ConfigFields) -> Block:
     """Two learned scales a layer; a mask token where asked for; SwiGLU of two thirds of the width, rounded up to eights."""
     before, rows = _patched(f)
     before += [values("mask_token")] if f.flag("use_mask_token", True) else []
@@ -73,12 +73,12 @@ def dinov2(f: Fields) -> Block:
     return _stack(f, mlp, before, rows, pieces=[{"kind": "scale", "name": "scale", "rows": 2}], **ends)
 
 
-def _part(f: Fields, name: str, family: TowerFamily) -> tuple[Block, Fields]:
+def _part(f: ConfigFields, name: str, family: EncoderFamily) -> tuple[Block, ConfigFields]:
     """One of two towers, read from its part of the config."""
     given = f.raw(name)
     if not isinstance(given, dict):
         raise f.fail(name, "required; add it")
-    part = Fields(given, family.defaults, f.where, (name,))
+    part = ConfigFields(given, family.defaults, f.where, (name,))
     part.used.add("model_type")
     part.expect("is_encoder_decoder", (False, None), "a tower has no decoder")
     part.expect("add_cross_attention", (False, None), "a tower attends to nothing else")
@@ -88,7 +88,7 @@ def _part(f: Fields, name: str, family: TowerFamily) -> tuple[Block, Fields]:
 
 
 def _text(causal: bool) -> Any:
-    def convert(t: Fields) -> Block:
+    def convert(t: ConfigFields) -> Block:
         width, rows = t.whole("hidden_size"), t.whole("max_position_embeddings")
         block = mha(t, "num_attention_heads", width, qkv_bias=True, out_bias=True) | {"causal": causal}
         made: Block = {"d_model": width, "vocab_size": t.whole("vocab_size"), "norm": "layernorm", "lm_head": False}
@@ -98,7 +98,7 @@ def _text(causal: bool) -> Any:
     return convert
 
 
-def _pair(f: Fields, vision: str, text: TowerFamily, title: str) -> tuple[Block, Block, Fields]:
+def _pair(f: ConfigFields, vision: str, text: EncoderFamily, title: str) -> tuple[Block, Block, ConfigFields]:
     """A tower of images with its positions, and one of text beside it."""
     seen, v = _part(f, "vision_config", TOWERS[vision])
     said, t = _part(f, "text_config", text)
@@ -109,7 +109,7 @@ def _pair(f: Fields, vision: str, text: TowerFamily, title: str) -> tuple[Block,
     return seen, said, t
 
 
-def clip(f: Fields) -> Block:
+def clip(f: ConfigFields) -> Block:
     """Both towers end in a projection without a bias; one learned temperature."""
     _ = _head(f, {"CLIPModel": ""})
     wide = f.whole("projection_dim", null=512)
@@ -118,7 +118,7 @@ def clip(f: Fields) -> Block:
     return seen | {"projection_dim": wide, "towers": [said | {"projection_dim": wide}]}
 
 
-def siglip(f: Fields) -> Block:
+def siglip(f: ConfigFields) -> Block:
     """The image tower pools by a learned query, the text tower ends in a matrix; a learned temperature and a bias."""
     _ = _head(f, {"SiglipModel": ""})
     seen, said, t = _pair(f, "siglip_vision_model", SIGLIP_TEXT, "SigLIP")
@@ -134,10 +134,10 @@ _TEXT = {
     "num_hidden_layers": 12,
     "num_attention_heads": 8,
 }
-CLIP_TEXT = TowerFamily(
+CLIP_TEXT = EncoderFamily(
     _text(True), _TEXT | {"max_position_embeddings": 77, "hidden_act": "quick_gelu"}, frozenset({"projection_dim"})
 )
-SIGLIP_TEXT = TowerFamily(
+SIGLIP_TEXT = EncoderFamily(
     _text(False),
     _TEXT
     | {

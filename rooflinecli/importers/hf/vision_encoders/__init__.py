@@ -11,7 +11,7 @@ from typing import Any
 
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.importers.hf.ignored_fields import NOISE
-from rooflinecli.specs.field_reader import MISSING, Fields
+from rooflinecli.specs.field_reader import MISSING, ConfigFields
 
 Block = dict[str, Any]
 _FILES = {
@@ -53,15 +53,15 @@ _CALLED = {("minimax_m3_vl", "clip_vision_model"): "minimax_m3_vl_vision"}
 
 
 @dataclass(frozen=True)
-class TowerFamily:
+class EncoderFamily:
     """How a type of tower is read: layers and what stands before and after them; transformers' defaults; fields of no shape."""
 
-    convert: Callable[[Fields], Block]
+    convert: Callable[[ConfigFields], Block]
     defaults: dict[str, Any]
     ignored: frozenset[str] = frozenset()
 
 
-def tower(outer: Fields, name: str, text_width: int) -> Block | None:
+def tower(outer: ConfigFields, name: str, text_width: int) -> Block | None:
     """The tower of a wrapper with its projector, or None where the config has no vision_config. Raises DataError."""
     given = outer.raw("vision_config")
     if given is MISSING or given is None:
@@ -74,8 +74,8 @@ def tower(outer: Fields, name: str, text_width: int) -> Block | None:
         raise outer.fail(
             "vision_config", f"is a '{kind}', not a tower this importer knows; known: {', '.join(sorted(_FILES))}"
         )
-    family: TowerFamily = import_module(f"rooflinecli.importers.hf.vision_encoders.{_FILES[kind]}").TOWERS[kind]
-    v = Fields(given, family.defaults, outer.where, ("vision_config",))
+    family: EncoderFamily = import_module(f"rooflinecli.importers.hf.vision_encoders.{_FILES[kind]}").TOWERS[kind]
+    v = ConfigFields(given, family.defaults, outer.where, ("vision_config",))
     v.used.add("model_type")
     made = family.convert(v)
     join = import_module("rooflinecli.importers.hf.projectors").PROJECTORS[name]
@@ -89,7 +89,7 @@ def tower(outer: Fields, name: str, text_width: int) -> Block | None:
     return title | made
 
 
-def mha(v: Fields, heads: str, width: int, **more: Any) -> Block:
+def mha(v: ConfigFields, heads: str, width: int, **more: Any) -> Block:
     """Attention both ways, heads over the whole width."""
     n = v.whole(heads)
     if width % n:
@@ -104,7 +104,7 @@ def linear(name: str, width: int, **more: Any) -> Block:
     )
 
 
-def side(v: Fields, name: str) -> int:
+def side(v: ConfigFields, name: str) -> int:
     """A square's side, written as a number or as two equal ones. Raises DataError."""
     value = v.raw(name)
     if isinstance(value, list) and len(value) == 2 and all(isinstance(s, int) and s > 0 for s in value):
@@ -115,7 +115,7 @@ def side(v: Fields, name: str) -> int:
 
 
 def patches(
-    v: Fields, width: int, *, bias: bool, channels: str = "num_channels", deep: int = 1, less: int = 0
+    v: ConfigFields, width: int, *, bias: bool, channels: str = "num_channels", deep: int = 1, less: int = 0
 ) -> Block:
     """The convolution that makes a token of each patch."""
     return linear("patches", width, input=side(v, "patch_size") ** 2 * v.whole(channels) * deep, bias=bias, less=less)

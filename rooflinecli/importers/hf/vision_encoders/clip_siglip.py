@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from rooflinecli.importers.hf.decoder import feedforward
-from rooflinecli.importers.hf.vision_encoders import Block, TowerFamily, linear, mha, norm, patches, side, table, values
-from rooflinecli.specs.field_reader import Fields
+from rooflinecli.importers.hf.vision_encoders import (
+    Block,
+    EncoderFamily,
+    linear,
+    mha,
+    norm,
+    patches,
+    side,
+    table,
+    values,
+)
+from rooflinecli.specs.field_reader import ConfigFields
 
 _NONE = {"kind": "none"}
 
 
-def _stack(v: Fields, attention: Block, mlp: Block, norm: str, **more: object) -> Block:
+def _stack(v: ConfigFields, attention: Block, mlp: Block, norm: str, **more: object) -> Block:
     return {
         "d_model": v.whole("hidden_size"),
         "norm": norm,
@@ -21,11 +31,11 @@ def _stack(v: Fields, attention: Block, mlp: Block, norm: str, **more: object) -
     }
 
 
-def _patches(v: Fields) -> int:
+def _patches(v: ConfigFields) -> int:
     return (side(v, "image_size") // side(v, "patch_size")) ** 2
 
 
-def clip(v: Fields) -> Block:
+def clip(v: ConfigFields) -> Block:
     """A class token before the patches, a norm before the layers and one after."""
     width = v.whole("hidden_size")
     before = [patches(v, width, bias=False, less=1), values("class_token"), table("positions", _patches(v) + 1)]
@@ -33,7 +43,7 @@ def clip(v: Fields) -> Block:
     return _stack(v, block, feedforward(v, "dense", bias=True), "layernorm", before=before, pre_norm=True)
 
 
-def siglip(v: Fields) -> Block:
+def siglip(v: ConfigFields) -> Block:
     """No class token; the head that pools by a learned query is there unless vision_use_head is off."""
     width = v.whole("hidden_size")
     before = [patches(v, width, bias=True), table("positions", _patches(v))]
@@ -42,14 +52,14 @@ def siglip(v: Fields) -> Block:
     return _stack(v, block, feedforward(v, "dense", bias=True), "layernorm", before=before, **more)
 
 
-def idefics3(v: Fields) -> Block:
+def idefics3(v: ConfigFields) -> Block:
     """SigLIP without the head that pools."""
     made = siglip(v)
     made.pop("after", None)
     return made
 
 
-def _pooling(v: Fields, width: int) -> list[Block]:
+def _pooling(v: ConfigFields, width: int) -> list[Block]:
     """A learned query attends to every patch, an MLP follows."""
     inner = v.whole("intermediate_size")
     return [
@@ -64,7 +74,7 @@ def _pooling(v: Fields, width: int) -> list[Block]:
     ]
 
 
-def pixtral(v: Fields) -> Block:
+def pixtral(v: ConfigFields) -> Block:
     """As a llama without causality: rotary in two axes, gated, no biases; a norm before the layers, none after."""
     width = v.whole("hidden_size")
     v.expect("head_dim", (width // v.whole("num_attention_heads"), None), "heads fill the width")
@@ -74,7 +84,7 @@ def pixtral(v: Fields) -> Block:
     return made | {"pre_norm": True, "final_norm": False, "positions": {"kind": "rotary"}}
 
 
-def internvl(v: Fields) -> Block:
+def internvl(v: ConfigFields) -> Block:
     """A class token, a mask token where asked for, two learned scales a layer; a norm after the layers unless it pools by the mean."""
     width, kind = v.whole("hidden_size"), v.text("norm_type", default="layer_norm")
     if kind not in ("layer_norm", "rms_norm"):
@@ -113,16 +123,22 @@ _LARGE = {
 }
 # projection_dim and the like belong to another class of the same type, or to the wrapper
 TOWERS = {
-    "clip_vision_model": TowerFamily(clip, _BASE, frozenset({"projection_dim", "vocab_size"})),
-    "siglip_vision_model": TowerFamily(
-        siglip, _BASE | {"patch_size": 16, "hidden_act": "gelu_pytorch_tanh"}, frozenset({"projection_dim", "num_image_tokens", "projector_hidden_act", "vocab_size"})
+    "clip_vision_model": EncoderFamily(clip, _BASE, frozenset({"projection_dim", "vocab_size"})),
+    "siglip_vision_model": EncoderFamily(
+        siglip,
+        _BASE | {"patch_size": 16, "hidden_act": "gelu_pytorch_tanh"},
+        frozenset({"projection_dim", "num_image_tokens", "projector_hidden_act", "vocab_size"}),
     ),
     **dict.fromkeys(
         ("idefics3_vision", "smolvlm_vision"),
-        TowerFamily(idefics3, _BASE | {"hidden_size": 1152, "num_attention_heads": 16, "hidden_act": "gelu_pytorch_tanh"}, frozenset({"use_base_siglip", "max_image_size", "size", "tie_word_embeddings"})),
+        EncoderFamily(
+            idefics3,
+            _BASE | {"hidden_size": 1152, "num_attention_heads": 16, "hidden_act": "gelu_pytorch_tanh"},
+            frozenset({"use_base_siglip", "max_image_size", "size", "tie_word_embeddings"}),
+        ),
     ),
-    "pixtral": TowerFamily(pixtral, _LARGE | {"image_size": 1024, "patch_size": 16}, frozenset({"vocab_size"})),
-    "internvl_vision": TowerFamily(
+    "pixtral": EncoderFamily(pixtral, _LARGE | {"image_size": 1024, "patch_size": 16}, frozenset({"vocab_size"})),
+    "internvl_vision": EncoderFamily(
         internvl,
         _LARGE | {"image_size": [448, 448], "patch_size": [14, 14]},
         frozenset({"projection_dropout", "layer_scale_init_value"}),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rooflinecli.importers.hf.decoder import attention, feedforward
-from rooflinecli.importers.hf.vision_encoders import Block, TowerFamily, linear, side, table
-from rooflinecli.specs.field_reader import Fields
+from rooflinecli.importers.hf.vision_encoders import Block, EncoderFamily, linear, side, table
+from rooflinecli.specs.field_reader import ConfigFields
 
 
-def gemma4(v: Fields) -> Block:
+def gemma4(v: ConfigFields) -> Block:
     """Rotary in two axes, four norms a layer, q and k normalised per head, no biases; two tables of positions, none after the layers."""
     width = v.whole("hidden_size")
     patch = linear("patches", width, input=3 * side(v, "patch_size") ** 2, bias=False)
@@ -36,5 +36,16 @@ _GEMMA4 = {
     "pooling_kernel_size": 3,
 }
 # bounds of the inputs of a matrix and of the pooled tokens are buffers; attention_bias is not read by the class
-_IGNORED = frozenset({"use_clipped_linears", "standardize", "max_position_embeddings", "attention_bias", "default_output_length", "global_head_dim", "image_seq_length", "video_seq_length"})
-TOWERS = {"gemma4_vision": TowerFamily(gemma4, _GEMMA4, _IGNORED)}
+_IGNORED = frozenset(
+    {
+        "use_clipped_linears",
+        "standardize",
+        "max_position_embeddings",
+        "attention_bias",
+        "default_output_length",
+        "global_head_dim",
+        "image_seq_length",
+        "video_seq_length",
+    }
+)
+TOWERS = {"gemma4_vision": EncoderFamily(gemma4, _GEMMA4, _IGNORED)}

@@ -6,11 +6,11 @@ Patches of two frames are one token (an image is its own second frame); a convol
 from __future__ import annotations
 
 from rooflinecli.importers.hf.decoder import feedforward
-from rooflinecli.importers.hf.vision_encoders import Block, TowerFamily, linear, mha, norm, patches, side, table
-from rooflinecli.specs.field_reader import Fields
+from rooflinecli.importers.hf.vision_encoders import Block, EncoderFamily, linear, mha, norm, patches, side, table
+from rooflinecli.specs.field_reader import ConfigFields
 
 
-def glm4v(v: Fields) -> Block:
+def glm4v(v: ConfigFields) -> Block:
     """Learned positions beside rotary ones, an MLP as wide as the decoder; the merger is as wide as intermediate_size."""
     made = _stack(v, v.whole("out_hidden_size"), bias=False)
     made["before"] += [
@@ -20,7 +20,7 @@ def glm4v(v: Fields) -> Block:
     return made
 
 
-def glm_ocr(v: Fields) -> Block:
+def glm_ocr(v: ConfigFields) -> Block:
     """Rotary positions alone, q and k normalised per head; the merger is as wide as its input times in_channels."""
     made = _stack(
         v,
@@ -32,7 +32,7 @@ def glm_ocr(v: Fields) -> Block:
     return made
 
 
-def _stack(v: Fields, mlp: int, *, bias: bool, merger: int | None = None) -> Block:
+def _stack(v: ConfigFields, mlp: int, *, bias: bool, merger: int | None = None) -> Block:
     width, out, merge = v.whole("hidden_size"), v.whole("out_hidden_size"), v.whole("spatial_merge_size")
     wide, count = merger or v.whole("intermediate_size"), merge**2
     first = patches(v, width, bias=True, channels="in_channels", deep=side(v, "temporal_patch_size"))
@@ -74,7 +74,7 @@ _OCR = _BASE | {
     "intermediate_size": 4096,
 }
 TOWERS = {
-    **dict.fromkeys(("glm4v_vision", "glm46v_vision"), TowerFamily(glm4v, _BASE)),
-    "glm4v_moe_vision": TowerFamily(glm4v, _BASE | {"intermediate_size": 10944}),
-    "glm_ocr_vision": TowerFamily(glm_ocr, _OCR, frozenset({"image_size"})),
+    **dict.fromkeys(("glm4v_vision", "glm46v_vision"), EncoderFamily(glm4v, _BASE)),
+    "glm4v_moe_vision": EncoderFamily(glm4v, _BASE | {"intermediate_size": 10944}),
+    "glm_ocr_vision": EncoderFamily(glm_ocr, _OCR, frozenset({"image_size"})),
 }

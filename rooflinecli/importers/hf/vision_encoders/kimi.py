@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rooflinecli.importers.hf.decoder import feedforward
-from rooflinecli.importers.hf.vision_encoders import Block, TowerFamily, linear, mha, norm, patches, table
-from rooflinecli.specs.field_reader import Fields
+from rooflinecli.importers.hf.vision_encoders import Block, EncoderFamily, linear, mha, norm, patches, table
+from rooflinecli.specs.field_reader import ConfigFields
 
 
-def moonvit(v: Fields) -> Block:
+def moonvit(v: ConfigFields) -> Block:
     """Learned positions beside rotary ones in two axes; a norm behind the layers."""
     width = v.whole("vt_hidden_size", "hidden_size")
     rows = v.whole("init_pos_emb_height", "pos_emb_height") * v.whole("init_pos_emb_width", "pos_emb_width")
@@ -49,4 +49,4 @@ _OTHER = frozenset(
     "init_pos_emb_time pos_emb_time merge_type pos_emb_type video_attn_type projector_hidden_act projector_ln_eps mm_projector_type "
     "mm_hidden_size text_hidden_size".split()
 )
-TOWERS = {"kimi_k25_vision": TowerFamily(moonvit, _BASE, _OTHER)}
+TOWERS = {"kimi_k25_vision": EncoderFamily(moonvit, _BASE, _OTHER)}

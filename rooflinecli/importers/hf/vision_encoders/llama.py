@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from rooflinecli.importers.hf.decoder import feedforward
 from rooflinecli.importers.hf.layer_pattern import Override, stack
-from rooflinecli.importers.hf.vision_encoders import Block, TowerFamily, linear, mha, norm, patches, side, table, values
-from rooflinecli.specs.field_reader import Fields
+from rooflinecli.importers.hf.vision_encoders import (
+    Block,
+    EncoderFamily,
+    linear,
+    mha,
+    norm,
+    patches,
+    side,
+    table,
+    values,
+)
+from rooflinecli.specs.field_reader import ConfigFields
 
 
-def llama4(v: Fields) -> Block:
+def llama4(v: ConfigFields) -> Block:
     """A class token behind the patches; its pixel shuffle leaves a quarter of them, four times as wide, which two matrices read."""
     width, inner = v.whole("hidden_size"), v.whole("intermediate_size")
     ratio = v.raw("pixel_shuffle_ratio")
@@ -37,7 +47,7 @@ def llama4(v: Fields) -> Block:
     }
 
 
-def mllama(v: Fields) -> Block:
+def mllama(v: ConfigFields) -> Block:
     """All tiles of an image in one sequence; tables of tiles and aspect ratios; global layers behind a gate of two numbers each."""
     width, tiles = v.whole("hidden_size"), v.whole("max_num_tiles")
     ratios = v.raw("supported_aspect_ratios")
@@ -72,7 +82,7 @@ def mllama(v: Fields) -> Block:
 
 _BASE = {"num_channels": 3, "patch_size": 14, "image_size": 448, "pixel_shuffle_ratio": 0.5, "hidden_act": "gelu"}
 TOWERS = {
-    "llama4_vision_model": TowerFamily(
+    "llama4_vision_model": EncoderFamily(
         llama4,
         _BASE
         | {
@@ -93,7 +103,7 @@ TOWERS = {
             }
         ),
     ),
-    "mllama_vision_model": TowerFamily(
+    "mllama_vision_model": EncoderFamily(
         mllama,
         _BASE
         | {

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rooflinecli.importers.hf.decoder import feedforward
-from rooflinecli.importers.hf.vision_encoders import Block, TowerFamily, linear, mha, patches
-from rooflinecli.specs.field_reader import Fields
+from rooflinecli.importers.hf.vision_encoders import Block, EncoderFamily, linear, mha, patches
+from rooflinecli.specs.field_reader import ConfigFields
 
 
-def minimax(v: Fields) -> Block:
+def minimax(v: ConfigFields) -> Block:
     """A norm before the layers and none behind them; an image is its own second frame."""
     width = v.whole("hidden_size")
     return {
@@ -48,4 +48,4 @@ _BASE = {
 _OTHER = frozenset(
     "image_size projection_dim position_embedding_type rope_mode vocab_size img_token_compression_config vision_segment_max_frames".split()
 )
-TOWERS = {"minimax_m3_vl_vision": TowerFamily(minimax, _BASE, _OTHER)}
+TOWERS = {"minimax_m3_vl_vision": EncoderFamily(minimax, _BASE, _OTHER)}

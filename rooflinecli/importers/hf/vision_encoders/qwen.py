@@ -9,11 +9,11 @@ from typing import Any
 
 from rooflinecli.importers.hf.decoder import feedforward
 from rooflinecli.importers.hf.layer_pattern import Override, stack
-from rooflinecli.importers.hf.vision_encoders import Block, TowerFamily, linear, mha, norm, patches, side, table
-from rooflinecli.specs.field_reader import Fields
+from rooflinecli.importers.hf.vision_encoders import Block, EncoderFamily, linear, mha, norm, patches, side, table
+from rooflinecli.specs.field_reader import ConfigFields
 
 
-def _patches(v: Fields, width: int, bias: bool) -> Block:
+def _patches(v: ConfigFields, width: int, bias: bool) -> Block:
     channels = "in_channels" if "in_channels" in v.data or "in_chans" not in v.data else "in_chans"
     v.expect(
         "spatial_patch_size", (side(v, "patch_size"), None), "it is patch_size under another name; make them agree"
@@ -33,7 +33,7 @@ def _merger(name: str, width: int, out: int, merge: int, norms: str, wide: bool 
 
 
 def _stack(
-    v: Fields, width: int, mlp: Block, norms: str, layers: Any, before: list[Block], after: list[Block]
+    v: ConfigFields, width: int, mlp: Block, norms: str, layers: Any, before: list[Block], after: list[Block]
 ) -> Block:
     return {
         "d_model": width,
@@ -47,7 +47,7 @@ def _stack(
     }
 
 
-def qwen2(v: Fields) -> Block:
+def qwen2(v: ConfigFields) -> Block:
     """embed_dim is the width, hidden_size that of the decoder."""
     width = v.whole("embed_dim")
     ratio = v.raw("mlp_ratio")
@@ -58,7 +58,7 @@ def qwen2(v: Fields) -> Block:
     return _stack(v, width, mlp, "layernorm", v.whole("depth"), [_patches(v, width, False)], after)
 
 
-def qwen2_5(v: Fields) -> Block:
+def qwen2_5(v: ConfigFields) -> Block:
     """Gated; layers attend inside windows of window_size pixels, but for those of fullatt_block_indexes."""
     width, merge = v.whole("hidden_size"), v.whole("spatial_merge_size")
     depth, whole = v.whole("depth"), v.items("fullatt_block_indexes", int) or []
@@ -69,7 +69,7 @@ def qwen2_5(v: Fields) -> Block:
     return _stack(v, width, mlp, "rmsnorm", stack(local), [_patches(v, width, False)], after)
 
 
-def qwen3(v: Fields) -> Block:
+def qwen3(v: ConfigFields) -> Block:
     """Learned positions beside rotary ones; mergers of layers on the way, one each beside the last."""
     width, merge = v.whole("hidden_size"), v.whole("spatial_merge_size")
     out, deep = v.whole("out_hidden_size"), v.items("deepstack_visual_indexes", int) or []
@@ -97,11 +97,13 @@ _QWEN3 = _BASE | {
     "num_position_embeddings": 2304,
     "hidden_act": "gelu_pytorch_tanh",
 }
-_THREE = TowerFamily(qwen3, _QWEN3 | {"deepstack_visual_indexes": [8, 16, 24]})
-_FIVE = TowerFamily(qwen3, _QWEN3)
+_THREE = EncoderFamily(qwen3, _QWEN3 | {"deepstack_visual_indexes": [8, 16, 24]})
+_FIVE = EncoderFamily(qwen3, _QWEN3)
 TOWERS = {
-    "qwen2_vl_vision": TowerFamily(qwen2, _BASE | {"embed_dim": 1280, "hidden_size": 3584, "mlp_ratio": 4, "hidden_act": "quick_gelu"}),
-    "qwen2_5_vl_vision": TowerFamily(
+    "qwen2_vl_vision": EncoderFamily(
+        qwen2, _BASE | {"embed_dim": 1280, "hidden_size": 3584, "mlp_ratio": 4, "hidden_act": "quick_gelu"}
+    ),
+    "qwen2_5_vl_vision": EncoderFamily(
         qwen2_5,
         _BASE
         | {

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rooflinecli.importers.hf.decoder import feedforward
-from rooflinecli.importers.hf.vision_encoders import Block, TowerFamily, linear, mha, patches, side, table
-from rooflinecli.specs.field_reader import Fields
+from rooflinecli.importers.hf.vision_encoders import Block, EncoderFamily, linear, mha, patches, side, table
+from rooflinecli.specs.field_reader import ConfigFields
 
 
-def step3(v: Fields) -> Block:
+def step3(v: ConfigFields) -> Block:
     """Learned positions beside rotary ones, two learned scales a layer; convolutions of 3 x 3 that each leave a quarter of the positions."""
     width, ratio = v.whole("hidden_size"), v.raw("mlp_ratio")
     if isinstance(ratio, bool) or not isinstance(ratio, (int, float)) or ratio <= 0:
@@ -53,4 +53,4 @@ _OTHER = frozenset(
         "ls_init_value",
     }
 )
-TOWERS = {"step3p5_vision": TowerFamily(step3, _BASE, _OTHER)}
+TOWERS = {"step3p5_vision": EncoderFamily(step3, _BASE, _OTHER)}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rooflinecli.importers.launch import training_common
-from rooflinecli.importers.launch.launch import Arguments, Launch
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 
 VERSION = "accelerate 1.10"
 TRAINS = True
@@ -26,35 +26,35 @@ def claims(tree: Mapping[str, Any]) -> bool:
 
 def read(tree: Mapping[str, Any], launch: Launch) -> None:
     """A launch without model or load: how many processes, what is sharded, in which format."""
-    args = Arguments.of_tree(tree)
+    args = LaunchArguments.of_tree(tree)
     tp, pp = (args.whole(launch, f"megatron_lm_config.megatron_lm_{axis}_degree") for axis in ("tp", "pp"))
     tp, cp = (
         args.whole(launch, f"parallelism_config.parallelism_config_{axis}_size", default=default)
         for axis, default in (("tp", tp), ("cp", None))
     )
-    args.take("num_machines")
+    args.pop("num_machines")
     training_common.layout(launch, args.whole(launch, "num_processes"), tp=tp, pp=pp, cp=cp)
-    training_common.unreadable(launch, {"num_processes": "n"})
-    sharding = args.take("fsdp_config.fsdp_sharding_strategy", "fsdp_config.sharding_strategy")
-    stage = args.take("deepspeed_config.zero_stage")
-    kind = str(args.take("distributed_type"))
-    reshard = str(args.take("fsdp_config.fsdp_reshard_after_forward", default="")).lower()
+    training_common.unresolved(launch, {"num_processes": "n"})
+    sharding = args.pop("fsdp_config.fsdp_sharding_strategy", "fsdp_config.sharding_strategy")
+    stage = args.pop("deepspeed_config.zero_stage")
+    kind = str(args.pop("distributed_type"))
+    reshard = str(args.pop("fsdp_config.fsdp_reshard_after_forward", default="")).lower()
     default = {"false": 2}.get(reshard, _STAGES.get(reshard.upper(), 3)) if kind == "FSDP" else 0
     launch.put("zero", stage if stage is not None else _STAGES.get(str(sharding), default), "zero_stage")
     if (
-        str(args.take("fsdp_config.fsdp_version", default=1)) == "2"
+        str(args.pop("fsdp_config.fsdp_version", default=1)) == "2"
         and "fsdp_config.fsdp_sharding_strategy" not in args.given
     ):
-        args.take("fsdp_config.fsdp_version")
-    mixed = str(args.take("mixed_precision", default="no"))
+        args.pop("fsdp_config.fsdp_version")
+    mixed = str(args.pop("mixed_precision", default="no"))
     launch.options["dtype"] = {"no": "fp32"}.get(mixed, mixed)
-    offloads = [args.take(f"deepspeed_config.offload_{what}_device", default="none") for what in ("optimizer", "param")]
+    offloads = [args.pop(f"deepspeed_config.offload_{what}_device", default="none") for what in ("optimizer", "param")]
     if offloads[0] not in ("none", None):
         launch.options["offload"] = "optimizer"
-    if offloads[1] not in ("none", None) or args.take("fsdp_config.fsdp_offload_params") is True:
+    if offloads[1] not in ("none", None) or args.pop("fsdp_config.fsdp_offload_params") is True:
         launch.unmodelled.append("parameters offloaded to the host: weights are taken to stay on the device")
-    if args.take("fsdp_config.fsdp_activation_checkpointing") is True:
+    if args.pop("fsdp_config.fsdp_activation_checkpointing") is True:
         launch.options["recompute"] = "full"
-    if str(args.take("deepspeed_config.gradient_accumulation_steps", default=1)) not in ("1", "auto"):
+    if str(args.pop("deepspeed_config.gradient_accumulation_steps", default=1)) not in ("1", "auto"):
         launch.notes.append("gradient_accumulation_steps says how a batch is split, not how large it is; give --batch")
     launch.unmodelled += args.left(IDLE)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rooflinecli.importers.launch import dtype_names, training_common
-from rooflinecli.importers.launch.launch import Arguments, Launch
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 
 VERSION = "Axolotl 0.12"
 TRAINS = True
@@ -27,8 +27,8 @@ def claims(tree: Mapping[str, Any]) -> bool:
 
 def read(tree: Mapping[str, Any], launch: Launch) -> None:
     """A run as a training plan of one replica after another; how many there are the launcher says."""
-    args = Arguments.of_tree({k: v for k, v in tree.items() if k != "fsdp_config"} | _fsdp(tree))
-    dtype_names.checkpoint(launch, args.take("base_model"), "base_model")
+    args = LaunchArguments.of_tree({k: v for k, v in tree.items() if k != "fsdp_config"} | _fsdp(tree))
+    dtype_names.checkpoint(launch, args.pop("base_model"), "base_model")
     sizes = {axis: args.whole(launch, f"{word}_parallel_size") for axis, word in (("tp", "tensor"), ("cp", "context"))}
     training_common.layout(launch, None, **sizes)
     args.put(launch, "seq", "sequence_len")
@@ -39,29 +39,29 @@ def read(tree: Mapping[str, Any], launch: Launch) -> None:
     if micro:
         launch.options["micro-batch"] = micro
         launch.per_replica = micro * steps
-    adapter = args.take("adapter")
+    adapter = args.pop("adapter")
     if adapter in ("lora", "qlora"):
         launch.options["recipe"] = adapter
         args.put(launch, "lora-rank", "lora_r")
     elif adapter:
         launch.refuse("recipe", f"adapter {adapter} is no recipe known here")
-    linear = args.take("lora_target_linear")
+    linear = args.pop("lora_target_linear")
     if isinstance(args.given.get("rl"), list) and args.given["rl"][0] in ("dpo", "ipo", "kto", "orpo", "simpo"):
         launch.options["recipe"] = "dpo" if adapter not in ("lora", "qlora") else adapter
         launch.notes.append(f"rl {args.given['rl'][0]}: taken at the cost of {launch.options['recipe']}")
     elif args.given.get("rl"):
         launch.unmodelled.append(f"rl {args.given['rl'][0]}: the training step alone is answered, without the sampling")
     modules = {str(m) for m in args.given.get("lora_target_modules", [])}
-    args.take("lora_target_modules")
+    args.pop("lora_target_modules")
     if modules and not linear:
         attention = {"q_proj", "k_proj", "v_proj", "o_proj"}
         launch.options["lora-targets"] = "all" if modules - attention else "attention" if "o_proj" in modules else "qkv"
-    narrow = {bits: args.take(f"load_in_{bits}bit") is True for bits in (4, 8)}
+    narrow = {bits: args.pop(f"load_in_{bits}bit") is True for bits in (4, 8)}
     if narrow[8] and adapter != "qlora":
         launch.unmodelled.append("load_in_8bit true: the frozen weights are taken in 16 bits")
-    launch.options["recompute"] = "full" if args.take("gradient_checkpointing") in (True, "true", "offload") else "none"
-    launch.options["zero"] = 3 if args.take("fsdp", "fsdp_version") is not None else _stage(args.take("deepspeed"))
-    optimizer = str(args.take("optimizer", default="adamw"))
+    launch.options["recompute"] = "full" if args.pop("gradient_checkpointing") in (True, "true", "offload") else "none"
+    launch.options["zero"] = 3 if args.pop("fsdp", "fsdp_version") is not None else _stage(args.pop("deepspeed"))
+    optimizer = str(args.pop("optimizer", default="adamw"))
     if "8bit" in optimizer:
         launch.options["optimizer"] = "adamw-8bit"
     elif "muon" in optimizer or "adafactor" in optimizer or "lion" in optimizer:

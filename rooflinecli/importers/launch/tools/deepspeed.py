@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rooflinecli.importers.launch import training_common
-from rooflinecli.importers.launch.launch import Arguments, Launch
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 
 VERSION = "DeepSpeed 0.17"
 TRAINS = True
@@ -35,12 +35,12 @@ def claims(tree: Mapping[str, Any]) -> bool:
 
 def read(tree: Mapping[str, Any], launch: Launch) -> None:
     """A config as a training plan; `auto` is left to what launches it, and a list of stages is no plan."""
-    args = Arguments.of_tree({_plain(k.strip()): v for k, v in tree.items()})
+    args = LaunchArguments.of_tree({_plain(k.strip()): v for k, v in tree.items()})
     tp = args.whole(launch, "model-parallel-size", "tensor_parallel.autotp_size", default=1)
     pp = args.whole(launch, "pipe-parallel-size", default=1)
     training_common.layout(launch, None, tp=tp, pp=max(pp or 1, 1))
     stages = args.given.get(_STAGE, [0])
-    args.take(_STAGE)
+    args.pop(_STAGE)
     if len(stages) > 1:
         launch.refuse("zero", f"{_STAGE} is a list, {stages}, for autotuning to choose from")
     else:
@@ -51,7 +51,7 @@ def read(tree: Mapping[str, Any], launch: Launch) -> None:
     if launch.options["dtype"] == "bf16" and str(launch.options.get("zero")) == "0":
         launch.options["zero"] = 1  # BF16_Optimizer shards its states at stage 0 too
     _sizes(args, launch)
-    if str(args.take("checkpoint-activations")).lower() == "true":
+    if str(args.pop("checkpoint-activations")).lower() == "true":
         launch.options["recompute"] = "full"
     launch.unmodelled += args.left(IDLE)
 
@@ -62,7 +62,7 @@ def _plain(key: str) -> str:
     return dashed if dashed in _NEOX else key
 
 
-def _batch(args: Arguments, launch: Launch, within: int) -> None:
+def _batch(args: LaunchArguments, launch: Launch, within: int) -> None:
     """train_batch_size = micro batch x accumulation x replicas: three of them say the fourth."""
     whole, micro = args.whole(launch, "train_batch_size"), args.whole(launch, "train_micro_batch_size_per_gpu")
     steps = args.whole(launch, "gradient_accumulation_steps")
@@ -78,10 +78,10 @@ def _batch(args: Arguments, launch: Launch, within: int) -> None:
         launch.per_replica = micro * steps
 
 
-def _offload(args: Arguments, launch: Launch) -> None:
-    optimizer = args.take("zero_optimization.offload_optimizer.device", default="none")
-    weights = args.take("zero_optimization.offload_param.device", default="none")
-    if str(args.take("zero_optimization.cpu_offload")).lower() == "true":
+def _offload(args: LaunchArguments, launch: Launch) -> None:
+    optimizer = args.pop("zero_optimization.offload_optimizer.device", default="none")
+    weights = args.pop("zero_optimization.offload_param.device", default="none")
+    if str(args.pop("zero_optimization.cpu_offload")).lower() == "true":
         optimizer = "cpu"
     if optimizer in ("cpu", "nvme"):
         launch.options["offload"] = "optimizer"
@@ -94,24 +94,24 @@ def _offload(args: Arguments, launch: Launch) -> None:
         for n in args.given
         if n.startswith(("zero_optimization.offload_param.", "zero_optimization.offload_optimizer."))
     ]:
-        args.take(name)
+        args.pop(name)
 
 
-def _dtype(args: Arguments) -> str:
+def _dtype(args: LaunchArguments) -> str:
     on = {
-        kind: str(args.take(f"{kind}.enabled", default=False)).lower() in ("true", "auto") for kind in ("bf16", "fp16")
+        kind: str(args.pop(f"{kind}.enabled", default=False)).lower() in ("true", "auto") for kind in ("bf16", "fp16")
     }
-    on["bf16"] = on["bf16"] or args.take("bfloat16.enabled") is True
+    on["bf16"] = on["bf16"] or args.pop("bfloat16.enabled") is True
     return "bf16" if on["bf16"] else "fp16" if on["fp16"] else "fp32"
 
 
-def _sizes(args: Arguments, launch: Launch) -> None:
+def _sizes(args: LaunchArguments, launch: Launch) -> None:
     keys = {"layers": "num-layers", "d_model": "hidden-size", "heads": "num-attention-heads", "kv_heads": "num-kv-heads",
             "d_ff": "intermediate-size"}  # fmt: skip
     found = {key: args.whole(launch, name) for key, name in keys.items()}
     launch.shape = {key: value for key, value in found.items() if value}
     if {"d_model", "heads"} <= set(launch.shape):  # gpt-neox: full attention and 4 h wide unless it says otherwise
-        gated = str(args.take("activation", default="gelu")).lower() in ("swiglu", "geglu", "silu-gated")
+        gated = str(args.pop("activation", default="gelu")).lower() in ("swiglu", "geglu", "silu-gated")
         launch.shape = {
             "kv_heads": launch.shape["heads"],
             "d_ff": 4 * launch.shape["d_model"],
@@ -120,8 +120,8 @@ def _sizes(args: Arguments, launch: Launch) -> None:
             **launch.shape,
             "gated": gated,
         }
-        launch.shape["tied"] = str(args.take("no-weight-tying", default=False)).lower() != "true"
-        launch.shape["rotary"] = args.take("pos-emb", default="learned") != "learned"
+        launch.shape["tied"] = str(args.pop("no-weight-tying", default=False)).lower() != "true"
+        launch.shape["rotary"] = args.pop("pos-emb", default="learned") != "learned"
         launch.shape["context"] = args.whole(launch, "max-position-embeddings") or 2048
     args.put(launch, "seq", "seq-length")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.importers.launch import dtype_names, serving_common
-from rooflinecli.importers.launch.launch import Arguments, Launch
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 
 VERSION = "llama.cpp b6000"
 TRAINS = False
@@ -52,20 +52,22 @@ def starts(words: list[str]) -> list[str] | None:
 
 def read(words: list[str], launch: Launch) -> None:
     """Layers split over the cards stand for pipeline stages, rows for tensor parallelism; slots share the context."""
-    args = Arguments.of_words(words, SWITCHES, SHORT, ())
-    repository = str(args.take("hf-repo", default=""))
+    args = LaunchArguments.of_words(words, SWITCHES, SHORT, ())
+    repository = str(args.pop("hf-repo", default=""))
     named, _, kind = repository.rpartition(":") if ":" in repository else (repository, "", "")
-    file = args.take("model", "hf-file")
-    dtype_names.checkpoint(launch, file or (f"{named.removesuffix('-GGUF')}-{kind}" if kind else named) or None, "--model")
-    keys = args.take("cache-type-k")
+    file = args.pop("model", "hf-file")
+    dtype_names.checkpoint(
+        launch, file or (f"{named.removesuffix('-GGUF')}-{kind}" if kind else named) or None, "--model"
+    )
+    keys = args.pop("cache-type-k")
     dtype_names.cache(launch, keys, "--cache-type-k")
-    if args.take("cache-type-v") != keys:
+    if args.pop("cache-type-v") != keys:
         launch.unmodelled.append("--cache-type-v unlike --cache-type-k")
-    cards = len(str(args.take("tensor-split", default="1")).split(","))
-    by_row = args.take("split-mode") == "row"
+    cards = len(str(args.pop("tensor-split", default="1")).split(","))
+    by_row = args.pop("split-mode") == "row"
     serving_common.server(launch, cards if by_row else 1, 1 if by_row else cards)
     _on_host(args, launch)
-    serving_common.speculation(launch, None, args.take("draft-max", "draft"), args.take("model-draft"))
+    serving_common.speculation(launch, None, args.pop("draft-max", "draft"), args.pop("model-draft"))
     slots = args.whole(launch, "parallel", default=1) or 1
     launch.options["batch"] = slots
     context = args.whole(launch, "ctx-size")
@@ -74,14 +76,14 @@ def read(words: list[str], launch: Launch) -> None:
     launch.unmodelled += args.left(IDLE)
 
 
-def _on_host(args: Arguments, launch: Launch) -> None:
+def _on_host(args: LaunchArguments, launch: Launch) -> None:
     """Layers and experts that stay in the host's memory; any count beyond a model's layers means all on the device."""
     layers = args.whole(launch, "gpu-layers")
     if layers is not None and 0 <= layers < MOST_LAYERS:
         launch.options["offload-layers"] = layers
-    if args.take("cpu-moe"):
+    if args.pop("cpu-moe"):
         launch.options["experts-on"] = "host"
-    count = args.take("n-cpu-moe")
+    count = args.pop("n-cpu-moe")
     if count is not None:
         launch.put("experts-on", f"host:{count}", "--n-cpu-moe")
 

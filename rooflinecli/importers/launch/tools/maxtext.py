@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from rooflinecli.importers.launch import dtype_names, training_common
-from rooflinecli.importers.launch.launch import Arguments, Launch
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 
 VERSION = "MaxText e591f30"
 TRAINS = True
@@ -67,7 +67,7 @@ def read(tree: Mapping[str, Any] | list[str], launch: Launch) -> None:
         tree = {key: value for key, _, value in pairs}
     elif isinstance(modules := tree.get("modules"), Mapping):
         tree = primus(modules)
-    args = Arguments.of_tree(tree)
+    args = LaunchArguments.of_tree(tree)
     sizes: dict[str, int | None] = {axis: _size(args, launch, names) for axis, names in _AXES.items()}
     fsdp, data = sizes.pop("fsdp"), sizes.pop("dp")
     if not any(f"{net}_fsdp_parallelism" in tree for net in ("ici", "dcn")):
@@ -79,30 +79,30 @@ def read(tree: Mapping[str, Any] | list[str], launch: Launch) -> None:
     launch.options["zero"] = 0 if fsdp == 1 else 3
     if fsdp and fsdp > 1 and (data == -1 or (closed and data and data > 1)):
         launch.options["shard"] = fsdp * int(sizes["ep"] or 1)
-    training_common.unreadable(
+    training_common.unresolved(
         launch, {f"{net}_{n}_parallelism": a for net in ("ici", "dcn") for a, ns in _AXES.items() for n in ns}
     )
-    args.take("model_name")
+    args.pop("model_name")
     found = {key: args.whole(launch, name) for key, name in _SHAPE.items()}
     launch.shape = {key: size for key, size in found.items() if size} | ({"gated": True} if any(found.values()) else {})
     name = str(tree.get("model_name") or "")
     launch.put("model", None if name == "default" else _NAMES.get(name, name), "model_name")
     args.put(launch, "seq", "max_target_length")
     _batch(args, launch)
-    policy = args.take("remat_policy", default="full")
+    policy = args.pop("remat_policy", default="full")
     launch.options["recompute"] = _REMAT.get(str(policy), "selective")
     if str(policy) in _MLP:
         launch.options["recompute-modules"] = "mlp"
     if str(policy) not in _REMAT:
         launch.unmodelled.append(f"remat_policy {policy}: taken as selective recomputation")
-    dtype_names.compute(launch, args.take("dtype"), "dtype")
-    narrow = str(args.take("quantization", default="") or "")
+    dtype_names.compute(launch, args.pop("dtype"), "dtype")
+    narrow = str(args.pop("quantization", default="") or "")
     if narrow:
         launch.options["dtype"] = "int8" if "int8" in narrow else "fp8"
     launch.unmodelled += [left for left in args.left(IDLE) if not left.split()[0].endswith("_parallelism")]
 
 
-def _size(args: Arguments, launch: Launch, names: tuple[str, ...]) -> int | None:
+def _size(args: LaunchArguments, launch: Launch, names: tuple[str, ...]) -> int | None:
     """Over both networks; -1 where either takes what is left."""
     found = [args.whole(launch, f"{net}_{name}_parallelism") for net in ("ici", "dcn") for name in names]
     written = [size for size in found if size is not None]
@@ -126,8 +126,8 @@ def primus(modules: Mapping[str, Any]) -> dict[str, Any]:
     return {**({"model_name": name.replace("_", "-").lower()} if name else {}), **(trainer.get("overrides") or {})}
 
 
-def _batch(args: Arguments, launch: Launch) -> None:
-    each, steps = args.take("per_device_batch_size"), args.whole(launch, "gradient_accumulation_steps", default=1) or 1
+def _batch(args: LaunchArguments, launch: Launch) -> None:
+    each, steps = args.pop("per_device_batch_size"), args.whole(launch, "gradient_accumulation_steps", default=1) or 1
     try:
         share = float(str(each)) * launch.cores
     except ValueError:

@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from rooflinecli.importers.launch import serving_common, training_common
-from rooflinecli.importers.launch.launch import Arguments, Launch
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 from rooflinecli.importers.launch.model_by_sizes import shape_of
 from rooflinecli.specs.model import load_model
 
@@ -91,10 +91,10 @@ def _counted(runner: list[str], flags: list[str]) -> list[str]:
 
 def read(words: list[str], launch: Launch) -> None:
     """Arguments as a training plan."""
-    args = Arguments.of_words(
+    args = LaunchArguments.of_words(
         words, _SWITCHES, {"--nproc_per_node": "nproc-per-node", "--gpus": "num-gpus", "--num_nodes": "nnodes"}
     )
-    script = str(args.take("script", default="")).rpartition("/")[2]
+    script = str(args.pop("script", default="")).rpartition("/")[2]
     sizes = {name: args.whole(launch, name) for name in SIZES}
     per_node, nodes = sizes["nproc-per-node"] or sizes["num-gpus"], sizes["nnodes"]
     unknown = any(f"?{name}" in launch.missing for name in ("nproc-per-node", "nnodes", "num-gpus"))
@@ -106,7 +106,7 @@ def read(words: list[str], launch: Launch) -> None:
     )  # fmt: skip
     if sizes["ds-sequence-parallel-size"] and cp and cp > 1:
         launch.options["ring"] = "ulysses"
-    training_common.unreadable(launch, SIZES)
+    training_common.unresolved(launch, SIZES)
     _shape(args, launch, sizes)
     if any(kind in script.lower() for kind in _OTHERS):
         launch.refuse("model", f"{script} trains another architecture than its sizes describe here")
@@ -116,42 +116,42 @@ def read(words: list[str], launch: Launch) -> None:
         "batch": ("global-batch-size",),
         "micro-batch": ("micro-batch-size",),
     }.items():
-        value = args.take(*names)
+        value = args.pop(*names)
         launch.put(option, str(value).replace("_", "") if value else None, f"--{names[0]}")
     _formats(args, launch)
     args.put(launch, "expert-tp", "expert-tensor-parallel-size")
     _recomputed(args, launch, sizes)
-    launch.options["sequence-parallel"] = bool(args.take("sequence-parallel")) and launch.options.get("tp", 1) != 1
+    launch.options["sequence-parallel"] = bool(args.pop("sequence-parallel")) and launch.options.get("tp", 1) != 1
     stages = sizes["num-layers-per-virtual-pipeline-stage"]
     if stages and sizes["num-layers"] and "pp" in launch.options:
         launch.options["virtual-stages"] = sizes["num-layers"] // (stages * launch.options["pp"])
     args.put(launch, "virtual-stages", "num-virtual-stages-per-pipeline-rank")
     args.put(launch, "expert-tp", "expert-tensor-parallel-size")
     args.put(launch, "capacity-factor", "moe-expert-capacity-factor")
-    if args.take("moe-shared-expert-overlap"):
+    if args.pop("moe-shared-expert-overlap"):
         launch.options["shared-expert-overlap"] = True
-    if ends := [end for end in ("embedding", "loss") if args.take(f"account-for-{end}-in-pipeline-split")]:
+    if ends := [end for end in ("embedding", "loss") if args.pop(f"account-for-{end}-in-pipeline-split")]:
         launch.options["stages"] = "+".join(ends)
     launch.shaping = [one for one in args.left(IDLE) if one not in args.left((*IDLE, *SHAPING))]
     launch.unmodelled += args.left((*IDLE, *SHAPING))
 
 
-def _shape(args: Arguments, launch: Launch, sizes: dict[str, int | None]) -> None:
+def _shape(args: LaunchArguments, launch: Launch, sizes: dict[str, int | None]) -> None:
     keys = {"layers": "num-layers", "d_model": "hidden-size", "heads": "num-attention-heads", "kv_heads": "num-query-groups",
             "d_ff": "ffn-hidden-size", "experts": "num-experts"}  # fmt: skip
     found = {key: sizes[name] for key, name in keys.items() if sizes[name]}
-    gated, d = bool(args.take("swiglu")), found.get("d_model") or 0
+    gated, d = bool(args.pop("swiglu")), found.get("d_model") or 0
     experts = {} if sizes["num-experts"] else {"experts": 0, "top_k": 0}
     wide = 4 * d if not gated else int(4 * d * 2 / 3 / 64) * 64  # arguments.py: to multiples of 64 under --swiglu
     heads = {"kv_heads": found["heads"]} if found.get("heads") else {}
     launch.shape = {**heads, **({"d_ff": wide} if d else {}), **experts, **found, "gated": gated}
-    args.take("untie-embeddings-and-output-weights")
+    args.pop("untie-embeddings-and-output-weights")
     if "untie-embeddings-and-output-weights" in args.given:
         launch.shape["tied"] = False
-    launch.shape["rotary"] = str(args.take("position-embedding-type")) in ("rope", "rotary", "alibi") or bool(
-        args.take("use-rotary-position-embeddings")
+    launch.shape["rotary"] = str(args.pop("position-embedding-type")) in ("rope", "rotary", "alibi") or bool(
+        args.pop("use-rotary-position-embeddings")
     )
-    head_dim = args.take("kv-channels")
+    head_dim = args.pop("kv-channels")
     if str(head_dim).isdigit():
         launch.shape["head_dim"] = int(str(head_dim))
     for key, *names in (
@@ -160,38 +160,38 @@ def _shape(args: Arguments, launch: Launch, sizes: dict[str, int | None]) -> Non
         ("d_ff", "moe-ffn-hidden-size"),
         ("context", "max-position-embeddings", "seq-length"),
     ):
-        value = args.take(*names)
+        value = args.pop(*names)
         if str(value).isdigit():
             launch.shape[key] = int(str(value))
 
 
-def _formats(args: Arguments, launch: Launch) -> None:
-    narrow = args.take("fp8-format", "fp8", "transformer-engine-precision")
-    half = "fp16" if args.take("fp16") else "bf16" if args.take("bf16") else "fp32"
+def _formats(args: LaunchArguments, launch: Launch) -> None:
+    narrow = args.pop("fp8-format", "fp8", "transformer-engine-precision")
+    half = "fp16" if args.pop("fp16") else "bf16" if args.pop("bf16") else "fp32"
     launch.options["dtype"] = "fp8" if narrow else half
-    fsdp = args.take("use-torch-fsdp2", "use-megatron-fsdp", "use-custom-fsdp")
-    stage = args.take("zero-stage")
+    fsdp = args.pop("use-torch-fsdp2", "use-megatron-fsdp", "use-custom-fsdp")
+    stage = args.pop("zero-stage")
     sharding = {"optim": 1, "optim_grads": 2, "optim_grads_params": 3}.get(
-        str(args.take("data-parallel-sharding-strategy"))
+        str(args.pop("data-parallel-sharding-strategy"))
     )
-    plain = 1 if args.take("use-distributed-optimizer") else 0
-    if args.take("grad-reduce-in-bf16"):
+    plain = 1 if args.pop("use-distributed-optimizer") else 0
+    if args.pop("grad-reduce-in-bf16"):
         launch.options["gradient-bytes"] = 2  # main gradients are kept as they are reduced
     if "deepspeed" in args.given and half == "bf16" and str(stage or 0) == "0":
         stage = 1  # DeepSpeed's BF16_Optimizer shards its states at stage 0 too
     launch.put("zero", stage if stage is not None else (sharding or 3) if fsdp else plain, "--zero-stage")
 
 
-def _recomputed(args: Arguments, launch: Launch, sizes: dict[str, int | None]) -> None:
-    kind = args.take("recompute-granularity")
-    selective, old = args.take("recompute-activations"), args.take("checkpoint-activations")
+def _recomputed(args: LaunchArguments, launch: Launch, sizes: dict[str, int | None]) -> None:
+    kind = args.pop("recompute-granularity")
+    selective, old = args.pop("recompute-activations"), args.pop("checkpoint-activations")
     launch.options["recompute"] = kind or ("full" if old else "selective" if selective else "none")
-    method = args.take("recompute-method")
+    method = args.pop("recompute-method")
     if method == "block" and sizes["recompute-num-layers"] and "pp" in launch.options:
         stages = launch.options["pp"] * int(launch.options.get("virtual-stages", 1))
         launch.options["recompute-layers"] = sizes["recompute-num-layers"] * stages
     modules = args.given.get("recompute-modules")
-    if args.take("recompute-modules") and modules:
+    if args.pop("recompute-modules") and modules:
         launch.options["recompute-modules"] = ",".join(modules)
 
 
@@ -224,8 +224,8 @@ def write(options: dict[str, Any], model: str) -> str:
             ("--max-position-embeddings", options.get("seq")),
             ("--tensor-model-parallel-size", options.get("tp")),
             ("--pipeline-model-parallel-size", pp),
-            ("--context-parallel-size", serving_common.above_one(options, "cp")),
-            ("--expert-model-parallel-size", serving_common.above_one(options, "ep")),
+            ("--context-parallel-size", serving_common.if_above_one(options, "cp")),
+            ("--expert-model-parallel-size", serving_common.if_above_one(options, "ep")),
             ("--expert-tensor-parallel-size", options.get("expert-tp")),
             ("--moe-expert-capacity-factor", options.get("capacity-factor")),
             ("--moe-shared-expert-overlap", options.get("shared-expert-overlap", False)),

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from rooflinecli.importers.launch import dtype_names, training_common
-from rooflinecli.importers.launch.launch import Arguments, Launch
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 from rooflinecli.importers.launch.model_by_sizes import shape_of
 from rooflinecli.importers.launch.tools import maxtext
 from rooflinecli.specs.model import load_model
@@ -65,28 +65,30 @@ def claims(tree: Mapping[str, Any]) -> bool:
         return "megatron_cfg" in policy or "dtensor_cfg" in policy
     if isinstance(tree.get("modules"), Mapping):
         return not maxtext.claims(tree)
-    return any(key.rpartition(".")[2] == _SIZES["tp"] for key in Arguments.of_tree(tree).given)
+    return any(key.rpartition(".")[2] == _SIZES["tp"] for key in LaunchArguments.of_tree(tree).given)
 
 
 def read(tree: Mapping[str, Any], launch: Launch) -> None:
     """A config as a training plan; keys are told by their last part, wherever a release nests them."""
     trained = _trained(tree)
-    flat = Arguments.of_tree(trained)
-    args = Arguments(
+    flat = LaunchArguments.of_tree(trained)
+    args = LaunchArguments(
         {_last(key): value for key, value in flat.given.items()}, written={_last(k): k for k in flat.given}
     )
     per_node, nodes = args.whole(launch, "devices", "gpus_per_node"), args.whole(launch, "num_nodes")
     sizes = {axis: args.whole(launch, name) for axis, name in _SIZES.items()}
     devices = per_node * nodes if per_node and nodes else None
     training_common.layout(launch, devices - _elsewhere(tree, per_node or 0) if devices else None, **sizes)
-    training_common.unreadable(launch, {name: axis for axis, name in _SIZES.items()} | {"devices": "n", "num_nodes": "n"})
-    dtype_names.checkpoint(launch, args.take("model_name", "model_name_or_path"), "model_name")
+    training_common.unresolved(
+        launch, {name: axis for axis, name in _SIZES.items()} | {"devices": "n", "num_nodes": "n"}
+    )
+    dtype_names.checkpoint(launch, args.pop("model_name", "model_name_or_path"), "model_name")
     shape = {key: args.whole(launch, name) for key, name in _SHAPE.items()}
     launch.shape = {key: value for key, value in shape.items() if value}
     if launch.shape:
         launch.shape["gated"] = (
-            any("glu" in str(args.take(name, default="")) for name in ("activation", "activation_func"))
-            or args.take("swiglu") is True
+            any("glu" in str(args.pop(name, default="")) for name in ("activation", "activation_func"))
+            or args.pop("swiglu") is True
         )
         launch.shape |= (
             {"kv_heads": launch.shape["heads"]} if "heads" in launch.shape and not launch.shape.get("kv_heads") else {}
@@ -94,42 +96,42 @@ def read(tree: Mapping[str, Any], launch: Launch) -> None:
         launch.shape |= {} if launch.shape.get("experts") else {"experts": 0, "top_k": 0}
         context = args.count("max_position_embeddings", "encoder_seq_length", "seq_length")
         launch.shape |= {"context": context} if context else {}
-        if args.take("share_embeddings_and_output_weights") is False:
+        if args.pop("share_embeddings_and_output_weights") is False:
             launch.shape["tied"] = False
-        launch.shape["rotary"] = str(args.take("position_embedding_type")) in ("rope", "rotary")
+        launch.shape["rotary"] = str(args.pop("position_embedding_type")) in ("rope", "rotary")
     training_common.expert_defaults(launch, launch.shape.get("experts"), "expert_model_parallel_size")
     args.put(launch, "micro-batch", "micro_batch_size", "train_micro_batch_size")
     args.put(launch, "batch", "global_batch_size", "train_global_batch_size")
     args.put(launch, "seq", "seq_length", "encoder_seq_length", "max_total_sequence_length", "cutoff_len")
     _steps(args, launch)
     _recomputed(args, launch)
-    if args.take("sequence_parallel") is True and launch.options.get("tp", 1) != 1:
+    if args.pop("sequence_parallel") is True and launch.options.get("tp", 1) != 1:
         launch.options["sequence-parallel"] = True
     args.put(launch, "virtual-stages", "virtual_pipeline_model_parallel_size")
-    launch.options["dtype"] = "fp8" if args.take("fp8") not in (None, False) else "bf16"
-    if str(args.take("precision", default="bf16")) in ("16", "16-mixed", "fp16"):
+    launch.options["dtype"] = "fp8" if args.pop("fp8") not in (None, False) else "bf16"
+    if str(args.pop("precision", default="bf16")) in ("16", "16-mixed", "fp16"):
         launch.options["dtype"] = "fp16"
-    optimizer = str(args.take("name", default=""))
+    optimizer = str(args.pop("name", default=""))
     if (
-        str(args.take("grad_sync_dtype", "grad_reduce_dtype", default="")) in ("bf16", "bfloat16")
-        or args.take("grad_reduce_in_bf16") is True
+        str(args.pop("grad_sync_dtype", "grad_reduce_dtype", default="")) in ("bf16", "bfloat16")
+        or args.pop("grad_reduce_in_bf16") is True
     ):
         launch.options["gradient-bytes"] = 2  # main gradients are kept as they are reduced
-    sharded = "distributed" in optimizer or args.take("use_distributed_optimizer") is True
+    sharded = "distributed" in optimizer or args.pop("use_distributed_optimizer") is True
     launch.options["zero"] = (
         3
-        if args.take("fsdp", "use_megatron_fsdp", "use_torch_fsdp2", "use_custom_fsdp") is True
+        if args.pop("fsdp", "use_megatron_fsdp", "use_torch_fsdp2", "use_custom_fsdp") is True
         else 1
         if sharded
         else 0
     )
-    if args.take("cpu_offload") is True:
+    if args.pop("cpu_offload") is True:
         launch.options["offload"] = "optimizer"
         launch.unmodelled.append("cpu_offload: weights are taken to stay on the device")
-    if "lora" in str(args.take("finetuning_type", "peft_scheme", default="")):
+    if "lora" in str(args.pop("finetuning_type", "peft_scheme", default="")):
         launch.options["recipe"] = "lora"
         args.put(launch, "lora-rank", "lora_rank")
-    peft = str(args.take("dim", default="")) if any(key.endswith("peft.dim") for key in flat.given) else ""
+    peft = str(args.pop("dim", default="")) if any(key.endswith("peft.dim") for key in flat.given) else ""
     if peft.isdigit() and flat.given.get("megatron_cfg.peft.enabled", [True])[0] is True:
         launch.options |= {"recipe": "lora", "lora-rank": int(peft)}
     launch.unmodelled += args.left(IDLE)
@@ -162,7 +164,7 @@ def _elsewhere(tree: Mapping[str, Any], per_node: int) -> int:
     return int(nodes or 1) * int(each or per_node) if nodes or each else 0
 
 
-def _steps(args: Arguments, launch: Launch) -> None:
+def _steps(args: LaunchArguments, launch: Launch) -> None:
     """LLaMA-Factory says what a replica takes and how often, not the whole."""
     each, times = (
         args.whole(launch, "per_device_train_batch_size"),
@@ -201,16 +203,16 @@ def _policy(tree: Mapping[str, Any]) -> dict[str, Any]:
     return found | {"megatron_cfg": None, "dtensor_cfg": dtensor | sizes, "fsdp": True}
 
 
-def _recomputed(args: Arguments, launch: Launch) -> None:
-    kind = args.take("activations_checkpoint_granularity", "recompute_granularity")
-    if args.take("activation_checkpointing") is True:
+def _recomputed(args: LaunchArguments, launch: Launch) -> None:
+    kind = args.pop("activations_checkpoint_granularity", "recompute_granularity")
+    if args.pop("activation_checkpointing") is True:
         kind = "full"
     launch.options["recompute"] = kind or "none"
     layers = args.whole(launch, "activations_checkpoint_num_layers", "recompute_num_layers")
-    if args.take("activations_checkpoint_method", "recompute_method") == "block" and layers and "pp" in launch.options:
+    if args.pop("activations_checkpoint_method", "recompute_method") == "block" and layers and "pp" in launch.options:
         launch.options["recompute-layers"] = layers * launch.options["pp"]
     if modules := args.given.get("recompute_modules"):
-        args.take("recompute_modules")
+        args.pop("recompute_modules")
         launch.options["recompute-modules"] = ",".join(map(str, modules))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.importers.launch import dtype_names, serving_common
-from rooflinecli.importers.launch.launch import Arguments, Launch
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 
 VERSION = "SGLang 0.5"
 TRAINS = False
@@ -46,13 +46,13 @@ def starts(words: list[str]) -> list[str] | None:
 
 def read(words: list[str], launch: Launch) -> None:
     """A server's flags. With --enable-dp-attention the data parallel replicas lie inside the tensor parallel group."""
-    args = Arguments.of_words(words, SWITCHES, SHORT, MANY)
-    dtype_names.quantized(launch, args.take("quantization"), "--quantization")
+    args = LaunchArguments.of_words(words, SWITCHES, SHORT, MANY)
+    dtype_names.quantized(launch, args.pop("quantization"), "--quantization")
     dtype_names.checkpoint(launch, args.model("model-path"), "--model-path")
-    dtype_names.served(launch, args.take("dtype"), "--dtype")
-    dtype_names.cache(launch, args.take("kv-cache-dtype"), "--kv-cache-dtype")
+    dtype_names.served(launch, args.pop("dtype"), "--dtype")
+    dtype_names.cache(launch, args.pop("kv-cache-dtype"), "--kv-cache-dtype")
     tp, pp, dp, ep = (args.whole(launch, f"{axis}-size") for axis in ("tp", "pp", "dp", "ep"))
-    if args.take("enable-dp-attention") and tp and dp:
+    if args.pop("enable-dp-attention") and tp and dp:
         if tp % dp:
             launch.refuse("tp", f"--dp-size {dp} does not divide --tp-size {tp} under --enable-dp-attention")
         tp, ep = max(tp // dp, 1), dp
@@ -61,21 +61,21 @@ def read(words: list[str], launch: Launch) -> None:
     serving_common.server(launch, tp, pp, dp, ep)
     serving_common.role(launch, args.given.get("disaggregation-mode"))
     serving_common.speculation(
-        launch, args.take("speculative-algorithm", "speculative-algo"), args.take("speculative-num-steps", "speculative-num-draft-tokens"),
-        args.take("speculative-draft-model-path", "speculative-draft"),
+        launch, args.pop("speculative-algorithm", "speculative-algo"), args.pop("speculative-num-steps", "speculative-num-draft-tokens"),
+        args.pop("speculative-draft-model-path", "speculative-draft"),
     )  # fmt: skip
     for name in ("speculative-eagle-topk", "speculative-num-draft-tokens"):
-        args.take(name)
-    if args.take("enable-two-batch-overlap"):
+        args.pop(name)
+    if args.pop("enable-two-batch-overlap"):
         launch.options["overlap"] = "two-batch"
     args.put(launch, "redundant-experts", "ep-num-redundant-experts")
-    if str(args.take("moe-a2a-backend")) == "deepep" or args.take("enable-deepep-moe"):
-        args.take("deepep-mode")
-    serving_common.unreadable(launch, {f"{axis}-size": axis for axis in ("tp", "pp", "dp", "ep")})
+    if str(args.pop("moe-a2a-backend")) == "deepep" or args.pop("enable-deepep-moe"):
+        args.pop("deepep-mode")
+    serving_common.unresolved(launch, {f"{axis}-size": axis for axis in ("tp", "pp", "dp", "ep")})
     args.put(launch, "batch", "max-running-requests")
-    if args.take("chunked-prefill-size") != "-1":  # which takes a prompt whole
+    if args.pop("chunked-prefill-size") != "-1":  # which takes a prompt whole
         args.put(launch, "token-budget", "chunked-prefill-size")
-    dtype_names.length(launch, args.take("context-length"), "--context-length")
+    dtype_names.length(launch, args.pop("context-length"), "--context-length")
     launch.options["engine"] = "sglang"
     launch.unmodelled += args.left(IDLE)
 
@@ -88,8 +88,8 @@ def write(options: dict[str, Any], model: str) -> str:
         ["python", "-m", "sglang.launch_server", "--model-path", model],
         [
             ("--tp-size", tp * dp if inside else tp),
-            ("--pp-size", serving_common.above_one(options, "pp")),
-            ("--dp-size", serving_common.above_one(options, "dp")),
+            ("--pp-size", serving_common.if_above_one(options, "pp")),
+            ("--dp-size", serving_common.if_above_one(options, "dp")),
             ("--enable-dp-attention", inside),
             ("--ep-size", tp * dp if inside else None),
             ("--dtype", serving_common.WIDE.get(options.get("dtype", ""))),

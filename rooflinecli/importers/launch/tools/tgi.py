@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rooflinecli.importers.launch import dtype_names, serving_common
-from rooflinecli.importers.launch.launch import Arguments, Launch
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 
 VERSION = "TGI 3.3"
 TRAINS = False
@@ -25,18 +25,18 @@ def starts(words: list[str]) -> list[str] | None:
 
 def read(words: list[str], launch: Launch) -> None:
     """A server's flags; no engine of its own is modelled, so the default one answers."""
-    args = Arguments.of_words(
+    args = LaunchArguments.of_words(
         words,
         {"trust-remote-code", "json-output", "disable-custom-kernels", "env", "disable-grammar-support"},
         SHORT,
         (),
     )
-    dtype_names.quantized(launch, args.take("quantize"), "--quantize")
-    dtype_names.checkpoint(launch, args.take("model-id"), "--model-id")
-    dtype_names.served(launch, args.take("dtype"), "--dtype")
-    dtype_names.cache(launch, args.take("kv-cache-dtype"), "--kv-cache-dtype")
+    dtype_names.quantized(launch, args.pop("quantize"), "--quantize")
+    dtype_names.checkpoint(launch, args.pop("model-id"), "--model-id")
+    dtype_names.served(launch, args.pop("dtype"), "--dtype")
+    dtype_names.cache(launch, args.pop("kv-cache-dtype"), "--kv-cache-dtype")
     serving_common.server(launch, args.whole(launch, "num-shard"))
-    serving_common.unreadable(launch, {"num-shard": "tp"})
+    serving_common.unresolved(launch, {"num-shard": "tp"})
     args.put(launch, "batch", "max-batch-size", "max-concurrent-requests")
-    dtype_names.length(launch, args.take("max-total-tokens"), "--max-total-tokens")
+    dtype_names.length(launch, args.pop("max-total-tokens"), "--max-total-tokens")
     launch.unmodelled += args.left(IDLE)

@@ -8,7 +8,7 @@ from typing import Any
 
 from rooflinecli.core.errors import RooflineError
 from rooflinecli.importers.launch import training_common
-from rooflinecli.importers.launch.launch import Arguments, Launch
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 from rooflinecli.specs.model import load_model
 
 VERSION = "torchtitan 0.2"
@@ -42,7 +42,7 @@ def claims(tree: Mapping[str, Any]) -> bool:
 
 def read(tree: Mapping[str, Any], launch: Launch) -> None:
     """A job as a training plan; -1 shards over the devices that are left."""
-    args = Arguments.of_tree(tree)
+    args = LaunchArguments.of_tree(tree)
     sizes = {axis: args.whole(launch, f"parallelism.{word}_parallel_degree") for axis, word in _DEGREES.items()}
     shard, copies = (args.whole(launch, f"parallelism.data_parallel_{kind}_degree") for kind in ("shard", "replicate"))
     copies, shard = copies or 1, -1 if shard is None else shard
@@ -59,13 +59,13 @@ def read(tree: Mapping[str, Any], launch: Launch) -> None:
     _batch(args, launch)
     _recomputed(args, launch)
     narrow = any("float8" in str(c) or "mx" in str(c) for c in args.given.get("model.converters", []))
-    args.take("model.converters")
-    mixed = str(args.take("training.mixed_precision_param", "training.dtype", default="bfloat16"))
+    args.pop("model.converters")
+    mixed = str(args.pop("training.mixed_precision_param", "training.dtype", default="bfloat16"))
     launch.options["dtype"] = "fp8" if narrow else {"bfloat16": "bf16", "float32": "fp32"}.get(mixed, mixed)
-    if args.take("training.enable_cpu_offload") is True:
+    if args.pop("training.enable_cpu_offload") is True:
         launch.options["offload"] = "optimizer"
         launch.unmodelled.append("training.enable_cpu_offload: weights are taken to stay on the device")
-    schedule = args.take("parallelism.pipeline_parallel_schedule")
+    schedule = args.pop("parallelism.pipeline_parallel_schedule")
     if schedule and str(schedule).lower() in _SCHEDULES:
         launch.options["schedule"] = _SCHEDULES[str(schedule).lower()]
     elif schedule:
@@ -75,7 +75,7 @@ def read(tree: Mapping[str, Any], launch: Launch) -> None:
     launch.unmodelled += args.left(IDLE)
 
 
-def _batch(args: Arguments, launch: Launch) -> None:
+def _batch(args: LaunchArguments, launch: Launch) -> None:
     """The local batch is what a replica computes at once; without a global one it is the whole of its share."""
     local = args.whole(launch, "training.local_batch_size", "training.batch_size")
     value = launch.options.get("batch")
@@ -89,17 +89,17 @@ def _batch(args: Arguments, launch: Launch) -> None:
             launch.per_replica = local
 
 
-def _model(args: Arguments, launch: Launch) -> None:
-    name, flavor = str(args.take("model.name", default="")), str(args.take("model.flavor", default=""))
+def _model(args: LaunchArguments, launch: Launch) -> None:
+    name, flavor = str(args.pop("model.name", default="")), str(args.pop("model.flavor", default=""))
     if not name:
         return
     version = re.sub(r"^llama3$", "llama-3.1" if flavor in ("8B", "70B", "405B") else "llama-3", name)
     launch.put("model", _FLAVORS.get(f"{name} {flavor}", f"{version}-{flavor}".lower()), "model.flavor")
 
 
-def _recomputed(args: Arguments, launch: Launch) -> None:
-    mode = args.take("activation_checkpoint.mode", default="selective")
-    option = str(args.take("activation_checkpoint.selective_ac_option", default="2"))
+def _recomputed(args: LaunchArguments, launch: Launch) -> None:
+    mode = args.pop("activation_checkpoint.mode", default="selective")
+    option = str(args.pop("activation_checkpoint.selective_ac_option", default="2"))
     if mode == "selective" and option == "op":
         launch.options["recompute"] = "op"
     elif mode == "selective" and option.isdigit() and int(option) > 0:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rooflinecli.importers.launch import dtype_names, serving_common
-from rooflinecli.importers.launch.launch import Arguments, Launch
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 
 VERSION = "TensorRT-LLM 1.1"
 TRAINS = False
@@ -61,35 +61,35 @@ def read(words: list[str] | Mapping[str, Any], launch: Launch, tree: Mapping[str
             "?disaggregated", "trtllm-serve disaggregated leaves its pools to the config of -c, which is not read"
         )
         return
-    args = Arguments.of_words(words, SWITCHES, SHORT, MANY)
+    args = LaunchArguments.of_words(words, SWITCHES, SHORT, MANY)
     if tree is not None:
         for name in FILES:
-            args.take(name)
-        inner = Arguments.of_tree(tree)
+            args.pop(name)
+        inner = LaunchArguments.of_tree(tree)
         for key, values in inner.given.items():
             args.given.setdefault(_KEYS.get(key, key.replace("_", "-")), values)
     model = args.model("model", "model-path", "model-name", "checkpoint-dir")
-    dtype_names.quantized(launch, args.take("quantization"), "--quantization")
+    dtype_names.quantized(launch, args.pop("quantization"), "--quantization")
     dtype_names.checkpoint(launch, model, "the model")
-    dtype_names.served(launch, args.take("dtype", "gemm-plugin"), "--dtype")
-    dtype_names.cache(launch, args.take("kv-cache-dtype"), "kv_cache_config.dtype")
+    dtype_names.served(launch, args.pop("dtype", "gemm-plugin"), "--dtype")
+    dtype_names.cache(launch, args.pop("kv-cache-dtype"), "kv_cache_config.dtype")
     tp, pp, ep = (args.whole(launch, f"{axis}-size") for axis in ("tp", "pp", "ep"))
-    if str(args.take("enable-attention-dp", default="")).lower() == "true" and tp:
+    if str(args.pop("enable-attention-dp", default="")).lower() == "true" and tp:
         serving_common.server(launch, 1, pp, tp, ep if ep == tp else None)
     else:
         serving_common.server(launch, tp, pp)
-    serving_common.unreadable(launch, {f"{axis}-size": axis for axis in ("tp", "pp", "ep")})
+    serving_common.unresolved(launch, {f"{axis}-size": axis for axis in ("tp", "pp", "ep")})
     serving_common.role(launch, args.given.get("disaggregation-mode"))
     serving_common.speculation(
-        launch, args.take("speculative-config.decoding-type"), args.take("speculative-config.max-draft-len", "speculative-config.num-nextn-predict-layers"),
-        args.take("speculative-config.speculative-model-dir", "speculative-config.speculative-model"),
+        launch, args.pop("speculative-config.decoding-type"), args.pop("speculative-config.max-draft-len", "speculative-config.num-nextn-predict-layers"),
+        args.pop("speculative-config.speculative-model-dir", "speculative-config.speculative-model"),
     )  # fmt: skip
     args.put(launch, "batch", "max-batch-size")
     args.put(launch, "token-budget", "max-num-tokens")
     if "max-seq-len" in args.given:
-        dtype_names.length(launch, args.take("max-seq-len"), "--max_seq_len")
-    elif str(args.take("max-input-len")).isdigit():
-        dtype_names.prompts(launch, int(str(args.take("max-input-len"))), "--max_input_len")
+        dtype_names.length(launch, args.pop("max-seq-len"), "--max_seq_len")
+    elif str(args.pop("max-input-len")).isdigit():
+        dtype_names.prompts(launch, int(str(args.pop("max-input-len"))), "--max_input_len")
     launch.options["engine"] = "trtllm"
     launch.unmodelled += args.left(IDLE)
 
@@ -105,7 +105,7 @@ def write(options: dict[str, Any], model: str) -> str:
         ["trtllm-serve", model],
         [
             ("--tp_size", options.get("tp")),
-            ("--pp_size", serving_common.above_one(options, "pp")),
+            ("--pp_size", serving_common.if_above_one(options, "pp")),
             ("--max_batch_size", options.get("batch")),
             ("--max_num_tokens", options.get("token-budget")),
             ("--max_seq_len", serving_common.longest(options)),

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rooflinecli.importers.launch import dtype_names, serving_common
-from rooflinecli.importers.launch.launch import Arguments, Launch
+from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 
 VERSION = "vLLM 0.11"
 TRAINS = False
@@ -64,47 +64,49 @@ def read(words: list[str] | Mapping[str, Any], launch: Launch, tree: Mapping[str
     if isinstance(words, Mapping):
         read([], launch, words)
         return
-    args = Arguments.of_words(words, SWITCHES, SHORT, MANY)
+    args = LaunchArguments.of_words(words, SWITCHES, SHORT, MANY)
     if tree is not None:
-        args.take("config")
+        args.pop("config")
         args.under({str(k).replace("_", "-"): v for k, v in tree.items()})
-    dtype_names.quantized(launch, args.take("quantization"), "--quantization")
+    dtype_names.quantized(launch, args.pop("quantization"), "--quantization")
     model = args.model("model")
     dtype_names.checkpoint(launch, model, "the model")
-    dtype_names.served(launch, args.take("dtype"), "--dtype")
-    dtype_names.cache(launch, args.take("kv-cache-dtype"), "--kv-cache-dtype")
+    dtype_names.served(launch, args.pop("dtype"), "--dtype")
+    dtype_names.cache(launch, args.pop("kv-cache-dtype"), "--kv-cache-dtype")
     tp, pp, dp = (args.whole(launch, f"{axis}-parallel-size") for axis in ("tensor", "pipeline", "data"))
-    serving_common.server(launch, tp, pp, dp, dp if args.take("enable-expert-parallel") else None)
+    serving_common.server(launch, tp, pp, dp, dp if args.pop("enable-expert-parallel") else None)
     roles = [name for name in ("is-prefill-worker", "is-decode-worker") if name in args.given]
     serving_common.role(launch, args.given.get("disaggregation-mode"), args.given.get("kv-transfer-config"), *roles)
     _drafted(args, launch)
     _additional(args, launch)
-    serving_common.unreadable(
+    serving_common.unresolved(
         launch, {"tensor-parallel-size": "tp", "pipeline-parallel-size": "pp", "data-parallel-size": "dp"}
     )
     if args.given.get("decode-context-parallel-size", ["1"]) == ["1"]:
-        args.take("decode-context-parallel-size")
+        args.pop("decode-context-parallel-size")
     args.put(launch, "batch", "max-num-seqs")
     args.put(launch, "token-budget", "max-num-batched-tokens")
-    dtype_names.length(launch, args.take("max-model-len"), "--max-model-len")
+    dtype_names.length(launch, args.pop("max-model-len"), "--max-model-len")
     launch.options["engine"] = "vllm"
     launch.unmodelled += args.left(IDLE)
 
 
-def _drafted(args: Arguments, launch: Launch) -> None:
+def _drafted(args: LaunchArguments, launch: Launch) -> None:
     """--speculative-config, or the flags that it had before 0.9."""
-    config = _json(args.take("speculative-config"))
-    model = args.take("speculative-model") or config.get("model")
-    tokens = args.take("num-speculative-tokens") or config.get("num_speculative_tokens")
-    serving_common.speculation(launch, config.get("method") or ("ngram" if str(model) == "[ngram]" else None), tokens, model)
+    config = _json(args.pop("speculative-config"))
+    model = args.pop("speculative-model") or config.get("model")
+    tokens = args.pop("num-speculative-tokens") or config.get("num_speculative_tokens")
+    serving_common.speculation(
+        launch, config.get("method") or ("ngram" if str(model) == "[ngram]" else None), tokens, model
+    )
 
 
-def _additional(args: Arguments, launch: Launch) -> None:
+def _additional(args: LaunchArguments, launch: Launch) -> None:
     """Weights that a TPU quantises as it loads (qwix)."""
     written = str(args.given.get("additional-config", [""])[0])
     kind = re.search(r"weight_qtype\W+(float8|int8|int4)", written)
     if kind:
-        args.take("additional-config")
+        args.pop("additional-config")
         launch.options[{"float8": "dtype", "int8": "dtype"}.get(kind[1], "weight-dtype")] = {"float8": "fp8"}.get(
             kind[1], kind[1]
         )
@@ -125,8 +127,8 @@ def write(options: dict[str, Any], model: str) -> str:
         ["vllm", "serve", model],
         [
             ("--tensor-parallel-size", options.get("tp")),
-            ("--pipeline-parallel-size", serving_common.above_one(options, "pp")),
-            ("--data-parallel-size", serving_common.above_one(options, "dp")),
+            ("--pipeline-parallel-size", serving_common.if_above_one(options, "pp")),
+            ("--data-parallel-size", serving_common.if_above_one(options, "dp")),
             ("--enable-expert-parallel", ep > 1 and ep == dp),
             ("--dtype", serving_common.WIDE.get(options.get("dtype", ""))),
             ("--quantization", _quantization(options)),

@@ -24,7 +24,7 @@ def render(report: dict[str, Any]) -> str:
 
 
 def _suite(report: dict[str, Any], check: dict[str, Any]) -> tuple[ET.Element, dict[str, int]]:
-    rows = check["requirements"] or [words.nowhere(check)]
+    rows = check["requirements"] or [words.no_fix_text(check)]
     cases = [_case(report, check, row) for row in rows]
     counts = {
         "tests": len(cases),

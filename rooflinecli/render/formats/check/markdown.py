@@ -18,7 +18,7 @@ def render(report: dict[str, Any]) -> str:
         "|---|---|---|---:|---:|---|---|---|---|",
     ]
     for check in report["checks"]:
-        lines += [_row(check, row) for row in check["requirements"] or [words.nowhere(check)]]
+        lines += [_row(check, row) for row in check["requirements"] or [words.no_fix_text(check)]]
     missed = [c for c in report["checks"] if c["verdict"] != "pass"]
     if missed:
         lines += ["", "**What would pass**", "", *(f"- {cell(c['name'])}: {cell(_way_out(c))}" for c in missed)]
@@ -40,7 +40,7 @@ def _row(check: dict[str, Any], row: dict[str, Any]) -> str:
         f"`{row['quantity']}`",
         words.number(row["value"], row["unit"]),
         row["written"],
-        words.spare(row) or row["reason"],
+        words.headroom_text(row) or row["reason"],
         words.ends(row),
         row["verdict_at_expected"],
         f"{row['file']}:{row['line']}",

@@ -20,7 +20,11 @@ def render(report: dict[str, Any], width: int = PIPE) -> str:
     changes = report.get("moved")
     if changes is not None:
         said = f"{len(changes)} moved beyond {report['tolerance']:.3g} since the baseline" + (":" if changes else "")
-        lines += [*terminal.prose(said, width), *(line for c in changes for line in _under(words.moved(c), width, 2)), ""]
+        lines += [
+            *terminal.prose(said, width),
+            *(line for c in changes for line in _under(words.moved(c), width, 2)),
+            "",
+        ]
     return "\n".join([*lines, *terminal.prose(words.summary(report), width)])
 
 
@@ -47,7 +51,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
         row["quantity"],
         value,
         row["written"],
-        words.spare(row),
+        words.headroom_text(row),
         words.ends(row),
         words.at_expected(row),
     ]
