@@ -77,7 +77,7 @@ def _menu(group: PhaseFit) -> Iterator[tuple[str, PredictedRow]]:
 def _changes(phase: str, base: PredictedRow) -> Iterator[dict[str, float]]:
     request = base.ctx.request
     if phase == "train":
-        devices, batch, seq = (float(v) for v in (base.plan.devices, base.ctx.train_batch, base.ctx.seq))
+        devices, batch, seq = (float(v) for v in (base.layout.devices, base.ctx.train_batch, base.ctx.seq))
         for more in (0.25, 0.5, 1.0, 2.0, 4.0):
             for longer in (1.0, 4.0):
                 n = devices * more
@@ -106,5 +106,5 @@ def _question(options: dict[str, Any], quantity: str) -> PredictedRow:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ctx = scene_of(build_request.request(text))
-        layout = next(iter(choose_plans(ctx)[0].values())).plan
+        layout = next(iter(choose_plans(ctx)[0].values())).layout
     return PredictedRow(ctx, layout, quantity, 1.0, options=options)

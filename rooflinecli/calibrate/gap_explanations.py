@@ -57,8 +57,8 @@ def _row(q: PredictedRow) -> dict[str, Any]:
 def _expected(q: PredictedRow) -> tuple[float, float | None, float | None]:
     """What the estimate says with the chip file's own calibration, and its interval where the quantity has one."""
     if q.quantity in ("static", "throughput"):
-        return float(seconds(q.ctx, q.plan, q.quantity)), None, None
-    answer = CALIBRATED[PHASES[q.phase]](q.ctx, q.plan)
+        return float(seconds(q.ctx, q.layout, q.quantity)), None, None
+    answer = CALIBRATED[PHASES[q.phase]](q.ctx, q.layout)
     low, high = answer.interval_s
     return float(answer.time_s), float(low), float(high)
 
@@ -78,7 +78,7 @@ def explanations(q: PredictedRow) -> list[GapExplanation]:
         result = estimate(q.ctx.request)
         found += [
             GapExplanation(e.assumption, e.change)
-            for e in assumptions(q.ctx.request, result, q.plan, q.measured)[:MOST]
+            for e in assumptions(q.ctx.request, result, q.layout, q.measured)[:MOST]
         ]
     return found
 

@@ -75,8 +75,8 @@ class PhaseFit:
 def placed(q: PredictedRow) -> dict[str, Any]:
     """What places a row among others: sizes of its work and fleet."""
     phase = PHASES[q.phase]
-    batch = q.ctx.train_batch if phase == "train" else sequences(q.ctx, q.plan)
-    return apply_calibration.asked(q.ctx, q.plan, phase, batch)
+    batch = q.ctx.train_batch if phase == "train" else sequences(q.ctx, q.layout)
+    return apply_calibration.asked(q.ctx, q.layout, phase, batch)
 
 
 def places(questions: Sequence[PredictedRow]) -> Any:
@@ -87,7 +87,7 @@ def places(questions: Sequence[PredictedRow]) -> Any:
 
 def software(q: PredictedRow) -> str:
     """What ran a row."""
-    return apply_calibration.software(q.ctx, q.plan, PHASES[q.phase])
+    return apply_calibration.software(q.ctx, q.layout, PHASES[q.phase])
 
 
 def group(phase: str, name: str, rows: Sequence[PredictedRow], hold_out: float, seed: int) -> PhaseFit:
@@ -139,6 +139,6 @@ def _covered(rows: Sequence[PredictedRow]) -> float | None:
     inside = []
     for q in rows:
         if q.quantity in ("train", "itl", "prefill", "ttft"):
-            low, high = SHIPPED[PHASES[q.phase]](q.ctx, q.plan).interval_s
+            low, high = SHIPPED[PHASES[q.phase]](q.ctx, q.layout).interval_s
             inside.append(low <= q.measured <= high)
     return float(np.mean(inside)) if inside else None

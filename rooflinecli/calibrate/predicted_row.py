@@ -37,7 +37,7 @@ class PredictedRow:
     """One measurement: `quantity` is a key of PHASE, `measured` in seconds (per step, or per token of a rate)."""
 
     ctx: EstimateContext
-    plan: Layout
+    layout: Layout
     quantity: str
     measured: float
     where: str = ""
@@ -52,12 +52,14 @@ class PredictedRow:
     def key(self) -> Any:
         """What the row asks; None where nobody said."""
         return (
-            (self.quantity, self.plan, *sorted((k, str(v)) for k, v in self.options.items())) if self.options else None
+            (self.quantity, self.layout, *sorted((k, str(v)) for k, v in self.options.items()))
+            if self.options
+            else None
         )
 
     def on(self, chip: Chip) -> Number:
         """Expected seconds on a chip whose constants may be arrays."""
-        return seconds(self.ctx.on_chip(chip), self.plan, self.quantity)
+        return seconds(self.ctx.on_chip(chip), self.layout, self.quantity)
 
 
 def seconds(ctx: EstimateContext, layout: Layout, quantity: str) -> Number:
@@ -82,7 +84,7 @@ def static_floor(ctx: EstimateContext, layout: Layout) -> float:
     """As `static`, at peak rates."""
     busy = load(ctx, layout)
     whole = forward_step(ctx, layout, busy.batch, ctx.prompt, ctx.prompt, decode=False)
-    first = roofline.floor_time(whole.bill.t_compute, whole.bill.t_memory)
+    first = roofline.floor_time(whole.costs.t_compute, whole.costs.t_memory)
     lasts = serving.answer_time(first, SHIPPED["decode"](ctx, layout).floor_s, ctx.output)
     return float(lasts / (busy.batch * ctx.output))
 

@@ -103,7 +103,7 @@ def _question(reading: MeasuredRow, given: dict[str, Any], found: ResolvedRows) 
     if not choice.fits:
         found.note(f"{reading.where}: said not to fit in memory, though it ran")
     if phase == "train" and choice.reason.startswith(("the fastest", "the only one")):
-        p = choice.plan
+        p = choice.layout
         found.note(
             f"{reading.where}: the layout is not all said; taken as tp {p.tp:g} pp {p.pp:g} dp {p.dp:g}, zero {p.zero}, "
             f"recompute {p.recompute}, micro-batch {p.micro_batch:g}"
@@ -111,7 +111,7 @@ def _question(reading: MeasuredRow, given: dict[str, Any], found: ResolvedRows) 
     for note in reading.notes:
         found.note(f"{reading.where}: {note}")
     quantity = "prefill" if reading.quantity == "ttft" and not _loaded(options) else reading.quantity
-    return PredictedRow(ctx, choice.plan, quantity, _seconds(reading, options), reading.where, reading.tool, options)
+    return PredictedRow(ctx, choice.layout, quantity, _seconds(reading, options), reading.where, reading.tool, options)
 
 
 def _loaded(options: dict[str, Any]) -> bool:

@@ -49,9 +49,9 @@ def floor_of(q: PredictedRow) -> float:
     if isinstance(q, MicrobenchmarkRow):
         return q.floor
     if q.quantity == "static":
-        return static_floor(q.ctx, q.plan)
+        return static_floor(q.ctx, q.layout)
     answer: Any = SHIPPED[{"train": "train", "prefill": "prefill", "ttft": "prefill"}.get(q.quantity, "decode")](
-        q.ctx, q.plan
+        q.ctx, q.layout
     )
     if q.quantity == "throughput":
         return 0.0  # the batch behind a rate is not measured, so neither is its floor

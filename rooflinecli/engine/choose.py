@@ -24,7 +24,7 @@ from rooflinecli.specs.layout import Layout
 class ChosenLayout:
     """A plan, whether the device count was chosen, and one sentence on why it is this one."""
 
-    plan: Layout
+    layout: Layout
     chosen: bool
     reason: str
     fits: bool
@@ -32,14 +32,14 @@ class ChosenLayout:
     @cached_property
     def shown(self) -> LayoutAnswer:
         """As the contract shows it."""
-        return plan_answer(self.plan, self.chosen, self.reason)
+        return plan_answer(self.layout, self.chosen, self.reason)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Candidate:
     """A candidate, and whether it holds every phase; `follows` says whether its load can be followed at all."""
 
-    plan: Layout
+    layout: Layout
     fits: bool
     follows: bool = True
 
@@ -47,7 +47,7 @@ class Candidate:
         """Bytes per device in the phase that holds most."""
         if not self.follows:
             return float("inf")
-        return max(float(resident_memory(ctx, self.plan, phase).total_bytes) for phase in phases)
+        return max(float(resident_memory(ctx, self.layout, phase).total_bytes) for phase in phases)
 
 
 def choose(ctx: EstimateContext, phases: tuple[str, ...], fastest: bool = True) -> ChosenLayout:
@@ -65,7 +65,9 @@ def choose(ctx: EstimateContext, phases: tuple[str, ...], fastest: bool = True) 
         tried = weigh(ctx, phases, devices, refused, overrun)
         best = _best(ctx, phases if fastest else (), tried)
         if best is not None:
-            return ChosenLayout(best.plan, True, _why_so_many(ctx, best.plan, best.needs(ctx, phases), smaller), True)
+            return ChosenLayout(
+                best.layout, True, _why_so_many(ctx, best.layout, best.needs(ctx, phases), smaller), True
+            )
         smaller, any_legal = tried, any_legal or bool(tried)
     if not any_legal:
         legality.check(ctx)
@@ -89,27 +91,27 @@ def _on(
         raise infeasibility.no_layout_error(ctx, devices, refused)
     best = _best(ctx, phases, tried)
     if best is not None:
-        return ChosenLayout(best.plan, False, _why(ctx, phases, tried), True)
+        return ChosenLayout(best.layout, False, _why(ctx, phases, tried), True)
     if not any(one.follows for one in tried):
         raise overrun[0]
     least = min(tried, key=lambda one: one.needs(ctx, phases))
     if len(tried) == 1:
-        return ChosenLayout(least.plan, False, f"it does not fit on {devices}", False)
+        return ChosenLayout(least.layout, False, f"it does not fit on {devices}", False)
     none = f"none of the {len(tried)} layouts tried fits on {devices}; shown is the one that needs least memory"
-    return ChosenLayout(least.plan, False, none, False)
+    return ChosenLayout(least.layout, False, none, False)
 
 
 def _best(ctx: EstimateContext, phases: tuple[str, ...], tried: list[Candidate]) -> Candidate | None:
     fitting = _worth_pricing([one for one in tried if one.fits])
     if len(fitting) < 2:
         return fitting[0] if fitting else None
-    return min(fitting, key=lambda one: _rank(ctx, phases, one.plan))
+    return min(fitting, key=lambda one: _rank(ctx, phases, one.layout))
 
 
 def _worth_pricing(fitting: list[Candidate]) -> list[Candidate]:
     """Without layouts that compute everything again where the same one fits that keeps everything: it is never slower."""
-    keep = {_sizes(one.plan) for one in fitting if one.plan.recompute == "none"}
-    return [one for one in fitting if one.plan.recompute != "full" or _sizes(one.plan) not in keep]
+    keep = {_sizes(one.layout) for one in fitting if one.layout.recompute == "none"}
+    return [one for one in fitting if one.layout.recompute != "full" or _sizes(one.layout) not in keep]
 
 
 def _sizes(layout: Layout) -> tuple[Number, ...]:

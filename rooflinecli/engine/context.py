@@ -75,7 +75,7 @@ class EstimateContext:
             prompt = seq  # what the encoder of a pair reads while both learn
         text = self.from_flag("S_p", prompt, "tokens", "--prompt", r.prompt is None)
         found = reading(self, self.ledger, text)
-        self.ledger, self.prompt, self.given, self.pictured = found.book, found.prompt, found.given, found.pictured
+        self.ledger, self.prompt, self.given, self.pictured = found.ledger, found.prompt, found.given, found.pictured
         self.steps = self._steps()
         if self.spec.denoising is not None:
             output, seq = 0.0, num.value(self.prompt) if r.seq is None else seq

@@ -31,5 +31,5 @@ def padded_to_graph(
     if prompts:
         share = closed_loop.share_with_prompts(batch, ctx.read, ctx.output, token_budget(ctx))
     added = closed_loop.padding_time(more, own, share, num.minimum(layout.dp, layout.ep))
-    step.bill.add_time("padding", added, "step", 0.0)
-    return PricedPass(step.bill, label(step.seconds + added, "t_decode"))
+    step.costs.add_time("padding", added, "step", 0.0)
+    return PricedPass(step.costs, label(step.seconds + added, "t_decode"))

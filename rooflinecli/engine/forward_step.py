@@ -33,7 +33,7 @@ CLOCK = 2.0e9  # cycles per second of a chip whose file does not say: where the 
 class PricedPass:
     """One forward pass on a replica: the bill, and its sum."""
 
-    bill: StepAccumulator
+    costs: StepAccumulator
     seconds: Number
 
 
@@ -86,9 +86,15 @@ def forward_step(
     for tower in further:
         inputs = tower.inputs(batch)
         _stack(
-            ctx, layout, tower.book, whole, costs, pass_axis_sizes(inputs, tower.length, tower.length, 1.0, layout), 1.0
+            ctx,
+            layout,
+            tower.ledger,
+            whole,
+            costs,
+            pass_axis_sizes(inputs, tower.length, tower.length, 1.0, layout),
+            1.0,
         )
-    _overheads(ctx, layout, costs, [ctx.ledger, *(tower.book for tower in further)], batch, engine, decode, passes)
+    _overheads(ctx, layout, costs, [ctx.ledger, *(tower.ledger for tower in further)], batch, engine, decode, passes)
     return PricedPass(costs, label(costs.total, "t_decode" if decode else "t_prefill"))
 
 
@@ -298,7 +304,9 @@ def prefill_pass(ctx: EstimateContext, layout: Layout) -> PricedPass:
     else:
         step = forward_step(ctx, layout, 1.0, read / passes, keys, decode=False, passes=passes)
     if ctx.engine.prompt_bucket:
-        step.bill.set_floor_from(forward_step(ctx, layout, 1.0, ctx.read, ctx.prompt, decode=False, engine=False).bill)
+        step.costs.set_floor_from(
+            forward_step(ctx, layout, 1.0, ctx.read, ctx.prompt, decode=False, engine=False).costs
+        )
     return _in_turn(ctx, layout, step, passes)
 
 
@@ -316,11 +324,11 @@ def _in_turn(ctx: EstimateContext, layout: Layout, step: PricedPass, passes: Num
         return step
     best = serving.pieces_at_once(passes, layout.pp)
     efficiency = 1.0 if ctx.chip.ideal else engine_constant(ctx, "split_efficiency", "1")
-    step.bill.divide_by(best)
+    step.costs.divide_by(best)
     gained = num.maximum(best * efficiency, 1)
     seconds = label(step.seconds / gained, "t_prefill")
-    step.bill.add_time("waiting", seconds - step.seconds / best, "step", SPLIT_ERROR)
-    return PricedPass(step.bill, seconds)
+    step.costs.add_time("waiting", seconds - step.seconds / best, "step", SPLIT_ERROR)
+    return PricedPass(step.costs, seconds)
 
 
 def token_budget(ctx: EstimateContext) -> Number:

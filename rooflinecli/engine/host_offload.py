@@ -124,7 +124,7 @@ def offload_to_fit(ctx: Any, layout: Any, reserve: Number) -> dict[str, Any]:
     `reserve` bytes stay free; the cache is that of the prompt and the answer.
     """
     params, own = ctx.parameters(layout), ctx.formats
-    cache = memory.kv_cache(ctx.book, layout, own, 1.0, ctx.prompt + ctx.output, ctx.lift)
+    cache = memory.kv_cache(ctx.ledger, layout, own, 1.0, ctx.prompt + ctx.output, ctx.lift)
     experts = float(params.experts * own.expert_weight)
     layers, outer = float(params.inner * own.weight), float(params.outer * own.outer_weight)
     room = float(ctx.chip.capacity - reserve)

@@ -61,8 +61,8 @@ def prefill(ctx: EstimateContext, layout: Layout) -> PrefillAnswer:
         error = 0.0 if ctx.chip.ideal else engine_constant(ctx, "ttft_error", "1")
     waits = _waits(ctx, layout)
     if waits is not None and ctx.cached_prompt_tokens is not None:
-        step.bill.add_time("reload", waits.reload_s, "step", RELOAD_ERROR)
-        step = PricedPass(step.bill, label(step.seconds + waits.reload_s, "t_ttft"))
+        step.costs.add_time("reload", waits.reload_s, "step", RELOAD_ERROR)
+        step = PricedPass(step.costs, label(step.seconds + waits.reload_s, "t_ttft"))
     shared = _shared(step, residency.resident_memory(ctx, layout, "prefill"), error)
     return PrefillAnswer(**shared, tokens_per_s=rate, tokens_per_s_interval=span, mfu=mfu, flops=flops, sessions=waits)
 
@@ -91,8 +91,8 @@ def _first_token(ctx: EstimateContext, layout: Layout, step: PricedPass) -> Pric
         )
     else:
         seconds = _closed(ctx, layout, busy, token(ctx, layout, busy).seconds)
-    step.bill.add_time("waiting", seconds - step.seconds, "step", 1.0)
-    return PricedPass(step.bill, label(seconds, "t_ttft"))
+    step.costs.add_time("waiting", seconds - step.seconds, "step", 1.0)
+    return PricedPass(step.costs, label(seconds, "t_ttft"))
 
 
 def _closed(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, itl: Number) -> Number:
@@ -140,7 +140,7 @@ def decode(ctx: EstimateContext, layout: Layout) -> DecodeAnswer:
         tokens_per_s=rate,
         tokens_per_s_interval=rate_interval(rate, of_rate, step.seconds, _floor(step)),
         tokens_per_s_per_user=serving.tokens_per_user(step.seconds),
-        mbu=training.memory_bandwidth_utilization(step.bill.bytes, step.seconds, ctx.chip.bandwidth),
+        mbu=training.memory_bandwidth_utilization(step.costs.bytes, step.seconds, ctx.chip.bandwidth),
         mfu=training.model_flops_utilization(flops, step.seconds, devices, ctx.chip.peak(ctx.formats.compute)),
         speculation=speculation.answer(ctx, layout, pipelined_decode.sequences_per_stage(layout, busy.batch)),
     )
@@ -177,13 +177,13 @@ def _token(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> PricedPas
     else:
         seconds = serving.open_loop_itl(step.seconds, busy.share)
         added = seconds - step.seconds
-    step.bill.add_time("prefill_interference", added, "prefill_attention", 0.0)
-    return PricedPass(step.bill, label(seconds, "t_itl"))
+    step.costs.add_time("prefill_interference", added, "prefill_attention", 0.0)
+    return PricedPass(step.costs, label(seconds, "t_itl"))
 
 
 def _floor(step: PricedPass) -> Number:
     """The slowest resource at its peak, perfect overlap between them."""
-    costs = step.bill
+    costs = step.costs
     return label(
         roofline.floor_time(roofline.floor_time(costs.t_compute, costs.t_memory), costs.t_communication), "t_floor"
     )
@@ -191,7 +191,7 @@ def _floor(step: PricedPass) -> Number:
 
 def _shared(step: PricedPass, held: Residency, error: Number) -> dict[str, Any]:
     """The parts that prefill and decode share: time, floor, interval, resources, breakdown, memory."""
-    costs, floor = step.bill, _floor(step)
+    costs, floor = step.costs, _floor(step)
     return {
         "time_s": step.seconds,
         "floor_s": floor,
@@ -225,5 +225,5 @@ def _error(ctx: EstimateContext, step: PricedPass, name: str) -> Number:
         return 0.0
     whole = ctx.chip.constants(REGIME, "phase", name)
     if ctx.host is not None:  # two machines' kernels: what each takes of the time says how sure the sum is
-        return step.bill.relative_error(step.seconds)
-    return whole.error if whole.known else step.bill.relative_error(step.seconds)
+        return step.costs.relative_error(step.seconds)
+    return whole.error if whole.known else step.costs.relative_error(step.seconds)

@@ -30,7 +30,7 @@ class BoundInputs:
     """The ledger with its towers' inputs; tokens of a prompt in the stack of layers; tokens that a request brings; of images
     their number, size and tokens each."""
 
-    book: Ledger
+    ledger: Ledger
     prompt: Number
     given: Number
     pictured: tuple[Number, str, Number] | None = None
@@ -40,7 +40,7 @@ def reading(ctx: EstimateContext, ledger: Ledger, text: Number) -> BoundInputs:
     """What the request reads, of `text` tokens of prompt. Raises UsageError for images that nothing reads."""
     if ctx.spec.denoising is not None:
         return _made(ctx, ledger)
-    kinds = {tower.book.spec.reads for tower in ledger.towers}
+    kinds = {tower.ledger.spec.reads for tower in ledger.towers}
     for name, what in _PICTURES.items():
         off = name in ("steps", "guidance") or "images" not in kinds
         if off and getattr(ctx.request, name) is not None:
@@ -53,10 +53,12 @@ def reading(ctx: EstimateContext, ledger: Ledger, text: Number) -> BoundInputs:
         towers.append(bound)
         if seen is not None:
             pictured, prompt = seen, prompt + serving.image_tokens(seen[0], seen[2])
-    memory = sum((t.positions for t in towers if t.book.spec.reads != "its own"), 0.0)
+    memory = sum((t.positions for t in towers if t.ledger.spec.reads != "its own"), 0.0)
     found = replace(with_cross_attention(ledger, memory), towers=tuple(towers))
     if "source" in kinds:  # the prompt is the encoder's; the decoder starts with a token of its own
-        start = ctx.from_flag("S_d", float(ctx.spec.prefix), "tokens", f"{ctx.spec.document.at('prefix')}: prefix")
+        start = ctx.from_flag(
+            "S_d", float(ctx.spec.prefix), "tokens", f"{ctx.spec.document.location('prefix')}: prefix"
+        )
         return BoundInputs(found, start, text)
     return BoundInputs(found, prompt, prompt, pictured)
 
@@ -76,26 +78,31 @@ def _made(ctx: EstimateContext, ledger: Ledger) -> BoundInputs:
             raise UsageError(f"--{name}: {spec.name} makes images; {instead}; leave it out", name)
     side = spec.images.size
     size = r.image or f"{side}x{side}"
-    where = f"{spec.document.at('images')}: images, --image {size}"
+    where = f"{spec.document.location('images')}: images, --image {size}"
     tokens = ctx.from_flag("S_i", float(cut(spec, size).tokens), "tokens", where)
     if not spec.denoising.context:
         return BoundInputs(ledger, tokens, tokens, (1.0, size, tokens))
-    context = ctx.from_flag("S_c", float(spec.denoising.context), "tokens", f"{spec.document.at('denoising')}: context")
+    context = ctx.from_flag(
+        "S_c", float(spec.denoising.context), "tokens", f"{spec.document.location('denoising')}: context"
+    )
     return BoundInputs(ledger, tokens + context, tokens, (1.0, size, tokens))
 
 
 def _bound(ctx: EstimateContext, tower: Encoder, text: Number) -> tuple[Encoder, tuple[Number, str, Number] | None]:
     """A tower with its input; of images how many, of which size, and the tokens that each adds to the prompt."""
-    if tower.book.spec.reads == "source":
+    if tower.ledger.spec.reads == "source":
         return replace(tower, length=text), None
-    if tower.book.spec.reads != "images":
+    if tower.ledger.spec.reads != "images":
         return tower, None
     r = ctx.request
     if r.images is None and r.image is None:
         return replace(tower, count=0.0), None
     images = ctx.from_flag("n_i", 1.0 if r.images is None else r.images, "1", "--images", r.images is None)
     size = r.image or IMAGE
-    found, where = cut(tower.book.spec, size), f"{tower.book.spec.document.at('images')}: images, --image {size}"
+    found, where = (
+        cut(tower.ledger.spec, size),
+        f"{tower.ledger.spec.document.location('images')}: images, --image {size}",
+    )
     inputs = ctx.from_flag("n_t", float(found.inputs), "1", where)
     length = ctx.from_flag("S_t", float(found.positions), "tokens", where)
     tokens = ctx.from_flag("S_i", float(found.tokens), "tokens", where)

@@ -32,10 +32,10 @@ class Microbatch:
     def __init__(
         self, ctx: EstimateContext, layout: Layout, tower: Encoder | None = None, costs: StepAccumulator | None = None
     ):
-        self.ctx, self.plan = ctx, layout
-        self.book, seq = (ctx.ledger, ctx.seq) if tower is None else (tower.book, tower.length)
+        self.ctx, self.layout = ctx, layout
+        self.ledger, seq = (ctx.ledger, ctx.seq) if tower is None else (tower.ledger, tower.length)
         sequences = layout.micro_batch if tower is None else tower.inputs(layout.micro_batch)
-        self.bill = costs or ctx.bill(REGIME, layout.devices)
+        self.costs = costs or ctx.bill(REGIME, layout.devices)
         self.forward = ForwardPass(
             kernels(ctx.formats, layout.software),
             flash=layout.flash,
@@ -56,43 +56,43 @@ class Microbatch:
     def part(self) -> Microbatch:
         """The same microbatch on an empty bill of its own."""
         other = object.__new__(Microbatch)  # a tenth of copy.copy's time
-        other.__dict__.update(self.__dict__, bill=self.ctx.bill(REGIME, self.plan.devices), weight_gradients=0.0)
+        other.__dict__.update(self.__dict__, costs=self.ctx.bill(REGIME, self.layout.devices), weight_gradients=0.0)
         return other
 
     def constants(self, kind: str) -> Any:
-        return self.ctx.chip.constants(REGIME, kind, self.plan.software)
+        return self.ctx.chip.constants(REGIME, kind, self.layout.software)
 
     def layers(self, share: Number) -> Number:
         """Charge `share` of every layer group; the seconds it takes."""
-        before, counted = self.bill.total, dict[tuple[Row, ...], list[Op]]()
-        for group in self.book.layers:
-            sizes = layer_sizes(group, self.work, self.plan, self.book.document, self.ctx.lift)
+        before, counted = self.costs.total, dict[tuple[Row, ...], list[Op]]()
+        for group in self.ledger.layers:
+            sizes = layer_sizes(group, self.work, self.layout, self.ledger.document, self.ctx.lift)
             times = float(group.repeat) * share
-            early = recompute.uses_early_stop(self.framework.early_stop, self.book.spec.layers[group.index].norms)
+            early = recompute.uses_early_stop(self.framework.early_stop, self.ledger.spec.layers[group.index].norms)
             mixing = counted.get(group.mixing)
             if mixing is None:
                 mixing = counted[group.mixing] = self.forward.ops(group.mixing, sizes)
             self._compute([*mixing, *self.forward.ops(group.rows_after_mixer, sizes)], times, early)
             if self.recipe.frozen:
                 self._adapt(group, sizes, times)
-            self.bill.add(self._biases(group, sizes), times)
+            self.costs.add(self._biases(group, sizes), times)
             self._communicate(group, sizes, times)
-        return self.bill.total - before
+        return self.costs.total - before
 
     def _shared(self, group: Any, sizes: dict[str, Number], times: Number) -> Number:
         """Seconds of the shared experts of a layer group, forward and backward, where they run beside the exchange of tokens."""
-        if not self.plan.shared_overlap:
+        if not self.layout.shared_overlap:
             return 0.0
         ops = self.forward.ops([row for row in group.rows if row.name.startswith("moe.shared")], sizes)
         ops = self._eager(ops)
-        own = self.part().bill
+        own = self.part().costs
         own.add([*ops, *self._eager(backward.input_gradients(ops, self.ctx.formats.activation))], times)
         own.add(backward.weight_gradients(ops, self.ctx.gradient_bytes), times)
         return own.total
 
     def _compute(self, ops: list[Op], times: Number, early_stop: bool) -> None:
         """Forward, what is computed again, and both halves of the backward pass."""
-        layout, costs, recipe = self.plan, self.bill, self.recipe
+        layout, costs, recipe = self.layout, self.costs, self.recipe
         inputs = backward.input_gradients(ops, self.ctx.formats.activation)
         ops = self._eager(ops)
         costs.add([*ops, *self._eager(inputs)], times)
@@ -107,17 +107,17 @@ class Microbatch:
 
     def _adapt(self, group: Any, sizes: dict[str, Number], times: Number) -> None:
         """Adapters beside frozen weights, and widening the weights where they are stored in four bits."""
-        f, full = self.ctx.formats, self.plan.recompute == "full"
-        ops = adapting.adapter_ops(group.rows, sizes, self.plan.lora_rank, f, self.plan.lora_targets)
-        self.bill.add([*ops, *backward.input_gradients(ops), *backward.weight_gradients(ops, 0.0)], times)
+        f, full = self.ctx.formats, self.layout.recompute == "full"
+        ops = adapting.adapter_ops(group.rows, sizes, self.layout.lora_rank, f, self.layout.lora_targets)
+        self.costs.add([*ops, *backward.input_gradients(ops), *backward.weight_gradients(ops, 0.0)], times)
         again = times * self.recomputed if full else 0.0
-        self.bill.add(ops if full else [], again)
+        self.costs.add(ops if full else [], again)
         if self.recipe.quantised:
-            self.bill.add(adapting.dequantization_ops(group.rows, sizes, f), times * 2 + again)
+            self.costs.add(adapting.dequantization_ops(group.rows, sizes, f), times * 2 + again)
 
     def _biases(self, group: Any, sizes: dict[str, Number]) -> list[Op]:
         """Bias additions and bias gradients as kernels of their own; experts with a clamped gate pass over their outputs more often."""
-        spec, passes = self.book.spec.layers[group.index].feedforward, self.framework.bias_passes
+        spec, passes = self.ledger.spec.layers[group.index].feedforward, self.framework.bias_passes
         clamped = self.constants("experts").bias_passes if group.moe and "clamped" in spec.activation else passes
         if not (num.present(passes) or num.present(clamped)):
             return []
@@ -138,8 +138,8 @@ class Microbatch:
 
     def _communicate(self, group: Any, sizes: dict[str, Number], times: Number) -> None:
         """Tensor, expert and context parallel collectives of one layer group."""
-        layout, size, full = self.plan, self.ctx.formats.activation, self.plan.recompute == "full"
-        branches = tensor.tp_reductions_per_layer(self.book.spec.layers[group.index], layout)
+        layout, size, full = self.layout, self.ctx.formats.activation, self.layout.recompute == "full"
+        branches = tensor.tp_reductions_per_layer(self.ledger.spec.layers[group.index], layout)
         for again in (False, True) if full else (False,):
             repeats = times * self.recomputed if again else times
             for c in tensor.collectives(layout, self.tokens, sizes["D"], size, repeats, branches, True, again):
@@ -148,7 +148,7 @@ class Microbatch:
             for c in expert.collectives(layout, self.tokens, sizes["top_k"], sizes["D"], size, times, True):
                 self.communicate(c, self._within("ep_collective", c), self._shared(group, sizes, times))
             step = self.constants("step")
-            self.bill.add_time("overhead", step.per_moe_layer * times, "step", step.error)
+            self.costs.add_time("overhead", step.per_moe_layer * times, "step", step.error)
         if group.mixer is not None:
             for c in context.collectives(layout, self.tokens, group.mixer.exchange(sizes), size, times, True):
                 self.communicate(c, self.constants("cp_collective").overlap)
@@ -162,45 +162,45 @@ class Microbatch:
 
     def communicate(self, c: Collective, overlap: Number, covering: Number = 0.0) -> None:
         """Charge what a collective leaves exposed, and note what hides; `covering` seconds of work run beside the exposed part."""
-        seconds = self.bill.collective(c)
+        seconds = self.costs.collective(c)
         exposed, hidden = comm.exposed(seconds, overlap), comm.hidden(seconds, overlap)
         if num.present(covering):
             exposed, hidden = comm.exposed_behind(exposed, covering), hidden + comm.covered(exposed, covering)
-        self.bill.add_exposed_comm(c.axis, label(exposed, f"t_exposed[{c.axis}]"))
-        self.bill.add_hidden_comm(c.axis, label(hidden, f"t_hidden[{c.axis}]"))
+        self.costs.add_exposed_comm(c.axis, label(exposed, f"t_exposed[{c.axis}]"))
+        self.costs.add_hidden_comm(c.axis, label(hidden, f"t_hidden[{c.axis}]"))
 
     def transfer(self) -> None:
         """Activations and their gradients between stages."""
         for c in pipeline.collectives(
-            self.plan, self.tokens, float(self.ctx.spec.stream_width), self.ctx.formats.activation, True
+            self.layout, self.tokens, float(self.ctx.spec.stream_width), self.ctx.formats.activation, True
         ):
             self.communicate(c, self.constants("pp_collective").overlap)
 
     def ends(self, stem: bool, head: bool) -> Number:
         """Charge embedding and head; the seconds they take."""
-        before = self.bill.total
-        ledger = self.book
-        sizes = stem_head_axis_sizes(ledger, self.work, self.plan, ledger.document, self.ctx.lift)
+        before = self.costs.total
+        ledger = self.ledger
+        sizes = stem_head_axis_sizes(ledger, self.work, self.layout, ledger.document, self.ctx.lift)
         ops = self.forward.ops((*(ledger.stem if stem else ()), *(ledger.head if head else ())), sizes, outer=True)
         inputs, ops = backward.input_gradients(ops), self._eager(ops)
-        self.bill.add([*ops, *self._eager(inputs)], 1.0)
+        self.costs.add([*ops, *self._eager(inputs)], 1.0)
         if not self.recipe.frozen:
-            self.bill.add(backward.weight_gradients(ops, self.ctx.gradient_bytes), 1.0)
+            self.costs.add(backward.weight_gradients(ops, self.ctx.gradient_bytes), 1.0)
         if self.recipe.reference:
-            self.bill.add(ops, 1.0)
+            self.costs.add(ops, 1.0)
         if head and ledger.spec.lm_head and ledger.spec.vocab_size:
             moved = training.loss_traffic(product(("B", "O", "V"), sizes), self.ctx.formats.activation)
-            self.bill.add(
+            self.costs.add(
                 [Op(name="loss", kind="elementwise", dtype=self.ctx.formats.compute, flops=0.0, bytes=moved)], 1.0
             )
-        return self.bill.total - before
+        return self.costs.total - before
 
     def accumulate(self, params: memory.DeviceParameters) -> None:
         """Add this microbatch's gradients to the running sum, where the framework does so in a pass of its own."""
         c = self.framework
         traffic = training.accumulation_traffic(params.total, c.accumulate)
         seconds = roofline.effective_memory_time(traffic, self.ctx.chip.bandwidth, self.constants("optimizer").memory)
-        self.bill.add_time("optimizer", seconds, "optimizer", c.error)
+        self.costs.add_time("optimizer", seconds, "optimizer", c.error)
 
     def gather_weights(self, params: memory.DeviceParameters, buckets: Number) -> None:
         """ZeRO-3 gathers and scatters of every microbatch, prefetched beside the computation."""
@@ -210,9 +210,9 @@ class Microbatch:
         for held, experts in ((params.inner + params.outer, False), (params.experts, True)):
             if not experts or params.has_experts:
                 weight = c.gather_bytes if num.present(c.gather_bytes) else memory.resident_weight_bytes(f)
-                moves = data.collectives(self.plan, held, weight, gradients, buckets, experts)
+                moves = data.collectives(self.layout, held, weight, gradients, buckets, experts)
                 if num.present(c.host_copy):
-                    moves = data.backward_inside(self.plan, moves, self.ctx.chip.devices_per_host, experts)
+                    moves = data.backward_inside(self.layout, moves, self.ctx.chip.devices_per_host, experts)
                 for move in moves:
                     self.communicate(replace(move, rails=c.rails), c.overlap)
 

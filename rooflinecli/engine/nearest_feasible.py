@@ -22,7 +22,7 @@ from rooflinecli.specs.layout import Layout
 class FeasibleAlternative:
     """A plan that works, why, and the sequences per replica where those change with it."""
 
-    plan: Layout
+    layout: Layout
     reason: str
     batch: Number | None = None
 
@@ -37,7 +37,7 @@ def nearest_feasible(ctx: EstimateContext, phases: tuple[str, ...]) -> FeasibleA
         found = choose(free, phases, fastest=False)
     except (UsageError, Infeasible):
         return None
-    return FeasibleAlternative(found.plan, found.reason)
+    return FeasibleAlternative(found.layout, found.reason)
 
 
 # What is let go on the devices given, a step at a time: the split, then what training holds beside it.
@@ -63,7 +63,7 @@ def _otherwise(ctx: EstimateContext, phases: tuple[str, ...]) -> FeasibleAlterna
         except (UsageError, Infeasible):
             continue
         if found.fits:
-            return FeasibleAlternative(found.plan, f"the same {plural(devices, 'device')} laid out otherwise")
+            return FeasibleAlternative(found.layout, f"the same {plural(devices, 'device')} laid out otherwise")
     return None
 
 

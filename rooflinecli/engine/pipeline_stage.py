@@ -28,7 +28,7 @@ class PipelineStage:
     """Bill of a microbatch on the slowest stage, with the seconds of its work and of what hides beside it; the mean of a
     microbatch's work over the stages; the weight gradients among the work; the exponent that joins work and hidden."""
 
-    bill: StepAccumulator
+    costs: StepAccumulator
     work: Number
     hidden: Number
     mean: Number
@@ -66,17 +66,17 @@ def stage(
         m.gather_weights(params, pipeline.layers_on_fullest_stage(layout, float(ctx.ledger.n_layers)))
     if layout.activations_on_host:
         sent = memory.offloaded_activations(ctx.ledger, layout, ctx.formats, ctx.seq, ctx.lift)
-        m.bill.add_hidden_comm("host", label(training.activation_transfer(sent, ctx.chip.host_link), "t_hidden[host]"))
+        m.costs.add_hidden_comm("host", label(training.activation_transfer(sent, ctx.chip.host_link), "t_hidden[host]"))
     hidden: Number = 0.0
-    for seconds in m.bill.hidden.values():
+    for seconds in m.costs.hidden.values():
         hidden = hidden + seconds
-    work, hidden = label(m.bill.total, "t_work"), label(hidden, "t_hidden")
-    return PipelineStage(m.bill, work, hidden, mean, m.weight_gradients, m.constants("hidden").p)
+    work, hidden = label(m.costs.total, "t_work"), label(hidden, "t_hidden")
+    return PipelineStage(m.costs, work, hidden, mean, m.weight_gradients, m.constants("hidden").p)
 
 
 def _stack(m: Microbatch) -> Number:
     """Charge the slowest stage's share of the layers, and its end; the mean time over all stages."""
-    layout, layers = m.plan, float(m.book.n_layers)
+    layout, layers = m.layout, float(m.ledger.n_layers)
     inner, stem, head = m.part(), m.part(), m.part()
     t_inner, t_stem, t_head = inner.layers(1.0), stem.ends(True, False), head.ends(False, True)
     alone = num.where(layout.pp > 1, 0.0, 1.0)  # on one stage both ends meet
@@ -84,25 +84,25 @@ def _stack(m: Microbatch) -> Number:
     share = num.where(layout.pp > 1, schedule.effective_share(slowest, t_head, t_inner), 1.0)
     mean = schedule.mean_stage_time(t_inner, t_stem + t_head, layout.pp)
     charges = [(inner, share), (stem, alone), (head, 1.0)]
-    if m.book.spec.mtp_layers and num.present(m.framework.mtp):
+    if m.ledger.spec.mtp_layers and num.present(m.framework.mtp):
         further = _predicting(m, t_inner, t_stem, t_head)
         mean, charges = mean * further, [(part, times * further) for part, times in charges]
     for (part, times), least in zip(charges, pipeline.min_stage_shares(layout, layers), strict=True):
-        m.bill.merge(part.bill, times, least)
+        m.costs.merge(part.costs, times, least)
         m.weight_gradients = m.weight_gradients + part.weight_gradients * times
     return mean
 
 
 def _predicting(m: Microbatch, t_inner: Number, t_stem: Number, t_head: Number) -> Number:
     """Factor on a stage for layers that predict further tokens, each with a pass of the head, spread over the stages."""
-    layer = schedule.stage_time(1.0, float(m.book.n_layers), t_inner, t_head)
-    return schedule.predicting_factor(float(m.book.spec.mtp_layers), layer, t_inner + t_stem + t_head)
+    layer = schedule.stage_time(1.0, float(m.ledger.n_layers), t_inner, t_head)
+    return schedule.predicting_factor(float(m.ledger.spec.mtp_layers), layer, t_inner + t_stem + t_head)
 
 
 def _tower(m: Microbatch, tower: Encoder) -> Number:
     """Charge a further tower, cut over the stages as the layers are; its mean time on a stage."""
-    t = Microbatch(m.ctx, m.plan, tower, m.bill)
-    share = pipeline.share(m.plan, float(t.book.n_layers))
+    t = Microbatch(m.ctx, m.layout, tower, m.costs)
+    share = pipeline.share(m.layout, float(t.ledger.n_layers))
     inside, ends = t.layers(share), t.ends(True, True)
     m.weight_gradients = m.weight_gradients + t.weight_gradients
-    return schedule.mean_stage_time(inside / share, ends, m.plan.pp)
+    return schedule.mean_stage_time(inside / share, ends, m.layout.pp)

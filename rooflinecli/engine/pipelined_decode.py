@@ -38,13 +38,13 @@ def pipeline_wait(ctx: EstimateContext, layout: Layout, step: PricedPass, batch:
     if not ctx.chip.ideal:
         looked = microbatches * host_time(ctx, num.maximum(batch, 1)) - host_time(ctx, each)
         looked = looked / speculation.engine_step_time(ctx, 1.0)
-        step.bill.add_time("engine", looked, "step", ctx.chip.constants(REGIME, "step").error)
+        step.costs.add_time("engine", looked, "step", ctx.chip.constants(REGIME, "step").error)
         once = once + looked
     head = _head(ctx, layout, each, context)
-    inner = once - head - step.bill.groups.get("communication", 0.0)
+    inner = once - head - step.costs.groups.get("communication", 0.0)
     cycle = schedule.pipeline_cycle(once, microbatches, _slowest(float(ctx.ledger.n_layers), layout, inner, head))
-    step.bill.add_time("bubble", cycle - once, "step", 0.0)
-    return PricedPass(step.bill, label(cycle, "t_decode"))
+    step.costs.add_time("bubble", cycle - once, "step", 0.0)
+    return PricedPass(step.costs, label(cycle, "t_decode"))
 
 
 def _slowest(layers: float, layout: Layout, inner: Number, head: Number) -> Number:

@@ -85,8 +85,8 @@ def speculative_step(ctx: EstimateContext, layout: Layout, batch: Number, contex
     g, tokens = _length(ctx), _tokens(ctx)
     verify = forward_step(ctx, layout, batch, g + 1, context, decode=True, logits=g + 1)
     draft = _draft_step(ctx, layout, batch, context)
-    costs, seconds = verify.bill, verify.seconds
-    costs.add_group("draft", draft.bill, draft.seconds, g)
+    costs, seconds = verify.costs, verify.seconds
+    costs.add_group("draft", draft.costs, draft.seconds, g)
     costs.divide_by(tokens)
     per_token = label(speculation.speculative_token_time(draft.seconds, g, seconds, tokens), "t_decode")
     return SpeculationRound(PricedPass(costs, per_token), draft.seconds * g, seconds, tokens)
@@ -154,8 +154,8 @@ def _draft_step(ctx: EstimateContext, layout: Layout, batch: Number, context: Nu
     draft, beside = _drafter(ctx), _plan(layout)
     step = forward_step(draft, beside, batch, 1.0, context, decode=True, engine=False)
     if ctx.request.speculate in HEADS:
-        step.bill.add([_projection(draft, beside, batch)], 1.0)
-    return PricedPass(step.bill, label(step.bill.total, "t_draft"))
+        step.costs.add([_projection(draft, beside, batch)], 1.0)
+    return PricedPass(step.costs, label(step.costs.total, "t_draft"))
 
 
 def _projection(ctx: EstimateContext, layout: Layout, batch: Number) -> Op:

@@ -41,7 +41,7 @@ def train(ctx: EstimateContext, layout: Layout) -> TrainAnswer:
     recipe = RECIPE[layout.recipe]
     fullest = stage(ctx, layout, params, trained)
     tail, parts = _tail(ctx, layout, trained, fullest)
-    costs = fullest.bill
+    costs = fullest.costs
     resources = Resources(
         compute=costs.t_compute * count,
         memory=costs.t_memory * count,
@@ -195,7 +195,7 @@ def _overlap(
 ) -> tuple[dict[str, Number], dict[str, Number]]:
     """Seconds of a step's communication by axis: what shows, and what hides. What hiding costs falls on the axes by their part."""
     costs, late = (
-        fullest.bill,
+        fullest.costs,
         num.maximum(fullest.seconds - fullest.work, 0.0),
     )  # no less than nothing, to the last digit
     exposed = {axis: t * count for axis, t in costs.by_axis.items()}
@@ -232,7 +232,7 @@ def _error(
 
 def _breakdown(fullest: PipelineStage, parts: dict[str, Number], count: Number) -> dict[str, Number]:
     """Seconds of the step by what they are spent on; they add up to it."""
-    result = {name: t * count for name, t in fullest.bill.groups.items()}
+    result = {name: t * count for name, t in fullest.costs.groups.items()}
     late = (fullest.seconds - fullest.work) * count
     result["communication"] = result.get("communication", 0.0) + late + parts["exposed_dp"] + parts["wires"]
     result["optimizer"] = result.get("optimizer", 0.0) + parts["optimizer"]
@@ -272,9 +272,9 @@ def _repeated(
     for stack in (Encoder(ledger, seq), *ledger.reading):
         length, inputs = stack.length, stack.inputs(batch)
         work = pass_axis_sizes(inputs, length, length, length, WHOLE)
-        for group in stack.book.layers:
-            sizes = layer_sizes(group, work, WHOLE, stack.book.document, lift)
-            early = recompute.uses_early_stop(early_stop, stack.book.spec.layers[group.index].norms)
+        for group in stack.ledger.layers:
+            sizes = layer_sizes(group, work, WHOLE, stack.ledger.document, lift)
+            early = recompute.uses_early_stop(early_stop, stack.ledger.spec.layers[group.index].norms)
             rows = [row for row in group.rows if row.contraction is not None or row.mixer is not None]
             for op in recompute.recomputed_ops(layout, matmuls.ops(rows, sizes), early):
                 total = total + op.flops * op.count * float(group.repeat)

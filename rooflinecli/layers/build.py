@@ -92,7 +92,7 @@ def _build(spec: ModelSpec) -> Ledger:
     beside = [*_pieces(spec.before, "before", spec, axes), *_pieces(spec.after, "after", spec, axes)]
     derived = tuple(rule for block in beside for rule in block.derived)
     towers = tuple(_tower(tower) for tower in spec.towers)
-    longest = sum(tower.length for tower in towers if tower.book.spec.reads != "its own") or 1.0
+    longest = sum(tower.length for tower in towers if tower.ledger.spec.reads != "its own") or 1.0
     return with_cross_attention(
         Ledger(spec, _stem(spec, axes), layers, _head(spec, axes), axes, derived, towers), longest
     )

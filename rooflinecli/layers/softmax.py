@@ -134,7 +134,7 @@ class Softmax(Mixer):
 
     def _token(self, name: str, kind: str, mode: CountingMode, sizes: Sizes, items: Number) -> Op:
         f, b, heads = mode.formats, sizes["B"], sizes[self.heads]
-        keys, (qk, v) = self.visible(sizes["T"]), self._token_widths(sizes)
+        keys, (qk, v) = self.cached_tokens(sizes["T"]), self._token_widths(sizes)
         cached = counts.bytes_of(b * keys * self._widths_cached(sizes), f.kv)
         return kernel(
             name=name,
@@ -148,7 +148,7 @@ class Softmax(Mixer):
         )
 
     def _token_flops(self, sizes: Sizes) -> Number:
-        keys, (qk, v) = self.visible(sizes["T"]), self._token_widths(sizes)
+        keys, (qk, v) = self.cached_tokens(sizes["T"]), self._token_widths(sizes)
         return attention.attention_core_flops(queries_per_sequence(sizes), sizes[self.heads], keys, qk, v)
 
     def _token_widths(self, sizes: Sizes) -> tuple[Number, Number]:
@@ -159,17 +159,17 @@ class Softmax(Mixer):
         kv, q = (sizes[heads] * sizes[self.qk] for heads in (self.kv_heads, self.heads))
         return ContextParallelTraffic(queries=q, keys=2 * kv)
 
-    def visible(self, tokens: Number) -> Number:
+    def cached_tokens(self, tokens: Number) -> Number:
         return attention.visible_keys(tokens, self.reach)
 
-    def per_token(self, sizes: Sizes) -> Number:
+    def cached_values_per_token(self, sizes: Sizes) -> Number:
         """Attention both ways keeps nothing: there is no next token."""
         return self._widths_cached(sizes) if self.causal else 0.0
 
     def _widths_cached(self, sizes: Sizes) -> Number:
         return elements(self.cached, sizes)
 
-    def score_bytes(self, formats: Formats, sizes: Sizes, dropout: bool) -> Number:
+    def attention_score_bytes(self, formats: Formats, sizes: Sizes, dropout: bool) -> Number:
         pairs = sizes["S"] * sizes["T"]
         return memory.score_activations(sizes["B"], sizes[self.heads], pairs, formats.activation, float(dropout))
 

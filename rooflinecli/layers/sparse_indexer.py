@@ -27,7 +27,7 @@ class SparseIndexer(Softmax):
 
     own: bool = True
 
-    def visible(self, tokens: Number) -> Number:
+    def cached_tokens(self, tokens: Number) -> Number:
         """Every key stays in the cache."""
         return tokens
 

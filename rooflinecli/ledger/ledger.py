@@ -234,7 +234,7 @@ class Layer:
 class Encoder:
     """A further ledger of a model, the length of the input it reads and how many for each sequence."""
 
-    book: Ledger
+    ledger: Ledger
     length: Number
     count: Number = 1.0
 

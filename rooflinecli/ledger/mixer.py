@@ -123,11 +123,11 @@ class CompositeMixer(Mixer):
     def text(self, sizes: Sizes) -> str:
         return "; ".join(part.text(sizes) for part in self.parts)
 
-    def per_token(self, sizes: Sizes) -> Number:
+    def cached_values_per_token(self, sizes: Sizes) -> Number:
         return sum(part.cached_values_per_token(sizes) for part in self.parts)
 
     def cache_bytes(self, formats: Formats, sizes: Sizes, batch: Number, tokens: Number) -> Number:
         return sum(part.cache_bytes(formats, sizes, batch, tokens) for part in self.parts)
 
-    def score_bytes(self, formats: Formats, sizes: Sizes, dropout: bool) -> Number:
+    def attention_score_bytes(self, formats: Formats, sizes: Sizes, dropout: bool) -> Number:
         return sum(part.attention_score_bytes(formats, sizes, dropout) for part in self.parts)

@@ -119,7 +119,7 @@ def backward_working_set(
     if layout.dropout:
         kept = kept + sum(product(axes, sizes) for row in group.rows for axes in row.masks)
     if not layout.flash and scores and group.mixer is not None:
-        kept = kept + group.mixer.score_bytes(formats, sizes, layout.dropout)
+        kept = kept + group.mixer.attention_score_bytes(formats, sizes, layout.dropout)
     return kept
 
 
@@ -150,7 +150,7 @@ def training_activations(
     first, last = pipeline.in_flight(layout, microbatches)
     for tower in ledger.reading:
         own, again, *ends = _stack_activations(
-            tower.book, layout, formats, tower.length, lift, layers, beside, tower.inputs(layout.micro_batch)
+            tower.ledger, layout, formats, tower.length, lift, layers, beside, tower.inputs(layout.micro_batch)
         )
         per_stage, transient, stem = per_stage + own, num.maximum(transient, again), stem + sum(ends)
     if layout.activations_on_host:
@@ -165,7 +165,7 @@ def offloaded_activations(ledger: Ledger, layout: Layout, formats: Formats, seq:
     sent: Number = 0.0
     for stack in (Encoder(ledger, seq), *ledger.reading):
         kept = _stack_activations(
-            stack.book, layout, formats, stack.length, lift, layers, NOTHING, stack.inputs(layout.micro_batch)
+            stack.ledger, layout, formats, stack.length, lift, layers, NOTHING, stack.inputs(layout.micro_batch)
         )[0]
         sent = sent + kept
     return f.sent_to_host(sent, recompute.share(layout.offload_layers, layers))
@@ -233,5 +233,5 @@ def inference_activations(
     own = (2 * product(("B", "S", "D"), sizes) + widest + logits) * formats.activation
     for tower in ledger.reading if reading else ():  # one after the other, in the same memory
         inputs = tower.inputs(batch)
-        own = num.maximum(own, inference_activations(tower.book, layout, formats, inputs, tower.length, lift))
+        own = num.maximum(own, inference_activations(tower.ledger, layout, formats, inputs, tower.length, lift))
     return own

@@ -81,7 +81,7 @@ def _held(ledger: Ledger, layout: Layout, lift: PlainLift) -> DeviceParameters:
     # A tied table is copied to the last stage, where it is the head.
     copied = head + product(("V", "D"), sizes) if ledger.spec.tied_embeddings else head
     for tower in ledger.towers:
-        stem = stem + device_parameters(tower.book, layout, lift).total
+        stem = stem + device_parameters(tower.ledger, layout, lift).total
     outer = num.where(layout.pp > 1, num.maximum(stem, copied), stem + head)
     return DeviceParameters(inner, outer, experts, any(g.moe for g in ledger.layers))
 
@@ -136,7 +136,7 @@ def trainable_parameters(ledger: Ledger, layout: Layout, params: DeviceParameter
             float(g.repeat) * share
         )
     return DeviceParameters(
-        inner, sum((trainable_parameters(tower.book, layout, params, lift).total for tower in ledger.towers), 0.0)
+        inner, sum((trainable_parameters(tower.ledger, layout, params, lift).total for tower in ledger.towers), 0.0)
     )
 
 

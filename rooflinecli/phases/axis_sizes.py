@@ -36,7 +36,9 @@ OUTER = ("V",)  # what tensor parallelism splits before and after the layers
 def _lifted(axes: dict[str, int], document: Any, lift: PlainLift) -> Sizes:
     if not lift.traced:
         return dict(axes)
-    return {a: lift(a, float(v), "1", document.at(*_FIELDS.get(a, ()))) if a != "one" else 1 for a, v in axes.items()}
+    return {
+        a: lift(a, float(v), "1", document.location(*_FIELDS.get(a, ()))) if a != "one" else 1 for a, v in axes.items()
+    }
 
 
 def pass_axis_sizes(batch: Number, queries: Number, keys: Number, logits: Number, plan: Layout) -> Sizes:

@@ -30,7 +30,7 @@ def ledger_flops(
     if not forward.decode:
         for tower in ledger.reading:
             total = total + ledger_flops(
-                tower.book, _whole(forward), lift, tower.inputs(batch), tower.length, tower.length, logits
+                tower.ledger, _whole(forward), lift, tower.inputs(batch), tower.length, tower.length, logits
             )
     return total
 

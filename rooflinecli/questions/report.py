@@ -59,7 +59,7 @@ def outline(request: Request, result: EstimateAnswer) -> dict[str, Any]:
         "curves": {
             phase: points
             for phase, choice in plans.items()
-            if (points := curve(request, phase, choice.plan, result.phases[phase]))
+            if (points := curve(request, phase, choice.layout, result.phases[phase]))
         },
     }
 

@@ -37,7 +37,7 @@ class StepTimeTable:
     """
 
     def __init__(self, ctx: EstimateContext, plan: Layout, scale: float = 1.0):
-        self.ctx, self.plan, self.scale = ctx, plan, scale
+        self.ctx, self.layout, self.scale = ctx, plan, scale
         self.stages = float(plan.pp)
         self.starts = float(uncaptured_launch_s(ctx)) * scale
         self.linear: list[float] = [0.0]
@@ -47,15 +47,15 @@ class StepTimeTable:
 
     def scaled(self, scale: float) -> StepTimeTable:
         """Prices of the same replica, every step `scale` times as long as here; the engine is not asked again."""
-        other = StepTimeTable(self.ctx, self.plan, self.scale * scale)
+        other = StepTimeTable(self.ctx, self.layout, self.scale * scale)
         other.linear, other.scores = ([scale * v for v in table] for table in (self.linear, self.scores))
         other.level, other.slope = ([[scale * v for v in row] for row in table] for table in (self.level, self.slope))
         return other
 
     def _prompts(self, tokens: Any) -> tuple[Any, Any]:
         """(seconds, those of attention) of passes over prompts, arrays in, arrays out."""
-        step = forward_step(self.ctx, self.plan, 1.0, tokens, tokens, False)
-        return step.seconds * self.scale, step.bill.groups.get("attention", 0.0) * self.scale
+        step = forward_step(self.ctx, self.layout, 1.0, tokens, tokens, False)
+        return step.seconds * self.scale, step.costs.groups.get("attention", 0.0) * self.scale
 
     def grow_prompts(self, tokens: int) -> None:
         """Tables of prompt passes up to at least `tokens`."""
@@ -76,9 +76,9 @@ class StepTimeTable:
         sizes = np.arange(held, -(-(batch + 1) // ROWS) * ROWS, dtype=np.float64)[:, None]
         contexts = 2.0 ** np.arange(KNOTS)[None, :]
         step = forward_step(
-            self.ctx, self.plan, pipelined_decode.sequences_per_stage(self.plan, sizes), 1.0, contexts, True
+            self.ctx, self.layout, pipelined_decode.sequences_per_stage(self.layout, sizes), 1.0, contexts, True
         )
-        step = pipelined_decode.pipeline_wait(self.ctx, self.plan, step, sizes, contexts)
+        step = pipelined_decode.pipeline_wait(self.ctx, self.layout, step, sizes, contexts)
         seconds = np.broadcast_to(step.seconds * self.scale, (len(sizes), KNOTS))
         slope = np.diff(seconds, axis=1) / np.diff(contexts, axis=1)
         slope = np.concatenate([slope[:, :1], slope, slope[:, -1:]], axis=1)  # below 1 and beyond the last as beside it

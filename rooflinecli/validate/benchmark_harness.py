@@ -121,11 +121,11 @@ def _vllm(run: Run) -> dict[str, Any]:
 
 def _trtllm(run: Run) -> dict[str, Any]:
     prompt, output = int(float(row(run)["isl"])), int(float(row(run)["osl"]))
-    concurrency = round(run.options["concurrency"] * run.plan.dp)
+    concurrency = round(run.options["concurrency"] * run.layout.dp)
     if not public(run):
         return {"token_budget": 2048, "cache_share": DEFAULT_SHARE}
     if run.group.startswith("Llama"):
-        held = prompt == output == 1024 and run.plan.tp < 8
+        held = prompt == output == 1024 and run.layout.tp < 8
         hold = {"hold_steps": 20, "hold_share": 0.9} if held else {}
         return {"token_budget": 16384, "cache_share": DEFAULT_SHARE, **hold}
     if run.group.startswith("gpt"):
@@ -141,7 +141,7 @@ def _trtllm(run: Run) -> dict[str, Any]:
 
 def _balanced(run: Run, steps: int) -> dict[str, Any]:
     """attention_dp_config with enable_balance: ranks wait for prompts of their own before any is read, up to timeout_iters."""
-    return {"hold_steps": steps, "hold_share": 1.0} if run.plan.dp > 1 else {}
+    return {"hold_steps": steps, "hold_share": 1.0} if run.layout.dp > 1 else {}
 
 
 def _sglang(run: Run) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def _sglang(run: Run) -> dict[str, Any]:
     at_once = row(run)["backend_version"].startswith(AT_ONCE)
     if str(run.options["hw"])[:1] == "h":
         return {"token_budget": 32768, "stream_steps": 1 if at_once else 10, "memory_share": 0.82}
-    fp8, few = row(run)["precision"] == "fp8", run.plan.tp < 8
+    fp8, few = row(run)["precision"] == "fp8", run.layout.tp < 8
     budget, share = (8192 if few else 32768, 0.95 if few else 0.82) if fp8 else (16384, 0.85)
     poll = 30 if run.options["concurrency"] >= 16 and not (fp8 and few) else 10
     stream = 1 if at_once else 30 if fp8 else 10

@@ -97,7 +97,7 @@ def _serving(phase: str) -> Iterable[tuple[str, Make]]:
 def _asked(run: Run, what: str, seconds: float) -> PredictedRow:
     return PredictedRow(
         EstimateContext(build_request.request(run.options), override=leave_one_family_out.serving(run)),
-        run.plan,
+        run.layout,
         what,
         seconds,
     )

@@ -84,7 +84,7 @@ def gather() -> dict[str, SchedulerDelays]:
 
 
 def _run(run: inference.Run) -> tuple[Any, ...]:
-    ctx, plan = EstimateContext(build_request.request(run.options)), run.plan
+    ctx, plan = EstimateContext(build_request.request(run.options)), run.layout
     busy = load(ctx, plan)
     cell = f"{run.options['model']} {run.options['hw']} {run.engine} {ctx.dtype} {plan.tp:g} {plan.dp:g}"
     itl, batch = token(ctx, plan, busy).seconds, sequences_per_stage(plan, busy.batch)

@@ -120,7 +120,7 @@ def answered(run: Run) -> FitQuestion:
             column[i + 1] = np.exp(STEP)
             factors[TIMES + path] = column
     ctx = EstimateContext(request, override=factors)
-    answer = inference.decode(ctx, run.plan)
+    answer = inference.decode(ctx, run.layout)
     rate = "throughput" in run.measured
     seconds = 1 / served.finite(run, answer, factors) if rate else answer.time_s
     logs = np.log(np.broadcast_to(seconds, len(PATHS) + 1))

@@ -88,7 +88,7 @@ def _answered(run: Run, paths: tuple[str, ...]) -> tuple[float, Array, float]:
         column = np.ones(len(paths) + 1)
         column[i + 1] = np.exp(STEP)
         factors[TIMES + path] = column
-    answer = inference.decode(EstimateContext(build_request.request(run.options), override=factors), run.plan)
+    answer = inference.decode(EstimateContext(build_request.request(run.options), override=factors), run.layout)
     logs = np.log(np.broadcast_to(answer.time_s, len(paths) + 1))
     wide = float(np.log(np.max(answer.interval_s[1] / answer.time_s)))
     return float(logs[0] - np.log(run.measured["itl"])), (logs[1:] - logs[0]) / STEP, wide

@@ -50,7 +50,7 @@ class Run:
 
     group: str
     options: dict[str, Any]
-    plan: Layout
+    layout: Layout
     measured: dict[str, float]
     engine: str
     static: bool = False
@@ -271,28 +271,28 @@ def predict(run: Run) -> dict[str, tuple[float, float, float, float]]:
     if run.static:
         return {"throughput": _static(ctx, run)}
     if "itl" in run.measured or "throughput" in run.measured:
-        answer = inference.decode(ctx, run.plan)
+        answer = inference.decode(ctx, run.layout)
         result["itl"] = (answer.time_s, answer.floor_s, *answer.interval_s)
         if "throughput" in run.measured:
             result["throughput"] = _rate(answer, float(finite(run, answer)), _ceiling(run))
     if "ttft" in run.measured:
-        first = inference.prefill(ctx, run.plan)
+        first = inference.prefill(ctx, run.layout)
         result["ttft"] = (first.time_s, first.floor_s, *first.interval_s)
     return result
 
 
 def finite(run: Run, answer: DecodeAnswer, override: dict[str, Any] | None = None) -> Any:
     """The rate of a run that ends: waves of the largest batch, and one of the requests that are left; `override` as the answer had it."""
-    rate, held = answer.tokens_per_s, float(np.max(answer.batch * run.plan.dp))
+    rate, held = answer.tokens_per_s, float(np.max(answer.batch * run.layout.dp))
     if run.requests is None:
         return rate
     waves, left = divmod(run.requests, held)
     seconds = waves * held / rate
     if left:
-        last = {**run.options, "concurrency": max(round(left / run.plan.dp), 1)}
+        last = {**run.options, "concurrency": max(round(left / run.layout.dp), 1)}
         seconds += (
             left
-            / inference.decode(EstimateContext(build_request.request(last), override=override), run.plan).tokens_per_s
+            / inference.decode(EstimateContext(build_request.request(last), override=override), run.layout).tokens_per_s
         )
     return run.requests / seconds
 
@@ -308,21 +308,21 @@ def _ceiling(run: Run) -> float:
     ctx = EstimateContext(
         build_request.request({key: value for key, value in run.options.items() if key != "concurrency"})
     )
-    plan, context = run.plan, serving.mean_context(ctx.prompt, ctx.output)
+    plan, context = run.layout, serving.mean_context(ctx.prompt, ctx.output)
     free = ctx.chip.capacity - memory.weights(memory.device_parameters(ctx.ledger, plan, PLAIN), ctx.formats, 1.0)
     least = replace(ctx.formats, ignores_sliding_window=False)
     batch = max(free / memory.kv_cache(ctx.ledger, plan, least, 1.0, context, PLAIN), 1.0)
-    costs = forward_step(ctx, plan, batch / plan.pp, 1.0, context, decode=True, engine=False).bill
+    costs = forward_step(ctx, plan, batch / plan.pp, 1.0, context, decode=True, engine=False).costs
     return float(batch * plan.dp / roofline.floor_time(costs.t_compute, costs.t_memory))
 
 
 def _static(ctx: EstimateContext, run: Run) -> tuple[float, float, float, float]:
     """A batch prefilled and decoded together: its tokens over prefill and all steps."""
-    busy = load(ctx, run.plan)
-    step = inference.decode(ctx, run.plan)
-    whole = forward_step(ctx, run.plan, busy.batch, ctx.prompt, ctx.prompt, decode=False)
+    busy = load(ctx, run.layout)
+    step = inference.decode(ctx, run.layout)
+    whole = forward_step(ctx, run.layout, busy.batch, ctx.prompt, ctx.prompt, decode=False)
     seconds = serving.answer_time(whole.seconds, step.time_s, ctx.output)
-    floor = roofline.floor_time(whole.bill.t_compute, whole.bill.t_memory) + (ctx.output - 1) * step.floor_s
+    floor = roofline.floor_time(whole.costs.t_compute, whole.costs.t_memory) + (ctx.output - 1) * step.floor_s
     return _rate(step, busy.batch * ctx.output / seconds, busy.batch * ctx.output / floor)
 
 

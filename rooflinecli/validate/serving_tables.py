@@ -141,13 +141,13 @@ def layouts() -> list[inference.Run]:
     """TensorRT-LLM v1.0's runs of experts on 8 devices under either reading of the TP 8 that its page gives."""
     found = []
     for run in inference.published_runs():
-        if run.group == "trtllm_v10" and run.plan.ep == 8:
+        if run.group == "trtllm_v10" and run.layout.ep == 8:
             for name, plan in (
-                ("attention DP", run.plan),
-                ("tensor parallel", run.plan.with_changes(tp=8.0, dp=1.0, ep=1.0)),
+                ("attention DP", run.layout),
+                ("tensor parallel", run.layout.with_changes(tp=8.0, dp=1.0, ep=1.0)),
             ):
                 read = f"{run.options['model']} as {name}"
-                found += [replace(run, group=read, plan=plan, options=dict(run.options))]
+                found += [replace(run, group=read, layout=plan, options=dict(run.options))]
     return found
 
 

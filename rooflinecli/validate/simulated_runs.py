@@ -54,14 +54,14 @@ class Simulated:
 
 def simulate(run: Run, **changes: Any) -> Simulated:
     """One collected run under its harness; `changes` replace entries of the scheduler."""
-    ctx, prices = _prices(benchmark_harness.options(run), run.plan)
+    ctx, prices = _prices(benchmark_harness.options(run), run.layout)
     row = benchmark_harness.row(run)
     prompt, output = float(row["isl"]), float(row["osl"])
     concurrency = int(run.options["concurrency"])
     spread = benchmark_harness.lengths(run)
     whole = (prompt + output) * sum(spread) / 2
     setting = benchmark_harness.configured(run, ctx.engine.scheduler).model_copy(update=changes)
-    pool = int(pool_tokens(ctx, run.plan, whole, setting)) or UNLIMITED
+    pool = int(pool_tokens(ctx, run.layout, whole, setting)) or UNLIMITED
     pool = pool if pool > prompt + output + 64 else UNLIMITED
     limits = ReplicaLimits(pool, int(engine_constant(ctx, "max_sequences", "1")))
     count = PER_SLOT * concurrency
@@ -78,7 +78,7 @@ def simulate(run: Run, **changes: Any) -> Simulated:
     per = np.array([(j.finish - j.first) / max(j.output - 1, 1) for j in ended])
     mean = float(np.mean([j.output for j in ended]))
     rate = concurrency * mean / (first.mean() + (mean - 1) * per.mean())
-    name = f"{run.options['model']} {run.options['hw']} {run.engine} {ctx.dtype} {run.plan.tp:g} {run.plan.dp:g}"
+    name = f"{run.options['model']} {run.options['hw']} {run.engine} {ctx.dtype} {run.layout.tp:g} {run.layout.dp:g}"
     return Simulated(
         run,
         name,
@@ -96,9 +96,9 @@ def _possible(run: Run, ctx: EstimateContext, whole: float) -> bool:
     first, per, output = run.measured["ttft"], run.measured["itl"], float(benchmark_harness.row(run)["osl"])
     decoding = per * (output - 1) / (first + per * (output - 1)) * run.options["concurrency"]
     context = whole - output / 2
-    cache = memory.kv_cache(ctx.ledger, run.plan, ctx.formats, decoding, context, PLAIN)
-    held = memory.weights(ctx.parameters(run.plan), ctx.formats, 1.0)
-    costs = forward_step(ctx, run.plan, max(decoding, 1.0), 1.0, context, decode=True, engine=False).bill
+    cache = memory.kv_cache(ctx.ledger, run.layout, ctx.formats, decoding, context, PLAIN)
+    held = memory.weights(ctx.parameters(run.layout), ctx.formats, 1.0)
+    costs = forward_step(ctx, run.layout, max(decoding, 1.0), 1.0, context, decode=True, engine=False).costs
     fits = cache + held <= ctx.chip.capacity or held > ctx.chip.capacity
     return bool(fits and per >= roofline.floor_time(costs.t_compute, costs.t_memory))
 

@@ -20,7 +20,7 @@ def runs(group):
 def test_slots_are_read_to_their_end():
     """Gemma 7B on 8 TPU v5e: 96 slots of 2,048 tokens, 28 layers of 16 heads of 256 in 16 bits, an eighth on each chip, at 0.75 of 819 GB/s."""
     run = next(run for run in runs("jetstream_v5e") if run.options["model"] == "gemma-7b")
-    answer = engine.decode(EstimateContext(build_request.request(run.options)), run.plan)
+    answer = engine.decode(EstimateContext(build_request.request(run.options)), run.layout)
     cache = 96 * 2048 * 28 * 2 * 16 * 256 * 2 / 8
     assert answer.breakdown_s["attention"] == pytest.approx(cache / (0.75 * 819e9), rel=1e-3)
     assert load_engine("maxtext") is load_engine("jetstream")

@@ -72,7 +72,7 @@ def test_other_releases_and_machines(quantity: str, kind: str, seen: str) -> Non
 
 def test_pipelines_of_two_to_eight_stages() -> None:
     """Llama 3.3 70B on 4 and 8 RTX PRO 6000 in as many stages (v1.0): the host of a stage looks at all sequences, and none waits less than the slowest stage."""
-    runs = [run for run in throughput_tables.runs() if run.plan.pp >= 4 and run.options["model"] == "llama-3.3-70b"]
+    runs = [run for run in throughput_tables.runs() if run.layout.pp >= 4 and run.options["model"] == "llama-3.3-70b"]
     row = summary(inference.points(runs, "throughput", "x"))
     assert row["rows"] == 20 and row["mean"] <= 0.05 and abs(row["bias"]) <= 0.05
 

@@ -26,7 +26,7 @@ def test_sequences_are_spread_over_replicas(given):
     """A latent cache is whole on every tensor rank: 2048 sequences fit as 16 replicas of 128, experts over all of them."""
     found = nearest_feasible(ctx({**LATENT, "n": 16, "batch": 2048, **given}), ("decode",))
     assert found.batch == 128
-    assert (found.plan.tp, found.plan.dp, found.plan.ep) == (1, 16, 16)
+    assert (found.layout.tp, found.layout.dp, found.layout.ep) == (1, 16, 16)
     assert "2048 sequences as 16 replicas of 128" in found.reason
 
 
@@ -48,8 +48,8 @@ def test_other_loads_are_not_spread(load):
 @pytest.mark.parametrize("given", [{"tp": 2}, {"pp": 4}, {"dp": 4}, {"cp": 4}, {"ep": 4}], ids=str)
 def test_more_devices_let_every_size_go(given):
     """What no layout of four devices holds: the remedy is what would have been chosen had nothing been given."""
-    remedy = nearest_feasible(ctx({**TRAINED, "n": 4, **given}), ("train",)).plan
-    free = choose(ctx(TRAINED), ("train",), fastest=False).plan
+    remedy = nearest_feasible(ctx({**TRAINED, "n": 4, **given}), ("train",)).layout
+    free = choose(ctx(TRAINED), ("train",), fastest=False).layout
     sizes = ("tp", "pp", "dp", "cp", "ep")
     assert [getattr(remedy, name) for name in sizes] == [getattr(free, name) for name in sizes]
     ((name, value),) = given.items()

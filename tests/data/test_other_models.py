@@ -302,7 +302,7 @@ def test_the_page_of_a_model_shows_its_tower():
         "inputs": 1,
         "positions": 4096,
         "tokens": 1026,
-        "rule": "smart",
+        "rule": "smart-resize",
         "source": tower["image"]["source"],
     }
 

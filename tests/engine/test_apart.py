@@ -30,7 +30,7 @@ def ctx(model="mixtral-8x7b", **more) -> EstimateContext:
 def link(one: EstimateContext, tokens: float, passes: float) -> tuple[float, float]:
     """Seconds expected of the link, and the least."""
     spent = []
-    costs = SimpleNamespace(spend=lambda _, seconds, *__: spent.append(seconds), t_communication=5.0)
+    costs = SimpleNamespace(add_time=lambda _, seconds, *__: spent.append(seconds), t_communication=5.0)
     forward_step._over_the_link(one, Layout(), one.host, costs, tokens, passes)
     return spent[0], costs.t_communication - 5.0
 
@@ -72,7 +72,7 @@ def test_pieces_go_from_board_to_board(stages, passes, best):
     """m pieces through n boards take m + n - 1 slots; of that 0.8 are gained, and never less than nothing."""
     one = ctx("llama-3-8b")
     spent, shared = [], []
-    costs = SimpleNamespace(spend=lambda _, seconds, *__: spent.append(seconds), share=shared.append)
+    costs = SimpleNamespace(add_time=lambda _, seconds, *__: spent.append(seconds), divide_by=shared.append)
     gained = max(best * one.engine.split_efficiency, 1.0)
     step = forward_step._in_turn(one, Layout(pp=stages), forward_step.PricedPass(costs, 12.0), passes)
     assert step.seconds == pytest.approx(12 / gained)

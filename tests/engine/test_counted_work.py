@@ -27,11 +27,11 @@ def test_the_flops_of_mfu_are_those_of_the_kernels(model):
     length = ctx.prompt
     step = forward_step(ctx, Layout(), 1.0, length, length, decode=False)
     counted = ctx.model_flops(1.0, length, length, 1.0, decode=False)
-    assert step.bill.flops == pytest.approx(counted, rel=1e-12)
+    assert step.costs.flops == pytest.approx(counted, rel=1e-12)
     ctx = _scene(model, batch=1.0, seq=32.0)
     params = memory.device_parameters(ctx.ledger, Layout(), ctx.lift)
     trained = 3 * ctx.model_flops(1.0, 32.0, 32.0, 32.0, decode=False)
-    assert stage(ctx, Layout(), params, params).bill.flops == pytest.approx(trained, rel=0.01)
+    assert stage(ctx, Layout(), params, params).costs.flops == pytest.approx(trained, rel=0.01)
 
 
 def test_a_tower_takes_its_time_and_memory_in_training():
@@ -73,7 +73,7 @@ def test_serving_and_training_sum_a_layer_over_the_group_equally_often(model, su
     plan = Layout(tp=2.0)
     step = forward_step(ctx, plan, 1.0, 128.0, 128.0, decode=False)
     one = 2 * (plan.tp - 1) / plan.tp * 128 * ctx.spec.d_model * 2
-    assert step.bill.volumes["tp"] == pytest.approx(sums * ctx.spec.n_layers * one)
+    assert step.costs.volumes["tp"] == pytest.approx(sums * ctx.spec.n_layers * one)
 
 
 def test_the_busiest_rank_of_a_naive_ring_does_almost_twice_its_share():
@@ -85,7 +85,7 @@ def test_the_busiest_rank_of_a_naive_ring_does_almost_twice_its_share():
         )
         for r in ("zigzag", "naive")
     )
-    assert 1.8 < naive.bill.groups["attention"] / even.bill.groups["attention"] < 2.0
+    assert 1.8 < naive.costs.groups["attention"] / even.costs.groups["attention"] < 2.0
 
 
 def test_the_busiest_experts_work_longer():
@@ -94,7 +94,7 @@ def test_the_busiest_experts_work_longer():
             s := _scene("mixtral-8x7b", batch=8.0),
             p := Layout(imbalance=x),
             *[memory.device_parameters(s.ledger, p, s.lift)] * 2,
-        ).bill.flops
+        ).costs.flops
         for x in (1.0, 1.5)
     ]
     experts = sum(r.repeat for r in ledger(load_model("mixtral-8x7b")).layers)

@@ -83,7 +83,7 @@ def full(capacity: float, **more) -> dict:
     held = SimpleNamespace(
         parameters=one.parameters,
         formats=one.formats,
-        book=one.ledger,
+        ledger=one.ledger,
         prompt=one.prompt,
         output=one.output,
         lift=one.lift,

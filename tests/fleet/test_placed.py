@@ -109,7 +109,7 @@ def test_a_group_too_small_for_any_instance_says_so():
 )
 def test_a_domain_beyond_any_instance_counts_its_largest_part_that_one_may_fill(monkeypatch, size, domain):
     """Instances have 64 devices at most: of a slice of 256 chips four go in, and of 177 three in 59 each."""
-    monkeypatch.setattr(instance_options.novelty, "domains", lambda chip: [float(size)])
+    monkeypatch.setattr(instance_options.extrapolation, "scale_up_domain_sizes", lambda chip: [float(size)])
     assert instance_options._domain(SimpleNamespace(chip=None)) == domain
 
 

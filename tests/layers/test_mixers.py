@@ -166,7 +166,7 @@ def test_an_unknown_kind_lists_those_that_exist(tmp_path):
     path.write_text(MODEL.replace("toy", "sparse"))
     with pytest.raises(
         DataError,
-        match="unknown kind 'sparse'; expected one of attention-ssm, compressed, cross, differential, gated-delta",
+        match="unknown kind 'sparse'; expected one of asymmetric-gqa, attention-ssm, compressed, cross, differential, gated-delta",
     ):
         load_model(str(path))
 

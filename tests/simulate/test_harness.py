@@ -58,7 +58,7 @@ def test_ranks_of_gpt_oss_wait_for_each_other_as_long_as_the_default_says():
         collected("trtllm", "openai/gpt-oss-120b", "b200_sxm", "fp4", "2026-01-07"), own
     )
     run = collected("trtllm", "openai/gpt-oss-120b", "b200_sxm", "fp4", "2026-01-07")
-    run.plan = Layout(tp=1.0, dp=4.0, ep=4.0, zero=0)
+    run.layout = Layout(tp=1.0, dp=4.0, ep=4.0, zero=0)
     ranks = benchmark_harness.configured(run, own)
     assert (alone.hold_steps, ranks.hold_steps, ranks.hold_share) == (0, 50, 1.0)
 

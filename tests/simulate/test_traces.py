@@ -14,7 +14,7 @@ from rooflinecli.simulate.trace_replay import read
 EXAMPLES = ROOT / "examples" / "traces"
 KNOWN = {
     "azure.csv": ("azure", 60), "burstgpt.csv": ("burstgpt", 59), "mooncake.jsonl": ("mooncake", 60), "sharegpt.json": ("sharegpt", 31),
-    "bench.jsonl": ("bench", 20), "sessions.csv": ("plain", 39), "bursty.csv": ("plain", 800), "classes.csv": ("plain", 120), "bailian.jsonl": ("bailian", 40),
+    "bench.jsonl": ("benchmark-inputs", 20), "sessions.csv": ("simple-csv", 39), "bursty.csv": ("simple-csv", 800), "classes.csv": ("simple-csv", 120), "bailian.jsonl": ("bailian", 40),
     "aiperf.jsonl": ("aiperf", 29), "guidellm.json": ("guidellm", 23), "vllm.json": ("vllm", 19),
 }  # fmt: skip
 FAILED = {"burstgpt.csv": 1, "aiperf.jsonl": 1, "guidellm.json": 2, "vllm.json": 1}

@@ -18,10 +18,10 @@ def simulate(ctx, plan, requests, budget, pool, block, most):
         if not tokens:
             return 0.0
         step = price(1, tokens, tokens, False)
-        return step.seconds - step.bill.groups["attention"]
+        return step.seconds - step.costs.groups["attention"]
 
     def scores(tokens):
-        return price(1, tokens, tokens, False).bill.groups["attention"] if tokens else 0.0
+        return price(1, tokens, tokens, False).costs.groups["attention"] if tokens else 0.0
 
     now, queue, running, result = 0.0, [], [], {}
     coming = sorted(range(len(requests)), key=lambda i: (requests[i][0], i))

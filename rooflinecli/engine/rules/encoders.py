@@ -14,12 +14,12 @@ from rooflinecli.specs.layout import Layout
 def heads(ctx: EstimateContext, layout: Layout) -> Iterator[LegalityRule]:
     """A tower's heads are padded where tp does not divide them, as engines do; more devices than heads hold nothing."""
     for tower in ctx.ledger.towers:
-        for count in tower.book.heads:
+        for count in tower.ledger.heads:
             yield LegalityRule(
-                f"tp is at most the {count} heads of {tower.book.spec.name}",
+                f"tp is at most the {count} heads of {tower.ledger.spec.name}",
                 ("tp",),
                 constraints.within(layout.tp, float(count)),
-                lambda h=count, name=tower.book.spec.name: (  # type: ignore[misc]
+                lambda h=count, name=tower.ledger.spec.name: (  # type: ignore[misc]
                     f"--tp {layout.tp:.0f} exceeds the {h} attention heads of {name}; use fewer"
                 ),
             )
@@ -28,7 +28,7 @@ def heads(ctx: EstimateContext, layout: Layout) -> Iterator[LegalityRule]:
 def sources(ctx: EstimateContext) -> Iterator[LegalityRule]:
     """An encoder that reads the prompt for a decoder ends where its learned positions end."""
     for tower in ctx.ledger.towers:
-        spec, limit = tower.book.spec, tower.book.spec.max_context
+        spec, limit = tower.ledger.spec, tower.ledger.spec.max_context
         if spec.reads == "source" and limit and spec.positions.kind == "learned" and ctx.request.prompt is not None:
             yield LegalityRule(
                 f"{limit} learned positions of the encoder",

@@ -50,7 +50,7 @@ class Compressed(Softmax):
         """What one query behind so many tokens attends to."""
         return num.minimum(tokens, self.reach) + num.minimum(self._entries(tokens), self.top)
 
-    def visible(self, tokens: Number) -> Number:
+    def cached_tokens(self, tokens: Number) -> Number:
         """Rows of the cache: the window, and every entry."""
         return num.minimum(tokens, self.reach) + self._entries(tokens)
 
@@ -120,13 +120,13 @@ class Compressed(Softmax):
         """The shared head once."""
         return ContextParallelTraffic(queries=sizes["N"] * sizes["H"], keys=sizes["H"])
 
-    def per_token(self, sizes: Sizes) -> Number:
+    def cached_values_per_token(self, sizes: Sizes) -> Number:
         """What one more token adds in the long run: its part of an entry. The window has a fixed size."""
         return (sizes["H"] + (sizes["Hi"] if self.indexed else 0.0)) / self.rate
 
     def cache_bytes(self, formats: Formats, sizes: Sizes, batch: Number, tokens: Number) -> Number:
         """The window and every entry, once, since key and value are one; the indexer's entries beside them."""
-        rows = memory.kv_cache_bytes(batch, self.visible(tokens), sizes["H"], formats.kv)
+        rows = memory.kv_cache_bytes(batch, self.cached_tokens(tokens), sizes["H"], formats.kv)
         if not self.indexed:
             return rows
         return rows + memory.kv_cache_bytes(batch, self._entries(tokens), sizes["Hi"], formats.kv)

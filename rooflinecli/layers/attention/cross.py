@@ -37,14 +37,14 @@ class Cross(Softmax):
     def decode(self, name: str, mode: CountingMode, sizes: Sizes) -> list[Op]:
         return super().decode(name, mode, _over(sizes))
 
-    def per_token(self, sizes: Sizes) -> Number:
+    def cached_values_per_token(self, sizes: Sizes) -> Number:
         return 0.0
 
     def cache_bytes(self, formats: Formats, sizes: Sizes, batch: Number, tokens: Number) -> Number:
         return memory.kv_cache_bytes(batch, sizes[MEMORY], self._widths_cached(sizes), formats.kv)
 
-    def score_bytes(self, formats: Formats, sizes: Sizes, dropout: bool) -> Number:
-        return super().score_bytes(formats, _over(sizes), dropout)
+    def attention_score_bytes(self, formats: Formats, sizes: Sizes, dropout: bool) -> Number:
+        return super().attention_score_bytes(formats, _over(sizes), dropout)
 
     def text(self, sizes: Sizes) -> str:
         b, s, m, heads, width = (count(sizes[a]) for a in ("B", "S", MEMORY, self.heads, self.qk))

@@ -16,7 +16,7 @@ _QUERIES = ("B", "S", "N", "H")
 class SharedKv(Softmax):
     """Softmax attention that leaves nothing in the cache."""
 
-    def per_token(self, sizes: Sizes) -> Number:
+    def cached_values_per_token(self, sizes: Sizes) -> Number:
         return 0.0
 
 

@@ -45,7 +45,7 @@ def estimate(request: Request, lift: PlainLift = PLAIN) -> EstimateAnswer:
     choices, homeless = choose_plans(ctx)
     lifted = ctx if lift is PLAIN else EstimateContext(request, lift)
     phases = {phase: _answered(lifted, phase, choice) for phase, choice in choices.items()}
-    bill = cost(lifted, phases, {phase: choice.plan for phase, choice in choices.items()})
+    bill = cost(lifted, phases, {phase: choice.layout for phase, choice in choices.items()})
     violations = [*_violations(ctx, phases), *homeless]
     return EstimateAnswer(
         model=_model(ctx),
@@ -86,7 +86,7 @@ def _calibration(ctx: EstimateContext, choices: dict[str, ChosenLayout], phases:
     return [
         note
         for phase, found in phases.items()
-        for note in apply_calibration.notes(ctx, choices[phase].plan, phase, found)
+        for note in apply_calibration.notes(ctx, choices[phase].layout, phase, found)
     ]
 
 
@@ -136,13 +136,13 @@ def choose_plans(ctx: EstimateContext) -> tuple[dict[str, ChosenLayout], list[Vi
 
 def _answered(ctx: EstimateContext, phase: str, choice: ChosenLayout) -> PhaseAnswer:
     """A phase under the plan chosen for it, with what bounds it."""
-    found = answer(ctx, ctx.plan(choice.plan), phase)
+    found = answer(ctx, ctx.plan(choice.layout), phase)
     found.bound, found.bound_by = bound(found.resources_s)
     found.plan = choice.shown
     if isinstance(found, TrainAnswer):
         from rooflinecli.engine import extrapolation
 
-        found.unsupported = extrapolation.extrapolation_notes(ctx, choice.plan, found) or None
+        found.unsupported = extrapolation.extrapolation_notes(ctx, choice.layout, found) or None
     return found
 
 
@@ -221,7 +221,7 @@ def _violations(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> list[Vi
         if needed <= available:
             continue
         option = nearest_feasible(ctx, ("train",) if phase == "train" else tuple(p for p in phases if p != "train"))
-        plan = plan_answer(option.plan, option.batch is None, option.reason) if option else None
+        plan = plan_answer(option.layout, option.batch is None, option.reason) if option else None
         remedy = (
             f"nearest that works: {_flags(option, phase, ctx.request)}"
             if option is not None
@@ -239,7 +239,7 @@ def _violations(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> list[Vi
 
 def _flags(remedy: FeasibleAlternative, phase: str, request: Request) -> str:
     """The options that say a remedy."""
-    plan = plan_answer(remedy.plan, False, "")
+    plan = plan_answer(remedy.layout, False, "")
     text = f"-n {plan.devices} --tp {plan.tp} --pp {plan.pp} --dp {plan.dp}"
     if remedy.batch is not None:
         experts = f" --ep {plan.ep}" if plan.ep > 1 else ""

@@ -27,12 +27,12 @@ def why(request: Request) -> list[dict[str, Any]]:
 
 
 def _considered(ctx: EstimateContext, phases: tuple[str, ...], work: str, choice: ChosenLayout) -> dict[str, Any]:
-    layouts = [_layout(ctx, phases, one) for one in weigh(ctx, phases, int(choice.plan.devices), [], [])]
+    layouts = [_layout(ctx, phases, one) for one in weigh(ctx, phases, int(choice.layout.devices), [], [])]
     layouts.sort(key=lambda row: (not row["fits"], row["held_s"] if row["fits"] else row["bytes_per_device"]))
     return {
         "work": work,
         "reason": choice.reason,
-        "chosen": _sizes(choice.plan),
+        "chosen": _sizes(choice.layout),
         "capacity_bytes": float(ctx.chip.capacity),
         "considered": layouts,
         "smaller": _smaller(ctx, phases, choice),
@@ -40,9 +40,9 @@ def _considered(ctx: EstimateContext, phases: tuple[str, ...], work: str, choice
 
 
 def _layout(ctx: EstimateContext, phases: tuple[str, ...], one: Candidate) -> dict[str, Any]:
-    found = answer(ctx, one.plan, "train" if "train" in phases else "decode") if one.fits else None
+    found = answer(ctx, one.layout, "train" if "train" in phases else "decode") if one.fits else None
     return {
-        **_sizes(one.plan),
+        **_sizes(one.layout),
         "bytes_per_device": one.needs(ctx, phases),
         "fits": one.fits,
         "time_s": found.time_s if found else None,
@@ -53,7 +53,7 @@ def _layout(ctx: EstimateContext, phases: tuple[str, ...], one: Candidate) -> di
 
 def _smaller(ctx: EstimateContext, phases: tuple[str, ...], choice: ChosenLayout) -> dict[str, Any] | None:
     """The layout on half the devices that comes closest to fitting: why there are not fewer."""
-    half = int(choice.plan.devices) // 2
+    half = int(choice.layout.devices) // 2
     if not choice.chosen or half < 1:
         return None
     needed = [one.needs(ctx, phases) for one in weigh(ctx, phases, half, [], [])]

@@ -32,7 +32,7 @@ class MeasuredStep:
     """The step of an estimate, and the one that was measured."""
 
     request: Request
-    plan: Layout
+    layout: Layout
     expected: PhaseAnswer
     measured: float
 
@@ -42,7 +42,7 @@ class MeasuredStep:
 
     def seconds(self, override: dict[str, Number] | None = None, plan: Layout | None = None) -> float:
         """The step with some figures or the layout replaced."""
-        return float(PHASES["train"](EstimateContext(self.request, override=override), plan or self.plan).time_s)
+        return float(PHASES["train"](EstimateContext(self.request, override=override), plan or self.layout).time_s)
 
 
 def explain(request: Request, result: EstimateAnswer, plan: Layout, measured: float) -> list[Explanation]:
@@ -72,7 +72,7 @@ def _settings(step: MeasuredStep) -> Iterator[Explanation]:
     most = {f"efficiency.{axis}_collective.overlap": 1.0 for axis in AXES}
     words = ("no communication hidden behind computation", none) if step.slower else ("all communication hidden", most)
     yield _explanation(step, words[0], step.seconds(words[1]), 0.5)
-    plan = step.plan
+    plan = step.layout
     other = "full" if step.slower else "none"
     if plan.recompute != other or plan.recompute_layers is not None:
         again = replace(plan, recompute=other, recompute_layers=None)

@@ -46,14 +46,14 @@ class RecordingAccumulator(StepAccumulator):
         super().__init__(chip, regime, devices)
         self.lines: list[OperationLine] = []
 
-    def charge(self, ops: list[Op], prices: list[Priced], times: Number) -> None:
+    def add_priced(self, ops: list[Op], prices: list[Priced], times: Number) -> None:
         self.lines += [
             OperationLine(op, op.flops, op.bytes, priced, times * op.count)
             for op, priced in zip(ops, prices, strict=True)
         ]
         super().add_priced(ops, prices, times)
 
-    def take(self, other: StepAccumulator, times: Number, least: Number) -> None:
+    def merge(self, other: StepAccumulator, times: Number, least: Number) -> None:
         assert isinstance(other, RecordingAccumulator)
         self.lines += [replace(line, launches=line.launches * times) for line in other.lines]
         super().merge(other, times, least)
@@ -109,9 +109,9 @@ def listed(request: Request, result: EstimateAnswer) -> dict[str, list[dict[str,
     found = {}
     for phase, choice in choose_plans(scene_of(request))[0].items():
         ctx = RecordingContext(request)
-        again = PHASES[phase](ctx, ctx.plan(choice.plan))
+        again = PHASES[phase](ctx, ctx.plan(choice.layout))
         costs = _of_phase(ctx, phase, again)
-        shape = shape_text.table(ctx, choice.plan, phase, again.batch if isinstance(again, DecodeAnswer) else None)
+        shape = shape_text.table(ctx, choice.layout, phase, again.batch if isinstance(again, DecodeAnswer) else None)
         found[phase] = _rows(ctx, costs, result.phases[phase], shape)
     return found
 

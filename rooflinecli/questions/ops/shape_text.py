@@ -27,7 +27,7 @@ def table(ctx: EstimateContext, plan: Layout, phase: str, batch: Number | None) 
     for tower in ctx.ledger.reading if phase != "decode" else ():
         length = tower.length
         inputs = tower.inputs(work["B"])
-        _stack(found, ctx, plan, tower.book, forward, pass_axis_sizes(inputs, length, length, length, plan))
+        _stack(found, ctx, plan, tower.ledger, forward, pass_axis_sizes(inputs, length, length, length, plan))
     return found
 
 

@@ -39,7 +39,7 @@ def between(
     phase, found = phase_of(rank), []
     for row in rows:
         ctx = scene_of(build_request.request(options[row["chip"]]))
-        plan = ctx.plan(choose_plans(ctx)[0][phase].plan)
+        plan = ctx.plan(choose_plans(ctx)[0][phase].layout)
         contender = RankedCandidate(str(row["rank"]), row["chip"], ctx.request, phase, plan, hold=hold)
         found.append(_weighed(contender, float(row["value"]), scales_with_time(rank)))
     return _report(rank, found)
@@ -58,7 +58,7 @@ def _report(quantity: str, found: list[RankedCandidate]) -> dict[str, Any]:
 
 def _weighed(contender: RankedCandidate, score: float, sign: int) -> RankedCandidate:
     """The contender with its price, and the weight by which its time is its score as it is now; a rate counts by its inverse."""
-    seconds = float(PHASES[contender.phase](contender.ctx, contender.plan).time_s)
+    seconds = float(PHASES[contender.phase](contender.ctx, contender.layout).time_s)
     contender.weight = score / seconds if sign > 0 else 1 / (score * seconds)
     contender.price = None if contender.ctx.price is None else float(contender.ctx.price)
     return contender

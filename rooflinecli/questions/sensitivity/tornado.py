@@ -50,7 +50,7 @@ class RankedCandidate:
     chip: str
     request: Request
     phase: str
-    plan: Layout
+    layout: Layout
     weight: float = 1.0
     price: float | None = None
     hold: str = "pessimistic"
@@ -64,7 +64,7 @@ class RankedCandidate:
         self.base = float(self._held(self.ctx))
 
     def _held(self, ctx: EstimateContext) -> Number:
-        found = PHASES[self.phase](ctx, self.plan)
+        found = PHASES[self.phase](ctx, self.layout)
         ends = {"pessimistic": found.interval_s[1], "expected": found.time_s, "floor": found.floor_s}
         return ends[self.hold]
 
@@ -79,9 +79,9 @@ class RankedCandidate:
 
     def device_hours(self) -> float:
         """Device-hours of a token, at the end that ranks."""
-        found = PHASES[self.phase](self.ctx, self.plan)
+        found = PHASES[self.phase](self.ctx, self.layout)
         tokens = found.tokens_per_s * found.time_s
-        return float(scaling.device_hours(self.ctx.plan(self.plan).devices, self.base)) / float(tokens)
+        return float(scaling.device_hours(self.ctx.plan(self.layout).devices, self.base)) / float(tokens)
 
 
 def tornado(contenders: Sequence[RankedCandidate]) -> dict[str, Any]:

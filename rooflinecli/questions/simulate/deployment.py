@@ -36,7 +36,7 @@ class Deployment:
     """What one copy of the plan is: `ranks` data-parallel replicas of it take requests, on `devices` in all."""
 
     ctx: EstimateContext
-    plan: Layout
+    layout: Layout
     prices: StepTimeTable
     ranks: int
     devices: int
@@ -46,12 +46,12 @@ class Deployment:
     def limits(self, length: float, scheduler: Scheduler, stride: bool = True) -> ReplicaLimits:
         """What a rank holds, of sequences of `length` tokens. Raises Infeasible where there is no room for cache."""
         ctx = self.ctx
-        pool = int(pool_tokens(ctx, self.plan, length, scheduler))
+        pool = int(pool_tokens(ctx, self.layout, length, scheduler))
         if pool < 1:
             raise Infeasible(
-                f"the weights leave no room for a cache on {self.plan.tp * self.plan.pp * self.plan.cp:g} devices of {ctx.request.hardware.name}; raise --tp or -n"
+                f"the weights leave no room for a cache on {self.layout.tp * self.layout.pp * self.layout.cp:g} devices of {ctx.request.hardware.name}; raise --tp or -n"
             )
-        each = float(memory_split(ctx, self.plan, length)[1]) / length
+        each = float(memory_split(ctx, self.layout, length)[1]) / length
         rate = float(ctx.chip.host_link) if ctx.request.hardware.host_link else 0.0
         return ReplicaLimits(pool, int(engine_constant(ctx, "max_sequences", "1")), each, rate, stride)
 
@@ -77,9 +77,9 @@ def deployment(options: tuple[tuple[str, str], ...], prompt: float, output: floa
     choice = choose(ctx, ("prefill", "decode"))
     if not choice.fits:
         raise Infeasible(
-            f"{ctx.spec.name} does not fit on {choice.plan.devices:g} of {ctx.request.hardware.name}; `roofline estimate` says by how much"
+            f"{ctx.spec.name} does not fit on {choice.layout.devices:g} of {ctx.request.hardware.name}; `roofline estimate` says by how much"
         )
-    plan = choice.plan
+    plan = choice.layout
     found = answer(ctx, ctx.plan(plan), "decode")
     low, high = (float(end) / float(found.time_s) for end in found.interval_s)
     return Deployment(ctx, plan, StepTimeTable(ctx, plan), int(plan.dp), int(plan.devices), choice.reason, (low, high))
@@ -140,7 +140,9 @@ def fleet(
         made(question.decode_pool),
         load(ROUTERS, "least-loaded"),
         transfer=float(
-            simulation.transfer_time(limits.bytes_per_token * float(one.plan.tp * one.plan.cp * one.plan.pp), link)
+            simulation.transfer_time(
+                limits.bytes_per_token * float(one.layout.tp * one.layout.cp * one.layout.pp), link
+            )
         ),
     )
 
@@ -161,7 +163,7 @@ def _link(one: Deployment, written: str) -> float:
     """Bytes per second of a replica's devices between pools: as given per device, or the slowest of the chip's networks."""
     from rooflinecli.core import units
 
-    devices = float(one.plan.tp * one.plan.cp * one.plan.pp)
+    devices = float(one.layout.tp * one.layout.cp * one.layout.pp)
     if written:
         try:
             return units.parse(written, "B/s") * devices
@@ -177,7 +179,7 @@ def _link(one: Deployment, written: str) -> float:
 
 def describe(one: Deployment, scheduler: Scheduler, limits: ReplicaLimits) -> dict[str, Any]:
     """The plan and its engine, for the answer."""
-    p = one.plan
+    p = one.layout
     return {
         "model": one.ctx.spec.name,
         "hardware": one.ctx.request.hardware.name,
