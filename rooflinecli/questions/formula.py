@@ -26,7 +26,8 @@ _MEASURES = {
 
 
 def find(name: str, formulas: dict[str, Formula]) -> Formula:
-    """The formula called `name`. Raises UsageError with near misses."""
+    """The formula called `name`, British spellings included. Raises UsageError with near misses."""
+    name = name.replace("utilisation", "utilization")
     if name not in formulas:
         raise unknown("formula", name, formulas, "`roofline formula` lists them")
     return formulas[name]

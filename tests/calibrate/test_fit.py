@@ -98,8 +98,8 @@ def test_derivatives_are_those_of_single_answers():
         high[k] += 0.01
         low[k] -= 0.01
         each = [
-            (np.log(seconds(q.ctx.times({p: float(f) for p, f in merged("decode", high).items()}), q.plan, "itl"))
-             - np.log(seconds(q.ctx.times({p: float(f) for p, f in merged("decode", low).items()}), q.plan, "itl"))) / 0.02
+            (np.log(seconds(q.ctx.with_factors({p: float(f) for p, f in merged("decode", high).items()}), q.layout, "itl"))
+             - np.log(seconds(q.ctx.with_factors({p: float(f) for p, f in merged("decode", low).items()}), q.layout, "itl"))) / 0.02
             for q in rows
         ]  # fmt: skip
         assert slopes[:, k] == pytest.approx(each, abs=1e-9)

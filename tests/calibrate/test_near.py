@@ -119,7 +119,7 @@ def test_a_file_answers_as_the_fit_did(which, request, tmp_path):
 
     for q, seconds in zip(rows, expected, strict=True):
         ctx = EstimateContext(build_request.request({**q.options, "hw": str(file)}))
-        assert float(PHASES["decode"](ctx, q.plan).time_s) == pytest.approx(seconds, rel=2e-3)  # rounded in the file
+        assert float(PHASES["decode"](ctx, q.layout).time_s) == pytest.approx(seconds, rel=2e-3)  # rounded in the file
 
 
 def test_an_array_of_sizes_gives_what_each_gives():

@@ -28,7 +28,7 @@ def test_a_layer_s_adapters_as_charged():
     sizes = layer_sizes(group, pass_axis_sizes(3.0, 1.0, 100.0, 1.0, plan), plan, one.ledger.document, one.lift)
     added, spent = [], []
     costs = SimpleNamespace(
-        add=lambda ops, times: added.append((*ops, times)), spend=lambda _, seconds, *__: spent.append(seconds)
+        add=lambda ops, times: added.append((*ops, times)), add_time=lambda _, seconds, *__: spent.append(seconds)
     )
     lora_serving.add_priced(one, costs, group.rows, sizes, 7.0)
     assert len(added) == len(spent) == 4 and {times for _, times in added} == {7.0}

@@ -104,7 +104,7 @@ def test_integer_arrays_do_not_overflow_where_floats_would_not():
         ("ridge_point", {"peak": "flop/second", "bandwidth": "byte/second"}),
         ("effective_compute_time", {"flops": "flop", "peak": "flop/second", "efficiency": ""}),
         ("collective_floor", {"volume": "byte", "bandwidth": "byte/second"}),
-        ("model_flops_utilisation", {"model_flops": "flop", "seconds": "second", "devices": "", "peak": "flop/second"}),
+        ("model_flops_utilization", {"model_flops": "flop", "seconds": "second", "devices": "", "peak": "flop/second"}),
     ],
 )
 def test_units_come_out_right(name, units):

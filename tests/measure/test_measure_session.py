@@ -39,7 +39,7 @@ def timings(monkeypatch):
         return Timing(summarize([seconds] * 5), (seconds,) * 5, 1, 0.0)
 
     monkeypatch.setattr(session, "timed", timed)
-    monkeypatch.setattr(session, "Neighbours", Alone)
+    monkeypatch.setattr(session, "CpuContention", Alone)
     return seen
 
 

@@ -75,7 +75,11 @@ def test_training_and_other_classes_know_nothing_of_them(chip):
     assert chip.constants("kernel", "matmul", "bf16").compute not in (0.21, 0.22, 0.33)
     missing = ("serving", "elementwise", "any")
     assert chip.constants(*missing).memory == plain.constants(*missing).memory
-    assert chip.engine_has("gather") and not chip.engine_has("elementwise") and not plain.engine_has_constants("gather")
+    assert (
+        chip.engine_has_constants("gather")
+        and not chip.engine_has_constants("elementwise")
+        and not plain.engine_has_constants("gather")
+    )
 
 
 def test_devices_of_a_host_are_as_the_file_says_else_as_its_network():
