@@ -139,12 +139,11 @@ def pages(root: Path) -> list[str]:
 
 def documented(root: Path) -> list[list[str]]:
     """Commands in the code blocks of a checkout's pages."""
-    blocks = [block for page in pages(root) for block in re.findall(r"```\w*\n(.*?)```", page, re.DOTALL)]
-    lines = [line.split("  #")[0].strip() for block in blocks for line in block.replace("\\\n", " ").splitlines()]
-    commands = {line.removeprefix("$ ") for line in lines}
-    return [
-        shlex.split(line)[1:] for line in sorted(commands) if re.match("roofline ", line) and not SKIPPED.search(line)
-    ]
+    text = "\n".join(pages(root)).replace("\\\n", " ")
+    commands = {
+        line.split("  #")[0].strip() for line in re.findall(r"^(?: {4}|\$ )?(roofline [a-z].*)", text, re.MULTILINE)
+    }
+    return [shlex.split(line)[1:] for line in sorted(commands) if not SKIPPED.search(line)]
 
 
 def write_files(checkouts: list[Path], folder: Path) -> None:
