@@ -1,6 +1,7 @@
 """Typed answers that are also the JSON contract: a dataclass whose fields are its keys, walked by dotted path.
 
-A field marked OPTIONAL is a key only where it has a value; a SPREAD field holds further keys of the same object.
+A field marked OPTIONAL is a key only where it has a value; a SPREAD field holds further keys of the same object; one that
+`former` marks had another key in the first version of its schema.
 """
 
 from __future__ import annotations
@@ -28,24 +29,53 @@ class Record:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.entries())})"
 
-    def entries(self) -> Iterator[tuple[str, Any]]:
-        """The keys and values of the object, in the order of the contract."""
-        for name, optional, spread in _layout(type(self)):  # type: ignore[arg-type]
+    def entries(self, former: bool = False) -> Iterator[tuple[str, Any]]:
+        """The keys and values of the object, in the order of the contract; with `former`, those of its first version."""
+        for name, key, optional, spread in _layout(type(self)):  # type: ignore[arg-type]
             value = getattr(self, name)
             if spread:
                 yield from value.items()
             elif not optional or value is not None:
-                yield name, value
+                yield (key if former else name), value
+
+    def __getitem__(self, key: str) -> Any:
+        """The value of a key of the JSON object. Raises KeyError where there is none."""
+        for name, value in self.entries():
+            if name == key:
+                return value
+        raise KeyError(key)
+
+    def __contains__(self, key: object) -> bool:
+        return any(name == key for name, _ in self.entries())
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of a key, or the default where there is none."""
+        return next((value for name, value in self.entries() if name == key), default)
+
+    def keys(self) -> list[str]:
+        """The keys of the JSON object."""
+        return [name for name, _ in self.entries()]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON contract as plain dicts and lists, numbers untouched."""
+        return dict(plain(self))
 
 
 OPTIONAL = {"optional": True}  # metadata of a field that is left out while it is None
 SPREAD = {"spread": True}  # metadata of a mapping whose entries are keys of the object itself
 
 
+def former(key: str) -> dict[str, Any]:
+    """Metadata of a field that was called `key` in the first version of its schema."""
+    return {"former": key}
+
+
 @cache
-def _layout(kind: type) -> tuple[tuple[str, bool, bool], ...]:
+def _layout(kind: type) -> tuple[tuple[str, str, bool, bool], ...]:
     fields = kind.__dataclass_fields__.values()  # type: ignore[attr-defined]
-    return tuple((f.name, "optional" in f.metadata, "spread" in f.metadata) for f in fields)
+    return tuple(
+        (f.name, f.metadata.get("former", f.name), "optional" in f.metadata, "spread" in f.metadata) for f in fields
+    )
 
 
 def entries(value: Any) -> Iterator[tuple[str, Any]] | None:
@@ -59,14 +89,14 @@ def entries(value: Any) -> Iterator[tuple[str, Any]] | None:
     return None
 
 
-def plain(value: Any) -> Any:
-    """The object as dicts and lists, its numbers untouched: what is printed as JSON."""
+def plain(value: Any, former: bool = False) -> Any:
+    """The object as dicts and lists, its numbers untouched: what is printed as JSON. With `former`, the keys of its first version."""
     if value.__class__ in _BARE:
         return value
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    found = entries(value)
-    return value if found is None else {key: plain(item) for key, item in found}
+        return [plain(item, former) for item in value]
+    found = value.entries(former) if isinstance(value, Record) else entries(value)
+    return value if found is None else {key: plain(item, former) for key, item in found}
 
 
 def at(value: Any, path: str) -> Any:

@@ -134,7 +134,7 @@ def notes(ctx: EstimateContext, layout: Layout, phase: str, answer: PhaseAnswer)
     others = entries(ctx, phase)
     if not others or ctx.chip.ideal:
         return []
-    flag = "--software" if phase == "train" else "--engine"
+    flag = "--framework" if phase == "train" else "--engine"
     return [
         f"{phase}: {ctx.request.hardware.name} is calibrated for {flag} {' and '.join(sorted(others))}, not {software(ctx, layout, phase)}; "
         "these are the shipped constants"

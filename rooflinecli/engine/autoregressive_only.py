@@ -5,6 +5,7 @@ from __future__ import annotations
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
 from rooflinecli.engine.context import EstimateContext
+from rooflinecli.specs.options import OPTIONS
 
 _LOAD = "has no rule of how passes wait under a load; --batch says how many inputs a pass takes"
 WITHOUT = {
@@ -37,7 +38,7 @@ def check(ctx: EstimateContext) -> None:
         if value is None or (field == "output" and num.plain(value) and num.value(value) == 0):
             continue
         name = field.replace("_", "-")
-        raise UsageError(f"--{name}: {what(ctx)} and {why}", name)
+        raise UsageError(f"{OPTIONS[name].flag}: {what(ctx)} and {why}", name)
 
 
 def _pair(ctx: EstimateContext) -> None:
@@ -47,7 +48,7 @@ def _pair(ctx: EstimateContext) -> None:
     for field in PAIRS:
         if getattr(ctx.request, field) is not None:
             name = field.replace("_", "-")
-            raise UsageError(f"--{name}: {ctx.spec.name} is an encoder with a decoder, and {_OWN}", name)
+            raise UsageError(f"{OPTIONS[name].flag}: {ctx.spec.name} is an encoder with a decoder, and {_OWN}", name)
 
 
 def phases(ctx: EstimateContext) -> tuple[str, ...]:

@@ -107,7 +107,7 @@ class EstimateContext:
         self.optimizer_bytes = self.from_flag(
             "p_o", state, "B", named, self.optimizer is None and self._is(state, 12.0)
         )
-        self.utilisation = self.from_flag("u", r.utilisation, "1", "--utilisation", self._is(r.utilisation, 1.0))
+        self.utilisation = self.from_flag("u", r.utilisation, "1", "--utilization", self._is(r.utilisation, 1.0))
 
     def _packed(self, written: str) -> Number:
         """Length of the document that a training token is in. Raises UsageError for what is no list of lengths, or longer than a sequence."""
@@ -129,7 +129,7 @@ class EstimateContext:
         return (
             self.prompt
             if hit is None
-            else serving.tokens_to_read(self.prompt, self.from_flag("h", hit, "1", "--prefix-hit"))
+            else serving.tokens_to_read(self.prompt, self.from_flag("h", hit, "1", "--prefix-hit-rate"))
         )
 
     @property

@@ -61,16 +61,19 @@ def _stages(request: Request) -> tuple[float, ...]:
         counts = tuple(float(int(part)) for part in str(request.stages).split(","))
     except ValueError:
         raise UsageError(
-            f"--stages {request.stages}: expected whole numbers such as 11,12,12,11, or {', '.join(ENDS)}", "stages"
+            f"--layers-per-stage {request.stages}: expected whole numbers such as 11,12,12,11, or {', '.join(ENDS)}",
+            "stages",
         ) from None
     layers = request.model.n_layers
     if sum(counts) != layers or min(counts) < 0:
         raise UsageError(
-            f"--stages {request.stages} adds up to {sum(counts):g}, but {request.model.name} has {layers} layers",
+            f"--layers-per-stage {request.stages} adds up to {sum(counts):g}, but {request.model.name} has {layers} layers",
             "stages",
         )
     if request.pp is not None and len(counts) != int(request.pp):
-        raise UsageError(f"--stages names {len(counts)} stages and --pp {int(request.pp)}; make them agree", "stages")
+        raise UsageError(
+            f"--layers-per-stage names {len(counts)} stages and --pp {int(request.pp)}; make them agree", "stages"
+        )
     return counts
 
 
@@ -83,7 +86,7 @@ def _counting_ends(request: Request, first: int, last: int) -> tuple[float, ...]
     layers, pp = request.model.n_layers + first + last, int(request.pp or 0)
     if pp < 2 or layers % pp:
         raise UsageError(
-            f"--stages {request.stages} counts {layers} layers and ends; give a --pp of at least 2 that divides them",
+            f"--layers-per-stage {request.stages} counts {layers} layers and ends; give a --pp of at least 2 that divides them",
             "stages",
         )
     counts = [layers // pp] * pp

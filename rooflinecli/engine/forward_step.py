@@ -336,7 +336,7 @@ def token_budget(ctx: EstimateContext) -> Number:
     asked = ctx.request.token_budget
     if asked is None:
         return engine_constant(ctx, "token_budget", "tokens")
-    return ctx.from_flag("budget", asked, "tokens", "--token-budget")
+    return ctx.from_flag("budget", asked, "tokens", "--max-num-batched-tokens")
 
 
 def engine_constant(ctx: EstimateContext, name: str, unit: str) -> Number:

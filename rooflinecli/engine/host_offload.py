@@ -40,7 +40,7 @@ class HostShare:
 
 
 def host_of(request: Request, lift: PlainLift, engine: ServingEngine, own: Formats, spec: Any) -> HostShare | None:
-    """What the host keeps by --offload-layers and --experts-on; None where it keeps nothing.
+    """What the host keeps by --gpu-layers and --expert-offload; None where it keeps nothing.
 
     Raises UsageError for a device without a host beside it, and for experts that a model has not.
     """
@@ -48,13 +48,13 @@ def host_of(request: Request, lift: PlainLift, engine: ServingEngine, own: Forma
         return None
     if request.hardware.host_link is None or request.hardware.kind == "cpu":
         raise UsageError(
-            f"{request.hardware.name} has no host whose memory is apart from its own; leave out --offload-layers and --experts-on",
+            f"{request.hardware.name} has no host whose memory is apart from its own; leave out --gpu-layers and --expert-offload",
             "offload-layers" if request.experts_on is None else "experts-on",
         )
     total = float(spec.n_layers)
     layers: Number = 0.0
     if request.gpu_layers is not None:
-        layers = f.host_layers(total, lift("ngl", request.gpu_layers, "1", "--offload-layers"))
+        layers = f.host_layers(total, lift("ngl", request.gpu_layers, "1", "--gpu-layers"))
     experts = f.host_experts(layers, _experts(request.experts_on, spec))
     chip = Chip(request.host or load_hardware(USUAL), lift, ideal=request.efficiency == "ideal", engine=engine)
     return HostShare(chip, _formats(chip, own), layers, experts, f.host_head(layers))
@@ -67,10 +67,10 @@ def _experts(written: str | None, spec: Any) -> float:
     held = float(sum(g.repeat for g in spec.layers if g.feedforward.kind == "moe"))
     place, _, count = written.partition(":")
     if place != "host" or (count and not count.isdigit()):
-        raise UsageError(f"--experts-on {written}: expected device, host or host:LAYERS", "experts-on")
+        raise UsageError(f"--expert-offload {written}: expected device, host or host:LAYERS", "experts-on")
     if not held:
         raise UsageError(
-            f"--experts-on {written}: {spec.name} has no experts; --offload-layers keeps layers on the host",
+            f"--expert-offload {written}: {spec.name} has no experts; --gpu-layers keeps layers on the host",
             "experts-on",
         )
     return min(float(count), held) / held if count else 1.0

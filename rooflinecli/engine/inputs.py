@@ -17,6 +17,7 @@ from rooflinecli.layers.build import with_cross_attention
 from rooflinecli.ledger.ledger import Encoder, Ledger
 from rooflinecli.specs import registry
 from rooflinecli.specs.model import ModelSpec
+from rooflinecli.specs.options import OPTIONS
 
 if TYPE_CHECKING:
     from rooflinecli.engine.context import EstimateContext
@@ -44,7 +45,7 @@ def reading(ctx: EstimateContext, ledger: Ledger, text: Number) -> BoundInputs:
     for name, what in _PICTURES.items():
         off = name in ("steps", "guidance") or "images" not in kinds
         if off and getattr(ctx.request, name) is not None:
-            raise UsageError(f"--{name}: {ctx.spec.name} {what}; leave it out", name)
+            raise UsageError(f"{OPTIONS[name].flag}: {ctx.spec.name} {what}; leave it out", name)
     if not kinds - {"its own"}:
         return BoundInputs(ledger, text, text)
     prompt, towers, pictured = text, [], None
@@ -75,10 +76,10 @@ def _made(ctx: EstimateContext, ledger: Ledger) -> BoundInputs:
         ("prompt", "its prompt has a length of its own"),
     ):
         if getattr(r, name) is not None:
-            raise UsageError(f"--{name}: {spec.name} makes images; {instead}; leave it out", name)
+            raise UsageError(f"{OPTIONS[name].flag}: {spec.name} makes images; {instead}; leave it out", name)
     side = spec.images.size
     size = r.image or f"{side}x{side}"
-    where = f"{spec.document.location('images')}: images, --image {size}"
+    where = f"{spec.document.location('images')}: images, --image-size {size}"
     tokens = ctx.from_flag("S_i", float(cut(spec, size).tokens), "tokens", where)
     if not spec.denoising.context:
         return BoundInputs(ledger, tokens, tokens, (1.0, size, tokens))
@@ -97,11 +98,11 @@ def _bound(ctx: EstimateContext, tower: Encoder, text: Number) -> tuple[Encoder,
     r = ctx.request
     if r.images is None and r.image is None:
         return replace(tower, count=0.0), None
-    images = ctx.from_flag("n_i", 1.0 if r.images is None else r.images, "1", "--images", r.images is None)
+    images = ctx.from_flag("n_i", 1.0 if r.images is None else r.images, "1", "--num-images", r.images is None)
     size = r.image or IMAGE
     found, where = (
         cut(tower.ledger.spec, size),
-        f"{tower.ledger.spec.document.location('images')}: images, --image {size}",
+        f"{tower.ledger.spec.document.location('images')}: images, --image-size {size}",
     )
     inputs = ctx.from_flag("n_t", float(found.inputs), "1", where)
     length = ctx.from_flag("S_t", float(found.positions), "tokens", where)

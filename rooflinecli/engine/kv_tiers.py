@@ -24,14 +24,14 @@ def check(ctx: EstimateContext) -> None:
     """Raises UsageError for tiers that cannot be read, and for sessions that nothing keeps."""
     r = ctx.request
     if r.sessions is not None and r.kv_tier is None:
-        raise UsageError("--sessions says whose caches wait in tiers; add --kv-tier host=256GB@50GB/s", "sessions")
+        raise UsageError("--sessions says whose caches wait in tiers; add --kv-offload host=256GB@50GB/s", "sessions")
     _ = tiers(r.kv_tier)
 
 
 def answer(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> TiersAnswer | None:
     """Where the caches of idle sessions are; None where nobody asked. `reload_s` is the mean wait of a first token for them.
 
-    Without --prefix-hit no prompt is found again: the tiers then say what they would keep and take, and add nothing.
+    Without --prefix-hit-rate no prompt is found again: the tiers then say what they would keep and take, and add nothing.
     """
     places = tiers(ctx.request.kv_tier)
     if not places:
@@ -42,13 +42,13 @@ def answer(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> TiersAnsw
     back = memory.kv_cache(ctx.ledger, layout, ctx.formats, 1.0, again, ctx.lift)
     kept = [f.idle_on_device(busy.largest, busy.batch)]
     for place in places:
-        size = ctx.from_flag(f"M_{place.name}", place.size, "B", "--kv-tier")
+        size = ctx.from_flag(f"M_{place.name}", place.size, "B", "--kv-offload")
         kept.append(f.sessions_cached(size, one))
     idle = _idle(ctx, busy, sum(kept[1:], start=kept[0]))
     nearer, found = kept[0], {}
     mean: Number = 0.0
     for place, here in zip(places, kept[1:], strict=True):
-        rate = ctx.from_flag(f"B_{place.name}", place.rate, "B/s", "--kv-tier")
+        rate = ctx.from_flag(f"B_{place.name}", place.rate, "B/s", "--kv-offload")
         seconds, share = simulation.transfer_time(back, rate), f.tier_hit_fraction(idle, nearer, here)
         found[place.name] = TierAnswer(sessions=here, found_share=share, reload_s=seconds)
         mean, nearer = mean + f.expected_reload(share, seconds), nearer + here
@@ -70,8 +70,8 @@ def hit_rate_warning(ctx: EstimateContext, waits: TiersAnswer | None) -> list[st
     if hit <= 1 - lost:
         return []
     return [
-        f"prefill: --prefix-hit {hit:g} is taken as given, though {lost:.0%} of the idle sessions have no cache left when they come back; "
-        f"at most {1 - lost:.2g} can be found: lower it, or give --kv-tier more room"
+        f"prefill: --prefix-hit-rate {hit:g} is taken as given, though {lost:.0%} of the idle sessions have no cache left when they come back; "
+        f"at most {1 - lost:.2g} can be found: lower it, or give --kv-offload more room"
     ]
 
 

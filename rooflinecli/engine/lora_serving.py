@@ -31,12 +31,12 @@ def check(ctx: EstimateContext) -> None:
     if r.adapters is None:
         if r.lora_rank is not None and r.recipe is None:
             raise UsageError(
-                "--lora-rank: nothing here has adapters; add --recipe lora to train one, or --adapters to serve some",
+                "--lora-rank: nothing here has adapters; add --recipe lora to train one, or --num-loras to serve some",
                 "lora-rank",
             )
         return
     if set(r.phases) == {"train"}:
-        raise UsageError("--adapters are served; one is trained by --recipe lora", "adapters")
+        raise UsageError("--num-loras are served; one is trained by --recipe lora", "adapters")
 
 
 def adapter_bytes(ctx: EstimateContext, layout: Layout) -> Number:
@@ -97,7 +97,7 @@ def _pairs(
 
 
 def _count(ctx: EstimateContext) -> Number:
-    return ctx.from_flag("N_ad", ctx.request.adapters, "1", "--adapters")
+    return ctx.from_flag("N_ad", ctx.request.adapters, "1", "--num-loras")
 
 
 def _rank(ctx: EstimateContext) -> Number:

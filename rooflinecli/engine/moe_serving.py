@@ -32,7 +32,7 @@ def all2all_backends(ctx: EstimateContext, layout: Layout, decode: bool) -> list
     if layout.exchange != "auto":
         if layout.exchange != "nccl" and not moe_all2all.is_benchmarked(chip, layout.exchange):
             raise UsageError(
-                f"--exchange {layout.exchange}: nobody timed these kernels on {chip.spec.name}; use nccl, or auto",
+                f"--all2all-backend {layout.exchange}: nobody timed these kernels on {chip.spec.name}; use nccl, or auto",
                 "exchange",
             )
         return [(layout.exchange, 1.0)]
@@ -82,7 +82,7 @@ def grouped_gemm_op(
 def _busiest(ctx: EstimateContext, layout: Layout, tokens: Number, shape: ExpertShape) -> Number:
     """Slots of the busiest rank over an even share: as given, by chance alone where copies balance experts, else by skew."""
     if ctx.request.imbalance is not None:
-        return f.busiest_given(layout.ep, ctx.from_flag("I", ctx.request.imbalance, "1", "--imbalance"))
+        return f.busiest_given(layout.ep, ctx.from_flag("I", ctx.request.imbalance, "1", "--expert-imbalance"))
     copies = layout.redundant_experts
     skewed = f.busiest_rank_load(layout.ep, shape.experts, f.SERVED_SPREAD)
     if not num.present(copies):

@@ -55,7 +55,7 @@ def _recomputation(ctx: EstimateContext) -> None:
         raise UsageError("--mlp-chunks tiles what full recomputation runs again; add --recompute full", "mlp-chunks")
     if r.recompute_layers is not None and r.recompute != "full":
         raise UsageError(
-            "--recompute-layers says how many layers full recomputation covers; add --recompute full",
+            "--recompute-num-layers says how many layers full recomputation covers; add --recompute full",
             "recompute-layers",
         )
 

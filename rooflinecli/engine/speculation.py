@@ -24,6 +24,7 @@ from rooflinecli.layers.softmax import Softmax
 from rooflinecli.ledger.ops import Op
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import ModelSpec, load_model
+from rooflinecli.specs.options import OPTIONS
 
 HEADS = ("mtp", "eagle")
 SEARCHED = 4096.0  # sequences; a break-even beyond this is not looked for
@@ -47,23 +48,28 @@ def check(ctx: EstimateContext) -> None:
         for name in ("draft_tokens", "acceptance"):
             if getattr(r, name) is not None:
                 flag = name.replace("_", "-")
-                raise UsageError(f"--{flag} belongs to speculation; add --speculate mtp, eagle or a draft model", flag)
+                raise UsageError(
+                    f"{OPTIONS[flag].flag} belongs to speculation; add --speculative-method mtp, eagle or a draft model",
+                    flag,
+                )
         return
     if r.acceptance is None:
         raise UsageError(
-            "--speculate needs --acceptance, the share of draft tokens that the target keeps", "acceptance"
+            "--speculative-method needs --acceptance, the share of draft tokens that the target keeps", "acceptance"
         )
     if r.speculate == "mtp" and not ctx.spec.mtp_layers:
         raise UsageError(
-            f"--speculate mtp: {ctx.spec.name} has no layers for further tokens; use a draft model", "speculate"
+            f"--speculative-method mtp: {ctx.spec.name} has no layers for further tokens; use a draft model",
+            "speculate",
         )
     if any(group.mixer is not None and not isinstance(group.mixer, Softmax) for group in ctx.ledger.layers):
         raise UsageError(
-            f"--speculate: {ctx.spec.name} keeps a state, which no rejected token may have changed", "speculate"
+            f"--speculative-method: {ctx.spec.name} keeps a state, which no rejected token may have changed",
+            "speculate",
         )
     if r.speculate not in HEADS and load_model(r.speculate).vocab_size != ctx.spec.vocab_size:
         raise UsageError(
-            f"--speculate {r.speculate}: its vocabulary is not that of {ctx.spec.name}; a draft must write the same tokens",
+            f"--speculative-method {r.speculate}: its vocabulary is not that of {ctx.spec.name}; a draft must write the same tokens",
             "speculate",
         )
 
@@ -205,7 +211,7 @@ def _plan(layout: Layout) -> Layout:
 
 def _length(ctx: EstimateContext) -> Number:
     asked = ctx.request.draft_tokens
-    return ctx.from_flag("g", 1.0 if asked is None else asked, "tokens", "--draft-tokens", asked is None)
+    return ctx.from_flag("g", 1.0 if asked is None else asked, "tokens", "--num-speculative-tokens", asked is None)
 
 
 def _tokens(ctx: EstimateContext) -> Number:

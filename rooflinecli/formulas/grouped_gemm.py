@@ -154,7 +154,7 @@ def as_crowded(constant: Number, factor: Number, crowd: Number) -> Number:
     return constant * (1 + (factor - 1) * crowd)
 
 
-@formula("I", "1", "definition; what --imbalance says, but never more than all slots on one rank")
+@formula("I", "1", "definition; what --expert-imbalance says, but never more than all slots on one rank")
 def busiest_given(ep: Number, imbalance: Number) -> Number:
     """min(ep, I)."""
     return num.minimum(ep, imbalance)

@@ -2,7 +2,7 @@
 
 A prompt goes through in chunks, as batched matmuls where the kind has such a form; a decode step reads the state, updates it
 and writes it back. The state does not grow with the context. The state sits in memory in a format of its own (fp32 in
-transformers, whatever the weights are in); --state-dtype says otherwise. Backward takes both gradients of each product, after
+transformers, whatever the weights are in); --ssm-state-dtype says otherwise. Backward takes both gradients of each product, after
 the states inside a chunk are computed again (Dao and Gu 2024, section 6): three times the FLOPs and the traffic.
 """
 

@@ -60,7 +60,7 @@ def _reaches(e: ExpertAllToAll, chip: Chip, nodes: Number) -> bool:
         size = chip.levels[0].size
         raise UsageError(
             f"{num.value(e.n):.0f} ranks: {e.mode} stays inside the {size:.0f} devices of {chip.levels[0].level.name} on "
-            f"{chip.spec.name}; use fewer, or another --exchange"
+            f"{chip.spec.name}; use fewer, or another --all2all-backend"
         )
     return False  # a sweep masks the points beyond
 

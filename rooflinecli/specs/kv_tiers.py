@@ -28,16 +28,16 @@ def tiers(written: str | None) -> tuple[KvTierSpec, ...]:
         name, equals, rest = item.strip().partition("=")
         size, at, rate = rest.partition("@")
         if not (name and equals and at):
-            raise UsageError(f"--kv-tier {written}: {item.strip()!r} is no tier; write {EXAMPLE}", "kv-tier")
+            raise UsageError(f"--kv-offload {written}: {item.strip()!r} is no tier; write {EXAMPLE}", "kv-tier")
         if name in {tier.name for tier in found} or name == "device":
-            raise UsageError(f"--kv-tier {written}: the name {name!r} is taken; write {EXAMPLE}", "kv-tier")
+            raise UsageError(f"--kv-offload {written}: the name {name!r} is taken; write {EXAMPLE}", "kv-tier")
         try:
             tier = KvTierSpec(name, units.parse(size, "B"), units.parse(rate, "B/s"))
         except ValueError as error:
-            raise UsageError(f"--kv-tier {written}: {name}: {error}; write {EXAMPLE}", "kv-tier") from None
+            raise UsageError(f"--kv-offload {written}: {name}: {error}; write {EXAMPLE}", "kv-tier") from None
         if not (0 < tier.size < 1e18 and 0 < tier.rate < 1e18):
-            raise UsageError(f"--kv-tier {written}: {name}: size and rate must be above zero", "kv-tier")
+            raise UsageError(f"--kv-offload {written}: {name}: size and rate must be above zero", "kv-tier")
         found.append(tier)
     if len(found) > MOST:
-        raise UsageError(f"--kv-tier {written}: at most {MOST} tiers", "kv-tier")
+        raise UsageError(f"--kv-offload {written}: at most {MOST} tiers", "kv-tier")
     return tuple(found)

@@ -1,22 +1,27 @@
-"""The options of an estimate, once: what each is called, which field of a Request it fills, how it is read, what it may be.
+"""Options of questions: typed fields, grouped by subject, each defined once.
 
-The command line, `--help`, shell completion, plan files and their schema, sweeps, searches and the Python API all read this
-table; it is imported whenever a command starts, so it imports nothing slow.
+The command line, `--help`, shell completion, plan files and their schemas, MCP tools, sweeps, searches, the web form and the
+Python API read these fields; the module is imported whenever a command starts, so it imports nothing slow.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, dataclass_transform, overload
 
 from rooflinecli.core.errors import unknown
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.specs.layout import EXCHANGES, LORA_TARGETS, OVERLAPS, RECIPES, RECOMPUTE, RINGS, SCHEDULES
 from rooflinecli.specs.request import HOLDS, PHASES
 
+W = TypeVar("W", contravariant=True)
+V = TypeVar("V", covariant=True)
+MISSING: Any = object()  # default of a field that must be given
+
 
 @dataclass(frozen=True, eq=False, repr=False)  # the plainest, since every start makes them
 class OptionKind:
-    """What stands for a value in --help, the unit it is read in ('' for words), and the bounds of most such values.
+    """How a value is written: its placeholder in --help, the unit it is read in ('' for words), and its bounds.
 
     `above` is a bound that the value itself may not take.
     """
@@ -32,7 +37,7 @@ class OptionKind:
 KINDS = {
     "name": OptionKind("NAME"),
     "word": OptionKind("NAME"),
-    "text": OptionKind("TIERS"),  # as "word", with its capitals
+    "text": OptionKind("TIERS"),  # as "word", case preserved
     "phases": OptionKind("PHASE"),
     "pixels": OptionKind("WxH"),
     "pictures": OptionKind("COUNT", "tokens", whole=True, least=0),
@@ -50,52 +55,94 @@ KINDS = {
     "rate": OptionKind("RATE", "1", above=0),
     "price": OptionKind("MONEY", "USD/h", least=0),
     "share": OptionKind("SHARE", "1", above=0, most=1),
+    # of questions other than estimates: read as they are written, bounds checked
+    "free": OptionKind("TEXT"),
+    "file": OptionKind("FILE"),
+    "time": OptionKind("TIME", "s", above=0),
+    "usd": OptionKind("MONEY", "USD", above=0),
+    "bytes": OptionKind("SIZE", "B", above=0),
+    "bytes_per_s": OptionKind("RATE", "B/s", above=0),
+    "flops_per_s": OptionKind("RATE", "FLOP/s", above=0),
+    "hertz": OptionKind("RATE", "Hz", above=0),
+    "flop": OptionKind("COUNT", "FLOP", above=0),
+    "tokens_per_s": OptionKind("RATE", "tokens/s", above=0),
+    "positive": OptionKind("NUMBER", "1", above=0),
+    "real": OptionKind("NUMBER", "1"),
+    "fraction": OptionKind("SHARE", "1", least=0, most=1),
 }
 LOAD, LAYOUT, NUMBERS, ENGINE, OUTPUT = "Model and load", "Layout", "Numbers", "Engine", "Output"
 PANELS = (LOAD, LAYOUT, NUMBERS, ENGINE, OUTPUT)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Option:
-    """One option. `phase` is "train" for what only training has: a plan file that names no phase means training by it.
+class Field(Generic[W, V]):
+    """One field of a question, a descriptor: on the class it is the field, on a question its value.
 
-    `choices` are the words it may be; for a number, those that may stand instead of one. `least` and `most` replace the kind's bounds.
-    `fills` is the field of Request, where it is not the name; `also` are other names, for the file and the API too.
+    W is what may be written for it, V what a question holds. `long` is its flag without dashes, `parameter` its name in Python,
+    `name` its key where options are kept as written, which is that of the first release that had it. `phase` is "train" for what only training has: a plan file that names no phase means training by it. `choices`
+    are the words it may be; for a number, those that may stand instead of one. `least` and `most` replace the kind's bounds.
+    `fills` is the field of Request, where it is not the parameter; `also` are other names, `former` names of earlier releases,
+    which no help shows. `several` fields may be repeated on a command line.
     """
 
-    name: str
-    kind: str
-    panel: str
-    help: str
-    phase: str = ""
-    choices: tuple[str, ...] = ()
-    least: float | None = None
-    most: float | None = None
-    short: str = ""
-    fills: str = ""
-    also: tuple[str, ...] = ()
+    def __init__(
+        self, kind: str, help: str, *, default: Any = MISSING, panel: str = "", phase: str = "", choices: Sequence[str] | Callable[[], Sequence[str]] = (),
+        least: float | None = None, most: float | None = None, short: str = "", fills: str = "", also: tuple[str, ...] = (),
+        former: tuple[str, ...] = (), name: str = "", metavar: str = "", several: bool = False, positional: bool = False, symbol: str = "",
+        long: str = "",
+    ):  # fmt: skip
+        self.kind, self.help, self.default, self.panel, self.phase = kind, help, default, panel, phase
+        self._choices, self.least, self.most, self.short, self.fills = choices, least, most, short, fills
+        self.also, self.former, self.name, self.metavar, self.several = also, former, name, metavar, several
+        self.positional, self.symbol = positional, symbol
+        self.parameter, self.long = "", long
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.parameter = name
+        self.long = self.long or name.replace("_", "-").strip("-")
+        self.name = self.name or self.long
+
+    @overload
+    def __get__(self, question: None, owner: type) -> Field[W, V]: ...
+    @overload
+    def __get__(self, question: Any, owner: type) -> V: ...
+    def __get__(self, question: Any, owner: type) -> Any:
+        return self if question is None else question.value_of(self)
+
+    if TYPE_CHECKING:
+
+        def __set__(self, question: Any, written: W) -> None: ...
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words it may be; those of a registry are listed when they are asked for."""
+        return tuple(self._choices() if callable(self._choices) else self._choices)
+
+    @property
+    def required(self) -> bool:
+        return self.default is MISSING
 
     @property
     def flag(self) -> str:
         """As a person types it."""
-        return self.short or f"--{self.name}"
+        return self.short or f"--{self.long}"
 
     @property
-    def parameter(self) -> str:
-        """Its name in Python."""
-        return self.name.replace("-", "_")
+    def names(self) -> tuple[str, ...]:
+        """Every name it is read by, its own first."""
+        return tuple(dict.fromkeys((self.long, *self.also, self.parameter.replace("_", "-"), self.name, *self.former)))
 
     def words(self, written: Any) -> list[str]:
-        """The option on a command line, with its value."""
+        """The field on a command line, with its value."""
         if isinstance(written, bool):
-            return [f"--{'' if written else 'no-'}{self.name}"]
+            return [f"--{'' if written else 'no-'}{self.long}"]
         return [
             word for item in (written if isinstance(written, list) else [written]) for word in (self.flag, str(item))
         ]
 
     @property
     def field(self) -> str:
-        return self.fills or self.parameter
+        """Its field of Request."""
+        return self.fills or self.name.replace("-", "_")
 
     @property
     def numeric(self) -> bool:
@@ -103,100 +150,306 @@ class Option:
         return bool(KINDS[self.kind].unit) and self.kind not in ("stage", "pictures")
 
 
-# The order is that of --help inside a panel, and of the axes of a sweep, the first outermost.
-_ROWS = (
-    Option("model", "name", LOAD, "A name or alias (`roofline models`), a YAML path, or a Hugging Face config.json."),
-    Option("hw", "name", LOAD, "A name or alias (`roofline hardware`), or a YAML path.", fills="hardware", also=("hardware",)),
-    Option("phase", "phases", LOAD, "train, prefill, decode; repeat or omit for all.", choices=PHASES, fills="phases"),
-    Option("dtype", "dtype", NUMBERS, "Matmuls with their inputs, weights and activations: bf16, fp16, fp8, int8, ..."),
-    Option("kv-dtype", "dtype", NUMBERS, "Number format of the KV cache."),
-    Option("state-dtype", "dtype", NUMBERS, "Recurrent state of hybrid models in memory; omitted: the model's own (fp32)."),
-    Option("weight-dtype", "dtype", NUMBERS, "Weights alone: int8, int4, fp8, a GGUF type (q4_k_m), or as a tool writes them: awq, gptq-4-g32, exl3-3.5, mlx-8, nf4-double, hqq, ..."),
-    Option("n", "count", LAYOUT, "Devices; omitted: the fewest that hold it.", most=1e7, short="-n", fills="devices", also=("devices",)),
-    Option("tp", "count", LAYOUT, "Tensor parallel size."),
-    Option("pp", "count", LAYOUT, "Pipeline stages."),
-    Option("dp", "count", LAYOUT, "Data parallel replicas."),
-    Option("cp", "count", LAYOUT, "Context parallel size."),
-    Option("attention-dp", "switch", LAYOUT, "Serving: attention data parallel, experts over all ranks that -n or --tp and --dp give."),
-    Option("redundant-experts", "count", LAYOUT, "Serving: further copies of busy experts, over all ranks; balances them.", least=0),
-    Option("exchange", "choice", LAYOUT, "Serving: what moves tokens to experts", choices=EXCHANGES),
-    Option("overlap", "choice", LAYOUT, "Serving: two-batch hides the exchange of half a batch behind the other's work", choices=OVERLAPS),
-    Option("ep", "count", LAYOUT, "Expert parallel size (inside dp; in training over tp x dp where dp is too small)."),
-    Option("expert-tp", "count", LAYOUT, "Tensor ranks that split an expert's matrices; tp, or 1 where ep needs the tensor ranks.", "train"),
-    Option("shared-expert-overlap", "switch", LAYOUT, "Shared experts work beside the exchange of tokens (Megatron-LM's --moe-shared-expert-overlap).", "train", fills="shared_overlap"),
-    Option("micro-batch", "count", LAYOUT, "Sequences per replica and pipeline slot.", "train"),
-    Option("virtual-stages", "count", LAYOUT, "Interleaved stages per device.", "train"),
-    Option("recompute", "choice", LAYOUT, "Activation recomputation", "train", RECOMPUTE),
-    Option("recompute-modules", "list", LAYOUT, "With selective: core_attn (default), mla_up_proj, mlp, moe, moe_act, ...", "train"),
-    Option("recompute-layers", "count", LAYOUT, "With full: layers of the model that compute again; all by default.", "train"),
-    Option("schedule", "choice", LAYOUT, "Pipeline schedule", "train", SCHEDULES),
-    Option("stages", "list", LAYOUT, "Layers of each pipeline stage when uneven, such as 11,12,12,11; or embedding, loss, embedding+loss: equal, with these counted as layers.", "train"),
-    Option("ring", "choice", LAYOUT, "How --cp splits the sequence", "train", RINGS),
-    Option("offload", "word", LAYOUT, "What lives on the host: none, optimizer, activations, activations:LAYERS or optimizer+activations.", "train"),
-    Option("offload-layers", "count", LAYOUT, "Serving: layers on the device (llama.cpp -ngl); the others, their cache and the head stay on the host.", fills="gpu_layers", least=0, also=("ngl",)),
-    Option("experts-on", "word", LAYOUT, "Serving: host, or host:LAYERS (llama.cpp --cpu-moe, --n-cpu-moe): routed experts stay in the host's memory."),
-    Option("host", "name", LAYOUT, "The machine's CPU and its memory, for what stays on the host (ryzen-9-9950x: two channels of DDR5-5600)."),
-    Option("loss-chunks", "count", LAYOUT, "Parts in which the loss is taken; one part's logits are held.", "train"),
-    Option("mlp-chunks", "count", LAYOUT, "With full recomputation: parts of the tokens that a feed-forward takes one after the other (tiled MLP).", "train"),
-    Option("zero", "stage", LAYOUT, "ZeRO stage", "train", ("0", "1", "2", "3")),
-    Option("shard", "count", LAYOUT, "Replicas that ZeRO shards over (HSDP); all by default.", "train"),
-    Option("sequence-parallel", "switch", LAYOUT, "Split activations outside TP too.", "train"),
-    Option("batch", "count", LOAD, "Sequences: global batch in training, concurrent per replica in serving; 4M-tokens works too."),
-    Option("prompt", "length", LOAD, "Prompt tokens; 4k is 4096."),
-    Option("images", "pictures", LOAD, "Images in each prompt, for a model with a tower that reads them (1 with --image).", least=0),
-    Option("image", "pixels", LOAD, "Size of each image, such as 1024x768: it decides patches, tiles and tokens; of the one made, for a diffusion model."),
-    Option("steps", "count", LOAD, "Diffusion: steps of the sampler, each a pass over the image; the model's own by default."),
-    Option("guidance", "switch", LOAD, "Diffusion: classifier-free guidance, which runs every step twice."),
-    Option("output", "length", LOAD, "Output tokens.", least=0),
-    Option("seq", "length", LOAD, "Training sequence length; 4k is 4096.", "train"),
-    Option("lengths", "list", LOAD, "Lengths of documents packed into a training sequence, equally common (2k, or 512,2k,8k); attention is masked between them.", "train"),
-    Option("tokens", "amount", LOAD, "Tokens of the whole training run, for its time and bill.", "train"),
-    Option("price", "price", LOAD, "USD per device-hour, instead of the file's."),
-    Option("memory", "room", LAYOUT, "Memory of a device in bytes, instead of the file's (a MacBook of 36GB lends its GPU 28GB)."),
-    Option("utilisation", "share", LOAD, "Share of paid time that is busy, for the cost per token."),
-    Option("concurrency", "count", LOAD, "Closed loop: requests in flight per replica, each followed by the next; or max.", choices=("max",)),
-    Option("qps", "rate", LOAD, "Open loop: requests per second over all replicas."),
-    Option("prefix-hit", "share", LOAD, "Share of prompt tokens found in the prefix cache: less work of prefill, no less memory."),
-    Option("kv-tier", "text", LOAD, "Where caches of idle sessions wait, per device, the nearest first: host=256GB@50GB/s,disk=2TB@7GB/s."),
-    Option("sessions", "count", LOAD, "With --kv-tier: sessions of a replica that come back, under way or not; omitted: as many as device and tiers keep."),
-    Option("adapters", "count", LOAD, "LoRA adapters served side by side, all resident; each sequence uses one (--lora-rank, --lora-targets)."),
-    Option("prompts-per-slot", "rate", LOAD, "Closed loop: requests that each slot sends in all (10), the first in a burst; inf is steady state.", choices=("inf",), least=1),
-    Option("equal-lengths", "switch", LOAD, "Closed loop: all requests are equally long, so an engine that reads prompts first runs in lockstep."),
-    Option("gradient-bytes", "size", NUMBERS, "Bytes per parameter of gradients (4).", "train"),
-    Option("optimizer-bytes", "size", NUMBERS, "Bytes per parameter of optimizer state (12).", "train"),
-    Option("optimizer", "word", NUMBERS, "Optimizer, instead of --optimizer-bytes: adamw, adamw-bf16, adamw-8bit, adamw-pure, adafactor, lion, muon, soap, ...", "train"),
-    Option("imbalance", "number", NUMBERS, "Tokens of the busiest expert device over an even share; serving works it out where it is not given.", least=1),
-    Option("capacity-factor", "number", NUMBERS, "Training: every expert works on so many times its even share of tokens; those above are dropped, room below is padded.", "train", least=0),
-    Option("recipe", "choice", NUMBERS, "What is trained", "train", RECIPES),
-    Option("lora-rank", "count", NUMBERS, "Rank of LoRA adapters, trained or served (16)."),
-    Option("lora-targets", "choice", NUMBERS, "What carries adapters", choices=LORA_TARGETS),
-    Option("attention-flops", "choice", NUMBERS, "Which pairs MFU counts: causal (half of S^2) or full.", choices=("causal", "full")),
-    Option("engine", "word", ENGINE, "Serving engine: python-server (default), cuda-graph, vllm, sglang, trtllm, trtllm-cpp; llamacpp (GGUF), mlx, exllamav3, ..."),
-    Option("speculate", "word", ENGINE, "Speculative decoding: mtp, eagle, or a draft model; with --acceptance."),
-    Option("draft-tokens", "count", ENGINE, "Tokens that the draft writes before each verification (1)."),
-    Option("acceptance", "share", ENGINE, "Share of draft tokens that the target keeps, each given that those before were kept."),
-    Option("token-budget", "count", ENGINE, "Tokens of prompts that one step takes in (chunked prefill), instead of the engine's."),
-    Option("scheduler", "list", ENGINE, "Settings of the engine's scheduler that first tokens under load wait for: poll_steps=30,stream_steps=10,hold_steps=20,hold_share=0.9, ..."),
-    Option("software", "word", ENGINE, "Training framework: megatron-2022, nemo-2024, deepspeed, llm-foundry, pytorch, torchtitan+async, ...", "train"),
-    Option("hold", "choice", NUMBERS, "Which end of the interval ranks, chooses and is held to limits: pessimistic (default), expected or floor.", choices=HOLDS),
-    Option("efficiency", "choice", ENGINE, "expected, or ideal: every kernel at the roofline.", choices=("expected", "ideal")),
-    Option("flash", "switch", ENGINE, "Fused attention, or scores written to memory."),
-    Option("dropout", "switch", ENGINE, "Dropout masks in memory and traffic.", "train"),
-)  # fmt: skip
-# what a simulation does not take: training's, what speaks of means, or of work that the simulated engine does not do
-NOT_SIMULATED = (
-    *(option.name for option in _ROWS if option.phase == "train"),
-    "phase", "batch", "tokens", "attention-flops", "prompts-per-slot", "equal-lengths", "token-budget", "scheduler", "prefix-hit",
-    "sessions", "speculate", "draft-tokens", "acceptance",
-)  # fmt: skip
-FLAGS = {"shard": "--shard-group"}  # where they differ in a sweep: its own --shard says which part of it to run
-OPTIONS = {option.name: option for option in _ROWS}
-_NAMES = {name: option for option in _ROWS for name in (option.name, *option.also)}
+Option = Field[Any, Any]
+Text = Field[str, str]
+OptText = Field[str | None, str | None]
+OptNumber = Field[float | str | None, float | None]
+Number = Field[float | str, float]
+Whole = Field[int | str, int]
+OptWhole = Field[int | str | None, int | None]
+Switch = Field[bool, bool]
+OptSwitch = Field[bool | str | None, bool | None]
+Texts = Field[Sequence[str] | str | None, tuple[str, ...]]
+
+
+def field(kind: str, help: str, **more: Any) -> Any:
+    """A field of a group or a question; see Field for what may be said of it. Without a default it must be given."""
+    return Field(kind, help, **more)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+class Group:
+    """Fields that belong together, defined once and mixed into questions."""
+
+    _fields: ClassVar[dict[str, Option]]
+
+    @classmethod
+    def fields(cls) -> dict[str, Option]:
+        """Fields by parameter, those of the first group first; one defined again keeps its place."""
+        found = cls.__dict__.get("_fields")
+        if found is None:
+            parts = [base for base in reversed(cls.__mro__) if issubclass(base, Group)]
+            found = {name: value for base in parts for name, value in vars(base).items() if isinstance(value, Field)}
+            found = {name: getattr(cls, name) for name in found if isinstance(getattr(cls, name), Field)}
+            cls._fields = found
+        return found
+
+
+# fmt: off
+class Subject(Group):
+    """Model and chip."""
+
+    model: Text = field("name", "A name or alias (`roofline models`), a YAML path, or a Hugging Face config.json.", panel=LOAD, positional=True)
+    hw: Text = field("name", "A name or alias (`roofline hardware`), or a YAML path.", panel=LOAD, fills="hardware", also=("hardware",))
+
+
+class Phases(Group):
+    """Phases a question is about."""
+
+    phase: Texts = field("phases", "train, prefill, decode; repeat or omit for all.", default=None, panel=LOAD, choices=PHASES, fills="phases", several=True)
+
+
+class Formats(Group):
+    """Number formats of matmuls, KV cache, recurrent state and weights."""
+
+    dtype: OptText = field("dtype", "Matmuls with their inputs, weights and activations: bf16, fp16, fp8, int8, ...", default=None, panel=NUMBERS, former=("precision",))
+    kv_dtype: OptText = field("dtype", "Number format of the KV cache.", default=None, panel=NUMBERS, former=("kv-cache-dtype",))
+    ssm_state_dtype: OptText = field("dtype", "Recurrent state of hybrid models in memory; omitted: the model's own (fp32).", default=None, panel=NUMBERS, fills="state_dtype", former=("state-dtype", "mamba-ssm-cache-dtype"), name="state-dtype")
+    weight_dtype: OptText = field("dtype", "Weights alone: int8, int4, fp8, a GGUF type (q4_k_m), or as a tool writes them: awq, gptq-4-g32, exl3-3.5, mlx-8, nf4-double, hqq, ...", default=None, panel=NUMBERS, former=("quantization", "quant"))
+
+
+class Layout(Group):
+    """Devices, and the parallel sizes of training and serving."""
+
+    n: OptNumber = field("count", "Devices; omitted: the fewest that hold it.", default=None, panel=LAYOUT, most=1e7, short="-n", fills="devices", also=("devices",), former=("num-devices", "num-gpus", "world-size"))
+    tp: OptNumber = field("count", "Tensor parallel size.", default=None, panel=LAYOUT, former=("tensor-parallel-size", "tensor-model-parallel-size"))
+    pp: OptNumber = field("count", "Pipeline stages.", default=None, panel=LAYOUT, former=("pipeline-parallel-size", "pipeline-model-parallel-size"))
+    dp: OptNumber = field("count", "Data parallel replicas.", default=None, panel=LAYOUT, former=("data-parallel-size",))
+    cp: OptNumber = field("count", "Context parallel size.", default=None, panel=LAYOUT, former=("context-parallel-size",))
+
+
+class ServingLayout(Group):
+    """Attention data parallelism and where experts run in serving."""
+
+    attention_dp: OptSwitch = field("switch", "Serving: attention data parallel, experts over all ranks that -n or --tp and --dp give.", default=None, panel=LAYOUT, former=("dp-attention", "enable-dp-attention"))
+    redundant_experts: OptNumber = field("count", "Serving: further copies of busy experts, over all ranks; balances them.", default=None, panel=LAYOUT, least=0, former=("num-redundant-experts",))
+    all2all_backend: OptText = field("choice", "Serving: kernels of the MoE all-to-all", default=None, panel=LAYOUT, choices=EXCHANGES, fills="exchange", former=("exchange", "moe-a2a-backend"), name="exchange")
+    overlap: OptText = field("choice", "Serving: two-batch hides the all-to-all of half a batch behind the other half's computation", default=None, panel=LAYOUT, choices=OVERLAPS)
+
+
+class ExpertLayout(Group):
+    """Expert parallel size."""
+
+    ep: OptNumber = field("count", "Expert parallel size (inside dp; in training over tp x dp where dp is too small).", default=None, panel=LAYOUT, former=("expert-parallel-size", "ep-size", "expert-model-parallel-size"))
+
+
+class TrainingLayout(Group):
+    """Micro-batches, pipeline schedule and recomputation of training."""
+
+    expert_tp: OptNumber = field("count", "Tensor ranks that split an expert's matrices; tp, or 1 where ep needs the tensor ranks.", default=None, panel=LAYOUT, phase="train", former=("etp", "expert-tensor-parallel-size"))
+    shared_expert_overlap: OptSwitch = field("switch", "Shared experts overlap with the MoE all-to-all (Megatron-LM's --moe-shared-expert-overlap).", default=None, panel=LAYOUT, phase="train", fills="shared_overlap")
+    micro_batch_size: OptNumber = field("count", "Sequences per replica and micro-batch.", default=None, panel=LAYOUT, phase="train", fills="micro_batch", former=("micro-batch", "mbs"), name="micro-batch")
+    virtual_stages: OptNumber = field("count", "Interleaved stages per device.", default=None, panel=LAYOUT, phase="train", former=("num-virtual-stages-per-pipeline-rank", "vpp"))
+    recompute: OptText = field("choice", "Activation recomputation", default=None, panel=LAYOUT, phase="train", choices=RECOMPUTE, former=("recompute-granularity",))
+    recompute_modules: OptText = field("list", "With selective: core_attn (default), mla_up_proj, mlp, moe, moe_act, ...", default=None, panel=LAYOUT, phase="train")
+    recompute_num_layers: OptNumber = field("count", "With full: layers of the model that are recomputed; all by default.", default=None, panel=LAYOUT, phase="train", fills="recompute_layers", former=("recompute-layers",), name="recompute-layers")
+    pipeline_schedule: OptText = field("choice", "Pipeline schedule", default=None, panel=LAYOUT, phase="train", choices=SCHEDULES, fills="schedule", former=("schedule",), name="schedule")
+    layers_per_stage: OptText = field("list", "Layers of each pipeline stage when unequal, such as 11,12,12,11; or embedding, loss, embedding+loss: equal, with these counted as layers.", default=None, panel=LAYOUT, phase="train", fills="stages", former=("stages",), name="stages")
+    cp_algorithm: OptText = field("choice", "How --cp splits the sequence", default=None, panel=LAYOUT, phase="train", choices=RINGS, fills="ring", former=("ring", "cp-comm-type"), name="ring")
+    offload: OptText = field("word", "What is offloaded to host memory: none, optimizer, activations, activations:LAYERS or optimizer+activations.", default=None, panel=LAYOUT, phase="train", former=("cpu-offload",))
+
+
+class HostOffload(Group):
+    """Weights, experts and caches in host memory."""
+
+    gpu_layers: OptNumber = field("count", "Serving: layers on the device (llama.cpp -ngl); the others, their cache and the LM head stay on the host.", default=None, panel=LAYOUT, least=0, fills="gpu_layers", also=("ngl",), former=("offload-layers", "n-gpu-layers"), name="offload-layers")
+    expert_offload: OptText = field("word", "Serving: host, or host:LAYERS (llama.cpp --cpu-moe, --n-cpu-moe): routed experts stay in host memory.", default=None, panel=LAYOUT, fills="experts_on", former=("experts-on",), name="experts-on")
+    host_cpu: OptText = field("name", "The host's CPU and its memory, for what is offloaded (ryzen-9-9950x: two channels of DDR5-5600).", default=None, panel=LAYOUT, fills="host", former=("host",), name="host")
+
+
+class TrainingMemory(Group):
+    """Chunked loss and MLP, ZeRO and sequence parallelism."""
+
+    loss_chunks: OptNumber = field("count", "Chunks of the loss; only one chunk's logits are in memory.", default=None, panel=LAYOUT, phase="train")
+    mlp_chunks: OptNumber = field("count", "With full recomputation: chunks of tokens that an MLP processes one after the other (tiled MLP).", default=None, panel=LAYOUT, phase="train")
+    zero: OptNumber = field("stage", "ZeRO stage", default=None, panel=LAYOUT, phase="train", choices=("0", "1", "2", "3"), former=("zero-stage",))
+    dp_shard: OptNumber = field("count", "Replicas that ZeRO shards over (HSDP); all by default.", default=None, panel=LAYOUT, phase="train", fills="shard", former=("shard", "shard-group"), name="shard")
+    sequence_parallel: OptSwitch = field("switch", "Split activations outside TP too.", default=None, panel=LAYOUT, phase="train", former=("sp",))
+
+
+class Batch(Group):
+    """Sequences of a step."""
+
+    batch: OptNumber = field("count", "Sequences: global batch in training, concurrent per replica in serving; 4M-tokens works too.", default=None, panel=LOAD, former=("global-batch-size", "gbs", "batch-size"))
+
+
+class Prompt(Group):
+    """Input of a request."""
+
+    prompt: OptNumber = field("length", "Prompt tokens; 4k is 4096.", default=None, panel=LOAD, former=("isl", "input-len", "random-input-len"))
+
+
+class Images(Group):
+    """Images of a prompt, or made by a diffusion model."""
+
+    num_images: OptNumber = field("pictures", "Images in each prompt, for a model with a vision encoder (1 with --image-size).", default=None, panel=LOAD, least=0, fills="images", former=("images",), name="images")
+    image_size: OptText = field("pixels", "Size of each image, such as 1024x768: it decides patches, tiles and tokens; for a diffusion model, of the image made.", default=None, panel=LOAD, fills="image", former=("image",), name="image")
+    diffusion_steps: OptNumber = field("count", "Diffusion: sampler steps, each a pass over the image; the model's own by default.", default=None, panel=LOAD, fills="steps", former=("steps",), name="steps")
+    cfg: OptSwitch = field("switch", "Diffusion: classifier-free guidance, which runs every step twice.", default=None, panel=LOAD, fills="guidance", former=("guidance",), name="guidance")
+
+
+class OutputLength(Group):
+    """Output of a request."""
+
+    output: OptNumber = field("length", "Output tokens.", default=None, panel=LOAD, least=0, former=("osl", "output-len", "random-output-len"))
+
+
+class TrainingLoad(Group):
+    """Sequences and tokens of a training run."""
+
+    seq_len: OptNumber = field("length", "Training sequence length; 4k is 4096.", default=None, panel=LOAD, phase="train", fills="seq", former=("seq", "seq-length"), name="seq")
+    doc_lengths: OptText = field("list", "Lengths of documents packed into a training sequence, equally common (2k, or 512,2k,8k); attention is masked between them.", default=None, panel=LOAD, phase="train", fills="lengths", former=("lengths",), name="lengths")
+    tokens: OptNumber = field("amount", "Tokens of the whole training run, for its time and cost.", default=None, panel=LOAD, phase="train", former=("train-tokens",))
+
+
+class Money(Group):
+    """Price of a device-hour, memory of a device and paid utilization."""
+
+    price: OptNumber = field("price", "USD per device-hour, instead of the file's.", default=None, panel=LOAD)
+    device_memory: OptNumber = field("room", "Memory of a device in bytes, instead of the file's (a MacBook of 36GB lends its GPU 28GB).", default=None, panel=LAYOUT, fills="memory", former=("memory",), name="memory")
+    utilization: OptNumber = field("share", "Fraction of paid time that is busy, for the cost per token.", default=None, panel=LOAD, fills="utilisation", former=("utilisation",), name="utilisation")
+
+
+class Load(Group):
+    """Arrivals of requests."""
+
+    concurrency: OptNumber = field("count", "Closed loop: requests in flight per replica, each followed by the next; or max.", default=None, panel=LOAD, choices=("max",), former=("max-concurrency", "users"))
+    qps: OptNumber = field("rate", "Open loop: requests per second over all replicas.", default=None, panel=LOAD, former=("request-rate", "rps"))
+
+
+class PrefixHits(Group):
+    """Prompt tokens that are cached."""
+
+    prefix_hit_rate: OptNumber = field("share", "Fraction of prompt tokens found in the prefix cache: less prefill, no less memory.", default=None, panel=LOAD, fills="prefix_hit", former=("prefix-hit", "hit-rate"), name="prefix-hit")
+
+
+class KVOffload(Group):
+    """Tiers that caches of idle sessions are offloaded to."""
+
+    kv_offload: OptText = field("text", "Where caches of idle sessions are kept, per device, the nearest tier first: host=256GB@50GB/s,disk=2TB@7GB/s.", default=None, panel=LOAD, fills="kv_tier", former=("kv-tier",), name="kv-tier")
+
+
+class Sessions(Group):
+    """Sessions that come back."""
+
+    sessions: OptNumber = field("count", "With --kv-offload: sessions of a replica that come back, active or not; omitted: as many as device and tiers keep.", default=None, panel=LOAD, former=("num-sessions",))
+
+
+class ServedAdapters(Group):
+    """LoRA adapters served side by side."""
+
+    num_loras: OptNumber = field("count", "LoRA adapters served together, all resident; each sequence uses one (--lora-rank, --lora-target-modules).", default=None, panel=LOAD, fills="adapters", former=("adapters", "max-loras"), name="adapters")
+
+
+class ClosedLoop(Group):
+    """Further terms of a closed loop."""
+
+    requests_per_client: OptNumber = field("rate", "Closed loop: requests that each client sends in all (10), the first in a burst; inf is steady state.", default=None, panel=LOAD, choices=("inf",), least=1, fills="prompts_per_slot", former=("prompts-per-slot",), name="prompts-per-slot")
+    fixed_lengths: OptSwitch = field("switch", "Closed loop: all requests have one length, so an engine that prefills first runs in lockstep.", default=None, panel=LOAD, fills="equal_lengths", former=("equal-lengths",), name="equal-lengths")
+
+
+class TrainingState(Group):
+    """Bytes of gradients and optimizer state."""
+
+    gradient_bytes: OptNumber = field("size", "Bytes per parameter of gradients (4).", default=None, panel=NUMBERS, phase="train")
+    optimizer_bytes: OptNumber = field("size", "Bytes per parameter of optimizer state (12).", default=None, panel=NUMBERS, phase="train")
+    optimizer: OptText = field("word", "Optimizer, instead of --optimizer-bytes: adamw, adamw-bf16, adamw-8bit, adamw-pure, adafactor, lion, muon, soap, ...", default=None, panel=NUMBERS, phase="train")
+
+
+class ExpertBalance(Group):
+    """Balance of experts."""
+
+    expert_imbalance: OptNumber = field("number", "Tokens of the busiest expert device over the mean; serving estimates it where it is not given.", default=None, panel=NUMBERS, least=1, fills="imbalance", former=("imbalance",), name="imbalance")
+
+
+class TrainingRecipe(Group):
+    """Expert capacity and what is trained."""
+
+    capacity_factor: OptNumber = field("number", "Training: capacity of an expert over its even share of tokens; tokens above it are dropped, slots below it are padded.", default=None, panel=NUMBERS, phase="train", least=0, former=("moe-expert-capacity-factor",))
+    recipe: OptText = field("choice", "What is trained", default=None, panel=NUMBERS, phase="train", choices=RECIPES)
+
+
+class Adapters(Group):
+    """Rank and target modules of LoRA adapters."""
+
+    lora_rank: OptNumber = field("count", "Rank of LoRA adapters, trained or served (16).", default=None, panel=NUMBERS)
+    lora_target_modules: OptText = field("choice", "Modules that have adapters", default=None, panel=NUMBERS, choices=LORA_TARGETS, fills="lora_targets", former=("lora-targets",), name="lora-targets")
+
+
+class CountedFlops(Group):
+    """FLOPs that MFU counts."""
+
+    attention_flops: OptText = field("choice", "Which pairs MFU counts: causal (half of S^2) or full.", default=None, panel=NUMBERS, choices=("causal", "full"))
+
+
+class ServingEngine(Group):
+    """Serving engine."""
+
+    engine: OptText = field("word", "Serving engine: python-server (default), cuda-graph, vllm, sglang, trtllm, trtllm-cpp; llamacpp (GGUF), mlx, exllamav3, ...", default=None, panel=ENGINE)
+
+
+class Speculation(Group):
+    """Speculative decoding."""
+
+    speculative_method: OptText = field("word", "Speculative decoding: mtp, eagle, or a draft model; with --acceptance-rate.", default=None, panel=ENGINE, fills="speculate", former=("speculate", "speculative-algorithm"), name="speculate")
+    num_speculative_tokens: OptNumber = field("count", "Draft tokens of each verification (1).", default=None, panel=ENGINE, fills="draft_tokens", former=("draft-tokens", "speculative-num-draft-tokens"), name="draft-tokens")
+    acceptance_rate: OptNumber = field("share", "Fraction of draft tokens that the target accepts, each given that those before were accepted.", default=None, panel=ENGINE, fills="acceptance", former=("acceptance",), name="acceptance")
+
+
+class Scheduler(Group):
+    """Scheduler settings of an estimate."""
+
+    max_num_batched_tokens: OptNumber = field("count", "Prompt tokens of one step (chunked prefill), instead of the engine's.", default=None, panel=ENGINE, fills="token_budget", former=("token-budget", "chunked-prefill-size"), name="token-budget")
+    scheduler_config: OptText = field("list", "Settings of the engine's scheduler that TTFT under load depends on: poll_steps=30,stream_steps=10,hold_steps=20,hold_share=0.9, ...", default=None, panel=ENGINE, fills="scheduler", former=("scheduler",), name="scheduler")
+
+
+class Framework(Group):
+    """Training framework."""
+
+    framework: OptText = field("word", "Training framework: megatron-2022, nemo-2024, deepspeed, llm-foundry, pytorch, torchtitan+async, ...", default=None, panel=ENGINE, phase="train", fills="software", former=("software",), name="software")
+
+
+class Bounds(Group):
+    """Bound of the interval that limits are held to, and efficiency."""
+
+    bound: OptText = field("choice", "Bound of the 80 % interval that ranks, chooses and is held to limits: pessimistic (default), expected or floor.", default=None, panel=NUMBERS, choices=HOLDS, fills="hold", former=("hold",), name="hold")
+    efficiency: OptText = field("choice", "expected, or ideal: every kernel at the roofline.", default=None, panel=ENGINE, choices=("expected", "ideal"))
+    flash_attention: OptSwitch = field("switch", "Fused attention, or scores written to memory.", default=None, panel=ENGINE, fills="flash", former=("flash",), name="flash")
+
+
+class Dropout(Group):
+    """Dropout in training."""
+
+    dropout: OptSwitch = field("switch", "Dropout masks in memory and traffic.", default=None, panel=ENGINE, phase="train")
+# fmt: on
+
+
+class Serving(
+    Bounds, ServingEngine, Adapters, ExpertBalance, ServedAdapters, KVOffload, Money, OutputLength, Images, Prompt, HostOffload, ExpertLayout, ServingLayout, Layout, Formats, Subject
+):  # fmt: skip
+    """Options that estimates and simulations share: model, chip, formats, layout, engine, lengths, adapters, price."""
+
+
+class EstimateOptions(
+    Dropout, Bounds, Framework, Scheduler, Speculation, ServingEngine, CountedFlops, Adapters, TrainingRecipe, ExpertBalance, TrainingState, ClosedLoop,
+    ServedAdapters, Sessions, KVOffload, PrefixHits, Load, Money, TrainingLoad, OutputLength, Images, Prompt, Batch, TrainingMemory, HostOffload,
+    TrainingLayout, ExpertLayout, ServingLayout, Layout, Formats, Phases, Subject,
+):  # fmt: skip
+    """Every option of an estimate. The order, the last group first, is that of axes of a sweep, the first outermost."""
+
+
+OPTIONS: dict[str, Option] = {option.name: option for option in EstimateOptions.fields().values()}
+NOT_SIMULATED = tuple(
+    name
+    for name in OPTIONS
+    if name not in {option.name for option in (*Serving.fields().values(), *Load.fields().values())}
+)  # of training, of means, or of work that the simulated engine does not do
+_NAMES = {name: option for option in OPTIONS.values() for name in option.names}
 
 
 def find(name: str, help: str = "`roofline estimate --help` lists them") -> Option:
     """The option of that name, with dashes or underscores. Raises UsageError with near misses."""
     option = _NAMES.get(name.replace("_", "-"))
     if option is None:
-        raise unknown("option", name, _NAMES, help)
+        raise unknown("option", name, [known.long for known in OPTIONS.values()], help)
     return option

@@ -9,7 +9,7 @@ from typing import Any
 
 from rooflinecli.core import units
 from rooflinecli.core.errors import UsageError
-from rooflinecli.specs.options import KINDS
+from rooflinecli.specs.options import KINDS, Option
 
 LARGEST, MOST_THINGS = 1e18, 1e12  # far beyond what exists; products of several stay numbers, divisors can be listed
 _IN_TOKENS = ("-tokens", " tokens")
@@ -91,6 +91,56 @@ def _above_zero(flag: str, text: Any, unit: str, option: str, written: Any = Non
     if found > LARGEST:
         raise UsageError(f"{flag} {shown}: is more than anything there is; give at most {LARGEST:g} {unit}", option)
     return found
+
+
+QUANTITIES = ("time", "usd", "bytes", "bytes_per_s", "flops_per_s", "hertz", "flop", "tokens_per_s")
+_BARE = (
+    "FLOP",
+    "B",
+    "USD",
+    "tokens/s",
+)  # whose bare number is taken as SI; a time or a rate of a machine states its unit
+
+
+def quantity(field: Option, written: Any) -> float:
+    """A number with its unit in SI; one that is not text is SI already. Raises UsageError with the flag and the bound broken."""
+    kind, flag = KINDS[field.kind], field.flag
+    if isinstance(written, bool) or not isinstance(written, (Real, str)):
+        raise UsageError(f"{flag} {written!r}: expected a number", field.name)
+    try:
+        found = _measured(written if isinstance(written, str) else float(written), kind.unit)
+    except (ValueError, OverflowError) as error:
+        raise UsageError(f"{flag} {written}: {error}", field.name) from None
+    least, most = kind.least if field.least is None else field.least, kind.most if field.most is None else field.most
+    above = kind.above if field.least is None else None
+    if not math.isfinite(found):
+        raise UsageError(f"{flag} {written}: expected a finite number", field.name)
+    if above is not None and found <= above:
+        raise UsageError(f"{flag} {written}: must be above zero", field.name)
+    if least is not None and found < least:
+        raise UsageError(f"{flag} {written}: must be at least {least:g}", field.name)
+    if most is not None and found > most:
+        raise UsageError(f"{flag} {written}: must be at most {most:g}", field.name)
+    if found and not 1e-40 < abs(found) < 1e40:
+        raise UsageError(f"{flag} {written}: exceeds the supported range of 1e-40 to 1e40", field.name)
+    return found
+
+
+def _measured(written: float | str, unit: str) -> float:
+    if not isinstance(written, str):
+        return float(written)
+    try:
+        return units.parse(
+            written.removeprefix("$") + (" USD" if unit == "USD" and not written.endswith("USD") else ""), unit
+        )
+    except ValueError:
+        if unit not in _BARE:
+            raise
+        try:
+            return float(written)
+        except ValueError:
+            pass
+        raise
 
 
 def in_tokens(written: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 PLAN = ["--hw", "h800", "-n", "256", "--pp", "8", "--dp", "32", "--ep", "8", "--zero", "1", "--phase", "train"]
-STEP = [*PLAN, "--micro-batch", "1", "--batch", "1024", "--format", "json"]
+STEP = [*PLAN, "--micro-batch-size", "1", "--batch", "1024", "--format", "json"]
 
 
 def step(cli: Any, model: str, *more: str) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def test_a_capacity_moves_the_exchange_in_proportion_and_says_so(cli) -> None:
 
 def test_padded_capacity_works_as_an_imbalance_of_the_same_size(cli) -> None:
     assert step(cli, "mixtral-8x7b", "--capacity-factor", "1.25")["time_s"] == pytest.approx(
-        step(cli, "mixtral-8x7b", "--imbalance", "1.25")["time_s"]
+        step(cli, "mixtral-8x7b", "--expert-imbalance", "1.25")["time_s"]
     )
 
 

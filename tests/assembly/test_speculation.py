@@ -99,8 +99,8 @@ def test_the_largest_batch_leaves_room_for_the_draft(ask, folder):
     ("asked", "says"),
     [
         ({"speculate": "eagle"}, "needs --acceptance"),
-        ({"acceptance": 0.5}, "add --speculate"),
-        ({"draft_tokens": 2}, "add --speculate"),
+        ({"acceptance": 0.5}, "add --speculative-method"),
+        ({"draft_tokens": 2}, "add --speculative-method"),
         ({"speculate": "mtp", "acceptance": 0.5}, "no layers for further tokens"),
         ({"speculate": "llama-3.2-1b", "acceptance": 0.5}, "its vocabulary is not that of dense"),
         ({"speculate": "nosuch", "acceptance": 0.5}, "nosuch"),

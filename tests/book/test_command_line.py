@@ -58,7 +58,7 @@ COMMANDS = {
         "--usd-per-hour": "4",
         "--tokens-per-s": "1500",
         "--prefill-tokens-per-s": "4000",
-        "--utilisation": "0.7",
+        "--utilization": "0.7",
     },
     "serving break-even": {
         "--usd-per-hour": "4",

@@ -203,7 +203,7 @@ def test_a_training_log_is_explained_by_assumptions(tmp_path):
     file = tmp_path / "train.log"
     file.write_text(LOGS["llm-foundry"][0])
     ran = run_cli(
-        "compare", "llama-2-7b", "--hw", "a100", "-n", "64", "--batch", "256", "--seq", "2k", "--micro-batch", "4", "--zero", "3",
+        "compare", "llama-2-7b", "--hw", "a100", "-n", "64", "--batch", "256", "--seq", "2k", "--micro-batch-size", "4", "--zero", "3",
         "--tp", "1", "--pp", "1", "--measured", str(file), "--format", "json",
     )  # fmt: skip
     (row,) = ran.json["rows"]

@@ -88,7 +88,7 @@ def test_the_regret_of_training_is_against_the_winner_of_search(tmp_path: Path) 
     row = held(tmp_path, worse, "layout.within_of_best: '<= 1 %'", 1)["layout.within_of_best"]
     found = run_cli(
         "estimate",
-        *"llama-3-8b --hw h100 -n 16 --batch 64 --phase train --tp 8 --pp 1 --dp 2 --zero 1 --micro-batch 1 --recompute full --no-sequence-parallel --format json".split(),
+        *"llama-3-8b --hw h100 -n 16 --batch 64 --phase train --tp 8 --pp 1 --dp 2 --zero 1 --micro-batch-size 1 --recompute full --no-sequence-parallel --format json".split(),
     ).json
     assert row["expected"] == pytest.approx(
         found["phases"]["train"]["interval_s"][1] / best["interval_s"][1] - 1, rel=1e-9

@@ -91,14 +91,14 @@ def test_a_picture_that_cannot_be_drawn_is_refused_before_the_answer(
 
 def test_what_experts_send_is_a_collective_of_its_modes() -> None:
     ran = run_cli("collective", "dispatch", "945KB", "-n", "64", "--hw", "h100")
-    assert ran.code == 2 and "add --mode deepep-low-latency" in ran.err, ran
+    assert ran.code == 2 and "add --backend deepep-low-latency" in ran.err, ran
     ran = run_cli("collective", "nonsense", "945KB", "-n", "64", "--hw", "h100")
     assert ran.code == 2 and "dispatch" in ran.err and "all-reduce" in ran.err, ran
 
 
 def test_a_share_is_not_called_a_time() -> None:
-    ran = run_cli("estimate", "llama-3-8b", "--hw", "h100", "--prefix-hit", "1.5")
-    assert ran.code == 2 and "--prefix-hit 1.5: expected a share above 0 and up to 1" in ran.err, ran
+    ran = run_cli("estimate", "llama-3-8b", "--hw", "h100", "--prefix-hit-rate", "1.5")
+    assert ran.code == 2 and "--prefix-hit-rate 1.5: expected a share above 0 and up to 1" in ran.err, ran
 
 
 def test_a_range_of_too_many_values_is_counted_in_a_few_digits() -> None:

@@ -56,7 +56,7 @@ def test_a_number_out_of_bounds_is_refused_at_every_door(name, tmp_path):
         lambda: space({**BASE, name: str(value)}),
         lambda: question({**BASE, name: str(value)}, "throughput", []),
     ):
-        with pytest.raises(UsageError, match=f"{option.name}.*(must|expected|share)") as caught:
+        with pytest.raises(UsageError, match=f"{option.long}.*(must|expected|share)") as caught:
             door()
         assert caught.value.option == name
     ran = run_cli("compare", BASE["model"], "--hw", "h100,h200", option.flag, str(value))
@@ -233,8 +233,8 @@ def test_a_rate_says_its_unit_and_bytes_may_be_bare():
 
 
 def test_a_sweep_names_the_flag_that_was_typed():
-    ran = run_cli("sweep", "llama-3-8b", "--hw", "h100", "--phase", "train", "--shard-group", "0.5")
-    assert ran.code == 2 and "--shard-group 0.5" in ran.err
+    ran = run_cli("sweep", "llama-3-8b", "--hw", "h100", "--phase", "train", "--dp-shard", "0.5")
+    assert ran.code == 2 and "--dp-shard 0.5" in ran.err
 
 
 def test_a_bare_roofline_is_its_help():
@@ -276,7 +276,7 @@ def completed(words: str, at: int) -> list[str]:
 
 def test_a_shell_completes_verbs_options_names_and_choices():
     assert completed("roofline se", 1) == ["search", "serving", "serve"]
-    assert "--recompute-layers" in completed("roofline estimate --rec", 2)
+    assert "--recompute-num-layers" in completed("roofline estimate --rec", 2)
     assert completed("roofline estimate x --recompute s", 4) == ["selective"]
     assert "h100-sxm" in completed("roofline hardware h1", 2)
 
@@ -309,7 +309,7 @@ def test_a_search_prints_the_options_it_was_given():
         "8",
         "--batch",
         "64",
-        "--software",
+        "--framework",
         "nemo-2024",
         "--recipe",
         "lora",
@@ -317,7 +317,7 @@ def test_a_search_prints_the_options_it_was_given():
         "json",
     )
     command = json.loads(ran.out)["results"][0]["estimate"]
-    assert "--software nemo-2024" in command and "--recipe lora" in command and "--batch 64" in command
+    assert "--framework nemo-2024" in command and "--recipe lora" in command and "--batch 64" in command
 
 
 def test_the_commands_hold_no_list_of_their_own():

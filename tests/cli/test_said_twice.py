@@ -10,7 +10,7 @@ import pytest
 @pytest.mark.parametrize(
     "asked",
     [
-        "llama-3-8b --hw h100 -n 8 --batch 64 --micro-batch 1 --top 2",
+        "llama-3-8b --hw h100 -n 8 --batch 64 --micro-batch-size 1 --top 2",
         "llama-3-8b --hw mi300x -n 8 --recipe lora --lora-rank 64 --top 2 --batch 64 --objective memory",
         "mixtral-8x7b --hw b200 -n 16 --batch 64 --seq 2048 --top 3",
     ],

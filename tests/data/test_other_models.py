@@ -283,7 +283,7 @@ def test_a_config_without_a_tower_is_its_decoder_and_says_so():
 
 
 def test_images_for_a_model_that_reads_none_are_refused():
-    with pytest.raises(UsageError, match="--images: Llama 3 8B has no tower that reads images"):
+    with pytest.raises(UsageError, match="--num-images: Llama 3 8B has no tower that reads images"):
         ctx("llama-3-8b", images=1.0)
 
 
@@ -430,7 +430,7 @@ def test_an_encoder_of_images_is_exact(name):
 
 
 def test_a_sweep_over_images_is_what_estimates_say():
-    asked = "sweep qwen2.5-vl-7b --hw h100 -n 1 --images 0,2 --image 512x512 --prompt 512 --phase prefill --format csv"
+    asked = "sweep qwen2.5-vl-7b --hw h100 -n 1 --num-images 0,2 --image-size 512x512 --prompt 512 --phase prefill --format csv"
     head, *rows = run_cli(*asked.split(), "--columns", "prefill.time_s").out.splitlines()
     place = head.split(",").index("prefill.time_s")
     for many, row in zip((0.0, 2.0), rows, strict=True):

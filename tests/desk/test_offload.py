@@ -111,14 +111,14 @@ def test_published_runs(group, mean):
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (("llama-3-8b", "--hw", "m4-pro", "--offload-layers", "20"), "Apple M4 Pro has no host whose memory is apart"),
+        (("llama-3-8b", "--hw", "m4-pro", "--gpu-layers", "20"), "Apple M4 Pro has no host whose memory is apart"),
         (
-            ("llama-3-8b", "--hw", "rtx-4090", "--experts-on", "host"),
-            "Llama 3 8B has no experts; --offload-layers keeps",
+            ("llama-3-8b", "--hw", "rtx-4090", "--expert-offload", "host"),
+            "Llama 3 8B has no experts; --gpu-layers keeps",
         ),
-        (("qwen3-30b-a3b", "--hw", "rtx-4090", "--experts-on", "moon"), "expected device, host or host:LAYERS"),
-        (("qwen3-30b-a3b", "--hw", "rtx-4090", "--experts-on", "host", "--host", "nosuch"), "nosuch"),
-        (("llama-3-8b", "--hw", "rtx-4090", "--offload-layers", "-3"), "must not be negative"),
+        (("qwen3-30b-a3b", "--hw", "rtx-4090", "--expert-offload", "moon"), "expected device, host or host:LAYERS"),
+        (("qwen3-30b-a3b", "--hw", "rtx-4090", "--expert-offload", "host", "--host", "nosuch"), "nosuch"),
+        (("llama-3-8b", "--hw", "rtx-4090", "--gpu-layers", "-3"), "must not be negative"),
     ],
 )
 def test_what_is_refused(args, says):

@@ -13,7 +13,7 @@ from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.specs.hardware import load_defaults
 from rooflinecli.validate.published_training import compared, rows
 
-ASKED = "estimate llama-3-8b --hw h100 -n 8 --dp 8 --zero 3 --phase train --seq 4096 --batch 8 --micro-batch 1 --recompute full"
+ASKED = "estimate llama-3-8b --hw h100 -n 8 --dp 8 --zero 3 --phase train --seq 4096 --batch 8 --micro-batch-size 1 --recompute full"
 
 
 def memory(**options):
@@ -87,7 +87,7 @@ def test_a_plan_that_slack_alone_would_refuse_fits():
 
 
 def test_it_is_named_where_memory_is_printed(cli):
-    run = cli(*ASKED.split(), "--software", "deepspeed")
+    run = cli(*ASKED.split(), "--framework", "deepspeed")
     assert "not counted: allocator slack" in " ".join(run.out.split()) and "(13%)" in run.out
     told = cli(*ASKED.split(), "--explain", "train.memory.slack_bytes")
     assert "s_a[allocator]" in told.out and told.code == 0, told.err

@@ -295,7 +295,7 @@ def test_kernel_grouped_from_the_command_line(cli) -> None:
     assert cli(*said, "--ep", "8", "--dtype", "fp8", "--format", "json").json["op"] == "experts"
     assert "slot_passes_time" in cli(*said, "--explain", "time_s").out
     assert cli(*said, "--ep", "7").code == 2 and cli(*said, "--library", "none").code == 2
-    assert cli(*said, "--imbalance", "0.5").code == 2
+    assert cli(*said, "--expert-imbalance", "0.5").code == 2
 
 
 def test_a_sweep_over_hosts_is_the_estimate_at_every_point(cli) -> None:

@@ -16,7 +16,7 @@ def flags(plan: dict) -> list[str]:
         str(plan["zero"]),
         "--recompute",
         plan["recompute"],
-        "--micro-batch",
+        "--micro-batch-size",
         str(plan["micro_batch"]),
     ]
     for axis in ("tp", "pp", "dp", "cp", "ep"):

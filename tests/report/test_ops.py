@@ -13,7 +13,7 @@ CASES = [
     ("deepseek-v3", "h200", ()),
     ("gemma-3-27b", "tpu-v5e", ()),
     ("mixtral-8x7b", "a100", ("--ep", "2", "-n", "8")),
-    ("llama70b", "h100", ("--no-flash", "--phase", "train", "--recompute", "selective")),
+    ("llama70b", "h100", ("--no-flash-attention", "--phase", "train", "--recompute", "selective")),
     ("gpt2", "h100", ("--dtype", "fp8")),
     ("llama70b", "h100", ("--concurrency", "16", "--phase", "decode")),
     ("llama70b", "h100", ("-n", "4", "--pp", "4", "--phase", "decode")),

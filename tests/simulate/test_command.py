@@ -157,7 +157,7 @@ def test_pools_move_caches():
         (("--qps", "1", "--prefill-pool", "1"), "go together", 2),
         (("--qps", "0"), "above zero", 2),
         (("--qps", "1", "--window", "1:2"), "--trace", 2),
-        (("--qps", "1", "--kv-tier", "host=1GB@1GB/s"), "--prefix-cache", 2),
+        (("--qps", "1", "--kv-offload", "host=1GB@1GB/s"), "--prefix-cache", 2),
         (("--qps", "1", "--scheduler", "memory_share=2"), "memory_share", 2),
         (("--qps", "1", "--prompt", "exponential:100k"), "needs more cache", 1),
         (("--trace", "none.csv"), "no such file", 2),
@@ -227,7 +227,7 @@ def test_layers_on_the_host_leave_room_for_cache():
         "--format",
         "json",
     )
-    whole, half = (json.loads(run_cli(*asked, *more).out) for more in ((), ("--offload-layers", "16")))
+    whole, half = (json.loads(run_cli(*asked, *more).out) for more in ((), ("--gpu-layers", "16")))
     layer = 2 * 1024 * 2  # keys and values of 8 heads of 128, two bytes: a layer's cache of a token
     weights = (
         16 * 2 * (4096 * (2 * 4096 + 2 * 1024) + 3 * 4096 * 14336) + 2 * 128256 * 4096 * 2

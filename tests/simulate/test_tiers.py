@@ -112,7 +112,7 @@ def test_without_a_prefix_hit_tiers_add_nothing():
     ["host", "host=256GB", "host=256GB@fast", "host=1GB@0B/s", "host=1GB@1GB/s,host=1GB@1GB/s", "device=1GB@1GB/s", ""],
 )
 def test_a_tier_that_is_none_is_refused(written):
-    with pytest.raises(UsageError, match="--kv-tier"):
+    with pytest.raises(UsageError, match="--kv-offload"):
         tiers(written)
 
 
@@ -134,20 +134,20 @@ def test_the_command_line(tmp_path):
         "--no-interval",
     )
     found = {}
-    for name, more in (("none", ()), ("host", ("--kv-tier", "host=20GB@50GB/s"))):
+    for name, more in (("none", ()), ("host", ("--kv-offload", "host=20GB@50GB/s"))):
         ran = run_cli(*base, "--prefix-cache", *more, "--format", "json")
         assert ran.code == 0, ran.err
         found[name] = json.loads(ran.out)["simulate"]
     assert found["host"]["hit_share"] > found["none"]["hit_share"]
     assert 0 < found["host"]["reloaded_host_share"] <= found["host"]["hit_share"]
     assert found["host"]["ttft_mean_s"] < found["none"]["ttft_mean_s"]
-    refused = run_cli(*base, "--kv-tier", "host=20GB@50GB/s")
+    refused = run_cli(*base, "--kv-offload", "host=20GB@50GB/s")
     assert refused.code == 2 and "--prefix-cache" in refused.err
     assert run_cli("estimate", "llama-3-8b", "--hw", "h100", "--sessions", "5").code == 2
 
 
 def test_a_share_found_again_that_no_tier_can_keep_is_remarked_on():
-    """2,000 sessions, room for some hundred: at most that share of prompts can be found, whatever --prefix-hit says."""
+    """2,000 sessions, room for some hundred: at most that share of prompts can be found, whatever --prefix-hit-rate says."""
     base = (
         "estimate",
         "llama-3-8b",
@@ -164,14 +164,14 @@ def test_a_share_found_again_that_no_tier_can_keep_is_remarked_on():
         "--prompt",
         "4k",
     )
-    tier = ("--kv-tier", "host=8GB@50GB/s", "--sessions", "2000", "--format", "json")
-    found = run_cli(*base, *tier, "--prefix-hit", "0.9").json
+    tier = ("--kv-offload", "host=8GB@50GB/s", "--sessions", "2000", "--format", "json")
+    found = run_cli(*base, *tier, "--prefix-hit-rate", "0.9").json
     lost = found["phases"]["prefill"]["sessions"]["lost_share"]
     assert 0.9 < lost < 1
     note = next(n for n in found["notes"] if "taken as given" in n)
-    assert note.startswith(f"prefill: --prefix-hit 0.9 is taken as given, though {lost:.0%} of the idle sessions")
+    assert note.startswith(f"prefill: --prefix-hit-rate 0.9 is taken as given, though {lost:.0%} of the idle sessions")
     for fine in (
-        (*tier, "--prefix-hit", "0.02"),
-        ("--kv-tier", "host=8TB@50GB/s", "--sessions", "2000", "--format", "json", "--prefix-hit", "0.9"),
+        (*tier, "--prefix-hit-rate", "0.02"),
+        ("--kv-offload", "host=8TB@50GB/s", "--sessions", "2000", "--format", "json", "--prefix-hit-rate", "0.9"),
     ):
         assert not any("taken as given" in n for n in run_cli(*base, *fine).json.get("notes", []))

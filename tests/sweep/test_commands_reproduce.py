@@ -64,10 +64,10 @@ def test_serving(cli: Any, asked: str) -> None:
 @pytest.mark.parametrize(
     "asked",
     [  # each differed in a last digit when rows were those of the arrays that rank them
-        "deepseek-v3 --hw b200,h200 --prompt 4k --output 333 --token-budget 4096 --qps 50 -n 64 --batch 64..256x2",
+        "deepseek-v3 --hw b200,h200 --prompt 4k --output 333 --max-num-batched-tokens 4096 --qps 50 -n 64 --batch 64..256x2",
         "nemotron-3-nano --hw mi325x --hold floor --batch 1..256x2 --qps 50 --slo ttft=2s,itl=60ms --price 2.5",
         "mixtral-8x7b --hw mi300x,h200 --dtype fp8 --output 128 --memory 70GB --batch 1..256x2 --slo ttft=2s,itl=60ms --price 2.5",
-        "nemotron-3-nano --hw h200 --hold expected --dtype fp8 --prompt 4k --kv-dtype fp8 --prefix-hit 0.3 --qps 3 -n 16 --batch 1..256x2 --objective decode.mbu",
+        "nemotron-3-nano --hw h200 --hold expected --dtype fp8 --prompt 4k --kv-dtype fp8 --prefix-hit-rate 0.3 --qps 3 -n 16 --batch 1..256x2 --objective decode.mbu",
     ],
 )
 def test_every_number_of_a_serving_row_and_of_its_pools(cli: Any, asked: str) -> None:

@@ -148,6 +148,6 @@ def test_the_group_given_stays_and_is_said_once(cli: Any) -> None:
     assert rows and {row["layout"]["shard"] for row in rows} == {None}
     words = "search llama-3-70b --hw tpu-v5e -n 1024 --batch 1024 --seq 4096 --tp 1 --pp 1 --zero 3 --shard 256 --format json"
     for row in cli(*shlex.split(words)).json["results"]:
-        assert row["estimate"].count("--shard") == 1
+        assert row["estimate"].count("--dp-shard") == 1
         found = cli(*shlex.split(row["estimate"])[1:], "--format", "json").json["phases"]["train"]
         assert row["time_s"] == found["time_s"]

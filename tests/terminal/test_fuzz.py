@@ -27,7 +27,7 @@ WORDS = {
     "--phase": "train prefill decode prefill,decode",
     "--recompute": "none full selective op",
     "--recipe": "full lora qlora dpo",
-    "--schedule": "1f1b gpipe zero-bubble",
+    "--pipeline-schedule": "1f1b gpipe zero-bubble",
     "--engine": "vllm sglang trtllm cuda-graph",
     "--explain": "plan decode.time_s train.mfu time_s goodput prefill.memory.total_bytes expected_s interval_s levels.0.floor_s",
     "--rank": "decode.time_s train.tokens_per_s cost.usd_per_million_output_tokens memory.headroom feasible plan.tp",
@@ -45,9 +45,18 @@ WORDS = {
     "--efficiency": "ideal expected",
 }
 PLAN = "-n --tp --pp --dp --cp --ep --zero --batch --prompt --output --seq --dtype --kv-dtype --phase --price --efficiency".split()
-MORE = "--micro-batch --virtual-stages --recompute --recipe --schedule --engine --qps --concurrency --shard --lora-rank".split()
+MORE = "--micro-batch-size --virtual-stages --recompute --recipe --pipeline-schedule --engine --qps --concurrency --shard --lora-rank".split()
 VERBS = {
-    "estimate gpt2 --hw h100": [*PLAN, *MORE, "--explain", "--depth", "--mfu", "--measured", "--stages", "--tokens"],
+    "estimate gpt2 --hw h100": [
+        *PLAN,
+        *MORE,
+        "--explain",
+        "--depth",
+        "--mfu",
+        "--measured",
+        "--layers-per-stage",
+        "--tokens",
+    ],
     "estimate deepseek-v2-lite --hw tpu-v5e": [*PLAN, *MORE, "--explain"],
     "estimate clip --hw 8xH100": [*PLAN, "--explain"],
     "sweep gpt2 --hw h100": [*PLAN, "--set", "--where", "--columns", "--concurrency", "--qps"],

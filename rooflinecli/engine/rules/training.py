@@ -31,8 +31,8 @@ def training(ctx: EstimateContext, layout: Layout) -> Iterator[LegalityRule]:
         ("dp", "micro_batch"),
         constraints.within(layout.dp * layout.micro_batch, ctx.train_batch),
         lambda: (
-            f"{layout.dp:.0f} replicas of --micro-batch {layout.micro_batch:.0f} need more than the {num.value(ctx.train_batch):g} sequences "
-            "of the batch: every replica needs a sequence of the batch; raise --batch, lower --micro-batch, --dp or -n"
+            f"{layout.dp:.0f} replicas of --micro-batch-size {layout.micro_batch:.0f} need more than the {num.value(ctx.train_batch):g} sequences "
+            "of the batch: every replica needs a sequence of the batch; raise --batch, lower --micro-batch-size, --dp or -n"
         ),
     )
     if layout.shard is not None:

@@ -7,35 +7,20 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, get_type_hints
 
 import typer
-from typer.core import TyperCommand
 
 from rooflinecli.interfaces.cli.completion import on_tab, words
-from rooflinecli.specs.options import KINDS, OPTIONS, OUTPUT, PANELS, Option
+from rooflinecli.interfaces.cli.from_question import QuestionCommand, former_flags
+from rooflinecli.specs.options import KINDS, OPTIONS, Option
 
 
-class PanelCommand(TyperCommand):
-    """A command whose --help groups options by panel; those without one are about output. The epilog is examples."""
+class PanelCommand(QuestionCommand):
+    """A command with options of an estimate, whose former flags are read too."""
 
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        panels: dict[str, list[tuple[str, str]]] = {panel: [] for panel in PANELS}
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record is not None:
-                name, text = record
-                shown = name.partition(" ")[0] if parameter.param_type_name == "argument" else name
-                panels[getattr(parameter, "rich_help_panel", None) or OUTPUT].append((shown, text))
-        for panel, records in panels.items():
-            if records:
-                with formatter.section(panel):
-                    formatter.write_dl(records)
-
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        with formatter.section("Examples"):
-            for line in (self.epilog or "").splitlines():
-                formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        own = {flag for parameter in self.params for flag in (*parameter.opts, *parameter.secondary_opts)}
+        lent = [option for option in OPTIONS.values() if {option.flag, f"--{option.long}"} & own]
+        self.former = {old: new for option in lent for old, new in former_flags(option) if old not in own}
+        return super().parse_args(ctx, args)
 
 
 def asks(
@@ -77,12 +62,12 @@ def asks(
 def _parameter(option: Option, ranged: bool, help: str | None, flag: str | None, loose: bool) -> inspect.Parameter:
     """An option of the table as a parameter of a command."""
     about: dict[str, Any] = {"help": help or _help(option, ranged), "rich_help_panel": option.panel}
-    names = (flag,) if flag else (option.short, *(f"--{n}" for n in (option.name, *option.also) if len(n) > 1))
+    names = (flag,) if flag else (option.short, *(f"--{n}" for n in (option.long, *option.also) if len(n) > 1))
     kind: Any = str
     if option.name == "model":
         default = typer.Argument(None if loose else ..., metavar="MODEL", autocompletion=on_tab(words(option)), **about)
     elif option.kind == "switch" and not ranged:
-        kind, default = bool, typer.Option(None, f"--{option.name}/--no-{option.name}", **about)
+        kind, default = bool, typer.Option(None, f"--{option.long}/--no-{option.long}", **about)
     else:
         metavar = KINDS[option.kind].metavar or "CHOICE"
         kind = list[str] if option.kind == "phases" else str

@@ -24,7 +24,13 @@ def fit(
     prompt: str = _Opt(None, metavar="TOKENS", help="Prompt tokens (2048); 4k is 4096."),
     output: str = _Opt(None, metavar="TOKENS", help="Output tokens (256)."),
     kv_dtype: str = _Opt(None, metavar="FORMAT", help="Number format of the cache: fp16, q8_0, q4_0, ..."),
-    memory: str = _Opt(None, metavar="BYTES", help="Memory that the device lends, instead of the file's."),
+    memory: str = _Opt(
+        None,
+        "--device-memory",
+        "--memory",
+        metavar="BYTES",
+        help="Memory that the device lends, instead of the file's.",
+    ),
     engine: str = _Opt(
         None, metavar="NAME", help="Instead of what runs the format: llamacpp-2025, llamacpp-rocm, mlx, exllamav3, ..."
     ),

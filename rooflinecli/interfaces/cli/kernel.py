@@ -245,7 +245,7 @@ def grouped(
         )
     uneven = None if imbalance is None else _share("imbalance", imbalance)
     if uneven is not None and uneven < 1:
-        raise UsageError(f"--imbalance {imbalance}: the busiest rank has at least an even share; give 1 or more")
+        raise UsageError(f"--expert-imbalance {imbalance}: the busiest rank has at least an even share; give 1 or more")
     write(
         text(
             lambda lift: kernel_grouped(

@@ -9,11 +9,11 @@ from rooflinecli.core.errors import UsageError
 _OPTIONS = {
     "ADDRESS": "coordinator",
     "AXES": "mesh sizes",
-    "CHOICE": "dtype family fit format from hold library mode moved phase to unsure vendor weight-dtype",
+    "CHOICE": "dtype family fit format from hold library moved phase to unsure vendor weight-dtype",
     "COUNT": (
         "active-params batch batch-tokens beams big-batch cols context d-model device devices digits draft-length ep examples-min "
         "experts flops flops-per-element grid head-dim heads kv-heads layers looks max-output max-threads-per-sm mean-output multiple "
-        "new-batch node-limit output params process-id processes prompt reads redundant-experts registers requests rows seq shared "
+        "new-batch output params process-id processes prompt reads redundant-experts registers requests rows seq shared "
         "small-batch steps steps-min suggest threads tokens tokens-served top-k tp trips vocab width writes"
     ),
     "FILE": "baseline log write-baseline",
@@ -28,7 +28,7 @@ _OPTIONS = {
     "QUANTITY": "explain",
     "RATE": "bandwidth clock peak prefill-tokens-per-s tokens-per-s",
     "SHAPES": "args",
-    "SHARE": "acceptance hit-rate mfu tolerance utilisation",
+    "SHARE": "acceptance hit-rate mfu tolerance utilization",
     "SIZE": "instead kv-after kv-per-sequence kv-per-token memory min-memory smem smem-per-sm",
     "COUNTS": "lengths",
     "TIME": (
@@ -52,16 +52,18 @@ def named(command: Any) -> Any:
 
 
 def _filled(parameter: Any) -> None:
-    """Have an option or argument refuse an empty value, which would else read as none given."""
+    """Have an option or argument refuse an empty value, which would else read as none given; text is passed on as it is."""
     process, names = parameter.process_value, parameter.opts
     shown = next((one for one in names if one.startswith("--")), names[0])
     shown = shown if parameter.param_type_name == "option" else shown.upper()
+    # Typer would load pydantic to turn text into text, and flags into flags
+    as_text = getattr(getattr(parameter, "type_descriptor", None), "annotation", None) in (str, bool)
 
     def filled(ctx: Any, value: Any) -> Any:
         given = value if isinstance(value, (list, tuple)) else [value]
         if any(isinstance(one, str) and not one.strip() for one in given):
             raise UsageError(f"{shown} '': empty; give it a value, or leave it out", str(parameter.name))
-        return process(ctx, value)
+        return value if as_text and not parameter.required and parameter.callback is None else process(ctx, value)
 
     parameter.process_value = filled
 

@@ -18,7 +18,7 @@ app = typer.Typer(
     **QUIET,
 )
 PRICE = typer.Option(..., "--usd-per-hour", help="Price of all devices of the server.")
-BUSY = typer.Option("1", "--utilisation", "-u", help="Share of time the server is busy, 0 to 1.")
+BUSY = typer.Option("1", "--utilization", "-u", help="Share of time the server is busy, 0 to 1.")
 PER_TOKEN = typer.Option(None, "--kv-per-token", help="KV-cache bytes per token ('320 KiB').")
 
 
@@ -36,7 +36,7 @@ def cost(
 
     return token_cost(
         read("--usd-per-hour", price, "USD/h", "price"),
-        read("--utilisation", busy, "1", "u", at_most=1.0),
+        read("--utilization", busy, "1", "u", at_most=1.0),
         read("--tokens-per-s", rate, "tokens/s", "R"),
         read("--prefill-tokens-per-s", prefill, "tokens/s", "R_p"),
     )
@@ -77,7 +77,7 @@ def break_even(
     answer = batching.break_even(
         read("--usd-per-hour", price, "USD/h", "price"),
         read("--usd-per-million", sell, "USD", "$"),
-        read("--utilisation", busy, "1", "u", at_most=1.0),
+        read("--utilization", busy, "1", "u", at_most=1.0),
         read("--tokens-per-s", rate, "tokens/s", "r"),
         *room,
     )

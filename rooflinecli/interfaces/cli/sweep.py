@@ -12,7 +12,7 @@ from rooflinecli.interfaces.cli.command_from_question import PanelCommand, asks
 from rooflinecli.interfaces.cli.common_options import CLUSTER, JOBS, OUT, WIDE
 from rooflinecli.interfaces.cli.main import QUIET
 from rooflinecli.interfaces.cli.output import columns as room
-from rooflinecli.specs.options import FLAGS, OPTIONS
+from rooflinecli.specs.options import OPTIONS
 
 app = typer.Typer(**QUIET)
 _Opt = typer.Option
@@ -41,7 +41,6 @@ class PlotKind(StrEnum):
 @asks(
     ranged=OPTIONS,
     without=("stages", "recompute-modules", "recompute-layers"),
-    flags=FLAGS,
     help={
         "model": "One or several models, comma-separated.",
         "hw": "One or several chips, comma-separated.",

@@ -15,7 +15,8 @@ def cut(spec: ImageSpec, width: int, height: int) -> ImageTiling:
     """One token for each patch. Raises UsageError for sides that no whole patches fill."""
     if width % spec.patch or height % spec.patch:
         raise UsageError(
-            f"--image {width}x{height}: sides must be multiples of {spec.patch} pixels, a patch of the latent", "image"
+            f"--image-size {width}x{height}: sides must be multiples of {spec.patch} pixels, a patch of the latent",
+            "image",
         )
     tokens = grid(spec, width, height)
     return ImageTiling(1, tokens, tokens)

@@ -18,7 +18,7 @@ def cut(spec: ImageSpec, width: int, height: int) -> ImageTiling:
     """One input of any shape; merge x merge patches are one token. Raises UsageError for an image 200 times as long as wide."""
     if max(width, height) > FLATTEST * min(width, height):
         raise UsageError(
-            f"--image {width}x{height}: one side is over {FLATTEST} times the other, which the processor refuses",
+            f"--image-size {width}x{height}: one side is over {FLATTEST} times the other, which the processor refuses",
             "image",
         )
     unit = spec.patch * spec.merge

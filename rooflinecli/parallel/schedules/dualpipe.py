@@ -40,18 +40,20 @@ def needs(layout: Layout, microbatches: Number) -> Iterator[ScheduleConstraint]:
     yield ScheduleConstraint(
         "dualpipe needs an even number of stages",
         constraints.divides(num.where(many, 2.0, 1.0), layout.pp),
-        lambda: f"--schedule dualpipe enters from both ends, so --pp {layout.pp:.0f} has to be even; change it",
+        lambda: (
+            f"--pipeline-schedule dualpipe enters from both ends, so --pp {layout.pp:.0f} has to be even; change it"
+        ),
     )
     yield ScheduleConstraint(
         "dualpipe needs microbatches in pairs",
         constraints.divides(num.where(many, 2.0, 1.0), microbatches),
         lambda: (
-            f"--schedule dualpipe needs an even number of microbatches, but each replica has {num.value(microbatches):.0f}; "
-            "change --batch, --dp or --micro-batch"
+            f"--pipeline-schedule dualpipe needs an even number of microbatches, but each replica has {num.value(microbatches):.0f}; "
+            "change --batch, --dp or --micro-batch-size"
         ),
     )
     yield ScheduleConstraint(
         "dualpipe has no virtual stages",
         constraints.within(layout.virtual_stages, 1.0),
-        lambda: f"--schedule dualpipe has no --virtual-stages {layout.virtual_stages:.0f}; leave them out",
+        lambda: f"--pipeline-schedule dualpipe has no --virtual-stages {layout.virtual_stages:.0f}; leave them out",
     )

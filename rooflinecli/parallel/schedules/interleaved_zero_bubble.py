@@ -26,6 +26,6 @@ def needs(layout: Layout, microbatches: Number) -> Iterator[ScheduleConstraint]:
         "interleaving needs virtual stages",
         constraints.within(num.where(layout.pp > 1, 2.0, 1.0), layout.virtual_stages),
         lambda: (
-            "--schedule interleaved-zero-bubble needs --virtual-stages of at least 2; with one it is --schedule zero-bubble"
+            "--pipeline-schedule interleaved-zero-bubble needs --virtual-stages of at least 2; with one it is --pipeline-schedule zero-bubble"
         ),
     )

@@ -41,6 +41,6 @@ def needs(layout: Layout, microbatches: Number) -> Iterator[ScheduleConstraint]:
             constraints.divides(num.where(layout.virtual_stages > 1, layout.pp, 1.0), microbatches),
             lambda: (
                 f"--virtual-stages {layout.virtual_stages:.0f} needs microbatches in multiples of --pp {layout.pp:.0f}, but each "
-                f"replica has {num.value(microbatches):.0f}; change --batch, --dp or --micro-batch"
+                f"replica has {num.value(microbatches):.0f}; change --batch, --dp or --micro-batch-size"
             ),
         )

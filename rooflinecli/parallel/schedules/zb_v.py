@@ -39,14 +39,14 @@ def needs(layout: Layout, microbatches: Number) -> Iterator[ScheduleConstraint]:
         "zb-v has two chunks of its own",
         constraints.within(layout.virtual_stages, 1.0),
         lambda: (
-            f"--schedule zb-v puts two chunks on every device by itself; leave --virtual-stages {layout.virtual_stages:.0f} out"
+            f"--pipeline-schedule zb-v puts two chunks on every device by itself; leave --virtual-stages {layout.virtual_stages:.0f} out"
         ),
     )
     yield ScheduleConstraint(
         "zb-v needs two microbatches per stage",
         constraints.within(num.where(layout.pp > 1, CHUNKS * layout.pp, 1.0), microbatches),
         lambda: (
-            f"--schedule zb-v fills its gaps from {CHUNKS * num.value(layout.pp):.0f} microbatches on, but each replica has "
-            f"{num.value(microbatches):.0f}; raise --batch, or lower --dp, --micro-batch or --pp"
+            f"--pipeline-schedule zb-v fills its gaps from {CHUNKS * num.value(layout.pp):.0f} microbatches on, but each replica has "
+            f"{num.value(microbatches):.0f}; raise --batch, or lower --dp, --micro-batch-size or --pp"
         ),
     )

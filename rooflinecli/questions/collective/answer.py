@@ -14,6 +14,7 @@ from rooflinecli.formulas import roofline
 from rooflinecli.ledger.ops import Collective
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.network import OPS, PricedCollective, by_level, price_collective
+from rooflinecli.questions.collective.answer_types import ChipName, CollectiveAnswer, NetworkLevelAnswer
 from rooflinecli.specs.hardware import HardwareSpec
 
 BUS = {
@@ -37,7 +38,7 @@ def collective(
     stride: Number = 1.0,
     efficiency: str = "expected",
     mesh: tuple[tuple[Number, Number], ...] | None = None,
-) -> dict[str, Any]:
+) -> CollectiveAnswer:
     """What `op` on a tensor of `size_bytes` costs over n devices, one every `stride`, of a slice of `devices`.
 
     mesh: members and length on each torus axis, instead of the order of devices (along_axes).
@@ -54,39 +55,63 @@ def collective(
     used = members * stride if devices is None else devices
     priced = price_collective(asked, chip, regime, used)
     parts = list(by_level(asked, chip, regime, used))
-    return timed(op, hardware, size, members, priced, BUS[op](size, members)) | {
-        "latency_s": sum((part.latency for _, part in parts), 0.0),
-        "bound": _bound(parts),
-        "algorithm": ", then ".join(dict.fromkeys(part.algorithm for _, part in parts)) or "none",
-        "levels": [_level(level, part) for level, part in parts],
-    }
+    return timed(
+        op,
+        hardware,
+        size,
+        members,
+        priced,
+        BUS[op](size, members),
+        latency=sum((part.latency for _, part in parts), 0.0),
+        bottleneck=_bottleneck(parts),
+        algorithm=", then ".join(dict.fromkeys(part.algorithm for _, part in parts)) or "none",
+        levels=[_level(level, part) for level, part in parts],
+    )
 
 
 def timed(
-    op: str, hardware: HardwareSpec, size: Number, members: Number, priced: PricedCollective, carried: Number
-) -> dict[str, Any]:
-    """What an answer says of any collective, however it was priced: bytes, times, interval, and the rate of `carried` bytes."""
+    op: str,
+    hardware: HardwareSpec,
+    size: Number,
+    members: Number,
+    priced: PricedCollective,
+    carried: Number,
+    *,
+    algorithm: str,
+    latency: Number | None = None,
+    bottleneck: str = "",
+    levels: list[NetworkLevelAnswer] | None = None,
+) -> CollectiveAnswer:
+    """The answer for any collective, however it was priced: bytes, times, interval, and the rate of `carried` bytes.
+
+    Where no level says its latency, it is what the expected time has beyond the floor.
+    """
     expected = label(priced.expected, "t_comm")
     gain = priced.error if priced.gain is None else priced.gain
     alone = num.plain(members) and num.value(members) == 1
-    return {
-        "op": op,
-        "hardware": {"name": hardware.name, "id": hardware.id},
-        "bytes": size,
-        "devices": members,
-        "volume_bytes": priced.volume,
-        "floor_s": priced.floor,
-        "expected_s": expected,
-        "time_s": expected,
-        "interval_s": [
+    by_floor = "bandwidth" if num.value(priced.floor) * 2 > num.value(expected) else "latency"
+    return CollectiveAnswer(
+        op=op,
+        hardware=ChipName(name=hardware.name, id=hardware.id),
+        bytes=size,
+        devices=members,
+        volume_bytes=priced.volume,
+        floor_s=priced.floor,
+        expected_s=expected,
+        time_s=expected,
+        interval_s=(
             roofline.interval_low(expected, gain, priced.floor),
             roofline.interval_high(expected, priced.error),
-        ],
-        "bus_bandwidth_bytes_per_s": 0.0 if alone else f.bus_bandwidth(carried, expected),
-    }
+        ),
+        bus_bandwidth_bytes_per_s=0.0 if alone else f.bus_bandwidth(carried, expected),
+        latency_s=num.maximum(expected - priced.floor, 0.0) if latency is None else latency,
+        bottleneck=bottleneck or by_floor,
+        algorithm=algorithm,
+        levels=levels or [],
+    )
 
 
-def _bound(parts: list[Any]) -> str:
+def _bottleneck(parts: list[Any]) -> str:
     """Whether latency or the wire takes longer."""
     if not parts:
         return "none"
@@ -94,17 +119,17 @@ def _bound(parts: list[Any]) -> str:
     return "latency" if latency > whole / 2 else "bandwidth"
 
 
-def _level(level: Any, part: Any) -> dict[str, Any]:
-    return {
-        "name": level.level.name,
-        "kind": level.level.kind,
-        "volume_bytes": part.volume,
-        "bandwidth_bytes_per_s": part.bandwidth,
-        "latency_s": part.latency,
-        "floor_s": part.floor,
-        "expected_s": part.expected,
-        "algorithm": part.algorithm,
-    }
+def _level(level: Any, part: Any) -> NetworkLevelAnswer:
+    return NetworkLevelAnswer(
+        name=level.level.name,
+        kind=level.level.kind,
+        volume_bytes=part.volume,
+        bandwidth_bytes_per_s=part.bandwidth,
+        latency_s=part.latency,
+        floor_s=part.floor,
+        expected_s=part.expected,
+        algorithm=part.algorithm,
+    )
 
 
 def along_axes(hardware: HardwareSpec, axes: dict[str, float]) -> tuple[tuple[float, float], ...]:

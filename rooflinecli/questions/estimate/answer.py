@@ -247,5 +247,5 @@ def _flags(remedy: FeasibleAlternative, phase: str, request: Request) -> str:
     seldom = {"ep": plan.ep, "cp": plan.cp, "virtual-stages": plan.virtual_stages}
     asked = {"ep": request.ep, "cp": request.cp, "virtual-stages": request.virtual_stages}
     text += "".join(f" --{name} {size}" for name, size in seldom.items() if size > 1 or (asked[name] or 1) > 1)
-    trained = f" --zero {plan.zero} --recompute {plan.recompute} --micro-batch {plan.micro_batch}"
+    trained = f" --zero {plan.zero} --recompute {plan.recompute} --micro-batch-size {plan.micro_batch}"
     return text + (trained if phase == "train" else "")

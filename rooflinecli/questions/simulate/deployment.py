@@ -72,7 +72,7 @@ def deployment(options: tuple[tuple[str, str], ...], prompt: float, output: floa
     plain = build_request.request(asked)
     autoregressive_only.decodes(EstimateContext(plain), "there is no serving to simulate")
     if plain.adapters is not None:
-        raise UsageError("--adapters is not simulated; leave it out, or ask `roofline estimate`", "adapters")
+        raise UsageError("--num-loras is not simulated; leave it out, or ask `roofline estimate`", "adapters")
     ctx = scene_of(build_request.request({**asked, "prompt": round(prompt), "output": round(output)}))
     choice = choose(ctx, ("prefill", "decode"))
     if not choice.fits:
@@ -151,7 +151,7 @@ def store(question: SimulateQuestion, ctx: EstimateContext, limits: ReplicaLimit
     """A replica's prefix cache with the tiers behind it. Raises UsageError for tiers without one."""
     places = tiers(ctx.request.kv_tier)
     if places and not question.prefix_cache:
-        raise UsageError("--kv-tier keeps what the prefix cache has no room for; add --prefix-cache", "kv-tier")
+        raise UsageError("--kv-offload keeps what the prefix cache has no room for; add --prefix-cache", "kv-tier")
     if not question.prefix_cache:
         return None
     each = max(limits.bytes_per_token, 1e-9)

@@ -13,7 +13,7 @@ from rooflinecli.questions.sweep import ranges
 from rooflinecli.specs import parse_values
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.model import load_model
-from rooflinecli.specs.options import FLAGS, OPTIONS, Option
+from rooflinecli.specs.options import OPTIONS, Option
 from rooflinecli.specs.request import MOST
 
 
@@ -68,7 +68,7 @@ def space(options: dict[str, Any], figures: list[str] | None = None) -> Space:
 
 def axis(option: Option, written: Any) -> Axis:
     """What an option ranges over: numbers as ranges, anything else as a list (of lists: with semicolons)."""
-    flag = FLAGS.get(option.name, option.flag)
+    flag = option.flag
     if option.numeric or option.kind in ("stage", "pictures"):
         return _numbers(
             option, ",".join(map(str, written)) if isinstance(written, (list, tuple)) else str(written), flag

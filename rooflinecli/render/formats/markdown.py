@@ -7,6 +7,7 @@ from typing import Any
 
 from rooflinecli.core.text import one_line
 from rooflinecli.core.units import count, duration, si
+from rooflinecli.render.blocks import Block, Command, Drawing, Headline, Page, Pairs, Table
 from rooflinecli.render.views.estimate import _PIECES, layout
 
 
@@ -55,6 +56,26 @@ def estimate(result: dict[str, Any]) -> str:
     lines += [table([["cost", "USD"], *money])] if money else ["No price is known for this chip."]
     lines += ["", *(f"**Does not fit:** {cell(v['message'])}" for v in result["violations"])]
     return "\n".join(lines).rstrip()
+
+
+def draw(page: Page) -> str:
+    """The blocks of an answer as Markdown."""
+    return "\n\n".join("\n\n".join(map(_block, group)) for group in page.groups)
+
+
+def _block(block: Block) -> str:
+    if isinstance(block, Headline):
+        return f"### {cell(block.text)}"
+    if isinstance(block, Pairs):
+        title = f"**{cell(block.title)}**\n\n" if block.title else ""
+        return title + table([("quantity", "value"), *block.rows], right=[1])
+    if isinstance(block, Table):
+        title = f"**{cell(block.title)}**\n\n" if block.title else ""
+        numbers = [i for i, column in enumerate(block.columns) if i and not column.text]
+        return title + table([[column.head for column in block.columns], *block.rows], right=numbers)
+    if isinstance(block, Drawing):
+        return block.words or "```\n" + "\n".join(block.lines) + "\n```"
+    return f"```sh\n{block.words}\n```" if isinstance(block, Command) else cell(block.text)
 
 
 def table(rows: Sequence[Sequence[Any]], right: Iterable[int] = ()) -> str:

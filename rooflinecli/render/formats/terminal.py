@@ -11,7 +11,49 @@ from dataclasses import field
 
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.text import CONTROL
-from rooflinecli.render.formats.terminal_style import PIPE, dim
+from rooflinecli.render.blocks import Block, Command, Drawing, Headline, Page, Pairs, Prose
+from rooflinecli.render.blocks import Table as Blocks
+from rooflinecli.render.formats.terminal_style import PIPE, bold, dim, red
+
+
+def draw(page: Page, width: int) -> str:
+    """The blocks of an answer for a terminal of `width` columns."""
+    return "\n\n".join("\n".join(line for block in group for line in _block(block, width)) for group in page.groups)
+
+
+def _block(block: Block, width: int) -> list[str]:
+    if isinstance(block, Headline):
+        line = "\n".join(prose(block.text, width, "  "))
+        for name in block.names:
+            line = line.replace(name, bold(name), 1)
+        return line.split("\n")
+    if isinstance(block, Prose):
+        style = {"dim": dim, "red": red}.get(block.style, str)
+        return [style(line) for line in prose(block.text, width, " " * block.indent)]
+    if isinstance(block, Pairs):
+        return [*([bold(block.title)] if block.title else []), *pairs(block.rows, width)]
+    if isinstance(block, Blocks):
+        return _table(block, width)
+    if isinstance(block, Drawing):
+        return list(block.lines)
+    return (
+        command(block.words, width) if isinstance(block, Command) else [dim(line) for line in prose(block.text, width)]
+    )
+
+
+def _table(block: Blocks, width: int) -> list[str]:
+    heads = [column.head for column in block.columns]
+    dropped = sorted((c for c in block.columns if c.drop), key=lambda c: c.drop)
+    lines = table(
+        [heads, *block.rows],
+        width,
+        left=[i for i, column in enumerate(block.columns) if column.text or i == 0],
+        drop=[column.head for column in dropped],
+        shrink={column.head: column.least for column in block.columns if column.least},
+        indent=" " * block.indent,
+    )
+    return [*([bold(block.title)] if block.title else []), *lines]
+
 
 Grid = Sequence[Sequence[str]]
 GAP = "  "

@@ -1,53 +1,46 @@
-"""One collective: what it takes and what each network level adds, or the object in another format."""
+"""A collective: what it takes, and what each network level adds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from rooflinecli.core.lift import PLAIN
 from rooflinecli.core.text import plural
-from rooflinecli.core.units import duration, si
-from rooflinecli.render.formats import terminal
-from rooflinecli.render.formats.terminal_style import PIPE
-from rooflinecli.render.views import kernel
+from rooflinecli.questions.collective.answer_types import CollectiveAnswer
+from rooflinecli.render.blocks import Column, Headline, Page, Prose, Table, page
+from rooflinecli.render.numbers import interval, text
 
-# columns of the table go in this order where there is no room for all
-_DROP = ("kind", "latency", "bandwidth", "sends", "algorithm", "floor")
-
-
-def text(
-    answer: Callable[[Any], dict[str, Any]], format: str, explain: str | None = None, depth: int = 3, width: int = PIPE
-) -> str:
-    """`roofline collective` in a format, or the derivation of one quantity."""
-    if format != "table" or explain is not None:
-        return kernel.text(answer, format, explain, depth)
-    r = answer(PLAIN)
-    low, high = r["interval_s"]
-    said = [
-        f"{r['op']} of {si(r['bytes'], 'B')} over {plural(r['devices'], 'device')} of {r['hardware']['name']}: {r['algorithm']}",
-        f"expected {duration(r['expected_s'])}, 80 % interval {duration(low)} to {duration(high)}; "
-        f"floor {duration(r['floor_s'])}, bound by {r['bound']}",
-        f"bus bandwidth {si(r['bus_bandwidth_bytes_per_s'], 'B/s')}; each device sends {si(r['volume_bytes'], 'B')}; "
-        f"latency {duration(r['latency_s'])}",
-    ]
-    return "\n".join([*(line for s in said for line in terminal.prose(s, width, "  ")), *_levels(r["levels"], width)])
+_COLUMNS = (
+    Column("level", text=True),
+    Column("kind", text=True, drop=1),
+    Column("algorithm", text=True, drop=5),
+    Column("sends", drop=4),
+    Column("bandwidth", drop=3),
+    Column("latency", drop=2),
+    Column("floor", drop=6),
+    Column("expected"),
+)
 
 
-def _levels(levels: list[dict[str, Any]], width: int) -> list[str]:
-    """The network from the inside out; nothing where one level says it all."""
-    if len(levels) < 2:
-        return []
-    head = ["level", "kind", "algorithm", "sends", "bandwidth", "latency", "floor", "expected"]
-    grid = [
+def view(r: CollectiveAnswer) -> Page:
+    """Three sentences, and a table of the levels where there is more than one."""
+    levels = [
+        (
+            level.name, level.kind, level.algorithm, text(level.volume_bytes, "volume_bytes"), text(level.bandwidth_bytes_per_s, "bandwidth_bytes_per_s"),
+            *(text(seconds, "time_s") for seconds in (level.latency_s, level.floor_s, level.expected_s)),
+        )
+        for level in r.levels
+    ]  # fmt: skip
+    return page(
         [
-            level["name"],
-            level["kind"],
-            level["algorithm"],
-            si(level["volume_bytes"], "B"),
-            si(level["bandwidth_bytes_per_s"], "B/s"),
-            *(duration(level[key]) for key in ("latency_s", "floor_s", "expected_s")),
-        ]
-        for level in levels
-    ]
-    return ["", *terminal.table([head, *grid], width, left=("level", "kind", "algorithm"), drop=_DROP)]
+            Headline(
+                f"{r.op} of {text(r.bytes, 'bytes')} over {plural(r.devices, 'device')} of {r.hardware.name}: {r.algorithm}"
+            ),
+            Prose(
+                f"expected {text(r.time_s, 'time_s')}, 80% interval {interval(*r.interval_s, 's')}; "
+                f"floor {text(r.floor_s, 'floor_s')}, bottleneck {r.bottleneck}"
+            ),
+            Prose(
+                f"bus bandwidth {text(r.bus_bandwidth_bytes_per_s, 'bytes_per_s')}; each device sends {text(r.volume_bytes, 'volume_bytes')}; "
+                f"latency {text(r.latency_s, 'time_s')}"
+            ),
+        ],
+        [Table(_COLUMNS, levels)] if len(levels) > 1 else [],
+    )

@@ -1,0 +1,157 @@
+"""A Typer command from a question: its fields, help by panel, examples, hidden former names, completion."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import typer
+from typer.core import TyperCommand
+
+from rooflinecli.interfaces.cli.completion import on_tab, words
+from rooflinecli.interfaces.cli.main import QUIET
+from rooflinecli.questions.question import Question
+from rooflinecli.specs.options import KINDS, MISSING, OUTPUT, PANELS, Option, OptText, Switch, Text, field
+
+Q = TypeVar("Q", bound=Question[Any])
+D = TypeVar("D", bound="Delivery")
+FORMATS = ("table", "json", "csv", "markdown")
+
+
+class Delivery(Question[None]):
+    """Where an answer goes and in which format; no part of the question, and no interface but the command line has it."""
+
+    # fmt: off
+    explain: OptText = field("free", "Show how a quantity follows, by its name in the JSON, e.g. time_s.", default=None, metavar="QUANTITY")
+    depth: Option = field("count", "Levels of an explanation.", default=3, least=0)
+    wide: Switch = field("switch", "All columns of a table, however wide.", default=False)
+    format: Text = field("choice", "Format of the answer", default="table", choices=FORMATS, short="-f")
+    schema: OptText = field("choice", "Keys of the JSON of an earlier release", default=None, choices=("1",), metavar="VERSION")
+    out: OptText = field("file", "Write to a file instead of standard output.", default=None, short="-o")
+    # fmt: on
+
+
+class QuestionCommand(TyperCommand):
+    """A command whose --help groups options by panel, the last of them about output, and ends in examples."""
+
+    former: dict[str, str]  # flags of earlier releases -> those of today
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read flags of earlier releases as those of today, up to `--`."""
+        end = args.index("--") if "--" in args else len(args)
+        args[:end] = [self._today(word) for word in args[:end]]
+        return list(super().parse_args(ctx, args))
+
+    def _today(self, word: str) -> str:
+        flag, equals, value = word.partition("=")
+        return self.former.get(flag, flag) + equals + value if flag.startswith("--") else word
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        panels: dict[str, list[tuple[str, str]]] = {panel: [] for panel in PANELS}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                name, text = record
+                shown = name.partition(" ")[0] if parameter.param_type_name == "argument" else name
+                panels[getattr(parameter, "rich_help_panel", None) or OUTPUT].append((shown, text))
+        for panel, records in panels.items():
+            if records:
+                with formatter.section(panel if len([p for p in panels.values() if p]) > 1 else "Options"):
+                    formatter.write_dl(records)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        lines = (self.epilog or "").splitlines()
+        if lines:
+            with formatter.section("Examples"):
+                for line in lines:
+                    formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
+
+def former_flags(option: Option) -> list[tuple[str, str]]:
+    """Flags of earlier releases and of other tools that mean this one, each with the flag of today."""
+    prefixes = ("", "no-") if option.kind == "switch" else ("",)
+    others = [name for name in option.names if name not in (option.long, *option.also) and len(name) > 1]
+    today = option.long if len(option.long) > 1 else option.also[0]
+    return [(f"--{prefix}{old}", f"--{prefix}{today}") for old in others for prefix in prefixes]
+
+
+def add(
+    app: typer.Typer, question: type[Q], run: Callable[[Q, D], int | None], delivery: type[D], name: str | None = None
+) -> None:
+    """Register the command of a question: `run` answers and prints, and returns the exit code where that is not 0."""
+    fields = [
+        *question.fields().values(),
+        *(f for f in delivery.fields().values() if f.parameter not in question.fields()),
+    ]
+    own = {f"--{f.long}" for f in fields}
+    former = {old: new for f in fields for old, new in former_flags(f) if old not in own}
+
+    def command(**given: Any) -> None:
+        written = {name: value for name, value in given.items() if value is not None and value != []}
+        asked = question(**{n: v for n, v in written.items() if n in question.fields()})
+        how = delivery(**{n: v for n, v in written.items() if n not in question.fields()})
+        code = run(asked, how)
+        if code:
+            raise typer.Exit(code)
+
+    parameters = [_parameter(f, question) for f in fields]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    command.__doc__ = question.__doc__
+    command.__name__ = (name or question.verb.rpartition(" ")[2]).replace("-", "_")
+    kind = type("Command", (QuestionCommand,), {"former": former})
+    app.command(name, cls=kind, epilog="\n".join(question.examples))(command)
+
+
+def command(
+    question: type[Q],
+    run: Callable[[Q, D], int | None],
+    delivery: type[D] = Delivery,  # type: ignore[assignment]
+) -> typer.Typer:
+    """The application of a verb that is one question."""
+    app = typer.Typer(**QUIET)
+    add(app, question, run, delivery)
+    return app
+
+
+def _parameter(option: Option, question: type[Question[Any]]) -> inspect.Parameter:
+    """A field as a parameter of a command. Every value is text, or a switch: the question reads it."""
+    several_values = option.parameter in question.ranged
+    about: dict[str, Any] = {"help": _help(option, question), "rich_help_panel": option.panel or OUTPUT}
+    kind: Any = list[str] if option.several and not several_values else str
+    complete = on_tab(words(option))
+    if option.positional:
+        default = typer.Argument(None, metavar=option.metavar or option.long.upper(), autocompletion=complete, **about)
+    elif option.kind == "switch" and not several_values:
+        kind, pair = bool, f"--{option.long}" if option.default is False else f"--{option.long}/--no-{option.long}"
+        default = typer.Option(None, *filter(None, (option.short,)), pair, **about)
+    else:
+        names = (option.short, *(f"--{n}" for n in (option.long, *option.also) if len(n) > 1))
+        metavar = option.metavar or KINDS[option.kind].metavar or "CHOICE"
+        default = typer.Option(None, *filter(None, names), metavar=metavar, autocompletion=complete, **about)
+    return inspect.Parameter(option.parameter, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def _help(option: Option, question: type[Question[Any]]) -> str:
+    """The field's sentence, with the choices where it stops short of them and the default where there is one."""
+    text = question.helps.get(option.parameter, option.help)
+    if not text.endswith("."):
+        text = (
+            f"{text}: {', '.join(option.choices[:-1])} or {option.choices[-1]}."
+            if len(option.choices) > 1
+            else f"{text}: {option.choices[0]}."
+        )
+    if option.kind == "switch" and option.parameter in question.ranged:
+        text += " yes, no or yes,no."
+    shown = option.default if option.default not in (None, MISSING, False, ()) else None
+    return (
+        f"{text} [default: {shown:g}]"
+        if isinstance(shown, (int, float)) and shown is not True
+        else f"{text} [default: {shown}]"
+        if shown is not None
+        else text
+    )

@@ -1,0 +1,50 @@
+"""Answer a question and print it: the run of every verb that has no delivery of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from rooflinecli.core.lift import TracedLift
+from rooflinecli.interfaces.cli.from_question import Delivery
+from rooflinecli.interfaces.cli.output import columns, write
+from rooflinecli.questions.question import Question
+
+
+def show(answer: Any, view: str, how: Delivery, *, table: str = "") -> None:
+    """Print an answer by `view` of render/views/VIEW.py, or write it to --out. `table` is what CSV has as rows."""
+    from rooflinecli.render.answer import render
+
+    out = None if how.out is None else Path(how.out)
+    page = import_module(f"rooflinecli.render.views.{view}").view
+    write(render(answer, page, how.format, columns(how.wide, out), table=table, schema=how.schema), out)
+
+
+def calculator(view: str, *, table: str = "") -> Callable[[Question[Any], Delivery], int]:
+    """The run of a question whose answer(lift) is arithmetic on its fields: printed, or one of its quantities explained."""
+
+    def run(question: Question[Any], how: Delivery) -> int:
+        if how.explain is None:
+            show(question.answer(), view, how, table=table)
+            return 0
+        from rooflinecli.core import num
+        from rooflinecli.core.derivation import leaf
+        from rooflinecli.core.errors import unknown
+        from rooflinecli.core.record import leaves
+        from rooflinecli.render.views.explain import explain
+
+        lift = TracedLift()
+        known = dict(leaves(question.lifted(lift).answer(lift)))  # type: ignore[call-arg]
+        numbers = {
+            path: value for path, value in known.items() if not isinstance(value, (str, bool)) and value is not None
+        }
+        if how.explain not in numbers:
+            raise unknown("quantity", how.explain, numbers, option="explain")
+        found = numbers[how.explain]
+        traced = leaf(how.explain, found, "", "a constant") if num.value(found) is found else found
+        write(explain(traced, int(how.depth)), None if how.out is None else Path(how.out))
+        return 0
+
+    return run

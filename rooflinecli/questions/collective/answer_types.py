@@ -1,0 +1,51 @@
+"""The answer of `roofline collective`: SI throughout, the unit in the key."""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.core.num import Number
+from rooflinecli.core.record import Record, former
+
+
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
+class ChipName(Record):
+    """A chip by the name people know and by its name in the registry."""
+
+    name: str
+    id: str
+
+
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
+class NetworkLevelAnswer(Record):
+    """What one network level adds, from the inside out."""
+
+    name: str
+    kind: str
+    volume_bytes: Number
+    bandwidth_bytes_per_s: Number
+    latency_s: Number
+    floor_s: Number
+    expected_s: Number
+    algorithm: str
+
+
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
+class CollectiveAnswer(Record):
+    """Bytes that each device sends, times with their 80 % interval, and bus bandwidth as nccl-tests define it."""
+
+    op: str
+    hardware: ChipName
+    bytes: Number
+    devices: Number
+    volume_bytes: Number
+    floor_s: Number
+    expected_s: Number
+    time_s: Number
+    interval_s: tuple[Number, Number]
+    bus_bandwidth_bytes_per_s: Number
+    latency_s: Number
+    bottleneck: str = field(metadata=former("bound"))
+    algorithm: str
+    levels: list[NetworkLevelAnswer]

@@ -1,0 +1,68 @@
+"""`roofline collective OP BYTES --hw HW -n N` as a record."""
+
+from __future__ import annotations
+
+from math import prod
+
+from rooflinecli.core.errors import UsageError, unknown
+from rooflinecli.core.lift import PLAIN, PlainLift
+from rooflinecli.questions.collective.answer_types import CollectiveAnswer
+from rooflinecli.questions.question import Question
+from rooflinecli.specs.options import Number, OptNumber, OptText, Text, field
+
+
+class Collective(Question[CollectiveAnswer]):
+    """What a collective costs over N devices: bytes sent, floor, expected time, bus bandwidth."""
+
+    verb = "collective"
+    examples = (
+        "roofline collective all-reduce 128MiB --hw h100 -n 16",
+        "roofline collective dispatch 2MB --hw h100 -n 64 --backend deepep-low-latency",
+    )
+    # fmt: off
+    op: Text = field("free", "all-reduce, all-gather, reduce-scatter, all-to-all or permute; with --backend dispatch or combine.", positional=True)
+    size: Number = field("bytes", "The whole tensor, such as 128MiB; a bare number is bytes.", positional=True)
+    hw: Text = field("name", "A chip or system (`roofline hardware`).")
+    n: OptNumber = field("count", "Devices in the group; or --mesh.", default=None, most=1e7, short="-n", also=("devices",))
+    mesh: OptText = field("free", "Members per torus axis, such as x=4,y=1, instead of -n.", default=None, metavar="AXES")
+    backend: Text = field("free", "nccl; deepep-low-latency, deepep, nvlink, gather (dispatch, combine); one-shot, two-shot, custom (all-reduce).", default="nccl", metavar="CHOICE", former=("mode",))
+    top_k: Number = field("count", "Experts of a token: with dispatch and combine, BYTES are the tokens of one rank.", default=8.0)
+    max_nodes_per_token: OptNumber = field("count", "Most nodes that a token's experts are on (node-limited routing).", default=None, former=("node-limit",))
+    library: OptText = field("free", "Whose kernels: vllm, sglang, trtllm.", default=None, metavar="CHOICE")
+    # fmt: on
+
+    def check(self) -> None:
+        if (self.n is None) == (self.mesh is None):
+            raise UsageError("give the group once: -n 8, or --mesh x=4,y=2")
+        super().check()
+
+    def answer(self, lift: PlainLift = PLAIN) -> CollectiveAnswer:
+        from rooflinecli.core.num import INF
+        from rooflinecli.questions.collective.answer import BUS, along_axes, collective
+        from rooflinecli.questions.collective.backends import MODES, PHASES, with_mode
+        from rooflinecli.questions.shard.notation import mesh
+        from rooflinecli.specs.hardware import load_hardware
+
+        chip, axes = load_hardware(self.hw), None if self.mesh is None else mesh(self.mesh)
+        devices = self.n if axes is None else prod(axes.values())
+        if self.op not in (*BUS, *PHASES):
+            raise unknown("collective", self.op, (*BUS, *PHASES), option="op")
+        if self.backend == "nccl":
+            if self.op in PHASES:
+                raise UsageError(
+                    f"{self.op} is an operation of MoE kernels, not of NCCL; add --backend deepep-low-latency, deepep, nvlink or gather",
+                    "backend",
+                )
+            along = None if axes is None else along_axes(chip, axes)
+            return collective(self.op, self.size, chip, devices, lift=lift, mesh=along)
+        if self.backend not in MODES:
+            raise unknown("backend", self.backend, MODES, option="backend")
+        if axes is not None:
+            raise UsageError(
+                f"--mesh places a group on a torus, which --backend {self.backend} does not support; give -n"
+            )
+        limit = INF if self.max_nodes_per_token is None else self.max_nodes_per_token
+        return with_mode(
+            self.op, self.size, chip, devices, self.backend,
+            lift=lift, top_k=self.top_k, library=self.library or "", limit=limit,
+        )  # fmt: skip

@@ -1,0 +1,192 @@
+"""The base of questions: one typed record per verb, from which every interface is derived.
+
+A question is constructed with typed arguments (`Simulate("llama-3-8b", hw="h100", qps=4)`) or read from options as a command
+line, a plan file, an MCP client or a form writes them (`Simulate.read({"prompts-per-slot": "4", ...})`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar
+
+from rooflinecli.core.errors import UsageError, unknown
+from rooflinecli.core.lift import PLAIN, PlainLift
+from rooflinecli.specs import parse_values
+from rooflinecli.specs.options import KINDS, OPTIONS, Group, Option
+
+A = TypeVar("A")
+P = ParamSpec("P")
+Q = TypeVar("Q", bound="Question[Any]")
+
+
+class Question(Group, Generic[A]):
+    """Fields as written and their values in SI; `answer` is what every interface shows.
+
+    Options of an estimate are read when they are used, since the model and the chip decide what some of them mean; the others
+    when the question is made. Raises UsageError for a value that cannot be read, or that contradicts another.
+    """
+
+    verb: ClassVar[str] = ""
+    examples: ClassVar[tuple[str, ...]] = ()
+    ranged: ClassVar[frozenset[str]] = frozenset()  # parameters that take several values and are kept as written
+    helps: ClassVar[Mapping[str, str]] = {}  # help of inherited fields that mean more here than in their group
+    tool: ClassVar[bool] = True  # whether it is a tool of the MCP server
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, *positional: Any, **written: Any) -> None:
+            names = [name for name, field in self.fields().items() if field.positional]
+            if len(positional) > len(names):
+                raise TypeError(f"{type(self).__name__} takes {len(names)} positional arguments, not {len(positional)}")
+            for name, value in zip(names, positional, strict=False):
+                if name in written:
+                    raise TypeError(f"{type(self).__name__} got several values for {name}")
+                written[name] = value
+            for name in written:
+                if name not in self.fields():
+                    raise TypeError(f"{type(self).__name__} has no field {name}")
+            self._set({name: value for name, value in written.items() if value is not None})
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            raise AttributeError(f"a question cannot be changed; make another with replace({name}=...)")
+
+    def _set(self, written: dict[str, Any]) -> None:
+        self.__dict__.update(_written=written, _values={}, _lift=PLAIN)
+        for name, field in self.fields().items():
+            if name not in written and field.required:
+                raise UsageError(_missing(field), field.name)
+            if name in written and OPTIONS.get(field.name) is not field:
+                self.value_of(field)
+        self.check()
+
+    @classmethod
+    def read(cls: type[Q], written: Mapping[str, Any]) -> Q:
+        """A question from options by any of their names, with dashes or underscores; None values are as if not given.
+
+        Raises UsageError for a name that does not exist, one given twice, and what a field or `check` refuses.
+        """
+        given: dict[str, Any] = {}
+        for name, value in written.items():
+            field = cls.named(name)
+            if value is None:
+                continue
+            if field.parameter in given:
+                raise UsageError(f"{field.long} is given twice, once as {name}; keep one", field.name)
+            given[field.parameter] = value
+        return cls(**given)
+
+    @classmethod
+    def named(cls, name: str) -> Option:
+        """The field of any of its names. Raises UsageError with near misses."""
+        dashed = name.replace("_", "-")
+        for field in cls.fields().values():
+            if dashed in field.names:
+                return field
+        known = [field.long for field in cls.fields().values()]
+        raise unknown("option", name, known, f"`roofline {cls.verb} --help` lists them")
+
+    def value_of(self, field: Option) -> Any:
+        """The value of a field in SI, its default where it was not given."""
+        values = self.__dict__["_values"]
+        if field.parameter not in values:
+            written = self.__dict__["_written"].get(field.parameter)
+            if field.parameter in self.ranged:
+                values[field.parameter] = written
+            else:
+                values[field.parameter] = _value(field, written)
+        found = values[field.parameter]
+        lift: PlainLift = self.__dict__["_lift"]
+        if lift is PLAIN or not field.symbol or found is None:
+            return found
+        return lift(
+            field.symbol,
+            found,
+            KINDS[field.kind].unit,
+            field.flag if self.is_given(field) else f"default of {field.flag}",
+        )
+
+    def is_given(self, field: Option) -> bool:
+        """Whether the field was written rather than left at its default."""
+        return field.parameter in self.__dict__["_written"]
+
+    def lifted(self: Q, lift: PlainLift) -> Q:
+        """The same question whose numbers with a symbol are of the lift's kind, so that an answer can be explained."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, _lift=lift)
+        return other
+
+    def options(self) -> dict[str, Any]:
+        """The options of an estimate that were given, as written, by their keys."""
+        return {
+            field.name: value
+            for name, value in self.__dict__["_written"].items()
+            if (field := self.fields()[name]).name in OPTIONS and OPTIONS[field.name] is field
+        }
+
+    def written(self) -> dict[str, Any]:
+        """Every field that was given, as written, by parameter."""
+        return dict(self.__dict__["_written"])
+
+    def replace(self: Q, **written: Any) -> Q:
+        """The same question with other values; None takes one out."""
+        return type(self)(**{name: value for name, value in (self.written() | written).items() if value is not None})
+
+    def check(self) -> None:
+        """Raise UsageError for fields that contradict each other; groups add theirs and call super().check()."""
+
+    def answer(self) -> A:
+        """The answer. Raises Infeasible for a question that nothing satisfies, DataError for a broken file."""
+        raise NotImplementedError(self.verb)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.__dict__["_written"] == self.__dict__["_written"]
+
+    def __hash__(self) -> int:
+        return hash((type(self), repr(sorted(self.__dict__["_written"].items()))))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.__dict__['_written'].items())})"
+
+
+def _value(field: Option, written: Any) -> Any:
+    if written is None:
+        return tuple(field.default or ()) if field.several else field.default
+    if field.several and field.kind != "phases":
+        items = written if isinstance(written, (list, tuple)) else [written]
+        return tuple(_read(field, item) for item in items)
+    return _read(field, written)
+
+
+def _read(field: Option, written: Any) -> Any:
+    """One value in SI. Raises UsageError with the flag."""
+    if isinstance(written, str) and not written.strip():
+        raise UsageError(f"{field.flag} '': empty; give it a value, or leave it out", field.name)
+    if field.kind in ("free", "file", "name"):
+        if not isinstance(written, str):
+            raise UsageError(f"{field.flag} {written!r}: expected text", field.name)
+        return written
+    if field.kind == "switch" and isinstance(written, bool):
+        return written
+    if field.kind in parse_values.QUANTITIES or field.kind in ("positive", "real", "fraction"):
+        return parse_values.quantity(field, written)
+    from rooflinecli.engine.build_request import value  # here: it loads chips and models
+
+    return value(field, written)
+
+
+def _missing(field: Option) -> str:
+    if field.name in ("model", "hw"):
+        registry, shown = ("models", "model") if field.name == "model" else ("hardware", "--hw")
+        return f"no {shown} given; name one (`roofline {registry}` lists them)"
+    return f"no {field.long if field.positional else field.flag} given; {field.help[:1].lower()}{field.help[1:]}"
+
+
+def function(kind: Callable[P, Question[A]]) -> Callable[P, A]:
+    """The Python function of a question: its constructor's signature, its answer."""
+
+    def ask(*args: P.args, **written: P.kwargs) -> A:
+        return kind(*args, **written).answer()
+
+    ask.__name__ = ask.__qualname__ = str(getattr(kind, "verb", "")).replace(" ", "_")
+    ask.__doc__ = kind.__doc__
+    return ask

@@ -1,0 +1,51 @@
+"""An answer in a format: JSON and CSV from the record itself, tables and Markdown from its view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rooflinecli.core import num
+from rooflinecli.core.record import Record, leaves, plain
+from rooflinecli.render.blocks import Page
+
+
+def render(
+    answer: Record, view: Callable[[Any], Page], format: str, width: int, *, table: str = "", schema: str | None = None
+) -> str:
+    """The text of an answer. `table` names the list of rows that CSV writes instead of one line per number.
+
+    schema: "1" for the JSON keys of the first release.
+    """
+    if format == "json":
+        from rooflinecli.render.formats.json import dumps
+
+        return dumps(bare(plain(answer, former=schema == "1")))
+    if format == "csv":
+        return _csv(answer, table)
+    if format == "markdown":
+        from rooflinecli.render.formats.markdown import draw as markdown
+
+        return markdown(view(answer))
+    from rooflinecli.render.formats.terminal import draw
+
+    return draw(view(answer), width)
+
+
+def bare(value: Any) -> Any:
+    """Numbers without the derivation that an explanation gave them."""
+    if isinstance(value, dict):
+        return {key: bare(item) for key, item in value.items()}
+    return [bare(item) for item in value] if isinstance(value, list) else num.value(value)
+
+
+def _csv(answer: Record, table: str) -> str:
+    """One line per number in SI, dotted names; or the rows of `table`, one line each."""
+    from rooflinecli.render.formats import csv
+
+    if table:
+        rows = [dict(leaves(row)) for row in getattr(answer, table)]
+        head = list(dict.fromkeys(name for row in rows for name in row))
+        return csv.rows([head, *([row.get(name, "") for name in head] for row in rows)])
+    numbers = ((path, num.value(value)) for path, value in leaves(answer))
+    return csv.rows([("quantity", "value"), *((p, repr(v)) for p, v in numbers if isinstance(v, (int, float)))])

@@ -1,0 +1,92 @@
+"""What an answer is shown as, before it has a format: headlines, pairs, tables, notes, commands. Formats draw them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+
+from rooflinecli.core.fast_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The first line of an answer; `names` in it stand out where a terminal can show that."""
+
+    text: str
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Prose:
+    """Sentences, broken where the line ends; the lines after the first are indented by `indent`."""
+
+    text: str
+    indent: int = 0
+    style: str = ""  # "dim" or "red"
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Labels and values, one pair to a line, under a title where there is one."""
+
+    rows: Sequence[tuple[str, str]]
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table. `text` ones are aligned to the left. `drop` ranks those that go first where there is no room, the
+    lowest first; 0 stays as long as it can. `least` is the width that a long text may be cut down to."""
+
+    head: str
+    text: bool = False
+    drop: int = 0
+    least: int = 0
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under columns. The first column stays whatever the width."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[str]]
+    title: str = ""
+    indent: int = 0
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Lines drawn in characters that are not broken: bars, curves, trees. `words` says the same where characters cannot."""
+
+    lines: Sequence[str]
+    words: str = ""
+
+
+@dataclass(frozen=True)
+class Note:
+    """A remark below the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command line that can be copied."""
+
+    words: str
+
+
+Block = Headline | Prose | Pairs | Table | Drawing | Note | Command
+
+
+@dataclass(frozen=True)
+class Page:
+    """An answer as blocks, with an empty line between groups of them."""
+
+    groups: list[list[Block]] = field(default_factory=list)
+
+
+def page(*groups: Sequence[Block | None]) -> Page:
+    """A page of groups without the blocks that are None and without empty groups."""
+    kept = ([block for block in group if block is not None] for group in groups)
+    return Page([group for group in kept if group])

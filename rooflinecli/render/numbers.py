@@ -1,0 +1,99 @@
+"""Quantities as text: the only place that decides how a number is written for people.
+
+duration 29.5 ms      interval 29.5–39.0 ms     rate 943 tok/s        money $1.77/M tokens
+fraction 47%          bytes 141 GB (1e9)        layout tp8 pp4 dp16   count 70.6B
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rooflinecli.core import num
+from rooflinecli.core.units import count, duration, si
+from rooflinecli.specs import quantities
+from rooflinecli.specs.quantities import Quantity
+
+NONE = "-"
+
+
+def text(value: Any, row: Quantity | str) -> str:
+    """A value as its quantity is written; `row` is the quantity, or its key in the JSON. A pair of ends is an interval."""
+    quantity = quantities.find(row) if isinstance(row, str) else row
+    unit = quantity.unit if quantity is not None else quantities.unit_of(str(row))
+    if value is None:
+        return NONE
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (list, tuple)):
+        return interval(value[0], value[1], unit) if len(value) == 2 else ", ".join(text(v, row) for v in value)
+    return amount(float(num.value(value)), unit, distance=quantity is not None and quantity.distance)
+
+
+def amount(value: float, unit: str, *, distance: bool = False) -> str:
+    """A number in SI with its unit."""
+    if unit == "s":
+        return duration(value)
+    if unit == "fraction":
+        return percent(value)
+    if unit in ("USD", "USD/h"):
+        return money(value) + unit.removeprefix("USD")
+    if unit == "tokens/s":
+        return rate(value)
+    return count(value) if unit in ("count", "1", "") else si(value, unit)
+
+
+def interval(low: float, high: float, unit: str) -> str:
+    """'29.5–39.0 ms': the unit once where both ends share it."""
+    first, last = amount(float(num.value(low)), unit), amount(float(num.value(high)), unit)
+    start, _, ending = first.partition(" ")
+    if ending and last.endswith(f" {ending}"):
+        return f"{start}–{last}"
+    if unit == "fraction":
+        return f"{first.removesuffix('%')}–{last}"
+    return f"{first}–{last}"
+
+
+def rate(tokens_per_s: float) -> str:
+    """'943 tok/s'."""
+    return f"{si(tokens_per_s, '').strip()} tok/s"
+
+
+def percent(fraction: float) -> str:
+    """'47%', '4.7%', '0.47%': two digits at least."""
+    size = abs(fraction) * 100
+    digits = 0 if size >= 9.95 or size == 0 else 1 if size >= 0.995 else 2
+    return f"{fraction * 100:.{digits}f}%"
+
+
+def money(usd: float) -> str:
+    """'$1.77', '$0.00042', '$12,400', '$3.1M'."""
+    size = abs(usd)
+    if size >= 1e6:
+        return f"${si(usd, '').strip().replace(' ', '').replace('G', 'B')}"
+    if size >= 1000:
+        return f"${usd:,.0f}"
+    return f"${usd:.2f}" if size >= 0.1 or usd == 0 else f"${usd:.2g}"
+
+
+def layout(sizes: Mapping[str, Any]) -> str:
+    """'tp8 pp4 dp16 zero1 mb1': parallel sizes above one, then ZeRO, micro-batch, virtual stages and recomputation."""
+    parts = [f"{axis}{sizes[axis]:g}" for axis in ("tp", "pp", "dp", "cp", "ep") if sizes.get(axis, 1) > 1]
+    if sizes.get("zero") and sizes.get("dp", 1) > 1:
+        parts.append(f"zero{sizes['zero']:g}")
+    if sizes.get("pp", 1) > 1 or sizes.get("micro_batch", 1) > 1:
+        parts += [f"mb{sizes['micro_batch']:g}"] if sizes.get("micro_batch") else []
+    if sizes.get("virtual_stages", 1) > 1:
+        parts.append(f"vs{sizes['virtual_stages']:g}")
+    if sizes.get("sequence_parallel"):
+        parts.append("sp")
+    if sizes.get("recompute", "none") != "none":
+        parts.append(f"recompute-{sizes['recompute']}")
+    return " ".join(parts) or "tp1"
+
+
+def joined(values: Sequence[str]) -> str:
+    """'a, b and c'."""
+    return " and ".join(filter(None, (", ".join(values[:-1]), *values[-1:])))
