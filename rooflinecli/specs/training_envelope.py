@@ -1,6 +1,6 @@
 """What published training runs did, as data: how far their layouts go, and how much less is known of one that goes further.
 
-published_runs/precedent.yaml is made from the rows by `python -m rooflinecli.validate.training_envelope`.
+published_runs/precedent.yaml is made from the rows by `python -m lab.training_envelope`.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from rooflinecli.engine.phase_answer import TrainAnswer, time_at_bound
 from rooflinecli.questions.search.training import plan_of, priced
 from rooflinecli.questions.search.training_question import TrainingSearchQuestion
 from rooflinecli.specs.layout import Layout
+from rooflinecli.specs.published_runs import published
 from rooflinecli.specs.request import HOLDS
 from rooflinecli.specs.training_envelope import KINDS, overridden_envelope, widening
 from rooflinecli.validate import pareto_front, published_training, training_envelope
@@ -129,12 +130,10 @@ def _claims(
 
 @cache
 def _without(family: str) -> dict[str, Any]:
-    """The precedents of all other families, where they leave any of the kind of chip and model."""
-    rows = tuple(row for row in training_envelope.seen() if published_training.family(row["row"]) != family)
-    return {
-        **training_envelope.precedent(),
-        **{k: v for k, v in training_envelope.precedent(rows).items() if k != "frameworks"},
-    }
+    """The envelope of all other families, where they leave any of the kind of chip and model; frameworks keep theirs."""
+    rows = tuple(row for row in training_envelope.layouts() if published_training.family(row["row"]) != family)
+    shipped = published("precedent")
+    return {**shipped, **training_envelope.envelope(rows), "frameworks": shipped["frameworks"]}
 
 
 def _asks(

@@ -141,9 +141,9 @@ def test_hours_of_whole_runs_are_within_a_seventh_where_the_layout_was_published
 
 
 def test_the_highest_published_mfu_is_what_the_rows_say():
-    from rooflinecli.validate.max_published_mfu import FILE, text
+    from lab.max_published_mfu import FILE, text
 
-    assert FILE.read_text(encoding="utf-8") == text(), "run `python -m rooflinecli.validate.max_published_mfu`"
+    assert FILE.read_text(encoding="utf-8") == text(), "run `python -m lab.max_published_mfu`"
 
 
 def test_an_mfu_beyond_every_published_run_says_so(cli):

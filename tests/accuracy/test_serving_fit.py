@@ -7,14 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from lab import fit_serving
+from lab.fit_serving import FREE, PATHS, FitRow, linear_of
 from rooflinecli.interfaces.python import api
-from rooflinecli.validate import fit_serving, inference
-from rooflinecli.validate.fit_serving import FREE, PATHS, FitQuestion, Linear
+from rooflinecli.validate import inference
 
 
-def asked(seed: int, engine: str = "vllm", **changed: object) -> FitQuestion:
+def asked(seed: int, engine: str = "vllm", **changed: object) -> FitRow:
     slopes = -np.random.default_rng(seed).uniform(0, 0.5, len(PATHS))
-    run = FitQuestion("m", engine, "hopper", "fp8", "fp8", True, False, True, 0.0, 0.0, 0.0, 0.15, True, slopes)
+    run = FitRow("m", engine, "hopper", "fp8", "fp8", True, False, True, 0.0, 0.0, 0.0, 0.15, True, slopes)
     return replace(run, **changed)  # type: ignore[arg-type]
 
 
@@ -23,19 +24,20 @@ def test_a_planted_factor_is_found_again() -> None:
     runs = [asked(i) for i in range(2500)]
     where = PATHS.index("efficiency.matmul.memory")
     planted = [replace(a, measured=a.expected + float(np.log(1.2)) * a.slopes[where]) for a in runs]
-    linear = Linear(planted)
-    point = dict(zip((free.name for free in FREE), linear.fit(linear.seen), strict=True))
+    linear, every = linear_of(planted), np.ones(len(planted), dtype=bool)
+    point = dict(zip((free.name for free in FREE), linear.fit(every), strict=True))
     assert np.exp(point["matmul.memory"]) == pytest.approx(1.2, rel=0.03)
     assert all(abs(x) < 0.05 for name, x in point.items() if name != "matmul.memory")
-    assert np.abs(linear.errors(linear.fit(linear.seen))).mean() < 0.2 * np.abs(linear.missed).mean()
+    assert np.abs(linear.errors(linear.fit(every))).mean() < 0.2 * np.abs(linear.missed).mean()
 
 
 def test_a_group_left_out_does_not_shape_its_own_prediction() -> None:
     """One engine's runs take twice as long: with it left out its own starts stay as shipped, so that they stay missed."""
     slow = [asked(i, "sglang", measured=float(np.log(2.0))) for i in range(40)]
-    linear = Linear([asked(i) for i in range(40, 80)] + slow)
-    out = linear.without(lambda a: a.engine)[40:]
-    assert np.abs(out).mean() > 0.6 > np.abs(linear.errors(linear.fit(linear.seen))[40:]).mean()
+    rows = [asked(i) for i in range(40, 80)] + slow
+    linear = linear_of(rows)
+    out = linear.left_out(np.array([row.engine for row in rows]))[40:]
+    assert np.abs(out).mean() > 0.6 > np.abs(linear.errors(linear.fit(np.ones(80, dtype=bool)))[40:]).mean()
 
 
 def test_a_constant_is_felt_by_its_own_runs_alone() -> None:
@@ -49,7 +51,7 @@ def test_a_constant_is_felt_by_its_own_runs_alone() -> None:
 def test_a_slope_is_that_of_the_engine() -> None:
     """Starts of 32 layers are a share of a step: ten per cent more of them lengthen it by a tenth of that share."""
     run = next(r for r in inference.published_runs() if r.group == "trtllm_online")
-    found = fit_serving.answered(run)
+    found = fit_serving.fit_row(run)
     slope = found.slopes[PATHS.index("engine.per_layer")]
     assert 0.02 < slope < 0.6
     assert found.slopes[PATHS.index("efficiency.served_experts.of_memory")] == 0

@@ -147,20 +147,20 @@ def test_settings_cover_every_phase():
 
 def test_what_own_rows_buy_is_scored_on_rows_left_out():
     """A family whose machine streams at 0.7 of the shipped rate: shipped is off, calibrated is not, and a corrupted row costs little."""
-    from rooflinecli.validate.calibration_families import Unit
-    from rooflinecli.validate.calibration_study import Draw, line, scores
+    from lab.calibration_families import Family
+    from lab.calibration_study import Draw, line, scores
 
     moved = {"efficiency.matmul.memory": 0.7, "efficiency.elementwise.memory": 0.7, "efficiency.gather.memory": 0.7}
-    unit = Unit("family", decode_rows(moved))
+    family = Family("family", decode_rows(moved))
     asked = [Draw("4", np.array([0, 2, 3, 5]), np.array([1, 4])), Draw("4", np.array([0, 1, 2, 3]), np.array([4, 5]))]
-    found = scores(unit, asked, SETTINGS["decode"])
+    found = scores(family, asked, SETTINGS["decode"])
     row = line("all", "4", [found])
     assert row["families"] == 1
     assert row["calibrated"] < 0.5 * row["before"]
     assert row["change"] == pytest.approx(row["calibrated"] / row["before"] - 1)
     assert 0 < row["half_width"] < 0.4
     corrupted = Draw("corrupted", np.array([0, 1, 2, 3, 4]), np.array([5]), wrong=True)
-    (bad,) = scores(unit, [corrupted], SETTINGS["decode"])
+    (bad,) = scores(family, [corrupted], SETTINGS["decode"])
     assert bad.after < bad.before
 
 
@@ -195,11 +195,11 @@ def test_the_fit_is_the_top_of_the_posterior():
 
 def test_a_small_half_predicts_the_larger_rows():
     """Rows are parted by one size: the smaller are fitted, the larger scored."""
-    from rooflinecli.validate.calibration_families import Unit
-    from rooflinecli.validate.calibration_study import beyond
+    from lab.calibration_families import Family
+    from lab.calibration_study import beyond
 
-    unit = Unit("family", decode_rows({}))
-    by = {draw.what: draw for draw in beyond("decode", unit)}
+    family = Family("family", decode_rows({}))
+    by = {draw.what: draw for draw in beyond("decode", family)}
     assert "devices" not in by  # all on one
     for name, column in (("batch", 0), ("prompt", 1)):
         sizes = np.array([size[column] for size in SIZES])
@@ -208,7 +208,7 @@ def test_a_small_half_predicts_the_larger_rows():
 
 def test_constants_left_out_are_those_of_a_family_never_fitted():
     """A family that no fit sees keeps what ships; the others get constants for what moves them."""
-    from rooflinecli.validate import leave_one_family_out
+    from lab import leave_one_family_out
     from rooflinecli.validate.published_training import family, timed
 
     unseen = next(row for row in timed() if family(row) in leave_one_family_out.UNSEEN)

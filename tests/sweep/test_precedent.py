@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from lab import training_envelope as generator
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.search.explain_rows import report
 from rooflinecli.questions.search.training import search
@@ -30,14 +31,12 @@ def half_width(answer) -> float:
 
 
 def test_the_file_is_what_the_rows_say():
-    assert training_envelope.FILE.read_text(encoding="utf-8") == training_envelope.text(), (
-        "python -m rooflinecli.validate.training_envelope"
-    )
+    assert generator.FILE.read_text(encoding="utf-8") == generator.text(), "python -m lab.training_envelope"
 
 
 def test_published_layouts_have_precedent():
     """Nine of ten keep to what nine of ten keep to; in the rest a run cannot go beyond the furthest run."""
-    rows = training_envelope.seen()
+    rows = training_envelope.layouts()
     for row in rows:
         far = known.envelope(row["kind"], row["chip"], row["software"], row["moe"])
         assert row["tensor"] <= far.tensor and row["stages"] <= far.stages and row["context"] >= far.context
@@ -58,7 +57,7 @@ def test_a_full_memory_is_wholly_new_and_so_is_what_two_tuned_models_hide():
             far = known.envelope(kind, "h100-sxm", "any", moe)
             assert far.memory[0] < far.memory[1] == 1.0
             assert far.hidden[1] >= far.hidden[0] * 1.25 - 1e-3
-    rows = [row for row in training_envelope.seen() if row["kind"] == "gpu" and not row["moe"]]
+    rows = [row for row in training_envelope.layouts() if row["kind"] == "gpu" and not row["moe"]]
     hidden = [row["hidden"] for row in rows if published_training.family(row["row"]) not in training_envelope.OTHER]
     end = known.envelope("gpu", "h100-sxm", "any", False).hidden[1]
     assert end == pytest.approx(sorted(hidden)[-2], abs=0.05) and end < max(row["hidden"] for row in rows)
@@ -66,11 +65,11 @@ def test_a_full_memory_is_wholly_new_and_so_is_what_two_tuned_models_hide():
 
 def test_leaving_a_family_out_moves_what_is_supported():
     """Context parallelism of few tokens came with nobody else; without those runs the limit would be higher. The test above can fail."""
-    rows = training_envelope.seen()
+    rows = training_envelope.layouts()
     fewest = min(row["context"] for row in rows if row["kind"] == "gpu")
     families = {published_training.family(row["row"]) for row in rows if row["context"] == fewest}
     rest = tuple(row for row in rows if published_training.family(row["row"]) not in families)
-    assert training_envelope.precedent(rest)["kinds"]["gpu"]["context"] > fewest
+    assert training_envelope.envelope(rest)["kinds"]["gpu"]["context"] > fewest
 
 
 def test_tensor_parallelism_across_hosts_is_told_and_widens():
@@ -88,7 +87,7 @@ def test_tensor_parallelism_across_hosts_is_told_and_widens():
     assert any("tensor parallelism over 16 devices" in said for said in wide.unsupported)
     inside = train("llama-3-70b", "h100", **{**plan, "tp": 8.0, "pp": 8.0})
     assert not inside.unsupported
-    error = yaml.safe_load(training_envelope.FILE.read_text(encoding="utf-8"))["widening"]["tensor"]["dense"]
+    error = yaml.safe_load(generator.FILE.read_text(encoding="utf-8"))["widening"]["tensor"]["dense"]
     others = [said for said in wide.unsupported if "tensor parallelism" not in said]
     if not others:
         base = math.sqrt(0.115**2 + wide.own_error**2)
@@ -129,7 +128,7 @@ def test_experts_kept_whole_are_told():
     assert any("256 experts" in said for said in alone.unsupported)
     spread = train("deepseek-v3", "b200", ep=64.0, recompute="full", **{**plan, "zero": 1})
     assert not any("experts of a layer" in said for said in spread.unsupported or [])
-    error = yaml.safe_load(training_envelope.FILE.read_text(encoding="utf-8"))["widening"]["experts"]["mixture"]
+    error = yaml.safe_load(generator.FILE.read_text(encoding="utf-8"))["widening"]["experts"]["mixture"]
     assert half_width(alone) >= math.hypot(error, alone.own_error)
 
 

@@ -93,8 +93,6 @@ def test_every_writer_of_the_package_goes_through_this_module() -> None:
         "specs/schema.py",
         "questions/check/schema.py",
         "questions/estimate/schema.py",
-        "validate/max_published_mfu.py",
-        "validate/training_envelope.py",
     }
     allowed = {"core/files.py", "measure/log.py", *generators}
     writers = {

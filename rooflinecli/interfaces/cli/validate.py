@@ -13,17 +13,21 @@ from rooflinecli.interfaces.cli.output import Format, columns
 app = typer.Typer(**QUIET)
 
 
+_LAB = {
+    "kernels": "fit_kernels",
+    "inference": "fit_serving",
+    "desk": "fit_local_machines",
+    "calibrate": "calibration_study",
+}  # subject -> the module that refits its constants
+
+
 @app.command()
 def validate(
     subject: str = typer.Argument(
         "all",
-        help="kernels, training, search, inference, collectives, desk, or all; calibrate: what a few own rows buy (minutes).",
+        help="kernels, training, search, inference, collectives, desk, or all.",
     ),
-    fit: bool = typer.Option(
-        False,
-        "--fit",
-        help="Refit constants on half of the rows; show the other half, and each chip, family or model left out.",
-    ),
+    fit: bool = typer.Option(False, "--fit", hidden=True),
     simulate: bool = typer.Option(
         False, "--simulate", help="Also simulate the collected serving runs, errors beside the formula's (a minute)."
     ),
@@ -41,16 +45,18 @@ def validate(
 
     Measured kernels and collected serving runs are read from a wheel: pip install "rooflinecli[validate]".
     """
+    from rooflinecli.core.errors import UsageError
     from rooflinecli.interfaces.cli.output import write
-    from rooflinecli.interfaces.cli.progress import Progress
     from rooflinecli.render.views.validate import render
-    from rooflinecli.validate.answer import data, tables_of, work
+    from rooflinecli.validate.answer import data, tables_of
 
-    bar = Progress(work(subject) if fit else 0, "steps")
-    try:
-        found, images = tables_of(subject, fit, simulate, bar.add, full), {}
-    finally:
-        bar.close()
+    if fit or subject == "calibrate":
+        name = "--fit" if fit else subject
+        raise UsageError(
+            f"{name}: refits are no part of the installed package; run them from a checkout: python -m lab.{_LAB.get(subject, 'fit_training')}",
+            name,
+        )
+    found, images = tables_of(subject, simulate, full), {}
     if plot is not None:
         from os.path import relpath
 

@@ -1,36 +1,33 @@
-"""How the time of each published step answers to each free constant: tables, so that a fit looks up what the engine said once.
+"""Response of each published step to each free constant of training, as tables that a fit interpolates in place of the engine.
 
-A step is a sum of what its parts take, so around a point the seconds that constants add or save add up; each row is priced once with
-arrays in place of its constants, one after the other over a grid. The sum is an approximation (hidden communication meets work in a
-norm), so tables are made again around what was found, and errors that are reported are the engine's own.
+A step is a sum over its parts, so around a point the seconds that constants add or save add up; each row is priced once with arrays in
+place of its constants, one after the other over a grid. The sum is an approximation (hidden communication and work join in a norm),
+so tables are made again around the fitted constants, and reported errors are the engine's own.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
+from lab.fit import Array, Values
+from lab.training_constants import FREE, Row
 from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.engine.training import train
 from rooflinecli.validate import published_training
-from rooflinecli.validate.stats import Array
-from rooflinecli.validate.training_constants import FREE, Row
 
-Constants = dict[str, float]
-AWAY = np.array(
-    [-1.6, -1.0, -0.6, -0.3, -0.12, 0.0, 0.12, 0.3, 0.6, 1.0, 1.6]
-)  # logarithms beside the value tables are made around
+# logarithms of the grid around a constant's value
+OFFSETS = np.array([-1.6, -1.0, -0.6, -0.3, -0.12, 0.0, 0.12, 0.3, 0.6, 1.0, 1.6])
 
 
 @dataclass
 class ConstantResponse:
-    """Of some constants the rows each moves (indices), the logarithms of its grid, and the seconds it adds there to each; of the rows
-    their seconds at `around`."""
+    """Tables around a point of constants, by name: the rows each moves (indices), the logarithms of its grid [grid], and the seconds
+    it adds there to each [rows, grid]; `seconds` are those of all rows at the point [rows]."""
 
-    around: Constants
+    around: Values
     seconds: Array
     moved: dict[str, Array]
     grid: dict[str, Array]
@@ -44,12 +41,12 @@ class ConstantResponse:
         share = (at - grid[right - 1]) / (grid[right] - grid[right - 1])
         return added[:, right - 1] * (1 - share) + added[:, right] * share
 
-    def total(self, constants: Constants) -> Array:
+    def total(self, constants: Values) -> Array:
         """Seconds of every row with these constants."""
-        found = self.seconds.copy()
-        for name in self.moved:
-            found[self.moved[name]] += self.part(name, constants[name])
-        return np.maximum(found, 1e-9)
+        total = self.seconds.copy()
+        for name, rows in self.moved.items():
+            total[rows] += self.part(name, constants[name])
+        return np.maximum(total, 1e-9)
 
 
 def names_of(row: Row) -> list[str]:
@@ -57,7 +54,7 @@ def names_of(row: Row) -> list[str]:
     return [name for name, free in FREE.items() if free.moves(row)]
 
 
-def answered(row: Row, constants: Constants, error: float | None = None) -> TrainAnswer:
+def answered(row: Row, constants: Values, error: float | None = None) -> TrainAnswer:
     """The engine's answer with some constants replaced, and the base of its interval where one is given."""
     override = {FREE[name].override: constants[name] for name in names_of(row) if name in constants}
     if error is not None:
@@ -65,8 +62,8 @@ def answered(row: Row, constants: Constants, error: float | None = None) -> Trai
     return train(published_training.ctx(row, override), published_training.plan(row))
 
 
-def tabulate(rows: list[Row], around: Constants, done: Callable[[int], None] = lambda count: None) -> ConstantResponse:
-    """Tables of these rows around some constants; `done` is told of each row."""
+def tabulate(rows: list[Row], around: Values) -> ConstantResponse:
+    """Tables of these rows around some constants."""
     members: dict[str, list[int]] = {name: [] for name in around}
     added: dict[str, list[Array]] = {name: [] for name in around}
     grids = {name: _grid(name, value) for name, value in around.items()}
@@ -78,33 +75,29 @@ def tabulate(rows: list[Row], around: Constants, done: Callable[[int], None] = l
         for name in names:
             members[name].append(place)
             added[name].append(parts[name] - base)
-        done(1)
-    width = len(AWAY)
     return ConstantResponse(
         around,
         np.array(seconds),
-        {name: np.array(found, dtype=int) for name, found in members.items()},
+        {name: np.array(places, dtype=int) for name, places in members.items()},
         {name: np.log(grid) for name, grid in grids.items()},
-        {name: np.array(found).reshape(-1, width) for name, found in added.items()},
+        {name: np.array(each).reshape(-1, len(OFFSETS)) for name, each in added.items()},
     )
 
 
 def _grid(name: str, value: float) -> Array:
-    """Values of a constant beside this one, within its range, rising."""
-    free = FREE[name]
-    spread = np.clip(value * np.exp(AWAY), free.low, free.high)
+    """Values of a constant around this one, within its range, rising."""
+    spread = np.clip(value * np.exp(OFFSETS), FREE[name].low, FREE[name].high)
     return spread * (1 + 1e-9 * np.arange(len(spread)))  # clipped ends stay apart for the look-up
 
 
-def _answers(
-    row: Row, names: Iterable[str], grids: dict[str, Array], around: Constants
-) -> tuple[float, dict[str, Array]]:
+def _answers(row: Row, names: list[str], grids: dict[str, Array], around: Values) -> tuple[float, dict[str, Array]]:
     """Seconds of a row at `around`, and along the grid of each constant: one pass of the engine over an array."""
-    names, width = list(names), len(AWAY)
+    width = len(OFFSETS)
     size = 1 + width * len(names)
+    along = {name: slice(1 + i * width, 1 + (i + 1) * width) for i, name in enumerate(names)}
     arrays = {name: np.full(size, around[name]) for name in names}
-    for i, name in enumerate(names):
-        arrays[name][1 + i * width : 1 + (i + 1) * width] = np.minimum(grids[name], FREE[name].high)
+    for name in names:
+        arrays[name][along[name]] = np.minimum(grids[name], FREE[name].high)
     override = {FREE[name].override: values for name, values in arrays.items()}
     time = np.broadcast_to(train(published_training.ctx(row, override), published_training.plan(row)).time_s, (size,))
-    return float(time[0]), {name: time[1 + i * width : 1 + (i + 1) * width] for i, name in enumerate(names)}
+    return float(time[0]), {name: time[along[name]] for name in names}

@@ -1,6 +1,7 @@
-"""What `roofline calibrate` buys on published families: fitted to a few rows of one, scored on the rest, beside the constants it began with.
+"""Worth of `roofline calibrate` on published families: fitted to a few rows of one, scored on the rest, against the constants it began with.
 
-Those constants were refitted without the family (validate/left_out), so that every family is one that they never saw.
+Those constants were refitted without the family (lab.leave_one_family_out), so that every family is one that they never saw.
+`python -m lab.calibration_study` (minutes).
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from lab.calibration_families import Family, families
+from lab.fit import Array
+from lab.show import show
 from rooflinecli.calibrate.constant_groups import BLOCKS
 from rooflinecli.calibrate.fit import fit, solve_all
 from rooflinecli.calibrate.gp_residual import local
+from rooflinecli.calibrate.phase_fit import relative_gap
 from rooflinecli.calibrate.posterior import SETTINGS, Posterior, PriorSettings
 from rooflinecli.validate import aiconfigurator_tables
-from rooflinecli.validate.calibration_families import Unit, units
 from rooflinecli.validate.stats import Table
 
 SEEDS, LEFT = 20, 2  # draws, and rows left to score at least
@@ -34,8 +38,8 @@ class Draw:
     """Rows taken to fit and rows left to score (indices); `wrong`: the first of those taken is off by WRONG."""
 
     what: str
-    taken: Any
-    left: Any
+    taken: Array
+    left: Array
     wrong: bool = False
 
 
@@ -64,37 +68,37 @@ def draws(phase: str, rows: int, seeds: int = SEEDS) -> list[Draw]:
     return found
 
 
-def beyond(phase: str, unit: Unit) -> list[Draw]:
+def beyond(phase: str, family: Family) -> list[Draw]:
     """Fits to the smaller half of a family by one size, scored on the rows that are larger."""
     found = []
     for name in BEYOND.get(phase, ()):
-        size = unit.sizes[name]
+        size = family.sizes[name]
         small = size <= np.median(size) if (size > np.median(size)).any() else size < size.max()
         if min(small.sum(), (~small).sum()) >= LEFT:
             found.append(Draw(name, np.flatnonzero(small), np.flatnonzero(~small)))
     return found
 
 
-def scores(unit: Unit, asked: Sequence[Draw], setting: PriorSettings) -> list[Score]:
+def scores(family: Family, asked: Sequence[Draw], setting: PriorSettings) -> list[Score]:
     """Calibrate on each draw and score it; all draws are priced in the same calls."""
-    masks = np.zeros((len(asked), len(unit.questions)), dtype=bool)
-    logs = np.repeat(unit.measured[None], len(asked), axis=0)
+    masks = np.zeros((len(asked), len(family.rows)), dtype=bool)
+    logs = np.repeat(family.measured[None], len(asked), axis=0)
     for i, draw in enumerate(asked):
         masks[i, draw.taken] = True
         logs[i, draw.taken[0]] += np.log(WRONG) * draw.wrong
-    fits = solve_all(unit.pricer, logs, setting, masks)
+    fits = solve_all(family.predictor, logs, setting, masks)
     x = np.stack([found.x if found.supported else 0 * found.x for found in fits], axis=1)
     near = [
-        local(unit.places[mask], found, range(int(mask.sum()))).shift(unit.places)
+        local(family.places[mask], found, range(int(mask.sum()))).shift(family.places)
         for mask, found in zip(masks, fits, strict=True)
     ]
-    residuals = unit.measured[:, None] - unit.pricer.log_seconds(x, np.stack(near, axis=1))
-    return [_score(unit, draw, residuals[draw.left, i], fits[i]) for i, draw in enumerate(asked)]
+    residuals = family.measured[:, None] - family.predictor.log_seconds(x, np.stack(near, axis=1))
+    return [_score(family, draw, residuals[draw.left, i], fits[i]) for i, draw in enumerate(asked)]
 
 
-def _score(unit: Unit, draw: Draw, after: Any, found: Posterior) -> Score:
+def _score(family: Family, draw: Draw, after: Any, found: Posterior) -> Score:
     """The account of one draw on the rows left; one factor is a mean shrunk towards none, a bare one is not shrunk."""
-    left, own, prior = unit.shipped[draw.left], 0.15**-2, 0.2**-2
+    left, own, prior = family.shipped[draw.left], 0.15**-2, 0.2**-2
     ratio = found.before.mean()
     shrunk = ratio * len(draw.taken) * own / (len(draw.taken) * own + prior)
     inside = float((abs(after) <= np.log1p(found.error)).mean())
@@ -109,20 +113,15 @@ def _score(unit: Unit, draw: Draw, after: Any, found: Posterior) -> Score:
     )
 
 
-def relative_gap(residuals: Any) -> float:
-    """Median |predicted / measured - 1| of logarithms of measured over predicted."""
-    return float(np.median(np.abs(np.expm1(-residuals))))
-
-
 @lru_cache(maxsize=8)
-def account(phase: str, seeds: int = SEEDS) -> tuple[tuple[Unit, dict[str, list[Score]]], ...]:
+def account(phase: str, seeds: int = SEEDS) -> tuple[tuple[Family, dict[str, list[Score]]], ...]:
     """Every family of a phase with the scores of its draws, by what was drawn."""
     found = []
-    for unit in units(phase):
-        asked, kept = [*draws(phase, len(unit.questions), seeds), *beyond(phase, unit)], dict[str, list[Score]]()
-        for draw, score in zip(asked, scores(unit, asked, SETTINGS[phase]) if asked else (), strict=True):
+    for family in families(phase):
+        asked, kept = [*draws(phase, len(family.rows), seeds), *beyond(phase, family)], dict[str, list[Score]]()
+        for draw, score in zip(asked, scores(family, asked, SETTINGS[phase]) if asked else (), strict=True):
             kept.setdefault(draw.what, []).append(score)
-        found.append((unit, kept))
+        found.append((family, kept))
     return tuple(found)
 
 
@@ -158,19 +157,19 @@ def tables(seeds: int = SEEDS) -> list[Table]:
 def _bought(phase: str, seeds: int) -> Table:
     rows = []
     for k in KS[phase]:
-        for group, wanted in (("above 10 %", _above), ("at or below 10 %", _below), ("all", lambda unit: True)):
-            members = [kept[f"{k}"] for unit, kept in account(phase, seeds) if f"{k}" in kept and wanted(unit)]
+        for group, wanted in (("above 10 %", _above), ("at or below 10 %", _below), ("all", lambda family: True)):
+            members = [kept[f"{k}"] for family, kept in account(phase, seeds) if f"{k}" in kept and wanted(family)]
             if members:
                 rows.append(line(group, f"{k}", members))
     return Table(f"calibrate: {KINDS[phase]}", rows, _notes(phase, seeds))
 
 
-def _above(unit: Unit) -> bool:
-    return relative_gap(unit.shipped) > LIMIT
+def _above(family: Family) -> bool:
+    return relative_gap(family.shipped) > LIMIT
 
 
-def _below(unit: Unit) -> bool:
-    return not _above(unit)
+def _below(family: Family) -> bool:
+    return not _above(family)
 
 
 def _notes(phase: str, seeds: int) -> list[str]:
@@ -220,7 +219,7 @@ def _speed(clock: Callable[[], float] = time.process_time) -> Table:
     """Seconds of one core that a fit of 500 rows takes."""
     rows = []
     for phase in ("train", "decode"):
-        pool = [q for u in units(phase) for q in u.questions]
+        pool = [q for family in families(phase) for q in family.rows]
         many = [pool[i % len(pool)] for i in range(500)]
         start = clock()
         fit(many)
@@ -228,3 +227,7 @@ def _speed(clock: Callable[[], float] = time.process_time) -> Table:
             {"group": KINDS[phase], "rows": len(many), "blocks": len(BLOCKS[phase]), "seconds": clock() - start}
         )
     return Table("calibrate: speed", rows, [])
+
+
+if __name__ == "__main__":
+    show(tables())

@@ -1,6 +1,6 @@
-"""The highest training MFU that a published run reached, by chip and format: what an estimate beyond it is told.
+"""published_runs/highest_mfu.yaml: the highest training MFU that a published run reached, by chip and format.
 
-`python -m rooflinecli.validate.max_published_mfu` rewrites published_runs/highest_mfu.yaml; a test compares it with the rows.
+`python -m lab.max_published_mfu` rewrites the file; a test compares it with the rows.
 """
 
 from __future__ import annotations
@@ -13,27 +13,31 @@ from rooflinecli.specs.published_runs import FOLDER
 from rooflinecli.validate.published_training import compared, ctx, family, timed
 
 FILE = FOLDER / "highest_mfu.yaml"
-_HEAD = "# The highest measured MFU of published_runs/training*.yaml, by chip and format (python -m rooflinecli.validate.max_published_mfu).\n"
+_HEAD = "# The highest measured MFU of published_runs/training*.yaml, by chip and format (python -m lab.max_published_mfu).\n"
 
 
 def highest() -> list[dict[str, Any]]:
     """chip, kind, dtype, mfu and row: model FLOPs over the measured time, as the estimate counts them (causal attention)."""
     best: dict[tuple[str, str], dict[str, Any]] = {}
     for row in timed():
-        if (
-            family(row) == "whole_runs"
-        ):  # hours with restarts and other phases in them say nothing of what a step can reach
+        if family(row) == "whole_runs":  # hours with restarts and other phases bound no step
             continue
-        asked, answer = ctx(row), compared(row).answer
-        spec, dtype = asked.chip.spec, asked.dtype
+        context, answer = ctx(row), compared(row).answer
+        spec, dtype = context.chip.spec, context.dtype
         mfu = float(answer.mfu * answer.time_s / row["step_s"])
         if mfu > best.get((spec.id, dtype), {"mfu": 0.0})["mfu"]:
-            found = {"chip": spec.id, "kind": spec.kind, "dtype": dtype, "mfu": round(mfu, 4), "row": row["id"]}
-            best[spec.id, dtype] = found
+            best[spec.id, dtype] = {
+                "chip": spec.id,
+                "kind": spec.kind,
+                "dtype": dtype,
+                "mfu": round(mfu, 4),
+                "row": row["id"],
+            }
     return [best[key] for key in sorted(best)]
 
 
 def text() -> str:
+    """The file."""
     return _HEAD + yaml.safe_dump({"rows": highest()}, sort_keys=False, width=200, default_flow_style=None)
 
 

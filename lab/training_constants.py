@@ -1,4 +1,4 @@
-"""The constants of training that published steps decide: which override each is, which rows it can move, and its range."""
+"""The constants of training that published steps determine: the override of each, the rows it moves, and its range."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ OLDER_TPU = ("tpu-v4", "tpu-v5")
 
 @dataclass(frozen=True)
 class FreeConstant:
-    """A constant: the path it overrides (efficiency.CLASS.NAME, or one variant's), the rows it moves, its range, and its value when no row
-    tells: a number, or the name of a kin whose value then stands in."""
+    """A constant: the path it overrides (efficiency.CLASS.NAME, or one variant's), the rows it moves, its range, and its value where no
+    row determines it: a number, or the name of a related constant whose value is then taken."""
 
     path: str
     moves: Callable[[Row], bool]
@@ -34,7 +34,7 @@ class FreeConstant:
 
     @property
     def rate(self) -> bool:
-        """Whether it is the rate of a kernel on a chip, of which other chips say something."""
+        """Whether it is the rate of a kernel on a chip, for which other chips give a prior."""
         return self.path.startswith(("prefill_attention", "matmul", "grouped_matmul"))
 
 
