@@ -95,7 +95,7 @@ def test_what_a_log_does_not_say_is_asked_for_by_flag(log, tmp_path):
     train.write_text(LOGS["maxtext"][0])
     ran = run_cli("calibrate", str(train), "--hw", "h100")
     assert ran.code == 2
-    assert "give --model, --batch, --seq, -n" in ran.err
+    assert "give --model, --batch, --seq-len, -n" in ran.err
 
 
 def test_a_log_of_another_model_is_not_accepted_in_silence(log):
