@@ -36,10 +36,10 @@ def test_both_kinds_of_tokens_are_counted(monkeypatch: pytest.MonkeyPatch) -> No
     assert pareto_front.reached({**row, "total_tokens_per_s_per_device": 450}) == (0.0, 0.0)
 
 
-def test_faster_for_a_user_is_less_for_a_device() -> None:
+def test_faster_for_a_user_is_less_for_a_device(reached) -> None:
     """Along a front our rate falls too, and what no layout reaches is counted apart."""
     slow, fast = (ROWS[f"inferencex-deepseek-r1-b200-fp8-1024x1024-i{speed}"] for speed in (42, 100))
-    ours = [pareto_front.reached(row)[0] * row["total_tokens_per_s_per_device"] for row in (slow, fast)]
+    ours = [reached(row)[0] * row["total_tokens_per_s_per_device"] for row in (slow, fast)]
     assert ours[0] > ours[1] > 0
     line = pareto_front._line("front", [(0.0, 0.5), (0.5, 0.0), (2.0, 1.5)])
     assert (line["points"], line["reached"]) == (3, 2)

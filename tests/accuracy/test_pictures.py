@@ -8,6 +8,11 @@ from conftest import ROOT, run_cli
 pytest.importorskip("matplotlib")
 
 
+@pytest.fixture(autouse=True)
+def one_report(monkeypatch, report):
+    monkeypatch.setattr("rooflinecli.validate.answer.tables_of", lambda subject, *asked: report(subject))
+
+
 def test_a_picture_per_table(tmp_path):
     out = tmp_path / "accuracy.md"
     ran = run_cli("validate", "training", "--plot", str(tmp_path / "img"), "--format", "markdown", "--out", str(out))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rooflinecli.specs.published_runs import published
-from rooflinecli.validate import collectives, gpu_hours, inference, throughput_tables, training_tables
+from rooflinecli.validate import collectives, inference, throughput_tables
 from rooflinecli.validate.stats import summary
 
 # id of a published row -> relative tolerance; the numbers themselves are in published_runs with their citation
@@ -20,6 +20,13 @@ GOLDEN = {
     "trt14-online-h100-llama3-8b-tp1-467x256-qps2": 0.25,
 }
 RUNS = dict(zip((row["id"] for row in published("inference")["rows"]), inference.published_runs(), strict=True))
+# titles of the tables of `roofline validate inference`
+PUBLISHED, OTHERS = "inference: published", "inference: published, other releases and machines"
+QUANTITIES = {
+    "itl": "inter-token latency",
+    "ttft": "time to first token",
+    "throughput": "throughput at the batch that memory allows",
+}
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -62,9 +69,8 @@ OTHER_BARS = {
 
 
 @pytest.mark.parametrize(("quantity", "kind", "seen"), OTHER_BARS)
-def test_other_releases_and_machines(quantity: str, kind: str, seen: str) -> None:
-    runs = [run for run in throughput_tables.runs() if inference.kind(run) == kind and run.seen == seen]
-    row = summary(inference.points(runs, quantity, "x"))
+def test_other_releases_and_machines(lines, quantity: str, kind: str, seen: str) -> None:
+    row = lines("inference", f"{OTHERS}, {QUANTITIES[quantity]}")[f"{kind}, {seen}"]
     mean, median = OTHER_BARS[quantity, kind, seen]
     assert row["mean"] <= mean and row["median"] <= median and row["below_floor"] == 0 and row["suspect"] == 0
     assert row["coverage"] >= 0.72
@@ -86,9 +92,9 @@ def test_every_published_row_keeps_its_source() -> None:
         assert not set(left_out) & {row["id"] for row in data["rows"]} and all(e["reason"] for e in data["excluded"])
 
 
-def test_no_prediction_beats_its_floor_and_no_row_is_impossible() -> None:
-    for quantity in ("itl", "ttft", "throughput"):
-        row = summary(inference.points(inference.published_runs(), quantity, quantity))
+def test_no_prediction_beats_its_floor_and_no_row_is_impossible(lines) -> None:
+    for quantity in QUANTITIES.values():
+        row = lines("inference", f"{PUBLISHED}, {quantity}")["all"]
         assert row["below_floor"] == 0 and row["suspect"] == 0
     assert summary(collectives.points(collectives.published_rows(), "published"))["below_floor"] == 0
 
@@ -110,17 +116,15 @@ BARS = {
 
 
 @pytest.mark.parametrize(("quantity", "kind", "seen"), BARS)
-def test_tables_reproduce(quantity: str, kind: str, seen: str) -> None:
-    runs = [run for run in inference.published_runs() if inference.kind(run) == kind and run.seen == seen]
-    row = summary(inference.points(runs, quantity, quantity))
+def test_tables_reproduce(lines, quantity: str, kind: str, seen: str) -> None:
+    row = lines("inference", f"{PUBLISHED}, {QUANTITIES[quantity]}")[f"{kind}, {seen}"]
     mean, median = BARS[quantity, kind, seen]
     assert row["mean"] <= mean and row["median"] <= median
     assert row["mean"] < row["floor_mean"]
 
 
-@pytest.mark.slow
-def test_training_rows() -> None:
-    first, second, third, both, _ = ({row["group"]: row for row in table.rows} for table in training_tables.tables())
+def test_training_rows(report) -> None:
+    first, second, third, both, _ = ({row["group"]: row for row in table.rows} for table in report("training"))
     assert first["all"]["rows"] == 282 and second["all"]["rows"] == 200 and both["all"]["rows"] == 482
     assert second["all"]["below_floor"] == 0 and both["dense"]["mean"] < 0.055 and both["MoE"]["mean"] < 0.11
     assert both["dense"]["median"] < 0.035 and both["MoE"]["median"] < 0.08
@@ -131,13 +135,13 @@ def test_training_rows() -> None:
     assert rows["all"]["mean"] <= 0.09 and rows["all"]["below_floor"] == 0
 
 
-def test_hours_of_whole_runs_are_within_a_seventh_where_the_layout_was_published() -> None:
-    lines = {row["group"]: row for row in gpu_hours.table().rows}
-    assert all(abs(row["off"]) < 0.15 for row in lines.values() if row["layout"] == "published")
-    assert {name for name, row in lines.items() if row["layout"] == "published"} == {"Llama 3.1 405B", "DeepSeek-V3"}
+def test_hours_of_whole_runs_are_within_a_seventh_where_the_layout_was_published(lines) -> None:
+    runs = lines("training", "training: GPU-hours of whole runs")
+    assert all(abs(row["off"]) < 0.15 for row in runs.values() if row["layout"] == "published")
+    assert {name for name, row in runs.items() if row["layout"] == "published"} == {"Llama 3.1 405B", "DeepSeek-V3"}
     # 1.46 M hours are 137 TFLOP/s for each device at 6 N FLOPs and 15T tokens: 14 % of a peak of 989, and attention on top
     implied = 6 * 8.03e9 * 15e12 / (1.46e6 * 3600) / 989.4e12
-    assert implied < lines["Llama 3.1 8B"]["implied_mfu"] < 1.2 * implied
+    assert implied < runs["Llama 3.1 8B"]["implied_mfu"] < 1.2 * implied
 
 
 def test_the_highest_published_mfu_is_what_the_rows_say():

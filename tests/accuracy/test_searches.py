@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
@@ -12,11 +10,10 @@ from rooflinecli.validate import published_training, search_vs_tuned, unseen_tra
 ROWS = {row["id"]: row for row in published_training.timed()}
 
 
-def few(family: str, count: int = 3) -> list[search_vs_tuned.Searched]:
-    """The first few tuned runs of a family."""
+def gains(searched, family: str, count: int = 3) -> list[float]:
+    """Gains claimed over the first few tuned runs of a family."""
     rows = [row for row in search_vs_tuned.sampled(False) if published_training.family(row) == family][:count]
-    found = [search_vs_tuned.searched(row) for row in rows]
-    return [one for one in found if one is not None]
+    return [one.gain for row in rows if (one := searched(row)) is not None]
 
 
 @pytest.mark.parametrize(
@@ -32,25 +29,25 @@ def few(family: str, count: int = 3) -> list[search_vs_tuned.Searched]:
         "fms_fsdp",
     ],
 )
-def test_a_winner_claims_little_over_a_tuned_dense_run(family):
-    assert np.median([one.gain for one in few(family)]) <= 1.08
+def test_a_winner_claims_little_over_a_tuned_dense_run(searched, family):
+    assert np.median(gains(searched, family)) <= 1.08
 
 
-def test_a_winner_claims_little_over_a_tuned_mixture():
-    assert np.median([one.gain for one in few("mbridge_moe", 7)]) <= 1.15
+def test_a_winner_claims_little_over_a_tuned_mixture(searched):
+    assert np.median(gains(searched, "mbridge_moe", 7)) <= 1.15
 
 
 @pytest.mark.parametrize("name", ["run-llama-3.1-405b", "run-deepseek-v3", "nemo-2407-nemotron-8b-pretrain-n64"])
-def test_layouts_people_know_rank_in_the_first_twentieth(name):
-    one = search_vs_tuned.searched(ROWS[name])
+def test_layouts_people_know_rank_in_the_first_twentieth(searched, name):
+    one = searched(ROWS[name])
     assert one.place <= 0.05 and one.layouts > 5000
 
 
 @pytest.mark.parametrize("row", unseen_training.runs(), ids=lambda row: f"{row['id']} as {row['plan']['software']}")
-def test_mixtral_that_nothing_saw_ranks_in_the_first_twentieth(row):
+def test_mixtral_that_nothing_saw_ranks_in_the_first_twentieth(searched, row):
     """As either release that its page may mean; no fit and no limit has the run."""
     assert row["id"] not in ROWS
-    one = search_vs_tuned.searched(row)
+    one = searched(row)
     assert one.place <= 0.05 and one.gain <= 1.3 and one.layouts > 5000
     tokens = row["batch"] * row["model"]["seq"] / row["step_s"] / published_training.plan(row).devices
     said = {"8x7b-b200": 15457, "8x7b-gb200": 19275, "8x22b-b200": 2232, "8x22b-gb200": 2731}  # tokens/s/GPU as printed
@@ -60,25 +57,25 @@ def test_mixtral_that_nothing_saw_ranks_in_the_first_twentieth(row):
 @pytest.mark.parametrize(
     "name", ["qwen3_30b_a3b-h100-n16-fp8", "qwen3_235b_a22b-h100-n256", "26.04-qwen3_235b_a22b-b300"]
 )
-def test_no_winner_claims_much_over_a_tuned_mixture_on_hosts_that_issue_slowly(name):
+def test_no_winner_claims_much_over_a_tuned_mixture_on_hosts_that_issue_slowly(searched, name):
     """Where host time and an exchange between hosts make another layout look half as slow again."""
     row = next(row for row in search_vs_tuned.tuned() if name in row["id"] and row["batch"] >= 1024)
-    one = search_vs_tuned.searched(row)
+    one = searched(row)
     assert one.gain <= 1.32 and one.place <= 0.05
 
 
 @pytest.mark.parametrize("chip", ["gb200", "gb300"])
-def test_a_dense_run_of_four_bits_ranks_in_the_first_twentieth(chip):
+def test_a_dense_run_of_four_bits_ranks_in_the_first_twentieth(searched, chip):
     """It hides more than nine of ten runs do, and less than some do."""
     row = next(row for row in search_vs_tuned.tuned() if f"llama3.1_405b-{chip}-n256-nvfp4" in row["id"])
-    assert search_vs_tuned.searched(row).place <= 0.05
+    assert searched(row).place <= 0.05
 
 
-def test_a_layout_without_precedent_would_win_by_the_expected_price():
+def test_a_layout_without_precedent_would_win_by_the_expected_price(searched):
     """Qwen3-30B on 8 B200, experts kept whole on every device: what the expected price takes gains more over the published run than what the safe end takes."""
     row = next(row for row in search_vs_tuned.tuned() if "qwen3_30b_a3b-b200-n8-mxfp8" in row["id"])
-    safe = search_vs_tuned.searched(row)
-    bold = search_vs_tuned.searched(row, "expected")
+    safe = searched(row)
+    bold = searched(row, "expected")
     assert bold.gain > safe.gain + 0.1
 
 
@@ -93,10 +90,19 @@ def test_the_fastest_of_one_question_is_the_tuned_run():
     assert len(asked) > 3 and len(kept) == 1 and kept[0]["step_s"] == min(row["step_s"] for row in asked)
 
 
-def test_the_command_prints_tables(cli, monkeypatch):
-    monkeypatch.setattr(search_vs_tuned, "sampled", lambda full: [ROWS["nemo-2407-nemotron-8b-pretrain-n64"]])
+def test_the_command_prints_tables(cli, monkeypatch, search_report):
+    monkeypatch.setattr("rooflinecli.validate.answer.tables_of", lambda *asked: search_report)
     tables = cli("validate", "search", "--format", "json").json["tables"]
     row = tables[0]["rows"][0]
     assert row["group"] == "nemo" and row["rows"] == 1 and row["layouts"] > 5000 and 0 <= row["rank"] < 0.05
+    assert [table["title"] for table in tables][-2:] == ["search: runs that nothing saw", "search: front of serving"]
+    assert all(table["rows"] for table in tables if table["title"] != "search: winner against other runs")
     assert "gain of the winner" in cli("validate", "search", "--format", "markdown").out
-    assert json.dumps(tables) and "rank" in cli("validate", "search", "--format", "csv").out
+    assert "rank" in cli("validate", "search", "--format", "csv").out
+    assert "nemo" in cli("validate", "search").out
+
+
+@pytest.mark.slow
+def test_the_command_searches_itself(cli, monkeypatch):
+    monkeypatch.setattr(search_vs_tuned, "sampled", lambda full: [ROWS["nemo-2407-nemotron-8b-pretrain-n64"]])
+    assert cli("validate", "search", "--format", "json").json["tables"][0]["rows"][0]["layouts"] > 5000

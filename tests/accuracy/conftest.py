@@ -1,0 +1,67 @@
+"""What several tests of accuracy read, computed once per session."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+from rooflinecli.specs.published_runs import published
+from rooflinecli.validate import pareto_front, published_training, search_vs_tuned
+from rooflinecli.validate.answer import tables_of
+
+
+@pytest.fixture(scope="session")
+def report():
+    """`report(SUBJECT)`: the tables of `roofline validate SUBJECT`."""
+    return cache(tables_of)
+
+
+@pytest.fixture(scope="session")
+def lines(report):
+    """`lines(SUBJECT, TITLE)`: the rows of one of its tables by group."""
+    return lambda subject, title: {row["group"]: row for t in report(subject) if t.title == title for row in t.rows}
+
+
+@pytest.fixture(scope="session")
+def searched():
+    """A training run against the search of its question, by the bound of HOLDS."""
+    found: dict[Any, Any] = {}
+
+    def search(row: dict[str, Any], *bound: str) -> search_vs_tuned.Searched | None:
+        key = (row["id"], row["plan"].get("software"), bound)
+        if key not in found:
+            found[key] = search_vs_tuned.searched(row, *bound)
+        return found[key]
+
+    return search
+
+
+@pytest.fixture(scope="session")
+def reached():
+    """`pareto_front.reached` of a published point, searched once."""
+    found: dict[str, tuple[float, float]] = {}
+
+    def reach(row: dict[str, Any]) -> tuple[float, float]:
+        if row["id"] not in found:
+            found[row["id"]] = pareto_front.reached(row)
+        return found[row["id"]]
+
+    return reach
+
+
+FRONT = [f"inferencex-deepseek-r1-b200-fp8-1024x1024-i{speed}" for speed in (42, 100)]
+
+
+@pytest.fixture(scope="session")
+def search_report(searched, reached):
+    """The tables of `roofline validate search` over one tuned run and two points of a front."""
+    run = next(row for row in published_training.timed() if row["id"] == "nemo-2407-nemotron-8b-pretrain-n64")
+    points = [row for row in published("pareto")["rows"] if row["id"] in FRONT]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search_vs_tuned, "sampled", lambda full: [run])
+        patch.setattr(search_vs_tuned, "searched", searched)
+        patch.setattr(pareto_front, "published", lambda name: {"rows": points})
+        patch.setattr(pareto_front, "reached", reached)
+        return tables_of("search")
