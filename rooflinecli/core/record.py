@@ -36,7 +36,8 @@ class Record:
             if spread:
                 yield from value.items()
             elif not optional or value is not None:
-                yield (key if former else name), value
+                renamed = _former_keys(type(self)).get(name) if former else None  # type: ignore[arg-type]
+                yield (key if former else name), value if renamed is None else _with_former_keys(value, renamed)
 
     def __getitem__(self, key: str) -> Any:
         """The value of a key of the JSON object. Raises KeyError where there is none."""
@@ -68,6 +69,23 @@ SPREAD = {"spread": True}  # metadata of a mapping whose entries are keys of the
 def former(key: str) -> dict[str, Any]:
     """Metadata of a field that was called `key` in the first version of its schema."""
     return {"former": key}
+
+
+def former_keys(**keys: str) -> dict[str, Any]:
+    """Metadata of a mapping, or a list of them, some of whose keys were others in the first version of its schema."""
+    return {"former_keys": keys}
+
+
+@cache
+def _former_keys(kind: type) -> dict[str, dict[str, str]]:
+    fields = kind.__dataclass_fields__.values()  # type: ignore[attr-defined]
+    return {f.name: f.metadata["former_keys"] for f in fields if "former_keys" in f.metadata}
+
+
+def _with_former_keys(value: Any, keys: dict[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {keys.get(name, name): item for name, item in value.items()}
+    return [_with_former_keys(item, keys) for item in value] if isinstance(value, list) else value
 
 
 @cache

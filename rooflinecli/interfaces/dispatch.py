@@ -129,9 +129,9 @@ def _as_file(written: str, question: Callable[[Path], Options]) -> Options:
 
 def simulate(options: Options) -> Options:
     """An engine's scheduler over step prices for one load: percentiles, SLO attainment, queues, with intervals."""
-    from rooflinecli.questions.simulate.study import simulated
+    from rooflinecli.questions.simulate.question import Simulate
 
-    return dict(plain(simulated({k: _written(v) for k, v in options.items()})[0]))
+    return Simulate.read(options).answer().to_dict()
 
 
 def calibrate(options: Options) -> Options:

@@ -165,6 +165,10 @@ def _read(field: Option, written: Any) -> Any:
         if not isinstance(written, str):
             raise UsageError(f"{field.flag} {written!r}: expected text", field.name)
         return written
+    if field.kind == "distribution":
+        return written if isinstance(written, str) else f"{parse_values.number(field.flag, written, 'amount'):g}"
+    if field.kind == "whole":
+        return written if written in field.choices else parse_values.whole(field, written)
     if field.kind == "switch" and isinstance(written, bool):
         return written
     if field.kind in parse_values.QUANTITIES or field.kind in ("positive", "real", "fraction"):

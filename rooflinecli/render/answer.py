@@ -20,7 +20,10 @@ def render(
     if format == "json":
         from rooflinecli.render.formats.json import dumps
 
-        return dumps(bare(plain(answer, former=schema == "1")))
+        found = bare(plain(answer, former=schema == "1"))
+        if schema == "1" and "schema" in found:
+            found["schema"] = f"{found['schema'].rpartition('/')[0]}/1"
+        return dumps(found)
     if format == "csv":
         return _csv(answer, table)
     if format == "markdown":

@@ -58,12 +58,16 @@ def interval(low: float, high: float, unit: str) -> str:
 
 def rate(tokens_per_s: float) -> str:
     """'943 tok/s'."""
-    return f"{si(tokens_per_s, '').strip()} tok/s"
+    if abs(tokens_per_s) >= 999_500:
+        return f"{count(tokens_per_s)} tok/s"
+    return f"{float(f'{tokens_per_s:.3g}'):,g} tok/s"
 
 
 def percent(fraction: float) -> str:
-    """'47%', '4.7%', '0.47%': two digits at least."""
+    """'47%', '4.7%', '0.47%': two digits at least, and what 99.42% lacks of all."""
     size = abs(fraction) * 100
+    if 99 <= size < 100:
+        return f"{fraction * 100:.2f}%"
     digits = 0 if size >= 9.95 or size == 0 else 1 if size >= 0.995 else 2
     return f"{fraction * 100:.{digits}f}%"
 

@@ -34,13 +34,13 @@ def held(found: RequestLatencies, limits: SloSet) -> list[dict[str, Any]]:
         share = float(_all_kept(found, promise)[asked].mean()) if asked.any() else 1.0
         answer.append(
             {
-                "promise": promise.text,
-                "class": promise.label or None,
+                "text": promise.text,
+                "label": promise.label or None,
                 "limits": dict(promise.seconds),
                 "requests": int(asked.sum()),
-                "asked_share": promise.share,
-                "inside_share": share,
-                "kept": share >= promise.share,
+                "target": promise.share,
+                "attainment": share,
+                "met": share >= promise.share,
             }
         )
     return answer
@@ -65,15 +65,15 @@ def shares(found: RequestLatencies, limits: SloSet, seconds: float, devices: flo
     asked = _asked(found, main.label)
     for name, limit in main.seconds:
         inside = _kept(found, name, limit)[asked]
-        parts[f"slo_{name}_share"] = float(inside.mean()) if len(inside) else 1.0
+        parts[f"slo_attainment_{name}"] = float(inside.mean()) if len(inside) else 1.0
     spoken, kept = slo_mask(found, limits)
     rate = float(kept.sum()) / seconds
     return {
         **parts,
-        "slo_share": float(kept[spoken].mean()) if spoken.any() else 1.0,
-        "slo_margin_share": min(one["inside_share"] - one["asked_share"] for one in held(found, limits)),
-        "goodput_per_s": rate,
-        "goodput_per_s_per_device": rate / devices,
+        "slo_attainment": float(kept[spoken].mean()) if spoken.any() else 1.0,
+        "slo_attainment_margin": min(one["attainment"] - one["target"] for one in held(found, limits)),
+        "goodput_requests_per_s": rate,
+        "goodput_requests_per_s_per_device": rate / devices,
     }
 
 
@@ -94,6 +94,6 @@ def classes(found: RequestLatencies, limits: SloSet | None) -> list[dict[str, An
             of = asked & (found.output > 1) if time == "tpot" else asked
             row |= percentiles(time, getattr(found, time)[of])
         if limits is not None and kept is not None and {"", name} & set(limits.tightest_slo):
-            row["slo_share"] = float(kept[asked].mean())
+            row["slo_attainment"] = float(kept[asked].mean())
         answer.append(row)
     return answer

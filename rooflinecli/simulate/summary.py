@@ -74,13 +74,13 @@ def _use(replicas: list[Replica], found: RequestLatencies, seconds: float, copie
     span = seconds * copies
     asked = float(found.prompt.sum())
     return {
-        "busy_share": sum(r.tally.busy for r in replicas) / span,
-        "batch_mean": sum(r.tally.area_batch for r in replicas) / span,
-        "batch_max": max(r.tally.most_batch for r in replicas),
-        "kv_use_mean_share": sum(r.tally.area_used / r.limits.pool for r in replicas) / span,
-        "kv_use_max_share": max(r.tally.most_used / r.limits.pool for r in replicas),
+        "engine_utilization": sum(r.tally.busy for r in replicas) / span,
+        "running_requests_mean": sum(r.tally.area_batch for r in replicas) / span,
+        "decode_batch_max": max(r.tally.most_batch for r in replicas),
+        "kv_cache_usage_mean": sum(r.tally.area_used / r.limits.pool for r in replicas) / span,
+        "kv_cache_usage_max": max(r.tally.most_used / r.limits.pool for r in replicas),
         "preemptions": sum(r.tally.preemptions for r in replicas),
-        "hit_share": sum(r.tally.hit_tokens for r in replicas) / asked if asked else 0.0,
+        "prefix_cache_hit_rate": sum(r.tally.hit_tokens for r in replicas) / asked if asked else 0.0,
         **_reloaded(replicas, asked),
         "steps": sum(r.tally.steps for r in replicas),
     }

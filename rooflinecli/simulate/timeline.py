@@ -65,7 +65,7 @@ def timeline(
             )
     if limits is not None:
         kept = slo_mask(found, limits)[1]
-        columns["slo_share"] = np.array([kept[p].mean() if len(p) else np.nan for p in parts])
+        columns["slo_attainment"] = np.array([kept[p].mean() if len(p) else np.nan for p in parts])
     columns |= _seen(replicas, edges)
     if paid:
         columns["replicas"] = np.array([mean(paid, low, high) for low, high in pairwise(edges.tolist())])

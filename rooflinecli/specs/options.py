@@ -58,6 +58,8 @@ KINDS = {
     # of questions other than estimates: read as they are written, bounds checked
     "free": OptionKind("TEXT"),
     "file": OptionKind("FILE"),
+    "distribution": OptionKind("TOKENS"),
+    "whole": OptionKind("COUNT", "tokens", whole=True, least=1),
     "time": OptionKind("TIME", "s", above=0),
     "usd": OptionKind("MONEY", "USD", above=0),
     "bytes": OptionKind("SIZE", "B", above=0),
@@ -425,9 +427,9 @@ class Dropout(Group):
 
 
 class Serving(
-    Bounds, ServingEngine, Adapters, ExpertBalance, ServedAdapters, KVOffload, Money, OutputLength, Images, Prompt, HostOffload, ExpertLayout, ServingLayout, Layout, Formats, Subject
+    Bounds, ServingEngine, Adapters, ExpertBalance, ServedAdapters, KVOffload, Money, Images, HostOffload, ExpertLayout, ServingLayout, Layout, Formats, Subject
 ):  # fmt: skip
-    """Options that estimates and simulations share: model, chip, formats, layout, engine, lengths, adapters, price."""
+    """Options that estimates and simulations share: model, chip, formats, layout, engine, adapters, price."""
 
 
 class EstimateOptions(
@@ -442,7 +444,8 @@ OPTIONS: dict[str, Option] = {option.name: option for option in EstimateOptions.
 NOT_SIMULATED = tuple(
     name
     for name in OPTIONS
-    if name not in {option.name for option in (*Serving.fields().values(), *Load.fields().values())}
+    if name
+    not in {option.name for option in (f for g in (Serving, Load, Prompt, OutputLength) for f in g.fields().values())}
 )  # of training, of means, or of work that the simulated engine does not do
 _NAMES = {name: option for option in OPTIONS.values() for name in option.names}
 

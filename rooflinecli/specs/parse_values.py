@@ -126,6 +126,19 @@ def quantity(field: Option, written: Any) -> float:
     return found
 
 
+def whole(field: Option, written: Any) -> int:
+    """A count as people write it: 512, 4k, 1M. Raises UsageError with the flag and the bound broken."""
+    least = 1 if field.least is None else field.least
+    found = int(number(field.flag, written, "count", field.name))
+    if found < least:
+        raise UsageError(f"{field.flag} {written}: must be at least {least:g}", field.name)
+    if found > (field.most or MOST_THINGS):
+        raise UsageError(
+            f"{field.flag} {written}: exceeds the supported maximum of {field.most or MOST_THINGS:g}", field.name
+        )
+    return found
+
+
 def _measured(written: float | str, unit: str) -> float:
     if not isinstance(written, str):
         return float(written)

@@ -141,7 +141,43 @@ _ROWS = (
         of=("tokens_per_s", "image_tokens"),
     ),
 )
-QUANTITIES: dict[str, Quantity] = {row.name: row for row in _ROWS}
+_SIMULATED = (
+    *(
+        _q(f"{name}_{point}_s", "s", f"{label} {point}", LESS)
+        for name, label in (
+            ("ttft", "TTFT"),
+            ("itl", "ITL"),
+            ("tpot", "TPOT"),
+            ("e2e", "E2E latency"),
+            ("queue", "queueing time"),
+        )
+        for point in ("mean", "p50", "p90", "p95", "p99", "max")
+    ),
+    _q("output_tokens_per_s", "tokens/s", "output throughput", MORE),
+    _q("input_tokens_per_s", "tokens/s", "input throughput", MORE),
+    _q("output_tokens_per_s_per_device", "tokens/s", "output throughput per device", MORE),
+    _q("goodput_requests_per_s", "count", "goodput, requests/s", MORE),
+    _q("goodput_requests_per_s_per_device", "count", "goodput per device, requests/s", MORE),
+    _q("slo_attainment", "fraction", "SLO attainment", MORE),
+    _q("slo_attainment_ttft", "fraction", "SLO attainment, TTFT", MORE),
+    _q("slo_attainment_itl", "fraction", "SLO attainment, TPOT", MORE),
+    _q("slo_attainment_e2e", "fraction", "SLO attainment, E2E latency", MORE),
+    _q("slo_attainment_queue", "fraction", "SLO attainment, queueing time", MORE),
+    _q("slo_attainment_margin", "fraction", "SLO attainment above target", MORE, distance=True),
+    _q("running_requests_mean", "count", "running requests, mean"),
+    _q("decode_batch_max", "count", "decode batch, max"),
+    _q("engine_utilization", "fraction", "engine utilization"),
+    _q("kv_cache_usage_mean", "fraction", "KV cache usage, mean"),
+    _q("kv_cache_usage_max", "fraction", "KV cache usage, max"),
+    _q("prefix_cache_hit_rate", "fraction", "prefix cache hit rate", MORE),
+    _q("preemptions", "count", "preemptions", LESS),
+    _q("replicas_mean", "count", "replicas paid for, mean", LESS),
+    _q("replicas_started", "count", "replicas started"),
+    _q("requests_restarted", "count", "requests restarted after a failure", LESS),
+    _q("joules_per_output_token", "J", "energy per output token at TDP", LESS),
+    _q("duration_s", "s", "simulated time"),
+)
+QUANTITIES: dict[str, Quantity] = {row.name: row for row in (*_ROWS, *_SIMULATED)}
 DERIVED = tuple(row for row in _ROWS if row.formula is not None)
 COST = {
     row.phase: row.name for row in _ROWS if row.phase and row.name.startswith("usd_per_million")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.questions.simulate.question import SimulateQuestion
+from rooflinecli.questions.simulate.question import Simulate
 from rooflinecli.questions.simulate.run import run
 from rooflinecli.specs.published_runs import published
 from rooflinecli.validate.stats import Table
@@ -35,12 +35,12 @@ def simulated(row: dict[str, Any]) -> dict[str, float]:
     if "qps" in row:
         load: dict[str, Any] = {
             "qps": float(row["qps"]),
-            "requests": row["requests"],
+            "num_requests": row["requests"],
             "replicas": row.get("replicas", 1),
         }
     else:
-        load = {"concurrency": row["concurrency"], "spread": "0.8:1", "settings": FLAGS[row["engine"]]}
-    return run(SimulateQuestion(tuple(sorted(options.items())), **load, **lengths)).values
+        load = {"concurrency": row["concurrency"], "length_range": "0.8:1", "scheduler_config": FLAGS[row["engine"]]}
+    return run(Simulate.read({**options, **load, **lengths})).values
 
 
 def group(row: dict[str, Any]) -> str:

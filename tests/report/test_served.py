@@ -37,8 +37,8 @@ def test_its_numbers_are_the_commands(page):
         slo="ttft=100ms,itl=12ms@90",
     )
     assert {name: values[name] for name in found["values"]} == found["values"]
-    shares = {point["load"]: point["slo_share"] for point in found["loads"]}
-    assert shares[8.0] == values["slo_share"] and shares[2.0] >= shares[16.0] and len(shares) == 7
+    shares = {point["load"]: point["slo_attainment"] for point in found["loads"]}
+    assert shares[8.0] == values["slo_attainment"] and shares[2.0] >= shares[16.0] and len(shares) == 7
 
 
 def test_its_curves_rise_and_end_at_the_slowest(page):
@@ -49,7 +49,7 @@ def test_its_curves_rise_and_end_at_the_slowest(page):
         assert times[50] == pytest.approx(found["values"].get(f"{name}_p50_s", times[50]))
     instants = [point["at_s"] for point in found["over_time"]]
     assert instants == sorted(instants) and len(instants) <= 300
-    assert 0 < max(point["batch"] for point in found["over_time"]) <= found["values"]["batch_max"] + 1
+    assert 0 < max(point["batch"] for point in found["over_time"]) <= found["values"]["decode_batch_max"] + 1
 
 
 def test_its_pictures_are_there_and_whole(page):

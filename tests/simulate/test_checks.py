@@ -7,7 +7,6 @@ import json
 import pytest
 from conftest import run_cli
 
-from rooflinecli.core.errors import UsageError
 from rooflinecli.interfaces.python import api
 
 PLAN = """
@@ -18,7 +17,7 @@ checks:
     prompt: 1k
     output: 100
     simulate: {requests: 200, slo: "ttft=2s@99"}
-    require: {simulate.ttft_p99_s: "<= 2 s", simulate.slo_share: ">= 99 %", decode.time_s: "<= 1 s"}
+    require: {simulate.ttft_p99_s: "<= 2 s", simulate.slo_attainment: ">= 99 %", decode.time_s: "<= 1 s"}
   tight:
     qps: 5
     simulate: {requests: 200}
@@ -71,9 +70,21 @@ def test_a_request_beyond_the_cache_fails_its_check(tmp_path):
     assert ran.code == 1 and "needs more cache" in ran.out + ran.err
 
 
-def test_the_function_refuses_a_search():
-    with pytest.raises(UsageError, match="replicas=min"):
-        api.simulate("llama-3-8b", "h100", qps=1, replicas="min", slo="ttft=1s")
+def test_the_function_searches_for_the_fewest_replicas_too():
+    """The count found meets the SLO, and one replica fewer does not, as a run of each alone says."""
+    asked = {
+        "model": "llama-3-8b",
+        "hw": "h100",
+        "qps": 60,
+        "num_requests": 300,
+        "slo": "ttft=300ms@95",
+        "interval": False,
+    }
+    found = api.simulate(**asked, replicas="min")
+    count = found["replicas"]
+    assert count > 1 and found["slo"]["met"]
+    assert api.simulate(**asked, replicas=count)["ttft_p99_s"] == found["ttft_p99_s"]
+    assert not api.simulate(**asked, replicas=count - 1)["slo"]["met"]
 
 
 def test_a_search_ends_with_simulations():

@@ -85,16 +85,16 @@ def test_shares_and_percentiles_by_class_are_those_of_the_requests(trace, tmp_pa
         sum(r["ttft_s"] <= 0.15 and r["tpot_s"] <= 0.015 for r in chat) / 360,
         sum(r["e2e_s"] <= 5 for r in batch) / 60,
     ]
-    said = found["slo"]["promises"]
-    assert [one["inside_share"] for one in said] == pytest.approx(inside)
-    assert [one["kept"] for one in said] == [i >= a for i, a in zip(inside, (0.5, 0.99, 0.9), strict=True)]
+    said = found["slo"]["targets"]
+    assert [one["attainment"] for one in said] == pytest.approx(inside)
+    assert [one["met"] for one in said] == [i >= a for i, a in zip(inside, (0.5, 0.99, 0.9), strict=True)]
     margin = min(i - a for i, a in zip(inside, (0.5, 0.99, 0.9), strict=True))
-    assert found["simulate"]["slo_margin_share"] == pytest.approx(margin)
-    assert found["slo"]["kept"] == (margin >= 0)
+    assert found["simulate"]["slo_attainment_margin"] == pytest.approx(margin)
+    assert found["slo"]["met"] == (margin >= 0)
     good = [
         r for r in rows if r["ttft_s"] <= 0.06 and (r["e2e_s"] <= 5 if r["class"] == "batch" else r["tpot_s"] <= 0.015)
     ]
-    assert found["simulate"]["slo_share"] == pytest.approx(len(good) / 420)
+    assert found["simulate"]["slo_attainment"] == pytest.approx(len(good) / 420)
     assert [(c["class"], c["requests"]) for c in found["classes"]] == [("chat", 360), ("batch", 60)]
     assert found["classes"][1]["e2e_max_s"] == max(r["e2e_s"] for r in batch)
     assert found["classes"][0]["ttft_mean_s"] == pytest.approx(sum(r["ttft_s"] for r in chat) / 360)
@@ -105,11 +105,11 @@ def test_a_promise_to_one_class_says_nothing_of_another(trace, tmp_path):
     found = answer("--trace", str(trace), "--slo", "chat:e2e=900ms@50,batch:e2e=60s@90", "--requests-out", str(out))
     rows = rows_of(out)
     good = sum(r["e2e_s"] <= (0.9 if r["class"] == "chat" else 60) for r in rows)
-    assert 60 < good < 420 and found["simulate"]["slo_share"] == pytest.approx(good / 420)
-    assert [c["slo_share"] for c in found["classes"]] == pytest.approx([(good - 60) / 360, 1])
+    assert 60 < good < 420 and found["simulate"]["slo_attainment"] == pytest.approx(good / 420)
+    assert [c["slo_attainment"] for c in found["classes"]] == pytest.approx([(good - 60) / 360, 1])
     alone = answer("--trace", str(trace), "--slo", "batch:e2e=60s@90")
-    assert alone["simulate"]["slo_share"] == 1 and alone["simulate"]["goodput_per_s"] < 60 / 60
-    assert "slo_share" not in alone["classes"][0]
+    assert alone["simulate"]["slo_attainment"] == 1 and alone["simulate"]["goodput_requests_per_s"] < 60 / 60
+    assert "slo_attainment" not in alone["classes"][0]
 
 
 def test_a_promise_missed_decides_the_exit_and_the_fewest_replicas(trace):
@@ -117,9 +117,9 @@ def test_a_promise_missed_decides_the_exit_and_the_fewest_replicas(trace):
     promise = "chat:ttft=2s@50,batch:e2e=1750ms@99"
     found = answer("--trace", str(trace), "--speed", "3", "--replicas", "min", "--slo", promise)
     fewest = found["simulate"]["replicas"]
-    assert fewest > 1 and found["slo"]["kept"] and found["slo"]["one_fewer_margin_share"] < 0
+    assert fewest > 1 and found["slo"]["met"] and found["slo"]["margin_with_one_fewer_replica"] < 0
     ran = run_cli(*BASE, "--trace", str(trace), "--speed", "3", "--replicas", str(fewest - 1), "--slo", promise)
-    assert ran.code == 1 and "missed: 1 of 2 promises" in ran.out and "batch" in ran.out
+    assert ran.code == 1 and "missed: 1 of 2 targets" in ran.out and "batch" in ran.out
 
 
 def test_a_class_that_the_load_does_not_have_is_named(trace):
@@ -140,7 +140,7 @@ def test_requests_of_the_warm_up_do_not_count(trace, tmp_path):
     assert values["duration_s"] == pytest.approx(max(r["arrival_s"] + r["e2e_s"] for r in rows) - 20)
     assert values["output_tokens_per_s"] == pytest.approx(sum(r["output"] for r in rows) / values["duration_s"])
     whole = answer("--trace", str(trace))["simulate"]
-    assert 0 < values["busy_share"] <= 1 and values["steps"] < whole["steps"]
+    assert 0 < values["engine_utilization"] <= 1 and values["steps"] < whole["steps"]
     assert values["itl_mean_s"] == pytest.approx(whole["itl_mean_s"], rel=0.1)  # the same load, third by third
     ran = run_cli(*BASE, "--trace", str(trace), "--warmup", "2h")
     assert ran.code == 2 and "--warmup" in ran.err and "no request" in ran.err
@@ -173,7 +173,7 @@ def test_the_course_over_time_adds_up(trace, tmp_path):
         <= course[1]["ttft_p99_s"]
         <= max(r["ttft_s"] for r in second)
     )
-    assert course[1]["slo_share"] == pytest.approx(sum(r["ttft_s"] <= 0.08 for r in second) / len(second))
+    assert course[1]["slo_attainment"] == pytest.approx(sum(r["ttft_s"] <= 0.08 for r in second) / len(second))
     inside = sum(r["e2e_s"] for r in rows) / max(r["arrival_s"] + r["e2e_s"] for r in rows)
     steady = course[1:-2]
     assert sum(r["batch"] for r in steady) / len(steady) == pytest.approx(

@@ -13,13 +13,15 @@ from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.core.parallel_map import _Kept, _opened, spread_over
 from rooflinecli.questions.search import training
 from rooflinecli.questions.search.training_question import question
-from rooflinecli.questions.simulate.study import answered, cells
+from rooflinecli.questions.simulate.answer import cell_values
+from rooflinecli.questions.simulate.question import Simulate
 
-STUDY = cells(
-    {"model": "llama-3-8b", "hw": "h100", "engine": "vllm"},
-    {"requests": "400", "prompt": "lognormal:800,0.7", "output": "uniform:20,200"},
-    {"qps": "2,4,6,8,10,12,14,16", "replicas": "1,2"},
-)
+STUDY = Simulate.cells(
+    {
+        "model": "llama-3-8b", "hw": "h100", "engine": "vllm", "num_requests": "400", "prompt": "lognormal:800,0.7",
+        "output": "uniform:20,200", "qps": "2,4,6,8,10,12,14,16", "replicas": "1,2",
+    }
+)  # fmt: skip
 
 
 @contextmanager
@@ -58,10 +60,10 @@ def dies_once(path):
 @pytest.mark.slow
 def test_a_study_over_a_cluster_with_a_killed_worker_is_that_of_one_process():
     """16 simulations; a worker is killed after the first answer. Bit for bit the answers of one process, in their order."""
-    alone = [answered(cell) for cell in STUDY]
+    alone = [cell_values(cell) for cell in STUDY]
     with cluster() as made:
         found = []
-        for row in spread_over(cluster=made.scheduler_address)(answered, STUDY):
+        for row in spread_over(cluster=made.scheduler_address)(cell_values, STUDY):
             if not found:
                 victim = next(iter(made.workers.values()))
                 os.kill(victim.pid, signal.SIGKILL)

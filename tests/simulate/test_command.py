@@ -44,7 +44,7 @@ def test_every_engine_answers_in_every_format(engine):
 def test_the_answer_is_one_object_in_si():
     found = answer("--qps", "10", "--slo", "ttft=500ms,itl=20ms,e2e=10s@99")
     values = found["simulate"]
-    assert found["schema"] == "roofline/simulate/1" and found["slo"]["limits"] == {
+    assert found["schema"] == "roofline/simulate/2" and found["slo"]["limits"] == {
         "ttft": 0.5,
         "itl": 0.02,
         "e2e": 10.0,
@@ -54,7 +54,7 @@ def test_the_answer_is_one_object_in_si():
         assert points == sorted(points)
         low, high = found["interval"].get(f"{name}_p99_s", (0, 1))
         assert low <= values[f"{name}_p99_s"] <= high
-    assert values["requests"] == 200 and values["goodput_per_s"] <= values["requests_per_s"]
+    assert values["requests"] == 200 and values["goodput_requests_per_s"] <= values["requests_per_s"]
     assert values["output_tokens_per_s"] == pytest.approx(200 * 256 / values["duration_s"])
 
 
@@ -96,9 +96,12 @@ def test_the_fewest_replicas_are_confirmed_by_one_fewer(tmp_path):
     )
     found = json.loads(run_cli(*args, "--replicas", "min").out)
     count = found["simulate"]["replicas"]
-    assert count > 1 and found["slo"]["kept"] and found["slo"]["one_fewer_share"] < 0.99
+    assert count > 1 and found["slo"]["met"] and found["slo"]["attainment_with_one_fewer_replica"] < 0.99
     fewer = run_cli(*args, "--replicas", str(count - 1))
-    assert fewer.code == 1 and json.loads(fewer.out)["simulate"]["slo_share"] == found["slo"]["one_fewer_share"]
+    assert (
+        fewer.code == 1
+        and json.loads(fewer.out)["simulate"]["slo_attainment"] == found["slo"]["attainment_with_one_fewer_replica"]
+    )
     assert run_cli(*args, "--replicas", str(count)).code == 0
 
 
@@ -130,7 +133,7 @@ def test_every_request_is_written(tmp_path, suffix):
 def test_pictures():
     for kind in ("percentiles", "load"):
         assert "┤" in run_cli(*BASE, "--qps", "10", "--plot", "-", "--plot-kind", kind, "--no-interval").out
-    assert "slo_share against qps" in run_cli(*BASE, "--qps", "5,10", "--slo", "ttft=1s", "--plot", "-").out
+    assert "slo_attainment against qps" in run_cli(*BASE, "--qps", "5,10", "--slo", "ttft=1s", "--plot", "-").out
 
 
 def test_pools_move_caches():
@@ -144,7 +147,7 @@ def test_pools_move_caches():
 @pytest.mark.parametrize(
     ("args", "says", "code"),
     [
-        ((), "say the load", 2),
+        ((), "no load given", 2),
         (("--qps", "1", "--concurrency", "2"), "give one of them", 2),
         (("--qps", "1", "--slo", "p99=1s"), "is no limit", 2),
         (("--qps", "1", "--slo", "ttft=1"), "unit", 2),
@@ -157,13 +160,13 @@ def test_pools_move_caches():
         (("--qps", "1", "--prefill-pool", "1"), "go together", 2),
         (("--qps", "0"), "above zero", 2),
         (("--qps", "1", "--window", "1:2"), "--trace", 2),
-        (("--qps", "1", "--kv-offload", "host=1GB@1GB/s"), "--prefix-cache", 2),
+        (("--qps", "1", "--kv-offload", "host=1GB@1GB/s"), "--prefix-caching", 2),
         (("--qps", "1", "--scheduler", "memory_share=2"), "memory_share", 2),
         (("--qps", "1", "--prompt", "exponential:100k"), "needs more cache", 1),
         (("--trace", "none.csv"), "no such file", 2),
         (("--qps", "1", "--requests-out", "x.txt"), "FILE.csv", 2),
         (("--qps", "1", "--slo", ""), "--slo '': empty", 2),
-        (("--qps", "1", "--lengths", ""), "--lengths '': empty", 2),
+        (("--qps", "1", "--lengths", ""), "--length-range '': empty", 2),
     ],
 )
 def test_mistakes_are_one_sentence(args, says, code):
@@ -232,7 +235,7 @@ def test_layers_on_the_host_leave_room_for_cache():
     weights = (
         16 * 2 * (4096 * (2 * 4096 + 2 * 1024) + 3 * 4096 * 14336) + 2 * 128256 * 4096 * 2
     )  # layers, embedding and head
-    gained = (half["pool_tokens"] * 16 - whole["pool_tokens"] * 32) * layer
+    gained = (half["kv_cache_tokens"] * 16 - whole["kv_cache_tokens"] * 32) * layer
     assert gained == pytest.approx(weights, rel=1e-3)
     assert half["simulate"]["tpot_p50_s"] > 2 * whole["simulate"]["tpot_p50_s"]
 

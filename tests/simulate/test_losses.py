@@ -111,8 +111,8 @@ def test_a_promise_that_holds_with_one_away_needs_a_spare():
     asks = ("--qps", "20", "--replicas", "min", "--slo", "ttft=300ms@99", "--format", "json")
     plain, spare = (json.loads(run_cli(*BASE, *asks, *more).out) for more in ((), ("--lose", "1@10s")))
     assert spare["simulate"]["replicas"] > plain["simulate"]["replicas"]
-    assert spare["slo"]["kept"] and spare["slo"]["one_fewer_margin_share"] < 0
-    assert spare["simulate"]["restarts"] > 0 and "restarts" not in plain["simulate"]
+    assert spare["slo"]["met"] and spare["slo"]["margin_with_one_fewer_replica"] < 0
+    assert spare["simulate"]["requests_restarted"] > 0 and "restarts" not in plain["simulate"]
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_a_peak_costs_less_where_replicas_come_and_go(tmp_path):
     ratio = scaled["usd_per_million_output_tokens"] / fixed["usd_per_million_output_tokens"]
     served = fixed["output_tokens_per_s"] / scaled["output_tokens_per_s"]
     assert ratio == pytest.approx(scaled["replicas_mean"] / 4 * served)
-    assert 0 < scaled["busy_share"] <= 1
+    assert 0 < scaled["engine_utilization"] <= 1
     with out.open() as stream:
         counts = [float(row["replicas"]) for row in csv.DictReader(stream)]
     assert counts[5] == 1 and max(counts) > 2
@@ -119,7 +119,7 @@ def test_rules_are_read():
         (("--qps", "2", "--autoscale", "1:2@3"), "--start-up"),
         (("--qps", "2", "--start-up", "3min"), "--autoscale"),
         (("--qps", "2", "--replicas", "3", "--autoscale", "1:2@3", "--start-up", "1min"), "leave --replicas out"),
-        (("--qps", "2", "--replicas", "min", "--slo", "ttft=1s", "--autoscale", "1:2@3", "--start-up", "1min"), "keep one"),
+        (("--qps", "2", "--replicas", "min", "--slo", "ttft=1s", "--autoscale", "1:2@3", "--start-up", "1min"), "leave --replicas out"),
         (("--concurrency", "2", "--autoscale", "1:2@3", "--start-up", "1min"), "open loop"),
     ],
 )  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 from simulate.test_schedulers import jobs_of, run, scheduler
 
 from rooflinecli.interfaces.python import api
-from rooflinecli.questions.simulate.question import SimulateQuestion
+from rooflinecli.questions.simulate.question import Simulate
 from rooflinecli.questions.simulate.run import run as answer
 from rooflinecli.simulate.request import SimRequest
 
@@ -51,7 +51,15 @@ def test_one_at_a_time_is_an_m_g_1_queue(prices):
 def test_an_empty_machine_answers_as_the_estimate():
     """Requests far apart: first token and further tokens are those of `roofline estimate --batch 1`."""
     found = answer(
-        SimulateQuestion(CHIP, qps=0.01, arrivals="constant", prompt="1024", output="200", requests=5, settings=BARE)
+        Simulate(
+            **dict(CHIP),
+            qps=0.01,
+            arrivals="constant",
+            prompt="1024",
+            output="200",
+            num_requests=5,
+            scheduler_config=BARE,
+        )
     )
     single = api.estimate(
         "llama-3-8b", "h100", dtype="bf16", engine="vllm", prompt=1024, output=200, batch=1, phase=["prefill", "decode"]
@@ -67,14 +75,14 @@ def test_a_full_machine_makes_the_tokens_of_the_largest_batch():
     )["phases"]["decode"]
     batch = int(most["largest_batch"])
     found = answer(
-        SimulateQuestion(
-            CHIP,
+        Simulate(
+            **dict(CHIP),
             concurrency=batch + 40,
-            per_slot=8,
+            requests_per_client=8,
             prompt="1024",
             output="512",
-            spread="0.7:1.3",
-            settings=(*BARE, "reserve_share=1"),
+            length_range="0.7:1.3",
+            scheduler_config=(*BARE, "reserve_share=1"),
         )
     )
     start, end = (
@@ -84,19 +92,25 @@ def test_a_full_machine_makes_the_tokens_of_the_largest_batch():
     ends = found.times.arrival + found.times.e2e
     rate = found.times.output[(ends > start) & (ends <= end)].sum() / (end - start)
     assert rate == pytest.approx(most["tokens_per_s"], rel=0.05)
-    assert found.values["kv_use_max_share"] > 0.85
+    assert found.values["kv_cache_usage_max"] > 0.85
 
 
 def test_twice_the_replicas_serve_no_worse():
     """The share inside the limits grows with the replicas, and first tokens come sooner."""
     asked = [
-        SimulateQuestion(
-            CHIP, qps=24.0, prompt="2k", output="128", requests=1500, replicas=n, slo="ttft=500ms,itl=30ms@99"
+        Simulate(
+            **dict(CHIP),
+            qps=24.0,
+            prompt="2k",
+            output="128",
+            num_requests=1500,
+            replicas=n,
+            slo="ttft=500ms,itl=30ms@99",
         )
         for n in (1, 2, 4, 8)
     ]
     found = [answer(one).values for one in asked]
-    shares, firsts = [v["slo_share"] for v in found], [v["ttft_p99_s"] for v in found]
+    shares, firsts = [v["slo_attainment"] for v in found], [v["ttft_p99_s"] for v in found]
     assert shares == sorted(shares) and firsts == sorted(firsts, reverse=True)
     assert shares[0] < 0.5 < 0.95 < shares[-1]
 
@@ -117,7 +131,15 @@ def test_a_long_prompt_is_longer_in_front_of_the_scheduler():
     """Requests far apart: 4096 tokens at 5 us each are 20.48 ms more until the first token."""
     bare, told = (
         answer(
-            SimulateQuestion(CHIP, qps=0.01, arrivals="constant", prompt="4096", output="8", requests=3, settings=each)
+            Simulate(
+                **dict(CHIP),
+                qps=0.01,
+                arrivals="constant",
+                prompt="4096",
+                output="8",
+                num_requests=3,
+                scheduler_config=each,
+            )
         )
         for each in (BARE, (*BARE, "per_token=5 us"))
     )

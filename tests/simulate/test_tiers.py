@@ -138,11 +138,11 @@ def test_the_command_line(tmp_path):
         ran = run_cli(*base, "--prefix-cache", *more, "--format", "json")
         assert ran.code == 0, ran.err
         found[name] = json.loads(ran.out)["simulate"]
-    assert found["host"]["hit_share"] > found["none"]["hit_share"]
-    assert 0 < found["host"]["reloaded_host_share"] <= found["host"]["hit_share"]
+    assert found["host"]["prefix_cache_hit_rate"] > found["none"]["prefix_cache_hit_rate"]
+    assert 0 < found["host"]["reloaded_host_share"] <= found["host"]["prefix_cache_hit_rate"]
     assert found["host"]["ttft_mean_s"] < found["none"]["ttft_mean_s"]
     refused = run_cli(*base, "--kv-offload", "host=20GB@50GB/s")
-    assert refused.code == 2 and "--prefix-cache" in refused.err
+    assert refused.code == 2 and "--prefix-caching" in refused.err
     assert run_cli("estimate", "llama-3-8b", "--hw", "h100", "--sessions", "5").code == 2
 
 

@@ -204,13 +204,13 @@ def test_a_turn_of_a_session_is_asked_with_what_was_said_before(tmp_path):
 
 def test_a_rate_counts_requests_also_where_sessions_have_turns(tmp_path):
     """Four turns a session at 8 requests/s: sessions come at 2 a second."""
+    from rooflinecli.questions.simulate.question import Simulate
     from rooflinecli.questions.simulate.run import run
-    from rooflinecli.questions.simulate.study import asked
 
     path = tmp_path / "t.csv"
     lines = [f",{100},1,s{i},{0 if turn else ''}" for i in range(400) for turn in range(4)]
     path.write_text("time,prompt,output,session,think\n" + "\n".join(lines) + "\n")
-    found = run(asked({"model": "llama-3-8b", "hw": "h100", "engine": "vllm", "trace": str(path), "qps": 8}))
+    found = run(Simulate.read({"model": "llama-3-8b", "hw": "h100", "engine": "vllm", "trace": str(path), "qps": 8}))
     assert found.values["requests"] == 1600
     assert found.values["requests_per_s"] == pytest.approx(8, rel=0.15)
 
@@ -220,7 +220,7 @@ def test_a_rate_counts_requests_also_where_sessions_have_turns(tmp_path):
     [{"prompt": "2k"}, {"lengths": "0.8:1"}, {"qps": 2, "speed": 2}, {"arrivals": "gamma:2"}, {"prompts_per_slot": 3}, {"kv_link": "1GB/s"}],
 )  # fmt: skip
 def test_what_a_trace_leaves_no_use_for_is_refused(more):
-    from rooflinecli.questions.simulate.study import asked
+    from rooflinecli.questions.simulate.question import Simulate
 
     with pytest.raises(UsageError):
-        asked({"model": "llama-3-8b", "hw": "h100", "trace": str(EXAMPLES / "bursty.csv"), **more})
+        Simulate.read({"model": "llama-3-8b", "hw": "h100", "trace": str(EXAMPLES / "bursty.csv"), **more})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rooflinecli.interfaces.cli.from_question import command
+from rooflinecli.interfaces.cli.from_question import Explained, command
 from rooflinecli.interfaces.cli.show import calculator
 from rooflinecli.questions.collective.question import Collective
 
-app = command(Collective, calculator("collective"))
+app = command(Collective, calculator("collective"), Explained)

@@ -23,12 +23,19 @@ class Delivery(Question[None]):
     """Where an answer goes and in which format; no part of the question, and no interface but the command line has it."""
 
     # fmt: off
-    explain: OptText = field("free", "Show how a quantity follows, by its name in the JSON, e.g. time_s.", default=None, metavar="QUANTITY")
-    depth: Option = field("count", "Levels of an explanation.", default=3, least=0)
     wide: Switch = field("switch", "All columns of a table, however wide.", default=False)
     format: Text = field("choice", "Format of the answer", default="table", choices=FORMATS, short="-f")
     schema: OptText = field("choice", "Keys of the JSON of an earlier release", default=None, choices=("1",), metavar="VERSION")
     out: OptText = field("file", "Write to a file instead of standard output.", default=None, short="-o")
+    # fmt: on
+
+
+class Explained(Delivery):
+    """A delivery that may be the derivation of one quantity instead of the answer."""
+
+    # fmt: off
+    explain: OptText = field("free", "Show how a quantity follows, by its name in the JSON, e.g. time_s.", default=None, metavar="QUANTITY")
+    depth: Option = field("count", "Levels of an explanation.", default=3, least=0)
     # fmt: on
 
 
@@ -80,9 +87,17 @@ def former_flags(option: Option) -> list[tuple[str, str]]:
 
 
 def add(
-    app: typer.Typer, question: type[Q], run: Callable[[Q, D], int | None], delivery: type[D], name: str | None = None
+    app: typer.Typer,
+    question: type[Q],
+    run: Callable[[Any, D], int | None],
+    delivery: type[D],
+    name: str | None = None,
+    read: Callable[[dict[str, Any]], Any] | None = None,
 ) -> None:
-    """Register the command of a question: `run` answers and prints, and returns the exit code where that is not 0."""
+    """Register the command of a question: `run` answers and prints, and returns the exit code where that is not 0.
+
+    read: what `run` is given of the fields as written, where that is not the question itself.
+    """
     fields = [
         *question.fields().values(),
         *(f for f in delivery.fields().values() if f.parameter not in question.fields()),
@@ -92,7 +107,8 @@ def add(
 
     def command(**given: Any) -> None:
         written = {name: value for name, value in given.items() if value is not None and value != []}
-        asked = question(**{n: v for n, v in written.items() if n in question.fields()})
+        own = {n: v for n, v in written.items() if n in question.fields()}
+        asked = question(**own) if read is None else read(own)
         how = delivery(**{n: v for n, v in written.items() if n not in question.fields()})
         code = run(asked, how)
         if code:
@@ -109,12 +125,13 @@ def add(
 
 def command(
     question: type[Q],
-    run: Callable[[Q, D], int | None],
+    run: Callable[[Any, D], int | None],
     delivery: type[D] = Delivery,  # type: ignore[assignment]
+    read: Callable[[dict[str, Any]], Any] | None = None,
 ) -> typer.Typer:
     """The application of a verb that is one question."""
     app = typer.Typer(**QUIET)
-    add(app, question, run, delivery)
+    add(app, question, run, delivery, read=read)
     return app
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.core.lift import TracedLift
-from rooflinecli.interfaces.cli.from_question import Delivery
+from rooflinecli.interfaces.cli.from_question import Delivery, Explained
 from rooflinecli.interfaces.cli.output import columns, write
 from rooflinecli.questions.question import Question
 
@@ -22,10 +22,10 @@ def show(answer: Any, view: str, how: Delivery, *, table: str = "") -> None:
     write(render(answer, page, how.format, columns(how.wide, out), table=table, schema=how.schema), out)
 
 
-def calculator(view: str, *, table: str = "") -> Callable[[Question[Any], Delivery], int]:
+def calculator(view: str, *, table: str = "") -> Callable[[Question[Any], Explained], int]:
     """The run of a question whose answer(lift) is arithmetic on its fields: printed, or one of its quantities explained."""
 
-    def run(question: Question[Any], how: Delivery) -> int:
+    def run(question: Question[Any], how: Explained) -> int:
         if how.explain is None:
             show(question.answer(), view, how, table=table)
             return 0

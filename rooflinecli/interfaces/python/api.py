@@ -246,10 +246,11 @@ def simulate(model: str, hw: str, **options: Any) -> Simulation:
 
     Options are those of an estimate and of the load (qps, concurrency, trace, prompt, output, requests, slo, replicas, ...).
     """
-    from rooflinecli.questions.simulate.study import simulated
+    from rooflinecli.questions.simulate.answer import answered
+    from rooflinecli.questions.simulate.question import Simulate
 
-    found, times = simulated({"model": model, "hw": hw, **options})
-    return Simulation(plain(found), times)
+    answer, ran = answered(Simulate.read({"model": model, "hw": hw, **options}))
+    return Simulation(answer.to_dict(), ran.every)
 
 
 def calibrate(files: list[str] | str, hw: str, *, hold_out: float = 0.3, **options: Any) -> Calibration:

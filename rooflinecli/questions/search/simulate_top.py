@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.core.parallel_map import Spread
-from rooflinecli.questions.simulate.study import StudyCell, answered, cells
+from rooflinecli.questions.simulate.answer import Cell, cell_values
+from rooflinecli.questions.simulate.question import Simulate
 from rooflinecli.specs.options import OPTIONS
 
 KEPT = (
@@ -16,7 +17,7 @@ KEPT = (
     "itl_p99_s",
     "tpot_p99_s",
     "e2e_p99_s",
-    "slo_share",
+    "slo_attainment",
     "feasible",
     "violation",
 )
@@ -43,7 +44,8 @@ def simulated(
 ) -> list[dict[str, Any]]:
     """Per row what its instances make of Poisson arrivals at the rate; the limits of the search are its SLO."""
     return [
-        {k: row[k] for k in KEPT if k in row} for row in over(answered, [_cell(options, row, limits) for row in rows])
+        {k: row[k] for k in KEPT if k in row}
+        for row in over(cell_values, [_cell(options, row, limits) for row in rows])
     ]
 
 
@@ -55,11 +57,11 @@ def note(
         row["simulate"] = values
 
 
-def _cell(options: dict[str, Any], row: dict[str, Any], limits: dict[str, str | None]) -> StudyCell:
+def _cell(options: dict[str, Any], row: dict[str, Any], limits: dict[str, str | None]) -> Cell:
     layout = row["layout"]
     own = {k: v for k, v in options.items() if k not in _LAYOUT and OPTIONS[k].phase != "train"}
     plan = {"n": layout["devices"], **{axis: layout[axis] for axis in ("tp", "pp", "dp", "ep")}}
     said = ",".join(f"{name}={limits[name]}" for name in ("ttft", "itl") if limits[name] is not None)
     given = {k: str(options[k]) for k in ("prompt", "output") if k in options} | ({"slo": said} if said else {})
     copies = str(int(row["serve"]["instances"]))
-    return cells({**own, **plan}, given, {"qps": str(limits["qps"]), "replicas": copies})[0]
+    return Simulate.read({**own, **plan, **given, "qps": limits["qps"], "replicas": copies}), {}

@@ -1,78 +1,131 @@
-"""A run as one object: what was asked, every number, and how sure it is."""
+"""A simulation as an answer: what was asked, every number, and its 80 % interval; and studies of several."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from rooflinecli.core.errors import Infeasible
 from rooflinecli.core.parallel_map import Spread
 from rooflinecli.engine.build_request import warn
-from rooflinecli.questions.simulate import repeat_seeds as repeated
-from rooflinecli.questions.simulate.run import Run, figures, recorded
+from rooflinecli.questions.simulate import repeat_seeds
+from rooflinecli.questions.simulate.answer_types import (
+    SCHEMA,
+    STUDY_SCHEMA,
+    LoadAnswer,
+    SimulateAnswer,
+    SloAnswer,
+    SloTarget,
+    StudyAnswer,
+)
+from rooflinecli.questions.simulate.min_replicas import min_replicas
+from rooflinecli.questions.simulate.question import Simulate
+from rooflinecli.questions.simulate.run import Run, Tell, figures, recorded, run
 from rooflinecli.simulate import slo_attainment
 
-SCHEMA = "roofline/simulate/1"
+Cell = tuple[Simulate, dict[str, str]]
 NOTES = (
     "four of five measured runs are inside such an interval, first tokens by an error of their own; what a scheduler of another version does is not in it",
 )
 
 
-def simulate(
-    found: Run, fewer: Run | None, seeds: int | None, interval: bool | None, over: Spread | None = None
-) -> dict[str, Any]:
-    """The answer as one object: what was asked, every number, and how sure it is where repeats were asked for or are quick."""
-    question, limits = found.question, found.question.limits
-    quick = len(found.times.arrival) <= repeated.QUICK
-    values: dict[str, Any] = {}
-    cut = found.cut
-    if not cut and (interval or (interval is None and (quick or seeds))):
-        others = repeated.repeats(question, (repeated.SEEDS if quick else 1) if seeds is None else seeds)
-        try:
-            values = repeated.intervals(found.values, (over or map)(figures, others), found.first_token_error)
-        except KeyboardInterrupt:  # the run itself is known; a range of some of its repeats would look surer than it is
-            cut = True
-    trace = recorded(question)
-    _long(found)
-    return {
-        "schema": SCHEMA,
-        **found.about,
-        "load": {
-            "kind": question.load,
-            "trace": question.trace or None,
-            "format": trace.format if trace else None,
-            "skipped_rows": trace.skipped if trace else 0,
-            "failed_rows": trace.failed if trace else 0,
-            "qps": question.qps or None,
-            "concurrency": question.concurrency or None,
-            "warmup_s": question.warmup or None,
-            "lose": question.lose or None,
-            "autoscale": question.autoscale or None,
-            "seed": question.seed,
-        },
-        "simulate": found.values,
-        "interval": values,
-        "slo": None
-        if limits is None
-        else {
-            "limits": dict(limits.main.seconds),
-            "share": limits.main.share,
-            "kept": found.kept,
-            "promises": slo_attainment.held(found.times, limits),
-            "one_fewer_share": fewer.values["slo_share"] if fewer is not None else None,
-            "one_fewer_margin_share": fewer.values["slo_margin_share"] if fewer is not None else None,
-        },
-        "classes": slo_attainment.classes(found.times, limits),
-        "interrupted": cut,
-        "search_interrupted": found.sought,
-        "notes": list(NOTES),
-    }
+def answered(question: Simulate, tell: Tell | None = None, over: Spread | None = None) -> tuple[SimulateAnswer, Run]:
+    """The answer with the run that it is of. Raises UsageError or Infeasible as an estimate does."""
+    ran, fewer = min_replicas(question, tell=tell) if question.replicas == "min" else (run(question, tell), None)
+    values, cut = _intervals(ran, over)
+    trace = recorded(ran.question)
+    _warn_long(ran)
+    answer = SimulateAnswer(
+        schema=SCHEMA,
+        **ran.about,
+        load=LoadAnswer(
+            kind=question.load_kind,
+            trace=question.trace,
+            format=trace.format if trace else None,
+            invalid_rows=trace.skipped if trace else 0,
+            failed_requests=trace.failed if trace else 0,
+            qps=question.qps,
+            concurrency=question.concurrency,
+            warmup_s=question.warmup,
+            failures=question.failures,
+            autoscale=question.autoscale,
+            seed=question.seed,
+        ),
+        simulate=ran.values,
+        interval=values,
+        slo=_slo(ran, fewer),
+        classes=slo_attainment.classes(ran.times, question.limits),
+        interrupted=cut,
+        search_interrupted=ran.sought,
+        notes=list(NOTES),
+    )
+    return answer, ran
 
 
-def _long(found: Run) -> None:
+def _intervals(ran: Run, over: Spread | None) -> tuple[dict[str, list[float]], bool]:
+    """Intervals where repeats are asked for or are quick, and whether the run or its repeats were interrupted."""
+    question = ran.question
+    quick = len(ran.times.arrival) <= repeat_seeds.QUICK
+    if ran.cut or not (question.interval or (question.interval is None and (quick or question.num_seeds))):
+        return {}, ran.cut
+    seeds = question.num_seeds or (repeat_seeds.SEEDS if quick else 1)
+    try:
+        others = (over or map)(figures, repeat_seeds.repeats(question, seeds))
+        return repeat_seeds.intervals(ran.values, others, ran.first_token_error), False
+    except KeyboardInterrupt:  # the run itself is known; a range of some of its repeats would look surer than it is
+        return {}, True
+
+
+def _slo(ran: Run, fewer: Run | None) -> SloAnswer | None:
+    limits = ran.question.limits
+    if limits is None:
+        return None
+    return SloAnswer(
+        limits=dict(limits.main.seconds),
+        target=limits.main.share,
+        met=ran.kept,
+        targets=[SloTarget(**target) for target in slo_attainment.held(ran.times, limits)],
+        attainment_with_one_fewer_replica=None if fewer is None else fewer.values["slo_attainment"],
+        margin_with_one_fewer_replica=None if fewer is None else fewer.values["slo_attainment_margin"],
+    )
+
+
+def _warn_long(ran: Run) -> None:
     """Warn of requests that the model was not made for, where the mean of them all, which an estimate looks at, is not."""
-    most = found.about["max_context"]
-    tokens = found.every.prompt + found.every.output
+    most = ran.about["max_context"]
+    tokens = ran.every.prompt + ran.every.output
     beyond = int((tokens > most).sum()) if most else 0
     if beyond > 0 and float(tokens.mean()) <= float(most or 0):
         warn(
-            f"{beyond:,} of {len(tokens):,} requests come to more than the {most:,} tokens of {found.about['model']}; an engine refuses them"
+            f"{beyond:,} of {len(tokens):,} requests exceed the {most:,} tokens of {ran.about['model']}; an engine refuses them"
         )
+
+
+def cell_values(cell: Cell) -> dict[str, Any]:
+    """The numbers of one cell of a study; what does not fit has its reason instead."""
+    question, apart = cell
+    try:
+        ran = min_replicas(question)[0] if question.replicas == "min" else run(question)
+    except Infeasible as error:
+        return {**apart, "feasible": False, "violation": str(error)}
+    if ran.cut:
+        raise KeyboardInterrupt  # a part of a cell is no cell
+    return {**apart, **ran.values, "feasible": True, "violation": ""}
+
+
+def study(cells: list[Cell], spread: Spread, tell: Callable[[int], None] | None = None) -> StudyAnswer:
+    """A row for each cell, in their order; of those that had ended where it was interrupted, if any had."""
+    rows: list[dict[str, Any]] = []
+    try:
+        for row in spread(cell_values, cells):
+            rows.append(row)
+            if tell is not None:
+                tell(1)
+    except KeyboardInterrupt:
+        if not rows:
+            raise
+    limits = cells[0][0].limits
+    met = all(row["feasible"] and (limits is None or row["slo_attainment_margin"] >= 0) for row in rows)
+    return StudyAnswer(
+        schema=STUDY_SCHEMA, axes=list(cells[0][1]), slo=limits.text if limits else None, rows=rows, met=met
+    )

@@ -16,7 +16,8 @@ from rooflinecli.engine.forward_step import engine_constant
 from rooflinecli.engine.serving_load import memory_split
 from rooflinecli.formulas import simulation
 from rooflinecli.questions.estimate.answer import scene_of
-from rooflinecli.questions.simulate.question import SimulateQuestion
+from rooflinecli.questions.simulate.answer_types import SimulatedLayout
+from rooflinecli.questions.simulate.question import Simulate
 from rooflinecli.simulate.cluster import Cluster
 from rooflinecli.simulate.prefix_cache import KvTier, PrefixCache
 from rooflinecli.simulate.replica import Replica
@@ -111,15 +112,15 @@ def _own(ctx: EstimateContext) -> dict[str, Any]:
 
 
 def fleet(
-    question: SimulateQuestion, copies: int, prompt: float, output: float, bytes_per_token: bool = True
+    question: Simulate, copies: int, prompt: float, output: float, scale: float = 1.0
 ) -> tuple[Deployment, Cluster]:
-    """Replicas for a question: `copies` of the plan, or its pools."""
-    one = deployment(question.options, prompt, output)
+    """Replicas for a question: `copies` of the layout, or its pools; every step takes `scale` times as long."""
+    one = deployment(question.estimate_options, prompt, output)
     if question.router not in kinds(ROUTERS):
         raise unknown("router", question.router, kinds(ROUTERS), option="router")
-    scheduler = scheduler_of(one.ctx, question.settings)
-    prices = one.prices if question.scale == 1 else one.prices.scaled(question.scale)
-    limits = one.limits(prompt + output, scheduler, question.stride)
+    scheduler = scheduler_of(one.ctx, question.scheduler_config)
+    prices = one.prices if scale == 1 else one.prices.scaled(scale)
+    limits = one.limits(prompt + output, scheduler)
 
     def made(count: int, hand_over: bool = False) -> list[Replica]:
         found = [
@@ -131,13 +132,13 @@ def fleet(
         return found
 
     router = load(ROUTERS, question.router)
-    if not question.prefill_pool:
+    if not question.prefill_replicas:
         return one, Cluster(made(copies), router)
-    link = _link(one, question.link)
+    link = _link(one, question.kv_transfer_bandwidth)
     return one, Cluster(
-        made(question.prefill_pool, True),
+        made(question.prefill_replicas, True),
         router,
-        made(question.decode_pool),
+        made(question.decode_replicas),
         load(ROUTERS, "least-loaded"),
         transfer=float(
             simulation.transfer_time(
@@ -147,39 +148,35 @@ def fleet(
     )
 
 
-def store(question: SimulateQuestion, ctx: EstimateContext, limits: ReplicaLimits) -> PrefixCache | None:
+def store(question: Simulate, ctx: EstimateContext, limits: ReplicaLimits) -> PrefixCache | None:
     """A replica's prefix cache with the tiers behind it. Raises UsageError for tiers without one."""
     places = tiers(ctx.request.kv_tier)
-    if places and not question.prefix_cache:
-        raise UsageError("--kv-offload keeps what the prefix cache has no room for; add --prefix-cache", "kv-tier")
-    if not question.prefix_cache:
+    if places and not question.prefix_caching:
+        raise UsageError("--kv-offload keeps what the prefix cache has no room for; add --prefix-caching", "kv-tier")
+    if not question.prefix_caching:
         return None
     each = max(limits.bytes_per_token, 1e-9)
     rates = ((place, float(simulation.transfer_time(each, place.rate))) for place in places)
     return PrefixCache([KvTier(place.name, int(place.size / each), seconds) for place, seconds in rates])
 
 
-def _link(one: Deployment, written: str) -> float:
+def _link(one: Deployment, given: float | None) -> float:
     """Bytes per second of a replica's devices between pools: as given per device, or the slowest of the chip's networks."""
-    from rooflinecli.core import units
-
     devices = float(one.layout.tp * one.layout.cp * one.layout.pp)
-    if written:
-        try:
-            return units.parse(written, "B/s") * devices
-        except ValueError as error:
-            raise UsageError(f"--kv-link {written}: {error}", "kv-link") from None
+    if given is not None:
+        return given * devices
     levels = one.ctx.chip.levels
     if not levels:
         raise UsageError(
-            f"{one.ctx.request.hardware.name} names no network; give --kv-link, such as '50 GB/s'", "kv-link"
+            f"{one.ctx.request.hardware.name} names no network; give --kv-transfer-bandwidth, such as '50 GB/s'",
+            "kv-transfer-bandwidth",
         )
     return float(levels[-1].bandwidth) * devices
 
 
 def describe(one: Deployment, scheduler: Scheduler, limits: ReplicaLimits) -> dict[str, Any]:
-    """The plan and its engine, for the answer."""
-    p = one.layout
+    """The layout and its engine, for the answer."""
+    sizes = {name: int(getattr(one.layout, name)) for name in ("tp", "pp", "dp", "cp", "ep")}
     return {
         "model": one.ctx.spec.name,
         "hardware": one.ctx.request.hardware.name,
@@ -187,7 +184,7 @@ def describe(one: Deployment, scheduler: Scheduler, limits: ReplicaLimits) -> di
         "policy": scheduler.policy,
         "max_context": one.ctx.spec.max_context,
         "dtype": one.ctx.dtype,
-        "plan": {"devices": one.devices, **{name: int(getattr(p, name)) for name in ("tp", "pp", "dp", "cp", "ep")}},
-        "pool_tokens": limits.pool,
-        "pool": si(limits.pool * limits.bytes_per_token, "B"),
+        "layout": SimulatedLayout(devices=one.devices, **sizes),
+        "kv_cache_tokens": limits.pool,
+        "kv_cache": si(limits.pool * limits.bytes_per_token, "B"),
     }

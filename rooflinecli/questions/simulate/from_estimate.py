@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from rooflinecli.core.errors import Infeasible
 from rooflinecli.questions.simulate import repeat_seeds
-from rooflinecli.questions.simulate.question import SimulateQuestion
+from rooflinecli.questions.simulate.question import Simulate
 from rooflinecli.questions.simulate.run import Run, run
-from rooflinecli.questions.simulate.study import asked
-from rooflinecli.specs.options import NOT_SIMULATED
+from rooflinecli.specs.options import OPTIONS
 from rooflinecli.specs.request import MOST
 
 LOADS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
 REQUESTS, INSTANTS = 500, 300
+NOT_MEANT = ("kv-tier", "prompts-per-slot", "lengths")  # which an estimate has as means, or for other work
 NUMBERS = (
     "requests",
     "ttft_p50_s",
@@ -23,7 +22,7 @@ NUMBERS = (
     "tpot_p99_s",
     "e2e_p99_s",
     "output_tokens_per_s",
-    "batch_max",
+    "decode_batch_max",
     "preemptions",
 )
 
@@ -31,16 +30,16 @@ NUMBERS = (
 def served(options: dict[str, Any], slo: str | None) -> dict[str, Any] | None:
     """Curves of the load that options of an estimate ask for; None without --qps or a finite --concurrency, and where it cannot be held.
 
-    `slo` is a promise as `roofline simulate` takes it: with one, other loads say the share of requests inside it.
+    `slo` is an SLO as `roofline simulate` takes it: with one, other loads say the share of requests inside it.
     """
     load = "qps" if options.get("qps") is not None else "concurrency"
     if options.get(load) is None or str(options[load]) == "max":
         return None
-    left_out = {*NOT_SIMULATED, "kv-tier"} - {"scheduler"}  # which a simulation has too, of more settings
-    own = {name: value for name, value in options.items() if name not in left_out}
-    question = replace(
-        asked({**own, **({"slo": slo} if slo else {})}), requests=0 if load == "concurrency" else REQUESTS
-    )
+    known = Simulate.fields()
+    own = {name: value for name, value in options.items() if name not in NOT_MEANT and OPTIONS[name].parameter in known}
+    question = Simulate.read(own | ({"slo": slo} if slo else {}))
+    if load == "qps":
+        question = question.replace(num_requests=REQUESTS)
     try:
         found = run(question)
     except Infeasible as error:
@@ -49,7 +48,7 @@ def served(options: dict[str, Any], slo: str | None) -> dict[str, Any] | None:
         "load": {load: getattr(question, load)},
         "slo": question.limits.text if question.limits else None,
         "values": {name: found.values[name] for name in NUMBERS}
-        | ({"slo_share": found.values["slo_share"]} if question.limits else {}),
+        | ({"slo_attainment": found.values["slo_attainment"]} if question.limits else {}),
         "percentiles": {
             name: [{"share": share, "time_s": seconds} for share, seconds in line]
             for name, line in repeat_seeds.curves(found, 100).items()
@@ -67,13 +66,13 @@ def _over_time(found: Run) -> list[dict[str, float]]:
     return [{"at_s": now, "batch": batch, "queue": queue} for now, batch, queue, _ in samples[::every]]
 
 
-def _at(question: SimulateQuestion, load: str, factor: float) -> dict[str, float] | None:
+def _at(question: Simulate, load: str, factor: float) -> dict[str, float] | None:
     """Another load; None where it cannot be held, or is the same again."""
     amount = getattr(question, load) * factor
     if load == "concurrency" and (amount < 1 or amount != round(amount) or amount >= MOST):
         return None
     try:
-        values = run(replace(question, **{load: type(getattr(question, load))(amount)})).values
+        values = run(question.replace(**{load: type(getattr(question, load))(amount)})).values
     except Infeasible:
         return None
     point = {
@@ -81,4 +80,4 @@ def _at(question: SimulateQuestion, load: str, factor: float) -> dict[str, float
         "ttft_p99_s": values["ttft_p99_s"],
         "output_tokens_per_s": values["output_tokens_per_s"],
     }
-    return {**point, "slo_share": values["slo_share"]} if question.limits else point
+    return {**point, "slo_attainment": values["slo_attainment"]} if question.limits else point

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.core.errors import UsageError
 from rooflinecli.questions.simulate import repeat_seeds
+from rooflinecli.questions.simulate.answer_types import StudyAnswer
 from rooflinecli.questions.simulate.run import Run
 from rooflinecli.questions.sweep.plot_points import Picture
 
@@ -34,15 +33,15 @@ def picture(run: Run, kind: str) -> Picture:
     raise UsageError(f"--plot-kind {kind}: expected {', '.join(KINDS)}", "plot-kind")
 
 
-def over_rates(result: dict[str, Any]) -> Picture:
+def over_rates(result: StudyAnswer) -> Picture:
     """Of a study over rates: the share inside the limits, or the p99 of the first token where there are none."""
-    axis = next((name for name in ("qps", "concurrency", "replicas") if name in result["axes"]), None)
+    axis = next((name for name in ("qps", "concurrency", "replicas") if name in result.axes), None)
     if axis is None:
         raise UsageError("--plot of a study needs several values of --qps, --concurrency or --replicas", "plot")
-    what = "slo_share" if result["slo"] else "ttft_p99_s"
+    what = "slo_attainment" if result.slo else "ttft_p99_s"
     found = Picture(f"{what} against {axis}", axis, what, False)
-    for row in result["rows"]:
+    for row in result.rows:
         if row["feasible"]:
-            name = " ".join(row[other] for other in result["axes"] if other != axis)
+            name = " ".join(row[other] for other in result.axes if other != axis)
             found.series.setdefault(name, []).append((float(row[axis]), row[what]))
     return found

@@ -1,156 +1,256 @@
-"""One simulation as it is asked: plain words and numbers, so that it can travel to another process."""
+"""`roofline simulate MODEL --hw HW --qps 4` as a record: a load, the replicas that serve it, and one configuration of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import itertools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.simulate.autoscaler import AutoscalePolicy, rule
-from rooflinecli.simulate.failures import ReplicaFailure, losses
-from rooflinecli.simulate.slo import SloSet, limits
-from rooflinecli.specs import parse_values
+from rooflinecli.questions.question import Question
+from rooflinecli.specs.options import (
+    ENGINE,
+    LAYOUT,
+    LOAD,
+    Field,
+    Group,
+    Number,
+    OptNumber,
+    OptSwitch,
+    OptText,
+    OptWhole,
+    Serving,
+    Switch,
+    Text,
+    Texts,
+    Whole,
+    field,
+)
 
-REQUESTS, PER_SLOT = 1000, 10
-MOST_REQUESTS = 20_000_000
-LONGEST = 1e9  # s, thirty years: beyond it an instant and a millisecond after it are one number
+if TYPE_CHECKING:  # a help page needs none of these
+    from rooflinecli.questions.simulate.answer_types import SimulateAnswer
+    from rooflinecli.simulate.autoscaler import AutoscalePolicy
+    from rooflinecli.simulate.failures import ReplicaFailure
+    from rooflinecli.simulate.slo import SloSet
+
+REQUESTS, PER_CLIENT = 1000, 10
+MAX_REQUESTS = 20_000_000
+MAX_DURATION = 1e9  # s, thirty years: beyond it an instant and a millisecond after it are one number
+MAX_CELLS = 10_000
+Replicas = Field[int | str, int | Literal["min"]]
 
 
-@dataclass(frozen=True)
-class SimulateQuestion:
-    """`options` are those of an estimate, as (name, text) pairs; everything else is the load and what takes it.
+class RequestLoad(Group):
+    """Requests of a simulation: recorded, at a rate, or of a number of clients; their lengths; the SLO."""
 
-    Lengths and distributions are as written. Numbers are SI. `replicas` counts copies of the plan; with pools it is theirs.
-    Lengths left out are those of an estimate that is not told them.
-    """
+    # fmt: off
+    trace: OptText = field("file", "Recorded load: Azure, BurstGPT, Mooncake, Bailian, ShareGPT, inputs and results of benchmark clients, or time,prompt,output.", default=None, panel=LOAD)
+    qps: OptNumber = field("positive", "Open loop: requests per second over all replicas; several make a study.", default=None, metavar="RATE", panel=LOAD, former=("request-rate", "rps"))
+    arrivals: Text = field("free", "poisson, gamma:CV or constant.", default="poisson", metavar="KIND", panel=LOAD)
+    concurrency: OptWhole = field("whole", "Closed loop: requests in flight per replica, each followed by the next; several make a study.", default=None, panel=LOAD, former=("max-concurrency", "users"))
+    requests_per_client: Whole = field("whole", "Closed loop: requests of each client, the first of them in a burst.", default=PER_CLIENT, panel=LOAD, former=("prompts-per-slot",))
+    prompt: OptText = field("distribution", "Prompt tokens: 2k, uniform:LOW,HIGH, lognormal:MEAN,SIGMA or exponential:MEAN (2048, or what the model takes).", default=None, panel=LOAD, former=("isl", "input-len", "random-input-len"))
+    output: OptText = field("distribution", "Output tokens, as --prompt (256, or what the model takes).", default=None, panel=LOAD, former=("osl", "output-len", "random-output-len"))
+    length_range: OptText = field("free", "Draw every length between these fractions of it, such as 0.8:1.", default=None, metavar="LOW:HIGH", panel=LOAD, former=("lengths",))
+    num_requests: OptWhole = field("whole", "Requests (1000; in a closed loop per replica, and of a trace its first).", default=None, panel=LOAD, former=("requests", "num-prompts"))
+    trace_speed: Number = field("positive", "Replay a trace so many times as fast.", default=1.0, metavar="FACTOR", panel=LOAD, least=1e-6, former=("speed",))
+    trace_window: OptText = field("free", "Part of a trace by time since its start, such as 10min:20min.", default=None, metavar="FROM:TO", panel=LOAD, former=("window",))
+    skip_invalid: Switch = field("switch", "Leave malformed rows of a trace out, and report how many.", default=False, panel=LOAD, former=("skip-bad",))
+    warmup: OptNumber = field("time", "Leave requests that arrive earlier out of every number, such as 30s.", default=None, panel=LOAD)
+    slo: OptText = field("free", "Limits and the per cent of requests that meet all: ttft=2s,itl=50ms,e2e=30s@99; several, and by class: ttft=500ms@50,ttft=2s@99,batch:e2e=10min@95.", default=None, metavar="LIMITS")
+    # fmt: on
 
-    options: tuple[tuple[str, str], ...]
-    trace: str = ""
-    qps: float = 0.0
-    arrivals: str = "poisson"
-    concurrency: int = 0
-    per_slot: int = PER_SLOT
-    prompt: str = ""
-    output: str = ""
-    spread: str = ""
-    requests: int = 0
-    seed: int = 0
-    slo: str = ""
-    replicas: int = 1
-    router: str = "round-robin"
-    prefill_pool: int = 0
-    decode_pool: int = 0
-    link: str = ""
-    prefix_cache: bool = False
-    settings: tuple[str, ...] = ()
-    speed: float = 1.0
-    window: str = ""
-    skip_bad: bool = False
-    warmup: float = 0.0
-    lose: str = ""
-    autoscale: str = ""
-    start_up: str = ""
-    scale: float = 1.0
-    stride: bool = True
+    def check(self: Any) -> None:
+        """Raise UsageError for a load given twice or not at all, and for terms of another kind of load."""
+        if not (self.trace or self.qps or self.concurrency):
+            raise UsageError("no load given; add --qps RATE, --concurrency COUNT or --trace FILE", "qps")
+        if self.qps and self.concurrency:
+            raise UsageError("--concurrency and --qps are mutually exclusive; give one of them", "qps")
+        for name, given in (
+            ("trace-window", self.trace_window),
+            ("trace-speed", self.trace_speed != 1),
+            ("skip-invalid", self.skip_invalid),
+        ):
+            if given and not self.trace:
+                raise UsageError(f"--{name} requires a recorded load; add --trace FILE", name)
+        for name, given in (("prompt", self.prompt), ("output", self.output), ("length-range", self.length_range)):
+            if given and self.trace:
+                raise UsageError(f"--{name}: a trace has its own lengths; leave it out, or leave --trace out", name)
+        if self.trace_speed != 1 and (self.qps or self.concurrency):
+            load = "qps" if self.qps else "concurrency"
+            raise UsageError(
+                f"--trace-speed scales recorded times, and --{load} replaces them; keep one", "trace-speed"
+            )
+        if self.arrivals != "poisson" and not self.qps:
+            raise UsageError(f"--arrivals {self.arrivals} requires an open loop; add --qps", "arrivals")
+        if self.requests_per_client != PER_CLIENT and (self.trace or not self.concurrency):
+            raise UsageError(
+                "--requests-per-client requires a closed loop without a trace; give --concurrency alone",
+                "requests-per-client",
+            )
+        if self.count > MAX_REQUESTS:
+            name = "num-requests" if self.num_requests else "concurrency"
+            each = "" if self.num_requests else f" and {self.requests_per_client} requests per client"
+            raise UsageError(
+                f"--{name} {self.num_requests or self.concurrency:g}{each}: at most {MAX_REQUESTS:,} requests", name
+            )
+        if self.qps and not self.count / self.qps <= MAX_DURATION:
+            raise UsageError(
+                f"--qps {self.qps:g}: {self.count} requests take longer than {MAX_DURATION:g} s; give a higher rate or fewer requests",
+                "qps",
+            )
+        _ = self.limits
+        super().check()  # type: ignore[misc]
 
     @property
-    def limits(self) -> SloSet | None:
+    def limits(self: Any) -> SloSet | None:
+        from rooflinecli.simulate.slo import limits
+
         return limits(self.slo) if self.slo else None
 
     @property
-    def losses(self) -> tuple[ReplicaFailure, ...]:
-        return losses(self.lose) if self.lose else ()
-
-    @property
-    def scaling(self) -> AutoscalePolicy | None:
-        return rule(self.autoscale, self.start_up) if self.autoscale else None
-
-    @property
-    def copies(self) -> int:
-        """Copies of the plan, the most there may be where they come and go."""
-        return self.scaling.most if self.scaling else self.replicas
-
-    @property
-    def load(self) -> str:
-        """What kind of load it is."""
+    def load_kind(self: Any) -> str:
+        """closed, open or trace."""
         return "closed" if self.concurrency else "open" if self.qps else "trace"
 
     @property
-    def count(self) -> int:
-        """Requests to make, of a load that is not recorded; per replica in a closed loop."""
-        if self.requests:
-            return self.requests
-        return self.per_slot * self.concurrency if self.concurrency else REQUESTS
+    def count(self: Any) -> int:
+        """Requests to make of a load that is not recorded; per replica in a closed loop."""
+        if self.num_requests:
+            return int(self.num_requests)
+        return int(self.requests_per_client * self.concurrency) if self.concurrency else REQUESTS
+
+
+class Cluster(Group):
+    """Replicas that serve the load, together or as prefill and decode pools; their router, failures and scaling."""
+
+    # fmt: off
+    replicas: Replicas = field("whole", "Replicas of the layout; min: the fewest that meet --slo; several make a study.", default=1, panel=LAYOUT, choices=("min",))
+    router: Text = field("free", "round-robin, least-loaded or prefix.", default="round-robin", metavar="NAME", panel=LAYOUT)
+    failures: OptText = field("free", "Replicas that fail, and for how long: 1@2min:10min; their requests restart on the others.", default=None, metavar="FAILURES", panel=LAYOUT, former=("lose",))
+    autoscale: OptText = field("free", "Replicas between MIN and MAX, for so many requests in flight on each: 1:8@32.", default=None, metavar="MIN:MAX@TARGET", panel=LAYOUT)
+    startup_time: OptText = field("free", "With --autoscale: time until a new replica serves, such as 3min.", default=None, metavar="TIME", panel=LAYOUT, former=("start-up",))
+    prefill_replicas: Whole = field("whole", "Replicas that only prefill.", default=0, least=0, panel=LAYOUT, former=("prefill-pool", "prefill-workers"))
+    decode_replicas: Whole = field("whole", "Replicas that only decode.", default=0, least=0, panel=LAYOUT, former=("decode-pool", "decode-workers"))
+    kv_transfer_bandwidth: OptNumber = field("bytes_per_s", "Bytes per second and device between the pools; else the chip's outermost network.", default=None, panel=LAYOUT, former=("kv-link",))
+    prefix_caching: Switch = field("switch", "Keep prompts for later requests that share a prefix.", default=False, panel=ENGINE, former=("prefix-cache", "enable-prefix-caching"))
+    scheduler_config: Texts = field("free", "Override the engine's scheduler: policy=sglang, token_budget=2048, look_ahead=0; repeat.", default=None, metavar="NAME=VALUE", panel=ENGINE, several=True, former=("scheduler",))
+    seed: Whole = field("whole", "Seed of everything drawn: equal seeds give equal answers.", default=0, least=0)
+    num_seeds: OptWhole = field("whole", "Runs with further seeds for the interval (3; 1 beyond 20,000 requests).", default=None, former=("seeds",))
+    interval: OptSwitch = field("switch", "Repeat with other seeds and step times for an 80 % interval (up to 20,000 requests).", default=None)
+    # fmt: on
+
+    def check(self: Any) -> None:
+        """Raise UsageError for replicas that contradict the load or each other."""
+        for name, given in (("failures", self.failures), ("autoscale", self.autoscale)):
+            if given and (self.concurrency or self.prefill_replicas):
+                raise UsageError(f"--{name} requires an open loop on one pool: --qps or --trace", name)
+        if self.autoscale and (self.failures or self.replicas != 1):
+            name = "failures" if self.failures else "replicas"
+            raise UsageError(f"--autoscale decides how many replicas there are; leave --{name} out", "autoscale")
+        if self.startup_time and not self.autoscale:
+            raise UsageError(
+                "--startup-time requires replicas that come with the load; add --autoscale 1:8@32", "startup-time"
+            )
+        if bool(self.prefill_replicas) != bool(self.decode_replicas):
+            raise UsageError("--prefill-replicas and --decode-replicas go together; give both", "prefill-replicas")
+        if self.kv_transfer_bandwidth and not self.prefill_replicas:
+            raise UsageError(
+                "--kv-transfer-bandwidth joins pools; add --prefill-replicas and --decode-replicas",
+                "kv-transfer-bandwidth",
+            )
+        _ = self.replica_failures, self.scaling
+        super().check()  # type: ignore[misc]
+
+    @property
+    def replica_failures(self: Any) -> tuple[ReplicaFailure, ...]:
+        from rooflinecli.simulate.failures import losses
+
+        return losses(self.failures) if self.failures else ()
+
+    @property
+    def scaling(self: Any) -> AutoscalePolicy | None:
+        from rooflinecli.simulate.autoscaler import rule
+
+        return rule(self.autoscale, self.startup_time or "") if self.autoscale else None
+
+    @property
+    def copies(self: Any) -> int:
+        """Replicas of the layout, the most there may be under autoscaling."""
+        if self.scaling:
+            return int(self.scaling.most)
+        return 1 if self.replicas == "min" else int(self.replicas)
+
+
+class Simulate(Cluster, RequestLoad, Serving, Question["SimulateAnswer"]):
+    """Percentiles, SLO attainment and the fewest replicas for a load: every request's life under an engine's scheduler.
+
+    Exit code 1 when --slo is not met, or nothing fits.
+    """
+
+    verb = "simulate"
+    examples = (
+        "roofline simulate llama70b --hw h100 --tp 4 --dtype fp8 --engine vllm --qps 4 --slo ttft=2s,itl=50ms@99",
+        "roofline simulate llama70b --hw h100 --tp 4 --engine vllm --trace trace.csv --replicas min --slo ttft=2s@99",
+    )
+    helps = {
+        "hw": "A name or alias (`roofline hardware`), or a YAML path; several make a study.",
+        "tp": "Tensor parallel size; several make a study.",
+    }
+    studied = (
+        "model",
+        "hw",
+        "engine",
+        "dtype",
+        "kv_dtype",
+        "tp",
+        "pp",
+        "dp",
+        "ep",
+        "n",
+        "qps",
+        "concurrency",
+        "replicas",
+    )
+
+    def answer(self) -> SimulateAnswer:
+        from rooflinecli.questions.simulate.answer import answered
+
+        return answered(self)[0]
+
+    @classmethod
+    def read(cls, written: Mapping[str, Any]) -> Simulate:
+        """As any question is read. Raises UsageError for several values of an option too, which only a command line may give."""
+        for name, value in written.items():
+            if isinstance(value, str) and "," in value and cls.named(name).parameter in cls.studied:
+                raise UsageError(f"{cls.named(name).flag} {value}: this is one simulation; give one value", name)
+        return super().read(written)
+
+    @property
+    def estimate_options(self) -> tuple[tuple[str, str], ...]:
+        """The options of an estimate, as text: what decides the layout and the step times of a replica."""
+        found = self.options().items()
+        return tuple(sorted((k, ("yes" if v else "no") if isinstance(v, bool) else str(v)) for k, v in found))
 
     @property
     def expected(self) -> int:
         """Requests that a progress bar counts to."""
-        copies = self.replicas if self.concurrency else 1
-        return self.count * copies
+        return self.count * (self.copies if self.concurrency else 1)
+
+    @classmethod
+    def cells(cls, written: Mapping[str, Any]) -> list[tuple[Simulate, dict[str, str]]]:
+        """One question for every combination of values given with commas, the last option fastest, each with what sets it apart.
+
+        Raises UsageError for what cannot be read and for more than 10,000 combinations.
+        """
+        lists = {name: _split(str(written[name])) for name in cls.studied if name in written}
+        if len(combinations := list(itertools.islice(itertools.product(*lists.values()), MAX_CELLS + 1))) > MAX_CELLS:
+            raise UsageError(f"more than {MAX_CELLS:,} simulations; give fewer values")
+        several = [name for name, values in lists.items() if len(values) > 1]
+        rows = [dict(zip(lists, values, strict=True)) for values in combinations]
+        fields = cls.fields()
+        return [(cls(**{**written, **row}), {fields[name].long: row[name] for name in several}) for row in rows]
 
 
-def check(question: SimulateQuestion) -> None:
-    """Raises UsageError for a load said twice or not at all, and for what does not go together."""
-    if not (question.trace or question.qps or question.concurrency):
-        raise UsageError("say the load: --qps RATE, --concurrency COUNT or --trace FILE", "qps")
-    if question.qps and question.concurrency:
-        raise UsageError("--concurrency and --qps each say the load; give one of them", "qps")
-    if not question.trace and (question.window or question.speed != 1 or question.skip_bad):
-        option = "window" if question.window else "speed" if question.speed != 1 else "skip-bad"
-        raise UsageError(f"--{option} speaks of a recorded load; add --trace FILE", option)
-    _unused(question)
-    if question.count > MOST_REQUESTS:
-        option = "requests" if question.requests else "concurrency"
-        asks = "" if question.requests else f" and {question.per_slot} prompts per slot"
-        written = question.requests or question.concurrency
-        raise UsageError(f"--{option} {written:g}{asks}: at most {MOST_REQUESTS:,} requests", option)
-    if question.qps and not question.count / question.qps <= LONGEST:
-        raise UsageError(
-            f"--qps {question.qps:g}: {question.count} requests take longer than {LONGEST:g} s; give a higher rate or fewer requests",
-            "qps",
-        )
-    if bool(question.prefill_pool) != bool(question.decode_pool):
-        raise UsageError("--prefill-pool and --decode-pool go together; give both", "prefill-pool")
-    _ = question.limits
-
-
-def _unused(question: SimulateQuestion) -> None:
-    """Raises UsageError for what would be read and then leave no trace in the answer."""
-    if question.trace and (question.prompt or question.output or question.spread):
-        option = "prompt" if question.prompt else "output" if question.output else "lengths"
-        raise UsageError(
-            f"--{option}: a recorded load has lengths of its own; leave it out, or leave --trace out", option
-        )
-    if question.speed != 1 and (question.qps or question.concurrency):
-        load = "qps" if question.qps else "concurrency"
-        raise UsageError(f"--speed plays recorded times, and --{load} replaces them; keep one", "speed")
-    if question.arrivals != "poisson" and not question.qps:
-        raise UsageError(f"--arrivals {question.arrivals}: says how a rate comes; add --qps", "arrivals")
-    if question.per_slot != PER_SLOT and (question.trace or not question.concurrency):
-        raise UsageError(
-            "--prompts-per-slot speaks of a closed loop that is not recorded; give --concurrency alone",
-            "prompts-per-slot",
-        )
-    for option, given in (("lose", question.lose), ("autoscale", question.autoscale)):
-        if given and (question.concurrency or question.prefill_pool):
-            raise UsageError(f"--{option} needs an open loop on one pool: --qps or --trace", option)
-    if question.autoscale and (question.lose or question.replicas != 1):
-        option = "lose" if question.lose else "replicas"
-        raise UsageError(f"--autoscale says how many replicas there are; leave --{option} out", "autoscale")
-    if question.start_up and not question.autoscale:
-        raise UsageError("--start-up speaks of replicas that come with the load; add --autoscale 1:8@32", "start-up")
-    _ = question.losses, question.scaling
-    if question.link and not question.prefill_pool:
-        raise UsageError("--kv-link joins pools; add --prefill-pool and --decode-pool", "kv-link")
-
-
-def whole(option: str, written: Any, least: int = 1) -> int:
-    """A count as written. Raises UsageError."""
-    found = int(parse_values.number(f"--{option}", written, "count", option))
-    if found < least:
-        raise UsageError(f"--{option} {written}: must be at least {least}", option)
-    if found > parse_values.MOST_THINGS:
-        raise UsageError(
-            f"--{option} {written}: is more than anything there is; give at most {parse_values.MOST_THINGS:g}", option
-        )
-    return found
+def _split(text: str) -> list[str]:
+    return list(dict.fromkeys(item.strip() for item in text.split(",") if item.strip())) or [text]

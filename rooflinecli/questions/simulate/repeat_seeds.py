@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Any
 
 from rooflinecli.questions.simulate.deployment import deployment
-from rooflinecli.questions.simulate.question import SimulateQuestion
+from rooflinecli.questions.simulate.question import Simulate
 from rooflinecli.questions.simulate.run import Run, drawn, recorded
 
 QUICK = 20_000  # requests up to which a run is repeated for its interval without being asked to
 SEEDS = 3
 
 
-def repeats(question: SimulateQuestion, seeds: int) -> list[SimulateQuestion]:
-    """The same question with further seeds, and with every step as fast and as slow as the interval of a decode step says."""
+def repeats(question: Simulate, seeds: int) -> list[tuple[Simulate, float]]:
+    """The same question with further seeds, and with every step as fast and as slow as the interval of a decode step is wide."""
     trace = recorded(question)
     means = trace.means if trace is not None else tuple(d.mean for d in drawn(question))
-    low, high = deployment(question.options, *means).error
+    low, high = deployment(question.estimate_options, *means).error
     drawn_again = trace is None or question.qps  # a trace at a rate of one's own has its arrivals drawn
-    again = [] if not drawn_again else [replace(question, seed=question.seed + i) for i in range(1, seeds)]
-    return [*again, *(replace(question, scale=end) for end in (low, high))]
+    again = [] if not drawn_again else [(question.replace(seed=question.seed + i), 1.0) for i in range(1, seeds)]
+    return [*again, *((question, end) for end in (low, high))]
 
 
 def intervals(

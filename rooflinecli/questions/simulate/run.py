@@ -9,7 +9,7 @@ from typing import Any
 from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.formulas import capacity, cost
 from rooflinecli.questions.simulate.deployment import Deployment, default_lengths, describe, fleet, scheduler_of
-from rooflinecli.questions.simulate.question import SimulateQuestion, check
+from rooflinecli.questions.simulate.question import Simulate
 from rooflinecli.questions.simulate.run_load import LoadRun
 from rooflinecli.simulate import arrivals, summary
 from rooflinecli.simulate.lengths import Lengths, lengths, spread
@@ -28,7 +28,7 @@ class Run:
     `paid` says from when on how many replicas cost something; `cut` where it was interrupted; `sought` where that was in a search for the fewest replicas.
     """
 
-    question: SimulateQuestion
+    question: Simulate
     values: dict[str, Any]
     about: dict[str, Any]
     times: RequestLatencies
@@ -42,22 +42,21 @@ class Run:
     @property
     def kept(self) -> bool:
         """Whether every promise is."""
-        return bool(self.values.get("slo_margin_share", 0.0) >= 0)
+        return bool(self.values.get("slo_attainment_margin", 0.0) >= 0)
 
 
-def run(question: SimulateQuestion, tell: Tell | None = None) -> Run:
-    """Simulate. Raises UsageError or Infeasible as an estimate does, and Infeasible for a request larger than the cache."""
-    check(question)
+def run(question: Simulate, tell: Tell | None = None, scale: float = 1.0) -> Run:
+    """Simulate, every step taking `scale` times as long. Raises UsageError or Infeasible as an estimate does, and Infeasible for a request larger than the cache."""
     trace = recorded(question)
     prompt, output = drawn(question)
     means = trace.means if trace is not None else (prompt.mean, output.mean)
-    one, ready = fleet(question, question.copies, *means)
+    one, ready = fleet(question, question.copies, *means, scale)
     count = question.count * (len(ready.replicas) if question.concurrency else 1)
     jobs, follow = (
         _recorded_jobs(question, trace) if trace is not None else (_made(question, count, prompt, output), None)
     )
     _fit(jobs, ready.every)
-    _named(question, trace)
+    _check_classes(question, trace)
     _plain(question, one, follow is not None)
     play = LoadRun(question, ready, tell)
     try:
@@ -69,35 +68,39 @@ def run(question: SimulateQuestion, tell: Tell | None = None) -> Run:
     return _answered(question, one, play)
 
 
-def drawn(question: SimulateQuestion) -> tuple[Lengths, Lengths]:
+def drawn(question: Simulate) -> tuple[Lengths, Lengths]:
     """The distributions that lengths are drawn from."""
-    between = spread(question.spread) if question.spread else (1.0, 1.0)
-    usual = ("", "") if question.prompt and question.output else default_lengths(question.options)
+    between = spread(question.length_range) if question.length_range else (1.0, 1.0)
+    usual = ("", "") if question.prompt and question.output else default_lengths(question.estimate_options)
     prompt, output = question.prompt or usual[0], question.output or usual[1]
     return lengths("prompt", prompt, between), lengths("output", output, between)
 
 
-def recorded(question: SimulateQuestion) -> Trace | None:
+def recorded(question: Simulate) -> Trace | None:
     """The trace asked for, read once."""
     if not question.trace:
         return None
     from rooflinecli.simulate.trace_replay import read
 
-    return read(question.trace, question.speed, question.window, question.skip_bad, question.requests)
+    return read(
+        question.trace,
+        question.trace_speed,
+        question.trace_window or "",
+        question.skip_invalid,
+        question.num_requests or 0,
+    )
 
 
 def _recorded_jobs(
-    question: SimulateQuestion, trace: Trace
+    question: Simulate, trace: Trace
 ) -> tuple[list[SimRequest], Callable[[SimRequest], SimRequest | None] | None]:
     """Jobs of a trace: as recorded, at a rate of one's own, or one after the other in a closed loop."""
     if question.concurrency:
         jobs, _ = without_sessions(trace).jobs(lambda count: [0.0] * count)
         return jobs, None
-    if question.qps:
-        every = len(trace.rows)  # a rate of requests: sessions come as much less often as they have more turns
-        return trace.jobs(
-            lambda n: arrivals.arrival_times(question.arrivals, question.qps * n / every, n, question.seed)
-        )
+    if (qps := question.qps) is not None:
+        every = len(trace.rows)  # a rate of requests: sessions arrive less often, in proportion to their turns
+        return trace.jobs(lambda n: arrivals.arrival_times(question.arrivals, qps * n / every, n, question.seed))
     if not trace.timed:
         raise UsageError(f"--trace {question.trace}: it records no times; add --qps or --concurrency", "qps")
     return trace.jobs()
@@ -108,13 +111,10 @@ def without_sessions(trace: Trace) -> Trace:
     return Trace([replace(row, think=None, time=0.0) for row in trace.rows], trace.skipped, trace.format)
 
 
-def _made(question: SimulateQuestion, count: int, prompt: Lengths, output: Lengths) -> list[SimRequest]:
+def _made(question: Simulate, count: int, prompt: Lengths, output: Lengths) -> list[SimRequest]:
     """Jobs of a load that was not recorded; in a closed loop they come when others end."""
-    when = (
-        [0.0] * count
-        if question.concurrency
-        else arrivals.arrival_times(question.arrivals, question.qps, count, question.seed)
-    )
+    qps = question.qps
+    when = [0.0] * count if qps is None else arrivals.arrival_times(question.arrivals, qps, count, question.seed)
     sizes = zip(when, prompt.draw(count, question.seed, 2), output.draw(count, question.seed, 3), strict=True)
     return [SimRequest(i, *each) for i, each in enumerate(sizes)]
 
@@ -122,7 +122,7 @@ def _made(question: SimulateQuestion, count: int, prompt: Lengths, output: Lengt
 def _fit(jobs: list[SimRequest], replicas: list[Replica]) -> None:
     """Raises Infeasible for a request that no replica can ever hold."""
     if not jobs:
-        raise UsageError("the load has no requests; widen --window or raise --requests")
+        raise UsageError("the load has no requests; widen --trace-window or raise --num-requests")
     pool, pad = replicas[0].limits.pool, replicas[0].pad
     largest = max(jobs, key=lambda job: job.prompt + job.output)
     needs = largest.prompt + largest.output + pad + 1
@@ -133,8 +133,8 @@ def _fit(jobs: list[SimRequest], replicas: list[Replica]) -> None:
         )
 
 
-def _named(question: SimulateQuestion, trace: Trace | None) -> None:
-    """Raises UsageError for a promise to a class of requests that the load does not have."""
+def _check_classes(question: Simulate, trace: Trace | None) -> None:
+    """Raises UsageError for a target of a class of requests that the load does not have."""
     asked = {promise.label for promise in question.limits.promises} - {""} if question.limits else set()
     known = sorted({row.label for row in trace.rows} - {""}) if trace is not None and asked else []
     for label in sorted(asked - set(known)):
@@ -144,9 +144,9 @@ def _named(question: SimulateQuestion, trace: Trace | None) -> None:
         raise UsageError(f"--slo {label}: the load has no such class of requests; {has}", "slo")
 
 
-def _plain(question: SimulateQuestion, one: Deployment, sessions: bool) -> None:
+def _plain(question: Simulate, one: Deployment, sessions: bool) -> None:
     """Raises UsageError where replicas come or go and that is not simulated."""
-    for option, given in (("lose", question.lose), ("autoscale", question.autoscale)):
+    for option, given in (("failures", question.failures), ("autoscale", question.autoscale)):
         if given and sessions:
             raise UsageError(
                 f"--{option}: {question.trace} has sessions, whose next turns wait for answers; leave it out", option
@@ -155,8 +155,8 @@ def _plain(question: SimulateQuestion, one: Deployment, sessions: bool) -> None:
         raise UsageError("--autoscale counts whole copies of a plan; leave --dp out", "autoscale")
 
 
-def _answered(question: SimulateQuestion, one: Deployment, play: LoadRun) -> Run:
-    copies = question.prefill_pool + question.decode_pool or question.copies
+def _answered(question: Simulate, one: Deployment, play: LoadRun) -> Run:
+    copies = question.prefill_replicas + question.decode_replicas or question.copies
     replicas, every = play.fleet.every, times(play.ended)
     found = every.since(question.warmup) if question.warmup else every
     if not len(found.arrival):
@@ -164,9 +164,9 @@ def _answered(question: SimulateQuestion, one: Deployment, play: LoadRun) -> Run
             f"--warmup {question.warmup:g}s: no request that ended came after it; make it shorter, or the load longer",
             "warmup",
         )
-    paid = play.paid(question.warmup, float((found.arrival + found.e2e).max()))
+    paid = play.paid(question.warmup or 0.0, float((found.arrival + found.e2e).max()))
     devices = one.devices * (copies if paid is None else paid)
-    values = summary.summary(found, replicas, question.limits, devices, question.warmup, paid)
+    values = summary.summary(found, replicas, question.limits, devices, question.warmup or 0.0, paid)
     values = {
         "replicas": copies,
         "devices": one.devices * copies,
@@ -176,7 +176,7 @@ def _answered(question: SimulateQuestion, one: Deployment, play: LoadRun) -> Run
     }
     if paid is not None:
         values["replicas_mean"] = paid
-    scheduler = scheduler_of(one.ctx, question.settings)
+    scheduler = scheduler_of(one.ctx, question.scheduler_config)
     about = describe(one, scheduler, replicas[0].limits)
     counts = tuple(play.scaled.paid) if play.scaled is not None else ((0.0, copies),)
     return Run(question, values, about, found, every, replicas, scheduler.first_token_error, counts)
@@ -194,9 +194,10 @@ def _costs(one: Deployment, devices: float, values: dict[str, Any]) -> dict[str,
     return found
 
 
-def figures(question: SimulateQuestion) -> dict[str, Any]:
-    """The numbers alone, of a run to its end."""
-    found = run(question)
+def figures(repeat: tuple[Simulate, float]) -> dict[str, Any]:
+    """The numbers alone, of a question run to its end at a scale of its step times."""
+    question, scale = repeat
+    found = run(question, scale=scale)
     if found.cut:
         raise KeyboardInterrupt
     return found.values

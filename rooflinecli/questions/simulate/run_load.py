@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rooflinecli.questions.simulate.question import SimulateQuestion
+from rooflinecli.questions.simulate.question import Simulate
 from rooflinecli.simulate import autoscaler, failures
 from rooflinecli.simulate import cluster as running
 from rooflinecli.simulate.cluster import Cluster, Tell
@@ -15,7 +15,7 @@ from rooflinecli.simulate.request import SimRequest
 class LoadRun:
     """What has ended so far, also where it is interrupted; `more` is what the kind of fleet adds to the numbers."""
 
-    def __init__(self, question: SimulateQuestion, fleet: Cluster, tell: Tell | None):
+    def __init__(self, question: Simulate, fleet: Cluster, tell: Tell | None):
         self.question, self.fleet, self.tell = question, fleet, tell
         self.ended: list[SimRequest] = []
         self.more: dict[str, Any] = {}
@@ -30,9 +30,9 @@ class LoadRun:
             self.more = {"replicas_started": self.scaled.started}
         elif question.concurrency:
             running.run_closed_loop(self.fleet, jobs, question.concurrency, self.tell, self.ended)
-        elif question.losses:
-            restarts = failures.run_open_loop(self.fleet, jobs, question.losses, self.tell, self.ended)
-            self.more = {"restarts": restarts}
+        elif question.replica_failures:
+            restarts = failures.run_open_loop(self.fleet, jobs, question.replica_failures, self.tell, self.ended)
+            self.more = {"requests_restarted": restarts}
         else:
             running.run_open_loop(self.fleet, jobs, follow, self.tell, self.ended)
 

@@ -17,7 +17,7 @@ SHOWN = {
     "tpot_p99_s": "per further token, p99",
     "e2e_p99_s": "whole answer, p99",
     "output_tokens_per_s": "output tokens per second",
-    "slo_share": "requests inside the limits",
+    "slo_attainment": "requests inside the limits",
     "preemptions": "preemptions",
 }
 
@@ -92,7 +92,7 @@ def _against(found: dict[str, Any]) -> tuple[str, str]:
     """A title and the quantity that it draws."""
     name = "requests per second" if "qps" in found["load"] else "requests in flight"
     if found["slo"]:
-        return f"Share inside {found['slo']} against {name}", "slo_share"
+        return f"Share inside {found['slo']} against {name}", "slo_attainment"
     return f"First token, p99, against {name}", "ttft_p99_s"
 
 
@@ -100,7 +100,7 @@ def _loads(kind: str, found: dict[str, Any]) -> tuple[Chart, tuple[str, str]]:
     """The promise, or the p99 of the first token, under less and more of the load."""
     title, what = _against(found)
     points = found["loads"]
-    share = what == "slo_share"
+    share = what == "slo_attainment"
     text = _per_cent if share else _seconds
     highs = 1.05 if share else max(p[what] for p in points) * 1.08
     chart = Chart(kind, (0.0, max(p["load"] for p in points) * 1.05, False), (0.0, highs, False))

@@ -240,7 +240,7 @@ def _simulated(values: dict[str, Any]) -> str:
     """What a simulation says of a row, in a sentence."""
     if not values["feasible"]:
         return str(values["violation"])
-    inside = f", {values['slo_share']:.1%} of requests inside the limits" if "slo_share" in values else ""
+    inside = f", {values['slo_attainment']:.1%} of requests inside the limits" if "slo_attainment" in values else ""
     return (
         f"first token {duration(values['ttft_p50_s'])} in the median, {duration(values['ttft_p99_s'])} at p99; "
         f"per further token {duration(values['tpot_p99_s'])} at p99{inside}"
