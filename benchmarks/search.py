@@ -1,8 +1,7 @@
-"""Layouts per CPU-second of `roofline search`, and the 512-device GPT-3 space.
+"""Layouts per CPU-second of `roofline search`.
 
-The space of calculon's paper (6.6 M layouts) also multiplies in switches that are not layouts here (offloading, fused
-activations, communication overlap); `--wide` lays the same model over every device count that divides into 512 and over
-finer micro-batches, for as many layouts.
+The space of calculon's paper (6.6 M layouts) includes settings that are not layouts here (offloading, fused activations,
+communication overlap); `--wide` searches the same model over 64 device counts and 64 micro-batch sizes, for as many layouts.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ WIDE = {"model": "gpt3-175b", "hw": "a100", "n": "8..512/8", "batch": 3072, "seq
 
 
 def run(options: dict[str, object]) -> tuple[int, int, float, str]:
-    """(layouts, of which fit, CPU seconds, the winner)."""
+    """(layouts, layouts that fit, CPU seconds, the winner)."""
     from rooflinecli.questions.search.training import search
     from rooflinecli.questions.search.training_question import question
 
     asked = question({**options, "phase": "train"}, "throughput", [])
     start = time.process_time()
-    found = search(asked)
+    result = search(asked)
     seconds = time.process_time() - start
-    best = found.ranking.top(1)
-    return found.layouts, found.fitting, seconds, str(best[0].layout) if best else "nothing fits"
+    best = result.ranking.top(1)
+    return result.layouts, result.fitting, seconds, str(best[0].layout) if best else "nothing fits"
 
 
 def main() -> None:

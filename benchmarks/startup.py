@@ -1,4 +1,4 @@
-"""Start-up of the command line as multiples of `python -c pass`: medians of N runs, alternated, in one process-timing script.
+"""Startup time of the command line as multiples of `python -c pass`: medians of N alternating runs.
 
 python benchmarks/startup.py [runs]
 """
@@ -27,7 +27,7 @@ def seconds(command: list[str]) -> float:
 
 
 def medians(runs: int) -> dict[str, float]:
-    """Median wall seconds per command; the commands take turns, so a drifting machine drifts for all."""
+    """Median wall seconds per command; the commands alternate, so that a drift of the machine affects all."""
     times: dict[str, list[float]] = {name: [] for name in COMMANDS}
     for round_ in range(runs + 1):
         for name, command in COMMANDS.items():
@@ -37,36 +37,8 @@ def medians(runs: int) -> dict[str, float]:
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def estimate_in_process(repeats: int = 200) -> float:
-    """Median milliseconds of one estimate of three phases with the plan given, without explanation."""
-    from rooflinecli.questions.estimate.answer import estimate
-    from rooflinecli.specs.hardware import load_hardware
-    from rooflinecli.specs.model import load_model
-    from rooflinecli.specs.request import Request
-
-    request = Request(
-        load_model("llama70b"),
-        load_hardware("h100"),
-        devices=16,
-        tp=8,
-        pp=2,
-        dp=1,
-        zero=0,
-        recompute="full",
-        micro_batch=1,
-        sequence_parallel=True,
-    )
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        estimate(request)
-        times.append(time.perf_counter() - start)
-    return statistics.median(times) * 1e3
-
-
 if __name__ == "__main__":
     result = medians(int(sys.argv[1]) if len(sys.argv) > 1 else 15)
     base = result["python -c pass"]
     for name, t in result.items():
         print(f"{name:<20} {t * 1e3:7.1f} ms   {t / base:5.1f} x python -c pass")
-    print(f"{'estimate in process':<20} {estimate_in_process():7.3f} ms   three phases, plan given")

@@ -1,7 +1,7 @@
 """Points per CPU-second of `roofline sweep`, peak memory and its growth with the number of points.
 
 python benchmarks/sweep.py            # dense inference: 1e4 to 1e7 points
-python benchmarks/sweep.py --stream 8 # 10^8 points through the evaluation, one chunk at a time
+python benchmarks/sweep.py --stream 8 # 10^8 points, one chunk at a time
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CASES = {
     "decode, default columns": ({"phase": "decode"}, None),
     "prefill and decode": ({"phase": "prefill,decode"}, None),
     "decode, every column": ({"phase": "decode"}, ["decode.*"]),
-    "mixture of experts": ({"phase": "decode", "model": "mixtral-8x7b", "tp": "1,2,4,8"}, ["decode.time_s"]),
+    "MoE": ({"phase": "decode", "model": "mixtral-8x7b", "tp": "1,2,4,8"}, ["decode.time_s"]),
     "training": (
         {
             "phase": "train",
@@ -34,7 +34,7 @@ CASES = {
 
 
 def run(options: dict[str, object], columns: list[str] | None, limit: int) -> tuple[int, float]:
-    """(points, CPU seconds) of the first `limit` points of a space."""
+    """(points, CPU seconds) of the first `limit` points of a grid."""
     from rooflinecli.questions.sweep import run as sweep
     from rooflinecli.questions.sweep.axes import space
 
@@ -48,12 +48,12 @@ def run(options: dict[str, object], columns: list[str] | None, limit: int) -> tu
 
 
 def peak() -> float:
-    """MiB of resident memory at most so far."""
+    """Peak resident memory in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def growth() -> None:
-    """Peak memory of a fresh process for ever more points."""
+    """Print the peak memory of a fresh process for 10^4 to 10^7 points."""
     print(f"\n{'points':>12} {'peak MiB':>9}")
     for exponent in (4, 5, 6, 7):
         code = f"import sys; sys.path.insert(0, 'benchmarks'); import sweep; sweep.run({{'output': '1..64', 'phase': 'decode'}}, None, 10**{exponent}); print(sweep.peak())"

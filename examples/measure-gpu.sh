@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Measures one accelerator end to end, in stages that resume: run it again and it goes on where it stopped.
+# Measure one accelerator end to end, in stages: run it again to resume.
 #
-#   examples/measure-gpu.sh [FOLDER]            the whole of it, about 25 minutes in all; LIMIT=580 ends each call after so many seconds
+#   examples/measure-gpu.sh [FOLDER]            everything, about 25 minutes; LIMIT=580 ends each call after that many seconds
 #   QUICK=1 examples/measure-gpu.sh [FOLDER]    a short grid and small models: a dry run, on a CPU too
 #
-# FOLDER (measured-gpu) keeps all.log, the timings (kernels.jsonl), the profile (chip.yaml), the closed loops
-# (loop.jsonl), a trace of a training step and what `roofline profile` names of it. ROOFLINE and CHIP override the command
-# and the chip whose shipped constants are held against the measured ones.
+# FOLDER (measured-gpu) keeps all.log, the timings (kernels.jsonl), the hardware file (chip.yaml), predicted and measured
+# times of full models (loop.jsonl), a trace of a training step and its `roofline profile`. ROOFLINE and CHIP override the command
+# and the chip whose shipped constants are compared with the measured ones.
 set -uo pipefail
 
 folder=${1:-measured-gpu}
@@ -14,11 +14,11 @@ roofline=${ROOFLINE:-roofline}
 quick=${QUICK:-}
 deadline=$((SECONDS + ${LIMIT:-86400}))
 mkdir -p "$folder/done"
-export XLA_PYTHON_CLIENT_PREALLOCATE=${XLA_PYTHON_CLIENT_PREALLOCATE:-false} # torch, the second witness, needs memory too
+export XLA_PYTHON_CLIENT_PREALLOCATE=${XLA_PYTHON_CLIENT_PREALLOCATE:-false} # torch, the second source, needs memory too
 export JAX_COMPILATION_CACHE_DIR=${JAX_COMPILATION_CACHE_DIR:-$folder/cache}
 status=0
 
-# stage NAME COMMAND...: once; its output goes to all.log as well. A stage that fails or runs out of time is tried again next time.
+# stage NAME COMMAND...: runs once; its output also goes to all.log. A stage that fails or runs out of time is retried by the next call.
 stage() {
   local name=$1 left=$((deadline - SECONDS)) code
   shift
@@ -36,7 +36,7 @@ if [ -n "$quick" ]; then
   small="--batch 1 --seq 64 --budget 1"
   models=("gpt2:--layers 2" "llama-3.2-1b:--layers 2 --d-model 512 --vocab 8000" "qwen3-30b-a3b:--layers 1 --d-model 256 --vocab 4000")
 else
-  # one suite after another, so that a machine lent for minutes leaves something whole behind
+  # one suite after another, so that an interrupted call leaves complete suites
   stage matmul $roofline measure matmul --budget 400 "${kernels[@]}"
   stage attention $roofline measure attention --budget 300 "${kernels[@]}"
   stage streams $roofline measure bandwidth --budget 60 "${kernels[@]}"

@@ -9,7 +9,7 @@ import sys
 import pytest
 from check.plans import written
 
-from benchmarks.many_checks import plans as many
+from benchmarks.compare_speed import plans as many
 
 
 def processor_time(path, code) -> float:
