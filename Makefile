@@ -29,10 +29,10 @@ oracle: $(VENV)/.test
 	$(BIN)/python -m pip install -q -e '.[oracle]'
 	$(BIN)/python tests/oracle/refresh.py
 	$(BIN)/python tests/oracle/hybrids.py
-	$(BIN)/python tests/oracle/others.py
+	$(BIN)/python tests/oracle/encoder_families.py
 	$(BIN)/python tests/oracle/images.py
 	$(BIN)/python tests/oracle/decoders.py
-	$(BIN)/python tests/oracle/more.py
+	$(BIN)/python tests/oracle/dense_families.py
 
 docs: $(VENV)/.test
 	$(BIN)/python docs/generate.py

@@ -108,7 +108,7 @@ def test_every_type_has_cases():
     """No supported type goes unchecked: random configs, or one of hf_counts; kimi_k2 runs deepseek_v3's code and has a published config."""
     counts = json.loads((ROOT / "data" / "hf_counts" / "counts.json").read_text(encoding="utf-8"))
     counted = {c["model_type"] for name, c in counts.items() if name != "_meta"}
-    drawn = json.loads((ROOT / "oracle" / "golden_others.json").read_text(encoding="utf-8"))["cases"]
+    drawn = json.loads((ROOT / "oracle" / "golden_encoder_families.json").read_text(encoding="utf-8"))["cases"]
     others = {case["file"] for case in drawn} | {"mllama_text_model"}  # the last as mllama
     others |= {
         "mimo",
@@ -118,7 +118,7 @@ def test_every_type_has_cases():
         "minimax_m3_vl_text",
         "kimi_k25",
     }  # in test_current_models.py
-    more = json.loads((ROOT / "oracle" / "golden_more.json").read_text(encoding="utf-8"))[
+    more = json.loads((ROOT / "oracle" / "golden_dense_families.json").read_text(encoding="utf-8"))[
         "cases"
     ]  # in test_more_models.py
     others |= {case["config"]["model_type"] for case in more} | {

@@ -15,7 +15,7 @@ from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.request import Request
 
-HAND = str(Path(__file__).parents[1] / "assembly" / "hand.yaml")
+HAND = str(Path(__file__).parents[1] / "end_to_end_arithmetic" / "hand.yaml")
 LLAMA, MIXTRAL = "llama-3-8b", "mixtral-8x7b"  # 32 layers, 32 query and 8 key/value heads; eight experts
 
 

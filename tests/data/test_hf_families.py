@@ -1,0 +1,134 @@
+"""Wrappers, decoders and encoders of tests/oracle/dense_families.py against what transformers builds: parameters and forward FLOPs, to the unit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rooflinecli.core.errors import DataError
+from rooflinecli.core.lift import PLAIN
+from rooflinecli.importers.hf import TYPES, WRAPPED, from_config
+from rooflinecli.importers.hf.unsupported_types import REFUSED
+from rooflinecli.layers.build import ledger
+from rooflinecli.layers.images import anyres, image_splitting
+from rooflinecli.layers.parameter_counts import parameters
+from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes
+from rooflinecli.phases.flops import ledger_flops
+from rooflinecli.phases.forward import ForwardPass
+from rooflinecli.quantization.formats import formats
+from rooflinecli.specs.components import ImageSpec
+from rooflinecli.specs.layout import Layout
+from rooflinecli.specs.model import model_from
+from rooflinecli.specs.yaml_loader import Document
+
+ROOT = Path(__file__).resolve().parents[1]
+CASES = json.loads((ROOT / "oracle" / "golden_dense_families.json").read_text(encoding="utf-8"))["cases"]
+BY_TYPE: dict[str, list] = {}
+for case in CASES:
+    BY_TYPE.setdefault(case["config"]["model_type"], []).append(case)
+
+
+def spec_of(config: dict):
+    return model_from(Document(from_config(config), Path("config.json")))
+
+
+@pytest.mark.parametrize("kind", sorted(BY_TYPE))
+def test_parameters(kind):
+    for row in BY_TYPE[kind]:
+        assert parameters(spec_of(row["config"])).total == row["total"], row["config"]
+    assert len(BY_TYPE[kind]) >= 3
+
+
+@pytest.mark.parametrize(
+    "kind", sorted(kind for kind, rows in BY_TYPE.items() if any("forward_flops" in row for row in rows))
+)
+def test_forward_flops(kind):
+    """Two sequences of 16 tokens, attention counted over every pair of tokens."""
+    forward = ForwardPass(formats("bf16", None, None, {"bf16": 1}, "any"), full_attention=True)
+    for row in BY_TYPE[kind]:
+        spec = spec_of(row["config"])
+        assert parameters(spec).active == row["active"], row["config"]
+        assert ledger_flops(ledger(spec), forward, PLAIN, 2.0, 16.0, 16.0, 16.0) == row["forward_flops"], row["config"]
+
+
+def test_every_type_is_read_or_refused_for_a_reason():
+    """No type both read and refused; a type is refused in a sentence, with a remedy."""
+    assert not set(REFUSED) & (set(TYPES) | set(WRAPPED))
+    assert len(TYPES) + len(WRAPPED) + len(REFUSED) > 600  # as many as transformers 5.23 has
+    for kind in ("wav2vec2", "resnet", "blip-2", "qwen3_vl_vision", "timesfm", "data2vec-audio", "aria"):
+        with pytest.raises(DataError, match=f"'{kind}' is not read: .*; write the model as YAML"):
+            from_config({"model_type": kind})
+
+
+def test_all_types_of_transformers_are_known():
+    auto = pytest.importorskip("transformers.models.auto.configuration_auto")
+    left = set(auto.CONFIG_MAPPING_NAMES) - set(TYPES) - set(WRAPPED) - set(REFUSED)
+    assert not left
+
+
+def test_empty_experts_are_no_work():
+    """LongCat-Flash: 12 of 768 chosen, 256 of which are empty: 8 compute; two latent attentions and two MLPs a layer."""
+    config = {
+        "model_type": "longcat_flash", "hidden_size": 64, "num_layers": 2, "num_attention_heads": 4, "q_lora_rank": 24, "kv_lora_rank": 16,
+        "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8, "ffn_hidden_size": 96, "expert_ffn_hidden_size": 32, "vocab_size": 100,
+    }  # fmt: skip
+    spec = spec_of(config)
+    assert spec.n_layers == 4
+    moe = next(g.feedforward for g in spec.layers if g.feedforward.kind == "moe")
+    assert (moe.n_experts, moe.top_k, moe.shared_d_ff) == (512, 8, 96)
+    assert any("256 of 768 experts compute nothing" in note for note in spec.notes)
+    with pytest.raises(DataError, match="qk_head_dim"):
+        from_config({**config, "qk_head_dim": 24})
+    one, work = formats("bf16", None, None, {"bf16": 1}, "any"), pass_axis_sizes(1.0, 1.0, 1.0, 1.0, Layout())
+    cached = sum(
+        g.repeat * g.mixer.cache_bytes(one, layer_sizes(g, work, Layout(), None, PLAIN), 1.0, 100.0)
+        for g in ledger(spec).layers
+    )
+    assert cached == 4 * 100 * (16 + 8) * 2
+
+
+def test_a_published_count():
+    """Step-3.5-Flash: 196 B in all, 11 B of them active (the model card of stepfun-ai/Step-3.5-Flash)."""
+    kinds = ["full_attention" if i % 4 == 0 else "sliding_attention" for i in range(45)]
+    heads = {"num_attention_heads": 64, "num_sliding_attention_heads": 64, "head_dim": 128}
+    counted = parameters(
+        spec_of({"model_type": "step3p5", "layer_types": kinds, "sliding_window": 512, "vocab_size": 128896, **heads})
+    )
+    assert round(counted.total / 1e9) == 196 and round(counted.active / 1e9) == 11
+
+
+NEXT = [[336, 672], [672, 336], [672, 672], [1008, 336], [336, 1008]]
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "inputs", "tokens"),
+    [
+        (672, 672, 5, 576 + 48 * 48 + 48),  # two by two tiles, and the whole: 2,928 in all
+        (1000, 500, 3, 576 + 24 * 48 + 24),
+        (500, 1000, 3, 576 + 48 * 24 + 48),
+        (900, 600, 5, 576 + 32 * 48 + 32),  # 900 x 600 fills 672 x 448 of the square: 16 rows of patches are padding
+    ],
+)
+def test_tiles_of_llava_next(width, height, inputs, tokens):
+    spec = ImageSpec(kind="anyres", patch=14, size=336, extra=1, tokens=576, grids=NEXT)
+    found = anyres.cut(spec, width, height)
+    assert (found.inputs, found.positions, found.tokens) == (inputs, 577, tokens)
+
+
+def test_onevision_scales_down_what_is_over_its_tiles():
+    """Six by six tiles of 27 patches are 26,244; nine tiles' worth is 81 x 81."""
+    grids = [[384 * i, 384 * j] for i in range(1, 7) for j in range(1, 7)]
+    spec = ImageSpec(kind="anyres", patch=14, size=384, tokens=729, grids=grids, tiles=9)
+    assert anyres.cut(spec, 2304, 2304).tokens == 729 + 81 * 81 + 81
+    assert anyres.cut(spec, 384, 384).tokens == 729 + 27 * 27 + 27
+
+
+@pytest.mark.parametrize(("width", "height", "inputs", "tokens"), [(1456, 1456, 17, 16 * 171 + 4 + 169 + 4), (1456, 364, 5, 4 * 171 + 1 + 169 + 4), (100, 400, 5, 4 * 171 + 4 + 169 + 4)])  # fmt: skip
+def test_tiles_of_idefics3(width, height, inputs, tokens):
+    """The longer side goes to 1,456 pixels, four tiles of 364 with 169 tokens each."""
+    found = image_splitting.cut(
+        ImageSpec(kind="image-splitting", patch=14, size=364, merge=2, most=1456, tokens=169), width, height
+    )
+    assert (found.inputs, found.positions, found.tokens) == (inputs, 676, tokens)
