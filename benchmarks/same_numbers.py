@@ -1,8 +1,8 @@
 """Comparison of two checkouts: the same questions, every number of the JSON answers equal to the last digit.
 
 python benchmarks/same_numbers.py --old ../rooflinecli-old asks both for random estimates, searches and simulations and for
-every command the documentation shows. Each checkout answers in one long-lived process. Options and JSON keys that were
-renamed since are listed in same_numbers_keys.yaml. Exit code 1 when a number, or an exit code, differs.
+every command the documentation shows. Each checkout answers in one long-lived process. Answers with a later schema are asked
+for in the keys of the first; other renames are in same_numbers_keys.yaml. Exit code 1 when a number or an exit code differs.
 """
 
 from __future__ import annotations
@@ -243,9 +243,13 @@ def work(root: str, limit_s: int) -> None:
             signal.alarm(0)
 
     signal.signal(signal.SIGALRM, stop)
+    version = {}  # verb -> options for the keys of its first schema
     for line in sys.stdin:
         words = json.loads(line)
-        code, text = run([*words, "--format", "json"])
+        code, text = run([*words, "--format", "json", *version.get(words[0], ())])
+        if words[0] not in version and re.search(r'"schema": "[\w/-]+/[2-9]"', text):
+            version[words[0]] = ("--schema", "1")
+            code, text = run([*words, "--format", "json", "--schema", "1"])
         if code == 2:  # perhaps a verb without --format
             code, text = run(words)
         print(json.dumps([code, text]), flush=True)
@@ -264,7 +268,10 @@ def main() -> int:
     given = parser.parse_args()
     checkouts = [given.old.resolve(), ROOT]
     renames = yaml.safe_load(given.keys.read_text(encoding="utf-8"))
-    names, keys = renames["words"], renames["keys"]
+
+    def rules_of(section: str, verb: str) -> dict[str, Any]:
+        return {**renames[section].get("all", {}), **renames[section].get(verb, {})}
+
     rng = random.Random(given.seed)
     models, chips = (
         sorted({path.stem for path in checkouts[0].glob(folder)} & {path.stem for path in ROOT.glob(folder)})
@@ -290,7 +297,7 @@ def main() -> int:
                 tally["unknown to the old checkout"] += 1
                 return False
             changes = [("exit code", code, new_code)] if code != new_code else []
-            changes += differences(answer, new_answer, {**keys.get("all", {}), **keys.get(before[0], {})})
+            changes += differences(answer, new_answer, rules_of("keys", before[0]))
             tally["different" if changes else "same" if answer is not None else "same exit code, no JSON"] += 1
             report = [f"  {path}: {was!r} -> {now!r}" for path, was, now in changes]
             if changes:
@@ -311,7 +318,7 @@ def main() -> int:
             answered = 0
             for _ in range(3 * count):  # some questions are refused
                 words = drawn(rng, verb, models, chips)
-                answered += ask(words, renamed_words(words, names))
+                answered += ask(words, renamed_words(words, rules_of("words", verb)))
                 if answered == count:
                     break
         if given.documented:
@@ -319,7 +326,8 @@ def main() -> int:
             for words in known:  # the old spelling goes on working
                 ask(words, words)
             for words in (words for words in shown if words not in known):
-                ask(renamed_words(words, {after: before for before, after in names.items()}), words, is_new=True)
+                former = {after: before for before, after in rules_of("words", words[0]).items()}
+                ask(renamed_words(words, former), words, is_new=True)
     print(", ".join(f"{name}: {count}" for name, count in tally.most_common()), f"({time.monotonic() - started:.0f} s)")
     return 1 if tally["different"] else 0
 
