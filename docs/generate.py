@@ -1,4 +1,4 @@
-"""Write docs/cli.md and docs/formulas.md from the code. `--check` says what is stale and exits 1 instead.
+"""Write docs/cli.md, formulas.md, api.md and the tables of compatibility.md from the code; `--check` only lists stale pages and exits 1.
 
 python docs/generate.py [--check]
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -117,7 +118,33 @@ def api() -> str:
     return "\n".join(parts) + "\n"
 
 
-PAGES = {"docs/cli.md": cli, "docs/formulas.md": formulas, "docs/api.md": api}
+def compatibility() -> str:
+    """The page with its table of keys that were renamed between schema versions."""
+    from importlib import import_module
+
+    lines = ["| schema | key | in version 1 |", "| --- | --- | --- |"]
+    for path in sorted((ROOT / "rooflinecli" / "questions").glob("*/answer_types.py")):
+        module = import_module(f"rooflinecli.questions.{path.parent.name}.answer_types")
+        renamed: dict[str, str] = {}
+        for record in vars(module).values():
+            if getattr(record, "__module__", "") == module.__name__ and hasattr(record, "__dataclass_fields__"):
+                for name, field in record.__dataclass_fields__.items():
+                    renamed |= field.metadata.get("former_keys", {})
+                    renamed |= {name: field.metadata["former"]} if "former" in field.metadata else {}
+        code = "".join(file.read_text(encoding="utf-8") for file in path.parent.glob("*.py"))
+        schema = re.findall(r"roofline/[a-z]+/[2-9]", code)
+        lines += [f"| `{schema[0]}` | `{new}` | `{old}` |" for new, old in renamed.items() if new != old]
+    before, rest = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8").split("<!-- renamed -->\n")
+    after = rest.split("<!-- /renamed -->\n")[1]
+    return before + "\n".join(["<!-- renamed -->", *lines, "<!-- /renamed -->", ""]) + after
+
+
+PAGES = {
+    "docs/cli.md": cli,
+    "docs/formulas.md": formulas,
+    "docs/api.md": api,
+    "docs/compatibility.md": compatibility,
+}
 
 
 def main() -> int:
