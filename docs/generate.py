@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import re
 import sys
 from pathlib import Path
 
@@ -122,7 +121,7 @@ def compatibility() -> str:
     """The page with its table of keys that were renamed between schema versions."""
     from importlib import import_module
 
-    lines = ["| schema | key | in version 1 |", "| --- | --- | --- |"]
+    lines = ["| answer of | key | in version 1 |", "| --- | --- | --- |"]
     for path in sorted((ROOT / "rooflinecli" / "questions").glob("*/answer_types.py")):
         module = import_module(f"rooflinecli.questions.{path.parent.name}.answer_types")
         renamed: dict[str, str] = {}
@@ -131,9 +130,7 @@ def compatibility() -> str:
                 for name, field in record.__dataclass_fields__.items():
                     renamed |= field.metadata.get("former_keys", {})
                     renamed |= {name: field.metadata["former"]} if "former" in field.metadata else {}
-        code = "".join(file.read_text(encoding="utf-8") for file in path.parent.glob("*.py"))
-        schema = re.findall(r"roofline/[a-z]+/[2-9]", code)
-        lines += [f"| `{schema[0]}` | `{new}` | `{old}` |" for new, old in renamed.items() if new != old]
+        lines += [f"| {path.parent.name} | `{new}` | `{old}` |" for new, old in renamed.items() if new != old]
     before, rest = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8").split("<!-- renamed -->\n")
     after = rest.split("<!-- /renamed -->\n")[1]
     return before + "\n".join(["<!-- renamed -->", *lines, "<!-- /renamed -->", ""]) + after
