@@ -124,13 +124,13 @@ def compatibility() -> str:
     lines = ["| answer of | key | in version 1 |", "| --- | --- | --- |"]
     for path in sorted((ROOT / "rooflinecli" / "questions").glob("*/answer_types.py")):
         module = import_module(f"rooflinecli.questions.{path.parent.name}.answer_types")
-        renamed: dict[str, str] = {}
+        renamed: dict[tuple[str, str], None] = {}
         for record in vars(module).values():
             if getattr(record, "__module__", "") == module.__name__ and hasattr(record, "__dataclass_fields__"):
                 for name, field in record.__dataclass_fields__.items():
-                    renamed |= field.metadata.get("former_keys", {})
-                    renamed |= {name: field.metadata["former"]} if "former" in field.metadata else {}
-        lines += [f"| {path.parent.name} | `{new}` | `{old}` |" for new, old in renamed.items() if new != old]
+                    pairs = {**field.metadata.get("former_keys", {}), name: field.metadata.get("former", name)}
+                    renamed |= dict.fromkeys((new, old) for new, old in pairs.items() if new != old)
+        lines += [f"| {path.parent.name} | `{new}` | `{old}` |" for new, old in renamed]
     before, rest = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8").split("<!-- renamed -->\n")
     after = rest.split("<!-- /renamed -->\n")[1]
     return before + "\n".join(["<!-- renamed -->", *lines, "<!-- /renamed -->", ""]) + after
