@@ -36,7 +36,7 @@ oracle: $(VENV)/.test
 
 docs: $(VENV)/.test
 	$(BIN)/python docs/generate.py
-	$(BIN)/python docs/book/generate.py
+	$(BIN)/python docs/exercises/generate.py
 
 $(VENV)/.run: pyproject.toml
 	$(PYTHON) -m venv $(VENV)

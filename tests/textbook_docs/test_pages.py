@@ -1,4 +1,4 @@
-"""The book as commands: every row's value, the pages' freshness, and proof that both checks can fail."""
+"""Textbook exercises as commands: the value of every row, current pages, and proof that both checks can fail."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ EXERCISES, STATEMENTS, PROBLEMS = 60, 41, 94
 
 
 def load(name: str) -> ModuleType:
-    """A module of docs/book, which is no package."""
-    sys.path.insert(0, str(ROOT / "docs" / "book"))
+    """A module of docs/exercises, which is no package."""
+    sys.path.insert(0, str(ROOT / "docs" / "exercises"))
     try:
-        spec = importlib.util.spec_from_file_location(f"docs_book_{name}", ROOT / "docs" / "book" / f"{name}.py")
+        spec = importlib.util.spec_from_file_location(
+            f"docs_exercises_{name}", ROOT / "docs" / "exercises" / f"{name}.py"
+        )
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)
@@ -27,8 +29,8 @@ def load(name: str) -> ModuleType:
 
 
 generate = load("generate")
-book = generate.book
-ANSWERS = book.every()
+exercises = generate.exercises
+ANSWERS = exercises.every()
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=[answer.name for answer in ANSWERS])
@@ -36,10 +38,10 @@ def test_the_command_gives_the_answer(answer):
     assert answer.holds(), f"{answer.ran()} gives {answer.got()!r}, expected {answer.expected()!r}"
 
 
-@pytest.mark.parametrize("name", book.PAGES)
+@pytest.mark.parametrize("name", exercises.PAGES)
 def test_the_page_is_current(name):
     assert (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") == generate.text(name), (
-        "run python docs/book/generate.py"
+        "run python docs/exercises/generate.py"
     )
 
 
@@ -47,7 +49,7 @@ def test_the_page_is_current(name):
     ("name", "count"), [("workbook", EXERCISES), ("notes", STATEMENTS), ("scaling-book", PROBLEMS)]
 )
 def test_no_row_is_missing(name, count):
-    ids = [str(row["id"]) for row in book.rows(book.page(name))]
+    ids = [str(row["id"]) for row in exercises.rows(exercises.page(name))]
     assert len(ids) == len(set(ids)) == count
 
 
@@ -61,7 +63,10 @@ def test_no_answer_is_a_constant():
 
 def test_every_erratum_of_a_row_is_listed():
     listed = (ROOT / "docs" / "errata.md").read_text(encoding="utf-8")
-    wrong = {name: [str(row["id"]) for row in book.rows(book.page(name)) if "erratum" in row] for name in book.PAGES}
+    wrong = {
+        name: [str(row["id"]) for row in exercises.rows(exercises.page(name)) if "erratum" in row]
+        for name in exercises.PAGES
+    }
     for row in wrong["workbook"]:
         assert f"| workbook {row[1:]} |" in listed
     for row in wrong["notes"]:
@@ -95,16 +100,16 @@ def test_a_stale_page_a_wrong_row_and_a_strange_key_are_caught(monkeypatch, caps
     assert generate.main() == 1 and "stale: docs/workbook.md" in capsys.readouterr().out
     monkeypatch.undo()
     monkeypatch.setattr(sys, "argv", ["generate.py", "--check"])
-    monkeypatch.setattr(book, "every", lambda: [changed(ANSWERS[0], value=1.0)])
+    monkeypatch.setattr(exercises, "every", lambda: [changed(ANSWERS[0], value=1.0)])
     assert generate.main() == 1 and "wrong: W0.1" in capsys.readouterr().out
-    (tmp_path / "docs" / "book").mkdir(parents=True)
-    (tmp_path / "docs" / "book" / "workbook.yaml").write_text("chapters: [{rows: [{id: X, quetsion: typo}]}]\n")
-    monkeypatch.setattr(book, "ROOT", tmp_path)
+    (tmp_path / "docs" / "exercises").mkdir(parents=True)
+    (tmp_path / "docs" / "exercises" / "workbook.yaml").write_text("chapters: [{rows: [{id: X, quetsion: typo}]}]\n")
+    monkeypatch.setattr(exercises, "ROOT", tmp_path)
     with pytest.raises(ValueError, match="quetsion"):
-        book.page("workbook")
+        exercises.page("workbook")
 
 
 @pytest.mark.parametrize("text", ["__import__('os')", "a.b", "[1]", "open('x')", "'text'"])
 def test_an_expression_is_arithmetic_only(text):
     with pytest.raises((ValueError, KeyError)):
-        book.evaluate(text, {"a": 1})
+        exercises.evaluate(text, {"a": 1})

@@ -1,4 +1,4 @@
-"""Rows of docs/book/*.yaml: exercises as data, each answered by running its commands in this process.
+"""Textbook exercises of docs/exercises/*.yaml, answered by running their commands in this process.
 
 A row has a question and one answer, or several under `answers`. An answer is either
 
@@ -6,8 +6,8 @@ A row has a question and one answer, or several under `answers`. An answer is ei
     steps, expression             name -> "command -> path"; a later step may use {name}; the expression combines them
     command, exit, says           a refusal: the exit code, and words of the message
 
-and what it must be: `value` (a number within the relative `tolerance`, a word, "> 1" for a condition, or "= B*D" in the
-symbols of `let`). `let` also fills {B} in the commands. `printed` and `erratum` say where the source differs.
+and its expected `value` (a number within the relative `tolerance`, a word, "> 1" for a condition, or "= B*D" in the
+symbols of `let`). `let` also fills {B} in the commands. `printed` and `erratum` note where the source differs.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def evaluate(text: str, names: dict[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class Answer:
-    """One quantity of a row: how it is asked, and what it must be."""
+    """One quantity of a row: its commands and its expected value."""
 
     row: str
     ask: dict[str, Any]
@@ -118,17 +118,17 @@ class Answer:
         return self._run()[0]
 
     def _run(self) -> tuple[list[tuple[str, str]], dict[str, Any]]:
-        found: dict[str, Any] = dict(self.ask.get("let", {}))
+        values: dict[str, Any] = dict(self.ask.get("let", {}))
         ran = []
         for name, (command, path) in self.steps.items():
-            command = command.format(**found)
+            command = command.format(**values)
             ran.append((command, path))
             if "says" not in self.ask:
-                found[name] = quantity(command, path, self.ask.get("exit", 0))
-        return ran, found
+                values[name] = quantity(command, path, self.ask.get("exit", 0))
+        return ran, values
 
     def got(self) -> Any:
-        """The answer as the tool computes it."""
+        """The computed answer."""
         if "says" in self.ask:
             ran = run(self.ran()[0][0])
             return (
@@ -136,8 +136,8 @@ class Answer:
                 if ran.code == self.ask["exit"]
                 else f"exit {ran.code}: {ran.err}"
             )
-        _, found = self._run()
-        return evaluate(self.ask["expression"], found) if "expression" in self.ask else found[list(self.steps)[-1]]
+        _, values = self._run()
+        return evaluate(self.ask["expression"], values) if "expression" in self.ask else values[list(self.steps)[-1]]
 
     def expected(self) -> Any:
         value = self.ask.get("value")
@@ -174,18 +174,18 @@ def quantity(command: str, path: str, code: int) -> Any:
 
 
 def answers(row: dict[str, Any]) -> list[Answer]:
-    """The answers of a row; what they share stands on the row."""
+    """The answers of a row; keys on the row apply to all of them."""
     shared = {key: row[key] for key in SHARED if key in row}
     return [Answer(str(row["id"]), {**shared, **one}) for one in row.get("answers", [{}])]
 
 
 def page(name: str) -> dict[str, Any]:
-    """One YAML file: title, intro and chapters of rows. Raises ValueError for a key that means nothing."""
-    data = yaml.safe_load((ROOT / "docs" / "book" / f"{name}.yaml").read_text(encoding="utf-8"))
+    """One YAML file: title, intro and chapters of rows. Raises ValueError for an unknown key."""
+    data = yaml.safe_load((ROOT / "docs" / "exercises" / f"{name}.yaml").read_text(encoding="utf-8"))
     for row in rows(data):
-        strange = {*row, *(key for one in row.get("answers", []) for key in one)} - KNOWN
-        if strange:
-            raise ValueError(f"{name}.yaml, {row.get('id')}: unknown {', '.join(sorted(strange))}")
+        unknown = {*row, *(key for one in row.get("answers", []) for key in one)} - KNOWN
+        if unknown:
+            raise ValueError(f"{name}.yaml, {row.get('id')}: unknown {', '.join(sorted(unknown))}")
     return data
 
 
@@ -198,7 +198,7 @@ def every() -> list[Answer]:
     return [
         answer
         for name in PAGES
-        if (ROOT / "docs" / "book" / f"{name}.yaml").is_file()
+        if (ROOT / "docs" / "exercises" / f"{name}.yaml").is_file()
         for row in rows(page(name))
         for answer in answers(row)
     ]
