@@ -1,6 +1,6 @@
-"""Write docs/cli.md, formulas.md, api.md and the tables of compatibility.md from the code; `--check` only lists stale pages and exits 1.
+"""Write docs/cli.md, formulas.md, api.md, the tables of compatibility.md and the transcripts of README.md from the code.
 
-python docs/generate.py [--check]
+python docs/generate.py [--check]      --check lists stale pages and exits 1 instead.
 """
 
 from __future__ import annotations
@@ -8,26 +8,32 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import sys
 from pathlib import Path
 
-os.environ.update(COLUMNS="100", NO_COLOR="1", TERMINAL_WIDTH="100")
+os.environ["NO_COLOR"] = "1"
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 
-def help_text(*args: str) -> str:
-    """What `roofline ARGS --help` prints."""
+def printed(command: str, columns: int = 100) -> str:
+    """Standard output of a `roofline ...` command line, lines without trailing spaces."""
     from rooflinecli.interfaces.cli.main import main
 
+    os.environ.update(COLUMNS=str(columns), TERMINAL_WIDTH=str(columns))
     out, argv = io.StringIO(), sys.argv
-    sys.argv = ["roofline", *args, "--help"]
+    sys.argv = command.split()
     try:
         with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
             main()
     finally:
         sys.argv = argv
     return "\n".join(line.rstrip() for line in out.getvalue().strip().splitlines())
+
+
+def help_text(*args: str) -> str:
+    return printed(" ".join(["roofline", *args, "--help"]))
 
 
 def subcommands(text: str) -> list[str]:
@@ -136,11 +142,61 @@ def compatibility() -> str:
     return before + "\n".join(["<!-- renamed -->", *lines, "<!-- /renamed -->", ""]) + after
 
 
+OTHERS = "Inference: published, other releases and machines, throughput at the batch that memory allows"
+ERRORS = (
+    ("Matmul, bf16, H100 (TensorRT-LLM kernels)", "Kernels: matmul bf16", "h100-sxm trtllm"),
+    ("All-reduce inside a node", "Collectives: NCCL all-reduce", "all but PCIe"),
+    ("Training step, dense", "Training: both", "dense"),
+    ("Training step, experts", "Training: both", "MoE"),
+    ("Inter-token latency, dense", "Inference: collected, inter-token latency", "dense"),
+    ("Inter-token latency, experts", "Inference: collected, inter-token latency", "MoE"),
+    ("Time to first token under load, dense", "Inference: collected, time to first token", "dense"),
+    ("Time to first token under load, experts", "Inference: collected, time to first token", "MoE"),
+    ("Tokens/s at the largest batch", "Inference: published, throughput at the batch that memory allows", "all"),
+    ("... on pages and machines no fit saw", OTHERS, "never seen"),
+)
+COLUMNS = ("rows", "mean error", "median", "in the 80 % interval", "bare floor")
+
+
+def errors(page: str) -> str:
+    """The lines of docs/accuracy.md that the README shows, as a table."""
+    lines = ["| what | " + " | ".join(COLUMNS) + " |", "| --- " * (len(COLUMNS) + 1) + "|"]
+    for name, title, group in ERRORS:
+        table = page.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0].strip().splitlines()
+        header, *rows = ([cell.strip() for cell in line.strip("| ").split(" | ")] for line in table if line[:1] == "|")
+        cells = next(dict(zip(header, row, strict=False)) for row in rows if row[0].startswith(group))
+        lines.append(f"| {name} | " + " | ".join(cells[column] for column in COLUMNS) + " |")
+    return "\n".join(lines)
+
+
+def readme() -> str:
+    """README.md with today's console block, first lines of an explanation, and table of errors."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
+    text = re.sub(
+        r"(<!-- errors -->\n).*?(\n<!-- /errors -->)", lambda m: m[1] + errors(page) + m[2], text, flags=re.DOTALL
+    )
+    text = re.sub(
+        r"```console\n\$ (roofline [^\n]*)\n.*?```",
+        lambda m: f"```console\n$ {m[1]}\n{printed(m[1], 80)}\n```",
+        text,
+        flags=re.DOTALL,
+    )
+    pattern = r"(```sh\n(roofline estimate [^\n]*--explain[^\n]*)\n```\n\n```\n).*?```"
+    return re.sub(
+        pattern,
+        lambda m: m[1] + "\n".join([*printed(m[2], 80).splitlines()[:22], "…"]) + "\n```",
+        text,
+        flags=re.DOTALL,
+    )
+
+
 PAGES = {
     "docs/cli.md": cli,
     "docs/formulas.md": formulas,
     "docs/api.md": api,
     "docs/compatibility.md": compatibility,
+    "README.md": readme,
 }
 
 
