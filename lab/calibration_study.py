@@ -87,7 +87,7 @@ def scores(family: Family, asked: Sequence[Draw], setting: PriorSettings) -> lis
         masks[i, draw.taken] = True
         logs[i, draw.taken[0]] += np.log(WRONG) * draw.wrong
     fits = solve_all(family.predictor, logs, setting, masks)
-    x = np.stack([found.x if found.supported else 0 * found.x for found in fits], axis=1)
+    x = np.stack([found.taken for found in fits], axis=1)
     near = [
         local(family.places[mask], found, range(int(mask.sum()))).shift(family.places)
         for mask, found in zip(masks, fits, strict=True)

@@ -1,4 +1,4 @@
-"""`roofline calibrate`: files and options in; what was read, what the rows determine, what they are worth, and a hardware file out."""
+"""Answer of `roofline calibrate`: rows from files, a fit per phase and software, and the hardware it is written to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from rooflinecli.calibrate.experiment_design import Suggestion, suggestions
 from rooflinecli.calibrate.microbenchmark_row import MicrobenchmarkRow
-from rooflinecli.calibrate.phase_fit import PhaseFit, group, software
+from rooflinecli.calibrate.phase_fit import PhaseFit, fit_phase, own_rows, software
 from rooflinecli.calibrate.predicted_row import PredictedRow
 from rooflinecli.calibrate.resolve_rows import resolve
 from rooflinecli.calibrate.row_checks import RowContradiction, impossible, repeats
@@ -23,11 +23,11 @@ HOLD_OUT, SEED = 0.3, 0
 
 @dataclass
 class CalibrationAnswer:
-    """Everything a calibration found."""
+    """Result of a calibration: fits by phase and software, rows with a reason against them, and what to measure next."""
 
     hardware: HardwareSpec
     rows: int
-    groups: list[PhaseFit]
+    groups: list[PhaseFit] = field(default_factory=list)
     contradictions: list[RowContradiction] = field(default_factory=list)
     aside: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -39,7 +39,7 @@ class CalibrationAnswer:
 
     @property
     def refused(self) -> list[PhaseFit]:
-        """Groups that got worse on the rows held out."""
+        """Fits that made the rows held out worse."""
         return [g for g in self.moved if g.refused]
 
 
@@ -49,68 +49,57 @@ def calibrate(
     hold_out: float = HOLD_OUT,
     target: dict[str, Any] | None = None,
 ) -> CalibrationAnswer:
-    """Read files, hold them against the estimate, and fit. `given` are options of an estimate, --hw among them.
+    """Read files, compare their rows with the estimate, and fit. `given` are options of an estimate, --hw among them.
 
-    Raises DataError for a file that is no measurement, cut short, or of another model; UsageError for what nobody said.
+    Raises DataError for a file that is no measurement, cut short, or of another model; UsageError for missing options.
     """
-    return of_readings([reading for path in paths for reading in read(path)], given, hold_out, target)
+    return of_rows([row for path in paths for row in read(path)], given, hold_out, target)
 
 
-def of_readings(
-    readings: Sequence[MeasuredRow],
+def of_rows(
+    measured: Sequence[MeasuredRow],
     given: dict[str, Any],
     hold_out: float = HOLD_OUT,
     target: dict[str, Any] | None = None,
 ) -> CalibrationAnswer:
-    """As `calibrate`, of measurements already read."""
-    found = resolve(readings, given)
-    possible, wrong = impossible(found.questions)
-    wrong = list(dict.fromkeys([*(RowContradiction(where, reason, True) for where, reason in found.doubts), *wrong]))
-    result = CalibrationAnswer(
-        load_hardware(str(given["hw"])), len({q.where for q in possible}), [], wrong, found.aside, found.notes
-    )
+    """As `calibrate`, of rows already read."""
+    resolved = resolve(measured, given)
+    possible, wrong = impossible(resolved.rows)
+    wrong = list(dict.fromkeys([*(RowContradiction(where, why, True) for where, why in resolved.doubts), *wrong]))
     if not possible:
-        first = wrong[0] if wrong else None
-        reason = (
-            f"{first.where}: {first.reason}"
-            if first
-            else f"{found.aside[0][0]}: {found.aside[0][1]}"
-            if found.aside
-            else "no row"
-        )
+        reasons = [*((row.where, row.reason) for row in wrong), *resolved.aside]
+        reason = ": ".join(reasons[0]) if reasons else "no row"
         raise DataError(f"{reason}; nothing is left to fit")
-    result.contradictions += repeats([q for q in possible if not isinstance(q, MicrobenchmarkRow)])
+    result = CalibrationAnswer(
+        load_hardware(str(given["hw"])),
+        len({row.where for row in possible}),
+        contradictions=wrong + repeats(own_rows(possible)),
+        aside=resolved.aside,
+        notes=resolved.notes,
+    )
     for (phase, name), rows in _split(possible, given).items():
-        one = group(phase, name, rows, hold_out, SEED)
+        one = fit_phase(phase, name, rows, hold_out, SEED)
         result.groups.append(one)
         result.contradictions += one.contradictions
+        suits = target is not None and (phase == "train") == ("seq" in target or target.get("phase") == ["train"])
         try:
-            result.next[phase, name] = suggestions(one, target if _suits(target, phase) else None)
+            result.next[phase, name] = suggestions(one, target if suits else None)
         except RooflineError as error:
             result.notes.append(f"no next measurement for {phase}: {error}")
     return result
 
 
-def _suits(target: dict[str, Any] | None, phase: str) -> bool:
-    return target is not None and (phase == "train") == ("seq" in target or target.get("phase") == ["train"])
-
-
-def _split(questions: Sequence[PredictedRow], given: dict[str, Any]) -> dict[tuple[str, str], list[PredictedRow]]:
-    """Rows by phase and software; probes join every software of their phase, or stand alone where nothing else was measured."""
+def _split(rows: Sequence[PredictedRow], given: dict[str, Any]) -> dict[tuple[str, str], list[PredictedRow]]:
+    """Rows by phase and software. Micro-benchmarks join every software of their phase; where nothing else was measured they make
+    up training and decode under the software asked for."""
     groups: dict[tuple[str, str], list[PredictedRow]] = {}
-    for q in questions:
-        if not isinstance(q, MicrobenchmarkRow):
-            groups.setdefault((q.phase, software(q)), []).append(q)
-    probed = [q for q in questions if isinstance(q, MicrobenchmarkRow)]
-    alone = not groups
-    for q in probed:
-        if alone and q.phase in ("train", "decode"):
-            name = (
-                str(given.get("software") or "any")
-                if q.phase == "train"
-                else str(given.get("engine") or "python-server")
-            )
-            groups.setdefault((q.phase, name), [])
-    for (phase, _), rows in groups.items():
-        rows += [q for q in probed if q.phase == phase]
+    for row in own_rows(rows):
+        groups.setdefault((row.phase, software(row)), []).append(row)
+    microbenchmarks = [row for row in rows if isinstance(row, MicrobenchmarkRow)]
+    if not groups:
+        names = {"train": given.get("software") or "any", "decode": given.get("engine") or "python-server"}
+        phases = dict.fromkeys(row.phase for row in microbenchmarks)
+        groups = {(phase, str(names[phase])): [] for phase in phases if phase in names}
+    for (phase, _), members in groups.items():
+        members += [row for row in microbenchmarks if row.phase == phase]
     return groups

@@ -1,7 +1,7 @@
-"""What a calibration may move: blocks of the engine's constants, each with one unknown factor and the error the shipped value has.
+"""Constant groups, the unknowns of a calibration: one factor on the time of each, with the error of the shipped value as its prior.
 
 A factor is that of the time: above one is slower. A fraction of a peak is divided by it, seconds are multiplied. Every format and
-variant of a class moves together, since a handful of rows cannot tell them apart.
+variant of a class moves together, since a handful of rows cannot separate them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NORMAL_80 = 1.2815515655446004  # standard deviations within which a normal vari
 
 @dataclass(frozen=True)
 class ConstantGroup:
-    """One unknown: what it is called, the shipped relative error (80 %), and the constants that move with it."""
+    """One unknown: its name, the shipped relative error (80%), and the constants that move with it."""
 
     name: str
     error: float
@@ -29,7 +29,7 @@ class ConstantGroup:
         return math.log1p(self.error) / NORMAL_80
 
     def factors(self, x: Any) -> dict[str, Any]:
-        """Constants -> what they are multiplied by where this block's logarithm is x (a number or an array)."""
+        """Constants -> their factor where the logarithm of the group's is x (a number or an array)."""
         import numpy as np
 
         slower = np.exp(x)
@@ -99,7 +99,7 @@ BLOCKS: dict[str, tuple[ConstantGroup, ...]] = {
 
 
 def merged(phase: str, x: Any) -> dict[str, Any]:
-    """Factors of all blocks of a phase at `x`, whose first axis is the blocks."""
+    """Factors of all groups of a phase at `x`, whose first axis is the groups."""
     found: dict[str, Any] = {}
     for block, value in zip(BLOCKS[phase], x, strict=True):
         for path, moved in block.factors(value).items():

@@ -1,4 +1,4 @@
-"""What to measure next: of a menu of questions, the one whose answer would narrow the user's own question most (A-optimality)."""
+"""What to measure next: of a menu of runs, those that would narrow the user's question most (A-optimal design)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.calibrate.microbenchmark_row import MicrobenchmarkRow
-from rooflinecli.calibrate.phase_fit import PHASES, PhaseFit
+from rooflinecli.calibrate.phase_fit import PHASES, PhaseFit, own_rows
 from rooflinecli.calibrate.posterior import Posterior
 from rooflinecli.calibrate.predicted_row import PredictedRow, RowPredictor
 from rooflinecli.core.errors import RooflineError
@@ -30,48 +29,44 @@ class Suggestion:
     after: float
 
 
-def suggestions(group: PhaseFit, target: dict[str, Any] | None) -> list[Suggestion]:
+def suggestions(fit: PhaseFit, target: dict[str, Any] | None) -> list[Suggestion]:
     """The best of the menu for a target (options of an estimate), or for the whole menu alike."""
-    menu = list(_menu(group))
+    menu = list(_menu(fit))
     if not menu:
         return []
-    aims = [q for _, q in menu] if target is None else [_question(target, _quantity(group))]
-    slopes = RowPredictor([*(q for _, q in menu), *aims]).linear(group.x[:, None])[1][:, 0]
+    aims = [q for _, q in menu] if target is None else [_unmeasured(target, own_rows(fit.rows)[0].quantity)]
+    slopes = RowPredictor([*(q for _, q in menu), *aims]).linear(fit.x[:, None])[1][:, 0]
     candidates, goals = slopes[: len(menu)], slopes[len(menu) :]
-    before, after = reduced_variance(group.posterior, candidates, goals)
+    before, after = reduced_variance(fit.posterior, candidates, goals)
     best = np.argsort(after)[:MOST]
     return [Suggestion(menu[i][0], before, float(after[i])) for i in best]
 
 
-def reduced_variance(found: Posterior, candidates: Any, goals: Any) -> tuple[float, Any]:
+def reduced_variance(posterior: Posterior, candidates: Any, goals: Any) -> tuple[float, Any]:
     """Standard deviation of the goals (root mean square) now, and after each candidate [candidates]."""
-    s, sigma = found.covariance, found.setting.spread
+    s, sigma = posterior.covariance, posterior.setting.spread
     now = np.einsum("gb,bc,gc->g", goals, s, goals)
     shared = goals @ s @ candidates.T
     taken = shared**2 / (sigma**2 + np.einsum("cb,bd,cd->c", candidates, s, candidates))
     return float(np.sqrt(now.mean())), np.sqrt(np.maximum(now.mean() - taken.mean(axis=0), 0))
 
 
-def _quantity(group: PhaseFit) -> str:
-    return next(q.quantity for q in group.questions if not isinstance(q, MicrobenchmarkRow))
-
-
-def _menu(group: PhaseFit) -> Iterator[tuple[str, PredictedRow]]:
-    """Questions like the rows with one or two sizes changed, those that no layout holds left out."""
-    own = [q for q in group.questions if not isinstance(q, MicrobenchmarkRow)]
+def _menu(fit: PhaseFit) -> Iterator[tuple[str, PredictedRow]]:
+    """Runs like the slowest row with one or two sizes changed, without those that fit no layout."""
+    own = own_rows(fit.rows)
     if not own:
         return
     base = max(own, key=lambda q: q.measured)
     quantity, seen = base.quantity, set()
-    for changes in _changes(group.phase, base):
-        said = " ".join(f"{OPTIONS[name].flag} {value:g}" for name, value in changes.items())
+    for changes in _changes(fit.phase, base):
+        flags = " ".join(f"{OPTIONS[name].flag} {value:g}" for name, value in changes.items())
         try:
-            question = _question({**base.options, **changes}, quantity)
+            row = _unmeasured({**base.options, **changes}, quantity)
         except RooflineError:
             continue
-        if said not in seen:
-            seen.add(said)
-            yield said, question
+        if flags not in seen:
+            seen.add(flags)
+            yield flags, row
 
 
 def _changes(phase: str, base: PredictedRow) -> Iterator[dict[str, float]]:
@@ -90,8 +85,8 @@ def _changes(phase: str, base: PredictedRow) -> Iterator[dict[str, float]]:
             yield {"prompt": prompt} if phase == "prefill" else {load: sequences, "prompt": prompt}
 
 
-def _question(options: dict[str, Any], quantity: str) -> PredictedRow:
-    """A question that nobody has measured."""
+def _unmeasured(options: dict[str, Any], quantity: str) -> PredictedRow:
+    """A row that nobody has measured."""
     text = {
         name: value if isinstance(value, str | list | bool) else f"{value:g}"
         for name, value in options.items()

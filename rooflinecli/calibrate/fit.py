@@ -11,42 +11,43 @@ from rooflinecli.calibrate.posterior import SETTINGS, Posterior, PriorSettings, 
 from rooflinecli.calibrate.predicted_row import PredictedRow, RowPredictor
 
 Array = Any  # numpy.ndarray of float64
-ROUNDS, LONGEST = 5, 0.7  # iterations, and the longest move of a logarithm in one
-REWEIGHTED, STILL = 12, 1e-3  # reweightings within one, and the change of a logarithm that ends them
-SETTLED = 3e-3  # nats: a gain below it is none
+ITERATIONS, LONGEST = 5, 0.7  # iterations, and the longest move of a logarithm in one
+REWEIGHTINGS, CONVERGED = 12, 1e-3  # reweightings within one, and the change of a logarithm that ends them
+LEAST_GAIN = 3e-3  # nats: a gain below it is none
 
 
-def fit(questions: Sequence[PredictedRow], setting: PriorSettings | None = None) -> Posterior:
-    """The posterior of one phase's blocks given rows of one chip and software. Raises ValueError without rows."""
-    pricer = RowPredictor(questions)
-    return solve(pricer, np.log([q.measured for q in questions]), setting or SETTINGS[pricer.phase])
+def fit(rows: Sequence[PredictedRow], setting: PriorSettings | None = None) -> Posterior:
+    """The posterior of one phase's constant groups given rows of one chip and software. Raises ValueError without rows."""
+    predictor = RowPredictor(rows)
+    return solve(predictor, np.log([row.measured for row in rows]), setting or SETTINGS[predictor.phase])
 
 
-def solve(pricer: RowPredictor, measured: Array, setting: PriorSettings) -> Posterior:
+def solve(predictor: RowPredictor, measured: Array, setting: PriorSettings) -> Posterior:
     """The posterior given every row's logarithm of seconds [rows]."""
-    return solve_all(pricer, measured[None], setting, np.ones((1, len(measured)), dtype=bool))[0]
+    return solve_all(predictor, measured[None], setting, np.ones((1, len(measured)), dtype=bool))[0]
 
 
-def solve_all(pricer: RowPredictor, measured: Array, setting: PriorSettings, masks: Array) -> list[Posterior]:
-    """Posteriors of several draws at once: each from the rows of its mask [draws, rows] with its logarithms of seconds [draws, rows].
+def solve_all(predictor: RowPredictor, measured: Array, setting: PriorSettings, masks: Array) -> list[Posterior]:
+    """Posteriors of several draws: each from the rows of its mask [draws, rows] with its logarithms of seconds [draws, rows].
 
-    Gauss-Newton on each posterior, damped where a step would make it worse. Every round prices all rows once for all draws.
+    Levenberg-Marquardt on each posterior: Gauss-Newton, damped where a step would make it worse. Every iteration prices all rows once
+    for all draws.
     """
-    many = _Draws(pricer, measured, setting, masks)
-    for _ in range(ROUNDS):
-        if not many.advance():
+    draws = _Draws(predictor, measured, setting, masks)
+    for _ in range(ITERATIONS):
+        if not draws.advance():
             break
-    return [many.posterior(draw) for draw in range(len(masks))]
+    return [draws.posterior(draw) for draw in range(len(masks))]
 
 
 class _Draws:
-    """Where several fits stand: x [draws, blocks], residuals [draws, rows] (measured over expected), slopes [draws, rows, blocks]."""
+    """State of several fits: x [draws, groups], residuals [draws, rows] (measured over expected), slopes [draws, rows, groups]."""
 
-    def __init__(self, pricer: RowPredictor, measured: Array, setting: PriorSettings, masks: Array):
-        self.pricer, self.measured, self.setting, self.masks = pricer, measured, setting, masks
-        self.precision = np.diag(1 / (setting.width * np.array([b.deviation for b in pricer.blocks])) ** 2)
-        shipped, slopes = pricer.linear(np.zeros((len(pricer.blocks), 1)))
-        self.x = np.zeros((len(masks), len(pricer.blocks)))
+    def __init__(self, predictor: RowPredictor, measured: Array, setting: PriorSettings, masks: Array):
+        self.predictor, self.measured, self.setting, self.masks = predictor, measured, setting, masks
+        self.precision = np.diag(1 / (setting.width * np.array([b.deviation for b in predictor.blocks])) ** 2)
+        shipped, slopes = predictor.linear(np.zeros((len(predictor.blocks), 1)))
+        self.x = np.zeros((len(masks), len(predictor.blocks)))
         self.before = measured - shipped[:, 0]
         self.residuals, self.slopes = self.before.copy(), np.repeat(slopes.transpose(1, 0, 2), len(masks), axis=0)
         self.value = self._worth(self.residuals, self.x)
@@ -58,15 +59,15 @@ class _Draws:
         return terms.sum(axis=1) - 0.5 * np.einsum("db,bc,dc->d", x, self.precision, x)
 
     def advance(self) -> bool:
-        """One step of every draw that has something to gain; whether any had."""
+        """Take a step in every draw that gains by one; return whether any does."""
         steps = {draw: self._step(draw) for draw in np.flatnonzero(self.open).tolist()}
-        for draw, (_, hoped) in steps.items():
-            self.open[draw] = hoped >= SETTLED
+        for draw, (_, gain) in steps.items():
+            self.open[draw] = gain >= LEAST_GAIN
         draws = np.flatnonzero(self.open)
         if not len(draws):
             return False
         tried = self.x[draws] + np.array([steps[int(draw)][0] for draw in draws])
-        expected, slopes = self.pricer.linear(tried.T)
+        expected, slopes = self.predictor.linear(tried.T)
         residuals = self.measured[draws] - expected.T
         worth = self._worth(residuals, tried, draws)
         better = worth > self.value[draws]
@@ -77,24 +78,24 @@ class _Draws:
         return True
 
     def _step(self, draw: int) -> tuple[Array, float]:
-        """The move to the posterior's top [blocks] where seconds answer as they do here, no longer than LONGEST; and what it gains there.
+        """The move to the maximum of the linearized posterior [groups], no longer than LONGEST, and its gain (nats).
 
-        Reweighting takes many steps and pricing is what costs, so weights settle on one linearisation before rows are priced again.
+        Reweighting takes many steps and pricing dominates the cost, so weights converge on one linearization before rows are priced again.
         """
         residuals, slopes = self._of(draw)
         x, sigma, move = self.x[draw], self.setting.sigma, np.zeros(len(self.x[draw]))
-        held = self.damping[draw] * self.precision
-        for _ in range(REWEIGHTED):
+        damping = self.damping[draw] * self.precision
+        for _ in range(REWEIGHTINGS):
             left = residuals - slopes @ move
             w = weights(left, sigma) / sigma**2
-            gradient = slopes.T @ (w * left) - self.precision @ (x + move) - held @ move
-            change = np.linalg.solve(_information(left, slopes, self.precision, sigma) + held, gradient)
+            gradient = slopes.T @ (w * left) - self.precision @ (x + move) - damping @ move
+            change = np.linalg.solve(_information(left, slopes, self.precision, sigma) + damping, gradient)
             move = np.clip(move + change, -LONGEST, LONGEST)
-            if np.abs(change).max() < STILL:
+            if np.abs(change).max() < CONVERGED:
                 break
         mine = np.array([draw])
-        hoped = np.array(self.residuals[draw] - self.slopes[draw] @ move)[None]
-        return move, float(self._worth(hoped, (x + move)[None], mine)[0] - self.value[draw])
+        there = np.array(self.residuals[draw] - self.slopes[draw] @ move)[None]
+        return move, float(self._worth(there, (x + move)[None], mine)[0] - self.value[draw])
 
     def _of(self, draw: int) -> tuple[Array, Array]:
         mask = self.masks[draw]
@@ -105,8 +106,10 @@ class _Draws:
         x, before = self.x[draw], self.before[draw][self.masks[draw]]
         covariance = np.linalg.inv(_information(residuals, slopes, self.precision, self.setting.sigma))
         evidence = _evidence(before, residuals, slopes, x, self.precision, self.setting.scales)
-        pricer = self.pricer
-        return Posterior(pricer.phase, pricer.blocks, x, covariance, residuals, before, slopes, self.setting, evidence)
+        predictor = self.predictor
+        return Posterior(
+            predictor.phase, predictor.blocks, x, covariance, residuals, before, slopes, self.setting, evidence
+        )
 
 
 def _evidence(

@@ -1,9 +1,9 @@
-"""Measured rows against the estimate, one by one: how far off, and which single change would explain the gap, the likeliest first."""
+"""Measured rows against the estimate: the gap of each, and the single changes that would explain it, the likeliest first."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,56 +11,50 @@ import numpy as np
 from rooflinecli.calibrate.constant_groups import BLOCKS
 from rooflinecli.calibrate.microbenchmark_row import MicrobenchmarkRow
 from rooflinecli.calibrate.phase_fit import PHASES, software
-from rooflinecli.calibrate.predicted_row import PredictedRow, RowPredictor, seconds
+from rooflinecli.calibrate.predicted_row import PHASE, PredictedRow, RowPredictor, seconds
+from rooflinecli.calibrate.resolve_rows import resolve
 from rooflinecli.calibrate.row_checks import floor_of
+from rooflinecli.core.errors import DataError
+from rooflinecli.engine import build_request
 from rooflinecli.engine.evaluate import PHASES as CALIBRATED
+from rooflinecli.importers.logs import read
+from rooflinecli.importers.source import MeasuredRow
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.gap_analysis import explain as assumptions
+from rooflinecli.specs.options import OPTIONS
+from rooflinecli.specs.request import MOST as MEMORY_LIMIT
 
 SCHEMA = "roofline/measured/1"
-WIDEST, STEPS = 2.0, 81  # logarithms of a block's factor that are tried
+WIDEST, STEPS = 2.0, 81  # range and number of the logarithms of a group's factor that are tried
 MOST = 4  # explanations of a row
+_LOAD, _LENGTHS = ("batch", "concurrency", "qps"), ("prompt", "output", "seq", "tokens")
 
 
-@dataclass(frozen=True)
-class GapExplanation:
-    """A single change that would give the measured time: a block of constants, or an assumption about the run."""
-
-    what: str
-    asks: float  # in shipped errors (80 %) for a block; the share of a rate or setting for an assumption
+def against(rows: Sequence[PredictedRow]) -> dict[str, Any]:
+    """Every row with its estimate: seconds, floor, interval, gap and what would explain it."""
+    return {"schema": SCHEMA, "rows": [_row(row) for row in rows if not isinstance(row, MicrobenchmarkRow)]}
 
 
-def against(questions: Sequence[PredictedRow]) -> dict[str, Any]:
-    """Every row beside its estimate: seconds, floor, interval, gap and what would explain it."""
-    rows = [_row(q) for q in questions if not isinstance(q, MicrobenchmarkRow)]
-    return {"schema": SCHEMA, "rows": rows}
-
-
-def _row(q: PredictedRow) -> dict[str, Any]:
-    expected, low, high = _expected(q)
-    floor = floor_of(q)
-    gap = q.measured / expected - 1
+def _row(row: PredictedRow) -> dict[str, Any]:
+    low = high = None
+    if row.quantity in ("static", "throughput"):
+        expected = float(seconds(row.ctx, row.layout, row.quantity))
+    else:  # with the chip file's own calibration
+        answer = CALIBRATED[PHASES[row.phase]](row.ctx, row.layout)
+        expected, (low, high) = float(answer.time_s), (float(bound) for bound in answer.interval_s)
+    floor = floor_of(row)
     return {
-        "row": q.where,
-        "quantity": q.quantity,
-        "software": software(q),
-        "measured_s": q.measured,
+        "row": row.where,
+        "quantity": row.quantity,
+        "software": software(row),
+        "measured_s": row.measured,
         "floor_s": floor,
         "expected_s": expected,
         "interval_s": [low, high] if low is not None else None,
-        "gap": gap,
-        "verdict": _verdict(q.measured, floor, low, high),
-        "explained_by": [{"what": e.what, "asks": e.asks} for e in explanations(q)] if q.measured >= floor else [],
+        "gap": row.measured / expected - 1,
+        "verdict": _verdict(row.measured, floor, low, high),
+        "explained_by": explanations(row) if row.measured >= floor else [],
     }
-
-
-def _expected(q: PredictedRow) -> tuple[float, float | None, float | None]:
-    """What the estimate says with the chip file's own calibration, and its interval where the quantity has one."""
-    if q.quantity in ("static", "throughput"):
-        return float(seconds(q.ctx, q.layout, q.quantity)), None, None
-    answer = CALIBRATED[PHASES[q.phase]](q.ctx, q.layout)
-    low, high = answer.interval_s
-    return float(answer.time_s), float(low), float(high)
 
 
 def _verdict(measured: float, floor: float, low: float | None, high: float | None) -> str:
@@ -71,31 +65,76 @@ def _verdict(measured: float, floor: float, low: float | None, high: float | Non
     return "inside the interval" if low <= measured <= high else "slower" if measured > high else "faster"
 
 
-def explanations(q: PredictedRow) -> list[GapExplanation]:
-    """Single blocks whose factor closes the gap, by how many shipped errors it takes; and for training, single assumptions."""
-    found = sorted(_blocks(q), key=lambda e: e.asks)[:MOST]
-    if q.phase == "train":
-        result = estimate(q.ctx.request)
-        found += [
-            GapExplanation(e.assumption, e.change)
-            for e in assumptions(q.ctx.request, result, q.layout, q.measured)[:MOST]
-        ]
+def explanations(row: PredictedRow) -> list[dict[str, Any]]:
+    """Changes that would each close the gap alone: `what`, and what it `asks`.
+
+    Factors on groups of constants, by how many shipped errors (80%) they take; for training also assumptions about the run, by the
+    share of a rate or setting.
+    """
+    found = sorted(_factors(row), key=lambda explanation: explanation["asks"])[:MOST]
+    if row.phase == "train":
+        result = estimate(row.ctx.request)
+        gaps = assumptions(row.ctx.request, result, row.layout, row.measured)[:MOST]
+        found += [{"what": gap.assumption, "asks": gap.change} for gap in gaps]
     return found
 
 
-def _blocks(q: PredictedRow) -> list[GapExplanation]:
-    pricer, wanted = RowPredictor([q]), float(np.log(q.measured))
-    grid = np.linspace(-WIDEST, WIDEST, STEPS)
-    count = len(pricer.blocks)
-    x = np.zeros((count, count * STEPS))
-    for k in range(count):
-        x[k, k * STEPS : (k + 1) * STEPS] = grid
-    times = pricer.log_seconds(x)[0].reshape(count, STEPS)
+def _factors(row: PredictedRow) -> list[dict[str, Any]]:
+    wanted, grid = float(np.log(row.measured)), np.linspace(-WIDEST, WIDEST, STEPS)
+    groups = BLOCKS[row.phase]
+    x = np.kron(np.eye(len(groups)), grid)  # one group moved at a time
+    times = RowPredictor([row]).log_seconds(x)[0].reshape(len(groups), STEPS)
     found = []
-    for block, line in zip(BLOCKS[q.phase], times, strict=True):
+    for group, line in zip(groups, times, strict=True):
         if line[0] <= wanted <= line[-1] and line[-1] - line[0] > 1e-6:
             move = float(np.interp(wanted, line, grid))
             found.append(
-                GapExplanation(f"{block.name} {np.expm1(move):+.0%}", abs(move) / float(np.log1p(block.error)))
+                {"what": f"{group.name} {np.expm1(move):+.0%}", "asks": abs(move) / float(np.log1p(group.error))}
             )
     return found
+
+
+def rows_of_plan(files: Sequence[Path], options: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of the files that have the plan's load, each with its estimate and its `phase`.
+
+    Raises DataError for a file that cannot be read as measurements, and where no row matches the plan.
+    """
+    measured = [row for file in files for row in read(file)]
+    matching = [row for row in measured if _matches(row, options)]
+    if not matching:
+        raise DataError(f"{measured[0].where}: no row matches this plan; {_loads(measured)}")
+    train = any(PHASE.get(row.quantity) == "train" for row in matching)
+    stated = any(name in row.options for row in matching for name in _LOAD)  # else the plan's load is taken
+    given = {k: v for k, v in options.items() if k != "phase" and (train or k not in _LOAD or not stated)}
+    resolved = resolve(matching, given)
+    if not resolved.rows:
+        why = "; ".join(dict.fromkeys(reason for _, reason in [*resolved.aside, *resolved.doubts]))
+        raise DataError(f"{matching[0].where}: no row can be compared with this plan: {why}")
+    phases = {name: "prefill" if phase == "ttft" else phase for name, phase in PHASE.items()}
+    return [row | {"phase": phases[row["quantity"]]} for row in against(resolved.rows)["rows"]]
+
+
+def _matches(row: MeasuredRow, options: dict[str, Any]) -> bool:
+    """Whether the load and the lengths that a row states are those of the plan."""
+    plan = [_number(options, k) for k in ("batch", "concurrency") if k in options]
+    own = [_number(row.options, k) for k in ("batch", "concurrency") if row.options.get(k) is not None]
+    if plan and own and plan[0] != own[0] and MEMORY_LIMIT not in plan:
+        return False
+    return all(
+        _number(row.options, k) == _number(options, k)
+        for k in (*_LENGTHS, "qps")
+        if k in options and row.options.get(k) is not None
+    )
+
+
+def _number(options: dict[str, Any], name: str) -> Any:
+    return build_request.value(OPTIONS[name], options[name])
+
+
+def _loads(rows: list[MeasuredRow]) -> str:
+    """The loads that the rows have, in words."""
+    values = {
+        name: sorted({f"{_number(row.options, name):g}" for row in rows if row.options.get(name) is not None})
+        for name in (*_LOAD, *_LENGTHS)
+    }
+    return "the file has " + ", ".join(f"{name} {' or '.join(v[:6])}" for name, v in values.items() if v)

@@ -1,8 +1,8 @@
-"""What the blocks leave over at some rows holds for questions like them: a Gaussian process on one factor for all constants.
+"""Local residual: what the constants leave over at the rows, as a Gaussian process over the sizes of questions.
 
-Its prior is a normal at every place, of the deviation in the phase's setting, correlated between places by nearness in the logarithms of
-their sizes (Rasmussen and Williams 2006, algorithm 2.1), so that far from all rows nothing but the blocks' factors is left. Rows may
-favour it where they favour no move of the blocks: what deviates with size is no constant's doing.
+It moves all constants together. Its prior is normal with the deviation of the phase's setting, correlated by nearness in the logarithms
+of sizes (Rasmussen and Williams 2006, algorithm 2.1), so far from all rows only the factors of the constant groups remain. The evidence
+may favor it where it favors no move of a group: a deviation that depends on size is not due to a constant.
 """
 
 from __future__ import annotations
@@ -17,54 +17,53 @@ from rooflinecli.calibrate.posterior import Posterior, weights
 from rooflinecli.formulas.calibration import similarity
 
 Array = Any  # numpy.ndarray of float64
-ODD = 1.5  # times the noise, from which a row loses its pull
+ODD = 1.5  # times the noise, from which a row loses weight
 MOST = 64  # places that a file keeps
 
 
 @dataclass(frozen=True, eq=False)
 class GaussianProcessResidual:
-    """Places [rows, sizes] as logarithms, and the move of each: what times there are multiplied by, as a logarithm [rows]."""
+    """Places [rows, sizes] as logarithms, and the logarithm of the factor on times there [rows]."""
 
     places: Array
     moves: Array
 
     def shift(self, places: Array) -> Array:
-        """The logarithm by which times at other places move [places]."""
+        """The logarithm of the factor on times at other places [places]."""
         if not len(self.moves):
             return np.zeros(len(places))
-        return similarity(apart(places, self.places)) @ self.moves
+        return similarity(squared_distances(places, self.places)) @ self.moves
 
 
-def nothing(sizes: int) -> GaussianProcessResidual:
-    """No row with anything to say."""
-    return GaussianProcessResidual(np.zeros((0, sizes)), np.zeros(0))
-
-
-def apart(some: Array, others: Array) -> Array:
+def squared_distances(some: Array, others: Array) -> Array:
     """Squared distances between places [some, others]."""
     return np.asarray(((some[:, None, :] - others[None, :, :]) ** 2).sum(axis=-1))
 
 
-def local(places: Array, found: Posterior, rows: Sequence[int]) -> GaussianProcessResidual:
-    """What the rows (of the posterior, with `places` of their own) show beside its blocks, or beside the shipped constants where those stay;
-    nothing in that case unless the rows favour it."""
+def local(places: Array, fit: Posterior, rows: Sequence[int]) -> GaussianProcessResidual:
+    """The residual of rows (indices into the posterior's, with their `places`) under the constants that are taken.
+
+    Empty without rows, and where neither moved constants nor the local residual is favored by the evidence.
+    """
+    empty = GaussianProcessResidual(np.zeros((0, places.shape[1])), np.zeros(0))
     if not len(rows):
-        return nothing(places.shape[1])
+        return empty
     thin = slice(None, None, -(-len(rows) // MOST))
     kept, at = np.asarray(rows)[thin], places[thin]
-    left = found.kept[kept]
-    felt = found.slopes[kept].sum(axis=1)  # how times answer to all blocks at once
-    amplitude, scatter = found.setting.amplitude, found.setting.noise
-    noise = scatter**2 / weights(left, ODD * scatter)
-    prior = amplitude**2 * similarity(apart(at, at))
-    whole = felt[:, None] * prior * felt + np.diag(noise)
-    if not found.supported and favour(left, whole, noise) <= 0:
-        return nothing(places.shape[1])
-    return GaussianProcessResidual(at, amplitude**2 * felt * np.linalg.solve(whole, left))
+    residual = fit.kept[kept]
+    slope = fit.slopes[kept].sum(axis=1)  # of log time in all constants together
+    amplitude, scatter = fit.setting.amplitude, fit.setting.noise
+    noise = scatter**2 / weights(residual, ODD * scatter)
+    covariance = slope[:, None] * (amplitude**2 * similarity(squared_distances(at, at))) * slope + np.diag(noise)
+    if not fit.supported and log_evidence(residual, covariance, noise) <= 0:
+        return empty
+    return GaussianProcessResidual(at, amplitude**2 * slope * np.linalg.solve(covariance, residual))
 
 
-def favour(left: Array, whole: Array, noise: Array) -> float:
-    """Logarithm of the marginal likelihood of what is left over [rows] with covariance `whole` [rows, rows], less that with `noise` [rows] alone
-    (Rasmussen and Williams 2006, eq. 2.30), nats."""
-    explained = left @ (left / noise - np.linalg.solve(whole, left))
-    return float(0.5 * (explained - np.linalg.slogdet(whole)[1] + np.log(noise).sum()))
+def log_evidence(residual: Array, covariance: Array, noise: Array) -> float:
+    """Log marginal likelihood of residuals [rows] with `covariance` [rows, rows], less that with `noise` [rows] alone, nats.
+
+    Rasmussen and Williams 2006, eq. 2.30.
+    """
+    explained = residual @ (residual / noise - np.linalg.solve(covariance, residual))
+    return float(0.5 * (explained - np.linalg.slogdet(covariance)[1] + np.log(noise).sum()))

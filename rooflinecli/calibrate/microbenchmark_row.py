@@ -1,4 +1,4 @@
-"""Micro-benchmarks as questions: a collective or a matmul under the constants of a phase, with an error of its own regime."""
+"""Micro-benchmark as a measured row: a collective or a matmul under the constants of a phase."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from rooflinecli.specs.hardware import HardwareSpec
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.options import OPTIONS
 
-SMALLEST = 2.0**20  # bytes of a message: below it, a probe tells of launches, which a step hides
-LARGEST_MATMUL = 512  # elements of the smallest side of a matmul that tells of the rate
+SMALLEST_MESSAGE = 2.0**20  # bytes: below it a collective measures launches, which a step hides
+SMALLEST_SIDE = 512  # elements: matmuls with a smaller side do not measure the rate
 
 
 @dataclass(eq=False)
 class _Bare:
-    """As much of a scene as a probe needs: the chip."""
+    """The part of a context that a micro-benchmark needs: the chip."""
 
     chip: Chip
 
@@ -37,7 +37,7 @@ class _Bare:
 
 @dataclass(eq=False)
 class MicrobenchmarkRow(PredictedRow):
-    """A micro-benchmark: `op` is a Collective with its devices, or an Op. Its phase is the one whose constants it is asked for."""
+    """A micro-benchmark: `op` is a Collective with its devices, or an Op; `of` is the phase whose constants it measures."""
 
     op: Collective | Op | None = None
     devices: float = 1.0
@@ -49,26 +49,27 @@ class MicrobenchmarkRow(PredictedRow):
 
     def on(self, chip: Chip) -> Number:
         """Expected seconds under the constants of the phase's regime."""
-        regime = "training" if self.of == "train" else "serving"
-        if isinstance(self.op, Collective):
-            return price_collective(self.op, chip, regime, self.devices).expected
-        assert self.op is not None
-        return price(self.op, chip, regime).expected
+        return self._priced(chip).expected
 
     @property
     def floor(self) -> float:
-        """Seconds that physics allows."""
+        """Seconds at peak rates."""
+        priced = self._priced(self.ctx.chip)
+        if isinstance(self.op, Collective):
+            return float(priced.floor)
+        return float(max(priced.t_compute, priced.t_memory))
+
+    def _priced(self, chip: Chip) -> Any:
         regime = "training" if self.of == "train" else "serving"
         if isinstance(self.op, Collective):
-            return float(price_collective(self.op, self.ctx.chip, regime, self.devices).floor)
+            return price_collective(self.op, chip, regime, self.devices)
         assert self.op is not None
-        found = price(self.op, self.ctx.chip, regime)
-        return float(max(found.t_compute, found.t_memory))
+        return price(self.op, chip, regime)
 
 
-def probes(reading: MeasuredRow, given: dict[str, Any], chip: HardwareSpec) -> list[PredictedRow]:
-    """A probe for each phase whose constants it tells of; none for one too small to. Raises UsageError for what is not said."""
-    made = _collective(reading, given) if reading.quantity == "collective" else _matmul(reading, given, chip)
+def microbenchmark_rows(row: MeasuredRow, given: dict[str, Any], chip: HardwareSpec) -> list[PredictedRow]:
+    """A row for each phase; none where the benchmark is too small to inform its constants. Raises UsageError for missing options."""
+    made = _collective(row, given) if row.quantity == "collective" else _matmul(row, given, chip)
     if made is None:
         return []
     op, devices = made
@@ -77,11 +78,11 @@ def probes(reading: MeasuredRow, given: dict[str, Any], chip: HardwareSpec) -> l
         MicrobenchmarkRow(
             ctx,
             Layout(),
-            reading.quantity,
-            reading.value,
-            reading.where,
-            reading.tool,
-            reading.probe,
+            row.quantity,
+            row.value,
+            row.where,
+            row.tool,
+            row.probe,
             op,
             devices,
             phase,
@@ -90,30 +91,30 @@ def probes(reading: MeasuredRow, given: dict[str, Any], chip: HardwareSpec) -> l
     ]
 
 
-def _collective(reading: MeasuredRow, given: dict[str, Any]) -> tuple[Collective, float] | None:
-    said, size = reading.probe, float(reading.probe["bytes"])
-    if size < SMALLEST:
+def _collective(row: MeasuredRow, given: dict[str, Any]) -> tuple[Collective, float] | None:
+    stated, size = row.probe, float(row.probe["bytes"])
+    if size < SMALLEST_MESSAGE:
         return None
-    if said.get("op") is None:
+    if stated.get("op") is None:
         raise UsageError(
-            f"{reading.where}: {reading.tool} does not say which collective; keep the line that names the program (…_perf)"
+            f"{row.where}: {row.tool} does not state which collective; keep the line that names the program (…_perf)"
         )
-    n = said.get("n") or (build_request.value(OPTIONS["n"], given["n"]) if given.get("n") is not None else None)
+    n = stated.get("n") or (build_request.value(OPTIONS["n"], given["n"]) if given.get("n") is not None else None)
     if n is None:
-        raise UsageError(f"{reading.where}: {reading.tool} does not say how many devices took part; give -n", "n")
+        raise UsageError(f"{row.where}: {row.tool} does not state how many devices took part; give -n", "n")
     stride = (
-        float(build_request.value(OPTIONS["tp"], given["tp"])) if said["op"] == "permute" and given.get("tp") else 1.0
+        float(build_request.value(OPTIONS["tp"], given["tp"])) if stated["op"] == "permute" and given.get("tp") else 1.0
     )
-    return Collective("probe", said["op"], size, "probe", float(n), stride), float(n) * stride
+    return Collective("microbenchmark", stated["op"], size, "microbenchmark", float(n), stride), float(n) * stride
 
 
-def _matmul(reading: MeasuredRow, given: dict[str, Any], chip: HardwareSpec) -> tuple[Op, float] | None:
-    m, n, k = (float(reading.probe[name]) for name in ("m", "n", "k"))
-    if min(m, n, k) < LARGEST_MATMUL:
+def _matmul(row: MeasuredRow, given: dict[str, Any], chip: HardwareSpec) -> tuple[Op, float] | None:
+    m, n, k = (float(row.probe[name]) for name in ("m", "n", "k"))
+    if min(m, n, k) < SMALLEST_SIDE:
         return None
-    dtype = reading.probe.get("dtype") or given.get("dtype")
+    dtype = row.probe.get("dtype") or given.get("dtype")
     if dtype is None:
-        raise UsageError(f"{reading.where}: {reading.tool} does not say the number format; give --dtype", "dtype")
+        raise UsageError(f"{row.where}: {row.tool} does not state the number format; give --dtype", "dtype")
     f = formats(str(dtype), None, None, chip.peak, chip.name)
     moved = counts.matmul_bytes(m, k, n, f.matmul_input, f.weight, f.activation)
     flops = counts.matmul_flops(m, k, n)

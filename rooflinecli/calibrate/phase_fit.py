@@ -1,4 +1,4 @@
-"""One phase of one software: fitted, proved on rows held out, and described."""
+"""Fit of one phase and one software: to all of its rows, and its score on rows held out."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.calibrate.fit import solve
+from rooflinecli.calibrate.fit import fit
 from rooflinecli.calibrate.gp_residual import GaussianProcessResidual, local
 from rooflinecli.calibrate.microbenchmark_row import MicrobenchmarkRow
-from rooflinecli.calibrate.posterior import SETTINGS, Posterior
+from rooflinecli.calibrate.posterior import Posterior
 from rooflinecli.calibrate.predicted_row import PredictedRow, RowPredictor
 from rooflinecli.calibrate.row_checks import RowContradiction, outliers
 from rooflinecli.engine import apply_calibration
 from rooflinecli.engine.evaluate import SHIPPED
 from rooflinecli.engine.serving_load import sequences
 
-FEWEST = 2  # rows that a fit needs beside those held out
+FEWEST = 2  # rows that a fit needs besides those held out
 PHASES = {"train": "train", "decode": "decode", "prefill": "prefill", "ttft": "prefill"}
 
 
 @dataclass(frozen=True)
 class HeldOutScore:
-    """Median |predicted / measured - 1| and the share inside the 80 % interval, shipped and calibrated, on some rows."""
+    """Median |predicted / measured - 1| and the share inside the 80% interval, shipped and calibrated, on some rows."""
 
     on: str
     rows: int
@@ -40,93 +40,92 @@ class HeldOutScore:
 
 @dataclass
 class PhaseFit:
-    """A phase's rows under one software, the fit to all of them, and what it is worth."""
+    """A phase's rows under one software, the fit to all of them, and its scores."""
 
     phase: str
     software: str
-    questions: list[PredictedRow]
+    rows: list[PredictedRow]
     posterior: Posterior
-    x: Any
     local: GaussianProcessResidual
-    proofs: list[HeldOutScore] = field(default_factory=list)
+    scores: list[HeldOutScore] = field(default_factory=list)
     contradictions: list[RowContradiction] = field(default_factory=list)
 
     @property
+    def x(self) -> Any:
+        """Logarithms of the factors that are taken [constant groups]."""
+        return self.posterior.taken
+
+    @property
     def moved(self) -> bool:
-        """Whether rows favour other answers than the shipped ones: by other constants, or near the rows alone."""
+        """Whether rows favor other answers than the shipped ones: by other constants, or near the rows alone."""
         return self.posterior.supported or bool(len(self.local.moves))
 
     @property
     def refused(self) -> bool:
         """Whether the rows held out got worse."""
-        return any(p.worse for p in self.proofs if p.on == "held out")
+        return any(score.worse for score in self.scores if score.on == "held out")
 
     @property
     def range(self) -> dict[str, tuple[float, float]]:
-        """Least and most of what places the rows."""
-        found: dict[str, list[float]] = {}
-        for q in self.questions:
-            if not isinstance(q, MicrobenchmarkRow):
-                for name, value in placed(q).items():
-                    found.setdefault(name, []).append(float(value))
-        return {name: (min(values), max(values)) for name, values in found.items()}
+        """Least and largest of each size of the rows."""
+        sizes: dict[str, list[float]] = {}
+        for row in own_rows(self.rows):
+            for name, value in placed(row).items():
+                sizes.setdefault(name, []).append(float(value))
+        return {name: (min(values), max(values)) for name, values in sizes.items()}
 
 
-def placed(q: PredictedRow) -> dict[str, Any]:
-    """What places a row among others: sizes of its work and fleet."""
-    phase = PHASES[q.phase]
-    batch = q.ctx.train_batch if phase == "train" else sequences(q.ctx, q.layout)
-    return apply_calibration.asked(q.ctx, q.layout, phase, batch)
+def own_rows(rows: Sequence[PredictedRow]) -> list[PredictedRow]:
+    """The rows that are no micro-benchmarks."""
+    return [row for row in rows if not isinstance(row, MicrobenchmarkRow)]
 
 
-def places(questions: Sequence[PredictedRow]) -> Any:
-    """Logarithms of the sizes that place rows, in the order of their names [rows, sizes]."""
-    found = [placed(q) for q in questions]
-    return np.log([[float(np.max(row[name])) for name in sorted(row)] for row in found])
+def placed(row: PredictedRow) -> dict[str, Any]:
+    """Sizes of a row's work and fleet, by name."""
+    phase = PHASES[row.phase]
+    batch = row.ctx.train_batch if phase == "train" else sequences(row.ctx, row.layout)
+    return apply_calibration.asked(row.ctx, row.layout, phase, batch)
 
 
-def software(q: PredictedRow) -> str:
-    """What ran a row."""
-    return apply_calibration.software(q.ctx, q.layout, PHASES[q.phase])
+def places(rows: Sequence[PredictedRow]) -> Any:
+    """Logarithms of the sizes of rows, in the order of their names [rows, sizes]."""
+    sizes = [placed(row) for row in rows]
+    return np.log([[float(np.max(row[name])) for name in sorted(row)] for row in sizes])
 
 
-def group(phase: str, name: str, rows: Sequence[PredictedRow], hold_out: float, seed: int) -> PhaseFit:
-    """Fit a phase to its rows: first to those not held out, for the proof; then to all."""
-    own = [q for q in rows if not isinstance(q, MicrobenchmarkRow)]
-    further = [q for q in rows if isinstance(q, MicrobenchmarkRow)]
-    proofs = []
-    held = round(hold_out * len(own))
-    if held and len(own) - held >= FEWEST:
+def software(row: PredictedRow) -> str:
+    """Engine or framework that ran a row."""
+    return apply_calibration.software(row.ctx, row.layout, PHASES[row.phase])
+
+
+def fit_phase(phase: str, name: str, rows: Sequence[PredictedRow], hold_out: float, seed: int) -> PhaseFit:
+    """Fit a phase to its rows: first to those not held out, for the score; then to all."""
+    own = own_rows(rows)
+    microbenchmarks = [row for row in rows if isinstance(row, MicrobenchmarkRow)]
+    scores = []
+    held_out = round(hold_out * len(own))
+    if held_out and len(own) - held_out >= FEWEST:
         order = np.random.default_rng(seed).permutation(len(own))
-        left, kept = [own[i] for i in sorted(order[:held])], [own[i] for i in sorted(order[held:])]
-        proofs.append(proof("held out", left, kept, _fit([*kept, *further])))
-    found = _fit([*own, *further])
-    x = found.x if found.supported else 0 * found.x
-    near = local(places(own) if own else np.zeros((0, 0)), found, range(len(own)))
-    result = PhaseFit(phase, name, [*own, *further], found, x, near, proofs)
+        test, train = ([own[i] for i in sorted(part)] for part in (order[:held_out], order[held_out:]))
+        scores.append(score("held out", test, train, fit([*train, *microbenchmarks])))
+    every = [*own, *microbenchmarks]
+    posterior = fit(every)
+    residual = local(places(own) if own else np.zeros((0, 0)), posterior, range(len(own)))
     if own:
-        result.proofs.append(proof("fitted", own, own, found))
-    result.contradictions = outliers(result.questions, found)
-    return result
+        scores.append(score("fitted", own, own, posterior))
+    return PhaseFit(phase, name, every, posterior, residual, scores, outliers(every, posterior))
 
 
-def _fit(rows: Sequence[PredictedRow]) -> Posterior:
-    pricer = RowPredictor(rows)
-    return solve(pricer, np.log([q.measured for q in rows]), SETTINGS[pricer.phase])
-
-
-def proof(on: str, rows: Sequence[PredictedRow], kept: Sequence[PredictedRow], found: Posterior) -> HeldOutScore:
-    """Errors of the shipped and of the fitted constants on rows; `kept` are those that the fit began with."""
-    pricer = RowPredictor(rows)
-    measured = np.log([q.measured for q in rows])
-    x = found.x if found.supported else 0 * found.x
-    shift = local(places(kept), found, range(len(kept))).shift(places(rows))
-    expected = pricer.log_seconds(np.stack([0 * x, x], axis=1), np.stack([0 * shift, shift], axis=1))
+def score(
+    on: str, rows: Sequence[PredictedRow], fitted_to: Sequence[PredictedRow], posterior: Posterior
+) -> HeldOutScore:
+    """Errors of the shipped and of the fitted constants on rows; `fitted_to` are the posterior's first rows."""
+    measured, x = np.log([row.measured for row in rows]), posterior.taken
+    shift = local(places(fitted_to), posterior, range(len(fitted_to))).shift(places(rows))
+    expected = RowPredictor(rows).log_seconds(np.stack([0 * x, x], axis=1), np.stack([0 * shift, shift], axis=1))
     before, after = (measured - expected[:, i] for i in (0, 1))
-    width = np.log1p(found.error)
-    return HeldOutScore(
-        on, len(rows), relative_gap(before), relative_gap(after), _covered(rows), float((abs(after) <= width).mean())
-    )
+    inside = float((abs(after) <= np.log1p(posterior.error)).mean())
+    return HeldOutScore(on, len(rows), relative_gap(before), relative_gap(after), _shipped_coverage(rows), inside)
 
 
 def relative_gap(residuals: Any) -> float:
@@ -134,11 +133,11 @@ def relative_gap(residuals: Any) -> float:
     return float(np.median(np.abs(np.expm1(-residuals))))
 
 
-def _covered(rows: Sequence[PredictedRow]) -> float | None:
+def _shipped_coverage(rows: Sequence[PredictedRow]) -> float | None:
     """Share of rows inside the shipped interval, among those that have one."""
     inside = []
-    for q in rows:
-        if q.quantity in ("train", "itl", "prefill", "ttft"):
-            low, high = SHIPPED[PHASES[q.phase]](q.ctx, q.layout).interval_s
-            inside.append(low <= q.measured <= high)
+    for row in rows:
+        if row.quantity in ("train", "itl", "prefill", "ttft"):
+            low, high = SHIPPED[PHASES[row.phase]](row.ctx, row.layout).interval_s
+            inside.append(low <= row.measured <= high)
     return float(np.mean(inside)) if inside else None

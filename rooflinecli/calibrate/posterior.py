@@ -1,7 +1,7 @@
-"""A calibration's posterior: factors of a phase's blocks, how far the rows determine them, and the interval that follows.
+"""Posterior of a calibration: factors of a phase's constant groups, their covariance, and the interval that follows.
 
 The likelihood is that of Lange, Little and Taylor 1989 (Robust statistical modeling using the t distribution) with 4 degrees of
-freedom, so that a corrupted row loses its pull; the prior stays normal, so that constants that no row tells of stay as shipped.
+freedom, so that a corrupted row loses weight; the prior stays normal, so that constants that no row informs stay as shipped.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ _CONSTANT = lgamma((FREEDOM + 1) / 2) - lgamma(FREEDOM / 2) - 0.5 * log(FREEDOM 
 
 @dataclass(frozen=True)
 class PriorSettings:
-    """How wide the priors are, in shipped errors; the scale of a row's own error (a logarithm) in the fit; how far rows of one
-    machine are assumed to scatter about it; what widens the interval; the evidence (nats) from which moved constants are taken; what
-    a row's own error may be when they are weighed against the shipped ones; and by how much (logarithms) places differ beside the blocks,
-    and rows at one place.
+    """Settings of a phase's prior and likelihood; errors are logarithms.
 
-    Only width / sigma matters to the point, but a small sigma takes an odd row out of it sooner than `spread` would.
+    width: of the priors, in shipped errors. sigma: scale of a row's own error in the fit. spread: of the rows of one machine about it.
+    kappa: widens the interval. least: evidence (nats) from which moved constants are taken. scales: errors of a row over which the
+    evidence is taken. amplitude, noise: deviations of the local residual and of rows at one place.
+
+    The point depends on width / sigma alone, but a small sigma takes an outlier out of it sooner than `spread` would.
     """
 
     width: float
@@ -39,7 +40,7 @@ class PriorSettings:
     noise: float = 0.06
 
 
-# chosen on published families, scored on constants that were refitted without them (`roofline validate calibrate`)
+# chosen on published families, scored on constants that were refitted without them (`python -m lab.calibration_study`)
 SETTINGS = {
     "train": PriorSettings(1.25, 0.05, 0.1, 1.15, -0.7),
     "decode": PriorSettings(1.5, 0.08, 0.08, 1.4),
@@ -50,15 +51,15 @@ SETTINGS = {
 
 @dataclass(eq=False)
 class Posterior:
-    """The fit: logarithms of the blocks' factors, their covariance, and how the rows stand to it."""
+    """The fit: logarithms of the factors, their covariance, and residuals and slopes of the rows."""
 
     phase: str
     blocks: tuple[ConstantGroup, ...]
-    x: Array  # [blocks]
-    covariance: Array  # [blocks, blocks]
+    x: Array  # [groups]
+    covariance: Array  # [groups, groups]
     residuals: Array  # ln(measured / fitted) [rows]
     before: Array  # ln(measured / shipped) [rows]
-    slopes: Array  # d ln t / d x at the fit [rows, blocks]
+    slopes: Array  # d ln t / d x at the fit [rows, groups]
     setting: PriorSettings
     evidence: float  # of the fit less that of the shipped constants, nats
 
@@ -68,28 +69,33 @@ class Posterior:
 
     @property
     def contraction(self) -> Array:
-        """1 - posterior / prior variance of each block: what the rows determined."""
+        """1 - posterior / prior variance of each group [groups]."""
         return 1 - np.diag(self.covariance) / self.prior**2
 
     @property
     def supported(self) -> bool:
-        """Whether the rows favour moved constants over the shipped ones."""
+        """Whether the evidence favors moved constants over the shipped ones."""
         return self.evidence > self.setting.least
 
     @property
+    def taken(self) -> Array:
+        """Logarithms of the factors that are taken: the fitted ones where the evidence favors them, else 0 [groups]."""
+        return self.x if self.supported else 0 * self.x
+
+    @property
     def kept(self) -> Array:
-        """ln(measured / expected) under the constants that are taken: the fitted ones where rows favour them, else the shipped ones [rows]."""
+        """ln(measured / expected) under the factors that are taken [rows]."""
         return self.residuals if self.supported else self.before
 
     @property
     def scale(self) -> float:
         """Scale of a further row's error: the assumed one and the rows' residuals, as a t posterior weighs them."""
         k, spread = len(self.residuals), self.setting.spread
-        spent = (np.minimum(weights(self.residuals, spread), 1) * self.residuals**2).sum()
-        return float(np.sqrt((FREEDOM * spread**2 + spent) / (FREEDOM + k)))
+        weighted = (np.minimum(weights(self.residuals, spread), 1) * self.residuals**2).sum()
+        return float(np.sqrt((FREEDOM * spread**2 + weighted) / (FREEDOM + k)))
 
     def half_width(self, slopes: Array) -> Array:
-        """80 % half width of the logarithm of a further row's time, by its slopes [rows, blocks]."""
+        """80 % half width of the logarithm of a further row's time, by its slopes [rows, groups]."""
         parameters = np.einsum("rb,bc,rc->r", slopes, self.covariance, slopes)
         spread = np.sqrt(self.scale**2 + parameters)
         return self.setting.kappa * student(FREEDOM + len(self.residuals)) * spread

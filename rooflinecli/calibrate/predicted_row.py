@@ -1,4 +1,4 @@
-"""A measured row as a question to the engine: seconds under constants multiplied by factors, one call for many vectors of factors."""
+"""Predicted counterpart of a measured row: seconds under factors on the constants, one call for many vectors of factors."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from rooflinecli.engine.evaluate import SHIPPED
 from rooflinecli.engine.forward_step import forward_step
 from rooflinecli.engine.serving_load import load
 from rooflinecli.formulas import roofline, serving
+from rooflinecli.price import overrides
 from rooflinecli.price.chip import Chip
 from rooflinecli.specs.layout import Layout
 
 Array = Any  # numpy.ndarray of float64
 STEP = 0.01  # of a logarithm, for central differences: far above rounding, far below a prior's width
 
-# what was measured -> the phase whose constants it tells of
+# measured quantity -> the phase whose constants it informs
 PHASE = {
     "train": "train",
     "itl": "decode",
@@ -50,7 +51,7 @@ class PredictedRow:
 
     @property
     def key(self) -> Any:
-        """What the row asks; None where nobody said."""
+        """Identity of the question, by which repeats are found; None without options."""
         return (
             (self.quantity, self.layout, *sorted((k, str(v)) for k, v in self.options.items()))
             if self.options
@@ -63,7 +64,7 @@ class PredictedRow:
 
 
 def seconds(ctx: EstimateContext, layout: Layout, quantity: str) -> Number:
-    """What a measurement should have shown, in seconds."""
+    """Expected seconds of a quantity."""
     if quantity == "throughput":
         return 1.0 / SHIPPED["decode"](ctx, layout).tokens_per_s
     if quantity == "static":
@@ -90,47 +91,38 @@ def static_floor(ctx: EstimateContext, layout: Layout) -> float:
 
 
 class RowPredictor:
-    """Prices questions of one phase at many vectors of block logarithms; chips of one file and iteration are shared."""
+    """Prices rows of one phase at many vectors of factor logarithms; rows on the same chip share it."""
 
-    def __init__(self, questions: Sequence[PredictedRow]):
-        self.questions = list(questions)
-        self.phase = self.questions[0].phase
+    def __init__(self, rows: Sequence[PredictedRow]):
+        self.rows = list(rows)
+        self.phase = self.rows[0].phase
         self.blocks = BLOCKS[self.phase]
 
     def log_seconds(self, x: Array, shift: Array | None = None) -> Array:
-        """Logarithms of expected seconds [questions, vectors] at x [blocks, vectors], all blocks of a question moved further by its `shift`
-        [questions, vectors] where one is given."""
+        """Logarithms of expected seconds [rows, vectors] at x [groups, vectors], all groups of a row moved further by its `shift`
+        [rows, vectors] where one is given."""
         chips: dict[Any, Chip] = {}
-        factors, rows = merged(self.phase, x), []
-        for i, q in enumerate(self.questions):
+        factors, seconds = merged(self.phase, x), []
+        for i, row in enumerate(self.rows):
             if shift is not None:  # a chip of its own
                 chips, factors = {}, merged(self.phase, x + shift[i])
-            rows.append(np.broadcast_to(q.on(_shared(chips, q, factors)), x.shape[1:]))
-        return np.log(np.array(rows, dtype=np.float64))
+            seconds.append(np.broadcast_to(row.on(_shared(chips, row.ctx.chip, factors)), x.shape[1:]))
+        return np.log(np.array(seconds, dtype=np.float64))
 
     def linear(self, x: Array) -> tuple[Array, Array]:
-        """Logarithms of seconds [questions, draws] at x [blocks, draws], and their derivatives [questions, draws, blocks]."""
+        """Logarithms of seconds [rows, draws] at x [groups, draws], and their derivatives [rows, draws, groups]."""
         width, draws = x.shape
         moved = np.concatenate([np.zeros((width, 1)), STEP * np.eye(width), -STEP * np.eye(width)], axis=1)
         found = self.log_seconds((x[:, :, None] + moved[:, None, :]).reshape(width, -1))
-        found = found.reshape(len(self.questions), draws, -1)
+        found = found.reshape(len(self.rows), draws, -1)
         return found[..., 0], (found[..., 1 : width + 1] - found[..., width + 1 :]) / (2 * STEP)
 
 
-def _shared(chips: dict[Any, Chip], q: PredictedRow, factors: Mapping[str, Number]) -> Chip:
-    """The chip of a question under factors, one for all questions on the same figures."""
-    chip = q.ctx.chip
+def _shared(chips: dict[Any, Chip], chip: Chip, factors: Mapping[str, Number]) -> Chip:
+    """A chip under the factors whose class it or the defaults of its kind have, one for all rows on the same figures."""
     key = (id(chip.spec), tuple(sorted(chip.override.items())), chip.ideal)
     if key not in chips:
-        chips[key] = chip.with_factors(_told(chip, factors))
+        classes = overrides.classes(chip.spec)
+        known = {p: f for p, f in factors.items() if p.startswith(overrides.ENGINE) or p.split(".")[1] in classes}
+        chips[key] = chip.with_factors(known)
     return chips[key]
-
-
-def _told(chip: Chip, factors: Mapping[str, Number]) -> dict[str, Number]:
-    """Those factors whose class the chip or the defaults of its kind know."""
-    from rooflinecli.price import overrides
-
-    classes = overrides.classes(chip.spec)
-    return {
-        path: f for path, f in factors.items() if path.startswith(overrides.ENGINE) or path.split(".")[1] in classes
-    }

@@ -1,4 +1,4 @@
-"""Readings and the user's options -> questions: what a log leaves out is taken from the options, or asked for by its flag."""
+"""Measured rows and the user's options -> predicted rows: what a log leaves out comes from the options, or an error names its flag."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rooflinecli.calibrate.microbenchmark_row import probes
+from rooflinecli.calibrate.microbenchmark_row import microbenchmark_rows
 from rooflinecli.calibrate.predicted_row import PHASE, PredictedRow
 from rooflinecli.core.errors import DataError, Infeasible, UsageError
 from rooflinecli.core.text import one_line
@@ -29,9 +29,9 @@ _TOLERANCE = 0.3  # how far a size in a name may lie from the parameters of the 
 
 @dataclass
 class ResolvedRows:
-    """Questions that can be fitted, and what was left aside, each with the reason."""
+    """Rows that can be fitted, and those left aside, each with the reason."""
 
-    questions: list[PredictedRow] = field(default_factory=list)
+    rows: list[PredictedRow] = field(default_factory=list)
     aside: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     doubts: list[tuple[str, str]] = field(default_factory=list)
@@ -42,14 +42,14 @@ class ResolvedRows:
 
 
 def resolve(readings: Sequence[MeasuredRow], given: dict[str, Any]) -> ResolvedRows:
-    """Every reading as a question on the chip `given["hw"]`.
+    """Every measured row as a predicted one on the chip `given["hw"]`.
 
-    Raises UsageError for what neither the file nor the options say, DataError for a log of another model or that contradicts the options.
+    Raises UsageError for what neither the file nor the options state, DataError for a log of another model or that contradicts the options.
     """
     found, chip = ResolvedRows(), load_hardware(str(given["hw"]))
     for reading in readings:
         if reading.probe.get("op") or reading.quantity in ("collective", "matmul"):
-            found.questions += probes(reading, given, chip)
+            found.rows += microbenchmark_rows(reading, given, chip)
             continue
         if reading.doubt:
             found.doubts.append((reading.where, reading.doubt))
@@ -58,7 +58,7 @@ def resolve(readings: Sequence[MeasuredRow], given: dict[str, Any]) -> ResolvedR
             found.aside.append((reading.where, f"measured on {reading.options['hw']}, not on {chip.name}"))
             continue
         try:
-            found.questions.append(_question(reading, given, found))
+            found.rows.append(_predicted(reading, given, found))
         except Infeasible as error:
             found.aside.append((reading.where, str(error)))
     return found
@@ -66,10 +66,10 @@ def resolve(readings: Sequence[MeasuredRow], given: dict[str, Any]) -> ResolvedR
 
 def _same_chip(reading: MeasuredRow, chip: HardwareSpec) -> bool:
     """Whether a row that names its chip was measured on this one, or on the one that this file extends."""
-    said = reading.options.get("hw")
-    if said is None:
+    name = reading.options.get("hw")
+    if name is None:
         return True
-    stem = _chip_named(str(said))
+    stem = _chip_named(str(name))
     document = chip.document
     while document is not None:
         if document.path.stem == stem:
@@ -78,9 +78,9 @@ def _same_chip(reading: MeasuredRow, chip: HardwareSpec) -> bool:
     return False
 
 
-def _chip_named(said: str) -> str | None:
+def _chip_named(stated: str) -> str | None:
     """The file of a chip by its name, or by the part before a dash where the rest is a provider's (h200-cw)."""
-    for name in (said, said.partition("-")[0]):
+    for name in (stated, stated.partition("-")[0]):
         try:
             return find("hardware", name).stem
         except (UsageError, DataError):
@@ -88,7 +88,7 @@ def _chip_named(said: str) -> str | None:
     return None
 
 
-def _question(reading: MeasuredRow, given: dict[str, Any], found: ResolvedRows) -> PredictedRow:
+def _predicted(reading: MeasuredRow, given: dict[str, Any], found: ResolvedRows) -> PredictedRow:
     phase = PHASE[reading.quantity]
     options = {
         **_joined(reading, given),
@@ -101,11 +101,11 @@ def _question(reading: MeasuredRow, given: dict[str, Any], found: ResolvedRows) 
     ctx = scene_of(build_request.request(options))
     choice = next(iter(choose_plans(ctx)[0].values()))
     if not choice.fits:
-        found.note(f"{reading.where}: said not to fit in memory, though it ran")
+        found.note(f"{reading.where}: exceeds memory by this estimate, though it ran")
     if phase == "train" and choice.reason.startswith(("the fastest", "the only one")):
         p = choice.layout
         found.note(
-            f"{reading.where}: the layout is not all said; taken as tp {p.tp:g} pp {p.pp:g} dp {p.dp:g}, zero {p.zero}, "
+            f"{reading.where}: the layout is not fully stated; assumed tp {p.tp:g} pp {p.pp:g} dp {p.dp:g}, zero {p.zero}, "
             f"recompute {p.recompute}, micro-batch {p.micro_batch:g}"
         )
     for note in reading.notes:
@@ -120,62 +120,62 @@ def _loaded(options: dict[str, Any]) -> bool:
 
 def _joined(reading: MeasuredRow, given: dict[str, Any]) -> dict[str, Any]:
     """The file's options and the user's. Raises DataError where they contradict each other."""
-    said = {k: v for k, v in reading.options.items() if k not in ("hw", "said-model") and v is not None}
-    joined = {**said, **{k: v for k, v in given.items() if v is not None}}
-    spec = _model(reading, said.get("model"), given.get("model"))
+    stated = {k: v for k, v in reading.options.items() if k not in ("hw", "said-model") and v is not None}
+    joined = {**stated, **{k: v for k, v in given.items() if v is not None}}
+    spec = _model(reading, stated.get("model"), given.get("model"))
     if spec is not None:
         joined["model"] = spec
         _sized(reading, spec)
-    for name in said.keys() & given.keys():
+    for name in stated.keys() & given.keys():
         if (
             name not in ("model", "engine", "software")
             and given[name] is not None
-            and not _equal(name, said[name], given[name])
+            and not _equal(name, stated[name], given[name])
         ):
             raise DataError(
-                f"{reading.where}: {reading.tool} says {name} {said[name]}, not {OPTIONS[name].flag} {given[name]}; leave the option out"
+                f"{reading.where}: {reading.tool} states {name} {stated[name]}, not {OPTIONS[name].flag} {given[name]}; leave the option out"
             )
     return joined
 
 
-def _equal(name: str, said: Any, given: Any) -> bool:
+def _equal(name: str, stated: Any, given: Any) -> bool:
     option = OPTIONS[name]
     return bool(
-        build_request.value(option, str(said) if not isinstance(said, bool) else said)
+        build_request.value(option, str(stated) if not isinstance(stated, bool) else stated)
         == build_request.value(option, given)
     )
 
 
-def _model(reading: MeasuredRow, said: Any, given: Any) -> str | None:
-    """The model to ask about. Raises DataError for a log of another one, or of one that nobody names here."""
+def _model(reading: MeasuredRow, stated: Any, given: Any) -> str | None:
+    """The model of a row. Raises DataError for a log of another one, UsageError for an unknown one without --model."""
     mine = str(given) if given is not None else None
-    if said is None:
+    if stated is None:
         return mine
     try:
-        theirs = load_model(str(said))
+        theirs = load_model(str(stated))
     except (UsageError, DataError):
         if mine is not None:
-            if _overlap(str(said), mine, load_model(mine)):
+            if _overlap(str(stated), mine, load_model(mine)):
                 return mine
             raise DataError(
-                f"{reading.where}: a log of '{one_line(str(said))}', which is no model here and does not read like --model {mine}; "
+                f"{reading.where}: a log of '{one_line(str(stated))}', which is no known model and does not resemble --model {mine}; "
                 "leave the file out, or give the config.json of its model"
             ) from None
         raise UsageError(
-            f"{reading.where}: a log of '{one_line(str(said))}', which is no model here; give --model", "model"
+            f"{reading.where}: a log of '{one_line(str(stated))}', which is no known model; give --model", "model"
         ) from None
     if mine is not None and load_model(mine).id != theirs.id:
         raise DataError(
-            f"{reading.where}: a log of '{one_line(str(said))}' ({theirs.name}), not of --model {mine}; leave the file or the option out"
+            f"{reading.where}: a log of '{one_line(str(stated))}' ({theirs.name}), not of --model {mine}; leave the file or the option out"
         )
-    return str(said)
+    return str(stated)
 
 
-def _overlap(said: str, mine: str, spec: ModelSpec) -> bool:
-    """Whether a checkpoint's name may be a quantised or tuned copy of a model: its words are among those of the name."""
-    words = set(re.findall(r"[a-z]+|\d+(?:\.\d+)?", said.rpartition("/")[2].lower()))
+def _overlap(name: str, mine: str, spec: ModelSpec) -> bool:
+    """Whether a checkpoint's name may be a quantized or fine-tuned copy of a model: its words are among those of the name."""
+    words = set(re.findall(r"[a-z]+|\d+(?:\.\d+)?", name.rpartition("/")[2].lower()))
     wanted = set(re.findall(r"[a-z]+|\d+(?:\.\d+)?", spec.id.lower()))
-    return len(wanted & words) >= 0.7 * len(wanted) or mine.lower() in said.lower()
+    return len(wanted & words) >= 0.7 * len(wanted) or mine.lower() in name.lower()
 
 
 def _sized(reading: MeasuredRow, spec: str) -> None:
@@ -192,13 +192,13 @@ def _sized(reading: MeasuredRow, spec: str) -> None:
 
 
 def _engine(reading: MeasuredRow, options: dict[str, Any], given: dict[str, Any], found: ResolvedRows) -> None:
-    """An engine of the log that has no file here runs as the one asked for, or the default."""
-    said = options.get("engine")
-    known = {name for stem, engine in engines().items() for name in (stem, *engine.aliases)}
-    if said is not None and str(said).lower() not in known:
+    """Take an engine of the log that has no file as the one asked for, or the default."""
+    name = options.get("engine")
+    known = {each for stem, engine in engines().items() for each in (stem, *engine.aliases)}
+    if name is not None and str(name).lower() not in known:
         options["engine"] = given.get("engine")
         found.note(
-            f"engine {one_line(str(said))} has no file here; taken as {given.get('engine') or 'the default'} (--engine)"
+            f"engine {one_line(str(name))} is unknown; assumed {given.get('engine') or 'the default'} (--engine)"
         )
 
 
@@ -232,7 +232,7 @@ def _complete(reading: MeasuredRow, options: dict[str, Any]) -> None:
     missing = [OPTIONS[name].flag if name != "model" else "--model" for name in needed if options.get(name) is None]
     if missing:
         raise UsageError(
-            f"{reading.where}: {reading.tool} does not say everything; give {', '.join(missing)}",
+            f"{reading.where}: {reading.tool} leaves options open; give {', '.join(missing)}",
             missing[0].lstrip("-"),
         )
 
@@ -263,4 +263,4 @@ def _seconds(reading: MeasuredRow, options: dict[str, Any]) -> float:
         return sizes["batch"] * sizes["seq"] / value if reading.quantity == "train" else 1 / value
     if unit == "total tokens/s":
         return (sizes["prompt"] + sizes["output"]) / (value * sizes["output"])
-    raise DataError(f"{reading.where}: {unit}: a unit that nothing reads")
+    raise DataError(f"{reading.where}: {unit}: unknown unit")

@@ -1,4 +1,4 @@
-"""Rows that contradict physics, each other or themselves: named, and left out where they cannot be true."""
+"""Implausible rows: faster than the floor, at odds with a repeat, or outliers of the fit."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from rooflinecli.core.units import duration
 from rooflinecli.engine.evaluate import SHIPPED
 
 ROUNDING = 0.995  # of a floor: what rounding in a log may take off
-SIGMAS = 4.0
-REPEATED = 0.15  # how far two answers to one question may lie apart without a word
+SIGMAS = 4.0  # from which a row is an outlier
+REPEATED = 0.15  # of the logarithm: how far two rows of one question may differ
 
 
 @dataclass(frozen=True)
@@ -28,70 +28,59 @@ class RowContradiction:
     left_out: bool
 
 
-def impossible(questions: Sequence[PredictedRow]) -> tuple[list[PredictedRow], list[RowContradiction]]:
+def impossible(rows: Sequence[PredictedRow]) -> tuple[list[PredictedRow], list[RowContradiction]]:
     """The rows that physics allows, and those below their floor."""
-    fine, wrong = [], []
-    for q in questions:
-        floor = floor_of(q)
-        if q.measured < ROUNDING * floor:
-            reason = (
-                f"{duration(q.measured)} is below the floor of {duration(floor)}: faster than the hardware's peak. "
-                "Check unit, device count, number format, and whether the rate is per device or counts prompts"
-            )
-            wrong.append(RowContradiction(q.where, reason, True))
-        else:
-            fine.append(q)
-    return fine, wrong
+    possible, wrong = [], []
+    for row in rows:
+        floor = floor_of(row)
+        if row.measured >= ROUNDING * floor:
+            possible.append(row)
+            continue
+        reason = (
+            f"{duration(row.measured)} is below the floor of {duration(floor)}: faster than the hardware's peak. "
+            "Check unit, device count, number format, and whether the rate is per device or counts prompts"
+        )
+        wrong.append(RowContradiction(row.where, reason, True))
+    return possible, wrong
 
 
-def floor_of(q: PredictedRow) -> float:
-    """Seconds that physics allows for a row; of a rate at the batch that memory holds, that of its steps."""
-    if isinstance(q, MicrobenchmarkRow):
-        return q.floor
-    if q.quantity == "static":
-        return static_floor(q.ctx, q.layout)
-    answer: Any = SHIPPED[{"train": "train", "prefill": "prefill", "ttft": "prefill"}.get(q.quantity, "decode")](
-        q.ctx, q.layout
-    )
-    if q.quantity == "throughput":
-        return 0.0  # the batch behind a rate is not measured, so neither is its floor
-    return float(answer.floor_s)
+def floor_of(row: PredictedRow) -> float:
+    """Seconds at peak rates; 0 for a throughput, whose batch was not measured."""
+    if isinstance(row, MicrobenchmarkRow):
+        return row.floor
+    if row.quantity == "throughput":
+        return 0.0
+    if row.quantity == "static":
+        return static_floor(row.ctx, row.layout)
+    phase = {"itl": "decode", "ttft": "prefill"}.get(row.quantity, row.quantity)
+    return float(SHIPPED[phase](row.ctx, row.layout).floor_s)
 
 
-def repeats(questions: Sequence[PredictedRow]) -> list[RowContradiction]:
-    """Pairs of rows that ask the same and answer differently."""
-    found, known = [], dict[Any, PredictedRow]()
-    for q in questions:
-        key = q.key
-        other = known.setdefault(key, q)
-        apart = abs(np.log(q.measured / other.measured))
-        if key is not None and apart > REPEATED:
-            found.append(
-                RowContradiction(
-                    q.where, f"asks the same as {other.where} and answers {np.expm1(apart):.0%} apart", False
-                )
-            )
+def repeats(rows: Sequence[PredictedRow]) -> list[RowContradiction]:
+    """Rows of one question that differ."""
+    found, first = [], dict[Any, PredictedRow]()
+    for row in rows:
+        other = first.setdefault(row.key, row)
+        gap = abs(np.log(row.measured / other.measured))
+        if row.key is not None and gap > REPEATED:
+            found.append(RowContradiction(row.where, f"repeats {other.where}, {np.expm1(gap):.0%} apart", False))
     return found
 
 
-def outliers(questions: Sequence[PredictedRow], found: Posterior) -> list[RowContradiction]:
-    """Rows further from what the others say than SIGMAS standard deviations, by leave-one-out of the linearised fit."""
-    z = outlier_z(found)
+def outliers(rows: Sequence[PredictedRow], fit: Posterior) -> list[RowContradiction]:
+    """Rows more than SIGMAS standard deviations from the fit to the others."""
+    reason = "{:.1f} standard deviations {} the fit to the other rows; kept with low weight"
     return [
-        RowContradiction(
-            q.where,
-            f"{abs(score):.1f} standard deviations {'above' if score > 0 else 'below'} what the other rows say; kept, with little weight",
-            False,
-        )
-        for q, score in zip(questions, z, strict=True)
-        if abs(score) > SIGMAS
+        RowContradiction(row.where, reason.format(abs(z), "above" if z > 0 else "below"), False)
+        for row, z in zip(rows, outlier_z(fit), strict=True)
+        if abs(z) > SIGMAS
     ]
 
 
-def outlier_z(found: Posterior) -> Any:
-    """Residual of each row over its scale, the row itself taken out of the fit [rows]."""
-    sigma = found.setting.sigma
-    w = weights(found.residuals, sigma) / sigma**2
-    variance = np.einsum("rb,bc,rc->r", found.slopes, found.covariance, found.slopes)
+def outlier_z(fit: Posterior) -> Any:
+    """Residual of each row over its scale, by leave-one-out of the linearized fit [rows]."""
+    sigma = fit.setting.sigma
+    w = weights(fit.residuals, sigma) / sigma**2
+    variance = np.einsum("rb,bc,rc->r", fit.slopes, fit.covariance, fit.slopes)
     kept = np.maximum(1 - w * variance, 1e-6)
-    return found.residuals / kept / np.sqrt(found.setting.spread**2 + variance / kept)
+    return fit.residuals / kept / np.sqrt(fit.setting.spread**2 + variance / kept)

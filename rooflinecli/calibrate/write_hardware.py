@@ -1,4 +1,4 @@
-"""A calibration as a hardware file: a few lines over the file that it extends."""
+"""Hardware file of a calibration, which extends the file that was calibrated."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import yaml
 
 from rooflinecli.calibrate.answer import CalibrationAnswer
 from rooflinecli.calibrate.constant_groups import merged
-from rooflinecli.calibrate.microbenchmark_row import MicrobenchmarkRow
-from rooflinecli.calibrate.phase_fit import PhaseFit
+from rooflinecli.calibrate.phase_fit import PhaseFit, own_rows
 from rooflinecli.core.text import plural
 from rooflinecli.price import overrides
 from rooflinecli.specs.hardware import HardwareSpec
@@ -35,7 +34,7 @@ def hardware_yaml(result: CalibrationAnswer, today: date | None = None) -> str:
 
 
 def base(hardware: HardwareSpec) -> str:
-    """What to extend: a registered file by its name, another by its path."""
+    """The file to extend: a registered one by its name, another by its path."""
     path = hardware.document.path
     known = files("hardware").get(path.stem)
     return path.stem if known is not None and known.resolve() == path.resolve() else str(Path(path).resolve())
@@ -47,27 +46,27 @@ def _entry(g: PhaseFit, hardware: HardwareSpec, day: str) -> dict[str, object]:
         path: round(float(f), 4)
         for path, f in merged(g.phase, g.x).items()
         if abs(float(f) - 1) > LEAST or (near and (path.startswith(overrides.ENGINE) or path.split(".")[1] in known))
-    }  # what rows show of questions like them moves every constant, those too that stay elsewhere
-    kept = {phase: table for phase, table in hardware.calibration.items() if phase == g.phase}
-    earlier = next((table.get(g.software) for table in kept.values()), None)
+    }  # the local residual moves every constant, also those that stay elsewhere
+    tables = {str(phase): table for phase, table in hardware.calibration.items()}
+    earlier = tables.get(g.phase, {}).get(g.software)
     stale = {path: 1.0 for path in (earlier.factors if earlier else {}) if path not in factors}
-    shown = next((p for p in g.proofs if p.on == "held out"), g.proofs[0] if g.proofs else None)
+    shown = next((p for p in g.scores if p.on == "held out"), g.scores[0] if g.scores else None)
     return {
         "factors": {**factors, **stale},
         "error": round(g.posterior.error, 4),
         "date": day,
-        "rows": len(g.questions),
-        "sources": list(dict.fromkeys(q.where.rpartition(":")[0] for q in g.questions)),
+        "rows": len(g.rows),
+        "sources": list(dict.fromkeys(row.where.rpartition(":")[0] for row in g.rows)),
         "before": round(shown.before, 4) if shown else 0.0,
         "after": round(shown.after, 4) if shown else 0.0,
         "range": {name: [low, high] for name, (low, high) in g.range.items()},
         **({"near": near} if near else {}),
-        **({"note": "micro-benchmarks alone"} if all(isinstance(q, MicrobenchmarkRow) for q in g.questions) else {}),
+        **({"note": "micro-benchmarks alone"} if not own_rows(g.rows) else {}),
     }
 
 
 def _near(g: PhaseFit) -> list[dict[str, object]]:
-    """Rows whose own deviation holds nearby."""
+    """Rows with a local residual."""
     names = sorted(g.range)
     return [
         {"at": {n: float(f"{np.exp(v):.6g}") for n, v in zip(names, place, strict=True)}, "move": round(float(move), 4)}

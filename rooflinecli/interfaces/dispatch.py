@@ -97,11 +97,13 @@ def compare(options: Options) -> Options:
 
 def check(options: Options) -> Options:
     """Hold capacity plans to their promises; `plan` is the path of a plan file, or its YAML."""
-    from rooflinecli.calibrate.compare_measured import rows
+    from rooflinecli.calibrate.gap_explanations import rows_of_plan
     from rooflinecli.questions.check import answer as ask_plans
 
     settings = ask_plans.CheckSettings(hold=options.get("hold"))
-    return _as_file(str(options.get("plan") or ""), lambda path: dict(plain(ask_plans.check([path], settings, rows))))
+    return _as_file(
+        str(options.get("plan") or ""), lambda path: dict(plain(ask_plans.check([path], settings, rows_of_plan)))
+    )
 
 
 def fleet(options: Options) -> Options:

@@ -214,14 +214,14 @@ def test_a_training_log_is_explained_by_assumptions(tmp_path):
 
 def test_worse_on_the_rows_held_out_writes_nothing_without_force(tmp_path, monkeypatch):
     from rooflinecli.calibrate import answer as module
-    from rooflinecli.calibrate.phase_fit import HeldOutScore, group
+    from rooflinecli.calibrate.phase_fit import HeldOutScore, fit_phase
 
     def worse(*args):
-        found = group(*args)
-        found.proofs[0] = HeldOutScore("held out", 2, 0.05, 0.2, 1.0, 0.5)
+        found = fit_phase(*args)
+        found.scores[0] = HeldOutScore("held out", 2, 0.05, 0.2, 1.0, 0.5)
         return found
 
-    monkeypatch.setattr(module, "group", worse)
+    monkeypatch.setattr(module, "fit_phase", worse)
     file, out = tmp_path / "bench.json", tmp_path / "mine.yaml"
     runs = []
     for batch, prompt in LOADS:

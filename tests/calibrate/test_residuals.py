@@ -9,8 +9,8 @@ from calibrate.test_fit import decode_rows
 
 from rooflinecli.calibrate.answer import CalibrationAnswer
 from rooflinecli.calibrate.fit import fit
-from rooflinecli.calibrate.gp_residual import MOST, favour, local
-from rooflinecli.calibrate.phase_fit import group, places
+from rooflinecli.calibrate.gp_residual import MOST, local, log_evidence
+from rooflinecli.calibrate.phase_fit import fit_phase, places
 from rooflinecli.calibrate.posterior import SETTINGS
 from rooflinecli.calibrate.predicted_row import RowPredictor
 from rooflinecli.calibrate.report import data
@@ -31,7 +31,7 @@ def rows():
 
 @pytest.fixture(scope="module")
 def found(rows):
-    return group("decode", "python-server", rows, 0.0, 0)
+    return fit_phase("decode", "python-server", rows, 0.0, 0)
 
 
 def test_a_row_is_followed_nearby_and_not_far_away(rows, found):
@@ -59,13 +59,13 @@ def test_it_is_the_mean_of_a_gaussian_process(rows):
 def test_shipped_constants_that_stay_are_not_moved_nearby_either():
     still = decode_rows({}, noise=[1.02, 0.98, 1, 1.02, 0.99, 1])
     assert not fit(still).supported
-    assert not len(group("decode", "python-server", still, 0.0, 0).local.moves)
+    assert not len(fit_phase("decode", "python-server", still, 0.0, 0).local.moves)
 
 
 @pytest.fixture(scope="module")
 def still():
     """Rows lie a sixth above and below what the shipped constants say, in an order that no constant explains."""
-    return group("decode", "python-server", decode_rows({}, noise=[1.18, 0.85, 0.85, 0.85, 1.18, 1.18]), 0.0, 0)
+    return fit_phase("decode", "python-server", decode_rows({}, noise=[1.18, 0.85, 0.85, 0.85, 1.18, 1.18]), 0.0, 0)
 
 
 def test_first_tokens_differ_more_from_place_to_place_and_are_followed_further(rows):
@@ -81,7 +81,7 @@ def test_rows_may_favour_a_move_near_them_where_they_favour_none_of_the_constant
     assert not still.posterior.supported
     assert not still.x.any()
     assert still.moved
-    moves = still.local.shift(places(still.questions))
+    moves = still.local.shift(places(still.rows))
     assert (moves * still.posterior.before > 0).all()
     assert (abs(moves) < abs(still.posterior.before) / still.posterior.slopes.sum(axis=1)).all()
 
@@ -100,13 +100,13 @@ def test_evidence_for_a_move_nearby_is_that_of_the_normal_density():
         inverse = np.linalg.inv(covariance)
         return -0.5 * left @ inverse @ left - 0.5 * np.log(np.linalg.det(2 * np.pi * covariance))
 
-    assert favour(left, whole, noise) == pytest.approx(density(whole) - density(np.diag(noise)))
+    assert log_evidence(left, whole, noise) == pytest.approx(density(whole) - density(np.diag(noise)))
 
 
 @pytest.mark.parametrize("which", ["found", "still"])
 def test_a_file_answers_as_the_fit_did(which, request, tmp_path):
     found = request.getfixturevalue(which)
-    rows = found.questions
+    rows = found.rows
     text = hardware_yaml(CalibrationAnswer(load_hardware("h100-sxm"), len(rows), [found]))
     file = tmp_path / "mine.yaml"
     file.write_text(text)

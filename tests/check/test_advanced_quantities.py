@@ -152,7 +152,7 @@ def test_rows_of_another_load_are_no_evidence(tmp_path: Path) -> None:
         == 0.0095
     )
     said = held(tmp_path, CHAT.replace("concurrency: 16", "concurrency: 4"), "measured.gap: '<= 50 %'", 3, both)
-    assert "no row is of this plan" in said and "concurrency 16 or 64" in said
+    assert "no row matches this plan" in said and "concurrency 16 or 64" in said
 
 
 @pytest.mark.parametrize(

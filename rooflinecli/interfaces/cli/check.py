@@ -92,9 +92,9 @@ def check(
 
 def _measured(files: Sequence[Path], options: dict[str, Any]) -> list[dict[str, Any]]:
     """What measured files say, beside the estimate; read only where a plan names one."""
-    from rooflinecli.calibrate.compare_measured import rows
+    from rooflinecli.calibrate.gap_explanations import rows_of_plan
 
-    return rows(files, options)
+    return rows_of_plan(files, options)
 
 
 def _rendered(kind: Report, found: dict[str, Any], width: int = 0) -> str:

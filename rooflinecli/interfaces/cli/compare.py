@@ -102,4 +102,4 @@ def _measured(options: dict[str, Any], hw: list[str], files: list[Path], format:
         raise UsageError("--measured is held against one chip; give one --hw", "hw")
     found = resolve([reading for file in files for reading in read(file)], {**options, "hw": hw[0]})
     lost = aside([*found.doubts, *found.aside])
-    return render({**against(found.questions), "aside": lost, "notes": found.notes}, format.value, width)
+    return render({**against(found.rows), "aside": lost, "notes": found.notes}, format.value, width)
