@@ -10,6 +10,7 @@ import sys
 import pytest
 from conftest import ROOT, run_cli
 
+OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -54,3 +55,12 @@ def test_links_point_at_files_that_exist():
     for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "CONTRIBUTING.md"]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} -> {target}"
+
+
+def test_the_glossary_names_options_that_exist():
+    glossary = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
+    of_other_tools = {
+        option for text in re.findall(r"launch commands \((.*?)\)", glossary) for option in OPTION.findall(text)
+    }
+    known = set(OPTION.findall((ROOT / "docs/cli.md").read_text(encoding="utf-8")))
+    assert set(OPTION.findall(glossary)) - of_other_tools <= known
