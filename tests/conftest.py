@@ -22,6 +22,8 @@ if os.environ.get("CI"):
 settings.register_profile("mutants", derandomize=True, phases=[Phase.explicit, Phase.generate])
 
 os.environ["ROOFLINE_TRACEBACK"] = "1"  # a mistake of ours fails a test with its traceback, here and in subprocesses
+# Programs of tests run once, on small arrays: most of their time would go into compiling them well.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -99,7 +99,7 @@ class ServingEngine(Spec):
     routing_skew: Scalar = Field(
         1.5,
         ge=0.45,
-        description="how even the routing of its tokens is: the shape r of experts_with_work (docs/reference), smaller where few experts get most",
+        description="how even the routing of its tokens is: the shape r of experts_with_work in formulas/grouped_gemm.py, smaller where few experts get most",
     )
     whole_cache: bool = Field(
         False, description="layers whose attention has a window keep every token in the cache all the same"

@@ -14,7 +14,7 @@ from rooflinecli.specs.hardware import load_hardware
 SMALL = [
     ("gpt2", 2, 64, 128),
     ("llama-3.2-1b", 2, 128, 128),
-    ("addition-10m", None, None, None),
+    ("addition-10m", 2, None, None),
     ("qwen3-0.6b", 1, 128, 96),
     ("falcon-7b", 1, 142, 64),
     ("phi-2", 1, 160, 64),
@@ -23,6 +23,17 @@ SMALL = [
     ("mixtral-8x7b", 2, 256, 64),
     ("qwen3-30b-a3b", 1, 64, 64),
 ]
+
+
+def drawn(spec):
+    """Weights of the shapes that `weights.initial` gives, drawn by numpy: jax would compile a program per shape."""
+    rng = np.random.default_rng(7)
+    return jax.tree.map(
+        lambda leaf: (rng.normal(0, 0.02, leaf.shape) if leaf.ndim > 1 else rng.uniform(0.9, 1.1, leaf.shape)).astype(
+            "f4"
+        ),
+        jax.eval_shape(lambda: weights.initial(spec, "float32")),
+    )
 
 
 def built(name, layers, width, vocab):
@@ -49,7 +60,7 @@ def test_parameters_of_whole_models_equal_the_ledger(name):
 @pytest.mark.parametrize("which", [*SMALL[:4], *SMALL[-2:]], ids=lambda w: w[0])
 def test_matmul_flops_equal_the_ledger(which, phase):
     spec = built(*which)
-    held = weights.initial(spec, "float32")
+    held = drawn(spec)
     seq = min(24, spec.positions.length or 24)
     program = programs.program(phase, spec, held, 3, seq, jnp.float32)
     expected = predict.predict(phase, spec, load_hardware("epyc-9654"), 3, seq, "fp32")
@@ -73,12 +84,12 @@ def test_the_oracle_counts_a_scan_as_often_as_it_runs():
 @pytest.mark.parametrize("which", [*SMALL[:4], SMALL[-2]], ids=lambda w: w[0])
 def test_decoding_with_a_cache_is_the_forward_pass(which):
     spec = built(*which)
-    held = weights.initial(spec, "float32")
-    tokens = jax.random.randint(jax.random.key(1), (2, 12), 0, spec.vocab_size)
-    whole, _ = transformer.forward(spec, held, tokens)
-    _, cache = transformer.forward(spec, held, tokens[:, :-1], keep=True)
-    roomy = [tuple(jnp.concatenate([x, jnp.zeros_like(x[:, :1])], axis=1) for x in pair) for pair in cache]
-    last, after = transformer.forward(spec, held, tokens[:, -1:], cache=roomy)
+    held, forward = drawn(spec), jax.jit(partial(transformer.forward, spec), static_argnames="keep")
+    tokens = np.random.default_rng(1).integers(0, spec.vocab_size, (2, 12))
+    whole, _ = forward(held, tokens)
+    _, cache = forward(held, tokens[:, :-1], keep=True)
+    roomy = [tuple(np.pad(x, ((0, 0), (0, 1), (0, 0), (0, 0))) for x in pair) for pair in cache]
+    last, after = forward(held, tokens[:, -1:], cache=roomy)
     np.testing.assert_allclose(last[:, 0], whole[:, -1], rtol=2e-4, atol=2e-5)
     assert after[0][0].shape == roomy[0][0].shape
 
@@ -86,22 +97,22 @@ def test_decoding_with_a_cache_is_the_forward_pass(which):
 def test_experts_are_the_weighted_sum_of_those_chosen():
     spec = built("qwen3-30b-a3b", 1, 64, 64)
     f = spec.layers[0].feedforward
-    layer = weights.initial(spec, "float32")["layers"][0]
-    x = jax.random.normal(jax.random.key(2), (9, 64))
-    best, who = jax.lax.top_k(x @ layer["router"]["w"], f.top_k)
-    share, expected = jax.nn.softmax(best, axis=-1), np.zeros((9, 64))
+    layer = drawn(spec)["layers"][0]
+    x, expected = np.random.default_rng(2).normal(size=(9, 64)).astype("f4"), np.zeros((9, 64))
+    logits = x @ layer["router"]["w"]
     for t in range(9):
-        for i in range(f.top_k):
-            gate, up = np.split(x[t] @ layer["experts_up"][who[t, i]], 2)
-            expected[t] += share[t, i] * (jax.nn.silu(gate) * up @ layer["experts_down"][who[t, i]])
-    np.testing.assert_allclose(transformer.experts(f, layer, x), expected, rtol=2e-4, atol=1e-7)
+        chosen = np.argsort(-logits[t])[: f.top_k]
+        share = np.exp(logits[t, chosen]) / np.exp(logits[t, chosen]).sum()
+        for weight, i in zip(share, chosen, strict=True):
+            gate, up = np.split(x[t] @ layer["experts_up"][i], 2)
+            expected[t] += weight * (gate / (1 + np.exp(-gate)) * up @ layer["experts_down"][i])
+    np.testing.assert_allclose(jax.jit(partial(transformer.experts, f))(layer, x), expected, rtol=2e-4, atol=1e-7)
 
 
 def test_attention_is_causal():
     spec = built("gpt2", 1, 64, 64)
-    held = weights.initial(spec, "float32")
-    one, _ = transformer.forward(spec, held, jnp.array([[1, 2, 3, 4]]))
-    two, _ = transformer.forward(spec, held, jnp.array([[1, 2, 3, 9]]))
+    forward = partial(jax.jit(partial(transformer.forward, spec)), drawn(spec))
+    one, two = (forward(np.array([[1, 2, 3, last]]))[0] for last in (4, 9))
     np.testing.assert_allclose(one[:, :3], two[:, :3], rtol=1e-5, atol=1e-6)
     assert not np.allclose(one[:, 3], two[:, 3])
 

@@ -6,6 +6,7 @@ best of the others with the figure a tenth lower and a tenth higher, and the nea
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,7 +24,8 @@ from rooflinecli.specs.request import Request
 
 WIDEST, POINTS = math.log(4.0), 161  # how far a figure is moved either way, and in how many steps
 TENTH = (math.log(0.9), math.log(1.1))
-POLISH = 40  # halvings of the step that holds a crossing
+HALVINGS = 40  # of the step that holds a crossing
+AT_ONCE = 5  # halvings evaluated as one array: an estimate of 31 factors costs about what one of a single factor does
 # class of operation -> what `roofline measure` runs for it
 _MEASURED = {
     "matmul": "matmul",
@@ -171,14 +173,29 @@ def _flip(contenders: Sequence[RankedCandidate], chip: str, path: str, steps: An
     middle = len(steps) // 2
     up, down = crossed[crossed > middle], crossed[crossed < middle]
     ends = [(steps[i - 1], steps[i]) for i in up[:1]] + [(steps[i + 1], steps[i]) for i in down[-1:]]
-    found = []
-    for near, far in ends:
-        for _ in range(POLISH):
-            half = (near + far) / 2
-            lost = float(_gaps(contenders, chip, path, np.exp(np.array([half])))[0]) < 0
-            near, far = (near, half) if lost else (half, far)
-        found.append(far)
+    for _ in range(HALVINGS // AT_ONCE if ends else 0):
+        trees = np.array([_midpoints(near, far, AT_ONCE) for near, far in ends])
+        lost = _gaps(contenders, chip, path, np.exp(trees.ravel())).reshape(trees.shape) < 0
+        ends = [_bisect(tree, flags) for tree, flags in zip(trees, lost, strict=True)]
+    found = [far for _, far in ends]
     return math.exp(min(found, key=abs)) if found else None
+
+
+def _midpoints(near: float, far: float, halvings: int) -> list[float]:
+    """Both ends and every point that so many halvings between them may visit, in order."""
+    points = [near, far]
+    for _ in range(halvings):
+        points = [x for a, b in itertools.pairwise(points) for x in (a, (a + b) / 2)] + [far]
+    return points
+
+
+def _bisect(points: Any, lost: Any) -> tuple[float, float]:
+    """Neighbours of which the lead holds at the first and is lost at the second, as bisection finds them."""
+    near, far = 0, len(points) - 1
+    while far - near > 1:
+        half = (near + far) // 2
+        near, far = (near, half) if lost[half] else (half, far)
+    return float(points[near]), float(points[far])
 
 
 def _possible(path: str, value: Any, factor: float) -> bool:
