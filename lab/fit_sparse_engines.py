@@ -16,7 +16,6 @@ from lab.show import show
 from rooflinecli.engine import inference
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.validate import inference as served
-from rooflinecli.validate import throughput_tables
 from rooflinecli.validate.inference import Run
 from rooflinecli.validate.stats import Table
 
@@ -38,9 +37,7 @@ NOTE = (
 def gather(groups: tuple[str, ...], paths: tuple[str, ...]) -> tuple[Linear, Array, Array]:
     """The runs of these groups that state an ITL as a linear problem, their models, and the half widths of their intervals."""
     runs = [
-        run
-        for run in served.published_runs() + throughput_tables.runs()
-        if run.group in groups and "itl" in run.measured
+        run for run in served.published_runs() + served.later_runs() if run.group in groups and "itl" in run.measured
     ]
     missed, slopes, half_widths = (
         np.array(column) for column in zip(*(_linear(run, paths) for run in runs), strict=True)

@@ -1,4 +1,4 @@
-"""How collected runs were made, as far as it is known: the options of their estimate, their lengths and the flags of their servers.
+"""Harness of collected runs: the options of their estimate, their lengths and the flags of their servers, as far as known.
 
 InferenceX (github SemiAnalysisAI/InferenceX, benchmarks/*.sh and utils/bench_serving at ad4f6a4a, 7a21380a, 1cb92d21 and c198b20e; what
 changed since at the commits and dates below) starts all
@@ -44,7 +44,7 @@ def is_warmed_up(run: Run) -> str:
 
 
 def measured_on(run: Run) -> str:
-    """The day of a run as the source says it, empty where it does not."""
+    """The day of a run, empty where the source does not state it."""
     return row(run)["silicon_data_source"].partition("measured=")[2][:10]
 
 
@@ -68,7 +68,7 @@ def lengths(run: Run) -> tuple[float, float]:
 
 
 def options(run: Run) -> tuple[tuple[str, str], ...]:
-    """Those that a step's price depends on."""
+    """Options that a step's price depends on."""
     own = {
         name: str(value)
         for name, value in run.options.items()
@@ -99,7 +99,7 @@ def configured(run: Run, own: Scheduler) -> Scheduler:
 
 
 def flags(run: Run) -> str:
-    """What an estimate can be told of the flags of a run's script, as --scheduler takes it; its waits too where it sets none of them."""
+    """The flags of a run's script as --scheduler takes them; no delays where it sets none."""
     found = {**NO_WAITS, **{name: value for name, value in _FLAGS[run.engine](run).items() if name in MEANS}}
     return ",".join(f"{name}={value}" for name, value in found.items())
 

@@ -1,4 +1,4 @@
-"""Published deployments of experts over many devices as questions: their throughput beside what was measured."""
+"""Published deployments of experts over many devices: predicted and measured throughput."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of the wheel that move tokens to experts (DeepEP, NVLink all-to-all) and of custom all-reduces: half of the shapes held out."""
+"""Measured all-to-alls of experts (DeepEP, NVLink) and custom all-reduces of the wheel: half of the shapes held out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPU-hours published for whole trainings, beside what their tokens take at the expected step time."""
+"""Published GPU-hours of whole trainings against those of their tokens at the expected step time."""
 
 from __future__ import annotations
 

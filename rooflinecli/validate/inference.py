@@ -1,4 +1,4 @@
-"""Serving runs, published and collected, as requests: what the estimate says about each, beside what was measured."""
+"""Serving runs, published and collected: the request of each, and its prediction."""
 
 from __future__ import annotations
 
@@ -41,12 +41,19 @@ MODELS = {
 # DeepSeek-R1 of InferenceX with and without drafts of its multi-token prediction in one file, and no row tells them apart: of 75 different runs that the
 # table has a second time as DeepSeek-V3, the same network, 12 take the same time and 63 take 0.43 to 0.91 of it
 MAY_DRAFT, DRAFTS, KEPT = "deepseek-ai/DeepSeek-R1", 3, 0.7
+REASONS = (
+    "exact copy",
+    "sizes multiplied or a fleet filed as one",
+    "model not described here",
+    "known bad label",
+    "speculation not stated",
+)
 DRAWN = 0.9  # InferenceX draws lengths uniformly in [0.8, 1] of the nominal ones
 
 
 @dataclass
 class Run:
-    """A measured run: options of the estimate, its plan, and what was measured (seconds, or tokens per second)."""
+    """A measured run: options of the estimate, its layout, and the measured quantities (seconds, or tokens per second)."""
 
     group: str
     options: dict[str, Any]
@@ -54,9 +61,9 @@ class Run:
     measured: dict[str, float]
     engine: str
     static: bool = False
-    row: dict[str, str] | None = None  # of the wheel, for what an estimate has no use for
+    row: dict[str, str] | None = None  # of the wheel
     seen: str = "collected"  # whether the serving constants were fitted to its group, read off it, or never saw it
-    requests: float | None = None  # sent in all, where the source says
+    requests: float | None = None  # sent in all, where the source states it
     untold: dict[str, Any] | None = None  # the options without the flags of its script, where that is public
     other: dict[str, Any] | None = None  # the options under the other reading of a precision that no source states
 
@@ -68,7 +75,7 @@ def published_runs() -> list[Run]:
 
 
 def published_run(row: dict[str, Any], fit: dict[str, str]) -> Run:
-    """A published row as a run; `fit` says what the serving constants have seen, by group."""
+    """A published row as a run; `fit`: whether the serving constants saw a group."""
     options = {
         "model": row["model"],
         "hw": row["hw"],
@@ -108,21 +115,40 @@ def published_run(row: dict[str, Any], fit: dict[str, str]) -> Run:
     )
 
 
+def later_runs() -> list[Run]:
+    """The rows and cells of published_runs/inference_2.yaml, which came after the constants."""
+    found = published("inference_2")
+    return [published_run(row, found["fit"]) for row in (*found["rows"], *cells())]
+
+
+def cells() -> list[dict[str, Any]]:
+    """Every cell as a row of published_runs/inference.yaml would have it."""
+    found = published("inference_2")
+    return [
+        _cell(table, lengths, found["requests"].get(lengths), rate)
+        for table in found["tables"]
+        for lengths, rate in table["rates"].items()
+    ]
+
+
+def _cell(table: dict[str, Any], lengths: str, requests: int | None, rate: float) -> dict[str, Any]:
+    """A column of a table at one prompt x output: lengths (tokens), requests sent in all, output tokens per second, and a name."""
+    prompt, output = (int(length) for length in lengths.split("x"))
+    layout = "-".join(f"{axis}{table[axis]}" for axis in ("tp", "pp", "dp") if table.get(axis, 1) > 1) or "tp1"
+    return {
+        **{key: value for key, value in table.items() if key != "rates"},
+        "id": f"{table['group']}-{table['hw']}-{table['model']}-{table['dtype']}-{layout}-{lengths}",
+        "load": "max",
+        "prompt": prompt,
+        "output": output,
+        "requests": requests,
+        "output_tokens_per_s": rate,
+    }
+
+
 def collected_runs() -> tuple[list[Run], dict[str, int]]:
-    """Clean runs of the wheel, and how many were left out for which reason."""
-    runs, out = (
-        [],
-        dict.fromkeys(
-            (
-                "exact copy",
-                "sizes multiplied or a fleet filed as one",
-                "model not described here",
-                "known bad label",
-                "speculation not stated",
-            ),
-            0,
-        ),
-    )
+    """Usable runs of the wheel, and the number left out by reason."""
+    runs, out = [], dict.fromkeys(REASONS, 0)
     for row, copied in _rows():
         reason = "exact copy" if copied else _unusable(row) or "speculation not stated" * _may_draft(row)
         if reason:
@@ -133,12 +159,12 @@ def collected_runs() -> tuple[list[Run], dict[str, int]]:
 
 
 def without_flags(runs: list[Run]) -> list[Run]:
-    """Those runs that were told flags, as if they were not: for the one time that flags change."""
+    """The runs whose flags are known, without them: TTFT, the one time that flags change."""
     return [replace(run, options=run.untold, measured={"ttft": run.measured["ttft"]}) for run in runs if run.untold]
 
 
 def drafting_runs() -> list[Run]:
-    """Runs whose rows do not say whether drafts were verified; `other` has them so."""
+    """Runs whose rows do not state whether drafts were verified; `other` has the options with drafts."""
     drafts = {"speculate": "mtp", "draft_tokens": DRAFTS, "acceptance": KEPT}
     found = [_collected(row) for row, copied in _rows() if not copied and not _unusable(row) and _may_draft(row)]
     return [replace(run, other={**run.options, **drafts}) for run in found]
@@ -162,14 +188,14 @@ def _size(row: dict[str, str], key: str) -> int:
 
 
 def _replicas(row: dict[str, str]) -> int:
-    """Replicas of attention: as stated, else what makes up for experts over more devices than its tensor group has."""
+    """Replicas of attention: as stated, else devices of the experts over those of the tensor group."""
     if row["attention_dp_size"]:
         return _size(row, "attention_dp_size")
     return max(_size(row, "moe_tp_size") * _size(row, "moe_ep_size") // _size(row, "tp_size"), 1)
 
 
 def _unusable(row: dict[str, str]) -> str:
-    """Why a collected row cannot be used, or nothing."""
+    """Why a collected row cannot be used; empty where it can."""
     tp, dp, experts = (
         _size(row, "tp_size"),
         _replicas(row),
@@ -234,7 +260,7 @@ def _collected(row: dict[str, str]) -> Run:
 
 
 def _format(row: dict[str, str], other: bool = False) -> dict[str, str]:
-    """Number formats of a collected run. TensorRT-LLM's quantised checkpoints quantise the cache.
+    """Number formats of a collected run. TensorRT-LLM's quantized checkpoints quantize the cache.
 
     Where the precision is missing: bf16, the checkpoint's own; `other` is the other reading, fp8 (see the note of the table).
     """
@@ -253,7 +279,7 @@ def kind(run: Run) -> str:
 
 
 def arrivals(run: Run) -> str:
-    """How requests come: one sequence on an idle server, an open or a closed loop, as many as memory holds, a static batch."""
+    """Load of a run: one sequence on an idle server, an open or a closed loop, the memory limit, a static batch."""
     asked = run.options
     if run.static or asked.get("batch", 1) > 1:
         return "static batch"
@@ -282,29 +308,27 @@ def predict(run: Run) -> dict[str, tuple[float, float, float, float]]:
 
 
 def finite(run: Run, answer: DecodeAnswer, override: dict[str, Any] | None = None) -> Any:
-    """The rate of a run that ends: waves of the largest batch, and one of the requests that are left; `override` as the answer had it."""
-    rate, held = answer.tokens_per_s, float(np.max(answer.batch * run.layout.dp))
+    """Throughput of a finite run: waves of the largest batch, and a last one of the remaining requests; `override` as in the answer."""
+    rate, batch = answer.tokens_per_s, float(np.max(answer.batch * run.layout.dp))
     if run.requests is None:
         return rate
-    waves, left = divmod(run.requests, held)
-    seconds = waves * held / rate
+    waves, left = divmod(run.requests, batch)
+    seconds = waves * batch / rate
     if left:
         last = {**run.options, "concurrency": max(round(left / run.layout.dp), 1)}
-        seconds += (
-            left
-            / inference.decode(EstimateContext(build_request.request(last), override=override), run.layout).tokens_per_s
-        )
+        ctx = EstimateContext(build_request.request(last), override=override)
+        seconds += left / inference.decode(ctx, run.layout).tokens_per_s
     return run.requests / seconds
 
 
 def _rate(answer: DecodeAnswer, rate: float, ceiling: float) -> tuple[float, float, float, float]:
     """A throughput with an interval as wide as the answer's; its floor is the rate at the floor of the time."""
-    wide = answer.tokens_per_s / answer.tokens_per_s_interval[0]
-    return rate, ceiling, rate / wide, min(rate * wide, ceiling)
+    width = answer.tokens_per_s / answer.tokens_per_s_interval[0]
+    return rate, ceiling, rate / width, min(rate * width, ceiling)
 
 
 def _ceiling(run: Run) -> float:
-    """The rate that physics allows: all memory beside the weights is cache, sequences are half way, every step is at its floor."""
+    """Throughput at the floor: all memory but the weights is cache, sequences are half way, every step is at its floor."""
     ctx = EstimateContext(
         build_request.request({key: value for key, value in run.options.items() if key != "concurrency"})
     )
@@ -317,7 +341,7 @@ def _ceiling(run: Run) -> float:
 
 
 def _static(ctx: EstimateContext, run: Run) -> tuple[float, float, float, float]:
-    """A batch prefilled and decoded together: its tokens over prefill and all steps."""
+    """Throughput of a batch prefilled and decoded together: its tokens over prefill and all steps."""
     busy = load(ctx, run.layout)
     step = inference.decode(ctx, run.layout)
     whole = forward_step(ctx, run.layout, busy.batch, ctx.prompt, ctx.prompt, decode=False)

@@ -1,10 +1,11 @@
-"""Measured kernels as operations: which rows, under which library, counted like everything else and priced like everything else."""
+"""Measured kernels of the wheel as operations, priced by the engine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -53,9 +54,9 @@ L2 = {
 
 @dataclass
 class Kernels:
-    """Measured rows of one class on one chip under one library. `ops` make up one measurement;
+    """Measured rows of one class on one chip under one library. `ops` make up one measurement.
 
-    `core` marks the shapes of models; `scored` what tables hold: decode attention on a cache that fits into L2 is left out,
+    `core` marks the shapes of models; `scored` the rows of the tables: decode attention on a cache that fits into L2 is left out,
     because the collector replays the same cache and a decode step does not.
     """
 
@@ -88,18 +89,37 @@ class Kernels:
         return Points(group, self.measured[mask], total, floor, low, high)
 
 
-def _matmul(chip: str, library: str, dtype: str) -> Kernels | None:
-    table = aiconfigurator_tables.columns(chip, "gemm", library, "gemm_perf.parquet")
+def _table(chip: str, folder: str, library: str, file: str, values: dict[str, str]) -> tuple[Any, Any] | None:
+    """A table of the wheel and the mask of its timed rows whose columns have these values; None where there is none."""
+    table = aiconfigurator_tables.columns(chip, folder, library, file)
     if table is None:
         return None
-    written = {"bf16": "bfloat16", "fp8": "fp8", "fp4": "nvfp4"}[dtype]
-    keep = (table["gemm_dtype"] == written) & (table["latency"] > 0) & (table["n"] >= 512) & (table["k"] >= 512)
+    keep = table["latency"] > 0
+    for name, value in values.items():
+        keep &= table[name] == value
+    return table, keep
+
+
+def _medians(table: Any, keep: Array, columns: list[Any]) -> tuple[list[Array], Array]:
+    """Distinct shapes of the kept rows (columns by name or as arrays), and their median seconds."""
+    arrays = [table[column] if isinstance(column, str) else column for column in columns]
+    return aiconfigurator_tables.median_rows([array[keep] for array in arrays], table["latency"][keep] * 1e-3)
+
+
+BF16_CACHE = {"kv_cache_dtype": "bfloat16"}
+
+
+def _matmul(name: str, chip: str, library: str) -> Kernels | None:
+    dtype = name.split()[1]
+    written, x = {"bf16": ("bfloat16", 2.0), "fp8": ("fp8", 1.0), "fp4": ("nvfp4", 4.5 / 8)}[dtype]
+    found = _table(chip, "gemm", library, "gemm_perf.parquet", {"gemm_dtype": written})
+    if found is None or dtype not in load_hardware(aiconfigurator_tables.CHIPS[chip]).peak:
+        return None
+    table, keep = found
+    keep &= (table["n"] >= 512) & (table["k"] >= 512)
     if not keep.any():
         return None
-    (m, n, k), seconds = aiconfigurator_tables.median_rows(
-        [table[c][keep] for c in ("m", "n", "k")], table["latency"][keep] * 1e-3
-    )
-    x = {"bf16": 2.0, "fp8": 1.0, "fp4": 4.5 / 8}[dtype]
+    (m, n, k), seconds = _medians(table, keep, ["m", "n", "k"])
     op = Op(
         name="matmul",
         kind="matmul",
@@ -112,196 +132,110 @@ def _matmul(chip: str, library: str, dtype: str) -> Kernels | None:
         ramp=1 / k,
     )
     like = like_models(n, k)
-    return Kernels(
-        f"matmul {dtype}",
-        chip,
-        library,
-        str(table["version"]),
-        [op],
-        seconds,
-        half(m, n, k),
-        like,
-        even(m, like),
-        m > 0,
-    )
+    return Kernels(name, chip, library, str(table["version"]), [op], seconds, half(m, n, k), like, even(m, like), m > 0)
 
 
-def _attention(chip: str, library: str, decode: bool) -> Kernels | None:
+def _attention(name: str, chip: str, library: str) -> Kernels | None:
+    decode = name == "decode attention"
     file = "generation_attention_perf.parquet" if decode else "context_attention_perf.parquet"
-    table = aiconfigurator_tables.columns(chip, "attention", library, file)
-    if table is None:
+    found = _table(chip, "attention", library, file, {"attn_dtype": "bfloat16", **BF16_CACHE})
+    if found is None:
         return None
-    keep = (table["attn_dtype"] == "bfloat16") & (table["kv_cache_dtype"] == "bfloat16") & (table["latency"] > 0)
+    table, keep = found
     keep &= table["head_dim"] <= 128
     if not decode:
         keep &= (table["step"] == 0) & (table["isl"] >= 64)
     kv = np.where(table["num_key_value_heads"] == 0, table["num_heads"], table["num_key_value_heads"])
     length = table["isl"] + table["step"] if decode else table["isl"]
-    keys = [
-        table["batch_size"],
-        length,
-        table["num_heads"],
-        kv,
-        table["head_dim"],
-        table.get("window_size", 0 * length),
-    ]
-    (b, s, h, g, d, w), seconds = aiconfigurator_tables.median_rows(
-        [c[keep] for c in keys], table["latency"][keep] * 1e-3
-    )
+    keys = ["batch_size", length, "num_heads", kv, "head_dim", table.get("window_size", 0 * length)]
+    (b, s, h, g, d, w), seconds = _medians(table, keep, keys)
     window = np.where(w == 0, INF, w)
-    fitted = half(b, s, h, g, d, w)
     if decode:
-        op = _decode_op(b, s, h, g, d, window)
+        keys = attention.visible_keys(s, window)
+        op = Op(
+            name="attention",
+            kind="decode_attention",
+            dtype="bf16",
+            flops=attention.attention_core_flops(b, h, keys, d, d),
+            bytes=counts.bytes_of(b * keys * 2 * g * d, 2.0) + counts.bytes_of(b * h * 2 * d, 2.0),
+            k=keys,
+            n=d,
+            items=b * g,
+        )
         cached = b * np.minimum(s, window) * g * d * 4
         core = scored = cached > 1.5 * L2[chip]
         weight = np.where(core, 3.0, np.where(cached < 0.1 * L2[chip], 1.0, 0.0))
     else:
-        op = _prefill_op(b, s, h, g, d, window)
+        op = _prefill_op(b, s, h, (g, d, d), window, d)
         core = (d == 128) & (w == 0) & (s >= 256) & np.isin(h, [4, 8, 16, 32, 64]) & np.isin(g, [1, 2, 4, 8])
         weight, scored = np.where(core, 2.0, 1.0), s > 0
-    return Kernels(
-        "decode attention" if decode else "prefill attention",
-        chip,
-        library,
-        str(table["version"]),
-        [op],
-        seconds,
-        fitted,
-        core,
-        weight,
-        scored,
-    )
+    fitted = half(b, s, h, g, d, w)
+    return Kernels(name, chip, library, str(table["version"]), [op], seconds, fitted, core, weight, scored)
 
 
-def _prefill_op(b: Array, s: Array, h: Array, g: Array, d: Array, window: Array) -> Op:
+def _prefill_op(
+    b: Array, s: Array, h: Array, heads: tuple[Any, Any, Any], window: Array, n: Array, variant: str = ""
+) -> Op:
+    """Causal flash attention in bf16; `heads`: KV heads, their width in scores and in values."""
+    g, d, values = heads
     pairs = attention.causal_pairs(s, window)
-    flops = attention.attention_core_flops(b, h, pairs, d, d)
-    moved = attention.flash_attention_bytes(b, s, s, h, g, d, d, 2.0, 2.0)
     return Op(
         name="attention",
         kind="prefill_attention",
         dtype="bf16",
-        flops=flops,
-        bytes=moved,
+        flops=attention.attention_core_flops(b, h, pairs, d, values),
+        bytes=attention.flash_attention_bytes(b, s, s, h, g, d, values, 2.0, 2.0),
         k=np.minimum(s, window + TILE),
-        n=d,
+        n=n,
         quantised=2 * b * s * g * d,
         ramp=s / pairs,
         items=b * h * s / TILE,
+        variant=variant,
     )
 
 
-def _decode_op(b: Array, s: Array, h: Array, g: Array, d: Array, window: Array) -> Op:
-    keys = attention.visible_keys(s, window)
-    moved = counts.bytes_of(b * keys * 2 * g * d, 2.0) + counts.bytes_of(b * h * 2 * d, 2.0)
-    return Op(
-        name="attention",
-        kind="decode_attention",
-        dtype="bf16",
-        flops=attention.attention_core_flops(b, h, keys, d, d),
-        bytes=moved,
-        k=keys,
-        n=d,
-        items=b * g,
-    )
-
-
-def _latent(chip: str, library: str) -> Kernels | None:
-    """DeepSeek's latent attention in decode: 512 + 64 wide latents in bf16."""
-    table = aiconfigurator_tables.columns(chip, "mla", library, "generation_mla_perf.parquet")
-    if table is None:
+def _latent(name: str, chip: str, library: str) -> Kernels | None:
+    """DeepSeek's multi-head latent attention in bf16: decode over latents 512 + 64 wide, prompts expanded to heads 192 wide, values 128."""
+    prompts = name.endswith("prompts")
+    file = "context_mla_perf.parquet" if prompts else "generation_mla_perf.parquet"
+    found = _table(chip, "mla", library, file, {"mla_dtype": "bfloat16", **BF16_CACHE})
+    variant = f"latent@{library}"
+    constants = Chip(load_hardware(aiconfigurator_tables.CHIPS[chip]))
+    if found is None or (prompts and not constants.has_constants("prefill_attention", variant)):
         return None
-    keep = (table["mla_dtype"] == "bfloat16") & (table["kv_cache_dtype"] == "bfloat16") & (table["latency"] > 0)
-    (b, s, h), seconds = aiconfigurator_tables.median_rows(
-        [c[keep] for c in (table["batch_size"], table["isl"] + table["step"], table["num_heads"])],
-        table["latency"][keep] * 1e-3,
-    )
-    flops = attention.attention_core_flops(b, h, s, 576.0, 512.0)
-    moved = counts.bytes_of(b * s * 576, 2.0) + counts.bytes_of(b * h * 1088, 2.0)
-    op = Op(
-        name="attention",
-        kind="latent_attention",
-        dtype="bf16",
-        flops=flops,
-        bytes=moved,
-        k=s,
-        n=544.0 + 0 * s,
-        items=b * np.ceil(h / LATENT_HEADS),
-    )
+    table, keep = found
+    if prompts:
+        keep &= (table["step"] == 0) & (table["isl"] >= 64)
+    length = table["isl"] if prompts else table["isl"] + table["step"]
+    (b, s, h), seconds = _medians(table, keep, ["batch_size", length, "num_heads"])
+    if prompts:
+        op = _prefill_op(b, s, h, (h, 192.0, 128.0), INF, 160.0 + 0 * s, variant)._replace(k=s, quantised=b * s * 576)
+    else:
+        op = Op(
+            name="attention",
+            kind="latent_attention",
+            dtype="bf16",
+            flops=attention.attention_core_flops(b, h, s, 576.0, 512.0),
+            bytes=counts.bytes_of(b * s * 576, 2.0) + counts.bytes_of(b * h * 1088, 2.0),
+            k=s,
+            n=544.0 + 0 * s,
+            items=b * np.ceil(h / LATENT_HEADS),
+        )
+    every = s * b > 0
     return Kernels(
-        "latent attention",
-        chip,
-        library,
-        str(table["version"]),
-        [op],
-        seconds,
-        half(b, s, h),
-        s * b > 0,
-        np.ones(len(s)),
-        s * b > 0,
-    )
-
-
-def _latent_prompts(chip: str, library: str) -> Kernels | None:
-    """Latent attention over prompts, priced as heads 192 wide against values 128 wide, in bf16."""
-    table = aiconfigurator_tables.columns(chip, "mla", library, "context_mla_perf.parquet")
-    if table is None or not Chip(load_hardware(aiconfigurator_tables.CHIPS[chip])).has_constants(
-        "prefill_attention", f"latent@{library}"
-    ):
-        return None
-    keep = (table["mla_dtype"] == "bfloat16") & (table["kv_cache_dtype"] == "bfloat16") & (table["latency"] > 0)
-    keep &= (table["step"] == 0) & (table["isl"] >= 64)
-    columns = [table[c][keep] for c in ("batch_size", "isl", "num_heads")]
-    (b, s, h), seconds = aiconfigurator_tables.median_rows(columns, table["latency"][keep] * 1e-3)
-    pairs = attention.causal_pairs(s, INF)
-    op = Op(
-        name="attention",
-        kind="prefill_attention",
-        dtype="bf16",
-        flops=attention.attention_core_flops(b, h, pairs, 192.0, 128.0),
-        bytes=attention.flash_attention_bytes(b, s, s, h, h, 192.0, 128.0, 2.0, 2.0),
-        k=s,
-        n=160.0 + 0 * s,
-        quantised=b * s * 576,
-        ramp=s / pairs,
-        items=b * h * s / TILE,
-        variant=f"latent@{library}",
-    )
-    every = s > 0
-    return Kernels(
-        "latent attention of prompts",
-        chip,
-        library,
-        str(table["version"]),
-        [op],
-        seconds,
-        half(b, s, h),
-        every,
-        np.ones(len(s)),
-        every,
+        name, chip, library, str(table["version"]), [op], seconds, half(b, s, h), every, np.ones(len(s)), every
     )
 
 
 @lru_cache(maxsize=512)
 def load(name: str, chip: str, library: str) -> Kernels | None:
     """Measured rows of a class, or None where there are none (or the chip's file gives no peak for the dtype)."""
-    if name.startswith("matmul"):
-        dtype = name.split()[1]
-        return _matmul(chip, library, dtype) if dtype in load_hardware(aiconfigurator_tables.CHIPS[chip]).peak else None
-    if name.endswith("prompts"):
-        return _latent_prompts(chip, library)
-    if name.endswith("attention") and not name.startswith("latent"):
-        return _attention(chip, library, name.startswith("decode"))
-    return _latent(chip, library)
+    build = _matmul if name.startswith("matmul") else _latent if name.startswith("latent") else _attention
+    return build(name, chip, library)
 
 
 def every(names: tuple[str, ...] = CLASSES) -> Iterator[Kernels]:
     """All measured rows, class by class."""
-    for name in names:
-        for chip in aiconfigurator_tables.CHIPS:
-            for library in LIBRARIES:
-                if (name, chip, library) in UNUSABLE:
-                    continue
-                found: Any = load(name, chip, library)
-                if found is not None:
-                    yield found
+    for name, chip, library in product(names, aiconfigurator_tables.CHIPS, LIBRARIES):
+        if (name, chip, library) not in UNUSABLE and (rows := load(name, chip, library)) is not None:
+            yield rows

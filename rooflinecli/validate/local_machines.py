@@ -1,6 +1,6 @@
-"""Published runs on desk machines (published_runs/desk.yaml) as questions, and the answers beside what was measured.
+"""Published runs on local machines (published_runs/desk.yaml) and their predictions.
 
-Groups whose rows gave the constants of engines/*.yaml stand apart from those that no fit saw.
+Groups whose rows gave the constants of engines/*.yaml are kept apart from those that no fit saw.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import engine_constant
 from rooflinecli.engine.host_offload import offload_to_fit
 from rooflinecli.engine.inference import decode, prefill
-from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 from rooflinecli.specs.layout import WHOLE, Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.published_runs import published
 from rooflinecli.specs.request import Request
-from rooflinecli.validate.implausible_local_rows import VOLUNTEERS, apart
 from rooflinecli.validate.stats import Points, Table, joined, summary
 
-UNSAID = {
+UNSTATED = {
     "prompt": 512.0,
     "output": 256.0,
-}  # where a row gives no lengths: the middle of the nine that LocalScore averages
+}  # lengths of a row without any: the middle of the nine that LocalScore averages
+VOLUNTEERS = ("localscore_2026", "normiebench_2026", "llmfit_2026")
+TIMES = 2.0  # by how much a lesser chip must be faster
 NOTE = "Tokens per second. fitted: groups whose rows the constants saw (chips left out in turn: engines/llamacpp.yaml); left out: groups in no fit."
 APART = (
     "comparable: without {} of volunteers' databases, on a chip that a lesser one of its maker beats twofold, so that it was not at work, or whose "
-    "memory does not hold the file, so that its driver moved pages (validate/desk_apart.py). No prediction decides."
+    "memory does not hold the file, so that its driver moved pages (`implausible` of validate/local_machines.py). No prediction decides."
 )
 
 
@@ -58,7 +59,7 @@ def ctx(row: dict[str, Any], prompt: float | None = None, output: float | None =
         token_budget=float(row["micro_batch"]) if "micro_batch" in row else None,
         batch=float(row.get("batch", 1)),
         prompt=prompt or before or 1.0,
-        output=output if output is not None else float(row.get("output", UNSAID["output"])),
+        output=output if output is not None else float(row.get("output", UNSTATED["output"])),
         dtype="fp16" if "fp16" in hardware.peak else None,
         weight_dtype=weights,
         engine=row["engine"],
@@ -90,8 +91,8 @@ def tests_of(row: dict[str, Any]) -> list[list[float]]:
     return found if "prompt" not in row and "depth" not in row else []
 
 
-def _scenes(row: dict[str, Any], prompt: float | None = None) -> list[EstimateContext]:
-    """The questions of a row: one for each test that its source means over, else its own."""
+def _contexts(row: dict[str, Any], prompt: float | None = None) -> list[EstimateContext]:
+    """The contexts of a row: one for each test that its source means over, else its own."""
     return [ctx(row, p, o) for p, o in tests_of(row)] or [ctx(row, prompt)]
 
 
@@ -102,15 +103,15 @@ def _mean(answers: list[tuple[float, float, float, float]]) -> tuple[float, floa
 def decoded(row: dict[str, Any]) -> tuple[float, float, float, float]:
     """Tokens per second of all its sequences: expected, at the floor, low, high."""
     batch, plan = float(row.get("batch", 1)), _plan(row)
-    return _mean([_rate(batch, decode(one, plan)) for one in _scenes(row)])
+    return _mean([_rate(batch, decode(one, plan)) for one in _contexts(row)])
 
 
 def prefilled(row: dict[str, Any]) -> tuple[float, float, float, float]:
     """Prompt tokens per second: expected, at the floor, low, high. Prompts of several sequences share micro-batches."""
-    prompt, plan = float(row.get("prompt", UNSAID["prompt"])), _plan(row)
+    prompt, plan = float(row.get("prompt", UNSTATED["prompt"])), _plan(row)
     if row.get("after_prompt") and "micro_batch" in row:
         prompt = max(prompt, min(prompt * float(row["batch"]), float(row["micro_batch"])))
-    return _mean([_rate(float(one.prompt), prefill(one, plan)) for one in _scenes(row, prompt)])
+    return _mean([_rate(float(one.prompt), prefill(one, plan)) for one in _contexts(row, prompt)])
 
 
 def points(which: str, group: str, without: frozenset[str] = frozenset()) -> Points:
@@ -127,18 +128,47 @@ def points(which: str, group: str, without: frozenset[str] = frozenset()) -> Poi
 
 
 @cache
-def set_apart() -> frozenset[str]:
+def implausible() -> frozenset[str]:
     """Ids of volunteers' rows that are not the machine they name: beaten by a lesser chip, or too large for its memory."""
-    asked = [row for row in rows() if row["group"] in VOLUNTEERS]
-    spilled = [row["id"] for row in asked if any(one.host for one in _scenes(row))]
-    return apart(rows()) | frozenset(spilled)
+    volunteers = [row for row in rows() if row["group"] in VOLUNTEERS]
+    spilled = [row["id"] for row in volunteers if any(context.host for context in _contexts(row))]
+    return beaten_by_lesser(rows()) | frozenset(spilled)
+
+
+def beaten_by_lesser(rows: tuple[dict[str, Any], ...]) -> frozenset[str]:
+    """Ids of volunteers' rows whose chip a lesser one of its vendor beats twofold on the same file.
+
+    A mean over users mixes drivers, shares of a virtual board and fallbacks to the CPU, and nothing in a row tells which. The rule uses
+    no prediction: it compares measured decode rates, which weights on their way over a bus decide, on boards with no more bandwidth, matrix
+    rate and memory. Prompts are not compared: matrix units of different years want different kernels.
+    """
+    volunteers = [row for row in rows if row["group"] in VOLUNTEERS]
+    return frozenset(row["id"] for row in volunteers if any(_beats(other, row) for other in rows))
+
+
+def _beats(other: dict[str, Any], row: dict[str, Any]) -> bool:
+    """Whether `other` shows that the chip of `row` was not at work."""
+    same = ("model", "weights", "engine", "batch", "devices", "prompt")
+    if any(row.get(key, 1) != other.get(key, 1) for key in same):
+        return False
+    if not other.get("decode", 0.0) > TIMES * row.get("decode", float("inf")):
+        return False
+    lesser, chip = load_hardware(other["hardware"]), load_hardware(row["hardware"])
+    if lesser.id == chip.id or lesser.vendor != chip.vendor:
+        return False
+    return all(a <= b for a, b in zip(_figures(lesser), _figures(chip), strict=True))
+
+
+def _figures(spec: HardwareSpec) -> tuple[float, float, float]:
+    rate = max(figure.si for name, figure in spec.peak.items() if name in ("fp16", "bf16", "fp32"))
+    return spec.memory.bandwidth.si, rate, spec.memory.capacity.si
 
 
 @cache
 def tables() -> list[Table]:
     """Decode and prefill, group by group and by whether a fit saw them."""
     fits = dict.fromkeys((row["group"], row["fit"]) for row in rows())
-    strange = set_apart()
+    strange = implausible()
     made = []
     for which in ("decode", "prefill"):
         parts = [(fit, points(which, group)) for group, fit in fits]

@@ -1,4 +1,4 @@
-"""The front of serving held against published ones: at the speed of one user, tokens per second per device, theirs and ours.
+"""Pareto front of serving against published ones: tokens per second per device at the published speed of one user.
 
 Published points (published_runs/pareto.yaml) say neither layout nor engine, and some decode speculatively or prefill on devices of
 their own, so this is no error of a price: it says what a search claims where people have measured.

@@ -1,4 +1,4 @@
-"""Percentiles of measured runs beside those of their simulation: the only truth there is for a p99."""
+"""Percentiles of published runs against those of their simulation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMES = ("ttft", "tpot", "itl", "e2e")
 
 
 def simulated(row: dict[str, Any]) -> dict[str, float]:
-    """What a simulation of a published run says, by name of the answer."""
+    """Simulated values of a published run, by name."""
     options = {
         "model": row["model"],
         "hw": row["hw"],
@@ -45,10 +45,10 @@ def simulated(row: dict[str, Any]) -> dict[str, float]:
 
 def group(row: dict[str, Any]) -> str:
     """The engine, the kind of load, and what had to be assumed."""
-    said = f"{row['engine']}, {'open' if 'qps' in row else 'closed'} loop"
+    name = f"{row['engine']}, {'open' if 'qps' in row else 'closed'} loop"
     if row["engine"] in ENGINES:
-        said = f"{said}, {row['model']} {row['precision']}"
-    return f"{said}, {row['assumed']} assumed" if "assumed" in row else said
+        name = f"{name}, {row['model']} {row['precision']}"
+    return f"{name}, {row['assumed']} assumed" if "assumed" in row else name
 
 
 def tables() -> list[Table]:
@@ -56,7 +56,7 @@ def tables() -> list[Table]:
     rows = published("percentiles")["rows"]
     found = [(row, simulated(row)) for row in rows]
     lines = []
-    for point in POINTS:  # p99 apart from what lies in the middle
+    for point in POINTS:
         for name in sorted({group(row) for row in rows}):
             lines += [line for quantity in NAMES if (line := _line(found, name, quantity, point)) is not None]
     notes = [

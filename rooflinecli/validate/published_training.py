@@ -1,4 +1,4 @@
-"""Published training runs (published_runs/training*.yaml) as questions, and the engine's answer beside what was measured."""
+"""Published training runs (published_runs/training*.yaml) and their predictions."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _MODELS: dict[str, ModelSpec] = {}
 
 @lru_cache(maxsize=64)
 def _chip_file(name: str) -> HardwareSpec:
-    """A chip, read once: a fit asks for the same rows many thousand times."""
+    """A chip, read once: a fit prices the same rows many thousand times."""
     return load_hardware(name)
 
 
@@ -101,7 +101,7 @@ def _model(row: dict[str, Any]) -> ModelSpec:
 
 
 def plan(row: dict[str, Any], **changes: Any) -> Layout:
-    """The plan of a row, with some fields replaced."""
+    """The layout of a row, with some fields replaced."""
     given: dict[str, Any] = {k: float(v) if k in SIZES else v for k, v in {**row["plan"], **changes}.items()}
     if "recompute_modules" in given:
         given["recompute_modules"] = tuple(given["recompute_modules"])
@@ -111,7 +111,7 @@ def plan(row: dict[str, Any], **changes: Any) -> Layout:
 def ctx(
     row: dict[str, Any], replaced: dict[str, Any] | None = None, asked: dict[str, Any] | None = None
 ) -> EstimateContext:
-    """The question of a row, with what its machine does not share with the chip file: links, memory, power; and more figures replaced.
+    """The context of a row, with the links, memory and power of its machine; `replaced` overrides more figures.
 
     asked: further fields of the request.
     """
@@ -133,9 +133,9 @@ def ctx(
 
 
 def compared(row: dict[str, Any]) -> Compared:
-    """Answer a row and hold it against what was measured."""
-    asked = ctx(row)
-    answer = train(asked, plan(row))
+    """Answer a row and compare it with its measurement."""
+    context = ctx(row)
+    answer = train(context, plan(row))
     error = answer.time_s / row["step_s"] - 1 if "step_s" in row else None
     fits = bool(answer.memory.fits)
-    return Compared(row, answer, error, fits, any(group.moe for group in asked.ledger.layers))
+    return Compared(row, answer, error, fits, any(group.moe for group in context.ledger.layers))

@@ -1,8 +1,8 @@
-"""Searches held against layouts that people tuned: what the winner claims to gain over a published run, and where that run ranks.
+"""Searches against tuned layouts: the gain that the winner claims over a published run, and the rank of that run.
 
 For every tuned run (of those that answer one question the fastest measured; the others were its trials) the same model, devices,
 batch, sequence, precision, recomputation and framework are searched. The gain is by the expected price of both, and by the
-measured time of the run; the rank is among all layouts that fit, by the pessimistic end.
+measured time of the run; the rank is among all layouts that fit, by the pessimistic bound.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NAMED = {
 
 @dataclass(frozen=True)
 class Searched:
-    """A tuned run beside the winner of its search; needed: by kind of novelty that some layout has alone, the error
+    """A tuned run and the winner of its search; needed: by kind of novelty that some layout has alone, the error
     at which the run no longer trails any of them."""
 
     row: dict[str, Any]
@@ -77,7 +77,7 @@ def sampled(full: bool) -> list[dict[str, Any]]:
 
 
 def asked(row: dict[str, Any]) -> EstimateContext:
-    """The scene of a row whose layout is open, all else as the run had it."""
+    """The context of a row whose layout is open, all else as the run had it."""
     plan, ctx = row["plan"], published_training.ctx(row)
     given = {name: plan[name] for name in _GIVEN if name in plan}
     if "recompute_modules" in plan:
@@ -90,7 +90,7 @@ def asked(row: dict[str, Any]) -> EstimateContext:
 
 
 def searched(row: dict[str, Any], hold: str = HOLDS[0]) -> Searched | None:
-    """A run against the search of its question, ranked by the end that `hold` names; None where no layout fits by our count."""
+    """A run against the search of its question, ranked by the bound that `hold` names; None where no layout fits by our count."""
     ctx, laid = asked(row), published_training.plan(row)
     held = published_training.compared(row)
     question = TrainingSearchQuestion(
@@ -122,7 +122,7 @@ def searched(row: dict[str, Any], hold: str = HOLDS[0]) -> Searched | None:
 def _claims(
     ctx: EstimateContext, plan: Layout, answer: TrainAnswer, family: str
 ) -> tuple[list[extrapolation.ExtrapolationTerm], list[extrapolation.ExtrapolationTerm]]:
-    """What is new of layouts to all published runs, and to those of other families."""
+    """Extrapolation terms of layouts against all published runs, and against those of other families."""
     own = extrapolation.of(ctx, plan, answer)
     with overridden_envelope(_without(family)):
         return own, extrapolation.of(ctx, plan, answer)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from rooflinecli.specs.published_runs import excluded
-from rooflinecli.validate import aiconfigurator_tables, benchmark_harness, deployments, inference, throughput_tables
+from rooflinecli.validate import aiconfigurator_tables, benchmark_harness, deployments, inference
 from rooflinecli.validate.stats import Points, Table, joined, summary
 
 
@@ -23,7 +23,7 @@ def tables() -> list[Table]:
     )
     found += _serving(
         "inference: published, other releases and machines",
-        throughput_tables.runs(),
+        inference.later_runs(),
         lambda run: [
             run.group,
             f"{inference.kind(run)}, {run.seen}",

@@ -1,4 +1,4 @@
-"""Collected closed-loop runs, simulated under the harness and the flags of `harness`, and what comes out beside what was measured."""
+"""Simulation of collected closed-loop runs under their benchmark_harness, and its errors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ UNLIMITED = 1 << 50  # tokens: a layout whose weights do not fit has a wrong lab
 
 @dataclass
 class Simulated:
-    """A run and what its simulation says, in seconds and tokens per second; `full` where its requests fill the cache."""
+    """A run and its simulated seconds and tokens per second; `full` where its requests fill the cache."""
 
     run: Run
     cell: str
@@ -92,7 +92,7 @@ def simulate(run: Run, **changes: Any) -> Simulated:
 
 
 def _possible(run: Run, ctx: EstimateContext, whole: float) -> bool:
-    """Whether as many sequences as were decoding at once, by the run's own times, fit into all memory there is and decode above their floor."""
+    """Whether the sequences decoding at once, by the run's own times, fit into memory and decode above their floor."""
     first, per, output = run.measured["ttft"], run.measured["itl"], float(benchmark_harness.row(run)["osl"])
     decoding = per * (output - 1) / (first + per * (output - 1)) * run.options["concurrency"]
     context = whole - output / 2
@@ -110,7 +110,7 @@ def _prices(options: tuple[tuple[str, str], ...], plan: Layout) -> tuple[Estimat
 
 
 def tables(every: int = 1) -> list[Table]:
-    """Errors of first tokens, further tokens and throughput, the formula's beside them; of every so-manieth run."""
+    """Errors of TTFT, TPOT and throughput, simulated and by formula, of every `every`-th run."""
     if not aiconfigurator_tables.installed():
         return [
             Table(
@@ -121,11 +121,11 @@ def tables(every: int = 1) -> list[Table]:
         ]
     found = [simulate(run) for run in inference.collected_runs()[0][::every]]
     scored = [one for one in found if one.possible]
-    said = [
+    notes = [
         f"{len(found) - len(scored)} rows left out: more sequences at once than all memory holds, or decoded below their floor.",
         "Held out: cells whose hash kept them from the fit of what a request and a stream cost. Policy, budget and harness were chosen on rows of both halves.",
     ]
-    return [_table(name, title, scored, said) for name, title in _TITLES.items()]
+    return [_table(name, title, scored, notes) for name, title in _TITLES.items()]
 
 
 _TITLES = {"ttft": "time to first token", "itl": "time per further token", "throughput": "output tokens per second"}
@@ -176,17 +176,16 @@ def _table(name: str, title: str, found: list[Simulated], notes: list[str]) -> T
 
 
 def _measured(run: Run, name: str) -> float:
-    """What was measured; throughput by Little's law from the two times."""
+    """Measured value; throughput by Little's law from the two times."""
     if name != "throughput":
         return run.measured[name]
     return _rate(run, run.measured["ttft"], run.measured["itl"])
 
 
 def _formula(run: Run, name: str) -> float:
-    """What the estimate says of the run, without a simulation."""
-    if name == "throughput":
-        return _rate(run, *(_said(id(run), run)[which] for which in ("ttft", "itl")))
-    return _said(id(run), run)[name]
+    """The estimate without a simulation."""
+    predicted = _predicted(run)
+    return _rate(run, predicted["ttft"], predicted["itl"]) if name == "throughput" else predicted[name]
 
 
 def _rate(run: Run, first: float, per: float) -> float:
@@ -194,10 +193,11 @@ def _rate(run: Run, first: float, per: float) -> float:
     return float(run.options["concurrency"]) * output / (first + (output - 1) * per)
 
 
-_KNOWN: dict[int, dict[str, float]] = {}
+_PREDICTED: dict[int, dict[str, float]] = {}
 
 
-def _said(key: int, run: Run) -> dict[str, float]:
-    if key not in _KNOWN:
-        _KNOWN[key] = {name: float(found[0]) for name, found in inference.predict(run).items()}
-    return _KNOWN[key]
+def _predicted(run: Run) -> dict[str, float]:
+    """Expected seconds of a run, predicted once."""
+    if id(run) not in _PREDICTED:
+        _PREDICTED[id(run)] = {name: float(values[0]) for name, values in inference.predict(run).items()}
+    return _PREDICTED[id(run)]

@@ -1,6 +1,6 @@
-"""Published training runs that nothing saw: no constant was fitted to them, no limit of what runs did comes from them.
+"""Published training runs in no fit and in no limit of the envelope.
 
-Their pages do not say which of two releases of the framework's software a run had, so every run is priced and its search ranked under both.
+Their pages do not state which of two releases of the framework's software a run had, so every run is priced and its search ranked under both.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rooflinecli.specs.published_runs import published
-from rooflinecli.validate import collectives, inference, throughput_tables
+from rooflinecli.validate import collectives, inference
 from rooflinecli.validate.stats import summary
 
 # id of a published row -> relative tolerance; the numbers themselves are in published_runs with their citation
@@ -40,8 +40,8 @@ def test_published_runs_are_met(name: str) -> None:
 
 def test_cells_of_published_tables_are_rows() -> None:
     """Columns by their heads, cells by their lengths; the same run never twice, here or in the first file; hand-read corners."""
-    cells = {cell["id"]: cell for cell in throughput_tables.cells()}
-    assert len(cells) == len(throughput_tables.cells()) > 1000
+    cells = {cell["id"]: cell for cell in inference.cells()}
+    assert len(cells) == len(inference.cells()) > 1000
     found = published("inference_2")
     assert {row["source"] for row in (*cells.values(), *found["rows"])} == set(found["sources"])
     names = [row["id"] for row in (*published("inference")["rows"], *found["rows"], *cells.values())]
@@ -78,7 +78,7 @@ def test_other_releases_and_machines(lines, quantity: str, kind: str, seen: str)
 
 def test_pipelines_of_two_to_eight_stages() -> None:
     """Llama 3.3 70B on 4 and 8 RTX PRO 6000 in as many stages (v1.0): the host of a stage looks at all sequences, and none waits less than the slowest stage."""
-    runs = [run for run in throughput_tables.runs() if run.layout.pp >= 4 and run.options["model"] == "llama-3.3-70b"]
+    runs = [run for run in inference.later_runs() if run.layout.pp >= 4 and run.options["model"] == "llama-3.3-70b"]
     row = summary(inference.points(runs, "throughput", "x"))
     assert row["rows"] == 20 and row["mean"] <= 0.05 and abs(row["bias"]) <= 0.05
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rooflinecli.validate import local_machines
-from rooflinecli.validate.implausible_local_rows import apart
+from rooflinecli.validate.local_machines import beaten_by_lesser
 from rooflinecli.validate.stats import joined, summary
 
 
@@ -20,19 +20,19 @@ def test_rows_that_a_lesser_chip_beats_twofold_stand_apart():
         "decode": 100.0,
     }
     slow = {**lesser, "id": "b", "group": "localscore_2026", "hardware": "a100-pcie-80", "decode": 49.0}
-    assert apart((lesser, slow)) == {"b"}
-    assert not apart((lesser, {**slow, "decode": 51.0}))  # not twice
-    assert not apart((lesser, {**slow, "model": "other"}))  # another file
-    assert not apart((lesser, {**slow, "hardware": "rtx-3060-12"}))  # the other is no lesser chip
-    assert not apart((lesser, {**slow, "hardware": "mi300x"}))  # nor of the same maker
-    assert not apart((lesser, {**slow, "group": "llamacpp_cuda_board"}))  # nobody's database
-    assert not apart((lesser, {"prefill": 1.0, **{k: v for k, v in slow.items() if k != "decode"}}))
+    assert beaten_by_lesser((lesser, slow)) == {"b"}
+    assert not beaten_by_lesser((lesser, {**slow, "decode": 51.0}))  # not twice
+    assert not beaten_by_lesser((lesser, {**slow, "model": "other"}))  # another file
+    assert not beaten_by_lesser((lesser, {**slow, "hardware": "rtx-3060-12"}))  # the other is no lesser chip
+    assert not beaten_by_lesser((lesser, {**slow, "hardware": "mi300x"}))  # nor of the same maker
+    assert not beaten_by_lesser((lesser, {**slow, "group": "llamacpp_cuda_board"}))  # nobody's database
+    assert not beaten_by_lesser((lesser, {"prefill": 1.0, **{k: v for k, v in slow.items() if k != "decode"}}))
 
 
 def test_what_is_set_apart_is_scored_with_and_without():
     lines = {line["group"]: line for line in local_machines.tables()[0].rows}
     whole, kept = lines["all left out"], lines["all left out, comparable"]
-    assert whole["rows"] + whole["suspect"] - kept["rows"] - kept["suspect"] == len(local_machines.set_apart()) > 10
+    assert whole["rows"] + whole["suspect"] - kept["rows"] - kept["suspect"] == len(local_machines.implausible()) > 10
     assert kept["median"] < 0.08 and 0.75 <= kept["coverage"] <= 0.9 and whole["rows"] > 280
 
 
