@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from rooflinecli.questions.collective.answer import along_axes, collective
 from rooflinecli.questions.shard.notation import mesh as axis_sizes
 from rooflinecli.specs.hardware import load_hardware
@@ -82,17 +80,8 @@ def _answer(r: Measured) -> Any:
 
 
 def points(rows: list[Measured], group: str) -> Points:
-    """Predictions beside the timings."""
-    answers: list[Any] = [_answer(r) for r in rows]
-
-    def column(values: list[float]) -> Any:
-        return np.array(values, dtype=np.float64)
-
-    return Points(
-        group,
-        column([r.seconds for r in rows]),
-        column([a["time_s"] for a in answers]),
-        column([a["floor_s"] for a in answers]),
-        column([a["interval_s"][0] for a in answers]),
-        column([a["interval_s"][1] for a in answers]),
+    """Predictions and timings of some rows."""
+    answers = [_answer(r) for r in rows]
+    return Points.of(
+        group, [(r.seconds, a["time_s"], a["floor_s"], *a["interval_s"]) for r, a in zip(rows, answers, strict=True)]
     )

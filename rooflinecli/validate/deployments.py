@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from rooflinecli.engine import build_request
 from rooflinecli.formulas import serving
 from rooflinecli.questions.estimate.answer import estimate
@@ -29,7 +27,4 @@ def points(row: dict[str, Any]) -> Points:
     # a static load's rate is in proportion to one over its time, so the ends of the interval follow
     low, high = found.interval_s
     ceiling, least, most = (serving.rate_at(found.tokens_per_s, found.time_s, t) for t in (found.floor_s, high, low))
-    measured, expected, floor, low, high = (
-        np.array([value], dtype=np.float64) for value in (row[quantity], found.tokens_per_s, ceiling, least, most)
-    )
-    return Points(row["id"], measured, expected, floor, low, high, higher=True)
+    return Points.of(row["id"], [(row[quantity], found.tokens_per_s, ceiling, least, most)], higher=True)

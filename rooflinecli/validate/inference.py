@@ -360,5 +360,4 @@ def points(runs: list[Run], quantity: str, group: str, known: dict[int, Any] | N
     ]
     if not rows:
         return None
-    measured, expected, floor, low, high = (np.array(column, dtype=np.float64) for column in zip(*rows, strict=True))
-    return Points(group, measured, expected, floor, low, high, higher=quantity == "throughput")
+    return Points.of(group, rows, higher=quantity == "throughput")

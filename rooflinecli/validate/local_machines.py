@@ -121,10 +121,7 @@ def points(which: str, group: str, without: frozenset[str] = frozenset()) -> Poi
         row for row in rows() if row["group"] == group and which in row and not (which == "prefill" and "depth" in row)
     ]
     chosen = [row for row in chosen if row["id"] not in without]
-    found = np.array([answer(row) for row in chosen]).reshape(len(chosen), 4)
-    measured = np.array([float(row[which]) for row in chosen])
-    expected, floor, low, high = found.T
-    return Points(group, measured, expected, floor, low, high, higher=True)
+    return Points.of(group, [(float(row[which]), *answer(row)) for row in chosen], higher=True)
 
 
 @cache

@@ -9,7 +9,7 @@ import numpy as np
 from rooflinecli.questions.simulate.question import Simulate
 from rooflinecli.questions.simulate.run import run
 from rooflinecli.specs.published_runs import published
-from rooflinecli.validate.stats import Table
+from rooflinecli.validate.stats import Table, errors
 
 ENGINES = {"atom": "python-server"}  # engines that have no constants of their own here
 FLAGS = {  # of the scripts: github SemiAnalysisAI/InferenceX at 359900b4, benchmarks/gptoss_fp4_*.sh; ROCm/ATOM, guide to scheduling (prompts first)
@@ -80,12 +80,4 @@ def _line(
     )
     if not len(ratio):
         return None
-    error = np.abs(ratio - 1)
-    return {
-        "group": f"{point} of {quantity}: {name}",
-        "rows": len(ratio),
-        "mean": float(error.mean()),
-        "median": float(np.median(error)),
-        "p90": float(np.quantile(error, 0.9)),
-        "bias": float(np.exp(np.log(ratio).mean()) - 1),
-    }
+    return {"group": f"{point} of {quantity}: {name}", "rows": len(ratio), **errors(ratio)}

@@ -27,7 +27,7 @@ from rooflinecli.specs.registry import load
 from rooflinecli.specs.scheduler import Scheduler
 from rooflinecli.validate import aiconfigurator_tables, benchmark_harness, inference
 from rooflinecli.validate.inference import Run
-from rooflinecli.validate.stats import Table, half_by_name
+from rooflinecli.validate.stats import Table, errors, half_by_name
 
 PER_SLOT = 10
 UNLIMITED = 1 << 50  # tokens: a layout whose weights do not fit has a wrong label, not a full cache
@@ -159,15 +159,11 @@ def _table(name: str, title: str, found: list[Simulated], notes: list[str]) -> T
         measured = np.array([_measured(one.run, name) for one in chosen])
         ratio = np.array([getattr(one, name) for one in chosen]) / measured
         other = np.abs(np.array([formula[id(one)] for one in chosen]) / measured - 1)
-        error = np.abs(ratio - 1)
         rows.append(
             {
                 "group": group,
                 "rows": len(chosen),
-                "mean": float(error.mean()),
-                "median": float(np.median(error)),
-                "p90": float(np.quantile(error, 0.9)),
-                "bias": float(np.exp(np.log(ratio).mean()) - 1),
+                **errors(ratio),
                 "formula_mean": float(other.mean()),
                 "formula_median": float(np.median(other)),
             }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +28,12 @@ class Points:
     higher: bool = False
     note: str = ""
 
+    @classmethod
+    def of(cls, group: str, rows: Iterable[Sequence[float]], higher: bool = False) -> Points:
+        """From rows of measured, expected, floor, low and high."""
+        measured, expected, floor, low, high = np.array(list(rows), dtype=np.float64).reshape(-1, 5).T
+        return cls(group, measured, expected, floor, low, high, higher)
+
     def possible(self) -> Array:
         """Rows that physics allows (within half a percent of rounding); the others are suspect."""
         return self.measured <= self.floor * 1.005 if self.higher else self.measured >= self.floor * 0.995
@@ -49,16 +56,23 @@ def summary(p: Points) -> dict[str, Any]:
     if not keep.any():
         return base
     measured, expected, floor = p.measured[keep], p.expected[keep], p.floor[keep]
-    error = np.abs(expected / measured - 1)
     inside = (p.low[keep] <= measured) & (measured <= p.high[keep])
     return base | {
-        "mean": float(error.mean()),
-        "median": float(np.median(error)),
-        "p90": float(np.quantile(error, 0.9)),
-        "bias": float(np.exp(np.log(expected / measured).mean()) - 1),
+        **errors(expected / measured),
         "coverage": float(inside.mean()),
         "floor_mean": float(np.abs(floor / measured - 1).mean()),
         "below_floor": int(((expected < floor) if not p.higher else (expected > floor)).sum()),
+    }
+
+
+def errors(ratio: Array) -> dict[str, float]:
+    """Mean, median, p90 of |ratio - 1| and bias of predicted over measured."""
+    error = np.abs(ratio - 1)
+    return {
+        "mean": float(error.mean()),
+        "median": float(np.median(error)),
+        "p90": float(np.quantile(error, 0.9)),
+        "bias": float(np.exp(np.log(ratio).mean()) - 1),
     }
 
 

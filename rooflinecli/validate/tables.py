@@ -43,7 +43,8 @@ def kernels() -> list[Table]:
     """A table per operation class: rows not fitted, by chip and library."""
     found = []
     for name in measured.CLASSES:
-        rows, everything = [], []
+        rows: list[dict[str, Any]] = []
+        everything: list[Points] = []
         for k in measured.every((name,)):
             held_out = ~k.fitted & k.scored
             points = k.points(f"{aiconfigurator_tables.CHIPS[k.chip]} {k.library} {k.version}", held_out)

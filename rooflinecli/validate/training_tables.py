@@ -63,10 +63,10 @@ def _round(
 ) -> Table:
     """One table: the families of a round, then its dense models and its mixtures of experts, then all."""
     points = [
-        _steps(name, rows) for (round_, name), rows in by.items() if which == round_ or (not which and round_ < 3)
+        Points.of(name, rows) for (round_, name), rows in by.items() if which == round_ or (not which and round_ < 3)
     ]
     shown = points if which else []
-    lines = [_steps(kind, kinds[which, kind]) for kind in ("dense", "MoE") if (which, kind) in kinds]
+    lines = [Points.of(kind, kinds[which, kind]) for kind in ("dense", "MoE") if (which, kind) in kinds]
     rows = [summary(p) for p in (*shown, *lines, joined("all", points))]
     return Table(title, [*rows, _alike([summary(p) for p in points])], notes, shown)
 
@@ -76,9 +76,3 @@ def _alike(families: list[dict[str, Any]]) -> dict[str, Any]:
     scored = [row for row in families if "mean" in row]
     means = {key: float(np.mean([row[key] for row in scored])) for key in ("mean", "median", "coverage")}
     return {"group": "every family alike", "rows": len(scored), **means}
-
-
-def _steps(name: str, rows: list[tuple[float, ...]]) -> Points:
-    """Measured, expected, floor and interval of some steps, a column each."""
-    measured, expected, floor, low, high = np.array(rows, dtype=np.float64).T
-    return Points(name, measured, expected, floor, low, high)
