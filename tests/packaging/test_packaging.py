@@ -48,6 +48,7 @@ def test_wheel_and_sdist_pass_the_checks(built):
 @pytest.mark.slow
 def test_the_wheel_carries_data_pages_and_notices(built):
     names = zipfile.ZipFile(built[".whl"]).namelist()
+    assert not any(name.startswith("lab/") for name in names)
     for wanted in (
         "rooflinecli/data/models/llama-3-70b.yaml",
         "rooflinecli/interfaces/web/static/app.js",
