@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import os
@@ -16,8 +17,8 @@ from hypothesis import Phase, settings
 
 # CI repeats itself, so that a landing does not depend on luck; every run by hand looks at fresh cases.
 settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+settings.register_profile("quick", max_examples=30)
+settings.load_profile("ci" if os.environ.get("CI") else "quick")
 # A mutant is dead at the first failure; a smaller example of it is of no use.
 settings.register_profile("mutants", derandomize=True, phases=[Phase.explicit, Phase.generate])
 
@@ -26,6 +27,18 @@ os.environ["ROOFLINE_TRACEBACK"] = "1"  # a mistake of ours fails a test with it
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def examples(n: int) -> int:
+    """Random cases of a fuzz test: all in CI, a fifth by hand, where every run draws others."""
+    return n if os.environ.get("CI") else n // 5
+
+
+def pytest_collection_finish() -> None:
+    """What collection made lives until the end; the garbage collector need not walk it again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 100)
 
 
 @dataclass

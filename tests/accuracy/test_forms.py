@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,7 +31,7 @@ CHIPS = ("h100-sxm", "a100-sxm-80", "b200-sxm", "l40s", "mi300x", "tpu-v5e", "rt
 SIZE = st.integers(1, 32768)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(m=SIZE, k=SIZE, n=SIZE, chip=st.sampled_from(CHIPS), dtype=st.sampled_from(("bf16", "fp8")))
 def test_a_matmul_stays_between_floor_and_interval(m: int, k: int, n: int, chip: str, dtype: str) -> None:
     hardware = load_hardware(chip)
@@ -41,7 +42,7 @@ def test_a_matmul_stays_between_floor_and_interval(m: int, k: int, n: int, chip:
     assert kernel_matmul(m + 1, k, n, dtype, hardware)["time_s"] >= a["time_s"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     b=st.integers(1, 256),
     s=st.integers(1, 65536),

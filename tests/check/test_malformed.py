@@ -8,12 +8,14 @@ import math
 import pytest
 import yaml
 from check.plans import GOOD, plan, written
-from conftest import run_cli
+from conftest import examples, run_cli
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 SETTINGS = settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=examples(120),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 
@@ -132,7 +134,7 @@ paths = st.sampled_from(
 )
 
 
-@settings(SETTINGS, max_examples=400)
+@settings(SETTINGS, max_examples=examples(400))
 @given(paths, trees)
 def test_a_good_plan_with_anything_anywhere(tmp_path, path, value):
     """It may happen to be a plan still; whatever it is, it is answered in the contract's words."""

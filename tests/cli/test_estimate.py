@@ -8,7 +8,7 @@ import json
 import re
 
 import pytest
-from conftest import ROOT, run_cli
+from conftest import ROOT, examples, run_cli
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -274,7 +274,7 @@ yaml_values = st.recursive(
 )
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(yaml_values)
 def test_no_file_makes_a_traceback(tmp_path, value):
     import yaml
@@ -285,7 +285,7 @@ def test_no_file_makes_a_traceback(tmp_path, value):
     assert ran.code in (0, 1, 2, 3) and (ran.code < 2 or ran.err.startswith("roofline: "))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.text(max_size=30))
 def test_no_text_in_a_file_makes_a_traceback(text):
     from pathlib import Path

@@ -108,15 +108,15 @@ def test_a_range_of_too_many_values_is_counted_in_a_few_digits() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [("compare", "--hw", "h100,h200", "-n", "1"), ("search", "--hw", "h100", "-n", "4", "--batch", "64")],
+    [("compare", "--hw", "h100,h200", "-n", "1"), ("search", "--hw", "h100", "-n", "2", "--batch", "64")],
     ids=lambda c: c[0],
 )
 def test_a_tornado_is_shown_or_said_to_be_missing(command: tuple[str, ...]) -> None:
     name, *rest = command
     for format in ("table", "markdown"):
-        ran = run_cli(name, "llama-3-8b", *rest, "--sensitivity", "--format", format)
+        ran = run_cli(name, "llama-3.2-1b", *rest, "--sensitivity", "--format", format)
         assert ran.code == 0 and "lead at 10 % off" in ran.out, (format, ran)
-    ran = run_cli(name, "llama-3-8b", *rest, "--sensitivity", "--format", "csv")
+    ran = run_cli(name, "llama-3.2-1b", *rest, "--sensitivity", "--format", "csv")
     assert ran.code == 0 and "--sensitivity has no place in csv" in ran.err, ran
 
 

@@ -47,7 +47,7 @@ ENCODERS = ("bert-odd", "roberta-large", "modernbert-large")
 @cache
 def others():
     """tests/oracle/encoder_families.py, which says what a case changes."""
-    found = importlib.util.spec_from_file_location("others", ORACLE / "others.py")
+    found = importlib.util.spec_from_file_location("encoder_families", ORACLE / "encoder_families.py")
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
     return module

@@ -6,6 +6,7 @@ import itertools
 from dataclasses import replace
 
 import pytest
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,7 +65,7 @@ def programmes(draw: st.DrawFn) -> AllocationProgram:
     return AllocationProgram(demands, devices, weights, draw(st.booleans()))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(programmes())
 def test_the_lightest_is_that_of_trying_everything(asked: AllocationProgram) -> None:
     found, least = asked.solve(), lightest(asked, [1.0] * len(asked.demands))
@@ -77,7 +78,7 @@ def test_the_lightest_is_that_of_trying_everything(asked: AllocationProgram) -> 
         assert every_way(demand, asked.devices)[row] >= demand.rate * (1 - 1e-12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(programmes())
 def test_growth_is_as_far_as_anything_fits(asked: AllocationProgram) -> None:
     growth, models = asked.growth(), len(asked.demands)
@@ -86,7 +87,7 @@ def test_growth_is_as_far_as_anything_fits(asked: AllocationProgram) -> None:
     assert lightest(asked, [max(growth, 1e-3) * (1 + 3e-6)] * models) is None or growth < 1e-3
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(programmes())
 def test_a_model_grows_by_itself_as_far_as_the_others_leave_it(drawn: AllocationProgram) -> None:
     asked = replace(drawn, whole=False)
@@ -100,7 +101,7 @@ def test_a_model_grows_by_itself_as_far_as_the_others_leave_it(drawn: Allocation
             assert only(growth * (1 - SLACK)) is not None and only(growth * (1 + SLACK) + 1e-6) is None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(programmes())
 def test_devices_that_would_be_enough(drawn: AllocationProgram) -> None:
     asked = replace(drawn, whole=False, weights=(0.0,) * len(drawn.devices))
@@ -114,7 +115,7 @@ def test_devices_that_would_be_enough(drawn: AllocationProgram) -> None:
             assert fewer.solve() is None
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(programmes())
 def test_lots_give_an_assignment_and_a_bound_around_the_lightest(asked: AllocationProgram) -> None:
     coarse, least = replace(asked, work=8.0).solve(), lightest(asked, [1.0] * len(asked.demands))

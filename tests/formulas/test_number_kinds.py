@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -128,7 +129,7 @@ def test_a_bandwidth_given_in_bytes_is_refused():
         FORMULAS["floor_time"].function(compute, wrong)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.floats(1e-9, 1e3), st.floats(1e-9, 1e3), st.floats(1.0, 8.0), st.floats(0, 1e-3))
 def test_a_joined_time_is_never_below_either(a, b, p, overhead):
     from rooflinecli.formulas import roofline as f

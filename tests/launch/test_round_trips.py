@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -72,7 +73,7 @@ def differing(options: dict, back: dict) -> dict:
 
 
 @pytest.mark.parametrize("tool", SERVE)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(options=serving())
 def test_a_served_plan_comes_back(tool, options):
     back = read.read_text(emit.emit(tool, options), tool)
@@ -81,7 +82,7 @@ def test_a_served_plan_comes_back(tool, options):
 
 
 @pytest.mark.parametrize("tool", TRAIN)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(options=training())
 def test_a_trained_plan_comes_back(tool, options):
     back = read.read_text(emit.emit(tool, options), tool)

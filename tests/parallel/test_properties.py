@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from conftest import examples
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -25,7 +26,7 @@ from rooflinecli.specs.request import Request
 CHIPS = ("h100-sxm", "a100-sxm-80", "gb200-nvl72", "mi300x", "tpu-v5e", "tpu-v4", "tpu-v5p", "trainium2", "l40s")
 MODELS = ("llama-3-8b", "mixtral-8x7b", "deepseek-v3", "gpt3-13b")
 quick = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 powers = st.sampled_from([1.0, 2.0, 4.0, 8.0, 16.0, 64.0, 256.0])
 plans = st.builds(

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -73,7 +74,7 @@ def test_deepeps_own_figures(phase: str, n: int, published: float, within: float
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     mode=st.sampled_from(("deepep-low-latency", "deepep", "gather")),
     tokens=st.integers(1, 16384),

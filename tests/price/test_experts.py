@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -68,7 +69,7 @@ def test_the_pass_over_slots_grows_with_the_group_where_a_rank_multiplies_nothin
     assert one["time_s"] / 20 < many["time_s"] < one["time_s"] / 2  # an even share of the work would be 1/256
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     tokens=st.integers(1, 65536),
     ep=st.sampled_from((1, 2, 8, 32, 256)),

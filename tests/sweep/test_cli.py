@@ -164,7 +164,7 @@ def test_mistakes_are_one_sentence(args: list[str]) -> None:
         ["llama-3-8b", "--hw", "h100", "-n", "32", "--batch", "1M-tokens"],
         ["llama-3-8b", "--hw", "h100", "-n", "8,16", "--batch", "64", "--objective", "cost,time"],
         ["llama-3-8b", "--hw", "h100", "--phase", "decode", "--itl", "20 ms"],
-        ["llama-3-8b", "--hw", "h100", "-n", "32", "--batch", "64", "--sensitivity"],
+        ["gpt2", "--hw", "h100", "-n", "8", "--batch", "64", "--sensitivity"],
     ],
 )
 def test_search_formats(args: list[str]) -> None:

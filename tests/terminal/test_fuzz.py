@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from unittest.mock import patch
 
 import pytest
+from conftest import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -142,14 +143,14 @@ def holds(line: list[str], width: int, encoding: str) -> None:
 WIDTHS, ENCODINGS = st.integers(20, 200), st.sampled_from(["utf-8", "ascii", "latin-1"])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(command_lines(), WIDTHS, ENCODINGS)
 def test_any_command_line_is_answered_or_refused_in_a_sentence(line: list[str], width: int, encoding: str) -> None:
     holds(line, width, encoding)
 
 
 @pytest.mark.slow
-@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(1500), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(command_lines(), WIDTHS, ENCODINGS)
 def test_so_are_many_more(line: list[str], width: int, encoding: str) -> None:
     holds(line, width, encoding)

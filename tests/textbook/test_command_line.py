@@ -7,6 +7,7 @@ import io
 import json
 
 import pytest
+from conftest import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -169,7 +170,7 @@ BAD = st.one_of(
 
 
 @given(st.sampled_from(sorted(COMMANDS)), st.data())
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_input_reaches_a_traceback(cli, command, data):
     flag = data.draw(st.sampled_from(sorted(COMMANDS[command])))
     ran = cli(*argv(command, **{flag.removeprefix("--"): data.draw(BAD)}))

@@ -1,0 +1,24 @@
+"""Instance options of a service on a group, computed once for all tests that ask for them: demand is no part of them."""
+
+import pytest
+
+from rooflinecli.questions.fleet import answer, instance_options
+
+
+@pytest.fixture(scope="session")
+def shared_offers():
+    known: dict[str, instance_options.InstanceOptions] = {}
+
+    def offers(task):
+        service, group, hold = task
+        key = repr((service.on(group), service.where, service.limits, service.line, service.name, group.devices, hold))
+        if key not in known:
+            known[key] = instance_options.offers(task)
+        return known[key]
+
+    return offers
+
+
+@pytest.fixture(autouse=True)
+def _offers_once(shared_offers, monkeypatch):
+    monkeypatch.setattr(answer, "offers", shared_offers)
