@@ -160,3 +160,17 @@ def test_a_tool_that_trains_does_not_serve(cli):
     assert ran.code == 2 and "--phase train" in ran.err
     ran = cli("estimate", "llama-3-8b", "--hw", "h100", "--emit", "vlm")
     assert ran.code == 2 and "did you mean vllm" in ran.err
+
+
+@pytest.mark.parametrize("tool", SERVE)
+def test_a_switch_that_is_off_comes_back_under_its_flag(tool):
+    """The comment writes --no-flash-attention; the option is `flash`."""
+    options = {
+        "model": "llama-3-70b",
+        "hw": "h100",
+        "phase": ["prefill", "decode"],
+        "tp": 1,
+        "batch": 1,
+        "flash": False,
+    }
+    assert read.read_text(emit.emit(tool, options), tool).options["flash"] is False

@@ -83,12 +83,11 @@ def _ours(launch: Launch, text: str) -> None:
         while i < len(words):
             flag, i = words[i], i + 1
             name = flag.lstrip("-")
-            if name.startswith("no-") and name[3:] in OPTIONS:
-                launch.options[name[3:]] = False
-            elif name in OPTIONS and OPTIONS[name].kind == "switch":
-                launch.options[name] = True
+            option = find(name.removeprefix("no-"))
+            if option.kind == "switch":
+                launch.options[option.name] = not name.startswith("no-")
             else:
-                option, i = find(name), i + 1
+                i += 1
                 launch.options[option.name] = words[i - 1] if i <= len(words) else None
                 launch.missing.pop(option.name, None)
         launch.notes = []
