@@ -246,10 +246,11 @@ class Chip:
                 given = self.override.get(own + name, given)
             if constant.shaped and (num.present(given) or key in self.override):
                 values["simple"] = False
-            source = self._cite(document, (*path, name), entry.source) + self._calibrated(key)
-            values[name] = self.lift(
-                f"{constant.symbol}[{kind}]", self.effective_constant(key, given), constant.unit, source
-            )
+            value = self.effective_constant(key, given)
+            if self.lift.traced:
+                source = self._cite(document, (*path, name), entry.source) + self._calibrated(key)
+                value = self.lift(f"{constant.symbol}[{kind}]", value, constant.unit, source)
+            values[name] = value
         return SimpleNamespace(**values)
 
 
