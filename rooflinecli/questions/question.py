@@ -6,8 +6,8 @@ line, a plan file, an MCP client or a form writes them (`Simulate.read({"prompts
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.lift import PLAIN, PlainLift
@@ -15,7 +15,6 @@ from rooflinecli.specs import parse_values
 from rooflinecli.specs.options import KINDS, OPTIONS, Group, Option
 
 A = TypeVar("A")
-P = ParamSpec("P")
 Q = TypeVar("Q", bound="Question[Any]")
 
 
@@ -35,7 +34,7 @@ class Question(Group, Generic[A]):
     if not TYPE_CHECKING:
 
         def __init__(self, *positional: Any, **written: Any) -> None:
-            names = [name for name, field in self.fields().items() if field.positional]
+            names = self.positional()
             if len(positional) > len(names):
                 raise TypeError(f"{type(self).__name__} takes {len(names)} positional arguments, not {len(positional)}")
             for name, value in zip(names, positional, strict=False):
@@ -55,9 +54,15 @@ class Question(Group, Generic[A]):
         for name, field in self.fields().items():
             if name not in written and field.required:
                 raise UsageError(_missing(field), field.name)
-            if name in written and OPTIONS.get(field.name) is not field:
+            if name in written and not is_estimate_option(field):
                 self.value_of(field)
         self.check()
+
+    @classmethod
+    def positional(cls) -> list[str]:
+        """Parameters that may be given by place, in order."""
+        places = [(not field.positional, name) for name, field in cls.fields().items() if not field.kw_only]
+        return [name for _, name in sorted(places, key=lambda place: place[0])]
 
     @classmethod
     def read(cls: type[Q], written: Mapping[str, Any]) -> Q:
@@ -79,7 +84,8 @@ class Question(Group, Generic[A]):
     def named(cls, name: str) -> Option:
         """The field of any of its names. Raises UsageError with near misses."""
         dashed = name.replace("_", "-")
-        for field in cls.fields().values():
+        fields = cls.fields().values()
+        for field in (*(f for f in fields if dashed in (f.long, *f.also)), *(f for f in fields if dashed in f.names)):
             if dashed in field.names:
                 return field
         known = [field.long for field in cls.fields().values()]
@@ -117,11 +123,17 @@ class Question(Group, Generic[A]):
 
     def options(self) -> dict[str, Any]:
         """The options of an estimate that were given, as written, by their keys."""
-        return {
-            field.name: value
-            for name, value in self.__dict__["_written"].items()
-            if (field := self.fields()[name]).name in OPTIONS and OPTIONS[field.name] is field
-        }
+        fields = self.fields()
+        found = self.__dict__["_written"].items()
+        return {fields[name].name: value for name, value in found if is_estimate_option(fields[name])}
+
+    def text_of(self, field: Option) -> str | None:
+        """The field as a command line writes it, None where it was not given."""
+        written = self.__dict__["_written"].get(field.parameter)
+        if written is None or isinstance(written, str):
+            return written
+        unit = KINDS[field.kind].unit
+        return f"{written!r} {unit}" if field.kind in parse_values.QUANTITIES else str(written)
 
     def written(self) -> dict[str, Any]:
         """Every field that was given, as written, by parameter."""
@@ -146,6 +158,31 @@ class Question(Group, Generic[A]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.__dict__['_written'].items())})"
+
+
+class Several(Group):
+    """Questions whose options may have several values: options are text, values joined by commas, as a command line writes them."""
+
+    def options(self: Any) -> dict[str, Any]:
+        """The options that were given, by their keys."""
+        known = {name: field for name, field in self.fields().items() if field.name in OPTIONS}
+        return {
+            known[name].name: _text(value, known[name].kind) for name, value in self.written().items() if name in known
+        }
+
+
+def _text(written: Any, kind: str) -> Any:
+    if kind == "phases":
+        return [written] if isinstance(written, str) else list(written)
+    if isinstance(written, (list, tuple, range)):
+        return ",".join(map(str, written))
+    return written if isinstance(written, bool) else str(written)
+
+
+def is_estimate_option(field: Option) -> bool:
+    """Whether the field is an option of an estimate, read as estimates read it, rather than one of the question's own."""
+    known = OPTIONS.get(field.name)
+    return known is not None and known.kind == field.kind
 
 
 def _value(field: Option, written: Any) -> Any:
@@ -183,14 +220,3 @@ def _missing(field: Option) -> str:
         registry, shown = ("models", "model") if field.name == "model" else ("hardware", "--hw")
         return f"no {shown} given; name one (`roofline {registry}` lists them)"
     return f"no {field.long if field.positional else field.flag} given; {field.help[:1].lower()}{field.help[1:]}"
-
-
-def function(kind: Callable[P, Question[A]]) -> Callable[P, A]:
-    """The Python function of a question: its constructor's signature, its answer."""
-
-    def ask(*args: P.args, **written: P.kwargs) -> A:
-        return kind(*args, **written).answer()
-
-    ask.__name__ = ask.__qualname__ = str(getattr(kind, "verb", "")).replace(" ", "_")
-    ask.__doc__ = kind.__doc__
-    return ask

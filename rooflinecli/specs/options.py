@@ -90,12 +90,12 @@ class Field(Generic[W, V]):
         self, kind: str, help: str, *, default: Any = MISSING, panel: str = "", phase: str = "", choices: Sequence[str] | Callable[[], Sequence[str]] = (),
         least: float | None = None, most: float | None = None, short: str = "", fills: str = "", also: tuple[str, ...] = (),
         former: tuple[str, ...] = (), name: str = "", metavar: str = "", several: bool = False, positional: bool = False, symbol: str = "",
-        long: str = "",
+        long: str = "", kw_only: bool = True,
     ):  # fmt: skip
         self.kind, self.help, self.default, self.panel, self.phase = kind, help, default, panel, phase
         self._choices, self.least, self.most, self.short, self.fills = choices, least, most, short, fills
         self.also, self.former, self.name, self.metavar, self.several = also, former, name, metavar, several
-        self.positional, self.symbol = positional, symbol
+        self.positional, self.symbol, self.kw_only = positional, symbol, kw_only and not positional
         self.parameter, self.long = "", long
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -174,6 +174,7 @@ class Group:
     """Fields that belong together, defined once and mixed into questions."""
 
     _fields: ClassVar[dict[str, Option]]
+    without: ClassVar[frozenset[str]] = frozenset()  # inherited fields that a question does not have
 
     @classmethod
     def fields(cls) -> dict[str, Option]:
@@ -182,7 +183,7 @@ class Group:
         if found is None:
             parts = [base for base in reversed(cls.__mro__) if issubclass(base, Group)]
             found = {name: value for base in parts for name, value in vars(base).items() if isinstance(value, Field)}
-            found = {name: getattr(cls, name) for name in found if isinstance(getattr(cls, name), Field)}
+            found = {name: getattr(cls, name) for name in found if name not in cls.without}
             cls._fields = found
         return found
 
@@ -191,8 +192,8 @@ class Group:
 class Subject(Group):
     """Model and chip."""
 
-    model: Text = field("name", "A name or alias (`roofline models`), a YAML path, or a Hugging Face config.json.", panel=LOAD, positional=True)
-    hw: Text = field("name", "A name or alias (`roofline hardware`), or a YAML path.", panel=LOAD, fills="hardware", also=("hardware",))
+    model: Text = field("name", "A name or alias (`roofline models`), a YAML path, or a Hugging Face config.json.", panel=LOAD, positional=True, kw_only=False)
+    hw: Text = field("name", "A name or alias (`roofline hardware`), or a YAML path.", panel=LOAD, fills="hardware", also=("hardware",), kw_only=False)
 
 
 class Phases(Group):

@@ -11,7 +11,7 @@ import pytest
 
 from rooflinecli.questions.fleet import instance_options
 from rooflinecli.questions.fleet.answer import report
-from rooflinecli.questions.fleet.question import DeviceGroup, Fleet, FleetService
+from rooflinecli.questions.fleet.fleet_question import DeviceGroup, Fleet, FleetService
 
 MODEL = "llama-3-8b"
 

@@ -72,8 +72,8 @@ def derived(answer: dict[str, Any], name: str, depth: int) -> str:
     """How the quantity called `name` follows from the inputs."""
     from rooflinecli.core import num
     from rooflinecli.core.derivation import leaf
+    from rooflinecli.core.derivation_text import explain
     from rooflinecli.render.views import record
-    from rooflinecli.render.views.explain import explain
 
     found = record.find(answer, name)
     return explain(leaf(name, found, "", "a constant") if num.value(found) is found else found, depth)

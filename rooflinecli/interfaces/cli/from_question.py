@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 from rooflinecli.interfaces.cli.completion import on_tab, words
 from rooflinecli.interfaces.cli.main import QUIET
 from rooflinecli.questions.question import Question
-from rooflinecli.specs.options import KINDS, MISSING, OUTPUT, PANELS, Option, OptText, Switch, Text, field
+from rooflinecli.specs.options import KINDS, MISSING, OUTPUT, PANELS, Option, OptText, Switch, Text, Whole, field
 
 Q = TypeVar("Q", bound=Question[Any])
 D = TypeVar("D", bound="Delivery")
@@ -37,6 +37,21 @@ class Explained(Delivery):
     explain: OptText = field("free", "Show how a quantity follows, by its name in the JSON, e.g. time_s.", default=None, metavar="QUANTITY")
     depth: Option = field("count", "Levels of an explanation.", default=3, least=0)
     # fmt: on
+
+
+class Spread(Delivery):
+    """A delivery of work that may be spread over processes or machines."""
+
+    # fmt: off
+    jobs: Whole = field("whole", "Processes to spread the work over.", default=1)
+    cluster: OptText = field("free", "A Dask scheduler to spread the work over (extra rooflinecli[cluster]).", default=None, metavar="ADDRESS")
+    # fmt: on
+
+    def over(self) -> Any:
+        """What spreads the work, None where this process does all of it."""
+        from rooflinecli.core.parallel_map import spread_over
+
+        return spread_over(self.jobs, self.cluster) if self.jobs > 1 or self.cluster else None
 
 
 class QuestionCommand(TyperCommand):

@@ -22,6 +22,12 @@ def show(answer: Any, view: str, how: Delivery, *, table: str = "") -> None:
     write(render(answer, page, how.format, columns(how.wide, out), table=table, schema=how.schema), out)
 
 
+def show_text(found: dict[str, Any], page: Callable[[Any, str, int], str], how: Delivery) -> None:
+    """Print an answer by a page of (answer, format, columns), or write it to --out."""
+    out = None if how.out is None else Path(how.out)
+    write(page(found, how.format, columns(how.wide, out)), out)
+
+
 def calculator(view: str, *, table: str = "") -> Callable[[Question[Any], Explained], int]:
     """The run of a question whose answer(lift) is arithmetic on its fields: printed, or one of its quantities explained."""
 
@@ -31,9 +37,9 @@ def calculator(view: str, *, table: str = "") -> Callable[[Question[Any], Explai
             return 0
         from rooflinecli.core import num
         from rooflinecli.core.derivation import leaf
+        from rooflinecli.core.derivation_text import explain
         from rooflinecli.core.errors import unknown
         from rooflinecli.core.record import leaves
-        from rooflinecli.render.views.explain import explain
 
         lift = TracedLift()
         known = dict(leaves(question.lifted(lift).answer(lift)))  # type: ignore[call-arg]

@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.interfaces.cli.from_question import Delivery, command
+from rooflinecli.interfaces.cli.from_question import Spread, command
 from rooflinecli.interfaces.cli.output import write
 from rooflinecli.interfaces.cli.progress import Progress
 from rooflinecli.interfaces.cli.show import show
 from rooflinecli.questions.simulate.question import Simulate
-from rooflinecli.specs.options import OptNumber, OptText, Text, Whole, field
+from rooflinecli.specs.options import OptNumber, OptText, Text, field
 
 INTERRUPTED = 130
 
 
-class SimulateDelivery(Delivery):
+class SimulateDelivery(Spread):
     """Files and plots of a simulation, and the processes it is spread over."""
 
     # fmt: off
@@ -26,8 +26,6 @@ class SimulateDelivery(Delivery):
     timeline_interval: OptNumber = field("time", "Length of an interval of --timeline, such as 10s.", default=None, former=("every",))
     plot: OptText = field("file", "Curves of percentiles: FILE.png, FILE.svg, or - for the terminal.", default=None)
     plot_kind: Text = field("free", "percentiles, load (batch and queue over time), or slo (SLO attainment against the rate).", default="percentiles", metavar="CHOICE")
-    jobs: Whole = field("whole", "Processes to spread the work over.", default=1)
-    cluster: OptText = field("free", "A Dask scheduler to spread the work over (extra rooflinecli[cluster]).", default=None, metavar="ADDRESS")
     # fmt: on
 
     def check(self) -> None:

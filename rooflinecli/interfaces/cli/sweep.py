@@ -1,116 +1,164 @@
-"""`roofline sweep MODEL --hw HW --batch 1..512 ...`: the same answer over a whole space."""
+"""`roofline sweep`: the question, and its points streamed to a writer, a file and a plot."""
 
 from __future__ import annotations
 
-from enum import StrEnum
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import typer
+from rooflinecli.core import files
+from rooflinecli.core.errors import UsageError
+from rooflinecli.interfaces.cli.from_question import Spread, command
+from rooflinecli.interfaces.cli.output import columns
+from rooflinecli.interfaces.cli.progress import Progress
+from rooflinecli.interfaces.cli.show import show_text
+from rooflinecli.questions.sweep.question import Sweep
+from rooflinecli.specs.options import OptText, Text, field
 
-from rooflinecli.interfaces.cli.command_from_question import PanelCommand, asks
-from rooflinecli.interfaces.cli.common_options import CLUSTER, JOBS, OUT, WIDE
-from rooflinecli.interfaces.cli.main import QUIET
-from rooflinecli.interfaces.cli.output import columns as room
-from rooflinecli.specs.options import OPTIONS
-
-app = typer.Typer(**QUIET)
-_Opt = typer.Option
-
-
-class SweepFormat(StrEnum):
-    table = "table"
-    csv = "csv"
-    json = "json"
-    jsonl = "jsonl"
-    markdown = "markdown"
-    parquet = "parquet"
+FORMATS = ("table", "csv", "json", "jsonl", "markdown", "parquet")
 
 
-class PlotKind(StrEnum):
-    latency = "latency"
-    roofline = "roofline"
-    memory = "memory"
+class SweepDelivery(Spread):
+    """Rows of a sweep, and a plot of them."""
+
+    # fmt: off
+    format: Text = field("choice", "Format of the rows", default="table", choices=FORMATS, short="-f")
+    plot: OptText = field("file", "FILE.png, FILE.svg, or - for the terminal.", default=None)
+    plot_kind: Text = field("choice", "latency against throughput, the roofline, or memory against batch", default="latency", choices=("latency", "roofline", "memory"))
+    # fmt: on
 
 
-@app.command(
-    cls=PanelCommand,
-    epilog="roofline sweep llama70b --hw h100,h200 --tp 8 --batch 1..512x2\n"
-    "roofline sweep llama-3-8b --hw h100 --set memory.bandwidth=x1,x2",
-)
-@asks(
-    ranged=OPTIONS,
-    without=("stages", "recompute-modules", "recompute-layers"),
-    help={
-        "model": "One or several models, comma-separated.",
-        "hw": "One or several chips, comma-separated.",
-        "phase": "prefill, decode, train; omitted: prefill and decode.",
-        "n": "Devices; with it dp is what tp, pp and cp leave.",
-    },
-)
-def sweep(
-    options: dict[str, Any],
-    set_: list[str] = _Opt(
-        None,
-        "--set",
-        metavar="FIGURE=VALUES",
-        help="A hardware figure: memory.bandwidth='2..5/0.5 TB/s', peak.bf16=x1,x2, efficiency.matmul.compute=0.6,0.8.",
-    ),
-    columns: str = _Opt(
-        None, metavar="LIST", help="Columns by JSON path, group or pattern: decode.time_s,decode.memory,cost.*"
-    ),
-    feasible_only: bool = _Opt(
-        False, "--feasible-only", help="Leave out points that do not fit or cannot be laid out."
-    ),
-    where: list[str] = _Opt(
-        None, "--where", metavar="CONDITION", help="Keep points that satisfy, e.g. 'decode.time_s <= 40 ms'; repeat."
-    ),
-    part: str = _Opt(
-        None, "--shard", metavar="I/N", help="i/n: the i-th of n equal parts; the parts concatenate to the whole."
-    ),
-    sensitivity: bool = _Opt(
-        False, "--sensitivity", help="For a single point: how time moves with each hardware figure and constant."
-    ),
-    plot: str = _Opt(None, metavar="FILE", help="FILE.png, FILE.svg, or - for the terminal."),
-    plot_kind: PlotKind = _Opt(
-        PlotKind.latency,
-        "--plot-kind",
-        metavar="CHOICE",
-        help="latency against throughput, the roofline, or memory against batch.",
-    ),
-    jobs: int = JOBS,
-    cluster: str = CLUSTER,
-    wide: bool = WIDE,
-    format: SweepFormat = _Opt(
-        SweepFormat.table, "--format", "-f", metavar="CHOICE", help="table, csv, json, jsonl, markdown or parquet."
-    ),
-    out: Path = OUT,
-) -> None:
-    """Every number of `estimate` over ranges: `1..512`, `1..512/8` (step), `1..512x2` (factor), lists `1k,4k,32k`.
+def run(question: Sweep, how: SweepDelivery) -> int:
+    """Sweep and print; the exit code is 1 where no point is feasible."""
+    from rooflinecli.questions.sweep import axes, grid
+    from rooflinecli.questions.sweep import run as sweep
+    from rooflinecli.questions.sweep.filters import Filter
+    from rooflinecli.questions.sweep.plot_points import Gathered
+    from rooflinecli.render.formats.plot import check
 
-    The plan is the one given, never chosen: sizes left out are 1, ZeRO is 1, nothing is recomputed (`roofline search`
-    chooses). Points that do not fit stay, with feasible = false and the reason. Exit code 1 when no point is feasible.
-    """
-    from rooflinecli.interfaces.cli import sweep_run
+    options, figures = question.options(), list(question.figures) or None
+    if question.sensitivity:
+        from rooflinecli.questions.sensitivity.elasticities import of_point
+        from rooflinecli.render.views.sensitivity import text
 
-    wanted = [c.strip() for c in columns.split(",")] if columns else None
-    if sensitivity:
-        sweep_run.sensitivity(options, set_, format.value, out, room(wide, out))
+        show_text(of_point(options, figures), text, how)
+        return 0
+    if how.plot:
+        check(how.plot)
+    space = axes.space(options, figures)
+    shown = sweep.layout(space, question.wanted)
+    keep = Filter(space, list(question.where), question.feasible_only)
+    start, stop = grid.shard(space.points, question.part)
+    plot = Gathered(how.plot_kind, space) if how.plot else None
+    progress, feasible = Progress(stop - start), False
+    file = None if how.out is None else Path(how.out)
+    quiet = how.plot == "-" and file is None and how.format == "table"
+    about = _about(space, shown.names, start, stop)
+    with writer(how.format, file, shown.names, about, quiet, columns(how.wide, file)) as out:
+        for table, points in _tables(how, space, shown, keep, start, stop, plot):
+            feasible = feasible or bool(table["feasible"].any())
+            out.add(table)
+            progress.add(points)
+    progress.close()
+    if plot:
+        _draw(plot.picture, str(how.plot))
+    return 0 if feasible else 1
+
+
+def _tables(
+    how: SweepDelivery, space: Any, shown: Any, keep: Any, start: int, stop: int, plot: Any
+) -> Iterator[tuple[dict[str, Any], int]]:
+    """(rows that pass, points they were chosen from) box by box, made here or by many hands. Raises UsageError for a plot by many."""
+    from rooflinecli.questions.sweep import run as sweep
+
+    over = how.over()
+    if over is not None:
+        if plot:
+            raise UsageError("--plot draws while the sweep goes by; leave out --jobs and --cluster", "plot")
+        yield from sweep.spread(space, shown, keep, start, stop, over)
         return
-    ask = sweep_run.SweepRunOptions(
-        options,
-        set_,
-        wanted,
-        where or [],
-        feasible_only,
-        part,
-        plot,
-        plot_kind.value,
-        format.value,
-        out,
-        room(wide, out),
-        jobs,
-        cluster,
-    )
-    if not sweep_run.run(ask):
-        raise typer.Exit(1)
+    for choice, answer in sweep.answers(space, start, stop):
+        yield keep(answer, sweep.table(shown, choice, answer)), answer.points
+        if plot:
+            plot.add(choice, answer)
+
+
+def _about(space: Any, columns: list[str], start: int, stop: int) -> dict[str, Any]:
+    """What a file says about itself."""
+    return {
+        "axes": {a.name: _values(a.values) for a in (*space.structure, *space.sizes)},
+        "phases": list(space.phases),
+        "columns": columns,
+        "first": start,
+        "stop": stop,
+        "of": space.points,
+    }
+
+
+def _draw(picture: Any, target: str) -> None:
+    from rooflinecli.render.formats.plot import draw
+
+    text = draw(picture, target)
+    if text:
+        print(text)
+
+
+def _values(values: tuple[Any, ...]) -> list[Any]:
+    """An axis for the header: all of it, or its ends when it is long."""
+    whole = [int(v) if isinstance(v, float) and v == int(v) else v for v in values]
+    return whole if len(whole) <= 64 else [*whole[:3], f"… {len(whole) - 4} more …", whole[-1]]
+
+
+class _Silent:
+    def add(self, chunk: dict[str, Any]) -> None:
+        pass
+
+
+@contextmanager
+def writer(
+    format: str, out: Path | None, names: list[str], about: dict[str, Any], quiet: bool = False, width: int = 120
+) -> Iterator[Any]:
+    """A writer to standard output, or to a file written whole or not at all. Raises UsageError when it cannot be written."""
+    if quiet:
+        yield _Silent()
+        return
+    if out is None:
+        if format == "parquet":
+            raise UsageError("--format parquet needs --out FILE")
+        made = _writer(format, sys.stdout, names, about, width)
+        yield made
+        made.close()
+        sys.stdout.flush()
+        return
+    with files.replacing(out) as partial, _target(format, partial) as target:
+        made = _writer(format, target, names, about, width)
+        yield made
+        made.close()
+
+
+@contextmanager
+def _target(format: str, path: Path) -> Iterator[Any]:
+    if format == "parquet":
+        yield path
+        return
+    with path.open("w", encoding="utf-8", errors="replace") as stream:
+        yield stream
+
+
+def _writer(format: str, target: Any, names: list[str], about: dict[str, Any], width: int) -> Any:
+    if format == "parquet":
+        from rooflinecli.render.formats.parquet import Parquet
+
+        return Parquet(target, names, about)
+    if format == "jsonl":
+        from rooflinecli.render.formats.jsonl import Jsonl
+
+        return Jsonl(target, names, about)
+    from rooflinecli.render.views.sweep import WRITERS, Table
+
+    return Table(target, names, about, width) if format == "table" else WRITERS[format](target, names, about)
+
+
+app = command(Sweep, run, SweepDelivery)

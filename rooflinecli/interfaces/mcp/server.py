@@ -26,7 +26,7 @@ def server() -> Any:
                     input_schema=tools.schema(t),
                     output_schema=tools.output_schema(t),
                 )
-                for t in tools.QUESTIONS
+                for t in tools.NAMES
             ]
         )
 

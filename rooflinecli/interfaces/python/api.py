@@ -12,16 +12,19 @@ Options are those of the command line with underscores, `devices` and `hardware`
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+import inspect
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar, cast
 
+from rooflinecli.calibrate.question import Calibrate
 from rooflinecli.core.errors import DataError, ImpossibleValue, Infeasible, RooflineError, RooflineWarning, UsageError
 from rooflinecli.core.record import plain
-from rooflinecli.engine import build_request
 from rooflinecli.engine.phase_answer import DecodeAnswer, LayoutAnswer, PhaseAnswer, PrefillAnswer, TrainAnswer
+from rooflinecli.interfaces.python import dataframes as _dataframes
 from rooflinecli.interfaces.python.dataframes import Calibration, Simulation
 from rooflinecli.layers.parameter_counts import Parameters
 from rooflinecli.layers.parameter_counts import parameters as _parameters
-from rooflinecli.questions.estimate.answer import estimate as _estimate
+from rooflinecli.questions.compare.question import Compare
 from rooflinecli.questions.estimate.answer_types import (
     Cost,
     EstimateAnswer,
@@ -30,11 +33,19 @@ from rooflinecli.questions.estimate.answer_types import (
     Violation,
     Workload,
 )
-from rooflinecli.questions.estimate.explain import derivation
-from rooflinecli.specs import parse_values
+from rooflinecli.questions.estimate.question import Estimate, Explain
+from rooflinecli.questions.fleet.question import FleetPlan
+from rooflinecli.questions.plan.question import Plan
+from rooflinecli.questions.question import Question
+from rooflinecli.questions.search.question import Search
+from rooflinecli.questions.simulate.question import Simulate
+from rooflinecli.questions.sweep.question import Sweep
 from rooflinecli.specs.model import load_model
 
-P = TypeVar("P", bound=PhaseAnswer)
+A = TypeVar("A", bound=PhaseAnswer)
+P = ParamSpec("P")
+Q = TypeVar("Q", bound=Question[Any])
+R = TypeVar("R")
 __all__ = [
     "Answer",
     "Calibration",
@@ -119,7 +130,7 @@ class Answer(dict[str, Any]):
         """One optimizer step. Raises UsageError where it was not asked for."""
         return self._phase("train", TrainAnswer)
 
-    def _phase(self, name: str, kind: type[P]) -> P:
+    def _phase(self, name: str, kind: type[A]) -> A:
         found = self.result.phases.get(name)
         if not isinstance(found, kind):
             raise UsageError(f"this estimate answers {', '.join(self.result.phases)}; ask for phase={name!r}", "phase")
@@ -127,7 +138,7 @@ class Answer(dict[str, Any]):
 
     def explain(self, quantity: str, depth: int = 3) -> str:
         """The derivation of a quantity such as decode.time_s, as text. Raises UsageError for one that does not exist."""
-        return _explained(self.options, quantity, depth)
+        return Explain.read({**self.options, "quantity": quantity, "depth": depth}).answer().text
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON contract as a plain dictionary."""
@@ -151,33 +162,71 @@ class Answer(dict[str, Any]):
         return f"<{self.model.name} on {self.plan.devices} x {self.hardware.name}: {times}>"
 
 
-def estimate(model: str | None = None, hw: str | None = None, *, source: str | None = None, **options: Any) -> Answer:
-    """What `roofline estimate MODEL --hw HW` answers; `source` is its --from.
+def _function(kind: Callable[P, Q], wrap: Callable[[Q], R]) -> Callable[P, R]:
+    """The Python function of a question: the signature of its constructor; `wrap` answers.
 
-    Raises UsageError for options that are wrong, DataError for a broken file, Infeasible when no device count holds it.
+    Names of earlier releases, and those of the command line, are read too.
     """
-    asked: dict[str, Any] = {"model": model, "hw": hw, **options}
-    if source is not None:
-        from rooflinecli.importers.launch.read import options as launched
 
-        asked = launched(source, asked, build_request.warn)
-    return Answer(_estimate(build_request.request(asked)), asked)
+    def ask(*args: Any, **written: Any) -> R:
+        question: Any = kind
+        places = question.positional()
+        if len(args) > len(places):
+            raise TypeError(f"{ask.__name__}() takes {len(places)} positional arguments, not {len(args)}")
+        for name, value in zip(places, args, strict=False):
+            if name in written:
+                raise TypeError(f"{ask.__name__}() got several values for {name}")
+            written[name] = value
+        return wrap(question.read(written))
+
+    question: Any = kind
+    parameters = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY if field.kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=inspect.Parameter.empty if field.required else field.default,
+        )
+        for name, field in question.fields().items()
+    ]
+    ask.__name__ = ask.__qualname__ = "fleet" if question.verb == "fleet" else question.verb
+    ask.__doc__ = question.__doc__
+    ask.__signature__ = inspect.Signature(sorted(parameters, key=lambda p: p.kind))  # type: ignore[attr-defined]
+    return cast(Callable[P, R], ask)
 
 
-def explain(model: str, hw: str | None = None, quantity: str = "", depth: int = 3, **options: Any) -> str:
-    """The derivation of one quantity, as text."""
-    return _explained({"model": model, "hw": hw, **options}, quantity, depth)
+def _estimated(question: Estimate) -> Answer:
+    options = question.all_options()
+    return Answer(question.answer_to(question.request_of(options)), options)
 
 
-def _explained(options: dict[str, Any], quantity: str, depth: int) -> str:
-    from rooflinecli.render.views.explain import explain as text
+def _simulated(question: Simulate) -> Simulation:
+    from rooflinecli.questions.simulate.answer import answered
 
-    levels = int(parse_values.number("depth", depth))
-    return text(derivation(build_request.request(options), str(quantity)), levels)
+    answer, ran = answered(question)
+    return Simulation(answer.to_dict(), ran.every)
+
+
+def _calibrated(question: Calibrate) -> Calibration:
+    from rooflinecli.calibrate.report import data
+    from rooflinecli.calibrate.write_hardware import hardware_yaml
+
+    found = question.answer()
+    return Calibration(plain(data(found)), hardware_yaml(found) if found.moved else None)
+
+
+estimate = _function(Estimate, _estimated)
+explain = _function(Explain, lambda question: question.answer().text)
+sweep = _function(Sweep, _dataframes.sweep)
+search = _function(Search, lambda question: _dataframes.rows(question.answer(), "results"))
+compare = _function(Compare, lambda question: _dataframes.rows(question.answer(), "rows"))
+plan = _function(Plan, lambda question: question.answer())
+fleet = _function(FleetPlan, lambda question: question.answer())
+simulate = _function(Simulate, _simulated)
+calibrate = _function(Calibrate, _calibrated)
 
 
 def emit(tool: str, answer: Answer) -> str:
-    """The command or config of an answer's plan for vllm, sglang, trtllm, megatron, ...; what --emit prints."""
+    """The command or config of an answer's layout for vllm, sglang, trtllm, megatron, ...; what --emit prints."""
     from rooflinecli.questions.estimate.emit import launch as text
 
     if not isinstance(answer, Answer):
@@ -185,91 +234,6 @@ def emit(tool: str, answer: Answer) -> str:
             f"emit takes a tool and an answer of estimate, not {type(answer).__name__}; write rl.emit('vllm', rl.estimate(...))"
         )
     return text(tool, answer.options, answer.result)
-
-
-def sweep(
-    model: str, hw: str, *, columns: list[str] | None = None, where: list[str] | None = None, **options: Any
-) -> Any:
-    """What `roofline sweep` prints, as a frame: a row for each point. Ranges are strings (1..512x2) or lists of values."""
-    from rooflinecli.interfaces.python.dataframes import sweep as rows
-
-    return rows({"model": model, "hw": hw, **options}, columns, where or [])
-
-
-def search(
-    model: str, hw: str, *, objective: str | None = None, where: list[str] | None = None, top: int = 5, **options: Any
-) -> Any:
-    """What `roofline search` prints, as a frame: a row for each layout, the best first. `ttft`, `itl` and `qps` bound serving."""
-    from rooflinecli.interfaces.python.dataframes import search as rows
-
-    return rows({"model": model, "hw": hw, **options}, objective, where or [], top)
-
-
-def plan(
-    model: str, hw: list[str] | str, *, deadline: str | None = None, budget: str | None = None, hold: str = "pessimistic",
-    where: list[str] | None = None, qps: str | float | None = None, slo: str | None = None, **options: Any,
-) -> dict[str, Any]:  # fmt: skip
-    """What `roofline plan --format json` prints: the fewest devices of every chip for a deadline, a budget or a rate; `rows` is the best first."""
-    from rooflinecli.questions.plan.answer import plan as answered
-
-    asked = {
-        "model": model,
-        "hw": hw if isinstance(hw, str) else ",".join(hw),
-        **{k.replace("_", "-"): v for k, v in options.items()},
-    }
-    if isinstance(asked.get("phase"), str):
-        asked["phase"] = [asked["phase"]]
-    return answered(asked, deadline, budget, hold, where or [], None if qps is None else str(qps), slo)
-
-
-def fleet(file: str, *, hold: str | None = None, objective: str | None = None, split: bool = False) -> dict[str, Any]:
-    """What `roofline fleet FILE --format json` prints; `rows` is which model runs on which devices, with what layout.
-
-    Raises DataError for a file that is wrong, UsageError for an objective that needs a price nobody knows.
-    """
-    from pathlib import Path
-
-    from rooflinecli.questions.fleet.answer import fleet as answered
-
-    return answered(Path(file), hold, objective, split)
-
-
-def compare(model: str, hw: list[str], *, at: str = "same-devices", rank: str | None = None, **options: Any) -> Any:
-    """What `roofline compare` prints, as a frame: a row for each chip, the best first."""
-    from rooflinecli.interfaces.python.dataframes import compare as rows
-
-    return rows({"model": model, **options}, hw, at, rank)
-
-
-def simulate(model: str, hw: str, **options: Any) -> Simulation:
-    """What `roofline simulate MODEL --hw HW --format json` prints: every number under `simulate`, its interval under `interval`.
-
-    Options are those of an estimate and of the load (qps, concurrency, trace, prompt, output, requests, slo, replicas, ...).
-    """
-    from rooflinecli.questions.simulate.answer import answered
-    from rooflinecli.questions.simulate.question import Simulate
-
-    answer, ran = answered(Simulate.read({"model": model, "hw": hw, **options}))
-    return Simulation(answer.to_dict(), ran.every)
-
-
-def calibrate(files: list[str] | str, hw: str, *, hold_out: float = 0.3, **options: Any) -> Calibration:
-    """What `roofline calibrate FILE... --hw HW --format json` prints; `hardware` is the file it would write, None where nothing moved.
-
-    Raises DataError for a file that is no measurement, UsageError for what neither it nor the options say.
-    """
-    from pathlib import Path
-
-    from rooflinecli.calibrate.answer import calibrate as answer
-    from rooflinecli.calibrate.report import data
-    from rooflinecli.calibrate.write_hardware import hardware_yaml
-
-    paths = [Path(path) for path in ([files] if isinstance(files, str) else files)]
-    named = {
-        name: value for name, value in build_request.named({"model": "-", "hw": hw, **options}).items() if value != "-"
-    }
-    found = answer(paths, named, hold_out)
-    return Calibration(plain(data(found)), hardware_yaml(found) if found.moved else None)
 
 
 def parameters(model: str) -> Parameters:

@@ -8,6 +8,7 @@ from typing import Any
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.record import leaves
+from rooflinecli.questions.sweep.question import Sweep
 
 
 def frame(rows: Iterable[Mapping[str, Any]] | Mapping[str, Any]) -> Any:
@@ -77,17 +78,17 @@ class Calibration(dict[str, Any]):
         return frame(found)
 
 
-def sweep(options: dict[str, Any], columns: list[str] | None, where: list[str]) -> Any:
-    """The whole of a sweep, its chunks joined."""
+def sweep(question: Sweep) -> Any:
+    """The whole of a sweep as a frame, its chunks joined."""
     import numpy as np
 
     from rooflinecli.questions.sweep import axes
     from rooflinecli.questions.sweep import run as swept
     from rooflinecli.questions.sweep.filters import Filter
 
-    space = axes.space(_ranges(options), None)
-    shown = swept.layout(space, columns)
-    keep = Filter(space, where, False)
+    space = axes.space(question.options(), list(question.figures) or None)
+    shown = swept.layout(space, question.wanted)
+    keep = Filter(space, list(question.where), question.feasible_only)
     found: dict[str, list[Any]] = {name: [] for name in shown.names}
     for choice, answer in swept.answers(space, 0, space.points):
         table = keep(answer, swept.table(shown, choice, answer))
@@ -98,34 +99,6 @@ def sweep(options: dict[str, Any], columns: list[str] | None, where: list[str]) 
     return frame({name: np.concatenate(parts) for name, parts in found.items()})
 
 
-def search(options: dict[str, Any], objective: str | None, where: list[str], top: int) -> Any:
-    """Layouts, the best first; the frame is empty when nothing is feasible."""
-    limits, slo = {name: options.pop(name, None) for name in ("ttft", "itl", "qps")}, options.pop("slo", None)
-    asked = _ranges(options)
-    asked["phase"] = [asked["phase"]] if isinstance(asked.get("phase"), str) else asked.get("phase")
-    from rooflinecli.questions.search.answer import answered
-
-    return frame([dict(leaves(row)) for row in answered(asked, objective, where, limits, top, slo=slo)["results"]])
-
-
-def compare(options: dict[str, Any], chips: list[str], at: str, rank: str | None) -> Any:
-    """Chips ranked."""
-    from rooflinecli.questions.compare.answer import compare as answered
-
-    return frame([dict(leaves(row)) for row in answered(options, list(chips), at, rank)["rows"]])
-
-
-def _ranges(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as the command line writes them: a list of values is one text with commas, phases stay a list."""
-    found: dict[str, Any] = {}
-    for name, value in options.items():
-        if value is None:
-            continue
-        several = isinstance(value, (list, tuple, range))
-        if name == "phase":
-            found[name] = list(value) if several else [value]
-        else:
-            found[name.replace("_", "-")] = (
-                ",".join(map(str, value)) if several else value if isinstance(value, bool) else str(value)
-            )
-    return found
+def rows(answer: Mapping[str, Any], name: str) -> Any:
+    """A list of an answer as a frame, a column for each number; empty where nothing is feasible."""
+    return frame([dict(leaves(row)) for row in answer[name]])

@@ -14,8 +14,9 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from rooflinecli.core.errors import RooflineError, UsageError
-from rooflinecli.interfaces import dispatch
+from rooflinecli.interfaces import dispatch, verbs
 from rooflinecli.interfaces.web import form, query_string
+from rooflinecli.questions.estimate.question import Estimate
 from rooflinecli.render.formats.json import dumps
 from rooflinecli.render.report.page import STYLE
 
@@ -67,7 +68,7 @@ def _unfold(request: Request) -> Response:
 def _json(request: Request) -> Response:
     """What `roofline estimate --format json` prints, byte for byte."""
     try:
-        found = _answered(dispatch.estimate, _options(request))
+        found = _answered(lambda options: verbs.answer(Estimate.read(options)), _options(request))
     except RooflineError as error:
         return JSONResponse({"error": str(error)}, 400, HEADERS)
     return Response(dumps(found) + "\n", 200, HEADERS, "application/json")
@@ -83,7 +84,7 @@ def _fragment(made: Callable[[], str]) -> Response:
 def _answered(question: Callable[[dict[str, Any]], Any], options: dict[str, Any]) -> Any:
     """An answer, or the sentence that says what is wrong: numbers that no machine has are the asker's to mend."""
     try:
-        return dispatch.without_warnings(question, options)
+        return dispatch.without_warnings(lambda: question(options))
     except (ArithmeticError, ValueError, MemoryError) as error:
         raise UsageError(
             f"these values cannot be calculated with ({error}); give sizes that a machine could have"

@@ -40,15 +40,17 @@ def _options() -> dict[str, Any]:
     names = {
         spelt: option
         for option in OPTIONS.values()
-        for name in (option.name, *option.also)
+        for name in (option.long, *option.also, option.name)
         for spelt in (name, name.replace("-", "_"))
     }
     return {name: option_schema(option) for name, option in sorted(names.items())}
 
 
-def option_schema(option: Option) -> dict[str, Any]:
-    """JSON Schema of one option's value."""
-    about = {"description": option.help}
+def option_schema(option: Option, help: str | None = None, several: bool = False) -> dict[str, Any]:
+    """JSON Schema of one option's value; `several` where ranges and lists are read too."""
+    about = {"description": help or option.help}
+    if several:
+        return {"type": ["string", "number", "boolean", "array"], **about}
     if option.kind == "switch":
         return {"type": "boolean", **about}
     if option.kind == "choice":
@@ -56,7 +58,12 @@ def option_schema(option: Option) -> dict[str, Any]:
     if option.kind == "phases":
         phase = {"enum": list(option.choices)}
         return {"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": phase}], **about}
-    return {"type": ["number", "string"] if KINDS[option.kind].unit else "string", **about}
+    if option.several:
+        return {"type": ["string", "array"], "items": {"type": "string"}, **about}
+    return {
+        "type": ["number", "string"] if KINDS[option.kind].unit or option.kind == "distribution" else "string",
+        **about,
+    }
 
 
 def _limit() -> dict[str, Any]:

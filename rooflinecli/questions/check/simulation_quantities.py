@@ -9,6 +9,7 @@ from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.questions.check.cases import CheckCase
 from rooflinecli.questions.check.interval_bounds import IntervalBounds
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
+from rooflinecli.questions.question import is_estimate_option
 from rooflinecli.questions.simulate.answer_types import FORMER
 from rooflinecli.questions.simulate.min_replicas import min_replicas
 from rooflinecli.questions.simulate.question import Simulate
@@ -54,7 +55,7 @@ def _asked(case: CheckCase, result: EstimateAnswer) -> Simulate:
 
 def _entry(name: str) -> str:
     """The parameter of an entry of `simulate:`, which may be any of a simulation's own fields. Raises UsageError for others."""
-    own = [f for f in Simulate.fields().values() if OPTIONS.get(f.name) is not f]
+    own = [f for f in Simulate.fields().values() if not is_estimate_option(f)]
     for field in own:
         if name.replace("_", "-") in field.names:
             return field.parameter if field.name not in LOAD else field.name

@@ -20,9 +20,9 @@ class Collective(Question[CollectiveAnswer]):
         "roofline collective dispatch 2MB --hw h100 -n 64 --backend deepep-low-latency",
     )
     # fmt: off
-    op: Text = field("free", "all-reduce, all-gather, reduce-scatter, all-to-all or permute; with --backend dispatch or combine.", positional=True)
-    size: Number = field("bytes", "The whole tensor, such as 128MiB; a bare number is bytes.", positional=True)
-    hw: Text = field("name", "A chip or system (`roofline hardware`).")
+    op: Text = field("free", "all-reduce, all-gather, reduce-scatter, all-to-all or permute; with --backend dispatch or combine.", positional=True, kw_only=False)
+    size: Number = field("bytes", "The whole tensor, such as 128MiB; a bare number is bytes.", positional=True, kw_only=False)
+    hw: Text = field("name", "A chip or system (`roofline hardware`).", kw_only=False)
     n: OptNumber = field("count", "Devices in the group; or --mesh.", default=None, most=1e7, short="-n", also=("devices",))
     mesh: OptText = field("free", "Members per torus axis, such as x=4,y=1, instead of -n.", default=None, metavar="AXES")
     backend: Text = field("free", "nccl; deepep-low-latency, deepep, nvlink, gather (dispatch, combine); one-shot, two-shot, custom (all-reduce).", default="nccl", metavar="CHOICE", former=("mode",))

@@ -10,7 +10,7 @@ from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.core.num import divisors
 from rooflinecli.engine import autoregressive_only, extrapolation, legality, option_conflicts
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.questions.fleet.question import DeviceGroup, FleetService
+from rooflinecli.questions.fleet.fleet_question import DeviceGroup, FleetService
 from rooflinecli.questions.plan.instance import ServingInstance, conditions, instance
 from rooflinecli.questions.search import instances, serving
 from rooflinecli.questions.search.objective import objective

@@ -7,9 +7,9 @@ from functools import cached_property
 
 from rooflinecli.questions.fleet.assignment import AllocationProgram, Assignment
 from rooflinecli.questions.fleet.demand import InstanceOption, ServiceDemand
+from rooflinecli.questions.fleet.fleet_question import DeviceGroup, Fleet, FleetService
 from rooflinecli.questions.fleet.instance_options import InstanceOptions
 from rooflinecli.questions.fleet.packing import pack, taken
-from rooflinecli.questions.fleet.question import DeviceGroup, Fleet, FleetService
 from rooflinecli.questions.plan.instance import ServingInstance
 
 

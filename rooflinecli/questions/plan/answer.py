@@ -9,7 +9,7 @@ from rooflinecli.core.errors import UsageError
 from rooflinecli.core.parallel_map import Spread
 from rooflinecli.questions import multi_chip
 from rooflinecli.questions.plan import serving as serve
-from rooflinecli.questions.plan.question import asked, serving
+from rooflinecli.questions.plan.targets import asked, serving
 from rooflinecli.questions.plan.training import BILL, RUN, ChipPlan
 from rooflinecli.questions.search.mean_slo import joined
 from rooflinecli.specs.model import load_model

@@ -1,113 +1,53 @@
-"""What a plan is asked: the work, the chips with their prices, the deadline and the budget."""
+"""`roofline plan MODEL --tokens 15T --deadline 30d --hw h100,b200` as a record."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
-from rooflinecli.core.errors import UsageError
-from rooflinecli.engine import build_request
-from rooflinecli.questions import multi_chip
-from rooflinecli.specs import parse_values
-from rooflinecli.specs.name_lookup import split_count
-from rooflinecli.specs.options import OPTIONS
-
-WAYS = ("fewest devices that meet the deadline", "shortest run within the budget")
+from rooflinecli.questions.question import Question, Several
+from rooflinecli.questions.search.question import FIXED, RESTRICTED, Prices
+from rooflinecli.specs.options import LOAD, EstimateOptions, OptNumber, OptText, Texts, field
 
 
-@dataclass(frozen=True)
-class TrainingPlanQuestion:
-    """`each` holds the options of every chip; deadline in s, budget in USD; `most` devices to have; `hold` the end that is held."""
+class Plan(Prices, EstimateOptions, Several, Question[dict[str, Any]]):  # type: ignore[misc]  # a price for each chip
+    """How many devices, of which chip, for how long, at what cost: every chip's answer side by side, the cheapest first.
 
-    each: dict[str, dict[str, Any]]
-    deadline: float | None
-    budget: float | None
-    most: int | None
-    hold: str
-    where: tuple[str, ...]
+    Training: the fewest devices of each chip that see --tokens by --deadline, or the shortest run that --budget pays for, each with
+    the best layout by search. Serving: the fewest that carry --qps inside --slo. All at the pessimistic bound of the interval (--bound).
+    Exit code 1 when no chip can.
+    """
 
-    @property
-    def way(self) -> str:
-        return WAYS[0] if self.deadline is not None else WAYS[1]
-
-
-@dataclass(frozen=True)
-class ServingPlanQuestion:
-    """A service to plan: requests per second, limits in s by name; `period` s to serve, which a budget in USD pays for."""
-
-    each: dict[str, dict[str, Any]]
-    qps: float
-    limits: dict[str, float]
-    period: float | None
-    budget: float | None
-    most: int | None
-    hold: str
-    where: tuple[str, ...]
-
-
-def serving(
-    options: dict[str, Any],
-    qps: str | None,
-    limits: dict[str, str | None],
-    deadline: str | None,
-    budget: str | None,
-    hold: str,
-    where: list[str],
-) -> ServingPlanQuestion:
-    """Options as written -> the question. Raises UsageError naming the flag that is wrong or missing."""
-    if qps is None:
-        raise UsageError("--qps: requests per second to carry, such as 50; a plan of serving cannot do without", "qps")
-    if budget is not None and deadline is None:
-        raise UsageError(
-            "--budget of a service pays for a time; add it as --deadline, such as --deadline 365d", "deadline"
-        )
-    if options.get("tokens") is not None:
-        raise UsageError("--tokens belongs to training; leave out --phase, or --tokens", "tokens")
-    return ServingPlanQuestion(
-        _each(options),
-        build_request.value(OPTIONS["qps"], qps),
-        {name: parse_values.seconds(f"--{name}", text, name) for name, text in limits.items() if text is not None},
-        None if deadline is None else parse_values.seconds("--deadline", deadline, "deadline"),
-        None if budget is None else parse_values.dollars("--budget", budget, "budget"),
-        _most(options),
-        hold,
-        tuple(where),
+    verb = "plan"
+    examples = (
+        "roofline plan llama-3-70b --tokens 15T --deadline 30d --hw h100,b200,tpu-v6e",
+        "roofline plan llama-3-70b --tokens 15T --budget '10 M USD' --hw h100,mi300x --price mi300x=2.50",
+        "roofline plan llama-3-70b --phase decode --qps 50 --slo ttft=1s,itl=40ms --hw h100,b200",
     )
+    ranged = frozenset({*RESTRICTED, "batch"})
+    without = FIXED | {"concurrency"}
+    helps = {
+        "phase": "train (default), or decode for a service at --qps.",
+        "n": "The most devices to have of a chip.",
+        "batch": "Global batch (4M-tokens works too); serving: batches to try (1..1024).",
+        **dict.fromkeys(RESTRICTED, "Restrict the layouts that are searched, e.g. to 8 or 4,8."),
+        "recompute": "Restrict recomputation, e.g. to none,selective.",
+        "sequence_parallel": "Restrict to yes or no.",
+    }
+    # fmt: off
+    hw: Texts = field("free", "Chips, with commas or repeated.", panel=LOAD, metavar="NAMES", several=True, also=("hardware",), kw_only=False)  # type: ignore[assignment]
+    deadline: OptNumber = field("time", "When the run has to be done, such as 30d; a service: how long it is paid for.", default=None, panel=LOAD)
+    budget: OptText = field("free", "The most to pay in all, such as '2 M USD'; alone: the shortest run that it pays for.", default=None, metavar="MONEY", panel=LOAD)
+    qps: OptNumber = field("positive", "Serving: requests per second to carry.", default=None, metavar="RATE", panel=LOAD, former=("request-rate", "rps"))
+    slo: OptText = field("free", "Serving: TTFT and ITL limits, such as ttft=1s,itl=40ms.", default=None, metavar="LIMITS", panel=LOAD)
+    where: Texts = field("free", "What must also hold, e.g. 'train.memory.headroom >= 10 %'; repeat.", default=None, metavar="CONDITION", several=True)
+    # fmt: on
 
+    def answer(self, tell: Callable[[str], None] | None = None, over: Any = None) -> dict[str, Any]:
+        from rooflinecli.questions.plan.answer import plan
+        from rooflinecli.specs.request import HOLDS
 
-def _each(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Options of every chip. Raises UsageError for a chip with its count, which is what a plan finds."""
-    each = multi_chip.each({k: v for k, v in options.items() if k not in ("n", "phase")})
-    said = next((chip for chip in each if split_count("hardware", chip)[0] is not None), None)
-    if said is not None:
-        raise UsageError(f"--hw {said}: a plan finds the count; leave it out, and give -n for the most to have", "hw")
-    return each
-
-
-def _most(options: dict[str, Any]) -> int | None:
-    return int(build_request.value(OPTIONS["n"], options["n"])) if options.get("n") is not None else None
-
-
-def asked(
-    options: dict[str, Any], deadline: str | None, budget: str | None, hold: str, where: list[str]
-) -> TrainingPlanQuestion:
-    """Options as written -> the question. Raises UsageError naming the flag that is wrong or missing."""
-    if deadline is None and budget is None:
-        raise UsageError("nothing to plan for; give --deadline 30d, --budget '2 M USD' or both", "deadline")
-    if options.get("tokens") is None:
-        raise UsageError("--tokens: how many the run sees, such as 15T; a plan cannot do without", "tokens")
-    if not build_request.value(OPTIONS["tokens"], options["tokens"]):
-        raise UsageError(f"--tokens {options['tokens']}: must be above zero; there is nothing to plan for", "tokens")
-    each = _each(options)
-    found = TrainingPlanQuestion(
-        each,
-        None if deadline is None else parse_values.seconds("--deadline", deadline, "deadline"),
-        None if budget is None else parse_values.dollars("--budget", budget, "budget"),
-        _most(options),
-        hold,
-        tuple(where),
-    )
-    lacking = multi_chip.unpriced(each)
-    if budget is not None and len(lacking) == len(each):
-        raise UsageError(f"--budget {budget}: {multi_chip.remedy(lacking)}", "budget")
-    return found
+        options = self.options() | {"hw": ",".join(self.hw)}
+        bound = options.pop("hold", None) or HOLDS[0]
+        deadline, qps = self.text_of(Plan.deadline), self.text_of(Plan.qps)
+        return plan(options, deadline, self.budget, bound, list(self.where), qps, self.slo, over, tell)

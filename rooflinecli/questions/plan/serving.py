@@ -10,7 +10,7 @@ from rooflinecli.engine import build_request
 from rooflinecli.formulas import capacity, cost
 from rooflinecli.questions.estimate.answer import scene_of
 from rooflinecli.questions.plan.instance import conditions, instance
-from rooflinecli.questions.plan.question import ServingPlanQuestion
+from rooflinecli.questions.plan.targets import ServingPlanQuestion
 from rooflinecli.questions.search.serving import search
 from rooflinecli.specs.hardware import load_hardware
 

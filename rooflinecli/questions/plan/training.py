@@ -17,7 +17,7 @@ from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 from rooflinecli.questions.plan import device_counts
-from rooflinecli.questions.plan.question import TrainingPlanQuestion
+from rooflinecli.questions.plan.targets import TrainingPlanQuestion
 from rooflinecli.questions.search.command_line import estimate_command
 from rooflinecli.questions.search.explain_rows import command, request_of
 from rooflinecli.questions.search.training import search

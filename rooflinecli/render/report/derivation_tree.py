@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from rooflinecli.core import derivation_text as explain
 from rooflinecli.core.derivation import Traced
 from rooflinecli.render.report.html import EscapedHtml, join, tag
-from rooflinecli.render.views import explain
 
 MOST = 6000  # numbers on one page; deeper ones are named, and `--explain` shows them
 

@@ -43,7 +43,7 @@ def value(entry: Formula, result: Any, arguments: dict[str, float], fmt: str) ->
 
 
 def derivation(result: Any, depth: int) -> str:
-    from rooflinecli.render.views.explain import explain
+    from rooflinecli.core.derivation_text import explain
 
     return explain(result, depth)
 

@@ -112,7 +112,7 @@ def _possible(written: str, result: dict[str, Any]) -> float:
 
 
 def _derivation(result: dict[str, Any], quantity: str, depth: int) -> str:
-    from rooflinecli.render.views.explain import explain
+    from rooflinecli.core.derivation_text import explain
 
     found = quantities(result)
     if quantity not in found:

@@ -1,0 +1,50 @@
+"""The questions that may be asked over a wire or in Python, by verb, and how each is answered.
+
+A class is imported when its verb is asked for; to add a verb to every interface is to add its line.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from rooflinecli.core.record import plain
+from rooflinecli.questions.question import Question
+
+_QUESTIONS = {
+    "estimate": "questions.estimate.question:Estimate",
+    "explain": "questions.estimate.question:Explain",
+    "search": "questions.search.question:Search",
+    "compare": "questions.compare.question:Compare",
+    "plan": "questions.plan.question:Plan",
+    "fleet": "questions.fleet.question:FleetPlan",
+    "simulate": "questions.simulate.question:Simulate",
+    "check": "questions.check.question:Check",
+    "calibrate": "calibrate.question:Calibrate",
+    "collective": "questions.collective.question:Collective",
+}
+NAMES = tuple(_QUESTIONS)
+
+
+def question(verb: str) -> type[Question[Any]]:
+    """The record of a verb."""
+    module, _, name = _QUESTIONS[verb].partition(":")
+    found: type[Question[Any]] = getattr(import_module(f"rooflinecli.{module}"), name)
+    return found
+
+
+def answer(asked: Question[Any]) -> dict[str, Any]:
+    """The answer as the object of the JSON contract. Raises the errors of rooflinecli.core.errors."""
+    if asked.verb == "check":
+        from rooflinecli.calibrate.gap_explanations import rows_of_plan
+
+        return dict(plain(asked.answer(rows_of_plan)))  # type: ignore[call-arg]
+    if asked.verb == "calibrate":
+        from rooflinecli.calibrate.report import data
+        from rooflinecli.interfaces.cli.estimate_flags import estimate_options
+
+        target: str | None = asked.target  # type: ignore[attr-defined]
+        hw = str(asked.hw)  # type: ignore[attr-defined]
+        wanted = None if target is None else {"hw": hw, **estimate_options("--target", target, hw)}
+        return dict(plain(data(asked.answer(wanted))))  # type: ignore[call-arg]
+    return dict(plain(asked.answer()))

@@ -1,0 +1,157 @@
+"""What a fleet is asked: a file -> groups of devices and services, each with the options it is searched with on every group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rooflinecli.core.errors import DataError, UsageError
+from rooflinecli.engine import build_request
+from rooflinecli.questions import multi_chip
+from rooflinecli.questions.file_options import as_options
+from rooflinecli.questions.fleet.fleet_file import FleetFile, ServiceSpec, load_fleet
+from rooflinecli.questions.search.mean_slo import joined
+from rooflinecli.specs import parse_values
+from rooflinecli.specs.engine import DEFAULT, load_engine
+from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.specs.options import OPTIONS
+from rooflinecli.specs.yaml_loader import Document
+
+_NEITHER = {  # options that have no place in a fleet, and what does
+    "hw": "", "price": "write it at the group, such as `h100: {devices: 64, price: 2.5}`",
+    "n": "the groups say how many devices there are", "phase": "a fleet serves", "concurrency": "the search finds it; `batch` restricts it",
+    "qps": "", "hold": "write it at the top of the file",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DeviceGroup:
+    """Devices of one chip. price: as written, where the file's is not taken."""
+
+    name: str
+    chip: str
+    devices: int
+    price: str | None
+
+    @property
+    def usd_per_device_hour(self) -> float | None:
+        """The price that is counted with, and None where nobody knows one."""
+        if self.price is not None:
+            return float(build_request.value(OPTIONS["price"], self.price))
+        known = load_hardware(self.chip).price
+        return known.si if known is not None else None
+
+
+@dataclass(frozen=True)
+class FleetService:
+    """A model and its traffic: requests per second, limits in s, options by name; `groups` that it may run on."""
+
+    name: str
+    options: dict[str, Any]
+    qps: float
+    limits: dict[str, float]
+    where: tuple[str, ...]
+    groups: tuple[str, ...]
+    line: str
+
+    def on(self, group: DeviceGroup) -> dict[str, Any]:
+        """The options of a search on a group."""
+        price = {"price": group.price} if group.price is not None else {}
+        return {**self.options, "hw": group.chip, **price}
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The question. `objective` is cost or devices; `split`: a model may run on several groups where that is lighter, not only where it must."""
+
+    groups: tuple[DeviceGroup, ...]
+    services: tuple[FleetService, ...]
+    hold: str
+    objective: str
+    split: bool = False
+
+    @property
+    def unpriced(self) -> list[str]:
+        return [g.name for g in self.groups if g.usd_per_device_hour is None]
+
+
+def asked(path: Path, hold: str | None = None, objective: str | None = None, split: bool = False) -> Fleet:
+    """The question of a file. Raises DataError with file:line; UsageError for an objective that needs a price nobody knows."""
+    file, document = load_fleet(path)
+    groups = tuple(_group(name, file, document) for name in file.fleet)
+    services = tuple(_service(name, spec, file, document) for name, spec in file.models.items())
+    found = Fleet(groups, services, hold or file.hold.value, objective or "cost", split)
+    if not found.unpriced:
+        return found
+    if objective == "cost":
+        raise UsageError(
+            f"--objective cost: no price is known for {', '.join(found.unpriced)}; add `price` to the group",
+            "objective",
+        )
+    return replace(found, objective="devices")
+
+
+def _group(name: str, file: FleetFile, document: Document) -> DeviceGroup:
+    spec, key = file.fleet[name], ("fleet", name)
+    chip, price = spec.hw or name, None if spec.price is None else str(spec.price)
+    beside = document.path.parent / chip
+    chip = str(beside) if chip.endswith((".yaml", ".yml")) and beside.is_file() else chip
+    try:
+        load_hardware(chip)
+        multi_chip.prices(price, [chip])
+    except UsageError as error:
+        raise DataError(f"{document.location(*key, error.option or 'hw')}: {error}") from None
+    return DeviceGroup(name, chip, spec.devices, price)
+
+
+def _service(name: str, spec: ServiceSpec, file: FleetFile, document: Document) -> FleetService:
+    key = ("models", name)
+    options = as_options(file.defaults, document, ("defaults",)) | as_options(spec.options, document, key)
+    if "model" not in options:
+        options["model"] = name
+    beside = document.path.parent / str(options["model"])
+    if str(options["model"]).endswith((".yaml", ".yml", ".json")) and beside.exists():
+        options["model"] = str(beside)
+    for wrong in (o for o in options if o in _NEITHER):
+        raise DataError(f"{_at(document, name, wrong)}: {wrong}: not of one model in a fleet; {_NEITHER[wrong]}")
+    groups = spec.hw or tuple(file.fleet)
+    for group in groups:
+        if group not in file.fleet:
+            raise DataError(
+                f"{document.location(*key, 'hw')}: hw: no group '{group}' in the fleet; name one of {', '.join(file.fleet)}"
+            )
+    try:
+        qps = build_request.value(OPTIONS["qps"], spec.qps)
+        if qps <= 0:
+            raise UsageError("qps: must be above zero; leave out a model without traffic", "qps")
+        said = {k: v for k, v in joined({"ttft": None, "itl": None}, spec.slo).items() if v is not None}
+        limits = {k: parse_values.seconds(f"--{k}", v, "slo") for k, v in said.items()}
+        _search(options, spec.where, file.fleet[groups[0]].hw or groups[0])
+    except UsageError as error:
+        raise DataError(f"{_at(document, name, error.option)}: {name}: {error}") from None
+    return FleetService(name, _written(options), float(qps), limits, spec.where, tuple(groups), document.location(*key))
+
+
+def _search(options: dict[str, Any], where: tuple[str, ...], chip: str) -> None:
+    """Raises UsageError for a question that no group could answer: what is wrong whatever the chip is no traffic that does not fit."""
+    from rooflinecli.questions.search.serving_question import asked
+
+    nothing: dict[str, str | None] = {"qps": None, "ttft": None, "itl": None}
+    question = asked({**_written(options), "hw": chip}, "throughput", list(where), nothing)
+    load_engine(question.request.engine or DEFAULT)
+
+
+def _written(options: dict[str, Any]) -> dict[str, Any]:
+    """Options as a command line has them."""
+    return {k: v if isinstance(v, (bool, list)) else str(v) for k, v in options.items()}
+
+
+def _at(document: Document, name: str, option: str) -> str:
+    """Where a model's option was written: in its own lines, or in those that all share."""
+    own = ("models", name, option)
+    return (
+        document.location(*own)
+        if own in document.lines or ("defaults", option) not in document.lines
+        else document.location("defaults", option)
+    )

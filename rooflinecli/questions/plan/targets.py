@@ -1,0 +1,113 @@
+"""What a plan is asked: the work, the chips with their prices, the deadline and the budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rooflinecli.core.errors import UsageError
+from rooflinecli.engine import build_request
+from rooflinecli.questions import multi_chip
+from rooflinecli.specs import parse_values
+from rooflinecli.specs.name_lookup import split_count
+from rooflinecli.specs.options import OPTIONS
+
+WAYS = ("fewest devices that meet the deadline", "shortest run within the budget")
+
+
+@dataclass(frozen=True)
+class TrainingPlanQuestion:
+    """`each` holds the options of every chip; deadline in s, budget in USD; `most` devices to have; `hold` the end that is held."""
+
+    each: dict[str, dict[str, Any]]
+    deadline: float | None
+    budget: float | None
+    most: int | None
+    hold: str
+    where: tuple[str, ...]
+
+    @property
+    def way(self) -> str:
+        return WAYS[0] if self.deadline is not None else WAYS[1]
+
+
+@dataclass(frozen=True)
+class ServingPlanQuestion:
+    """A service to plan: requests per second, limits in s by name; `period` s to serve, which a budget in USD pays for."""
+
+    each: dict[str, dict[str, Any]]
+    qps: float
+    limits: dict[str, float]
+    period: float | None
+    budget: float | None
+    most: int | None
+    hold: str
+    where: tuple[str, ...]
+
+
+def serving(
+    options: dict[str, Any],
+    qps: str | None,
+    limits: dict[str, str | None],
+    deadline: str | None,
+    budget: str | None,
+    hold: str,
+    where: list[str],
+) -> ServingPlanQuestion:
+    """Options as written -> the question. Raises UsageError naming the flag that is wrong or missing."""
+    if qps is None:
+        raise UsageError("--qps: requests per second to carry, such as 50; a plan of serving cannot do without", "qps")
+    if budget is not None and deadline is None:
+        raise UsageError(
+            "--budget of a service pays for a time; add it as --deadline, such as --deadline 365d", "deadline"
+        )
+    if options.get("tokens") is not None:
+        raise UsageError("--tokens belongs to training; leave out --phase, or --tokens", "tokens")
+    return ServingPlanQuestion(
+        _each(options),
+        build_request.value(OPTIONS["qps"], qps),
+        {name: parse_values.seconds(f"--{name}", text, name) for name, text in limits.items() if text is not None},
+        None if deadline is None else parse_values.seconds("--deadline", deadline, "deadline"),
+        None if budget is None else parse_values.dollars("--budget", budget, "budget"),
+        _most(options),
+        hold,
+        tuple(where),
+    )
+
+
+def _each(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Options of every chip. Raises UsageError for a chip with its count, which is what a plan finds."""
+    each = multi_chip.each({k: v for k, v in options.items() if k not in ("n", "phase")})
+    said = next((chip for chip in each if split_count("hardware", chip)[0] is not None), None)
+    if said is not None:
+        raise UsageError(f"--hw {said}: a plan finds the count; leave it out, and give -n for the most to have", "hw")
+    return each
+
+
+def _most(options: dict[str, Any]) -> int | None:
+    return int(build_request.value(OPTIONS["n"], options["n"])) if options.get("n") is not None else None
+
+
+def asked(
+    options: dict[str, Any], deadline: str | None, budget: str | None, hold: str, where: list[str]
+) -> TrainingPlanQuestion:
+    """Options as written -> the question. Raises UsageError naming the flag that is wrong or missing."""
+    if deadline is None and budget is None:
+        raise UsageError("nothing to plan for; give --deadline 30d, --budget '2 M USD' or both", "deadline")
+    if options.get("tokens") is None:
+        raise UsageError("--tokens: how many the run sees, such as 15T; a plan cannot do without", "tokens")
+    if not build_request.value(OPTIONS["tokens"], options["tokens"]):
+        raise UsageError(f"--tokens {options['tokens']}: must be above zero; there is nothing to plan for", "tokens")
+    each = _each(options)
+    found = TrainingPlanQuestion(
+        each,
+        None if deadline is None else parse_values.seconds("--deadline", deadline, "deadline"),
+        None if budget is None else parse_values.dollars("--budget", budget, "budget"),
+        _most(options),
+        hold,
+        tuple(where),
+    )
+    lacking = multi_chip.unpriced(each)
+    if budget is not None and len(lacking) == len(each):
+        raise UsageError(f"--budget {budget}: {multi_chip.remedy(lacking)}", "budget")
+    return found

@@ -1,0 +1,111 @@
+"""`roofline search MODEL --hw HW` as a record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rooflinecli.questions.question import Question, Several
+from rooflinecli.specs.options import (
+    LAYOUT,
+    LOAD,
+    EstimateOptions,
+    Group,
+    OptNumber,
+    OptText,
+    Switch,
+    Texts,
+    Whole,
+    field,
+)
+
+RESTRICTED = {
+    "tp": "tensor parallel sizes: 8 or 4,8 or 1..8x2",
+    "pp": "pipeline stages",
+    "dp": "data parallel replicas",
+    "cp": "context parallel sizes",
+    "ep": "expert parallel sizes",
+    "zero": "ZeRO stages, e.g. 1,3",
+    "micro_batch_size": "micro-batch sizes",
+    "virtual_stages": "interleaved stages per device",
+    "recompute": "recomputation, e.g. none,selective",
+    "sequence_parallel": "to yes or no",
+}
+FIXED = frozenset(
+    {"layers_per_stage", "recompute_modules", "recompute_num_layers"}
+)  # which one layout has, and no search
+
+
+class Limits(Group):
+    """Limits of a service and the rate it carries."""
+
+    # fmt: off
+    ttft: OptNumber = field("time", "Serving: TTFT at most, e.g. '300 ms'.", default=None, panel=LOAD)
+    itl: OptNumber = field("time", "Serving: ITL at most, e.g. '40 ms'.", default=None, panel=LOAD)
+    slo: OptText = field("free", "Serving: --ttft and --itl in one, such as ttft=1s,itl=40ms.", default=None, metavar="LIMITS", panel=LOAD)
+    qps: OptNumber = field("positive", "Serving: requests per second to carry; finds the fewest devices.", default=None, metavar="RATE", panel=LOAD, former=("request-rate", "rps"))
+    # fmt: on
+
+
+class Prices(Group):
+    """Prices by chip."""
+
+    # fmt: off
+    price: Texts = field("free", "USD per device-hour, instead of the file's: 2.50, or h100=2.50,mi300x=3 for chips by name; repeat.", default=None, metavar="MONEY", panel=LOAD, several=True)
+    # fmt: on
+
+
+class Search(Prices, Limits, EstimateOptions, Several, Question[dict[str, Any]]):  # type: ignore[misc]  # a price for each chip
+    """Every legal layout, priced exactly: the winner, what is next and why, what was rejected and by what.
+
+    Training tries all splits over TP, PP, CP, DP, EP with every ZeRO stage, micro-batch, virtual stage, recomputation and
+    sequence parallelism. Ranked by the pessimistic bound of the interval (--bound); what no published run supports widens it.
+    Serving tries instance layouts and batches, together and with disaggregated prefill and decode pools.
+    Exit code 1 when nothing is feasible; the nearest miss is shown.
+    """
+
+    verb = "search"
+    examples = (
+        "roofline search llama-3-405b --hw h100 -n 2048 --batch 2048 --top 3",
+        "roofline search llama70b --hw h100 -n 16 --phase decode --qps 5 --itl '40 ms'",
+        "roofline search llama70b --hw h100,h200 --phase decode --qps 50 --slo itl=40ms",
+    )
+    ranged = frozenset({*RESTRICTED, "n", "batch", "hw"})
+    without = FIXED | {"concurrency"}
+    helps = {
+        "hw": "A name or alias (`roofline hardware`), or a YAML path; several with commas are searched side by side.",
+        "phase": "train (default), or decode for serving (prefill is searched with it).",
+        "n": "Devices: one count or several (training); the most to use (serving).",
+        "batch": "Global batch (4M-tokens works too); serving: batches to try (1..1024).",
+        **{name: f"Restrict {what}." for name, what in RESTRICTED.items()},
+    }
+    # fmt: off
+    objective: OptText = field("free", "throughput, latency, cost, energy, devices, any quantity, or two for a Pareto front.", default=None, metavar="LIST")
+    where: Texts = field("free", "What must hold, e.g. 'train.mfu >= 0.4' or 'serve.itl_s <= 40 ms'; repeat. Memory always.", default=None, metavar="CONDITION", several=True)
+    top: Whole = field("whole", "How many layouts to show, the best of each split of the devices.", default=5)
+    precedent_only: Switch = field("switch", "Training: only layouts like published runs.", default=False, panel=LAYOUT, former=("practised",))
+    all_layouts: Switch = field("switch", "Training: every layout a row, not the best of each split.", default=False, panel=LAYOUT, former=("all",))
+    sensitivity: Switch = field("switch", "Also: how the winner's time moves with each figure and constant, which of them would change the winner, what would resolve it.", default=False)
+    simulate_top: Whole = field("whole", "Serving at a rate: simulate the first so many layouts found.", default=0, least=0, former=("simulate",))
+    # fmt: on
+
+    def answer(self, tell: Callable[[int, int], None] | None = None, over: Any = None) -> dict[str, Any]:
+        from rooflinecli.questions.search.answer import answered
+        from rooflinecli.questions.search.row_filter import RowFilter
+
+        limits = {name: self.text_of(getattr(Search, name)) for name in ("ttft", "itl", "qps")}
+        kept, options = RowFilter(self.precedent_only, self.all_layouts), self.options()
+        found = answered(
+            options, self.objective, list(self.where), limits, self.top, tell, over, self.simulate_top, self.slo, kept
+        )
+        if self.sensitivity and found["feasible"]:
+            from rooflinecli.questions import multi_chip
+            from rooflinecli.questions.sensitivity.elasticities import of_layout
+            from rooflinecli.questions.sensitivity.robustness import robust
+            from rooflinecli.specs.request import HOLDS
+
+            winner, each = found["results"][0], multi_chip.each(options)
+            own = each[winner.get("chip") or next(iter(each))]
+            found["sensitivity"] = of_layout(own, winner["layout"], found["phase"])
+            found["tornado"] = robust(found, options, self.bound or HOLDS[0])
+        return found

@@ -1,0 +1,44 @@
+"""`roofline sweep MODEL --hw HW --batch 1..512` as a record: one estimate, any of whose options may be a range."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rooflinecli.questions.question import Question, Several
+from rooflinecli.questions.search.question import FIXED
+from rooflinecli.specs.options import EstimateOptions, OptText, Switch, Texts, field
+
+
+class Sweep(EstimateOptions, Several, Question[dict[str, Any]]):
+    """Every number of `estimate` over ranges: `1..512`, `1..512/8` (step), `1..512x2` (factor), lists `1k,4k,32k`.
+
+    The layout is the one given, never chosen: sizes left out are 1, ZeRO is 1, nothing is recomputed (`roofline search`
+    chooses). Points that do not fit stay, with feasible = false and the reason. Exit code 1 when no point is feasible.
+    """
+
+    verb = "sweep"
+    examples = (
+        "roofline sweep llama70b --hw h100,h200 --tp 8 --batch 1..512x2",
+        "roofline sweep llama-3-8b --hw h100 --set memory.bandwidth=x1,x2",
+    )
+    ranged = frozenset(EstimateOptions.fields()) - {"phase"}
+    without = FIXED
+    helps = {
+        "model": "One or several models, comma-separated.",
+        "hw": "One or several chips, comma-separated.",
+        "phase": "prefill, decode, train; omitted: prefill and decode.",
+        "n": "Devices; with it dp is what tp, pp and cp leave.",
+    }
+    # fmt: off
+    figures: Texts = field("free", "A hardware figure: memory.bandwidth='2..5/0.5 TB/s', peak.bf16=x1,x2, efficiency.matmul.compute=0.6,0.8.", default=None, several=True, metavar="FIGURE=VALUES", long="set")
+    columns: OptText = field("free", "Columns by JSON path, group or pattern: decode.time_s,decode.memory,cost.*", default=None, metavar="LIST")
+    feasible_only: Switch = field("switch", "Leave out points that do not fit or cannot be laid out.", default=False)
+    where: Texts = field("free", "Keep points that satisfy, e.g. 'decode.time_s <= 40 ms'; repeat.", default=None, several=True, metavar="CONDITION")
+    sensitivity: Switch = field("switch", "For a single point: how time moves with each hardware figure and constant.", default=False)
+    part: OptText = field("free", "i/n: the i-th of n equal parts; the parts concatenate to the whole.", default=None, metavar="I/N", long="shard")
+    # fmt: on
+
+    @property
+    def wanted(self) -> list[str] | None:
+        """The columns asked for, None for the usual ones."""
+        return None if self.columns is None else [name.strip() for name in self.columns.split(",")]
