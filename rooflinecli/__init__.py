@@ -59,12 +59,19 @@ __all__ = [
 
 
 class _Question(ModuleType):
-    """A package whose name is a question of the API as well, so that `rl.simulate(...)` asks it once the package is loaded too."""
+    """A package whose name is a question of the API as well, so that `rl.calibrate(...)` asks it once the package is loaded too."""
+
+    @property
+    def __signature__(self) -> Any:
+        import inspect
+
+        return inspect.signature(self._asked())
+
+    def _asked(self) -> Any:
+        return getattr(import_module("rooflinecli.interfaces.python.api"), self.__name__.rpartition(".")[2])
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        return getattr(import_module("rooflinecli.interfaces.python.api"), self.__name__.rpartition(".")[2])(
-            *args, **options
-        )
+        return self._asked()(*args, **options)
 
 
 class _Package(ModuleType):

@@ -44,7 +44,7 @@ class Question(Group, Generic[A]):
             for name in written:
                 if name not in self.fields():
                     raise TypeError(f"{type(self).__name__} has no field {name}")
-            self._set({name: value for name, value in written.items() if value is not None})
+            self._set({name: value for name, value in written.items() if value is not None and value != []})
 
         def __setattr__(self, name: str, value: Any) -> None:
             raise AttributeError(f"a question cannot be changed; make another with replace({name}=...)")
@@ -141,7 +141,9 @@ class Question(Group, Generic[A]):
 
     def replace(self: Q, **written: Any) -> Q:
         """The same question with other values; None takes one out."""
-        return type(self)(**{name: value for name, value in (self.written() | written).items() if value is not None})
+        return type(self)(
+            **{name: value for name, value in (self.written() | written).items() if value is not None and value != []}
+        )
 
     def check(self) -> None:
         """Raise UsageError for fields that contradict each other; groups add theirs and call super().check()."""
@@ -165,10 +167,9 @@ class Several(Group):
 
     def options(self: Any) -> dict[str, Any]:
         """The options that were given, by their keys."""
-        known = {name: field for name, field in self.fields().items() if field.name in OPTIONS}
-        return {
-            known[name].name: _text(value, known[name].kind) for name, value in self.written().items() if name in known
-        }
+        fields = self.fields()
+        meant = {name for name, field in fields.items() if is_estimate_option(field) or name == "price"}
+        return {fields[n].name: _text(value, fields[n].kind) for n, value in self.written().items() if n in meant}
 
 
 def _text(written: Any, kind: str) -> Any:
@@ -199,6 +200,8 @@ def _read(field: Option, written: Any) -> Any:
     if isinstance(written, str) and not written.strip():
         raise UsageError(f"{field.flag} '': empty; give it a value, or leave it out", field.name)
     if field.kind in ("free", "file", "name"):
+        if isinstance(written, (list, tuple)) and all(isinstance(item, str) for item in written):
+            return ",".join(written)
         if not isinstance(written, str):
             raise UsageError(f"{field.flag} {written!r}: expected text", field.name)
         return written

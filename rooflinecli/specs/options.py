@@ -126,7 +126,7 @@ class Field(Generic[W, V]):
     @property
     def flag(self) -> str:
         """As a person types it."""
-        return self.short or f"--{self.long}"
+        return self.short if len(self.long) == 1 else f"--{self.long}"
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -321,12 +321,9 @@ def test_a_search_prints_the_options_it_was_given():
 
 
 def test_the_commands_hold_no_list_of_their_own():
-    """A new row is on every verb: their signatures have no option of the table spelt out, save those that mean another thing there."""
-    from rooflinecli.interfaces.cli import compare, estimate, search, sweep
+    """A field of a group is on every verb: the modules of the verbs spell none of them out."""
+    from rooflinecli.interfaces.cli import calibrate, compare, estimate, plan, search, simulate, sweep
 
-    own = {"estimate": set(), "sweep": set(), "search": {"qps", "price"}, "compare": {"hw", "price"}}
-    for module in (estimate, sweep, search, compare):
-        name = module.__name__.rpartition(".")[2]
+    for module in (calibrate, compare, estimate, plan, search, simulate, sweep):
         source = inspect.getsource(module)
-        written = {o.name for o in OPTIONS.values() if f"    {o.parameter}: " in source}
-        assert written == own[name], name
+        assert not [o.parameter for o in OPTIONS.values() if f"    {o.parameter}: " in source], module.__name__

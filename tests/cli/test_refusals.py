@@ -19,9 +19,9 @@ BASE = ("llama-3-8b", "--hw", "h100")
     ("args", "said"),
     [
         (("search", *BASE, "-n", "8", "--slo", "ttft=1s"), "--slo ttft=1s: belongs to serving"),
-        (("search", *BASE, "-n", "8", "--top", "0"), "'--top': must be at least 1."),
-        (("search", *BASE, "-n", "8", "--jobs", "nan"), "'--jobs': expected a whole number."),
-        (("check", "plan.yaml", "--hold", "x"), "'--hold': 'x' is not one of 'floor', 'expected', 'pessimistic'."),
+        (("search", *BASE, "-n", "8", "--top", "0"), "--top 0: must be at least 1"),
+        (("search", *BASE, "-n", "8", "--jobs", "nan"), "--jobs nan: expected a finite number"),
+        (("check", "plan.yaml", "--hold", "x"), "--bound x: expected pessimistic or expected or floor"),
         (
             ("estimate", *BASE, "-n", "8", "--phase", "train", "--recompute", "full", "--offload", "activations:33"),
             "--offload activations:33: Llama 3 8B has 32 layers",

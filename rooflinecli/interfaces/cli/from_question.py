@@ -11,6 +11,7 @@ from typer.core import TyperCommand
 
 from rooflinecli.interfaces.cli.completion import on_tab, words
 from rooflinecli.interfaces.cli.main import QUIET
+from rooflinecli.interfaces.cli.metavars import without_coercion
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import KINDS, MISSING, OUTPUT, PANELS, Option, OptText, Switch, Text, Whole, field
 
@@ -58,6 +59,12 @@ class QuestionCommand(TyperCommand):
     """A command whose --help groups options by panel, the last of them about output, and ends in examples."""
 
     former: dict[str, str]  # flags of earlier releases -> those of today
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        found = list(super().get_params(ctx))
+        for parameter in found:
+            without_coercion(parameter)
+        return found
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read flags of earlier releases as those of today, up to `--`."""

@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from rooflinecli.core.errors import BUG, RooflineError, RooflineWarning, UsageError, unknown
-from rooflinecli.interfaces.cli.metavars import named
+from rooflinecli.interfaces.cli.metavars import named, without_coercion
 from rooflinecli.interfaces.cli.output import any_encoding, print_error
 
 # pydantic looks for plugins through importlib.metadata, which costs more than an estimate; we use none.
@@ -72,6 +72,12 @@ COMPLETING = "_ROOFLINE_COMPLETE"  # set by a shell that asks what may follow
 
 class LazyGroup(TyperGroup):
     """A click group whose commands are imported on first use."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        found = list(super().get_params(ctx))
+        for parameter in found:
+            without_coercion(parameter)
+        return found
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(VERBS)

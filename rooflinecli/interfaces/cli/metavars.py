@@ -41,7 +41,7 @@ VALUES = {option: value for value, options in _OPTIONS.items() for option in opt
 def named(command: Any) -> Any:
     """The command, and those under it, with a word for every value."""
     for parameter in command.params:
-        _filled(parameter)
+        without_coercion(parameter)
         if not parameter.metavar and not getattr(parameter, "is_flag", False) and parameter.name != "help":
             parameter.metavar = _word(parameter)
         if parameter.param_type_name == "argument":
@@ -51,8 +51,10 @@ def named(command: Any) -> Any:
     return command
 
 
-def _filled(parameter: Any) -> None:
+def without_coercion(parameter: Any) -> None:
     """Have an option or argument refuse an empty value, which would else read as none given; text is passed on as it is."""
+    if getattr(parameter.process_value, "__name__", "") == "filled":
+        return
     process, names = parameter.process_value, parameter.opts
     shown = next((one for one in names if one.startswith("--")), names[0])
     shown = shown if parameter.param_type_name == "option" else shown.upper()
@@ -63,7 +65,9 @@ def _filled(parameter: Any) -> None:
         given = value if isinstance(value, (list, tuple)) else [value]
         if any(isinstance(one, str) and not one.strip() for one in given):
             raise UsageError(f"{shown} '': empty; give it a value, or leave it out", str(parameter.name))
-        return value if as_text and not parameter.required and parameter.callback is None else process(ctx, value)
+        if not as_text or parameter.required:
+            return process(ctx, value)
+        return value if parameter.callback is None else parameter.callback(ctx, parameter, value)
 
     parameter.process_value = filled
 

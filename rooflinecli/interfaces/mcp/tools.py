@@ -74,9 +74,9 @@ def _with_files(tool: str, written: dict[str, Any], folder: Path) -> dict[str, A
     """The arguments with a plan that is given as YAML put into a file. Raises UsageError for one that is neither."""
     name = _FILES.get(tool, "")
     text = written.get(name)
-    if isinstance(text, str) and "\n" in text:
-        from rooflinecli.core import files
+    from rooflinecli.core import files
 
+    if isinstance(text, str) and text and ("\n" in text or not files.is_existing_file(Path(text))):
         path = folder / "plan.yaml"
         files.write(path, text)
         return {**written, name: str(path)}

@@ -19,6 +19,7 @@ from rooflinecli.interfaces.web import form, query_string
 from rooflinecli.questions.estimate.question import Estimate
 from rooflinecli.render.formats.json import dumps
 from rooflinecli.render.report.page import STYLE
+from rooflinecli.specs.options import OPTIONS
 
 PAGE = Path(__file__).with_name("static")
 LONGEST = 4096  # characters of a query
@@ -99,8 +100,7 @@ def _options(request: Request, *beside: str) -> dict[str, Any]:
 
 def _as_typed(request: Request) -> dict[str, Any]:
     """The fields of a question that was refused, to be mended where they stand."""
-    shown = {name for names in form.FIELDS.values() for name in names}
-    return {k: v[: query_string.LONGEST] for k, v in request.query_params.multi_items() if k in shown}
+    return {k: v[: query_string.LONGEST] for k, v in request.query_params.multi_items() if k in OPTIONS}
 
 
 def _file(name: str, kind: str) -> Response:

@@ -20,7 +20,7 @@ from rooflinecli.render.report.derivation_tree import DerivationTree
 from rooflinecli.render.report.html import EmbeddedFigures, EscapedHtml, join, tag
 from rooflinecli.specs.layout import AXES
 from rooflinecli.specs.name_lookup import files
-from rooflinecli.specs.options import KINDS, OPTIONS, Option
+from rooflinecli.specs.options import KINDS, OPTIONS, PANELS, Option
 from rooflinecli.specs.request import Request
 
 FIELDS = {
@@ -29,6 +29,8 @@ FIELDS = {
     "Layout": ("n", "tp", "pp", "dp", "cp", "ep", "zero", "micro-batch", "recompute"),
     "Engine": ("engine", "efficiency", "price"),
 }
+_SHOWN = {name for names in FIELDS.values() for name in names}
+_FURTHER = {panel: [o for o in OPTIONS.values() if o.panel == panel and o.name not in _SHOWN] for panel in PANELS[:-1]}
 SLID = {"batch": (0, 12), "prompt": (4, 17), "output": (0, 14), "seq": (8, 17), "n": (0, 14)}  # powers of two
 _WORDS = {
     "phase": ("", "prefill,decode", "prefill", "decode", "train"),
@@ -112,7 +114,10 @@ def page(options: dict[str, Any], content: EscapedHtml) -> str:
     form = tag(
         "form",
         [tag("fieldset", tag("legend", name), [_field(OPTIONS[o], options.get(o)) for o in names]) for name, names in FIELDS.items()],
-        [_hidden(name, value) for name, value in options.items() if not any(name in names for names in FIELDS.values())],
+        [
+            tag("details", tag("summary", f"More: {panel.lower()}"), tag("fieldset", [_field(o, options.get(o.name)) for o in further]))
+            for panel, further in _FURTHER.items()
+        ],
         tag("p", tag("button", "Answer", type="submit"), " ", tag("a", "JSON", href="api/estimate", id="json"), class_="act"),
         method="get", action="./", id="ask", aria_label="The question",
     )  # fmt: skip
@@ -130,7 +135,13 @@ def page(options: dict[str, Any], content: EscapedHtml) -> str:
 def _field(option: Option, value: Any) -> EscapedHtml:
     """A labelled field; sizes that people try out have a slider of powers of two beside them."""
     ident = f"o-{option.name}"
-    words = _WORDS.get(option.name) or (("", *option.choices) if option.kind in ("choice", "stage") else ())
+    words = _WORDS.get(option.name) or (
+        ("", *option.choices)
+        if option.kind in ("choice", "stage")
+        else ("", "yes", "no")
+        if option.kind == "switch"
+        else ()
+    )
     about = {"id": ident, "name": option.name, "title": option.help}
     if words:
         field = tag("select", list(_choices(words, value)), **about)
@@ -143,9 +154,9 @@ def _field(option: Option, value: Any) -> EscapedHtml:
     if option.name in SLID:
         low, high = SLID[option.name]
         slider = tag(
-            "input", type="range", min=low, max=high, step=1, data_for=ident, aria_label=f"{option.name}, powers of two"
+            "input", type="range", min=low, max=high, step=1, data_for=ident, aria_label=f"{option.long}, powers of two"
         )
-    return tag("div", tag("label", option.name, for_=ident), field, slider, class_="field")
+    return tag("div", tag("label", option.long, for_=ident), field, slider, class_="field")
 
 
 def _choices(words: tuple[str, ...], value: Any) -> Iterator[EscapedHtml]:
@@ -153,10 +164,6 @@ def _choices(words: tuple[str, ...], value: Any) -> Iterator[EscapedHtml]:
     for word in known:
         chosen = {"selected": ""} if str(value or "") == word else {}
         yield tag("option", word or "as usual", value=word, **chosen)
-
-
-def _hidden(name: str, value: Any) -> EscapedHtml:
-    return tag("input", type="hidden", name=name, value=value)
 
 
 def _names(kind: str) -> EscapedHtml:

@@ -31,7 +31,7 @@ class Sweep(EstimateOptions, Several, Question[dict[str, Any]]):
     }
     # fmt: off
     figures: Texts = field("free", "A hardware figure: memory.bandwidth='2..5/0.5 TB/s', peak.bf16=x1,x2, efficiency.matmul.compute=0.6,0.8.", default=None, several=True, metavar="FIGURE=VALUES", long="set")
-    columns: OptText = field("free", "Columns by JSON path, group or pattern: decode.time_s,decode.memory,cost.*", default=None, metavar="LIST")
+    columns: OptText = field("free", "Columns by JSON path, group or pattern: decode.time_s,decode.memory,'cost.*'.", default=None, metavar="LIST")
     feasible_only: Switch = field("switch", "Leave out points that do not fit or cannot be laid out.", default=False)
     where: Texts = field("free", "Keep points that satisfy, e.g. 'decode.time_s <= 40 ms'; repeat.", default=None, several=True, metavar="CONDITION")
     sensitivity: Switch = field("switch", "For a single point: how time moves with each hardware figure and constant.", default=False)
