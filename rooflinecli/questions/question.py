@@ -44,7 +44,13 @@ class Question(Group, Generic[A]):
             for name in written:
                 if name not in self.fields():
                     raise TypeError(f"{type(self).__name__} has no field {name}")
-            self._set({name: value for name, value in written.items() if value is not None and value != []})
+            self._set(
+                {
+                    name: value
+                    for name, value in written.items()
+                    if value is not None and not (isinstance(value, list) and not value)
+                }
+            )
 
         def __setattr__(self, name: str, value: Any) -> None:
             raise AttributeError(f"a question cannot be changed; make another with replace({name}=...)")

@@ -155,7 +155,7 @@ def test_a_calibration_is_the_command_lines(cli, tmp_path):
         ("check", {"plan": "checks: ["}, "not valid YAML"),
         ("check", {"plan": "checks: {}"}, "checks: expected at least 1 item"),
         ("calibrate", {"files": "/nowhere.log", "hw": "h100"}, "/nowhere.log"),
-        ("calibrate", {"files": [], "hw": "h100"}, "no files... given"),
+        ("calibrate", {"files": [], "hw": "h100"}, "no files given"),
         ("calibrate", {"files": "x", "hw": "h100", "hold-out": 2}, "--held-out 2: must be at most 0.9"),
         ("calibrate", {"files": "x"}, "no --hw given"),
         ("guess", {}, "unknown tool"),

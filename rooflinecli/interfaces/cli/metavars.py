@@ -9,12 +9,12 @@ from rooflinecli.core.errors import UsageError
 _OPTIONS = {
     "ADDRESS": "coordinator",
     "AXES": "mesh sizes",
-    "CHOICE": "dtype family fit format from hold library moved phase to unsure vendor weight-dtype",
+    "CHOICE": "dtype family fit format from library phase to vendor weight-dtype",
     "COUNT": (
         "active-params batch batch-tokens beams big-batch cols context d-model device devices digits draft-length ep examples-min "
         "experts flops flops-per-element grid head-dim heads kv-heads layers looks max-output max-threads-per-sm mean-output multiple "
         "new-batch output params process-id processes prompt reads redundant-experts registers requests rows seq shared "
-        "small-batch steps steps-min suggest threads tokens tokens-served top-k tp trips vocab width writes"
+        "small-batch steps steps-min threads tokens tokens-served top-k tp trips vocab width writes"
     ),
     "FILE": "baseline log write-baseline",
     "MONEY": "price usd-per-hour usd-per-million",

@@ -204,7 +204,7 @@ def _known(entries: list[ChipResult], rank: str) -> None:
             except UsageError as error:
                 errors.append(error)
     if errors:
-        raise UsageError(f"--rank {rank}: {str(errors[0]).removeprefix(f'{rank}: ')}", "rank")
+        raise UsageError(f"--rank-by {rank}: {str(errors[0]).removeprefix(f'{rank}: ')}", "rank")
 
 
 def _row(entry: ChipResult, rank: str, spec: HardwareSpec, hold: str) -> dict[str, Any]:

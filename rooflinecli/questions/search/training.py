@@ -228,7 +228,7 @@ def _practised(
     """Where published runs support a layout; counts those that none does."""
     train = cast(TrainAnswer, answer.phases["train"])
     alike = answer.flat(extrapolation.has_precedent(ctx, plan_of(layouts, structure, ctx.request), train))
-    found.reject("precedent (--practised)", int(len(alike) - alike.sum()))
+    found.reject("precedent (--precedent-only)", int(len(alike) - alike.sum()))
     return alike
 
 

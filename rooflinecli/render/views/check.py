@@ -81,7 +81,7 @@ def remedy(check: Row) -> str:
     if check["verdict"] == "pass":
         return ""
     if found is None:
-        return "no change was sought; a larger --suggest does"
+        return "no change was sought; a larger --fix-budget does"
     if not found:
         return "no change found that passes (layout, formats, batch, up to 16x the devices, and pairs of them)"
     return "passes with " + "; or ".join(_remedy(r) for r in found)
