@@ -70,7 +70,7 @@ def test_tests_see_the_mistake_itself(broken, cli) -> None:
 @pytest.mark.parametrize(
     ("command", "code", "words"),
     [
-        ("estimate gpt2 --hw h100 --phase train --seq 0", 2, "--seq 0: must be at least 1"),
+        ("estimate gpt2 --hw h100 --phase train --seq 0", 2, "--seq-len 0: must be at least 1"),
         ("goodput -n 1e30 --checkpoint 30s", 1, "no progress: a failure every"),
         ("goodput -n 0 --checkpoint 30s", 2, "-n 0: must be at least 1"),
         ("goodput -n -1 --checkpoint 30s", 2, "-n -1: must be at least 1"),
