@@ -50,13 +50,13 @@ def answer(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> TiersAnsw
     for place, here in zip(places, kept[1:], strict=True):
         rate = ctx.from_flag(f"B_{place.name}", place.rate, "B/s", "--kv-offload")
         seconds, share = simulation.transfer_time(back, rate), f.tier_hit_fraction(idle, nearer, here)
-        found[place.name] = TierAnswer(sessions=here, found_share=share, reload_s=seconds)
+        found[place.name] = TierAnswer(sessions=here, in_tier_fraction=share, reload_s=seconds)
         mean, nearer = mean + f.expected_reload(share, seconds), nearer + here
     return TiersAnswer(
         idle_sessions=idle,
         device_sessions=kept[0],
-        resident_share=f.tier_hit_fraction(idle, 0.0, kept[0]),
-        lost_share=f.tier_hit_fraction(idle, nearer, idle),
+        on_device_fraction=f.tier_hit_fraction(idle, 0.0, kept[0]),
+        evicted_fraction=f.tier_hit_fraction(idle, nearer, idle),
         reload_s=label(mean, "t_reload") if ctx.cached_prompt_tokens is not None else 0.0,
         tiers=found,
     )
@@ -66,7 +66,7 @@ def hit_rate_warning(ctx: EstimateContext, waits: TiersAnswer | None) -> list[st
     """One sentence where more of a prompt is said to be found again than the tiers keep sessions for."""
     if waits is None or ctx.request.prefix_hit is None:
         return []
-    hit, lost = float(num.value(ctx.request.prefix_hit)), float(num.value(waits.lost_share))
+    hit, lost = float(num.value(ctx.request.prefix_hit)), float(num.value(waits.evicted_fraction))
     if hit <= 1 - lost:
         return []
     return [

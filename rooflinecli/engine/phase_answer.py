@@ -13,7 +13,7 @@ from typing import Any
 from rooflinecli.core import num
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
-from rooflinecli.core.record import OPTIONAL, SPREAD, Record
+from rooflinecli.core.record import OPTIONAL, SPREAD, Record, former
 from rooflinecli.formulas import roofline
 from rooflinecli.specs.layout import SIZES, Layout
 
@@ -39,7 +39,7 @@ class Residency(Record):
     kv_cache_bytes: Number
     total_bytes: Number
     capacity_bytes: Number
-    headroom: Number
+    headroom_fraction: Number = field(metadata=former("headroom"))
     host_bytes: Number | None = field(default=None, metadata=OPTIONAL)
     slack_bytes: Number | None = field(default=None, metadata=OPTIONAL)
 
@@ -86,17 +86,17 @@ class PhaseAnswer(Record):
     communication_bytes: dict[str, Number]
     memory: Residency
     derived: dict[str, Number] = field(default_factory=dict, metadata=SPREAD)
-    bound: str | None = field(default=None, metadata=OPTIONAL)
-    bound_by: float | None = field(default=None, metadata=OPTIONAL)
-    plan: LayoutAnswer | None = field(default=None, metadata=OPTIONAL)
+    bottleneck: str | None = field(default=None, metadata=OPTIONAL | former("bound"))
+    bound_ratio: float | None = field(default=None, metadata=OPTIONAL | former("bound_by"))
+    layout: LayoutAnswer | None = field(default=None, metadata=OPTIONAL | former("plan"))
     measured_mfu: float | None = field(default=None, metadata=OPTIONAL)
     measured_time_s: float | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def layout_of_phase(self) -> LayoutAnswer:
         """The plan of an estimate's phase."""
-        assert self.plan is not None  # an estimate notes it before anyone reads it
-        return self.plan
+        assert self.layout is not None  # an estimate notes it before anyone reads it
+        return self.layout
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
@@ -104,7 +104,7 @@ class TierAnswer(Record):
     """Sessions that a tier keeps, the share of idle ones found there, seconds until one's cached prompt is back."""
 
     sessions: Number
-    found_share: Number
+    in_tier_fraction: Number = field(metadata=former("found_share"))
     reload_s: Number
 
 
@@ -114,8 +114,8 @@ class TiersAnswer(Record):
 
     idle_sessions: Number
     device_sessions: Number
-    resident_share: Number
-    lost_share: Number
+    on_device_fraction: Number = field(metadata=former("resident_share"))
+    evicted_fraction: Number = field(metadata=former("lost_share"))
     reload_s: Number
     tiers: dict[str, TierAnswer]
 
@@ -136,11 +136,11 @@ class SpeculationAnswer(Record):
     or beyond what was searched.
     """
 
-    tokens_per_step: Number
+    mean_accepted_length: Number = field(metadata=former("tokens_per_step"))
     draft_s: Number
     verify_s: Number
     speedup: Number
-    pays_up_to_batch: float | None = field(default=None, metadata=OPTIONAL)
+    break_even_batch: float | None = field(default=None, metadata=OPTIONAL | former("pays_up_to_batch"))
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
@@ -149,8 +149,8 @@ class DecodeAnswer(PhaseAnswer):
 
     bytes_per_device: Number
     batch: Number
-    largest_batch: Number
-    load: str
+    max_batch: Number = field(metadata=former("largest_batch"))
+    load_kind: str = field(metadata=former("load"))
     tokens_per_s_per_user: Number
     mbu: Number
     speculation: SpeculationAnswer | None = field(default=None, metadata=OPTIONAL)
@@ -167,10 +167,10 @@ class TrainAnswer(PhaseAnswer):
     hfu: Number
     microbatches: Number
     bubble_fraction: Number
-    own_error: Number
+    communication_error_fraction: Number = field(metadata=former("own_error"))
     steps: Number | None = None
     run_s: Number | None = None
-    unsupported: list[str] | None = field(default=None, metadata=OPTIONAL)
+    extrapolations: list[str] | None = field(default=None, metadata=OPTIONAL | former("unsupported"))
 
 
 def time_at_bound(answer: PhaseAnswer, hold: str) -> Number:

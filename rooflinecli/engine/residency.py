@@ -97,7 +97,7 @@ def _held(
         kv_cache_bytes=cache,
         total_bytes=total,
         capacity_bytes=capacity,
-        headroom=f.headroom(total, capacity),
+        headroom_fraction=f.headroom(total, capacity),
     )
 
 

@@ -106,11 +106,11 @@ def answer(ctx: EstimateContext, layout: Layout, batch: Number) -> SpeculationAn
     found = speculative_step(ctx, layout, batch, context)
     plain = forward_step(ctx, layout, batch, 1.0, context, decode=True).seconds
     return SpeculationAnswer(
-        tokens_per_step=found.tokens,
+        mean_accepted_length=found.tokens,
         draft_s=found.draft,
         verify_s=found.verify,
         speedup=plain / found.step.seconds,
-        pays_up_to_batch=_break_even(ctx, layout, batch) if _single(ctx, layout, found) else None,
+        break_even_batch=_break_even(ctx, layout, batch) if _single(ctx, layout, found) else None,
     )
 
 

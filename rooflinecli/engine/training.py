@@ -76,7 +76,7 @@ def train(ctx: EstimateContext, layout: Layout) -> TrainAnswer:
             for axis in {**costs.volumes, **tail.volumes}
         },
         memory=memory_held,
-        own_error=own,
+        communication_error_fraction=own,
     )
 
 

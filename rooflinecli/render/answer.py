@@ -18,12 +18,7 @@ def render(
     schema: "1" for the JSON keys of the first release.
     """
     if format == "json":
-        from rooflinecli.render.formats.json import dumps
-
-        found = bare(plain(answer, former=schema == "1"))
-        if schema == "1" and "schema" in found:
-            found["schema"] = f"{found['schema'].rpartition('/')[0]}/1"
-        return dumps(found)
+        return to_json(answer, schema)
     if format == "csv":
         return _csv(answer, table)
     if format == "markdown":
@@ -33,6 +28,16 @@ def render(
     from rooflinecli.render.formats.terminal import draw
 
     return draw(view(answer), width)
+
+
+def to_json(answer: Record, schema: str | None = None) -> str:
+    """The JSON contract; schema "1" for the keys of the first release."""
+    from rooflinecli.render.formats.json import dumps
+
+    found = bare(plain(answer, former=schema == "1"))
+    if schema == "1" and "schema" in found:
+        found["schema"] = f"{found['schema'].rpartition('/')[0]}/1"
+    return dumps(found)
 
 
 def bare(value: Any) -> Any:

@@ -73,24 +73,24 @@ _ROWS = (
     _q("communication_s", "s", "exposed communication", LESS, group=True),
     _q("hidden_s", "s", "hidden communication", LESS, group=True),
     _q("communication_bytes", "B", "bytes sent", LESS, group=True),
-    _q("bound_by", "count", "times longer than the next resource"),
+    _q("bound_ratio", "count", "time over that of the next resource"),
     _q("batch", "count", "sequences"),
-    _q("tokens_per_step", "count", "tokens per step of speculation", MORE),
+    _q("mean_accepted_length", "count", "tokens per step of speculation", MORE),
     _q("draft_s", "s", "draft of a step", LESS),
     _q("verify_s", "s", "verification of a step", LESS),
     _q("speedup", "count", "gain over plain decoding", MORE),
-    _q("pays_up_to_batch", "count", "sequences up to which speculation pays", MORE),
+    _q("break_even_batch", "count", "sequences up to which speculation pays", MORE),
     _q("idle_sessions", "count", "sessions between two turns", MORE),
     _q("device_sessions", "count", "idle sessions whose cache stays on the device", MORE),
-    _q("resident_share", "fraction", "idle sessions whose cache stays on the device", MORE),
-    _q("found_share", "fraction", "idle sessions whose cache is in the tier"),
-    _q("lost_share", "fraction", "idle sessions whose cache is nowhere", LESS),
+    _q("on_device_fraction", "fraction", "idle sessions whose cache stays on the device", MORE),
+    _q("in_tier_fraction", "fraction", "idle sessions whose cache is in the tier"),
+    _q("evicted_fraction", "fraction", "idle sessions whose cache is nowhere", LESS),
     _q("sessions", "count", "sessions that the tier keeps", MORE),
     _q("reload_s", "s", "bringing a cache back", LESS),
-    _q("largest_batch", "count", "most sequences", MORE),
+    _q("max_batch", "count", "most sequences", MORE),
     _q("microbatches", "count", "microbatches"),
     _q("bubble_fraction", "fraction", "pipeline bubble", LESS),
-    _q("own_error", "fraction", "error of its communication", LESS),
+    _q("communication_error_fraction", "fraction", "error of its communication", LESS),
     _q("steps", "count", "steps", LESS),
     _q("run_s", "s", "time of the run", LESS, 1),
     _q("weights_bytes", "B", "weights", LESS),
@@ -101,28 +101,28 @@ _ROWS = (
     _q("total_bytes", "B", "memory", LESS),
     _q("slack_bytes", "B", "allocator slack", LESS),
     _q("capacity_bytes", "B", "capacity", MORE),
-    _q("headroom", "fraction", "memory left", MORE),
+    _q("headroom_fraction", "fraction", "memory left", MORE),
     _q("usd_per_million_input_tokens", "USD", "per million input tokens", LESS, 1, phase="prefill", rate=True),
     _q("usd_per_million_output_tokens", "USD", "per million output tokens", LESS, 1, phase="decode", rate=True),
     _q("usd_per_million_training_tokens", "USD", "per million trained tokens", LESS, 1, phase="train", rate=True),
     _q("training_usd", "USD", "the run", LESS, 1, phase="train"),
     _q("usd_per_device_hour", "USD/h", "per device and hour", LESS),
-    _q("utilisation", "fraction", "share of paid time that is busy"),
+    _q("utilization", "fraction", "fraction of paid time that is busy"),
     _q(
         "joules_per_token",
         "J",
-        "per token at full draw",
+        "per token at TDP",
         LESS,
         1,
         rate=True,
         formula=capacity.joules_per_token,
         of=("devices", "power", "tokens_per_s"),
     ),
-    _q("energy_j", "J", "a pass at full draw", LESS, 1, formula=cost.energy, of=("devices", "power", "time_s")),
+    _q("energy_j", "J", "a pass at TDP", LESS, 1, formula=cost.energy, of=("devices", "power", "time_s")),
     _q(
         "run_energy_j",
         "J",
-        "the run at full draw",
+        "the run at TDP",
         LESS,
         1,
         phase="train",
@@ -201,9 +201,24 @@ _SUFFIXES = tuple(
 )
 
 
+# names of the first release -> those of today; conditions, requirements and columns may have either
+FORMER = {
+    "plan": "layout", "bound": "bottleneck", "bound_by": "bound_ratio", "tokens_per_step": "mean_accepted_length",
+    "pays_up_to_batch": "break_even_batch", "resident_share": "on_device_fraction", "found_share": "in_tier_fraction",
+    "lost_share": "evicted_fraction", "largest_batch": "max_batch", "own_error": "communication_error_fraction",
+    "headroom": "headroom_fraction", "unsupported": "extrapolations", "load": "load_kind", "utilisation": "utilization",
+    "explained_by": "gap_explanations",
+}  # fmt: skip
+
+
+def canonical(path: str) -> str:
+    """A dotted path in the names of today, without `phases.`."""
+    return ".".join(FORMER.get(part, part) for part in path.removeprefix("phases.").split("."))
+
+
 def find(path: str) -> Quantity | None:
     """The row of a dotted path (`decode.breakdown_s.matmul`), None for a name that has none."""
-    parts = _named(path)
+    parts = _named(canonical(path))
     for name in reversed(parts[:-1]):
         if name in QUANTITIES and QUANTITIES[name].group:
             return QUANTITIES[name]

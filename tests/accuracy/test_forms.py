@@ -185,12 +185,12 @@ def test_a_first_token_in_an_open_loop_by_hand() -> None:
     assert serving.open_loop_ttft(0.030, 0.008, 1.0, 0.5, 0.029, 0.028, 0.004) == pytest.approx(0.045 + 0.014)
 
 
-def test_the_largest_batch_fits_and_one_more_does_not() -> None:
+def test_the_max_batch_fits_and_one_more_does_not() -> None:
     phase = decode(concurrency="max")["decode"]
     held = phase.memory
     cache = held.kv_cache_bytes / phase.batch
     free = (held.capacity_bytes - held.weights_bytes - 2e9) * 0.92
-    assert phase.batch == phase.largest_batch
+    assert phase.batch == phase.max_batch
     assert phase.batch * cache <= free < (phase.batch + 1) * cache
 
 

@@ -15,7 +15,7 @@ def notes(**options: object) -> str:
 
 
 def test_full_caches_point_at_the_simulation() -> None:
-    room = api.estimate("llama-3-8b", "h100", **ASKED, concurrency="max")["phases"]["decode"]["largest_batch"]
+    room = api.estimate("llama-3-8b", "h100", **ASKED, concurrency="max")["phases"]["decode"]["max_batch"]
     assert "queues or preempts" in notes(concurrency=int(0.95 * room)) and "simulate" in notes(
         concurrency=int(0.95 * room)
     )

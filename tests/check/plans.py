@@ -18,7 +18,7 @@ GOOD: dict[str, Any] = {
             "batch": 32,
             "prompt": 2048,
             "output": 512,
-            "require": {"feasible": True, "decode.time_s": "<= 400 ms", "memory.headroom": ">= 5 %"},
+            "require": {"feasible": True, "decode.time_s": "<= 400 ms", "memory.headroom_fraction": ">= 5 %"},
         }
     },
 }

@@ -35,7 +35,7 @@ def test_moves_beyond_the_tolerance_are_shown(tmp_path):
 def test_a_new_layout_verdict_or_check_is_a_move(tmp_path):
     old = saved(tmp_path, plan())
     assert {"layout", "decode.time_s"} <= {m["what"] for m in report(tmp_path, plan(devices=4, tp=4), *old)["moved"]}
-    worse = plan(require={"feasible": True, "decode.time_s": "<= 1 ms", "memory.headroom": ">= 5 %"})
+    worse = plan(require={"feasible": True, "decode.time_s": "<= 1 ms", "memory.headroom_fraction": ">= 5 %"})
     (verdict,) = report(tmp_path, worse, *old)["moved"]
     assert (verdict["what"], verdict["before"], verdict["now"]) == ("verdict", "pass", "fail")
     renamed = plan()

@@ -73,7 +73,7 @@ def test_same_devices_cost_and_memory_are_what_they_say():
         ("decode.time_s", False),
         ("decode.tokens_per_s", True),
         ("cost.usd_per_million_output_tokens", False),
-        ("memory.headroom", True),
+        ("memory.headroom_fraction", True),
         ("decode.mfu", True),
     ],
 )
@@ -95,7 +95,7 @@ def test_an_overlap_of_intervals_is_owned_up_to():
 def test_without_n_it_is_the_fewest_that_hold_it_on_every_chip():
     able = [r for r in rows("--phase", "decode") if r["feasible"]]
     fewest = [
-        run_cli("estimate", "llama-3.3-70b", "--hw", r["chip"], "--phase", "decode", "--format", "json").json["plan"][
+        run_cli("estimate", "llama-3.3-70b", "--hw", r["chip"], "--phase", "decode", "--format", "json").json["layout"][
             "devices"
         ]
         for r in able

@@ -18,7 +18,11 @@ MIXED = {
     "defaults": {"model": "llama-3.3-70b", "hw": "h100", "batch": 32},
     "checks": {
         "holds": {"devices": 8, "require": {"decode.time_s": "<= 1 s", "feasible": True}},
-        ODD: {"description": ODD, "devices": 8, "require": {"decode.time_s": "<= 1 us", "memory.headroom": ">= 1 %"}},
+        ODD: {
+            "description": ODD,
+            "devices": 8,
+            "require": {"decode.time_s": "<= 1 us", "memory.headroom_fraction": ">= 1 %"},
+        },
         "doubtful": {"devices": 8, "tp": 8, "require": {"decode.tokens_per_s": ">= 2700 tokens/s"}},
         "too-big": {"devices": 1, "require": {"prefill.time_s": "<= 1 s"}},
         "nowhere": {"tp": 1, "pp": 1, "dp": 1, "require": {"feasible": True}},

@@ -13,7 +13,7 @@ from rooflinecli.questions.estimate.answer import estimate
 LIMITS = [
     ("decode.time_s", "<=", 0.8, "s"),
     ("cost.usd_per_million_output_tokens", "<=", 0.8, "USD"),
-    ("memory.headroom", ">=", 1.05, ""),
+    ("memory.headroom_fraction", ">=", 1.05, ""),
     ("decode.tokens_per_s", ">=", 1.8, "tokens/s"),
     ("prefill.time_s", "<=", 0.85, "s"),
     ("plan.devices", "<=", 0.5, ""),

@@ -108,14 +108,16 @@ def test_training_runs_in_days_and_dollars(tmp_path):
 def test_margin_is_a_share_of_the_limit(tmp_path):
     found = row(tmp_path, requiring("decode.memory.total_bytes", "<= 40 GB"))
     assert found["margin"] == pytest.approx((40e9 - found["value"]) / 40e9) and found["interval"] is None
-    found = row(tmp_path, requiring("memory.headroom", ">= 50 %", prompt=1024))
+    found = row(tmp_path, requiring("memory.headroom_fraction", ">= 50 %", prompt=1024))
     assert found["margin"] == pytest.approx((found["value"] - 0.5) / 0.5)
 
 
 def test_memory_without_a_phase_is_that_of_the_tightest(tmp_path):
     answer = run_cli(*BASE[:3], "b200", *BASE[4:], "--format", "json").json["phases"]
-    found = row(tmp_path, requiring("memory.headroom", ">= 1 %", hw="b200", phase=["prefill", "decode", "train"]))
-    assert found["value"] == pytest.approx(min(p["memory"]["headroom"] for p in answer.values()))
+    found = row(
+        tmp_path, requiring("memory.headroom_fraction", ">= 1 %", hw="b200", phase=["prefill", "decode", "train"])
+    )
+    assert found["value"] == pytest.approx(min(p["memory"]["headroom_fraction"] for p in answer.values()))
     found = row(tmp_path, requiring("memory.total_bytes", "<= 1 TB", hw="b200", phase="prefill,decode"))
     assert found["value"] == pytest.approx(max(answer[p]["memory"]["total_bytes"] for p in ("prefill", "decode")))
 

@@ -84,7 +84,9 @@ def test_chips_for_images_are_ranked_by_the_phase_that_there_is(cli: Any) -> Non
 
 
 def test_a_rank_that_is_none_is_named_with_a_colon() -> None:
-    assert "--rank foo: unknown quantity" in run_cli("compare", "llama-3-8b", "--hw", "h100,h200", "--rank", "foo").err
+    assert (
+        "--rank-by foo: unknown quantity" in run_cli("compare", "llama-3-8b", "--hw", "h100,h200", "--rank", "foo").err
+    )
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_json_is_the_contract():
         "schema",
         "model",
         "hardware",
-        "plan",
+        "layout",
         "workload",
         "phases",
         "cost",
@@ -51,7 +51,7 @@ def test_json_is_the_contract():
         "violations",
     ]
     assert {"total", "active", "embedding"} <= set(answer["model"]["parameters"])
-    assert {"devices", "tp", "pp", "dp", "cp", "ep", "zero", "micro_batch"} <= set(answer["plan"])
+    assert {"devices", "tp", "pp", "dp", "cp", "ep", "zero", "micro_batch"} <= set(answer["layout"])
     for name in ("prefill", "decode", "train"):
         phase = answer["phases"][name]
         assert {
@@ -61,7 +61,7 @@ def test_json_is_the_contract():
             "tokens_per_s",
             "flops",
             "mfu",
-            "bound",
+            "bottleneck",
             "breakdown_s",
             "memory",
         } <= set(phase)
@@ -77,7 +77,7 @@ def test_json_is_the_contract():
         answer["phases"]["train"]["hfu"] >= answer["phases"]["train"]["mfu"] and answer["phases"]["decode"]["mbu"] <= 1
     )
     assert {"usd_per_million_input_tokens", "usd_per_million_output_tokens", "training_usd"} <= set(answer["cost"])
-    assert answer["feasible"] is True and answer["violations"] == [] and answer["plan"]["chosen"] is True
+    assert answer["feasible"] is True and answer["violations"] == [] and answer["layout"]["chosen"] is True
 
 
 def test_csv_and_markdown_carry_the_same_numbers():

@@ -17,24 +17,24 @@ def low():
 def test_every_assumption_moves_towards_what_was_measured(low):
     train = low["phases"]["train"]
     before = abs(train["time_s"] / train["measured_time_s"] - 1)
-    assert len(low["explained_by"]) >= 6
-    for row in low["explained_by"]:
+    assert len(low["gap_explanations"]) >= 6
+    for row in low["gap_explanations"]:
         assert abs(row["gap"]) < before
         assert row["gap"] == pytest.approx(row["time_s"] / train["measured_time_s"] - 1)
         assert row["mfu"] == pytest.approx(train["mfu"] * train["time_s"] / row["time_s"])
 
 
 def test_those_that_close_the_gap_come_first_and_the_milder_before_the_larger(low):
-    closed = [abs(row["gap"]) <= 0.05 for row in low["explained_by"]]
+    closed = [abs(row["gap"]) <= 0.05 for row in low["gap_explanations"]]
     assert closed == sorted(closed, reverse=True)
-    changes = [row["change"] for row, shut in zip(low["explained_by"], closed, strict=True) if shut]
+    changes = [row["change"] for row, shut in zip(low["gap_explanations"], closed, strict=True) if shut]
     assert changes == sorted(changes)
 
 
 def test_the_slower_link_it_names_gives_the_measured_step(low):
-    row = next(r for r in low["explained_by"] if r["assumption"].startswith("InfiniBand"))
+    row = next(r for r in low["gap_explanations"] if r["assumption"].startswith("InfiniBand"))
     rate = row["assumption"].split(": ")[1].partition(" per device")[0]
-    plan = low["phases"]["train"]["plan"]
+    plan = low["phases"]["train"]["layout"]
     from rooflinecli.core.units import parse
     from rooflinecli.engine import build_request
     from rooflinecli.engine.context import EstimateContext
@@ -50,8 +50,8 @@ def test_the_slower_link_it_names_gives_the_measured_step(low):
 
 def test_a_faster_step_is_never_explained_by_a_loss(cli):
     fast = cli(*ASK, "--mfu", "0.55", "--format", "json").json
-    assert all(row["time_s"] < fast["phases"]["train"]["time_s"] for row in fast["explained_by"])
-    assert not any("padding" in row["assumption"] for row in fast["explained_by"])
+    assert all(row["time_s"] < fast["phases"]["train"]["time_s"] for row in fast["gap_explanations"])
+    assert not any("padding" in row["assumption"] for row in fast["gap_explanations"])
 
 
 def test_the_table_shows_them(cli):

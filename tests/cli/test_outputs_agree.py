@@ -20,7 +20,7 @@ def test_a_row_of_a_search_is_what_its_command_answers(cli, asked):
         again = cli(*shlex.split(row["estimate"])[1:], "--format", "json").json["phases"]["train"]
         assert again["time_s"] == row["time_s"]
         assert again["memory"]["total_bytes"] == row["memory"]["total_bytes"]
-        assert again["plan"]["micro_batch"] == row["layout"]["micro_batch"]
+        assert again["layout"]["micro_batch"] == row["layout"]["micro_batch"]
 
 
 def test_the_nearest_remedy_is_a_whole_layout(cli):
@@ -29,7 +29,7 @@ def test_the_nearest_remedy_is_a_whole_layout(cli):
     flags = shlex.split(violation["message"].partition("nearest that works: ")[2])
     again = cli("estimate", "mixtral-8x7b", "--hw", "h100", "--phase", "train", *flags, "--format", "json").json
     assert again["feasible"]
-    wanted, found = violation["nearest"], again["plan"]
+    wanted, found = violation["nearest"], again["layout"]
     assert {k: found[k] for k in ("tp", "pp", "dp", "zero", "micro_batch")} == {
         k: wanted[k] for k in ("tp", "pp", "dp", "zero", "micro_batch")
     }

@@ -29,7 +29,7 @@ def test_fewer_devices_would_not_do():
 
 
 def test_serving_prefers_replicas_to_stages():
-    plan = estimate(build_request.request({"model": "llama70b", "hw": "h100", "n": 64, "phase": "decode"})).plan
+    plan = estimate(build_request.request({"model": "llama70b", "hw": "h100", "n": 64, "phase": "decode"})).layout
     assert plan.pp == 1 and plan.tp == 8 and plan.dp == 8
 
 

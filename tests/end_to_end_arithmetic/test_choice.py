@@ -48,7 +48,7 @@ def test_training_takes_the_fastest_of_what_is_tried(ask):
 
 @pytest.mark.parametrize("given", [{"tp": 2}, {"pp": 2}, {"dp": 4}, {"tp": 1, "pp": 2}])
 def test_sizes_given_stay(ask, given):
-    plan = ask("dense", "train", n=8, **given, **OPEN)["plan"]
+    plan = ask("dense", "train", n=8, **given, **OPEN)["layout"]
     assert {axis: plan[axis] for axis in given} == given
     assert plan["tp"] * plan["pp"] * plan["dp"] == plan["devices"] == 8
 
@@ -58,7 +58,7 @@ def test_serving_takes_stages_only_where_it_must_then_the_fastest(ask):
     whole = every(ask, "decode", 4, [layout for layout in layouts(4) if layout["pp"] == 1], **load)
     best = min(answer["phases"]["decode"]["time_s"] for answer in whole)
     chosen = ask("dense", "decode", n=4, **load)
-    assert chosen["time_s"] == best and chosen["plan"]["pp"] == 1
+    assert chosen["time_s"] == best and chosen["layout"]["pp"] == 1
 
 
 def test_the_fewest_devices_that_hold_it(ask):
@@ -67,7 +67,7 @@ def test_the_fewest_devices_that_hold_it(ask):
     for sequences, devices in ((300, 1), (400, 2), (600, 2)):
         assert sequences * cache < devices * 49e9 and (devices == 1 or sequences * cache > devices / 2 * 50e9)
         answer = ask("dense", "decode", n=None, batch=sequences, prompt=99_900, output=100)
-        assert answer["plan"]["devices"] == devices and answer["plan"]["chosen"]
+        assert answer["layout"]["devices"] == devices and answer["layout"]["chosen"]
         assert answer["memory"]["total_bytes"] <= 50e9
 
 
@@ -95,9 +95,9 @@ def test_sequences_too_many_for_one_replica_fit_as_two(ask):
 def test_what_was_tried_is_told(ask):
     """Three splits of four devices into replicas and heads; one where it was given."""
     some, one = (ask("dense", "decode", batch=3000, n=4, **LONG, **given) for given in ({}, {"tp": 4, "pp": 1}))
-    assert some["plan"]["reason"].startswith("none of the 3 layouts tried fits on 4")
-    assert one["plan"]["reason"] == "it does not fit on 4"
-    assert not some["plan"]["chosen"] and not one["plan"]["chosen"]  # the devices were given
+    assert some["layout"]["reason"].startswith("none of the 3 layouts tried fits on 4")
+    assert one["layout"]["reason"] == "it does not fit on 4"
+    assert not some["layout"]["chosen"] and not one["layout"]["chosen"]  # the devices were given
 
 
 def test_sizes_that_do_not_multiply_to_the_devices_are_refused(ask):
@@ -111,6 +111,6 @@ def test_a_plan_stays_inside_the_network(ask, tmp_path):
     outside = next(i for i, line in enumerate(lines) if "outside" in line)
     alone = tmp_path / "alone.yaml"
     alone.write_text("\n".join([*lines[:outside], *lines[outside + 5 :]]), encoding="utf-8")
-    assert ask("dense", "train", chip=str(alone), n=4, dp=4, **OPEN)["plan"]["devices"] == 4
+    assert ask("dense", "train", chip=str(alone), n=4, dp=4, **OPEN)["layout"]["devices"] == 4
     with pytest.raises(UsageError, match="describes a network of 4"):
         ask("dense", "train", chip=str(alone), n=8, dp=8, **OPEN)

@@ -26,7 +26,7 @@ def test_a_capacity_moves_the_exchange_in_proportion_and_says_so(cli) -> None:
     assert sent == pytest.approx([sent[0], 1.5 * sent[0], 0.5 * sent[0]])
     assert narrow["time_s"] < plain["time_s"] < wide["time_s"]
     assert wide["flops"] == plain["flops"]  # padding is no work of the model
-    assert [answer["plan"].get("capacity_factor") for answer in found] == [None, 1.5, 0.5]
+    assert [answer["layout"].get("capacity_factor") for answer in found] == [None, 1.5, 0.5]
 
 
 def test_padded_capacity_works_as_an_imbalance_of_the_same_size(cli) -> None:

@@ -49,7 +49,7 @@ def test_a_closed_loop_adds_the_prompts_of_the_other_seven(ask):
     added = 7 / 100 * many_prompts(200)
     assert answer["time_s"] == pytest.approx(DECODE + added, rel=1e-9)
     assert answer["breakdown_s"]["prefill_interference"] == pytest.approx(added)
-    assert answer["load"] == "closed" and answer["batch"] == B
+    assert answer["load_kind"] == "closed" and answer["batch"] == B
 
 
 def test_one_sequence_is_disturbed_by_nobody(ask):
@@ -244,7 +244,7 @@ def test_an_open_loop_holds_what_arrives_while_a_request_lasts(ask):
     qps = 40.0
     answer = ask("dense", "decode", qps=qps, **LOAD)
     assert answer["batch"] == pytest.approx(qps * 100 * answer["time_s"], rel=1e-6)
-    assert answer["load"] == "open"
+    assert answer["load_kind"] == "open"
     share = qps * many_prompts(200)
     step = answer["time_s"] - answer["breakdown_s"]["prefill_interference"]
     assert answer["time_s"] == pytest.approx(step / (1 - share))
@@ -276,18 +276,18 @@ def test_the_largest_batch_is_what_memory_leaves(ask):
     answer = ask("dense", "decode", batch=1, **LOAD)
     cache = 6 * 300 * 2 * 2 * 32 * 2
     fits = (50e9 - answer["memory"]["weights_bytes"] - RESERVE) * FRACTION // cache
-    assert fits > MOST and answer["largest_batch"] == MOST
+    assert fits > MOST and answer["max_batch"] == MOST
     long = {"prompt": 100_000, "output": 100}
     answer = ask("dense", "decode", batch=1, **long)
     cache = 6 * 100_100 * 2 * 2 * 32 * 2
-    assert answer["largest_batch"] == (50e9 - answer["memory"]["weights_bytes"] - RESERVE) * FRACTION // cache
+    assert answer["max_batch"] == (50e9 - answer["memory"]["weights_bytes"] - RESERVE) * FRACTION // cache
 
 
 def test_as_many_as_memory_holds(ask):
     long = {"prompt": 100_000, "output": 100}
-    most = ask("dense", "decode", batch=1, **long)["largest_batch"]
+    most = ask("dense", "decode", batch=1, **long)["max_batch"]
     answer = ask("dense", "decode", concurrency="max", **long)
-    assert answer["batch"] == most and answer["load"] == "closed"
+    assert answer["batch"] == most and answer["load_kind"] == "closed"
     assert answer["memory"]["kv_cache_bytes"] == most * 6 * 100_100 * 2 * 2 * 32 * 2
 
 

@@ -43,4 +43,6 @@ def test_what_the_model_and_the_chip_are(ask):
     prefill = answer["phases"]["prefill"]
     spent = prefill["resources_s"]
     assert spent["memory"] > spent["compute"] > spent["communication"] == 0
-    assert prefill["bound"] == "memory" and prefill["bound_by"] == pytest.approx(spent["memory"] / spent["compute"])
+    assert prefill["bottleneck"] == "memory" and prefill["bound_ratio"] == pytest.approx(
+        spent["memory"] / spent["compute"]
+    )

@@ -71,7 +71,7 @@ REASONS = {
 @pytest.mark.parametrize("said", REASONS)
 def test_a_plan_says_how_it_was_chosen(said):
     options = {"hw": "h100", "phase": "prefill,decode", **REASONS[said]}
-    assert estimate(build_request.request(options)).plan.reason.startswith(said)
+    assert estimate(build_request.request(options)).layout.reason.startswith(said)
     one = ctx(options)
     tried = weigh(one, one.request.phases, int(options["n"]), [], [])
     assert (len(tried) == 1) == (said in list(REASONS)[:2])
@@ -81,14 +81,14 @@ def test_a_plan_says_how_it_was_chosen(said):
 def test_a_training_plan_is_the_fastest_tried():
     reason = estimate(
         build_request.request({"model": "llama-3.1-8b", "hw": "h100", "n": 8, "phase": "train", "batch": 64})
-    ).plan.reason
+    ).layout.reason
     assert reason.startswith("the fastest, by the upper end of the interval, of ")
 
 
 def test_where_nothing_fits_no_layout_is_the_only_one():
     """Of several that do not fit none is told as the one that does."""
     options = {"model": "llama-3.1-405b", "hw": "h100", "n": 2, "phase": "prefill,decode", "batch": 8}
-    assert "that fits" not in estimate(build_request.request(options)).plan.reason
+    assert "that fits" not in estimate(build_request.request(options)).layout.reason
 
 
 @pytest.mark.parametrize("given", [{}, {"tp": 4}, {"pp": 2}, {"dp": 2}, {"tp": 2, "dp": 3}, {"cp": 2}], ids=str)

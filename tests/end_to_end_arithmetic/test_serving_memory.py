@@ -16,7 +16,7 @@ def memory(answer: dict) -> dict:
     assert held["total_bytes"] == pytest.approx(sum(held[part] for part in parts))
     assert held["gradients_bytes"] == held["optimizer_bytes"] == 0
     assert held["capacity_bytes"] == 50e9
-    assert held["headroom"] == pytest.approx(1 - held["total_bytes"] / 50e9)
+    assert held["headroom_fraction"] == pytest.approx(1 - held["total_bytes"] / 50e9)
     return held
 
 
@@ -122,7 +122,7 @@ def test_a_checkpoint_in_eight_bits_runs_in_eight_bits(ask):
     assert one - other == norms
     assert stored["phases"]["prefill"]["time_s"] == pytest.approx(asked["phases"]["prefill"]["time_s"], rel=1e-5)
     wide = ask("eight", "prefill", prompt=S, dtype="bf16")
-    assert wide == ask("dense", "prefill", prompt=S, dtype="bf16") | {"plan": wide["plan"]}
+    assert wide == ask("dense", "prefill", prompt=S, dtype="bf16") | {"layout": wide["layout"]}
 
 
 def test_experts_alone_in_eight_bits_run_in_sixteen(ask):

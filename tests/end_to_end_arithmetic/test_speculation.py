@@ -42,7 +42,7 @@ def test_a_round_is_three_drafts_and_one_verification(ask):
     answer = ask("dense", "decode", batch=B, **ASKED)
     assert answer["time_s"] == pytest.approx((3 * head() + verify(4)) / TOKENS, rel=1e-9)
     found = answer["speculation"]
-    assert found["tokens_per_step"] == pytest.approx(TOKENS)
+    assert found["mean_accepted_length"] == pytest.approx(TOKENS)
     assert (found["draft_s"], found["verify_s"]) == pytest.approx((3 * head(), verify(4)))
     plain = ask("dense", "decode", batch=B, **LOAD)
     assert found["speedup"] == pytest.approx(plain["time_s"] / answer["time_s"])
@@ -65,14 +65,14 @@ def test_a_draft_model_brings_all_its_weights_and_its_cache(ask, folder):
         assert drafted["memory"][held] == pytest.approx(2 * plain["memory"][held])
     draft = plain["time_s"] - STEP - B * SEQUENCE  # the engine's step is paid once a round
     assert drafted["speculation"]["draft_s"] == pytest.approx(3 * draft)
-    assert drafted["speculation"]["speedup"] < 1 and drafted["speculation"]["pays_up_to_batch"] == 0
+    assert drafted["speculation"]["speedup"] < 1 and drafted["speculation"]["break_even_batch"] == 0
 
 
 def test_where_it_stops_to_pay(ask):
     asked = {**LOAD, "speculate": "llama-3.2-1b", "draft_tokens": 4, "acceptance": 0.7, "chip": "h100", "n": 8, "tp": 8}
     few, many = (ask("llama-3.1-70b", "decode", batch=size, **asked)["speculation"] for size in (4, 2000))
-    assert few["pays_up_to_batch"] == many["pays_up_to_batch"] > 64 and few["speedup"] > 1.5 > 1 > many["speedup"]
-    until = few["pays_up_to_batch"]
+    assert few["break_even_batch"] == many["break_even_batch"] > 64 and few["speedup"] > 1.5 > 1 > many["speedup"]
+    until = few["break_even_batch"]
     gains = [
         ask("llama-3.1-70b", "decode", batch=size, **asked)["speculation"]["speedup"] for size in (until, until + 1)
     ]
@@ -88,9 +88,9 @@ def test_under_load_prompts_disturb_a_token_as_before(ask):
 
 def test_the_largest_batch_leaves_room_for_the_draft(ask, folder):
     long = {"prompt": 100_000, "output": 100}
-    without = ask("dense", "decode", batch=1, **long)["largest_batch"]
+    without = ask("dense", "decode", batch=1, **long)["max_batch"]
     with_draft = ask("dense", "decode", batch=1, **{**ASKED, **long, "speculate": str(folder / "dense.yaml")})[
-        "largest_batch"
+        "max_batch"
     ]
     assert with_draft == pytest.approx(without / 2, rel=0.02)
 

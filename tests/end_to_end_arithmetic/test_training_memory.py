@@ -21,7 +21,7 @@ def memory(answer: dict) -> dict:
     parts = ("weights_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes")
     assert held["total_bytes"] == pytest.approx(sum(held[part] for part in parts))
     assert held["kv_cache_bytes"] == 0
-    assert held["headroom"] == pytest.approx(1 - held["total_bytes"] / 50e9)
+    assert held["headroom_fraction"] == pytest.approx(1 - held["total_bytes"] / 50e9)
     return held
 
 

@@ -47,7 +47,7 @@ def test_adapters_met_by_a_batch() -> None:
 
 def test_they_leave_less_room_for_caches() -> None:
     """On one device: what 64 adapters of 80 MB hold is gone for sequences."""
-    room = [decode(batch=None, concurrency="max", **kept)["largest_batch"] for kept in ({}, {"adapters": 64})]
+    room = [decode(batch=None, concurrency="max", **kept)["max_batch"] for kept in ({}, {"adapters": 64})]
     assert room[1] < room[0]
     lost = 64 * 39_976_960 * 2 * 0.92 / (640 * 2 * 4096 * 2 * 32)
     assert room[0] - room[1] == pytest.approx(lost, abs=1.01)

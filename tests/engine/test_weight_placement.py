@@ -104,5 +104,5 @@ def test_few_sessions_all_stay_on_the_device():
     asked = {"engine": "vllm", "n": 1, "prompt": 2048, "output": 256, "concurrency": 8, "phase": ["prefill"]}
     found = api.estimate("llama-3-8b", "h100", **asked, prefix_hit=0.75, sessions=20, kv_tier="host=256GB@50GB/s")
     sessions = found["phases"]["prefill"]["sessions"]
-    assert (sessions["idle_sessions"], sessions["resident_share"], sessions["lost_share"]) == (12, 1, 0)
-    assert sessions["tiers"]["host"]["found_share"] == sessions["reload_s"] == 0
+    assert (sessions["idle_sessions"], sessions["on_device_fraction"], sessions["evicted_fraction"]) == (12, 1, 0)
+    assert sessions["tiers"]["host"]["in_tier_fraction"] == sessions["reload_s"] == 0

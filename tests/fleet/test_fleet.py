@@ -23,7 +23,7 @@ defaults: {engine: vllm, prompt: 512, output: 128}
 models:
   chat: {model: llama-3-8b, qps: 20, slo: "ttft=1s,itl=25ms"}
   mixture: {model: qwen3-30b-a3b, dtype: fp8, qps: 15, slo: itl=30ms, hw: h100}
-  hybrid: {model: nemotron-3-nano, qps: 4, tp: 1, where: "decode.memory.headroom >= 5 %"}
+  hybrid: {model: nemotron-3-nano, qps: 4, tp: 1, where: "decode.memory.headroom_fraction >= 5 %"}
 """
 
 

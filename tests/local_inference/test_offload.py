@@ -86,7 +86,7 @@ def test_two_boards_hold_more_and_are_no_faster():
         "estimate", "llama-3-70b", "--hw", "rtx-4090", "--engine", "llamacpp", "--weight-dtype", "q4_k_m", "--batch", "1",
         "--phase", "decode", "--format", "json",
     ).json  # fmt: skip
-    assert (answer["plan"]["devices"], answer["plan"]["pp"], answer["plan"]["tp"]) == (2, 2, 1)
+    assert (answer["layout"]["devices"], answer["layout"]["pp"], answer["layout"]["tp"]) == (2, 2, 1)
 
 
 def test_a_prompt_passes_from_board_to_board_in_pieces():

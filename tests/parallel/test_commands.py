@@ -270,6 +270,6 @@ def test_schedules_and_uneven_stages_through_estimate():
 
 def test_json_shows_what_is_unusual_about_a_plan():
     base = {"model": "llama-3-8b", "hw": "h100", "n": 8, "tp": 1, "pp": 1, "phase": "train", "batch": 64}
-    assert "recipe" not in plain(estimate(build_request.request(base)).plan)
-    plan = plain(estimate(build_request.request(base | {"recipe": "lora", "software": "torchtitan"})).plan)
+    assert "recipe" not in plain(estimate(build_request.request(base)).layout)
+    plan = plain(estimate(build_request.request(base | {"recipe": "lora", "software": "torchtitan"})).layout)
     assert (plan["recipe"], plan["software"]) == ("lora", "torchtitan")

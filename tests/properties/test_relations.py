@@ -169,8 +169,8 @@ def test_parts_add_up(q: Question) -> None:
         held.weights_bytes + held.gradients_bytes + held.optimizer_bytes + held.activations_bytes + held.kv_cache_bytes
     )
     assert parts == pytest.approx(held.total_bytes)
-    assert held.headroom == pytest.approx(1 - held.total_bytes / held.capacity_bytes)
-    assert bool(held.fits) == (held.headroom >= 0)
+    assert held.headroom_fraction == pytest.approx(1 - held.total_bytes / held.capacity_bytes)
+    assert bool(held.fits) == (held.headroom_fraction >= 0)
 
 
 @given(any_phase)

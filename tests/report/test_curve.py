@@ -46,7 +46,7 @@ def test_points_are_estimates(cli, page_of, name, model, hw, phase):
             phase,
             "--batch",
             f"{point['batch']:g}",
-            *flags(data["estimate"]["phases"][phase]["plan"]),
+            *flags(data["estimate"]["phases"][phase]["layout"]),
             "--format",
             "json",
         )

@@ -73,7 +73,7 @@ def test_a_full_machine_makes_the_tokens_of_the_largest_batch():
     most = api.estimate(
         "llama-3-8b", "h100", dtype="bf16", engine="vllm", prompt=1024, output=512, concurrency="max", phase=["decode"]
     )["phases"]["decode"]
-    batch = int(most["largest_batch"])
+    batch = int(most["max_batch"])
     found = answer(
         Simulate(
             **dict(CHIP),

@@ -91,11 +91,11 @@ def test_an_estimate_counts_sessions_and_seconds():
     assert sessions["tiers"]["host"]["sessions"] == pytest.approx(kept)
     assert sessions["tiers"]["host"]["reload_s"] == pytest.approx(1536 * token / 50e9)
     on_host, on_disk = kept / idle, (idle - sessions["device_sessions"] - kept) / idle
-    assert disk > idle and sessions["lost_share"] == 0
+    assert disk > idle and sessions["evicted_fraction"] == 0
     reload = on_host * 1536 * token / 50e9 + on_disk * 1536 * token / 5e9
     assert sessions["reload_s"] == pytest.approx(reload)
     assert found["phases"]["prefill"]["time_s"] == pytest.approx(plain["time_s"] + reload)
-    assert sessions["resident_share"] == pytest.approx(sessions["device_sessions"] / idle)
+    assert sessions["on_device_fraction"] == pytest.approx(sessions["device_sessions"] / idle)
 
 
 def test_without_a_prefix_hit_tiers_add_nothing():
@@ -104,7 +104,7 @@ def test_without_a_prefix_hit_tiers_add_nothing():
     assert with_tiers["time_s"] == api.estimate("llama-3-8b", "h100", **asked)["phases"]["prefill"]["time_s"]
     assert with_tiers["sessions"]["reload_s"] == 0 < with_tiers["sessions"]["tiers"]["host"]["reload_s"]
     places = with_tiers["sessions"]
-    assert places["resident_share"] + places["tiers"]["host"]["found_share"] == pytest.approx(1)
+    assert places["on_device_fraction"] + places["tiers"]["host"]["in_tier_fraction"] == pytest.approx(1)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_share_found_again_that_no_tier_can_keep_is_remarked_on():
     )
     tier = ("--kv-offload", "host=8GB@50GB/s", "--sessions", "2000", "--format", "json")
     found = run_cli(*base, *tier, "--prefix-hit-rate", "0.9").json
-    lost = found["phases"]["prefill"]["sessions"]["lost_share"]
+    lost = found["phases"]["prefill"]["sessions"]["evicted_fraction"]
     assert 0.9 < lost < 1
     note = next(n for n in found["notes"] if "taken as given" in n)
     assert note.startswith(f"prefill: --prefix-hit-rate 0.9 is taken as given, though {lost:.0%} of the idle sessions")

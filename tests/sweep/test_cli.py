@@ -116,7 +116,7 @@ def test_columns_by_name_group_and_pattern() -> None:
         "decode.time_s",
         "decode.memory.weights_bytes",
         *head[6:-3],
-        "plan.devices",
+        "layout.devices",
         "feasible",
         "violation",
     ]

@@ -109,7 +109,7 @@ def test_a_comparison(cli: Any, asked: str) -> None:
     assert len(rows) >= 2
     for row in rows:
         whole = cli(*shlex.split(row["command"])[1:], "--format", "json").json
-        assert whole["plan"]["devices"] == row["plan"]["devices"]
+        assert whole["layout"]["devices"] == row["plan"]["devices"]
         for quantity, value in row["quantities"].items():
             if quantity.partition(".")[0] in whole["phases"]:
                 phase, name = quantity.split(".", 1)

@@ -151,8 +151,10 @@ def check(expected: Any, answer: Any, offset: int, allowed: float = TOLERANCE) -
         assert not table["feasible"][offset], f"estimate says: {expected}"
         return
     assert table["feasible"][offset] == expected.feasible, table["violation"][offset]
-    wanted = {k: v for k, v in quantities({**expected.phases, "cost": expected.cost}).items() if ".plan." not in k}
-    found = {name: answer.flat(columns.pick(answer, name))[offset] for name in wanted if not name.endswith("bound_by")}
+    wanted = {k: v for k, v in quantities({**expected.phases, "cost": expected.cost}).items() if ".layout." not in k}
+    found = {
+        name: answer.flat(columns.pick(answer, name))[offset] for name in wanted if not name.endswith("bound_ratio")
+    }
     for name, value in found.items():
         # what shows of communication is the difference of two nearly equal times: its last digits are theirs
         shown = "communication" in name or "hidden" in name
@@ -163,7 +165,7 @@ def check(expected: Any, answer: Any, offset: int, allowed: float = TOLERANCE) -
             wanted[name],
         )
     for phase, result in expected.phases.items():
-        assert answer.flat(columns.pick(answer, f"{phase}.bound"))[offset] == result.bound
+        assert answer.flat(columns.pick(answer, f"{phase}.bottleneck"))[offset] == result.bottleneck
 
 
 SATURATED = {

@@ -84,13 +84,13 @@ def test_tensor_parallelism_across_hosts_is_told_and_widens():
         "sequence_parallel": True,
     }
     wide = train("llama-3-70b", "h100", **plan)
-    assert any("tensor parallelism over 16 devices" in said for said in wide.unsupported)
+    assert any("tensor parallelism over 16 devices" in said for said in wide.extrapolations)
     inside = train("llama-3-70b", "h100", **{**plan, "tp": 8.0, "pp": 8.0})
-    assert not inside.unsupported
+    assert not inside.extrapolations
     error = yaml.safe_load(generator.FILE.read_text(encoding="utf-8"))["widening"]["tensor"]["dense"]
-    others = [said for said in wide.unsupported if "tensor parallelism" not in said]
+    others = [said for said in wide.extrapolations if "tensor parallelism" not in said]
     if not others:
-        base = math.sqrt(0.115**2 + wide.own_error**2)
+        base = math.sqrt(0.115**2 + wide.communication_error_fraction**2)
         assert half_width(wide) == pytest.approx(math.sqrt(base**2 + error**2), rel=1e-6)
     assert half_width(wide) > half_width(inside) + 0.05
 
@@ -101,7 +101,9 @@ def test_a_larger_micro_batch_is_told_where_the_exchange_leaves_the_host():
 
     def said(**plan) -> list[str]:
         answer = train("gpt-oss-120b", "h100", **(laid | plan))
-        return [text for text in answer.unsupported or () if "ep across fast domains with larger micro-batches" in text]
+        return [
+            text for text in answer.extrapolations or () if "ep across fast domains with larger micro-batches" in text
+        ]
 
     assert said(ep=16, micro_batch=2)
     assert not said(ep=16, micro_batch=1) and not said(ep=8, micro_batch=2)
@@ -125,17 +127,17 @@ def test_experts_kept_whole_are_told():
         "dtype": "fp8",
     }
     alone = train("deepseek-v3", "b200", ep=1.0, recompute="full", **plan)
-    assert any("256 experts" in said for said in alone.unsupported)
+    assert any("256 experts" in said for said in alone.extrapolations)
     spread = train("deepseek-v3", "b200", ep=64.0, recompute="full", **{**plan, "zero": 1})
-    assert not any("experts of a layer" in said for said in spread.unsupported or [])
+    assert not any("experts of a layer" in said for said in spread.extrapolations or [])
     error = yaml.safe_load(generator.FILE.read_text(encoding="utf-8"))["widening"]["experts"]["mixture"]
-    assert half_width(alone) >= math.hypot(error, alone.own_error)
+    assert half_width(alone) >= math.hypot(error, alone.communication_error_fraction)
 
 
 def test_a_chip_without_a_fit_is_told_and_the_peak_has_no_interval():
     on = {"devices": 8.0, "tp": 8.0, "pp": 1.0, "dp": 1.0, "batch": 8.0}
-    assert any("no published training run on" in said for said in train("llama-3-8b", "mi300x", **on).unsupported)
-    assert not train("llama-3-8b", "mi300x", efficiency="ideal", **on).unsupported
+    assert any("no published training run on" in said for said in train("llama-3-8b", "mi300x", **on).extrapolations)
+    assert not train("llama-3-8b", "mi300x", efficiency="ideal", **on).extrapolations
 
 
 def test_a_search_ranks_by_the_end_that_is_held():
@@ -155,7 +157,7 @@ def test_practised_keeps_to_precedent_and_counts_the_rest():
     found = search(asked)
     result = report(asked, found)
     assert result["results"] and not any(row["unsupported"] for row in result["results"])
-    assert found.rejected["precedent (--practised)"] == found.fitting - found.meeting > 0
+    assert found.rejected["precedent (--precedent-only)"] == found.fitting - found.meeting > 0
 
 
 def test_every_layout_is_a_row_of_its_own_where_asked():

@@ -106,7 +106,7 @@ def test_a_pool_is_what_its_commands_print_times_its_instances() -> None:
             assert result["phases"][phase]["time_s"] == pool[latency]
             assert result["phases"][phase]["tokens_per_s"] / tokens == pytest.approx(pool["rate"], rel=1e-15)
             rates.append(pool["instances"] * pool["rate"])
-            costs += pool["instances"] * result["plan"]["devices"] * result["cost"]["usd_per_device_hour"]
+            costs += pool["instances"] * result["layout"]["devices"] * result["cost"]["usd_per_device_hour"]
             assert f"--hw {pool['chip']}" in pool["estimate"]
         assert row["requests_per_s"] == min(rates) >= 60
         assert row["usd_per_hour"] == pytest.approx(costs, rel=1e-15)
@@ -153,7 +153,7 @@ def test_compare_takes_prices_by_chip() -> None:
     rows = {row["chip"]: row for row in found("compare", *args, "--price", "mi300x=1.5", "--price", "h100=3")["rows"]}
     assert (
         rows["h100"]["usd_per_hour"] == 6.0
-        and rows["mi300x"]["plan"]["devices"] == 4
+        and rows["mi300x"]["layout"]["devices"] == 4
         and rows["mi300x"]["usd_per_hour"] == 6.0
     )
     assert "no price is known for mi300x" in run_cli("compare", *args[:5], "--hw", "h100,mi300x").out

@@ -48,7 +48,7 @@ def test_a_row_is_what_its_command_prints(cli, more):
         assert again["decode"]["time_s"] == row["serve"]["itl_s"]
         assert again["prefill"]["time_s"] == row["serve"]["ttft_s"]
         assert again["decode"]["memory"]["total_bytes"] == row["memory"]["total_bytes"]
-        assert {k: again["decode"]["plan"][k] for k in ("tp", "pp", "dp", "ep")} == {
+        assert {k: again["decode"]["layout"][k] for k in ("tp", "pp", "dp", "ep")} == {
             k: row["layout"][k] for k in ("tp", "pp", "dp", "ep")
         }
 

@@ -239,7 +239,7 @@ def test_what_is_given_is_judged_by_the_rules_alone(model: str, given: dict[str,
     request = Request(
         load_model(model), load_hardware("h100"), phases=("train",), devices=16, batch=64, seq=4096, **sizes
     )
-    assert estimate(request).plan.devices == 16
+    assert estimate(request).layout.devices == 16
     assert found.layouts > 0
 
 

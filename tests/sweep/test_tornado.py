@@ -158,7 +158,7 @@ def test_it_is_told_in_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> Non
         "-n",
         "1",
         "--rank",
-        "memory.headroom",
+        "memory.headroom_fraction",
         "--phase",
         "decode",
         "--sensitivity",

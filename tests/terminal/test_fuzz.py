@@ -31,7 +31,7 @@ WORDS = {
     "--pipeline-schedule": "1f1b gpipe zero-bubble",
     "--engine": "vllm sglang trtllm cuda-graph",
     "--explain": "plan decode.time_s train.mfu time_s goodput prefill.memory.total_bytes expected_s interval_s levels.0.floor_s",
-    "--rank": "decode.time_s train.tokens_per_s cost.usd_per_million_output_tokens memory.headroom feasible plan.tp",
+    "--rank": "decode.time_s train.tokens_per_s cost.usd_per_million_output_tokens memory.headroom_fraction feasible plan.tp",
     "--at": "same-cost same-memory same-devices",
     "--columns": "decode.* train.interval_s.1 cost memory",
     "--where": "decode.time_s<=40ms train.mfu>=1 feasible==1",

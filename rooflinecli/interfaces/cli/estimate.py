@@ -38,6 +38,10 @@ def run(question: Estimate, how: EstimateDelivery) -> int:
     elif how.format == "table":
         page = import_module("rooflinecli.render.views.estimate").estimate
         write(page(plain(result), width), out)
+    elif how.format == "json":
+        from rooflinecli.render.answer import to_json
+
+        write(to_json(result, how.schema), out)
     else:
         write(import_module(f"rooflinecli.render.formats.{how.format}").estimate(plain(result)), out)
     return 0 if result.feasible else 1

@@ -93,7 +93,7 @@ class Answer(dict[str, Any]):
     @property
     def plan(self) -> LayoutAnswer:
         """The layout of the first phase, and whether it was chosen; each phase carries its own."""
-        return self.result.plan
+        return self.result.layout
 
     @property
     def workload(self) -> Workload:

@@ -45,7 +45,7 @@ def part(options: dict[str, Any]) -> EscapedHtml:
     data = outline(_settled(request, result), result) | {"sources": []}
     figures = EmbeddedFigures(json.loads(dumps(data)))
     problems = [tag("p", tag("strong", "Does not fit: "), v.message, class_="bad box") for v in result.violations]
-    title = tag("h2", result.model.name, " on ", str(result.plan.devices), " × ", result.hardware.name, id="title")
+    title = tag("h2", result.model.name, " on ", str(result.layout.devices), " × ", result.hardware.name, id="title")
     drawn = [charts.throughput(figures, phase) for phase in figures.data["curves"]]
     sections = (
         ("answer", "Answer", answer.times(figures)),
@@ -66,8 +66,8 @@ def _settled(request: Request, result: EstimateAnswer) -> Request:
         return request
     numbers = ("devices", *AXES, *(("micro_batch", "virtual_stages") if "train" in result.phases else ()))
     words = ("zero", "sequence_parallel", "recompute") if "train" in result.phases else ()
-    said: dict[str, Any] = {name: float(getattr(result.plan, name)) for name in numbers}
-    said |= {name: getattr(result.plan, name) for name in words}
+    said: dict[str, Any] = {name: float(getattr(result.layout, name)) for name in numbers}
+    said |= {name: getattr(result.layout, name) for name in words}
     return replace(request, **{name: value for name, value in said.items() if getattr(request, name) is None})
 
 

@@ -8,7 +8,7 @@ from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.record import MISSING, at, entries, leaves
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
-from rooflinecli.specs.quantities import find, scales_with_rate, scales_with_time
+from rooflinecli.specs.quantities import canonical, find, scales_with_rate, scales_with_time
 from rooflinecli.specs.request import PHASES
 
 
@@ -36,6 +36,7 @@ class IntervalBounds:
 
 def ends(result: EstimateAnswer, quantity: str) -> IntervalBounds:
     """Raises UsageError when the quantity does not exist, is a group, or has no value under the options given."""
+    quantity = canonical(quantity)
     if quantity.startswith("memory."):
         return _worst(result, quantity)
     value = _walk(result, quantity)
@@ -78,7 +79,7 @@ def _worst(result: EstimateAnswer, quantity: str) -> IntervalBounds:
     found = {phase: _walk(result, f"{phase}.{quantity}") for phase in result.phases}
     if any(not isinstance(v, (int, float)) for v in found.values()):
         raise _absent(result, quantity, MISSING, "")
-    pick = min if quantity.endswith("headroom") else max
+    pick = min if quantity.endswith("headroom_fraction") else max
     phase = pick(found, key=lambda p: found[p])
     return IntervalBounds(found[phase], phase)
 

@@ -108,7 +108,7 @@ def bound(requirement: Requirement, found: IntervalBounds, result: EstimateAnswe
     if phase is None or not found.interval:
         return ""
     name, seconds = max(phase.breakdown_s.items(), key=lambda item: item[1])
-    return f"{found.phase} is bound by {phase.bound}; {name} takes {seconds / phase.time_s:.0%} of the time"
+    return f"{found.phase} is bound by {phase.bottleneck}; {name} takes {seconds / phase.time_s:.0%} of the time"
 
 
 def _tenant(memory: Residency) -> str:

@@ -228,7 +228,7 @@ def _row(entry: ChipResult, rank: str, spec: HardwareSpec, hold: str) -> dict[st
         }
     value = _ends(result, rank)
     price = result.cost.usd_per_device_hour
-    devices = result.plan.devices
+    devices = result.layout.devices
     first = next(iter(result.phases.values()))
     ranked = result.phases.get(value.phase or phase_of(rank), first) if value else first
     names = [q for phase in result.phases for q in _SHOWN[phase]]
@@ -238,14 +238,14 @@ def _row(entry: ChipResult, rank: str, spec: HardwareSpec, hold: str) -> dict[st
         "feasible": result.feasible and not entry.why,
         "why": entry.why,
         "rank": None,
-        "plan": {k: getattr(result.plan, k) for k in ("devices", "tp", "pp", "dp")},
+        "plan": {k: getattr(result.layout, k) for k in ("devices", "tp", "pp", "dp")},
         "value": value.expected if value else None,
         "held": value.at(hold, not higher_is_better(rank)) if value else None,
         "interval": [value.low, value.high] if value and value.interval else None,
         "quantities": {
-            q: found.expected for q in [*names, "memory.headroom"] if (found := _ends(result, q)) is not None
+            q: found.expected for q in [*names, "memory.headroom_fraction"] if (found := _ends(result, q)) is not None
         },
-        "bound": ranked.bound,
+        "bound": ranked.bottleneck,
         "usd_per_hour": price * devices if price is not None else None,
         "memory_bytes": devices * first.memory.capacity_bytes,
         "command": entry.command,

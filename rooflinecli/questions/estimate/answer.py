@@ -50,7 +50,7 @@ def estimate(request: Request, lift: PlainLift = PLAIN) -> EstimateAnswer:
     return EstimateAnswer(
         model=_model(ctx),
         hardware=_hardware(ctx),
-        plan=next(iter(phases.values())).layout_of_phase,
+        layout=next(iter(phases.values())).layout_of_phase,
         workload=_workload(ctx, phases),
         phases=phases,
         cost=bill,
@@ -137,12 +137,12 @@ def choose_plans(ctx: EstimateContext) -> tuple[dict[str, ChosenLayout], list[Vi
 def _answered(ctx: EstimateContext, phase: str, choice: ChosenLayout) -> PhaseAnswer:
     """A phase under the plan chosen for it, with what bounds it."""
     found = answer(ctx, ctx.plan(choice.layout), phase)
-    found.bound, found.bound_by = bound(found.resources_s)
-    found.plan = choice.shown
+    found.bottleneck, found.bound_ratio = bound(found.resources_s)
+    found.layout = choice.shown
     if isinstance(found, TrainAnswer):
         from rooflinecli.engine import extrapolation
 
-        found.unsupported = extrapolation.extrapolation_notes(ctx, choice.layout, found) or None
+        found.extrapolations = extrapolation.extrapolation_notes(ctx, choice.layout, found) or None
     return found
 
 
@@ -201,13 +201,13 @@ def _workload(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> Workload:
         work.batch = decode.batch if isinstance(decode, DecodeAnswer) else alone
         work.prompt, work.output, work.qps = ctx.given, ctx.output, r.qps
         if ctx.pictured is not None:
-            work.images, work.image, work.image_tokens = ctx.pictured
+            work.images, work.image_size, work.image_tokens = ctx.pictured
         if ctx.spec.denoising is not None:
-            work.steps, work.guidance = ctx.steps, ctx.uses_guidance
+            work.diffusion_steps, work.guidance = ctx.steps, ctx.uses_guidance
         work.concurrency = "max" if r.concurrency is MOST else r.concurrency
     if "train" in r.phases:
         work.train_batch, work.seq, work.tokens = ctx.train_batch, ctx.seq, r.tokens
-        work.lengths = r.lengths
+        work.doc_lengths = r.lengths
         work.gradient_bytes, work.optimizer_bytes = ctx.gradient_bytes, ctx.optimizer_bytes
     return work
 

@@ -1,4 +1,4 @@
-"""The object that `roofline estimate` answers with, typed: the JSON contract `roofline/estimate/1`, field by field.
+"""The object that `roofline estimate` answers with, typed: the JSON contract `roofline/estimate/2`, field by field.
 
 SI throughout, the unit in the key; docs/schema/estimate.json is generated from these classes.
 """
@@ -9,10 +9,10 @@ from dataclasses import field
 
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
-from rooflinecli.core.record import OPTIONAL, Record
+from rooflinecli.core.record import OPTIONAL, Record, former
 from rooflinecli.engine.phase_answer import LayoutAnswer, PhaseAnswer
 
-SCHEMA = "roofline/estimate/1"
+SCHEMA = "roofline/estimate/2"
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
@@ -62,16 +62,16 @@ class Workload(Record):
     batch: Number = field(default=None, metadata=OPTIONAL)
     prompt: Number = field(default=None, metadata=OPTIONAL)
     images: Number = field(default=None, metadata=OPTIONAL)
-    image: str | None = field(default=None, metadata=OPTIONAL)
+    image_size: str | None = field(default=None, metadata=OPTIONAL | former("image"))
     image_tokens: Number = field(default=None, metadata=OPTIONAL)
-    steps: Number = field(default=None, metadata=OPTIONAL)
+    diffusion_steps: Number = field(default=None, metadata=OPTIONAL | former("steps"))
     guidance: bool | None = field(default=None, metadata=OPTIONAL)
     output: Number = field(default=None, metadata=OPTIONAL)
     qps: Number = field(default=None, metadata=OPTIONAL)
     concurrency: float | str | None = field(default=None, metadata=OPTIONAL)
     train_batch: Number = field(default=None, metadata=OPTIONAL)
     seq: Number = field(default=None, metadata=OPTIONAL)
-    lengths: str | None = field(default=None, metadata=OPTIONAL)
+    doc_lengths: str | None = field(default=None, metadata=OPTIONAL | former("lengths"))
     gradient_bytes: Number = field(default=None, metadata=OPTIONAL)
     optimizer_bytes: Number = field(default=None, metadata=OPTIONAL)
     tokens: Number = field(default=None, metadata=OPTIONAL)
@@ -118,11 +118,11 @@ class EstimateAnswer(Record):
     schema: str = SCHEMA
     model: ModelAnswer
     hardware: HardwareAnswer
-    plan: LayoutAnswer
+    layout: LayoutAnswer = field(metadata=former("plan"))
     workload: Workload
     phases: dict[str, PhaseAnswer]
     cost: Cost
     feasible: bool
     violations: list[Violation]
     notes: list[str] | None = field(default=None, metadata=OPTIONAL)
-    explained_by: list[Explanation] | None = field(default=None, metadata=OPTIONAL)
+    gap_explanations: list[Explanation] | None = field(default=None, metadata=OPTIONAL | former("explained_by"))

@@ -22,7 +22,7 @@ def note(request: Request, result: EstimateAnswer, mfu: str | None, measured: st
     train = result.phases.get("train")
     if train is not None and train.measured_time_s is not None:
         plans, _ = choose_plans(scene_of(request))
-        result.explained_by = explain(request, result, plans["train"].layout, float(train.measured_time_s))
+        result.gap_explanations = explain(request, result, plans["train"].layout, float(train.measured_time_s))
 
 
 def _mfu(result: EstimateAnswer, written: str) -> None:

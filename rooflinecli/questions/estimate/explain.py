@@ -9,6 +9,7 @@ from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.lift import TracedLift as TracedInputs
 from rooflinecli.core.record import leaves
 from rooflinecli.questions.estimate.answer import estimate
+from rooflinecli.specs.quantities import canonical
 from rooflinecli.specs.request import Request
 
 
@@ -25,7 +26,7 @@ def derivation(request: Request, quantity: str) -> Traced:
     """The traced number behind a quantity of the JSON. Raises UsageError naming what exists."""
     result = estimate(request, TracedInputs())
     found = quantities(result)
-    name = quantity.removeprefix("phases.")
+    name = canonical(quantity)
     if name not in found:
         shape = "the JSON of the same command shows every quantity"
         if any(path.startswith(name + ".") for path in found):

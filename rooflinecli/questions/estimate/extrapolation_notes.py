@@ -42,15 +42,15 @@ def _tiers(ctx: EstimateContext, prefill: PhaseAnswer | None) -> list[str]:
 
 def _loaded(ctx: EstimateContext, decode: PhaseAnswer | None) -> list[str]:
     """Loads in which requests meet each other: slots that begin together, and caches so full that an engine queues or preempts."""
-    if not isinstance(decode, DecodeAnswer) or decode.load == "static":
+    if not isinstance(decode, DecodeAnswer) or decode.load_kind == "static":
         return []
     found = []
-    if decode.load == "closed" and is_lockstep(ctx):
+    if decode.load_kind == "closed" and is_lockstep(ctx):
         found.append(
             f"serving: requests of equal length run in lockstep under {ctx.engine.name}: these are the means of a round; "
             "`roofline simulate` follows it step by step"
         )
-    held, most = float(num.value(decode.batch)), float(num.value(decode.largest_batch))
+    held, most = float(num.value(decode.batch)), float(num.value(decode.max_batch))
     asked = ctx.request.concurrency is None or num.value(ctx.request.concurrency) is not MOST
     if asked and most >= 1 and held >= FULL * most:
         found.append(
@@ -62,7 +62,7 @@ def _loaded(ctx: EstimateContext, decode: PhaseAnswer | None) -> list[str]:
 
 def _new(train: PhaseAnswer) -> list[str]:
     """What of a layout no published run does, as one sentence."""
-    said = train.unsupported if isinstance(train, TrainAnswer) else None
+    said = train.extrapolations if isinstance(train, TrainAnswer) else None
     return [f"train: {'; '.join(said)}; the interval is wider for it"] if said else []
 
 

@@ -29,7 +29,7 @@ def _batches(request: Request, phase: str, plan: Layout, answer: PhaseAnswer) ->
         sizes = [least * 2**i for i in range(64)]
         return sorted({asked, *(size for size in sizes if size <= BEYOND * asked)})
     assert isinstance(answer, DecodeAnswer)  # prefill has no curve
-    asked, most = answer.batch, min(float(answer.largest_batch), MOST)
+    asked, most = answer.batch, min(float(answer.max_batch), MOST)
     found = {1.0, asked, *(2.0**i for i in range(17) if 2.0**i <= max(most, asked))}
     return sorted({*found, most} if most >= 1 else found)
 

@@ -83,7 +83,7 @@ class Explain(EstimateOptions, Question[Explanation]):
     verb = "explain"
     # fmt: off
     quantity: Text = field("free", "Dotted path in the estimate's JSON, such as decode.time_s.", metavar="QUANTITY", kw_only=False)
-    depth: Whole = field("whole", "Levels of the explanation.", default=3, least=0, most=12)
+    depth: Whole = field("whole", "Levels of the explanation.", default=3, least=0, most=50)
     # fmt: on
 
     def answer(self) -> Explanation:

@@ -53,6 +53,8 @@ def _record(kind: type[Record], defs: dict[str, Any]) -> dict[str, Any]:
             continue
         optional = "optional" in field.metadata
         properties[name] = _described(name, _type(hints[name], defs, optional))
+        if "former" in field.metadata:  # the key of --schema 1
+            properties[name] = {**properties[name], "x-former": field.metadata["former"]}
         required += [] if optional else [name]
     return {
         "type": "object",

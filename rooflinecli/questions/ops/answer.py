@@ -80,7 +80,7 @@ def operations(request: Request) -> dict[str, Any]:
         "roofs": roofs(request),
         "phases": {
             phase: {
-                "plan": plain(answer.plan),
+                "plan": plain(answer.layout),
                 "time_s": answer.time_s,
                 "floor_s": answer.floor_s,
                 "interval_s": list(answer.interval_s),

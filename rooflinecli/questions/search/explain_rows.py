@@ -97,19 +97,19 @@ def _row(question: TrainingSearchQuestion, entry: RankedLayout) -> dict[str, Any
         "tokens_per_s",
         "mfu",
         "hfu",
-        "bound",
         "bubble_fraction",
         "breakdown_s",
         "communication_s",
         "memory",
     )
     return {
-        "layout": {"devices": result.plan.devices, **entry.layout},
+        "layout": {"devices": result.layout.devices, **entry.layout},
         "score": scores,
         "held": ends,
         "command": command(question, entry.layout),
         **{k: phase[k] for k in kept},
-        "unsupported": phase.get("unsupported", []),
+        "bound": phase["bottleneck"],
+        "unsupported": phase.get("extrapolations", []),
         COST["train"]: result.cost.usd_per_million_training_tokens,
     }
 
@@ -120,7 +120,7 @@ def _tied(question: TrainingSearchQuestion, alike: list[RankedLayout]) -> dict[s
         return None
     plainest = min(alike, key=ties.simplicity)
     first, simple = (estimate(request_of(question, entry.layout)) for entry in (alike[0], plainest))
-    devices = int(simple.plan.devices)
+    devices = int(simple.layout.devices)
     return {
         "layouts": len(alike),
         "simplest": {"devices": devices, **plainest.layout},

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli.core.errors import UsageError
-from rooflinecli.specs.quantities import COST, higher_is_better
+from rooflinecli.specs.quantities import COST, canonical, higher_is_better
 
 TRAIN = {
     "throughput": "train.tokens_per_s",
@@ -15,7 +15,7 @@ TRAIN = {
     "cost": f"cost.{COST['train']}",
     "energy": "train.joules_per_token",
     "memory": "train.memory.total_bytes",
-    "devices": "plan.devices",
+    "devices": "layout.devices",
 }
 SERVE = {
     "throughput": "serve.tokens_per_s_per_device",
@@ -51,4 +51,5 @@ def objective(name: str, phases: tuple[str, ...]) -> Objective:
         raise UsageError(
             f"--objective: empty; name one of {', '.join(known)} or a quantity such as {next(iter(known.values()))}"
         )
+    quantity = canonical(quantity)
     return Objective(name, quantity, -1.0 if higher_is_better(quantity) else 1.0)

@@ -268,7 +268,7 @@ def _rank(
         interval_bound(v, o.quantity, phase, hold, o.sign > 0) for o, v in zip(question.objectives, values, strict=True)
     ]
     keys = [o.key(answer.flat(v))[kept] for o, v in zip(question.objectives, ends, strict=True)]
-    beside = [answer.flat(v)[kept] for v in (cast(TrainAnswer, phase).own_error, *values)]
+    beside = [answer.flat(v)[kept] for v in (cast(TrainAnswer, phase).communication_error_fraction, *values)]
     ties = [layouts.sizes[name][kept] for name in _TIES]
     if len(keys) == 2:
         for entry in _entries(layouts, structure, kept, keys, beside, frontier(keys[0], keys[1])):

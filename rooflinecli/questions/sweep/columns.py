@@ -12,20 +12,20 @@ from rooflinecli.core.record import MISSING, at, leaves
 from rooflinecli.engine import legality
 from rooflinecli.engine.phase_answer import Resources
 from rooflinecli.questions.sweep.evaluate_block import SweepBlock
-from rooflinecli.specs.quantities import COST
+from rooflinecli.specs.quantities import COST, canonical
 
 ALWAYS = ("feasible", "violation")  # columns of every sweep
-DEFAULT = ("time_s", "tokens_per_s", "mfu", "bound", "memory.total_bytes")
+DEFAULT = ("time_s", "tokens_per_s", "mfu", "bottleneck", "memory.total_bytes")
 
 
 def names(answer: SweepBlock) -> list[str]:
     """Every quantity the answer holds, in the order of the JSON."""
-    found = [f"plan.{name}" for name in answer.plan]
+    found = [f"layout.{name}" for name in answer.layout]
     for phase, result in answer.phases.items():
         found += [
             f"{phase}.{path}" for path, value in leaves(result) if value is not None and not isinstance(value, str)
         ]
-        found += [f"{phase}.bound", f"{phase}.bound_by"]
+        found += [f"{phase}.bottleneck", f"{phase}.bound_ratio"]
     return [*found, *(f"cost.{name}" for name, value in answer.cost.entries() if value is not None)]
 
 
@@ -37,7 +37,7 @@ def select(answer: SweepBlock, wanted: list[str] | None) -> list[str]:
         return [*kept, *(f"cost.{COST[phase]}" for phase in answer.phases if f"cost.{COST[phase]}" in known)]
     chosen: list[str] = []
     for text in wanted:
-        name = text.removeprefix("phases.")
+        name = canonical(text)
         matched = [k for k in known if k == name or k.startswith(name + ".") or fnmatchcase(k, name)]
         if not matched and (name in answer.axes or name in ALWAYS):
             continue  # it is printed anyway
@@ -49,19 +49,19 @@ def select(answer: SweepBlock, wanted: list[str] | None) -> list[str]:
 
 def pick(answer: SweepBlock, name: str) -> Any:
     """The value of one quantity, unbroadcast; not-a-number where this structure has none (a chip without a price)."""
-    head, _, rest = name.removeprefix("phases.").partition(".")
-    if rest in ("bound", "bound_by") and head in answer.phases:
-        return _bound(answer.phases[head].resources_s, rest, answer.shape)
-    value = at({"plan": answer.plan, "cost": answer.cost}.get(head, answer.phases.get(head)), rest)
+    head, _, rest = canonical(name).partition(".")
+    if rest in ("bottleneck", "bound_ratio") and head in answer.phases:
+        return _bottleneck(answer.phases[head].resources_s, rest, answer.shape)
+    value = at({"layout": answer.layout, "cost": answer.cost}.get(head, answer.phases.get(head)), rest)
     return np.nan if value is None or value is MISSING else value
 
 
-def _bound(resources: Resources, what: str, shape: tuple[int, ...]) -> np.ndarray:
+def _bottleneck(resources: Resources, what: str, shape: tuple[int, ...]) -> np.ndarray:
     """Which resource sets the floor, or how many times longer it takes than the next (as `estimate` ranks them)."""
     named = dict(resources.entries())
     labels = sorted(named, reverse=True)  # a tie goes to the name that sorts last, as in estimate
     stack = np.stack([np.broadcast_to(named[k], shape) for k in labels])
-    if what == "bound":
+    if what == "bottleneck":
         return np.asarray(np.array(labels, dtype=object)[stack.argmax(axis=0)])
     ranked = np.sort(stack, axis=0)
     with np.errstate(all="ignore"):

@@ -61,8 +61,8 @@ def condition(text: str) -> Condition:
     if not match:
         raise UsageError(f"--where {text!r}: write QUANTITY <= VALUE, for example 'decode.time_s <= 40 ms'")
     name, comparison, written = match.groups()
-    name, comparison = name.removeprefix("phases."), _SPELLING.get(comparison, comparison)
-    if name.endswith(".bound"):
+    name, comparison = quantities.canonical(name), _SPELLING.get(comparison, comparison)
+    if name.endswith(".bottleneck"):
         return Condition(text, name, comparison, written)
     return Condition(text, name, comparison, _value(text, name, written))
 

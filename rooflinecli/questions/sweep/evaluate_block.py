@@ -37,7 +37,7 @@ class SweepBlock:
     """What `estimate` says of every point of a box, as numbers and arrays that broadcast to `shape`."""
 
     phases: dict[str, PhaseAnswer]
-    plan: dict[str, Number]
+    layout: dict[str, Number]
     cost: Cost
     rules: list[LegalityRule]
     fits: list[Fit]

@@ -12,6 +12,7 @@ from rooflinecli.questions.sweep import columns
 from rooflinecli.questions.sweep import conditions as where
 from rooflinecli.questions.sweep.axes import Space
 from rooflinecli.questions.sweep.evaluate_block import SweepBlock
+from rooflinecli.specs.quantities import canonical
 from rooflinecli.specs.request import PHASES
 
 
@@ -22,12 +23,12 @@ class Filter:
         self.conditions = [where.condition(text) for text in conditions]
         self.feasible_only, self.known = feasible_only, False
         for c in self.conditions:
-            head = c.quantity.partition(".")[0]
-            if head not in (*PHASES, "plan", "cost"):
-                raise unknown("quantity", c.quantity, [*(f"{p}.time_s" for p in space.phases), "plan.devices"])
-            if head not in (*space.phases, "plan", "cost"):
+            head = canonical(c.quantity).partition(".")[0]
+            if head not in (*PHASES, "layout", "cost"):
+                raise unknown("quantity", c.quantity, [*(f"{p}.time_s" for p in space.phases), "layout.devices"])
+            if head not in (*space.phases, "layout", "cost"):
                 raise UsageError(
-                    f"--where {c.text!r}: this sweep has {', '.join(space.phases)}, plan and cost; add --phase to it"
+                    f"--where {c.text!r}: this sweep has {', '.join(space.phases)}, layout and cost; add --phase to it"
                 )
 
     def __call__(self, answer: SweepBlock, table: dict[str, Any]) -> dict[str, Any]:

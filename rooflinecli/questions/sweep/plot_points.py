@@ -93,7 +93,7 @@ class Gathered:
             parts, roofs = result.resources_s, answer.roofs
             intensity = parts.compute * roofs["peak"] / (parts.memory * roofs["bandwidth"])
             return intensity, result.mfu * roofs["peak"]
-        return result.time_s * 1e3, result.tokens_per_s / answer.plan["devices"]
+        return result.time_s * 1e3, result.tokens_per_s / answer.layout["devices"]
 
     def _edges(self, choice: dict[str, Any], answer: SweepBlock) -> None:
         """Roofs, or the capacity, of the chip."""

@@ -25,11 +25,11 @@ def estimate(result: dict[str, Any]) -> str:
         rows.append(
             [
                 name,
-                layout(phase["plan"]),
+                layout(phase["layout"]),
                 duration(phase["floor_s"]),
                 duration(phase["time_s"]),
                 f"{duration(low)} to {duration(high)}",
-                phase["bound"],
+                phase["bottleneck"],
                 si(phase["tokens_per_s"], "").strip(),
                 " to ".join(si(end, "").strip() for end in phase["tokens_per_s_interval"]),
             ]

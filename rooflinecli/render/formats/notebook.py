@@ -15,7 +15,7 @@ def page(result: EstimateAnswer) -> str:
     """Everything a person wrote (names, messages) is escaped."""
     head = "".join(f"<th scope='col'>{name}</th>" for name in _HEAD)
     rows = "".join(_row(name, phase) for name, phase in result.phases.items())
-    title = f"{result.model.name} on {result.plan.devices} × {result.hardware.name}, {result.workload.dtype}"
+    title = f"{result.model.name} on {result.layout.devices} × {result.hardware.name}, {result.workload.dtype}"
     wrong = "".join(f"<p><strong>Does not fit:</strong> {escape(v.message)}</p>" for v in result.violations)
     return (
         f"<table><caption>{escape(title)}</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{wrong}"
@@ -29,7 +29,7 @@ def _row(name: str, phase: PhaseAnswer) -> str:
         si(phase.floor_s, "s"),
         si(phase.time_s, "s"),
         f"{si(low, 's')} to {si(high, 's')}",
-        phase.bound or "",
+        phase.bottleneck or "",
         si(phase.tokens_per_s, ""),
         f"{si(held.total_bytes, 'B')} of {si(held.capacity_bytes, 'B')}",
     )

@@ -42,8 +42,12 @@ def times(figures: EmbeddedFigures) -> EscapedHtml:
 def _titled(figures: EmbeddedFigures, phase: str) -> tuple[str, str, str]:
     """What the time of a phase is that of, and what its rate counts; a sampler's pass ends in images, not in a first token."""
     work = figures.data["estimate"]["workload"]
-    if phase == "prefill" and "steps" in work:
-        return ("Image" if work["batch"] == 1 else "Images"), f"{work['steps']:g} steps of the sampler", "tokens"
+    if phase == "prefill" and "diffusion_steps" in work:
+        return (
+            ("Image" if work["batch"] == 1 else "Images"),
+            f"{work['diffusion_steps']:g} steps of the sampler",
+            "tokens",
+        )
     return *TITLES[phase], RATES[phase]
 
 
@@ -56,8 +60,8 @@ def _card(figures: EmbeddedFigures, phase: str) -> EscapedHtml:
         for key in ("mfu", "hfu", "mbu")
         if answer.get(key) and not (key == "hfu" and answer["hfu"] <= answer["mfu"] * 1.001)
     ]
-    bound = answer["bound"] + (
-        f" ({answer['bound_by']:.1f}× the next)" if answer["bound_by"] and answer["bound_by"] < 1e3 else ""
+    bound = answer["bottleneck"] + (
+        f" ({answer['bound_ratio']:.1f}× the next)" if answer["bound_ratio"] and answer["bound_ratio"] < 1e3 else ""
     )
     facts: list[tuple[Any, Any]] = [
         ("floor", figures(f"{path}.floor_s")),
@@ -223,7 +227,7 @@ def plan(figures: EmbeddedFigures) -> EscapedHtml:
     estimate = figures.data["estimate"]
     plans: dict[str, Any] = {}
     for phase, answer in estimate["phases"].items():
-        plans.setdefault("training" if phase == "train" else "serving", answer["plan"])
+        plans.setdefault("training" if phase == "train" else "serving", answer["layout"])
     layouts = [
         tag("p", tag("strong", f"{what}: "), layout(chosen), f". {chosen['reason'][:1].upper()}{chosen['reason'][1:]}.")
         for what, chosen in plans.items()

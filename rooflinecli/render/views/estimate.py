@@ -63,7 +63,7 @@ def _recompute(plan: dict[str, Any]) -> str:
 def _plans(result: dict[str, Any], width: int) -> str:
     lines, seen = [], []
     for name, phase in result["phases"].items():
-        plan = phase["plan"]
+        plan = phase["layout"]
         what = "training" if name == "train" else "serving"
         if (what, plan) not in seen:
             seen.append((what, plan))
@@ -74,7 +74,11 @@ def _plans(result: dict[str, Any], width: int) -> str:
 def _times(result: dict[str, Any], width: int) -> str:
     grid = [["", "floor", "expected", "80 % interval", "bound by", "rate"]]
     for name, phase in result["phases"].items():
-        bound = phase["bound"] if phase["bound_by"] > 1e3 else f"{_short(phase['bound'])} {phase['bound_by']:.1f}x"
+        bound = (
+            phase["bottleneck"]
+            if phase["bound_ratio"] > 1e3
+            else f"{_short(phase['bottleneck'])} {phase['bound_ratio']:.1f}x"
+        )
         rate = si(phase["tokens_per_s"], "").strip()
         times = [duration(phase["floor_s"]), duration(phase["time_s"]), _span(*phase["interval_s"])]
         grid.append([_named(name, result["workload"]), *times, bound, f"{rate} tok/s"])
@@ -84,7 +88,7 @@ def _times(result: dict[str, Any], width: int) -> str:
 
 def _named(phase: str, work: dict[str, Any]) -> str:
     """'prefill TTFT': what the time of a phase is that of; a diffusion model's is an image's, or a batch of them."""
-    if "steps" not in work or phase != "prefill":
+    if "diffusion_steps" not in work or phase != "prefill":
         return f"{phase} {_NAMES[phase]}"
     return "an image" if work["batch"] == 1 else f"{work['batch']:g} images"
 
@@ -130,19 +134,19 @@ def _spent(result: dict[str, Any], width: int) -> str:
 
 def _speculated(found: dict[str, Any]) -> str:
     """'2.41 tokens a step under speculation, 1.62x, which pays up to 180 sequences'."""
-    most = found.get("pays_up_to_batch")
+    most = found.get("break_even_batch")
     until = "" if most is None else f", which pays up to {most:g} sequences" if most else ", which never pays"
-    return f"{found['tokens_per_step']:.2f} tokens a step under speculation, {found['speedup']:.2f}x{until}"
+    return f"{found['mean_accepted_length']:.2f} tokens a step under speculation, {found['speedup']:.2f}x{until}"
 
 
 def _kept(found: dict[str, Any]) -> str:
     """'12% of 480 idle sessions on the device, 70% in host (0.21 s back), 18% lost, 0.15 s reload in the mean'."""
-    parts = [f"{_share(found['resident_share'])} of {found['idle_sessions']:,.0f} idle sessions on the device"]
+    parts = [f"{_share(found['on_device_fraction'])} of {found['idle_sessions']:,.0f} idle sessions on the device"]
     for name, tier in found["tiers"].items():
         back = f"{duration(tier['reload_s'])} back" if tier["reload_s"] else "nothing to bring back"
-        parts.append(f"{_share(tier['found_share'])} of them in {name} ({back})")
-    if found["lost_share"] > 1e-9:
-        parts.append(f"{_share(found['lost_share'])} lost")
+        parts.append(f"{_share(tier['in_tier_fraction'])} of them in {name} ({back})")
+    if found["evicted_fraction"] > 1e-9:
+        parts.append(f"{_share(found['evicted_fraction'])} lost")
     if found["reload_s"]:
         parts.append(f"{duration(found['reload_s'])} reload in the mean")
     return ", ".join(parts)
@@ -222,12 +226,12 @@ def _load(result: dict[str, Any]) -> str:
 def _pictures(work: dict[str, Any]) -> str:
     """'2 images of 1024x768, 1001 tokens each'."""
     many = work["images"]
-    return f"{many:g} image{'s' if many != 1 else ''} of {work['image']}, {work['image_tokens']:g} tokens each"
+    return f"{many:g} image{'s' if many != 1 else ''} of {work['image_size']}, {work['image_tokens']:g} tokens each"
 
 
 def _gap(result: dict[str, Any], width: int) -> str:
     """What alone would bring a training step to the time that was measured."""
-    rows = result.get("explained_by")
+    rows = result.get("gap_explanations")
     if not rows:
         return ""
     train = result["phases"]["train"]
@@ -245,14 +249,16 @@ def _gap(result: dict[str, Any], width: int) -> str:
 
 def _foot(result: dict[str, Any], width: int) -> str:
     work, parts = result["workload"], []
-    if "steps" in work:
+    if "diffusion_steps" in work:
         twice = ", each run twice by guidance" if work["guidance"] else ", without guidance"
-        parts.append(f"{work['steps']:g} steps over {work['image_tokens']:g} tokens of {work['image']} pixels{twice}")
+        parts.append(
+            f"{work['diffusion_steps']:g} steps over {work['image_tokens']:g} tokens of {work['image_size']} pixels{twice}"
+        )
     elif "batch" in work:
         seen = f" ({_pictures(work)})" if "images" in work else ""
         parts.append(f"serving {_load(result)}, prompt {work['prompt']:g}{seen}, output {work['output']:g}")
     if "seq" in work:
-        packed = f", documents of {work['lengths']} packed" if "lengths" in work else ""
+        packed = f", documents of {work['doc_lengths']} packed" if "doc_lengths" in work else ""
         parts.append(f"training {work['train_batch']:g} sequences of {work['seq']:g}{packed}")
     notes = [f"note: {text}" for text in result.get("notes", ())]
     notes += [
