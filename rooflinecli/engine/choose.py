@@ -181,4 +181,4 @@ def _why_so_many(ctx: EstimateContext, best: Layout, needs: float, smaller: list
     if best.devices == product:
         return f"{plural(product, 'device')}, as {asked} say: {per} on each"
     half = "half as many would not fit" if smaller else "half as many have no legal layout"
-    return f"fewest that hold it (counts double): {per} on each; {half}"
+    return f"smallest power of two that fits: {per} on each; {half}"

@@ -94,8 +94,21 @@ def layout(sizes: Mapping[str, Any]) -> str:
     if sizes.get("sequence_parallel"):
         parts.append("sp")
     if sizes.get("recompute", "none") != "none":
-        parts.append(f"recompute-{sizes['recompute']}")
-    return " ".join(parts) or "tp1"
+        parts.append(_recompute(sizes))
+    return " ".join(parts)
+
+
+def _recompute(sizes: Mapping[str, Any]) -> str:
+    """'recompute-full', of which modules or layers where not all."""
+    modules = ":" + "+".join(sizes["recompute_modules"]) if sizes.get("recompute_modules") else ""
+    layers = f":{sizes['recompute_layers']:g}-layers" if "recompute_layers" in sizes else ""
+    return f"recompute-{sizes['recompute']}{modules}{layers}"
+
+
+def devices(sizes: Mapping[str, Any]) -> str:
+    """'16 devices (tp8 pp2 recompute-full)'."""
+    count, split = sizes["devices"], layout(sizes)
+    return f"{count:,} device{'' if count == 1 else 's'}" + (f" ({split})" if split else "")
 
 
 def joined(values: Sequence[str]) -> str:

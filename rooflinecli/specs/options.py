@@ -214,7 +214,7 @@ class Formats(Group):
 class Layout(Group):
     """Devices, and the parallel sizes of training and serving."""
 
-    n: OptNumber = field("count", "Devices; omitted: the fewest that hold it.", default=None, panel=LAYOUT, most=1e7, short="-n", fills="devices", also=("devices",), former=("num-devices", "num-gpus", "world-size"))
+    n: OptNumber = field("count", "Devices; omitted: the smallest power of two that fits.", default=None, panel=LAYOUT, most=1e7, short="-n", fills="devices", also=("devices",), former=("num-devices", "num-gpus", "world-size"))
     tp: OptNumber = field("count", "Tensor parallel size.", default=None, panel=LAYOUT, former=("tensor-parallel-size", "tensor-model-parallel-size"))
     pp: OptNumber = field("count", "Pipeline stages.", default=None, panel=LAYOUT, former=("pipeline-parallel-size", "pipeline-model-parallel-size"))
     dp: OptNumber = field("count", "Data parallel replicas.", default=None, panel=LAYOUT, former=("data-parallel-size",))

@@ -118,11 +118,11 @@ _ROWS = (
         formula=capacity.joules_per_token,
         of=("devices", "power", "tokens_per_s"),
     ),
-    _q("energy_j", "J", "a pass at TDP", LESS, 1, formula=cost.energy, of=("devices", "power", "time_s")),
+    _q("energy_j", "J", "per pass at TDP", LESS, 1, formula=cost.energy, of=("devices", "power", "time_s")),
     _q(
         "run_energy_j",
         "J",
-        "the run at TDP",
+        "for the run at TDP",
         LESS,
         1,
         phase="train",

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.lift import TracedLift
 from rooflinecli.core.num import value
-from rooflinecli.core.record import plain
 from rooflinecli.engine.build_request import request
 from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.formulas import serving
@@ -23,7 +22,8 @@ from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.kernel.answer import kernel_attention, kernel_matmul
-from rooflinecli.render.views import estimate as table
+from rooflinecli.render.formats.terminal import draw
+from rooflinecli.render.views.estimate import view
 from rooflinecli.specs.engine import engines, load_engine
 from rooflinecli.specs.hardware import load_hardware
 
@@ -202,13 +202,13 @@ def test_the_max_batch_fits_and_one_more_does_not() -> None:
         ({"concurrency": 8}, "prefill,decode", "serving 8 requests in flight per replica, prompt"),
         ({"concurrency": "max"}, "decode", "requests in flight per replica (all that memory holds)"),
         ({"concurrency": "max"}, "prefill", "serving as many requests as memory holds"),
-        ({"qps": 4}, "decode", "serving 4 requests per second, "),
-        ({"qps": 4}, "prefill", "serving 4 requests per second, prompt"),
+        ({"qps": 4}, "decode", "serving 4 requests/s, "),
+        ({"qps": 4}, "prefill", "serving 4 requests/s, prompt"),
     ],
 )
 def test_the_foot_says_which_load(load: dict, phases: str, words: str) -> None:
     given = {"model": "llama-3-8b", "hw": "h100", "phase": phases, "n": 1, "prompt": 1024, "output": 256, **load}
-    assert words in " ".join(table.estimate(plain(estimate(request(given)))).split())
+    assert words in " ".join(draw(view(estimate(request(given))), 120).split())
 
 
 def test_a_matmul_whose_input_comes_narrow_has_no_pass_that_narrows_it() -> None:

@@ -28,7 +28,7 @@ def test_one_screen_of_80_columns(monkeypatch):
         "ITL",
         "floor",
         "expected",
-        "80 % interval",
+        "80% interval",
         "memory per device",
         "KV cache",
         "cost",

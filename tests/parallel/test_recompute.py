@@ -15,7 +15,7 @@ from rooflinecli.phases import backward, recompute
 from rooflinecli.phases.axis_sizes import layer_sizes, pass_axis_sizes
 from rooflinecli.phases.forward import ForwardPass
 from rooflinecli.questions.estimate.answer import estimate
-from rooflinecli.render.views.estimate import layout
+from rooflinecli.render.numbers import layout
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
@@ -143,9 +143,9 @@ def test_options_that_do_not_go_together_are_refused(given, words):
 def test_a_partial_recomputation_is_named() -> None:
     asked = {"model": "llama-3-8b", "hw": "h100", "phase": "train", "n": 8}
     part = estimate(build_request.request({**asked, "recompute": "full", "recompute-layers": 20}))
-    assert "full recompute of 20 layers" in layout(plain(part.phases["train"].layout_of_phase))
+    assert "recompute-full:20-layers" in layout(plain(part.phases["train"].layout_of_phase))
     modules = estimate(build_request.request({**asked, "recompute": "selective", "recompute-modules": "mlp,layernorm"}))
-    assert "selective recompute of mlp+layernorm" in layout(plain(modules.phases["train"].layout_of_phase))
+    assert "recompute-selective:mlp+layernorm" in layout(plain(modules.phases["train"].layout_of_phase))
 
 
 def test_narrow_formats_quantise_inputs_forward_and_output_gradients_backward() -> None:

@@ -53,7 +53,7 @@ def unresolved(launch: Launch, names: dict[str, str]) -> None:
         why = launch.missing.pop(f"?{flag}", None)
         if why and option == "n":
             launch.notes = [n for n in launch.notes if not n.startswith("how many devices")]
-            launch.notes.append(f"{why}; give -n, or the fewest that hold it are taken")
+            launch.notes.append(f"{why}; give -n, or the smallest power of two that fits are taken")
         elif why:
             launch.missing[option] = why
             launch.options.pop(option, None)

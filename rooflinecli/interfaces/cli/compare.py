@@ -24,7 +24,7 @@ def run(question: Compare, how: Delivery) -> int:
 
         warn("--sensitivity has no place in csv, which holds the rows alone; table, markdown and json have it")
     found = question.answer()
-    show_text(found, render, how)
+    show_text(found, render, how, {"memory.headroom_fraction": "memory.headroom"})
     return 0 if found["feasible"] else 1
 
 

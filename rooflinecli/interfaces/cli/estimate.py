@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 
 from rooflinecli.interfaces.cli.from_question import Explained, command
@@ -22,8 +21,6 @@ class EstimateDelivery(Explained):
 
 def run(question: Estimate, how: EstimateDelivery) -> int:
     """Print the answer; the exit code is 1 where the layout does not fit."""
-    from rooflinecli.core.record import plain
-
     out = None if how.out is None else Path(how.out)
     width = columns(how.wide, out)
     if how.explain is not None:
@@ -35,15 +32,11 @@ def run(question: Estimate, how: EstimateDelivery) -> int:
         from rooflinecli.questions.estimate.emit import launch
 
         write(launch(how.emit, options, result), out)
-    elif how.format == "table":
-        page = import_module("rooflinecli.render.views.estimate").estimate
-        write(page(plain(result), width), out)
-    elif how.format == "json":
-        from rooflinecli.render.answer import to_json
-
-        write(to_json(result, how.schema), out)
     else:
-        write(import_module(f"rooflinecli.render.formats.{how.format}").estimate(plain(result)), out)
+        from rooflinecli.render.answer import render
+        from rooflinecli.render.views.estimate import SCREEN, view
+
+        write(render(result, view, how.format, min(width, SCREEN), schema=how.schema), out)
     return 0 if result.feasible else 1
 
 

@@ -27,7 +27,7 @@ def run(question: Search, how: Spread) -> int:
     found = question.answer(tell, how.over())
     for bar in bars:
         bar.close()
-    show_text(found, text, how)
+    show_text(found, text, how, {"headroom_fraction": "headroom"})
     return 0 if found["feasible"] else 1
 
 

@@ -23,7 +23,7 @@ from rooflinecli.specs.options import OPTIONS
 from rooflinecli.specs.quantities import COST, higher_is_better, scales_with_time, unit_of
 from rooflinecli.specs.request import HOLDS
 
-SCHEMA = "roofline/compare/1"
+SCHEMA = "roofline/compare/2"
 RANK = "decode.time_s"
 _LIMITED = {"ttft": "prefill", "itl": "decode"}
 _SHOWN = {

@@ -47,7 +47,9 @@ def _same_devices(
     n = max((c for c in fewest.values() if isinstance(c, int)), default=0)
     if not n:
         return {s: str(why) for s, why in fewest.items()}, "no chip holds it"
-    return {s: [n] for s in specs}, f"{n} device{'s' * (n != 1)} each, the fewest that hold it on every chip that can"
+    return {
+        s: [n] for s in specs
+    }, f"{n} device{'s' * (n != 1)} each, the smallest power of two that fits on every chip that can"
 
 
 def _same_cost(prices: dict[str, float | None], reference: str, n: int) -> tuple[Counts, str]:

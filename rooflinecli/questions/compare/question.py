@@ -23,7 +23,7 @@ class Compare(Prices, EstimateOptions, Several, Question[dict[str, Any]]):  # ty
         "roofline compare llama-3.1-8b --hw h100 -n 1 --measured bench.json",
     )
     helps = {
-        "n": "Devices of the first chip; omitted: the fewest that hold it.",
+        "n": "Devices of the first chip; omitted: the smallest power of two that fits.",
         "phase": "train, prefill, decode; omitted: those of --rank-by.",
     }
     # fmt: off

@@ -19,7 +19,7 @@ from rooflinecli.questions.sweep.conditions import quantity_of
 from rooflinecli.specs.layout import SIZES
 from rooflinecli.specs.quantities import COST
 
-SCHEMA = "roofline/search/1"
+SCHEMA = "roofline/search/2"
 _FLAGS = (
     "tp",
     "pp",

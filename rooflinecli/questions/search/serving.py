@@ -25,7 +25,7 @@ from rooflinecli.questions.search.ranking import frontier
 from rooflinecli.questions.search.serving_question import ServingSearchQuestion, asked
 from rooflinecli.specs.quantities import COST
 
-SCHEMA = "roofline/search/1"
+SCHEMA = "roofline/search/2"
 SAME = 1e-4  # a share by which two rows differ that says nothing
 
 

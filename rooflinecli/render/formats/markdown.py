@@ -1,4 +1,4 @@
-"""An estimate as Markdown: for a pull request or a job summary."""
+"""Blocks and tables as Markdown: for a pull request or a job summary."""
 
 from __future__ import annotations
 
@@ -6,56 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rooflinecli.core.text import one_line
-from rooflinecli.core.units import count, duration, si
 from rooflinecli.render.blocks import Block, Command, Drawing, Headline, Page, Pairs, Table
-from rooflinecli.render.views.estimate import _PIECES, layout
-
-
-def estimate(result: dict[str, Any]) -> str:
-    model, chip = result["model"], result["hardware"]
-    lines = [
-        f"### {cell(model['name'])} on {cell(chip['name'])}",
-        "",
-        f"{count(model['parameters']['total'])} parameters, {si(model['weights_bytes'], 'B')} of weights, {result['workload']['dtype']}.",
-        "",
-    ]
-    rows = [["phase", "devices", "floor", "expected", "80 % interval", "bound by", "tokens/s", "80 % interval"]]
-    for name, phase in result["phases"].items():
-        low, high = phase["interval_s"]
-        rows.append(
-            [
-                name,
-                layout(phase["layout"]),
-                duration(phase["floor_s"]),
-                duration(phase["time_s"]),
-                f"{duration(low)} to {duration(high)}",
-                phase["bottleneck"],
-                si(phase["tokens_per_s"], "").strip(),
-                " to ".join(si(end, "").strip() for end in phase["tokens_per_s_interval"]),
-            ]
-        )
-    lines += [table(rows), ""]
-    memory = [["memory per device", *(label for _, label in _PIECES), "total", "capacity"]]
-    for name, phase in result["phases"].items():
-        held = phase["memory"]
-        memory.append(
-            [
-                name,
-                *(si(held[key], "B") for key, _ in _PIECES),
-                si(held["total_bytes"], "B"),
-                si(held["capacity_bytes"], "B"),
-            ]
-        )
-    lines += [table(memory), ""]
-    cost = result["cost"]
-    money = [
-        [key.removeprefix("usd_per_").replace("_", " "), f"{value:,.4g} USD"]
-        for key, value in cost.items()
-        if value is not None
-    ]
-    lines += [table([["cost", "USD"], *money])] if money else ["No price is known for this chip."]
-    lines += ["", *(f"**Does not fit:** {cell(v['message'])}" for v in result["violations"])]
-    return "\n".join(lines).rstrip()
 
 
 def draw(page: Page) -> str:

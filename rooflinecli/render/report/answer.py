@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.core.units import count, duration, si
+from rooflinecli.render.numbers import devices
 from rooflinecli.render.report.html import EmbeddedFigures, EscapedHtml, join, pairs, table, tag
-from rooflinecli.render.views.estimate import _PIECES, layout
+from rooflinecli.render.views.estimate import PIECES
 
 TITLES = {
     "prefill": ("Prefill", "time to first token"),
@@ -138,7 +139,7 @@ def memory(figures: EmbeddedFigures) -> EscapedHtml:
     bars = []
     for phase, answer in figures.data["estimate"]["phases"].items():
         held, path = answer["memory"], f"estimate.phases.{phase}.memory"
-        parts = [(name, held[key], f"{path}.{key}") for key, name in _PIECES if held[key]]
+        parts = [(name, held[key], f"{path}.{key}") for key, name in PIECES if held[key]]
         full = held["total_bytes"] / held["capacity_bytes"]
         title = join(
             _titled(figures, phase)[0],
@@ -200,7 +201,7 @@ def _bar(
 
 def _colour(name: str, index: int) -> str:
     """The same name has the same colour in every bar."""
-    names = [label for _, label in _PIECES]
+    names = [label for _, label in PIECES]
     order = names.index(name) if name in names else GROUPS.index(name) if name in GROUPS else len(GROUPS)
     return f"c{order + 1}"
 
@@ -229,7 +230,9 @@ def plan(figures: EmbeddedFigures) -> EscapedHtml:
     for phase, answer in estimate["phases"].items():
         plans.setdefault("training" if phase == "train" else "serving", answer["layout"])
     layouts = [
-        tag("p", tag("strong", f"{what}: "), layout(chosen), f". {chosen['reason'][:1].upper()}{chosen['reason'][1:]}.")
+        tag(
+            "p", tag("strong", f"{what}: "), devices(chosen), f". {chosen['reason'][:1].upper()}{chosen['reason'][1:]}."
+        )
         for what, chosen in plans.items()
     ]
     keys = list(dict.fromkeys(key for chosen in plans.values() for key in chosen if key != "reason"))

@@ -1,281 +1,282 @@
-"""An estimate for a person: one screen of 80 columns."""
+"""An estimate: the answer in a line, a table of phases, what limits it, memory, cost, and what to know before leaning on it."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from rooflinecli.core.units import count, duration, si
-from rooflinecli.render.formats import terminal
-from rooflinecli.render.formats.terminal_style import bar, bold, dim, red
+from rooflinecli.core import num
+from rooflinecli.core.units import count, si
+from rooflinecli.engine.phase_answer import (
+    DecodeAnswer,
+    PhaseAnswer,
+    PrefillAnswer,
+    Residency,
+    SpeculationAnswer,
+    TiersAnswer,
+    TrainAnswer,
+)
+from rooflinecli.questions.estimate.answer_types import EstimateAnswer, Workload
+from rooflinecli.render.blocks import Block, Column, Headline, Note, Page, Pairs, Prose, Table, page
+from rooflinecli.render.numbers import amount, devices, money, percent, rate, text
 from rooflinecli.specs.quantities import DERIVED
 
 SCREEN = 80  # the answer is laid out for this; a narrower terminal folds it
-_NAMES = {"prefill": "TTFT", "decode": "ITL", "train": "step"}
-
-
-def estimate(result: dict[str, Any], width: int = SCREEN) -> str:
-    """The whole answer. Every figure is in the JSON too, in full precision."""
-    width = min(width, SCREEN)
-    parts = [part(result, width) for part in (_head, _plans, _times, _spent, _memory, _cost, _gap, _foot)]
-    if result["violations"]:
-        said = (_wrap(f"does not fit: {v['message']}", 14, width) for v in result["violations"])
-        parts.append("\n".join(text.replace("does not fit:", red("does not fit:"), 1) for text in said))
-    return "\n\n".join(part for part in parts if part)
-
-
-def _head(result: dict[str, Any], width: int) -> str:
-    model, chip, work = result["model"], result["hardware"], result["workload"]
-    p = model["parameters"]
-    active = "" if p["active"] == p["total"] else f" ({count(p['active'])} active per token)"
-    title = _wrap(f"{model['name']} on {chip['name']}, {work['dtype']}", 2, width)
-    for name in (model["name"], chip["name"]):
-        title = title.replace(name, bold(name), 1)
-    held = f"{count(p['total'])} parameters{active}, {si(model['weights_bytes'], 'B')} of weights"
-    roofs = (
-        f"chip {si(chip['peak_flops_per_s'], 'FLOP/s')}, {si(chip['bandwidth_bytes_per_s'], 'B/s')}, "
-        f"ridge {chip['ridge_flops_per_byte']:.0f} FLOP/B"
-    )
-    one = f"{held}; {roofs}"
-    figures = one if len(one) <= width else f"{_wrap(held, 2, width)}\n{_wrap(roofs, 2, width)}"
-    return f"{title}\n{figures}"
-
-
-def layout(plan: dict[str, Any]) -> str:
-    """'16 devices: tp 4, pp 4, full recompute'."""
-    sizes = [f"{k} {plan[k]}" for k in ("tp", "pp", "dp", "cp", "ep") if plan[k] > 1]
-    if plan["zero"] and plan["dp"] > 1:
-        sizes.append(f"ZeRO-{plan['zero']}")
-    if plan.get("micro_batch", 1) > 1:
-        sizes.append(f"micro-batch {plan['micro_batch']}")
-    if plan["recompute"] != "none":
-        sizes.append(_recompute(plan))
-    many = f"{plan['devices']} device{'s' if plan['devices'] != 1 else ''}"
-    return many + (f" ({', '.join(sizes)})" if sizes else "")
-
-
-def _recompute(plan: dict[str, Any]) -> str:
-    """'full recompute', of which layers or modules where not all."""
-    modules = "+".join(plan.get("recompute_modules", ()))
-    layers = f" of {plan['recompute_layers']:.0f} layers" if "recompute_layers" in plan else ""
-    return f"{plan['recompute']} recompute{' of ' + modules if modules else ''}{layers}"
-
-
-def _plans(result: dict[str, Any], width: int) -> str:
-    lines, seen = [], []
-    for name, phase in result["phases"].items():
-        plan = phase["layout"]
-        what = "training" if name == "train" else "serving"
-        if (what, plan) not in seen:
-            seen.append((what, plan))
-            lines.append(_wrap(f"{what + ':':<10}{layout(plan)}: {plan['reason']}", 10, width))
-    return "\n".join(lines)
-
-
-def _times(result: dict[str, Any], width: int) -> str:
-    grid = [["", "floor", "expected", "80 % interval", "bound by", "rate"]]
-    for name, phase in result["phases"].items():
-        bound = (
-            phase["bottleneck"]
-            if phase["bound_ratio"] > 1e3
-            else f"{_short(phase['bottleneck'])} {phase['bound_ratio']:.1f}x"
-        )
-        rate = si(phase["tokens_per_s"], "").strip()
-        times = [duration(phase["floor_s"]), duration(phase["time_s"]), _span(*phase["interval_s"])]
-        grid.append([_named(name, result["workload"]), *times, bound, f"{rate} tok/s"])
-    drop = ("rate", "bound by", "floor", "80 % interval")
-    return "\n".join(terminal.table(grid, width, left=(0, "bound by"), drop=drop))
-
-
-def _named(phase: str, work: dict[str, Any]) -> str:
-    """'prefill TTFT': what the time of a phase is that of; a diffusion model's is an image's, or a batch of them."""
-    if "diffusion_steps" not in work or phase != "prefill":
-        return f"{phase} {_NAMES[phase]}"
-    return "an image" if work["batch"] == 1 else f"{work['batch']:g} images"
-
-
-def _short(bound: str) -> str:
-    return {"communication": "comm."}.get(bound, bound)
-
-
-def _span(low: float, high: float) -> str:
-    """'26.8 – 45.8 ms': the unit once when both ends share it."""
-    a, b = duration(low), duration(high)
-    if a.split(" ")[1] == b.split(" ")[1]:
-        a = a.split(" ")[0]
-    return f"{a} – {b}"
-
-
-def _spent(result: dict[str, Any], width: int) -> str:
-    """Where the expected time goes, and the utilisation it implies."""
-    lines = []
-    for name, phase in result["phases"].items():
-        total = phase["time_s"]
-        shares = sorted(((t / total, g) for g, t in phase["breakdown_s"].items() if t > 0.005 * total), reverse=True)
-        spent = ", ".join(f"{g} {share:.0%}" for share, g in shares)
-        use = f"MFU {phase['mfu']:.1%}" + (
-            f", HFU {phase['hfu']:.1%}" if phase.get("hfu", phase["mfu"]) > phase["mfu"] * 1.001 else ""
-        )
-        if name == "decode":
-            use = f"MBU {phase['mbu']:.0%}, {phase['tokens_per_s_per_user']:.1f} tok/s per user"
-        low, high = (si(end, "").strip() for end in phase["tokens_per_s_interval"])
-        use = f"{low} – {high} tok/s, {use}"
-        if "speculation" in phase:
-            use += f", {_speculated(phase['speculation'])}"
-        if "sessions" in phase:
-            use += f", {_kept(phase['sessions'])}"
-        made = [
-            f"{si(phase[row.name], '' if row.unit == 'count' else row.unit).strip()} {row.label}"
-            for row in DERIVED
-            if row.name in phase
-        ]
-        lines.append(_wrap(f"{name:<9}{', '.join([use, *made])}; {spent}", 9, width))
-    return "\n".join(lines)
-
-
-def _speculated(found: dict[str, Any]) -> str:
-    """'2.41 tokens a step under speculation, 1.62x, which pays up to 180 sequences'."""
-    most = found.get("break_even_batch")
-    until = "" if most is None else f", which pays up to {most:g} sequences" if most else ", which never pays"
-    return f"{found['mean_accepted_length']:.2f} tokens a step under speculation, {found['speedup']:.2f}x{until}"
-
-
-def _kept(found: dict[str, Any]) -> str:
-    """'12% of 480 idle sessions on the device, 70% in host (0.21 s back), 18% lost, 0.15 s reload in the mean'."""
-    parts = [f"{_share(found['on_device_fraction'])} of {found['idle_sessions']:,.0f} idle sessions on the device"]
-    for name, tier in found["tiers"].items():
-        back = f"{duration(tier['reload_s'])} back" if tier["reload_s"] else "nothing to bring back"
-        parts.append(f"{_share(tier['in_tier_fraction'])} of them in {name} ({back})")
-    if found["evicted_fraction"] > 1e-9:
-        parts.append(f"{_share(found['evicted_fraction'])} lost")
-    if found["reload_s"]:
-        parts.append(f"{duration(found['reload_s'])} reload in the mean")
-    return ", ".join(parts)
-
-
-def _share(value: float) -> str:
-    return f"{value:.1%}" if value < 0.1 else f"{value:.0%}"
-
-
-_PIECES = (
+TIMES = {"prefill": "TTFT", "decode": "ITL", "train": "step"}
+PIECES = (
     ("weights_bytes", "weights"),
     ("gradients_bytes", "gradients"),
     ("optimizer_bytes", "optimizer"),
     ("activations_bytes", "activations"),
     ("kv_cache_bytes", "KV cache"),
 )
+_PER_MILLION = (
+    ("usd_per_million_input_tokens", "input"),
+    ("usd_per_million_output_tokens", "output"),
+    ("usd_per_million_training_tokens", "training"),
+)
+_GROUPS = {"waiting": "queueing", "engine": "scheduling", "prefill_interference": "prefill interference"}
+_SMALL = 0.005  # of the time: what is less is not named
+_ALONE = 1e3  # times the next resource: beyond it nothing else counts
 
 
-def _memory(result: dict[str, Any], width: int) -> str:
-    lines = [dim("memory per device")]
-    for name, phase in result["phases"].items():
-        held = phase["memory"]
-        share = held["total_bytes"] / held["capacity_bytes"]
-        meter = bar(share) + " " if width >= 50 else ""
-        text = f"{name:<9}{meter}{share:>5.0%} of {si(held['capacity_bytes'], 'B')}"
-        away = [f"on the host {si(held['host_bytes'], 'B')}"] if held.get("host_bytes") else []
-        pieces = ", ".join([*(f"{label} {si(held[key], 'B')}" for key, label in _PIECES if held[key]), *away])
-        text = _wrap(text, 2, width) if len(text) > width else text
-        lines.append((red(text) if share > 1 else text) + "\n" + _inset(pieces, 9, width))
-        if held.get("slack_bytes"):
-            lines.append(_inset(_slack(held), 9, width))
-    return "\n".join(lines)
-
-
-def _slack(held: dict[str, Any]) -> str:
-    """What published runs had beside the bytes that are counted; the verdict does not count it."""
-    more = held["slack_bytes"] / held["total_bytes"]
-    return f"not counted: allocator slack, {si(held['slack_bytes'], 'B')} ({more:.0%}) in the median of published runs"
-
-
-def _cost(result: dict[str, Any], width: int) -> str:
-    cost = result["cost"]
-    if cost["usd_per_device_hour"] is None:
-        return _wrap("no price for this chip; --price USD gives the cost per million tokens", 2, width)
-    names = (
-        ("usd_per_million_input_tokens", "input"),
-        ("usd_per_million_output_tokens", "output"),
-        ("usd_per_million_training_tokens", "trained"),
+def view(answer: EstimateAnswer) -> Page:
+    """Every figure is in the JSON too, in full precision."""
+    return page(
+        [Headline(headline(answer), (answer.model.name, answer.hardware.name)), Prose(_facts(answer), style="dim")],
+        [_phases(answer)],
+        [_breakdown(answer)],
+        [_memory(answer)],
+        [_cost(answer)],
+        _gap(answer),
+        [Prose(f"does not fit: {v.message}", indent=2, style="red") for v in answer.violations],
+        _notes(answer),
     )
-    parts = [f"${money(cost[key])} per M {what}" for key, what in names if cost[key] is not None]
-    text = f"cost at ${cost['usd_per_device_hour']:.2f} per device-hour: {', '.join(parts)} tokens"
-    if cost["training_usd"] is not None:
-        train = result["phases"]["train"]
-        text += f"; the run: {count(train['steps'])} steps, {duration(train['run_s'])}, ${cost['training_usd']:,.0f}"
-    return _wrap(text, 2, width)
 
 
-def money(usd: float) -> str:
-    """Cents where they matter: 0.226, 1.83, 12,400."""
-    return f"{usd:,.0f}" if usd >= 1000 else f"{usd:.2f}" if usd >= 1 else f"{usd:.3g}"
-
-
-def _load(result: dict[str, Any]) -> str:
-    """How many sequences at once, and what keeps them coming."""
-    work = result["workload"]
-    if "qps" in work:
-        flight = f", {work['batch']:.3g} in flight per replica" if "decode" in result["phases"] else ""
-        return f"{work['qps']:g} requests per second{flight}"
-    if "concurrency" in work:
-        most = work["concurrency"] == "max"
-        if most and "decode" not in result["phases"]:
-            return "as many requests as memory holds"
-        return f"{work['batch']:g} requests in flight per replica{' (all that memory holds)' if most else ''}"
-    return f"{work['batch']:g} sequences per replica"
-
-
-def _pictures(work: dict[str, Any]) -> str:
-    """'2 images of 1024x768, 1001 tokens each'."""
-    many = work["images"]
-    return f"{many:g} image{'s' if many != 1 else ''} of {work['image_size']}, {work['image_tokens']:g} tokens each"
-
-
-def _gap(result: dict[str, Any], width: int) -> str:
-    """What alone would bring a training step to the time that was measured."""
-    rows = result.get("gap_explanations")
-    if not rows:
-        return ""
-    train = result["phases"]["train"]
-    head = f"what alone would bring the step from {duration(train['time_s'])} to {duration(train['measured_time_s'])}"
-    lines = list(map(dim, terminal.prose(head, width)))
-    for row in rows:
-        left = (
-            ""
-            if abs(row["gap"]) < 0.02
-            else f": {duration(row['time_s'])}, {abs(row['gap']):.0%} {'above' if row['gap'] > 0 else 'below'}"
-        )
-        lines.append(_wrap(f"- {row['assumption']}{left}", 2, width))
-    return "\n".join(lines)
-
-
-def _foot(result: dict[str, Any], width: int) -> str:
-    work, parts = result["workload"], []
-    if "diffusion_steps" in work:
-        twice = ", each run twice by guidance" if work["guidance"] else ", without guidance"
-        parts.append(
-            f"{work['diffusion_steps']:g} steps over {work['image_tokens']:g} tokens of {work['image_size']} pixels{twice}"
-        )
-    elif "batch" in work:
-        seen = f" ({_pictures(work)})" if "images" in work else ""
-        parts.append(f"serving {_load(result)}, prompt {work['prompt']:g}{seen}, output {work['output']:g}")
-    if "seq" in work:
-        packed = f", documents of {work['doc_lengths']} packed" if "doc_lengths" in work else ""
-        parts.append(f"training {work['train_batch']:g} sequences of {work['seq']:g}{packed}")
-    notes = [f"note: {text}" for text in result.get("notes", ())]
-    notes += [
-        f"measured {name}: {duration(phase['measured_time_s'])}, {phase['measured_time_s'] / phase['time_s'] - 1:+.0%} against expected"
-        for name, phase in result["phases"].items()
-        if "measured_time_s" in phase
+def headline(answer: EstimateAnswer) -> str:
+    """The answer in a sentence for each kind of work: layout, latency, throughput, dollars, bottleneck."""
+    work = [
+        name
+        for name in ("serving", "training")
+        if any((phase == "train") == (name == "training") for phase in answer.phases)
     ]
-    count_flops = f"MFU counts {work['attention_flops']} attention"
-    hint = f"--explain {next(iter(reversed(result['phases'])))}.time_s shows where a number comes from"
-    notes = [line for note in notes for line in terminal.prose(note, width, "  ")]
-    return "\n".join([*notes, *map(dim, terminal.prose("; ".join([*parts, count_flops, hint]), width))])
+    parts = [_serving(answer) if name == "serving" else _training(answer) for name in work]
+    return f"{answer.model.name} on {answer.hardware.name}, {answer.workload.dtype}. {' '.join(parts)}"
 
 
-def _wrap(text: str, indent: int, width: int) -> str:
-    return "\n".join(terminal.prose(text, width, " " * indent))
+def _serving(answer: EstimateAnswer) -> str:
+    phases = {name: phase for name, phase in answer.phases.items() if name != "train"}
+    last = list(phases.values())[-1]
+    names = [
+        f"{_image(answer.workload) or TIMES[name]} {text(phase.time_s, 'time_s')} ({text(phase.interval_s, 'interval_s')})"
+        for name, phase in phases.items()
+    ]
+    usd = answer.cost.usd_per_million_output_tokens if "decode" in phases else answer.cost.usd_per_million_input_tokens
+    price = "" if usd is None else f", {money(float(usd))}/M {'output' if 'decode' in phases else 'input'} tokens"
+    return f"Serving on {devices(last.layout_of_phase.to_dict())}: {', '.join(names)}, {rate(float(last.tokens_per_s))}{price}; {last.bottleneck} bound."
 
 
-def _inset(text: str, indent: int, width: int) -> str:
-    indent = min(indent, width // 4)
-    return "\n".join(" " * indent + line for line in terminal.prose(text, width - indent))
+def _training(answer: EstimateAnswer) -> str:
+    phase = answer.phases["train"]
+    assert isinstance(phase, TrainAnswer)
+    run = "" if phase.run_s is None else f", {text(phase.steps, 'steps')} steps in {text(phase.run_s, 'time_s')}"
+    usd = "" if answer.cost.training_usd is None else f" for {money(float(answer.cost.training_usd))}"
+    return (
+        f"Training on {devices(phase.layout_of_phase.to_dict())}: step {text(phase.time_s, 'time_s')} "
+        f"({text(phase.interval_s, 'interval_s')}), {rate(float(phase.tokens_per_s))}, MFU {percent(float(phase.mfu))}{run}{usd}; {phase.bottleneck} bound."
+    )
+
+
+def _image(work: Workload) -> str:
+    """'an image' or '4 images' for a diffusion model, whose prefill time is theirs."""
+    if work.diffusion_steps is None:
+        return ""
+    return "an image" if work.batch == 1 else f"{work.batch:g} images"
+
+
+def _facts(answer: EstimateAnswer) -> str:
+    p, chip = answer.model.parameters, answer.hardware
+    active = "" if p.active == p.total else f" ({count(p.active)} active per token)"
+    return (
+        f"{count(p.total)} parameters{active}, {si(float(answer.model.weights_bytes), 'B')} of weights; a device has "
+        f"{si(float(chip.peak_flops_per_s), 'FLOP/s')}, {si(float(chip.bandwidth_bytes_per_s), 'B/s')}, ridge {float(chip.ridge_flops_per_byte):.0f} FLOP/B"
+    )
+
+
+def _phases(answer: EstimateAnswer) -> Table:
+    columns = [
+        Column("", text=True),
+        Column("floor", drop=3),
+        Column("expected"),
+        Column("80% interval", drop=4),
+        Column("throughput", drop=2),
+        Column("bottleneck, x next", text=True),
+    ]
+    rows = []
+    for name, phase in answer.phases.items():
+        what = (
+            _image(answer.workload)
+            if name == "prefill" and answer.workload.diffusion_steps is not None
+            else f"{name} {TIMES[name]}"
+        )
+        ratio = phase.bound_ratio or 0.0
+        times = "" if ratio > _ALONE else f" {ratio:.1f}x"
+        rows.append(
+            [
+                what, text(phase.floor_s, "floor_s"), text(phase.time_s, "time_s"), text(phase.interval_s, "interval_s"),
+                rate(float(phase.tokens_per_s)), f"{phase.bottleneck}{times}",
+            ]
+        )  # fmt: skip
+    return Table(columns, rows)
+
+
+def _breakdown(answer: EstimateAnswer) -> Pairs:
+    """Where the expected time goes, and what else a phase says."""
+    rows = []
+    for name, phase in answer.phases.items():
+        used = (
+            f"MBU {percent(float(phase.mbu))}"
+            if isinstance(phase, DecodeAnswer)
+            else f"MFU {percent(float(phase.mfu))}"
+        )
+        total = float(phase.time_s)
+        shares = sorted(
+            ((float(t) / total, g) for g, t in phase.breakdown_s.items() if t > _SMALL * total), reverse=True
+        )
+        more = [
+            *_further(phase),
+            *(
+                f"{amount(float(phase.derived[row.name]), row.unit)} {row.label}"
+                for row in DERIVED
+                if row.name in phase.derived
+            ),
+        ]
+        parts = ", ".join(f"{_GROUPS.get(group, group)} {percent(share)}" for share, group in shares)
+        rows.append((name, "; ".join([used, parts, *more])))
+    return Pairs(rows)
+
+
+def _further(phase: PhaseAnswer) -> list[str]:
+    """What one kind of phase says and the others do not."""
+    if isinstance(phase, TrainAnswer):
+        return [f"HFU {percent(float(phase.hfu))}"] if phase.hfu > phase.mfu * 1.001 else []
+    if isinstance(phase, DecodeAnswer):
+        each = f"{float(phase.tokens_per_s_per_user):.1f} tok/s per user"
+        return [each, *([_speculation(phase.speculation)] if phase.speculation is not None else [])]
+    return [_sessions(phase.sessions)] if isinstance(phase, PrefillAnswer) and phase.sessions is not None else []
+
+
+def _speculation(found: SpeculationAnswer) -> str:
+    """'speculation 2.41 tokens per step, 1.62x, break-even at 180 sequences'."""
+    most = found.break_even_batch
+    until = "" if most is None else f", break-even at {most:g} sequences" if most else ", never breaks even"
+    return f"speculation {float(found.mean_accepted_length):.2f} tokens per step, {float(found.speedup):.2f}x{until}"
+
+
+def _sessions(found: TiersAnswer) -> str:
+    """'480 idle sessions: 12% on device, 70% in host (reload 0.21 s), 18% evicted; mean reload 0.15 s'."""
+    parts = [f"{percent(float(found.on_device_fraction))} on device"]
+    for name, tier in found.tiers.items():
+        again = f" (reload {text(tier.reload_s, 'time_s')})" if tier.reload_s else ""
+        parts.append(f"{percent(float(tier.in_tier_fraction))} in {name}{again}")
+    if found.evicted_fraction > 1e-9:
+        parts.append(f"{percent(float(found.evicted_fraction))} evicted")
+    mean = f", mean reload {text(found.reload_s, 'time_s')}" if found.reload_s else ""
+    return f"{float(found.idle_sessions):,.0f} idle sessions: {', '.join(parts)}{mean}"
+
+
+def _memory(answer: EstimateAnswer) -> Pairs:
+    """Memory per device of each phase, and the layout that has it with the reason."""
+    rows, seen = [], []
+    for name, phase in answer.phases.items():
+        sizes = phase.layout_of_phase
+        rows.append((name, _held(phase.memory)))
+        key = ("train" if name == "train" else "serve", sizes.to_dict())
+        if key not in seen:
+            seen.append(key)
+            rows.append(("", f"{devices(sizes.to_dict())}: {sizes.reason}"))
+    return Pairs(rows, title="memory per device")
+
+
+def _held(memory: Residency) -> str:
+    used = float(memory.total_bytes) / float(memory.capacity_bytes)
+    pieces = [f"{label} {si(float(memory[key]), 'B')}" for key, label in PIECES if memory[key]]
+    if memory.host_bytes:
+        pieces.append(f"in host memory {si(float(memory.host_bytes), 'B')}")
+    slack = ""
+    if memory.slack_bytes:
+        more = float(memory.slack_bytes) / float(memory.total_bytes)
+        slack = f"; not counted: allocator slack, {si(float(memory.slack_bytes), 'B')} ({percent(more)}) in the median of published runs"
+    return f"{percent(used)} of {si(float(memory.capacity_bytes), 'B')}: {', '.join(pieces)}{slack}"
+
+
+def _cost(answer: EstimateAnswer) -> Block:
+    cost = answer.cost
+    if cost.usd_per_device_hour is None:
+        return Prose("no price for this chip; --price USD gives the cost per million tokens", indent=2)
+    each = [f"{money(float(cost[key]))}/M {what}" for key, what in _PER_MILLION if cost[key] is not None]
+    run = "" if cost.training_usd is None else f"; the run {money(float(cost.training_usd))}"
+    return Prose(
+        f"cost at {money(float(cost.usd_per_device_hour))} per device-hour: {', '.join(each)} tokens{run}", indent=2
+    )
+
+
+def _gap(answer: EstimateAnswer) -> list[Block]:
+    """What alone would bring a training step to the time that was measured."""
+    train = answer.phases.get("train")
+    if not answer.gap_explanations or train is None:
+        return []
+    head = f"what alone would bring the step from {text(train.time_s, 'time_s')} to {text(train.measured_time_s, 'time_s')}"
+    lines = [
+        row.assumption
+        if abs(row.gap) < 0.02
+        else f"{row.assumption}: {text(row.time_s, 'time_s')}, {percent(abs(row.gap))} {'above' if row.gap > 0 else 'below'}"
+        for row in answer.gap_explanations
+    ]
+    return [Prose(head, style="dim"), *(Prose(f"- {line}", indent=2) for line in lines)]
+
+
+def _notes(answer: EstimateAnswer) -> list[Block]:
+    measured = [
+        f"measured {name}: {text(phase.measured_time_s, 'time_s')}, {phase.measured_time_s / float(num.value(phase.time_s)) - 1:+.0%} against expected"
+        for name, phase in answer.phases.items()
+        if phase.measured_time_s is not None
+    ]
+    notes: list[Block] = [Prose(f"note: {line}", indent=2) for line in answer.notes or ()]
+    return [*notes, *(Prose(line, indent=2) for line in measured), Note("; ".join(_workload(answer)))]
+
+
+def _workload(answer: EstimateAnswer) -> list[str]:
+    """What was asked, defaults filled in, and where a number comes from."""
+    work, parts = answer.workload, []
+    if work.diffusion_steps is not None:
+        twice = ", each run twice by guidance" if work.guidance else ", without guidance"
+        parts.append(
+            f"{work.diffusion_steps:g} steps over {work.image_tokens:g} tokens of {work.image_size} pixels{twice}"
+        )
+    elif work.batch is not None:
+        images = ""
+        if work.images is not None:
+            several = "s" if work.images != 1 else ""
+            images = f" ({work.images:g} image{several} of {work.image_size}, {work.image_tokens:g} tokens each)"
+        parts.append(f"serving {_load(answer)}, prompt {work.prompt:g}{images}, output {work.output:g}")
+    if work.seq is not None:
+        packed = f", documents of {work.doc_lengths} packed" if work.doc_lengths is not None else ""
+        parts.append(f"training {work.train_batch:g} sequences of {work.seq:g}{packed}")
+    last = list(answer.phases)[-1]
+    return [
+        *parts,
+        f"MFU counts {work.attention_flops} attention",
+        f"--explain {last}.time_s shows where a number comes from",
+    ]
+
+
+def _load(answer: EstimateAnswer) -> str:
+    """Requests in flight or arriving, per replica."""
+    work, decodes = answer.workload, "decode" in answer.phases
+    if work.qps is not None:
+        return f"{work.qps:g} requests/s" + (f", {work.batch:.3g} in flight per replica" if decodes else "")
+    if work.concurrency is not None:
+        most = work.concurrency == "max"
+        if most and not decodes:
+            return "as many requests as memory holds"
+        return f"{work.batch:g} requests in flight per replica{' (all that memory holds)' if most else ''}"
+    return f"{work.batch:g} sequences per replica"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from rooflinecli.core.text import plural
 from rooflinecli.core.units import duration, si
 from rooflinecli.render.formats import terminal
 from rooflinecli.render.formats.terminal_style import PIPE
-from rooflinecli.render.views.estimate import layout
+from rooflinecli.render.numbers import devices
 
 _SHOWN = 12
 
@@ -18,13 +19,13 @@ def why(answers: list[dict[str, Any]], width: int = PIPE) -> str:
 
 
 def _block(answer: dict[str, Any], width: int) -> str:
-    lines = terminal.prose(f"{answer['work']}: {layout(answer['chosen'])}", width, "  ")
+    lines = terminal.prose(f"{answer['work']}: {devices(answer['chosen'])}", width, "  ")
     said = [answer["reason"]]
     smaller = answer["smaller"]
     if smaller:
-        devices = f"{smaller['devices']} device{'s' if smaller['devices'] > 1 else ''}"
+        fewer = plural(smaller["devices"], "device")
         least, room = smaller["least_bytes_per_device"], answer["capacity_bytes"]
-        said.append(f"on {devices} the leanest layout needs {si(least, 'B')} of {si(room, 'B')}")
+        said.append(f"on {fewer} the leanest layout needs {si(least, 'B')} of {si(room, 'B')}")
     lines += [f"  {line}" for text in said for line in terminal.prose(text, width - 2, "  ")]
     grid = [
         ["", "layout", "per device", "expected", "held", "mostly"],
@@ -42,4 +43,4 @@ def _row(answer: dict[str, Any], row: dict[str, Any]) -> list[str]:
     outcome = (
         [duration(row["time_s"]), duration(row["held_s"]), row["bound"]] if row["fits"] else ["-", "-", "does not fit"]
     )
-    return [mark, layout(row), si(row["bytes_per_device"], "B"), *outcome]
+    return [mark, devices(row), si(row["bytes_per_device"], "B"), *outcome]
