@@ -65,5 +65,10 @@ def _csv(answer: Record, table: str) -> str:
         rows = [dict(leaves(row)) for row in getattr(answer, table)]
         head = list(dict.fromkeys(name for row in rows for name in row))
         return csv.rows([head, *([row.get(name, "") for name in head] for row in rows)])
-    numbers = ((path, num.value(value)) for path, value in leaves(answer))
-    return csv.rows([("quantity", "value"), *((p, repr(v)) for p, v in numbers if isinstance(v, (int, float)))])
+    cells = ((path.removeprefix("phases."), num.value(value)) for path, value in leaves(answer))
+    return csv.rows([("quantity", "value"), *((path, _cell(value)) for path, value in cells if value is not None)])
+
+
+def _cell(value: Any) -> str:
+    """A number in full precision, a word as it is."""
+    return value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else repr(value)

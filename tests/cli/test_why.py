@@ -37,7 +37,7 @@ def test_the_page_names_layouts_and_reasons():
     ran = run_cli("estimate", "llama70b", "--hw", "h100", "--explain", "plan")
     assert (
         ran.code == 0
-        and "fewest that hold it" in ran.out
+        and "smallest power of two that fits" in ran.out
         and "does not fit" in ran.out
         and "*  2 devices (tp 2)" in ran.out
     )

@@ -1,4 +1,4 @@
-"""An estimate as two columns, quantity and value: SI, one line per number."""
+"""Rows as CSV, safe to open in a spreadsheet."""
 
 from __future__ import annotations
 
@@ -6,19 +6,6 @@ import csv
 import io
 from collections.abc import Iterable
 from typing import Any
-
-
-def estimate(result: dict[str, Any]) -> str:
-    from rooflinecli.questions.estimate.explain import (
-        quantities,  # here: the calculators write CSV too, and need no YAML
-    )
-
-    words = {
-        "model.name": result["model"]["name"],
-        "hardware.name": result["hardware"]["name"],
-        "feasible": str(result["feasible"]).lower(),
-    }
-    return rows([("quantity", "value"), *words.items(), *quantities(result).items()])
 
 
 def rows(table: Iterable[Iterable[Any]]) -> str:

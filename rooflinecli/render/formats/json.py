@@ -7,10 +7,6 @@ import math
 from typing import Any
 
 
-def estimate(result: dict[str, Any]) -> str:
-    return dumps(result)
-
-
 def dumps(result: Any) -> str:
     """JSON text; whole floats of counts stay numbers, and no NaN or infinity leaves the program."""
     return json.dumps(_clean(result), indent=2, allow_nan=False)
