@@ -39,5 +39,5 @@ def test_the_page_names_layouts_and_reasons():
         ran.code == 0
         and "smallest power of two that fits" in ran.out
         and "does not fit" in ran.out
-        and "*  2 devices (tp 2)" in ran.out
+        and "*  2 devices (tp2)" in ran.out
     )
