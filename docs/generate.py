@@ -128,15 +128,19 @@ def compatibility() -> str:
     from importlib import import_module
 
     lines = ["| answer of | key | in version 1 |", "| --- | --- | --- |"]
-    for path in sorted((ROOT / "rooflinecli" / "questions").glob("*/answer_types.py")):
-        module = import_module(f"rooflinecli.questions.{path.parent.name}.answer_types")
+    found = {
+        path.parent.name: f"questions.{path.parent.name}.answer_types"
+        for path in (ROOT / "rooflinecli" / "questions").glob("*/answer_types.py")
+    }
+    for verb, place in sorted([*found.items(), ("estimate, phases", "engine.phase_answer")]):
+        module = import_module(f"rooflinecli.{place}")
         renamed: dict[tuple[str, str], None] = {}
         for record in vars(module).values():
             if getattr(record, "__module__", "") == module.__name__ and hasattr(record, "__dataclass_fields__"):
                 for name, field in record.__dataclass_fields__.items():
                     pairs = {**field.metadata.get("former_keys", {}), name: field.metadata.get("former", name)}
                     renamed |= dict.fromkeys((new, old) for new, old in pairs.items() if new != old)
-        lines += [f"| {path.parent.name} | `{new}` | `{old}` |" for new, old in renamed]
+        lines += [f"| {verb} | `{new}` | `{old}` |" for new, old in renamed]
     before, rest = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8").split("<!-- renamed -->\n")
     after = rest.split("<!-- /renamed -->\n")[1]
     return before + "\n".join(["<!-- renamed -->", *lines, "<!-- /renamed -->", ""]) + after
