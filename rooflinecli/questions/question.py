@@ -110,12 +110,11 @@ class Question(Group, Generic[A]):
         lift: PlainLift = self.__dict__["_lift"]
         if lift is PLAIN or not field.symbol or found is None:
             return found
-        return lift(
-            field.symbol,
-            found,
-            KINDS[field.kind].unit,
-            field.flag if self.is_given(field) else f"default of {field.flag}",
-        )
+        source = field.flag if self.is_given(field) else f"default of {field.flag}"
+        written = self.__dict__["_written"].get(field.parameter)
+        if field.kind == "params" and isinstance(written, str) and not is_number(written):
+            source = f"{field.flag} {written}: active parameters of {active_parameters(written)[1]}"
+        return lift(field.symbol, found, KINDS[field.kind].unit, source)
 
     def is_given(self, field: Option) -> bool:
         """Whether the field was written rather than left at its default."""
@@ -139,7 +138,11 @@ class Question(Group, Generic[A]):
         if written is None or isinstance(written, str):
             return written
         unit = KINDS[field.kind].unit
-        return f"{written!r} {unit}" if field.kind in parse_values.QUANTITIES else str(written)
+        return (
+            f"{written!r} {unit}"
+            if field.kind in parse_values.QUANTITIES and unit not in ("1", "tokens")
+            else str(written)
+        )
 
     def written(self) -> dict[str, Any]:
         """Every field that was given, as written, by parameter."""
@@ -217,11 +220,27 @@ def _read(field: Option, written: Any) -> Any:
         return written if written in field.choices else parse_values.whole(field, written)
     if field.kind == "switch" and isinstance(written, bool):
         return written
-    if field.kind in parse_values.QUANTITIES or field.kind in ("positive", "real", "fraction"):
+    if field.kind == "params" and isinstance(written, str) and not is_number(written):
+        return active_parameters(written)[0]
+    if field.kind in parse_values.QUANTITIES:
         return parse_values.quantity(field, written)
     from rooflinecli.engine.build_request import value  # here: it loads chips and models
 
     return value(field, written)
+
+
+def is_number(written: str) -> bool:
+    """Whether text begins as a number does, rather than a model's name."""
+    return written[:1].isdigit() or written[:1] in ".+-"
+
+
+def active_parameters(model: str) -> tuple[float, str]:
+    """Parameters of a model that a token passes through, embedding included, and the model's name."""
+    from rooflinecli.layers.parameter_counts import parameters
+    from rooflinecli.specs.model import load_model
+
+    spec = load_model(model)
+    return float(parameters(spec).active), spec.name
 
 
 def _missing(field: Option) -> str:

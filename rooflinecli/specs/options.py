@@ -69,6 +69,10 @@ KINDS = {
     "flop": OptionKind("COUNT", "FLOP", above=0),
     "tokens_per_s": OptionKind("RATE", "tokens/s", above=0),
     "positive": OptionKind("NUMBER", "1", above=0),
+    "seconds": OptionKind("TIME", "s", above=0),  # as "time", a bare number being seconds
+    "tokens": OptionKind("COUNT", "tokens", above=0),
+    "usd_per_hour": OptionKind("MONEY", "USD/h", above=0),
+    "params": OptionKind("PARAMS", "1", above=0),  # a number, or a model whose active parameters are meant
     "real": OptionKind("NUMBER", "1"),
     "fraction": OptionKind("SHARE", "1", least=0, most=1),
 }
@@ -83,19 +87,20 @@ class Field(Generic[W, V]):
     `name` its key where options are kept as written, which is that of the first release that had it. `phase` is "train" for what only training has: a plan file that names no phase means training by it. `choices`
     are the words it may be; for a number, those that may stand instead of one. `least` and `most` replace the kind's bounds.
     `fills` is the field of Request, where it is not the parameter; `also` are other names, `former` names of earlier releases,
-    which no help shows. `several` fields may be repeated on a command line.
+    which no help shows; `off` is the flag that turns a switch off, where that is not --no-NAME. `several` fields may be repeated on a command line.
     """
 
     def __init__(
         self, kind: str, help: str, *, default: Any = MISSING, panel: str = "", phase: str = "", choices: Sequence[str] | Callable[[], Sequence[str]] = (),
         least: float | None = None, most: float | None = None, short: str = "", fills: str = "", also: tuple[str, ...] = (),
         former: tuple[str, ...] = (), name: str = "", metavar: str = "", several: bool = False, positional: bool = False, symbol: str = "",
-        long: str = "", kw_only: bool = True,
+        long: str = "", kw_only: bool = True, off: str = "",
     ):  # fmt: skip
         self.kind, self.help, self.default, self.panel, self.phase = kind, help, default, panel, phase
         self._choices, self.least, self.most, self.short, self.fills = choices, least, most, short, fills
         self.also, self.former, self.name, self.metavar, self.several = also, former, name, metavar, several
         self.positional, self.symbol, self.kw_only = positional, symbol, kw_only and not positional
+        self.off = off
         self.parameter, self.long = "", long
 
     def __set_name__(self, owner: type, name: str) -> None:

@@ -8,7 +8,7 @@ from numbers import Real
 from typing import Any
 
 from rooflinecli.core import units
-from rooflinecli.core.errors import UsageError
+from rooflinecli.core.errors import ImpossibleValue, UsageError
 from rooflinecli.specs.options import KINDS, Option
 
 LARGEST, MOST_THINGS = 1e18, 1e12  # far beyond what exists; products of several stay numbers, divisors can be listed
@@ -93,13 +93,17 @@ def _above_zero(flag: str, text: Any, unit: str, option: str, written: Any = Non
     return found
 
 
-QUANTITIES = ("time", "usd", "bytes", "bytes_per_s", "flops_per_s", "hertz", "flop", "tokens_per_s")
+QUANTITIES = (
+    "time", "usd", "bytes", "bytes_per_s", "flops_per_s", "hertz", "flop", "tokens_per_s",
+    "seconds", "tokens", "usd_per_hour", "params", "positive", "real", "fraction",
+)  # fmt: skip
 _BARE = (
     "FLOP",
     "B",
     "USD",
+    "USD/h",
     "tokens/s",
-)  # whose bare number is taken as SI; a time or a rate of a machine states its unit
+)  # whose bare number is SI; a time or a rate of a machine states its unit
 
 
 def quantity(field: Option, written: Any) -> float:
@@ -108,7 +112,7 @@ def quantity(field: Option, written: Any) -> float:
     if isinstance(written, bool) or not isinstance(written, (Real, str)):
         raise UsageError(f"{flag} {written!r}: expected a number", field.name)
     try:
-        found = _measured(written if isinstance(written, str) else float(written), kind.unit)
+        found = _measured(written if isinstance(written, str) else float(written), kind.unit, field.kind == "seconds")
     except (ValueError, OverflowError) as error:
         raise UsageError(f"{flag} {written}: {error}", field.name) from None
     least, most = kind.least if field.least is None else field.least, kind.most if field.most is None else field.most
@@ -116,9 +120,14 @@ def quantity(field: Option, written: Any) -> float:
     if not math.isfinite(found):
         raise UsageError(f"{flag} {written}: expected a finite number", field.name)
     if above is not None and found <= above:
-        raise UsageError(f"{flag} {written}: must be above zero", field.name)
+        raise UsageError(f"{flag} {written}: must be above zero; give a positive number", field.name)
     if least is not None and found < least:
-        raise UsageError(f"{flag} {written}: must be at least {least:g}", field.name)
+        why = f"must be at least {least:g}" if least else "must not be negative"
+        raise UsageError(f"{flag} {written}: {why}", field.name)
+    if most == 1 and found > most:
+        raise ImpossibleValue(
+            f"{flag} {written}: impossible, it cannot exceed 1; give a fraction of 0 to 1", field.name
+        )
     if most is not None and found > most:
         raise UsageError(f"{flag} {written}: must be at most {most:g}", field.name)
     if found and not 1e-40 < abs(found) < 1e40:
@@ -139,7 +148,7 @@ def whole(field: Option, written: Any) -> int:
     return found
 
 
-def _measured(written: float | str, unit: str) -> float:
+def _measured(written: float | str, unit: str, bare: bool) -> float:
     if not isinstance(written, str):
         return float(written)
     try:
@@ -147,7 +156,7 @@ def _measured(written: float | str, unit: str) -> float:
             written.removeprefix("$") + (" USD" if unit == "USD" and not written.endswith("USD") else ""), unit
         )
     except ValueError:
-        if unit not in _BARE:
+        if unit not in _BARE and not bare:
             raise
         try:
             return float(written)

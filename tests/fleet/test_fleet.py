@@ -58,7 +58,7 @@ def test_every_row_is_what_its_command_prints(tmp_path: Path, hold: str) -> None
             low if hold == "pessimistic" else row["requests_per_s"], rel=1e-14
         )
         assert row["usd_per_million_output_tokens"] == ran.json["cost"]["usd_per_million_output_tokens"]
-        assert row["devices"] == row["instances"] * ran.json["plan"]["devices"] + row["unused"]
+        assert row["devices"] == row["instances"] * ran.json["layout"]["devices"] + row["unused"]
         limit = {"chat": 0.025, "mixture": 0.03, "hybrid": 1e9}[row["name"]]
         assert (row["interval_itl_s"][1] if hold == "pessimistic" else row["itl_s"]) <= limit
 

@@ -79,7 +79,7 @@ def test_every_row_is_what_its_command_prints(hold: str) -> None:
         train, cost = found["phases"]["train"], found["cost"]
         assert row["run_s"] == train["run_s"] and row["training_usd"] == cost["training_usd"]
         assert (row["time_s"], row["interval_s"], row["mfu"]) == (train["time_s"], train["interval_s"], train["mfu"])
-        assert row["devices"] == found["plan"]["devices"]
+        assert row["devices"] == found["layout"]["devices"]
         worst = train["run_s"] * (train["interval_s"][1] / train["time_s"] if hold == "pessimistic" else 1)
         assert row["held_s"] == pytest.approx(worst, rel=1e-15) and row["held_s"] <= 4 * 86400
         assert row["held_usd"] == pytest.approx(worst / 3600 * row["devices"] * row["usd_per_device_hour"], rel=1e-14)
@@ -128,7 +128,7 @@ def test_a_service_is_what_its_command_prints_times_its_instances() -> None:
         assert first["interval_s"][1] <= 0.4 and other["interval_s"][1] <= 0.02
         low = other["tokens_per_s_interval"][0] / found["workload"]["output"]
         assert row["instances"] * low >= 60 > (row["instances"] - 1) * low
-        assert row["devices"] == row["instances"] * found["plan"]["devices"]
+        assert row["devices"] == row["instances"] * found["layout"]["devices"]
         assert row["usd_per_million_output_tokens"] == found["cost"]["usd_per_million_output_tokens"]
         assert row["batch_in_all"] == row["instances"] * row["layout"]["dp"] * found["phases"]["decode"]["batch"]
     assert result["rows"][0]["feasible"]

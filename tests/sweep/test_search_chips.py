@@ -153,7 +153,7 @@ def test_compare_takes_prices_by_chip() -> None:
     rows = {row["chip"]: row for row in found("compare", *args, "--price", "mi300x=1.5", "--price", "h100=3")["rows"]}
     assert (
         rows["h100"]["usd_per_hour"] == 6.0
-        and rows["mi300x"]["layout"]["devices"] == 4
+        and rows["mi300x"]["plan"]["devices"] == 4
         and rows["mi300x"]["usd_per_hour"] == 6.0
     )
     assert "no price is known for mi300x" in run_cli("compare", *args[:5], "--hw", "h100,mi300x").out

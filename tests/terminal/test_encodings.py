@@ -32,7 +32,7 @@ def test_the_columns_stay_where_they_are_in_ascii() -> None:
     asked = [*COMMAND, *TABLES[0]]
     env = {**os.environ, "PYTHONIOENCODING": "ascii"}
     rows = subprocess.run(asked, capture_output=True, text=True, env=env).stdout.splitlines()
-    head = next(i for i, row in enumerate(rows) if "80 % interval" in row)
+    head = next(i for i, row in enumerate(rows) if "80% interval" in row)
     end = rows[head].index("interval") + len("interval")
     assert all(row[end - 1] == "s" and row[end] == " " for row in rows[head + 1 : head + 4]), "intervals end in a unit"
 

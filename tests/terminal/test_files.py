@@ -100,6 +100,6 @@ def test_every_writer_of_the_package_goes_through_this_module() -> None:
         for path in root.rglob("*.py")
         if any(word in path.read_text() for word in ("write_text(", "os.replace(", 'open("w', "open('w", ".rename("))
     }
-    assert writers - allowed == {"interfaces/cli/sweep_run.py", "render/formats/request_log.py"}, (
+    assert writers - allowed == {"interfaces/cli/sweep.py", "render/formats/request_log.py"}, (
         "which open the file they are handed"
     )

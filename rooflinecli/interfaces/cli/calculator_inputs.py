@@ -44,45 +44,6 @@ class Reader:
     def leaf(self, symbol: str, value: float, unit: str, source: str) -> Any:
         return self.lift(symbol, value, unit, source)
 
-    def default(self, flag: str, text: Any, unit: str, symbol: str, otherwise: float) -> Any:
-        """As a call, with a default when the option is absent."""
-        if text is None:
-            return self.leaf(symbol, otherwise, unit, f"default of {flag}")
-        return self(flag, text, unit, symbol)
-
-
-def parameters(read: Reader, flag: str, text: str | None) -> Any:
-    """Parameters from a number ("70B") or from a model's name: what a token passes through, embedding included."""
-    if text is None or text[:1].isdigit() or text[:1] in ".+-":
-        return read(flag, text, "1", "N")
-    from rooflinecli.layers.parameter_counts import parameters as count
-    from rooflinecli.specs.model import load_model
-
-    spec = load_model(text)
-    return read.leaf("N", float(count(spec).active), "params", f"{flag} {text}: active parameters of {spec.name}")
-
-
-def cache_bytes(read: Reader, model: str, tokens: float, dtype: str) -> Any:
-    """KV-cache bytes of one sequence of a model."""
-    from rooflinecli.core.lift import PLAIN
-    from rooflinecli.layers.build import ledger
-    from rooflinecli.memory import kv_cache
-    from rooflinecli.quantization.formats import Formats, size_of
-    from rooflinecli.specs.layout import Layout
-    from rooflinecli.specs.model import load_model
-
-    width, spec = size_of(dtype), load_model(model)
-    formats = Formats(2.0, 2.0, 2.0, 2.0, width, dtype, dtype, dtype)
-    size = float(kv_cache(ledger(spec), Layout(), formats, 1.0, float(tokens), PLAIN))
-    return read.leaf("b_kv", size, "B", f"KV cache of {spec.name}, {tokens:g} tokens in {dtype}")
-
-
-def width_of(read: Reader, dtype: str) -> Any:
-    """Bytes per element of a number format, scales included."""
-    from rooflinecli.quantization.formats import size_of
-
-    return read.leaf("b", size_of(dtype), "B", f"bytes per element of {dtype}")
-
 
 def chip(read: Reader, name: str, override: dict[str, Any] | None = None) -> Any:
     """The chip's numbers, traced when the answer is to be explained; `override` replaces figures by dotted path."""
@@ -90,15 +51,6 @@ def chip(read: Reader, name: str, override: dict[str, Any] | None = None) -> Any
     from rooflinecli.specs.hardware import load_hardware
 
     return Chip(load_hardware(name), read.lift, override=override)
-
-
-def peak_of(read: Reader, peak: str | None, hw: str | None, dtype: str) -> Any:
-    """Peak FLOP/s from --peak or from the chip's file."""
-    if peak is not None:
-        return read("--peak", peak, "FLOP/s", "P")
-    if hw is None:
-        raise UsageError("the peak FLOP/s is missing; give --hw or --peak")
-    return chip(read, hw).peak(dtype)
 
 
 def quantity(flag: str, text: str | float, unit: str) -> float:
@@ -135,10 +87,3 @@ def at_least_one(flag: str, text: str, kind: str = "count") -> float:
     if value < 1:
         raise UsageError(f"{flag} {text}: must be at least 1")
     return value
-
-
-def one_of(**given: Any) -> None:
-    """Exactly one of these options must be given."""
-    names = ["--" + name.replace("_", "-") for name in given]
-    if sum(value is not None for value in given.values()) != 1:
-        raise UsageError(f"give exactly one of {', '.join(names[:-1])} and {names[-1]}")

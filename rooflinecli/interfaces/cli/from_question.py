@@ -104,7 +104,7 @@ def former_flags(option: Option) -> list[tuple[str, str]]:
     """Flags of earlier releases and of other tools that mean this one, each with the flag of today."""
     prefixes = ("", "no-") if option.kind == "switch" else ("",)
     others = [name for name in option.names if name not in (option.long, *option.also) and len(name) > 1]
-    today = option.long if len(option.long) > 1 else option.also[0]
+    today = option.long if len(option.long) > 1 or not option.also else option.also[0]
     return [(f"--{prefix}{old}", f"--{prefix}{today}") for old in others for prefix in prefixes]
 
 
@@ -115,6 +115,7 @@ def add(
     delivery: type[D],
     name: str | None = None,
     read: Callable[[dict[str, Any]], Any] | None = None,
+    hidden: bool = False,
 ) -> None:
     """Register the command of a question: `run` answers and prints, and returns the exit code where that is not 0.
 
@@ -142,7 +143,7 @@ def add(
     command.__doc__ = question.__doc__
     command.__name__ = (name or question.verb.rpartition(" ")[2]).replace("-", "_")
     kind = type("Command", (QuestionCommand,), {"former": former})
-    app.command(name, cls=kind, epilog="\n".join(question.examples))(command)
+    app.command(name, hidden=hidden, cls=kind, epilog="\n".join(question.examples))(command)
 
 
 def command(
@@ -166,7 +167,10 @@ def _parameter(option: Option, question: type[Question[Any]]) -> inspect.Paramet
     if option.positional:
         default = typer.Argument(None, metavar=option.metavar or option.long.upper(), autocompletion=complete, **about)
     elif option.kind == "switch" and not several_values:
-        kind, pair = bool, f"--{option.long}" if option.default is False else f"--{option.long}/--no-{option.long}"
+        kind, pair = (
+            bool,
+            f"--{option.long}" if option.default is False else f"--{option.long}/--{option.off or f'no-{option.long}'}",
+        )
         default = typer.Option(None, *filter(None, (option.short,)), pair, **about)
     else:
         names = (option.short, *(f"--{n}" for n in (option.long, *option.also) if len(n) > 1))
@@ -178,7 +182,7 @@ def _parameter(option: Option, question: type[Question[Any]]) -> inspect.Paramet
 def _help(option: Option, question: type[Question[Any]]) -> str:
     """The field's sentence, with the choices where it stops short of them and the default where there is one."""
     text = question.helps.get(option.parameter, option.help)
-    if not text.endswith("."):
+    if not text.endswith(".") and option.choices:
         text = (
             f"{text}: {', '.join(option.choices[:-1])} or {option.choices[-1]}."
             if len(option.choices) > 1

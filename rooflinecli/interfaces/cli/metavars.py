@@ -11,16 +11,16 @@ _OPTIONS = {
     "AXES": "mesh sizes",
     "CHOICE": "dtype family fit format from library phase to vendor weight-dtype",
     "COUNT": (
-        "active-params batch batch-tokens beams big-batch cols context d-model device devices digits draft-length ep examples-min "
+        "active-params batch batch-tokens beams big-batch cols context d-model device devices digits ep examples-min "
         "experts flops flops-per-element grid head-dim heads kv-heads layers looks max-output max-threads-per-sm mean-output multiple "
         "new-batch output params process-id processes prompt reads redundant-experts registers requests rows seq shared "
-        "small-batch steps steps-min threads tokens tokens-served top-k tp trips vocab width writes"
+        "small-batch steps steps-min threads tokens tokens-served top-k tp trips vocab writes"
     ),
     "FILE": "baseline log write-baseline",
-    "MONEY": "price usd-per-hour usd-per-million",
+    "MONEY": "price usd-per-hour ",
     "NAME": "draft extends hw model target",
     "NUMBER": (
-        "big-norm2 capability draft-cost expansion imbalance loss lr noise-scale pflop-s-days small-norm2 speedup tokens-per-param "
+        "big-norm2 capability draft-cost expansion loss lr noise-scale pflop-s-days small-norm2 speedup tokens-per-param "
         "verify-cost"
     ),
     "PATH": "plot",
@@ -28,8 +28,8 @@ _OPTIONS = {
     "QUANTITY": "explain",
     "RATE": "bandwidth clock peak prefill-tokens-per-s tokens-per-s",
     "SHAPES": "args",
-    "SHARE": "acceptance hit-rate mfu tolerance utilization",
-    "SIZE": "instead kv-after kv-per-sequence kv-per-token memory min-memory smem smem-per-sm",
+    "SHARE": "hit-rate mfu tolerance utilization",
+    "SIZE": "kv-after kv-per-sequence kv-per-token memory min-memory smem smem-per-sm",
     "COUNTS": "lengths",
     "TIME": (
         "budget checkpoint interval itl measured mtbf prefill restart run seconds-per-example seconds-per-step step time"

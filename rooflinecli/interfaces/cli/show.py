@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import typer
+
+from rooflinecli.core.errors import Infeasible
 from rooflinecli.core.lift import TracedLift
-from rooflinecli.interfaces.cli.from_question import Delivery, Explained
+from rooflinecli.interfaces.cli.from_question import Delivery, Explained, add
+from rooflinecli.interfaces.cli.main import QUIET
 from rooflinecli.interfaces.cli.output import columns, write
+from rooflinecli.questions.calculator import Calculator
 from rooflinecli.questions.question import Question
 
 
@@ -39,7 +44,11 @@ def calculator(view: str, *, table: str = "") -> Callable[[Question[Any], Explai
 
     def run(question: Question[Any], how: Explained) -> int:
         if how.explain is None:
-            show(question.answer(), view, how, table=table)
+            answer = question.answer()
+            show(answer, view, how, table=table)
+            problem = question.infeasible(answer.values) if isinstance(question, Calculator) else ""
+            if problem:
+                raise Infeasible(problem)
             return 0
         from rooflinecli.core import num
         from rooflinecli.core.derivation import leaf
@@ -48,7 +57,8 @@ def calculator(view: str, *, table: str = "") -> Callable[[Question[Any], Explai
         from rooflinecli.core.record import leaves
 
         lift = TracedLift()
-        known = dict(leaves(question.lifted(lift).answer(lift)))  # type: ignore[call-arg]
+        asked = question if isinstance(question, Calculator) else question.lifted(lift)
+        known = dict(leaves(asked.answer(lift)))  # type: ignore[call-arg]
         numbers = {
             path: value for path, value in known.items() if not isinstance(value, (str, bool)) and value is not None
         }
@@ -60,3 +70,16 @@ def calculator(view: str, *, table: str = "") -> Callable[[Question[Any], Explai
         return 0
 
     return run
+
+
+def calculators(
+    questions: Sequence[type[Calculator]], help: str, also: Mapping[str, str] | None = None, view: str = "record"
+) -> typer.Typer:
+    """The application of a verb with a sub-command for each question; `also` are hidden names of earlier releases."""
+    app = typer.Typer(no_args_is_help=True, help=help, **QUIET)
+    for question in questions:
+        name = question.verb.partition(" ")[2]
+        add(app, question, calculator(view), Explained, name)
+        for old in (old for old, new in (also or {}).items() if new == name):
+            add(app, question, calculator(view), Explained, old, hidden=True)
+    return app

@@ -6,6 +6,7 @@ from typing import Any
 
 from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError
+from rooflinecli.core.lift import PlainLift
 from rooflinecli.core.num import Number
 from rooflinecli.formulas import batching, cost, counts, serving
 
@@ -184,3 +185,29 @@ def quantise(
             "a compute-bound prefill gains only if the chip multiplies in the narrow format."
         ],
     }
+
+
+def capacity(hw: str, lift: PlainLift) -> Number:
+    """Memory of a device in bytes."""
+    from rooflinecli.price.chip import Chip
+    from rooflinecli.specs.hardware import load_hardware
+
+    return Chip(load_hardware(hw), lift).capacity
+
+
+def sequence_and_weights(model: str, tokens: float, dtype: str, lift: PlainLift) -> tuple[Number, Number]:
+    """Bytes of the KV cache of one sequence of `tokens` tokens, and of the weights a token passes through."""
+    from rooflinecli.core.lift import PLAIN
+    from rooflinecli.layers.build import ledger
+    from rooflinecli.layers.parameter_counts import parameters
+    from rooflinecli.memory import kv_cache
+    from rooflinecli.quantization.formats import Formats, size_of
+    from rooflinecli.specs.layout import Layout
+    from rooflinecli.specs.model import load_model
+
+    width, spec = size_of(dtype), load_model(model)
+    formats = Formats(2.0, 2.0, 2.0, 2.0, width, dtype, dtype, dtype)
+    cache = float(kv_cache(ledger(spec), Layout(), formats, 1.0, tokens, PLAIN))
+    active = lift("N", float(parameters(spec).active), "params", f"--model {model}: active parameters of {spec.name}")
+    weights = size(active, lift("b", width, "B", f"bytes per element of {dtype}"))
+    return lift("b_kv", cache, "B", f"KV cache of {spec.name}, {tokens:g} tokens in {dtype}"), weights

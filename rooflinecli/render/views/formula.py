@@ -59,6 +59,9 @@ def _head(entry: Formula) -> dict[str, Any]:
 
 
 def _sheet(answer: dict[str, Any], fmt: str) -> str:
-    from rooflinecli.render.views import record
+    from rooflinecli.questions.calculator import CalculatorAnswer
+    from rooflinecli.render.answer import render
+    from rooflinecli.render.views.record import view
 
-    return record.render(answer, fmt)
+    values = {name: value for name, value in answer.items() if name != "schema"}
+    return render(CalculatorAnswer(schema=answer["schema"], values=values), view, fmt, 120)

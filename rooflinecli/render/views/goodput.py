@@ -1,31 +1,21 @@
-"""Goodput: a few sentences, or the object in another format."""
+"""Training goodput: how often devices fail, how often to save, and what is left."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from rooflinecli.core.lift import PLAIN
 from rooflinecli.core.text import plural
-from rooflinecli.core.units import duration
-from rooflinecli.render.formats import terminal
-from rooflinecli.render.formats.terminal_style import PIPE
+from rooflinecli.questions.calculator import CalculatorAnswer
+from rooflinecli.render.blocks import Page, Prose, page
+from rooflinecli.render.numbers import percent, text
 
 
-def text(
-    answer: Callable[[Any], dict[str, Any]], format: str, explain: str | None = None, depth: int = 3, width: int = PIPE
-) -> str:
-    """`roofline goodput` in a format, or the derivation of one quantity."""
-    if format != "table" or explain is not None:
-        from rooflinecli.render.views.kernel import text as plain
-
-        return plain(answer, format, explain, depth)
-    r = answer(PLAIN)
+def view(answer: CalculatorAnswer) -> Page:
+    """A sentence for each."""
+    r = answer.values
     lines = [
-        f"{plural(r['devices'], 'device')}: a failure every {duration(r['mtbf_s'])}",
-        f"save every {duration(r['interval_s'])} ({duration(r['checkpoint_s'])} each; best: {duration(r['daly_interval_s'])})",
-        f"goodput {r['goodput']:.1%}: saving takes {r['checkpoint_overhead']:.1%}, a restart {duration(r['restart_s'])} and the lost work",
+        f"{plural(r['devices'], 'device')}: a failure every {text(r['mtbf_s'], 'mtbf_s')}",
+        f"save every {text(r['interval_s'], 'checkpoint_s')} ({text(r['checkpoint_s'], 'checkpoint_s')} each; best: {text(r['daly_interval_s'], 'checkpoint_s')})",
+        f"training goodput {percent(r['goodput'])}: saving takes {percent(r['checkpoint_overhead'])}, a restart {text(r['restart_s'], 'restart_s')} and the lost work",
     ]
     if "run_s" in r:
-        lines.append(f"the run takes {duration(r['run_s'])} with {plural(round(r['failures']), 'failure')}")
-    return "\n".join(line for said in lines for line in terminal.prose(said, width, "  "))
+        lines.append(f"the run takes {text(r['run_s'], 'run_s')} with {plural(round(r['failures']), 'failure')}")
+    return page([Prose(line, indent=2) for line in lines])

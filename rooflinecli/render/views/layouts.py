@@ -12,9 +12,11 @@ from rooflinecli.render.formats.terminal_style import PIPE
 def text(result: dict[str, Any], format: str, width: int = PIPE) -> str:
     """`roofline layouts` in a format."""
     if format != "table":
-        from rooflinecli.render.views.kernel import text as plain
+        from rooflinecli.questions.calculator import CalculatorAnswer
+        from rooflinecli.render.answer import render
+        from rooflinecli.render.views.kernel import view
 
-        return plain(lambda lift: result, format, width=width)
+        return render(CalculatorAnswer(schema="roofline/layouts/1", values=result), view, format, width)
     head = f"{result['model']} on {result['devices']} x {result['hardware']}: one layer, {result['tokens']:.0f} tokens"
     lines = [*terminal.prose(head, width), "", *terminal.prose("feed-forward, fastest first", width)]
     lines += _ranking(result["feedforward"], "layout", "weights_read_bytes", width)

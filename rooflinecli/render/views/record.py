@@ -8,11 +8,7 @@ from typing import Any
 
 from rooflinecli.core import num, units
 from rooflinecli.core.errors import unknown
-from rooflinecli.render.formats import csv as comma
-from rooflinecli.render.formats import json
-from rooflinecli.render.formats import markdown as marked
-from rooflinecli.render.formats import terminal as tables
-from rooflinecli.render.formats.terminal_style import PIPE
+from rooflinecli.render.blocks import Column, Note, Page, Pairs, Table, page
 
 _SHARES = ("utilisation", "share", "occupancy", "fraction", "acceptance", "mfu", "saving")
 _USD = re.compile(r"(^|_)usd(?=_per_|$)")
@@ -108,35 +104,16 @@ def _parts(answer: dict[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, 
     return scalars, tables, notes
 
 
-def table(answer: dict[str, Any], width: int = PIPE) -> str:
-    scalars, grids, notes = _parts(answer)
-    lines = tables.pairs(((_label(key), format_value(key, value)) for key, value in scalars.items()), width)
+def view(answer: Any) -> Page:
+    """Quantities as pairs, each mapping of rows as a table, then the notes."""
+    scalars, grids, notes = _parts(plain(dict(answer.entries())))
+    tables = []
     for name, rows in grids.items():
-        lines += ["", _label(name), *tables.table(_grid(rows), width, indent="  ")]
-    return "\n".join(
-        [*lines, *([""] if notes else []), *(line for n in notes for line in tables.prose(n, width))]
-    ).lstrip("\n")
-
-
-def markdown(answer: dict[str, Any]) -> str:
-    scalars, grids, notes = _parts(answer)
-    lines = [
-        marked.table([["quantity", "value"], *([_label(k), format_value(k, v)] for k, v in scalars.items())], right=[1])
-    ]
-    for name, rows in grids.items():
-        grid = _grid(rows)
-        lines += ["", f"### {marked.cell(_label(name))}", "", marked.table(grid, right=range(1, len(grid[0])))]
-    return "\n".join([*lines, *([""] if notes else []), *map(marked.cell, notes)])
-
-
-def _csv(answer: dict[str, Any]) -> str:
-    """quantity,value in SI: one line per number, dotted names."""
-    numbers = [[name, repr(value)] for name, value in quantities(answer) if isinstance(value, (int, float))]
-    return comma.rows([["quantity", "value"], *numbers])
-
-
-def render(answer: dict[str, Any], fmt: str, width: int = PIPE) -> str:
-    answer = plain(answer)
-    if fmt == "table":
-        return table(answer, width)
-    return {"json": json.dumps, "markdown": markdown, "csv": _csv}[fmt](answer)
+        head, *body = _grid(rows)
+        columns = [Column(text, text=i == 0) for i, text in enumerate(head)]
+        tables.append([Table(columns, body, title=_label(name), indent=2)])
+    return page(
+        [Pairs([(_label(key), format_value(key, value)) for key, value in scalars.items()])],
+        *tables,
+        [Note(text) for text in notes],
+    )

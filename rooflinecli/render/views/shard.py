@@ -12,9 +12,11 @@ from rooflinecli.render.formats.terminal_style import PIPE
 def text(result: dict[str, Any], format: str, width: int = PIPE) -> str:
     """`roofline shard` in a format."""
     if format != "table":
-        from rooflinecli.render.views.kernel import text as plain
+        from rooflinecli.questions.calculator import CalculatorAnswer
+        from rooflinecli.render.answer import render
+        from rooflinecli.render.views.kernel import view
 
-        return plain(lambda lift: result, format, width=width)
+        return render(CalculatorAnswer(schema="roofline/shard/1", values=result), view, format, width)
     sends = result["collectives"]
     lines = [
         f"{result['matmul']} on {result['hardware']['name']}, {result['dtype']}",
