@@ -8,7 +8,7 @@ COPY rooflinecli ./rooflinecli
 COPY hardware ./hardware
 COPY models ./models
 RUN python -m venv /opt/roofline \
-    && /opt/roofline/bin/pip install --no-cache-dir --only-binary=numpy,pydantic-core,pyyaml ".[serve,mcp]" \
+    && /opt/roofline/bin/pip install --no-cache-dir --only-binary=numpy,pydantic-core,pyyaml,tree-sitter,tree-sitter-bash ".[serve,mcp]" \
     && /opt/roofline/bin/pip uninstall --yes pip \
     && find /opt/roofline -depth \( -name tests -o -name __pycache__ \) -type d -exec rm -rf {} +
 

@@ -32,6 +32,10 @@ from rooflinecli.importers.launch.shell_evaluator import ShellEvaluator
         ("C='run --n 3'\neval \"$C\" &", ["run", "--n", "3"]),
         ("run 'a b' c\\ d \"e 'f'\" # comment", ["run", "a b", "c d", "e 'f'"]),
         ("echo if then; run x", ["run", "x"]),
+        ("$ run --n 2", ["run", "--n", "2"]),  # the prompt of a terminal
+        ("run --n 2 > log 2>&1 --m 3", ["run", "--n", "2", "--m", "3"]),  # words after a redirection are the command's
+        ("run --n 2 \\\r\n  --m 3\r\n", ["run", "--n", "2", "--m", "3"]),
+        ("X=$(( $(nproc) ))\nbash -c \"run --n $X; run --m 1\"", ["run", "--m", "1"]),
     ],
 )  # fmt: skip
 def test_a_shell_says_what_it_would_run(text, words):
@@ -48,6 +52,17 @@ def test_a_file_that_the_script_would_write_is_read():
     script = ShellEvaluator().read('S=2\ncat <<EOF > conf/ds.json\n{"stage": $S, "name": "x"}\nEOF\nrun')
     assert script.files == {"ds.json": '{"stage": 2, "name": "x"}'}
     assert [c.words[0] for c in script.commands] == ["cat", "run"]
+
+
+def test_tabs_before_a_here_document_are_taken_off():
+    script = ShellEvaluator().read("cat > c.yaml <<-EOF\n\ta:\n\t  b: 1\n\tEOF\nrun")
+    assert script.files == {"c.yaml": "a:\n  b: 1"}
+    assert [(c.words[0], c.line) for c in script.commands] == [("cat", 1), ("run", 5)]
+
+
+def test_what_nests_too_deeply_is_refused():
+    with pytest.raises(DataError, match="too deeply"):
+        ShellEvaluator().read('"${' * 3000)
 
 
 @pytest.mark.parametrize("text", ["f() { f; }\nf", "while true; do run; done", "for i in 1 2; do for j in 1 2; do run $i$j; done; done", "if", "${", "$((", "a=(", "<<EOF", "case x in", "f() {", "\\", "'", "x='", '"$(', "((", "}}", "fi fi"])  # fmt: skip

@@ -1,25 +1,63 @@
 """A shell script -> the commands it would run, variables filled in. It is read, never run: where a condition cannot be known,
-all its branches are followed, and what only running would tell stays marked unknown."""
+all its branches are followed, and what only running would tell stays marked unknown. The grammar is tree-sitter-bash."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cache
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
+from rooflinecli.core.errors import DataError
 from rooflinecli.importers.launch import slurm
-from rooflinecli.importers.launch.shell_blocks import JOINS, arms, branches, matching
-from rooflinecli.importers.launch.shell_conditions import decided
-from rooflinecli.importers.launch.shell_expansion import ShellExpander, Value, alternatives, merged, unknown, unknowns
-from rooflinecli.importers.launch.shell_lexer import Token, tokens
+from rooflinecli.importers.launch.shell_expansion import (
+    UNKNOWN,
+    ShellExpander,
+    Value,
+    alternatives,
+    merged,
+    unknown,
+    unknowns,
+)
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
 
 STEPS = 5000  # commands followed in one script; a loop or a function that calls itself ends there
+DEPTH = 150  # compound commands inside each other
 _ASSIGN = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 _NAMED = re.compile(r"\$\{?([A-Za-z_]\w*)")
-_DECLARES = ("export", "declare", "local", "readonly", "typeset")
-_ENDS = {"then", "elif", "else", "fi", "do", "done", "esac", "}", ")", ";;"}
+_PROMPT = re.compile(r"^\$ +", re.MULTILINE)  # of a terminal, as documents show commands
+_REDIRECTS = ("file_redirect", "heredoc_redirect", "herestring_redirect")
+_NO_WORDS = (*_REDIRECTS, "variable_assignment", "comment", "heredoc_body", "heredoc_end")
+_PRIVATE = 0xF0000  # where characters of unknown values go while a text with them is parsed: none of them is syntax
+_NUMBERS: dict[str, Callable[[int, int], bool]] = {
+    "-eq": lambda a, b: a == b, "-ne": lambda a, b: a != b, "-gt": lambda a, b: a > b,
+    "-ge": lambda a, b: a >= b, "-lt": lambda a, b: a < b, "-le": lambda a, b: a <= b,
+}  # fmt: skip
+
+
+@cache
+def _parser() -> Parser:
+    import tree_sitter_bash
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+def _parsed(text: str) -> Node:
+    text = _PROMPT.sub("", text.replace("\r\n", "\n"))
+    text = UNKNOWN.sub(lambda match: "".join(chr(_PRIVATE + ord(c)) for c in match[0]), text)
+    return _parser().parse(f"{text}\n".encode()).root_node
+
+
+def _raw(node: Node) -> str:
+    """The text of a node as written, unknown values put back."""
+    text = (node.text or b"").decode(errors="replace")
+    return "".join(chr(ord(c) - _PRIVATE) if ord(c) >= _PRIVATE else c for c in text)
 
 
 @dataclass
@@ -41,73 +79,123 @@ class Script:
 
 
 class ShellEvaluator:
-    """Follows the tokens of a script; `beside` opens a file that it sources."""
+    """Follows the syntax tree of a script; `beside` opens a file that it sources."""
 
     def __init__(self, values: dict[str, Value] | None = None, beside: Callable[[str], str | None] | None = None):
         self.shell = ShellExpander({"@": [], "*": [], "#": "0", **(values or {})})
         self.beside = beside or (lambda written: None)
         self.ended = False  # the branch that is followed has left the script
         self.script = Script()
-        self.functions: dict[str, list[Token]] = {}
+        self.functions: dict[str, Node] = {}
         self.called: list[str] = []
         self.steps = 0
+        self.depth = 0
+        self.line: int | None = None  # of the command whose text is parsed, which all its commands stand on
 
     def read(self, text: str) -> Script:
+        """The commands of a script. Raises DataError for one nested too deeply."""
         job = slurm.header(text)
         self.shell.values = {**slurm.variables(job), **self.shell.values}
         self.script.devices = slurm.devices(job)
-        self.follow(tokens(text))
+        try:
+            self.follow([_parsed(text)])
+        except RecursionError:
+            raise DataError("the script nests too deeply to be read; give the launch alone") from None
         return self.script
 
-    def follow(self, body: list[Token]) -> None:
-        """The tokens in order. What stands after && or || may not run, so an `exit` there ends nothing."""
-        i = 0
-        while i < len(body) and self.steps < STEPS and not self.ended:
-            maybe = i > 0 and body[i - 1].text in ("&&", "||")
-            i = self._next(body, i)
-            self.ended = self.ended and not maybe
+    def follow(self, nodes: Iterable[Node]) -> None:
+        """The statements in order."""
+        if self.depth > DEPTH:
+            return
+        self.depth += 1
+        for node in nodes:
+            if self.steps >= STEPS or self.ended:
+                break
+            self._statement(node)
+        self.depth -= 1
 
-    def _next(self, body: list[Token], i: int) -> int:
-        """Follows what stands at `i`; the index after it."""
-        token = body[i]
-        if token.kind == "op" or (token.kind == "word" and token.text in _ENDS):
-            return i + 1
-        if token.kind == "word" and token.text in _COMPOUND:
-            end = matching(body, i)
-            getattr(self, _COMPOUND[token.text])(body[i:end])
-            return end
-        name = self._defines(body, i)
-        if name is not None:
-            start = next((k for k in range(i + 1, len(body)) if _opens(body, k)), len(body))
-            end = matching(body, start) if start < len(body) else start
-            self.functions[name] = body[start + 1 : end - 1]
-            return end
-        end = next((k for k in range(i, len(body)) if body[k].kind == "op" and body[k].text in JOINS), len(body))
-        self._command(body[i:end])
-        return max(end, i + 1)
+    def _statement(self, node: Node) -> None:
+        kind = node.type
+        if kind == "list":  # what stands after && or || may not run, so an `exit` there ends nothing
+            for i, part in enumerate(_flat(node)):
+                self.follow([part])
+                self.ended = self.ended and not i
+        elif kind in ("command", "redirected_statement", "variable_assignment", "declaration_command"):
+            self._command(node)
+        elif kind == "ERROR":
+            self._broken(node)
+        elif kind == "function_definition":
+            name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
+            if name is not None and body is not None:
+                self.functions[_raw(name)] = body
+        elif kind == "if_statement":
+            self._if(node)
+        elif kind in ("for_statement", "c_style_for_statement"):
+            self._for(node)
+        elif kind == "while_statement":
+            self._while(node)
+        elif kind == "case_statement":
+            self._case(node)
+        elif kind in _GROUPS and not (node.children and node.children[0].type == "(("):
+            self.follow(node.named_children)
 
-    def _defines(self, body: list[Token], i: int) -> str | None:
-        after = [t.text for t in body[i : i + 4]]
-        if after[0] == "function":
-            opens = next((t.text for t in body[i + 2 : i + 6] if t.text not in ("(", ")", "\n")), "")
-            return after[1] if opens == "{" and len(after) > 2 else None
-        return after[0] if after[1:3] == ["(", ")"] and re.fullmatch(r"[\w.-]+", after[0]) else None
+    def _broken(self, node: Node) -> None:
+        """What a syntax error leaves: words in a row are a command, the rest is followed as it stands."""
+        words: list[Node] = []
+        for child in node.children:
+            if child.type in _WORDS and (not words or child.start_point.row == words[-1].end_point.row):
+                words.append(child)
+                continue
+            self._simple([], words, [])
+            words = [child] if child.type in _WORDS else []
+            if not words:
+                self.follow([child])
+        self._simple([], words, [])
 
-    def _command(self, written: list[Token]) -> None:
+    def _command(self, node: Node) -> None:
+        """A simple command with its redirections, or a compound one that is redirected."""
+        redirects: list[Node] = []
+        after: list[Node] = []
+        body: Node | None = node
+        while body is not None and body.type == "redirected_statement":
+            redirects += [c for c in body.children if c.type in _REDIRECTS]
+            body = body.child_by_field_name("body")
+        if body is not None and body.type not in ("command", "variable_assignment", "declaration_command"):
+            self.follow([body])
+            return
+        assigned: list[Node] = []
+        words: list[Node] = []
+        if body is not None and body.type == "variable_assignment":
+            assigned = [body]
+        elif body is not None and body.type == "declaration_command":
+            assigned = [c for c in body.children if c.type == "variable_assignment"]
+        elif body is not None:
+            redirects = [c for c in body.children if c.type in _REDIRECTS] + redirects
+            assigned = [c for c in body.children if c.type == "variable_assignment"]
+            words = [c for c in body.children if c.type not in _NO_WORDS]
+        for redirect in list(redirects):
+            for child in redirect.children:
+                if child.type == "file_redirect":
+                    redirects.append(child)
+                elif redirect.type == "heredoc_redirect" and child.type in ("command", "pipeline", "list"):
+                    after.append(child)
+        for redirect in redirects:  # words after the target of a redirection belong to the command
+            words += redirect.children_by_field_name("destination")[1:]
+            if redirect.type == "heredoc_redirect":
+                words += redirect.children_by_field_name("argument")
+        self._simple(assigned, words, redirects)
+        self.follow(after)
+
+    def _simple(self, assigned: list[Node], written: list[Node], redirects: list[Node]) -> None:
+        if not (assigned or written or redirects):
+            return
         self.steps += 1
-        if self._either(written):
+        if self._either(assigned, written, redirects):
             return
-        words = [t for t in written if t.kind == "word"]
-        self._writes(written)
-        while words and self._assigns(words[0].text):
-            words.pop(0)
-        if not words:
-            return
-        if words[0].text in _DECLARES:
-            for word in words[1:]:
-                self._assigns(word.text)
-            return
-        expanded = [w for t in words for w in self.shell.fields(t.text)]
+        self._writes(redirects)
+        for node in assigned:
+            self._assigns(node)
+        expanded = [w for node in written for w in self.shell.fields(_raw(node))]
         if not expanded:
             return
         if expanded[0] == "set" and "--" in expanded:
@@ -115,24 +203,25 @@ class ShellEvaluator:
         elif expanded[0] in self.functions:
             self._call(expanded)
         elif expanded[0] == "eval":
-            self.follow(tokens(" ".join(expanded[1:])))
+            self.follow([_parsed(" ".join(expanded[1:]))])
         elif expanded[0] in ("exit", "exec") and len(expanded) < 3 and not self.called:
             self.ended = True
         elif expanded[0] in ("source", ".") and len(expanded) > 1 and len(self.called) < 8:
             self._source(expanded[1])
         else:
-            self._ran(Command(expanded, words[0].line))
+            self._ran(Command(expanded, self.line or written[0].start_point.row + 1))
 
-    def _either(self, written: list[Token]) -> bool:
+    def _either(self, assigned: list[Node], written: list[Node], redirects: list[Node]) -> bool:
         """A command with a variable of which branches left several texts: once with each of them."""
-        names = dict.fromkeys(name for token in written for name in _NAMED.findall(token.text))
+        texts = [_raw(node) for node in (*assigned, *written, *(n for r in redirects for n in _target(r)))]
+        names = dict.fromkeys(name for text in texts for name in _NAMED.findall(text))
         name = next((one for one in names if alternatives(self.shell.values.get(one))), None)
         if name is None or self.steps > STEPS:
             return False
         before, left = dict(self.shell.values), []
         for way in alternatives(before[name]):
             self.shell.values = {**before, name: way}
-            self._command(written)
+            self._simple(assigned, written, redirects)
             kept = self.shell.values.get(name) is way  # the command did not set it
             left.append(self.shell.values | ({name: before[name]} if kept else {}))
         self.shell.values = merged(left)
@@ -141,16 +230,11 @@ class ShellEvaluator:
     def _ran(self, command: Command) -> None:
         """A command, and that which it hands to another shell: `srun bash -c "..."`."""
         for before, after in pairwise(range(len(command.words))):
-            word = command.words[before]
-            if word in ("-c", "-lc", "-ec", "-euc") and command.words[before - 1].rpartition("/")[2] in (
-                "bash",
-                "sh",
-                "zsh",
-            ):
-                nested = tokens(command.words[after])
-                for token in nested:
-                    token.line = command.line
-                self.follow(nested)
+            shell = command.words[before - 1].rpartition("/")[2]
+            if command.words[before] in ("-c", "-lc", "-ec", "-euc") and shell in ("bash", "sh", "zsh"):
+                outer, self.line = self.line, command.line
+                self.follow([_parsed(command.words[after])])
+                self.line = outer
                 return
         self.script.commands.append(command)
 
@@ -159,7 +243,7 @@ class ShellEvaluator:
         text = self.beside(written)
         if text is not None and written not in self.called:
             self.called.append(written)
-            self.follow(tokens(text))
+            self.follow([_parsed(text)])
             self.called.pop()
 
     def _call(self, words: list[str]) -> None:
@@ -168,24 +252,21 @@ class ShellEvaluator:
         outer = {k: self.shell.values.get(k) for k in ("@", "*", "1", "2", "3", "4", "5", "6", "7", "8", "9")}
         self.called.append(words[0])
         self.shell.values |= {"@": words[1:], "*": words[1:]} | {str(n): w for n, w in enumerate(words[1:10], 1)}
-        self.follow(self.functions[words[0]])
+        self.follow([self.functions[words[0]]])
         self.called.pop()
         for key, value in outer.items():
             self.shell.values.pop(key, None) if value is None else self.shell.values.update({key: value})
 
-    def _assigns(self, raw: str) -> bool:
-        match = _ASSIGN.fullmatch(raw)
+    def _assigns(self, node: Node) -> None:
+        match = _ASSIGN.fullmatch(_raw(node))
         if match is None:
-            return False
+            return
         name, adds, written = match.groups()
+        array = node.child_by_field_name("value")
         value: Value
-        if written.startswith("("):
-            value = [
-                w
-                for t in tokens(written[1:].rstrip().removesuffix(")"))
-                if t.kind == "word"
-                for w in self.shell.fields(t.text)
-            ]
+        if array is not None and array.type == "array":
+            items = [c for c in array.named_children if c.type != "comment"]
+            value = [w for item in items for w in self.shell.fields(_raw(item))]
         else:
             value = self.shell.text(written)
         before = self.shell.values.get(name)
@@ -194,24 +275,37 @@ class ShellEvaluator:
         elif adds and isinstance(before, str) and isinstance(value, str):
             value = before + value
         self.shell.values[name] = value
-        return True
 
-    def _writes(self, written: list[Token]) -> None:
+    def _writes(self, redirects: list[Node]) -> None:
         """`cat <<EOF > file`: what the script would put there."""
-        document = next((t for t in written if t.kind == "redirect" and t.more[0].startswith("<<") and t.body), None)
-        target = next((t for t in written if t.kind == "redirect" and t.more[0] in (">", ">|")), None)
-        if document is not None and target is not None:
-            literal = document.text[:1] in "'\"\\"
-            text = document.body if literal else self.shell.text(document.body.replace('"', '\\"'))
-            self.script.files[self.shell.text(target.text).rpartition("/")[2]] = text
+        document = next((r for r in redirects if r.type == "heredoc_redirect"), None)
+        target = next(
+            (
+                n
+                for r in redirects
+                if r.type == "file_redirect" and r.children[0].type in (">", ">|")
+                for n in _target(r)
+            ),
+            None,
+        )
+        if document is None or target is None:
+            return
+        body = next((c for c in document.children if c.type == "heredoc_body"), None)
+        mark = next((_raw(c) for c in document.children if c.type == "heredoc_start"), "")
+        text = _raw(body).rstrip("\t").removesuffix("\n") if body is not None else ""
+        if document.children[0].type == "<<-":
+            text = re.sub(r"^\t+", "", text, flags=re.MULTILINE)
+        if mark[:1] not in tuple("'\"\\"):
+            text = self.shell.text(text.replace('"', '\\"'))
+        self.script.files[self.shell.text(_raw(target)).rpartition("/")[2]] = text
 
-    def _if(self, body: list[Token]) -> None:
+    def _if(self, node: Node) -> None:
         """Branches in order: the first whose condition holds; from one that cannot be decided on, all that may run."""
-        maybe: list[list[Token]] = []
-        for condition, branch in branches(body):
-            holds = True if condition is None else decided(condition, self.shell)
+        maybe: list[list[Node]] = []
+        for condition, branch in _branches(node):
+            holds = True if condition is None else self._decided(condition)
             if holds is None:
-                self.script.undecided.append(" ".join(t.text for t in condition or [])[:80])
+                self.script.undecided.append(" ".join(" ".join(map(_raw, condition or [])).split())[:80])
             if holds is not False:
                 maybe.append(branch)
             if holds:
@@ -220,7 +314,7 @@ class ShellEvaluator:
             maybe.append([])  # none of them may hold
         self._any(maybe)
 
-    def _any(self, ways: list[list[Token]]) -> None:
+    def _any(self, ways: list[list[Node]]) -> None:
         """One of these runs, and nobody can tell which: each from the same start, and afterwards what they leave in common."""
         if len(ways) == 1:
             self.follow(ways[0])
@@ -234,50 +328,117 @@ class ShellEvaluator:
             self.ended = False
         self.shell.values = merged(left) if left else before
 
-    def _for(self, body: list[Token]) -> None:
-        start = next((k for k, t in enumerate(body) if t.text == "do"), len(body))
-        if len(body) < 3 or body[2].text != "in":
-            self.follow(body[start + 1 : -1])
+    def _for(self, node: Node) -> None:
+        body = node.child_by_field_name("body")
+        if body is None:
             return
-        name = body[1].text
-        items = [w for t in body[3:start] if t.kind == "word" for w in self.shell.fields(t.text)]
+        if not any(c.type == "in" for c in node.children):
+            self.follow([body])
+            return
+        name = _raw(node.child_by_field_name("variable") or body)
+        items = [w for value in node.children_by_field_name("value") for w in self.shell.fields(_raw(value))]
         for item in items[:64]:
             self.shell.values[name] = unknown(f"${name}") if unknowns(item) else item
-            self.follow(body[start + 1 : -1])
+            self.follow([body])
 
-    def _while(self, body: list[Token]) -> None:
-        start = next((k for k, t in enumerate(body) if t.text == "do"), len(body))
-        condition = [t for t in body[1:start] if t.text not in (";", "\n")]
-        holds = decided(condition, self.shell)
-        if holds is None or holds is (body[0].text == "while"):
-            self.follow(body[start + 1 : -1])
+    def _while(self, node: Node) -> None:
+        body = node.child_by_field_name("body")
+        holds = self._decided([c for c in node.children_by_field_name("condition") if c.is_named])
+        if body is not None and (holds is None or holds is (node.children[0].type == "while")):
+            self.follow([body])
 
-    def _case(self, body: list[Token]) -> None:
-        subject = self.shell.text(body[1].text) if len(body) > 1 else ""
-        found_arms = list(arms(body))
+    def _case(self, node: Node) -> None:
+        written = node.child_by_field_name("value")
+        subject = self.shell.text(_raw(written)) if written is not None else ""
+        arms = [
+            ([_raw(p) for p in item.children_by_field_name("value")], _after(item, ")"))
+            for item in node.children
+            if item.type == "case_item"
+        ]
         if not unknowns(subject):
-            found = [b for p, b in found_arms if any(fnmatchcase(subject, self.shell.text(one)) for one in p)]
+            found = [b for p, b in arms if any(fnmatchcase(subject, self.shell.text(one)) for one in p)]
             self._any(found[:1] or [[]])
             return
-        self.script.undecided.append(f"case {body[1].text}")
-        otherwise: list[list[Token]] = [] if any("*" in patterns for patterns, _ in found_arms) else [[]]
-        self._any([b for _, b in found_arms] + otherwise or [[]])
+        self.script.undecided.append(f"case {_raw(written) if written is not None else ''}")
+        otherwise: list[list[Node]] = [] if any("*" in patterns for patterns, _ in arms) else [[]]
+        self._any([b for _, b in arms] + otherwise or [[]])
 
-    def _group(self, body: list[Token]) -> None:
-        self.follow(body[1:-1])
+    def _decided(self, condition: list[Node]) -> bool | None:
+        """Whether a condition holds, as far as that can be known without running."""
+        return self._holds(condition[0]) if len(condition) == 1 else None
+
+    def _holds(self, node: Node) -> bool | None:
+        children = [c for c in node.children if c.type not in ("[", "]", "[[", "]]", "(", ")")]
+        if node.type in ("list", "binary_expression") and len(children) == 3:
+            sign = _raw(children[1])
+            if sign in ("&&", "||"):
+                left, right, settles = self._holds(children[0]), self._holds(children[2]), sign == "||"
+                return settles if settles in (left, right) else None if None in (left, right) else not settles
+            return self._compared([_raw(child) for child in children])
+        if node.type in ("negated_command", "unary_expression") and len(children) == 2:
+            if children[0].type == "!":
+                held = self._holds(children[1])
+                return None if held is None else not held
+            return self._compared([_raw(child) for child in children])
+        if node.type in ("test_command", "parenthesized_expression"):
+            return self._holds(children[0]) if len(children) == 1 else None
+        if node.type == "command":
+            words = [_raw(child) for child in children]
+            if words in (["true"], ["false"]):
+                return words == ["true"]
+            negated = words[1:2] == ["!"]
+            held = self._compared(words[1 + negated :]) if words[0] == "test" else None
+            return held if held is None else held != negated
+        return self._compared([_raw(node)]) if node.type in _WORDS else None
+
+    def _compared(self, words: list[str]) -> bool | None:
+        values = [self.shell.text(word) for word in words]
+        if any(unknowns(value) for value in values):
+            return None
+        if len(values) == 2 and values[0] in ("-n", "-z"):
+            return bool(values[1]) == (values[0] == "-n")
+        if len(values) == 1:
+            return bool(values[0])
+        if len(values) != 3:
+            return None
+        left, sign, right = values
+        if sign in _NUMBERS:
+            whole = left.lstrip("-").isdigit() and right.lstrip("-").isdigit()
+            return _NUMBERS[sign](int(left), int(right)) if whole else None
+        if sign in ("=", "==", "!="):
+            return fnmatchcase(left, right.replace("[", "[[]")) == (sign != "!=")
+        return None
 
 
-def _opens(body: list[Token], k: int) -> bool:
-    """Whether a function's body begins here; `()` after its name is no body."""
-    return body[k].text == "{" or (body[k].text == "(" and body[k + 1 : k + 2] != [] and body[k + 1].text != ")")
+_WORDS = ("word", "number", "string", "raw_string", "ansi_c_string", "translated_string", "concatenation", "command_name",
+          "simple_expansion", "expansion", "command_substitution", "arithmetic_expansion")  # fmt: skip
+_GROUPS = ("program", "pipeline", "negated_command", "compound_statement", "subshell", "do_group", "ERROR")
 
 
-_COMPOUND = {
-    "if": "_if",
-    "for": "_for",
-    "select": "_for",
-    "while": "_while",
-    "until": "_while",
-    "case": "_case",
-    "{": "_group",
-}
+def _flat(node: Node) -> list[Node]:
+    """The commands of a list joined by && and ||, from left to right."""
+    found: list[Node] = []
+    while node.type == "list" and node.named_child_count > 1:
+        found.append(node.named_children[-1])
+        node = node.named_children[0]
+    return [node, *reversed(found)]
+
+
+def _after(node: Node, mark: str) -> list[Node]:
+    """Statements that follow a keyword or sign."""
+    start = next((i for i, c in enumerate(node.children) if c.type == mark), len(node.children))
+    return [c for c in node.children[start + 1 :] if c.is_named and c.type not in ("elif_clause", "else_clause")]
+
+
+def _target(redirect: Node) -> list[Node]:
+    return redirect.children_by_field_name("destination")[:1]
+
+
+def _branches(node: Node) -> Iterator[tuple[list[Node] | None, list[Node]]]:
+    """(condition, branch) of an `if`; the condition of `else` is None."""
+    for clause in (node, *(c for c in node.children if c.type in ("elif_clause", "else_clause"))):
+        if clause.type == "else_clause":
+            yield None, _after(clause, "else")
+            continue
+        then = next((i for i, c in enumerate(clause.children) if c.type == "then"), len(clause.children))
+        yield [c for c in clause.children[1:then] if c.is_named], _after(clause, "then")

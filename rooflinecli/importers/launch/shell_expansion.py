@@ -8,13 +8,11 @@ import re
 from collections.abc import Callable
 from fnmatch import translate
 
-from rooflinecli.importers.launch.shell_lexer import past
-
 Value = str | list[str]
 _OPEN, _CLOSE, _GAP = "\x01", "\x02", "\x03"  # around what is unknown, and for its spaces, so that it stays one word
 ALTERNATIVES = 6
 _SPACES = re.compile(r"\s+")
-_UNKNOWN = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
+UNKNOWN = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
 _NAME = re.compile(r"[A-Za-z_]\w*|[0-9@*#?!$-]")
 _BRACED = re.compile(r"(#?)([A-Za-z_]\w*|\d+|[@*])(\[(?:[^\]]*)\])?(.*)", re.DOTALL)
 _BINARY: dict[type[ast.AST], Callable[[int, int], int]] = {
@@ -31,12 +29,12 @@ def unknown(what: str) -> str:
 
 def unknowns(text: str) -> list[str]:
     """What of a text is unknown, as it was written."""
-    return [match[1].replace(_GAP, " ") for match in _UNKNOWN.finditer(text)]
+    return [match[1].replace(_GAP, " ") for match in UNKNOWN.finditer(text)]
 
 
 def readable(text: str) -> str:
     """A text with its unknown parts as they were written."""
-    return _UNKNOWN.sub(lambda m: m[1], text).replace(_GAP, " ")
+    return UNKNOWN.sub(lambda m: m[1], text).replace(_GAP, " ")
 
 
 def merged(ways: list[dict[str, Value]]) -> dict[str, Value]:
@@ -91,6 +89,54 @@ def _within(way: Value, other: Value) -> bool:
 def alternatives(value: Value | None) -> list[Value]:
     """What a variable may hold, where branches left several side by side; empty where there is one."""
     return value.ways if isinstance(value, AlternativeValues) else []
+
+
+def past(text: str, i: int) -> int:
+    """The index after the quotation, substitution or expansion that starts at `i`; the end of the text where it never closes."""
+    if text[i] == "'":
+        end = text.find("'", i + 1)
+        return len(text) if end < 0 else end + 1
+    if text[i] == "`":
+        return _until(text, i + 1, "`", nested=False)
+    if text[i] == '"':
+        return _until(text, i + 1, '"', nested=True, quotes=False)
+    if text.startswith("$((", i):
+        return _closing(text, i + 1, "(", ")")
+    if text.startswith("$(", i):
+        return _closing(text, i + 1, "(", ")")
+    if text.startswith("${", i):
+        return _closing(text, i + 1, "{", "}")
+    return i + 1
+
+
+def _until(text: str, i: int, end: str, nested: bool, quotes: bool = True) -> int:
+    while i < len(text):
+        if text[i] == "\\":
+            i += 2
+        elif text[i] == end:
+            return i + 1
+        elif nested and (text[i] == "`" or text[i : i + 2] in ("$(", "${")):
+            i = past(text, i)
+        else:
+            i += 1
+    return len(text)
+
+
+def _closing(text: str, i: int, opening: str, closing: str) -> int:
+    depth = 0
+    while i < len(text):
+        c = text[i]
+        if c == "\\":
+            i += 2
+            continue
+        if c in "'\"`" or (text[i : i + 2] in ("$(", "${") and depth):
+            i = past(text, i)
+            continue
+        depth += (c == opening) - (c == closing)
+        i += 1
+        if depth == 0:
+            return i
+    return len(text)
 
 
 class ShellExpander:
