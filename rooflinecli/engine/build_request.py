@@ -113,7 +113,7 @@ def _outside(option: Option, found: float) -> str:
     if least is not None and found < least:
         return f"must be at least {least:g}" if least else "must not be negative"
     largest = option.most or (MOST_THINGS if kind.whole else LARGEST)
-    return f"is more than anything there is; give at most {largest:g}" if largest < found < MOST else ""
+    return f"exceeds the supported maximum of {largest:g}" if largest < found < MOST else ""
 
 
 def parse_choice(option: Option, written: Any, flag: str = "") -> str:

@@ -22,6 +22,12 @@ _QUESTIONS = {
     "check": "questions.check.question:Check",
     "calibrate": "calibrate.question:Calibrate",
     "collective": "questions.collective.question:Collective",
+    "shard": "questions.shard.question:Shard",
+    "partitioning": "questions.layouts.question:Partitioning",
+    "goodput": "questions.goodput.question:TrainingGoodput",
+    "speculate": "questions.speculate.question:Speculate",
+    "ops": "questions.ops.question:Ops",
+    "fit": "questions.fit.question:Fit",
 }
 NAMES = tuple(_QUESTIONS)
 

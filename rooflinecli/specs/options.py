@@ -131,7 +131,9 @@ class Field(Generic[W, V]):
     @property
     def flag(self) -> str:
         """As a person types it."""
-        return self.short if len(self.long) == 1 else f"--{self.long}"
+        if self.positional:
+            return self.long
+        return self.short if len(self.long) == 1 and self.short else f"--{self.long}"
 
     @property
     def names(self) -> tuple[str, ...]:

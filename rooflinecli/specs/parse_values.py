@@ -54,7 +54,7 @@ def size(flag: str, written: Any) -> float:
     if found < 1 or found != int(found):
         raise UsageError(f"{flag} {written}: a size is a whole number of at least 1")
     if found > MOST_THINGS:
-        raise UsageError(f"{flag} {written}: is more than anything there is; give at most {MOST_THINGS:g}")
+        raise UsageError(f"{flag} {written}: exceeds the supported maximum of {MOST_THINGS:g}")
     return found
 
 
@@ -89,7 +89,7 @@ def _above_zero(flag: str, text: Any, unit: str, option: str, written: Any = Non
     if not 0 < found < math.inf:
         raise UsageError(f"{flag} {shown}: must be above zero and finite", option)
     if found > LARGEST:
-        raise UsageError(f"{flag} {shown}: is more than anything there is; give at most {LARGEST:g} {unit}", option)
+        raise UsageError(f"{flag} {shown}: exceeds the supported maximum of {LARGEST:g} {unit}", option)
     return found
 
 

@@ -216,6 +216,12 @@ def canonical(path: str) -> str:
     return ".".join(FORMER.get(part, part) for part in path.removeprefix("phases.").split("."))
 
 
+def first_release(path: str) -> str:
+    """A dotted path in the names of the first release."""
+    old = {new: name for name, new in FORMER.items()}
+    return ".".join(old.get(part, part) for part in path.split("."))
+
+
 def find(path: str) -> Quantity | None:
     """The row of a dotted path (`decode.breakdown_s.matmul`), None for a name that has none."""
     parts = _named(canonical(path))

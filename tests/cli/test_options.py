@@ -275,7 +275,7 @@ def completed(words: str, at: int) -> list[str]:
 
 
 def test_a_shell_completes_verbs_options_names_and_choices():
-    assert completed("roofline se", 1) == ["search", "serving", "serve"]
+    assert completed("roofline se", 1) == ["search", "serving"]
     assert "--recompute-num-layers" in completed("roofline estimate --rec", 2)
     assert completed("roofline estimate x --recompute s", 4) == ["selective"]
     assert "h100-sxm" in completed("roofline hardware h1", 2)

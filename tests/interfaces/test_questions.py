@@ -25,7 +25,7 @@ from rooflinecli.questions.simulate.question import Simulate
 from rooflinecli.specs.options import KINDS, OPTIONS, field
 
 ON_THE_COMMAND_LINE = [verb for verb in verbs.NAMES if verb != "explain"]  # which is `estimate --explain` there
-IN_PYTHON = [verb for verb in verbs.NAMES if verb not in ("check", "collective")]
+IN_PYTHON = [verb for verb in verbs.NAMES if verb in rooflinecli.__all__]
 DELIVERY = {"format", "out", "wide", "schema", "jobs", "cluster"}
 OLD = [
     (option.long, name)

@@ -54,7 +54,7 @@ def test_every_format_holds_the_same_points(tmp_path: Path) -> None:
     assert len(table) == 2 * 4 * 2 * 3
     lines = [json.loads(line) for line in roofline("sweep", *ARGS, "--format", "jsonl").stdout.splitlines()]
     whole = json.loads(roofline("sweep", *ARGS, "--format", "json").stdout)
-    assert whole["schema"] == "roofline/sweep/1" and whole["points"] == lines
+    assert whole["schema"] == "roofline/sweep/2" and whole["points"] == lines
     for a, b in zip(table, lines, strict=True):
         assert list(a) == list(b)
         assert a["decode.time_s"] == ("" if b["decode.time_s"] is None else repr(b["decode.time_s"]))

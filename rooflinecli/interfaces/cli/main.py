@@ -52,15 +52,19 @@ VERBS: dict[str, tuple[str, str]] = {
     "profile": ("profile", "Where a trace's time goes, and which kernels beat physics."),
     "ops": ("ops", "Every operation of a phase: shape, FLOPs, bytes, bound, floor, expected."),
     "report": ("report", "One self-contained HTML page with the answer, its charts and derivations."),
-    "layouts": ("layouts", "Inference layouts side by side: weight-stationary in one or two axes, weight-gathered."),
+    "partitioning": (
+        "partitioning",
+        "Inference partitionings of a layer: weight-stationary in one or two axes, weight-gathered.",
+    ),
     "aot": ("aot", "A jitted function on the roofline: XLA's FLOPs, bytes and memory, and what XLA miscounts."),
     "measure": ("measure", "Time real kernels on this machine and write a hardware profile."),
     "calibrate": ("calibrate", "Fit the engine's constants to your own benchmark results and training logs."),
     "validate": ("validate", "Predictions against published and measured rows: errors, bias, coverage."),
-    "serve": ("serve", "A page to play with in the browser, on this machine."),
+    "web": ("web", "A page in the browser, on this machine."),
     "mcp": ("mcp", "The same questions as tools for an agent (Model Context Protocol)."),
     "formula": ("formula", "List formulas, show one, or evaluate it at given numbers."),
 }
+FORMER = {"layouts": "partitioning", "serve": "web"}  # verbs of earlier releases, which no help shows
 QUIET: dict[str, Any] = {
     "add_completion": False,
     "rich_markup_mode": None,
@@ -83,6 +87,7 @@ class LazyGroup(TyperGroup):
         return list(VERBS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        cmd_name = FORMER.get(cmd_name, cmd_name)
         if cmd_name not in VERBS:
             raise unknown("command", cmd_name, VERBS, "`roofline --help` lists them")
         module = import_module(f"rooflinecli.interfaces.cli.{VERBS[cmd_name][0]}")

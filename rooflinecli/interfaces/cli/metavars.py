@@ -29,7 +29,7 @@ _OPTIONS = {
     "RATE": "bandwidth clock peak prefill-tokens-per-s tokens-per-s",
     "SHAPES": "args",
     "SHARE": "hit-rate mfu tolerance utilization",
-    "SIZE": "kv-after kv-per-sequence kv-per-token memory min-memory smem smem-per-sm",
+    "SIZE": "kv-after kv-per-sequence kv-per-token min-memory smem smem-per-sm",
     "COUNTS": "lengths",
     "TIME": (
         "budget checkpoint interval itl measured mtbf prefill restart run seconds-per-example seconds-per-step step time"

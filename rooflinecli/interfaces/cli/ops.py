@@ -1,55 +1,35 @@
-"""`roofline ops MODEL --hw HW`: every operation of a model on the roofline."""
+"""`roofline ops`: the question, its table and its roofline."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import typer
-
-from rooflinecli.interfaces.cli.command_from_question import PanelCommand, asks
-from rooflinecli.interfaces.cli.common_options import FORMAT, OUT, WIDE, most
-from rooflinecli.interfaces.cli.main import QUIET
-from rooflinecli.interfaces.cli.output import Format, columns
-
-app = typer.Typer(**QUIET)
-_Opt = typer.Option
+from rooflinecli.interfaces.cli.from_question import Delivery, command
+from rooflinecli.interfaces.cli.output import columns, write
+from rooflinecli.questions.ops.question import Ops
+from rooflinecli.specs.options import OptText, field
 
 
-@app.command(
-    cls=PanelCommand,
-    epilog="roofline ops llama-3-8b --hw h100 -n 1 --phase decode --sort time --top 10\n"
-    "roofline ops llama70b --hw h100 -n 8 --phase prefill --plot roofline.svg",
-)
-@asks()
-def ops(
-    options: dict[str, Any],
-    sort: str = _Opt("order", metavar="CHOICE", help="order (as they run), time, flops, bytes or intensity."),
-    top: int = most(None, "Only so many rows of each phase, the longest first."),
-    plot: str = _Opt(
-        None,
-        metavar="FILE",
-        help="The roofline with these operations on it: FILE.png, FILE.svg (extra `plot`), or - for the terminal.",
-    ),
-    wide: bool = WIDE,
-    format: Format = FORMAT,
-    out: Path = OUT,
-) -> None:
-    """Each operation of a phase: shape, FLOPs, bytes, intensity, bound, floor, expected time and its share.
+class OpsDelivery(Delivery):
+    """The operations as a table, and on the roofline."""
 
-    The shares of a phase add up to its time in `roofline estimate`. Figures are of one device, over all launches of one
-    prefill, decode step or training step. Exit code 1 when the plan does not fit.
-    """
-    from rooflinecli.engine import build_request
-    from rooflinecli.interfaces.cli.output import write
-    from rooflinecli.questions.ops.answer import operations
+    # fmt: off
+    plot: OptText = field("file", "The roofline with these operations on it: FILE.png, FILE.svg (extra `plot`), or - for the terminal.", default=None)
+    # fmt: on
+
+
+def run(question: Ops, how: OpsDelivery) -> int:
+    """Print the operations; the exit code is 1 where the layout does not fit."""
     from rooflinecli.render.views.ops import draw, ranked, render
 
-    answer = ranked(operations(build_request.request(options)), sort, top)
-    drawn = draw(answer, plot) if plot else None
-    if plot != "-" or out is not None or format is not Format.table:
-        write(render(answer, format.value, columns(wide, out)), out)
+    answer = ranked(question.answer(), question.sort, question.top)
+    drawn = draw(answer, how.plot) if how.plot else None
+    out = None if how.out is None else Path(how.out)
+    if how.plot != "-" or out is not None or how.format != "table":
+        write(render(answer, how.format, columns(how.wide, out)), out)
     if drawn:
         write(drawn)
-    if not answer["feasible"]:
-        raise typer.Exit(1)
+    return 0 if answer["feasible"] else 1
+
+
+app = command(Ops, run, OpsDelivery)

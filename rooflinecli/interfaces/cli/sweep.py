@@ -16,6 +16,7 @@ from rooflinecli.interfaces.cli.progress import Progress
 from rooflinecli.interfaces.cli.show import show_text
 from rooflinecli.questions.sweep.question import Sweep
 from rooflinecli.specs.options import OptText, Text, field
+from rooflinecli.specs.quantities import first_release
 
 FORMATS = ("table", "csv", "json", "jsonl", "markdown", "parquet")
 
@@ -55,11 +56,13 @@ def run(question: Sweep, how: SweepDelivery) -> int:
     progress, feasible = Progress(stop - start), False
     file = None if how.out is None else Path(how.out)
     quiet = how.plot == "-" and file is None and how.format == "table"
-    about = _about(space, shown.names, start, stop)
-    with writer(how.format, file, shown.names, about, quiet, columns(how.wide, file)) as out:
+    first = how.schema == "1"
+    names = [first_release(name) for name in shown.names] if first else shown.names
+    about = ({"schema": "roofline/sweep/1"} if first else {}) | _about(space, names, start, stop)
+    with writer(how.format, file, names, about, quiet, columns(how.wide, file)) as out:
         for table, points in _tables(how, space, shown, keep, start, stop, plot):
             feasible = feasible or bool(table["feasible"].any())
-            out.add(table)
+            out.add({first_release(name): column for name, column in table.items()} if first else table)
             progress.add(points)
     progress.close()
     if plot:

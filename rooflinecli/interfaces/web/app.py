@@ -1,4 +1,4 @@
-"""`roofline serve`: the page and its JSON over HTTP (Starlette). Nothing is stored, nothing leaves the machine."""
+"""`roofline web`: the page and its JSON over HTTP (Starlette). Nothing is stored, nothing leaves the machine."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def assignments(text: str, flag: str) -> dict[str, float]:
         if size < 1 or size != int(size):
             raise UsageError(f"{flag} {part}: a size is a whole number of at least 1")
         if size > 1e12:
-            raise UsageError(f"{flag} {part}: is more than anything there is; give at most 1e+12")
+            raise UsageError(f"{flag} {part}: exceeds the supported maximum of 1e+12")
         sizes[name] = size
     if not sizes:
         raise UsageError(f"{flag} is empty; give name=number pairs such as x=4,y=2")

@@ -1,57 +1,70 @@
-"""A sharded matmul: a few lines and the ranking, or the object in another format."""
+"""A sharded matmul: its case and collectives, the time it takes, and the other ways to split it."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli.core.units import duration, si
-from rooflinecli.render.formats import terminal
-from rooflinecli.render.formats.terminal_style import PIPE
+from rooflinecli.core.text import plural
+from rooflinecli.questions.calculator import CalculatorAnswer
+from rooflinecli.render.blocks import Block, Column, Headline, Page, Prose, Table, page
+from rooflinecli.render.numbers import text
+
+_COLUMNS = (
+    Column("split", text=True),
+    Column("matmul", text=True),
+    Column("time"),
+    Column("sent", drop=2),
+    Column("held", drop=1),
+)
 
 
-def text(result: dict[str, Any], format: str, width: int = PIPE) -> str:
-    """`roofline shard` in a format."""
-    if format != "table":
-        from rooflinecli.questions.calculator import CalculatorAnswer
-        from rooflinecli.render.answer import render
-        from rooflinecli.render.views.kernel import view
-
-        return render(CalculatorAnswer(schema="roofline/shard/1", values=result), view, format, width)
-    sends = result["collectives"]
-    lines = [
-        f"{result['matmul']} on {result['hardware']['name']}, {result['dtype']}",
-        f"case {result['case']}: {result['case_name']}",
+def view(answer: CalculatorAnswer) -> Page:
+    """Sentences, then the ranking of shardings over the whole mesh."""
+    r = answer.values
+    rows = [
+        (one["sharding"], one["matmul"], _s(one["time_s"]), _b(one["communication_bytes"]), _b(one["held_bytes"]))
+        for one in r["ranking"]
     ]
-    lines += [
-        f"  {c['op']} of {c['array']} over {c['axes']} ({c['devices']:.0f} devices): {si(c['bytes'], 'B')}, "
-        f"{si(c['sent_bytes'], 'B')} sent, {duration(c['expected_s'])} (floor {duration(c['floor_s'])})"
-        for c in sends
-    ]
-    if result["instead"]:
-        other = result["instead"]
-        c = other["collectives"][-1]
-        lines.append(
-            f"  or use {other['slice']} and {c['op']} {c['array']}: {si(other['communication_bytes'], 'B')} sent, "
-            f"{duration(other['communication_s'])}{', fewer bytes' if other['cheaper'] else ''}"
-        )
-    lines += [
-        f"  result {result['result']}",
-        f"matmul {duration(result['compute_s'])}, communication {duration(result['communication_s'])}; "
-        f"one after the other {duration(result['expected_s'])}, floor {duration(result['floor_s'])}",
-        f"held {si(result['held_bytes'], 'B')} per device",
-        "",
-        "split over the whole mesh instead, least communication first",
-    ]
-    return "\n".join(
-        [*(line for said in lines for line in terminal.prose(said, width, "  ")), *_ranking(result, width)]
+    return page(
+        [
+            Headline(f"{r['matmul']} on {r['hardware']['name']}, {r['dtype']}"),
+            Prose(f"case {r['case']}: {r['case_name']}"),
+        ],
+        [*_collectives(r), *_times(r)],
+        [Prose("split over the whole mesh instead, least communication first"), Table(_COLUMNS, rows, indent=2)]
+        if rows
+        else [],
     )
 
 
-def _ranking(result: dict[str, Any], width: int) -> list[str]:
-    """The other ways to split it, as a table."""
-    grid = [
-        [r["sharding"], r["matmul"], duration(r["time_s"]), si(r["communication_bytes"], "B"), si(r["held_bytes"], "B")]
-        for r in result["ranking"]
+def _collectives(r: dict[str, Any]) -> list[Block]:
+    lines = [
+        f"{c['op']} of {c['array']} over {c['axes']} ({plural(c['devices'], 'device')}): {_b(c['bytes'])}, {_b(c['sent_bytes'])} sent, "
+        f"{_s(c['expected_s'])} (floor {_s(c['floor_s'])})"
+        for c in r["collectives"]
     ]
-    head = ["split", "matmul", "time", "sent", "held"]
-    return terminal.table([head, *grid], width, left=(0, "matmul"), drop=("held", "sent"), indent="  ") if grid else []
+    if r["instead"]:
+        other, last = r["instead"], r["instead"]["collectives"][-1]
+        fewer = ", fewer bytes" if other["cheaper"] else ""
+        lines.append(
+            f"or use {other['slice']} and {last['op']} {last['array']}: {_b(other['communication_bytes'])} sent, {_s(other['communication_s'])}{fewer}"
+        )
+    return [Prose(line, indent=2) for line in lines]
+
+
+def _times(r: dict[str, Any]) -> list[Block]:
+    return [
+        Prose(f"result {r['result']}", indent=2),
+        Prose(
+            f"matmul {_s(r['compute_s'])}, communication {_s(r['communication_s'])}; one after the other {_s(r['expected_s'])}, floor {_s(r['floor_s'])}"
+        ),
+        Prose(f"held {_b(r['held_bytes'])} per device"),
+    ]
+
+
+def _s(seconds: Any) -> str:
+    return text(seconds, "time_s")
+
+
+def _b(size: Any) -> str:
+    return text(size, "bytes")

@@ -89,7 +89,7 @@ class Json:
 
     def __init__(self, stream: TextIO, names: list[str], about: dict[str, Any]):
         self.stream, self.names, self.first = stream, names, True
-        stream.write(json.dumps({"schema": "roofline/sweep/1", **about}, indent=2)[:-2] + ',\n  "points": [')
+        stream.write(json.dumps({"schema": "roofline/sweep/2", **about}, indent=2)[:-2] + ',\n  "points": [')
 
     def add(self, chunk: Chunk) -> None:
         for text in objects(chunk, self.names):

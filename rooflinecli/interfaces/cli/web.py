@@ -1,4 +1,4 @@
-"""`roofline serve`: the page to play with."""
+"""`roofline web`: the page to play with."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Opt = typer.Option
 
 
 @app.command()
-def serve(
+def web(
     host: str = _Opt("127.0.0.1", "--host", metavar="NAME", help="Where to listen; this machine alone by default."),
     port: int = _Opt(8765, "--port", min=0, max=65535, metavar="COUNT", help="The port; 0 takes a free one."),
 ) -> None:
@@ -27,7 +27,7 @@ def serve(
         from rooflinecli.interfaces.web.app import app as made
     except ImportError:
         raise UsageError(
-            "`roofline serve` needs a web server; install it with: pip install 'rooflinecli[serve]'"
+            "`roofline web` needs a web server; install it with: pip install 'rooflinecli[serve]'"
         ) from None
     hosts = LOOPBACK if host in LOOPBACK or host == "::1" else (host,) if host not in ("0.0.0.0", "::") else ("*",)
     # No log_config: uvicorn's own would close the handlers that other packages of this process hold.

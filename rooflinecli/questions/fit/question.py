@@ -1,0 +1,43 @@
+"""`roofline fit MODEL --hw HW` as a record."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from rooflinecli.questions.question import Question
+from rooflinecli.specs.options import EstimateOptions, OptNumber, OptText, Texts, field
+
+
+class Fit(Question[dict[str, Any]]):
+    """GGUF file types of a model on one device, one stream: size, longest context, tokens per second.
+
+    Exit code 1 when not even the smallest holds the prompt and the output.
+    """
+
+    verb = "fit"
+    examples = (
+        "roofline fit llama-3.1-8b --hw rtx-4060",
+        "roofline fit qwen3-30b-a3b --hw m4-pro --device-memory 36GB --prompt 8k",
+    )
+    # fmt: off
+    model: OptText = field("name", EstimateOptions.model.help, positional=True, kw_only=False)
+    hw: OptText = field("name", EstimateOptions.hw.help, kw_only=False)
+    prompt: OptNumber = field("length", "Prompt tokens (2048); 4k is 4096.", default=None)
+    output: OptNumber = field("length", "Output tokens (256).", default=None, least=0)
+    kv_dtype: OptText = field("dtype", "Number format of the cache: fp16, q8_0, q4_0, ...", default=None)
+    device_memory: OptNumber = field("room", "Memory that the device lends, instead of the file's.", default=None, name="memory", former=("memory",))
+    engine: OptText = field("word", "Instead of what runs the format: llamacpp-2025, llamacpp-rocm, mlx, exllamav3, ...", default=None)
+    quantization: Texts = field("free", "Only these, with commas or repeated: Q4_K_M, IQ4_XS, awq, exl3-3.5, mlx-4, ...", default=None, several=True, metavar="FORMAT", former=("file", "quant"))
+    host_cpu: OptText = field("name", "The host's CPU and its memory, for what does not fit (ryzen-9-9950x).", default=None, name="host", former=("host",))
+    # fmt: on
+
+    def answer(self) -> dict[str, Any]:
+        from rooflinecli.engine import build_request
+        from rooflinecli.questions.fit.answer import fit, parse_file_types
+
+        given = {"engine": "llamacpp", **self.options(), "batch": 1, "phase": ["prefill", "decode"]}
+        request = build_request.request(given)
+        return fit(
+            request if self.engine else replace(request, engine=""), parse_file_types(list(self.quantization) or None)
+        )

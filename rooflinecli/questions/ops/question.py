@@ -1,0 +1,32 @@
+"""`roofline ops MODEL --hw HW` as a record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rooflinecli.questions.question import Question
+from rooflinecli.specs.options import EstimateOptions, OptWhole, Text, field
+
+
+class Ops(EstimateOptions, Question[dict[str, Any]]):
+    """Each operation of a phase: shape, FLOPs, bytes, intensity, bottleneck, floor, expected time and its share.
+
+    The shares of a phase add up to its time in `roofline estimate`. Figures are of one device, over all launches of one
+    prefill, decode step or training step. Exit code 1 when the layout does not fit.
+    """
+
+    verb = "ops"
+    examples = (
+        "roofline ops llama-3-8b --hw h100 -n 1 --phase decode --sort time --top 10",
+        "roofline ops llama70b --hw h100 -n 8 --phase prefill --plot roofline.svg",
+    )
+    # fmt: off
+    sort: Text = field("free", "order (as they run), time, flops, bytes or intensity.", default="order", metavar="CHOICE")
+    top: OptWhole = field("whole", "Only so many rows of each phase, the longest first.", default=None)
+    # fmt: on
+
+    def answer(self) -> dict[str, Any]:
+        from rooflinecli.engine import build_request
+        from rooflinecli.questions.ops.answer import operations
+
+        return operations(build_request.request(self.options()))
