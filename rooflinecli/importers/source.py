@@ -1,4 +1,4 @@
-"""A log as text with line numbers, and what a reader makes of it."""
+"""Files that importers read: size limits, gzip, encodings and syntax errors with file:line; logs as lines, and the rows read from them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import gzip
 import json
 import math
 import re
+import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from rooflinecli.core.errors import DataError
+from rooflinecli.core.text import one_line
 
-_LARGEST = 256 * 2**20  # bytes of a log that are read
+LARGEST = 256 * 2**20  # bytes of a file, unpacked, that are read
+_GZIP = b"\x1f\x8b"
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _ESCAPED = re.compile(r"\[(?:3[0-9]|0|39)m")  # colour codes whose escape character a copy has lost
 
@@ -119,22 +123,49 @@ def _members(value: Any, start: int, text: str, source: Source) -> Any:
             line += 1 if len(lines) > start else 0
 
 
-def load(path: Path) -> Source:
-    """The text of a log, gzipped or not. Raises DataError when it cannot be read."""
+def open_text(path: Path, newline: str | None = None) -> IO[str]:
+    """A stream of a text file, unpacked where gzip wrote it."""
+    with path.open("rb") as stream:
+        packed = stream.read(len(_GZIP)) == _GZIP
+    if packed:
+        return gzip.open(path, "rt", encoding="utf-8-sig", errors="replace", newline=newline)
+    return path.open(newline=newline, encoding="utf-8-sig", errors="replace")
+
+
+def read_text(path: Path, largest: int = LARGEST, give: str = "a log or a result file") -> str:
+    """The text of a file of at most `largest` bytes, unpacked and decoded (UTF-8, or UTF-16 with its mark), lines ended by \\n.
+
+    Raises DataError that says what to `give` for one that cannot be read, is too long, or is no text.
+    """
     try:
-        with path.open("rb") as stream:
-            raw = stream.read(_LARGEST + 1)
-        if raw[:2] == b"\x1f\x8b":
-            raw = gzip.decompress(raw)
-    except (OSError, EOFError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(f"{path}: cannot be read ({reason}); give a log or a result file") from None
-    if len(raw) > _LARGEST:
-        raise DataError(f"{path}: more than {_LARGEST // 2**20} MiB; cut out the results")
-    if b"\0" in raw[:4096] and raw[:2] not in (b"\xff\xfe", b"\xfe\xff"):
-        raise DataError(f"{path}:1: a binary file; give a text log, JSON or CSV")
-    encoding = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-    return Source(str(path), raw.decode(encoding, "replace").replace("\r\n", "\n").replace("\r", "\n"))
+        with path.open("rb") as packed:
+            zipped = packed.read(len(_GZIP)) == _GZIP
+        with gzip.open(path, "rb") if zipped else path.open("rb") as stream:
+            raw = stream.read(largest + 1)
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file; give {give}") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error}); give {give}") from None
+    if len(raw) > largest:
+        raise DataError(f"{path}: more than {largest / 1e6:,.0f} MB; give {give} cut to what is needed")
+    wide = raw[:2] in (b"\xff\xfe", b"\xfe\xff")
+    if b"\0" in raw[:4096] and not wide:
+        raise DataError(f"{path}:1: a binary file; give {give}")
+    return raw.decode("utf-16" if wide else "utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def parse(text: str, name: str, reader: Callable[[str], Any] = json.loads) -> Any:
+    """What JSON, TOML or another parser that raises ValueError makes of a text. Raises DataError with file:line."""
+    try:
+        return reader(text)
+    except (ValueError, RecursionError) as error:
+        at = re.search(r"\bline (\d+)", str(error))
+        raise DataError(f"{name}:{at[1] if at else 1}: not valid ({one_line(str(error))}); mend the syntax") from None
+
+
+def load(path: Path) -> Source:
+    """The text of a log. Raises DataError when it cannot be read."""
+    return Source(str(path), read_text(path))
 
 
 def number(value: Any) -> float | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
 from launch.launched import commands, options_of
 
@@ -277,3 +279,57 @@ def test_check_guards_the_launch_itself(cli, tmp_path):
     (tmp_path / "serve.sh").write_text(VLLM.replace("TP:=8", "TP:=$(nproc)"))
     ran = cli("check", str(plan))
     assert ran.code == 3 and "plan.yaml:3: from:" in ran.err and "give --tp" in ran.err
+
+
+# --- files -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [gzip.compress(VLLM.encode()), VLLM.encode("utf-16"), VLLM.encode("utf-8-sig"), VLLM.replace("\n", "\r\n").encode()],
+    ids=["gzip", "utf-16", "utf-8-sig", "crlf"],
+)  # fmt: skip
+def test_a_launch_is_read_in_any_encoding(encoded, tmp_path):
+    path = tmp_path / "run.sh"
+    path.write_bytes(encoded)
+    assert read.options(str(path), {}, lambda note: None) == options_of(VLLM, tmp_path, "plain.sh")[0]
+
+
+def test_what_is_no_launch_file_is_refused_by_its_name(tmp_path):
+    path = tmp_path / "run.sh"
+    for raw, why in (
+        (b"\x7fELF\0\0", "run.sh:1: a binary file"),
+        (gzip.compress(b"#" * 3_000_000), "run.sh: more than 2 MB"),  # a few kB, packed
+        (gzip.compress(VLLM.encode())[:-20], "run.sh: cannot be read"),
+    ):
+        path.write_bytes(raw)
+        with pytest.raises(DataError, match=why):
+            read.read(str(path))
+
+
+def test_a_syntax_error_names_its_line(tmp_path):
+    for name, text in (("a.json", '{"x":\n 1,, }'), ("a.toml", "y = 1\nx = = 1"), ("a.yaml", "a: [1\nb: 2")):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(DataError, match=rf"a\.{name[2:]}:2: "):
+            read.read(str(tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    "text, wanted",
+    [
+        ("model: Qwen/Qwen3-8B\ntensor-parallel-size: 2\nmax_num_seqs: 32\n", {"model": "Qwen3-8B", "engine": "vllm", "tp": 2, "n": 2, "batch": 32}),
+        ("tensor_parallel_size: 4\nmax_batch_size: 16\nkv_cache_config: {dtype: fp8}\n", {"engine": "trtllm", "tp": 4, "n": 4, "batch": 16, "kv-dtype": "fp8"}),
+        ("base_model: Qwen/Qwen3-8B\ndatasets: []\nmicro_batch_size: 2\ngradient_accumulation_steps: 4\nsequence_len: 2048\nbf16: true\n",
+         {"model": "Qwen3-8B", "micro-batch": 2, "batch": 2 * 4 * 8, "seq": 2048, "n": 8, "dtype": "bf16", "zero": 0}),
+        ("model_name: llama3-8b\nper_device_batch_size: 4\nici_fsdp_parallelism: 8\nmax_target_length: 4096\n",
+         {"model": "llama3-8b", "micro-batch": 4, "batch": 4 * 8, "seq": 4096, "n": 8, "dp": 8, "zero": 3}),
+        ("distributed_type: FSDP\nnum_processes: 16\nmixed_precision: bf16\nfsdp_config: {fsdp_sharding_strategy: FULL_SHARD}\n",
+         {"n": 16, "dp": 16, "zero": 3, "dtype": "bf16"}),
+    ],
+    ids=["vllm", "trtllm", "axolotl", "maxtext", "accelerate"],
+)  # fmt: skip
+def test_a_config_given_directly(text, wanted, tmp_path):
+    """The YAML that a tool's own flag names, without the command: sizes as they stand in it, by hand."""
+    left = {} if "model" in text else {"model": "llama-3-8b"}
+    found, _ = options_of(text, tmp_path, "c.yaml", **left, **({"n": 8} if "base_model" in text else {}))
+    assert {key: found.get(key) for key in wanted} == wanted

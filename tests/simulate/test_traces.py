@@ -224,3 +224,69 @@ def test_what_a_trace_leaves_no_use_for_is_refused(more):
 
     with pytest.raises(UsageError):
         Simulate.read({"model": "llama-3-8b", "hw": "h100", "trace": str(EXAMPLES / "bursty.csv"), **more})
+
+
+MOONCAKE = '{{"timestamp": {}, "input_length": {}, "output_length": 2, "hash_ids": {}}}\n'
+BAILIAN = (
+    '{{"chat_id": {}, "parent_chat_id": {}, "timestamp": {}, "input_length": {}, "output_length": 2, "type": "{}", "turn": 1, "hash_ids": {}}}\n'
+)  # fmt: skip
+
+
+def test_a_hash_names_the_tokens_of_its_block(tmp_path):
+    """The releases' own READMEs: a block of Mooncake's has 512 tokens, one of Bailian's 16; a prompt that begins as another shares whole blocks."""
+    (tmp_path / "m.jsonl").write_text(MOONCAKE.format(0, 1300, [1, 2, 3]) + MOONCAKE.format(1000, 1100, [1, 2, 9]))
+    (tmp_path / "b.jsonl").write_text(
+        BAILIAN.format(1, -1, 0.0, 40, "text", [1, 2, 3]) + BAILIAN.format(2, -1, 1.0, 40, "file", [1, 2, 9])
+    )
+    for name, shared in (("m.jsonl", 2 * 512), ("b.jsonl", 2 * 16)):
+        first, second = read(str(tmp_path / name)).rows
+        same = sum(a == b for a, b in zip(first.hashes, second.hashes, strict=True))
+        assert (same * first.span, first.span) == (shared, second.span), name
+    assert [row.label for row in read(str(tmp_path / "b.jsonl")).rows] == ["text", "file"]
+    (tmp_path / "m.jsonl").write_text(MOONCAKE.format(0, 1300, []))
+    assert (read(str(tmp_path / "m.jsonl")).rows[0].span, read(str(tmp_path / "m.jsonl")).rows[0].hashes) == (0, ())
+
+
+def test_chats_that_lead_to_one_first_turn_are_a_session(tmp_path):
+    turns = [(1, -1), (2, -1), (3, 1), (4, 3), (5, 2), (6, 99)]  # 99 began before the file
+    (tmp_path / "b.jsonl").write_text(
+        "".join(BAILIAN.format(chat, parent, float(chat), 40, "text", [chat]) for chat, parent in turns)
+    )
+    assert [row.session for row in read(str(tmp_path / "b.jsonl")).rows] == ["1", "2", "1", "1", "2", "6"]
+
+
+@pytest.mark.parametrize(
+    "name, text, where",
+    [
+        ("v.json", '{"input_lens": [5, 6, 7.5], "output_lens": [1, 0, 1], "start_times": [0, 1, 2]}', "request 3"),
+        ("i.json", '{"data": [{"session_id": "a", "payloads": [{"prompt": "x"}]}, {"payloads": 3}]}', "session 2"),
+        ("g.json", '{"benchmarks": [{"requests": {"successful": [{"prompt_tokens": 1, "output_tokens": 1, "start_time": 0}]}}, '
+                   '{"requests": {"errored": [{}], "successful": [{"prompt_tokens": 1, "output_tokens": 1, "start_time": 0}, 5]}}]}',
+         "benchmark 2, successful request 2"),
+        ("g.json", '{"benchmarks": [{"requests": {}}, {}]}', "benchmark 2"),
+    ],
+)  # fmt: skip
+def test_a_malformed_request_is_named_by_its_place_from_one(tmp_path, name, text, where):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match=rf"{name}: {where}:"):
+        read(str(tmp_path / name))
+
+
+def test_garbage_is_collected_again_after_a_simulation():
+    """Whoever calls from Python has the collector as it was, also where it was off, also after an error."""
+    import gc
+
+    from rooflinecli.simulate.cluster import GarbageCollectionPaused
+
+    assert gc.isenabled()
+    with pytest.raises(KeyError), GarbageCollectionPaused():
+        assert not gc.isenabled()
+        raise KeyError
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with GarbageCollectionPaused():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

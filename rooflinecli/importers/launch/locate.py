@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -18,6 +17,7 @@ from rooflinecli.importers.launch.config_interpolation import interpolated
 from rooflinecli.importers.launch.launch import Launch
 from rooflinecli.importers.launch.shell_evaluator import ShellEvaluator
 from rooflinecli.importers.launch.shell_expansion import Value, unknowns
+from rooflinecli.importers.source import parse, read_text
 from rooflinecli.specs.registry import kinds, load
 
 TOOLS = "importers/launch/tools"
@@ -51,7 +51,7 @@ class Source:
             return self.files[base]
         for path in (self.folder / written, self.folder / base) if self.folder and base and not unknowns(base) else ():
             if path.is_file() and path.stat().st_size < LARGEST:
-                return path.read_text(encoding="utf-8", errors="replace")
+                return read_text(path, LARGEST, "the launch alone")
         return None
 
 
@@ -59,9 +59,7 @@ def open_text(source: str) -> Source:
     """The text of a file, or of a command in quotes. Raises DataError for a path that is no file."""
     path = Path(source) if len(source) < 1000 and "\n" not in source else None
     if path is not None and files.is_existing_file(path):
-        if path.stat().st_size > LARGEST:
-            raise DataError(f"{path}: longer than {LARGEST} bytes; give the launch alone")
-        return Source(path.read_text(encoding="utf-8", errors="replace"), str(path), path.parent)
+        return Source(read_text(path, LARGEST, "the launch alone"), str(path), path.parent)
     if path is not None and (" " not in source or path.suffix in (".sh", ".yaml", ".yml", ".json", ".toml")):
         raise DataError(
             f"{one_line(source)}: {files.missing_reason(path)}; give a launch script, a config, or a whole command in quotes"
@@ -73,9 +71,9 @@ def launches(source: Source) -> Iterator[Launch]:
     """Every launch in it, in order."""
     suffix = Path(source.name).suffix.lower()
     if suffix == ".toml":
-        yield from _config(_parsed(source, tomllib.loads), source)
+        yield from _config(parse(source.text, source.name, tomllib.loads), source)
     elif suffix == ".json":
-        yield from _config(_parsed(source, json.loads), source)
+        yield from _config(parse(source.text, source.name), source)
     elif suffix in (".yaml", ".yml"):
         yield from _yaml(source)
     elif suffix in (".md", ".rst"):
@@ -83,14 +81,6 @@ def launches(source: Source) -> Iterator[Launch]:
             yield from _script(block[1], source, {}, source.text.count("\n", 0, block.start(1)))
     else:
         yield from _script(source.text, source, {})
-
-
-def _parsed(source: Source, parse: Any) -> Any:
-    try:
-        return parse(source.text)
-    except (ValueError, RecursionError) as error:  # what json and tomllib raise is a ValueError
-        where = f"{source.name}:{error.lineno}" if hasattr(error, "lineno") else source.name
-        raise DataError(f"{where}: {one_line(str(error))}; mend the syntax") from None
 
 
 def _config(tree: Any, source: Source) -> Iterator[Launch]:

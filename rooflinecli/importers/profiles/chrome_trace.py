@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.profiles.intervals import own_times
 from rooflinecli.importers.profiles.kernel import Kernel
+from rooflinecli.importers.source import parse
 
 Event = dict[str, Any]
 _TORCH_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -19,11 +19,7 @@ _MICRO = 1e-6  # ts and dur are microseconds in this format
 
 def read_chrome(path: Path, text: str) -> list[Kernel]:
     """The kernels of a trace: device lanes where there are any, else the host's operations by their own time."""
-    try:
-        data = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        line = getattr(error, "lineno", 1)
-        raise DataError(f"{path}:{line}: not JSON; give a trace as the profiler wrote it") from None
+    data = parse(text, str(path))
     events = data.get("traceEvents") if isinstance(data, dict) else data
     if not isinstance(events, list) or not all(isinstance(e, dict) for e in events):
         raise DataError(f"{path}: no list 'traceEvents'; give the Chrome trace of jax.profiler or torch.profiler")

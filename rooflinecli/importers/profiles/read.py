@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,9 @@ from rooflinecli.importers.profiles.classify import KINDS, classify
 from rooflinecli.importers.profiles.kernel import Kernel
 from rooflinecli.importers.profiles.kernel_csv import read_csv
 from rooflinecli.importers.profiles.nsys_sqlite import MAGIC, read_sqlite
+from rooflinecli.importers.source import read_text
 
+_LARGEST = 4 * 2**30  # bytes: a profiler writes more than a log holds
 _TRACES = ("*.trace.json.gz", "*.trace.json", "*.pt.trace.json", "*.pt.trace.json.gz")
 
 
@@ -37,12 +38,12 @@ def _is_sqlite(file: Path) -> bool:
         with file.open("rb") as stream:
             return stream.read(len(MAGIC)) == MAGIC
     except OSError:
-        return False  # _text says why
+        return False  # read_text says why
 
 
 def _written(file: Path) -> list[Kernel]:
     """The kernels of a file that is text."""
-    text = _text(file)
+    text = read_text(file, _LARGEST, "a trace as Chrome JSON or CSV (nsys stats --format csv), or a profiler's folder")
     return read_chrome(file, text) if text.lstrip()[:1] in ("{", "[") else read_csv(file, text)
 
 
@@ -51,19 +52,3 @@ def _newest(folder: Path) -> Path:
     if not found:
         raise DataError(f"{folder}: no trace in this folder; give the folder passed to jax.profiler.trace, or a file")
     return found[-1]
-
-
-def _text(file: Path) -> str:
-    try:
-        raw = file.read_bytes()
-        if raw[:2] == b"\x1f\x8b":
-            raw = gzip.decompress(raw)
-        return raw.decode("utf-8-sig")
-    except FileNotFoundError:
-        raise DataError(f"{file}: no such file; give a trace file or a profiler's folder") from None
-    except (OSError, EOFError) as error:
-        raise DataError(
-            f"{file}: cannot be read ({getattr(error, 'strerror', None) or error}); give a readable trace"
-        ) from None
-    except UnicodeDecodeError:
-        raise DataError(f"{file}: not text; export the trace as Chrome JSON or CSV (nsys stats --format csv)") from None

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from rooflinecli.core.errors import DataError
+from rooflinecli.importers.source import open_text, parse
 
 HEAD = 1 << 16  # characters by which a format is told
 LONGEST = 1 << 24
 CHARACTERS = 4  # per token, of text that nobody counted: English under today's tokenizers
 ANSWER = 128  # tokens of an answer that nobody counted, as GuideLLM's default
 SPAN = 16  # tokens of a block of a prompt whose text is known, or whose prefix has a name
-_ZIPPED = b"\x1f\x8b"
 
 
 @dataclass(slots=True)
@@ -37,15 +36,6 @@ class Row:
 
 
 Read = Iterator[Row | DataError | None]  # None: a request that failed when it was recorded
-
-
-def open_text(path: Path, newline: str | None = None) -> IO[str]:
-    """A file to read as text, unpacked where gzip wrote it."""
-    with path.open("rb") as stream:
-        zipped = stream.read(len(_ZIPPED)) == _ZIPPED
-    if zipped:
-        return gzip.open(path, "rt", encoding="utf-8-sig", errors="replace", newline=newline)
-    return path.open(newline=newline, encoding="utf-8-sig", errors="replace")
 
 
 def beginning(path: Path) -> str:
@@ -151,11 +141,7 @@ def lines(path: Path) -> Iterator[tuple[str, dict[str, Any] | DataError]]:
 def document(path: Path) -> Any:
     """What a JSON file holds. Raises DataError."""
     with open_text(path) as stream:
-        try:
-            return json.load(stream)
-        except (ValueError, RecursionError) as error:
-            line = getattr(error, "lineno", 1)
-            raise DataError(f"{path}:{line}: not JSON ({error}); mend the file") from None
+        return parse(stream.read(), str(path))
 
 
 def table(path: Path) -> Iterator[tuple[str, dict[str, str] | DataError]]:
