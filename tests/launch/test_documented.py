@@ -34,7 +34,11 @@ def plans(trains: bool):
             "dtype": dtype,
         }
         if not trains:
-            for kv in ({}, {"kv-dtype": "fp8"}, {"kv-dtype": "q8_0", "token-budget": 8192}):
+            for kv in (
+                {},
+                {"kv-dtype": "fp8", "ep": size**2},
+                {"kv-dtype": "q8_0", "token-budget": 8192, "dp": 1, "n": size**3},
+            ):
                 yield base | kv | {"phase": ["prefill", "decode"], "prompt": 10, "output": 10}
             continue
         for zero, recompute in itertools.product((0, 1, 2, 3), ("none", "selective", "full", "op")):

@@ -108,7 +108,15 @@ def test_a_size_that_only_running_tells_is_refused_unless_given(tmp_path):
 @pytest.mark.parametrize(
     "command, wanted",
     [
-        ("vllm serve Qwen/Qwen3-8B -tp 2 --data-parallel-size=4 --enable-expert-parallel", {"tp": 2, "dp": 4, "ep": 4, "n": 8}),
+        # vLLM: experts over TP x DP ranks (docs, "Expert parallel deployment"); a dense model has none to spread
+        ("vllm serve deepseek-ai/DeepSeek-V3 -tp 4 -dp 2 --enable-expert-parallel", {"tp": 4, "dp": 2, "ep": 8, "n": 8}),
+        ("vllm serve deepseek-ai/DeepSeek-V3 -tp 8 --enable-expert-parallel", {"tp": 8, "dp": 1, "ep": 8, "n": 8}),
+        ("vllm serve Qwen/Qwen3-8B -tp 2 --data-parallel-size=4 --enable-expert-parallel", {"tp": 2, "dp": 4, "ep": 1, "n": 8}),
+        ("python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3 --tp 16 --dp 2 --enable-dp-attention --ep-size 16", {"tp": 8, "dp": 2, "ep": 16, "n": 16}),
+        ("python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3 --tp 16 --dp 2 --enable-dp-attention", {"tp": 8, "dp": 2, "ep": 2, "n": 16}),
+        ("python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3 --tp 8 --moe-a2a-backend deepep", {"tp": 8, "dp": 1, "ep": 8, "n": 8}),
+        ("python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3 --tp 8 --ep-size 8", {"tp": 8, "dp": 1, "ep": 8, "n": 8}),
+        ("trtllm-serve deepseek-ai/DeepSeek-V3 --tp_size 8 --ep_size 8", {"tp": 8, "ep": 8, "n": 8}),
         ("vllm serve Qwen/Qwen3-8B-FP8", {"model": "Qwen3-8B", "dtype": "fp8"}),
         ("vllm serve RedHatAI/Llama-3.1-8B-Instruct-quantized.w4a16", {"weight-dtype": "int4"}),
         ("vllm serve Qwen/Qwen3-8B --quantization awq_marlin --dtype half", {"weight-dtype": "int4", "dtype": "fp16"}),
@@ -333,3 +341,19 @@ def test_a_config_given_directly(text, wanted, tmp_path):
     left = {} if "model" in text else {"model": "llama-3-8b"}
     found, _ = options_of(text, tmp_path, "c.yaml", **left, **({"n": 8} if "base_model" in text else {}))
     assert {key: found.get(key) for key in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    "tool, flags", [("vllm", "--enable-expert-parallel"), ("sglang", "--ep-size 8"), ("trtllm", "--ep_size 8")]
+)
+def test_experts_over_every_rank_are_written_by_a_flag(tool, flags):
+    from rooflinecli.importers.launch import emit
+
+    plan = {"model": "deepseek-v3", "hw": "h200", "phase": ["decode"], "tp": 8, "pp": 1, "dp": 1, "cp": 1, "ep": 8, "n": 8, "batch": 64, "engine": tool}  # fmt: skip
+    text = emit.emit(tool, plan)
+    assert flags in text and read.read_text(text, tool).options["ep"] == 8
+
+
+def test_experts_cut_over_some_ranks_are_noted(tmp_path):
+    found, said = options_of("trtllm-serve deepseek-ai/DeepSeek-V3 --tp_size 8 --ep_size 4", tmp_path)
+    assert found["ep"] == 1 and "ep 4 of 8 ranks" in said

@@ -31,7 +31,7 @@ SIZE = st.sampled_from([1, 2, 3, 4, 8, 16])
 @st.composite
 def serving(draw):
     tp, pp, dp, cp = (draw(SIZE) for _ in range(4))
-    ep = draw(st.sampled_from([1, dp, 2]))
+    ep = draw(st.sampled_from([1, dp, 2, tp * dp]))
     options = {
         "model": draw(st.sampled_from(MODELS)), "hw": draw(st.sampled_from(["h100", "b200", "tpu-v6e"])), "phase": ["prefill", "decode"],
         "tp": tp, "pp": pp, "dp": dp, "cp": cp, "ep": ep, "n": tp * pp * dp * cp, "batch": draw(st.integers(1, 4096)),

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.core import files
-from rooflinecli.core.errors import UsageError
+from rooflinecli.core.errors import RooflineError, UsageError
 from rooflinecli.core.text import one_line
 from rooflinecli.importers.launch import locate, model_by_sizes
 from rooflinecli.importers.launch.launch import Launch
 from rooflinecli.importers.launch.locate import TOOLS
 from rooflinecli.importers.launch.shell_expansion import readable
+from rooflinecli.specs.model import load_model
 from rooflinecli.specs.options import OPTIONS, find
 from rooflinecli.specs.registry import kinds, load
 
@@ -107,6 +108,12 @@ def options(source: str, given: Mapping[str, Any], warn: Callable[[str], None]) 
             raise UsageError(f"{launch.where}: {one_line(why)}; {flag if option != 'model' else 'give MODEL'}", option)
     if "model" not in found and "model" not in asked:
         found["model"] = _described(launch)
+    copies = (
+        launch.tool == "vllm" or found.get("dp", 1) == 1
+    )  # where ranks of attention data parallel are no servers of their own
+    if found.get("ep", 1) != 1 and copies and not load(TOOLS, launch.tool).TRAINS and _dense({**found, **asked}):
+        found["ep"] = 1
+        launch.notes.append("expert parallelism is left out: the model has no experts")
     if "n" in asked and "dp" in found and "dp" not in asked and asked["n"] != found.get("n"):
         found.pop("dp")  # what the devices leave is theirs to say
     if launch.per_replica and "batch" not in asked and "batch" not in found:
@@ -126,6 +133,14 @@ def options(source: str, given: Mapping[str, Any], warn: Callable[[str], None]) 
     for remark in remarks(launch):
         warn(remark)
     return {**found, **asked}
+
+
+def _dense(known: Mapping[str, Any]) -> bool:
+    """Whether the model is known and has no experts."""
+    try:
+        return all(group.feedforward.kind != "moe" for group in load_model(str(known.get("model"))).layers)
+    except RooflineError:
+        return False
 
 
 def _share(launch: Launch, known: Mapping[str, Any], found: dict[str, Any]) -> None:

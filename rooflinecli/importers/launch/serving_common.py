@@ -27,6 +27,22 @@ def server(launch: Launch, tp: int | None, pp: int | None = None, dp: int | None
     launch.options |= {"phase": SERVED, **sizes, "cp": 1, "ep": ep or 1, "n": prod(sizes.values())}
 
 
+def experts(launch: Launch, ep: int | None, tp: int | None, dp: int | None = None) -> int | None:
+    """Expert parallel ranks of a server: whole experts over all its ranks, or over the replicas; None where it has neither.
+
+    Another size cuts each expert over the ranks that are left, which has the bytes per device of tensor parallel experts.
+    """
+    replicas, ranks = dp or 1, (tp or 1) * (dp or 1)
+    if ep is None or ep <= 1:
+        return None
+    if ep != ranks and replicas % ep:
+        launch.notes.append(
+            f"ep {ep} of {ranks} ranks is priced as tensor parallel experts; give --ep {ranks} for whole ones"
+        )
+        return None
+    return ep
+
+
 def unresolved(launch: Launch, names: dict[str, str]) -> None:
     """A size that only the running script knows is one of the options; without it the sizes are not the server's."""
     for flag, option in names.items():

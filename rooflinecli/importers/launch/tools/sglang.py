@@ -52,12 +52,17 @@ def read(words: list[str], launch: Launch) -> None:
     dtype_names.served(launch, args.pop("dtype"), "--dtype")
     dtype_names.cache(launch, args.pop("kv-cache-dtype"), "--kv-cache-dtype")
     tp, pp, dp, ep = (args.whole(launch, f"{axis}-size") for axis in ("tp", "pp", "dp", "ep"))
+    deepep = str(args.pop("moe-a2a-backend")) == "deepep" or bool(args.pop("enable-deepep-moe"))
+    if deepep:  # sglang/srt/server_args.py: it puts experts over the whole tensor parallel group
+        args.pop("deepep-mode")
+        ep = tp
     if args.pop("enable-dp-attention") and tp and dp:
         if tp % dp:
             launch.refuse("tp", f"--dp-size {dp} does not divide --tp-size {tp} under --enable-dp-attention")
-        tp, ep = max(tp // dp, 1), dp
-    elif ep and ep > 1:
-        ep = None  # over the tensor parallel group: the same bytes on every device
+        tp = max(tp // dp, 1)
+        ep = serving_common.experts(launch, ep, tp, dp) or dp  # without it, experts are cut over the ranks of a replica
+    else:
+        ep = serving_common.experts(launch, ep, tp) if dp in (None, 1) else None  # each replica has experts of its own
     serving_common.server(launch, tp, pp, dp, ep)
     serving_common.role(launch, args.given.get("disaggregation-mode"))
     serving_common.speculation(
@@ -69,8 +74,6 @@ def read(words: list[str], launch: Launch) -> None:
     if args.pop("enable-two-batch-overlap"):
         launch.options["overlap"] = "two-batch"
     args.put(launch, "redundant-experts", "ep-num-redundant-experts")
-    if str(args.pop("moe-a2a-backend")) == "deepep" or args.pop("enable-deepep-moe"):
-        args.pop("deepep-mode")
     serving_common.unresolved(launch, {f"{axis}-size": axis for axis in ("tp", "pp", "dp", "ep")})
     args.put(launch, "batch", "max-running-requests")
     if args.pop("chunked-prefill-size") != "-1":  # which takes a prompt whole
@@ -83,7 +86,7 @@ def read(words: list[str], launch: Launch) -> None:
 def write(options: dict[str, Any], model: str) -> str:
     """The command that serves this plan; experts over the replicas need attention data parallel inside the group."""
     tp, dp, ep = options.get("tp", 1), options.get("dp", 1), options.get("ep", 1)
-    inside = ep > 1 and ep == dp
+    inside = ep > 1 and dp > 1 and ep in (dp, tp * dp)
     return serving_common.command(
         ["python", "-m", "sglang.launch_server", "--model-path", model],
         [
@@ -91,7 +94,7 @@ def write(options: dict[str, Any], model: str) -> str:
             ("--pp-size", serving_common.if_above_one(options, "pp")),
             ("--dp-size", serving_common.if_above_one(options, "dp")),
             ("--enable-dp-attention", inside),
-            ("--ep-size", tp * dp if inside else None),
+            ("--ep-size", ep if inside or (ep > 1 and dp == 1 and ep == tp) else None),
             ("--dtype", serving_common.WIDE.get(options.get("dtype", ""))),
             ("--quantization", "fp8" if options.get("dtype") == "fp8" else None),
             ("--kv-cache-dtype", "fp8_e4m3" if options.get("kv-dtype") == "fp8" else None),

@@ -74,7 +74,10 @@ def read(words: list[str] | Mapping[str, Any], launch: Launch, tree: Mapping[str
     dtype_names.served(launch, args.pop("dtype"), "--dtype")
     dtype_names.cache(launch, args.pop("kv-cache-dtype"), "--kv-cache-dtype")
     tp, pp, dp = (args.whole(launch, f"{axis}-parallel-size") for axis in ("tensor", "pipeline", "data"))
-    serving_common.server(launch, tp, pp, dp, dp if args.pop("enable-expert-parallel") else None)
+    ep = (tp or 1) * (dp or 1) if args.pop("enable-expert-parallel") else None  # vllm/config/parallel.py: EP = TP x DP
+    serving_common.server(launch, tp, pp, dp, ep)
+    if ep and {"?tensor-parallel-size", "?data-parallel-size"} & set(launch.missing):
+        launch.missing["ep"] = "--enable-expert-parallel is over ranks that the running script knows"
     roles = [name for name in ("is-prefill-worker", "is-decode-worker") if name in args.given]
     serving_common.role(launch, args.given.get("disaggregation-mode"), args.given.get("kv-transfer-config"), *roles)
     _drafted(args, launch)
@@ -129,7 +132,7 @@ def write(options: dict[str, Any], model: str) -> str:
             ("--tensor-parallel-size", options.get("tp")),
             ("--pipeline-parallel-size", serving_common.if_above_one(options, "pp")),
             ("--data-parallel-size", serving_common.if_above_one(options, "dp")),
-            ("--enable-expert-parallel", ep > 1 and ep == dp),
+            ("--enable-expert-parallel", ep > 1 and ep == dp * options.get("tp", 1)),
             ("--dtype", serving_common.WIDE.get(options.get("dtype", ""))),
             ("--quantization", _quantization(options)),
             ("--kv-cache-dtype", "fp8" if options.get("kv-dtype") == "fp8" else None),
