@@ -138,3 +138,13 @@ def test_the_same_in_json(name, field):
     text = re.sub(rf'"{field}": ?[-.0-9e]+', f'"{field}": NaN', LOGS[name][0])
     assert text != LOGS[name][0]
     assert any(f"{field} nan: no time, not read" in note for r in read_source(Source("log", text)) for note in r.notes)
+
+
+def test_a_result_that_every_rank_prints_is_one_row():
+    text = LOGS["hf-trainer"][0]
+    (once,) = read_source(Source("log", text))
+    (row,) = read_source(Source("log", text * 16))
+    assert (row.where, row.value) == (once.where, once.value)
+    assert row.notes[-1] == "printed 16 times, read once"
+    other = text.replace("1.25", "1.27").replace("200.0", "196.9")
+    assert len(read_source(Source("log", text + other))) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -43,4 +44,15 @@ def read_source(source: Source) -> list[MeasuredRow]:
         raise DataError(
             f"{source.at(len(source.lines))}: looks like {names}, but no result is in it; was it cut short?"
         )
-    return found
+    return _once(found)
+
+
+def _once(rows: list[MeasuredRow]) -> list[MeasuredRow]:
+    """Rows without repetitions: every rank of a job may print the same result, which is one measurement."""
+    kept: dict[str, list[MeasuredRow]] = {}
+    for row in rows:
+        kept.setdefault(repr(replace(row, where="", notes=())), []).append(row)
+    return [
+        replace(first, notes=(*first.notes, f"printed {1 + len(others)} times, read once")) if others else first
+        for first, *others in kept.values()
+    ]
