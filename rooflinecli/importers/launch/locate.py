@@ -1,4 +1,4 @@
-"""Where a launch stands: a command, a script, a config, a container's words. Each is found and handed to the tool that knows it."""
+"""Finds the launches of a command, script, config or container, and hands each to the reader of its tool."""
 
 from __future__ import annotations
 
@@ -26,18 +26,13 @@ LARGEST = 2_000_000
 _RUNS = re.compile(r"\b(python3?|torchrun|deepspeed|vllm|trtllm-\w+|sglang|llama-server|accelerate)\b")
 # a server that is one of several pods of the same engine says so by one of these
 _PART = (
-    "--node-rank",
-    "--data-parallel-start-rank",
-    "--data-parallel-address",
-    "--dist-init-addr",
-    "--headless",
-    "--nnodes",
-)
+    "--node-rank", "--data-parallel-start-rank", "--data-parallel-address", "--dist-init-addr", "--headless", "--nnodes",
+)  # fmt: skip
 
 
 @dataclass
 class Source:
-    """A text, what it is called, and the files that lie beside it."""
+    """A text, its name, and the files in its folder or made by it."""
 
     text: str
     name: str
@@ -45,7 +40,7 @@ class Source:
     files: dict[str, str] = field(default_factory=dict)
 
     def beside(self, written: str) -> str | None:
-        """A file that a launch names: made by the script, mounted with it, or lying next to it."""
+        """The text of a file that a launch names: made by the script, mounted with it, or in its folder; None for none."""
         base = written.rpartition("/")[2]
         if base in self.files:
             return self.files[base]
@@ -168,29 +163,13 @@ def _script(
             yield launch
 
 
-_SAID = (
-    "echo",
-    "printf",
-    "cat",
-    "grep",
-    "pkill",
-    "pgrep",
-    "which",
-    "command",
-    "ls",
-    "rm",
-    "cp",
-    "mkdir",
-    "curl",
-    "tee",
-    "kill",
-    "#",
-)
+# commands whose words may look like a launch, and start none
+_STARTS_NOTHING = frozenset("echo printf cat grep pkill pgrep which command ls rm cp mkdir curl tee kill #".split())
 
 
 def _launched(words: list[str], source: Source, line: int, job: containers.Container | None = None) -> Iterator[Launch]:
     """The launch that a command is, or names the config of."""
-    if not words or words[0] in _SAID:
+    if not words or words[0] in _STARTS_NOTHING:
         return
     if words[0] == "vllm-image":
         words = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rooflinecli.importers.traces.trace_row import Read, Row, bad, keys, lines, made, seconds, tokens
+from rooflinecli.importers.traces.trace_row import Read, Row, bad, keys, lines, read_rows, seconds, tokens
 
 
 def matches(head: str) -> bool:
@@ -19,14 +19,14 @@ def matches(head: str) -> bool:
 
 def rows(path: Path) -> Read:
     """One record a line."""
-    return made(lines(path), _row)
+    return read_rows(lines(path), _row)
 
 
-def _row(where: str, found: dict[str, Any]) -> Row | None:
-    about, metrics = found.get("metadata"), found.get("metrics")
+def _row(where: str, record: dict[str, Any]) -> Row | None:
+    about, metrics = record.get("metadata"), record.get("metrics")
     if not isinstance(about, dict):
         raise bad(where, "metadata is no object")
-    if found.get("error") or not isinstance(metrics, dict) or "output_sequence_length" not in metrics:
+    if record.get("error") or not isinstance(metrics, dict) or "output_sequence_length" not in metrics:
         return None
     sent = about.get("request_start_ns")
     return Row(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rooflinecli.importers.timestamps import parse_timestamp
-from rooflinecli.importers.traces.trace_row import Read, Row, heading, made, table, tokens
+from rooflinecli.importers.traces.trace_row import Read, Row, heading, read_rows, table, tokens
 
 
 def matches(head: str) -> bool:
@@ -15,7 +15,7 @@ def matches(head: str) -> bool:
 
 def rows(path: Path) -> Read:
     """Instants have up to seven decimals; those of 2024 carry a zone."""
-    return made(table(path), _row)
+    return read_rows(table(path), _row)
 
 
 def _row(where: str, cells: dict[str, str]) -> Row:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.importers.traces.mooncake import hashes_of
-from rooflinecli.importers.traces.trace_row import SPAN, Read, Row, keys, lines, made, seconds, tokens
+from rooflinecli.importers.traces.trace_row import SPAN, Read, Row, keys, lines, read_rows, seconds, tokens
 
 
 def matches(head: str) -> bool:
@@ -22,18 +22,18 @@ def rows(path: Path) -> Read:
     """Every turn has its instant; those that lead to one first turn are a session."""
     heads: dict[str, str] = {}
 
-    def row(where: str, found: dict[str, Any]) -> Row:
-        chat, parent = str(found.get("chat_id")), str(found.get("parent_chat_id", -1))
+    def row(where: str, record: dict[str, Any]) -> Row:
+        chat, parent = str(record.get("chat_id")), str(record.get("parent_chat_id", -1))
         heads[chat] = session = heads.get(parent, chat)
-        hashes = hashes_of(where, found)
+        hashes = hashes_of(where, record)
         return Row(
-            seconds(where, "timestamp", found.get("timestamp")),
-            tokens(where, "input_length", found.get("input_length")),
-            tokens(where, "output_length", found.get("output_length")),
+            seconds(where, "timestamp", record.get("timestamp")),
+            tokens(where, "input_length", record.get("input_length")),
+            tokens(where, "output_length", record.get("output_length")),
             session,
             hashes,
             SPAN if hashes else 0,
-            label=str(found.get("type", "")),
+            label=str(record.get("type", "")),
         )
 
-    return made(lines(path), row)
+    return read_rows(lines(path), row)

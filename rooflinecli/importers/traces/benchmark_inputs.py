@@ -21,14 +21,14 @@ from rooflinecli.importers.traces.trace_row import (
     Row,
     bad,
     beginning,
+    chat_text,
     document,
     estimated,
     keys,
     lines,
-    made,
     pause,
     prefix_block_keys,
-    said,
+    read_rows,
     seconds,
     tokens,
 )  # fmt: skip
@@ -43,16 +43,16 @@ _ELSEWHERE = {"conversations", "conversation", "metrics", "benchmarks", "hash_id
 
 def matches(head: str) -> bool:
     """By its keys."""
-    found = keys(head)
-    line = found & {*_TEXT, *_PROMPT, "texts", "turns", "messages", "body"} and not head.lstrip().startswith("[")
+    names = keys(head)
+    line = names & {*_TEXT, *_PROMPT, "texts", "turns", "messages", "body"} and not head.lstrip().startswith("[")
     return bool(
-        _is_document(head) or (line and not found & _ELSEWHERE and not {"input_length", "output_length"} <= found)
+        _is_document(head) or (line and not names & _ELSEWHERE and not {"input_length", "output_length"} <= names)
     )
 
 
 def rows(path: Path) -> Read:
     """One request a line, or the turns of a session."""
-    return made(_payloads(path) if _is_document(beginning(path)) else _turns(lines(path)), _row)
+    return read_rows(_payloads(path) if _is_document(beginning(path)) else _turns(lines(path)), _row)
 
 
 def _is_document(head: str) -> bool:
@@ -73,34 +73,34 @@ def _payloads(path: Path) -> Iterator[tuple[str, Any]]:
             yield where, {**payload, "session_id": name, "turn": turn}
 
 
-def _turns(found: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Lines as they are; sessions of turns one by one, each with how much was said before it."""
-    for where, each in found:
+def _turns(objects: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Lines as they are; sessions of turns one by one, each with the tokens of its context."""
+    for where, each in objects:
         if isinstance(each, DataError) or not isinstance(each.get("turns"), list):
             yield where, each
             continue
-        session, heard = str(each.get("session_id", where)), 0
+        session, context = str(each.get("session_id", where)), 0
         for turn, spoken in enumerate(each["turns"]):
-            told = spoken if isinstance(spoken, dict) else {"text": spoken}
-            yield where, {**told, "session_id": session, "turn": turn, "heard": heard}
-            heard += estimated(_text(told) or "") + _answer("", told, ANSWER)
+            request = spoken if isinstance(spoken, dict) else {"text": spoken}
+            yield where, {**request, "session_id": session, "turn": turn, "context_tokens": context}
+            context += estimated(_text(request) or "") + _answer("", request, ANSWER)
 
 
-def _row(where: str, found: dict[str, Any]) -> Row:
-    body = found.get("body")
-    told = {**found, **body} if isinstance(body, dict) else found
-    text = _text(told)
-    prompt = next((tokens(where, name, told[name]) for name in _PROMPT if told.get(name) is not None), None)
+def _row(where: str, line: dict[str, Any]) -> Row:
+    body = line.get("body")
+    request = {**line, **body} if isinstance(body, dict) else line
+    text = _text(request)
+    prompt = next((tokens(where, name, request[name]) for name in _PROMPT if request.get(name) is not None), None)
     if prompt is None and text is None:
         raise bad(where, f"neither {' nor '.join(_TEXT[:2])} nor messages nor {_PROMPT[0]}")
-    asked = prompt if prompt is not None else told.get("heard", 0) + estimated(str(text))
-    session, turn = str(told.get("session_id", "")), told.get("turn", 0)
-    time, delay = told.get("timestamp"), told.get("delay")
+    asked = prompt if prompt is not None else request.get("context_tokens", 0) + estimated(str(text))
+    session, turn = str(request.get("session_id", "")), request.get("turn", 0)
+    time, delay = request.get("timestamp"), request.get("delay")
     hashes = prefix_block_keys(session, asked) if session else ()
     return Row(
         None if time is None else seconds(where, "timestamp", time) / 1e3,
         asked,
-        _answer(where, told, ANSWER),
+        _answer(where, request, ANSWER),
         session,
         hashes,
         SPAN if hashes else 0,
@@ -108,13 +108,13 @@ def _row(where: str, found: dict[str, Any]) -> Row:
     )
 
 
-def _text(told: dict[str, Any]) -> str | None:
-    whole = next((told[name] for name in _TEXT if isinstance(told.get(name), str)), None)
-    several = told.get("texts")
+def _text(request: dict[str, Any]) -> str | None:
+    whole = next((request[name] for name in _TEXT if isinstance(request.get(name), str)), None)
+    several = request.get("texts")
     if whole is None and isinstance(several, list):
         whole = "".join(text for text in several if isinstance(text, str))
-    return whole if whole is not None else said(told.get("messages"))
+    return whole if whole is not None else chat_text(request.get("messages"))
 
 
-def _answer(where: str, told: dict[str, Any], unknown: int) -> int:
-    return next((tokens(where, name, told[name]) for name in _OUTPUT if told.get(name) is not None), unknown)
+def _answer(where: str, request: dict[str, Any], unknown: int) -> int:
+    return next((tokens(where, name, request[name]) for name in _OUTPUT if request.get(name) is not None), unknown)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rooflinecli.importers.traces.trace_row import Read, Row, heading, made, seconds, table, tokens
+from rooflinecli.importers.traces.trace_row import Read, Row, heading, read_rows, seconds, table, tokens
 
 
 def matches(head: str) -> bool:
@@ -19,7 +19,7 @@ def matches(head: str) -> bool:
 
 def rows(path: Path) -> Read:
     """Instants are seconds since the first midnight."""
-    return made(table(path), _row)
+    return read_rows(table(path), _row)
 
 
 def _row(where: str, cells: dict[str, str]) -> Row | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.traces.trace_row import Read, Row, bad, document, keys, made, seconds, tokens
+from rooflinecli.importers.traces.trace_row import Read, Row, bad, document, keys, read_rows, seconds, tokens
 
 
 def matches(head: str) -> bool:
@@ -20,11 +20,11 @@ def matches(head: str) -> bool:
 
 def rows(path: Path) -> Read:
     """Every request of every benchmark."""
-    found = document(path)
-    benchmarks = found.get("benchmarks")
+    report = document(path)
+    benchmarks = report.get("benchmarks")
     if not isinstance(benchmarks, list):
         raise DataError(f"{path}: benchmarks is no list; give the file that GuideLLM wrote")
-    return made(_each(path, benchmarks), _row)
+    return read_rows(_each(path, benchmarks), _row)
 
 
 def _each(path: Path, benchmarks: list[Any]) -> Iterator[tuple[str, Any]]:
@@ -39,22 +39,22 @@ def _each(path: Path, benchmarks: list[Any]) -> Iterator[tuple[str, Any]]:
                 yield f"{path}: benchmark {number}, {state} request {place}", request if state == "successful" else None
 
 
-def _row(where: str, found: Any) -> Row | None:
-    if found is None:
+def _row(where: str, request: Any) -> Row | None:
+    if request is None:
         return None
-    if not isinstance(found, dict):
+    if not isinstance(request, dict):
         raise bad(where, "expected an object")
     return Row(
-        seconds(where, "request_start_time", _first(found, "request_start_time", "start_time", "info.timings.request_start")),
-        tokens(where, "prompt_tokens", _first(found, "prompt_tokens", "input_metrics.text_tokens")),
-        tokens(where, "output_tokens", _first(found, "output_tokens", "output_metrics.text_tokens")),
+        seconds(where, "request_start_time", _first(request, "request_start_time", "start_time", "info.timings.request_start")),
+        tokens(where, "prompt_tokens", _first(request, "prompt_tokens", "input_metrics.text_tokens")),
+        tokens(where, "output_tokens", _first(request, "output_tokens", "output_metrics.text_tokens")),
     )  # fmt: skip
 
 
-def _first(found: dict[str, Any], *paths: str) -> Any:
+def _first(request: dict[str, Any], *paths: str) -> Any:
     """The first of several places that holds anything."""
     for path in paths:
-        value: Any = found
+        value: Any = request
         for name in path.split("."):
             value = value.get(name) if isinstance(value, dict) else None
         if value is not None:

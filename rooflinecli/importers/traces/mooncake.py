@@ -9,39 +9,39 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rooflinecli.importers.traces.trace_row import Read, Row, bad, keys, lines, made, pause, seconds, tokens
+from rooflinecli.importers.traces.trace_row import Read, Row, bad, keys, lines, pause, read_rows, seconds, tokens
 
 SPAN = 512
 
 
 def matches(head: str) -> bool:
     """By its keys."""
-    found = keys(head)
-    return {"input_length", "output_length"} <= found and "chat_id" not in found
+    names = keys(head)
+    return {"input_length", "output_length"} <= names and "chat_id" not in names
 
 
 def rows(path: Path) -> Read:
     """One object a line."""
-    return made(lines(path), _row)
+    return read_rows(lines(path), _row)
 
 
-def _row(where: str, found: dict[str, Any]) -> Row:
-    hashes = hashes_of(where, found)
-    delay, time = found.get("delay"), found.get("timestamp")
+def _row(where: str, record: dict[str, Any]) -> Row:
+    hashes = hashes_of(where, record)
+    delay, time = record.get("delay"), record.get("timestamp")
     return Row(
         None if time is None else seconds(where, "timestamp", time) / 1e3,
-        tokens(where, "input_length", found.get("input_length")),
-        tokens(where, "output_length", found.get("output_length")),
-        str(found.get("session_id", "")),
+        tokens(where, "input_length", record.get("input_length")),
+        tokens(where, "output_length", record.get("output_length")),
+        str(record.get("session_id", "")),
         hashes,
         SPAN if hashes else 0,
         None if delay is None else pause(where, "delay", delay) / 1e3,
     )
 
 
-def hashes_of(where: str, found: dict[str, Any]) -> tuple[int | str, ...]:
+def hashes_of(where: str, record: dict[str, Any]) -> tuple[int | str, ...]:
     """Keys of a prompt's blocks. Raises DataError."""
-    hashes = found.get("hash_ids") or ()
+    hashes = record.get("hash_ids") or ()
     if not isinstance(hashes, (list, tuple)) or not all(isinstance(h, (int, str)) for h in hashes):
         raise bad(where, "hash_ids is no list of numbers")
     return tuple(hashes)

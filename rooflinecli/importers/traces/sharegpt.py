@@ -40,22 +40,22 @@ def rows(path: Path) -> Read:
         if isinstance(item, DataError):
             yield item
             continue
-        said = item.get("conversations", item.get("conversation")) if isinstance(item, dict) else None
-        if not isinstance(said, list) or not all(
-            isinstance(turn, dict) and isinstance(_text(turn), str) for turn in said
+        turns = item.get("conversations", item.get("conversation")) if isinstance(item, dict) else None
+        if not isinstance(turns, list) or not all(
+            isinstance(turn, dict) and isinstance(_text(turn), str) for turn in turns
         ):
             yield bad(where, "expected conversations: [{from, value}, ...]")
             continue
-        yield from _turns(str(item.get("id", number)), said)
+        yield from _turns(str(item.get("id", number)), turns)
 
 
-def _turns(session: str, said: list[dict[str, Any]]) -> Read:
-    heard, first = 0, True
-    for turn, following in zip(said, [*said[1:], {}], strict=False):
-        heard += estimated(_text(turn))
+def _turns(session: str, turns: list[dict[str, Any]]) -> Read:
+    context, first = 0, True
+    for turn, following in zip(turns, [*turns[1:], {}], strict=False):
+        context += estimated(_text(turn))
         if _who(turn) in _ASKS and following and _who(following) not in _ASKS:
             answer = estimated(_text(following))
-            yield Row(None, heard, answer, session, prefix_block_keys(session, heard), SPAN, None if first else 0.0)
+            yield Row(None, context, answer, session, prefix_block_keys(session, context), SPAN, None if first else 0.0)
             first = False
 
 

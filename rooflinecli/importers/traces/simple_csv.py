@@ -17,9 +17,9 @@ from rooflinecli.importers.traces.trace_row import (
     Row,
     bad,
     heading,
-    made,
     pause,
     prefix_block_keys,
+    read_rows,
     seconds,
     table,
     tokens,
@@ -41,7 +41,7 @@ def matches(head: str) -> bool:
 
 def rows(path: Path) -> Read:
     """A row without a time needs a think time, or a rate given with the trace."""
-    return made(table(path), _row)
+    return read_rows(table(path), _row)
 
 
 def _row(where: str, cells: dict[str, str]) -> Row:

@@ -12,7 +12,7 @@ from typing import Any
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.source import open_text, parse
 
-HEAD = 1 << 16  # characters by which a format is told
+HEAD = 1 << 16  # characters by which a format is recognized
 LONGEST = 1 << 24
 CHARACTERS = 4  # per token, of text that nobody counted: English under today's tokenizers
 ANSWER = 128  # tokens of an answer that nobody counted, as GuideLLM's default
@@ -39,7 +39,7 @@ Read = Iterator[Row | DataError | None]  # None: a request that failed when it w
 
 
 def beginning(path: Path) -> str:
-    """The part of a file by which its format is told."""
+    """The part of a file by which its format is recognized."""
     with open_text(path) as stream:
         return stream.read(HEAD)
 
@@ -89,17 +89,17 @@ def estimated(text: str) -> int:
     return max(len(text) // CHARACTERS, 1)
 
 
-def said(messages: Any) -> str | None:
+def chat_text(messages: Any) -> str | None:
     """The text of a chat as OpenAI's clients write it, {role, content} or {from, value} each; None where it is none."""
     if not isinstance(messages, list) or not all(isinstance(m, dict) for m in messages):
         return None
     return "".join(_content(m.get("content", m.get("value"))) for m in messages)
 
 
-def _content(found: Any) -> str:
-    if isinstance(found, list):
-        return "".join(_content(part.get("text")) for part in found if isinstance(part, dict))
-    return found if isinstance(found, str) else ""
+def _content(content: Any) -> str:
+    if isinstance(content, list):
+        return "".join(_content(part.get("text")) for part in content if isinstance(part, dict))
+    return content if isinstance(content, str) else ""
 
 
 def prefix_block_keys(name: str, count: int) -> tuple[str, ...]:
@@ -161,9 +161,9 @@ def table(path: Path) -> Iterator[tuple[str, dict[str, str] | DataError]]:
                 yield where, dict(zip(names, row, strict=False))
 
 
-def made(found: Iterator[tuple[str, Any]], make: Callable[[str, Any], Row | None]) -> Read:
+def read_rows(objects: Iterator[tuple[str, Any]], make: Callable[[str, Any], Row | None]) -> Read:
     """A row of each object or line found, or the error that stands in its place."""
-    for where, each in found:
+    for where, each in objects:
         if isinstance(each, DataError):
             yield each
             continue

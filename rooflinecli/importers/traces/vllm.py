@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.traces.trace_row import Read, Row, document, keys, made, seconds, tokens
+from rooflinecli.importers.traces.trace_row import Read, Row, document, keys, read_rows, seconds, tokens
 
 
 def matches(head: str) -> bool:
@@ -20,14 +20,14 @@ def matches(head: str) -> bool:
 
 def rows(path: Path) -> Read:
     """One request of each place in the lists."""
-    found = document(path)
-    prompts, outputs, starts = (found.get(name) or [] for name in ("input_lens", "output_lens", "start_times"))
+    report = document(path)
+    prompts, outputs, starts = (report.get(name) or [] for name in ("input_lens", "output_lens", "start_times"))
     if not len(prompts) == len(outputs) or (starts and len(starts) != len(prompts)):
         raise DataError(
             f"{path}: input_lens, output_lens and start_times are not equally long; give the file as vLLM wrote it"
         )
-    errors = found.get("errors") or []
-    return made(_each(path, prompts, outputs, starts, errors), _row)
+    errors = report.get("errors") or []
+    return read_rows(_each(path, prompts, outputs, starts, errors), _row)
 
 
 def _each(path: Path, prompts: Any, outputs: Any, starts: Any, errors: Any) -> Iterator[tuple[str, Any]]:
@@ -36,10 +36,10 @@ def _each(path: Path, prompts: Any, outputs: Any, starts: Any, errors: Any) -> I
         yield f"{path}: request {i + 1}", None if failed else (prompt, output, starts[i] if starts else None)
 
 
-def _row(where: str, found: Any) -> Row | None:
-    if found is None:
+def _row(where: str, request: Any) -> Row | None:
+    if request is None:
         return None
-    prompt, output, start = found
+    prompt, output, start = request
     return Row(
         None if start is None else seconds(where, "start_times", start),
         tokens(where, "input_lens", prompt),
