@@ -357,3 +357,36 @@ def test_experts_over_every_rank_are_written_by_a_flag(tool, flags):
 def test_experts_cut_over_some_ranks_are_noted(tmp_path):
     found, said = options_of("trtllm-serve deepseek-ai/DeepSeek-V3 --tp_size 8 --ep_size 4", tmp_path)
     assert found["ep"] == 1 and "ep 4 of 8 ranks" in said
+
+
+def test_the_early_tables_of_torchtitan(tmp_path):
+    """Degrees in [training] and [experimental], as configs had them before [parallelism]."""
+    text = """[job]
+description = "405B"
+[model]
+name = "llama3"
+flavor = "405B"
+[training]
+batch_size = 2
+seq_len = 8192
+data_parallel_replicate_degree = 1
+data_parallel_shard_degree = 8
+tensor_parallel_degree = 8
+[experimental]
+context_parallel_degree = 2
+pipeline_parallel_degree = 4
+pipeline_parallel_schedule = "1F1B"
+"""
+    wanted = {
+        "tp": 8,
+        "cp": 2,
+        "pp": 4,
+        "dp": 8,
+        "n": 512,
+        "zero": 3,
+        "micro-batch": 2,
+        "batch": 16,
+        "schedule": "1f1b",
+    }
+    found, _ = options_of(text, tmp_path, "llama3_405b.toml")
+    assert {key: found.get(key) for key in wanted} == wanted

@@ -43,8 +43,9 @@ def claims(tree: Mapping[str, Any]) -> bool:
 def read(tree: Mapping[str, Any], launch: Launch) -> None:
     """A job as a training plan; -1 shards over the devices that are left."""
     args = LaunchArguments.of_tree(tree)
-    sizes = {axis: args.whole(launch, f"parallelism.{word}_parallel_degree") for axis, word in _DEGREES.items()}
-    shard, copies = (args.whole(launch, f"parallelism.data_parallel_{kind}_degree") for kind in ("shard", "replicate"))
+    sizes = {axis: args.whole(launch, *_names(f"{word}_parallel_degree")) for axis, word in _DEGREES.items()}
+    shard = args.whole(launch, *_names("data_parallel_shard_degree"), "training.data_parallel_degree")
+    copies = args.whole(launch, *_names("data_parallel_replicate_degree"))
     copies, shard = copies or 1, -1 if shard is None else shard
     training_common.layout(launch, None, dp=None if shard == -1 else copies * shard, **sizes)
     if copies == 1 or shard != 1:
@@ -65,7 +66,7 @@ def read(tree: Mapping[str, Any], launch: Launch) -> None:
     if args.pop("training.enable_cpu_offload") is True:
         launch.options["offload"] = "optimizer"
         launch.unmodelled.append("training.enable_cpu_offload: weights are taken to stay on the device")
-    schedule = args.pop("parallelism.pipeline_parallel_schedule")
+    schedule = args.pop(*_names("pipeline_parallel_schedule"))
     if schedule and str(schedule).lower() in _SCHEDULES:
         launch.options["schedule"] = _SCHEDULES[str(schedule).lower()]
     elif schedule:
@@ -73,6 +74,11 @@ def read(tree: Mapping[str, Any], launch: Launch) -> None:
     args.put(launch, "expert-tp", "parallelism.expert_tensor_parallel_degree")
     launch.options["sequence-parallel"] = (sizes["tp"] or 1) > 1
     launch.unmodelled += args.left(IDLE)
+
+
+def _names(key: str) -> list[str]:
+    """A key of [parallelism], or of the tables that had it before that one was made."""
+    return [f"{table}.{key}" for table in ("parallelism", "training", "experimental")]
 
 
 def _batch(args: LaunchArguments, launch: Launch) -> None:
