@@ -177,7 +177,7 @@ class LaunchArguments:
 
     def left(self, idle: Iterable[str]) -> list[str]:
         """Flags nobody took and that are not known to cost nothing, with their values; and words that may stand for flags."""
-        patterns = tuple(idle)
+        patterns = (*idle, "_comment*", "*._comment*")  # JSON has no comments of its own
         hidden = [
             one_line(readable(word))[:80] for word in self.positional if unknowns(word) and word not in self.models
         ]
