@@ -163,7 +163,7 @@ COLUMNS = {  # of docs/accuracy.md -> of README.md
     "rows": "rows",
     "mean error": "mean error",
     "median": "median error",
-    "in the 80 % interval": "in the 80% interval",
+    "in the 80% interval": "in the 80% interval",
     "bare floor": "mean error of the bare roofline",
 }
 

@@ -97,7 +97,7 @@ def scores(family: Family, asked: Sequence[Draw], setting: PriorSettings) -> lis
 
 
 def _score(family: Family, draw: Draw, after: Any, found: Posterior) -> Score:
-    """The account of one draw on the rows left; one factor is a mean shrunk towards none, a bare one is not shrunk."""
+    """The account of one draw on the rows left; one factor is a mean shrunk toward none, a bare one is not shrunk."""
     left, own, prior = family.shipped[draw.left], 0.15**-2, 0.2**-2
     ratio = found.before.mean()
     shrunk = ratio * len(draw.taken) * own / (len(draw.taken) * own + prior)
@@ -176,8 +176,8 @@ def _notes(phase: str, seeds: int) -> list[str]:
     return [
         f"Mean over families of median errors on the rows left after a fit to `rows` random ones, {seeds} draws; a family is one group on one chip "
         "with one software. before: with constants refitted without the family (serving: without its model, its queues as shipped). one_factor: all "
-        "times by one shrunk factor; worse: draws worse than before by more than a point; kept: draws in which the evidence did not favour moving; "
-        "half_width: of the new 80 % interval.",
+        "times by one shrunk factor; worse: draws worse than before by more than a point; kept: draws in which the evidence did not favor moving; "
+        "half_width: of the new 80% interval.",
         *(
             []
             if aiconfigurator_tables.installed() or phase == "train"

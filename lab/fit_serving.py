@@ -2,7 +2,7 @@
 
 Every run is priced once, with an array of factors on the constants (one moved at a time): its time, and the slope of its logarithm in
 the logarithm of each constant. To first order a fit of all constants is then a least-squares problem over those slopes, with a pull
-towards the shipped constants. `python -m lab.fit_serving`, with the extra `validate`.
+toward the shipped constants. `python -m lab.fit_serving`, with the extra `validate`.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def solve(response: ConstantResponse, seen: list[Row], allowed: Array) -> Values
 
 
 def _constant(name: str) -> Constant:
-    """A constant of training: rates of kernels are pulled a little towards that of an unknown chip."""
+    """A constant of training: rates of kernels are pulled a little toward that of an unknown chip."""
     free = FREE[name]
     if free.rate and not isinstance(free.unknown, str):
         return Constant(free.low, free.high, free.unknown, PRIOR)
@@ -103,7 +103,7 @@ def tables() -> list[Table]:
     shown = ", ".join(f"{name} {halves[name]:.3g} / {value:.3g}" for name, value in whole.items())
     notes = [
         "fitted: mean error on the half that its fit did not see; left out: all rows of the family, with every constant fitted to the other "
-        "families alone, or at the value of an unknown framework or chip where no other moves it; then the share of them inside the 80 % interval, whose base is "
+        "families alone, or at the value of an unknown framework or chip where no other moves it; then the share of them inside the 80% interval, whose base is "
         f"{UNSEEN_ERROR} where a constant is at that value, as for frameworks that no fit saw. "
         "The last line gives every family the same weight.",
         f"Fitted to half / to all: {shown}.",

@@ -95,14 +95,14 @@ class Posterior:
         return float(np.sqrt((FREEDOM * spread**2 + weighted) / (FREEDOM + k)))
 
     def half_width(self, slopes: Array) -> Array:
-        """80 % half width of the logarithm of a further row's time, by its slopes [rows, groups]."""
+        """80% half width of the logarithm of a further row's time, by its slopes [rows, groups]."""
         parameters = np.einsum("rb,bc,rc->r", slopes, self.covariance, slopes)
         spread = np.sqrt(self.scale**2 + parameters)
         return self.setting.kappa * student(FREEDOM + len(self.residuals)) * spread
 
     @property
     def error(self) -> float:
-        """Relative error (80 %) within the range of the rows: the half width at their mean uncertainty."""
+        """Relative error (80%) within the range of the rows: the half width at their mean uncertainty."""
         return float(np.expm1(np.median(self.half_width(self.slopes))))
 
 

@@ -19,7 +19,7 @@ FAR = 2.0  # shipped errors (standard deviations): a larger move points to the f
 def data(result: CalibrationAnswer) -> dict[str, Any]:
     """Everything that is printed."""
     tables = {
-        "error on your rows (median), and share inside the 80 % interval": _scores(result),
+        "error on your rows (median), and share inside the 80% interval": _scores(result),
         "what your rows determine: seconds of each block against the shipped constants": _constants(result),
         "rows that contradict physics, each other or the rest": [
             {"row": row.where, "left_out": "yes" if row.left_out else "no", "reason": row.reason}

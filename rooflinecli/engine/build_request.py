@@ -228,7 +228,7 @@ def warn_about(model: ModelSpec, fields: dict[str, Any]) -> None:
     theirs = experts_alone(dtype, fields.get("weight_dtype"), model.quantization, training=True)
     if dtype and FORMATS[dtype][0] < 1 and "weight_dtype" not in fields and not theirs:
         warn(
-            f"--dtype {dtype} narrows activations too; for quantised weights alone (GPTQ, AWQ, GGUF) use --weight-dtype {dtype}"
+            f"--dtype {dtype} narrows activations too; for quantized weights alone (GPTQ, AWQ, GGUF) use --weight-dtype {dtype}"
         )
 
 

@@ -368,7 +368,7 @@ def _checkpoint_dtype(request: Request) -> str:
 
 
 def _stored(request: Request) -> Quantization | None:
-    """The format of a quantised checkpoint, kept while neither --dtype nor --weight-dtype says otherwise; that of a file's own
+    """The format of a quantized checkpoint, kept while neither --dtype nor --weight-dtype says otherwise; that of a file's own
     tensors is kept beside a 16-bit --dtype, which is then that of activations."""
     stored = request.model.quantization
     if stored is not None and (stored.widths is not None or stored.weight_only):

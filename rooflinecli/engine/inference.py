@@ -206,7 +206,7 @@ def _shared(step: PricedPass, held: Residency, error: Number) -> dict[str, Any]:
 
 
 def _decode_errors(ctx: EstimateContext, step: PricedPass, busy: ReplicaLoad) -> tuple[Number, Number]:
-    """80 % relative errors of an inter-token latency and of the rate of whole requests."""
+    """80% relative errors of an inter-token latency and of the rate of whole requests."""
     suffix = "-moe" if any(group.moe for group in ctx.ledger.layers) else ""
     unnamed = ctx.formats.variant == "int4-weights" and not ctx.engine.efficiency
     named = "decode-int4" if unnamed else f"decode{suffix}"
@@ -220,7 +220,7 @@ def _decode_errors(ctx: EstimateContext, step: PricedPass, busy: ReplicaLoad) ->
 
 
 def _error(ctx: EstimateContext, step: PricedPass, name: str) -> Number:
-    """80 % relative error of a phase: its own where runs gave one, else composed from the classes of its operations (docs/adr)."""
+    """80% relative error of a phase: its own where runs gave one, else composed from the classes of its operations (docs/adr)."""
     if ctx.chip.ideal:
         return 0.0
     whole = ctx.chip.constants(REGIME, "phase", name)

@@ -107,7 +107,7 @@ def exchanges(
     narrow = (ctx.formats.expert_compute or ctx.formats.compute) in ("fp8", "fp4")
     if mode == "nccl":
         return list(_all_to_all(ctx, layout, sizes, tokens, layers))
-    # fp8 experts get their tokens in fp8; an engine that gathers quantised inputs sends what its matmul reads
+    # fp8 experts get their tokens in fp8; an engine that gathers quantized inputs sends what its matmul reads
     read = 1.0 if ctx.formats.expert_compute == "fp8" else ctx.formats.matmul_input
     size = read if mode == moe_all2all.GATHER else expert.SCALED_FP8
     variant = "vllm" if ctx.engine.library == "vllm" and ctx.request.engine == "vllm" else ""

@@ -179,7 +179,7 @@ def time_at_bound(answer: PhaseAnswer, hold: str) -> Number:
 
 
 def rate_interval(rate: Number, error: Number, time: Number, floor: Number) -> tuple[Number, Number]:
-    """80 % interval of a rate that goes against a time with this floor."""
+    """80% interval of a rate that goes against a time with this floor."""
     most = roofline.rate_at_floor(rate, time, floor)
     return roofline.rate_low(rate, error), roofline.rate_high(rate, error, most)
 

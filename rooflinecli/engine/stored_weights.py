@@ -58,7 +58,7 @@ def with_weight_format(spec: ModelSpec, file: str) -> ModelSpec:
 
 
 def checkpoint_format(spec: ModelSpec) -> Quantization | None:
-    """The format of a quantised checkpoint with the bytes of each part, worked out once."""
+    """The format of a quantized checkpoint with the bytes of each part, worked out once."""
     if spec.quantization is None or spec.quantization.widths is not None:
         return spec.quantization
     held = _STORED.get(id(spec))
@@ -185,7 +185,7 @@ def _format(stored: Quantization, x: Linear) -> Quantization | None:
 
 
 def _bytes(stored: Quantization, x: Linear) -> float:
-    """Bytes of a linear layer, quantised or left."""
+    """Bytes of a linear layer, quantized or left."""
     own = _format(stored, x)
     return x.elements * _WIDE if own is None else x.copies * schemes.matrix_bytes(own, x.inputs, x.outputs)
 
@@ -202,7 +202,7 @@ def _known(spec: ModelSpec, stored: Quantization, layers: list[Linear]) -> None:
             ) from None
         if not met and not any(beyond) and not _ASIDE.search(pattern):
             raise DataError(
-                f"{spec.document.location('quantization')}: '{pattern[:60]}', quantised otherwise than the rest or not at all, names no linear layer of this model; "
+                f"{spec.document.location('quantization')}: '{pattern[:60]}', quantized otherwise than the rest or not at all, names no linear layer of this model; "
                 "remove the entry, or write the model as YAML"
             )
 

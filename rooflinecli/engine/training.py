@@ -145,7 +145,7 @@ def _optimizer(ctx: EstimateContext, layout: Layout, params: memory.DeviceParame
 
 
 def _orthogonalising(ctx: EstimateContext, layout: Layout) -> Number:
-    """Seconds in which a device orthogonalises or preconditions its share of all matrices; none for optimizers that multiply nothing."""
+    """Seconds in which a device orthogonalizes or preconditions its share of all matrices; none for optimizers that multiply nothing."""
     how = ctx.optimizer
     if how is None or not (how.steps or how.factors):
         return 0.0
@@ -217,7 +217,7 @@ def _error(
     hidden: dict[str, Number],
     held: Residency,
 ) -> tuple[Number, Number]:
-    """80 % relative error of a step, and the part of it that its communication has: other layouts on the chip share the rest."""
+    """80% relative error of a step, and the part of it that its communication has: other layouts on the chip share the rest."""
     c = ctx.chip.constants(REGIME, "residual", layout.software)
     experts = c.error_experts if any(group.moe for group in ctx.ledger.layers) else 0.0
     beside = training.communication_error(c.error_hidden, sum(hidden.values()), seconds)

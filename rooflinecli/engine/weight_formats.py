@@ -8,7 +8,7 @@ from rooflinecli.specs.request import Request
 
 
 def checkpoint_format(spec: ModelSpec) -> Quantization | None:
-    """The format of a quantised checkpoint with the bytes of each part; None for another (engine/quantised)."""
+    """The format of a quantized checkpoint with the bytes of each part; None for another (engine/quantised)."""
     if spec.quantization is None:
         return None
     from rooflinecli.engine import stored_weights

@@ -160,7 +160,7 @@ def ring_striped_imbalance(seq: Number, ring: Number) -> Number:
     "softmax reads and writes every score, dropout again with a one-byte mask; scores and probabilities pass between kernels",
 )
 def score_traffic(scores: Number, x_bytes: Number, dropout: Number) -> Number:
-    """Bytes of the elementwise kernels on materialised scores, forward; dropout is 1 or 0."""
+    """Bytes of the elementwise kernels on materialized scores, forward; dropout is 1 or 0."""
     return scores * (2 * x_bytes + dropout * (2 * x_bytes + 1))
 
 

@@ -1,4 +1,4 @@
-"""What shares a batch in serving: static and continuous batching, beams, prefixes, pools, break-even, quantisation."""
+"""What shares a batch in serving: static and continuous batching, beams, prefixes, pools, break-even, quantization."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def break_even_rate(usd_per_hour: Number, usd_per_million: Number, utilisation: 
 def quantization_speedup(
     weights_before: Number, weights_after: Number, cache_before: Number, cache_after: Number
 ) -> Number:
-    """Decode speed-up when weights and KV cache shrink and the step is bound by memory bandwidth."""
+    """Decode speedup when weights and KV cache shrink and the step is bound by memory bandwidth."""
     return (weights_before + cache_before) / (weights_after + cache_after)
 
 

@@ -105,7 +105,7 @@ def turn_ttft(wait: Number, poll: Number, ahead: Number, itl: Number, mixed: Num
     return (wait + poll / 2 + ahead) * itl + mixed * (1 + load / 2)
 
 
-@formula("o_f", "s", "a server's own work on a request before its scheduler sees it; tokenising goes with the prompt")
+@formula("o_f", "s", "a server's own work on a request before its scheduler sees it; tokenizing goes with the prompt")
 def front_time(front: Number, per_token: Number, prompt: Number) -> Number:
     """o + o_t S_p."""
     return front + per_token * prompt

@@ -37,7 +37,7 @@ def all_to_all_volume(size: Number, n: Number) -> Number:
     return size * (n - 1) / n
 
 
-@formula("V", "B", "a neighbour shift sends everything once; free in a group of one")
+@formula("V", "B", "a neighbor shift sends everything once; free in a group of one")
 def permute_volume(size: Number, n: Number) -> Number:
     """Bytes each device sends in a collective permute."""
     return size * num.minimum(n - 1, 1)
@@ -52,7 +52,7 @@ def reduced_in_network_volume(size: Number, n: Number) -> Number:
 @formula(
     "V",
     "B",
-    "Sanders, Speck, Traff 2009, Two-tree algorithms; every device reduces upwards and broadcasts downwards once",
+    "Sanders, Speck, Traff 2009, Two-tree algorithms; every device reduces upward and broadcasts downward once",
 )
 def tree_all_reduce_volume(size: Number, n: Number) -> Number:
     """Bytes each device sends in a double binary tree all-reduce."""
@@ -119,7 +119,7 @@ def message_error(error: Number, latency: Number, expected: Number) -> Number:
     "faster by half of the error or more (aiconfigurator-core 0.12.0, NCCL in a node, chips held out)",
 )
 def message_gain(error: Number, latency: Number, expected: Number) -> Number:
-    """r (1 - min(4 latency / t, 1) / 2): relative error of a collective towards shorter times, narrower where latency counts."""
+    """r (1 - min(4 latency / t, 1) / 2): relative error of a collective toward shorter times, narrower where latency counts."""
     return error * (1 - 0.5 * num.minimum(4 * latency / expected, 1))
 
 

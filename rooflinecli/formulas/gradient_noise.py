@@ -41,7 +41,7 @@ def training_time_at_batch(
     return seconds_per_example * examples + seconds_per_step * steps
 
 
-@formula("B*", "examples", "kappa E + sigma S minimised on the steps-examples hyperbola; " + _NOISE + ", appendix D")
+@formula("B*", "examples", "kappa E + sigma S minimized on the steps-examples hyperbola; " + _NOISE + ", appendix D")
 def time_optimal_batch(
     examples_min: Number, steps_min: Number, seconds_per_example: Number, seconds_per_step: Number
 ) -> Number:

@@ -96,14 +96,14 @@ def expert_token_bytes(rows: Number, top_k: Number, d_model: Number, read: Numbe
 
 @formula("n_z", "slots", "own slots and a look at all, or a pass over every slot of the group; " + _FIT)
 def slots_passed(rows: Number, slots: Number, whole_group: Number) -> Number:
-    """Slots that sorting, quantising, activating and combining pass over; whole_group is 1 where a kernel masks, else 0."""
+    """Slots that sorting, quantizing, activating and combining pass over; whole_group is 1 where a kernel masks, else 0."""
     return (1 - whole_group) * rows + (OVER_ALL + (1 - OVER_ALL) * whole_group) * slots
 
 
 @formula(
     "t_z",
     "s",
-    "z passes in 16 bits over slots as wide as the model and as an expert, who sort, quantise, activate and combine; "
+    "z passes in 16 bits over slots as wide as the model and as an expert, who sort, quantize, activate and combine; "
     + _FIT,
 )
 def slot_passes_time(passes: Number, d_model: Number, width: Number, slots: Number, bandwidth: Number) -> Number:

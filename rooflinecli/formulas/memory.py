@@ -66,7 +66,7 @@ def loss_copies(logits: Number, bytes_per_logit: Number) -> Number:
 @formula(
     "M_x",
     "B",
-    "what jax.vjp saves of a layer that rematerialises nothing: a norm in fp32 its input twice, a gate its sigmoid and its products; "
+    "what jax.vjp saves of a layer that rematerializes nothing: a norm in fp32 its input twice, a gate its sigmoid and its products; "
     "counted with jax 0.10.2 (saved_residuals), kept as it is by XLA across a scan over layers",
 )
 def autodiff_residuals(norms: Number, norm_bytes: Number, gates: Number, gate_bytes: Number) -> Number:
@@ -88,7 +88,7 @@ def in_flight_1f1b(microbatches: Number, pp: Number) -> Number:
     return num.minimum(microbatches, pp)
 
 
-@formula("n_if", "microbatches", "GPipe runs all forwards first; Huang et al. 2019")
+@formula("n_if", "microbatches", "GPipe runs all forward first; Huang et al. 2019")
 def in_flight_gpipe(microbatches: Number, pp: Number) -> Number:
     """Microbatches whose activations a stage keeps under GPipe."""
     return microbatches * num.minimum(pp, 1)
@@ -108,7 +108,7 @@ def in_flight_interleaved(microbatches: Number, pp: Number, virtual_stages: Numb
 def attention_activations(
     layers: Number, batch: Number, seq: Number, d_model: Number, heads: Number, p: Number
 ) -> Number:
-    """B L S ((5p+1) D + (2p+1) A S): attention activations with materialised scores and dropout masks."""
+    """B L S ((5p+1) D + (2p+1) A S): attention activations with materialized scores and dropout masks."""
     return batch * layers * seq * ((5 * p + 1) * d_model + (2 * p + 1) * heads * seq)
 
 

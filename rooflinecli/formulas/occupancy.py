@@ -67,7 +67,7 @@ def grid_waves(grid_blocks: Number, units: Number, blocks: Number) -> Number:
     return num.ceil(grid_blocks / (units * blocks))
 
 
-@formula("u_wave", "1", "wave quantisation: NVIDIA Matrix Multiplication Background User's Guide, section 5.2")
+@formula("u_wave", "1", "wave quantization: NVIDIA Matrix Multiplication Background User's Guide, section 5.2")
 def wave_utilisation(grid_blocks: Number, units: Number, blocks: Number, waves: Number) -> Number:
     """Share of block slots that do work over all waves of a grid."""
     return grid_blocks / (waves * units * blocks)
@@ -117,5 +117,5 @@ def systolic_efficiency(m: Number, k: Number, n: Number, rows: Number, cols: Num
 
 @formula("R", "FLOP/s", "definition")
 def attained_rate(peak: Number, utilisation: Number) -> Number:
-    """FLOP/s that a utilisation leaves of a peak."""
+    """FLOP/s that a utilization leaves of a peak."""
     return peak * utilisation

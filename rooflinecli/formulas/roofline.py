@@ -124,7 +124,7 @@ def matmul_overhead(overhead: Number, tau: Number, k: Number) -> Number:
     return overhead + tau * k
 
 
-@formula("t_q", "s", "one more pass over the input: quantising it, appending it to the cache, permuting it; " + _FIT)
+@formula("t_q", "s", "one more pass over the input: quantizing it, appending it to the cache, permuting it; " + _FIT)
 def quantise_time(elements: Number, bytes_per_element: Number, bandwidth: Number, efficiency: Number) -> Number:
     """Time of a further pass over the input."""
     return elements * bytes_per_element / (efficiency * bandwidth)
@@ -184,25 +184,25 @@ def power_at_rate(share: Number, rated: Number) -> Number:
     return rated * share**3
 
 
-@formula("lo", "s", "80 % interval from validation residuals, never below the floor")
+@formula("lo", "s", "80% interval from validation residuals, never below the floor")
 def interval_low(expected: Number, relative_error: Number, floor: Number) -> Number:
     """Optimistic end of the interval."""
     return num.maximum(floor, expected / (1 + relative_error))
 
 
-@formula("hi", "s", "80 % interval from validation residuals")
+@formula("hi", "s", "80% interval from validation residuals")
 def interval_high(expected: Number, relative_error: Number) -> Number:
     """Pessimistic end of the interval."""
     return expected * (1 + relative_error)
 
 
-@formula("lo", "tokens/s", "80 % interval of a rate: its time is longer by the relative error")
+@formula("lo", "tokens/s", "80% interval of a rate: its time is longer by the relative error")
 def rate_low(expected: Number, relative_error: Number) -> Number:
     """Pessimistic end of the interval of a rate."""
     return expected / (1 + relative_error)
 
 
-@formula("hi", "tokens/s", "80 % interval of a rate, never above what the floor of its time allows")
+@formula("hi", "tokens/s", "80% interval of a rate, never above what the floor of its time allows")
 def rate_high(expected: Number, relative_error: Number, most: Number) -> Number:
     """Optimistic end of the interval of a rate."""
     return num.minimum(expected * (1 + relative_error), most)

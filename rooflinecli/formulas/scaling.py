@@ -56,7 +56,7 @@ def parametric_balance(a: Number, b: Number, alpha: Number, beta: Number) -> Num
 
 @formula("N*", "params", _HOFFMANN + ", equation 4")
 def parametric_params(flops: Number, a: Number, b: Number, alpha: Number, beta: Number) -> Number:
-    """Size that minimises the parametric loss within a training budget of 6 N D FLOPs."""
+    """Size that minimizes the parametric loss within a training budget of 6 N D FLOPs."""
     return parametric_balance(a, b, alpha, beta) * (flops / 6) ** (beta / (alpha + beta))
 
 

@@ -37,7 +37,7 @@ def speculative_tokens_simple(acceptance: Number, draft_length: Number) -> Numbe
 
 @formula("a*", "1", _SIMPLE + "; a k / (k c + 1) = x solved for a")
 def break_even_acceptance_simple(speedup: Number, step_cost: Number, draft_length: Number) -> Number:
-    """Acceptance that gives a wanted speed-up in the simplified convention."""
+    """Acceptance that gives a wanted speedup in the simplified convention."""
     return speedup * step_cost / draft_length
 
 

@@ -1,4 +1,4 @@
-"""A training step, its utilisation, its duration and its bill."""
+"""A training step, its utilization, its duration and its bill."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def straggler_factor(per_doubling: Number, nodes: Number, per_domain: Number, do
 @formula(
     "r",
     "1",
-    "80 % of published steps of families left out of the fit, in logarithms; parts independent; docs/accuracy.md",
+    "80% of published steps of families left out of the fit, in logarithms; parts independent; docs/accuracy.md",
 )
 def step_error(base: Number, experts: Number, hidden: Number, exposed: Number, novelty: Number = 0.0) -> Number:
     """sqrt(base^2 + experts^2 + hidden^2 + exposed^2 + novelty^2)."""
@@ -144,7 +144,7 @@ def optimizer_traffic(params: Number, bytes_per_param: Number) -> Number:
     "Jordan et al. 2024, Muon: X <- aX + (bA + cA^2) X with A = X X^T, on the shorter side m of an m x n momentum",
 )
 def newton_schulz_flops(short: Number, long: Number, steps: Number) -> Number:
-    """steps (4 n m^2 + 2 m^3): what orthogonalising one matrix multiplies."""
+    """steps (4 n m^2 + 2 m^3): what orthogonalizing one matrix multiplies."""
     return steps * (4 * long * short * short + 2 * short * short * short)
 
 

@@ -19,7 +19,7 @@ from rooflinecli.core.text import one_line
 LARGEST = 256 * 2**20  # bytes of a file, unpacked, that are read
 _GZIP = b"\x1f\x8b"
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_ESCAPED = re.compile(r"\[(?:3[0-9]|0|39)m")  # colour codes whose escape character a copy has lost
+_ESCAPED = re.compile(r"\[(?:3[0-9]|0|39)m")  # color codes whose escape character a copy has lost
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Source:
 
     @cached_property
     def plain(self) -> str:
-        """The text without terminal colours."""
+        """The text without terminal colors."""
         return _ESCAPED.sub("", _COLOUR.sub("", self.text))
 
     @cached_property

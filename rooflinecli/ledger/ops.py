@@ -54,8 +54,8 @@ class Op(NamedTuple):
     """One kernel, its least FLOPs and bytes, and the sizes its efficiency depends on.
 
     kind (and variant, where a class has several) names its constants. k, n: contracted and output width of a matmul,
-    longest run of keys and head width of attention, expert width of a grouped matmul. quantised: elements of the input that
-    a pass of their own touches (quantised, appended to a cache, permuted). ramp: filling work per useful work, in units of
+    longest run of keys and head width of attention, expert width of a grouped matmul. quantized: elements of the input that
+    a pass of their own touches (quantized, appended to a cache, permuted). ramp: filling work per useful work, in units of
     k0. length: tokens of the sequence that attention runs over, whatever its window. items: work items that start one after
     the other (query tiles, cached heads). sharing: query heads that read one cached head. gradient: what a sequence mixer's kernel costs
     backward; contractions and elementwise passes follow a rule instead. routed: what all experts of a layer meet

@@ -182,7 +182,7 @@ def _errors(c: Constants, records: list[Record]) -> tuple[float, float]:
 
 
 def _interval(c: Constants, records: list[Record]) -> float:
-    """Relative error that covers 80 % of the held-out shapes."""
+    """Relative error that covers 80% of the held-out shapes."""
     *sizes, seconds = sizes_of(records)
     return float(quantile(sorted(abs(predict(c, *sizes) / seconds - 1)), 0.8))
 

@@ -19,7 +19,7 @@ from rooflinecli.measure.cases import WARM, KernelCase
 Takes = Callable[[KernelCase], bool]
 MOSAIC_GPU = (0, 8)  # plgpu.kernel with its present arguments
 HOPPER = (9, 0)
-CACHED = 16 * 2**20  # bytes that stay in any datacentre GPU's last-level cache (40 MB on A100, 50 on H100)
+CACHED = 16 * 2**20  # bytes that stay in any data center GPU's last-level cache (40 MB on A100, 50 on H100)
 
 
 def version(text: str) -> tuple[int, int]:

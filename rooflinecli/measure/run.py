@@ -146,9 +146,9 @@ def _answer(options: Options, session: Session, out: Path, planned: int) -> Meas
     return answer
 
 
-def ignored_log_lines(records: list[dict[str, Any]]) -> bool:
-    """Whether more of the timings were disturbed by other programs than a fit can bear."""
-    return sum(map(was_contended, records)) > DISTURBED * len(records)
+def contended_fraction(records: list[dict[str, Any]]) -> float:
+    """Fraction of the timings that other programs disturbed."""
+    return sum(map(was_contended, records)) / len(records) if records else 0.0
 
 
 def _fit(options: Options, answer: MeasureAnswer) -> None:
@@ -166,8 +166,10 @@ def _fit(options: Options, answer: MeasureAnswer) -> None:
     data = profile.document(answer.roofs, answer.fits, env, name=name, force=options.force, network=levels)
     if told := device_conditions.summary(answer.records):
         data["measured"]["conditions"] = f"lowest / median / highest: {told}"
+    if contended := contended_fraction(answer.records):  # which whoever reads the profile is told
+        data.setdefault("measured", {})["contended_fraction"] = round(contended, 3)
     text = profile.text_of(data, answer.out)
-    answer.withheld = ignored_log_lines(answer.records) and not options.force
+    answer.withheld = contended_fraction(answer.records) > DISTURBED and not options.force
     if answer.withheld:
         answer.notes.append(
             f"no profile was written: the machine was too busy for it to be believed; run the same command again when it "

@@ -112,7 +112,7 @@ def _kept_outputs(group: Any, sizes: Sizes) -> Number:
 def backward_working_set(
     group: Any, layout: Layout, sizes: Sizes, formats: Formats, scores: bool, beside: FrameworkSavedTensors = NOTHING
 ) -> Number:
-    """Bytes of everything a layer's backward pass reads: saved rows, dropout masks, materialised scores; and what is kept beside."""
+    """Bytes of everything a layer's backward pass reads: saved rows, dropout masks, materialized scores; and what is kept beside."""
     kept = _layer_saved(group.rows, sizes, formats, recompute.dropped_tensors(layout))
     if num.present(beside.norm) or num.present(beside.gate):
         kept = kept + _kept_beside(group.rows, sizes, recompute.recomputed_rows(layout), beside)

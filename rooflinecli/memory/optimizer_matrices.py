@@ -1,4 +1,4 @@
-"""What an optimizer makes of every matrix in the layers: products that orthogonalise its momentum, factors on its sides."""
+"""What an optimizer makes of every matrix in the layers: products that orthogonalize its momentum, factors on its sides."""
 
 from __future__ import annotations
 

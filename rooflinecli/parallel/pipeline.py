@@ -1,4 +1,4 @@
-"""Pipeline parallelism (Narayanan et al. 2021): consecutive layers on `pp` stages, activations passed on by neighbours.
+"""Pipeline parallelism (Narayanan et al. 2021): consecutive layers on `pp` stages, activations passed on by neighbors.
 
 A schedule is one file of schedules/: what a stage idles at the ends of a step (the bubble), how many microbatches it holds,
 how often it sends, and what it asks of a layout.

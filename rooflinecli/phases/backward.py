@@ -1,7 +1,7 @@
 """The backward pass, by transposing rows: y = x . W gives dx = dy . W^T and dW = x^T . dy, each with the FLOPs of the row.
 
 A sequence mixer says itself what its gradient costs. Other rows that are not contractions read what they wrote and write
-what they read; those that are not linear read their input again. A narrow format quantises the gradient of the output
+what they read; those that are not linear read their input again. A narrow format quantizes the gradient of the output
 once, for both halves.
 """
 

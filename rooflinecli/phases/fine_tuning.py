@@ -12,7 +12,7 @@ from rooflinecli.quantization.formats import Formats
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Recipe:
-    """frozen: base weights get no gradients, adapters do. reference: one more model, forward only. quantised: base in NF4.
+    """frozen: base weights get no gradients, adapters do. reference: one more model, forward only. quantized: base in NF4.
 
     passes is what a step costs in forward passes of the base model; adapters come on top.
     """

@@ -156,6 +156,6 @@ class StepAccumulator:
         return total
 
     def relative_error(self, total: Number) -> Number:
-        """80 % relative error of `total`: classes independent, operations of one class fully correlated."""
+        """80% relative error of `total`: classes independent, operations of one class fully correlated."""
         variance = sum(e * e for e in self.errors.values())
         return roofline.combined_error(variance, total)

@@ -21,7 +21,7 @@ from rooflinecli.ledger.ops import Op
 from rooflinecli.price.chip import Chip
 
 POWER_NORM = 4  # how compute and power limit join; fitted with the constants of engines/llamacpp.yaml
-FUSIBLE = ("elementwise", "gather")  # an ideal engine fuses these into their neighbours, so they have no floor
+FUSIBLE = ("elementwise", "gather")  # an ideal engine fuses these into their neighbors, so they have no floor
 
 
 class Priced(NamedTuple):

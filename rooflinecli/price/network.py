@@ -28,8 +28,8 @@ class PricedCollective:
     floor: Number
     expected: Number
     volume: Number
-    error: Number  # towards longer times
-    gain: Number | None = None  # towards shorter ones, where it is not the same
+    error: Number  # toward longer times
+    gain: Number | None = None  # toward shorter ones, where it is not the same
 
 
 def price_collective(collective: Collective, chip: Chip, regime: str, devices: Number) -> PricedCollective:

@@ -36,7 +36,7 @@ BITS = {"fp8": 8, "int8": 8, "int4": 4, "fp4": 4, "mxfp4": 4, "nvfp4": 4}  # wit
 class Formats:
     """Bytes per element of weights, activations, cache, and the dtype whose peak counts.
 
-    A quantised format applies to the matmuls of the layers; embedding, head, norms and activations stay in 16 bits.
+    A quantized format applies to the matmuls of the layers; embedding, head, norms and activations stay in 16 bits.
     """
 
     weight: float
@@ -66,7 +66,7 @@ def size_of(dtype: str) -> float:
 
 
 def stored_size(stored: Quantization) -> float:
-    """Bytes per weight of a quantised checkpoint, scales and zero points counted."""
+    """Bytes per weight of a quantized checkpoint, scales and zero points counted."""
     if stored.group_size is None:
         return size_of(stored.dtype)
     return float(quantised_bytes_per_weight(BITS[stored.dtype], stored.group_size, stored.scale_bits, stored.zero_bits))

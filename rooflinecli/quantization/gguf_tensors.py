@@ -1,4 +1,4 @@
-"""The tensors that a GGUF file of a model holds: names, shapes, and which are quantised; so its size in any file type."""
+"""The tensors that a GGUF file of a model holds: names, shapes, and which are quantized; so its size in any file type."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def _rest(spec: ModelSpec, rest: int) -> int:
     beside = [*spec.before, *spec.after, *(piece for group in spec.layers for piece in group.pieces)]
     unnamed = any(
         piece.kind in ("linear", "table") for piece in beside
-    )  # matrices that are named and quantised otherwise
+    )  # matrices that are named and quantized otherwise
     if rest < 0 or unnamed or spec.towers or not spec.vocab_size:
         raise UsageError(
             f"{spec.name}: its tensors are not those of a GGUF file that a rule is known for; give the file itself",

@@ -18,7 +18,7 @@ NAMES = ("quantization_config", "compression_config", "quantization")
 
 
 def stored(f: ConfigFields) -> Stored | None:
-    """The `quantization:` of a spec, or None for an unquantised checkpoint. Raises DataError for an unknown scheme."""
+    """The `quantization:` of a spec, or None for an unquantized checkpoint. Raises DataError for an unknown scheme."""
     config = f.raw(*NAMES)
     if config is MISSING or not config:
         return None
@@ -125,7 +125,7 @@ def _mxfp4(f: ConfigFields) -> Stored:
 
 
 def _bitsandbytes(f: ConfigFields) -> Stored:
-    """NF4: a 32-bit scale per 64 weights, or 8 bits with an fp32 per 256 after double quantisation; int8: a scale per output."""
+    """NF4: a 32-bit scale per 64 weights, or 8 bits with an fp32 per 256 after double quantization; int8: a scale per output."""
     if f.flag("load_in_8bit") or f.flag("_load_in_8bit"):
         found: Stored = {"dtype": "int8", "scale_bits": 0, "output_bits": 32, "tensor_bits": 8, "method": "bnb-int8"}
         return keeping(f, found, "llm_int8_skip_modules")

@@ -1,4 +1,4 @@
-"""What readers of quantised checkpoints share: widths, groups, and the modules left in 16 bits."""
+"""What readers of quantized checkpoints share: widths, groups, and the modules left in 16 bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formats of quantised weights by the tensors that their tools write: what a matrix of K inputs and N outputs takes, byte for byte.
+"""Formats of quantized weights by the tensors that their tools write: what a matrix of K inputs and N outputs takes, byte for byte.
 
 Each row of SCHEMES says what stands beside the packed values: scales and zero points per group, per output, per input or per
 tensor; and what the tool leaves in 16 bits. Norms, biases and routers stay as they are in all of them, embedding and head in

@@ -10,7 +10,7 @@ class SimRequest:
 
     `label` is the class of requests it belongs to, for what is said of each; `last` is when its newest token came, of a sequence that stands still.
     `hashes` name the prompt's blocks of `span` tokens, first to last, for prefix reuse. `epoch` counts how often the job
-    lost its place in the running batch, so that what was planned for it before is recognised as stale.
+    lost its place in the running batch, so that what was planned for it before is recognized as stale.
     """
 
     __slots__ = (

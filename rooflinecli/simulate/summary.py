@@ -54,7 +54,7 @@ def summary(
 
 
 def _gaps(replicas: list[Replica]) -> dict[str, float]:
-    """Gaps between neighbouring tokens of all answers."""
+    """Gaps between neighboring tokens of all answers."""
     gaps: dict[int, int] = {}
     for replica in replicas:
         for key, count in replica.tally.gaps.items():

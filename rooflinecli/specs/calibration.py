@@ -22,7 +22,7 @@ class Calibration(Spec):
     factors: dict[str, float] = Field(
         description="efficiency.CLASS.NAME or engine.NAME -> what the constant is multiplied by"
     )
-    error: float = Field(gt=0, description="relative error (80 %) of this phase within the range of the rows")
+    error: float = Field(gt=0, description="relative error (80%) of this phase within the range of the rows")
     date: OneLine
     rows: int = Field(gt=0)
     sources: list[OneLine] = Field(default_factory=list, description="the files that the rows were read from")

@@ -72,7 +72,7 @@ class Efficiency(Spec):
         0.0,
         "B",
         "b_q",
-        "bytes per input element of a further pass: quantising, appending to the cache, permuting",
+        "bytes per input element of a further pass: quantizing, appending to the cache, permuting",
         shaped=True,
     )
     quant_memory: float = _constant(1.0, "1", "e_q", "fraction of bandwidth that this further pass reaches", gt=0, le=1)
@@ -138,7 +138,7 @@ class Efficiency(Spec):
     per_sequence: float = _constant(0.0, "s", "o_b", "seconds per sequence and engine step")
     per_doubling: float = _constant(0.0, "1", "sigma", "stragglers: fraction of a step added per doubling of the hosts")
     passes: float = _constant(
-        0.0, "1", "z", "experts: passes over routed slots (sort, quantise, activate, combine)", shaped=True
+        0.0, "1", "z", "experts: passes over routed slots (sort, quantize, activate, combine)", shaped=True
     )
     per_expert: float = _constant(
         0.0, "s", "o_e", "experts: seconds per expert that a rank holds, visited or not", shaped=True
@@ -222,7 +222,7 @@ class Efficiency(Spec):
     error_experts: float = _constant(0.0, "1", "r_x", "what a mixture of experts adds to the error, in quadrature")
     error_hidden: float = _constant(0.0, "1", "r_h", "error per hidden communication over the step, in quadrature")
     error_exposed: float = _constant(0.0, "1", "r_e", "error per exposed communication over the step, in quadrature")
-    error: float = _constant(0.25, "1", "r", "relative error (80 %) of this class, from held-out residuals")
+    error: float = _constant(0.25, "1", "r", "relative error (80%) of this class, from held-out residuals")
     source: str
     note: str = ""
 

@@ -115,7 +115,7 @@ class ServingEngine(Spec):
     ttft_error: Scalar = Field(
         1.0,
         ge=0,
-        description="relative error (80 %) of a time to first token under load: schedulers and harnesses differ",
+        description="relative error (80%) of a time to first token under load: schedulers and harnesses differ",
     )
     kv_fraction: Scalar = Field(
         1.0, gt=0, le=1, description="share of the memory left after weights and reserve that becomes cache"
@@ -130,7 +130,7 @@ class ServingEngine(Spec):
         description="its kernels by machine: chip, vendor-architecture or vendor -> operation class -> dtype, variant or 'any'",
     )
     compute: dict[str, str] = Field(
-        default_factory=dict, description="vendor -> the rate at which matmuls of quantised weights run, such as int8"
+        default_factory=dict, description="vendor -> the rate at which matmuls of quantized weights run, such as int8"
     )
     library: str = Field("vllm", description="library whose kernels of experts, exchanges and all-reduces it runs")
     efficiency: dict[str, dict[str, Efficiency]] = Field(

@@ -188,20 +188,20 @@ class Quantization(Spec):
     bits: float | None = Field(
         None, gt=0, le=32, description="bits per packed weight where they are not those of dtype"
     )
-    head_bits: float | None = Field(None, gt=0, le=16, description="bits per weight of the head, where it is quantised")
+    head_bits: float | None = Field(None, gt=0, le=16, description="bits per weight of the head, where it is quantized")
     block: list[Annotated[int, Field(gt=0)]] | None = Field(
         None, min_length=2, max_length=2, description="outputs x inputs that share one scale, instead of group_size"
     )
     input_bits: int = Field(0, ge=0, description="further bits per input of each matrix (the g_idx of GPTQ)")
     output_bits: int = Field(0, ge=0, description="further bits per output of each matrix (a scale per channel)")
     tensor_bits: int = Field(0, ge=0, description="further bits per matrix (tables, a scale per tensor)")
-    nested_group: int | None = Field(None, gt=0, description="scales that share a scale (double quantisation)")
+    nested_group: int | None = Field(None, gt=0, description="scales that share a scale (double quantization)")
     nested_bits: int = Field(0, ge=0, description="bits of that scale")
     weight_only: bool = Field(
         False, description="matmuls run in the 16 bits of their inputs, whatever the weights are in"
     )
     only: list[str] = Field(
-        default_factory=list, description="modules quantised, all others left; omitted: every linear one"
+        default_factory=list, description="modules quantized, all others left; omitted: every linear one"
     )
     kept: list[str] = Field(
         default_factory=list, description="modules left in 16 bits, as a config names them; re: before an expression"

@@ -34,7 +34,7 @@ class Layout:
     the exchange of the routed ones' tokens. zero is
     the ZeRO stage: 0 replicate, 1 optimizer, 2 + gradients, 3 + weights (FSDP), over `shard` replicas (all by default;
     fewer is HSDP). micro_batch is sequences per replica and pipeline slot. stages lists the layers of each pipeline
-    stage when they are uneven. recompute selective repeats recompute_modules (attention scores, when they are materialised); recompute_layers of the model's layers compute again, all by default. offload names what waits on the host: optimizer state, or the activations of
+    stage when they are uneven. recompute selective repeats recompute_modules (attention scores, when they are materialized); recompute_layers of the model's layers compute again, all by default. offload names what waits on the host: optimizer state, or the activations of
     offload_layers of the model's layers (all by default). expert_tp is over how many of the tp ranks the matrices of an expert are
     split: all of them where ep fits into the replicas, else none, and every rank of a tensor group holds experts of its own (Megatron-LM's
     --expert-tensor-parallel-size). The loss is taken loss_chunks parts of the logits at a time, a recomputed feed-forward mlp_chunks parts of the tokens. ring is how context parallelism splits the sequence. software names a row of the training efficiency tables
@@ -130,7 +130,7 @@ class Layout:
 
     @property
     def stride(self) -> dict[str, Number]:
-        """Devices between neighbours of each axis's group."""
+        """Devices between neighbors of each axis's group."""
         inner = self.tp * self.cp
         # Experts of their own on every tensor rank fill the host first; so do those that context shards hold.
         ep = inner if num.plain(self.ep) and num.value(self.ep) == 1 else self._between_experts(inner)

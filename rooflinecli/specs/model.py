@@ -196,7 +196,7 @@ class ModelSpec(Spec):
 
 
 def _groups(layers: Any, base: dict[str, Any]) -> Any:
-    """`layers` as a flat list of groups, each with the defaults filled in; equal neighbours of a pattern merge."""
+    """`layers` as a flat list of groups, each with the defaults filled in; equal neighbors of a pattern merge."""
     if isinstance(layers, bool) or layers is None:
         raise ValueError("layers: required, a number or a list of groups; add it")
     if isinstance(layers, int):

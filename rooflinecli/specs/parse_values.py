@@ -16,7 +16,7 @@ _IN_TOKENS = ("-tokens", " tokens")
 
 
 def number(flag: str, written: Any, kind: str = "count", option: str = "") -> float:
-    """A number as people write it: 512, 4k, 70B, 15T, 2.5 (USD/h), 80 %. `kind` is one of options.KINDS. Raises UsageError."""
+    """A number as people write it: 512, 4k, 70B, 15T, 2.5 (USD/h), 80%. `kind` is one of options.KINDS. Raises UsageError."""
     if isinstance(written, bool) or not isinstance(written, (Real, str)):  # numpy's scalars are Real
         raise UsageError(f"{flag} {written!r}: expected a number", option)
     try:

@@ -46,9 +46,9 @@ def _q(name: str, unit: str, label: str, better: str = "", time: int = 0, **more
 _ROWS = (
     _q("time_s", "s", "time", LESS, 1),
     _q("floor_s", "s", "floor", LESS),
-    _q("interval_s", "s", "80 % interval", LESS),
+    _q("interval_s", "s", "80% interval", LESS),
     _q("tokens_per_s", "tokens/s", "tokens per second", MORE, -1, rate=True),
-    _q("tokens_per_s_interval", "tokens/s", "80 % interval of the tokens per second", MORE),
+    _q("tokens_per_s_interval", "tokens/s", "80% interval of the tokens per second", MORE),
     _q("tokens_per_s_per_user", "tokens/s", "tokens per second and user", MORE, -1),
     _q("tokens_per_s_per_device", "tokens/s", "tokens per second and device", MORE, -1, rate=True),
     _q("gap", "fraction", "largest distance from the estimate", LESS, distance=True),

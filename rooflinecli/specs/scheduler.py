@@ -40,7 +40,7 @@ class Scheduler(Spec):
     front: Time = Field(0.0, ge=0, description="seconds of front end per request before the scheduler sees it")
     per_stream: Time = Field(0.0, ge=0, description="seconds that each concurrent stream adds to that")
     per_token: Time = Field(
-        0.0, ge=0, description="seconds that each token of a prompt adds to that: it is tokenised and handed over"
+        0.0, ge=0, description="seconds that each token of a prompt adds to that: it is tokenized and handed over"
     )
     graph_tokens: int = Field(
         0,
@@ -65,7 +65,7 @@ class Scheduler(Spec):
     first_token_error: Scalar = Field(
         0.5,
         ge=0,
-        description="share by which first tokens lie beyond what seeds and step prices say, in 80 % of measured runs: harness, version, prices of prompts",
+        description="share by which first tokens lie beyond what seeds and step prices say, in 80% of measured runs: harness, version, prices of prompts",
     )
     reserve_share: Scalar = Field(
         0.0,

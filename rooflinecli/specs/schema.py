@@ -79,7 +79,7 @@ def _written(dimension: str) -> str:
 
 
 def _texts(efficiency: dict[str, Any]) -> None:
-    """A constant is a bare SI number, or text in its unit: '4 us', '80 %', '33 B'."""
+    """A constant is a bare SI number, or text in its unit: '4 us', '80%', '33 B'."""
     for field in efficiency.get("properties", {}).values():
         unit = field.pop("unit", None)
         if unit is not None:

@@ -15,7 +15,7 @@ NOTES = [
     "For Llama 3 8B and 70B no layout, batch, step time or MFU was published; the layout here is filled in, with tensor parallelism overlapped as in Megatron. "
     "Steps of these models in bf16 on H100 were published for torchtitan alone: 29 to 35 % MFU for the 8B, 27 to 30 % for the 70B with tensor parallelism exposed. "
     "So the hours of the 70B are those of such steps, and no published step comes near those of the 8B: half of its hours are no step of this model. "
-    "Meta does not say what they are. They are shown and not scored, and nothing here is bent towards them.",
+    "Meta does not say what they are. They are shown and not scored, and nothing here is bent toward them.",
 ]
 
 

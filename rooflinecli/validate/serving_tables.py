@@ -84,7 +84,7 @@ ALONE = (
 UNSTATED = (
     "Where the source states no precision the runs are scored both ways. They are taken as bf16: the whole time of a request (first token and all "
     "others) of vLLM's Qwen3-32B runs then agrees within 2 % in the median, TensorRT-LLM's Llama-3.1-8B runs and, read as requests of equal length in "
-    "lockstep, SGLang's Qwen3-32B runs agree in both of their times. TensorRT-LLM's quantised checkpoints are taken with an fp8 cache."
+    "lockstep, SGLang's Qwen3-32B runs agree in both of their times. TensorRT-LLM's quantized checkpoints are taken with an fp8 cache."
 )
 FLAGS = (
     "Runs of InferenceX are told the flags of their public scripts that first tokens wait for (budgets, polls, messages, prompts held back: --scheduler); "

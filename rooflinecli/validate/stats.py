@@ -50,7 +50,7 @@ class Table:
 
 
 def summary(p: Points) -> dict[str, Any]:
-    """Mean, median, p90 of |error|, bias, coverage of the 80 % interval, and the error of the bare floor; suspect rows counted apart."""
+    """Mean, median, p90 of |error|, bias, coverage of the 80% interval, and the error of the bare floor; suspect rows counted apart."""
     keep = p.possible()
     base: dict[str, Any] = {"group": p.group, "rows": int(keep.sum()), "suspect": int((~keep).sum())}
     if not keep.any():

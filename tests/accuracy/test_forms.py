@@ -219,7 +219,7 @@ def test_a_matmul_whose_input_comes_narrow_has_no_pass_that_narrows_it() -> None
     }
     assert given["static"] == given["none"]
     assert given["dynamic"] - given["static"] == pytest.approx(3 * m * k / (0.426 * 3.35e12), rel=1e-6)
-    with pytest.raises(UsageError, match="unknown quantisation 'later'; known: dynamic, none, static"):
+    with pytest.raises(UsageError, match="unknown quantization 'later'; known: dynamic, none, static"):
         kernel_matmul(m, k, n, "fp8", chip, quantisation="later")
 
 

@@ -152,7 +152,7 @@ def test_serving_imports_nothing_that_only_other_questions_need(python):
     assert python(code).stderr.strip() == "[]"
 
 
-# --- the meta-tests: each check above fails on a planted offence --------------------------------------------------------------
+# --- the meta-tests: each check above fails on a planted offense --------------------------------------------------------------
 
 
 def test_an_upward_import_is_caught():

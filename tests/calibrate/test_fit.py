@@ -106,7 +106,7 @@ def test_derivatives_are_those_of_single_answers():
 
 
 def test_student_quantiles():
-    """Two-sided 80 % points of the t distribution, Abramowitz and Stegun 1964, table 26.10."""
+    """Two-sided 80% points of the t distribution, Abramowitz and Stegun 1964, table 26.10."""
     assert [student(n) for n in (4, 6, 10, 30)] == pytest.approx([1.533, 1.440, 1.372, 1.310], rel=3e-3)
 
 

@@ -171,7 +171,7 @@ def test_modules_left_in_16_bits(ignored, left):
 def test_a_module_that_is_not_there():
     with pytest.raises(
         DataError,
-        match=r"'model\.layers\.0\.spin_proj', quantised otherwise than the rest or not at all, names no linear layer",
+        match=r"'model\.layers\.0\.spin_proj', quantized otherwise than the rest or not at all, names no linear layer",
     ):
         checkpoint_format(model(quantization_config=packed(ignore=["model.layers.0.spin_proj"])))
     checkpoint_format(

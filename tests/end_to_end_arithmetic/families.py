@@ -51,7 +51,7 @@ LATENT = [
 LATENT_LAYER = 2 * 256 + 256 * 96 + 96 + 96 * 192 + 256 * 80 + 64 + 64 * 224 + 96 * 256 + 3 * 256 * 512
 
 
-# Materialised attention: 16 % of the peak unless rows are aligned, all pairs computed, softmax by kernels of its own.
+# Materialized attention: 16 % of the peak unless rows are aligned, all pairs computed, softmax by kernels of its own.
 def unfused(dropout: bool) -> Work:
     pairs = 4 * S * S
     forward = pairs * (2 * 2 + (2 * 2 + 1 if dropout else 0))  # softmax reads and writes; dropout too, with its mask

@@ -84,7 +84,7 @@ def stem(z: float = S) -> list[Work]:
 
 
 def head(z: float = S, tp: float = 1, times: float = 1, s: float = S, gradient: float = 4) -> list[Work]:
-    """Final norm, logits of every token, and the loss: 28 bytes a logit to widen, normalise, subtract and narrow."""
+    """Final norm, logits of every token, and the loss: 28 bytes a logit to widen, normalize, subtract and narrow."""
     loss = Work((elementwise(0, moved=s * 1000 / tp * 28),), ())
     return [ew(z * 256, z * 256, times=times), mm(s, 256, 1000 / tp, gradient), loss]
 

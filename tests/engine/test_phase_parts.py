@@ -1,4 +1,4 @@
-"""Parts of a phase by themselves: a layer's adapters as they are charged, logits held, matrices orthogonalised on a share of devices."""
+"""Parts of a phase by themselves: a layer's adapters as they are charged, logits held, matrices orthogonalized on a share of devices."""
 
 from __future__ import annotations
 

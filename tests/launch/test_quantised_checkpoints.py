@@ -1,4 +1,4 @@
-"""A checkpoint that is published quantised keeps its weights through a launch, written or read."""
+"""A checkpoint that is published quantized keeps its weights through a launch, written or read."""
 
 from __future__ import annotations
 

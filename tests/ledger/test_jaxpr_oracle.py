@@ -94,7 +94,7 @@ def dot_flops(jaxpr) -> int:
 
 
 def ledger_flops(s: dict, batch: int, seq: int) -> float:
-    """Training FLOPs of the estimate under the full-attention convention: three forwards."""
+    """Training FLOPs of the estimate under the full-attention convention: three forward."""
     request = Request(
         spec(s),
         load_hardware("h100"),

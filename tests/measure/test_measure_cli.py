@@ -83,6 +83,7 @@ def test_a_busy_machine_writes_no_profile_unless_forced(tmp_path, monkeypatch, c
 
 @pytest.mark.parametrize(("quiet", "loud", "held_back"), [(10, 0, False), (9, 1, False), (8, 2, True), (0, 1, True)])
 def test_a_few_disturbed_timings_are_borne(quiet, loud, held_back):
-    from rooflinecli.measure.run import ignored_log_lines
+    from rooflinecli.measure.run import DISTURBED, contended_fraction
 
-    assert ignored_log_lines([{"busy": 1.0}] * quiet + [{"busy": 1.5}] * loud) is held_back
+    share = contended_fraction([{"busy": 1.0}] * quiet + [{"busy": 1.5}] * loud)
+    assert share == loud / (quiet + loud) and (share > DISTURBED) is held_back

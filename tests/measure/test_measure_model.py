@@ -151,3 +151,18 @@ def test_a_loop_without_a_profile_says_what_to_run(tmp_path, monkeypatch):
         compare.close(compare.ModelComparison("gpt2", "epyc-9654", phases=("nonsense",)))
     with pytest.raises(UsageError, match="learned positions"):
         compare.close(compare.ModelComparison("gpt2", "epyc-9654", seq=4096, layers=1, d_model=64, vocab=64))
+
+
+def test_a_time_below_the_floor_and_a_noisy_profile_are_remarked():
+    """32.5 ms measured where the floor says 34.7 is a defect of the profile, and a profile of a busy machine says how busy."""
+    from types import SimpleNamespace
+
+    from rooflinecli.measure.model.compare import below_floor, noise
+
+    assert "32.5 ms is below the floor of 34.7 ms" in below_floor(0.0325, 0.0347)
+    assert below_floor(0.0347, 0.0347) == ""
+    assert (
+        noise(SimpleNamespace(measured={"contended_fraction": 0.34}))
+        == "34% of the profile's timings were taken on a busy machine"
+    )
+    assert noise(SimpleNamespace(measured={})) == "" == noise(SimpleNamespace(measured=None))

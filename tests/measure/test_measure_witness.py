@@ -91,7 +91,7 @@ def test_measured_constants_are_nearer_where_the_timings_are_theirs(env):
 
 
 def test_a_pass_beside_the_kernel_is_not_asked_for():
-    """fp8 on an H100 is priced with the quantising of its input, which nobody timed with the matmul."""
+    """fp8 on an H100 is priced with the quantizing of its input, which nobody timed with the matmul."""
     from rooflinecli.questions.kernel.answer import kernel_matmul
 
     chip = load_hardware("h100-sxm")

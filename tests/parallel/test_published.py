@@ -181,7 +181,7 @@ def test_every_plan_that_ran_is_legal():
 
 
 def test_rounds_of_published_runs():
-    """Dev and second-round rows as the second fit left them; every family's interval together holds 80 % and more."""
+    """Dev and second-round rows as the second fit left them; every family's interval together holds 80% and more."""
     rounds = ((FIRST, 282, 0.055, 0.034), (SECOND, 200, 0.08, 0.06), (THIRD, 54, 0.1, 0.07))
     for rows, count, mean_error, median_error in rounds:
         found = [published_training.compared(row) for row in rows]

@@ -80,7 +80,7 @@ def test_bubble_of_1f1b_and_gpipe(p, m, order):
 
 
 def interleaved(p: int, m: int, v: int) -> list[list[tuple]]:
-    """Megatron-LM's order: chunks of p microbatches in turn, (p - s - 1) 2 + (v - 1) p forwards before the first backward."""
+    """Megatron-LM's order: chunks of p microbatches in turn, (p - s - 1) 2 + (v - 1) p forward before the first backward."""
 
     def at(k: int, backward: bool) -> tuple[int, int]:
         chunk = k % (p * v) // p

@@ -159,7 +159,7 @@ def test_what_is_wrong_is_one_sentence(args: list[str], says: str) -> None:
 
 @pytest.mark.slow
 def test_the_device_hours_of_llama_405b_are_those_that_meta_reports() -> None:
-    """30.84 M hours on H100, some 15.6T tokens (Llama 3.1 405B model card, huggingface.co/meta-llama/Llama-3.1-405B); the interval is of 80 %."""
+    """30.84 M hours on H100, some 15.6T tokens (Llama 3.1 405B model card, huggingface.co/meta-llama/Llama-3.1-405B); the interval is of 80%."""
     args = [
         "llama-3.1-405b",
         "--tokens",

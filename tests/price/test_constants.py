@@ -29,7 +29,7 @@ def _set(text: str) -> tuple[float, ...]:
         ("matmul.quant_bytes=3 B", 3.0),
         ("prefill_attention.per_item=2 us", 2e-6),
         ("matmul.tau=0.3 ns", 3e-10),
-        ("matmul.compute=80 %", 0.8),
+        ("matmul.compute=80%", 0.8),
     ],
 )
 def test_a_constant_is_read_in_its_unit_on_the_command_line_and_in_a_file(text, value):

@@ -39,7 +39,7 @@ def test_places_visited_counts_every_draw(places: int, top_k: int) -> None:
 
 
 def test_bytes_of_low_latency_kernels_are_those_of_every_copy() -> None:
-    """16 ranks, 8 a node: of 8 copies of 128 tokens, 7/16 go to neighbours and 8/16 leave the node."""
+    """16 ranks, 8 a node: of 8 copies of 128 tokens, 7/16 go to neighbors and 8/16 leave the node."""
     p = priced("deepep-low-latency", 128.0, 16.0)
     assert p.volume == pytest.approx(128 * 8 * 7168 * 1.03125 * 15 / 16)
 

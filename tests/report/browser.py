@@ -107,7 +107,7 @@ class Browser:
         return json.loads(raw)
 
     def visit(self, path: Path, width: int, height: int = 900, *, dark: bool = False, media: str = "screen") -> None:
-        """Open a file at this width with the network off, in a colour scheme."""
+        """Open a file at this width with the network off, in a color scheme."""
         self.events.clear()
         self.call(
             "Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=-1, uploadThroughput=-1

@@ -77,7 +77,7 @@ def test_a_pipe_has_a_width_that_nothing_changes(cli, monkeypatch) -> None:
 
 
 def test_a_terminal_is_asked_for_its_width() -> None:
-    """In a real pseudo-terminal of 72 columns, with colours."""
+    """In a real pseudo-terminal of 72 columns, with colors."""
     leader, follower = pty.openpty()
     import fcntl
     import termios

@@ -86,7 +86,7 @@ COMMANDS = {
         "--batch": "32",
         "--devices": "8",
     },
-    "serving quantise": {
+    "serving quantize": {
         "--params": "70B",
         "--to": "int4",
         "--kv-per-sequence": "2.7 GB",
@@ -200,8 +200,8 @@ def test_no_input_reaches_a_traceback(cli, command, data):
         ("serving cost --usd-per-hour 4", "no throughput"),
         ("serving batching --mean-output 500 --max-output 200", "swap"),
         ("serving prefix-cache --requests 0.5 --prompt 10 --shared 5", "--requests 1"),
-        ("serving quantise -p 70B --to bf16", "two formats"),
-        ("serving quantise -p 70B --to int5", "int5"),
+        ("serving quantize -p 70B --to bf16", "two formats"),
+        ("serving quantize -p 70B --to int5", "int5"),
         ("occupancy sm -t 2048 --hw h100", "exceed the 1024"),
         ("occupancy sm -t 128 --hw tpu-v5e", "--capability"),
         ("occupancy systolic 1 2 3 --hw h100", "no systolic array"),

@@ -66,8 +66,8 @@ ROWS = [
     ),
     ("W7.5", "serving cost --usd-per-hour 2 --tokens-per-s 6000 -u 0.7", "million_output_tokens_usd", 0.13228, 1e-3),
     # the text says that INT4 halves the weights; from 16 bits to 4 it quarters them, 141 to 35 GB
-    ("W7.5 weights", "serving quantise -p 70.6B --to int4", "formats.int4.weights_bytes", 35.3e9, 1e-9),
-    ("W7.5 ratio", "serving quantise -p 70.6B --to int4", "memory_bound_speedup", 4.0, 1e-9),
+    ("W7.5 weights", "serving quantize -p 70.6B --to int4", "formats.int4.weights_bytes", 35.3e9, 1e-9),
+    ("W7.5 ratio", "serving quantize -p 70.6B --to int4", "memory_bound_speedup", 4.0, 1e-9),
     # --- chapter 8 (the profile rows are in tests/profile) ---------------------------------------------------------
     ("W8.3 blocks", "occupancy sm -t 128 --smem 48KiB --hw h100", "blocks", 4, 0),
     (
@@ -191,14 +191,14 @@ ROWS = [
     ),
     (
         "sb chips bf16",
-        "serving quantise -p 70B --to int8 --memory 16GB",
+        "serving quantize -p 70B --to int8 --memory 16GB",
         "formats.bf16.devices_for_weights",
         8.75,
         1e-9,
     ),
     (
         "sb chips int8",
-        "serving quantise -p 70B --to int8 --memory 16GB",
+        "serving quantize -p 70B --to int8 --memory 16GB",
         "formats.int8.devices_for_weights",
         4.375,
         1e-9,
@@ -206,14 +206,14 @@ ROWS = [
     # the book takes 45 GB of int4 weights and 2.81 chips; 70e9 half bytes are 35 GB
     (
         "sb chips int4",
-        "serving quantise -p 70B --to int4 --memory 16GB",
+        "serving quantize -p 70B --to int4 --memory 16GB",
         "formats.int4.devices_for_weights",
         2.1875,
         1e-9,
     ),
     (
         "sb caches bf16",
-        "serving quantise -p 70B --to int8 --memory 16GB -n 16 --kv-per-sequence 2.68GB",
+        "serving quantize -p 70B --to int8 --memory 16GB -n 16 --kv-per-sequence 2.68GB",
         "formats.bf16.largest_batch",
         43,
         0,

@@ -95,7 +95,7 @@ def _known(name: str) -> bool:
 
 
 def compute(launch: Launch, written: Any, flag: str) -> None:
-    """--dtype of a server or the precision of a trainer; a quantised format said elsewhere is kept."""
+    """--dtype of a server or the precision of a trainer; a quantized format said elsewhere is kept."""
     word = str(written or "auto").lower()
     if word in COMPUTE and "dtype" not in launch.options:
         launch.options["dtype"] = COMPUTE[word]
@@ -119,7 +119,7 @@ def served(launch: Launch, written: Any, flag: str) -> None:
 
 
 def _held(launch: Launch) -> set[str]:
-    """The formats in which the registry's checkpoint of a launch's model is published; none where it is not quantised."""
+    """The formats in which the registry's checkpoint of a launch's model is published; none where it is not quantized."""
     try:
         stored = load_model(str(launch.options.get("model", ""))).quantization
     except RooflineError:

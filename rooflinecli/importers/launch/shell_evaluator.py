@@ -315,7 +315,7 @@ class ShellEvaluator:
         self._any(maybe)
 
     def _any(self, ways: list[list[Node]]) -> None:
-        """One of these runs, and nobody can tell which: each from the same start, and afterwards what they leave in common."""
+        """One of these runs, and nobody can tell which: each from the same start, and afterward what they leave in common."""
         if len(ways) == 1:
             self.follow(ways[0])
             return

@@ -29,7 +29,7 @@ def read(source: Source) -> list[MeasuredRow]:
     for line, run in source.objects:
         if "time_to_first_token" in run:
             if run.get("is_complete") is False or run.get("was_cancelled"):
-                reason = run.get("incomplete_reason") or "it was cancelled"
+                reason = run.get("incomplete_reason") or "it was canceled"
                 raise DataError(f"{source.at(line)}: the run did not finish ({reason}); measure again")
             asked = run.get("input_config") or {}
             found += serving_common.readings(

@@ -1,4 +1,4 @@
-"""torchtitan: `step: … tps: … mfu: …` under terminal colours, one line per rank; tps is tokens per second and device."""
+"""torchtitan: `step: … tps: … mfu: …` under terminal colors, one line per rank; tps is tokens per second and device."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _PATTERNS = [
             "attention",
             r"flash|fmha|attention|\bsdpa\b|\bmha\b|paged_?att|softmax_attn|(^|[_\W])(attn|mla)([_\W]|$)(?!.*(proj|norm|gemm|out))",
         ),
-        # XLA on a CPU hands matrix products with their neighbours to XNNPACK, YNN or oneDNN as one fusion; some reductions
+        # XLA on a CPU hands matrix products with their neighbors to XNNPACK, YNN or oneDNN as one fusion; some reductions
         # become a ynn_fusion too, which the name does not tell apart, but they hardly take time beside the products
         (
             "gemm",

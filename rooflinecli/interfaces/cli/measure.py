@@ -56,7 +56,7 @@ def _suite(name: str) -> Any:
         ),
         dtype: list[str] = _Opt(None, "--dtype", help="fp32, bf16, fp16, fp8, int8, tf32; repeat for several."),
         extends: str = _Opt(
-            None, help="The known chip this profile extends, or 'none'; omitted: recognised by its name."
+            None, help="The known chip this profile extends, or 'none'; omitted: recognized by its name."
         ),
         pallas: bool = _Opt(True, "--pallas/--no-pallas", help="Pallas kernels beside XLA's, where they compile."),
         force: bool = _Opt(

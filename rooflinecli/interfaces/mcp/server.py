@@ -8,7 +8,7 @@ from rooflinecli.interfaces.mcp import tools
 
 INSTRUCTIONS = (
     "Roofline estimates for transformers. Every time comes as floor_s (speed of light), time_s (expected) and interval_s "
-    "(80 %); cite `sources`, and never report a time below its floor. Call explain for how a number follows."
+    "(80%); cite `sources`, and never report a time below its floor. Call explain for how a number follows."
 )
 
 

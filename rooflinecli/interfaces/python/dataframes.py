@@ -47,7 +47,7 @@ class Simulation(dict[str, Any]):
         return self["simulate"][name]
 
     def to_frame(self) -> Any:
-        """A row for each number with the ends of its 80 % interval, None where it has none: a pandas frame, or a polars one."""
+        """A row for each number with the ends of its 80% interval, None where it has none: a pandas frame, or a polars one."""
         ends = self["interval"]
         return frame(
             {

@@ -133,7 +133,7 @@ def page(options: dict[str, Any], content: EscapedHtml) -> str:
 
 
 def _field(option: Option, value: Any) -> EscapedHtml:
-    """A labelled field; sizes that people try out have a slider of powers of two beside them."""
+    """A labeled field; sizes that people try out have a slider of powers of two beside them."""
     ident = f"o-{option.name}"
     words = _WORDS.get(option.name) or (
         ("", *option.choices)

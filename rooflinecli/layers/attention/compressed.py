@@ -1,7 +1,7 @@
 """Attention over a window of tokens and, behind it, over entries that each stand for `rate` tokens (DeepSeek-V4, sections 2.3.1 and 2.3.2).
 
 One shared head is key and value at once. A compressor makes an entry of each `rate` tokens by a learned softmax over them. Where
-an entry overlaps its neighbour (`index_heads` given), an indexer with entries of its own picks the `index_top` that a query attends
+an entry overlaps its neighbor (`index_heads` given), an indexer with entries of its own picks the `index_top` that a query attends
 to; without one (heavily compressed) a query attends to every entry behind it. Without `rate` there is the window alone. Output
 heads are projected group by group to a low rank first. Source of the sizes: transformers 5.23 models/deepseek_v4.
 """

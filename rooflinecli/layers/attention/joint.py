@@ -10,7 +10,7 @@ from rooflinecli.ledger.ledger import Block, Row, Sizes, elementwise, matmul
 from rooflinecli.specs.model import AttentionSpec, ModelSpec
 
 SIZES = {"text": "tokens of the prompt in every sequence"}
-OPTIONAL = {"last": "1 where nothing reads the prompt's stream afterwards, so that it has no output"}
+OPTIONAL = {"last": "1 where nothing reads the prompt's stream afterward, so that it has no output"}
 
 
 def image_tokens(sizes: Sizes) -> object:

@@ -1,6 +1,6 @@
 """Lightning attention (Qin et al. 2024, arXiv 2401.04658; MiniMax-01): linear attention with a fixed decay per head.
 
-Every head keeps a state of head_dim x head_dim; the output is normalised over all heads and gated by a projection of the input.
+Every head keeps a state of head_dim x head_dim; the output is normalized over all heads and gated by a projection of the input.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tiled matmul for Hopper through Pallas' Mosaic GPU backend (plgpu).
 
-A persistent grid of one block per SM walks output tiles in a snake so that neighbours share operands in L2. Each block
+A persistent grid of one block per SM walks output tiles in a snake so that neighbors share operands in L2. Each block
 is three warpgroups: one streams operand tiles into a ring of shared-memory slots with TMA, two multiply them with wgmma,
 side by side along n. The result leaves through shared memory patch by patch, so that the copy out of one
 overlaps the next. Written after NVIDIA's CUTLASS warp-specialized persistent design and the Pallas Mosaic GPU guide.

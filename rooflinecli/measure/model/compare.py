@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from rooflinecli.core.errors import UsageError, unknown
+from rooflinecli.core.units import duration
 from rooflinecli.measure.cpu_contention import around
 from rooflinecli.measure.device import environment, keep_pages, known_chip
 from rooflinecli.measure.dtypes import jax_name
@@ -96,7 +97,7 @@ def _phase(
     program = programs.program(phase, spec, held, loop.batch, loop.seq, jnp.dtype(jax_name(dtype)))
     check = _equal(f"{phase} matmul FLOPs", flop_oracle.matmul_flops(program.fn, *program.args), round(expected.flops))
     timing, xla = timed(program, loop.budget, loop.trace and loop.trace / phase)
-    return _row(phase, loop, spec, expected, timing, xla, dtype), check
+    return _row(phase, loop, spec, hardware, expected, timing, xla, dtype), check
 
 
 def timed(program: programs.Program, budget: float, trace: Path | None = None) -> tuple[Timing, float]:
@@ -121,7 +122,14 @@ def timed(program: programs.Program, budget: float, trace: Path | None = None) -
 
 
 def _row(
-    phase: str, loop: ModelComparison, spec: ModelSpec, expected: Prediction, timing: Timing, xla: float, dtype: str
+    phase: str,
+    loop: ModelComparison,
+    spec: ModelSpec,
+    hardware: HardwareSpec,
+    expected: Prediction,
+    timing: Timing,
+    xla: float,
+    dtype: str,
 ) -> dict[str, Any]:
     s = timing.summary
     return {
@@ -138,8 +146,24 @@ def _row(
         "xla_flops": xla,
         "compile_s": timing.compile_s,
         "breakdown_s": expected.breakdown,
-        "warning": timing.warning,
+        "warning": "; ".join(filter(None, (timing.warning, below_floor(s.median, expected.floor), noise(hardware)))),
     }
+
+
+def below_floor(measured: float, floor: float) -> str:
+    """What a time below the printed floor means; empty where there is none."""
+    if measured >= floor:
+        return ""
+    return (
+        f"measured {duration(measured)} is below the floor of {duration(floor)}: a peak or the bandwidth of the profile is too low; "
+        "measure again on an idle machine, or report the chip's figures"
+    )
+
+
+def noise(hardware: HardwareSpec) -> str:
+    """How much of a measured profile was timed on a busy machine; empty for an idle one and for a datasheet."""
+    contended = float((hardware.measured or {}).get("contended_fraction", 0.0))
+    return f"{contended:.0%} of the profile's timings were taken on a busy machine" if contended else ""
 
 
 def _equal(what: str, built: int, ledger: int) -> str:

@@ -35,7 +35,7 @@ def forward(
 ) -> tuple[jax.Array, Cache]:
     """Logits [B, S or 1, V] and the cache ([] unless `keep` or `cache`).
 
-    With `cache`, tokens are the newest ones and land in its last slots: the cache is full afterwards.
+    With `cache`, tokens are the newest ones and land in its last slots: the cache is full afterward.
     """
     length = tokens.shape[1]
     start = cache[0][0].shape[1] - length if cache else 0

@@ -116,7 +116,7 @@ class _Search:
         return next((changes for changes in candidates if self.passing(changes)), None)
 
     def refined(self, kind: str, changes: Options) -> Options:
-        """The smallest such change that still passes, by bisection towards what the plan has now."""
+        """The smallest such change that still passes, by bisection toward what the plan has now."""
         training = "train" in self.result.phases
         option = {"batch": None if training else "batch", "devices": "n" if training else None}.get(kind)
         if option is None:

@@ -22,7 +22,7 @@ _SIZES = ("tp", "pp", "dp", "cp")
 
 @dataclass(frozen=True)
 class Outcome:
-    """A case with what was found: the estimate (none when no device count holds it, and of a fleet) and a judgement per requirement."""
+    """A case with what was found: the estimate (none when no device count holds it, and of a fleet) and a judgment per requirement."""
 
     case: CheckCase
     result: EstimateAnswer | None
@@ -101,7 +101,7 @@ def outcome(case: CheckCase, answer: Estimator) -> Outcome:
 
 
 def _of_fleet(case: CheckCase) -> tuple[Judgment, ...]:
-    """The judgements of a whole fleet, of which no single estimate tells."""
+    """The judgments of a whole fleet, of which no single estimate tells."""
     from rooflinecli.questions.check import fleet_quantities
 
     found = []

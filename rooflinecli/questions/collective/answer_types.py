@@ -33,7 +33,7 @@ class NetworkLevelAnswer(Record):
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class CollectiveAnswer(Record):
-    """Bytes that each device sends, times with their 80 % interval, and bus bandwidth as nccl-tests define it."""
+    """Bytes that each device sends, times with their 80% interval, and bus bandwidth as nccl-tests define it."""
 
     op: str
     hardware: ChipName

@@ -36,7 +36,7 @@ def _mfu(result: EstimateAnswer, written: str) -> None:
             "Check that 6N FLOPs per token were counted and the dense, not the sparse, peak"
         )
     if value <= 0:
-        raise UsageError(f"--mfu {written}: a utilisation lies above 0 and up to 1")
+        raise UsageError(f"--mfu {written}: a utilization lies above 0 and up to 1")
     train = result.phases.get("train")
     if train is None:
         raise UsageError("--mfu describes training; add --phase train")

@@ -33,7 +33,7 @@ def resolved_options(options: Mapping[str, Any], result: EstimateAnswer, trains:
     found["phase"] = ["train"] if trains else ["prefill", "decode"]
     work = result.workload
     if trains or "dtype" in given or load_model(_model(given, result)).quantization is None:
-        found["dtype"] = work.dtype  # said, it would store a quantised checkpoint otherwise
+        found["dtype"] = work.dtype  # said, it would store a quantized checkpoint otherwise
     if trains:
         found |= {name.replace("_", "-"): getattr(plan, name) for name in _TRAINED}
         found |= {name.replace("_", "-"): _plain(value) for name, value in plan.unusual.items()}

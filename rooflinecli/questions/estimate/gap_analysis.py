@@ -46,7 +46,7 @@ class MeasuredStep:
 
 
 def explain(request: Request, result: EstimateAnswer, plan: Layout, measured: float) -> list[Explanation]:
-    """Assumptions that move the step of `plan` towards `measured` seconds, the likeliest first.
+    """Assumptions that move the step of `plan` toward `measured` seconds, the likeliest first.
 
     Those that close the gap come before those that leave some of it, and the milder change before the larger.
     """

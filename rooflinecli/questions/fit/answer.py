@@ -1,4 +1,4 @@
-"""Which quantisations of a model fit a machine, with how much context, and how fast each is."""
+"""Which quantizations of a model fit a machine, with how much context, and how fast each is."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def kernel_matmul(
 ) -> dict[str, Any]:
     """x[m, k] @ w[k, n], both operands in `dtype`, the result in 16 bits when `dtype` is narrower.
 
-    engine: whose kernels; without it those that the chip's constants are of. quantisation: dynamic has a pass of its own that
+    engine: whose kernels; without it those that the chip's constants are of. quantization: dynamic has a pass of its own that
     narrows the input, static (scales known before, so that the kernel in front writes narrow) and none have not. Raises
     UsageError for other words.
     """
@@ -60,7 +60,7 @@ def _under(
 
 
 def matmul_op(m: Number, k: Number, n: Number, dtype: str, hardware: HardwareSpec) -> Op:
-    """The kernel of x[m, k] @ w[k, n], with the pass that quantises its input where the chip's constants have one."""
+    """The kernel of x[m, k] @ w[k, n], with the pass that quantizes its input where the chip's constants have one."""
     f = formats(dtype, None, None, hardware.peak, hardware.name)
     return Op(
         name="matmul",

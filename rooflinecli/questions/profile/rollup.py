@@ -105,14 +105,14 @@ def _kinds(kernels: list[Kernel], total: Number, lift: Lift) -> dict[str, dict[s
 
 
 def _fusion(kernels: list[Kernel], total: Number, lift: Lift) -> dict[str, Any]:
-    """Amdahl's bound if all fusable kernels vanished, and what joining neighbours would save."""
+    """Amdahl's bound if all fusable kernels vanished, and what joining neighbors would save."""
     fusable = [k for k in kernels if _fusable(k)]
     removed = lift("t_gone", sum(k.seconds for k in fusable), "s", f"sum of {len(fusable)} memory-bound kernels")
     chains = [chain for chain in _chains(kernels) if len(chain) > 1]
     saved: Number = 0.0
     for chain in chains:
         times = [k.seconds for k in chain]
-        whole = lift("t_chain", sum(times), "s", f"{len(chain)} neighbours from {chain[0].name}")
+        whole = lift("t_chain", sum(times), "s", f"{len(chain)} neighbors from {chain[0].name}")
         saved = saved + profiling.fusion_saving(whole, lift("t_max", max(times), "s", "the slowest of them"))
     answer = {
         "removable_s": removed,

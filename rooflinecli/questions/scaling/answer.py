@@ -125,7 +125,7 @@ def chinchilla(
         "training_flops": counts.training_flops_rule(rule_params, rule_tokens),
         "fits": {name: _optimum(params, tokens, flops, one) for name, one in chosen.items()},
         "notes": [
-            "The rule of thumb is on top; each fit minimises its own loss at C = 6 N D.",
+            "The rule of thumb is on top; each fit minimizes its own loss at C = 6 N D.",
             *(f"{name}: {one.source}" for name, one in chosen.items()),
         ],
     }

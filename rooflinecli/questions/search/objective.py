@@ -37,7 +37,7 @@ class Objective:
     sign: float
 
     def key(self, value: Any) -> Any:
-        """A number to minimise."""
+        """A number to minimize."""
         return value if self.sign > 0 else -value
 
 

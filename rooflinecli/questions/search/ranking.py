@@ -66,7 +66,7 @@ class ParetoFront:
 
 
 def frontier(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Indices of points not dominated (both minimised), by rising `first`."""
+    """Indices of points not dominated (both minimized), by rising `first`."""
     order = np.lexsort([second, first])
     best = np.minimum.accumulate(np.concatenate([[np.inf], second[order][:-1]]))
     return order[second[order] < best]

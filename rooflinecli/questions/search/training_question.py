@@ -1,4 +1,4 @@
-"""What a search is asked: the request with its layout left open, what to minimise, what must hold."""
+"""What a search is asked: the request with its layout left open, what to minimize, what must hold."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def tornado(contenders: Sequence[RankedCandidate]) -> dict[str, Any]:
 
 
 def _errors(mine: Sequence[RankedCandidate]) -> dict[str, float]:
-    """Path of a constant -> the relative error of its class, 80 %; the largest where several entries were read."""
+    """Path of a constant -> the relative error of its class, 80%; the largest where several entries were read."""
     found: dict[str, float] = {}
     for contender in mine:
         for (_, kind, *_rest), entry in contender.ctx.chip._constants.items():

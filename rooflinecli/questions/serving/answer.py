@@ -1,4 +1,4 @@
-"""Small serving questions: batching, beams, prefix caches, pools, quantisation, what a token costs and what pays."""
+"""Small serving questions: batching, beams, prefix caches, pools, quantization, what a token costs and what pays."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def quantise(
         "formats": rows,
         "memory_bound_speedup": gain,
         "notes": [
-            "The speed-up holds at batch 1 and while decode streams weights and cache from memory; "
+            "The speedup holds at batch 1 and while decode streams weights and cache from memory; "
             "a compute-bound prefill gains only if the chip multiplies in the narrow format."
         ],
     }

@@ -1,4 +1,4 @@
-"""A simulation as an answer: what was asked, every number, and its 80 % interval; and studies of several."""
+"""A simulation as an answer: what was asked, every number, and its 80% interval; and studies of several."""
 
 from __future__ import annotations
 

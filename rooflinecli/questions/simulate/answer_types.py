@@ -76,7 +76,7 @@ class SloAnswer(Record):
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class SimulateAnswer(Record):
-    """What was asked, every number of the run, and its 80 % interval over seeds and step times."""
+    """What was asked, every number of the run, and its 80% interval over seeds and step times."""
 
     schema: str
     model: str

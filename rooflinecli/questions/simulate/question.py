@@ -137,7 +137,7 @@ class Cluster(Group):
     scheduler_config: Texts = field("free", "Override the engine's scheduler: policy=sglang, token_budget=2048, look_ahead=0; repeat.", default=None, metavar="NAME=VALUE", panel=ENGINE, several=True, former=("scheduler",))
     seed: Whole = field("whole", "Seed of everything drawn: equal seeds give equal answers.", default=0, least=0)
     num_seeds: OptWhole = field("whole", "Runs with further seeds for the interval (3; 1 beyond 20,000 requests).", default=None, former=("seeds",))
-    interval: OptSwitch = field("switch", "Repeat with other seeds and step times for an 80 % interval (up to 20,000 requests).", default=None)
+    interval: OptSwitch = field("switch", "Repeat with other seeds and step times for an 80% interval (up to 20,000 requests).", default=None)
     # fmt: on
 
     def check(self: Any) -> None:

@@ -20,9 +20,9 @@ def speculate(
     verify_cost: Number = 1.0,
     plain_s: Number = None,
 ) -> dict[str, Any]:
-    """Tokens per step and speed-up at a draft length and at the best one, exact and simplified."""
+    """Tokens per step and speedup at a draft length and at the best one, exact and simplified."""
     longest = best_length(num.value(acceptance), num.value(draft_cost), num.value(verify_cost))
-    best = solved_value(longest, acceptance, "g*", "tokens", "the draft length with the largest speed-up, by search")
+    best = solved_value(longest, acceptance, "g*", "tokens", "the draft length with the largest speedup, by search")
     lengths = {"best": best} if draft_length is None else {"as_given": draft_length, "best": best}
     rows = {name: _gain(acceptance, draft_cost, length, verify_cost) for name, length in lengths.items()}
     chosen = next(iter(rows.values()))
@@ -82,9 +82,9 @@ def _gain(acceptance: Number, draft_cost: Number, length: Number, verify_cost: N
 
 
 def best_length(acceptance: float, draft_cost: float, verify_cost: float) -> int:
-    """The draft length with the highest exact speed-up, up to LONGEST; 0: do not speculate.
+    """The draft length with the highest exact speedup, up to LONGEST; 0: do not speculate.
 
-    Extra tokens gain a^(g+1) and cost c, so the speed-up has one peak; the search stops behind it.
+    Extra tokens gain a^(g+1) and cost c, so the speedup has one peak; the search stops behind it.
     """
 
     def speedup(length: int) -> float:
@@ -101,7 +101,7 @@ def best_length(acceptance: float, draft_cost: float, verify_cost: float) -> int
 def break_even(
     draft_length: Number, draft_cost: Number, speedup: Number = 1.0, verify_cost: Number = 1.0
 ) -> dict[str, Any]:
-    """The acceptance that a wanted speed-up takes, exact and simplified. Raises UsageError when none does."""
+    """The acceptance that a wanted speedup takes, exact and simplified. Raises UsageError when none does."""
     cost = spec.speculative_step_cost(draft_length, draft_cost, verify_cost)
     k, c, x = num.value(draft_length), num.value(cost), num.value(speedup)
     most = spec.speculative_speedup(spec.speculative_tokens(1.0, k), c)

@@ -8,7 +8,7 @@ from rooflinecli.core.units import si
 from rooflinecli.engine.phase_answer import PhaseAnswer
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 
-_HEAD = ("", "floor", "expected", "80 % interval", "bound by", "tokens/s", "memory per device")
+_HEAD = ("", "floor", "expected", "80% interval", "bound by", "tokens/s", "memory per device")
 
 
 def page(result: EstimateAnswer) -> str:

@@ -66,11 +66,11 @@ def _card(figures: EmbeddedFigures, phase: str) -> EscapedHtml:
     )
     facts: list[tuple[Any, Any]] = [
         ("floor", figures(f"{path}.floor_s")),
-        ("80 % interval", join(figures(f"{path}.interval_s.0"), " to ", figures(f"{path}.interval_s.1"))),
+        ("80% interval", join(figures(f"{path}.interval_s.0"), " to ", figures(f"{path}.interval_s.1"))),
         ("bound by", bound),
         ("rate", rate),
         (
-            "80 % interval of the rate",
+            "80% interval of the rate",
             join(figures(f"{path}.tokens_per_s_interval.0"), " to ", figures(f"{path}.tokens_per_s_interval.1")),
         ),
         *uses,
@@ -200,7 +200,7 @@ def _bar(
 
 
 def _colour(name: str, index: int) -> str:
-    """The same name has the same colour in every bar."""
+    """The same name has the same color in every bar."""
     names = [label for _, label in PIECES]
     order = names.index(name) if name in names else GROUPS.index(name) if name in GROUPS else len(GROUPS)
     return f"c{order + 1}"

@@ -99,7 +99,7 @@ def _degrees(lean: float) -> float:
 
 
 def _legend(phases: dict[str, None]) -> EscapedHtml:
-    """What colours and shapes mean."""
+    """What colors and shapes mean."""
 
     def key(shape: str, class_: str, words: str) -> EscapedHtml:
         drawing = (
@@ -136,7 +136,7 @@ def throughput(figures: EmbeddedFigures, phase: str) -> EscapedHtml:
         tag(
             "ul",
             tag("li", "line: expected"),
-            tag("li", "band: 80 % interval"),
+            tag("li", "band: 80% interval"),
             tag("li", "dashed: floor"),
             tag("li", "numbers: batch; the large point is the one asked for"),
             tag("li", "hollow: does not fit") if not all(p["feasible"] for p in points) else None,

@@ -112,7 +112,7 @@ def _sections(figures: EmbeddedFigures, derivations: dict[str, Any]) -> EscapedH
             "answer",
             "Answer",
             "Floor is the speed of light of this chip; expected adds what kernels, links and the engine lose. "
-            "The band is the interval that covers 80 %.",
+            "The band is the interval that covers 80%.",
             answer.times(figures),
         ),
         ("time", "Where the time goes", "", answer.spent(figures)),

@@ -29,7 +29,7 @@ def _head(answer: dict[str, Any], width: int) -> list[str]:
     intensity = counts["intensity_flops_per_byte"]
     lines = [
         ("floor", f"{duration(answer['floor_s'])}, bound by {answer['bound']}"),
-        ("expected", f"{duration(answer['time_s'])}, 80 % interval {duration(low)} to {duration(high)}"),
+        ("expected", f"{duration(answer['time_s'])}, 80% interval {duration(low)} to {duration(high)}"),
         ("intensity", f"{intensity:,.4g} FLOP/B" if intensity else "none"),
         (
             "FLOPs",

@@ -9,7 +9,7 @@ from rooflinecli.render.formats import json, terminal
 from rooflinecli.render.formats import markdown as marked
 from rooflinecli.render.formats.terminal_style import PIPE
 
-_HEAD = ["file type", "size", "bits", "context", "tok/s", "80 % interval", "prompt tok/s"]
+_HEAD = ["file type", "size", "bits", "context", "tok/s", "80% interval", "prompt tok/s"]
 _COLUMNS = (
     "file",
     "bytes",
@@ -38,7 +38,7 @@ def render(answer: dict[str, Any], fmt: str, width: int = PIPE) -> str:
         return "\n".join(
             [f"# {marked.cell(head)}", "", marked.table(rows, right=range(1, len(_HEAD))), "", about, *notes]
         )
-    made = terminal.fit(rows, width, drop=("prompt tok/s", "80 % interval", "bits"))
+    made = terminal.fit(rows, width, drop=("prompt tok/s", "80% interval", "bits"))
     top = "\n".join(made.head(_HEAD))
     body = list(map(made.line, rows[1:]))
     notes = [line for note in answer["notes"] for line in terminal.prose(f"note: {note}", width, "  ")]

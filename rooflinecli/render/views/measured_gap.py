@@ -12,7 +12,7 @@ from rooflinecli.render.formats import terminal
 from rooflinecli.render.formats.json import dumps
 from rooflinecli.render.formats.terminal_style import PIPE
 
-_HEAD = ["row", "quantity", "measured", "floor", "expected", "80 % interval", "gap", "verdict"]
+_HEAD = ["row", "quantity", "measured", "floor", "expected", "80% interval", "gap", "verdict"]
 
 
 def render(result: dict[str, Any], format: str, width: int = PIPE) -> str:

@@ -172,7 +172,7 @@ def _said(block: Model) -> str:
 
 
 def _few(items: list[Any]) -> str:
-    """A list as far as a line of a page bears it: a quantised checkpoint names hundreds of modules. JSON has all of them."""
+    """A list as far as a line of a page bears it: a quantized checkpoint names hundreds of modules. JSON has all of them."""
     said = [_said(x) if isinstance(x, dict) else _short(str(x)) for x in items[:_FEW]]
     more = [f"and {len(items) - _FEW:,} more"] if len(items) > _FEW else []
     return f"[{', '.join([*said, *more])}]"

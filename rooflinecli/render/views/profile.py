@@ -107,7 +107,7 @@ def _findings(answer: dict[str, Any]) -> list[str]:
         else "everything is fusable"
     )
     lines.append(
-        f"fusion         {duration(fusion['removable_s'])} removable: {gain}; {fusion['chains']} chains of neighbours "
+        f"fusion         {duration(fusion['removable_s'])} removable: {gain}; {fusion['chains']} chains of neighbors "
         f"save {duration(fusion['chains_saved_s'])}, {fusion['chains_speedup']:.3f}x"
     )
     if comm and "hideable_share" in comm:

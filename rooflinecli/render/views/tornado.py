@@ -44,7 +44,7 @@ def _ends(found: dict[str, Any]) -> list[str]:
     """What it comes down to, in sentences."""
     said = []
     if any(row["inside_error"] for row in found["rows"][:SHOWN]):
-        said.append("* another wins inside the error that the constant has (80 %)")
+        said.append("* another wins inside the error that the constant has (80%)")
     price = found["break_even"]
     if price:
         now = f"it is {price['now']:.2f} now" if price["now"] is not None else "its price is not known"

@@ -41,7 +41,7 @@ def _name(title: str) -> str:
 
 
 def _picture(plt: Any, table: Any) -> Any:
-    """Left: predicted over measured, log-log, the floor in grey. Right: the middle half and 80 % of expected / measured per group."""
+    """Left: predicted over measured, log-log, the floor in gray. Right: the middle half and 80% of expected / measured per group."""
     import numpy as np
 
     groups = [(p, p.possible()) for p in table.points if p.possible().any()]
@@ -54,14 +54,14 @@ def _picture(plt: Any, table: Any) -> Any:
     measured = np.concatenate([p.measured[keep] for p, keep in groups])
     ends = [measured.min() / 1.3, measured.max() * 1.3]
     left.plot(ends, ends, color="black", linewidth=0.8, zorder=3)
-    left.set(xscale="log", yscale="log", xlabel="measured", ylabel="expected (grey: floor)", title=table.title)
+    left.set(xscale="log", yscale="log", xlabel="measured", ylabel="expected (gray: floor)", title=table.title)
     residuals = [p.expected[keep] / p.measured[keep] for p, keep in groups]
     rows = range(len(groups))
     right.boxplot(
         residuals, orientation="horizontal", positions=list(rows), whis=(10, 90), showfliers=False, widths=0.6
     )
     right.axvline(1.0, color="black", linewidth=0.8)
-    right.set(xscale="log", xlabel="expected / measured (box: middle half, whiskers: 80 %)", yticks=list(rows))
+    right.set(xscale="log", xlabel="expected / measured (box: middle half, whiskers: 80%)", yticks=list(rows))
     right.set_yticklabels([f"{p.group} ({int(keep.sum())})" for p, keep in groups], fontsize=7)
     ticks = [0.5, 0.7, 0.85, 1, 1.2, 1.5, 2]
     right.set_xticks(ticks, [f"{t:g}" for t in ticks])

@@ -55,7 +55,7 @@ def _sparse(f: ConfigFields, moe: Block, dense_first: int, bias: bool = False) -
 
 
 def apertus(f: ConfigFields) -> Block:
-    """q and k normalised per head; a plain MLP whose activation (xIELU) has two learned scalars."""
+    """q and k normalized per head; a plain MLP whose activation (xIELU) has two learned scalars."""
     mlp = feedforward(f, "dense") | {"scalars": 2}
     return frame(f, _attention(f, qk_norm="head"), mlp, layers=_layers(f))
 
@@ -212,7 +212,7 @@ def flex_olmo(f: ConfigFields) -> Block:
 
 
 def dots1(f: ConfigFields) -> Block:
-    """q and k normalised per head; leading dense layers; a window from layer max_window_layers on."""
+    """q and k normalized per head; leading dense layers; a window from layer max_window_layers on."""
     n = _layers(f)
     start = f.whole("max_window_layers", null=n, least=0)
     local = windows(f, [i >= start for i in range(n)], f.optional("sliding_window"))
@@ -233,7 +233,7 @@ def exaone_moe(f: ConfigFields) -> Block:
 
 
 def hy_v3(f: ConfigFields) -> Block:
-    """q and k normalised per head; mlp_bias on the dense layers and the shared expert."""
+    """q and k normalized per head; mlp_bias on the dense layers and the shared expert."""
     bias = f.flag("mlp_bias")
     shared = f.whole("num_shared_experts", null=0, least=0)
     moe = experts(f, "moe_intermediate_size", ("num_experts", "num_local_experts"), n_shared=shared, shared_bias=bias)
@@ -250,7 +250,7 @@ def solar_open(f: ConfigFields) -> Block:
 
 
 def mellum(f: ConfigFields) -> Block:
-    """q and k normalised per head; mixtures and windows where the config lists them."""
+    """q and k normalized per head; mixtures and windows where the config lists them."""
     moe = experts(f, "moe_intermediate_size", ("num_local_experts", "num_experts"))
     base, mixed = _sparse(f, moe, 0)
     local = windows(f, [False] * _layers(f), f.optional("sliding_window"))
@@ -291,7 +291,7 @@ def _reused(f: ConfigFields) -> list[bool]:
 
 
 def olmo_hybrid(f: ConfigFields) -> Block:
-    """Gated DeltaNet with full attention on every fourth layer, whose q and k are normalised over their full width."""
+    """Gated DeltaNet with full attention on every fourth layer, whose q and k are normalized over their full width."""
     n = _layers(f)
     default = ["recurrent" if (i + 1) % 4 else "attention" for i in range(n)]
     kinds = layer_kinds(f, ("layer_types",), default, ("recurrent", "attention"))

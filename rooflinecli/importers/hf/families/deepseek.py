@@ -72,7 +72,7 @@ def deepseek_v32(f: ConfigFields, shared: list[bool] | None = None) -> dict[str,
 
 
 def glm4_moe(f: ConfigFields) -> dict[str, Any]:
-    """attention_bias is on q, k and v only; use_qk_norm normalises per head."""
+    """attention_bias is on q, k and v only; use_qk_norm normalizes per head."""
     norm = "head" if f.flag("use_qk_norm") else "none"
     return _mixture(f, attention(f, qkv_bias=f.flag("attention_bias"), qk_norm=norm))
 

@@ -29,7 +29,7 @@ def gemma2(f: ConfigFields) -> dict[str, Any]:
 
 
 def gemma3(f: ConfigFields) -> dict[str, Any]:
-    """Four norms per layer, q and k normalised per head; every sixth layer is global unless the config says otherwise."""
+    """Four norms per layer, q and k normalized per head; every sixth layer is global unless the config says otherwise."""
     block = _attention(f, qk_norm="head")
     period = f.whole("sliding_window_pattern", "_sliding_window_pattern", null=6)
     window = f.optional("sliding_window")

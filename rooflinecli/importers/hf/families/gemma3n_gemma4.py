@@ -14,7 +14,7 @@ from rooflinecli.specs.field_reader import MISSING, ConfigFields, Family
 
 
 def _common(f: ConfigFields) -> Block:
-    """q and k normalised per head; attention_bias on q, k, v and o."""
+    """q and k normalized per head; attention_bias on q, k, v and o."""
     both = "attention both ways over the text is not read here; write the model as YAML"
     f.expect("use_bidirectional_attention", (None, False, "vision"), both)  # vision: within an image alone
     bias = f.flag("attention_bias")

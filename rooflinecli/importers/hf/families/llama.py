@@ -22,7 +22,7 @@ def llama(f: ConfigFields) -> dict[str, Any]:
 
 
 def olmo2(f: ConfigFields) -> dict[str, Any]:
-    """Norms after the blocks, and q and k normalised over their full width."""
+    """Norms after the blocks, and q and k normalized over their full width."""
     bias = f.flag("attention_bias")
     return frame(
         f,

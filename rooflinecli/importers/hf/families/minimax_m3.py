@@ -22,7 +22,7 @@ _SIZES = {
 
 def minimax_m3(f: ConfigFields) -> dict[str, Any]:
     """q and k normed per head; the indexer stands on the layers that say so."""
-    f.expect("use_qk_norm", (True, None), "this type always normalises q and k; mend it")
+    f.expect("use_qk_norm", (True, None), "this type always normalizes q and k; mend it")
     f.expect("attention_output_gate", (False, None), "a gate on the output is not read; write the model as YAML")
     f.expect("n_shared_experts", (1, None), "this type has one shared expert; mend it")
     n = f.whole("num_hidden_layers")

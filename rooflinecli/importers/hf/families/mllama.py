@@ -8,7 +8,7 @@ from rooflinecli.importers.hf.decoder import attention, feedforward, frame
 from rooflinecli.importers.hf.layer_pattern import Override
 from rooflinecli.specs.field_reader import ConfigFields, Family
 
-_MORE_ROWS = 8  # of the embedding over the head: the image's token and its neighbours
+_MORE_ROWS = 8  # of the embedding over the head: the image's token and its neighbors
 
 
 def mllama(f: ConfigFields) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def olmo3(f: ConfigFields) -> Block:
 
 
 def olmoe(f: ConfigFields) -> Block:
-    """A mixture on every layer; q and k normalised over their full width."""
+    """A mixture on every layer; q and k normalized over their full width."""
     bias = f.flag("attention_bias")
     block = attention(f, qkv_bias=bias, out_bias=bias, qk_norm="full")
     return frame(f, block, experts(f, "intermediate_size", ("num_experts",)), layers=_layers(f))
@@ -74,7 +74,7 @@ def exaone4_windows(f: ConfigFields) -> list[Block]:
 
 
 def exaone4(f: ConfigFields) -> Block:
-    """Norms after the blocks, q and k normalised per head."""
+    """Norms after the blocks, q and k normalized per head."""
     return frame(f, attention(f, qk_norm="head"), feedforward(f, "gated"), layers=exaone4_windows(f))
 
 
@@ -113,7 +113,7 @@ def ernie_moe(f: ConfigFields) -> Block:
 
 
 def hunyuan(f: ConfigFields) -> Block:
-    """q and k normalised per head."""
+    """q and k normalized per head."""
     bias = f.flag("attention_bias")
     block = attention(f, qkv_bias=bias, out_bias=bias, qk_norm="head")
     return frame(f, block, feedforward(f, "gated"), layers=_layers(f))

@@ -36,7 +36,7 @@ def mimo(f: ConfigFields) -> dict[str, Any]:
 
 
 def qwen3(f: ConfigFields) -> dict[str, Any]:
-    """q and k are normalised per head; attention_bias is on q, k, v and o."""
+    """q and k are normalized per head; attention_bias is on q, k, v and o."""
     bias = f.flag("attention_bias")
     return frame(
         f, attention(f, qkv_bias=bias, out_bias=bias, qk_norm="head"), feedforward(f, "gated"), layers=_upper(f)
@@ -69,7 +69,7 @@ def qwen2_moe(f: ConfigFields) -> dict[str, Any]:
 def qwen3_moe(f: ConfigFields) -> dict[str, Any]:
     """Experts alone; checkpoints written for other loaders say so of what the class has not, or always has."""
     f.expect("shared_expert_intermediate_size", (0, None), "this type has no shared expert; mend model_type")
-    f.expect("use_qk_norm", (True, None), "this type always normalises q and k; mend model_type")
+    f.expect("use_qk_norm", (True, None), "this type always normalizes q and k; mend model_type")
     bias = f.flag("attention_bias")
     block = attention(f, qkv_bias=bias, out_bias=bias, qk_norm="head")
     return _mixture(f, block, _windows(f, [True] * f.whole("num_hidden_layers")))

@@ -16,7 +16,7 @@ BOTH = ("recurrent", "attention")
 
 
 def _lfm(f: ConfigFields) -> tuple[list[str], dict[str, Block]]:
-    """Gated short convolutions, and attention with q and k normalised per head at full_attn_idxs."""
+    """Gated short convolutions, and attention with q and k normalized per head at full_attn_idxs."""
     n, d = f.whole("num_hidden_layers"), f.whole("hidden_size")
     at = f.items("full_attn_idxs", int)
     default = ["attention" if at is None or i in at else "recurrent" for i in range(n)]

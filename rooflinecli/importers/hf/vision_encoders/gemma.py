@@ -8,7 +8,7 @@ from rooflinecli.specs.field_reader import ConfigFields
 
 
 def gemma4(v: ConfigFields) -> Block:
-    """Rotary in two axes, four norms a layer, q and k normalised per head, no biases; two tables of positions, none after the layers."""
+    """Rotary in two axes, four norms a layer, q and k normalized per head, no biases; two tables of positions, none after the layers."""
     width = v.whole("hidden_size")
     patch = linear("patches", width, input=3 * side(v, "patch_size") ** 2, bias=False)
     return {

@@ -21,7 +21,7 @@ def glm4v(v: ConfigFields) -> Block:
 
 
 def glm_ocr(v: ConfigFields) -> Block:
-    """Rotary positions alone, q and k normalised per head; the merger is as wide as its input times in_channels."""
+    """Rotary positions alone, q and k normalized per head; the merger is as wide as its input times in_channels."""
     made = _stack(
         v,
         v.whole("intermediate_size"),

@@ -1,1 +1,1 @@
-"""One file is one tool: how its launch is recognised, read and written, and the version of its documentation that says so."""
+"""One file is one tool: how its launch is recognized, read and written, and the version of its documentation that says so."""

@@ -24,7 +24,7 @@ def starts(words: list[str]) -> list[str] | None:
 
 
 def read(words: list[str], launch: Launch) -> None:
-    """A server's flags; no engine of its own is modelled, so the default one answers."""
+    """A server's flags; no engine of its own is modeled, so the default one answers."""
     args = LaunchArguments.of_words(
         words,
         {"trust-remote-code", "json-output", "disable-custom-kernels", "env", "disable-grammar-support"},

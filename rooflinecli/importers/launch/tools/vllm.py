@@ -105,7 +105,7 @@ def _drafted(args: LaunchArguments, launch: Launch) -> None:
 
 
 def _additional(args: LaunchArguments, launch: Launch) -> None:
-    """Weights that a TPU quantises as it loads (qwix)."""
+    """Weights that a TPU quantizes as it loads (qwix)."""
     written = str(args.given.get("additional-config", [""])[0])
     kind = re.search(r"weight_qtype\W+(float8|int8|int4)", written)
     if kind:
@@ -144,5 +144,5 @@ def write(options: dict[str, Any], model: str) -> str:
 
 
 def _quantization(options: dict[str, Any]) -> str | None:
-    """What can be asked for of an unquantised checkpoint; four bits come with the checkpoint."""
+    """What can be asked for of an unquantized checkpoint; four bits come with the checkpoint."""
     return "fp8" if options.get("dtype") == "fp8" else None
