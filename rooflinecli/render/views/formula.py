@@ -18,7 +18,7 @@ def listing(width: int = PIPE) -> str:
     for entry, block in zip(formulas.values(), blocks, strict=True):
         if entry.module != module:
             module = entry.module
-            lines += ["", module.rpartition(".")[2]]
+            lines += ["", *terminal.prose(module.rpartition(".")[2], width)]
         lines += block
     return "\n".join(lines).lstrip("\n")
 
