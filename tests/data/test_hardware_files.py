@@ -102,7 +102,7 @@ WRONG = {
     ),
     "negative": (BASE.replace("10 GiB", "-10 GiB"), r":8: memory\.capacity.*negative"),
     "zero": (BASE.replace("1 TB/s", "0 TB/s"), r"memory\.bandwidth must be above zero"),
-    "unknown field": (BASE + "colour: red\n", r":10: color: no such field"),
+    "unknown field": (BASE + "colour: red\n", r":10: colour: no such field"),
     "unknown dtype": (BASE.replace("bf16:", "bf17:"), r"unknown dtype 'bf17'"),
     "unknown kind": (BASE.replace("kind: gpu", "kind: toaster"), r":3: kind: .*'gpu'"),
     "twice": (BASE + "vendor: other\n", r":10: 'vendor' is given twice"),

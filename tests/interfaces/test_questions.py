@@ -116,7 +116,7 @@ def test_the_same_values_by_every_way_in_are_the_same_question(prompt, requests,
 
 
 def test_a_question_is_refused_whole_and_never_changes():
-    with pytest.raises(TypeError, match="has no field color"):
+    with pytest.raises(TypeError, match="has no field colour"):
         Simulate("llama-3-8b", hw="h100", qps=1.0, colour="red")
     with pytest.raises(UsageError, match="did you mean prefill-replicas"):
         Simulate.read({"model": "llama-3-8b", "hw": "h100", "qps": 1, "prefil-replicas": 2})

@@ -40,7 +40,7 @@ def kernel_matmul(
     UsageError for other words.
     """
     if quantisation not in QUANTISATION:
-        raise unknown("quantisation", quantisation, QUANTISATION, option="quantisation")
+        raise unknown("quantization", quantisation, QUANTISATION, option="activation-quantization")
     m, k, n = sizes(lift, m=m, k=k, n=n)
     op = matmul_op(m, k, n, dtype, hardware)
     op = op if quantisation == "dynamic" else op._replace(quantised=0.0)
