@@ -31,7 +31,7 @@ def _block(block: Block, width: int) -> list[str]:
         style = {"dim": dim, "red": red}.get(block.style, str)
         return [style(line) for line in prose(block.text, width, " " * block.indent)]
     if isinstance(block, Pairs):
-        return [*([bold(block.title)] if block.title else []), *pairs(block.rows, width)]
+        return [*(bold(line) for line in prose(block.title, width) if line), *pairs(block.rows, width)]
     if isinstance(block, Blocks):
         return _table(block, width)
     if isinstance(block, Drawing):
@@ -151,14 +151,9 @@ def table(
 
 def pairs(rows: Iterable[Sequence[str]], width: int = PIPE) -> list[str]:
     """Label and value, one to a line; a long value goes on below itself."""
-    return [line for lines in pairs_apart(rows, width) for line in lines]
-
-
-def pairs_apart(rows: Iterable[Sequence[str]], width: int = PIPE) -> list[list[str]]:
-    """The lines of each pair by themselves, for lists with headings between."""
     cleaned = [(clean(label), clean(value)) for label, value in rows]
     wide = min(max((cells(label) for label, _ in cleaned), default=0), max(width // 2, 8))
-    return [_pair(label, value, wide, width) for label, value in cleaned]
+    return [line for label, value in cleaned for line in _pair(label, value, wide, width)]
 
 
 def _pair(label: str, value: str, wide: int, width: int) -> list[str]:

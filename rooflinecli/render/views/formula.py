@@ -1,67 +1,31 @@
-"""Formulas as text: the list, one formula's page, its value at given numbers and how that follows."""
+"""Formulas: the list, the page of one, and its value."""
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import groupby
 
-from rooflinecli.core.derivation import Formula
+from rooflinecli.core.derivation_text import explain
 from rooflinecli.formulas.catalogue import every
-from rooflinecli.render.formats import terminal
-from rooflinecli.render.formats.terminal_style import PIPE
+from rooflinecli.questions.formula.answer_types import FormulaAnswer, FormulaList
+from rooflinecli.render.blocks import Command, Drawing, Headline, Page, Pairs, Prose, page
 
 
-def listing(width: int = PIPE) -> str:
-    formulas = every()
-    rows = [(f"  {name}", f"[{e.unit}]  {e.doc.splitlines()[0] if e.doc else ''}") for name, e in formulas.items()]
-    blocks = terminal.pairs_apart(rows, width)
-    lines, module = [], ""
-    for entry, block in zip(formulas.values(), blocks, strict=True):
-        if entry.module != module:
-            module = entry.module
-            lines += ["", *terminal.prose(module.rpartition(".")[2], width)]
-        lines += block
-    return "\n".join(lines).lstrip("\n")
-
-
-def page(entry: Formula, parameters: list[str], fmt: str = "table") -> str:
-    """What a formula is, before any numbers."""
-    if fmt != "table":
-        return _sheet({**_head(entry), "parameters": parameters, "arithmetic": entry.body}, fmt)
-    body = "\n".join(f"    {line}" for line in entry.body.splitlines())
-    try_it = f"roofline formula {entry.name} {' '.join(f'{name}=...' for name in parameters)}".rstrip()
-    return (
-        f"{entry.signature}\n\n{entry.doc}\n\n  {entry.symbol} [{entry.unit}]\n{body}\n\n  source: {entry.source}\n"
-        f"  evaluate: {try_it}"
+def view(r: FormulaAnswer | FormulaList) -> Page:
+    """A list by module; the arithmetic and source of one formula; or its value on one line."""
+    if isinstance(r, FormulaList):
+        return page(
+            *(
+                [Pairs([(f.formula, f"[{f.unit}]  {f.summary}") for f in formulas], title=module)]
+                for module, formulas in groupby(r.formulas, lambda f: f.module)
+            )
+        )
+    if r.value is not None:
+        return page([Headline(explain(r.value, 1).splitlines()[0])])
+    entry = every()[r.formula]
+    arguments = " ".join(f"{name}=..." for name in r.parameters or ())
+    return page(
+        [Headline(entry.signature)],
+        [Prose(entry.doc)],
+        [Drawing([f"  {r.symbol} [{r.unit}]", *(f"    {line}" for line in (r.arithmetic or "").splitlines())])],
+        [Prose(f"source: {r.source}", indent=2), Command(f"roofline formula {r.formula} {arguments}".rstrip())],
     )
-
-
-def value(entry: Formula, result: Any, arguments: dict[str, float], fmt: str) -> str:
-    """The value for people on one line, or everything for programs."""
-    if fmt == "table":
-        return derivation(result, 1).splitlines()[0]
-    return _sheet({**_head(entry), "value": result, "arguments": arguments}, fmt)
-
-
-def derivation(result: Any, depth: int) -> str:
-    from rooflinecli.core.derivation_text import explain
-
-    return explain(result, depth)
-
-
-def _head(entry: Formula) -> dict[str, Any]:
-    return {
-        "schema": "roofline/formula/1",
-        "formula": entry.name,
-        "symbol": entry.symbol,
-        "unit": entry.unit,
-        "source": entry.source,
-    }
-
-
-def _sheet(answer: dict[str, Any], fmt: str) -> str:
-    from rooflinecli.questions.calculator import CalculatorAnswer
-    from rooflinecli.render.answer import render
-    from rooflinecli.render.views.record import view
-
-    values = {name: value for name, value in answer.items() if name != "schema"}
-    return render(CalculatorAnswer(schema=answer["schema"], values=values), view, fmt, 120)
