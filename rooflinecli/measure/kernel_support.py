@@ -1,23 +1,22 @@
-"""What can run here: which Pallas backend compiles, which kernels JAX ships for the device. By version and by device.
+"""Engines timed besides XLA, by platform, device and jax version.
 
-cpu   Pallas kernels run in interpret mode: correct, and slow, so they are tested and never timed
-gpu   Mosaic GPU (jax.experimental.pallas.mosaic_gpu), Hopper (sm_90a), which imports absl; the Triton backend is
-      deprecated since jax 0.11
-tpu   pallas_call with jax.experimental.pallas.tpu
+pallas  jax's own Pallas kernels: Mosaic GPU on Hopper (sm_90a), which imports absl, and Mosaic on TPU
+cudnn   cuDNN's fused attention; warm: XLA's kernels on inputs that stay in the last-level cache; torch: torch's kernels
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 
 from rooflinecli.measure import torch_baseline
 from rooflinecli.measure.cases import WARM, KernelCase
 
 Takes = Callable[[KernelCase], bool]
-MOSAIC_GPU = (0, 8)  # plgpu.kernel with its present arguments
+MOSAIC_GPU = (0, 8)  # jax version of plgpu.kernel with its present arguments
 HOPPER = (9, 0)
 CACHED = 16 * 2**20  # bytes that stay in any data center GPU's last-level cache (40 MB on A100, 50 on H100)
 
@@ -28,36 +27,19 @@ def version(text: str) -> tuple[int, int]:
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
-def pallas_backend(
-    platform: str, capability: tuple[int, int] | None, jax_version: str, has_absl: bool = True
-) -> str | None:
-    """'tpu', 'mosaic_gpu', 'interpret' (cpu), or None where our Pallas kernels do not compile."""
-    if platform == "cpu":
-        return "interpret"
-    if platform == "tpu":
-        return "tpu"
-    if platform == "gpu" and capability == HOPPER and version(jax_version) >= MOSAIC_GPU and has_absl:
-        return "mosaic_gpu"
-    return None
-
-
-def shipped(platform: str, capability: tuple[int, int] | None, has_absl: bool) -> tuple[str, ...]:
-    """Operations for which the jax wheel carries a Pallas kernel for this device ('matmul', 'attention')."""
-    if platform == "tpu":
-        return ("matmul", "attention")
-    if platform == "gpu" and capability == HOPPER and has_absl:
-        return ("matmul", "attention")
-    return ()
+def has_pallas(platform: str, capability: tuple[int, int] | None, jax_version: str, has_absl: bool) -> bool:
+    """Whether jax's Pallas matmul and attention compile for this device."""
+    hopper = platform == "gpu" and capability == HOPPER
+    return platform == "tpu" or (hopper and version(jax_version) >= MOSAIC_GPU and has_absl)
 
 
 def missing(platform: str, capability: tuple[int, int] | None, has_absl: bool) -> str:
-    """One sentence when a package alone keeps the Pallas kernels away."""
+    """The install line where a missing package alone disables the Pallas kernels; empty elsewhere."""
     if platform == "gpu" and capability == HOPPER and not has_absl:
         return "Pallas kernels were left out: Mosaic GPU imports absl; install it with: pip install absl-py"
     return ""
 
 
-@lru_cache(maxsize=1)
 def engines() -> dict[str, Takes]:
     """Engines besides XLA that are timed on this device -> which cases each takes."""
     import jax
@@ -66,13 +48,9 @@ def engines() -> dict[str, Takes]:
 
     platform = KINDS.get(jax.default_backend(), jax.default_backend())
     capability = compute_capability()
-    has_absl = find_spec("absl") is not None
     result: dict[str, Takes] = {}
-    if pallas_backend(platform, capability, jax.__version__, has_absl) in ("tpu", "mosaic_gpu"):
-        result["pallas"] = takes_pallas
-    ships = shipped(platform, capability, has_absl)
-    if ships:
-        result["shipped"] = lambda case: _family(case) in ships and takes_pallas(case)
+    if has_pallas(platform, capability, jax.__version__, find_spec("absl") is not None):
+        result["pallas"] = partial(takes_pallas, platform=platform)
     if platform == "gpu" and capability is not None and capability >= (8, 0):
         result["cudnn"] = takes_cudnn
     if platform == "gpu":
@@ -82,22 +60,35 @@ def engines() -> dict[str, Takes]:
     return result
 
 
-def _family(case: KernelCase) -> str:
-    return "attention" if case.op.startswith("prefill") else case.op
+def competing(cases: list[KernelCase]) -> list[KernelCase]:
+    """The same shapes by every other engine that takes them on this device."""
+    others = engines()
+    return [
+        replace(case, engine=name)
+        for case in cases
+        if case.engine == "xla"
+        for name, takes in others.items()
+        if takes(case)
+    ]
 
 
-def takes_pallas(case: KernelCase) -> bool:
-    """Shapes our tiles divide: m, n, k multiples of 256, 256, 64; sequences of 256, heads of 64 or 128; 16-bit floats."""
-    s = case.sizes
+def takes_pallas(case: KernelCase, platform: str = "gpu") -> bool:
+    """Shapes that the tiles of kernels/pallas.py divide, in 16-bit floats.
+
+    jax's Hopper attention allocates its operands in fp16 whatever the input, so it takes no bf16.
+    """
+    s, tpu = case.sizes, platform == "tpu"
     if case.regime != "kernel" or case.dtype not in ("bf16", "fp16"):
         return False
     if case.op == "matmul":
-        return s["m"] % 256 == 0 and s["n"] % 256 == 0 and s["k"] % 64 == 0
-    return case.op in ("prefill", "prefill_full") and s["s"] % 256 == 0 and s["d"] in (64, 128)
+        m, n, k = (512, 1024, 256) if tpu else (128, 256, 256)
+        return s["m"] % m == 0 and s["n"] % n == 0 and s["k"] % k == 0
+    attention = case.op in ("prefill", "prefill_full") and s["s"] % 256 == 0 and s["d"] in (64, 128)
+    return attention and (tpu or case.dtype == "fp16")
 
 
 def takes_warm(case: KernelCase) -> bool:
-    """What an accelerator's last-level cache holds with room to spare, where weights or a cache stream otherwise."""
+    """Matmuls and decode attention whose data fit an accelerator's last-level cache with margin."""
     return case.regime == "kernel" and case.op in ("matmul", "decode") and case.bytes <= CACHED
 
 

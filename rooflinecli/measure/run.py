@@ -13,7 +13,7 @@ from rooflinecli.measure.canary import ReferenceKernel, was_contended
 from rooflinecli.measure.cases import KernelCase
 from rooflinecli.measure.device import Environment, compute_capability, environment, keep_pages, known_chip
 from rooflinecli.measure.fit import Fit
-from rooflinecli.measure.kernel_support import missing
+from rooflinecli.measure.kernel_support import competing, missing
 from rooflinecli.measure.log import Log
 from rooflinecli.measure.progress import bar
 from rooflinecli.measure.session import Session
@@ -105,7 +105,6 @@ def _session(options: Options, env: Environment, log: Log) -> Session:
 
 
 def _cases(options: Options, env: Environment) -> list[KernelCase]:
-    from rooflinecli.measure import competing_kernels
     from rooflinecli.measure.collectives import chosen
 
     alone = options.suites == ("collectives",) or env.processes > 1
@@ -113,7 +112,7 @@ def _cases(options: Options, env: Environment) -> list[KernelCase]:
         [] if alone else shape_grids.chosen(options.suites, env.platform, options.quick, options.dtypes)
     )
     if options.pallas and not alone:
-        cases += competing_kernels.chosen(cases)
+        cases += competing(cases)
     if "collectives" in options.suites:
         cases += chosen(env, options.quick)
     return cases

@@ -25,7 +25,7 @@ def timed(case: KernelCase, protocol: Protocol, environment: Environment, dispat
         return torch_baseline.timed(case, protocol, chain, wanted, dispatch)
     count = 1 if case.engine == WARM else 2 if case.suite == "collectives" else wanted
     sets = [first, *(kernel.rotating(i) for i in range(1, count))]
-    if case.engine in ("pallas", "shipped"):
+    if case.engine == "pallas":
         kernel = _checked(case, kernel, sets, protocol)
     return _time(kernel, sets, chain, protocol, dispatch)
 

@@ -6,31 +6,21 @@ from rooflinecli.measure import cases, kernel_support
 
 
 @pytest.mark.parametrize(
-    ("platform", "capability", "jax", "absl", "backend"),
+    ("platform", "capability", "jax", "absl", "compiles"),
     [
-        ("cpu", None, "0.10.2", False, "interpret"),
-        ("tpu", None, "0.12.0.1", False, "tpu"),
-        ("gpu", (9, 0), "0.10.2", True, "mosaic_gpu"),
-        ("gpu", (9, 0), "0.12.0.1", True, "mosaic_gpu"),
-        ("gpu", (9, 0), "0.10.2", False, None),
-        ("gpu", (9, 0), "0.7.2", True, None),
-        ("gpu", (8, 0), "0.10.2", True, None),
-        ("gpu", (10, 0), "0.10.2", True, None),
-        ("gpu", None, "0.10.2", True, None),
+        ("cpu", None, "0.10.2", True, False),
+        ("tpu", None, "0.12.0.1", False, True),
+        ("gpu", (9, 0), "0.10.2", True, True),
+        ("gpu", (9, 0), "0.12.0.1", True, True),
+        ("gpu", (9, 0), "0.10.2", False, False),
+        ("gpu", (9, 0), "0.7.2", True, False),
+        ("gpu", (8, 0), "0.10.2", True, False),
+        ("gpu", (10, 0), "0.10.2", True, False),
+        ("gpu", None, "0.10.2", True, False),
     ],
 )
-def test_pallas_backend(platform, capability, jax, absl, backend):
-    assert kernel_support.pallas_backend(platform, capability, jax, absl) == backend
-
-
-def test_shipped_kernels():
-    assert kernel_support.shipped("gpu", (9, 0), True) == ("matmul", "attention")
-    assert (
-        kernel_support.shipped("gpu", (9, 0), False)
-        == kernel_support.shipped("gpu", (8, 0), True)
-        == kernel_support.shipped("cpu", None, True)
-        == ()
-    )
+def test_pallas_kernels_by_device(platform, capability, jax, absl, compiles):
+    assert kernel_support.has_pallas(platform, capability, jax, absl) is compiles
 
 
 def test_the_missing_package_is_named_with_its_pip_line():
@@ -39,19 +29,22 @@ def test_the_missing_package_is_named_with_its_pip_line():
 
 
 @pytest.mark.parametrize(
-    ("case", "taken"),
+    ("case", "hopper", "tpu"),
     [
-        (cases.matmul(4096, 4096, 4096, "bf16"), True),
-        (cases.matmul(64, 4096, 4096, "bf16"), False),
-        (cases.matmul(4096, 4096, 4096, "fp32"), False),
-        (cases.prefill(1, 2048, 32, 8, 128, "bf16"), True),
-        (cases.prefill(1, 2000, 32, 8, 128, "bf16"), False),
-        (cases.prefill_training(1, 2048, 32, 8, 128, "bf16"), False),
-        (cases.decode(1, 2048, 32, 8, 128, "bf16"), False),
+        (cases.matmul(4096, 4096, 4096, "bf16"), True, True),
+        (cases.matmul(128, 4096, 4096, "bf16"), True, False),
+        (cases.matmul(64, 4096, 4096, "bf16"), False, False),
+        (cases.matmul(4096, 4096, 4096, "fp32"), False, False),
+        (cases.prefill(1, 2048, 32, 8, 128, "bf16"), False, True),
+        (cases.prefill(1, 2048, 32, 8, 128, "fp16"), True, True),
+        (cases.prefill(1, 2000, 32, 8, 128, "fp16"), False, False),
+        (cases.prefill_training(1, 2048, 32, 8, 128, "fp16"), False, False),
+        (cases.decode(1, 2048, 32, 8, 128, "fp16"), False, False),
     ],
 )
-def test_shapes_our_tiles_take(case, taken):
-    assert kernel_support.takes_pallas(case) is taken
+def test_shapes_the_pallas_tiles_take(case, hopper, tpu):
+    assert kernel_support.takes_pallas(case) is hopper
+    assert kernel_support.takes_pallas(case, "tpu") is tpu
 
 
 def test_versions():

@@ -1,4 +1,4 @@
-"""Every kernel against a float64 reference; Pallas ones interpreted here and lowered for the devices they are for."""
+"""Every kernel against a float64 reference; jax's Pallas kernels interpreted here and lowered for TPU."""
 
 from dataclasses import replace
 
@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental.pallas import tpu as pltpu
 
 from rooflinecli.measure import cases, time_case
-from rooflinecli.measure.kernels import base, matmul, pallas, pallas_tpu, reference, registry, stream
+from rooflinecli.measure.kernels import base, matmul, pallas, reference, registry, stream
 
 F64 = np.float64
 
@@ -103,41 +104,27 @@ def test_a_chain_runs_the_kernel_on_every_set():
     )
 
 
-@pytest.mark.parametrize("shape", [(64, 64, 64), (128, 256, 192)])
-@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
-def test_pallas_matmul_interpreted(shape, dtype):
-    case = cases.matmul(*shape, dtype, engine="pallas")
-    kernel, (w,) = ready(cases.matmul(*shape, dtype))
-    (x,) = kernel.hot
-    out = pallas_tpu.matmul(x, w, tile=(64, 64, 64), interpret=True)
-    reference.check(case, out, (w,), (x,))
+def test_pallas_matmul_interpreted(monkeypatch):
+    monkeypatch.setattr(pallas, "TPU_BLOCK", (128, 128))
+    case = cases.matmul(128, 256, 512, "fp32", engine="pallas")
+    base_kernel, (w,) = ready(replace(case, engine="xla"))
+    (x,) = base_kernel.hot
+    monkeypatch.setattr(pallas.xla_matmul, "build", lambda case: base_kernel)
+    monkeypatch.setattr(pallas.jax, "default_backend", lambda: "tpu")
+    with pltpu.force_tpu_interpret_mode():
+        reference.check(case, registry.build(case).fn(w, x), (w,), (x,))
 
 
-@pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize(("heads", "kv"), [(4, 4), (4, 2), (4, 1)])
-def test_pallas_flash_interpreted(heads, kv, causal):
-    case = cases.prefill(2, 128, heads, kv, 64, "fp32", engine="pallas", causal=causal)
+@pytest.mark.parametrize(("heads", "kv", "causal"), [(2, 2, False), (4, 2, True)])
+def test_pallas_attention_interpreted(heads, kv, causal):
+    case = cases.prefill(1, 128, heads, kv, 64, "fp32", engine="pallas", causal=causal)
     inputs = registry.build(replace(case, engine="xla")).rotating(0)
-    out = pallas_tpu.flash(*inputs, causal=causal, tile=(32, 64), interpret=True)
-    reference.check(case, out, inputs, ())
-
-
-def test_tiles_that_do_not_divide_are_refused():
-    with pytest.raises(ValueError, match="divide"):
-        pallas_tpu.matmul(jnp.ones((96, 64)), jnp.ones((64, 64)), tile=(64, 64, 64), interpret=True)
-    with pytest.raises(ValueError, match="divide"):
-        pallas_tpu.flash(*(jnp.ones((1, 96, 2, 64)),) * 3, causal=True, tile=(64, 64), interpret=True)
-
-
-def test_on_a_cpu_our_kernels_are_interpreted_through_the_same_door():
-    case = cases.matmul(128, 128, 128, "fp32", engine="pallas")
-    kernel, inputs = ready(case)
-    reference.check(case, kernel.fn(*inputs, *kernel.hot), inputs, kernel.hot)
-    assert pallas.tiles(128, 128, 128) == [(128, 128, 128)]
+    with pltpu.force_tpu_interpret_mode():
+        reference.check(case, pallas.tpu_attention(*inputs, causal), inputs, ())
 
 
 def test_a_wrong_kernel_is_not_timed():
-    case = cases.matmul(32, 32, 32, "fp32", engine="pallas")
+    case = cases.matmul(32, 32, 32, "fp32")
     kernel, inputs = ready(case)
     wrong = base.replaced(kernel, lambda w, x: 1.01 * (x @ w))
     with pytest.raises(ArithmeticError, match="not timed"):
@@ -146,12 +133,15 @@ def test_a_wrong_kernel_is_not_timed():
     assert time_case._checked(case, right, [inputs], time_case.Protocol(budget=0.01)).fn is right.options[1]
 
 
-@pytest.mark.parametrize("which", ["matmul", "flash"])
-def test_pallas_lowers_for_tpu(which):
+def test_pallas_kernels_lower_for_tpu(monkeypatch):
+    monkeypatch.setattr(pallas.jax, "default_backend", lambda: "tpu")
     spec = jax.ShapeDtypeStruct
-    if which == "matmul":
-        fn, args = pallas_tpu.matmul, (spec((1024, 1024), jnp.bfloat16),) * 2
-    else:
-        fn = lambda q, k, v: pallas_tpu.flash(q, k, v, causal=True)  # noqa: E731
-        args = (spec((1, 1024, 8, 128), jnp.bfloat16), *(spec((1, 1024, 2, 128), jnp.bfloat16),) * 2)
-    assert "tpu_custom_call" in jax.jit(fn).trace(*args).lower(lowering_platforms=("tpu",)).as_text()
+    matmul = registry.build(cases.matmul(256, 256, 256, "bf16", engine="pallas")).fn
+    for fn, args in (
+        (matmul, (spec((1024, 1024), jnp.bfloat16),) * 2),
+        (
+            lambda q, k, v: pallas.tpu_attention(q, k, v, True),
+            (spec((1, 1024, 8, 128), jnp.bfloat16), *(spec((1, 1024, 2, 128), jnp.bfloat16),) * 2),
+        ),
+    ):
+        assert "tpu_custom_call" in jax.jit(fn).trace(*args).lower(lowering_platforms=("tpu",)).as_text()

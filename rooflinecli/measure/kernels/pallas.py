@@ -1,69 +1,67 @@
-"""Our Pallas kernels, written for the device at hand: Mosaic on TPU, Mosaic GPU on Hopper, interpreted on CPU."""
+"""Pallas matmul and flash attention kernels shipped with jax: Mosaic GPU on Hopper, Mosaic on TPU. They may move between jax versions."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import jax
 
 from rooflinecli.measure.cases import KernelCase
-from rooflinecli.measure.device import KINDS, compute_capability
-from rooflinecli.measure.kernel_support import pallas_backend
 from rooflinecli.measure.kernels import attention as xla_attention
 from rooflinecli.measure.kernels import matmul as xla_matmul
 from rooflinecli.measure.kernels.base import Kernel, replaced
 
-
-def _backend() -> str:
-    """Raises NotImplementedError where none of our kernels compiles."""
-    platform = KINDS.get(jax.default_backend(), jax.default_backend())
-    found = pallas_backend(platform, compute_capability(), jax.__version__)
-    if found is None:
-        raise NotImplementedError(
-            f"no Pallas kernel of ours compiles for {jax.devices()[0].device_kind} under jax {jax.__version__}"
-        )
-    return found
-
-
-def matmul(x: Any, w: Any, tile: Any = None) -> Any:
-    """x[m, k] @ w[k, n] by the kernel of this device; `tile` is one of `tiles()`."""
-    backend = _backend()
-    if backend == "mosaic_gpu":
-        from rooflinecli.measure.kernels import mosaic_matmul
-
-        return mosaic_matmul.matmul(x, w, tile=tile or mosaic_matmul.Tile())
-    from rooflinecli.measure.kernels import pallas_tpu
-
-    return pallas_tpu.matmul(x, w, tile=tile or (512, 512, 512), interpret=backend == "interpret")
-
-
-def tiles(m: int, n: int, k: int) -> list[Any]:
-    """Tile shapes worth trying; the quickest is kept."""
-    backend = _backend()
-    if backend == "mosaic_gpu":
-        from rooflinecli.measure.kernels import mosaic_matmul
-
-        return [t for t in mosaic_matmul.CANDIDATES if t.fits(m, n, k)]
-    return [(512, 512, 512), (512, 1024, 512), (1024, 1024, 512)] if backend == "tpu" else [(128, 128, 128)]
-
-
-def flash(q: Any, k: Any, v: Any, causal: bool) -> Any:
-    """Attention of q[b, s, h, d] over k, v[b, t, kv, d] by the kernel of this device."""
-    backend = _backend()
-    if backend == "mosaic_gpu":
-        from rooflinecli.measure.kernels import mosaic_flash
-
-        return mosaic_flash.flash(q, k, v, causal=causal)
-    from rooflinecli.measure.kernels import pallas_tpu
-
-    return pallas_tpu.flash(q, k, v, causal=causal, interpret=backend == "interpret")
+BANDS = (8, 16)  # output tiles per L2 band on Hopper; the quickest is kept
+TPU_BLOCK = (512, 1024)
 
 
 def build_matmul(case: KernelCase) -> Kernel:
-    m, n, k = (case.sizes[a] for a in "mnk")
-    options = tuple((lambda w, x, t=t: matmul(x, w, t)) for t in tiles(m, n, k))
-    return replaced(xla_matmul.build(case), *options)
+    base = xla_matmul.build(case)
+    if jax.default_backend() == "tpu":
+        from jax.experimental.pallas.ops.tpu.matmul import matmul as tpu_matmul
+
+        return replaced(base, lambda w, x: tpu_matmul(x, w, block_shape=TPU_BLOCK))
+    return replaced(base, *((lambda w, x, band=band: hopper_matmul(x, w, band)) for band in BANDS))
 
 
-def build_flash(case: KernelCase) -> Kernel:
-    return replaced(xla_attention.build_prefill(case), lambda q, k, v: flash(q, k, v, case.op == "prefill"))
+def build_attention(case: KernelCase) -> Kernel:
+    causal = case.op == "prefill"
+    attend = tpu_attention if jax.default_backend() == "tpu" else hopper_attention
+    return replaced(xla_attention.build_prefill(case), lambda q, k, v: attend(q, k, v, causal))
+
+
+def hopper_matmul(x: jax.Array, w: jax.Array, band: int = BANDS[0]) -> jax.Array:
+    """x[m, k] @ w[k, n] by jax's warp-specialized persistent matmul; tiles of 128 x 256, 64 deep."""
+    from jax.experimental.pallas.ops.gpu import hopper_matmul_mgpu as ops
+
+    config = ops.TuningConfig(
+        tile_m=128,
+        tile_n=128,
+        tile_k=64,
+        max_concurrent_steps=4,
+        epi_tile_m=64,
+        epi_tile_n=64,
+        grid_minor_dim=ops.MatmulDimension.N,
+        grid_tile_width=band,
+        wg_dimension=ops.MatmulDimension.N,
+    )
+    return ops.matmul(x, w, None, config=config)
+
+
+def hopper_attention(q: jax.Array, k: jax.Array, v: jax.Array, causal: bool) -> jax.Array:
+    """Attention of q[b, s, h, d] over k, v[b, t, kv, d]; the kernel leaves the scale of the scores to its caller."""
+    from jax.experimental.pallas.ops.gpu import attention_mgpu as ops
+
+    config = ops.TuningConfig(
+        block_q=64, block_kv=128, max_concurrent_steps=2, use_schedule_barrier=True, causal=causal
+    )
+    out: jax.Array = ops.attention(q * q.dtype.type(q.shape[-1] ** -0.5), k, v, config)
+    return out
+
+
+def tpu_attention(q: jax.Array, k: jax.Array, v: jax.Array, causal: bool) -> jax.Array:
+    """Attention of q[b, s, h, d] over k, v[b, t, kv, d]; jax's TPU kernel takes [b, h, s, d] and as many key heads as query heads."""
+    from jax.experimental.pallas.ops.tpu.flash_attention import flash_attention
+
+    group = q.shape[2] // k.shape[2]
+    k, v = (x.repeat(group, axis=2) for x in (k, v))
+    out = flash_attention(*(x.transpose(0, 2, 1, 3) for x in (q, k, v)), causal=causal, sm_scale=q.shape[-1] ** -0.5)
+    return out.transpose(0, 2, 1, 3)

@@ -19,13 +19,10 @@ _XLA = {
     "adamw": "stream:build_optimizer",
     "gather": "stream:build_gather",
 }
-_OTHERS = {
+_PALLAS = {
     ("matmul", "pallas"): "pallas:build_matmul",
-    ("prefill", "pallas"): "pallas:build_flash",
-    ("prefill_full", "pallas"): "pallas:build_flash",
-    ("matmul", "shipped"): "shipped:build_matmul",
-    ("prefill", "shipped"): "shipped:build_attention",
-    ("prefill_full", "shipped"): "shipped:build_attention",
+    ("prefill", "pallas"): "pallas:build_attention",
+    ("prefill_full", "pallas"): "pallas:build_attention",
 }
 
 
@@ -36,7 +33,7 @@ def build(case: KernelCase) -> Kernel:
     elif case.engine in ("xla", "cudnn", WARM, torch_baseline.ENGINE):
         place = _XLA.get(case.op, "stream:build")
     else:
-        place = _OTHERS[case.op, case.engine]
+        place = _PALLAS[case.op, case.engine]
     module, _, name = place.partition(":")
     kernel: Kernel = getattr(import_module(f"rooflinecli.measure.kernels.{module}"), name)(case)
     return kernel
