@@ -3,107 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from rooflinecli.core.errors import DataError
+from rooflinecli.importers.hf import rows
 from rooflinecli.importers.hf.config_json import read_config
 from rooflinecli.importers.hf.ignored_fields import NOISE
-from rooflinecli.importers.hf.unsupported_types import REFUSED
 from rooflinecli.quantization.hf_config import NAMES, stored
 from rooflinecli.specs.field_reader import MISSING, ConfigFields, Family, Where
 from rooflinecli.specs.yaml_loader import Document, KeyPath
 
-# model_type -> file of families/ that reads it
-TYPES: dict[str, str] = {
-    **dict.fromkeys(("llama", "granite", "olmo2", "glm", "glm4", "phi3"), "llama"),
-    **dict.fromkeys(("mistral", "mixtral", "starcoder2"), "mistral"),
-    **dict.fromkeys(("qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "mimo"), "qwen"),
-    "nemotron-nas": "nemotron_nas",
-    **dict.fromkeys(("qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text", "qwen3_vl_moe_text"), "qwen"),
-    **dict.fromkeys(("gemma", "gemma2", "gemma3_text"), "gemma"),
-    **dict.fromkeys(("gemma3n_text", "gemma4_text"), "gemma3n_gemma4"),
-    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "glm4_moe", "glm4_moe_lite"), "deepseek"),
-    **dict.fromkeys(("gpt2", "gpt_neox", "gptj", "opt", "bloom"), "gpt"),
-    **dict.fromkeys(("falcon", "phi", "cohere"), "parallel_block"),
-    **dict.fromkeys(("mamba", "falcon_mamba", "mamba2"), "mamba"),
-    **dict.fromkeys(("jamba", "bamba", "granitemoehybrid", "falcon_h1"), "hybrid_ssm"),
-    **dict.fromkeys(("nemotron_h", "zamba2"), "nemotron_h"),
-    **dict.fromkeys(
-        ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "kimi_linear", "minimax", "minimax_m2"), "linear_attention"
-    ),
-    **dict.fromkeys(("lfm2", "lfm2_moe", "recurrent_gemma", "rwkv"), "short_conv_recurrent"),
-    **dict.fromkeys(
-        "arcee ministral ministral3 seed_oss smollm3 olmo3 olmoe exaone4 cohere2 ernie4_5 ernie4_5_moe hunyuan_v1_dense "
-        "hunyuan_v1_moe nemotron persimmon stablelm gpt_bigcode".split(),
-        "more",
-    ),
-    **dict.fromkeys(
-        "apertus bitnet dbrx mpt olmo nanochat helium jais2 cwm vaultgemma minicpm3 youtu phimoe granitemoe granitemoeshared flex_olmo "
-        "dots1 exaone_moe hy_v3 solar_open mellum afmoe glm_moe_dsa olmo_hybrid gpt_neo codegen gpt-sw3 openai-gpt xglm biogpt "
-        "iquestcoder".split(),
-        "decoders",
-    ),
-    **dict.fromkeys("granite_swa granitemoe_swa hyperclovax internlm3 cohere2_moe mimo_v2_flash".split(), "recent"),
-    "gpt_oss": "gpt_oss",
-    **dict.fromkeys(("minimax_m3", "minimax_m3_vl_text"), "minimax_m3"),
-    **dict.fromkeys(("deepseek_v4", "deepseek_ref"), "deepseek_v4"),
-    **dict.fromkeys("glm4v_text glm4v_moe_text glm_ocr_text".split(), "glm"),
-    **dict.fromkeys("mistral4 axk1 longcat_flash flint kolibri1 laguna step3p5".split(), "latest"),
-    **dict.fromkeys("lfm3 doge diffllama gpt_neox_japanese ctrl modernbert-decoder".split(), "latest_dense"),
-    "llama4_text": "llama4",
-    "mllama_text_model": "mllama",
-    **dict.fromkeys(
-        "bert roberta xlm-roberta camembert distilbert electra modernbert data2vec-text mpnet ernie megatron-bert".split(),
-        "encoder",
-    ),
-    **dict.fromkeys(
-        "t5 mt5 umt5 bart whisper mbart pegasus marian plbart blenderbot blenderbot-small".split(), "encoder_decoder"
-    ),
-    **dict.fromkeys("vit dinov2 clip siglip".split(), "vision"),
-    **dict.fromkeys(
-        "eurobert nomic_bert roberta-prelayernorm xlm-roberta-xl deit ijepa dinov2_with_registers clip_vision_model siglip_vision_model "
-        "clip_text_model".split(),
-        "more_encoders",
-    ),
-}
-# A model with a vision tower: the type of its text decoder
-WRAPPED = {
-    "gemma3": "gemma3_text",
-    "gemma4": "gemma4_text",
-    "llama4": "llama4_text",
-    "qwen2_vl": "qwen2_vl_text",
-    "qwen2_5_vl": "qwen2_5_vl_text",
-    "qwen3_vl": "qwen3_vl_text",
-    "qwen3_vl_moe": "qwen3_vl_moe_text",
-    "qwen3_5": "qwen3_5_text",
-    "qwen3_5_moe": "qwen3_5_moe_text",
-    "paligemma": "gemma",
-    "mistral3": "mistral",
-    "internvl": "qwen2",
-    "llava": "llama",
-    "mllama": "mllama_text_model",
-    "kimi_k25": "kimi_k2",
-    "minimax_m3_vl": "minimax_m3_vl_text",
-    "glm4v": "glm4v_text",
-    "glm46v": "glm4v_text",
-    "glm4v_moe": "glm4v_moe_text",
-    "glm_ocr": "glm_ocr_text",
-    **dict.fromkeys(("llava_next", "vipllava", "idefics3", "smolvlm"), "llama"),
-    "llava_onevision": "qwen2",
-    **dict.fromkeys(("aya_vision", "cohere2_vision"), "cohere2"),
-    "lighton_ocr": "qwen3",
-    "step3p7": "step3p5",
-}
-# Wrappers around a decoder of any type: the one above is that of a config that does not say
-ANY_DECODER = frozenset(
-    "paligemma mistral3 internvl llava kimi_k25 llava_next vipllava idefics3 smolvlm llava_onevision aya_vision cohere2_vision lighton_ocr "
-    "glm46v".split()
-)
-# Wrappers that tie where either they or their decoder say so, and those that tie where nobody says; of others the wrapper alone says it
-_EITHER = frozenset("llava llava_onevision qwen2_vl qwen2_5_vl minimax_m3_vl glm4v glm4v_moe glm_ocr".split())
-_TIED = frozenset("gemma3 gemma4 paligemma mistral3 internvl kimi_k25 aya_vision cohere2_vision lighton_ocr".split())
+TYPES = rows.texts("families")  # model type -> the text of its row
+WRAPPED = rows.texts("wrappers.yaml")  # a model with a vision tower
 # What a causal language model ends in; a bare *Model has no head
 _HEADS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 # Where the lines of a converted model's fields are, for errors and explanations
@@ -132,7 +44,9 @@ def from_config(config: Mapping[str, Any], where: Where | str = "config.json") -
     outer = ConfigFields(config, {}, at)
     outer.used.add("model_type")
     fields, family = (
-        _text(outer, name) if name in WRAPPED else (ConfigFields(config, _family(name).defaults, at), _family(name))
+        _text(outer, name)
+        if name in WRAPPED
+        else (ConfigFields(config, rows.family("families", name).defaults, at), rows.family("families", name))
     )
     model = family.convert(fields)
     if name in WRAPPED:
@@ -159,21 +73,21 @@ def _model_type(config: Mapping[str, Any], at: Where) -> str:
     name = config.get("model_type")
     if name is None:
         raise DataError(f'{at()}: model_type: required, but missing; add it, for example "model_type": "llama"')
-    if isinstance(name, str) and name in REFUSED:
+    if isinstance(name, str) and (name in TYPES or name in WRAPPED):
+        return name
+    if isinstance(name, str) and name in refused():
         raise DataError(
-            f"{at('model_type')}: model_type: '{name}' is not read: {REFUSED[name]}; write the model as YAML (docs/add-model.md)"
+            f"{at('model_type')}: model_type: '{name}' is not read: {refused()[name]}; write the model as YAML (docs/add-model.md)"
         )
-    if not isinstance(name, str) or (name not in TYPES and name not in WRAPPED):
-        raise DataError(
-            f"{at('model_type')}: model_type: '{name}' is not one this importer knows; known: "
-            f"{', '.join(sorted((*TYPES, *WRAPPED)))}; or write the model as YAML (docs/add-model.md)"
-        )
-    return name
+    raise DataError(
+        f"{at('model_type')}: model_type: '{name}' is not one this importer knows; known: "
+        f"{', '.join(sorted((*TYPES, *WRAPPED)))}; or write the model as YAML (docs/add-model.md)"
+    )
 
 
-def _family(name: str) -> Family:
-    family: Family = import_module(f"rooflinecli.importers.hf.families.{TYPES[name]}").FAMILIES[name]
-    return family
+def refused() -> dict[str, str]:
+    """Model types of transformers that are not read -> the reason."""
+    return {name: reason for reason, names in rows.texts("unsupported_types.yaml").items() for name in names.split()}
 
 
 def _text(outer: ConfigFields, name: str) -> tuple[ConfigFields, Family]:
@@ -188,11 +102,12 @@ def _text(outer: ConfigFields, name: str) -> tuple[ConfigFields, Family]:
         outer.used.update(text)
     if not isinstance(text, dict):
         raise outer.fail("text_config", f"required for model_type {name}; add it")
-    kind = text.get("model_type", WRAPPED[name])
-    if kind != WRAPPED[name] and not (name in ANY_DECODER and kind in TYPES):
-        known = "a decoder this importer knows" if name in ANY_DECODER else f"a {WRAPPED[name]}"
+    wrapper = rows.row("wrappers.yaml", name)
+    kind = text.get("model_type", wrapper["decoder"])
+    if kind != wrapper["decoder"] and not ("any_decoder" in wrapper and kind in TYPES):
+        known = "a decoder this importer knows" if "any_decoder" in wrapper else f"a {wrapper['decoder']}"
         raise outer.fail("text_config", f"is a '{kind}', but {name} holds {known}; mend model_type")
-    family = _family(str(kind))
+    family = rows.family("families", str(kind))
     both = name == "paligemma" or text.get("use_bidirectional_attention") == "vision"
     if both:  # both ways over image and prompt alone; what it writes is causal and cached
         text = {key: value for key, value in text.items() if key != "use_bidirectional_attention"}
@@ -210,9 +125,10 @@ def _tied(outer: ConfigFields, name: str, text: Mapping[str, Any]) -> Any:
     said, inside = outer.data.get("tie_word_embeddings", MISSING), text.get("tie_word_embeddings")
     if "vision_config" not in outer.data or name == "mllama" or not isinstance(said, (bool, type(MISSING))):
         return None if said is MISSING else said  # the decoder alone, as older files hold it
-    if name in _EITHER and inside is True:
+    usual = rows.row("wrappers.yaml", name).get("tied")
+    if usual == "either" and inside is True:
         return True
-    tied = name in _TIED if said is MISSING else said
+    tied = usual is True if said is MISSING else said
     if said is MISSING and isinstance(inside, bool) and inside is not tied:
         outer.notes.append(
             f"tie_word_embeddings of text_config is not read for this type: without one beside it the head is {'the embedding' if tied else 'a matrix of its own'}."

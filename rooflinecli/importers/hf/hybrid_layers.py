@@ -20,11 +20,6 @@ NAMES = {
     "mlp": "mlp",
     "moe": "moe",
 }
-SCAN = frozenset(
-    "time_step_limit time_step_min time_step_max time_step_floor time_step_scale time_step_init_scheme use_mamba_kernels use_mambapy "
-    "use_associative_scan residual_in_fp32 rescale_prenorm_residual num_logits_to_keep use_mem_eff_path hidden_act "
-    "fused_add_norm rms_norm".split()
-)
 
 
 def layer_kinds(f: ConfigFields, names: tuple[str, ...], default: list[str], allowed: tuple[str, ...]) -> list[str]:

@@ -8,14 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.importers.hf.decoder import attention, experts, feedforward, frame, sparse
-from rooflinecli.importers.hf.families import deepseek, gemma, gpt, llama, more
-from rooflinecli.importers.hf.families.decoders_defaults import DEFAULTS
+from rooflinecli.importers.hf.families import deepseek, gemma, gpt, more
 from rooflinecli.importers.hf.families.hybrid_ssm import placed
 from rooflinecli.importers.hf.families.linear_attention import delta
 from rooflinecli.importers.hf.hybrid_layers import layer_kinds
 from rooflinecli.importers.hf.ignored_fields import NOISE
 from rooflinecli.importers.hf.layer_pattern import merged, windows
-from rooflinecli.specs.field_reader import ConfigFields, Family
+from rooflinecli.specs.field_reader import ConfigFields
 
 Block = dict[str, Any]
 
@@ -350,25 +349,3 @@ def biogpt(f: ConfigFields) -> Block:
     positions = {"kind": "learned", "length": rows + 2}
     mlp = feedforward(f, "dense", bias=True)
     return frame(f, block, mlp, layers=_layers(f), norm="layernorm", positions=positions)
-
-
-_READERS = {
-    "apertus": apertus, "bitnet": bitnet, "dbrx": dbrx, "mpt": mpt, "olmo": olmo, "nanochat": nanochat, "helium": helium,
-    "jais2": jais2, "cwm": cwm, "vaultgemma": vaultgemma, "minicpm3": latent, "youtu": latent, "phimoe": phimoe,
-    "granitemoe": granitemoe, "granitemoeshared": granitemoe, "flex_olmo": flex_olmo, "dots1": dots1, "exaone_moe": exaone_moe,
-    "hy_v3": hy_v3, "solar_open": solar_open, "mellum": mellum, "afmoe": afmoe, "glm_moe_dsa": glm_moe_dsa,
-    "olmo_hybrid": olmo_hybrid, "gpt_neo": gpt_neo, "codegen": gpt.gptj, "gpt-sw3": gpt.gpt2, "openai-gpt": openai_gpt,
-    "xglm": xglm, "biogpt": biogpt, "iquestcoder": llama.llama,
-}  # fmt: skip
-# Scales, thresholds and switches that change a number and no shape
-_IGNORED = frozenset(
-    "clip_qkv norm_topk_prob logit_scale embedding_multiplier logits_scaling residual_multiplier attention_multiplier "
-    "input_jitter_noise final_logit_softcapping attn_logit_softcapping query_pre_attn_scalar scale_emb scale_depth dim_model_base "
-    "qk_head_dim head_dim n_group topk_group routed_scaling_factor router_scaling_factor route_scale score_func scoring_func "
-    "topk_method enable_moe_fp32_combine mup_enabled load_balance_coeff attention_layers scale_embedding init_std layerdrop afn "
-    "initializer_cutoff_factor learned_pos_emb init_device embedding_fraction norm_type logit_scale emb_pdrop embed_dropout "
-    "linear_allow_neg_eigval linear_a_log_min linear_a_log_max linear_dt_min linear_dt_max linear_dt_init_floor hidden_act "
-    "embedding_initializer_range num_key_value_heads scale_attn_weights scale_attn_by_inverse_layer_idx reorder_and_upcast_attn n_ctx "
-    "fp8_config indexer_rope_interleave ep_size index_share_for_mtp_iteration moe_router_dtype".split()
-)
-FAMILIES = {name: Family(read, DEFAULTS[name], _IGNORED) for name, read in _READERS.items()}

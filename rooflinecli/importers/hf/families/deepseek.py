@@ -10,7 +10,7 @@ from typing import Any
 
 from rooflinecli.importers.hf.decoder import attention, experts, feedforward, frame, set_only, sparse
 from rooflinecli.importers.hf.layer_pattern import Override, merged
-from rooflinecli.specs.field_reader import ConfigFields, Family
+from rooflinecli.specs.field_reader import ConfigFields
 
 
 def latent(f: ConfigFields) -> dict[str, Any]:
@@ -75,84 +75,3 @@ def glm4_moe(f: ConfigFields) -> dict[str, Any]:
     """attention_bias is on q, k and v only; use_qk_norm normalizes per head."""
     norm = "head" if f.flag("use_qk_norm") else "none"
     return _mixture(f, attention(f, qkv_bias=f.flag("attention_bias"), qk_norm=norm))
-
-
-_V2 = {
-    "vocab_size": 102400,
-    "hidden_size": 4096,
-    "intermediate_size": 11008,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "max_position_embeddings": 2048,
-    "first_k_dense_replace": 0,
-    "kv_lora_rank": 512,
-    "q_lora_rank": 1536,
-    "n_routed_experts": 64,
-    "n_shared_experts": 2,
-    "qk_nope_head_dim": 128,
-    "qk_rope_head_dim": 64,
-    "v_head_dim": 128,
-    "moe_intermediate_size": 1407,
-    "tie_word_embeddings": False,
-}
-_V3 = _V2 | {
-    "vocab_size": 129280,
-    "hidden_size": 7168,
-    "intermediate_size": 18432,
-    "num_hidden_layers": 61,
-    "num_attention_heads": 128,
-    "max_position_embeddings": 4096,
-    "first_k_dense_replace": 3,
-    "n_routed_experts": 256,
-    "n_shared_experts": 1,
-    "moe_intermediate_size": 2048,
-    "num_experts_per_tok": 8,
-}
-_GLM = {
-    "vocab_size": 151552,
-    "hidden_size": 4096,
-    "intermediate_size": 10944,
-    "num_hidden_layers": 46,
-    "num_attention_heads": 96,
-    "num_key_value_heads": 8,
-    "max_position_embeddings": 131072,
-    "moe_intermediate_size": 1408,
-    "num_experts_per_tok": 8,
-    "n_shared_experts": 1,
-    "n_routed_experts": 128,
-    "first_k_dense_replace": 1,
-}
-_LITE = {
-    "vocab_size": 154880,
-    "hidden_size": 2048,
-    "intermediate_size": 10240,
-    "moe_intermediate_size": 1536,
-    "num_hidden_layers": 47,
-    "num_attention_heads": 20,
-    "n_shared_experts": 1,
-    "n_routed_experts": 64,
-    "kv_lora_rank": 512,
-    "q_lora_rank": 768,
-    "qk_rope_head_dim": 64,
-    "v_head_dim": 256,
-    "qk_nope_head_dim": 192,
-    "num_experts_per_tok": 4,
-    "first_k_dense_replace": 1,
-    "max_position_embeddings": 202752,
-}
-_ROUTING = frozenset(
-    {"norm_topk_prob", "routed_scaling_factor", "n_group", "topk_group", "topk_method", "scoring_func", "ep_size"}
-)
-_IGNORED = _ROUTING | {"num_key_value_heads", "head_dim", "qk_head_dim", "rope_interleave", "mlp_bias"}
-FAMILIES = {
-    "deepseek_v2": Family(deepseek_v2, _V2, _IGNORED - {"mlp_bias"}),
-    "deepseek_v3": Family(deepseek, _V3, _IGNORED),
-    "kimi_k2": Family(deepseek, _V3, _IGNORED),
-    "deepseek_v32": Family(
-        deepseek_v32,
-        _V3 | {"index_topk": 2048, "index_head_dim": 128, "index_n_heads": 64, "max_position_embeddings": 163840},
-        _IGNORED | {"layer_types"},
-    ),
-    "glm4_moe_lite": Family(deepseek, _V3 | _LITE, _IGNORED),
-    "glm4_moe": Family(glm4_moe, _GLM, _ROUTING),
-}

@@ -10,7 +10,7 @@ from typing import Any
 
 from rooflinecli.importers.hf.decoder import experts, frame
 from rooflinecli.importers.hf.layer_pattern import Override
-from rooflinecli.specs.field_reader import ConfigFields, Family
+from rooflinecli.specs.field_reader import ConfigFields
 
 _KINDS = {0: "sliding_attention", 4: "compressed_sparse_attention", 128: "heavily_compressed_attention"}
 _SLIDING, _SPARSE, _HEAVY = _KINDS.values()
@@ -78,31 +78,3 @@ def _layers(f: ConfigFields, kinds: list[str], sizes: dict[str, int]) -> list[Ov
         _HEAVY: {"attention": {"sizes": {**sizes, "rate": heavy}}},
     }
     return [blocks[kind] for kind in kinds]
-
-
-_FLASH = {
-    "vocab_size": 129280,
-    "hidden_size": 4096,
-    "moe_intermediate_size": 2048,
-    "num_hidden_layers": 43,
-    "num_attention_heads": 64,
-    "head_dim": 512,
-    "q_lora_rank": 1024,
-    "num_experts_per_tok": 6,
-    "n_routed_experts": 256,
-    "n_shared_experts": 1,
-    "max_position_embeddings": 1048576,
-    "hc_mult": 4,
-    "sliding_window": 128,
-    "o_groups": 8,
-    "o_lora_rank": 1024,
-    "index_n_heads": 64,
-    "index_head_dim": 128,
-    "index_topk": 512,
-    "tie_word_embeddings": False,
-}
-_IGNORED = frozenset(
-    "scoring_func norm_topk_prob routed_scaling_factor topk_method n_group topk_group swiglu_limit hc_sinkhorn_iters hc_eps qk_rope_head_dim "
-    "compress_rope_theta num_hash_layers mlp_layer_types expert_dtype hidden_act".split()
-)
-FAMILIES = dict.fromkeys(("deepseek_v4", "deepseek_ref"), Family(deepseek_v4, _FLASH, _IGNORED))

@@ -9,7 +9,7 @@ from typing import Any
 
 from rooflinecli.importers.hf.decoder import Block, attention, feedforward, frame
 from rooflinecli.importers.hf.layer_pattern import windows
-from rooflinecli.specs.field_reader import ConfigFields, Family
+from rooflinecli.specs.field_reader import ConfigFields
 
 Pieces = list[Block]
 _HEADS = {
@@ -223,86 +223,3 @@ def modernbert(f: ConfigFields) -> Block:
         once = {"once": True} if kind == "sequence" else {}
         ends["after"] = [{**dense, **once}, {**after, **once}, linear("classifier", labels(f), **once)]
     return built | ends
-
-
-_BERT = {
-    "vocab_size": 30522,
-    "hidden_size": 768,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "intermediate_size": 3072,
-    "hidden_act": "gelu",
-    "max_position_embeddings": 512,
-    "type_vocab_size": 2,
-    "tie_word_embeddings": True,
-}
-_IGNORED = frozenset({"classifier_activation"})
-_ROBERTA = Family(roberta, _BERT | {"vocab_size": 50265, "pad_token_id": 1}, _IGNORED, own_head=True)
-FAMILIES = {
-    "bert": Family(bert, _BERT, _IGNORED, own_head=True),
-    **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), _ROBERTA),
-    "data2vec-text": Family(roberta, _BERT | {"pad_token_id": 1}, _IGNORED, own_head=True),
-    "mpnet": Family(
-        mpnet,
-        {k: v for k, v in _BERT.items() if k != "type_vocab_size"}
-        | {"vocab_size": 30527, "pad_token_id": 1, "relative_attention_num_buckets": 32},
-        _IGNORED,
-        own_head=True,
-    ),
-    "ernie": Family(ernie, _BERT | {"task_type_vocab_size": 3}, _IGNORED | {"task_type_vocab_size"}, own_head=True),
-    "megatron-bert": Family(
-        megatron,
-        _BERT
-        | {
-            "vocab_size": 29056,
-            "hidden_size": 1024,
-            "num_hidden_layers": 24,
-            "num_attention_heads": 16,
-            "intermediate_size": 4096,
-        },
-        _IGNORED,
-        own_head=True,
-    ),
-    "distilbert": Family(
-        distilbert,
-        {
-            "vocab_size": 30522,
-            "dim": 768,
-            "n_layers": 6,
-            "n_heads": 12,
-            "hidden_dim": 3072,
-            "activation": "gelu",
-            "max_position_embeddings": 512,
-            "tie_word_embeddings": True,
-        },
-        frozenset({"sinusoidal_pos_embds", "qa_dropout", "seq_classif_dropout"}),
-        own_head=True,
-    ),
-    "electra": Family(
-        electra,
-        _BERT | {"embedding_size": 128, "hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024},
-        frozenset({"summary_last_dropout"}),
-        own_head=True,
-    ),
-    "modernbert": Family(
-        modernbert,
-        {
-            "vocab_size": 50368,
-            "hidden_size": 768,
-            "intermediate_size": 1152,
-            "num_hidden_layers": 22,
-            "num_attention_heads": 12,
-            "hidden_activation": "gelu",
-            "max_position_embeddings": 8192,
-            "local_attention": 128,
-            "decoder_bias": True,
-            "tie_word_embeddings": True,
-        },
-        frozenset(
-            "initializer_cutoff_factor mlp_dropout classifier_pooling classifier_activation deterministic_flash_attn "
-            "sparse_prediction sparse_pred_ignore_index global_rope_theta local_rope_theta repad_logits_with_grad "
-            "reference_compile gradient_checkpointing position_embedding_type".split()
-        ),
-        own_head=True,
-    ),
-}

@@ -6,7 +6,7 @@ from typing import Any
 
 from rooflinecli.importers.hf.decoder import attention, feedforward, frame
 from rooflinecli.importers.hf.layer_pattern import windows
-from rooflinecli.specs.field_reader import ConfigFields, Family
+from rooflinecli.specs.field_reader import ConfigFields
 
 
 def _attention(f: ConfigFields, **more: Any) -> dict[str, Any]:
@@ -37,33 +37,3 @@ def gemma3(f: ConfigFields) -> dict[str, Any]:
         window = window // 2 + 1
     local = [(i + 1) % period != 0 for i in range(f.whole("num_hidden_layers"))]
     return frame(f, block, feedforward(f, "gated"), norms=4, layers=windows(f, local, window))
-
-
-_GEMMA = {
-    "vocab_size": 256000,
-    "hidden_size": 3072,
-    "intermediate_size": 24576,
-    "num_hidden_layers": 28,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 16,
-    "head_dim": 256,
-    "hidden_act": "gelu_pytorch_tanh",
-    "max_position_embeddings": 8192,
-    "tie_word_embeddings": True,
-}
-_GEMMA2 = _GEMMA | {
-    "hidden_size": 2304,
-    "intermediate_size": 9216,
-    "num_hidden_layers": 26,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "sliding_window": 4096,
-}
-_IGNORED = frozenset(
-    {"sliding_window_size", "query_pre_attn_scalar", "final_logit_softcapping", "attn_logit_softcapping"}
-)
-FAMILIES = {
-    "gemma": Family(gemma, _GEMMA),
-    "gemma2": Family(gemma2, _GEMMA2, _IGNORED),
-    "gemma3_text": Family(gemma3, _GEMMA2 | {"vocab_size": 262208, "max_position_embeddings": 131072}, _IGNORED),
-}

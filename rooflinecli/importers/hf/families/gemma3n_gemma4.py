@@ -10,7 +10,7 @@ from typing import Any
 from rooflinecli.importers.hf.decoder import attention, feedforward, frame
 from rooflinecli.importers.hf.layer_pattern import Override, merged, windows
 from rooflinecli.importers.hf.vision_encoders import Block, linear, norm, table, values
-from rooflinecli.specs.field_reader import MISSING, ConfigFields, Family
+from rooflinecli.specs.field_reader import MISSING, ConfigFields
 
 
 def _common(f: ConfigFields) -> Block:
@@ -174,42 +174,3 @@ def _feedforward(f: ConfigFields) -> Block:
         "n_shared": 1,
         "shared_d_ff": mlp["d_ff"],
     }
-
-
-_SHARED = {
-    "num_attention_heads": 8,
-    "head_dim": 256,
-    "hidden_activation": "gelu_pytorch_tanh",
-    "tie_word_embeddings": True,
-    "sliding_window": 512,
-    "vocab_size_per_layer_input": 262144,
-    "hidden_size_per_layer_input": 256,
-}
-_GEMMA3N = _SHARED | {
-    "vocab_size": 262400,
-    "hidden_size": 2048,
-    "intermediate_size": 16384,
-    "num_hidden_layers": 35,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 32768,
-    "altup_num_inputs": 4,
-    "num_kv_shared_layers": 15,
-    "laurel_rank": 64,
-}
-_GEMMA4 = _SHARED | {
-    "vocab_size": 262144,
-    "hidden_size": 2304,
-    "intermediate_size": 9216,
-    "num_hidden_layers": 30,
-    "num_key_value_heads": 4,
-    "max_position_embeddings": 131072,
-}
-_IGNORED = frozenset({"final_logit_softcapping", "query_pre_attn_scalar", "attn_logit_softcapping"})
-FAMILIES = {
-    "gemma3n_text": Family(
-        gemma3n,
-        _GEMMA3N,
-        _IGNORED | {"activation_sparsity_pattern", "altup_active_idx", "altup_coef_clip", "altup_correct_scale"},
-    ),
-    "gemma4_text": Family(gemma4, _GEMMA4, _IGNORED, varied=True),
-}

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from rooflinecli.importers.hf.decoder import attention, feedforward, frame
-from rooflinecli.importers.hf.families import deepseek
 from rooflinecli.importers.hf.vision_encoders import Block
-from rooflinecli.specs.field_reader import ConfigFields, Family
+from rooflinecli.specs.field_reader import ConfigFields
 
 
 def _dense(f: ConfigFields, bias: bool) -> Block:
@@ -20,35 +19,3 @@ def glm4v(f: ConfigFields) -> Block:
 
 def glm_ocr(f: ConfigFields) -> Block:
     return _dense(f, False)
-
-
-_TEXT = {
-    "vocab_size": 151552,
-    "hidden_size": 4096,
-    "intermediate_size": 13696,
-    "num_hidden_layers": 40,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 32768,
-}
-_OCR = {
-    "vocab_size": 59392,
-    "hidden_size": 1024,
-    "intermediate_size": 4096,
-    "num_hidden_layers": 16,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 8,
-    "max_position_embeddings": 131072,
-}
-_MOE = {
-    **deepseek.FAMILIES["glm4_moe"].defaults,
-    "vocab_size": 151424,
-    "attention_bias": True,
-    "max_position_embeddings": 65536,
-}
-_LAST = frozenset({"num_nextn_predict_layers"})  # GLM-OCR's checkpoints name it, and the class builds none
-FAMILIES = {
-    "glm4v_text": Family(glm4v, _TEXT),
-    "glm_ocr_text": Family(glm_ocr, _OCR, _LAST),
-    "glm4v_moe_text": Family(deepseek.glm4_moe, _MOE, deepseek.FAMILIES["glm4_moe"].ignored),
-}

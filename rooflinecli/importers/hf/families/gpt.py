@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.importers.hf.decoder import attention, feedforward, frame
-from rooflinecli.specs.field_reader import ConfigFields, Family
+from rooflinecli.specs.field_reader import ConfigFields
 
 
 def _small(f: ConfigFields) -> tuple[int, int, int]:
@@ -99,81 +99,3 @@ def bloom(f: ConfigFields) -> dict[str, Any]:
         embedding_norm=True,
         positions={"kind": "alibi"},
     )
-
-
-_GPT2 = {
-    "vocab_size": 50257,
-    "n_positions": 1024,
-    "n_embd": 768,
-    "n_layer": 12,
-    "n_head": 12,
-    "activation_function": "gelu_new",
-    "tie_word_embeddings": True,
-}
-_SCALES = frozenset(
-    {"scale_attn_weights", "scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", "n_ctx", "rotary"}
-)
-FAMILIES = {
-    "gpt2": Family(gpt2, _GPT2, _SCALES),
-    "gptj": Family(
-        gptj,
-        {
-            "vocab_size": 50400,
-            "n_positions": 2048,
-            "n_embd": 4096,
-            "n_layer": 28,
-            "n_head": 16,
-            "activation_function": "gelu_new",
-            "tie_word_embeddings": False,
-        },
-        _SCALES,
-    ),
-    "gpt_neox": Family(
-        gpt_neox,
-        {
-            "vocab_size": 50432,
-            "hidden_size": 6144,
-            "num_hidden_layers": 44,
-            "num_attention_heads": 64,
-            "intermediate_size": 24576,
-            "hidden_act": "gelu",
-            "max_position_embeddings": 2048,
-            "tie_word_embeddings": False,
-            "use_parallel_residual": True,
-            "attention_bias": True,
-        },
-    ),
-    "opt": Family(
-        opt,
-        {
-            "vocab_size": 50272,
-            "hidden_size": 768,
-            "num_hidden_layers": 12,
-            "ffn_dim": 3072,
-            "max_position_embeddings": 2048,
-            "do_layer_norm_before": True,
-            "num_attention_heads": 12,
-            "activation_function": "relu",
-            "enable_bias": True,
-            "layer_norm_elementwise_affine": True,
-            "tie_word_embeddings": True,
-        },
-        frozenset({"layerdrop", "init_std", "output_projection"}),
-    ),
-    "bloom": Family(
-        bloom,
-        {"vocab_size": 250880, "hidden_size": 64, "n_layer": 2, "n_head": 8, "tie_word_embeddings": True},
-        frozenset(
-            {
-                "apply_residual_connection_post_layernorm",
-                "slow_but_exact",
-                "attention_softmax_in_fp32",
-                "bias_dropout_fusion",
-                "masked_softmax_fusion",
-                "offset_alibi",
-                "skip_bias_add",
-                "skip_bias_add_qkv",
-            }
-        ),
-    ),
-}

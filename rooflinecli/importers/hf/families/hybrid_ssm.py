@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.importers.hf.decoder import attention, experts, feedforward, frame, sparse
-from rooflinecli.importers.hf.hybrid_layers import SCAN, layer_kinds, selective, ssd
+from rooflinecli.importers.hf.hybrid_layers import layer_kinds, selective, ssd
 from rooflinecli.importers.hf.layer_pattern import Override, merged
-from rooflinecli.specs.field_reader import MISSING, ConfigFields, Family
+from rooflinecli.specs.field_reader import MISSING, ConfigFields
 
 Block = dict[str, Any]
 
@@ -130,84 +130,3 @@ def falcon_h1(f: ConfigFields) -> Block:
     block |= {"kind": "attention-ssm", "n_kv_heads": f.whole("num_key_value_heads"), "sizes": sizes}
     block |= {"conv_bias": scan.get("conv_bias", False), "gated_norm": f.flag("mamba_rms_norm")}
     return frame(f, block, feedforward(f, "gated", bias=f.flag("mlp_bias")), layers=f.whole("num_hidden_layers"))
-
-
-_SCAN2 = {
-    "vocab_size": 128000,
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "mamba_n_heads": 128,
-    "mamba_n_groups": 1,
-    "mamba_d_state": 256,
-    "mamba_d_conv": 4,
-    "mamba_expand": 2,
-    "mamba_chunk_size": 256,
-    "mamba_conv_bias": True,
-    "mamba_proj_bias": False,
-    "max_position_embeddings": 262144,
-    "tie_word_embeddings": False,
-}
-_JAMBA = {
-    "vocab_size": 65536,
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "num_experts_per_tok": 2,
-    "num_experts": 16,
-    "expert_layer_period": 2,
-    "expert_layer_offset": 1,
-    "attn_layer_period": 8,
-    "attn_layer_offset": 4,
-    "mamba_d_state": 16,
-    "mamba_d_conv": 4,
-    "mamba_expand": 2,
-    "mamba_conv_bias": True,
-    "mamba_proj_bias": False,
-    "max_position_embeddings": 262144,
-    "tie_word_embeddings": False,
-}
-_MULTIPLIERS = frozenset(
-    "lm_head_multiplier embedding_multiplier mlp_multipliers key_multiplier attention_out_multiplier attention_in_multiplier "
-    "ssm_multipliers ssm_in_multiplier ssm_out_multiplier mamba_norm_before_gate mamba_use_mlp mlp_expansion_factor".split()
-)
-FAMILIES = {
-    "jamba": Family(
-        jamba,
-        _JAMBA,
-        SCAN | {"sliding_window", "layers_num_experts", "mamba_inner_layernorms", "calc_logits_for_entire_prompt"},
-    ),
-    "bamba": Family(bamba, _SCAN2, SCAN | {"z_loss_coefficient", "attn_rotary_emb"}),
-    "granitemoehybrid": Family(
-        granite,
-        _SCAN2
-        | {
-            "vocab_size": 32000,
-            "intermediate_size": 11008,
-            "num_key_value_heads": 32,
-            "num_local_experts": 8,
-            "num_experts_per_tok": 2,
-            "shared_intermediate_size": 1024,
-            "max_position_embeddings": 2048,
-        },
-        SCAN
-        | {
-            "embedding_multiplier",
-            "logits_scaling",
-            "residual_multiplier",
-            "attention_multiplier",
-            "normalization_function",
-            "init_method",
-        },
-    ),
-    "falcon_h1": Family(
-        falcon_h1,
-        _SCAN2
-        | {"mamba_d_ssm": 1024, "max_position_embeddings": 8192, "mamba_rms_norm": False, "projectors_bias": False},
-        SCAN | _MULTIPLIERS,
-    ),
-}

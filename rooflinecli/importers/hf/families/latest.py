@@ -7,10 +7,9 @@ from typing import Any
 
 from rooflinecli.importers.hf.decoder import attention, experts, feedforward, frame, sparse
 from rooflinecli.importers.hf.families import deepseek
-from rooflinecli.importers.hf.families.latest_defaults import DEFAULTS, IGNORED
 from rooflinecli.importers.hf.layer_pattern import Override, merged, windows
 from rooflinecli.importers.hf.vision_encoders import Block, linear, values
-from rooflinecli.specs.field_reader import ConfigFields, Family
+from rooflinecli.specs.field_reader import ConfigFields
 
 
 def _layers(f: ConfigFields) -> int:
@@ -191,15 +190,3 @@ def step3(f: ConfigFields) -> Block:
         f.notes.append(f"{extra} multi-token-prediction layer(s) are left out, as in the published parameter count.")
     f.used |= {"mtp_layer_types", "mtp_mlp_layer_types"}
     return frame(f, None, base, layers=merged_blocks(layers, mixed))
-
-
-_READERS = {
-    "mistral4": deepseek.deepseek,
-    "axk1": axk1,
-    "longcat_flash": longcat,
-    "flint": flint,
-    "kolibri1": kolibri,
-    "laguna": laguna,
-    "step3p5": step3,
-}
-FAMILIES = {name: Family(read, DEFAULTS[name], IGNORED.get(name, frozenset())) for name, read in _READERS.items()}

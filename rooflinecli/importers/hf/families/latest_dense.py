@@ -7,10 +7,9 @@ import math
 
 from rooflinecli.importers.hf.decoder import attention, feedforward, frame, set_only
 from rooflinecli.importers.hf.families.hybrid_ssm import placed
-from rooflinecli.importers.hf.families.latest_defaults import DEFAULTS, IGNORED
 from rooflinecli.importers.hf.layer_pattern import Override, windows
 from rooflinecli.importers.hf.vision_encoders import Block, linear, norm, values
-from rooflinecli.specs.field_reader import ConfigFields, Family
+from rooflinecli.specs.field_reader import ConfigFields
 
 
 def _keys(block: Block) -> int:
@@ -117,14 +116,3 @@ def modernbert_decoder(f: ConfigFields) -> Block:
     after = [linear("head_dense", width, bias=f.flag("classifier_bias")), norm("head_norm", kind)]
     built = frame(f, block, feedforward(f, "gated", bias=f.flag("mlp_bias")), layers=local, norm=kind)
     return built | {"embedding_norm": True, "after": after} | set_only({"lm_head_bias": f.flag("decoder_bias")})
-
-
-_READERS = {
-    "lfm3": lfm3,
-    "doge": doge,
-    "diffllama": diffllama,
-    "gpt_neox_japanese": neox_japanese,
-    "ctrl": ctrl,
-    "modernbert-decoder": modernbert_decoder,
-}
-FAMILIES = {name: Family(read, DEFAULTS[name], IGNORED.get(name, frozenset())) for name, read in _READERS.items()}

@@ -7,7 +7,7 @@ from typing import Any
 
 from rooflinecli.importers.hf.decoder import attention, feedforward, frame
 from rooflinecli.importers.hf.layer_pattern import windows
-from rooflinecli.specs.field_reader import ConfigFields, Family
+from rooflinecli.specs.field_reader import ConfigFields
 
 
 def llama(f: ConfigFields) -> dict[str, Any]:
@@ -49,41 +49,3 @@ def phi3(f: ConfigFields) -> dict[str, Any]:
     n, window = f.whole("num_hidden_layers"), f.optional("sliding_window")
     f.expect("full_attn_mod", (1, None), "only windows on every layer are read; write the model as YAML")
     return frame(f, attention(f), feedforward(f, "gated"), layers=windows(f, [True] * n, window))
-
-
-_LLAMA = {
-    "vocab_size": 32000,
-    "hidden_size": 4096,
-    "intermediate_size": 11008,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "max_position_embeddings": 2048,
-    "tie_word_embeddings": False,
-}
-_GLM = {
-    "vocab_size": 151552,
-    "hidden_size": 4096,
-    "intermediate_size": 13696,
-    "num_hidden_layers": 40,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 2,
-    "head_dim": 128,
-    "max_position_embeddings": 131072,
-    "attention_bias": True,
-}
-FAMILIES = {
-    "llama": Family(llama, _LLAMA),
-    "granite": Family(
-        llama,
-        _LLAMA,
-        frozenset({"embedding_multiplier", "logits_scaling", "residual_multiplier", "attention_multiplier"}),
-    ),
-    "olmo2": Family(olmo2, _LLAMA | {"vocab_size": 50304}),
-    "glm": Family(glm, _GLM),
-    "glm4": Family(glm4, _GLM),
-    "phi3": Family(
-        phi3,
-        _LLAMA | {"vocab_size": 32064, "hidden_size": 3072, "intermediate_size": 8192, "max_position_embeddings": 4096},
-        frozenset({"interpolate_factor"}),
-    ),
-}

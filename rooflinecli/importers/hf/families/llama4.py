@@ -6,7 +6,7 @@ from typing import Any
 
 from rooflinecli.importers.hf.decoder import attention, experts, feedforward, frame, sparse
 from rooflinecli.importers.hf.layer_pattern import Override, merged, windows
-from rooflinecli.specs.field_reader import ConfigFields, Family
+from rooflinecli.specs.field_reader import ConfigFields
 
 
 def llama4(f: ConfigFields) -> dict[str, Any]:
@@ -26,26 +26,3 @@ def _local(f: ConfigFields, n: int) -> list[Override]:
     rotary = [bool(x) for x in f.items("no_rope_layers", int, n) or [(i + 1) % interval for i in range(n)]]
     chunks = windows(f, rotary, f.optional("attention_chunk_size"), "chunked_attention", "chunk")
     return merged(chunks, [{} if here else {"attention": {"rotary": False}} for here in rotary])
-
-
-FAMILIES = {
-    "llama4_text": Family(
-        llama4,
-        {
-            "vocab_size": 202048,
-            "hidden_size": 5120,
-            "intermediate_size": 8192,
-            "intermediate_size_mlp": 16384,
-            "num_hidden_layers": 48,
-            "num_attention_heads": 40,
-            "num_key_value_heads": 8,
-            "head_dim": 128,
-            "num_experts_per_tok": 1,
-            "num_local_experts": 16,
-            "attention_chunk_size": 8192,
-            "max_position_embeddings": 131072,
-            "tie_word_embeddings": False,
-        },
-        frozenset({"use_qk_norm", "attn_temperature_tuning", "floor_scale", "attn_scale", "for_llm_compressor"}),
-    ),
-}

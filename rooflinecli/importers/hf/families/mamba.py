@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from rooflinecli.importers.hf.decoder import frame
-from rooflinecli.importers.hf.hybrid_layers import SCAN, selective, ssd
-from rooflinecli.specs.field_reader import MISSING, ConfigFields, Family
+from rooflinecli.importers.hf.hybrid_layers import selective, ssd
+from rooflinecli.specs.field_reader import MISSING, ConfigFields
 
 _NONE = {"kind": "none"}
 
@@ -59,37 +59,3 @@ def mamba2(f: ConfigFields) -> dict[str, Any]:
 def _stack(f: ConfigFields, block: dict[str, Any]) -> dict[str, Any]:
     """Layers of one mixer behind one norm each."""
     return frame(f, block, _NONE, layers=f.whole("num_hidden_layers", "n_layer"), norms=1, positions={"kind": "none"})
-
-
-_MAMBA = {
-    "vocab_size": 50280,
-    "hidden_size": 768,
-    "state_size": 16,
-    "num_hidden_layers": 32,
-    "expand": 2,
-    "conv_kernel": 4,
-    "use_bias": False,
-    "use_conv_bias": True,
-    "tie_word_embeddings": True,
-}
-_MAMBA2 = {
-    "num_heads": 128,
-    "head_dim": 64,
-    "vocab_size": 32768,
-    "hidden_size": 4096,
-    "state_size": 128,
-    "num_hidden_layers": 64,
-    "expand": 2,
-    "conv_kernel": 4,
-    "n_groups": 8,
-    "use_bias": False,
-    "use_conv_bias": True,
-    "chunk_size": 256,
-    "tie_word_embeddings": False,
-}
-_IGNORED = SCAN | {"layer_types", "ssm_cfg", "d_model", "d_inner", "mixer_rms_eps", "n_layer"}
-FAMILIES = {
-    "mamba": Family(mamba, _MAMBA, _IGNORED),
-    "falcon_mamba": Family(mamba, _MAMBA, _IGNORED),
-    "mamba2": Family(mamba2, _MAMBA2, _IGNORED | {"time_step_rank", "norm_before_gate"}),
-}

@@ -10,7 +10,7 @@ from typing import Any
 
 from rooflinecli.importers.hf.decoder import Block, attention, experts, feedforward, frame, sparse
 from rooflinecli.importers.hf.layer_pattern import Override, merged
-from rooflinecli.specs.field_reader import ConfigFields, Family
+from rooflinecli.specs.field_reader import ConfigFields
 
 _SIZES = {
     "index_heads": ("index_n_heads", "sparse_num_index_heads", 4),
@@ -61,25 +61,3 @@ def _picking(f: ConfigFields, n: int) -> list[Override]:
     sizes = {name: inner.whole(hub, null=f.whole(own, null=usual)) for name, (own, hub, usual) in _SIZES.items()}
     block: Block = {"attention": {"kind": "sparse-gqa", "sizes": sizes}}
     return [block if here else {} for here in picks]
-
-
-_DEFAULTS = {
-    "vocab_size": 200064,
-    "hidden_size": 6144,
-    "intermediate_size": 3072,
-    "num_hidden_layers": 60,
-    "num_attention_heads": 64,
-    "num_key_value_heads": 4,
-    "head_dim": 128,
-    "max_position_embeddings": 524288,
-    "tie_word_embeddings": False,
-    "num_experts_per_tok": 4,
-    "num_local_experts": 128,
-    "dense_intermediate_size": 12288,
-    "shared_intermediate_size": 3072,
-}
-_IGNORED = frozenset(
-    "index_local_blocks routed_scaling_factor scoring_func swiglu_alpha swiglu_limit use_gemma_norm use_routing_bias qk_norm_type "
-    "first_k_dense_replace moe_intermediate_size num_mtp_modules hidden_act".split()
-)
-FAMILIES = dict.fromkeys(("minimax_m3", "minimax_m3_vl_text"), Family(minimax_m3, _DEFAULTS, _IGNORED))

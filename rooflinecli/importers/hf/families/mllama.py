@@ -6,7 +6,7 @@ from typing import Any
 
 from rooflinecli.importers.hf.decoder import attention, feedforward, frame
 from rooflinecli.importers.hf.layer_pattern import Override
-from rooflinecli.specs.field_reader import ConfigFields, Family
+from rooflinecli.specs.field_reader import ConfigFields
 
 _MORE_ROWS = 8  # of the embedding over the head: the image's token and its neighbors
 
@@ -25,21 +25,3 @@ def mllama(f: ConfigFields) -> dict[str, Any]:
     layers = [reads if i in crossing else {} for i in range(n)]
     rows = [{"kind": "parameters", "name": "image_rows", "rows": _MORE_ROWS}]
     return frame(f, block, feedforward(f, "gated"), layers=layers) | {"before": rows}
-
-
-FAMILIES = {
-    "mllama_text_model": Family(
-        mllama,
-        {
-            "vocab_size": 128256,
-            "hidden_size": 4096,
-            "intermediate_size": 14336,
-            "num_hidden_layers": 40,
-            "num_attention_heads": 32,
-            "num_key_value_heads": 8,
-            "max_position_embeddings": 131072,
-            "cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38],
-        },
-        frozenset({"dropout"}),
-    )
-}

@@ -6,9 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.importers.hf.decoder import attention, experts, feedforward, frame, sparse
-from rooflinecli.importers.hf.families.more_defaults import DEFAULTS
 from rooflinecli.importers.hf.layer_pattern import merged, windows
-from rooflinecli.specs.field_reader import ConfigFields, Family
+from rooflinecli.specs.field_reader import ConfigFields
 
 Block = dict[str, Any]
 
@@ -178,29 +177,3 @@ def gpt_bigcode(f: ConfigFields) -> Block:
         context=length,
         positions={"kind": "learned", "length": length},
     )
-
-
-_READERS = {
-    "arcee": arcee,
-    "ministral": ministral,
-    "ministral3": ministral,
-    "seed_oss": seed_oss,
-    "smollm3": smollm3,
-    "olmo3": olmo3,
-    "olmoe": olmoe,
-    "exaone4": exaone4,
-    "cohere2": cohere2,
-    "ernie4_5": ernie,
-    "ernie4_5_moe": ernie_moe,
-    "hunyuan_v1_dense": hunyuan,
-    "hunyuan_v1_moe": hunyuan_moe,
-    "nemotron": nemotron,
-    "persimmon": persimmon,
-    "stablelm": stablelm,
-    "gpt_bigcode": gpt_bigcode,
-}
-_IGNORED = frozenset(
-    "clip_qkv norm_topk_prob logit_scale eod_token_id moe_norm_min moe_capacity moe_gate moe_use_aux_free scale_attn_weights "
-    "scale_attention_softmax_in_fp32 attention_softmax_in_fp32 norm_type mlp_type num_key_value_heads cache_config use_cla hidden_act".split()
-)
-FAMILIES = {name: Family(read, DEFAULTS[name], _IGNORED) for name, read in _READERS.items()}

@@ -3,14 +3,11 @@ dinov2_with_registers, and the towers of CLIP and SigLIP as models of their own.
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.importers.hf.decoder import Block, attention, feedforward, frame
 from rooflinecli.importers.hf.families import encoder, vision
 from rooflinecli.importers.hf.families.encoder import head_of, labels, linear
-from rooflinecli.importers.hf.vision_encoders import EncoderFamily, patches, side, table, values
-from rooflinecli.importers.hf.vision_encoders.clip_siglip import TOWERS
-from rooflinecli.specs.field_reader import ConfigFields, Family
+from rooflinecli.importers.hf.vision_encoders import patches, side, table, values
+from rooflinecli.specs.field_reader import ConfigFields
 
 
 def _ends(f: ConfigFields, kind: str, width: int, masked: Block, dense: bool, pooler: bool) -> Block:
@@ -95,79 +92,3 @@ def registers(f: ConfigFields) -> Block:
         table("positions", rows),
     ]
     return made | {"before": [*before, *([values("registers", extra)] if extra else [])], "max_context": rows + extra}
-
-
-def _alone(name: str, extra: int) -> Any:
-    """A tower that reads images, as a model of its own."""
-
-    def convert(f: ConfigFields) -> Block:
-        made = TOWERS[name].convert(f)
-        return made | {"lm_head": False, "max_context": (side(f, "image_size") // side(f, "patch_size")) ** 2 + extra}
-
-    return convert
-
-
-def _text(family: EncoderFamily, head: bool) -> Any:
-    """A tower that reads text, as a model of its own."""
-
-    def convert(f: ConfigFields) -> Block:
-        made = family.convert(f)
-        width = f.whole("projection_size", null=made["d_model"]) if head else 0
-        return made | ({"after": [linear("head", width, once=True)]} if head else {})
-
-    return convert
-
-
-_BERT = dict(encoder.FAMILIES["bert"].defaults)
-_EURO = {
-    "vocab_size": 128256,
-    "hidden_size": 768,
-    "intermediate_size": 3072,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "max_position_embeddings": 8192,
-    "tie_word_embeddings": False,
-}
-_NOMIC = _BERT | {"vocab_size": 30528, "max_position_embeddings": 2048}
-_XL = {
-    "vocab_size": 250880,
-    "hidden_size": 2560,
-    "num_hidden_layers": 36,
-    "num_attention_heads": 32,
-    "intermediate_size": 10240,
-}
-_VIT = vision.FAMILIES["vit"]
-_DINO = vision.FAMILIES["dinov2"]
-_TIES = frozenset({"tie_word_embeddings"})  # of a head that a tower has not
-_CLASSES = frozenset({"classifier_activation", "classifier_pooling"})
-FAMILIES = {
-    "eurobert": Family(eurobert, _EURO, _CLASSES, own_head=True),
-    "nomic_bert": Family(nomic, _NOMIC, _CLASSES, own_head=True),
-    "roberta-prelayernorm": Family(
-        roberta_prenorm, _BERT | {"vocab_size": 50265, "pad_token_id": 1}, _CLASSES, own_head=True
-    ),
-    "xlm-roberta-xl": Family(
-        roberta_xl,
-        _BERT | _XL | {"max_position_embeddings": 514, "type_vocab_size": 1, "pad_token_id": 1},
-        _CLASSES,
-        own_head=True,
-    ),
-    "deit": Family(deit, _VIT.defaults, _VIT.ignored, own_head=True),
-    "ijepa": Family(ijepa, _VIT.defaults, _VIT.ignored, own_head=True),
-    "dinov2_with_registers": Family(registers, {**_DINO.defaults, "patch_size": 16}, _DINO.ignored, own_head=True),
-    "clip_vision_model": Family(
-        _alone("clip_vision_model", 1),
-        TOWERS["clip_vision_model"].defaults,
-        TOWERS["clip_vision_model"].ignored | _TIES,
-        own_head=True,
-    ),
-    "siglip_vision_model": Family(
-        _alone("siglip_vision_model", 0),
-        TOWERS["siglip_vision_model"].defaults,
-        TOWERS["siglip_vision_model"].ignored | _TIES,
-        own_head=True,
-    ),
-    "clip_text_model": Family(
-        _text(vision.CLIP_TEXT, False), vision.CLIP_TEXT.defaults, vision.CLIP_TEXT.ignored | _TIES, own_head=True
-    ),
-}

@@ -7,9 +7,9 @@ from typing import Any
 
 from rooflinecli.importers.hf.decoder import attention, experts, feedforward, frame
 from rooflinecli.importers.hf.families.hybrid_ssm import placed
-from rooflinecli.importers.hf.hybrid_layers import SCAN, layer_kinds, ssd
+from rooflinecli.importers.hf.hybrid_layers import layer_kinds, ssd
 from rooflinecli.importers.hf.layer_pattern import Override
-from rooflinecli.specs.field_reader import ConfigFields, Family
+from rooflinecli.specs.field_reader import ConfigFields
 
 Block = dict[str, Any]
 _PATTERN = {"M": "recurrent", "*": "attention", "-": "mlp", "E": "moe"}
@@ -145,66 +145,3 @@ def _hybrid(f: ConfigFields, scan: Block, d: int, bias: bool) -> Block:
         "head_dim": width,
     }
     return shared | {"sizes": sizes} | ({"qkv_bias": True} if bias else {})
-
-
-_NEMOTRON = {
-    "vocab_size": 131072,
-    "hidden_size": 4096,
-    "layers_block_type": ["linear_attention", "moe", "full_attention", "mlp"],
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "head_dim": 128,
-    "max_position_embeddings": 4096,
-    "intermediate_size": 21504,
-    "ssm_state_size": 128,
-    "mamba_num_heads": 128,
-    "mamba_head_dim": 64,
-    "n_groups": 8,
-    "conv_kernel": 4,
-    "use_conv_bias": True,
-    "chunk_size": 128,
-    "n_routed_experts": 8,
-    "moe_intermediate_size": 7688,
-    "moe_shared_expert_intermediate_size": 7688,
-    "num_experts_per_tok": 2,
-    "tie_word_embeddings": False,
-}
-_ZAMBA = {
-    "vocab_size": 32000,
-    "max_position_embeddings": 4096,
-    "hidden_size": 2560,
-    "num_hidden_layers": 54,
-    "mamba_d_state": 64,
-    "mamba_d_conv": 4,
-    "mamba_expand": 2,
-    "mamba_ngroups": 1,
-    "n_mamba_heads": 8,
-    "chunk_size": 256,
-    "intermediate_size": 10240,
-    "num_attention_heads": 32,
-    "num_mem_blocks": 1,
-    "adapter_rank": 128,
-    "tie_word_embeddings": True,
-}
-_READ_BY_NOTHING = frozenset(
-    "expand attention_bias mamba_proj_bias mamba_hidden_act n_shared_experts moe_shared_expert_overlap routed_scaling_factor n_group "
-    "topk_group norm_topk_prob mtp_layers_block_type sliding_window norm_eps attention_head_dim mamba_dt_rank mamba_chunk_size "
-    "time_step_rank mtp_hybrid_override_pattern".split()
-)
-FAMILIES = {
-    "nemotron_h": Family(nemotron_h, _NEMOTRON, SCAN | _READ_BY_NOTHING),
-    "zamba2": Family(
-        zamba2,
-        _ZAMBA,
-        SCAN
-        | {
-            "use_mem_rope",
-            "use_long_context",
-            "kv_channels",
-            "num_query_groups",
-            "use_conv_bias",
-            "mamba_dt_rank",
-            "ft_lora",
-        },
-    ),
-}

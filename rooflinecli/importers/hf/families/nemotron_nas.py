@@ -11,7 +11,7 @@ from typing import Any
 
 from rooflinecli.importers.hf.decoder import attention, feedforward, frame
 from rooflinecli.importers.hf.layer_pattern import Override
-from rooflinecli.specs.field_reader import ConfigFields, Family
+from rooflinecli.specs.field_reader import ConfigFields
 
 _MULTIPLE = 256  # an MLP's width is rounded up to it
 
@@ -60,12 +60,3 @@ def _width(f: ConfigFields, mlp: ConfigFields) -> int:
         raise mlp.fail("ffn_mult", f"expected a number above zero, got {str(given)[:60]!r}")
     exact = int(2 * given * f.whole("hidden_size") / 3)
     return -(-exact // _MULTIPLE) * _MULTIPLE
-
-
-FAMILIES = {
-    "nemotron-nas": Family(
-        nas,
-        {"tie_word_embeddings": False},
-        frozenset({"intermediate_size", "num_key_value_heads", "hidden_act"}),
-    )
-}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.importers.hf.decoder import attention, feedforward, frame
-from rooflinecli.specs.field_reader import ConfigFields, Family
+from rooflinecli.specs.field_reader import ConfigFields
 
 
 def falcon(f: ConfigFields) -> dict[str, Any]:
@@ -60,48 +60,3 @@ def cohere(f: ConfigFields) -> dict[str, Any]:
         parallel=True,
         norms=1,
     )
-
-
-FAMILIES = {
-    "falcon": Family(
-        falcon,
-        {
-            "vocab_size": 65024,
-            "hidden_size": 4544,
-            "num_hidden_layers": 32,
-            "num_attention_heads": 71,
-            "multi_query": True,
-            "parallel_attn": True,
-            "max_position_embeddings": 2048,
-            "activation": "gelu",
-            "tie_word_embeddings": True,
-        },
-        frozenset({"apply_residual_connection_post_layernorm", "ff_factor"}),
-    ),
-    "phi": Family(
-        phi,
-        {
-            "vocab_size": 51200,
-            "hidden_size": 2048,
-            "intermediate_size": 8192,
-            "num_hidden_layers": 24,
-            "num_attention_heads": 32,
-            "hidden_act": "gelu_new",
-            "max_position_embeddings": 2048,
-            "tie_word_embeddings": False,
-        },
-    ),
-    "cohere": Family(
-        cohere,
-        {
-            "vocab_size": 256000,
-            "hidden_size": 8192,
-            "intermediate_size": 22528,
-            "num_hidden_layers": 40,
-            "num_attention_heads": 64,
-            "max_position_embeddings": 8192,
-            "tie_word_embeddings": True,
-        },
-        frozenset({"logit_scale"}),
-    ),
-}

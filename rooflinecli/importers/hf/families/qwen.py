@@ -6,7 +6,7 @@ from typing import Any
 
 from rooflinecli.importers.hf.decoder import attention, experts, feedforward, frame, sparse
 from rooflinecli.importers.hf.layer_pattern import Override, merged, windows
-from rooflinecli.specs.field_reader import ConfigFields, Family
+from rooflinecli.specs.field_reader import ConfigFields
 
 
 def _windows(f: ConfigFields, local: list[bool]) -> list[Override]:
@@ -73,60 +73,3 @@ def qwen3_moe(f: ConfigFields) -> dict[str, Any]:
     bias = f.flag("attention_bias")
     block = attention(f, qkv_bias=bias, out_bias=bias, qk_norm="head")
     return _mixture(f, block, _windows(f, [True] * f.whole("num_hidden_layers")))
-
-
-_QWEN = {
-    "vocab_size": 151936,
-    "hidden_size": 4096,
-    "intermediate_size": 22016,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 32,
-    "max_position_embeddings": 32768,
-    "sliding_window": 4096,
-    "max_window_layers": 28,
-    "tie_word_embeddings": False,
-}
-_MOE = {"decoder_sparse_step": 1, "hidden_size": 2048, "num_hidden_layers": 24}
-_IGNORED = frozenset({"norm_topk_prob"})
-FAMILIES = {
-    "qwen2": Family(qwen2, _QWEN),
-    "mimo": Family(mimo, _QWEN),
-    "qwen3": Family(qwen3, _QWEN | {"head_dim": 128}),
-    "qwen2_moe": Family(
-        qwen2_moe,
-        _QWEN
-        | _MOE
-        | {
-            "intermediate_size": 5632,
-            "num_attention_heads": 16,
-            "num_key_value_heads": 16,
-            "moe_intermediate_size": 1408,
-            "shared_expert_intermediate_size": 5632,
-            "num_experts_per_tok": 4,
-            "num_experts": 60,
-            "qkv_bias": True,
-        },
-        _IGNORED,
-    ),
-    "qwen3_moe": Family(
-        qwen3_moe,
-        _QWEN
-        | _MOE
-        | {
-            "intermediate_size": 6144,
-            "num_key_value_heads": 4,
-            "moe_intermediate_size": 768,
-            "num_experts_per_tok": 8,
-            "num_experts": 128,
-        },
-        _IGNORED | {"max_window_layers"},
-    ),
-}
-# the text decoders of the vision-language models are the same classes but for rotary positions in three axes
-FAMILIES |= {
-    "qwen2_vl_text": FAMILIES["qwen2"],
-    "qwen2_5_vl_text": FAMILIES["qwen2"],
-    "qwen3_vl_text": FAMILIES["qwen3"],
-    "qwen3_vl_moe_text": FAMILIES["qwen3_moe"],
-}

@@ -6,7 +6,7 @@ from rooflinecli.importers.hf.decoder import attention, experts, feedforward, fr
 from rooflinecli.importers.hf.families import decoders, llama
 from rooflinecli.importers.hf.layer_pattern import Override, merged, windows
 from rooflinecli.importers.hf.vision_encoders import Block
-from rooflinecli.specs.field_reader import ConfigFields, Family
+from rooflinecli.specs.field_reader import ConfigFields
 
 
 def _layers(f: ConfigFields) -> int:
@@ -111,90 +111,3 @@ def _same_in_windows(f: ConfigFields, heads: int, keys: int, width: int, wide: i
         f.expect(f"swa_{name}", (made, None), f"the class has {made}; mend it")
     f.expect("add_swa_attention_sink_bias", (True, None), "the class has a sink on layers with a window; mend it")
     f.expect("add_full_attention_sink_bias", (False, None), "the class has no sink on other layers; mend it")
-
-
-_GRANITE = {
-    "vocab_size": 100352,
-    "hidden_size": 2560,
-    "intermediate_size": 8192,
-    "num_hidden_layers": 24,
-    "num_attention_heads": 20,
-    "num_key_value_heads": 4,
-    "max_position_embeddings": 8192,
-    "tie_word_embeddings": True,
-    "sliding_window": 128,
-}
-_LLAMA = {
-    "vocab_size": 32000,
-    "hidden_size": 4096,
-    "intermediate_size": 11008,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": None,
-    "max_position_embeddings": 2048,
-    "tie_word_embeddings": False,
-}
-_INTERNLM3 = _LLAMA | {
-    "vocab_size": 128512,
-    "intermediate_size": 10240,
-    "num_hidden_layers": 48,
-    "num_key_value_heads": 2,
-    "head_dim": 128,
-    "max_position_embeddings": 32768,
-}
-_COHERE = {
-    "vocab_size": 256000,
-    "hidden_size": 8192,
-    "intermediate_size": 22528,
-    "num_hidden_layers": 40,
-    "num_attention_heads": 64,
-    "num_key_value_heads": None,
-    "head_dim": 128,
-    "max_position_embeddings": 8192,
-    "tie_word_embeddings": True,
-    "sliding_window": 4096,
-    "num_experts_per_tok": 2,
-    "num_experts": 8,
-}
-_MIMO = {
-    "vocab_size": 152576,
-    "hidden_size": 4096,
-    "intermediate_size": 16384,
-    "num_hidden_layers": 48,
-    "num_attention_heads": 64,
-    "num_key_value_heads": 4,
-    "head_dim": 192,
-    "v_head_dim": 128,
-    "max_position_embeddings": 131072,
-    "tie_word_embeddings": False,
-    "moe_intermediate_size": 2048,
-    "num_experts_per_tok": 8,
-    "n_routed_experts": 256,
-    "sliding_window": 129,
-}
-_MUP = frozenset(
-    {"embedding_multiplier", "logits_scaling", "residual_multiplier", "attention_multiplier", "layer_rope_theta"}
-)
-_ROUTING = frozenset(
-    {"norm_topk_prob", "routed_scaling_factor", "n_group", "topk_group", "topk_method", "scoring_func"}
-)
-FAMILIES = {
-    "granite_swa": Family(granite_swa, _GRANITE, _MUP),
-    "granitemoe_swa": Family(
-        granitemoe_swa,
-        _LLAMA
-        | {"num_local_experts": 8, "num_experts_per_tok": 2, "sliding_window": 128, "shared_intermediate_size": 0},
-        _MUP,
-    ),
-    "hyperclovax": Family(hyperclovax, _LLAMA | {"use_post_norm": True}, _MUP),
-    "internlm3": Family(internlm3, _INTERNLM3),
-    "cohere2_moe": Family(
-        cohere2_moe, _COHERE, _ROUTING | {"logit_scale", "shared_expert_combination_strategy", "expert_selection_fn"}
-    ),
-    "mimo_v2_flash": Family(
-        mimo_v2,
-        _MIMO,
-        _ROUTING
-        | {"attention_value_scale", "n_shared_experts", "attention_chunk_size", "swa_rope_theta", "layernorm_epsilon"},
-    ),
-}

@@ -9,7 +9,7 @@ from rooflinecli.importers.hf.decoder import attention, experts, feedforward, fr
 from rooflinecli.importers.hf.families.hybrid_ssm import placed
 from rooflinecli.importers.hf.hybrid_layers import layer_kinds
 from rooflinecli.importers.hf.layer_pattern import merged
-from rooflinecli.specs.field_reader import MISSING, ConfigFields, Family
+from rooflinecli.specs.field_reader import MISSING, ConfigFields
 
 Block = dict[str, Any]
 BOTH = ("recurrent", "attention")
@@ -84,68 +84,3 @@ def rwkv(f: ConfigFields) -> Block:
         context=f.optional("context_length"),
         positions={"kind": "none"},
     )
-
-
-_LFM = {
-    "vocab_size": 65536,
-    "hidden_size": 2560,
-    "intermediate_size": 12288,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "max_position_embeddings": 128000,
-    "tie_word_embeddings": True,
-    "conv_L_cache": 3,
-    "block_multiple_of": 256,
-    "block_ffn_dim_multiplier": 1.0,
-}
-_LFM_MOE = {
-    "hidden_size": 2048,
-    "intermediate_size": 7168,
-    "moe_intermediate_size": 1792,
-    "num_dense_layers": 2,
-    "num_experts_per_tok": 4,
-    "num_experts": 32,
-}
-_IGNORED = frozenset("block_dim block_mlp_init_scale block_out_init_scale block_use_swiglu block_use_xavier_init block_norm_eps conv_dim conv_dim_out "
-                     "conv_use_xavier_init num_heads tie_embedding use_pos_enc theta block_ff_dim".split())  # fmt: skip
-_GEMMA = {
-    "vocab_size": 256000,
-    "hidden_size": 2560,
-    "intermediate_size": 7680,
-    "num_hidden_layers": 26,
-    "num_attention_heads": 10,
-    "attention_window_size": 2048,
-    "conv1d_width": 4,
-    "block_types": ["recurrent", "recurrent", "attention"],
-    "tie_word_embeddings": True,
-}
-_RWKV = {
-    "vocab_size": 50277,
-    "context_length": 1024,
-    "hidden_size": 4096,
-    "num_hidden_layers": 32,
-    "tie_word_embeddings": False,
-}
-FAMILIES = {
-    "lfm2": Family(lfm2, _LFM, _IGNORED),
-    "lfm2_moe": Family(
-        lfm2_moe,
-        _LFM | _LFM_MOE,
-        _IGNORED | {"use_expert_bias", "routed_scaling_factor", "norm_topk_prob", "block_multiple_of"},
-    ),
-    "recurrent_gemma": Family(
-        recurrent_gemma,
-        _GEMMA,
-        frozenset(
-            {
-                "logits_soft_cap",
-                "w_init_variance_scale",
-                "final_w_init_variance_scale",
-                "embeddings_scale_by_sqrt_dim",
-                "sliding_window",
-            }
-        ),
-    ),
-    "rwkv": Family(rwkv, _RWKV, frozenset({"rescale_every"})),
-}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from rooflinecli.importers.hf import rows as rows_of
 from rooflinecli.importers.hf.decoder import Block, feedforward
 from rooflinecli.importers.hf.families.encoder import labels
 from rooflinecli.importers.hf.ignored_fields import NOISE
-from rooflinecli.importers.hf.vision_encoders import EncoderFamily, linear, mha, patches, side, table, values
-from rooflinecli.importers.hf.vision_encoders.clip_siglip import TOWERS
+from rooflinecli.importers.hf.vision_encoders import linear, mha, patches, side, table, values
 from rooflinecli.specs.field_reader import ConfigFields, Family
 
 
@@ -73,7 +73,7 @@ def dinov2(f: ConfigFields) -> Block:
     return _stack(f, mlp, before, rows, pieces=[{"kind": "scale", "name": "scale", "rows": 2}], **ends)
 
 
-def _part(f: ConfigFields, name: str, family: EncoderFamily) -> tuple[Block, ConfigFields]:
+def _part(f: ConfigFields, name: str, family: Family) -> tuple[Block, ConfigFields]:
     """One of two towers, read from its part of the config."""
     given = f.raw(name)
     if not isinstance(given, dict):
@@ -87,21 +87,10 @@ def _part(f: ConfigFields, name: str, family: EncoderFamily) -> tuple[Block, Con
     return made, part
 
 
-def _text(causal: bool) -> Any:
-    def convert(t: ConfigFields) -> Block:
-        width, rows = t.whole("hidden_size"), t.whole("max_position_embeddings")
-        block = mha(t, "num_attention_heads", width, qkv_bias=True, out_bias=True) | {"causal": causal}
-        made: Block = {"d_model": width, "vocab_size": t.whole("vocab_size"), "norm": "layernorm", "lm_head": False}
-        made |= {"positions": {"kind": "learned", "length": rows}, "max_context": rows, "attention": block}
-        return made | {"feedforward": feedforward(t, "dense", bias=True), "layers": t.whole("num_hidden_layers")}
-
-    return convert
-
-
-def _pair(f: ConfigFields, vision: str, text: EncoderFamily, title: str) -> tuple[Block, Block, ConfigFields]:
+def _pair(f: ConfigFields, vision: str, text: str, title: str) -> tuple[Block, Block, ConfigFields]:
     """A tower of images with its positions, and one of text beside it."""
-    seen, v = _part(f, "vision_config", TOWERS[vision])
-    said, t = _part(f, "text_config", text)
+    seen, v = _part(f, "vision_config", rows_of.family("vision_encoders", vision))
+    said, t = _part(f, "text_config", rows_of.family("vision_encoders", text))
     extra = 1 if vision == "clip_vision_model" else 0
     rows = (side(v, "image_size") // side(v, "patch_size")) ** 2 + extra
     seen |= {"lm_head": False, "max_context": rows}
@@ -113,7 +102,7 @@ def clip(f: ConfigFields) -> Block:
     """Both towers end in a projection without a bias; one learned temperature."""
     _ = _head(f, {"CLIPModel": ""})
     wide = f.whole("projection_dim", null=512)
-    seen, said, _ = _pair(f, "clip_vision_model", CLIP_TEXT, "CLIP")
+    seen, said, _ = _pair(f, "clip_vision_model", "clip_text_model", "CLIP")
     seen["after"] = [*seen.get("after", []), values("temperature", width=1)]
     return seen | {"projection_dim": wide, "towers": [said | {"projection_dim": wide}]}
 
@@ -121,53 +110,16 @@ def clip(f: ConfigFields) -> Block:
 def siglip(f: ConfigFields) -> Block:
     """The image tower pools by a learned query, the text tower ends in a matrix; a learned temperature and a bias."""
     _ = _head(f, {"SiglipModel": ""})
-    seen, said, t = _pair(f, "siglip_vision_model", SIGLIP_TEXT, "SigLIP")
+    seen, said, t = _pair(f, "siglip_vision_model", "siglip_text_model", "SigLIP")
     seen["after"] = [*seen.get("after", []), values("temperature", 2, width=1)]
     width = t.whole("projection_size", null=said["d_model"])
     return seen | {"towers": [said | {"after": [linear("head", width, once=True)]}]}
 
 
-_TEXT = {
-    "vocab_size": 49408,
-    "hidden_size": 512,
-    "intermediate_size": 2048,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 8,
-}
-CLIP_TEXT = EncoderFamily(
-    _text(True), _TEXT | {"max_position_embeddings": 77, "hidden_act": "quick_gelu"}, frozenset({"projection_dim"})
-)
-SIGLIP_TEXT = EncoderFamily(
-    _text(False),
-    _TEXT
-    | {
-        "vocab_size": 32000,
-        "hidden_size": 768,
-        "intermediate_size": 3072,
-        "num_attention_heads": 12,
-        "max_position_embeddings": 64,
-        "hidden_act": "gelu_pytorch_tanh",
-    },
-    frozenset({"projection_size"}),
-)
-_VIT = {
-    "hidden_size": 768,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "intermediate_size": 3072,
-    "hidden_act": "gelu",
-    "image_size": 224,
-    "patch_size": 16,
-    "num_channels": 3,
-}
-_OUT = frozenset(
-    "out_features out_indices stage_names reshape_hidden_states apply_layernorm drop_path_rate layerscale_value".split()
-)
-FAMILIES = {
-    "vit": Family(vit, _VIT, frozenset({"encoder_stride", "pooler_act", "pooler_output_size"}), own_head=True),
-    "dinov2": Family(dinov2, _VIT | {"patch_size": 14, "mlp_ratio": 4}, _OUT, own_head=True),
-    "clip": Family(
-        clip, {}, frozenset({"logit_scale_init_value", "text_config_dict", "vision_config_dict"}), own_head=True
-    ),
-    "siglip": Family(siglip, {}, frozenset({"text_config_dict", "vision_config_dict"}), own_head=True),
-}
+def image_tower(f: ConfigFields, name: str, class_tokens: int) -> Block:
+    """A tower that reads images, as a model of its own."""
+    made = rows_of.family("vision_encoders", name).convert(f)
+    return made | {
+        "lm_head": False,
+        "max_context": (side(f, "image_size") // side(f, "patch_size")) ** 2 + class_tokens,
+    }

@@ -5,60 +5,15 @@ What joins a tower to its decoder (merger, projector, the rule that makes tokens
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.importers.hf import rows
 from rooflinecli.importers.hf.ignored_fields import NOISE
 from rooflinecli.specs.field_reader import MISSING, ConfigFields
 
 Block = dict[str, Any]
-_FILES = {
-    **dict.fromkeys(("clip_vision_model", "siglip_vision_model", "pixtral", "internvl_vision"), "clip_siglip"),
-    **dict.fromkeys(("qwen2_vl_vision", "qwen2_5_vl_vision", "qwen3_vl_vision", "qwen3_vl_moe_vision"), "qwen"),
-    **dict.fromkeys(("qwen3_5_vision", "qwen3_5_moe_vision"), "qwen"),
-    **dict.fromkeys(("llama4_vision_model", "mllama_vision_model"), "llama"),
-    "kimi_k25_vision": "kimi",
-    "minimax_m3_vl_vision": "minimax",
-    "gemma4_vision": "gemma",
-    **dict.fromkeys(("glm4v_vision", "glm46v_vision", "glm4v_moe_vision", "glm_ocr_vision"), "glm"),
-    **dict.fromkeys(("idefics3_vision", "smolvlm_vision"), "clip_siglip"),
-    "step3p5_vision": "step",
-}
-# A vision_config that does not say its type, or says its wrapper's: the type it then is
-USUAL = {
-    **{
-        name: f"{name}_vision"
-        for name in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe")
-    },
-    **dict.fromkeys(("gemma3", "paligemma"), "siglip_vision_model"),
-    "gemma4": "gemma4_vision",
-    "llama4": "llama4_vision_model",
-    "mllama": "mllama_vision_model",
-    "mistral3": "pixtral",
-    "internvl": "internvl_vision",
-    "llava": "clip_vision_model",
-    "kimi_k25": "kimi_k25_vision",
-    "minimax_m3_vl": "minimax_m3_vl_vision",
-    **{name: f"{name}_vision" for name in ("glm4v", "glm4v_moe", "glm_ocr", "idefics3", "smolvlm")},
-    "glm46v": "glm4v_vision",
-    **dict.fromkeys(("llava_next", "vipllava"), "clip_vision_model"),
-    **dict.fromkeys(("llava_onevision", "aya_vision", "cohere2_vision"), "siglip_vision_model"),
-    "lighton_ocr": "pixtral",
-    "step3p7": "step3p5_vision",
-}
-# Towers that files on the Hub call by the type they were made from
-_CALLED = {("minimax_m3_vl", "clip_vision_model"): "minimax_m3_vl_vision"}
-
-
-@dataclass(frozen=True)
-class EncoderFamily:
-    """How a type of tower is read: layers and what stands before and after them; transformers' defaults; fields of no shape."""
-
-    convert: Callable[[ConfigFields], Block]
-    defaults: dict[str, Any]
-    ignored: frozenset[str] = frozenset()
+_TEXT = {"clip_text_model", "siglip_text_model"}  # of CLIP and SigLIP, not of a wrapper
 
 
 def tower(outer: ConfigFields, name: str, text_width: int) -> Block | None:
@@ -69,16 +24,18 @@ def tower(outer: ConfigFields, name: str, text_width: int) -> Block | None:
     if not isinstance(given, dict):
         raise outer.fail("vision_config", "expected an object of fields")
     kind = given.get("model_type") or name  # some files write an empty one
-    kind = USUAL[name] if kind == name else _CALLED.get((name, kind), kind)
-    if kind not in _FILES:
+    wrapper = rows.row("wrappers.yaml", name)
+    kind = wrapper["encoder"] if kind == name else wrapper.get("renamed", {}).get(kind, kind)
+    known = rows.texts("vision_encoders").keys() - _TEXT
+    if kind not in known:
         raise outer.fail(
-            "vision_config", f"is a '{kind}', not a tower this importer knows; known: {', '.join(sorted(_FILES))}"
+            "vision_config", f"is a '{kind}', not a tower this importer knows; known: {', '.join(sorted(known))}"
         )
-    family: EncoderFamily = import_module(f"rooflinecli.importers.hf.vision_encoders.{_FILES[kind]}").TOWERS[kind]
+    family = rows.family("vision_encoders", kind)
     v = ConfigFields(given, family.defaults, outer.where, ("vision_config",))
     v.used.add("model_type")
     made = family.convert(v)
-    join = import_module("rooflinecli.importers.hf.projectors").PROJECTORS[name]
+    join = getattr(import_module("rooflinecli.importers.hf.projectors"), wrapper["projector"])
     after, images = join(outer, v, made, text_width)
     made["after"] = [*made.get("after", []), *after]
     made |= {"reads": "images", "images": images, "lm_head": False}

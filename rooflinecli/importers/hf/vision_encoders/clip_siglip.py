@@ -5,7 +5,6 @@ from __future__ import annotations
 from rooflinecli.importers.hf.decoder import feedforward
 from rooflinecli.importers.hf.vision_encoders import (
     Block,
-    EncoderFamily,
     linear,
     mha,
     norm,
@@ -103,44 +102,10 @@ def internvl(v: ConfigFields) -> Block:
     return made
 
 
-_BASE = {
-    "hidden_size": 768,
-    "intermediate_size": 3072,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "num_channels": 3,
-    "image_size": 224,
-    "patch_size": 32,
-    "hidden_act": "quick_gelu",
-}
-_LARGE = {
-    "hidden_size": 1024,
-    "intermediate_size": 4096,
-    "num_hidden_layers": 24,
-    "num_attention_heads": 16,
-    "num_channels": 3,
-    "hidden_act": "gelu",
-}
-# projection_dim and the like belong to another class of the same type, or to the wrapper
-TOWERS = {
-    "clip_vision_model": EncoderFamily(clip, _BASE, frozenset({"projection_dim", "vocab_size"})),
-    "siglip_vision_model": EncoderFamily(
-        siglip,
-        _BASE | {"patch_size": 16, "hidden_act": "gelu_pytorch_tanh"},
-        frozenset({"projection_dim", "num_image_tokens", "projector_hidden_act", "vocab_size"}),
-    ),
-    **dict.fromkeys(
-        ("idefics3_vision", "smolvlm_vision"),
-        EncoderFamily(
-            idefics3,
-            _BASE | {"hidden_size": 1152, "num_attention_heads": 16, "hidden_act": "gelu_pytorch_tanh"},
-            frozenset({"use_base_siglip", "max_image_size", "size", "tie_word_embeddings"}),
-        ),
-    ),
-    "pixtral": EncoderFamily(pixtral, _LARGE | {"image_size": 1024, "patch_size": 16}, frozenset({"vocab_size"})),
-    "internvl_vision": EncoderFamily(
-        internvl,
-        _LARGE | {"image_size": [448, 448], "patch_size": [14, 14]},
-        frozenset({"projection_dropout", "layer_scale_init_value"}),
-    ),
-}
+def text_tower(t: ConfigFields, causal: bool) -> Block:
+    """The tower of CLIP or SigLIP that reads text."""
+    width, rows = t.whole("hidden_size"), t.whole("max_position_embeddings")
+    block = mha(t, "num_attention_heads", width, qkv_bias=True, out_bias=True) | {"causal": causal}
+    made: Block = {"d_model": width, "vocab_size": t.whole("vocab_size"), "norm": "layernorm", "lm_head": False}
+    made |= {"positions": {"kind": "learned", "length": rows}, "max_context": rows, "attention": block}
+    return made | {"feedforward": feedforward(t, "dense", bias=True), "layers": t.whole("num_hidden_layers")}

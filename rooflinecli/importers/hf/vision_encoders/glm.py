@@ -6,7 +6,7 @@ Patches of two frames are one token (an image is its own second frame); a convol
 from __future__ import annotations
 
 from rooflinecli.importers.hf.decoder import feedforward
-from rooflinecli.importers.hf.vision_encoders import Block, EncoderFamily, linear, mha, norm, patches, side, table
+from rooflinecli.importers.hf.vision_encoders import Block, linear, mha, norm, patches, side, table
 from rooflinecli.specs.field_reader import ConfigFields
 
 
@@ -52,29 +52,3 @@ def _stack(v: ConfigFields, mlp: int, *, bias: bool, merger: int | None = None) 
         "before": [first],
         "after": after,
     }
-
-
-_BASE = {
-    "depth": 24,
-    "hidden_size": 1536,
-    "num_heads": 12,
-    "in_channels": 3,
-    "image_size": 336,
-    "patch_size": 14,
-    "spatial_merge_size": 2,
-    "temporal_patch_size": 2,
-    "out_hidden_size": 4096,
-    "intermediate_size": 13696,
-}
-_OCR = _BASE | {
-    "hidden_size": 1024,
-    "num_heads": 16,
-    "attention_bias": True,
-    "out_hidden_size": 1536,
-    "intermediate_size": 4096,
-}
-TOWERS = {
-    **dict.fromkeys(("glm4v_vision", "glm46v_vision"), EncoderFamily(glm4v, _BASE)),
-    "glm4v_moe_vision": EncoderFamily(glm4v, _BASE | {"intermediate_size": 10944}),
-    "glm_ocr_vision": EncoderFamily(glm_ocr, _OCR, frozenset({"image_size"})),
-}

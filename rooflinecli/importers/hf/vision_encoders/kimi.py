@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rooflinecli.importers.hf.decoder import feedforward
-from rooflinecli.importers.hf.vision_encoders import Block, EncoderFamily, linear, mha, norm, patches, table
+from rooflinecli.importers.hf.vision_encoders import Block, linear, mha, norm, patches, table
 from rooflinecli.specs.field_reader import ConfigFields
 
 
@@ -30,23 +30,3 @@ def merger(width: int, text: int, merge: int) -> list[Block]:
         linear("projector_in", wide, input=wide, merge=count),
         linear("projector_out", text, input=wide, merge=count),
     ]
-
-
-_BASE = {
-    "vt_hidden_size": 1152,
-    "vt_intermediate_size": 4304,
-    "vt_num_hidden_layers": 27,
-    "vt_num_attention_heads": 16,
-    "num_channels": 3,
-    "patch_size": 14,
-    "init_pos_emb_height": 64,
-    "init_pos_emb_width": 64,
-    "merge_kernel_size": [2, 2],
-    "hidden_act": "gelu_pytorch_tanh",
-}
-# Names of kernels, of how positions are interpolated, and what the projector says of itself
-_OTHER = frozenset(
-    "init_pos_emb_time pos_emb_time merge_type pos_emb_type video_attn_type projector_hidden_act projector_ln_eps mm_projector_type "
-    "mm_hidden_size text_hidden_size".split()
-)
-TOWERS = {"kimi_k25_vision": EncoderFamily(moonvit, _BASE, _OTHER)}

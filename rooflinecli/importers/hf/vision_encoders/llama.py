@@ -6,7 +6,6 @@ from rooflinecli.importers.hf.decoder import feedforward
 from rooflinecli.importers.hf.layer_pattern import Override, stack
 from rooflinecli.importers.hf.vision_encoders import (
     Block,
-    EncoderFamily,
     linear,
     mha,
     norm,
@@ -78,45 +77,3 @@ def mllama(v: ConfigFields) -> Block:
         "before": before,
         "after": [norm("norm_after", "layernorm")],
     }
-
-
-_BASE = {"num_channels": 3, "patch_size": 14, "image_size": 448, "pixel_shuffle_ratio": 0.5, "hidden_act": "gelu"}
-TOWERS = {
-    "llama4_vision_model": EncoderFamily(
-        llama4,
-        _BASE
-        | {
-            "hidden_size": 768,
-            "num_hidden_layers": 34,
-            "num_attention_heads": 16,
-            "intermediate_size": 5632,
-            "vision_output_dim": 7680,
-            "projector_input_dim": 4096,
-            "projector_output_dim": 4096,
-        },
-        frozenset(
-            {
-                "vision_feature_select_strategy",
-                "projector_dropout",
-                "multi_modal_projector_bias",
-                "vision_feature_layer",
-            }
-        ),
-    ),
-    "mllama_vision_model": EncoderFamily(
-        mllama,
-        _BASE
-        | {
-            "hidden_size": 1280,
-            "num_hidden_layers": 32,
-            "num_global_layers": 8,
-            "attention_heads": 16,
-            "intermediate_size": 5120,
-            "vision_output_dim": 7680,
-            "max_num_tiles": 4,
-            "intermediate_layers_indices": [3, 7, 15, 23, 30],
-            "supported_aspect_ratios": [[1, 1], [1, 2], [1, 3], [1, 4], [2, 1], [2, 2], [3, 1], [4, 1]],
-        },
-        frozenset({"max_aspect_ratio_id"}),
-    ),
-}

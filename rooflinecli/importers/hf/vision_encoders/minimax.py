@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rooflinecli.importers.hf.decoder import feedforward
-from rooflinecli.importers.hf.vision_encoders import Block, EncoderFamily, linear, mha, patches
+from rooflinecli.importers.hf.vision_encoders import Block, linear, mha, patches
 from rooflinecli.specs.field_reader import ConfigFields
 
 
@@ -32,20 +32,3 @@ def merger(width: int, inner: int, text: int, merge: int) -> list[Block]:
         linear("merger_in", inner, input=text * count, merge=count),
         linear("merger_out", text, input=inner, merge=count),
     ]
-
-
-_BASE = {
-    "hidden_size": 1280,
-    "intermediate_size": 5120,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 16,
-    "num_channels": 3,
-    "patch_size": 14,
-    "temporal_patch_size": 2,
-    "spatial_merge_size": 2,
-    "hidden_act": "gelu",
-}
-_OTHER = frozenset(
-    "image_size projection_dim position_embedding_type rope_mode vocab_size img_token_compression_config vision_segment_max_frames".split()
-)
-TOWERS = {"minimax_m3_vl_vision": EncoderFamily(minimax, _BASE, _OTHER)}

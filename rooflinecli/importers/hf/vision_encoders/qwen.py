@@ -9,7 +9,7 @@ from typing import Any
 
 from rooflinecli.importers.hf.decoder import feedforward
 from rooflinecli.importers.hf.layer_pattern import Override, stack
-from rooflinecli.importers.hf.vision_encoders import Block, EncoderFamily, linear, mha, norm, patches, side, table
+from rooflinecli.importers.hf.vision_encoders import Block, linear, mha, norm, patches, side, table
 from rooflinecli.specs.field_reader import ConfigFields
 
 
@@ -78,43 +78,3 @@ def qwen3(v: ConfigFields) -> Block:
         after += _merger(f"deep{i}", width, out, merge, "layernorm", wide=True)
     before = [_patches(v, width, True), table("positions", v.whole("num_position_embeddings"))]
     return _stack(v, width, feedforward(v, "dense", bias=True), "layernorm", v.whole("depth"), before, after)
-
-
-_BASE = {
-    "depth": 32,
-    "num_heads": 16,
-    "in_channels": 3,
-    "patch_size": 14,
-    "spatial_merge_size": 2,
-    "temporal_patch_size": 2,
-}
-_QWEN3 = _BASE | {
-    "depth": 27,
-    "hidden_size": 1152,
-    "intermediate_size": 4304,
-    "patch_size": 16,
-    "out_hidden_size": 3584,
-    "num_position_embeddings": 2304,
-    "hidden_act": "gelu_pytorch_tanh",
-}
-_THREE = EncoderFamily(qwen3, _QWEN3 | {"deepstack_visual_indexes": [8, 16, 24]})
-_FIVE = EncoderFamily(qwen3, _QWEN3)
-TOWERS = {
-    "qwen2_vl_vision": EncoderFamily(
-        qwen2, _BASE | {"embed_dim": 1280, "hidden_size": 3584, "mlp_ratio": 4, "hidden_act": "quick_gelu"}
-    ),
-    "qwen2_5_vl_vision": EncoderFamily(
-        qwen2_5,
-        _BASE
-        | {
-            "hidden_size": 3584,
-            "intermediate_size": 3420,
-            "out_hidden_size": 3584,
-            "window_size": 112,
-            "fullatt_block_indexes": [7, 15, 23, 31],
-        },
-        frozenset({"tokens_per_second"}),
-    ),
-    **dict.fromkeys(("qwen3_vl_vision", "qwen3_vl_moe_vision"), _THREE),
-    **dict.fromkeys(("qwen3_5_vision", "qwen3_5_moe_vision"), _FIVE),
-}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rooflinecli.importers.hf.decoder import feedforward
-from rooflinecli.importers.hf.vision_encoders import Block, EncoderFamily, linear, mha, patches, side, table
+from rooflinecli.importers.hf.vision_encoders import Block, linear, mha, patches, side, table
 from rooflinecli.specs.field_reader import ConfigFields
 
 
@@ -28,29 +28,3 @@ def step3(v: ConfigFields) -> Block:
             linear("downsample_second", 4 * width, input=18 * width, merge=16),
         ],
     }
-
-
-_BASE = {
-    "hidden_size": 1536,
-    "num_hidden_layers": 47,
-    "num_attention_heads": 16,
-    "num_channels": 3,
-    "image_size": 728,
-    "patch_size": 14,
-    "mlp_ratio": 8960 / 1536,
-    "hidden_act": "quick_gelu",
-}
-_OTHER = frozenset(
-    {
-        "layer_scale_init_value",
-        "max_position_embeddings",
-        "intermediate_size",
-        "use_cls_token",
-        "use_ln_pre",
-        "use_ln_post",
-        "use_abs_posemb",
-        "use_rope2d",
-        "ls_init_value",
-    }
-)
-TOWERS = {"step3p5_vision": EncoderFamily(step3, _BASE, _OTHER)}
