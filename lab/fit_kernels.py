@@ -58,7 +58,7 @@ def fitted(k: Kernels) -> Values:
 
 def with_constants(k: Kernels, constants: Values) -> Chip:
     """The chip with these constants in place of its own."""
-    kind = k.ops[0].kind
+    kind = k.op.kind
     tied = {"quant_memory": constants["memory"]} if kind == "prefill_attention" and "memory" in constants else {}
     override = {f"efficiency.{kind}.{name}": value for name, value in {**constants, **tied}.items()}
     return Chip(load_hardware(aiconfigurator_tables.CHIPS[k.chip]), override=override)

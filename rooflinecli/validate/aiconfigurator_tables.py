@@ -7,12 +7,19 @@ import re
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rooflinecli.core.errors import UsageError
+from rooflinecli.price.chip import Chip
+from rooflinecli.specs.hardware import load_hardware
+from rooflinecli.validate.stats import Array
 
+if TYPE_CHECKING:
+    import pyarrow
+
+Columns = dict[str, Array]
 PIP = 'pip install "rooflinecli[validate]"'
 MISSING = f"Measured kernels and collected serving runs need the wheel: {PIP}."
 CHIPS = {
@@ -28,6 +35,12 @@ CHIPS = {
 }
 
 
+@lru_cache(maxsize=16)
+def chip(name: str) -> Chip:
+    """A chip of the wheel with its shipped constants."""
+    return Chip(load_hardware(CHIPS[name]))
+
+
 def installed() -> bool:
     return find_spec("aiconfigurator_core") is not None and find_spec("pyarrow") is not None
 
@@ -40,51 +53,51 @@ def systems() -> Path:
     return Path(found.submodule_search_locations[0]) / "systems"
 
 
-def _version(path: Path) -> tuple[int, ...]:
-    return tuple(int(n) for n in re.findall(r"\d+", path.name))
-
-
 @lru_cache(maxsize=64)
-def columns(chip: str, folder: str, library: str, file: str, behind: int = 0) -> dict[str, Any] | None:
-    """The newest file of that kind (or one so many versions `behind` it) as arrays, None when there is none for chip and library."""
+def columns(chip: str, folder: str, library: str, file: str, behind: int = 0) -> Columns | None:
+    """The newest file of that kind (or the one `behind` versions older) as arrays, None when there is none for chip and library."""
     base = systems() / "data" / chip / folder / library
-    found = sorted(base.glob(f"*/{file}"), key=lambda p: _version(p.parent)) if base.is_dir() else []
+    found = sorted(base.glob(f"*/{file}"), key=lambda p: [int(n) for n in re.findall(r"\d+", p.parent.name)])
     if len(found) <= behind:
         return None
     from pyarrow import parquet
 
     path = found[-1 - behind]
     table = parquet.read_table(path)
-    return {name: _array(table[name].combine_chunks()) for name in table.column_names} | {"version": path.parent.name}
+    arrays = {name: _array(table[name].combine_chunks()) for name in table.column_names}
+    return arrays | {"version": np.array(path.parent.name)}
 
 
-def _array(column: Any) -> Any:
-    """A column as an array: numbers as they are, words by way of their dictionary, which is a hundred times as fast."""
+def _array(column: pyarrow.Array) -> Array:
+    """A column as an array; text by way of its dictionary, which is a hundred times as fast."""
     from pyarrow import types
 
-    if column.null_count or not (types.is_string(column.type) or types.is_large_string(column.type)):
-        return np.asarray(column.to_pylist()) if column.null_count else column.to_numpy(zero_copy_only=False)
+    if column.null_count:
+        return np.asarray(column.to_pylist())
+    if not (types.is_string(column.type) or types.is_large_string(column.type)):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
     coded = column.dictionary_encode()
-    return np.asarray(coded.dictionary.to_pylist())[coded.indices.to_numpy()]
+    texts, codes = coded.dictionary.to_pylist(), coded.indices.to_numpy()
+    array: Array = np.asarray(texts)[codes]
+    return array
 
 
-def median_rows(keys: list[Any], seconds: Any) -> tuple[list[Any], Any]:
+def median_rows(keys: list[Array], seconds: Array) -> tuple[list[Array], Array]:
     """One row per distinct shape, with the median of its repetitions."""
-    columns = [np.asarray(k, dtype=np.int64) for k in keys]
-    order = np.lexsort([np.asarray(seconds), *columns[::-1]])
+    columns = [k.astype(np.int64) for k in keys]
+    order = np.lexsort([seconds, *columns[::-1]])
     ranked = [c[order] for c in columns]
     new = np.ones(len(order), dtype=bool)
     if len(order):
         new[1:] = np.any([c[1:] != c[:-1] for c in ranked], axis=0)
     first = np.flatnonzero(new)
     count = np.diff(np.append(first, len(order)))
-    times = np.asarray(seconds)[order]
+    times = seconds[order]
     merged = (times[first + (count - 1) // 2] + times[first + count // 2]) / 2
     return [c[first].astype(np.float64) for c in ranked], merged
 
 
 def serving_runs() -> list[dict[str, str]]:
     """Rows of the collected end-to-end serving runs (InferenceX dumps and vendor runs), aggregated mode only."""
-    path = systems() / "silicon_sample.csv"
-    with path.open(newline="", encoding="utf-8") as handle:
+    with (systems() / "silicon_sample.csv").open(newline="", encoding="utf-8") as handle:
         return [row for row in csv.DictReader(handle) if row["mode"] == "agg"]

@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from rooflinecli.core.errors import unknown
-from rooflinecli.validate import aiconfigurator_tables, tables
-from rooflinecli.validate.stats import Table
+from rooflinecli.validate import (
+    aiconfigurator_tables,
+    collectives,
+    kernels,
+    local_machines,
+    search_vs_tuned,
+    serving_tables,
+    training_tables,
+)
+from rooflinecli.validate.stats import Row, Table
 
 SCHEMA = "roofline/validate/1"
 EVERYTHING = "all"
+SUBJECTS: dict[str, Callable[[], list[Table]]] = {
+    "kernels": kernels.tables,
+    "training": training_tables.tables,
+    "search": search_vs_tuned.tables,
+    "inference": serving_tables.tables,
+    "collectives": collectives.tables,
+    "desk": local_machines.tables,
+}
 
 
-def validate(subject: str = EVERYTHING) -> dict[str, Any]:
+def validate(subject: str = EVERYTHING) -> Row:
     """Tables of errors for a subject, as plain data. Raises UsageError for an unknown subject or a missing extra."""
     return data(subject, tables_of(subject))
 
 
-def data(subject: str, found: list[Table]) -> dict[str, Any]:
+def data(subject: str, tables: list[Table]) -> Row:
     """Tables as the object that is printed."""
     return {
         "schema": SCHEMA,
         "subject": subject,
-        "tables": [{"title": t.title, "rows": t.rows, "notes": t.notes} for t in found],
+        "tables": [{"title": t.title, "rows": t.rows, "notes": t.notes} for t in tables],
     }
 
 
@@ -31,16 +47,18 @@ def tables_of(subject: str, simulated: bool = False, full: bool = False) -> list
 
     Raises UsageError for an unknown subject or a missing extra.
     """
-    if subject != EVERYTHING and subject not in tables.SUBJECTS:
-        raise unknown("subject", subject, (*tables.SUBJECTS, EVERYTHING))
+    if subject != EVERYTHING and subject not in SUBJECTS:
+        raise unknown("subject", subject, (*SUBJECTS, EVERYTHING))
     if subject == "kernels":
-        aiconfigurator_tables.systems()
+        aiconfigurator_tables.systems()  # raises where the wheel is missing
     found: list[Table] = []
-    for name, build in tables.SUBJECTS.items():
-        if name == "kernels" and subject == EVERYTHING and not aiconfigurator_tables.installed():
+    for name, build in SUBJECTS.items():
+        if subject not in (name, EVERYTHING):
+            continue
+        if name == "kernels" and not aiconfigurator_tables.installed():
             found.append(Table("kernels", [], [aiconfigurator_tables.MISSING]))
-        elif subject in (name, EVERYTHING):
-            found += build(full) if name == "search" else build()
+        else:
+            found += search_vs_tuned.tables(full) if name == "search" else build()
     if simulated:
         from rooflinecli.validate import percentiles, simulated_runs
 

@@ -12,11 +12,12 @@ run in lockstep, and then both times agree with bf16, neither with fp8 (the form
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rooflinecli.specs.scheduler import MEANS, Scheduler
+from rooflinecli.validate.stats import Row
 
-if TYPE_CHECKING:  # whose runs ask for their flags
+if TYPE_CHECKING:  # inference imports this module
     from rooflinecli.validate.inference import Run
 
 SPREAD, VARIED = (0.8, 1.0), (0.8, 1.2)
@@ -38,9 +39,9 @@ def public(run: Run) -> bool:
     return "db-dump" in source or "source_file=20" in source
 
 
-def is_warmed_up(run: Run) -> str:
-    """Whether requests went ahead of the timed ones of a public run, in words."""
-    return "warmed up" if measured_on(run) >= WARMED else "no warm-up"
+def is_warmed_up(run: Run) -> bool:
+    """Whether requests preceded the timed ones of a public run."""
+    return measured_on(run) >= WARMED
 
 
 def measured_on(run: Run) -> str:
@@ -104,7 +105,7 @@ def flags(run: Run) -> str:
     return ",".join(f"{name}={value}" for name, value in found.items())
 
 
-def _vllm(run: Run) -> dict[str, Any]:
+def _vllm(run: Run) -> Row:
     if not public(run):
         return {"memory_share": DEFAULT_SHARE}
     if _tuned(run):
@@ -119,7 +120,7 @@ def _vllm(run: Run) -> dict[str, Any]:
     return {"token_budget": 8192, "memory_share": 0.95 if roomy else DEFAULT_SHARE, **graph}
 
 
-def _trtllm(run: Run) -> dict[str, Any]:
+def _trtllm(run: Run) -> Row:
     prompt, output = int(float(row(run)["isl"])), int(float(row(run)["osl"]))
     concurrency = round(run.options["concurrency"] * run.layout.dp)
     if not public(run):
@@ -139,12 +140,12 @@ def _trtllm(run: Run) -> dict[str, Any]:
     }
 
 
-def _balanced(run: Run, steps: int) -> dict[str, Any]:
+def _balanced(run: Run, steps: int) -> Row:
     """attention_dp_config with enable_balance: ranks wait for prompts of their own before any is read, up to timeout_iters."""
     return {"hold_steps": steps, "hold_share": 1.0} if run.layout.dp > 1 else {}
 
 
-def _sglang(run: Run) -> dict[str, Any]:
+def _sglang(run: Run) -> Row:
     if not public(run):
         return {"token_budget": 8192, "mixed": float(row(run)["isl"]) % 1000 == 0}
     at_once = row(run)["backend_version"].startswith(AT_ONCE)

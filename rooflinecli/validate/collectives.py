@@ -1,16 +1,24 @@
-"""Measured collectives: NCCL inside a node from the wheel, nccl-tests rows and TPU gathers from published_runs/collectives.yaml."""
+"""Measured communication: collectives (NCCL, nccl-tests, TPU gathers), all-to-alls of experts and custom all-reduces of engines."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import product
+from typing import NamedTuple
 
+import numpy as np
+
+from rooflinecli.ledger.ops import ExpertAllToAll
+from rooflinecli.parallel.expert import SCALED_FP8
+from rooflinecli.price import custom_all_reduce
+from rooflinecli.price.moe_all2all import price_exchange
 from rooflinecli.questions.collective.answer import along_axes, collective
 from rooflinecli.questions.shard.notation import mesh as axis_sizes
 from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.specs.published_runs import published
-from rooflinecli.validate import aiconfigurator_tables
-from rooflinecli.validate.stats import Points
+from rooflinecli.specs.published_runs import excluded, published
+from rooflinecli.validate import aiconfigurator_tables as wheel
+from rooflinecli.validate.stats import Array, Points, Table, error_table, half, notes
 
 OPS = {
     "all_reduce": "all-reduce",
@@ -18,11 +26,11 @@ OPS = {
     "reduce_scatter": "reduce-scatter",
     "alltoall": "all-to-all",
 }
+PCIE = ("l40s", "rtx_pro_6000_server")
 
 
-@dataclass
-class Measured:
-    """One timed collective."""
+class Measured(NamedTuple):
+    """One timed collective; `size` in bytes, `mesh` names the axes of a torus where its source does."""
 
     group: str
     op: str
@@ -51,37 +59,154 @@ def published_rows() -> list[Measured]:
     ]
 
 
-def wheel_rows() -> list[Measured]:
+def wheel_rows() -> Iterator[Measured]:
     """NCCL timings of the wheel in 16 bits (sizes there count elements), one row per chip, operation, size and group."""
-    rows = []
-    for chip, ours in aiconfigurator_tables.CHIPS.items():
-        table = aiconfigurator_tables.columns(chip, "comm", "nccl", "nccl_perf.parquet")
+    for (chip, ours), (op, name) in product(wheel.CHIPS.items(), OPS.items()):
+        table = wheel.columns(chip, "comm", "nccl", "nccl_perf.parquet")
         if table is None:
             continue
-        for op, name in OPS.items():
-            keep = (table["op_name"] == op) & (table["nccl_dtype"] == "half") & (table["latency"] > 0)
-            if not keep.any():
-                continue
-            (size, n), seconds = aiconfigurator_tables.median_rows(
-                [2 * table["message_size"][keep], table["num_gpus"][keep]], table["latency"][keep] * 1e-3
-            )
-            rows += [
-                Measured(chip, name, ours, float(g), float(s), float(t), f"NCCL {name}")
-                for s, g, t in zip(size, n, seconds, strict=True)
-            ]
-    return rows
-
-
-def _answer(r: Measured) -> Any:
-    """The collective of a row, along the axes of a torus where the row says which."""
-    hardware = load_hardware(r.hardware)
-    along = along_axes(hardware, axis_sizes(r.mesh)) if r.mesh else None
-    return collective(r.op, r.size, hardware, r.devices, mesh=along)
+        keep = (table["op_name"] == op) & (table["nccl_dtype"] == "half") & (table["latency"] > 0)
+        sizes, groups = 2 * table["message_size"][keep], table["num_gpus"][keep]
+        (size, n), seconds = wheel.median_rows([sizes, groups], table["latency"][keep] * 1e-3)
+        for s, g, t in zip(size, n, seconds, strict=True):
+            yield Measured(chip, name, ours, float(g), float(s), float(t), f"NCCL {name}")
 
 
 def points(rows: list[Measured], group: str) -> Points:
     """Predictions and timings of some rows."""
-    answers = [_answer(r) for r in rows]
-    return Points.of(
-        group, [(r.seconds, a["time_s"], a["floor_s"], *a["interval_s"]) for r, a in zip(rows, answers, strict=True)]
-    )
+    found = []
+    for r in rows:
+        hardware = load_hardware(r.hardware)
+        along = along_axes(hardware, axis_sizes(r.mesh)) if r.mesh else None
+        answer = collective(r.op, r.size, hardware, r.devices, mesh=along)
+        found.append((r.seconds, answer["time_s"], answer["floor_s"], *answer["interval_s"]))
+    return Points.of(group, found)
+
+
+def tables() -> list[Table]:
+    """NCCL inside a node, published timings, all-to-alls of experts and all-reduces by kernels of engines."""
+    installed = wheel.installed()
+    named: dict[str, dict[str, list[Measured]]] = defaultdict(lambda: defaultdict(list))
+    for row in (*published_rows(), *(wheel_rows() if installed else ())):
+        named[row.table][row.group].append(row)
+    found = []
+    for name, groups in sorted(named.items()):
+        every = [points(members, group) for group, members in groups.items()]
+        wired = [p for p in every if p.group not in PCIE]
+        table = error_table(
+            f"collectives: {name}",
+            every,
+            excluded("collectives") if name == "published" else notes("NCCL"),
+            {"all but PCIe": wired},
+        )
+        table.points = wired
+        found.append(table)
+    if not installed:
+        return [*found, Table("collectives: NCCL", [], [wheel.MISSING])]
+    sent, reduced = list(exchanges()), list(all_reduces())
+    across = [p for p in sent if "nodes" in p.group]
+    totals = {
+        "all over several nodes": across,
+        "all inside a node": [p for p in sent if p not in across],
+        "all": sent,
+    }
+    return [
+        *found,
+        error_table("collectives: exchange of tokens", sent, notes("exchange"), totals),
+        error_table("collectives: custom all-reduce", reduced, notes("custom all-reduce")),
+    ]
+
+
+RANKS = {"gb200": 4.0, "gb300": 4.0}  # of one host in SGLang's tables
+SMS = 20  # of DeepEP's normal kernels: the setting that the constants are for
+UNUSABLE_NODES = 8  # normal mode on 8 nodes and more: transmit and notify are swapped
+COPIED = "h200_sxm"  # files of several nodes repeat the numbers of H100
+SGLANG = {"deepep-low-latency": "wideep_deepep_ll_perf.parquet", "deepep": "wideep_deepep_normal_perf.parquet"}
+VLLM = {"deepep-low-latency": "deepep_ll", "deepep": "deepep_ht"}
+NVLINK = {"nvlink": "NVLinkTwoSided", "nvlink-one-sided": "NVLinkOneSided"}
+SENT_BYTES = {"bfloat16": 2.0, "fp8": 1.0, "nvfp4": 4.5 / 8}
+VERSIONS = 4
+
+
+class Exchange(NamedTuple):
+    """Timed all-to-alls of one table: rows kept, their keys (tokens, top_k, width, ranks), times in seconds, and bytes of a value sent."""
+
+    mode: str
+    keep: Array
+    keys: list[Array]
+    seconds: Array
+    label: str = ""
+    variant: str = ""
+    sent_bytes: float = SCALED_FP8
+
+
+def exchanges() -> Iterator[Points]:
+    """All-to-alls not fitted, a group per chip, kernels, phase and number of nodes. Results come back in 16 bits."""
+    for chip, phase in product(wheel.CHIPS, ("dispatch", "combine")):
+        for x in (*_sglang(chip, phase), *_vllm(chip, phase), *_nvlink(chip, phase)):
+            if not x.keep.any():
+                continue
+            shape, seconds = wheel.median_rows([key[x.keep] for key in x.keys], x.seconds[x.keep])
+            tokens, top_k, d, n = shape
+            value_bytes = x.sent_bytes if phase == "dispatch" else 2.0
+            op = ExpertAllToAll(x.mode, x.mode, phase, tokens, top_k, d, value_bytes, "ep", n, 1.0, variant=x.variant)
+            priced = price_exchange(op, wheel.chip(chip))
+            group = f"{wheel.CHIPS[chip]} {x.mode} {phase}{x.label}"
+            yield Points.timed(group, seconds, ~half(*shape), priced.expected, priced.floor, priced.error)
+
+
+def _sglang(chip: str, phase: str) -> Iterator[Exchange]:
+    """One host from the newest file; several from the older one that has them."""
+    for mode, file in SGLANG.items():
+        for behind in range(VERSIONS):
+            table = wheel.columns(chip, "comm", "sglang", file, behind)
+            if table is None:
+                break
+            for nodes in np.unique(table["node_num"]):
+                several = bool(nodes > 1)
+                if several == (behind == 0) or (several and chip == COPIED):
+                    continue
+                keep = table["node_num"] == nodes
+                if mode == "deepep":
+                    if nodes >= UNUSABLE_NODES:
+                        continue
+                    keep &= table[f"{phase}_sms"] == SMS
+                    times = table[f"{phase}_transmit_us"] + table[f"{phase}_notify_us"]
+                else:
+                    times = table[f"{phase}_avg_t_us"]
+                keys = [table[c] for c in ("num_token", "num_topk", "hidden_size")]
+                ranks = np.full(len(times), RANKS.get(chip, 8.0) * float(nodes))
+                yield Exchange(mode, keep, [*keys, ranks], times * 1e-6, f", {nodes} nodes" * several)
+
+
+def _vllm(chip: str, phase: str) -> Iterator[Exchange]:
+    if (table := wheel.columns(chip, "comm", "vllm", "moe_a2a_perf.parquet")) is not None:
+        keys = [table[c] for c in ("num_tokens", "topk", "hidden_size", "ep_size")]
+        for mode, name in VLLM.items():
+            keep = (table["comm_backend"] == name) & (table["phase"] == phase)
+            yield Exchange(mode, keep, keys, table["latency"] * 1e-6, " (vLLM)", "vllm")
+
+
+def _nvlink(chip: str, phase: str) -> Iterator[Exchange]:
+    if (table := wheel.columns(chip, "comm", "trtllm", "trtllm_alltoall_perf.parquet")) is not None:
+        keys = [table[c] for c in ("num_tokens", "topk", "hidden_size", "moe_ep_size")]
+        for (mode, name), (written, size) in product(NVLINK.items(), SENT_BYTES.items()):
+            keep = (table["kernel_source"] == name) & (table["moe_dtype"] == written)
+            keep &= table["op_name"] == f"alltoall_{phase}"
+            yield Exchange(mode, keep, keys, table["latency"] * 1e-3, sent_bytes=size)
+
+
+def all_reduces() -> Iterator[Points]:
+    """Custom all-reduces under CUDA graphs that were not fitted, a group per chip and library."""
+    for chip, library in product(wheel.CHIPS, ("trtllm", "vllm", "sglang")):
+        table = wheel.columns(chip, "comm", library, "custom_allreduce_perf.parquet")
+        if table is None or not custom_all_reduce.is_benchmarked(wheel.chip(chip), library):
+            continue
+        keep = (table["latency"] > 0) & (table["num_gpus"] <= custom_all_reduce.MOST)
+        if "backend" in table:
+            keep &= np.char.find(table["backend"].astype(str), "eager") < 0
+        keys = [table["num_gpus"][keep], table["message_size"][keep]]
+        (n, elements), seconds = wheel.median_rows(keys, table["latency"][keep] * 1e-3)
+        priced = custom_all_reduce.all_reduce(2 * elements, n, wheel.chip(chip), library)
+        group = f"{wheel.CHIPS[chip]} {library}"
+        yield Points.timed(group, seconds, ~half(n, elements), priced.expected, priced.floor, priced.error)

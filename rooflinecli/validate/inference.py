@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from rooflinecli import memory
 from rooflinecli.core.lift import PLAIN
+from rooflinecli.core.num import Number
 from rooflinecli.engine import build_request, inference
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import forward_step
-from rooflinecli.engine.phase_answer import DecodeAnswer
+from rooflinecli.engine.phase_answer import DecodeAnswer, PrefillAnswer
 from rooflinecli.engine.serving_load import load
 from rooflinecli.formulas import roofline, serving
+from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.published_runs import published
 from rooflinecli.validate import aiconfigurator_tables, benchmark_harness, trtllm_bench
-from rooflinecli.validate.stats import Points
+from rooflinecli.validate.stats import Points, Row
 
-# model path of a collected run -> model here; one that is not listed is not described here
+Prediction = tuple[float, float, float, float]  # expected, floor, low, high
+
+# model path of a collected run -> name in models/; paths not listed have no model file
 MODELS = {
     "meta-llama/Llama-3.1-70B": "llama-3.1-70b",
     "meta-llama/Llama-3.1-8B-Instruct": "llama-3.1-8b",
@@ -38,9 +41,8 @@ MODELS = {
     "moonshotai/Kimi-K2.5": "kimi-k2",
     "MiniMaxAI/MiniMax-M2.5": "minimax-m2.5",
 }
-# DeepSeek-R1 of InferenceX with and without drafts of its multi-token prediction in one file, and no row tells them apart: of 75 different runs that the
-# table has a second time as DeepSeek-V3, the same network, 12 take the same time and 63 take 0.43 to 0.91 of it
-MAY_DRAFT, DRAFTS, KEPT = "deepseek-ai/DeepSeek-R1", 3, 0.7
+# DeepSeek-R1 of InferenceX with and without drafts of its multi-token prediction in one file (see notes.yaml)
+MAY_DRAFT, DRAFTS, ACCEPTANCE = "deepseek-ai/DeepSeek-R1", 3, 0.7
 REASONS = (
     "exact copy",
     "sizes multiplied or a fleet filed as one",
@@ -56,16 +58,16 @@ class Run:
     """A measured run: options of the estimate, its layout, and the measured quantities (seconds, or tokens per second)."""
 
     group: str
-    options: dict[str, Any]
+    options: Row
     layout: Layout
     measured: dict[str, float]
     engine: str
     static: bool = False
-    row: dict[str, str] | None = None  # of the wheel
+    row: dict[str, str] | None = None  # row of the wheel
     seen: str = "collected"  # whether the serving constants were fitted to its group, read off it, or never saw it
-    requests: float | None = None  # sent in all, where the source states it
-    untold: dict[str, Any] | None = None  # the options without the flags of its script, where that is public
-    other: dict[str, Any] | None = None  # the options under the other reading of a precision that no source states
+    requests: float | None = None  # total, where the source states it
+    without_flags: Row | None = None  # the options without the flags of its script, where that is public
+    other: Row | None = None  # the options under the other reading of a precision that no source states
 
 
 def published_runs() -> list[Run]:
@@ -74,7 +76,7 @@ def published_runs() -> list[Run]:
     return [published_run(row, found["fit"]) for row in found["rows"]]
 
 
-def published_run(row: dict[str, Any], fit: dict[str, str]) -> Run:
+def published_run(row: Row, fit: dict[str, str]) -> Run:
     """A published row as a run; `fit`: whether the serving constants saw a group."""
     options = {
         "model": row["model"],
@@ -121,29 +123,19 @@ def later_runs() -> list[Run]:
     return [published_run(row, found["fit"]) for row in (*found["rows"], *cells())]
 
 
-def cells() -> list[dict[str, Any]]:
-    """Every cell as a row of published_runs/inference.yaml would have it."""
-    found = published("inference_2")
-    return [
-        _cell(table, lengths, found["requests"].get(lengths), rate)
-        for table in found["tables"]
-        for lengths, rate in table["rates"].items()
-    ]
-
-
-def _cell(table: dict[str, Any], lengths: str, requests: int | None, rate: float) -> dict[str, Any]:
-    """A column of a table at one prompt x output: lengths (tokens), requests sent in all, output tokens per second, and a name."""
-    prompt, output = (int(length) for length in lengths.split("x"))
-    layout = "-".join(f"{axis}{table[axis]}" for axis in ("tp", "pp", "dp") if table.get(axis, 1) > 1) or "tp1"
-    return {
-        **{key: value for key, value in table.items() if key != "rates"},
-        "id": f"{table['group']}-{table['hw']}-{table['model']}-{table['dtype']}-{layout}-{lengths}",
-        "load": "max",
-        "prompt": prompt,
-        "output": output,
-        "requests": requests,
-        "output_tokens_per_s": rate,
-    }
+def cells() -> list[Row]:
+    """Every cell of the tables (a column at one prompt x output, in output tokens per second) as a row of published_runs/inference.yaml."""
+    data, rows = published("inference_2"), []
+    for table in data["tables"]:
+        axes = [f"{axis}{table[axis]}" for axis in ("tp", "pp", "dp") if table.get(axis, 1) > 1]
+        layout = "-".join(axes) or "tp1"
+        for lengths, rate in table["rates"].items():
+            prompt, output = (int(length) for length in lengths.split("x"))
+            name = f"{table['group']}-{table['hw']}-{table['model']}-{table['dtype']}-{layout}-{lengths}"
+            cell = {"load": "max", "prompt": prompt, "output": output, "requests": data["requests"].get(lengths)}
+            shared = {key: value for key, value in table.items() if key != "rates"}
+            rows.append({**shared, "id": name, **cell, "output_tokens_per_s": rate})
+    return rows
 
 
 def collected_runs() -> tuple[list[Run], dict[str, int]]:
@@ -160,18 +152,22 @@ def collected_runs() -> tuple[list[Run], dict[str, int]]:
 
 def without_flags(runs: list[Run]) -> list[Run]:
     """The runs whose flags are known, without them: TTFT, the one time that flags change."""
-    return [replace(run, options=run.untold, measured={"ttft": run.measured["ttft"]}) for run in runs if run.untold]
+    return [
+        replace(run, options=run.without_flags, measured={"ttft": run.measured["ttft"]})
+        for run in runs
+        if run.without_flags
+    ]
 
 
 def drafting_runs() -> list[Run]:
     """Runs whose rows do not state whether drafts were verified; `other` has the options with drafts."""
-    drafts = {"speculate": "mtp", "draft_tokens": DRAFTS, "acceptance": KEPT}
+    drafts = {"speculate": "mtp", "draft_tokens": DRAFTS, "acceptance": ACCEPTANCE}
     found = [_collected(row) for row, copied in _rows() if not copied and not _unusable(row) and _may_draft(row)]
     return [replace(run, other={**run.options, **drafts}) for run in found]
 
 
 def _rows() -> Iterator[tuple[dict[str, str], bool]]:
-    """Rows of the wheel, and whether the same times were in it before."""
+    """Rows of the wheel, and whether an earlier row has the same times."""
     seen = set()
     for row in aiconfigurator_tables.serving_runs():
         copy = (row["silicon_ttft_ms"], row["silicon_tpot_ms"], row["system"])
@@ -212,7 +208,7 @@ def _unusable(row: dict[str, str]) -> str:
     # nine runs of a vendor's gap analysis of DeepSeek: 85 to 92 ms a token at 40 as at 224 sequences, 17 to 21 at 320 to 448; times of queues, not of steps
     if row["backend"] == "trtllm" and "DeepSeek" in row["model_path"] and "gap-analysis" in row["silicon_data_source"]:
         return "known bad label"
-    # InferenceX, benchmarks/gptoss_fp4_h100_docker.sh from d22bf9ca to 4e135fd3: 512 clients, whatever the server was set up for, which no row says
+    # InferenceX, benchmarks/gptoss_fp4_h100_docker.sh from d22bf9ca to 4e135fd3: 512 clients, whatever the server's setting, which no row states
     sent = row["silicon_data_source"].partition("silicon_concurrency=")[2].partition(";")[0]
     if (
         row["backend"] == "vllm"
@@ -230,7 +226,7 @@ def _collected(row: dict[str, str]) -> Run:
     found = source.partition("silicon_concurrency=")[2].partition(";")[0]
     concurrency = float(found) if found else float(row["batch_size"]) * dp
     drawn = DRAWN if "db-dump" in source or "source_file=20" in source else 1.0
-    options: dict[str, Any] = {
+    options: Row = {
         "model": MODELS[row["model_path"]],
         "hw": aiconfigurator_tables.CHIPS[row["system"]],
         "engine": row["backend"],
@@ -255,7 +251,7 @@ def _collected(row: dict[str, str]) -> Run:
         other=other,
     )
     if benchmark_harness.public(run):
-        run.untold, run.options = options, {**options, "scheduler": benchmark_harness.flags(run)}
+        run.without_flags, run.options = options, {**options, "scheduler": benchmark_harness.flags(run)}
     return run
 
 
@@ -280,17 +276,16 @@ def kind(run: Run) -> str:
 
 def arrivals(run: Run) -> str:
     """Load of a run: one sequence on an idle server, an open or a closed loop, the memory limit, a static batch."""
-    asked = run.options
-    if run.static or asked.get("batch", 1) > 1:
+    if run.static or run.options.get("batch", 1) > 1:
         return "static batch"
-    if "batch" in asked:
+    if "batch" in run.options:
         return "one sequence"
-    if "qps" in asked:
+    if "qps" in run.options:
         return "open loop"
-    return "memory's limit" if asked["concurrency"] == "max" else "closed loop"
+    return "memory's limit" if run.options["concurrency"] == "max" else "closed loop"
 
 
-def predict(run: Run) -> dict[str, tuple[float, float, float, float]]:
+def predict(run: Run) -> dict[str, Prediction]:
     """Expected, floor, low and high of everything measured in the run."""
     ctx = EstimateContext(build_request.request(run.options))
     result = {}
@@ -307,7 +302,7 @@ def predict(run: Run) -> dict[str, tuple[float, float, float, float]]:
     return result
 
 
-def finite(run: Run, answer: DecodeAnswer, override: dict[str, Any] | None = None) -> Any:
+def finite(run: Run, answer: DecodeAnswer, override: Row | None = None) -> Number:
     """Throughput of a finite run: waves of the largest batch, and a last one of the remaining requests; `override` as in the answer."""
     rate, batch = answer.tokens_per_s, float(np.max(answer.batch * run.layout.dp))
     if run.requests is None:
@@ -321,7 +316,7 @@ def finite(run: Run, answer: DecodeAnswer, override: dict[str, Any] | None = Non
     return run.requests / seconds
 
 
-def _rate(answer: DecodeAnswer, rate: float, ceiling: float) -> tuple[float, float, float, float]:
+def _rate(answer: DecodeAnswer, rate: float, ceiling: float) -> Prediction:
     """A throughput with an interval as wide as the answer's; its floor is the rate at the floor of the time."""
     width = answer.tokens_per_s / answer.tokens_per_s_interval[0]
     return rate, ceiling, rate / width, min(rate * width, ceiling)
@@ -340,7 +335,7 @@ def _ceiling(run: Run) -> float:
     return float(batch * plan.dp / roofline.floor_time(costs.t_compute, costs.t_memory))
 
 
-def _static(ctx: EstimateContext, run: Run) -> tuple[float, float, float, float]:
+def _static(ctx: EstimateContext, run: Run) -> Prediction:
     """Throughput of a batch prefilled and decoded together: its tokens over prefill and all steps."""
     busy = load(ctx, run.layout)
     step = inference.decode(ctx, run.layout)
@@ -350,14 +345,33 @@ def _static(ctx: EstimateContext, run: Run) -> tuple[float, float, float, float]
     return _rate(step, busy.batch * ctx.output / seconds, busy.batch * ctx.output / floor)
 
 
-def points(runs: list[Run], quantity: str, group: str, known: dict[int, Any] | None = None) -> Points | None:
+def points(
+    runs: list[Run], quantity: str, group: str, known: dict[int, dict[str, Prediction]] | None = None
+) -> Points | None:
     """Predictions and measurements of one quantity over some runs; `known` holds predictions by the identity of a run's options."""
-    answers = known or {}
     rows = [
-        (run.measured[quantity], *(answers.get(id(run.options)) or predict(run))[quantity])
+        (run.measured[quantity], *((known or {}).get(id(run.options)) or predict(run))[quantity])
         for run in runs
         if quantity in run.measured
     ]
-    if not rows:
-        return None
-    return Points.of(group, rows, higher=quantity == "throughput")
+    return Points.of(group, rows, higher=quantity == "throughput") if rows else None
+
+
+def deployments() -> list[Row]:
+    """The rows of published_runs/deployments.yaml: experts over many devices."""
+    rows: list[Row] = published("deployments")["rows"]
+    return rows
+
+
+def deployment_points(row: Row) -> Points:
+    """Measured and expected tokens per second of one deployment; the floor of the time is a ceiling of the rate."""
+    quantity, phase = next(
+        pair for pair in (("output_tokens_per_s", "decode"), ("input_tokens_per_s", "prefill")) if pair[0] in row
+    )
+    options = {"model": row["model"], "hw": row["hw"], "engine": "sglang", "phase": phase, **row["plan"], **row["load"]}
+    answer = estimate(build_request.request(options)).phases[phase]
+    assert isinstance(answer, (DecodeAnswer, PrefillAnswer))
+    # the rate of a static load is proportional to 1 / time, so the bounds of the interval follow
+    low, high = answer.interval_s
+    ceiling, least, most = (serving.rate_at(answer.tokens_per_s, answer.time_s, t) for t in (answer.floor_s, high, low))
+    return Points.of(row["id"], [(row[quantity], answer.tokens_per_s, ceiling, least, most)], higher=True)

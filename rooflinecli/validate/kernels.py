@@ -1,12 +1,16 @@
-"""Measured kernels of the wheel as operations, priced by the engine."""
+"""Measured kernels of the wheel as operations, priced by the engine: matmuls, attention and grouped matmuls of experts.
+
+A class of kernels is a source (folder, file and column filters) and a builder that makes one operation of its rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,24 +18,16 @@ from rooflinecli.core.num import INF
 from rooflinecli.formulas import attention, counts, roofline
 from rooflinecli.layers.attention.mla import HEADS as LATENT_HEADS
 from rooflinecli.layers.softmax import TILE
-from rooflinecli.ledger.ops import Op
+from rooflinecli.ledger.ops import ExpertWorkload, Op
+from rooflinecli.phases.grouped_gemm import ExpertShape, ExpertStorage, busiest_rank_share, experts_op
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
-from rooflinecli.specs.hardware import load_hardware
-from rooflinecli.validate import aiconfigurator_tables
-from rooflinecli.validate.shapes import even, like_models
-from rooflinecli.validate.stats import Array, Points, half
+from rooflinecli.quantization.formats import FORMATS
+from rooflinecli.specs.model import load_model
+from rooflinecli.validate import aiconfigurator_tables as wheel
+from rooflinecli.validate.stats import Array, Points, Row, Table, error_table, half, joined, notes, summary
 
 LIBRARIES = ("trtllm", "vllm", "sglang")
-CLASSES = (
-    "matmul bf16",
-    "matmul fp8",
-    "matmul fp4",
-    "prefill attention",
-    "decode attention",
-    "latent attention",
-    "latent attention of prompts",
-)
 # rows whose times no form here explains, with the reason given in the notes of the table
 UNUSABLE = {
     ("decode attention", "a100_sxm", "trtllm"),
@@ -49,132 +45,113 @@ L2 = {
     "gb300": 126e6,
     "l40s": 96e6,
     "rtx_pro_6000_server": 128e6,
-}
+}  # bytes
+WARM = "weights in L2 beside GDDR"
 
 
 @dataclass
 class Kernels:
-    """Measured rows of one class on one chip under one library. `ops` make up one measurement.
+    """Measured rows of one class on one chip under one library.
 
     `core` marks the shapes of models; `scored` the rows of the tables: decode attention on a cache that fits into L2 is left out,
-    because the collector replays the same cache and a decode step does not.
+    because the collector replays the same cache and a decode step does not. `weight` counts rows in a fit.
     """
 
     name: str
     chip: str
     library: str
     version: str
-    ops: list[Op]
+    op: Op
     measured: Array
     fitted: Array
     core: Array
     weight: Array
     scored: Array
 
-    def points(self, group: str, mask: Array, chip: Chip | None = None) -> Points:
-        """Predictions for the rows of `mask` with the constants of `chip` (the shipped ones when omitted)."""
-        chip = chip or Chip(load_hardware(aiconfigurator_tables.CHIPS[self.chip]))
-        total: Any = 0.0
-        floor: Any = 0.0
-        error = 0.0
-        for op in self.ops:
-            variant = op.variant or f"{op.dtype if op.kind == 'matmul' else 'any'}@{self.library}"
-            priced = price(op._replace(variant=variant), chip, "kernel")
-            total = total + priced.expected
-            floor = floor + roofline.floor_time(priced.t_compute, priced.t_memory)
-            error = max(error, priced.error)
-        high = roofline.interval_high(total, error)
-        low = roofline.interval_low(total, error, floor)
-        total, floor, low, high = (np.broadcast_to(x, self.measured.shape)[mask] for x in (total, floor, low, high))
-        return Points(group, self.measured[mask], total, floor, low, high)
+    def points(self, group: str, rows: Array, chip: Chip | None = None) -> Points:
+        """Predictions for some rows with the constants of `chip` (the shipped ones when omitted)."""
+        chip = chip or wheel.chip(self.chip)
+        variant = self.op.variant or f"{self.op.dtype if self.op.kind == 'matmul' else 'any'}@{self.library}"
+        priced = price(self.op._replace(variant=variant), chip, "kernel")
+        floor = roofline.floor_time(priced.t_compute, priced.t_memory)
+        return Points.timed(group, self.measured, rows, priced.expected, floor, priced.error)
 
 
-def _table(chip: str, folder: str, library: str, file: str, values: dict[str, str]) -> tuple[Any, Any] | None:
-    """A table of the wheel and the mask of its timed rows whose columns have these values; None where there is none."""
-    table = aiconfigurator_tables.columns(chip, folder, library, file)
-    if table is None:
-        return None
-    keep = table["latency"] > 0
-    for name, value in values.items():
-        keep &= table[name] == value
-    return table, keep
+class Shapes(NamedTuple):
+    """Distinct shapes of a file's rows, their median seconds, and where they were measured."""
+
+    columns: list[Array]
+    seconds: Array
+    name: str
+    chip: str
+    library: str
+    version: str
+
+    def kernels(self, op: Op, core: Array, weight: Array, scored: Array) -> Kernels:
+        fitted = half(*self.columns)
+        return Kernels(self.name, self.chip, self.library, self.version, op, self.seconds, fitted, core, weight, scored)
 
 
-def _medians(table: Any, keep: Array, columns: list[Any]) -> tuple[list[Array], Array]:
-    """Distinct shapes of the kept rows (columns by name or as arrays), and their median seconds."""
-    arrays = [table[column] if isinstance(column, str) else column for column in columns]
-    return aiconfigurator_tables.median_rows([array[keep] for array in arrays], table["latency"][keep] * 1e-3)
+class Source(NamedTuple):
+    """Rows of one class: folder, file, required column values, key columns, further conditions, and their builder."""
+
+    folder: str
+    file: str
+    where: dict[str, str]
+    columns: Callable[[wheel.Columns], list[Array]]
+    keep: Callable[[wheel.Columns], Array]
+    build: Callable[[Shapes], Kernels]
+    dtype: str | None = None  # that the chip must have a peak for
 
 
-BF16_CACHE = {"kv_cache_dtype": "bfloat16"}
-
-
-def _matmul(name: str, chip: str, library: str) -> Kernels | None:
-    dtype = name.split()[1]
-    written, x = {"bf16": ("bfloat16", 2.0), "fp8": ("fp8", 1.0), "fp4": ("nvfp4", 4.5 / 8)}[dtype]
-    found = _table(chip, "gemm", library, "gemm_perf.parquet", {"gemm_dtype": written})
-    if found is None or dtype not in load_hardware(aiconfigurator_tables.CHIPS[chip]).peak:
-        return None
-    table, keep = found
-    keep &= (table["n"] >= 512) & (table["k"] >= 512)
-    if not keep.any():
-        return None
-    (m, n, k), seconds = _medians(table, keep, ["m", "n", "k"])
+def _matmul(dtype: str, value_bytes: float, shapes: Shapes) -> Kernels:
+    m, n, k = shapes.columns
     op = Op(
         name="matmul",
         kind="matmul",
         dtype=dtype,
         flops=counts.matmul_flops(m, k, n),
-        bytes=counts.matmul_bytes(m, k, n, x, x, 2.0),
+        bytes=counts.matmul_bytes(m, k, n, value_bytes, value_bytes, 2.0),
         k=k,
         n=n,
         quantised=m * k,
         ramp=1 / k,
     )
     like = like_models(n, k)
-    return Kernels(name, chip, library, str(table["version"]), [op], seconds, half(m, n, k), like, even(m, like), m > 0)
+    # short, middle and long inputs count the same in a fit, model-like shapes twice
+    band = np.where(m <= 64, 0, np.where(m <= 1024, 1, 2))
+    weight = np.where(like, 2.0, 1.0) / np.maximum(np.bincount(band, minlength=3)[band], 1)
+    return shapes.kernels(op, like, weight, m > 0)
 
 
-def _attention(name: str, chip: str, library: str) -> Kernels | None:
-    decode = name == "decode attention"
-    file = "generation_attention_perf.parquet" if decode else "context_attention_perf.parquet"
-    found = _table(chip, "attention", library, file, {"attn_dtype": "bfloat16", **BF16_CACHE})
-    if found is None:
-        return None
-    table, keep = found
-    keep &= table["head_dim"] <= 128
-    if not decode:
-        keep &= (table["step"] == 0) & (table["isl"] >= 64)
-    kv = np.where(table["num_key_value_heads"] == 0, table["num_heads"], table["num_key_value_heads"])
-    length = table["isl"] + table["step"] if decode else table["isl"]
-    keys = ["batch_size", length, "num_heads", kv, "head_dim", table.get("window_size", 0 * length)]
-    (b, s, h, g, d, w), seconds = _medians(table, keep, keys)
+def _decode(shapes: Shapes) -> Kernels:
+    b, s, h, g, d, w = shapes.columns
     window = np.where(w == 0, INF, w)
-    if decode:
-        keys = attention.visible_keys(s, window)
-        op = Op(
-            name="attention",
-            kind="decode_attention",
-            dtype="bf16",
-            flops=attention.attention_core_flops(b, h, keys, d, d),
-            bytes=counts.bytes_of(b * keys * 2 * g * d, 2.0) + counts.bytes_of(b * h * 2 * d, 2.0),
-            k=keys,
-            n=d,
-            items=b * g,
-        )
-        cached = b * np.minimum(s, window) * g * d * 4
-        core = scored = cached > 1.5 * L2[chip]
-        weight = np.where(core, 3.0, np.where(cached < 0.1 * L2[chip], 1.0, 0.0))
-    else:
-        op = _prefill_op(b, s, h, (g, d, d), window, d)
-        core = (d == 128) & (w == 0) & (s >= 256) & np.isin(h, [4, 8, 16, 32, 64]) & np.isin(g, [1, 2, 4, 8])
-        weight, scored = np.where(core, 2.0, 1.0), s > 0
-    fitted = half(b, s, h, g, d, w)
-    return Kernels(name, chip, library, str(table["version"]), [op], seconds, fitted, core, weight, scored)
+    keys = attention.visible_keys(s, window)
+    op = Op(
+        name="attention",
+        kind="decode_attention",
+        dtype="bf16",
+        flops=attention.attention_core_flops(b, h, keys, d, d),
+        bytes=counts.bytes_of(b * keys * 2 * g * d, 2.0) + counts.bytes_of(b * h * 2 * d, 2.0),
+        k=keys,
+        n=d,
+        items=b * g,
+    )
+    cached, l2 = b * np.minimum(s, window) * g * d * 4, L2[shapes.chip]
+    beyond = cached > 1.5 * l2
+    return shapes.kernels(op, beyond, np.where(beyond, 3.0, np.where(cached < 0.1 * l2, 1.0, 0.0)), beyond)
+
+
+def _prefill(shapes: Shapes) -> Kernels:
+    b, s, h, g, d, w = shapes.columns
+    op = _prefill_op(b, s, h, (g, d, d), np.where(w == 0, INF, w), d)
+    core = (d == 128) & (w == 0) & (s >= 256) & np.isin(h, [4, 8, 16, 32, 64]) & np.isin(g, [1, 2, 4, 8])
+    return shapes.kernels(op, core, np.where(core, 2.0, 1.0), s > 0)
 
 
 def _prefill_op(
-    b: Array, s: Array, h: Array, heads: tuple[Any, Any, Any], window: Array, n: Array, variant: str = ""
+    b: Array, s: Array, h: Array, heads: tuple[Array, Array | float, Array | float], window: Array | float, n: Array
 ) -> Op:
     """Causal flash attention in bf16; `heads`: KV heads, their width in scores and in values."""
     g, d, values = heads
@@ -190,52 +167,267 @@ def _prefill_op(
         quantised=2 * b * s * g * d,
         ramp=s / pairs,
         items=b * h * s / TILE,
-        variant=variant,
     )
 
 
-def _latent(name: str, chip: str, library: str) -> Kernels | None:
-    """DeepSeek's multi-head latent attention in bf16: decode over latents 512 + 64 wide, prompts expanded to heads 192 wide, values 128."""
-    prompts = name.endswith("prompts")
-    file = "context_mla_perf.parquet" if prompts else "generation_mla_perf.parquet"
-    found = _table(chip, "mla", library, file, {"mla_dtype": "bfloat16", **BF16_CACHE})
-    variant = f"latent@{library}"
-    constants = Chip(load_hardware(aiconfigurator_tables.CHIPS[chip]))
-    if found is None or (prompts and not constants.has_constants("prefill_attention", variant)):
-        return None
-    table, keep = found
-    if prompts:
-        keep &= (table["step"] == 0) & (table["isl"] >= 64)
-    length = table["isl"] if prompts else table["isl"] + table["step"]
-    (b, s, h), seconds = _medians(table, keep, ["batch_size", length, "num_heads"])
-    if prompts:
-        op = _prefill_op(b, s, h, (h, 192.0, 128.0), INF, 160.0 + 0 * s, variant)._replace(k=s, quantised=b * s * 576)
-    else:
-        op = Op(
-            name="attention",
-            kind="latent_attention",
-            dtype="bf16",
-            flops=attention.attention_core_flops(b, h, s, 576.0, 512.0),
-            bytes=counts.bytes_of(b * s * 576, 2.0) + counts.bytes_of(b * h * 1088, 2.0),
-            k=s,
-            n=544.0 + 0 * s,
-            items=b * np.ceil(h / LATENT_HEADS),
-        )
-    every = s * b > 0
-    return Kernels(
-        name, chip, library, str(table["version"]), [op], seconds, half(b, s, h), every, np.ones(len(s)), every
+def _latent_decode(shapes: Shapes) -> Kernels:
+    """DeepSeek's multi-head latent attention over latents 512 + 64 wide."""
+    b, s, h = shapes.columns
+    op = Op(
+        name="attention",
+        kind="latent_attention",
+        dtype="bf16",
+        flops=attention.attention_core_flops(b, h, s, 576.0, 512.0),
+        bytes=counts.bytes_of(b * s * 576, 2.0) + counts.bytes_of(b * h * 1088, 2.0),
+        k=s,
+        n=544.0 + 0 * s,
+        items=b * np.ceil(h / LATENT_HEADS),
     )
+    return shapes.kernels(op, s > 0, np.ones(len(s)), s > 0)
+
+
+def _latent_prefill(shapes: Shapes) -> Kernels:
+    """The same over whole prompts, expanded to heads 192 wide, values 128."""
+    b, s, h = shapes.columns
+    op = _prefill_op(b, s, h, (h, 192.0, 128.0), INF, 160.0 + 0 * s)
+    op = op._replace(k=s, quantised=b * s * 576, variant=f"latent@{shapes.library}")
+    return shapes.kernels(op, s > 0, np.ones(len(s)), s > 0)
+
+
+def _gqa_columns(table: wheel.Columns, length: Array) -> list[Array]:
+    kv = np.where(table["num_key_value_heads"] == 0, table["num_heads"], table["num_key_value_heads"])
+    window = table.get("window_size", 0 * length)
+    return [table["batch_size"], length, table["num_heads"], kv, table["head_dim"], window]
+
+
+BF16_CACHE = {"kv_cache_dtype": "bfloat16"}
+GQA = {"attn_dtype": "bfloat16", **BF16_CACHE}
+MLA = {"mla_dtype": "bfloat16", **BF16_CACHE}
+
+
+def _gemm(written: str, dtype: str, value_bytes: float) -> Source:
+    return Source(
+        "gemm",
+        "gemm_perf.parquet",
+        {"gemm_dtype": written},
+        lambda t: [t["m"], t["n"], t["k"]],
+        lambda t: (t["n"] >= 512) & (t["k"] >= 512),
+        partial(_matmul, dtype, value_bytes),
+        dtype,
+    )
+
+
+CLASSES: dict[str, Source] = {
+    "matmul bf16": _gemm("bfloat16", "bf16", 2.0),
+    "matmul fp8": _gemm("fp8", "fp8", 1.0),
+    "matmul fp4": _gemm("nvfp4", "fp4", 4.5 / 8),
+    "prefill attention": Source(
+        "attention",
+        "context_attention_perf.parquet",
+        GQA,
+        lambda t: _gqa_columns(t, t["isl"]),
+        lambda t: (t["head_dim"] <= 128) & (t["step"] == 0) & (t["isl"] >= 64),
+        _prefill,
+    ),
+    "decode attention": Source(
+        "attention",
+        "generation_attention_perf.parquet",
+        GQA,
+        lambda t: _gqa_columns(t, t["isl"] + t["step"]),
+        lambda t: t["head_dim"] <= 128,
+        _decode,
+    ),
+    "latent attention": Source(
+        "mla",
+        "generation_mla_perf.parquet",
+        MLA,
+        lambda t: [t["batch_size"], t["isl"] + t["step"], t["num_heads"]],
+        lambda t: t["isl"] >= 0,
+        _latent_decode,
+    ),
+    "latent attention of prompts": Source(
+        "mla",
+        "context_mla_perf.parquet",
+        MLA,
+        lambda t: [t["batch_size"], t["isl"], t["num_heads"]],
+        lambda t: (t["step"] == 0) & (t["isl"] >= 64),
+        _latent_prefill,
+    ),
+}
 
 
 @lru_cache(maxsize=512)
 def load(name: str, chip: str, library: str) -> Kernels | None:
-    """Measured rows of a class, or None where there are none (or the chip's file gives no peak for the dtype)."""
-    build = _matmul if name.startswith("matmul") else _latent if name.startswith("latent") else _attention
-    return build(name, chip, library)
+    """Measured rows of a class; None where there are none, or the chip's file has no peak or constants for them."""
+    source = CLASSES[name]
+    table = wheel.columns(chip, source.folder, library, source.file)
+    if table is None or (source.dtype and source.dtype not in wheel.chip(chip).spec.peak):
+        return None
+    if name == "latent attention of prompts" and not wheel.chip(chip).has_constants(
+        "prefill_attention", f"latent@{library}"
+    ):
+        return None
+    keep = (table["latency"] > 0) & source.keep(table)
+    for column, value in source.where.items():
+        keep &= table[column] == value
+    if not keep.any():
+        return None
+    columns, seconds = wheel.median_rows(
+        [column[keep] for column in source.columns(table)], table["latency"][keep] * 1e-3
+    )
+    return source.build(Shapes(columns, seconds, name, chip, library, str(table["version"])))
 
 
-def every(names: tuple[str, ...] = CLASSES) -> Iterator[Kernels]:
+def every(names: tuple[str, ...] = tuple(CLASSES)) -> Iterator[Kernels]:
     """All measured rows, class by class."""
-    for name, chip, library in product(names, aiconfigurator_tables.CHIPS, LIBRARIES):
+    for name, chip, library in product(names, wheel.CHIPS, LIBRARIES):
         if (name, chip, library) not in UNUSABLE and (rows := load(name, chip, library)) is not None:
             yield rows
+
+
+GEOMETRIES = (
+    "llama-3-8b",
+    "llama-3-70b",
+    "llama-3.1-405b",
+    "llama-2-7b",
+    "llama-2-13b",
+    "mistral-7b",
+    "qwen2.5-7b",
+    "qwen2.5-14b",
+    "qwen2.5-32b",
+    "qwen2.5-72b",
+    "phi-4",
+    "gemma-2-9b",
+    "gemma-2-27b",
+    "qwen3-32b",
+)
+
+
+@lru_cache(maxsize=1)
+def _model_shapes() -> Array:
+    """(n, k) of the four matmuls of common models at TP 1, 2, 4, 8."""
+    shapes = set()
+    for name in GEOMETRIES:
+        spec = load_model(name)
+        a, f = spec.layers[0].attention, spec.layers[0].feedforward
+        assert a is not None
+        heads, kv, width, d, hidden = a.n_heads, a.n_kv_heads or a.n_heads, a.head_dim or 0, spec.d_model, f.d_ff or 0
+        for tp in (1, 2, 4, 8):
+            shapes |= {
+                ((heads + 2 * kv) * width / tp, d),
+                (d, heads * width / tp),
+                (2 * hidden / tp, d),
+                (d, hidden / tp),
+            }
+    return np.array(sorted(shapes))
+
+
+def like_models(n: Array, k: Array) -> Array:
+    """Shapes within 20% of a model's, in n and in k."""
+    pairs, where = np.unique(np.stack([n, k], axis=1), axis=0, return_inverse=True)
+    off: Array = np.abs(pairs[:, None, :] / _model_shapes()[None, :, :] - 1)
+    near: Array = np.any(np.all(off <= 0.2, axis=2), axis=1)
+    return near[where.ravel()]
+
+
+# format of the wheel -> (name here, computed in, bytes per weight, bytes per value read)
+EXPERT_FORMATS = {
+    "bfloat16": ("bf16", "bf16", 2.0, 2.0),
+    "fp8": ("fp8-tensor", "fp8", 1.0, 1.0),
+    "fp8_block": ("fp8", "fp8", 1.0, 1.0),
+    "nvfp4": ("nvfp4", "fp4", FORMATS["nvfp4"][0], FORMATS["nvfp4"][0]),
+    "int4_wo": ("int4", "bf16", 0.52, 2.0),
+    "w4a16_mxfp4": ("mxfp4", "bf16", FORMATS["mxfp4"][0], 2.0),
+    "w4a8_mxfp4_mxfp8": ("mxfp4-fp8", "fp8", FORMATS["mxfp4"][0], 1.0),
+}
+# title of a family, library folder, file, suffix of the kernels' variant
+EXPERT_SOURCES = (
+    *(("experts", library, "moe_perf.parquet", library) for library in LIBRARIES),
+    ("experts behind DeepEP", "sglang", "wideep_generation_moe_perf.parquet", "deepep-low-latency"),
+    ("experts behind DeepEP", "sglang", "wideep_context_moe_perf.parquet", "deepep"),
+    ("experts over NVLink", "trtllm", "wideep_moe_perf.parquet", "trtllm-wide"),
+)
+EXPERT_VERSIONS = 4  # versions of a file to look through
+ADDED = 10  # a version with fewer than a tenth of another's rows only adds a model or two to it
+UNGATED = (
+    (5120, 512, 22),
+    (1856, 128, 6),
+)  # expert width, experts, top_k of Nemotron: "nongated" kernels, two matrices
+
+
+def experts(title: str, library: str, file: str, suffix: str, chip: str, written: str) -> Kernels | None:
+    """One expert table in one format, by the kernel with most measurements of it; None where it has none."""
+    name, compute, weight, read = EXPERT_FORMATS[written]
+    if compute not in wheel.chip(chip).spec.peak:
+        return None
+    versions = [wheel.columns(chip, "moe", library, file, behind) for behind in range(EXPERT_VERSIONS)]
+    rows = [int((t["moe_dtype"] == written).sum()) if t is not None else 0 for t in versions]
+    if not (most := max(rows)):
+        return None
+    table = next(t for t, n in zip(versions, rows, strict=True) if t is not None and n * ADDED >= most)
+    keep = (table["moe_dtype"] == written) & (table["latency"] > 0)
+    kernels, measurements = np.unique(table["kernel_source"][keep], return_counts=True)
+    keep &= table["kernel_source"] == kernels[measurements.argmax()]
+    routing = table["distribution"].astype(str)
+    balanced = np.char.startswith(routing, "balanced") | np.char.startswith(routing, "uniform")
+    balanced |= np.char.endswith(routing, "eplb")
+    columns = [table[c] for c in ("num_tokens", "hidden_size", "inter_size", "topk")]
+    columns += [table.get("num_slots", table["num_experts"]), table["moe_tp_size"], table["moe_ep_size"], balanced]
+    shape, seconds = wheel.median_rows([column[keep] for column in columns], table["latency"][keep] * 1e-3)
+    t, d, f, k, e, tp, ep, even = shape
+    matrices = 3.0 - sum(((f == w) & (e == n) & (k == top)).astype(float) for w, n, top in UNGATED)
+    experts = ExpertShape(d, f / tp, matrices, e, k)
+    share = np.where(even == 1, 1.0, busiest_rank_share(t, experts, ep, balanced=False))
+    storage = ExpertStorage(weight, read, 2.0, compute, f"{name}@{suffix}")
+    routed = {}
+    for flag in (True, False):  # the operation itself is that of uneven routing
+        op = experts_op("experts", t, experts, storage, ep, share, even=flag)
+        assert op.routed is not None
+        routed[flag] = op.routed
+    keys = ("rows", "slots", "active", "held", "flops", "weights")
+    rows_of = {key: np.where(even == 1, getattr(routed[True], key), getattr(routed[False], key)) for key in keys}
+    op = op._replace(routed=ExpertWorkload(**rows_of))
+    # The collector replays one layer, so weights that fit stay in L2. With GDDR that L2 is several times as fast as memory and decides the
+    # row; with HBM it is not.
+    cold = wheel.chip(chip).spec.memory.kind.startswith("HBM") | (rows_of["weights"] >= L2[chip])
+    version, core = str(table["version"]), np.ones(len(t), dtype=bool)
+    return Kernels(title, chip, library, version, op, seconds, half(*shape[:7]), core, cold.astype(float), cold)
+
+
+def tables() -> list[Table]:
+    """A table per class: rows not fitted, by chip and library; then one per family of expert kernels."""
+    found = []
+    for name in CLASSES:
+        rows: list[Row] = []
+        points: list[Points] = []
+        for k in every((name,)):
+            held_out = ~k.fitted & k.scored
+            points.append(k.points(f"{wheel.CHIPS[k.chip]} {k.library} {k.version}", held_out))
+            core = k.core[held_out]
+            model_like = core.any() and not core.all()
+            likes = {"model_like": summary(k.points("", held_out & k.core))["mean"]} if model_like else {}
+            rows.append(summary(points[-1]) | likes)
+        rows.append(summary(joined("all", points)))
+        found.append(Table(f"kernels: {name}", rows, notes(name), points))
+    return [*found, *expert_tables()]
+
+
+def expert_tables() -> list[Table]:
+    """A table per family of expert kernels: rows not fitted, by generation (the file that a chip extends), format and library."""
+    families: dict[str, dict[str, list[Points]]] = defaultdict(lambda: defaultdict(list))
+    for source, chip, written in product(EXPERT_SOURCES, wheel.CHIPS, EXPERT_FORMATS):
+        k = experts(*source, chip, written)
+        if k is None:
+            continue
+        base = wheel.chip(chip).spec.document.base_document
+        group = f"{base.path.stem.lstrip('_') if base is not None else chip} {k.op.variant}"
+        families[k.name][group].append(k.points(group, ~k.fitted & k.scored))
+        if (~k.scored).any():
+            families[k.name][WARM].append(k.points(WARM, ~k.fitted & ~k.scored))
+    found = []
+    for name, groups in families.items():
+        warm = groups.pop(WARM, None)
+        points = [joined(group, parts) for group, parts in sorted(groups.items())]
+        totals = ({WARM: warm} if warm else {}) | {"all": points}
+        found.append(error_table(f"kernels: {name}", points, notes("experts"), totals))
+    return found

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import product
 
 import numpy as np
 
 from rooflinecli.questions.simulate.question import Simulate
 from rooflinecli.questions.simulate.run import run
 from rooflinecli.specs.published_runs import published
-from rooflinecli.validate.stats import Table, errors
+from rooflinecli.validate.stats import Row, Table, errors, notes
 
-ENGINES = {"atom": "python-server"}  # engines that have no constants of their own here
+ENGINES = {"atom": "python-server"}  # engines without constants here
 FLAGS = {  # of the scripts: github SemiAnalysisAI/InferenceX at 359900b4, benchmarks/gptoss_fp4_*.sh; ROCm/ATOM, guide to scheduling (prompts first)
     "vllm": ("graph_tokens=2048",),
     "atom": ("policy=sglang", "token_budget=16384"),
@@ -21,7 +21,7 @@ POINTS = ("mean", "p50", "p99")
 NAMES = ("ttft", "tpot", "itl", "e2e")
 
 
-def simulated(row: dict[str, Any]) -> dict[str, float]:
+def simulated(row: Row) -> dict[str, float]:
     """Simulated values of a published run, by name."""
     options = {
         "model": row["model"],
@@ -31,9 +31,9 @@ def simulated(row: dict[str, Any]) -> dict[str, float]:
         "tp": str(row["tp"]),
         **FORMATS[row["precision"]],
     }
-    lengths: dict[str, Any] = {"prompt": str(row["prompt"]), "output": str(row["output"])}
+    lengths: Row = {"prompt": str(row["prompt"]), "output": str(row["output"])}
     if "qps" in row:
-        load: dict[str, Any] = {
+        load: Row = {
             "qps": float(row["qps"]),
             "num_requests": row["requests"],
             "replicas": row.get("replicas", 1),
@@ -43,7 +43,7 @@ def simulated(row: dict[str, Any]) -> dict[str, float]:
     return run(Simulate.read({**options, **load, **lengths})).values
 
 
-def group(row: dict[str, Any]) -> str:
+def group(row: Row) -> str:
     """The engine, the kind of load, and what had to be assumed."""
     name = f"{row['engine']}, {'open' if 'qps' in row else 'closed'} loop"
     if row["engine"] in ENGINES:
@@ -53,22 +53,13 @@ def group(row: dict[str, Any]) -> str:
 
 def tables() -> list[Table]:
     """Errors of mean, median and p99 by engine: every quantity of every run."""
-    rows = published("percentiles")["rows"]
-    found = [(row, simulated(row)) for row in rows]
-    lines = []
-    for point in POINTS:
-        for name in sorted({group(row) for row in rows}):
-            lines += [line for quantity in NAMES if (line := _line(found, name, quantity, point)) is not None]
-    notes = [
-        "Nothing was fitted to these runs. The engine `atom` has no constants here and is simulated as a Python server with vLLM's order; "
-        "fp4 is read as 4-bit weights under 16-bit arithmetic."
-    ]
-    return [Table("simulation: percentiles of published runs", lines, notes)]
+    found = [(row, simulated(row)) for row in published("percentiles")["rows"]]
+    groups = sorted({group(row) for row, _ in found})
+    lines = [_line(found, *each) for each in product(POINTS, groups, NAMES)]
+    return [Table("simulation: percentiles of published runs", [line for line in lines if line], notes("percentiles"))]
 
 
-def _line(
-    found: list[tuple[dict[str, Any], dict[str, float]]], name: str, quantity: str, point: str
-) -> dict[str, Any] | None:
+def _line(found: list[tuple[Row, dict[str, float]]], point: str, name: str, quantity: str) -> Row | None:
     """Errors of a point of a quantity over the runs of a group that state it; None where none does."""
     i = POINTS.index(point)
     ratio = np.array(

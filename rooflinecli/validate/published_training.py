@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from rooflinecli.core import units
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.engine.training import train
-from rooflinecli.specs.hardware import HardwareSpec, load_hardware
+from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import SIZES, Layout
 from rooflinecli.specs.model import ModelSpec, load_model, model_from
 from rooflinecli.specs.published_runs import FOLDER, published
 from rooflinecli.specs.request import Request
 from rooflinecli.specs.yaml_loader import Document
+from rooflinecli.validate.stats import Row
 
 FILE = FOLDER / "training.yaml"
-# The second file holds runs that the first fit had not seen, the third those of frameworks that neither round had.
+_hardware = lru_cache(maxsize=64)(load_hardware)
+# runs of the first fit, runs that came after it, and other frameworks
 ROUNDS = {1: "training", 2: "training_2", 3: "training_3"}
 
 
@@ -26,29 +27,29 @@ ROUNDS = {1: "training", 2: "training_2", 3: "training_3"}
 class Compared:
     """One row and the answer to it; `error` is signed, None where the row gives no time."""
 
-    row: dict[str, Any]
+    row: Row
     answer: TrainAnswer
     error: float | None
     fits: bool
     moe: bool
 
 
-def rows() -> tuple[dict[str, Any], ...]:
+def rows() -> tuple[Row, ...]:
     """All rows of all rounds, as read."""
     return tuple(row for name in ROUNDS.values() for row in published(name)["rows"])
 
 
-def timed() -> tuple[dict[str, Any], ...]:
+def timed() -> tuple[Row, ...]:
     """The rows that give the time of a step."""
     return tuple(row for row in rows() if "step_s" in row)
 
 
-def round_of(row: dict[str, Any]) -> int:
+def round_of(row: Row) -> int:
     """The number of the file a row is in: 1 that of the first fit, 2 what came after it, 3 other frameworks."""
     return int(row.get("round", 1))
 
 
-def family(row: dict[str, Any]) -> str:
+def family(row: Row) -> str:
     """The line of an error table that a row counts in: its group, or its source."""
     return str(row.get("group", row["source"]))
 
@@ -56,13 +57,7 @@ def family(row: dict[str, Any]) -> str:
 _MODELS: dict[str, ModelSpec] = {}
 
 
-@lru_cache(maxsize=64)
-def _chip_file(name: str) -> HardwareSpec:
-    """A chip, read once: a fit prices the same rows many thousand times."""
-    return load_hardware(name)
-
-
-def model(row: dict[str, Any]) -> ModelSpec:
+def model(row: Row) -> ModelSpec:
     """The model of a row, built once."""
     key = f"{row['id']} {row['model']}"
     if key not in _MODELS:
@@ -70,7 +65,7 @@ def model(row: dict[str, Any]) -> ModelSpec:
     return _MODELS[key]
 
 
-def _model(row: dict[str, Any]) -> ModelSpec:
+def _model(row: Row) -> ModelSpec:
     """The model of a row: one of models/ by name, a GPT (layer norms, biases, learned positions, tied embedding), or a gated one with rotary positions."""
     m = row["model"]
     if "name" in m:
@@ -100,23 +95,21 @@ def _model(row: dict[str, Any]) -> ModelSpec:
     return model_from(Document(data, FILE))
 
 
-def plan(row: dict[str, Any], **changes: Any) -> Layout:
+def plan(row: Row, **changes: object) -> Layout:
     """The layout of a row, with some fields replaced."""
-    given: dict[str, Any] = {k: float(v) if k in SIZES else v for k, v in {**row["plan"], **changes}.items()}
+    given: Row = {k: float(v) if k in SIZES else v for k, v in {**row["plan"], **changes}.items()}
     if "recompute_modules" in given:
         given["recompute_modules"] = tuple(given["recompute_modules"])
     return Layout(**given)
 
 
-def ctx(
-    row: dict[str, Any], replaced: dict[str, Any] | None = None, asked: dict[str, Any] | None = None
-) -> EstimateContext:
+def ctx(row: Row, replaced: Row | None = None, asked: Row | None = None) -> EstimateContext:
     """The context of a row, with the links, memory and power of its machine; `replaced` overrides more figures.
 
     asked: further fields of the request.
     """
-    hardware = _chip_file(row["hardware"])
-    state: dict[str, Any] = {name: float(row[name]) for name in ("gradient_bytes", "optimizer_bytes") if name in row}
+    hardware = _hardware(row["hardware"])  # read once: a fit prices the same rows many thousand times
+    state: Row = {name: float(row[name]) for name in ("gradient_bytes", "optimizer_bytes") if name in row}
     request = Request(
         model(row),
         hardware,
@@ -132,7 +125,7 @@ def ctx(
     return EstimateContext(request, override={**override, **(replaced or {})} or None)
 
 
-def compared(row: dict[str, Any]) -> Compared:
+def compared(row: Row) -> Compared:
     """Answer a row and compare it with its measurement."""
     context = ctx(row)
     answer = train(context, plan(row))

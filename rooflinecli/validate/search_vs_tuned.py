@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -26,27 +24,28 @@ from rooflinecli.specs.published_runs import published
 from rooflinecli.specs.request import HOLDS
 from rooflinecli.specs.training_envelope import KINDS, overridden_envelope, widening
 from rooflinecli.validate import pareto_front, published_training, training_envelope
-from rooflinecli.validate import unseen_training as unseen
-from rooflinecli.validate.stats import Table
+from rooflinecli.validate.stats import Array, Row, Table, notes
 
-ENOUGH = 0.4  # of the way beyond published runs tells what the whole way asks for: no memory is more than full
+ENOUGH = (
+    0.4  # least distance beyond published runs that tells the error of the full distance: no memory is more than full
+)
 SAMPLE = 5  # tuned runs of a family, unless all are asked for
-# What a run had that a search does not choose; `stages` and `shard` stay with the published layout alone.
+SOFTWARE = ("megatron-2025", "nemo-2024")  # possible releases of an unseen run
+# Settings of a run that a search does not choose; `stages` and `shard` stay with the published layout alone.
 _GIVEN = ("schedule", "ring", "dropout", "loss_chunks", "recipe", "lora_rank", "lora_targets", "software", "flash")
-_NAMED = {
-    "llama-3.1-405b": "Llama 3.1 405B",
-    "deepseek-v3": "DeepSeek-V3",
-    "nemotron": "Nemotron",
-    "mixtral": "Mixtral",
-}
+KNOWN = ("llama-3.1-405b", "deepseek-v3", "nemotron", "mixtral")
 
 
 @dataclass(frozen=True)
 class Searched:
-    """A tuned run and the winner of its search; needed: by kind of novelty that some layout has alone, the error
-    at which the run no longer trails any of them."""
+    """A tuned run and the winner of its search.
 
-    row: dict[str, Any]
+    gain, left_out: expected time of the run's layout over that of the winner, and of the winner without the run's own family in the
+    envelope; measured: measured time over the winner's; place: fraction of the layouts ranked above the run's;
+    needed: by kind of extrapolation that some layout has alone, the error at which the run no longer ranks behind any of them.
+    """
+
+    row: Row
     moe: bool
     layouts: int
     gain: float
@@ -56,28 +55,28 @@ class Searched:
     needed: dict[str, float]
 
 
-def tuned() -> list[dict[str, Any]]:
+def tuned() -> list[Row]:
     """Of the rows with the same model, chip, links, devices, batch and formats, the fastest measured."""
-    best: dict[str, dict[str, Any]] = {}
+    best: dict[str, Row] = {}
     for row in published_training.timed():
-        laid = published_training.plan(row)
-        what = (row["model"], row["hardware"], row.get("network"), row.get("power"), laid.devices, row["batch"])
-        question = repr((*what, row["dtype"], laid.recipe))
+        layout = published_training.plan(row)
+        same = (row["model"], row["hardware"], row.get("network"), row.get("power"), layout.devices, row["batch"])
+        question = repr((*same, row["dtype"], layout.recipe))
         if question not in best or row["step_s"] < best[question]["step_s"]:
             best[question] = row
     return list(best.values())
 
 
-def sampled(full: bool) -> list[dict[str, Any]]:
+def sampled(full: bool) -> list[Row]:
     """All tuned runs, or the first few of each family by a hash of their names."""
-    families: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    families: dict[str, list[Row]] = defaultdict(list)
     for row in sorted(tuned(), key=lambda row: hashlib.sha256(row["id"].encode()).hexdigest()):
         families[published_training.family(row)].append(row)
     return [row for members in families.values() for row in (members if full else members[:SAMPLE])]
 
 
-def asked(row: dict[str, Any]) -> EstimateContext:
-    """The context of a row whose layout is open, all else as the run had it."""
+def asked(row: Row) -> EstimateContext:
+    """The context of a row with its layout left open and all other settings of the run."""
     plan, ctx = row["plan"], published_training.ctx(row)
     given = {name: plan[name] for name in _GIVEN if name in plan}
     if "recompute_modules" in plan:
@@ -89,37 +88,43 @@ def asked(row: dict[str, Any]) -> EstimateContext:
     return published_training.ctx(row, asked={"phases": ("train",), **given}) if given else ctx
 
 
-def searched(row: dict[str, Any], hold: str = HOLDS[0]) -> Searched | None:
+def searched(row: Row, hold: str = HOLDS[0]) -> Searched | None:
     """A run against the search of its question, ranked by the bound that `hold` names; None where no layout fits by our count."""
-    ctx, laid = asked(row), published_training.plan(row)
-    held = published_training.compared(row)
+    ctx, layout, compared = asked(row), published_training.plan(row), published_training.compared(row)
     question = TrainingSearchQuestion(
-        ctx.request, "train", (int(laid.devices),), (), (), {"recompute": (laid.recompute,)}
+        ctx.request, "train", (int(layout.devices),), (), (), {"recompute": (layout.recompute,)}
     )
     times, ends, blind, needed = [], [], [], dict[str, float]()
-    bound = float(time_at_bound(held.answer, hold))
-    for layouts, structure, answer in priced(ctx, question, int(laid.devices)):
+    bound = float(time_at_bound(compared.answer, hold))
+    for layouts, structure, answer in priced(ctx, question, int(layout.devices)):
         found = answer.phases["train"]
         assert isinstance(found, TrainAnswer)
         with np.errstate(all="ignore"):
-            own, far = _claims(ctx, plan_of(layouts, structure, ctx.request), found, published_training.family(row))
+            own, far = _terms(ctx, plan_of(layouts, structure, ctx.request), found, published_training.family(row))
             time, end = (answer.flat(value) for value in (found.time_s, time_at_bound(found, hold)))
             plain = np.sqrt(np.maximum((end / time - 1) ** 2 - answer.flat(extrapolation.error(ctx, own)) ** 2, 0.0))
-            _asks(needed, far, time, plain, bound)
+            _raise_needed(needed, far, time, plain, bound)
         times.append(time)
         ends.append(end)
         blind.append(time * (1 + np.sqrt(plain**2 + answer.flat(extrapolation.error(ctx, far)) ** 2)))
     if not times:
         return None
     time, end, unseen = (np.concatenate(parts) for parts in (times, ends, blind))
-    price, better = float(held.answer.time_s), int((end < bound * (1 - 1e-9)).sum())
+    price, better = float(compared.answer.time_s), int((end < bound * (1 - 1e-9)).sum())
     winner, left_out = (float(time[int(np.argmin(ranks))]) for ranks in (end, unseen))
     return Searched(
-        row, held.moe, len(time), price / winner, price / left_out, row["step_s"] / winner, better / len(time), needed
+        row,
+        compared.moe,
+        len(time),
+        price / winner,
+        price / left_out,
+        row["step_s"] / winner,
+        better / len(time),
+        needed,
     )
 
 
-def _claims(
+def _terms(
     ctx: EstimateContext, plan: Layout, answer: TrainAnswer, family: str
 ) -> tuple[list[extrapolation.ExtrapolationTerm], list[extrapolation.ExtrapolationTerm]]:
     """Extrapolation terms of layouts against all published runs, and against those of other families."""
@@ -129,22 +134,22 @@ def _claims(
 
 
 @cache
-def _without(family: str) -> dict[str, Any]:
+def _without(family: str) -> Row:
     """The envelope of all other families, where they leave any of the kind of chip and model; frameworks keep theirs."""
     rows = tuple(row for row in training_envelope.layouts() if published_training.family(row["row"]) != family)
     shipped = published("precedent")
     return {**shipped, **training_envelope.envelope(rows), "frameworks": shipped["frameworks"]}
 
 
-def _asks(
+def _raise_needed(
     needed: dict[str, float],
-    found: list[extrapolation.ExtrapolationTerm],
-    time: np.ndarray,
-    plain: np.ndarray,
+    terms: list[extrapolation.ExtrapolationTerm],
+    time: Array,
+    plain: Array,
     bound: float,
 ) -> None:
-    """Raise `needed` to the error that holds back layouts whose only novelty is of one kind."""
-    far = {claim.kind: np.broadcast_to(claim.beyond, time.shape) for claim in found}
+    """Raise `needed` to the error that holds back layouts whose only extrapolation is of one kind."""
+    far = {term.kind: np.broadcast_to(term.beyond, time.shape) for term in terms}
     for kind, beyond in far.items():
         others = np.zeros(time.shape, dtype=bool)
         for name, value in far.items():
@@ -156,100 +161,107 @@ def _asks(
             needed[kind] = max(needed.get(kind, 0.0), float(least.max()))
 
 
-def tables(full: bool = False, tell: Callable[[int], None] | None = None) -> list[Table]:
-    """Families tuned with the techniques that a search has, other families, runs people name, and what each kind of novelty asks for."""
-    found = []
-    for row in sampled(full):
-        one = searched(row)
-        found += [one] if one is not None else []
-        if tell:
-            tell(1)
-    tuned_ones = [one for one in found if published_training.family(one.row) not in training_envelope.OTHER]
-    others = [one for one in found if published_training.family(one.row) in training_envelope.OTHER]
-    note = (
+def tables(full: bool = False) -> list[Table]:
+    """Families tuned with the techniques that a search has, other families, known layouts, and the error that each kind of extrapolation needs."""
+    results = [result for row in sampled(full) if (result := searched(row)) is not None]
+    families = [published_training.family(result.row) for result in results]
+    tuned_ones = [r for r, family in zip(results, families, strict=True) if family not in training_envelope.OTHER]
+    others = [r for r, family in zip(results, families, strict=True) if family in training_envelope.OTHER]
+    sample = (
         "All tuned runs." if full else f"Up to {SAMPLE} runs of a family, by a hash of their names; --full takes all."
     )
+    kinds = {"all dense": [r for r in tuned_ones if not r.moe], "all MoE": [r for r in tuned_ones if r.moe]}
     return [
-        Table("search: winner against tuned runs", [*_families(tuned_ones), *_kinds(tuned_ones)], [note, _NOTE]),
+        Table(
+            "search: winner against tuned runs",
+            [*_families(tuned_ones), *(_line(name, members) for name, members in kinds.items() if members)],
+            [sample, *notes("winner against tuned runs")],
+        ),
         Table(
             "search: winner against other runs",
-            [*_families(others)],
+            _families(others),
             [f"{name}: {why}." for name, why in training_envelope.OTHER.items()],
         ),
+        Table("search: rank of layouts people know", _known(results), notes("known layouts")),
         Table(
-            "search: rank of layouts people know",
-            list(_known(found)),
-            ["A rank of 1 % means that one layout in a hundred is ranked above it."],
+            "search: novelty", [*_needed_errors(tuned_ones, False), *_needed_errors(tuned_ones, True)], notes("novelty")
         ),
-        Table("search: novelty", [*_asked_for(tuned_ones, False), *_asked_for(tuned_ones, True)], [_ASKED]),
-        unseen.table(searched),
+        unseen_table(),
         pareto_front.table(),
     ]
 
 
-_NOTE = (
-    "gain: expected time of the published layout over that of the winner, both ours; left out: with the limits of the run's own family left out; over measured: "
-    "measured time over the winner's expected; "
-    "rank: share of the layouts that fit ranked above the published one."
-)
-_ASKED = (
-    "error: what nine of ten runs need so that no layout of the kind, and of no other, is ranked above the published one, their own family left out of the limits; set: what the interval uses "
-    "(rows of WIDENING). Kinds no run offers a layout of are left out."
-)
-
-
-def _families(found: list[Searched]) -> Iterator[dict[str, Any]]:
+def _families(results: list[Searched]) -> list[Row]:
     groups: dict[str, list[Searched]] = defaultdict(list)
-    for one in found:
-        groups[published_training.family(one.row)].append(one)
-    for name, members in groups.items():
-        yield _line(name, members)
+    for result in results:
+        groups[published_training.family(result.row)].append(result)
+    return [_line(name, members) for name, members in groups.items()]
 
 
-def _kinds(found: list[Searched]) -> Iterator[dict[str, Any]]:
-    for name, moe in (("all dense", False), ("all MoE", True)):
-        members = [one for one in found if one.moe == moe]
-        if members:
-            yield _line(name, members)
-
-
-def _line(name: str, members: list[Searched]) -> dict[str, Any]:
-    gains, measured, places = (np.array([getattr(one, k) for one in members]) for k in ("gain", "measured", "place"))
+def _line(name: str, members: list[Searched]) -> Row:
+    gains, left_out, measured, places, layouts = np.array(
+        [(r.gain, r.left_out, r.measured, r.place, r.layouts) for r in members]
+    ).T
     return {
         "group": name,
         "rows": len(members),
-        "layouts": int(np.median([one.layouts for one in members])),
+        "layouts": int(np.median(layouts)),
         "gain": float(np.median(gains) - 1),
         "gain_max": float(gains.max() - 1),
-        "gain_left_out": float(np.median([one.left_out for one in members]) - 1),
+        "gain_left_out": float(np.median(left_out) - 1),
         "gain_measured": float(np.median(measured) - 1),
         "rank": float(np.median(places)),
         "rank_max": float(places.max()),
     }
 
 
-def _known(found: list[Searched]) -> Iterator[dict[str, Any]]:
-    for one in found:
-        said = str(one.row["model"].get("name", one.row["id"]))
-        if any(name in said or name in one.row["id"] for name in _NAMED):
-            yield {
-                "group": one.row["id"],
-                "layouts": one.layouts,
-                "gain": one.gain - 1,
-                "gain_measured": one.measured - 1,
-                "rank": one.place,
-            }
+def _known(results: list[Searched]) -> list[Row]:
+    """The runs of models that people know by name."""
+    lines = []
+    for r in results:
+        model = str(r.row["model"].get("name", r.row["id"]))
+        if any(name in model or name in r.row["id"] for name in KNOWN):
+            lines.append(_single(r.row["id"], r))
+    return lines
 
 
-def _asked_for(found: list[Searched], mixture: bool) -> Iterator[dict[str, Any]]:
-    set_to, model = widening(mixture), "mixtures" if mixture else "dense"
+def _single(name: str, r: Searched, **columns: float) -> Row:
+    """The line of one run; `columns` stand before the gain."""
+    gains = {"gain": r.gain - 1, "gain_measured": r.measured - 1, "rank": r.place}
+    return {"group": name, "layouts": r.layouts, **columns, **gains}
+
+
+def _needed_errors(results: list[Searched], moe: bool) -> list[Row]:
+    """Per kind of extrapolation: the error that nine of ten runs need, the largest, and the one that is set."""
+    set_to, lines = widening(moe), []
     for kind in KINDS:
-        errors = [one.needed[kind] for one in found if kind in one.needed and one.moe == mixture]
+        errors = [r.needed[kind] for r in results if kind in r.needed and r.moe == moe]
         if errors and kind != "chip":
-            yield {
-                "group": f"{kind}, {model}",
-                "rows": len(errors),
-                "asked": float(np.quantile(errors, 0.9)),
-                "asked_max": float(max(errors)),
-                "set": float(set_to[kind]),
-            }
+            lines.append(
+                {
+                    "group": f"{kind}, {'mixtures' if moe else 'dense'}",
+                    "rows": len(errors),
+                    "asked": float(np.quantile(errors, 0.9)),
+                    "asked_max": float(max(errors)),
+                    "set": float(set_to[kind]),
+                }
+            )
+    return lines
+
+
+def unseen_runs() -> list[Row]:
+    """Runs in no fit and in no limit of the envelope. Their pages do not state which of two software releases they had, so each is read both ways."""
+    rows = published("training_unseen")["rows"]
+    return [{**row, "plan": {**row["plan"], "software": name}} for row in rows for name in SOFTWARE]
+
+
+def unseen_table() -> Table:
+    """A line for every unseen run and reading."""
+    lines = []
+    for row in unseen_runs():
+        result, compared = searched(row), published_training.compared(row)
+        if result is not None and compared.error is not None:
+            low, high = compared.answer.interval_s
+            columns = {"off": float(compared.error), "coverage": float(low <= row["step_s"] <= high)}
+            lines.append(_single(f"{row['id']} as {row['plan']['software']}", result, **columns))
+    return Table("search: runs that nothing saw", lines, notes("unseen runs"))

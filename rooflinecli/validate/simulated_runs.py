@@ -1,11 +1,10 @@
-"""Simulation of collected closed-loop runs under their benchmark_harness, and its errors."""
+"""Simulation of collected closed-loop runs under their benchmark harness, and its errors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -27,9 +26,9 @@ from rooflinecli.specs.registry import load
 from rooflinecli.specs.scheduler import Scheduler
 from rooflinecli.validate import aiconfigurator_tables, benchmark_harness, inference
 from rooflinecli.validate.inference import Run
-from rooflinecli.validate.stats import Table, errors, half_by_name
+from rooflinecli.validate.stats import Row, Table, errors, half_by_name, notes
 
-PER_SLOT = 10
+PER_SLOT = 10  # requests per concurrent client
 UNLIMITED = 1 << 50  # tokens: a layout whose weights do not fit has a wrong label, not a full cache
 
 
@@ -52,7 +51,7 @@ class Simulated:
         return half_by_name(self.cell)
 
 
-def simulate(run: Run, **changes: Any) -> Simulated:
+def simulate(run: Run, **changes: object) -> Simulated:
     """One collected run under its harness; `changes` replace entries of the scheduler."""
     ctx, prices = _prices(benchmark_harness.options(run), run.layout)
     row = benchmark_harness.row(run)
@@ -112,88 +111,61 @@ def _prices(options: tuple[tuple[str, str], ...], plan: Layout) -> tuple[Estimat
 def tables(every: int = 1) -> list[Table]:
     """Errors of TTFT, TPOT and throughput, simulated and by formula, of every `every`-th run."""
     if not aiconfigurator_tables.installed():
-        return [
-            Table(
-                "simulation: collected runs",
-                [],
-                [f"Collected serving runs need the wheel: {aiconfigurator_tables.PIP}."],
-            )
-        ]
-    found = [simulate(run) for run in inference.collected_runs()[0][::every]]
-    scored = [one for one in found if one.possible]
-    notes = [
-        f"{len(found) - len(scored)} rows left out: more sequences at once than all memory holds, or decoded below their floor.",
-        "Held out: cells whose hash kept them from the fit of what a request and a stream cost. Policy, budget and harness were chosen on rows of both halves.",
+        return [Table("simulation: collected runs", [], [aiconfigurator_tables.MISSING])]
+    runs = [simulate(run) for run in inference.collected_runs()[0][::every]]
+    scored = [one for one in runs if one.possible]
+    excluded = f"{len(runs) - len(scored)} rows excluded: more sequences at once than all memory holds, or decoded below their floor."
+    formula = [{name: values[0] for name, values in inference.predict(one.run).items()} for one in scored]
+    return [
+        _table(name, title, scored, formula, [excluded, *notes("simulated runs")]) for name, title in _TITLES.items()
     ]
-    return [_table(name, title, scored, notes) for name, title in _TITLES.items()]
 
 
 _TITLES = {"ttft": "time to first token", "itl": "time per further token", "throughput": "output tokens per second"}
-GROUPS: dict[str, Callable[[Simulated], bool]] = {
-    "all": lambda one: True,
-    "all, held out": lambda one: not one.seen,
-    "dense": lambda one: inference.kind(one.run) == "dense",
-    "dense, held out": lambda one: inference.kind(one.run) == "dense" and not one.seen,
-    "MoE": lambda one: inference.kind(one.run) == "MoE",
-    "MoE, held out": lambda one: inference.kind(one.run) == "MoE" and not one.seen,
-    "vLLM": lambda one: one.run.engine == "vllm",
-    "SGLang": lambda one: one.run.engine == "sglang",
-    "TensorRT-LLM": lambda one: one.run.engine == "trtllm",
-    "every flag known (TensorRT-LLM, Llama-3.1-70B)": lambda one: (
-        one.run.engine == "trtllm" and benchmark_harness.public(one.run) and one.run.group == "Llama-3.1-70B"
-    ),
-    "lockstep (SGLang, Qwen3-32B as bf16)": lambda one: (
-        one.run.engine == "sglang" and not benchmark_harness.public(one.run) and one.run.group == "Qwen3-32B"
-    ),
-    "cache full": lambda one: one.full,
-}
+ENGINES = {"vLLM": "vllm", "SGLang": "sglang", "TensorRT-LLM": "trtllm"}
 
 
-def _table(name: str, title: str, found: list[Simulated], notes: list[str]) -> Table:
-    rows: list[dict[str, Any]] = []
-    formula = {id(one): _formula(one.run, name) for one in found}
-    for group, belongs in GROUPS.items():
-        chosen = [one for one in found if belongs(one)]
-        if not chosen:
-            continue
-        measured = np.array([_measured(one.run, name) for one in chosen])
-        ratio = np.array([getattr(one, name) for one in chosen]) / measured
-        other = np.abs(np.array([formula[id(one)] for one in chosen]) / measured - 1)
-        rows.append(
-            {
-                "group": group,
-                "rows": len(chosen),
-                **errors(ratio),
-                "formula_mean": float(other.mean()),
-                "formula_median": float(np.median(other)),
-            }
+def _groups(one: Simulated) -> dict[str, bool]:
+    """All lines of a table, and whether the run counts in each."""
+    run, kind = one.run, inference.kind(one.run)
+    public = benchmark_harness.public(run)
+    return {
+        "all": True,
+        "all, held out": not one.seen,
+        "dense": kind == "dense",
+        "dense, held out": kind == "dense" and not one.seen,
+        "MoE": kind == "MoE",
+        "MoE, held out": kind == "MoE" and not one.seen,
+        **{title: run.engine == engine for title, engine in ENGINES.items()},
+        "every flag known (TensorRT-LLM, Llama-3.1-70B)": run.engine == "trtllm"
+        and public
+        and run.group == "Llama-3.1-70B",
+        "lockstep (SGLang, Qwen3-32B as bf16)": run.engine == "sglang" and not public and run.group == "Qwen3-32B",
+        "cache full": one.full,
+    }
+
+
+def _table(name: str, title: str, runs: list[Simulated], formula: list[dict[str, float]], notes: list[str]) -> Table:
+    """Errors of one quantity, simulated and by formula, by group; throughput by Little's law from the two times."""
+    ratios: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for one, predicted in zip(runs, formula, strict=True):
+        measured, estimated = (
+            _rate(one.run, times["ttft"], times["itl"]) if name == "throughput" else times[name]
+            for times in (one.run.measured, predicted)
         )
+        for group, belongs in _groups(one).items():
+            if belongs:
+                ratios[group].append((getattr(one, name) / measured, estimated / measured))
+    rows: list[Row] = []
+    for group in _groups(runs[0]) if runs else ():
+        if group in ratios:
+            simulated, estimated = np.array(ratios[group]).T
+            off = np.abs(estimated - 1)
+            by_formula = {"formula_mean": float(off.mean()), "formula_median": float(np.median(off))}
+            rows.append({"group": group, "rows": len(off), **errors(simulated), **by_formula})
     return Table(f"simulation: {title}", rows, notes)
-
-
-def _measured(run: Run, name: str) -> float:
-    """Measured value; throughput by Little's law from the two times."""
-    if name != "throughput":
-        return run.measured[name]
-    return _rate(run, run.measured["ttft"], run.measured["itl"])
-
-
-def _formula(run: Run, name: str) -> float:
-    """The estimate without a simulation."""
-    predicted = _predicted(run)
-    return _rate(run, predicted["ttft"], predicted["itl"]) if name == "throughput" else predicted[name]
 
 
 def _rate(run: Run, first: float, per: float) -> float:
     output = float(run.options["output"])
     return float(run.options["concurrency"]) * output / (first + (output - 1) * per)
-
-
-_PREDICTED: dict[int, dict[str, float]] = {}
-
-
-def _predicted(run: Run) -> dict[str, float]:
-    """Expected seconds of a run, predicted once."""
-    if id(run) not in _PREDICTED:
-        _PREDICTED[id(run)] = {name: float(values[0]) for name, values in inference.predict(run).items()}
-    return _PREDICTED[id(run)]

@@ -1,20 +1,26 @@
-"""Errors of predictions against measurements, as one row of a table."""
+"""Error statistics of predictions against measurements, and the tables made of them."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-Array = Any  # numpy.ndarray of float64
+from rooflinecli.formulas import roofline
+
+Array = NDArray[Any]
+Row = dict[str, Any]  # a row of published_runs/*.yaml, or a line of a table
 
 
 @dataclass
 class Points:
-    """Predictions and measurements of one group, in the same unit; `floor` is what no measurement can beat.
+    """Predictions and measurements of one group, in the same unit; `floor` is the bound that no measurement can beat.
 
     higher: True where more is better (throughput), so that the floor is a ceiling.
     """
@@ -26,13 +32,20 @@ class Points:
     low: Array
     high: Array
     higher: bool = False
-    note: str = ""
 
     @classmethod
     def of(cls, group: str, rows: Iterable[Sequence[float]], higher: bool = False) -> Points:
         """From rows of measured, expected, floor, low and high."""
         measured, expected, floor, low, high = np.array(list(rows), dtype=np.float64).reshape(-1, 5).T
         return cls(group, measured, expected, floor, low, high, higher)
+
+    @classmethod
+    def timed(cls, group: str, seconds: Array, rows: Array, expected: Array, floor: Array, error: float) -> Points:
+        """The `rows` (a mask or indices) of an array of timings, against times of relative uncertainty `error`."""
+        high = roofline.interval_high(expected, error)
+        columns = (expected, floor, roofline.interval_low(expected, error, floor), high)
+        expected, floor, low, high = (np.broadcast_to(x, seconds.shape)[rows] for x in columns)
+        return cls(group, seconds[rows], expected, floor, low, high)
 
     def possible(self) -> Array:
         """Rows that physics allows (within half a percent of rounding); the others are suspect."""
@@ -41,18 +54,26 @@ class Points:
 
 @dataclass
 class Table:
-    """A titled list of rows, each a dict of column -> number or text; `points` are what the rows sum up, for pictures."""
+    """A titled list of rows, each column -> number or text; `points` are the predictions and measurements behind them, for pictures."""
 
     title: str
-    rows: list[dict[str, Any]]
+    rows: list[Row]
     notes: list[str] = field(default_factory=list)
     points: list[Points] = field(default_factory=list)
 
 
-def summary(p: Points) -> dict[str, Any]:
+def error_table(
+    title: str, groups: list[Points], notes: list[str], totals: Mapping[str, list[Points]] | None = None
+) -> Table:
+    """A line of error statistics for every group, then one for every total, the groups of which count as one."""
+    joint = [joined(name, parts) for name, parts in ({"all": groups} if totals is None else totals).items()]
+    return Table(title, [summary(p) for p in (*groups, *joint)], notes, groups)
+
+
+def summary(p: Points) -> Row:
     """Mean, median, p90 of |error|, bias, coverage of the 80% interval, and the error of the bare floor; suspect rows counted apart."""
     keep = p.possible()
-    base: dict[str, Any] = {"group": p.group, "rows": int(keep.sum()), "suspect": int((~keep).sum())}
+    base: Row = {"group": p.group, "rows": int(keep.sum()), "suspect": int((~keep).sum())}
     if not keep.any():
         return base
     measured, expected, floor = p.measured[keep], p.expected[keep], p.floor[keep]
@@ -78,11 +99,9 @@ def errors(ratio: Array) -> dict[str, float]:
 
 def joined(group: str, parts: list[Points]) -> Points:
     """Several groups as one."""
-
-    def cat(name: str) -> Array:
-        return np.concatenate([getattr(p, name) for p in parts])
-
-    return Points(group, cat("measured"), cat("expected"), cat("floor"), cat("low"), cat("high"), parts[0].higher)
+    columns = ("measured", "expected", "floor", "low", "high")
+    measured, expected, floor, low, high = (np.concatenate([getattr(p, name) for p in parts]) for name in columns)
+    return Points(group, measured, expected, floor, low, high, parts[0].higher)
 
 
 def half(*columns: Array) -> Array:
@@ -94,9 +113,19 @@ def half(*columns: Array) -> Array:
             state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
             state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
             state = state ^ (state >> np.uint64(31))
-    return (state & np.uint64(1)) == 0
+    seen: Array = (state & np.uint64(1)) == 0
+    return seen
 
 
 def half_by_name(name: str) -> bool:
-    """Whether a fit may see what goes by this name: the first bit of its SHA-256."""
+    """Whether a fit may see the rows of this name: the first bit of its SHA-256."""
     return hashlib.sha256(name.encode()).digest()[0] < 128
+
+
+@cache
+def notes(name: str) -> list[str]:
+    """Notes of a table or class, of notes.yaml."""
+    import yaml
+
+    found: list[str] = yaml.safe_load((Path(__file__).parent / "notes.yaml").read_text(encoding="utf-8"))[name]
+    return found

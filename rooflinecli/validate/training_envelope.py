@@ -1,10 +1,9 @@
-"""Envelope of published training layouts (specs/training_envelope), computed from the rows: of all of them, or without a family."""
+"""Envelope of published training layouts (specs/training_envelope), computed from some rows: all of them, or without a family."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -13,11 +12,11 @@ from rooflinecli.parallel import data
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.training_envelope import pairs
 from rooflinecli.validate.published_training import compared, ctx, family, plan, round_of, timed
+from rooflinecli.validate.stats import Row
 
-Row = dict[str, Any]
-LEAST = 2  # runs that make a precedent of techniques joined; one may be an ablation
+MIN_RUNS = 2  # that make a combination of techniques a precedent; one may be an ablation
 QUANTILE = 0.9  # of the rows lie within the limits of hidden communication and memory
-# Families that were run to show something else than the fastest step: what they did counts as done, not as what people choose.
+# Families that were not run for the fastest step: their layouts are precedents, but not choices.
 OTHER = {
     "megatron_sc21_t1": "2021: neither sharded weights nor sequence parallelism nor selective recomputation",
     "megatron_sc21_t2": "2021, the same; the ZeRO-3 half was run to be compared with",
@@ -58,7 +57,7 @@ def _layout(row: Row) -> Row:
     }
 
 
-def envelope(rows: tuple[Row, ...]) -> dict[str, Any]:
+def envelope(rows: tuple[Row, ...]) -> Row:
     """kinds, frameworks and chips of published_runs/precedent.yaml, from these rows."""
     kinds: dict[str, list[Row]] = defaultdict(list)
     frameworks: dict[str, float] = {}
@@ -73,8 +72,8 @@ def envelope(rows: tuple[Row, ...]) -> dict[str, Any]:
     }
 
 
-def _of_kind(rows: list[Row]) -> dict[str, Any]:
-    together = [f"{a} + {b}" for a, b in pairs() if sum({a, b} <= row["uses"] for row in rows) >= LEAST]
+def _of_kind(rows: list[Row]) -> Row:
+    together = [f"{a} + {b}" for a, b in pairs() if sum({a, b} <= row["uses"] for row in rows) >= MIN_RUNS]
     largest = {name: max(row[name] for row in rows) for name in ("tensor", "stages", "experts", "sharding")}
     return {
         "runs": len(rows),
@@ -86,21 +85,21 @@ def _of_kind(rows: list[Row]) -> dict[str, Any]:
 
 
 def _limits(rows: list[Row], name: str) -> dict[str, list[float]]:
-    """What nine of ten runs keep to and where all is new, dense models and mixtures apart."""
-    found = {}
+    """The limit that nine of ten runs keep and the value beyond which nothing has precedent, for dense and MoE models."""
+    limits = {}
     for model, moe in (("dense", False), ("mixture", True)):
         alike = [row for row in rows if row["moe"] == moe] or rows
         limit = float(np.quantile([row[name] for row in alike], QUANTILE))
-        found[model] = [round(limit, 3), round(_end(alike, limit, name), 3)]
-    return found
+        limits[model] = [round(limit, 3), round(_end(alike, limit, name), 3)]
+    return limits
 
 
 def _end(alike: list[Row], limit: float, name: str) -> float:
-    """Where all is new: a full memory; more hidden than in tuned runs of LEAST models, and a quarter beyond the limit at least."""
+    """The value beyond which nothing has precedent: a full memory; more hidden than in tuned runs of MIN_RUNS models, at least a quarter beyond the limit."""
     if name == "memory" and limit < 1:
         return 1.0
     largest: dict[str, float] = {}
     for row in [row for row in alike if family(row["row"]) not in OTHER] or alike:
         model = str(row["row"]["model"].get("name", row["row"]["id"]))
         largest[model] = max(largest.get(model, 0.0), row[name])
-    return max(sorted(largest.values())[-LEAST:][0], limit * FURTHER)
+    return max(sorted(largest.values())[-MIN_RUNS:][0], limit * FURTHER)

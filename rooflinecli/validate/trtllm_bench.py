@@ -10,7 +10,6 @@ the whole tensor group, two bytes for a format it does not know.
 from __future__ import annotations
 
 from math import ceil
-from typing import Any
 
 from rooflinecli import memory
 from rooflinecli.core.lift import PLAIN
@@ -18,6 +17,7 @@ from rooflinecli.layers.build import ledger
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model
+from rooflinecli.validate.stats import Row
 
 CAPTURED = (1, 2, 4, 8, 16, 32, 64, 128, 256, 384, 512, 1024, 2048, 4096, 8192)
 BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "nvfp4": 0.5}  # of an element, to the bench
@@ -25,7 +25,7 @@ PACKED = 1 / 2 + 1 / 16  # elements of a checkpoint for each nvfp4 weight: two i
 SHARE, MOST, LEAST = 0.95, 4096, 64  # of memory that becomes cache; of sequences
 
 
-def graph_batches(row: dict[str, Any]) -> tuple[int, ...]:
+def graph_batches(row: Row) -> tuple[int, ...]:
     """Batches that the graphs of a published row hold; none where the largest is not known: MLA, formats the bench does not know, other engines."""
     if row["engine"] != "trtllm" or row["dtype"] not in BYTES:
         return ()
@@ -36,7 +36,7 @@ def graph_batches(row: dict[str, Any]) -> tuple[int, ...]:
     return (*(size for size in CAPTURED if size < largest), largest)
 
 
-def max_batch(row: dict[str, Any]) -> int:
+def max_batch(row: Row) -> int:
     """The largest batch that the bench sets for a row of a model with softmax attention over cached heads."""
     model, ranks = load_model(row["model"]), row["tp"] * row.get("dp", 1)
     a = model.layers[0].attention

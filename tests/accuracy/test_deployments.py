@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from rooflinecli.validate import deployments
+from rooflinecli.validate import inference
 
-ROWS = {row["id"]: row for row in deployments.rows()}
+ROWS = {row["id"]: row for row in inference.deployments()}
 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_a_published_deployment_is_met(name: str) -> None:
-    p = deployments.points(ROWS[name])
+    p = inference.deployment_points(ROWS[name])
     assert p.expected[0] == pytest.approx(p.measured[0], rel=0.30)
     assert p.low[0] <= p.measured[0] <= p.high[0] <= p.floor[0]
 

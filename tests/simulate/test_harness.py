@@ -63,7 +63,7 @@ def test_ranks_of_gpt_oss_wait_for_each_other_as_long_as_the_default_says():
     assert (alone.hold_steps, ranks.hold_steps, ranks.hold_share) == (0, 50, 1.0)
 
 
-def test_an_estimate_is_told_the_flags_of_a_public_script():
+def test_an_estimate_gets_the_flags_of_a_public_script():
     """Polls and messages of SGLang's script for DeepSeek on B200: 30 and 30 from 16 clients on, in an estimate of the same run too."""
     row = collected("sglang", "deepseek-ai/DeepSeek-R1", "b200_sxm", "fp8", "2025-12-31").row | {
         "tp_size": "8",
@@ -72,19 +72,19 @@ def test_an_estimate_is_told_the_flags_of_a_public_script():
     run = inference._collected(row)
     assert {"poll_steps=30", "stream_steps=30", "token_budget=32768"} <= set(run.options["scheduler"].split(","))
     assert "scheduler" not in dict(benchmark_harness.options(run))  # simulated steps do not depend on it
-    (untold,) = inference.without_flags([run])
-    assert untold.options == run.untold and set(untold.measured) == {"ttft"}
-    told, plain = (inference.predict(each)["ttft"][0] for each in (run, untold))
-    assert told > 1.3 * plain
-    assert inference.predict(run)["itl"] == inference.predict(replace(run, options=run.untold))["itl"]
+    (unset,) = inference.without_flags([run])
+    assert unset.options == run.without_flags and set(unset.measured) == {"ttft"}
+    given, plain = (inference.predict(each)["ttft"][0] for each in (run, unset))
+    assert given > 1.3 * plain
+    assert inference.predict(run)["itl"] == inference.predict(replace(run, options=run.without_flags))["itl"]
 
 
-def test_the_vendor_s_runs_are_told_nothing():
+def test_vendor_runs_get_no_flags():
     row = collected("trtllm", "Qwen/Qwen3-32B", "h100_sxm", "fp8", "").row | {
         "silicon_data_source": "x; silicon_concurrency=8"
     }
     run = inference._collected({**row, "silicon_ttft_ms": "1", "silicon_tpot_ms": "1"})
-    assert run.untold is None and "scheduler" not in run.options and inference.without_flags([run]) == []
+    assert run.without_flags is None and "scheduler" not in run.options and inference.without_flags([run]) == []
 
 
 def test_runs_whose_clients_are_not_what_they_say_are_left_out():

@@ -37,8 +37,8 @@ def test_a_line_is_the_errors_of_a_group_by_hand():
             {"ttft_mean_s": 5.0, "ttft_p50_s": 5.0, "ttft_p99_s": 5.0},
         ),
     ]
-    mean = percentiles._line(found, "vllm, closed loop", "ttft", "mean")
+    mean = percentiles._line(found, "mean", "vllm, closed loop", "ttft")
     assert mean["rows"] == 2 and mean["mean"] == pytest.approx(0.15)
-    most = percentiles._line(found, "vllm, closed loop", "ttft", "p99")
+    most = percentiles._line(found, "p99", "vllm, closed loop", "ttft")
     assert most["rows"] == 1 and most["mean"] == pytest.approx(0.5)
-    assert percentiles._line(found, "vllm, closed loop", "itl", "p99") is None
+    assert percentiles._line(found, "p99", "vllm, closed loop", "itl") is None
