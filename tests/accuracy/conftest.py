@@ -28,11 +28,12 @@ def lines(report):
 def searched():
     """A training run against the search of its question, by the bound of HOLDS."""
     found: dict[Any, Any] = {}
+    run = search_vs_tuned.searched
 
     def search(row: dict[str, Any], *bound: str) -> search_vs_tuned.Searched | None:
         key = (row["id"], row["plan"].get("software"), bound)
         if key not in found:
-            found[key] = search_vs_tuned.searched(row, *bound)
+            found[key] = run(row, *bound)
         return found[key]
 
     return search
@@ -42,10 +43,11 @@ def searched():
 def reached():
     """`pareto_front.reached` of a published point, searched once."""
     found: dict[str, tuple[float, float]] = {}
+    run = pareto_front.reached
 
     def reach(row: dict[str, Any]) -> tuple[float, float]:
         if row["id"] not in found:
-            found[row["id"]] = pareto_front.reached(row)
+            found[row["id"]] = run(row)
         return found[row["id"]]
 
     return reach
