@@ -1,7 +1,8 @@
 """Typed answers that are also the JSON contract: a dataclass whose fields are its keys, walked by dotted path.
 
 A field marked OPTIONAL is a key only where it has a value; a SPREAD field holds further keys of the same object; one that
-`former` marks had another key in the first version of its schema.
+`former` marks had another key in the first version of its schema. A key that is a keyword of Python (`from`, `pass`) is the name
+of its field without the underscore at the end.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ class Record:
 
     def entries(self, former: bool = False) -> Iterator[tuple[str, Any]]:
         """The keys and values of the object, in the order of the contract; with `former`, those of its first version."""
-        for name, key, optional, spread in _layout(type(self)):  # type: ignore[arg-type]
-            value = getattr(self, name)
+        for attribute, name, key, optional, spread in _layout(type(self)):  # type: ignore[arg-type]
+            value = getattr(self, attribute)
             if spread:
                 yield from value.items()
             elif not optional or value is not None:
-                renamed = _former_keys(type(self)).get(name) if former else None  # type: ignore[arg-type]
+                renamed = _former_keys(type(self)).get(attribute) if former else None  # type: ignore[arg-type]
                 yield (key if former else name), value if renamed is None else _with_former_keys(value, renamed)
 
     def __getitem__(self, key: str) -> Any:
@@ -72,7 +73,7 @@ def former(key: str) -> dict[str, Any]:
 
 
 def former_keys(**keys: str) -> dict[str, Any]:
-    """Metadata of a mapping, or a list of them, some of whose keys were others in the first version of its schema."""
+    """Metadata of a word, a mapping or a list of mappings: what some words or keys were in the first version of its schema."""
     return {"former_keys": keys}
 
 
@@ -83,16 +84,20 @@ def _former_keys(kind: type) -> dict[str, dict[str, str]]:
 
 
 def _with_former_keys(value: Any, keys: dict[str, str]) -> Any:
+    if isinstance(value, str):
+        return keys.get(value, value)
     if isinstance(value, dict):
         return {keys.get(name, name): item for name, item in value.items()}
     return [_with_former_keys(item, keys) for item in value] if isinstance(value, list) else value
 
 
 @cache
-def _layout(kind: type) -> tuple[tuple[str, str, bool, bool], ...]:
+def _layout(kind: type) -> tuple[tuple[str, str, str, bool, bool], ...]:
     fields = kind.__dataclass_fields__.values()  # type: ignore[attr-defined]
+    keys = ((f, f.name.rstrip("_")) for f in fields)
     return tuple(
-        (f.name, f.metadata.get("former", f.name), "optional" in f.metadata, "spread" in f.metadata) for f in fields
+        (f.name, key, f.metadata.get("former", key), "optional" in f.metadata, "spread" in f.metadata)
+        for f, key in keys
     )
 
 

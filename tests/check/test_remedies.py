@@ -41,8 +41,8 @@ def apply(made, remedy):
 def test_every_remedy_passes_when_written_into_the_plan(tmp_path, missed_by):
     require = limits(tmp_path, *missed_by)
     missed = report(tmp_path, plan(require=require))["checks"][0]
-    assert missed["verdict"] != "pass" and missed["remedies"], missed
-    for remedy in missed["remedies"]:
+    assert missed["verdict"] != "pass" and missed["fixes"], missed
+    for remedy in missed["fixes"]:
         again = report(tmp_path, apply(plan(require=require), remedy))["checks"][0]
         assert again["verdict"] == "pass", (remedy["text"], again)
         for value in remedy["values"]:
@@ -54,8 +54,8 @@ def test_a_smaller_batch_is_the_largest_that_passes(tmp_path):
     narrow = {"prompt": 256, "output": 64, "dtype": "fp8", "kv_dtype": "fp8"}
     require = limits(tmp_path, "decode.time_s", "<=", 0.9, "s", batch=512, **narrow)
     missed = report(tmp_path, plan(require=require, batch=512, **narrow))["checks"][0]
-    batches = [c["to"] for r in missed["remedies"] for c in r["changes"] if c["option"] == "batch"]
-    assert batches, missed["remedies"]
+    batches = [c["to"] for r in missed["fixes"] for c in r["changes"] if c["option"] == "batch"]
+    assert batches, missed["fixes"]
     for size, passes in ((batches[0], True), (batches[0] + 1, False)):
         verdict = report(tmp_path, plan(require=require, batch=size, **narrow))["checks"][0]["verdict"]
         assert (verdict == "pass") is passes
@@ -65,7 +65,7 @@ def test_all_requirements_pass_not_only_the_one_missed(tmp_path):
     """More devices would meet the time; the count is held as well, so they are not proposed."""
     require = limits(tmp_path, "decode.time_s", "<=", 0.8, "s") | {"plan.devices": "<= 8"}
     missed = report(tmp_path, plan(require=require))["checks"][0]
-    assert missed["remedies"] and not any(c["option"] == "devices" for r in missed["remedies"] for c in r["changes"])
+    assert missed["fixes"] and not any(c["option"] == "devices" for r in missed["fixes"] for c in r["changes"])
 
 
 def test_a_training_run_is_saved_by_devices_or_interleaving(tmp_path):
@@ -89,18 +89,18 @@ def test_a_training_run_is_saved_by_devices_or_interleaving(tmp_path):
     }
     found = report(tmp_path, made)["checks"][0]
     assert found["verdict"] != "pass"
-    assert {"virtual-stages", "devices"} & {c["option"] for r in found["remedies"] for c in r["changes"]}
+    assert {"virtual-stages", "devices"} & {c["option"] for r in found["fixes"] for c in r["changes"]}
 
 
 def test_what_nothing_saves_says_so(tmp_path):
     found = report(tmp_path, plan(require={"decode.time_s": "<= 1 ns"}))["checks"][0]
-    assert found["remedies"] == []
+    assert found["fixes"] == []
 
 
 def test_the_search_keeps_to_its_budget(tmp_path):
     missed = plan(require=limits(tmp_path, "decode.time_s", "<=", 0.8, "s"))
-    assert report(tmp_path, missed, "--suggest", "0")["checks"][0]["remedies"] is None
-    few, many = (report(tmp_path, missed, "--suggest", n)["checks"][0]["remedies"] or [] for n in ("20", "250"))
+    assert report(tmp_path, missed, "--suggest", "0")["checks"][0]["fixes"] is None
+    few, many = (report(tmp_path, missed, "--suggest", n)["checks"][0]["fixes"] or [] for n in ("20", "250"))
     assert len(few) <= len(many)
 
 

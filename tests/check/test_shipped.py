@@ -112,7 +112,7 @@ def test_the_ci_snippet_of_the_docs_runs(tmp_path):
     (tmp_path / step["with"]["plan"]).write_text(block("# capacity.yaml"))
     ran, outputs, summary = act(tmp_path, step)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert outputs["holds"] == "true" and json.loads(Path(outputs["report"]).read_text())["holds"] is True
+    assert outputs["holds"] == "true" and json.loads(Path(outputs["report"]).read_text())["passed"] is True
     assert summary.startswith("before\n### roofline check:") and "::error" not in ran.stdout
 
 

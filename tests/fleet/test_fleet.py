@@ -212,8 +212,8 @@ def test_a_fleet_that_does_not_fit_never_passes(tmp_path: Path) -> None:
     ("old", "new", "says"),
     [
         ("fleet: fleet.yaml", "fleet: none.yaml", "plan.yaml:3"),
-        ("fleet: fleet.yaml", "fleet: fleet.yaml\n    model: llama-3-8b", "takes no options"),
-        ("fleet.growth", "plan.devices", "not of a fleet"),
+        ("fleet: fleet.yaml", "fleet: fleet.yaml\n    model: llama-3-8b", "not allowed in a fleet check"),
+        ("fleet.growth", "plan.devices", "not a fleet quantity"),
         ("fleet.growth", "fleet.grows", "unknown quantity of a fleet"),
         ("fleet.models.chat.growth", "fleet.models.talk.growth", "unknown quantity of a fleet"),
     ],

@@ -94,7 +94,7 @@ def test_the_other_questions(cli):
     printed = cli("compare", "llama-3-8b", "--hw", "h100,a100", "-n", "1", "--format", "json").json
     assert json.loads(json.dumps(compared["rows"])) == printed["rows"]
     plan = "checks:\n  a:\n    model: llama-3-8b\n    hw: h100\n    require: {decode.time_s: '<= 1 ms'}\n"
-    assert call("check", {"plan": plan}).structured_content["answer"]["holds"] is False
+    assert call("check", {"plan": plan}).structured_content["answer"]["passed"] is False
 
 
 def test_a_simulation_is_the_command_lines(cli):

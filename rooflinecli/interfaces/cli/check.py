@@ -1,8 +1,9 @@
-"""`roofline check`: the question, and its report in the formats of CI."""
+"""`roofline check`: the question, and its answer in the formats of CI."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,16 @@ from typing import Any
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.interfaces.cli.from_question import Delivery, command
 from rooflinecli.interfaces.cli.output import columns, write
+from rooflinecli.questions.check.answer_types import CheckAnswer
 from rooflinecli.questions.check.question import Check
 from rooflinecli.specs.options import OptText, Text, Texts, field
 
-FORMATS = ("table", "json", "junit", "github", "sarif", "markdown")  # one value is one file of render/formats/check/
+CI = ("junit", "github", "sarif")  # each is a file of render/formats/check/
+FORMATS = ("table", "json", *CI, "markdown")
 
 
 class CheckDelivery(Delivery):
-    """Reports of a check: on standard output, and in files beside it."""
+    """Reports of a check: on standard output, and in files."""
 
     # fmt: off
     format: Text = field("choice", "Format of the report", default="table", choices=FORMATS, short="-f")
@@ -28,36 +31,44 @@ class CheckDelivery(Delivery):
 
 def run(question: Check, how: CheckDelivery) -> int:
     """Check and report; the exit code is 1 where a requirement is not met."""
-    from rooflinecli.render.formats.check.github import annotation
-
     also = [_also(item) for item in how.report]
     try:
-        found = question.answer(_measured)
+        answer = question.answer(_measured)
     except DataError as error:
         if how.format == "github":
+            from rooflinecli.render.formats.check.github import annotation
+
             where = re.match(r"^(.*?):(\d+): ", str(error))
             file, line = (where[1], int(where[2])) if where else (str(error).partition(":")[0], 1)
             write(annotation("error", file, line, "roofline check: the plan cannot be read", str(error)))
         raise
     out = None if how.out is None else Path(how.out)
-    write(_rendered(how.format, found, columns(how.wide, out)), out)
-    for kind, path in also:
-        write(_rendered(kind, found, columns(how.wide, path)), path)
+    for kind, path in [(how.format, out), *also]:
+        write(_rendered(kind, answer, columns(how.wide, path), how.schema), path)
     if how.write_baseline is not None:
-        write(_rendered("json", found), Path(how.write_baseline))
-    return 0 if found["holds"] else 1
+        write(_rendered("json", answer), Path(how.write_baseline))
+    return 0 if answer.passed else 1
 
 
-def _measured(files: Any, options: dict[str, Any]) -> list[dict[str, Any]]:
-    """Rows of measured files beside the estimate; read only where a plan names one."""
+def _measured(files: Sequence[Path], options: dict[str, Any]) -> list[dict[str, Any]]:
+    """Rows of measured files with their estimates; read only where a plan names one."""
     from rooflinecli.calibrate.gap_explanations import rows_of_plan
 
     return rows_of_plan(files, options)
 
 
-def _rendered(kind: str, found: dict[str, Any], width: int = 0) -> str:
-    page = import_module(f"rooflinecli.render.formats.check.{kind}").render
-    return str(page(found, width) if kind == "table" else page(found))
+def _rendered(kind: str, answer: CheckAnswer, width: int = 0, schema: str | None = None) -> str:
+    if kind in CI:
+        return str(import_module(f"rooflinecli.render.formats.check.{kind}").render(answer))
+    from rooflinecli.render.answer import render
+    from rooflinecli.render.blocks import Page
+    from rooflinecli.render.views.check import view
+
+    def page(answer: CheckAnswer) -> Page:
+        summary, *rest = view(answer).groups
+        return Page([summary, *rest] if kind == "markdown" else [*rest, summary])  # a terminal shows the last lines
+
+    return render(answer, page, kind, width, schema=schema)
 
 
 def _also(item: str) -> tuple[str, Path]:

@@ -1,85 +1,91 @@
-"""What moved since the last accepted plan: a saved report against a new one, beyond a tolerance."""
+"""What changed since the last accepted plan: a saved report against a new one, beyond a tolerance."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from rooflinecli.core.errors import DataError
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.questions.check.answer_types import INCONCLUSIVE, CaseAnswer, Change, CheckAnswer, Sizes, Value
 from rooflinecli.specs.name_lookup import display_path
 
-SCHEMA = "roofline/check/1"
+SCHEMAS = ("roofline/check/2", "roofline/check/1")
 
 
-def load(path: Path) -> dict[str, Any]:
-    """A report saved by --write-baseline or --format json. Raises DataError when it is none."""
+@dataclass(frozen=True)
+class SavedCase:
+    """What a saved report says of a case: its verdict, its layouts and the expected value of every requirement."""
+
+    verdict: str
+    layout: dict[str, Sizes]
+    expected: dict[str, Value]
+
+
+def load(path: Path) -> dict[str, SavedCase]:
+    """The cases of a report saved by --write-baseline or --format json, by file and name. Raises DataError for anything else."""
+    at = f"{display_path(path)}:1"
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
+        if report["schema"] in SCHEMAS:
+            return {
+                f"{case['file']}: {case['name']}": SavedCase(
+                    INCONCLUSIVE if case["verdict"] == "unsure" else case["verdict"],
+                    case["layout"],
+                    {row["quantity"]: row["expected"] for row in case["requirements"]},
+                )
+                for case in report["checks"]
+            }
     except FileNotFoundError:
-        raise DataError(f"{path}: no such baseline; `roofline check … --write-baseline {path}` makes it") from None
+        raise DataError(
+            f"{path}: no such baseline; create it with `roofline check … --write-baseline {path}`"
+        ) from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}); give a readable baseline") from None
     except RecursionError:
-        raise DataError(
-            f"{display_path(path)}:1: nested too deeply to be a report; write it anew with --write-baseline"
-        ) from None
-    except ValueError as error:
-        raise DataError(
-            f"{display_path(path)}:{getattr(error, 'lineno', 1)}: not valid JSON; write it anew with --write-baseline"
-        ) from None
-    try:
-        _index(report)
+        raise DataError(f"{at}: not a valid report (nesting too deep); recreate it with --write-baseline") from None
     except (KeyError, TypeError, AttributeError):
-        raise DataError(
-            f"{display_path(path)}:1: not a report of `roofline check` ({SCHEMA}); write it anew with --write-baseline"
-        ) from None
-    return dict(report)
+        pass
+    except ValueError as error:
+        line = getattr(error, "lineno", 1)
+        raise DataError(f"{display_path(path)}:{line}: not valid JSON; recreate it with --write-baseline") from None
+    raise DataError(f"{at}: not a report of `roofline check` ({SCHEMAS[0]}); recreate it with --write-baseline")
 
 
-def moved(old: dict[str, Any], new: dict[str, Any], tolerance: float) -> list[dict[str, Any]]:
-    """Verdicts, plans and quantities that changed, and checks that came or went, in the order of the new report."""
-    before, now = _index(old), _index(new)
-    found = []
-    for name, check in now.items():
-        if name not in before:
-            found.append(_change(name, "check", None, check["verdict"]))
+def changes(before: dict[str, SavedCase], answer: CheckAnswer, tolerance: float) -> list[Change]:
+    """Verdicts, layouts and quantities that changed, and checks that were added or removed, in the order of the answer."""
+    found: list[Change] = []
+    now = {f"{case.file}: {case.name}": case for case in answer.checks}
+    for name, case in now.items():
+        old = before.get(name)
+        if old is None:
+            found.append(Change(check=name, what="check", before=None, now=case.verdict))
             continue
-        found += [_change(name, what, was, is_) for what, was, is_ in _words(before[name], check) if was != is_]
-        found += _numbers(name, before[name], check, tolerance)
-    return found + [_change(name, "check", check["verdict"], None) for name, check in before.items() if name not in now]
+        if old.verdict != case.verdict:
+            found.append(Change(check=name, what="verdict", before=old.verdict, now=case.verdict))
+        if old.layout != case.layout:
+            found.append(Change(check=name, what="layout", before=old.layout, now=case.layout))
+        found += _quantities(name, old, case, tolerance)
+    removed = (name for name in before if name not in now)
+    return found + [Change(check=name, what="check", before=before[name].verdict, now=None) for name in removed]
 
 
-def _index(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    if report["schema"] != SCHEMA:
-        raise KeyError(report["schema"])
-    for check in report["checks"]:
-        check["verdict"], check["layout"], [(r["quantity"], r["expected"]) for r in check["requirements"]]
-    return {f"{check['file']}: {check['name']}": check for check in report["checks"]}
-
-
-def _words(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    return [("verdict", old["verdict"], new["verdict"]), ("layout", old["layout"], new["layout"])]
-
-
-def _numbers(name: str, old: dict[str, Any], new: dict[str, Any], tolerance: float) -> list[dict[str, Any]]:
-    before = {r["quantity"]: r for r in old["requirements"]}
+def _quantities(name: str, old: SavedCase, case: CaseAnswer, tolerance: float) -> list[Change]:
     found = []
-    for row in new["requirements"]:
-        was = before.get(row["quantity"])
-        if was is None or was["expected"] == row["expected"]:
+    for row in case.requirements:
+        before = old.expected.get(row.quantity, row.expected)
+        if before == row.expected:
             continue
-        change = relative(was["expected"], row["expected"])
+        change = relative(before, row.expected)
         if change is None or abs(change) > tolerance:
-            found.append(_change(name, row["quantity"], was["expected"], row["expected"], row["unit"], change))
+            found.append(
+                Change(check=name, what=row.quantity, before=before, now=row.expected, unit=row.unit, change=change)
+            )
     return found
 
 
-def relative(old: Any, new: Any) -> float | None:
-    """The change as a share of the old value; None when there is no such share."""
-    numbers = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in (old, new))
-    return float((new - old) / abs(old)) if numbers and old else None
-
-
-def _change(name: str, what: str, old: Any, new: Any, unit: str = "", change: float | None = None) -> dict[str, Any]:
-    return {"check": name, "what": what, "before": old, "now": new, "unit": unit, "change": change}
+def relative(old: Value, new: Value) -> float | None:
+    """The change as a fraction of the old value; None when there is none."""
+    if isinstance(old, (int, float)) and isinstance(new, (int, float)) and old and not isinstance(old, bool):
+        return float((new - old) / abs(old))
+    return None

@@ -1,4 +1,4 @@
-"""Plan files -> cases: every named check with its defaults filled in and its matrix spelled out, ready to be asked."""
+"""Plan files -> cases: every named check with its defaults filled in and its matrix expanded."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SERVING = ["prefill", "decode"]
 
 @dataclass(frozen=True)
 class CheckCase:
-    """One estimate and what it must keep to."""
+    """One estimate and its requirements."""
 
     name: str
     options: dict[str, Any]
@@ -90,7 +90,7 @@ def _cases(
             f"{document.location(*key, 'matrix')}: matrix: more than {LARGEST_MATRIX} combinations; split it or drop values"
         )
     wanted = tuple(_requirements(check, document, key))
-    held = (check.hold or plan.hold).value
+    held = check.hold or plan.hold
     measured = _measured(check, wanted, document, key)
     for values in product(*axes.values()):
         point = dict(zip(axes, values, strict=True))
@@ -116,20 +116,20 @@ def _of_fleet(name: str, check: CheckSpec, plan: CheckFile, document: Document, 
     path = document.path.parent / str(check.fleet)
     if not path.is_file():
         raise DataError(
-            f"{document.location(*key, 'fleet')}: fleet: {path}: {missing_reason(path)}; give the file of a fleet beside the plan"
+            f"{document.location(*key, 'fleet')}: fleet: {path}: {missing_reason(path)}; give the file of a fleet, relative to the plan"
         )
     others = [*check.options, *(field for field in ("matrix", "simulate", "measured") if getattr(check, field))]
     for other in others:
         raise DataError(
-            f"{document.location(*key, other)}: {other}: a check of a fleet takes no options; write it in {check.fleet}"
+            f"{document.location(*key, other)}: {other}: not allowed in a fleet check; set it in {check.fleet}"
         )
     wanted = tuple(_requirements(check, document, key))
     for requirement_ in wanted:
         if not requirement_.quantity.startswith(FLEET):
             raise DataError(
-                f"{requirement_.where}: {requirement_.quantity}: not of a fleet; write for example fleet.growth: '>= 1.2'"
+                f"{requirement_.where}: {requirement_.quantity}: not a fleet quantity; use for example fleet.growth: '>= 1.2'"
             )
-    held = hold or (check.hold or plan.hold).value
+    held = hold or check.hold or plan.hold
     return CheckCase(name, {}, wanted, held, document.location(*key), check.description, {}, fleet=path)
 
 
@@ -161,10 +161,10 @@ def _measured(
     for path in found:
         if not path.is_file():
             raise DataError(
-                f"{where}: measured: {path}: {missing_reason(path)}; give the results of a benchmark or a training log beside the plan"
+                f"{where}: measured: {path}: {missing_reason(path)}; give benchmark results or a training log, relative to the plan"
             )
     if found and not any(r.quantity.startswith("measured.") for r in wanted):
-        raise DataError(f"{where}: measured: nothing is required of it; add for example measured.gap: '<= 20 %'")
+        raise DataError(f"{where}: measured: has no requirement; add one, for example measured.gap: '<= 20%'")
     return found
 
 

@@ -1,48 +1,40 @@
-"""Quantities of a whole fleet as a check holds them: of all of it, of a model, of a group of devices."""
+"""Quantities of a fleet in requirements: of all of it, of a model, of a group of devices."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rooflinecli.core.errors import DataError, UsageError, unknown
-from rooflinecli.core.record import MISSING, at, leaves
+from rooflinecli.core.record import MISSING, at, entries, leaves
 from rooflinecli.questions.check.interval_bounds import IntervalBounds
-from rooflinecli.questions.check.requirement import Requirement
 
 if TYPE_CHECKING:
     from rooflinecli.questions.check.cases import CheckCase
 
 FLEET = "fleet."
 FITS = f"{FLEET}feasible"
-_SHOWN = ("feasible", "growth", "bottleneck", "devices", "spare", "usd_per_hour")
+_OF_ALL = ("feasible", "growth", "bottleneck", "devices", "spare", "usd_per_hour")
 
 
 def ends(case: CheckCase, quantity: str) -> IntervalBounds:
-    """A number of the fleet, placed at the end that the check holds. Raises UsageError for one that is not there."""
+    """A number of the fleet, placed at the bound of the check. Raises UsageError for one that is not there."""
     found = _placed(case.fleet, case.hold) if case.fleet is not None else {}
     name = quantity.removeprefix(FLEET)
     value = at(found, name)
-    if value is MISSING or isinstance(value, (dict, list)):
+    if value is MISSING or entries(value) is not None:
         raise unknown("quantity of a fleet", name, [path for path, _ in leaves(found)])
     if value is None:
         raise UsageError(
-            f"{quantity}: has no value here; of a bill every group needs its `price`, of growth what else there is has to fit"
+            f"{quantity}: not available; costs need a `price` in every group, and growth needs a feasible fleet"
         )
-    note = f"the whole fleet placed at the {case.hold} end; {found['bottleneck']} is the bottleneck"
+    note = f"the whole fleet placed at the {case.hold} bound; {found['bottleneck']} is the bottleneck"
     return IntervalBounds(value, note=note)
 
 
-def with_feasible(case: CheckCase) -> list[Requirement]:
-    """The requirements, and that everything fits, which no check of a fleet passes without."""
-    said = any(r.quantity == FITS for r in case.requirements)
-    implied = [] if said else [Requirement(FITS, "==", True, "", "true", case.where, implied=True)]
-    return [*implied, *case.requirements]
-
-
 @lru_cache(maxsize=64)
-def _placed(path: Path, hold: str) -> dict[str, Any]:
+def _placed(path: Path, hold: str) -> dict[str, object]:
     """The numbers of a fleet's file, models and groups by their names."""
     from rooflinecli.questions.fleet.answer import fleet
 
@@ -50,9 +42,11 @@ def _placed(path: Path, hold: str) -> dict[str, Any]:
         found = fleet(path, hold)
     except UsageError as error:
         raise DataError(f"{path}: {error}") from None
-    named = {kind: {row["name"]: _numbers(row) for row in found[kind]} for kind in ("models", "groups")}
-    return {**{key: found[key] for key in _SHOWN}, **named}
-
-
-def _numbers(row: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in row.items() if value is None or isinstance(value, (bool, int, float))}
+    named = {
+        kind: {
+            row["name"]: {k: v for k, v in entries(row) or () if v is None or isinstance(v, (bool, int, float))}
+            for row in found[kind]
+        }
+        for kind in ("models", "groups")
+    }
+    return {**{key: found[key] for key in _OF_ALL}, **named}

@@ -14,21 +14,21 @@ from rooflinecli.specs.request import PHASES
 
 @dataclass(frozen=True)
 class IntervalBounds:
-    """A value and, when it depends on a time, what it is at that time's floor and at the ends of its interval."""
+    """A value and, when it depends on a time, its values at that time's floor and at the ends of its interval."""
 
     expected: Any
     phase: str = ""
     floor: Any = None
     low: Any = None
     high: Any = None
-    note: str = ""  # what stands behind the value, where no phase says it
+    note: str = ""  # where the value comes from, if not from a phase
 
     @property
     def interval(self) -> bool:
         return self.low is not None
 
     def at(self, hold: str, less: bool) -> Any:
-        """The value at the end that is held: the worse one, the expected one or the floor's; `less`: whether less is better."""
+        """The value at a bound: the pessimistic, the expected or the floor's; `less`: whether less is better."""
         if not self.interval or hold == "expected":
             return self.expected
         return self.floor if hold == "floor" else self.high if less else self.low
@@ -44,7 +44,7 @@ def ends(result: EstimateAnswer, quantity: str) -> IntervalBounds:
     if value is MISSING or entries(value) is not None:
         raise _absent(result, quantity, value, phase)
     if value is None:
-        raise UsageError(f"{quantity}: has no value here; {_needed(result, name)}")
+        raise UsageError(f"{quantity}: not available; {_needed(result, name)}")
     time, follows = result.phases.get(phase), scales_with_time(quantity)
     if time is None or time.time_s <= 0 or not follows or isinstance(value, str):
         return IntervalBounds(value, phase)
@@ -97,7 +97,7 @@ def _absent(result: EstimateAnswer, quantity: str, value: Any, phase: str) -> Us
         return UsageError(f"{quantity}: the check does not ask for {phase}; add it to `phase` or drop `phase`")
     inside = [n for n in names if n.startswith(f"{quantity}.")]
     if value is not MISSING and inside:
-        return UsageError(f"{quantity}: a group; name one of {', '.join(inside[:8])}")
+        return UsageError(f"{quantity}: is a group; use one of {', '.join(inside[:8])}")
     return unknown("quantity", quantity, names, "`roofline estimate --format json` shows every quantity")
 
 
@@ -108,4 +108,4 @@ def _needed(result: EstimateAnswer, name: str) -> str:
         return f"no price is known for {result.hardware.name}, so add `price` in USD/h" + (
             " and `tokens`" if name == "training_usd" else ""
         )
-    return "require something that this plan has"
+    return "use a quantity that this plan reports"

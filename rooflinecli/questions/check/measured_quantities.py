@@ -1,4 +1,4 @@
-"""Quantities of measured files as a check holds them: the slowest time, how far off the estimate is, how many are inside its interval."""
+"""Quantities of measured files in requirements: the slowest time, the largest gap to the estimate, the fraction inside its interval."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from rooflinecli.core.units import duration
 from rooflinecli.questions.check.interval_bounds import IntervalBounds
 
 Rows = list[dict[str, Any]]
-Measured = Callable[
-    [Sequence[Path], dict[str, Any]], Rows
-]  # files and options of a plan -> rows beside their estimates
-GAP, INSIDE = "gap", "inside_share"
+Measured = Callable[[Sequence[Path], dict[str, Any]], Rows]  # files and options of a plan -> rows with their estimates
+GAP, COVERAGE, FORMER_COVERAGE = "gap", "coverage_fraction", "inside_share"
 
 
 def ends(rows: Rows, name: str) -> IntervalBounds:
-    """`PHASE.time_s`, `gap` (the largest, either way) or `inside_share`. Raises UsageError for another name."""
+    """`PHASE.time_s`, `gap` (the largest, either way) or `coverage_fraction`. Raises UsageError for another name."""
     times = {
         f"{phase}.time_s": [r for r in rows if r["phase"] == phase] for phase in dict.fromkeys(r["phase"] for r in rows)
     }
@@ -28,16 +26,15 @@ def ends(rows: Rows, name: str) -> IntervalBounds:
     if name == GAP:
         worst = max(rows, key=lambda row: abs(float(row["gap"])))
         return IntervalBounds(abs(float(worst["gap"])), note=_note(worst))
-    held = [row for row in rows if row["interval_s"]]
-    if name == INSIDE and held:
-        outside = [row for row in held if row["verdict"] != "inside the interval"]
-        return IntervalBounds(1 - len(outside) / len(held), note=_note(outside[0]) if outside else "")
-    raise unknown("measured quantity", name, [*times, GAP, *([INSIDE] if held else [])])
+    bounded = [row for row in rows if row["interval_s"]]
+    if name in (COVERAGE, FORMER_COVERAGE) and bounded:
+        outside = [row for row in bounded if row["verdict"] != "inside the interval"]
+        return IntervalBounds(1 - len(outside) / len(bounded), note=_note(outside[0]) if outside else "")
+    raise unknown("measured quantity", name, [*times, GAP, *([COVERAGE] if bounded else [])])
 
 
 def _note(row: dict[str, Any]) -> str:
     """A row in a sentence, with what would explain its gap best."""
     span = f", {' to '.join(map(duration, row['interval_s']))}" if row["interval_s"] else ""
     why = row["explained_by"][0]["what"] if row["explained_by"] and row["verdict"] != "inside the interval" else ""
-    told = f"; {why} would explain it" if why else ""
-    return f"{row['row']}: {row['quantity']} {duration(row['measured_s'])}, estimated {duration(row['expected_s'])}{span}{told}"
+    return f"{row['row']}: {row['quantity']} {duration(row['measured_s'])}, estimated {duration(row['expected_s'])}{span}{f'; {why} would explain it' if why else ''}"

@@ -6,12 +6,11 @@ they are read, so here they are whatever a check carries beyond its own fields.
 
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.questions.check.settings import Bound, InconclusivePolicy
 from rooflinecli.specs.figure import Spec, validate
 from rooflinecli.specs.yaml_loader import Document, read
 
@@ -55,6 +54,7 @@ def _axis(value: Any) -> Any:
     return _listed(value)
 
 
+Bound = Literal["floor", "expected", "pessimistic"]
 Scalar = bool | int | float | str
 Option = Annotated[Scalar | list[Scalar], BeforeValidator(_listed)]
 Axis = Annotated[list[Scalar], BeforeValidator(_axis)]
@@ -70,9 +70,7 @@ class CheckSpec(BaseModel):
     __pydantic_extra__: dict[str, Option]
 
     description: Prose = Field("", description="what the plan promises and to whom; shown in reports")
-    hold: Bound | None = Field(
-        None, description="which end of the estimate is held to the limits, instead of the file's"
-    )
+    hold: Bound | None = Field(None, description="which bound of the interval limits apply to, instead of the file's")
     matrix: dict[str, Axis] = Field(
         default_factory=dict, description="option -> values; the check runs once for every combination"
     )
@@ -100,10 +98,8 @@ class CheckSpec(BaseModel):
 class CheckFile(Spec):
     """A plan file."""
 
-    hold: Bound = Field(Bound.pessimistic, description="which end of the estimate is held to the limits")
-    unsure: InconclusivePolicy = Field(
-        InconclusivePolicy.fail, description="what a limit inside the interval amounts to"
-    )
+    hold: Bound = Field("pessimistic", description="which bound of the interval limits apply to")
+    unsure: Literal["fail", "warn"] = Field("fail", description="what a limit inside the interval amounts to")
     defaults: dict[str, Option] = Field(
         default_factory=dict,
         description="options of `roofline estimate` that every check shares unless it gives its own",

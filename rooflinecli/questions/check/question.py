@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
+from rooflinecli.questions.check.answer_types import CheckAnswer
 from rooflinecli.questions.question import Question
-from rooflinecli.specs.options import OptText, OptWhole, Text, Texts, field
+from rooflinecli.specs.options import Number, OptText, OptWhole, Text, Texts, field
 from rooflinecli.specs.request import HOLDS
 
+if TYPE_CHECKING:
+    from rooflinecli.questions.check.measured_quantities import Measured
 
-class Check(Question[dict[str, Any]]):
+
+class Check(Question[CheckAnswer]):
     """Check capacity plans against their requirements: each passes, fails, or is inconclusive within the estimate's interval.
 
     Exit code 0 when all pass, 1 when one does not, 2 for a wrong command line, 3 for a plan that cannot be read as one.
@@ -25,15 +28,11 @@ class Check(Question[dict[str, Any]]):
     only: OptText = field("free", "Run only the checks whose name matches this pattern, such as 'chat*'.", default=None, metavar="PATTERN")
     fix_budget: OptWhole = field("whole", "Estimates that the search for fixes may take in all (300 less the checks, at least 60).", default=None, least=0, former=("suggest",))
     baseline: OptText = field("file", "A report saved earlier: show what changed since.", default=None)
-    tolerance: Text = field("free", "How far a quantity may move before it is shown.", default="2 %", metavar="SHARE")
+    tolerance: Number = field("number", "How far a quantity may move before it is shown, such as 2%.", default=0.02, metavar="SHARE")
     on_change: Text = field("choice", "What a move beyond the tolerance amounts to", default="warn", choices=("warn", "fail"), former=("moved",))
     # fmt: on
 
-    def answer(self, measured: Any = None) -> dict[str, Any]:
-        from rooflinecli.questions.check.answer import CheckSettings, check, share
+    def answer(self, measured: Measured | None = None) -> CheckAnswer:
+        from rooflinecli.questions.check.answer import check
 
-        settings = CheckSettings(
-            self.bound, self.on_inconclusive, self.only, self.fix_budget, None if self.baseline is None else Path(self.baseline),
-            share(self.tolerance), self.on_change,
-        )  # fmt: skip
-        return check([Path(path) for path in self.plan], settings, measured)
+        return check(self, measured)

@@ -1,4 +1,4 @@
-"""How far a plan is behind the best layout of the same devices, batch and formats: `layout.within_of_best`."""
+"""Regret: how far a plan is behind the best layout of the same devices, batch and formats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rooflinecli.questions.check.cases import CheckCase
     from rooflinecli.questions.check.run import Estimator
 
-WITHIN = "within_of_best"
+REGRET, FORMER_REGRET = "regret_fraction", "within_of_best"
 # what a search may choose for itself; the rest of the question stays
 LAYOUT = (
     "n",
@@ -39,20 +39,20 @@ _UNSEARCHED = ("stages", "recompute-modules", "recompute-layers")
 
 
 def ends(case: CheckCase, result: EstimateAnswer, name: str, answer: Estimator) -> IntervalBounds:
-    """The share by which the plan's time is above that of the best layout, both at the end that the check holds.
+    """The fraction by which the plan's time exceeds that of the best layout, both at the bound of the check.
 
-    Below zero where the plan has what no search tries. Raises UsageError for another name, and for a load that no layout keeps.
+    Below zero where the plan has what no search tries. Raises UsageError for another name, and for a load that depends on the layout.
     """
-    if name != WITHIN:
-        raise unknown("quantity of a layout", name, [WITHIN])
+    if name not in (REGRET, FORMER_REGRET):
+        raise unknown("quantity of a layout", name, [REGRET])
     phase = "train" if "train" in result.phases else "decode"
-    mine = at(result.phases[phase], case.hold)
+    own = at(result.phases[phase], case.hold)
     best, words = (_training if phase == "train" else _serving)(case, result, answer)
-    return IntervalBounds(mine / best - 1, phase, note=f"best found: {words}")
+    return IntervalBounds(own / best - 1, phase, note=f"best found: {words}")
 
 
 def at(phase: PhaseAnswer, hold: str) -> float:
-    """The time at the end that is held."""
+    """The time at the bound of the check."""
     ends = {"pessimistic": phase.interval_s[1], "expected": phase.time_s, "floor": phase.floor_s}
     return float(ends[hold])
 
@@ -68,7 +68,9 @@ def _training(case: CheckCase, result: EstimateAnswer, answer: Estimator) -> tup
     asks = question({**open_, "n": str(devices), "phase": "train", "hold": case.hold}, "time", [])
     found = search(asks).ranking.top(1)
     if not found:
-        raise UsageError(f"layout.{WITHIN}: no layout of {devices:,} devices fits, so there is no best one", "n")
+        raise UsageError(
+            f"layout.{REGRET}: no layout of {devices:,} devices fits; there is no best layout to compare with", "n"
+        )
     from rooflinecli.questions.estimate.answer import estimate
 
     return at(estimate(request_of(asks, found[0].layout)).phases["train"], case.hold), command(asks, found[0].layout)
@@ -79,7 +81,7 @@ def _serving(case: CheckCase, result: EstimateAnswer, answer: Estimator) -> tupl
     load = next((k for k in ("concurrency", "batch") if k in case.options), "batch")
     if "qps" in case.options or result.workload.concurrency == "max" or case.options.get("concurrency") == MOST:
         raise UsageError(
-            f"layout.{WITHIN}: a rate or a full memory is another load on another layout; give batch or concurrency",
+            f"layout.{REGRET}: not defined with qps or concurrency max, where the load depends on the layout; give batch or concurrency",
             load,
         )
     plan, rest = (
@@ -102,7 +104,9 @@ def _serving(case: CheckCase, result: EstimateAnswer, answer: Estimator) -> tupl
             words = " ".join(f"--{k} {v}" for k, v in {**sizes, **share}.items())
             found.append((at(other.phases["decode"], case.hold), f"-n {plan.devices} {words}"))
     if not found:
-        raise UsageError(f"layout.{WITHIN}: no layout of {plan.devices:,} devices fits, so there is no best one", "n")
+        raise UsageError(
+            f"layout.{REGRET}: no layout of {plan.devices:,} devices fits; there is no best layout to compare with", "n"
+        )
     return min(found)
 
 

@@ -17,7 +17,7 @@ _BARE = ("USD", "USD/h", "count", "fraction")
 
 @dataclass(frozen=True)
 class Requirement:
-    """What one quantity must keep to, and the line that says so. `limit` is SI, a word, or true/false."""
+    """The limit of one quantity, and its line. `limit` is SI, a word, or true/false."""
 
     quantity: str
     comparison: str
@@ -36,7 +36,7 @@ class Requirement:
         return int(self.where.rpartition(":")[2])
 
     def met(self, value: Any) -> bool:
-        """Whether `value` keeps to the limit."""
+        """Whether `value` meets the limit."""
         if self.comparison == "==":
             return bool(value == self.limit)
         return bool(
@@ -57,16 +57,16 @@ def parse(quantity: str, written: Any, where: str) -> Requirement:
         return Requirement(quantity, "==", written, "", str(written).lower(), where)
     if isinstance(written, (int, float)):
         raise DataError(
-            f'{where}: {quantity}: {written!r} says no comparison; write it as text, for example "<= {_example(quantity)}"'
+            f'{where}: {quantity}: {written!r} has no comparison operator; write it as a string, for example "<= {_example(quantity)}"'
         )
     sign, rest = _WRITTEN.match(written).groups()  # type: ignore[union-attr]
     if not rest:
-        raise DataError(f'{where}: {quantity}: {written!r} names no limit; write for example "<= {_example(quantity)}"')
+        raise DataError(f'{where}: {quantity}: {written!r} has no limit; write for example "<= {_example(quantity)}"')
     comparison = _SPELLING.get(sign, sign) if sign else None
     if rest[0].isalpha() and comparison in (None, "==") and unit_of(quantity) == "count":
         return Requirement(quantity, "==", rest, "", rest, where)
     if comparison is None:
-        raise DataError(f"{where}: {quantity}: {written!r} says no comparison; begin with <=, >=, <, > or ==")
+        raise DataError(f"{where}: {quantity}: {written!r} has no comparison operator; begin with <=, >=, <, > or ==")
     return Requirement(
         quantity, comparison, _limit(quantity, rest, where), unit_of(quantity), f"{comparison} {rest}", where
     )
@@ -77,16 +77,14 @@ def _limit(quantity: str, text: str, where: str) -> float:
     try:
         value = units.parse(_number(text, unit), {"count": "tokens", "fraction": "1"}.get(unit, unit))
     except (ValueError, OverflowError) as error:
-        plain = {"count": "a count", "fraction": "a share"}.get(unit)
-        why = f"{text!r} does not fit: by its name {quantity} is {plain}, written like '{_example(quantity)}'; mend the name or the limit"
+        plain = {"count": "a count", "fraction": "a fraction"}.get(unit)
+        why = f"{text!r}: wrong unit; {quantity} is {plain}, for example '{_example(quantity)}'"
         raise DataError(f"{where}: {quantity}: {why if plain else error}") from None
     if value != value or abs(value) == float("inf"):
         raise DataError(f"{where}: {quantity}: {text!r} is not a finite number; write a limit that can be met")
     row = find(quantity)
     if unit == "fraction" and abs(value) > 1 and not (row is not None and row.distance):
-        raise DataError(
-            f"{where}: {quantity}: {text!r} is more than the whole; write a share, for example '40 %' or '0.4'"
-        )
+        raise DataError(f"{where}: {quantity}: {text!r} exceeds 100%; write a fraction such as '40%' or '0.4'")
     return value
 
 

@@ -1,4 +1,4 @@
-"""Quantities of a simulation as a check holds them: the expected run, and the ends that other seeds and step prices give."""
+"""Quantities of a simulation in requirements: the expected run, and the interval over seeds and step times."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _asked(case: CheckCase, result: EstimateAnswer) -> Simulate:
     """The question of a case. Raises UsageError for an entry of `simulate:` that does not exist."""
     plan = next((found.layout_of_phase for name, found in result.phases.items() if name != "train"), None)
     if plan is None:
-        raise UsageError("a simulation serves; add prefill or decode to `phase`", "phase")
+        raise UsageError("simulations are for serving; add prefill or decode to `phase`", "phase")
     options = {
         name: value
         for name, value in case.options.items()

@@ -1,70 +1,61 @@
-"""One requirement held to one estimate: pass, fail or unsure, by how much, and what stands behind the number.
+"""One requirement on one quantity: pass, fail or inconclusive, by how much, and what the number is made of.
 
-The held end decides: it keeps to the limit, or it does not. A miss whose other end of the interval keeps to it is
-unsure, since the limit lies inside what the estimate cannot tell apart. The speed of light is exact: no unsure there.
+The value at the selected bound decides. Where it misses the limit and the opposite bound of the interval meets it, the limit lies
+inside the model's uncertainty: inconclusive. The floor is exact, so nothing is inconclusive there.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.core.errors import UsageError
-from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.engine.phase_answer import Residency
-from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends
+from rooflinecli.questions.check.answer_types import FAIL, INCONCLUSIVE, PASS, RequirementAnswer, Value
+from rooflinecli.questions.check.interval_bounds import IntervalBounds
 from rooflinecli.questions.check.requirement import Requirement
 from rooflinecli.questions.estimate.answer_types import EstimateAnswer
 
-PASS, FAIL, UNSURE = "pass", "fail", "unsure"
-_ELSEWHERE = ("measured", "layout")  # these say themselves what stands behind a value
-ORDER = (PASS, UNSURE, FAIL)
+ORDER = (PASS, INCONCLUSIVE, FAIL)
 
 
-@dataclass(frozen=True)
-class Judgment:
-    """A requirement, the value held to it, and the verdict."""
-
-    requirement: Requirement
-    ends: IntervalBounds
-    value: Any
-    verdict: str
-    at_expected: str
-    margin: float | None
-    bound: str
-    reason: str = ""
-
-
-def judge(
+def evaluate(
     requirement: Requirement,
+    found: IntervalBounds,
     result: EstimateAnswer | None,
     hold: str,
-    unfit: dict[str, str],
-    simulated: IntervalBounds | None = None,
-) -> Judgment:
-    """`unfit`: phase -> why it cannot run at all; its times and costs describe nothing and fail. `simulated`: what the
-    quantity is, where no estimate says it; of a fleet there is none.
+    violations: dict[str, str],
+) -> RequirementAnswer:
+    """The verdict on a quantity. violations: phase -> why it cannot run, where its times and costs describe nothing and fail.
 
-    Raises UsageError when the quantity does not exist or cannot be compared so.
+    Raises UsageError when the quantity cannot be compared so.
     """
-    found = simulated or (ends(result, requirement.quantity) if result is not None else IntervalBounds(None))
-    _comparable(requirement, found)
+    _check_comparable(requirement, found)
     value = found.at(hold, requirement.upper)
     verdict = _verdict(requirement, found, value, hold)
-    expected = _verdict(requirement, found, found.expected, "expected")
-    why = "does not fit, so this describes nothing that can run" if found.interval and found.phase in unfit else ""
-    if why:
-        verdict = expected = FAIL
+    at_expected = _verdict(requirement, found, found.expected, "expected")
+    infeasible, reason = found.interval and found.phase in violations, ""
+    if infeasible:
+        verdict = at_expected = FAIL
+        reason = "infeasible layout, value not meaningful"
     elif requirement.quantity == "feasible" and verdict == FAIL:
-        why = "; ".join(unfit.values())
-    return Judgment(
-        requirement,
-        found,
-        value,
-        verdict,
-        expected,
-        margin(requirement, value) if not why else None,
-        found.note or (bound(requirement, found, result) if result is not None else ""),
-        why,
+        reason = "; ".join(violations.values())
+    return RequirementAnswer(
+        quantity=requirement.quantity,
+        file=requirement.file,
+        line=requirement.line,
+        written=requirement.written,
+        comparison=requirement.comparison,
+        limit=requirement.limit,
+        unit=requirement.unit,
+        value=value,
+        value_bound=hold if found.interval else "expected",
+        expected=found.expected,
+        floor=found.floor,
+        interval=(found.low, found.high) if found.interval else None,
+        verdict=verdict,
+        verdict_at_expected=at_expected,
+        margin=None if infeasible else _margin(requirement, value),
+        bound=found.note or ("" if result is None else _composition(requirement, found, result)),
+        reason=reason,
+        implied=requirement.implied,
     )
 
 
@@ -72,38 +63,38 @@ def worst(verdicts: list[str]) -> str:
     return max(verdicts, key=ORDER.index)
 
 
-def margin(requirement: Requirement, value: Any) -> float | None:
-    """How far on the right side of its limit the value is, as a share of the limit; negative beyond it."""
+def _margin(requirement: Requirement, value: float) -> float | None:
+    """Distance to the limit as a fraction of it; negative beyond it."""
     limit = requirement.limit
     if isinstance(limit, (bool, str)) or requirement.comparison == "==" or limit == 0:
         return None
-    slack = limit - value if requirement.upper else value - limit
-    return float(slack / abs(limit))
+    return float((limit - value if requirement.upper else value - limit) / abs(limit))
 
 
-def _comparable(requirement: Requirement, found: IntervalBounds) -> None:
+def _check_comparable(requirement: Requirement, found: IntervalBounds) -> None:
     name, limit, value = requirement.quantity, requirement.limit, found.expected
     kinds = {bool: "true or false", str: "a word"}
     want, have = kinds.get(type(limit), "a number"), kinds.get(type(value), "a number")
     if want != have:
         raise UsageError(f"{name} is {have} ({value!r}), but the limit is {want}; compare it with {have}")
     if requirement.comparison == "==" and found.interval:
-        raise UsageError(f"{name} comes with an interval, so == can never be held to it; use <= or >=")
+        raise UsageError(f"{name} has an interval, so == cannot be checked; use <= or >=")
 
 
-def _verdict(requirement: Requirement, found: IntervalBounds, value: Any, hold: str) -> str:
+def _verdict(requirement: Requirement, found: IntervalBounds, value: Value, hold: str) -> str:
     if requirement.met(value):
         return PASS
     best = found.low if requirement.upper else found.high
-    return UNSURE if found.interval and hold != "floor" and requirement.met(best) else FAIL
+    return INCONCLUSIVE if found.interval and hold != "floor" and requirement.met(best) else FAIL
 
 
-def bound(requirement: Requirement, found: IntervalBounds, result: EstimateAnswer) -> str:
-    """What the number is made of: the resource and the largest term of a time, the largest tenant of memory."""
-    if requirement.quantity.partition(".")[0] in _ELSEWHERE:
+def _composition(requirement: Requirement, found: IntervalBounds, result: EstimateAnswer) -> str:
+    """The bottleneck and the largest term of a time, the largest part of memory."""
+    group, *rest = requirement.quantity.split(".")
+    if group in ("measured", "layout"):  # their notes say it
         return ""
-    if "memory" in requirement.quantity.split("."):
-        return _tenant(result.phases[found.phase or requirement.quantity.partition(".")[0]].memory)
+    if "memory" in (group, *rest):
+        return _largest_part(result.phases[found.phase or group].memory)
     phase = result.phases.get(found.phase)
     if phase is None or not found.interval:
         return ""
@@ -111,15 +102,13 @@ def bound(requirement: Requirement, found: IntervalBounds, result: EstimateAnswe
     return f"{found.phase} is bound by {phase.bottleneck}; {name} takes {seconds / phase.time_s:.0%} of the time"
 
 
-def _tenant(memory: Residency) -> str:
-    tenants = {
+def _largest_part(memory: Residency) -> str:
+    parts = {
         k.removesuffix("_bytes"): v
         for k, v in memory.entries()
         if k.endswith("_bytes") and k not in ("total_bytes", "capacity_bytes")
     }
-    name = max(tenants, key=lambda k: tenants[k])
-    return (
-        f"{name.replace('_', ' ')} fill {tenants[name] / memory.total_bytes:.0%} of what is resident"
-        if memory.total_bytes
-        else ""
-    )
+    name = max(parts, key=lambda k: parts[k])
+    if not memory.total_bytes:
+        return ""
+    return f"{name.replace('_', ' ')} is {parts[name] / memory.total_bytes:.0%} of resident memory"

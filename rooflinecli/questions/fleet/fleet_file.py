@@ -11,8 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.questions.check.plan_file import Name, Option, Prose, Scalar
-from rooflinecli.questions.check.settings import Bound
+from rooflinecli.questions.check.plan_file import Bound, Name, Option, Prose, Scalar
 from rooflinecli.specs.figure import Spec, validate
 from rooflinecli.specs.yaml_loader import Document, read
 
@@ -65,7 +64,7 @@ class ServiceSpec(BaseModel):
 class FleetFile(Spec):
     """A file of a fleet."""
 
-    hold: Bound = Field(Bound.pessimistic, description="which end of the estimate is held to rates and limits")
+    hold: Bound = Field("pessimistic", description="which end of the estimate is held to rates and limits")
     fleet: dict[Name, Group] = Field(
         description="group -> devices, named by its chip or by a name of its own", min_length=1
     )

@@ -81,7 +81,7 @@ def asked(path: Path, hold: str | None = None, objective: str | None = None, spl
     file, document = load_fleet(path)
     groups = tuple(_group(name, file, document) for name in file.fleet)
     services = tuple(_service(name, spec, file, document) for name, spec in file.models.items())
-    found = Fleet(groups, services, hold or file.hold.value, objective or "cost", split)
+    found = Fleet(groups, services, hold or file.hold, objective or "cost", split)
     if not found.unpriced:
         return found
     if objective == "cost":

@@ -1,169 +1,173 @@
-"""What every format of a check says in the same words: numbers, one sentence per requirement, per check and per report."""
+"""Verdicts of `roofline check`: the page, and the sentences that every format of CI shares."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
-from rooflinecli.core import units
+from rooflinecli.core.text import plural
+from rooflinecli.questions.check.answer_types import (
+    FAIL,
+    INCONCLUSIVE,
+    PASS,
+    CaseAnswer,
+    Change,
+    CheckAnswer,
+    FixAnswer,
+    RequirementAnswer,
+    Sizes,
+)
+from rooflinecli.render import numbers
+from rooflinecli.render.blocks import Block, Column, Headline, Page, Prose, Table, page
+from rooflinecli.render.numbers import percent, text
 
-Row = dict[str, Any]
-
-
-def number(value: Any, unit: str) -> str:
-    """A value for people, in the unit its quantity is in."""
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return value
-    if unit == "USD" or unit == "USD/h":
-        return (
-            f"{units.count(value)} {unit}"
-            if abs(value) >= 1e6
-            else f"{value:,.2f} {unit}"
-            if abs(value) >= 0.01
-            else f"{value:.3g} {unit}"
-        )
-    if unit == "fraction":
-        return f"{100 * value:.1f} %"
-    return units.count(value) if unit in ("count", "") else units.si(value, unit)
-
-
-def headroom_text(row: Row) -> str:
-    """The margin in words: what is left, or by how much the limit is missed."""
-    margin, limit = row["margin"], row["limit"]
-    if margin is None:
-        return ""
-    size = (
-        f"{100 * abs(margin * limit):.1f} points"
-        if row["unit"] == "fraction"
-        else f"{abs(margin):.1%}"
-        if abs(margin) < 10
-        else f"{abs(margin):,.0f}x"
-    )
-    return f"{size} to spare" if margin >= 0 else f"misses by {size}"
+_COLUMNS = (
+    Column("verdict", text=True),
+    Column("quantity", text=True, least=20),
+    Column("value"),
+    Column("required", text=True),
+    Column("margin", text=True, drop=3),
+    Column("interval", text=True, drop=2),
+    Column("expected value", text=True, drop=1),
+)
 
 
-def ends(row: Row) -> str:
-    """The interval and the expected value, for a quantity that has them."""
-    if row["interval"] is None:
-        return ""
-    low, high = (number(v, row["unit"]) for v in row["interval"])
-    return f"{low} .. {high}, expected {number(row['expected'], row['unit'])}"
+def view(answer: CheckAnswer) -> Page:
+    """The summary, a table for every case, and what changed since the baseline."""
+    moved: list[Block] = []
+    if answer.moved is not None and answer.tolerance is not None:
+        beyond = f"{len(answer.moved)} changed since the baseline by more than {percent(answer.tolerance)}"
+        moved = [
+            Prose(beyond + (":" if answer.moved else "")),
+            *(Prose(f"- {change_text(c)}", 2) for c in answer.moved),
+        ]
+    return page([Headline(f"roofline check: {summary(answer)}")], *map(_case, answer.checks), moved)
 
 
-def at_expected(row: Row) -> str:
-    """How the verdict would change were the expected value held; empty when it would not."""
-    changes = row["held"] != "expected" and row["verdict_at_expected"] != row["verdict"]
-    return f"{row['verdict_at_expected']} at expected" if changes else ""
+def _case(case: CaseAnswer) -> list[Block]:
+    binding = f"; binding: {case.binding}" if case.binding and len(case.requirements) > 1 else ""
+    blocks: list[Block] = [
+        Prose(f"{case.verdict.upper()} {case.name}: {subject(case)} ({case.file}:{case.line}){binding}", 2)
+    ]
+    if case.description:
+        blocks.append(Prose(" ".join(case.description.split())))
+    if case.requirements:
+        blocks.append(Table(_COLUMNS, [_row(row) for row in case.requirements], indent=2))
+    for row in case.requirements:
+        reasons = [row.reason, "" if row.verdict == PASS else row.bound]
+        blocks += [Prose(f"{row.quantity}: {reason}", 2) for reason in reasons if reason]
+    return [*blocks, Prose(fixes_text(case), 2)] if case.verdict != PASS else blocks
 
 
-def sentence(check: Row, row: Row) -> str:
-    """One requirement in full, for an annotation: verdict, value, limit, margin, why, and the way out."""
-    if row["implied"]:
-        head = f"{check['name']}: the plan does not fit"
-    else:
-        end = f" at the {row['held']} end" if row["interval"] is not None else ""
-        head = (
-            f"{check['name']}: {row['quantity']} is {number(row['value'], row['unit'])}{end}, required {row['written']}"
-        )
-    details = [d for d in (headroom_text(row), ends(row), at_expected(row)) if d]
-    parts = [head + (f" ({'; '.join(details)})" if details else ""), row["reason"]]
-    if row["verdict"] != "pass":
-        parts += [row["bound"], remedy(check)]
-    return ". ".join(p for p in parts if p)
-
-
-def remedy(check: Row) -> str:
-    """The nearest changes that pass, in one line; empty for a check that passes."""
-    found = check["remedies"]
-    if check["verdict"] == "pass":
-        return ""
-    if found is None:
-        return "no change was sought; a larger --fix-budget does"
-    if not found:
-        return "no change found that passes (layout, formats, batch, up to 16x the devices, and pairs of them)"
-    return "passes with " + "; or ".join(_remedy(r) for r in found)
-
-
-def _remedy(found: Row) -> str:
-    values = ", ".join(f"{v['quantity']} {number(v['value'], v['unit'])}" for v in found["values"])
-    return f"{found['text']} ({values})" if values else str(found["text"])
-
-
-def subject(check: Row) -> str:
-    """Model, hardware and layout in a few words."""
-    if check["model"] is None:
-        return str(check["problem"])
-    layouts = list(check["layout"].values())
-    plan = layouts[0] if all(p == layouts[0] for p in layouts) else None
-    sizes = (
-        ""
-        if plan is None
-        else ", " + ", ".join(f"{k} {plan[k]}" for k in ("tp", "pp", "dp", "cp", "ep") if plan[k] > 1 or k == "tp")
-    )
-    count = f"{plan['devices']} x " if plan else ""
-    return f"{check['model']} on {count}{check['hardware']}{sizes}"
-
-
-def findings(report: Row) -> list[tuple[Row, Row]]:
-    """(check, requirement) of everything that did not pass; a check without an estimate stands for itself."""
-    found = []
-    for check in report["checks"]:
-        found += [(check, row) for row in check["requirements"] if row["verdict"] != "pass"]
-        if not check["requirements"]:
-            found.append((check, no_fix_text(check)))
-    return found
-
-
-def no_fix_text(check: Row) -> Row:
-    """The one finding of a check that no device count holds."""
-    return {
-        "quantity": "feasible",
-        "file": check["file"],
-        "line": check["line"],
-        "written": "true",
-        "limit": True,
-        "unit": "",
-        "value": False,
-        "held": "expected",
-        "expected": False,
-        "interval": None,
-        "verdict": "fail",
-        "verdict_at_expected": "fail",
-        "margin": None,
-        "bound": "",
-        "reason": check["problem"],
-        "implied": True,
-    }
-
-
-def summary(report: Row) -> str:
-    counts = report["summary"]
-    said = ", ".join(f"{counts[v]} {v}" for v in ("pass", "fail", "unsure") if counts[v] or v == "pass")
-    outcome = "the plan holds" if report["holds"] else "the plan does not hold"
-    ends = " and ".join(dict.fromkeys(check["hold"] for check in report["checks"]))
-    return f"{counts['checks']} check{'s' if counts['checks'] != 1 else ''}: {said}; {outcome}, held at the {ends} end"
-
-
-def moved(change: Row) -> str:
-    """One line on what moved since the baseline."""
-    if change["what"] == "check":
-        return f"{change['check']}: {'new' if change['before'] is None else 'gone'}"
-    if change["what"] == "layout":
-        return f"{change['check']}: layout {_layout(change['before'])} -> {_layout(change['now'])}"
-    share = f" ({change['change']:+.1%})" if change["change"] is not None else ""
-    return f"{change['check']}: {change['what']} {number(change['before'], change['unit'])} -> {number(change['now'], change['unit'])}{share}"
-
-
-def _layout(layout: Row) -> str:
+def _row(row: RequirementAnswer) -> tuple[str, ...]:
+    interval = "" if row.interval is None else numbers.interval(*row.interval, row.unit)
+    other = row.verdict_at_expected if row.verdict_at_expected != row.verdict else ""
+    expected = "" if row.interval is None else f"{text(row.expected, row.quantity)} {other and f'({other})'}".rstrip()
     return (
-        ", ".join(f"{phase} n {p['devices']} tp {p['tp']} pp {p['pp']} dp {p['dp']}" for phase, p in layout.items())
-        or "none"
+        row.verdict,
+        row.quantity,
+        text(row.value, row.quantity),
+        row.written,
+        margin_text(row),
+        interval,
+        expected,
     )
 
 
-def level(report: Row, verdict: str) -> str:
+def margin_text(row: RequirementAnswer) -> str:
+    """'margin 12%' or 'over by 3 pp', empty where the limit is no amount."""
+    if row.margin is None or isinstance(row.limit, str):
+        return ""
+    size = abs(row.margin)
+    amount = (
+        f"{100 * size * row.limit:.1f} pp"
+        if row.unit == "fraction"
+        else percent(size)
+        if size < 10
+        else f"{size:,.0f}x"
+    )
+    return f"margin {amount}" if row.margin >= 0 else f"over by {amount}"
+
+
+def sentence(case: CaseAnswer, row: RequirementAnswer) -> str:
+    """One requirement in full, for an annotation: verdict, value, limit, margin, reason, and the fix."""
+    if row.implied:
+        head = f"{case.name}: the plan does not fit"
+    else:
+        bound = "" if row.interval is None else f" at the {row.value_bound} bound"
+        head = f"{case.name}: {row.quantity} is {text(row.value, row.quantity)}{bound}, required {row.written}"
+    *_, margin, interval, expected = _row(row)
+    details = [margin, interval and f"80% interval {interval}", expected and f"expected {expected}"]
+    shown = "; ".join(filter(None, details))
+    parts = [head + (f" ({shown})" if shown else ""), row.reason]
+    if row.verdict != PASS:
+        parts += [row.bound, fixes_text(case)]
+    return ". ".join(filter(None, parts))
+
+
+def fixes_text(case: CaseAnswer) -> str:
+    """The nearest changes that pass, in one line; empty for a case that passes."""
+    if case.verdict == PASS:
+        return ""
+    if case.fixes is None:
+        return "fix search was disabled or ran out of estimates; raise --fix-budget"
+    if not case.fixes:
+        return "no passing change found (layout, formats, batch, up to 16x the devices, and pairs)"
+    return "passes with: " + "; or ".join(map(_fix, case.fixes))
+
+
+def _fix(fix: FixAnswer) -> str:
+    values = ", ".join(f"{v.quantity} {text(v.value, v.quantity)}" for v in fix.values)
+    return f"{fix.text} ({values})" if values else fix.text
+
+
+def subject(case: CaseAnswer) -> str:
+    """Model, hardware and layout in a few words."""
+    if case.model is None:
+        return case.problem
+    layouts = list(case.layout.values())
+    devices = numbers.devices(layouts[0]) if all(other == layouts[0] for other in layouts) else ""
+    return f"{case.model} on {case.hardware}" + (f", {devices}" if devices else "")
+
+
+def findings(answer: CheckAnswer) -> list[tuple[CaseAnswer, RequirementAnswer]]:
+    """Every requirement that did not pass, with its case."""
+    return [(case, row) for case in answer.checks for row in rows(case) if row.verdict != PASS]
+
+
+def rows(case: CaseAnswer) -> list[RequirementAnswer]:
+    """The requirements; for a case that no device count fits, that it must fit."""
+    feasible = RequirementAnswer(
+        quantity="feasible", file=case.file, line=case.line, written="true", comparison="==", limit=True, unit="", value=False,
+        value_bound="expected", expected=False, floor=None, interval=None, verdict=FAIL, verdict_at_expected=FAIL, margin=None,
+        bound="", reason=case.problem, implied=True,
+    )  # fmt: skip
+    return case.requirements or [feasible]
+
+
+def summary(answer: CheckAnswer) -> str:
+    """'5 checks: 4 pass, 1 fail; the plan fails at the pessimistic bound'."""
+    counts = ((answer.summary.pass_, PASS), (answer.summary.fail, FAIL), (answer.summary.inconclusive, INCONCLUSIVE))
+    verdicts = ", ".join(f"{count} {verdict}" for count, verdict in counts if count or verdict == PASS)
+    bounds = " and ".join(dict.fromkeys(case.hold for case in answer.checks))
+    outcome = "passes" if answer.passed else "fails"
+    return f"{plural(answer.summary.checks, 'check')}: {verdicts}; the plan {outcome} at the {bounds} bound"
+
+
+def change_text(change: Change) -> str:
+    """One change since the baseline."""
+    before, now = change.before, change.now
+    if change.what == "check":
+        return f"{change.check}: {'new' if before is None else 'removed'}"
+    if isinstance(before, dict) and isinstance(now, dict):
+        return f"{change.check}: layout {_layouts(before)} -> {_layouts(now)}"
+    fraction = f" ({change.change:+.1%})" if change.change is not None else ""
+    return f"{change.check}: {change.what} {text(before, change.what)} -> {text(now, change.what)}{fraction}"
+
+
+def _layouts(layout: Mapping[str, Sizes]) -> str:
+    return ", ".join(f"{phase} {numbers.devices(sizes)}" for phase, sizes in layout.items()) or "none"
+
+
+def level(answer: CheckAnswer, verdict: str) -> str:
     """error or warning, for formats that know the two."""
-    return "warning" if verdict == "unsure" and report["unsure"] == "warn" else "error"
+    return "warning" if verdict == INCONCLUSIVE and answer.unsure == "warn" else "error"

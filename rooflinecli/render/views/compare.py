@@ -9,8 +9,9 @@ from rooflinecli.render.formats import json as plain
 from rooflinecli.render.formats import markdown as marked
 from rooflinecli.render.formats import terminal
 from rooflinecli.render.formats.terminal_style import PIPE
+from rooflinecli.render.numbers import interval as between
+from rooflinecli.render.numbers import money, text
 from rooflinecli.render.views import tornado
-from rooflinecli.render.views.check import number
 from rooflinecli.specs.quantities import unit_of
 
 Row = dict[str, Any]
@@ -134,7 +135,7 @@ def _cells(result: Row, row: Row) -> list[str]:
     rank, *others = _quantities(result)
     plan = row["plan"]
     layout = " ".join([f"n {plan['devices']}", *(f"{k} {plan[k]}" for k in ("tp", "pp", "dp") if plan[k] > 1)])
-    interval = " .. ".join(number(v, unit_of(rank)) for v in row["interval"]) if row["interval"] else "-"
+    interval = between(row["interval"][0], row["interval"][1], unit_of(rank)) if row["interval"] else "-"
     relative = (
         f"{row['relative']:.2f}x{' ~' if row['overlaps_previous'] else ''}" if row["relative"] is not None else "-"
     )
@@ -142,11 +143,11 @@ def _cells(result: Row, row: Row) -> list[str]:
         str(row["rank"]),
         row["name"],
         layout,
-        number(row["value"], unit_of(rank)),
+        text(row["value"], rank),
         interval,
         relative,
-        *(number(_value(result, row, q), unit_of(q)) for q in others),
-        number(row["usd_per_hour"], "USD/h").removesuffix(" USD/h"),
+        *(text(_value(result, row, q), q) for q in others),
+        "-" if row["usd_per_hour"] is None else money(row["usd_per_hour"]),
         row["bound"],
     ]
 

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from rooflinecli.questions.check.answer_types import CheckAnswer
+from rooflinecli.render.views import check as view
 
-from rooflinecli.render.views import check as words
 
-
-def render(report: dict[str, Any]) -> str:
+def render(answer: CheckAnswer) -> str:
+    """Lines for the log of a job."""
     lines = [
         annotation(
-            words.level(report, row["verdict"]),
-            row["file"],
-            row["line"],
-            f"roofline check: {row['verdict']}",
-            words.sentence(check, row),
+            view.level(answer, row.verdict),
+            row.file,
+            row.line,
+            f"roofline check: {row.verdict}",
+            view.sentence(case, row),
         )
-        for check, row in words.findings(report)
+        for case, row in view.findings(answer)
     ]
-    lines += [
-        f"::notice title={_property('roofline check: moved')}::{_text(words.moved(c))}"
-        for c in report.get("moved") or ()
-    ]
-    return "\n".join([*lines, f"roofline check: {words.summary(report)}"])
+    title = _property("roofline check: changed")
+    lines += [f"::notice title={title}::{_text(view.change_text(change))}" for change in answer.moved or ()]
+    return "\n".join([*lines, f"roofline check: {view.summary(answer)}"])
 
 
 def annotation(level: str, file: str, line: int, title: str, text: str) -> str:
+    """A workflow command that GitHub shows at a line of a file."""
     return f"::{level} file={_property(file)},line={line},title={_property(title)}::{_text(text)}"
 
 

@@ -1,66 +1,55 @@
-"""JUnit XML as pytest and Jenkins write it: a suite per check, a test case per requirement."""
+"""JUnit XML as pytest and Jenkins write it: a suite per case, a test case per requirement."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
 from xml.etree import ElementTree as ET
 
-from rooflinecli.render.views import check as words
+from rooflinecli.questions.check.answer_types import PASS, CaseAnswer, CheckAnswer, RequirementAnswer
+from rooflinecli.render.numbers import text
+from rooflinecli.render.views import check as view
 
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def render(report: dict[str, Any]) -> str:
+def render(answer: CheckAnswer) -> str:
+    """The XML document."""
     root = ET.Element("testsuites", {"name": "roofline check"})
-    totals = {"tests": 0, "failures": 0, "errors": 0, "skipped": 0}
-    for check in report["checks"]:
-        suite, counts = _suite(report, check)
-        root.append(suite)
-        totals = {k: totals[k] + counts[k] for k in totals}
-    root.attrib |= {k: str(v) for k, v in totals.items()}
+    for case in answer.checks:
+        suite = ET.SubElement(root, "testsuite", {"name": _clean(case.name), "time": "0"})
+        suite.extend(_case(answer, case, row) for row in view.rows(case))
+    for element in (*root, root):
+        element.attrib |= {
+            "tests": str(len(element.findall(".//testcase"))),
+            "failures": str(len(element.findall(".//failure"))),
+            "errors": "0",
+            "skipped": str(len(element.findall(".//skipped"))),
+        }
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode")
 
 
-def _suite(report: dict[str, Any], check: dict[str, Any]) -> tuple[ET.Element, dict[str, int]]:
-    rows = check["requirements"] or [words.no_fix_text(check)]
-    cases = [_case(report, check, row) for row in rows]
-    counts = {
-        "tests": len(cases),
-        "failures": sum(c.find("failure") is not None for c in cases),
-        "errors": 0,
-        "skipped": sum(c.find("skipped") is not None for c in cases),
-    }
-    suite = ET.Element(
-        "testsuite", {"name": _clean(check["name"]), "time": "0", **{k: str(v) for k, v in counts.items()}}
-    )
-    suite.extend(cases)
-    return suite, counts
-
-
-def _case(report: dict[str, Any], check: dict[str, Any], row: dict[str, Any]) -> ET.Element:
-    case = ET.Element(
+def _case(answer: CheckAnswer, case: CaseAnswer, row: RequirementAnswer) -> ET.Element:
+    element = ET.Element(
         "testcase",
         {
-            "name": _clean(f"{row['quantity']} {row['written']}"),
-            "classname": _clean(check["name"]),
-            "file": _clean(row["file"]),
-            "line": str(row["line"]),
+            "name": _clean(f"{row.quantity} {row.written}"),
+            "classname": _clean(case.name),
+            "file": _clean(row.file),
+            "line": str(row.line),
             "time": "0",
         },
     )
-    text = _clean(words.sentence(check, row))
-    short = _clean(f"{row['verdict']}: {words.number(row['value'], row['unit'])}, required {row['written']}")
-    if row["verdict"] == "pass":
-        ET.SubElement(case, "system-out").text = text
-    elif words.level(report, row["verdict"]) == "warning":
-        ET.SubElement(case, "skipped", {"type": row["verdict"], "message": short}).text = text
+    sentence = _clean(view.sentence(case, row))
+    if row.verdict == PASS:
+        ET.SubElement(element, "system-out").text = sentence
     else:
-        ET.SubElement(case, "failure", {"type": row["verdict"], "message": short}).text = text
-    return case
+        kind = "skipped" if view.level(answer, row.verdict) == "warning" else "failure"
+        short = _clean(f"{row.verdict}: {text(row.value, row.quantity)}, required {row.written}")
+        ET.SubElement(element, kind, {"type": row.verdict, "message": short}).text = sentence
+    return element
 
 
 def _clean(text: str) -> str:
-    """Without the characters XML cannot hold."""
+    """Without the characters XML cannot represent."""
     return _ILLEGAL.sub("�", text)
