@@ -1,15 +1,18 @@
-"""The bytes that no compiler can spare a program: arguments somebody uses, each once and only the parts looked up, and results."""
+"""Compulsory bytes of a program: used arguments, each once and only the parts looked up, and results."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rooflinecli.measure.flat_jaxpr import Flat, Value, flatten
+
+if TYPE_CHECKING:
+    from jax.extend.core import ClosedJaxpr, Jaxpr
 
 SLICING = ("gather", "dynamic_slice", "slice")
 
 
-def compulsory(jaxpr: Any, donated: bool) -> tuple[float, float]:
+def compulsory(jaxpr: Jaxpr | ClosedJaxpr, donated: bool) -> tuple[float, float]:
     """(bytes that must be read, bytes that must be written); `donated` when results may overwrite arguments."""
     flat = flatten(jaxpr)
     read = sum(_looked_at(flat, value, donated) for value in flat.ins)

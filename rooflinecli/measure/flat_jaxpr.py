@@ -1,25 +1,17 @@
-"""A jaxpr as a flat list of operations on values: calls inlined, what nobody uses removed, loops kept as they are."""
+"""A jaxpr as a flat list of operations on values: calls inlined, dead code removed, loops kept."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-CALLS = (
-    "jit",
-    "pjit",
-    "closed_call",
-    "core_call",
-    "remat",
-    "remat2",
-    "checkpoint",
-    "custom_jvp_call",
-    "custom_vjp_call",
-    "custom_vjp_call_jaxpr",
-    "custom_lin",
-    "name",
-    "xla_call",
+if TYPE_CHECKING:
+    from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
+
+CALLS = tuple(
+    "jit pjit closed_call core_call remat remat2 checkpoint custom_jvp_call custom_vjp_call custom_vjp_call_jaxpr custom_lin "
+    "name xla_call".split()
 )
 
 
@@ -51,27 +43,27 @@ class Flat:
     outs: list[Value]
 
 
-def flatten(jaxpr: Any, *, dead: bool = False) -> Flat:
-    """The program of an open or closed jaxpr. `dead` keeps what no result depends on."""
+def flatten(jaxpr: Jaxpr | ClosedJaxpr, *, dead: bool = False) -> Flat:
+    """The program of an open or closed jaxpr. `dead` keeps operations that no result depends on."""
     jaxpr = opened(jaxpr)
     if not dead:
         from jax.interpreters import partial_eval
 
         # instantiate keeps every argument in its place, used or not
         jaxpr, _ = partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)
-    known: dict[Any, Value] = {}
+    known: dict[Var, Value] = {}
     ins = [_bound(known, var) for var in (*jaxpr.constvars, *jaxpr.invars)]
     nodes: list[Node] = []
     _inline(jaxpr, known, nodes)
     return Flat(ins, nodes, [_read(known, var) for var in jaxpr.outvars])
 
 
-def opened(jaxpr: Any) -> Any:
+def opened(jaxpr: Jaxpr | ClosedJaxpr) -> Jaxpr:
     """The jaxpr inside a closed one."""
     return jaxpr.jaxpr if hasattr(jaxpr, "jaxpr") else jaxpr
 
 
-def bodies(params: dict[str, Any]) -> list[Any]:
+def bodies(params: dict[str, Any]) -> list[Jaxpr | ClosedJaxpr]:
     """The jaxprs an operation carries."""
     found = []
     for value in params.values():
@@ -81,7 +73,7 @@ def bodies(params: dict[str, Any]) -> list[Any]:
     return found
 
 
-def _inline(jaxpr: Any, known: dict[Any, Value], nodes: list[Node]) -> None:
+def _inline(jaxpr: Jaxpr, known: dict[Var, Value], nodes: list[Node]) -> None:
     for eqn in jaxpr.eqns:
         inner = bodies(eqn.params)
         body = opened(inner[0]) if inner else None
@@ -101,18 +93,18 @@ def _inline(jaxpr: Any, known: dict[Any, Value], nodes: list[Node]) -> None:
         nodes.append(Node(eqn.primitive.name, eqn.params, ins, [_bound(known, var) for var in eqn.outvars]))
 
 
-def _bound(known: dict[Any, Value], var: Any) -> Value:
+def _bound(known: dict[Var, Value], var: Var) -> Value:
     known[var] = _value(var.aval)
     return known[var]
 
 
-def _read(known: dict[Any, Value], var: Any) -> Value:
+def _read(known: dict[Var, Value], var: Var | Literal) -> Value:
     if hasattr(var, "val"):
         return Value(tuple(getattr(var.aval, "shape", ())), str(getattr(var.aval, "dtype", "")), 0.0)
     return known[var]
 
 
-def _value(aval: Any) -> Value:
+def _value(aval: object) -> Value:
     shape = tuple(int(size) for size in getattr(aval, "shape", ()))
     dtype = getattr(aval, "dtype", None)
     return Value(shape, str(dtype), float(math.prod(shape)) * getattr(dtype, "itemsize", 0))

@@ -7,10 +7,15 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.files import missing_reason
+
+if TYPE_CHECKING:
+    import jax
+
+    Argument = jax.ShapeDtypeStruct | float | bool | tuple["Argument", ...] | dict[str, "Argument"]
 
 DTYPES = {
     "f64": "float64",
@@ -19,26 +24,17 @@ DTYPES = {
     "f16": "float16",
     "f8e4m3": "float8_e4m3fn",
     "f8e5m2": "float8_e5m2",
-    "s8": "int8",
-    "s16": "int16",
-    "s32": "int32",
-    "s64": "int64",
-    "i8": "int8",
-    "i16": "int16",
-    "i32": "int32",
-    "i64": "int64",
-    "u8": "uint8",
-    "u16": "uint16",
-    "u32": "uint32",
-    "u64": "uint64",
     "pred": "bool",
     "bool": "bool",
     "c64": "complex64",
+    **{f"{short}{bits}": f"int{bits}" for short in ("s", "i") for bits in (8, 16, 32, 64)},
+    **{f"u{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
 }
+T = TypeVar("T")
 _TOKEN = re.compile(r"\s*([\w.+-]+\s*\[[\d\s,_x]*\]|[-+]?[\d.][\w.+-]*|[A-Za-z_]\w*|[(){}:,])")
 
 
-def load(target: str) -> Callable[..., Any]:
+def load(target: str) -> Callable[..., object]:
     """The function a target names. Raises UsageError when there is no such file or function, or the script fails."""
     file, colon, name = target.rpartition(":")
     if not colon or not file or not name:
@@ -57,7 +53,7 @@ def load(target: str) -> Callable[..., Any]:
         raise UsageError(f"{file}: running it failed with {type(error).__name__}: {first_line(error)}") from None
     finally:
         sys.path.pop(0)
-    found: Any = module
+    found: object = module
     for part in name.split("."):
         found = getattr(found, part, None)
     if not callable(found):
@@ -67,11 +63,11 @@ def load(target: str) -> Callable[..., Any]:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, in one line."""
+    """The first line of an error's message."""
     return (str(error).strip().splitlines() or ["no message"])[0][:300]
 
 
-def arguments(written: list[str]) -> list[Any]:
+def arguments(written: list[str]) -> list[Argument]:
     """Shapes as jax.ShapeDtypeStruct, in tuples and dicts as written; numbers stay numbers. Raises UsageError."""
     return [value for text in written for value in _Parser(text).several()]
 
@@ -88,7 +84,7 @@ class _Parser:
             self.tokens.append(match[1])
             at = match.end()
 
-    def several(self) -> list[Any]:
+    def several(self) -> list[Argument]:
         found = []
         while self.tokens:
             found.append(self._value())
@@ -98,7 +94,7 @@ class _Parser:
             raise self._wrong(self.text)
         return found
 
-    def _value(self) -> Any:
+    def _value(self) -> Argument:
         token = self._next()
         if token == "(":
             return tuple(self._until(")", self._value))
@@ -113,13 +109,13 @@ class _Parser:
         except ValueError:
             raise self._wrong(token) from None
 
-    def _item(self) -> tuple[str, Any]:
+    def _item(self) -> tuple[str, Argument]:
         key = self._next()
         if self._next() != ":":
             raise self._wrong(key)
         return key, self._value()
 
-    def _until(self, end: str, read: Callable[[], Any]) -> list[Any]:
+    def _until(self, end: str, read: Callable[[], T]) -> list[T]:
         found = []
         while self.tokens and self.tokens[0] != end:
             found.append(read())
@@ -129,7 +125,7 @@ class _Parser:
             raise self._wrong(self.text)
         return found
 
-    def _array(self, token: str) -> Any:
+    def _array(self, token: str) -> jax.ShapeDtypeStruct:
         import jax
         import jax.numpy as jnp
 

@@ -1,139 +1,36 @@
-"""What a program computes and moves, counted from its jaxpr: matmuls exactly, loops by their trips, elementwise work as fused passes.
+"""FLOPs and bytes of a program, counted from its jaxpr: matmuls exactly, loops by their trips, elementwise work as fused passes.
 
-XLA's own analysis counts a loop's body once, and nothing of what it removed; this walk multiplies, and can look at the
-program with or without what nobody uses.
+XLA's own analysis counts a loop's body once and omits what it removed; this walk multiplies, and counts the
+program with or without dead code.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rooflinecli.measure.flat_jaxpr import Flat, Node, Value, bodies, flatten, opened
 
-MATH = frozenset(
-    [
-        "add",
-        "sub",
-        "mul",
-        "div",
-        "max",
-        "min",
-        "neg",
-        "abs",
-        "sign",
-        "exp",
-        "exp2",
-        "log",
-        "log1p",
-        "expm1",
-        "tanh",
-        "sin",
-        "cos",
-        "tan",
-        "sinh",
-        "cosh",
-        "asin",
-        "acos",
-        "atan",
-        "atan2",
-        "sqrt",
-        "rsqrt",
-        "cbrt",
-        "logistic",
-        "erf",
-        "erfc",
-        "erf_inv",
-        "pow",
-        "integer_pow",
-        "square",
-        "rem",
-        "add_any",
-        "floor",
-        "ceil",
-        "round",
-        "clamp",
-        "select_n",
-        "reduce_sum",
-        "reduce_max",
-        "reduce_min",
-        "reduce_prod",
-        "cumsum",
-        "cumprod",
-        "cummax",
-        "cummin",
-        "cumlogsumexp",
-        "argmax",
-        "argmin",
-        "is_finite",
-        "nextafter",
-        "lgamma",
-        "digamma",
-    ]
-)
+if TYPE_CHECKING:
+    from jax.extend.core import ClosedJaxpr, Jaxpr
+
 REDUCTIONS = frozenset(
-    [
-        "reduce_sum",
-        "reduce_max",
-        "reduce_min",
-        "reduce_prod",
-        "reduce_and",
-        "reduce_or",
-        "argmax",
-        "argmin",
-        "cumsum",
-        "cumprod",
-        "cummax",
-        "cummin",
-        "cumlogsumexp",
-    ]
+    "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or argmax argmin cumsum cumprod cummax cummin "
+    "cumlogsumexp".split()
+)
+MATH = REDUCTIONS - {"reduce_and", "reduce_or"} | frozenset(
+    "add sub mul div max min neg abs sign exp exp2 log log1p expm1 tanh sin cos tan sinh cosh asin acos atan atan2 sqrt rsqrt "
+    "cbrt logistic erf erfc erf_inv pow integer_pow square rem add_any floor ceil round clamp select_n is_finite nextafter "
+    "lgamma digamma".split()
 )
 VIEWS = frozenset(
-    [
-        "reshape",
-        "squeeze",
-        "expand_dims",
-        "broadcast_in_dim",
-        "broadcast",
-        "transpose",
-        "convert_element_type",
-        "bitcast_convert_type",
-        "copy",
-        "stop_gradient",
-        "iota",
-        "rev",
-        "slice",
-        "concatenate",
-        "pad",
-        "copy_p",
-        "sharding_constraint",
-        "optimization_barrier",
-        "eq",
-        "ne",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "and",
-        "or",
-        "not",
-        "xor",
-        "reduce_precision",
-        "real",
-        "imag",
-        "complex",
-        "pvary",
-        "random_bits",
-        "random_seed",
-        "random_wrap",
-        "random_unwrap",
-        "shift_left",
-        "shift_right_logical",
-        "shift_right_arithmetic",
-    ]
+    "reshape squeeze expand_dims broadcast_in_dim broadcast transpose convert_element_type bitcast_convert_type copy "
+    "stop_gradient iota rev slice concatenate pad copy_p sharding_constraint optimization_barrier eq ne lt le gt ge and or not "
+    "xor reduce_precision real imag complex pvary random_bits random_seed random_wrap random_unwrap shift_left "
+    "shift_right_logical shift_right_arithmetic".split()
 )
-SCALARS = 64.0  # bytes: below it a pass is a loop counter or a scale, which rides along
+SCALARS = 64.0  # bytes: smaller passes are loop counters or scales, which other passes absorb
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +65,8 @@ class OpCounts:
 
 @dataclass(frozen=True)
 class Rules:
-    """once: loop bodies count once, as XLA counts them. trips: of a loop whose end is not known before it runs. dead: with
-    what nobody uses. least: what runs in any case, so the cheapest branch, and no trip of a loop that may have none."""
+    """once: loop bodies count once, as XLA counts them. trips: of loops whose trip count is not static. dead: include dead code.
+    least: a lower bound, with the cheapest branch and no trip of a loop that may have none."""
 
     once: bool = False
     trips: float | None = None
@@ -177,7 +74,7 @@ class Rules:
     least: bool = False
 
 
-def tally(jaxpr: Any, rules: Rules) -> OpCounts:
+def tally(jaxpr: Jaxpr | ClosedJaxpr, rules: Rules) -> OpCounts:
     """Count a traced program."""
     found = OpCounts()
     _count(flatten(jaxpr, dead=rules.dead), 1.0, found, rules)

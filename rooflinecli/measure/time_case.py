@@ -1,19 +1,24 @@
-"""One case on the clock: inputs made, kernel compiled and checked, runs enqueued on rotating inputs."""
+"""Timing of one case: inputs made, kernel compiled and checked, runs enqueued on rotating inputs."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rooflinecli.measure import torch_baseline
 from rooflinecli.measure.cases import WARM, KernelCase
 from rooflinecli.measure.device import Environment
 from rooflinecli.measure.timing import Protocol, Timing, measure
 
+if TYPE_CHECKING:
+    import jax
+
+    from rooflinecli.measure.kernels.base import Arrays, Kernel
+
 
 def timed(case: KernelCase, protocol: Protocol, environment: Environment, dispatch: float) -> Timing:
-    """Compile one case apart, check it where the kernel is not XLA's, then time it on rotating inputs (one set where it is timed warm), its output buffer reused."""
+    """Compile one case, check it where the kernel is not XLA's, then time it on rotating inputs (one set when timed warm) with its output buffer reused."""
     from rooflinecli.measure.kernels.base import sets_needed
     from rooflinecli.measure.kernels.registry import build
 
@@ -30,7 +35,7 @@ def timed(case: KernelCase, protocol: Protocol, environment: Environment, dispat
     return _time(kernel, sets, chain, protocol, dispatch)
 
 
-def _checked(case: KernelCase, kernel: Any, sets: list[Any], protocol: Protocol) -> Any:
+def _checked(case: KernelCase, kernel: Kernel, sets: list[Arrays], protocol: Protocol) -> Kernel:
     """The quickest of a kernel's options whose output agrees with float64. Raises when none does."""
     import jax
 
@@ -56,7 +61,7 @@ def _checked(case: KernelCase, kernel: Any, sets: list[Any], protocol: Protocol)
     return best
 
 
-def _time(kernel: Any, sets: list[Any], chain: int, protocol: Protocol, dispatch: float) -> Timing:
+def _time(kernel: Kernel, sets: list[Arrays], chain: int, protocol: Protocol, dispatch: float) -> Timing:
     """Time a kernel over its rotating input sets, `chain` of them per call."""
     import jax
 
@@ -70,7 +75,7 @@ def _time(kernel: Any, sets: list[Any], chain: int, protocol: Protocol, dispatch
     compile_s = time.perf_counter() - begin
     state = [buffer]
 
-    def run(turn: int) -> Any:
+    def run(turn: int) -> jax.Array | Arrays:
         out = executable(groups[turn % count], kernel.hot, state[0])
         if kernel.reuse:
             state[0] = out
@@ -89,7 +94,7 @@ def chain_length(case: KernelCase, environment: Environment) -> int:
 
 
 def dispatch_overhead(repeats: int = 300) -> float:
-    """Seconds of calling a compiled kernel that does nothing worth mentioning, and waiting for it."""
+    """Seconds of calling a trivial compiled kernel and waiting for it."""
     import jax
     import jax.numpy as jnp
 

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 
 from rooflinecli.measure.cases import KernelCase
-from rooflinecli.measure.kernels.base import Kernel, normal
+from rooflinecli.measure.kernels.base import Arrays, Kernel, normal
 
 Implementation = Literal["xla", "cudnn"]
 
 
 def build_prefill(case: KernelCase) -> Kernel:
-    """q[b, s, h, d] over k, v[b, s, kv, d]: all hot, since the projection before has just written them."""
+    """q[b, s, h, d] over k, v[b, s, kv, d]: all streamed."""
     b, s, h, kv, d = (case.sizes[a] for a in ("b", "s", "h", "kv", "d"))
     implementation: Implementation = "cudnn" if case.engine == "cudnn" else "xla"
 
-    def fn(q: Any, k: Any, v: Any) -> Any:
+    def fn(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
         return jax.nn.dot_product_attention(q, k, v, is_causal=case.op == "prefill", implementation=implementation)
 
-    def rotating(i: int) -> tuple[Any, ...]:
+    def rotating(i: int) -> Arrays:
         return (
             normal(3 * i, (b, s, h, d), case.dtype),
             normal(3 * i + 1, (b, s, kv, d), case.dtype),
@@ -36,7 +36,7 @@ def build_training(case: KernelCase) -> Kernel:
     b, s, h, d = (case.sizes[a] for a in ("b", "s", "h", "d"))
     fn = partial(jax.nn.dot_product_attention, is_causal=True)
 
-    def step(q: Any, k: Any, v: Any, dy: Any) -> Any:
+    def step(q: jax.Array, k: jax.Array, v: jax.Array, dy: jax.Array) -> Arrays:
         y, back = jax.vjp(fn, q, k, v)
         return (y, *back(dy))
 
@@ -49,7 +49,7 @@ def build_decode(case: KernelCase) -> Kernel:
     implementation: Implementation = "cudnn" if case.engine == "cudnn" else "xla"
     q = normal(7, (b, 1, h, d), case.dtype)
 
-    def fn(k: Any, v: Any, q: Any) -> Any:
+    def fn(k: jax.Array, v: jax.Array, q: jax.Array) -> jax.Array:
         return jax.nn.dot_product_attention(q, k, v, implementation=implementation)
 
     return Kernel(

@@ -6,16 +6,20 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from rooflinecli.measure.dtypes import jax_name
 
 MOST_SETS = 64
-MOST_BYTES = 2 * 2**30  # of rotating inputs, on a CPU; a share of device memory elsewhere
+MOST_BYTES = 2 * 2**30  # of rotating inputs, on a CPU; a tenth of device memory where that is more
+
+
+Arrays = tuple[jax.Array, ...]
+Function = Callable[..., jax.Array | Arrays]
 
 
 @dataclass(frozen=True)
@@ -23,14 +27,14 @@ class Kernel:
     """fn(*rotating, *hot) -> array. `rotating(i)` makes the i-th random set of inputs that stream from memory;
     `hot` are inputs a real program would find in cache. `reuse`: donate the last output as the next one's buffer."""
 
-    fn: Callable[..., Any]
-    rotating: Callable[[int], tuple[Any, ...]]
-    hot: tuple[Any, ...] = ()
+    fn: Function
+    rotating: Callable[[int], Arrays]
+    hot: Arrays = ()
     reuse: bool = True
-    options: tuple[Callable[..., Any], ...] = ()  # other ways to compute the same; the quickest is timed in full
+    options: tuple[Function, ...] = ()  # alternatives, such as other tiles; the quickest is timed in full
 
 
-def replaced(base: Kernel, *options: Callable[..., Any]) -> Kernel:
+def replaced(base: Kernel, *options: Function) -> Kernel:
     """The same inputs computed by other functions. Raises NotImplementedError when there is none."""
     if not options:
         raise NotImplementedError("no tile of this kernel fits the shape")
@@ -38,19 +42,19 @@ def replaced(base: Kernel, *options: Callable[..., Any]) -> Kernel:
 
 
 def sets_needed(set_bytes: float, llc: int, memory: int) -> int:
-    """How many input sets to rotate so that none is still in the last-level cache when its turn comes again."""
+    """How many input sets to rotate so that none is still in the last-level cache when it is used again."""
     wanted = math.ceil(2.5 * llc / max(set_bytes, 1)) + 1
     allowed = max(2, int(min(0.3 * memory, max(MOST_BYTES, 0.1 * memory)) / max(set_bytes, 1)))
     return max(2, min(wanted, allowed, MOST_SETS))
 
 
 @lru_cache(maxsize=1)
-def _pool() -> np.ndarray[Any, Any]:
-    """A few million random normals: host inputs are windows of it, since drawing every input afresh took longer than timing."""
+def _pool() -> NDArray[np.float32]:
+    """A few million random normals: host inputs are windows of it, because drawing every input took longer than timing it."""
     return np.random.default_rng(20).standard_normal(2**22 + 3, dtype=np.float32)
 
 
-def normal(seed: int, shape: tuple[int, ...], dtype: str, scale: float = 1.0) -> Any:
+def normal(seed: int, shape: tuple[int, ...], dtype: str, scale: float = 1.0) -> jax.Array:
     """Random normal data: zeros would flatter both the clock of a GPU and the multipliers of a CPU."""
     name = jax_name(dtype)
     if jax.default_backend() == "cpu":
@@ -66,14 +70,14 @@ def normal(seed: int, shape: tuple[int, ...], dtype: str, scale: float = 1.0) ->
     return (jax.random.normal(key, shape, dtype=wide) * scale).astype(name)
 
 
-def compiled(kernel: Kernel, first: tuple[Any, ...], chain: int = 1) -> tuple[Any, Any]:
+def compiled(kernel: Kernel, first: Arrays, chain: int = 1) -> tuple[jax.stages.Wrapped, jax.Array | Arrays]:
     """The jitted function `f(sets, hot, buffer) -> output` and its first buffer; `sets` holds `chain` input sets.
 
     With chain > 1 the copies run one after another inside one call (each waits for the one before through an
     optimization barrier), so a short kernel on an accelerator is timed without the host's dispatch between copies.
     """
 
-    def call(sets: Any, hot: Any, buffer: Any) -> Any:
+    def call(sets: tuple[Arrays, ...], hot: Arrays, buffer: jax.Array | Arrays) -> jax.Array | Arrays:
         del buffer  # donated: XLA writes the output over it instead of touching fresh pages
         out = kernel.fn(*sets[0], *hot)
         for more in sets[1:]:

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+from numpy.typing import NDArray
 
 from rooflinecli.measure.cases import KernelCase
 from rooflinecli.measure.dtypes import jax_name
-from rooflinecli.measure.kernels.base import Kernel
+from rooflinecli.measure.kernels.base import Arrays, Function, Kernel
 
 AXIS = "x"
 
 
-def _permute(x: Any) -> Any:
+def _permute(x: jax.Array) -> jax.Array:
     n = jax.lax.axis_size(AXIS) if hasattr(jax.lax, "axis_size") else jax.device_count()
     return jax.lax.ppermute(x, AXIS, [(i, (i + 1) % n) for i in range(n)])
 
 
 # op -> (function of a device's block, whether its input and its output are sharded over the axis)
-OPS: dict[str, tuple[Callable[[Any], Any], bool, bool]] = {
+OPS: dict[str, tuple[Callable[[jax.Array], jax.Array], bool, bool]] = {
     "all-reduce": (lambda x: jax.lax.psum(x, AXIS), False, False),
     "all-gather": (lambda x: jax.lax.all_gather(x, AXIS, tiled=True), True, False),
     "reduce-scatter": (lambda x: jax.lax.psum_scatter(x, AXIS, tiled=True), False, True),
@@ -33,8 +33,8 @@ OPS: dict[str, tuple[Callable[[Any], Any], bool, bool]] = {
 }
 
 
-def shard_map(fn: Callable[..., Any], mesh: Mesh, in_specs: Any, out_specs: Any) -> Callable[..., Any]:
-    """jax.shard_map, which lived in jax.experimental before 0.8, without replication checks."""
+def shard_map(fn: Function, mesh: Mesh, in_specs: tuple[P, ...], out_specs: P) -> Function:
+    """jax.shard_map (in jax.experimental before 0.8) without replication checks."""
     if hasattr(jax, "shard_map"):
         return jax.shard_map(fn, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)
     from jax.experimental.shard_map import shard_map as old
@@ -42,7 +42,7 @@ def shard_map(fn: Callable[..., Any], mesh: Mesh, in_specs: Any, out_specs: Any)
     return old(fn, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_rep=False)
 
 
-def collective(op: str, mesh: Mesh) -> Callable[[Any], Any]:
+def collective(op: str, mesh: Mesh) -> Function:
     """The collective as a function of a global array [n, ...] whose first axis is one block per device.
 
     Every device holds its own block, so the result differs per device too and XLA cannot drop the communication.
@@ -63,9 +63,9 @@ def build(case: KernelCase) -> Kernel:
     width = block_elements(case.op, case.sizes["bytes"], n, jnp.dtype(name).itemsize)
     sharding = NamedSharding(mesh, P(AXIS))
 
-    def make(i: int) -> tuple[Any, ...]:
-        def block(index: Any) -> Any:
-            seed = 1000 * i + (index[0].start or 0)
+    def make(i: int) -> Arrays:
+        def block(index: tuple[slice, ...] | None) -> NDArray[np.float32]:
+            seed = 1000 * i + (index[0].start or 0 if index else 0)
             return np.random.default_rng(seed).standard_normal((1, width), dtype=np.float32).astype(jnp.dtype(name))
 
         return (jax.make_array_from_callback((n, width), sharding, block),)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,41 +11,40 @@ from rooflinecli.measure.cases import KernelCase
 from rooflinecli.measure.kernels.base import Kernel, normal
 
 
-def _copy(x: Any) -> Any:
+def _copy(x: jax.Array) -> jax.Array:
     return -x  # a plain copy would be elided; a sign flip costs the same traffic
 
 
-def _triad(x: Any, y: Any) -> Any:
+def _triad(x: jax.Array, y: jax.Array) -> jax.Array:
     return x + 0.5 * y  # McCalpin, STREAM
 
 
-def _read(x: Any) -> Any:
+def _read(x: jax.Array) -> jax.Array:
     return jnp.max(x.reshape(-1, 1024), axis=0)
 
 
-def _layernorm(x: Any) -> Any:
+def _layernorm(x: jax.Array) -> jax.Array:
     wide = x.astype(jnp.float32)
-    centred = wide - wide.mean(-1, keepdims=True)
-    return (centred * jax.lax.rsqrt((centred * centred).mean(-1, keepdims=True) + 1e-5)).astype(x.dtype)
+    return _rmsnorm(wide - wide.mean(-1, keepdims=True)).astype(x.dtype)
 
 
-def _rmsnorm(x: Any) -> Any:
+def _rmsnorm(x: jax.Array) -> jax.Array:
     wide = x.astype(jnp.float32)
     return (wide * jax.lax.rsqrt((wide * wide).mean(-1, keepdims=True) + 1e-5)).astype(x.dtype)
 
 
-def _swiglu(gate: Any, up: Any) -> Any:
+def _swiglu(gate: jax.Array, up: jax.Array) -> jax.Array:
     return jax.nn.silu(gate) * up
 
 
-def adamw(p: Any, g: Any, m: Any, v: Any) -> Any:
+def adamw(p: jax.Array, g: jax.Array, m: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """One AdamW update (Loshchilov, Hutter 2019) of a float32 parameter: 4 tensors read, 3 written."""
     m, v = 0.9 * m + 0.1 * g, 0.95 * v + 0.05 * g * g
     return p - 3e-4 * (m / (jnp.sqrt(v) + 1e-8) + 0.1 * p), m, v
 
 
 # name -> (function, operands read)
-ROWS: dict[str, tuple[Callable[..., Any], int]] = {
+ROWS: dict[str, tuple[Callable[..., jax.Array], int]] = {
     "copy": (_copy, 1),
     "triad": (_triad, 2),
     "read": (_read, 1),
