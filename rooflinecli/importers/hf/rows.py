@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from rooflinecli.importers.hf.decoder import decoder
 from rooflinecli.importers.hf.ignored_fields import SETS
 from rooflinecli.specs.field_reader import Family
 from rooflinecli.specs.yaml_loader import Loader
@@ -47,14 +48,19 @@ def row(where: str, name: str) -> Mapping[str, Any]:
 def family(where: str, name: str) -> Family:
     """How a model type of a folder is read."""
     given = row(where, name)
-    module, function = given["reader"].rsplit(".", 1)
-    module = module if "." in module else f"{where}.{module}"
-    convert = getattr(import_module(f"rooflinecli.importers.hf.{module}"), function)
     ignored: set[str] = set()
     for field in given.get("ignored", "").split():
         ignored |= SETS[field[1:]] if field.startswith(_SET) else {field}
+    if "reader" not in given:
+        return Family(partial(decoder, row=given), given["defaults"], frozenset(ignored))
+    module, function = given["reader"].rsplit(".", 1)
+    module = module if "." in module else f"{where}.{module}"
+    convert = getattr(import_module(f"rooflinecli.importers.hf.{module}"), function)
+    more = dict(given.get("arguments", {}))
+    if "attention" in given:
+        more["row"] = given
     return Family(
-        partial(convert, **given["arguments"]) if "arguments" in given else convert,
+        partial(convert, **more) if more else convert,
         given["defaults"],
         frozenset(ignored),
         **{key: True for key in ("own_head", "pair", "varied") if given.get(key)},

@@ -1,66 +1,30 @@
-"""gpt2, gpt_neox, gptj, opt, bloom: LayerNorm with bias and a plain MLP. Source: transformers 5.23 models/{gpt2,gpt_neox,gptj,opt,bloom}."""
+"""Decoders near GPT-2 that a row alone does not say. Source: transformers 5.23 models of those names."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from rooflinecli.importers.hf.decoder import attention, feedforward, frame
+from rooflinecli.importers.hf.decoder import (
+    Block,
+    attention,
+    decoder,
+    feedforward,
+    frame,
+)
+from rooflinecli.importers.hf.ignored_fields import NOISE
+from rooflinecli.importers.hf.layer_pattern import Override
+from rooflinecli.importers.hf.vision_encoders import values
 from rooflinecli.specs.field_reader import ConfigFields
 
-
-def _small(f: ConfigFields) -> tuple[int, int, int]:
-    """Width, layers and feed-forward width as the n_* names give them; a null n_inner is 4 x n_embd."""
-    width = f.whole("n_embd", "hidden_size")
-    return width, f.whole("n_layer", "num_hidden_layers"), f.whole("n_inner", null=4 * width)
+Row = Mapping[str, Any]
 
 
-def gpt2(f: ConfigFields) -> dict[str, Any]:
-    """Learned positions, biases everywhere."""
-    width, layers, inner = _small(f)
-    rows = f.whole("n_positions", "max_position_embeddings")
-    block = attention(f, heads="n_head", kv=None, width=width, head_dim=False, qkv_bias=True, out_bias=True)
-    return frame(
-        f,
-        block,
-        feedforward(f, "dense", d_ff=inner, bias=True),
-        layers=layers,
-        norm="layernorm",
-        width=width,
-        context=rows,
-        positions={"kind": "learned", "length": rows},
-    )
-
-
-def gptj(f: ConfigFields) -> dict[str, Any]:
-    """Parallel blocks under one norm; no bias in attention, one on the MLP and on the head."""
-    width, layers, inner = _small(f)
-    block = attention(f, heads="n_head", kv=None, width=width, head_dim=False)
-    return frame(
-        f,
-        block,
-        feedforward(f, "dense", d_ff=inner, bias=True),
-        layers=layers,
-        norm="layernorm",
-        width=width,
-        context=f.whole("n_positions", "max_position_embeddings"),
-        lm_head_bias=True,
-        parallel=True,
-        norms=1,
-    )
-
-
-def gpt_neox(f: ConfigFields) -> dict[str, Any]:
-    """Two norms even when the blocks are parallel; the MLP is biased whatever attention_bias says."""
-    bias = f.flag("attention_bias")
-    block = attention(f, kv=None, head_dim=False, qkv_bias=bias, out_bias=bias)
-    return frame(
-        f,
-        block,
-        feedforward(f, "dense", bias=True),
-        layers=f.whole("num_hidden_layers"),
-        norm="layernorm",
-        parallel=f.flag("use_parallel_residual"),
-    )
+def bloom(f: ConfigFields, row: Row) -> Block:
+    """Its feed-forward is always four times the width."""
+    width = f.whole("hidden_size", "n_embed")
+    f.expect("n_inner", (None, 4 * width), "BLOOM's feed-forward is always 4 x hidden_size; remove n_inner")
+    return decoder(f, row)
 
 
 def opt(f: ConfigFields) -> dict[str, Any]:
@@ -83,19 +47,103 @@ def opt(f: ConfigFields) -> dict[str, Any]:
     )
 
 
-def bloom(f: ConfigFields) -> dict[str, Any]:
-    """ALiBi, a norm after the embedding, feed-forward of 4 x hidden always."""
-    width = f.whole("hidden_size", "n_embed")
-    f.expect("n_inner", (None, 4 * width), "BLOOM's feed-forward is always 4 x hidden_size; remove n_inner")
-    block = attention(f, heads="n_head", kv=None, width=width, head_dim=False, qkv_bias=True, out_bias=True)
+def gpt_bigcode(f: ConfigFields) -> Block:
+    """GPT-2 with one key/value head where multi_query says so."""
+    width, heads = f.whole("n_embd", "hidden_size"), f.whole("n_head", "num_attention_heads")
+    n_kv = 1 if f.flag("multi_query", True) else heads
+    block = attention(f, heads="n_head", n_kv=n_kv, width=width, head_dim=False, qkv_bias=True, out_bias=True)
+    inner = f.whole("n_inner", "intermediate_size", null=4 * width)
+    length = f.whole("n_positions", "max_position_embeddings")
     return frame(
         f,
         block,
-        feedforward(f, "dense", d_ff=4 * width, bias=True),
+        feedforward(f, "dense", d_ff=inner, bias=True),
         layers=f.whole("n_layer", "num_hidden_layers"),
         norm="layernorm",
         width=width,
-        context=f.optional("seq_length"),
-        embedding_norm=True,
+        context=length,
+        positions={"kind": "learned", "length": length},
+    )
+
+
+def gpt_neo(f: ConfigFields) -> Block:
+    """GPT-2 without a bias on q, k and v; a window on the layers that attention_types calls local."""
+    width, n = f.whole("hidden_size"), f.whole("num_layers", "num_hidden_layers")
+    kinds: list[str] = []
+    pattern = f.items("attention_types", list) or [[["global", "local"], n // 2]]
+    for entry in pattern:
+        if len(entry) != 2 or not isinstance(entry[0], list) or not isinstance(entry[1], int):
+            raise f.fail("attention_types", "expected pairs of a list of kinds and how often; mend it")
+        kinds += entry[0] * entry[1]
+    if len(kinds) != n or not set(kinds) <= {"global", "local"}:
+        raise f.fail("attention_types", f"gives {len(kinds)} layers of global or local for {n}; mend it")
+    window, rows = f.whole("window_size"), f.whole("max_position_embeddings")
+    block = attention(f, heads="num_heads", kv=None, width=width, head_dim=False, out_bias=True)
+    return frame(
+        f,
+        block,
+        feedforward(f, "dense", d_ff=f.whole("intermediate_size", null=4 * width), bias=True),
+        layers=[{"attention": {"window": window}} if kind == "local" else {} for kind in kinds],
+        norm="layernorm",
+        width=width,
+        positions={"kind": "learned", "length": rows},
+    )
+
+
+def neox_japanese(f: ConfigFields) -> Block:
+    """GPT-NeoX without biases, but for the output of the last layer's attention."""
+    n, d = f.whole("num_hidden_layers"), f.whole("hidden_size")
+    last: list[Override] = [*({} for _ in range(n - 1)), {"pieces": [values("out_bias")]}]
+    mlp = feedforward(f, "dense", d_ff=d * f.whole("intermediate_multiple_size"))
+    return frame(f, attention(f, kv=None, head_dim=False), mlp, layers=last, norm="layernorm")
+
+
+def mpt(f: ConfigFields) -> Block:
+    """ALiBi, LayerNorm without bias, no bias anywhere, a feed-forward of four times the width always."""
+    width, inner = f.whole("d_model"), nested(f, "attn_config", _MPT)
+    inner.expect(
+        "attn_type", ("multihead_attention",), "transformers builds multihead_attention; write the model as YAML"
+    )
+    inner.expect("qk_ln", (False,), "transformers builds no norm of q and k here; write the model as YAML")
+    inner.expect(
+        "kv_n_heads", (None, f.whole("n_heads")), "transformers builds as many keys as heads; write the model as YAML"
+    )
+    ratio = f.whole("expansion_ratio", null=4)
+    if ratio != 4:
+        f.notes.append(
+            f"expansion_ratio {ratio} is not used: transformers builds a feed-forward of 4 x d_model whatever it says."
+        )
+    f.expect("no_bias", (True,), "transformers builds no biases; write the model as YAML")
+    inner.finish(NOISE)
+    return frame(
+        f,
+        attention(f, heads="n_heads", kv=None, width=width, head_dim=False),
+        feedforward(f, "dense", d_ff=4 * width),
+        layers=f.whole("n_layers"),
+        norm="layernorm_nobias",
+        width=width,
+        context=f.optional("max_seq_len"),
         positions={"kind": "alibi"},
     )
+
+
+_MPT = {
+    "attn_impl",
+    "alibi",
+    "alibi_bias_max",
+    "attn_pdrop",
+    "clip_qkv",
+    "prefix_lm",
+    "softmax_scale",
+    "attn_uses_sequence_id",
+}
+
+
+def nested(f: ConfigFields, name: str, ignored: set[str]) -> ConfigFields:
+    """A block inside the config, with what changes no shape in it marked as read."""
+    data = f.raw(name)
+    if not isinstance(data, dict):
+        data = {}
+    inner = ConfigFields(data, {}, f.where, (*f.prefix, name))
+    inner.used |= ignored | {"is_encoder_decoder", "add_cross_attention"}
+    return inner

@@ -120,9 +120,16 @@ def minimax(f: ConfigFields) -> Block:
     return frame(f, None, moe, layers=placed(kinds, {"recurrent": lightning, "attention": full}))
 
 
-def minimax_m2(f: ConfigFields) -> Block:
-    """Grouped-query attention with norms over the full width of q and k; a mixture on every layer."""
-    moe = experts(f, "intermediate_size", ("num_local_experts",))
-    if f.optional("num_mtp_modules"):
-        f.notes.append("Multi-token-prediction layers are left out, as in transformers.")
-    return frame(f, attention(f, qk_norm="full"), moe, layers=f.whole("num_hidden_layers"))
+def olmo_hybrid(f: ConfigFields) -> Block:
+    """Gated DeltaNet with full attention on every fourth layer, whose q and k are normalized over their full width."""
+    n = f.whole("num_hidden_layers")
+    default = ["recurrent" if (i + 1) % 4 else "attention" for i in range(n)]
+    kinds = layer_kinds(f, ("layer_types",), default, ("recurrent", "attention"))
+    layers = placed(kinds, {"recurrent": delta(f), "attention": _attention(f, qk_norm="full")})
+    return frame(f, None, feedforward(f, "gated"), layers=layers)
+
+
+def _attention(f: ConfigFields, **more: Any) -> Block:
+    """attention_bias on q, k, v and o."""
+    bias = f.flag("attention_bias")
+    return attention(f, qkv_bias=bias, out_bias=bias, **more)

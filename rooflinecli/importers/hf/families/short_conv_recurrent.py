@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli.importers.hf.decoder import attention, experts, feedforward, frame, sparse
+from rooflinecli.importers.hf.decoder import attention, experts, feedforward, frame, set_only, sparse
 from rooflinecli.importers.hf.families.hybrid_ssm import placed
 from rooflinecli.importers.hf.hybrid_layers import layer_kinds
 from rooflinecli.importers.hf.layer_pattern import merged
+from rooflinecli.importers.hf.vision_encoders import linear
 from rooflinecli.specs.field_reader import MISSING, ConfigFields
 
 Block = dict[str, Any]
@@ -84,3 +85,30 @@ def rwkv(f: ConfigFields) -> Block:
         context=f.optional("context_length"),
         positions={"kind": "none"},
     )
+
+
+def lfm3(f: ConfigFields) -> Block:
+    """Short convolutions, attention over all, and over a window, with a gate for each head; norms behind the blocks too."""
+    n, d, bias = f.whole("num_hidden_layers"), f.whole("hidden_size"), f.flag("attention_bias")
+    kinds = f.items("layer_types", str, n) or [
+        "full_attention" if i % 4 == 2 else "sliding_attention" if i % 4 == 0 and i > 0 else "conv" for i in range(n)
+    ]
+    conv: Block = {"kind": "short-conv", "n_heads": d, "head_dim": 1, "sizes": {"taps": f.whole("conv_L_cache")}}
+    conv |= {"conv_bias": True} if f.flag("conv_bias") else {}
+    heads = attention(f, qkv_bias=bias, out_bias=bias, qk_norm="head")
+    blocks = {
+        "conv": conv,
+        "full_attention": heads,
+        "sliding_attention": heads | set_only({"window": f.optional("sliding_window")}),
+    }
+    unknown = set(kinds) - set(blocks)
+    if unknown:
+        raise f.fail("layer_types", f"'{unknown.pop()}' is not a layer this importer knows; known: {', '.join(blocks)}")
+    layers = placed(kinds, blocks)
+    if f.flag("use_attention_gate", True):
+        gate = linear("head_gate", heads["n_heads"], bias=False)
+        layers = [
+            layer | ({"pieces": [gate]} if kind != "conv" else {}) for layer, kind in zip(layers, kinds, strict=True)
+        ]
+    norms = {"norms": 4} if f.flag("use_sandwich_norm", True) else {}
+    return frame(f, None, feedforward(f, "gated"), layers=layers) | norms

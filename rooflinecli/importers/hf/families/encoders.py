@@ -1,14 +1,21 @@
-"""bert, roberta and its namesakes, distilbert, electra, modernbert: encoders, with the head of the class that the config names.
+"""Encoders of text, with the head of the class that the config names.
 
-Source: transformers 5.23 models/{bert,roberta,distilbert,electra,modernbert}/modeling_*.py.
+Source: transformers 5.23 models of those names, modeling_*.py.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli.importers.hf.decoder import Block, attention, feedforward, frame
+from rooflinecli.importers.hf.decoder import (
+    Block,
+    attention,
+    feedforward,
+    frame,
+    set_only,
+)
 from rooflinecli.importers.hf.layer_pattern import windows
+from rooflinecli.importers.hf.vision_encoders import linear, norm
 from rooflinecli.specs.field_reader import ConfigFields
 
 Pieces = list[Block]
@@ -37,10 +44,6 @@ def labels(f: ConfigFields) -> int:
     """Classes of a classifier: as counted, or as named."""
     named = f.raw("id2label")
     return f.whole("num_labels", null=len(named) if isinstance(named, dict) and named else 2)
-
-
-def linear(name: str, width: int, **more: Any) -> Block:
-    return {"kind": "linear", "name": name, "width": width, **more}
 
 
 def masked(f: ConfigFields, width: int, dense: Block, *norm: Block, bias: bool = True) -> Block:
@@ -223,3 +226,67 @@ def modernbert(f: ConfigFields) -> Block:
         once = {"once": True} if kind == "sequence" else {}
         ends["after"] = [{**dense, **once}, {**after, **once}, linear("classifier", labels(f), **once)]
     return built | ends
+
+
+def modernbert_decoder(f: ConfigFields) -> Block:
+    """ModernBERT that writes: two of three layers see a window; a matrix and a norm before the head."""
+    n, bias, width = f.whole("num_hidden_layers"), f.flag("attention_bias"), f.whole("hidden_size")
+    every = f.whole("global_attn_every_n_layers", null=3)
+    half = f.whole("local_attention", null=0, least=0) // 2
+    f.used.add("sliding_window")  # half of local_attention, whatever is written
+    local = windows(f, [i % every != 0 for i in range(n)], half or None)
+    local[0] = {**local[0], "norms": 1}
+    kind = "layernorm" if f.flag("norm_bias") else "layernorm_nobias"
+    block = attention(f, kv=None, head_dim=False, qkv_bias=bias, out_bias=bias)
+    after = [linear("head_dense", width, bias=f.flag("classifier_bias")), norm("head_norm", kind)]
+    built = frame(f, block, feedforward(f, "gated", bias=f.flag("mlp_bias")), layers=local, norm=kind)
+    return built | {"embedding_norm": True, "after": after} | set_only({"lm_head_bias": f.flag("decoder_bias")})
+
+
+def _ends(f: ConfigFields, kind: str, width: int, masked: Block, dense: bool, pooler: bool) -> Block:
+    """What stands behind an encoder: the masked head, a pooler, or a classifier with a matrix or a pooler before it."""
+    if kind == "pretraining":
+        raise f.fail("architectures", "this type has no pretraining class; name the ForMaskedLM one")
+    if kind == "masked":
+        return masked
+    pool = [linear("pooler", width, once=True)] if pooler else []
+    if not kind:
+        return {"after": pool, "lm_head": False}
+    once: Block = {"once": True} if kind == "sequence" else {}
+    first = [linear("classifier_dense", width, once=True)] if dense and once else pool if once else []
+    return {"after": [*first, linear("classifier", labels(f), **once)], "lm_head": False}
+
+
+def eurobert(f: ConfigFields) -> Block:
+    """llama both ways, with a head of its own over the vocabulary."""
+    bias, width = f.flag("attention_bias"), f.whole("hidden_size")
+    block = attention(f, qkv_bias=bias, out_bias=bias) | {"causal": False}
+    made = frame(f, block, feedforward(f, "gated", bias=f.flag("mlp_bias")), layers=f.whole("num_hidden_layers"))
+    masked = {"after": [], "lm_head_bias": f.flag("mlp_bias")}  # the class gives its head the bias of the MLPs
+    return made | _ends(f, head_of(f), width, masked, dense=True, pooler=False)
+
+
+def nomic(f: ConfigFields) -> Block:
+    """bert with rotary positions, a gated MLP and no biases."""
+    width = f.whole("hidden_size")
+    block = attention(f, kv=None) | {"causal": False}
+    rows = f.whole("max_position_embeddings")
+    made = frame(f, block, feedforward(f, "gated"), layers=f.whole("num_hidden_layers"), norm="layernorm", context=rows)
+    language = masked(f, width, linear("head_dense", width), _norm())
+    kind = head_of(f)
+    ends = _ends(f, kind, width, language, dense=False, pooler=bool(kind))
+    return made | {"final_norm": False, "embedding_norm": True, "before": _types(f)} | ends
+
+
+def _prenorm(f: ConfigFields, embedding_norm: bool) -> Block:
+    """roberta with its norms before the blocks, and one behind the layers."""
+    made = roberta(f) | {"final_norm": True}
+    return made | {"embedding_norm": embedding_norm}
+
+
+def roberta_prenorm(f: ConfigFields) -> Block:
+    return _prenorm(f, True)
+
+
+def roberta_xl(f: ConfigFields) -> Block:
+    return _prenorm(f, False)

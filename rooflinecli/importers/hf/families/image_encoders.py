@@ -1,12 +1,18 @@
-"""vit, dinov2, clip, siglip: encoders of images, alone or beside one of text. Source: transformers 5.23 models/{vit,dinov2,clip,siglip}/modeling_*.py."""
+"""Encoders of images, alone or beside one of text.
+
+Source: transformers 5.23 models of those names, modeling_*.py.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli.importers.hf import rows as rows_of
-from rooflinecli.importers.hf.decoder import Block, feedforward
-from rooflinecli.importers.hf.families.encoder import labels
+from rooflinecli.importers.hf import rows as registry
+from rooflinecli.importers.hf.decoder import (
+    Block,
+    feedforward,
+)
+from rooflinecli.importers.hf.families.encoders import labels
 from rooflinecli.importers.hf.ignored_fields import NOISE
 from rooflinecli.importers.hf.vision_encoders import linear, mha, patches, side, table, values
 from rooflinecli.specs.field_reader import ConfigFields, Family
@@ -89,8 +95,8 @@ def _part(f: ConfigFields, name: str, family: Family) -> tuple[Block, ConfigFiel
 
 def _pair(f: ConfigFields, vision: str, text: str, title: str) -> tuple[Block, Block, ConfigFields]:
     """A tower of images with its positions, and one of text beside it."""
-    seen, v = _part(f, "vision_config", rows_of.family("vision_encoders", vision))
-    said, t = _part(f, "text_config", rows_of.family("vision_encoders", text))
+    seen, v = _part(f, "vision_config", registry.family("vision_encoders", vision))
+    said, t = _part(f, "text_config", registry.family("vision_encoders", text))
     extra = 1 if vision == "clip_vision_model" else 0
     rows = (side(v, "image_size") // side(v, "patch_size")) ** 2 + extra
     seen |= {"lm_head": False, "max_context": rows}
@@ -118,8 +124,43 @@ def siglip(f: ConfigFields) -> Block:
 
 def image_tower(f: ConfigFields, name: str, class_tokens: int) -> Block:
     """A tower that reads images, as a model of its own."""
-    made = rows_of.family("vision_encoders", name).convert(f)
+    made = registry.family("vision_encoders", name).convert(f)
     return made | {
         "lm_head": False,
         "max_context": (side(f, "image_size") // side(f, "patch_size")) ** 2 + class_tokens,
     }
+
+
+def deit(f: ConfigFields) -> Block:
+    """vit with a second token that learns from a teacher."""
+    saved = (f.items("architectures", str) or ["DeiTForImageClassification"])[0]
+    data = {**f.data, "architectures": [saved.removesuffix("WithTeacher")]}
+    made = vit(ConfigFields(data, f.defaults, f.where, f.prefix, f.used, f.assumed))
+    rows = (side(f, "image_size") // side(f, "patch_size")) ** 2 + 2
+    width = f.whole("hidden_size")
+    made["before"] = [patches(f, width, bias=True, less=2), values("class_tokens", 2), table("positions", rows)]
+    if saved.endswith("WithTeacher"):
+        made["after"] = [linear("classifier", 2 * labels(f), once=True)]
+    return made | {"max_context": rows}
+
+
+def ijepa(f: ConfigFields) -> Block:
+    """vit without a class token: a classifier of the mean of the patches."""
+    made = vit(f)
+    rows, width = (side(f, "image_size") // side(f, "patch_size")) ** 2, f.whole("hidden_size")
+    made["before"] = [patches(f, width, bias=True), table("positions", rows)]
+    made["after"] = [piece for piece in made["after"] if piece["name"] != "pooler"]
+    return made | {"max_context": rows}
+
+
+def registers(f: ConfigFields) -> Block:
+    """dinov2 with learned tokens behind the class token."""
+    made, extra = dinov2(f), f.whole("num_register_tokens", null=4, least=0)
+    width, rows = f.whole("hidden_size"), (side(f, "image_size") // side(f, "patch_size")) ** 2 + 1
+    before = [
+        patches(f, width, bias=True, less=1 + extra),
+        values("class_token"),
+        values("mask_token"),
+        table("positions", rows),
+    ]
+    return made | {"before": [*before, *([values("registers", extra)] if extra else [])], "max_context": rows + extra}

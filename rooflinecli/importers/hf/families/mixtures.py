@@ -1,0 +1,262 @@
+"""Mixtures of experts over softmax attention that a row alone does not say. Source: transformers 5.23 models of those names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rooflinecli.importers.hf.decoder import (
+    Block,
+    attention,
+    decoder,
+    experts,
+    feedforward,
+    frame,
+    sparse,
+)
+from rooflinecli.importers.hf.families.gpt import nested
+from rooflinecli.importers.hf.ignored_fields import NOISE
+from rooflinecli.importers.hf.layer_pattern import Override, merged, windows
+from rooflinecli.importers.hf.vision_encoders import linear
+from rooflinecli.specs.field_reader import ConfigFields
+
+Row = Mapping[str, Any]
+
+
+def minimax_m2(f: ConfigFields, row: Row) -> Block:
+    if f.optional("num_mtp_modules"):
+        f.notes.append("Multi-token-prediction layers are left out, as in transformers.")
+    return decoder(f, row)
+
+
+def hunyuan(f: ConfigFields, row: Row) -> Block:
+    """A shared MLP as wide as an expert beside the experts of every layer. Raises DataError where layers differ."""
+    for name in ("num_experts", "moe_topk"):
+        if isinstance(f.raw(name), list):
+            raise f.fail(name, "a list by layer is not read; give one number, or write the model as YAML")
+    return decoder(f, row)
+
+
+def ernie4_5(f: ConfigFields) -> Block:
+    """Mixtures from one layer to another, at an interval; the router's correction bias is a parameter here."""
+    n, bias = f.whole("num_hidden_layers"), f.flag("use_bias")
+    first, last = f.whole("moe_layer_start_index", least=0), f.whole("moe_layer_end_index", least=-1)
+    every = f.whole("moe_layer_interval")
+    last = n - 1 if last < 0 else last
+    where = [first <= i <= last and (i + 1) % every == 0 for i in range(n)]
+    shared = f.whole("moe_num_shared_experts", null=0, least=0)
+    moe = experts(
+        f, "moe_intermediate_size", ("moe_num_experts",), "moe_k", n_shared=shared, shared_bias=bias, score_bias=True
+    )
+    moe |= {"bias": False}
+    base, mixed = sparse(feedforward(f, "gated", bias=bias), moe, where)
+    block = attention(f, qkv_bias=bias, out_bias=bias)
+    return frame(f, block, base, layers=mixed, lm_head_bias=bias)  # the dense ernie4_5 has no bias there
+
+
+def dbrx(f: ConfigFields) -> Block:
+    """Attention and experts in blocks of their own; LayerNorm without bias."""
+    width = f.whole("d_model")
+    inner, ffn = nested(f, "attn_config", {"attn_pdrop", "clip_qkv"}), nested(f, "ffn_config", _DBRX)
+    kv = inner.whole("kv_n_heads", null=1)
+    said = f.raw("num_key_value_heads")
+    if isinstance(said, int) and "kv_n_heads" in inner.data and said != kv:
+        raise f.fail("num_key_value_heads", f"{said} disagrees with attn_config.kv_n_heads {kv}; keep one")
+    count, chosen = ffn.whole("moe_num_experts", null=4), ffn.whole("moe_top_k", null=1)
+    if chosen > count:
+        raise ffn.fail("moe_top_k", f"{chosen} exceeds the {count} experts; give at most that many")
+    if ffn.whole("hidden_size", null=width) != width:
+        raise ffn.fail("hidden_size", f"differs from d_model {width}; give the same")
+    moe = {"kind": "moe", "d_ff": ffn.whole("ffn_hidden_size", null=3584), "n_experts": count, "top_k": chosen}
+    block = attention(f, heads="n_heads", n_kv=kv, width=width, head_dim=False)
+    for part in (inner, ffn):
+        part.finish(NOISE)
+    return frame(
+        f,
+        block,
+        moe,
+        layers=f.whole("n_layers"),
+        norm="layernorm_nobias",
+        width=width,
+        context=f.optional("max_seq_len"),
+    )
+
+
+_DBRX = {"ffn_act_fn", "moe_jitter_eps", "moe_loss_weight", "moe_normalize_expert_weights", "uniform_expert_assignment"}
+
+
+def llama4(f: ConfigFields) -> dict[str, Any]:
+    """Dense layers are intermediate_size_mlp wide; the q/k norm has no parameters; the shared expert is as wide as the others."""
+    n, bias = f.whole("num_hidden_layers"), f.flag("attention_bias")
+    step = f.whole("interleave_moe_layer_step", null=1)
+    chosen = f.items("moe_layers", int)
+    where = [i in chosen if chosen is not None else (i + 1) % step == 0 for i in range(n)]
+    moe = experts(f, "intermediate_size", ("num_local_experts", "num_experts"), n_shared=1)
+    base, mixed = sparse(feedforward(f, "gated", "intermediate_size_mlp"), moe, where)
+    return frame(f, attention(f, qkv_bias=bias, out_bias=bias), base, layers=merged(_local(f, n), mixed))
+
+
+def _local(f: ConfigFields, n: int) -> list[Override]:
+    """Rotary layers attend within a chunk; the others (NoPE) see everything. no_rope_layers holds 1 where rotary is used."""
+    interval = f.whole("no_rope_layer_interval", null=4)
+    rotary = [bool(x) for x in f.items("no_rope_layers", int, n) or [(i + 1) % interval for i in range(n)]]
+    chunks = windows(f, rotary, f.optional("attention_chunk_size"), "chunked_attention", "chunk")
+    return merged(chunks, [{} if here else {"attention": {"rotary": False}} for here in rotary])
+
+
+def _shared_expert(
+    f: ConfigFields, block: Block, local: list[Override], where: list[bool], count: tuple[str, ...], **more: Any
+) -> Block:
+    """Experts of moe_intermediate_size with a shared one of its own width."""
+    moe = experts(
+        f,
+        "moe_intermediate_size",
+        count,
+        n_shared=1,
+        shared_d_ff=f.whole("shared_expert_intermediate_size", "share_expert_dim"),
+        **more,
+    )
+    base, mixed = sparse(moe if all(where) else feedforward(f, "gated"), moe, where)
+    return frame(f, block, base, layers=merged(local, mixed))
+
+
+def flint(f: ConfigFields) -> Block:
+    """qwen3_moe with a sink per head, a shared expert, and a window on most layers."""
+    n, only = f.whole("num_hidden_layers"), f.items("mlp_only_layers", int)
+    step = f.whole("decoder_sparse_step")
+    where = [i not in ([0, 1] if only is None else only) and (i + 1) % step == 0 for i in range(n)]
+    local = windows(f, [not (i < 2 or i % 4 == 1 or i == n - 1) for i in range(n)], f.optional("sliding_window"))
+    bias = f.flag("attention_bias")
+    block = attention(f, qkv_bias=bias, out_bias=bias, qk_norm="head", sinks=True)
+    return _shared_expert(f, block, local, where, ("num_experts", "num_local_experts"))
+
+
+def _where(f: ConfigFields, default: list[bool]) -> list[bool]:
+    """Which layers are mixtures: as mlp_layer_types lists them, else `default`."""
+    listed = f.items("mlp_layer_types", str, len(default))
+    return [kind == "sparse" for kind in listed] if listed else default
+
+
+def _gated_heads(
+    f: ConfigFields, heads: list[int], local: list[Override], whole: bool = False, **more: Any
+) -> list[Override]:
+    """Attention of each layer's own heads with a gate for each head (or as wide as all, where `whole`)."""
+    made: list[Override] = []
+    for count, seen in zip(heads, local, strict=True):
+        g = ConfigFields({**f.data, "num_attention_heads": count}, f.defaults, f.where, f.prefix)
+        block = attention(g, **more) | seen.get("attention", {})
+        gate = {} if whole else {"pieces": [linear("head_gate", count, bias=False)]}
+        made.append({"attention": block | ({"out_gate": True} if whole else {})} | gate)
+    f.used |= {"num_attention_heads", "num_key_value_heads", "head_dim"}
+    return made
+
+
+def laguna(f: ConfigFields) -> Block:
+    """Head counts by layer, a gate of the output for each head or as wide as all of them; the router's correction is a parameter."""
+    n, bias = f.whole("num_hidden_layers"), f.flag("attention_bias")
+    heads = f.items("num_attention_heads_per_layer", int, n) or [f.whole("num_attention_heads")] * n
+    local = windows(f, [False] * n, f.optional("sliding_window"))
+    gating = f.raw("gating")
+    f.expect(
+        "gating",
+        (True, "per-head", "per-element", "per_element"),
+        "only gates per head or per element are read; write the model as YAML",
+    )
+    layers = _gated_heads(
+        f, heads, local, gating not in (True, "per-head"), qkv_bias=bias, out_bias=bias, qk_norm="head"
+    )
+    where = _where(f, [i > 0 for i in range(n)])
+    shared = f.whole("shared_expert_intermediate_size")
+    moe = experts(
+        f,
+        "moe_intermediate_size",
+        ("num_experts", "num_local_experts"),
+        n_shared=1,
+        shared_d_ff=shared,
+        score_bias=True,
+    )
+    base, mixed = sparse(moe if all(where) else feedforward(f, "gated"), moe, where)
+    return frame(f, None, base, layers=merged_blocks(layers, mixed))
+
+
+def merged_blocks(*parts: list[Override]) -> list[Override]:
+    """Overrides of the same layers as one, each key of one of them alone."""
+    return [{key: value for part in layer for key, value in part.items()} for layer in zip(*parts, strict=True)]
+
+
+def step3(f: ConfigFields) -> Block:
+    """Layers with a window have a head count of their own; a gate for each head."""
+    n = f.whole("num_hidden_layers")
+    extra = f.whole("num_nextn_predict_layers", null=0, least=0)
+    data = dict(f.data)
+    for name in ("layer_types", "mlp_layer_types"):
+        if extra and isinstance(data.get(name), list) and len(data[name]) == n + extra:
+            data[name] = data[name][:n]
+    g = ConfigFields(data, f.defaults, f.where, f.prefix, f.used, f.assumed)
+    f.expect("attention_bias", (False, None), "the class builds no biases; mend it")
+    f.expect("mlp_bias", (False, None), "the class builds no biases; mend it")
+    other = f.raw("attention_other_setting")
+    own = other.get("num_attention_heads") if isinstance(other, dict) else None
+    count = f.whole("num_attention_heads")
+    near = f.whole("num_sliding_attention_heads", null=own if isinstance(own, int) else count)
+    local = windows(g, [False] * n, f.optional("sliding_window"))
+    kinds = g.items("layer_types", str, n) or ["full_attention"] * n
+    heads = [near if kind == "sliding_attention" else count for kind in kinds]
+    layers = _gated_heads(f, heads, local, qk_norm="head")
+    first = f.whole("first_k_dense_replace", null=3, least=0)
+    listed = f.raw("moe_layers_enum")
+    named = {int(i) for i in listed.split(",") if i.strip().isdigit()} if isinstance(listed, str) else None
+    where = _where(g, [i in named if named is not None else i >= first for i in range(n)])
+    f.optional("n_shared_experts")
+    moe = experts(
+        f,
+        "moe_intermediate_size",
+        ("n_routed_experts", "num_experts", "moe_num_experts"),
+        "num_experts_per_tok",
+        n_shared=1,
+        shared_d_ff=f.whole("share_expert_dim"),
+    )
+    base, mixed = sparse(moe if all(where) else feedforward(f, "gated"), moe, where)
+    if extra:
+        f.notes.append(f"{extra} multi-token-prediction layer(s) are left out, as in the published parameter count.")
+    f.used |= {"mtp_layer_types", "mtp_mlp_layer_types"}
+    return frame(f, None, base, layers=merged_blocks(layers, mixed))
+
+
+def mimo_v2(f: ConfigFields) -> Block:
+    """Values narrower than keys; layers with a window have twice the key/value heads and a sink per head."""
+    n, bias = f.whole("num_hidden_layers"), f.flag("attention_bias")
+    size = f.optional("sliding_window_size")  # as on the Hub: tokens before the query
+    window = size + 1 if size else f.optional("sliding_window")
+    f.used.add("sliding_window")
+    usual = [i != 0 and bool((i + 1) % 6) for i in range(n)]
+    places = windows(f, _switched(f, "hybrid_layer_pattern", n) or usual, window)
+    heads = attention(f, qkv_bias=bias)
+    wide, keys = f.whole("v_head_dim"), 1 if heads["kind"] == "mqa" else heads["n_heads"]
+    keys = heads["n_kv_heads"] if heads["kind"] == "gqa" else keys
+    if heads["n_heads"] % (2 * keys):
+        raise f.fail("num_key_value_heads", f"twice {keys} do not divide {heads['n_heads']} heads; give a divisor")
+    _same_in_windows(f, heads["n_heads"], 2 * keys, heads["head_dim"], wide)
+    block = heads | {"kind": "asymmetric-gqa", "n_kv_heads": keys, "v_head_dim": wide}
+    twice: list[Override] = [{"attention": {"n_kv_heads": 2 * keys, "sinks": True}} if here else {} for here in places]
+    moe = experts(f, "moe_intermediate_size", ("n_routed_experts", "num_local_experts"))
+    listed = f.items("mlp_layer_types", str, n)
+    usual = _switched(f, "moe_layer_freq", n) or [i > 0 for i in range(n)]
+    where = [kind == "sparse" for kind in listed] if listed else usual
+    base, mixed = sparse(feedforward(f, "gated"), moe, where)
+    return frame(f, block, base, layers=merged(places, twice, mixed))
+
+
+def _switched(f: ConfigFields, name: str, n: int) -> list[bool] | None:
+    """A list of 0 and 1, one a layer, as files on the Hub write it."""
+    listed = f.items(name, int, n)
+    return [bool(switch) for switch in listed] if listed else None
+
+
+def _same_in_windows(f: ConfigFields, heads: int, keys: int, width: int, wide: int) -> None:
+    """What files on the Hub say of layers with a window is what the class makes of them. Raises DataError where it is not."""
+    of = {"num_attention_heads": heads, "num_key_value_heads": keys, "head_dim": width, "v_head_dim": wide}
+    for name, made in of.items():
+        f.expect(f"swa_{name}", (made, None), f"the class has {made}; mend it")
+    f.expect("add_swa_attention_sink_bias", (True, None), "the class has a sink on layers with a window; mend it")
+    f.expect("add_full_attention_sink_bias", (False, None), "the class has no sink on other layers; mend it")
