@@ -125,30 +125,32 @@ _ALIASES = re.compile(r"^aliases:[ \t]*(?:\[(.*?)\]|((?:\n[ \t]*-[ \t]+[^\n]*)+)
 _TITLE = re.compile(r"^name:[ \t]*([^#\n]+)", re.MULTILINE)
 
 
-def aliases(path: Path) -> tuple[str, ...]:
+def aliases(path: Path | str) -> tuple[str, ...]:
     """The aliases a file declares, read without parsing the whole of it; none where it cannot be read."""
     return _identity(_opening(path))[0]
 
 
-def _title(path: Path) -> str:
-    """The name a file gives what it describes, as `aliases` reads."""
-    return _identity(_opening(path))[1]
-
-
-def _opening(path: Path) -> str:
+def _opening(path: Path | str) -> str:
     """The first lines of a file, where its identity stands before its figures; none where it cannot be read."""
+    return _start(str(path)).decode(errors="replace").replace("\r\n", "\n")
+
+
+def _start(path: str) -> bytes:
+    """The first 4 KiB of a file, read once per version of it; none where it cannot be read."""
     try:
         state = os.stat(path)
         return _read(path, state.st_mtime_ns, state.st_size)
     except OSError:
-        return ""
+        return b""
 
 
 @lru_cache(maxsize=1024)
-def _read(path: Path, changed: int, size: int) -> str:
-    """Once per version of a file."""
-    with open(path, "rb", buffering=0) as stream:
-        return stream.read(4096).decode(errors="replace").replace("\r\n", "\n")
+def _read(path: str, changed: int, size: int) -> bytes:
+    file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    try:
+        return os.read(file, 4096)
+    finally:
+        os.close(file)
 
 
 @lru_cache(maxsize=1024)
@@ -179,14 +181,15 @@ def find(kind: str, name: str) -> Path:
     words = _listed(kind).by_word
     if wanted in words:
         return Path(words[wanted])
-    known = files(kind)
-    return _by_alias(known, wanted) or _as_written(kind, known, name)
+    return _by_alias(kind, wanted) or _as_written(kind, files(kind), name)
 
 
-def _by_alias(known: dict[str, Path], wanted: str) -> Path | None:
+def _by_alias(kind: str, wanted: str) -> Path | None:
     """The one file with this alias. Raises DataError for an alias that a second file claims."""
-    word = wanted.split()[0] if wanted else wanted  # most files do not hold it at all
-    claims = [file for file in known.values() if word in _opening(file).lower() and wanted in aliases(file)]
+    words = wanted.split()
+    word = words[0].encode() if words and words[0].isascii() else b""  # most files do not contain it at all
+    paths = _listed(kind).by_stem.values()
+    claims = [Path(file) for file in paths if word in _start(file).lower() and wanted in aliases(file)]
     if len(claims) > 1:
         mine, other = claims[:2]
         raise DataError(
@@ -223,7 +226,7 @@ def _as_written(kind: str, known: dict[str, Path], name: str) -> Path:
     wanted = _spellings(kind, last)
     names = {spelt: file for stem, file in known.items() for spelt in (stem.lower(), *aliases(file))}
     meant = {file for spelt, file in names.items() if wanted & _spellings(kind, spelt)}
-    meant = meant or {file for file in known.values() if wanted & _spellings(kind, _title(file))}
+    meant = meant or {file for file in known.values() if wanted & _spellings(kind, _identity(_opening(file))[1])}
     if len(meant) == 1:
         return meant.pop()
     if meant:

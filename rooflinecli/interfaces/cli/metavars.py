@@ -58,15 +58,17 @@ def without_coercion(parameter: Any) -> None:
     process, names = parameter.process_value, parameter.opts
     shown = next((one for one in names if one.startswith("--")), names[0])
     shown = shown if parameter.param_type_name == "option" else shown.upper()
-    # Typer would load pydantic to turn text into text, and flags into flags
-    as_text = getattr(getattr(parameter, "type_descriptor", None), "annotation", None) in (str, bool)
+    # Typer would build pydantic adapters to turn text into text, and flags into flags
+    annotation = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
 
     def filled(ctx: Any, value: Any) -> Any:
         given = value if isinstance(value, (list, tuple)) else [value]
         if any(isinstance(one, str) and not one.strip() for one in given):
             raise UsageError(f"{shown} '': empty; give it a value, or leave it out", str(parameter.name))
-        if not as_text or parameter.required:
+        if annotation not in (str, bool, list[str]) or parameter.required:
             return process(ctx, value)
+        if annotation == list[str]:
+            value = list(value or ())
         return value if parameter.callback is None else parameter.callback(ctx, parameter, value)
 
     parameter.process_value = filled
