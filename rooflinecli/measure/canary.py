@@ -1,14 +1,19 @@
-"""Is the machine quiet? One reference kernel, timed beside every case; when it runs slow, so did the case."""
+"""Reference kernel that detects a busy machine: timed before and after every case; a slow one marks the case as contended."""
 
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING
+
+from rooflinecli.measure.cases import Record
+
+if TYPE_CHECKING:
+    import jax
 
 BUSY = 1.15
 
 
-def was_contended(record: dict[str, Any]) -> bool:
+def was_contended(record: Record) -> bool:
     """Whether a kernel was timed while other programs ran."""
     return bool(record.get("busy", 1.0) > BUSY)
 
@@ -22,7 +27,7 @@ class ReferenceKernel:
         from rooflinecli.measure.kernels.base import normal
 
         x, w = normal(1, (size, size), "fp32"), normal(2, (size, size), "fp32")
-        run: Any = jax.jit(lambda x, w: x @ w).lower(x, w).compile()
+        run: jax.stages.Compiled = jax.jit(lambda x, w: x @ w).lower(x, w).compile()
         self._call = lambda: run(x, w).block_until_ready()
         self._call()
         self.best = best
@@ -30,7 +35,7 @@ class ReferenceKernel:
             self.slowdown(1)
 
     def slowdown(self, runs: int = 4) -> float:
-        """How much slower than ever seen the machine is right now; 1 is quiet."""
+        """Current time over the best ever measured; 1 on an idle machine."""
         taken = float("inf")
         for _ in range(runs):
             start = time.perf_counter()

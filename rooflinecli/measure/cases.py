@@ -1,13 +1,12 @@
-"""What is timed: one Case is one kernel at one shape and dtype, with the FLOPs and bytes the engine prices it at.
+"""Timed cases: one kernel at one shape and dtype, with the FLOPs and bytes that the engine prices it at.
 
-FLOPs and bytes come from formulas/, the same text that prices an estimate, so a constant fitted here means the same there.
+FLOPs and bytes come from formulas/, which also price an estimate, so a constant fitted here means the same there.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from rooflinecli.formulas import attention, counts, training
@@ -17,6 +16,7 @@ from rooflinecli.measure.dtypes import size_of
 from rooflinecli.phases import backward
 
 Sizes = dict[str, int]
+Record = dict[str, Any]  # a line of the log
 WARM = "warm"  # the engine of XLA's kernels whose inputs are still in the last-level cache
 
 
@@ -37,7 +37,6 @@ class KernelCase:
     engine: str = "xla"
     regime: str = "kernel"
     launches: int = 1
-    build: Callable[[KernelCase], Any] | None = field(default=None, compare=False, repr=False)
 
     @property
     def key(self) -> str:
@@ -50,30 +49,14 @@ class KernelCase:
 
     @property
     def held_out(self) -> bool:
-        return held_out(self)
+        """A third of the shapes, by a hash of operation and sizes: no fit uses them, in any dtype or run."""
+        sizes = ",".join(f"{k}={v}" for k, v in sorted(self.sizes.items()))
+        digest = hashlib.sha256(f"{self.op}:{sizes}".encode()).digest()
+        return int.from_bytes(digest[:8], "big") % 3 == 0
 
-    def record(self) -> dict[str, Any]:
-        return {
-            "key": self.key,
-            "suite": self.suite,
-            "op": self.op,
-            "kind": self.kind,
-            "dtype": self.dtype,
-            "engine": self.engine,
-            "regime": self.regime,
-            "launches": self.launches,
-            "sizes": self.sizes,
-            "flops": self.flops,
-            "bytes": self.bytes,
-            "held_out": self.held_out,
-        }
-
-
-def held_out(case: KernelCase) -> bool:
-    """A third of the shapes, by a hash of operation and sizes: the fit never sees them, in any dtype or run."""
-    sizes = ",".join(f"{k}={v}" for k, v in sorted(case.sizes.items()))
-    digest = hashlib.sha256(f"{case.op}:{sizes}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") % 3 == 0
+    def record(self) -> Record:
+        names = ("suite", "op", "kind", "dtype", "engine", "regime", "launches", "sizes", "flops", "bytes")
+        return {"key": self.key, **{name: getattr(self, name) for name in names}, "held_out": self.held_out}
 
 
 def matmul(m: int, n: int, k: int, dtype: str, engine: str = "xla") -> KernelCase:
@@ -182,7 +165,7 @@ def decode(
 def streamed(
     suite: str, op: str, kind: str, dtype: str, sizes: Sizes, elements: float, flops: float = 0.0
 ) -> KernelCase:
-    """A kernel that is all traffic: `elements` read and written in all."""
+    """A kernel without matmuls: `elements` read and written in total."""
     return KernelCase(suite, op, kind, dtype, sizes, flops, counts.bytes_of(elements, size_of(dtype)))
 
 

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
+from rooflinecli.core.num import Number
 from rooflinecli.formulas import collectives as forms
-from rooflinecli.measure.cases import KernelCase
+from rooflinecli.measure.cases import KernelCase, Record
 from rooflinecli.measure.device import Environment
-from rooflinecli.measure.fit import LEAST, Record
+from rooflinecli.measure.fit import LEAST
 from rooflinecli.measure.profile import SOURCE, MeasuredPeaks
 from rooflinecli.measure.stats import errors, quantile
 
-VOLUME: dict[str, Callable[[Any, Any], Any]] = {
+if TYPE_CHECKING:
+    from rooflinecli.measure.fit import Array
+
+VOLUME: dict[str, Callable[[float, float], Number]] = {
     "all-reduce": forms.all_reduce_volume,
     "all-gather": forms.gather_volume,
     "reduce-scatter": forms.gather_volume,
@@ -45,10 +49,10 @@ def bus_bytes(record: Record) -> float:
     return float(VOLUME[record["op"]](float(record["sizes"]["bytes"]), float(record["sizes"]["n"])))
 
 
-def fit(op: str, records: list[Record], bandwidth: float) -> tuple[dict[str, Any], float, float] | None:
+def fit(op: str, records: list[Record], bandwidth: float) -> tuple[Record, float, float] | None:
     """Efficiency entry of one collective with held-out median and 90th percentile; None with too few sizes.
 
-    All sizes were run on one number of devices, so base and per-hop latency cannot be told apart: all of it is base.
+    All sizes were run on one number of devices, so base and per-hop latency cannot be separated: all of it is base.
     """
     import numpy as np
     from scipy.optimize import least_squares
@@ -60,10 +64,10 @@ def fit(op: str, records: list[Record], bandwidth: float) -> tuple[dict[str, Any
         return None
     n = float(records[0]["sizes"]["n"])
 
-    def predicted(x: Any, rows: list[Record]) -> Any:
+    def predicted(x: Array, rows: list[Record]) -> Array:
         volume = np.array([bus_bytes(r) for r in rows])
-        base, share, gamma = np.exp(x)
-        return forms.collective_time(volume, bandwidth, share, base, 0.0, gamma, n)
+        base, fraction, gamma = np.exp(x)
+        return forms.collective_time(volume, bandwidth, fraction, base, 0.0, gamma, n)
 
     seconds = np.array([r["time_s"] for r in seen])
     start = np.log([max(float(seconds.min()) * 0.8, 1e-9), 0.7, 1e-7])
@@ -73,10 +77,10 @@ def fit(op: str, records: list[Record], bandwidth: float) -> tuple[dict[str, Any
     off = list(predicted(found.x, tested))
     real = [r["time_s"] for r in tested]
     median, p90 = errors(off, real)
-    base, share, gamma = (float(v) for v in np.exp(found.x))
+    base, fraction, gamma = (float(v) for v in np.exp(found.x))
     error = quantile(sorted(abs(p / m - 1) for p, m in zip(off, real, strict=True)), 0.8)
     entry = {
-        "memory": float(f"{share:.4g}"),
+        "memory": float(f"{fraction:.4g}"),
         "overhead": f"{base * 1e6:.4g} us",
         "gamma": f"{gamma * 1e6:.4g} us",
         "error": round(float(error), 3),
@@ -86,8 +90,8 @@ def fit(op: str, records: list[Record], bandwidth: float) -> tuple[dict[str, Any
     return entry, median, p90
 
 
-def network(records: list[Record], limits: MeasuredPeaks, environment: Environment) -> list[dict[str, Any]] | None:
-    """The `network` section: the known chip's levels with the measured constants, or one level of what was seen."""
+def network(records: list[Record], limits: MeasuredPeaks, environment: Environment) -> list[Record] | None:
+    """The `network` section: the known chip's levels with the measured constants, or one level as measured."""
     mine = [r for r in records if r["suite"] == "collectives"]
     if not mine:
         return None
@@ -97,7 +101,7 @@ def network(records: list[Record], limits: MeasuredPeaks, environment: Environme
     if not fitted:
         return None
     fastest = max(fitted, key=lambda op: fitted[op]["memory"])
-    level: dict[str, Any] = (
+    level: Record = (
         known[0]
         if known
         else {
@@ -115,17 +119,17 @@ def network(records: list[Record], limits: MeasuredPeaks, environment: Environme
     return [level, *known[1:]]
 
 
-def _levels(extends: str | None) -> list[dict[str, Any]]:
+def _levels(extends: str | None) -> list[Record]:
     """A known chip's network levels as its file has them."""
     if not extends:
         return []
     from rooflinecli.specs.hardware import load_hardware
 
-    levels: list[dict[str, Any]] = load_hardware(extends).document.data.get("network", [])
+    levels: list[Record] = load_hardware(extends).document.data.get("network", [])
     return [dict(level) for level in levels]
 
 
-def _rate(level: dict[str, Any]) -> float:
+def _rate(level: Record) -> float:
     from rooflinecli.core.units import parse
 
     rate = parse(level["bandwidth"]["value"], "B/s")

@@ -1,4 +1,4 @@
-"""Other programs on the same processors: how much of them they took while something was timed, and timing around them."""
+"""Contention by other programs: their share of the processors during a timing, and timing that avoids them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from rooflinecli.measure.stats import summarize
-from rooflinecli.measure.timing import Run, Timing, Wait
+from rooflinecli.measure.timing import Run, T, Timing, Wait
 
-CALM = 0.08  # share of all processors that others may take before a timing counts as disturbed
+CALM = 0.08  # fraction of all processors that others may use before a timing counts as contended
 _BUSY_FIELDS = (0, 1, 2, 5, 6, 7)  # /proc/stat: user, nice, system, irq, softirq, steal
 
 
 class CpuContention:
-    """Processor time of everyone but this process since it was made, as a share of all processors; 0 where nothing tells."""
+    """Processor time of other processes since construction, as a fraction of all processors; 0 where the system does not report it."""
 
     def __init__(self) -> None:
         self.start = _now()
@@ -40,10 +40,10 @@ def _now() -> tuple[float, float, float] | None:
     return time.monotonic(), sum(float(fields[i]) for i in _BUSY_FIELDS) / ticks, own.user + own.system
 
 
-def around(run: Run, wait: Wait, budget: float, *, enough: int = 7, block: float = 0.3) -> Timing:
-    """Time a long program in blocks, keeping those that nobody disturbed; waits up to three more budgets for `enough` of them.
+def around(run: Run[T], wait: Wait[T], budget: float, *, enough: int = 7, block: float = 0.3) -> Timing:
+    """Time a long program in blocks and keep the undisturbed ones; waits up to three more budgets for `enough` of them.
 
-    Where the machine is never calm all runs count, and the warning says so.
+    On a machine that is never idle all runs count, with a warning.
     """
     for turn in range(2):
         wait(run(turn))
@@ -67,7 +67,7 @@ def around(run: Run, wait: Wait, budget: float, *, enough: int = 7, block: float
     )
 
 
-def _block(run: Run, wait: Wait, seconds: float) -> list[float]:
+def _block(run: Run[T], wait: Wait[T], seconds: float) -> list[float]:
     """Runs for at least `seconds`, each timed."""
     samples: list[float] = []
     end = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""What this machine is: device, cache, clocks, driver, versions, date; and which known chip it extends."""
+"""The machine at hand: device, cache, clocks, driver, versions, date; and the known chip that it extends."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import platform
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rooflinecli.measure.device_conditions import nvidia
+
+if TYPE_CHECKING:
+    import jax
 
 # device_kind as jax reports it -> the chip's name under hardware/ (the first that matches; absent files are skipped)
 KNOWN = (
@@ -39,7 +42,7 @@ KINDS = {"cpu": "cpu", "gpu": "gpu", "cuda": "gpu", "rocm": "gpu", "tpu": "tpu"}
 
 @dataclass(frozen=True)
 class Environment:
-    """One measurement's provenance: everything that could make the same kernel take another time."""
+    """One measurement's provenance: everything that may change the time of a kernel."""
 
     platform: str
     kind: str
@@ -67,16 +70,16 @@ class Environment:
         """Timings are comparable when these agree; a log resumes only under the same one."""
         return "|".join((self.platform, self.kind, str(self.devices), str(self.processes), self.jax, str(self.cores)))
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         return asdict(self)
 
 
 def environment() -> Environment:
-    """Look at the machine through jax and the operating system."""
+    """Read the machine's properties through jax and the operating system."""
     import jax
     import jaxlib
 
-    device = jax.local_devices()[0]  # another process's device tells nothing here
+    device = jax.local_devices()[0]  # not another process's device
     where = KINDS.get(device.platform, device.platform)
     kind = _cpu_model() if where == "cpu" else device.device_kind
     return Environment(
@@ -148,7 +151,7 @@ def _cpu_model() -> str:
 
 
 def _gpu_clocks() -> str:
-    """'1980 MHz SM, 2619 MHz memory' before anything ran; what ran at is noted beside each timing."""
+    """'1980 MHz SM, 2619 MHz memory' before anything ran; the log has the clocks of each timing."""
     sm, _, memory = nvidia("clocks.sm,clocks.mem").partition(", ")
     return f"{sm} MHz SM, {memory} MHz memory, idle" if memory else ""
 
@@ -172,7 +175,7 @@ def _bytes(text: str) -> int:
     return int(number) * {"": 1, "K": 2**10, "M": 2**20}[unit]
 
 
-def _memory(device: Any) -> int:
+def _memory(device: jax.Device) -> int:
     """Bytes of device memory: what the allocator may use, else the machine's own."""
     stats = device.memory_stats() if hasattr(device, "memory_stats") else None
     if stats and stats.get("bytes_limit"):

@@ -1,18 +1,16 @@
-"""Clocks, power and temperature of the device beside every timing: a rate means little without the clock it ran at.
-
-Nothing is set, only read: locked or not, the clock that was seen is what a profile tells.
-"""
+"""Clocks, power and temperature of the device at every timing, read and never set: a rate means little without its clock."""
 
 from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterable
 from statistics import median
-from typing import Any
+
+from rooflinecli.measure.cases import Record
 
 # field of nvidia-smi -> name and unit here
 FIELDS = {"clocks.sm": "sm_mhz", "clocks.mem": "memory_mhz", "power.draw": "power_w", "temperature.gpu": "celsius"}
-TOLD = {"sm_mhz": "MHz SM", "memory_mhz": "MHz memory", "power_w": "W", "celsius": "C"}
+SHOWN = {"sm_mhz": "MHz SM", "memory_mhz": "MHz memory", "power_w": "W", "celsius": "C"}
 
 
 def nvidia(query: str) -> str:
@@ -26,7 +24,7 @@ def nvidia(query: str) -> str:
 
 
 def seen() -> dict[str, float]:
-    """What the device reports right now: {'sm_mhz': 1980.0, ...}; empty where nothing reports."""
+    """Current values: {'sm_mhz': 1980.0, ...}; empty where the device reports none."""
     values = nvidia(",".join(FIELDS)).split(",")
     if len(values) != len(FIELDS):
         return {}
@@ -44,11 +42,11 @@ def _number(text: str) -> float | None:
         return None
 
 
-def summary(records: Iterable[dict[str, Any]]) -> str:
+def summary(records: Iterable[Record]) -> str:
     """Lowest, median and highest of each over the records that have it; empty where none has."""
     held = [r["conditions"] for r in records if r.get("conditions")]
     parts = []
-    for name, unit in TOLD.items():
+    for name, unit in SHOWN.items():
         values = [c[name] for c in held if name in c]
         if values:
             parts.append(f"{min(values):g} / {median(values):g} / {max(values):g} {unit}")

@@ -2,7 +2,7 @@
 
 The forms are the engine's own (formulas/roofline.py), evaluated on arrays. Three numbers are fitted by robust least
 squares on log(predicted / measured), on two thirds of the shapes; the exponent (and, on accelerators, the matmul
-fill and k-loop terms) is picked from a short list by the same loss. Errors are those of the third never seen.
+fill and k-loop terms) is picked from a short list by the same loss. Errors are those of the held-out third.
 """
 
 from __future__ import annotations
@@ -10,12 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rooflinecli.formulas import roofline
+from rooflinecli.measure.cases import Record
 from rooflinecli.measure.stats import errors, quantile
 
-Record = dict[str, Any]
+if TYPE_CHECKING:
+    from numpy import float64
+    from numpy.typing import NDArray
+
+    Array = NDArray[float64]
+
 LEAST = 4  # shapes below which three constants mean nothing
 LONG = 100e-6  # seconds; matmuls shorter than this are reported apart
 SKINNY = 64
@@ -62,7 +68,7 @@ class Fit:
         return not self.median <= self.raw
 
 
-def sizes_of(records: Iterable[Record]) -> tuple[Any, Any, Any, Any, Any]:
+def sizes_of(records: Iterable[Record]) -> tuple[Array, Array, Array, Array, Array]:
     """flops, bytes, contracted width (1 where there is none), launches and measured seconds, as arrays."""
     import numpy as np
 
@@ -76,7 +82,7 @@ def sizes_of(records: Iterable[Record]) -> tuple[Any, Any, Any, Any, Any]:
     )
 
 
-def predict(c: Constants, flops: Any, moved: Any, k: Any, launches: Any) -> Any:
+def predict(c: Constants, flops: Array, moved: Array, k: Array, launches: Array) -> Array:
     """Seconds, by the engine's formulas: rates are absolute, so their efficiency is one."""
     t_c = roofline.filled_compute_time(flops, 1 / k, c.k0, c.compute, 1.0)
     t_m = roofline.effective_memory_time(moved, c.memory, 1.0)
@@ -108,11 +114,11 @@ def _solve(records: list[Record], p: float, k0: float, tau: float) -> tuple[floa
         [max(float(np.max(flops / seconds)), 1.0), float(np.max(moved / seconds)), 0.2 * float(np.min(seconds))]
     )
 
-    def constants(x: Any) -> Constants:
+    def constants(x: Array) -> Constants:
         compute, memory, overhead = (float(v) for v in np.exp(x))
         return Constants(compute, memory, overhead, p, k0, tau)
 
-    def residuals(x: Any) -> Any:
+    def residuals(x: Array) -> Array:
         return np.concatenate(
             [np.log(predict(constants(x), flops, moved, k, launches) / seconds) / _SCALE, _PRIOR * (x - start)]
         )

@@ -1,12 +1,12 @@
-"""The profile just measured and the constants that ship with the chip, each asked for the shapes no fit saw: which is nearer."""
+"""The measured profile and the chip's shipped constants compared on held-out shapes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-from rooflinecli.measure.fit import Record, usable
+from rooflinecli.measure.cases import Record
+from rooflinecli.measure.fit import usable
 from rooflinecli.measure.stats import quantile
 from rooflinecli.price.chip import Chip
 from rooflinecli.questions.kernel.answer import alone, attention_op, matmul_op
@@ -14,8 +14,8 @@ from rooflinecli.specs.hardware import HardwareSpec, hardware_from, load_hardwar
 from rooflinecli.specs.yaml_loader import parse
 
 
-def compared(records: Iterable[Record], text: str, path: Path, extends: str) -> list[dict[str, Any]]:
-    """A row per class and dtype with held-out shapes: median error and share inside the interval, shipped and measured.
+def compared(records: Iterable[Record], text: str, path: Path, extends: str) -> list[Record]:
+    """A row per class and dtype with held-out shapes: median error and fraction inside the interval, shipped and measured.
 
     `text` is the profile's YAML, `path` where it goes, `extends` the chip whose constants ship.
     """
@@ -24,7 +24,7 @@ def compared(records: Iterable[Record], text: str, path: Path, extends: str) -> 
     for (regime, kind, dtype), held in sorted(usable(records).items()):
         tested = [r for r in held if r["held_out"] and r["op"] in ("matmul", "prefill", "decode")]
         if regime == "kernel" and tested:
-            row: dict[str, Any] = {"kind": kind, "dtype": dtype, "shapes": len(tested)}
+            row: Record = {"kind": kind, "dtype": dtype, "shapes": len(tested)}
             for name, chip in known.items():
                 row |= {f"{name}_{what}": value for what, value in _errors(tested, chip).items()}
             rows.append(row)
@@ -32,15 +32,15 @@ def compared(records: Iterable[Record], text: str, path: Path, extends: str) -> 
 
 
 def _errors(records: list[Record], chip: HardwareSpec) -> dict[str, float]:
-    """Median |predicted / measured - 1|, and the share of the measured times inside the predicted interval."""
+    """Median |predicted / measured - 1|, and the fraction of the measured times inside the predicted interval."""
     found = [(ask(r, chip), float(r["time_s"])) for r in records]
     errors = sorted(abs(answer["time_s"] / seconds - 1) for answer, seconds in found)
     inside = [answer["interval_s"][0] <= seconds <= answer["interval_s"][1] for answer, seconds in found]
     return {"median": float(quantile(errors, 0.5)), "inside": sum(inside) / len(inside)}
 
 
-def ask(record: Record, chip: HardwareSpec) -> dict[str, Any]:
-    """What `roofline kernel` answers for a timed matmul or attention, without the passes beside it that are not timed with it."""
+def ask(record: Record, chip: HardwareSpec) -> Record:
+    """The answer of `roofline kernel` for a timed matmul or attention, without separate passes, which are not timed."""
     s, dtype = record["sizes"], record["dtype"]
     if record["op"] == "matmul":
         op = matmul_op(s["m"], s["k"], s["n"], dtype, chip)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from rooflinecli.core.errors import UsageError
+from rooflinecli.measure.cases import Record
 
 SCHEMA = "roofline-measure/1"
 
@@ -19,7 +19,7 @@ class Log:
         self.path, self.fingerprint = path, fingerprint
         self.foreign = 0
         self._muted = False
-        self.records: dict[str, dict[str, Any]] = {}
+        self.records: dict[str, Record] = {}
         if fresh and path.exists():
             path.replace(path.with_name(path.name + ".old"))
         for record in _lines(path):
@@ -36,7 +36,7 @@ class Log:
         self._muted = True
         self.records.clear()
 
-    def append(self, record: dict[str, Any]) -> None:
+    def append(self, record: Record) -> None:
         """Write one record and keep it. Raises UsageError when the file cannot be written."""
         whole = {"schema": SCHEMA, "fingerprint": self.fingerprint, **record}
         self.records[str(record["key"])] = whole
@@ -50,7 +50,7 @@ class Log:
             raise UsageError(f"{self.path}: cannot be written ({error.strerror}); give --log a writable path") from None
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
+def _lines(path: Path) -> Iterator[Record]:
     if not path.is_file():
         return
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():

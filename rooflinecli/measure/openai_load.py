@@ -1,7 +1,7 @@
-"""A short closed loop against a server that speaks OpenAI's protocol: so many requests in flight, each followed by the next.
+"""A short closed loop against a server with OpenAI's protocol: a fixed number of requests in flight, each followed by the next.
 
 A request asks for a fixed number of tokens of a fixed prompt, streamed. First token: seconds until the first piece of text;
-per token: the time from there to the last piece, over the tokens after the first, as the server itself counts them.
+per token: the time from there to the last piece, over the tokens after the first, as counted by the server.
 """
 
 from __future__ import annotations
@@ -14,19 +14,22 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rooflinecli.core.errors import UsageError
+
+if TYPE_CHECKING:
+    import httpx
 
 SCHEMA = "roofline/serving-run/1"
 _WORDS = "time people way water words called first made part long down day number sound work place year live back give".split()
 _KEY = "OPENAI_API_KEY"
-FEWEST = 4  # requests of a run per one in flight, so that most of them saw a full server
+FEWEST = 4  # requests of a run per one in flight, so that most of them run at full concurrency
 
 
 @dataclass(frozen=True)
 class ServerBenchmark:
-    """What is asked of a server: `concurrency` requests in flight, `requests` in all, prompts of about so many tokens."""
+    """Load on a server: `concurrency` requests in flight, `requests` in total, prompts of about `prompt` tokens."""
 
     url: str
     model: str | None = None
@@ -49,9 +52,9 @@ class ServerResponse:
 
 
 def close(loop: ServerBenchmark) -> dict[str, Any]:
-    """Run the loop after one request that warms the server up; the run as an object `roofline/serving-run/1`, SI.
+    """Run the loop after one warm-up request; returns an object `roofline/serving-run/1`, SI.
 
-    Raises UsageError for a server that cannot be reached, refuses, or does not stream.
+    Raises UsageError for a server that cannot be reached, fails, or does not stream.
     """
     httpx = _httpx()
     headers = {"Authorization": f"Bearer {os.environ[_KEY]}"} if os.environ.get(_KEY) else {}
@@ -81,8 +84,8 @@ def _httpx() -> Any:
     return httpx
 
 
-def _only_model(client: Any) -> str:
-    """The model that the server has, where it has one."""
+def _only_model(client: httpx.Client) -> str:
+    """The only model of the server. Raises UsageError where there are several."""
     answer = client.get("/v1/models")
     names = [str(m["id"]) for m in answer.json().get("data", [])] if answer.status_code == 200 else []
     if len(names) != 1:
@@ -90,8 +93,8 @@ def _only_model(client: Any) -> str:
     return names[0]
 
 
-def _ask(client: Any, loop: ServerBenchmark, model: str, i: int) -> ServerResponse:
-    """One request; its first words differ from every other's, so that no cache of prefixes answers for it."""
+def _ask(client: httpx.Client, loop: ServerBenchmark, model: str, i: int) -> ServerResponse:
+    """One request; its first words are unique, so that no prefix cache hits."""
     words = random.Random(i)
     text = " ".join(words.choice(_WORDS) for _ in range(max(loop.prompt - 1, 1)))
     body: dict[str, Any] = {"model": model, "prompt": f"{i + 2} {text}", "max_tokens": loop.output, "temperature": 0.0}
@@ -101,8 +104,8 @@ def _ask(client: Any, loop: ServerBenchmark, model: str, i: int) -> ServerRespon
     pieces, usage = 0, dict[str, Any]()
     with client.stream("POST", "/v1/completions", json=body) as answer:
         if answer.status_code != 200:
-            said = answer.read().decode("utf-8", "replace")
-            raise UsageError(f"{loop.url}: the server answered {answer.status_code}: {' '.join(said.split())[:200]}")
+            reply = answer.read().decode("utf-8", "replace")
+            raise UsageError(f"{loop.url}: the server answered {answer.status_code}: {' '.join(reply.split())[:200]}")
         for piece in _pieces(answer):
             usage = piece.get("usage") or usage
             if any(choice.get("text") for choice in piece.get("choices", [])):
@@ -118,7 +121,7 @@ def _ask(client: Any, loop: ServerBenchmark, model: str, i: int) -> ServerRespon
     return ServerResponse(first, last, int(usage.get("prompt_tokens") or loop.prompt), counted)
 
 
-def _pieces(answer: Any) -> Iterator[dict[str, Any]]:
+def _pieces(answer: httpx.Response) -> Iterator[dict[str, Any]]:
     """The objects of a stream of server-sent events."""
     for line in answer.iter_lines():
         body = line.removeprefix("data:").strip()

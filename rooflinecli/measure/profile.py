@@ -1,6 +1,6 @@
-"""Fits -> a hardware YAML with provenance. A known chip is extended; an unknown one is described by what was measured.
+"""Hardware YAML made of fits, with provenance. A known chip is extended; an unknown one is described by the measurements.
 
-Peak and bandwidth of an unknown chip are the best rates seen, or the asymptotes of the fits where those are higher, so
+Peak and bandwidth of an unknown chip are the best rates measured, or the asymptotes of the fits where those are higher, so
 every efficiency is at most 1 and no priced time beats its floor.
 """
 
@@ -9,17 +9,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
+from rooflinecli.measure.cases import Record
 from rooflinecli.measure.device import Environment
-from rooflinecli.measure.fit import Constants, Fit, Record, fit_all
+from rooflinecli.measure.fit import Constants, Fit, fit_all
 
 VENDORS = (("nvidia", "nvidia"), ("amd", "amd"), ("intel", "intel"), ("tpu", "google"), ("apple", "apple"))
 KINDS = {"cpu": "cpu", "gpu": "gpu", "tpu": "tpu"}
 SOURCE = "measured"
-# terms of a kernel's form -> what each is where it is not there. Passes of their own (quant_bytes) are not timed with it
+# terms of a kernel's form -> their neutral values. Separate passes (quant_bytes) are not timed with the kernel
 FORM = {
     "p": math.inf,
     "k0": 0,
@@ -35,7 +35,7 @@ FORM = {
 
 @dataclass(frozen=True)
 class MeasuredPeaks:
-    """FLOP/s per dtype and byte/s: the datasheet's when a known chip is extended, else the best seen."""
+    """FLOP/s per dtype and byte/s: the datasheet's when a known chip is extended, else the best measured."""
 
     peaks: dict[str, float]
     bandwidth: float
@@ -70,9 +70,9 @@ def raised(limits: MeasuredPeaks, fits: list[Fit]) -> MeasuredPeaks:
     return MeasuredPeaks(peaks, limits.bandwidth, None)
 
 
-def efficiency(c: Constants, f: Fit, limits: MeasuredPeaks, date: str) -> dict[str, Any]:
+def efficiency(c: Constants, f: Fit, limits: MeasuredPeaks, date: str) -> Record:
     """One entry of `efficiency.REGIME.CLASS.DTYPE`, as specs.hardware.Efficiency reads it."""
-    entry: dict[str, Any] = {
+    entry: Record = {
         "compute": _fraction(c.compute, limits.peaks.get(f.dtype, math.inf)),
         "memory": _fraction(c.memory, limits.bandwidth),
         "overhead": f"{c.overhead * 1e6:.4g} us",
@@ -109,10 +109,10 @@ def document(
     *,
     name: str,
     force: bool = False,
-    network: list[dict[str, Any]] | None = None,
-) -> dict[str, Any]:
-    """The YAML as plain data. Fits worse than the bare roofline are left out unless `force`."""
-    regimes: dict[str, dict[str, dict[str, Any]]] = {}
+    network: list[Record] | None = None,
+) -> Record:
+    """The YAML as plain data. Fits worse than the bare roofline are excluded unless `force`."""
+    regimes: dict[str, dict[str, Record]] = {}
     for f in fits:
         if force or not f.worse:
             regimes.setdefault(f.regime, {}).setdefault(f.kind, {})[f.dtype] = {
@@ -125,8 +125,8 @@ def document(
     return {**head, "efficiency": regimes, "measured": provenance(environment, fits, bool(limits.extends))}
 
 
-def _cancelled(f: Fit, extends: str | None) -> dict[str, Any]:
-    """Terms of the form that the known chip's own entry gives and this fit does not have: a file over another one merges."""
+def _cancelled(f: Fit, extends: str | None) -> Record:
+    """Neutral values of the terms that the known chip's own entry sets and this fit lacks, because the files are merged."""
     if not extends:
         return {}
     from rooflinecli.specs.hardware import load_hardware
@@ -136,11 +136,11 @@ def _cancelled(f: Fit, extends: str | None) -> dict[str, Any]:
     return {name: neutral for name, neutral in FORM.items() if name in given}
 
 
-def _extension(limits: MeasuredPeaks, name: str) -> dict[str, Any]:
+def _extension(limits: MeasuredPeaks, name: str) -> Record:
     return {"extends": limits.extends, "name": name, "sources": {SOURCE: "this file's `measured` section"}}
 
 
-def _standalone(limits: MeasuredPeaks, environment: Environment, name: str) -> dict[str, Any]:
+def _standalone(limits: MeasuredPeaks, environment: Environment, name: str) -> Record:
     text = environment.kind.lower()
     vendor = next((v for word, v in VENDORS if word in text), "unknown")
     best = "best rate seen or the fit's asymptote: a measurement, not a datasheet"
@@ -170,7 +170,7 @@ def _flops(rate: float) -> str:
 
 
 def provenance(environment: Environment, fits: list[Fit], extends: bool) -> dict[str, str | float | int]:
-    """What `measured:` carries: device, versions, clocks, date, errors."""
+    """The `measured` section: device, versions, clocks, date, errors."""
     result: dict[str, str | float | int] = {
         "date": environment.date,
         "device": environment.kind,
@@ -186,14 +186,14 @@ def provenance(environment: Environment, fits: list[Fit], extends: bool) -> dict
     if environment.driver:
         result["driver"] = environment.driver
     if not extends:
-        result["complete"] = 1  # take no constants from the defaults of the kind
+        result["complete"] = 1  # use no default constants of the kind
     for f in fits:
         result[f"{f.regime}.{f.kind}.{f.dtype}.held_out_median"] = round(float(f.median), 4)
     return result
 
 
-def text_of(data: dict[str, Any], path: Path) -> str:
-    """The profile as YAML, proved readable by the engine's own loader. Raises DataError when that refuses it."""
+def text_of(data: Record, path: Path) -> str:
+    """The profile as YAML, checked with the engine's own loader. Raises DataError when that rejects it."""
     from rooflinecli.specs.hardware import hardware_from
     from rooflinecli.specs.yaml_loader import parse
 

@@ -1,18 +1,17 @@
-"""A progress bar on stderr: what is being timed, the last result, time left. Silent where stderr is not a terminal."""
+"""Progress bar on stderr: current case, last result, time left. Silent where stderr is not a terminal."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from rooflinecli.measure.cases import KernelCase
+from rooflinecli.measure.cases import KernelCase, Record
 from rooflinecli.measure.session import Tell
 
 
 @contextmanager
-def bar(total: int, result: Any) -> Iterator[Tell]:
+def bar(total: int, result: Callable[[Record], str]) -> Iterator[Tell]:
     """Yields `tell(case, record)`; `result(record)` is the text of a running result."""
     if not sys.stderr.isatty():
         yield lambda case, record: None
@@ -30,7 +29,7 @@ def bar(total: int, result: Any) -> Iterator[Tell]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("starting", total=total, last="")
 
-        def tell(case: KernelCase, record: dict[str, Any] | None) -> None:
+        def tell(case: KernelCase, record: Record | None) -> None:
             if record is None:
                 progress.update(task, description=f"timing {case.label}")
             elif record.get("looks", 1) == 1:

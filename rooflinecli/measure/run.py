@@ -1,4 +1,4 @@
-"""One `roofline measure` run from options to answer: look, time, fit, profile."""
+"""One `roofline measure` run from options to answer: environment, timings, fits, profile."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from rooflinecli.measure import device_conditions, distributed, profile, shape_grids
 from rooflinecli.measure.canary import ReferenceKernel, was_contended
-from rooflinecli.measure.cases import KernelCase
+from rooflinecli.measure.cases import KernelCase, Record
 from rooflinecli.measure.device import Environment, compute_capability, environment, keep_pages, known_chip
 from rooflinecli.measure.fit import Fit
 from rooflinecli.measure.kernel_support import competing, missing
@@ -21,13 +20,13 @@ from rooflinecli.measure.time_case import dispatch_overhead
 from rooflinecli.measure.timing import FULL, QUICK
 
 QUICK_BUDGET, FULL_BUDGET = 21.0, 900.0
-DISTURBED = 0.1  # share of timings taken on a busy machine beyond which no profile is written
-PATIENCE = 0.2  # share of the budget spent on waiting for other programs to finish
+DISTURBED = 0.1  # fraction of timings taken on a busy machine beyond which no profile is written
+PATIENCE = 0.2  # fraction of the budget for waiting until other programs finish
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line said; None where it said nothing."""
+    """Options of the command line; None where not given."""
 
     suites: tuple[str, ...]
     quick: bool = False
@@ -45,24 +44,24 @@ class Options:
 
 @dataclass
 class MeasureAnswer:
-    """What a run found. `text` is the profile to be written to `out`, None where nothing could be fitted."""
+    """Result of a run. `text` is the profile to be written to `out`, None where nothing could be fitted."""
 
     environment: Environment
     out: Path
-    records: list[dict[str, Any]]
+    records: list[Record]
     leader: bool = True
     fits: list[Fit] = field(default_factory=list)
     roofs: profile.MeasuredPeaks | None = None
     text: str | None = None
     interrupted: bool = False
-    withheld: bool = False  # fitted, but on a machine too busy for the profile to be written
+    withheld: bool = False  # fitted, but on too busy a machine to write the profile
     failed: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    extra: dict[str, Any] = field(default_factory=dict)
+    extra: Record = field(default_factory=dict)
 
 
-def execute(options: Options, running: Callable[[dict[str, Any]], str]) -> MeasureAnswer:
-    """Measure and fit; `running(record)` is the progress bar's text of a result. Raises UsageError or DataError; Ctrl-C is an answer with what was done."""
+def execute(options: Options, running: Callable[[Record], str]) -> MeasureAnswer:
+    """Measure and fit; `running(record)` is the progress bar's text of a result. Ctrl-C returns an answer with the completed cases. Raises UsageError or DataError."""
     from rooflinecli.measure.dtypes import size_of
 
     for dtype in options.dtypes:
@@ -119,7 +118,7 @@ def _cases(options: Options, env: Environment) -> list[KernelCase]:
 
 
 def _answer(options: Options, session: Session, out: Path, planned: int) -> MeasureAnswer:
-    """Fit everything the log holds for this machine, not only this run's suites."""
+    """Fit every record of this machine in the log, not only this run's suites."""
     env = session.environment
     records = [r for r in session.log.records.values() if "suite" in r]
     answer = MeasureAnswer(
@@ -145,7 +144,7 @@ def _answer(options: Options, session: Session, out: Path, planned: int) -> Meas
     return answer
 
 
-def contended_fraction(records: list[dict[str, Any]]) -> float:
+def contended_fraction(records: list[Record]) -> float:
     """Fraction of the timings that other programs disturbed."""
     return sum(map(was_contended, records)) / len(records) if records else 0.0
 
@@ -163,16 +162,16 @@ def _fit(options: Options, answer: MeasureAnswer) -> None:
     name = f"{env.kind}, {env.cores} cores, measured" if env.platform == "cpu" else f"{env.kind}, measured"
     levels = network(answer.records, answer.roofs, env)
     data = profile.document(answer.roofs, answer.fits, env, name=name, force=options.force, network=levels)
-    if told := device_conditions.summary(answer.records):
-        data["measured"]["conditions"] = f"lowest / median / highest: {told}"
-    if contended := contended_fraction(answer.records):  # which whoever reads the profile is told
+    if conditions := device_conditions.summary(answer.records):
+        data["measured"]["conditions"] = f"lowest / median / highest: {conditions}"
+    if contended := contended_fraction(answer.records):
         data.setdefault("measured", {})["contended_fraction"] = round(contended, 3)
     text = profile.text_of(data, answer.out)
     answer.withheld = contended_fraction(answer.records) > DISTURBED and not options.force
     if answer.withheld:
         answer.notes.append(
-            f"no profile was written: the machine was too busy for it to be believed; run the same command again when it "
-            f"is idle, which looks again at what was disturbed, or write {answer.out} all the same with --force"
+            f"no profile was written: other programs disturbed too many timings; run the same command again when the machine "
+            f"is idle to repeat the disturbed ones, or write {answer.out} anyway with --force"
         )
         return
     answer.text = text

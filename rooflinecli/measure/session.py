@@ -1,14 +1,13 @@
-"""The resumable loop: build, compile, time, log, tell. Ctrl-C keeps what is done; a budget ends the run early."""
+"""The resumable loop: build, compile, time, log, report. Ctrl-C keeps completed cases; a budget ends the run early."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from rooflinecli.measure.canary import BUSY, ReferenceKernel
-from rooflinecli.measure.cases import KernelCase
+from rooflinecli.measure.cases import KernelCase, Record
 from rooflinecli.measure.collectives import bus_bytes
 from rooflinecli.measure.cpu_contention import CALM, CpuContention
 from rooflinecli.measure.device import Environment
@@ -17,15 +16,15 @@ from rooflinecli.measure.log import Log
 from rooflinecli.measure.time_case import timed
 from rooflinecli.measure.timing import Protocol, Timing
 
-Tell = Callable[[KernelCase, "dict[str, Any] | None"], None]
+Tell = Callable[[KernelCase, "Record | None"], None]
 
 
 @dataclass
 class Session:
     """One run over cases. `failed` maps a case's key to the reason it could not be timed.
 
-    After the first pass the time left goes to second looks, first at what was timed while the machine was busy. A
-    record keeps its quickest look: interference only ever adds time.
+    The time left after the first pass is used to time cases again, first those timed on a busy machine. A record
+    keeps its quickest timing: interference only adds time.
     """
 
     environment: Environment
@@ -41,8 +40,8 @@ class Session:
     skipped: int = 0
     failed: dict[str, str] = field(default_factory=dict)
 
-    def run(self, cases: list[KernelCase]) -> list[dict[str, Any]]:
-        """Time every case that the log does not hold yet, then look again. Returns all records of `cases` that exist now."""
+    def run(self, cases: list[KernelCase]) -> list[Record]:
+        """Time every case that is not in the log, then repeat suspect ones. Returns all records of `cases`."""
         if self.environment.processes > 1:
             return self._together(cases)
         deadline = time.monotonic() + self.budget
@@ -55,15 +54,15 @@ class Session:
             self.interrupted = True
         return [self.log.records[case.key] for case in cases if case.key in self.log]
 
-    def _together(self, cases: list[KernelCase]) -> list[dict[str, Any]]:
-        """Several processes: all run every case the same number of times, or a collective would wait for ever."""
+    def _together(self, cases: list[KernelCase]) -> list[Record]:
+        """Several processes: all run every case the same number of times, or a collective would deadlock."""
         self.protocol = replace(self.protocol, minimum=20, maximum=20, budget=1e9, tight=0.0, short=0.0)
         for case in cases:
             self._one(case, 1e12)
         return [self.log.records[case.key] for case in cases if case.key in self.log]
 
     def _pass(self, todo: list[KernelCase], deadline: float) -> int:
-        """One look at each of `todo`; how many did not fit into the time."""
+        """Time each case of `todo` once; return how many did not fit into the time."""
         for i, case in enumerate(todo):
             left = deadline - time.monotonic()
             if left <= self.protocol.budget:
@@ -82,7 +81,7 @@ class Session:
         return [c for _, _, c in sorted(again, key=lambda item: (-item[0], item[1]))]
 
     def _quiet(self) -> float:
-        """How busy the machine is, after waiting for a quiet moment as long as patience lasts."""
+        """Slowdown of the reference kernel, after waiting for an idle machine while patience lasts."""
         if self.canary is None:
             return 1.0
         start = time.monotonic()
@@ -95,18 +94,18 @@ class Session:
         return busy
 
     def _one(self, case: KernelCase, share: float) -> None:
-        """One case within about its share of the time left; what cannot run on this device is noted, never fatal."""
+        """One case within about its share of the time left; a case that cannot run on this device is recorded as failed."""
         self.tell(case, None)
         protocol = replace(self.protocol, budget=max(0.02, min(self.protocol.budget, 0.6 * share)))
         before, others = self._quiet(), CpuContention()
         try:
             timing = timed(case, protocol, self.environment, self.dispatch)
-        except Exception as error:  # a shape or dtype that this backend refuses
+        except Exception as error:  # a shape or dtype that this backend does not support
             self.failed[case.key] = " ".join(str(error).split())[:200] or type(error).__name__
             return
         share = others.share() if self.environment.platform == "cpu" else 0.0
         busy = max(before, self.canary.slowdown() if self.canary else 1.0, 1 + (share if share > CALM else 0.0))
-        extra: dict[str, Any] = {"bus_bytes": bus_bytes(case.record())} if case.suite == "collectives" else {}
+        extra: Record = {"bus_bytes": bus_bytes(case.record())} if case.suite == "collectives" else {}
         if self.environment.platform == "gpu" and (now := seen()):
             extra["conditions"] = now
         record = better(
@@ -124,15 +123,15 @@ class Session:
         self.tell(case, record)
 
 
-def better(old: dict[str, Any] | None, new: dict[str, Any]) -> dict[str, Any]:
-    """The quicker of two looks at one case, with the number of looks."""
+def better(old: Record | None, new: Record) -> Record:
+    """The quicker of two timings of one case, with their number."""
     if old is None:
         return new
     return {**(new if new["time_s"] < old["time_s"] else old), "looks": old["looks"] + 1}
 
 
-def described(timing: Timing) -> dict[str, Any]:
-    """A timing as the log keeps it, in SI."""
+def described(timing: Timing) -> Record:
+    """A timing as a line of the log, in SI."""
     s = timing.summary
     return {
         "time_s": s.low,

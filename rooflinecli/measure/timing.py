@@ -8,17 +8,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 from rooflinecli.measure.stats import Summary, summarize
 
-Run = Callable[[int], Any]
-Wait = Callable[[Any], Any]
+T = TypeVar("T")
+Run = Callable[[int], T]
+Wait = Callable[[T], object]
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """How long to look. budget: seconds for one kernel; tight: relative half-width of the median's interval that ends it."""
+    """Repetitions of a timing. budget: seconds for one kernel; tight: relative half-width of the median's interval that ends it."""
 
     budget: float = 1.0
     minimum: int = 9
@@ -66,8 +67,8 @@ def pooled(first: Timing, second: Timing) -> Timing:
 
 
 def measure(
-    run: Run,
-    wait: Wait,
+    run: Run[T],
+    wait: Wait[T],
     protocol: Protocol,
     *,
     dispatch: float = 0.0,
@@ -86,11 +87,11 @@ def measure(
     turn = protocol.warm_up
     while len(samples) < protocol.maximum:
         start = clock()
-        last = None
-        for _ in range(batch):
-            last = run(turn)
+        for _ in range(batch - 1):
+            run(turn)
             turn += 1
-        wait(last)
+        wait(run(turn))
+        turn += 1
         taken = (clock() - start) / batch
         samples.append(max(taken - subtract, 0.1 * taken) / chain)
         if len(samples) >= protocol.minimum and _enough(samples, protocol, clock() >= deadline):
@@ -100,7 +101,7 @@ def measure(
     return Timing(summarize(samples), tuple(samples), batch, subtract)
 
 
-def _warm(run: Run, wait: Wait, protocol: Protocol, clock: Callable[[], float]) -> float:
+def _warm(run: Run[T], wait: Wait[T], protocol: Protocol, clock: Callable[[], float]) -> float:
     """Warm-up runs; the quickest says whether to batch."""
     best = float("inf")
     for turn in range(max(protocol.warm_up, 1)):
