@@ -16,7 +16,7 @@ from files import gguf
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.lift import PLAIN
-from rooflinecli.importers.checkpoint.gguf_architectures import ARCHITECTURES
+from rooflinecli.importers.checkpoint.gguf_architectures import architectures
 from rooflinecli.importers.checkpoint.gguf_by_tensors import _local
 from rooflinecli.importers.checkpoint.gguf_metadata import GgufMetadata
 from rooflinecli.importers.checkpoint.tensor_header import Header
@@ -142,7 +142,7 @@ def test_every_tensor_is_counted(tmp_path, name, head):
     layers, outer, more = FILES[name]
     elements = write(tmp_path / "m.gguf", name, layers, outer, more, head)
     spec = load_model(str(tmp_path / "m.gguf"))
-    assert name not in ARCHITECTURES
+    assert name not in architectures()
     assert parameters(spec).total == elements
     assert spec.n_layers == len(layers) and spec.vocab_size == VOCAB
     assert spec.tied_embeddings is (not head and name != "bert")

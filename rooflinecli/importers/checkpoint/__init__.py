@@ -1,7 +1,4 @@
-"""Checkpoint files by their headers: which tensors, of what shape and format, without reading any of them.
-
-`header(path)` reads a `.gguf`, a `.safetensors` or the index of a sharded one; `document(path)` makes a model of it.
-"""
+"""Checkpoint files by their headers: which tensors, of what shape and format, without reading any of them."""
 
 from __future__ import annotations
 
@@ -13,29 +10,18 @@ from rooflinecli.specs.yaml_loader import Document
 if TYPE_CHECKING:
     from rooflinecli.importers.checkpoint.tensor_header import Header
 
-INDEX = ".safetensors.index.json"
-
 
 def header(path: Path) -> Header:
-    """The tensors of a checkpoint. Raises DataError, with the file, where it is not one."""
+    """The tensors of a .gguf, a .safetensors or the index of a sharded one. Raises DataError, with the file, where it is not one."""
+    from rooflinecli.importers.checkpoint import gguf_header, safetensors
+
     if path.suffix == ".gguf":
-        from rooflinecli.importers.checkpoint.gguf_header import read
-
-        return read(path)
-    from rooflinecli.importers.checkpoint import safetensors_header
-
-    return safetensors_header.read_index(path) if path.name.endswith(INDEX) else safetensors_header.read(path)
+        return gguf_header.read(path)
+    return safetensors.read_index(path) if path.name.endswith(safetensors.INDEX) else safetensors.read(path)
 
 
 def document(path: Path) -> Document:
-    """The model in a checkpoint: of a GGUF file by its own keys, of safetensors by the config.json beside them.
+    """The model in a checkpoint: of a GGUF file by its own keys, of safetensors by the config.json in its folder. Raises DataError."""
+    from rooflinecli.importers.checkpoint import gguf, safetensors
 
-    Raises DataError.
-    """
-    if path.suffix == ".gguf":
-        from rooflinecli.importers.checkpoint.gguf import model_document
-
-        return model_document(path)
-    from rooflinecli.importers.checkpoint.safetensors import model_document as beside
-
-    return beside(path)
+    return gguf.model_document(path) if path.suffix == ".gguf" else safetensors.model_document(path)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.checkpoint.gguf_architectures import ARCHITECTURES, GgufMetadata
+from rooflinecli.importers.checkpoint.gguf_architectures import GgufMetadata, architectures
 from rooflinecli.importers.checkpoint.gguf_by_tensors import plain
 from rooflinecli.importers.checkpoint.gguf_header import read
 from rooflinecli.importers.checkpoint.tensor_header import Header
@@ -43,7 +43,7 @@ def model_document(path: Path) -> Document:
     from rooflinecli.importers.hf import from_config
 
     keys = GgufMetadata(found, name, display_path(path))
-    make: Callable[[GgufMetadata], dict[str, Any]] | None = ARCHITECTURES.get(name)
+    make: Callable[[GgufMetadata], dict[str, Any]] | None = architectures().get(name)
     if make is not None:
         _agree(keys, name)
     data = plain(keys) if make is None else from_config(make(keys), f"{display_path(path)}")

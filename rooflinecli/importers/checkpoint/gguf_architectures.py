@@ -1,15 +1,53 @@
-"""The keys of a GGUF file as the config.json they came from, architecture by architecture."""
+"""The keys of a GGUF file as the config.json they came from: rows of gguf_architectures.yaml, and the architectures that a row cannot say."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.checkpoint.gguf_hybrid import HYBRIDS
 from rooflinecli.importers.checkpoint.gguf_metadata import Config, GgufMetadata, base, dense, experts
-from rooflinecli.importers.checkpoint.gguf_more_architectures import MORE
+from rooflinecli.specs.yaml_loader import Loader
 
-__all__ = ["ARCHITECTURES", "GgufMetadata"]
+__all__ = ["GgufMetadata", "architectures"]
+
+
+@cache
+def _rows() -> dict[str, dict[str, Any]]:
+    rows: dict[str, dict[str, Any]] = yaml.load(Path(__file__).with_suffix(".yaml").read_text("utf-8"), Loader)
+    return rows
+
+
+@cache
+def architectures() -> dict[str, Callable[[GgufMetadata], Config]]:
+    """Architecture -> the config of a file of it."""
+    return dict.fromkeys(_rows(), _from_row) | _READERS | HYBRIDS
+
+
+def _from_row(k: GgufMetadata) -> Config:
+    row = _rows()[k.name]
+    config = base(k, row["model_type"])
+    if not row.get("head_dim", True):
+        config.pop("head_dim", None)
+    keys = row.get("keys", {})
+    if "experts" in row:
+        config |= experts(k, row["experts"])
+    else:
+        keys = {"intermediate_size": "feed_forward_length", **keys}
+    for field, key in keys.items():
+        config[field] = k.whole(key) if isinstance(key, str) else k.whole(*key)
+    for field, key in row.get("or_none", {}).items():
+        config[field] = k.whole(key, 0) or None
+    for field, (tensor, axis) in row.get("axes", {}).items():
+        config[field] = k.shape(tensor)[axis]
+    for field, tensor in row.get("has", {}).items():
+        config[field] = k.has(tensor)
+    return config | row.get("fixed", {})
 
 
 def _llama(k: GgufMetadata) -> Config:
@@ -22,40 +60,6 @@ def _llama(k: GgufMetadata) -> Config:
         "mlp_bias": k.has("blk.0.ffn_up.bias"),
     }
     return dense(k, "llama") | bias
-
-
-def _qwen2(k: GgufMetadata) -> Config:
-    return dense(k, "qwen2")
-
-
-def _qwen3(k: GgufMetadata) -> Config:
-    return dense(k, "qwen3")
-
-
-def _qwen2_moe(k: GgufMetadata) -> Config:
-    width = k.shape("blk.0.ffn_up_shexp.weight")[0]
-    return _moe(k, "qwen2_moe") | {"shared_expert_intermediate_size": width}
-
-
-def _moe(k: GgufMetadata, model_type: str) -> Config:
-    width = k.shape("blk.0.ffn_up_exps.weight")[1]
-    return base(k, model_type) | experts(k, "num_experts") | {"moe_intermediate_size": width}
-
-
-def _qwen3_moe(k: GgufMetadata) -> Config:
-    return _moe(k, "qwen3_moe")
-
-
-def _gemma(k: GgufMetadata) -> Config:
-    return dense(k, "gemma")
-
-
-def _gemma2(k: GgufMetadata) -> Config:
-    return dense(k, "gemma2") | {"sliding_window": k.whole("attention.sliding_window", 4096)}
-
-
-def _gemma3(k: GgufMetadata) -> Config:
-    return dense(k, "gemma3_text") | {"sliding_window": k.whole("attention.sliding_window", 1024)}
 
 
 def _phi3(k: GgufMetadata) -> Config:
@@ -71,36 +75,21 @@ def _gpt_oss(k: GgufMetadata) -> Config:
 
 
 def _deepseek(k: GgufMetadata) -> Config:
-    """Latent attention; files since 2025 give the widths of a head before compression apart."""
-    rope, rank = k.whole("rope.dimension_count"), k.whole("attention.kv_lora_rank")
+    """Latent attention: a key is as wide as its rotary part and the rest."""
+    config = _from_row(k)
     key = k.whole("attention.key_length_mla", k.whole("attention.key_length"))
     value = k.whole("attention.value_length_mla", k.whole("attention.value_length"))
-    config = base(k, "deepseek_v3")
-    config.pop("head_dim", None)
-    config |= experts(k, "n_routed_experts")
-    return config | {
-        "num_key_value_heads": config["num_attention_heads"],
-        "intermediate_size": k.whole("feed_forward_length"),
-        "moe_intermediate_size": k.whole("expert_feed_forward_length"),
-        "n_shared_experts": k.whole("expert_shared_count", 0),
-        "first_k_dense_replace": k.whole("leading_dense_block_count", 0),
-        "q_lora_rank": k.whole("attention.q_lora_rank", 0) or None,
-        "kv_lora_rank": rank,
-        "qk_rope_head_dim": rope,
-        "qk_nope_head_dim": key - rope,
-        "v_head_dim": value,
-    }
+    return config | {"qk_nope_head_dim": key - config["qk_rope_head_dim"], "v_head_dim": value}
 
 
-def _glm4_moe(k: GgufMetadata) -> Config:
-    config = base(k, "glm4_moe") | experts(k, "n_routed_experts")
+def _stablelm(k: GgufMetadata) -> Config:
+    """One norm where attention and MLP stand side by side."""
+    config = dense(k, "stablelm")
+    config.pop("head_dim", None)  # heads fill the width
     return config | {
-        "intermediate_size": k.whole("feed_forward_length"),
-        "moe_intermediate_size": k.whole("expert_feed_forward_length"),
-        "n_shared_experts": k.whole("expert_shared_count", 0),
-        "first_k_dense_replace": k.whole("leading_dense_block_count", 0),
-        "attention_bias": k.has("blk.0.attn_q.bias"),
-        "use_qk_norm": k.has("blk.0.attn_q_norm.weight"),
+        "use_qkv_bias": k.has("blk.0.attn_q.bias"),
+        "qk_layernorm": k.has("blk.0.attn_q_norm.weight"),
+        "use_parallel_residual": not k.has("blk.0.ffn_norm.weight"),
     }
 
 
@@ -152,23 +141,13 @@ def _lfm2(k: GgufMetadata) -> Config:
     return config | {"layer_types": _kinds(k, "conv")}
 
 
-ARCHITECTURES: dict[str, Callable[[GgufMetadata], Config]] = {
+_READERS: dict[str, Callable[[GgufMetadata], Config]] = {
     "llama": _llama,
-    "qwen2": _qwen2,
-    "qwen3": _qwen3,
-    "qwen2moe": _qwen2_moe,
-    "qwen3moe": _qwen3_moe,
-    "qwen3vlmoe": _qwen3_moe,
-    "gemma": _gemma,
-    "gemma2": _gemma2,
-    "gemma3": _gemma3,
     "phi3": _phi3,
     "gpt-oss": _gpt_oss,
     "deepseek2": _deepseek,
-    "glm4moe": _glm4_moe,
+    "stablelm": _stablelm,
     "mamba": _mamba,
     "mamba2": _mamba2,
     "lfm2": _lfm2,
-    **MORE,
-    **HYBRIDS,
 }

@@ -1,13 +1,90 @@
-"""A .safetensors checkpoint as a model: the config.json beside it, held against the header."""
+"""A .safetensors checkpoint: the header of a file, or of all files of a sharded one, and the model of the config.json in its folder. Source: huggingface/safetensors README.md (format)."""
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
+from typing import Any
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.checkpoint import header
+from rooflinecli.importers.checkpoint.tensor_header import Header, Tensor
 from rooflinecli.specs.name_lookup import display_path
 from rooflinecli.specs.yaml_loader import Document
+
+INDEX = ".safetensors.index.json"
+BITS = {
+    **dict.fromkeys(("F64", "I64", "U64", "C64"), 64),
+    **dict.fromkeys(("F32", "I32", "U32"), 32),
+    **dict.fromkeys(("F16", "BF16", "I16", "U16"), 16),
+    **dict.fromkeys(("F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "I8", "U8", "BOOL"), 8),
+    **dict.fromkeys(("F6_E2M3", "F6_E3M2"), 6),
+    "F4": 4,
+}
+LARGEST = 100_000_000  # bytes of a header, as the format allows
+
+
+def read(path: Path) -> Header:
+    """The tensors of one file. Raises DataError where the header is damaged or its sizes contradict each other."""
+    try:
+        with path.open("rb") as stream:
+            length = int.from_bytes(stream.read(8), "little")
+            text = stream.read(length) if length <= LARGEST else b""
+    except OSError as error:
+        raise DataError(f"{display_path(path)}: cannot be read ({error.strerror}); give a .safetensors file") from None
+    if length > LARGEST or len(text) != length or not length:
+        raise _fail(path, "its header is cut short or no header")
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        raise _fail(path, "its header is not JSON") from None
+    if not isinstance(data, dict):
+        raise _fail(path, "its header is not an object of tensors")
+    metadata = data.pop("__metadata__", {})
+    tensors = tuple(_tensor(path, name, entry) for name, entry in data.items())
+    return Header(path, "safetensors", tensors, metadata if isinstance(metadata, dict) else {})
+
+
+def _fail(path: Path, problem: str) -> DataError:
+    return DataError(f"{display_path(path)}: {problem}; give a whole .safetensors file")
+
+
+def _tensor(path: Path, name: str, entry: Any) -> Tensor:
+    """One entry, its offsets checked against its shape."""
+    try:
+        dtype, shape = entry["dtype"], tuple(entry["shape"])
+        begin, end = entry["data_offsets"]
+        whole = all(isinstance(v, int) and not isinstance(v, bool) and v >= 0 for v in (*shape, begin, end))
+    except (TypeError, KeyError, ValueError):
+        raise _fail(path, f"tensor {name[:60]!a} lacks its dtype, shape or data_offsets") from None
+    if not isinstance(dtype, str) or dtype not in BITS:
+        raise _fail(path, f"tensor {name[:60]!a} is of dtype {str(dtype)[:20]!a}, which is not known here")
+    if not whole or end - begin != -(-math.prod(shape) * BITS[dtype] // 8):
+        raise _fail(path, f"tensor {name[:60]!a}: its shape and its data_offsets disagree")
+    return Tensor(name, shape, dtype, end - begin)
+
+
+def read_index(path: Path) -> Header:
+    """The tensors of all shards that an index names. Raises DataError where one is missing, or they disagree with it."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        shards = data["weight_map"]
+        names = sorted(set(shards.values()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise DataError(f"{display_path(path)}: not the index of a sharded checkpoint; expected `weight_map`") from None
+    if not names:
+        raise DataError(f"{display_path(path)}: its `weight_map` names no shard; give the index of a whole checkpoint")
+    found: list[Tensor] = []
+    for name in names:
+        part = path.parent / str(name)
+        if Path(str(name)).name != name or not part.is_file():
+            raise DataError(f"{display_path(path)}: its shard {str(name)[:80]} is not in the same folder; put it there")
+        found += read(part).tensors
+    missing = sorted(set(shards) - {t.name for t in found})
+    if missing:
+        raise DataError(f"{display_path(path)}: {missing[0][:80]} is in no shard; download the checkpoint again")
+    total = data.get("metadata", {}).get("total_size") if isinstance(data.get("metadata"), dict) else None
+    return Header(path, "safetensors", tuple(found), {"total_size": total} if total else {}, len(names))
 
 
 def model_document(path: Path) -> Document:
@@ -17,8 +94,8 @@ def model_document(path: Path) -> Document:
         raise DataError(
             f"{display_path(path)}: tensors alone do not say what they are; put the model's config.json beside it, or give a GGUF file"
         )
-    from rooflinecli.importers.hf import model_document
+    from rooflinecli.importers.hf import model_document as from_config_json
 
-    found, document = header(path), model_document(config)
+    found, document = read_index(path) if path.name.endswith(INDEX) else read(path), from_config_json(config)
     document.data["checkpoint"] = found.facts()
     return document
