@@ -119,5 +119,5 @@ def _matmul(row: MeasuredRow, given: dict[str, Any], chip: HardwareSpec) -> tupl
     moved = counts.matmul_bytes(m, k, n, f.matmul_input, f.weight, f.activation)
     flops = counts.matmul_flops(m, k, n)
     return Op(
-        name="matmul", kind="matmul", dtype=f.compute, flops=flops, bytes=moved, k=k, n=n, quantised=m * k, ramp=1 / k
+        name="matmul", kind="matmul", dtype=f.compute, flops=flops, bytes=moved, k=k, n=n, quantized=m * k, ramp=1 / k
     ), 1.0

@@ -34,10 +34,10 @@ class Record:
         """The keys and values of the object, in the order of the contract; with `former`, those of its first version."""
         for attribute, name, key, optional, spread in _layout(type(self)):  # type: ignore[arg-type]
             value = getattr(self, attribute)
+            renamed = _former_keys(type(self)).get(attribute) if former else None  # type: ignore[arg-type]
             if spread:
-                yield from value.items()
+                yield from (value if renamed is None else _with_former_keys(value, renamed)).items()
             elif not optional or value is not None:
-                renamed = _former_keys(type(self)).get(attribute) if former else None  # type: ignore[arg-type]
                 yield (key if former else name), value if renamed is None else _with_former_keys(value, renamed)
 
     def __getitem__(self, key: str) -> Any:

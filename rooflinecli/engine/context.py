@@ -107,7 +107,7 @@ class EstimateContext:
         self.optimizer_bytes = self.from_flag(
             "p_o", state, "B", named, self.optimizer is None and self._is(state, 12.0)
         )
-        self.utilisation = self.from_flag("u", r.utilisation, "1", "--utilization", self._is(r.utilisation, 1.0))
+        self.utilization = self.from_flag("u", r.utilization, "1", "--utilization", self._is(r.utilization, 1.0))
 
     def _packed(self, written: str) -> Number:
         """Length of the document that a training token is in. Raises UsageError for what is no list of lengths, or longer than a sequence."""

@@ -73,7 +73,7 @@ def add_priced(
             bytes=fine_tuning.served_adapter_bytes(m, k, n, formats.activation, one, WIDTH),
             k=k,
             n=n,
-            quantised=m * k,
+            quantized=m * k,
             ramp=1 / n,
         )
         costs.add([op], times)

@@ -112,7 +112,7 @@ class Microbatch:
         self.costs.add([*ops, *backward.input_gradients(ops), *backward.weight_gradients(ops, 0.0)], times)
         again = times * self.recomputed if full else 0.0
         self.costs.add(ops if full else [], again)
-        if self.recipe.quantised:
+        if self.recipe.quantized:
             self.costs.add(adapting.dequantization_ops(group.rows, sizes, f), times * 2 + again)
 
     def _biases(self, group: Any, sizes: dict[str, Number]) -> list[Op]:

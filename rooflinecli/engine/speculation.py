@@ -178,7 +178,7 @@ def _projection(ctx: EstimateContext, layout: Layout, batch: Number) -> Op:
         bytes=moved,
         k=k,
         n=n,
-        quantised=batch * k,
+        quantized=batch * k,
         ramp=1 / k,
         variant=f.variant,
     )

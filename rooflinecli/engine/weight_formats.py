@@ -8,7 +8,7 @@ from rooflinecli.specs.request import Request
 
 
 def checkpoint_format(spec: ModelSpec) -> Quantization | None:
-    """The format of a quantized checkpoint with the bytes of each part; None for another (engine/quantised)."""
+    """The format of a quantized checkpoint with the bytes of each part; None for another (engine/quantized)."""
     if spec.quantization is None:
         return None
     from rooflinecli.engine import stored_weights
@@ -17,7 +17,7 @@ def checkpoint_format(spec: ModelSpec) -> Quantization | None:
 
 
 def stored(request: Request) -> Request:
-    """The request with a file type or format as `--weight-dtype` turned into a model of that format (engine/quantised)."""
+    """The request with a file type or format as `--weight-dtype` turned into a model of that format (engine/quantized)."""
     if request.weight_dtype is None:
         return request
     from rooflinecli.engine import stored_weights

@@ -17,9 +17,9 @@ def static_batching_utilization(mean_output: Number, max_output: Number) -> Numb
 
 
 @formula("x", "1", "the batch refills as sequences end: Yu et al. 2022, Orca")
-def continuous_gain(utilisation: Number) -> Number:
+def continuous_gain(utilization: Number) -> Number:
     """Throughput of continuous over static batching at the same batch."""
-    return 1 / utilisation
+    return 1 / utilization
 
 
 @formula(
@@ -76,16 +76,16 @@ def prefilled_tokens(requests: Number, prompt: Number, shared: Number, hit_rate:
     "revenue per token covers the price of the hardware; throughput proportional to batch while memory-bound",
 )
 def break_even_batch(
-    usd_per_hour: Number, usd_per_million: Number, utilisation: Number, tokens_per_s_each: Number
+    usd_per_hour: Number, usd_per_million: Number, utilization: Number, tokens_per_s_each: Number
 ) -> Number:
     """Concurrent sequences at which a price per million tokens pays for the hardware."""
-    return num.ceil(break_even_rate(usd_per_hour, usd_per_million, utilisation) / tokens_per_s_each)
+    return num.ceil(break_even_rate(usd_per_hour, usd_per_million, utilization) / tokens_per_s_each)
 
 
 @formula("R*", "tokens/s", "usd_per_million_tokens solved for throughput")
-def break_even_rate(usd_per_hour: Number, usd_per_million: Number, utilisation: Number) -> Number:
+def break_even_rate(usd_per_hour: Number, usd_per_million: Number, utilization: Number) -> Number:
     """Throughput at which a price per million tokens pays for the hardware."""
-    return usd_per_hour / (3600 * usd_per_million * utilisation) * 1_000_000
+    return usd_per_hour / (3600 * usd_per_million * utilization) * 1_000_000
 
 
 @formula("x", "1", "bytes streamed per decode step before over after; the matmuls stay memory-bound")

@@ -9,9 +9,9 @@ _DEFINITION = "definition; price per device-hour from the hardware file or --pri
 
 
 @formula("$/Mtok", "USD", _DEFINITION)
-def usd_per_million_tokens(usd_per_hour: Number, tokens_per_s: Number, utilisation: Number) -> Number:
+def usd_per_million_tokens(usd_per_hour: Number, tokens_per_s: Number, utilization: Number) -> Number:
     """Dollars per million tokens at a throughput; `usd_per_hour` is for all devices, utilization the share of time busy."""
-    return usd_per_hour / (tokens_per_s * utilisation * 3600) * 1_000_000
+    return usd_per_hour / (tokens_per_s * utilization * 3600) * 1_000_000
 
 
 @formula("$/h", "USD/h", _DEFINITION)

@@ -78,8 +78,8 @@ def bytes_of(elements: Number, bytes_per_element: Number) -> Number:
 
 
 @formula("bpw", "B", "bits of the weight plus the scale and zero point its group shares")
-def quantised_bytes_per_weight(bits: Number, group_size: Number, scale_bits: Number, zero_bits: Number) -> Number:
-    """Bytes per weight of a group-quantised matrix, scales counted."""
+def quantized_bytes_per_weight(bits: Number, group_size: Number, scale_bits: Number, zero_bits: Number) -> Number:
+    """Bytes per weight of a group-quantized matrix, scales counted."""
     return (bits + (scale_bits + zero_bits) / group_size) / 8
 
 

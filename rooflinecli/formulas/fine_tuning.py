@@ -66,12 +66,12 @@ def adapter_starts(overhead: Number) -> Number:
 
 @formula("b_nf4", "B", _QLORA)
 def nf4_bytes(block: Number, constants: Number) -> Number:
-    """Bytes per weight of double-quantised NF4: 4 bits, an 8-bit constant per block, an fp32 one per so many constants."""
+    """Bytes per weight of double-quantized NF4: 4 bits, an 8-bit constant per block, an fp32 one per so many constants."""
     return (4 + 8 / block + 32 / (block * constants)) / 8
 
 
 @formula("B_deq", "B", _QLORA + "; each use reads the stored weights and writes them in 16 bits")
-def dequantise_bytes(weights: Number, stored: Number, working: Number) -> Number:
+def dequantize_bytes(weights: Number, stored: Number, working: Number) -> Number:
     """Bytes of turning stored weights into working ones."""
     return weights * (stored + working)
 

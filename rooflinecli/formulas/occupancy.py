@@ -68,37 +68,37 @@ def grid_waves(grid_blocks: Number, units: Number, blocks: Number) -> Number:
 
 
 @formula("u_wave", "1", "wave quantization: NVIDIA Matrix Multiplication Background User's Guide, section 5.2")
-def wave_utilisation(grid_blocks: Number, units: Number, blocks: Number, waves: Number) -> Number:
+def wave_utilization(grid_blocks: Number, units: Number, blocks: Number, waves: Number) -> Number:
     """Share of block slots that do work over all waves of a grid."""
     return grid_blocks / (waves * units * blocks)
 
 
 @formula("u", "1", "ragged edge of a tiling: work over the work of whole tiles")
-def tile_utilisation(size: Number, tile: Number) -> Number:
+def tile_utilization(size: Number, tile: Number) -> Number:
     """Share of whole tiles along one axis that holds real elements."""
     return size / (num.ceil(size / tile) * tile)
 
 
 @formula("u_out", "1", _KUNG + "; output-stationary: the m x n result lies on the array")
-def output_tile_utilisation(m: Number, n: Number, rows: Number, cols: Number) -> Number:
+def output_tile_utilization(m: Number, n: Number, rows: Number, cols: Number) -> Number:
     """Share of a systolic array's cells that an output tile fills."""
-    return tile_utilisation(m, rows) * tile_utilisation(n, cols)
+    return tile_utilization(m, rows) * tile_utilization(n, cols)
 
 
 @formula(
     "u_wgt", "1", "weight-stationary: k x n weights lie on the array, the m rows of x stream past; Jouppi et al. 2017"
 )
-def weight_tile_utilisation(k: Number, n: Number, rows: Number, cols: Number) -> Number:
+def weight_tile_utilization(k: Number, n: Number, rows: Number, cols: Number) -> Number:
     """Share of a systolic array's cells that hold a weight."""
-    return tile_utilisation(k, rows) * tile_utilisation(n, cols)
+    return tile_utilization(k, rows) * tile_utilization(n, cols)
 
 
 @formula(
     "u_col", "1", "rows of x stream one per clock, contraction padded for free; JAX Scaling Book workbook, chapter 1"
 )
-def column_utilisation(n: Number, cols: Number) -> Number:
+def column_utilization(n: Number, cols: Number) -> Number:
     """Share of a systolic array's columns in use, rows streamed counted as busy."""
-    return tile_utilisation(n, cols)
+    return tile_utilization(n, cols)
 
 
 @formula(
@@ -116,6 +116,6 @@ def systolic_efficiency(m: Number, k: Number, n: Number, rows: Number, cols: Num
 
 
 @formula("R", "FLOP/s", "definition")
-def attained_rate(peak: Number, utilisation: Number) -> Number:
+def attained_rate(peak: Number, utilization: Number) -> Number:
     """FLOP/s that a utilization leaves of a peak."""
-    return peak * utilisation
+    return peak * utilization

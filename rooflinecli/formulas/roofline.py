@@ -125,7 +125,7 @@ def matmul_overhead(overhead: Number, tau: Number, k: Number) -> Number:
 
 
 @formula("t_q", "s", "one more pass over the input: quantizing it, appending it to the cache, permuting it; " + _FIT)
-def quantise_time(elements: Number, bytes_per_element: Number, bandwidth: Number, efficiency: Number) -> Number:
+def quantize_time(elements: Number, bytes_per_element: Number, bandwidth: Number, efficiency: Number) -> Number:
     """Time of a further pass over the input."""
     return elements * bytes_per_element / (efficiency * bandwidth)
 

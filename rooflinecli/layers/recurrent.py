@@ -102,7 +102,7 @@ class Recurrent(Mixer):
                 dtype=mode.formats.compute,
                 flops=self._conv_flops(tokens, sizes),
                 bytes=moved,
-                quantised=through,
+                quantized=through,
             )
         ]
 

@@ -85,7 +85,7 @@ class Softmax(Mixer):
             bytes=moved,
             k=num.minimum(seen, self.reach + TILE),
             n=width / 2,
-            quantised=b * s * shared * width,
+            quantized=b * s * shared * width,
             ramp=s / self.pairs(mode, s, t),
             items=b * sizes[self.heads] * s / TILE,
             length=seen,

@@ -70,7 +70,7 @@ class Op(NamedTuple):
     count: Number = 1
     k: Number = 0
     n: Number = 0
-    quantised: Number = 0
+    quantized: Number = 0
     ramp: Number = 0
     items: Number = 0
     length: Number = 0
@@ -96,7 +96,7 @@ def kernel(
     count: Number = 1,
     k: Number = 0,
     n: Number = 0,
-    quantised: Number = 0,
+    quantized: Number = 0,
     ramp: Number = 0,
     items: Number = 0,
     length: Number = 0,
@@ -107,7 +107,7 @@ def kernel(
     backward: bool = False,
 ) -> Op:
     """An Op, in half the time that calling the class with keywords takes: a pass makes dozens."""
-    sizes = (flops, bytes, count, k, n, quantised, ramp, items, length)
+    sizes = (flops, bytes, count, k, n, quantized, ramp, items, length)
     return tuple.__new__(Op, (name, kind, dtype, *sizes, variant, gradient, routed, sharing, backward))
 
 

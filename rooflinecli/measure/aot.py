@@ -213,7 +213,7 @@ def _matmuls(needed: OpCounts, chip: Chip) -> list[tuple[OperationLine, str]]:
             bytes=dot.bytes,
             k=dot.k,
             n=dot.n,
-            quantised=dot.g * dot.m * dot.k,
+            quantized=dot.g * dot.m * dot.k,
             ramp=1 / max(dot.k, 1),
         )
         shape = f"{f'{count(dot.g)} x ' if dot.g > 1 else ''}[{count(dot.m)}, {count(dot.k)}] . [{count(dot.k)}, {count(dot.n)}] {dot.dtype}"

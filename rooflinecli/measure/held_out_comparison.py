@@ -49,4 +49,4 @@ def ask(record: Record, chip: HardwareSpec) -> Record:
         keys, queries = (s["t"], 1) if decode else (s["s"], s["s"])
         given = (float(s["b"]), float(queries), float(keys), float(s["h"]), float(s["kv"]), float(s["d"]))
         op = attention_op(*given, causal=not decode, decode=decode, fused=True, dtype=dtype, hardware=chip)
-    return alone(op._replace(quantised=0), dtype, Chip(chip))
+    return alone(op._replace(quantized=0), dtype, Chip(chip))

@@ -116,9 +116,9 @@ def resident_weight_bytes(formats: Formats) -> float:
 
 
 @lru_cache(maxsize=256)
-def _as_trained(formats: Formats, quantised: bool) -> Formats:
+def _as_trained(formats: Formats, quantized: bool) -> Formats:
     """Formats with the bytes of weights that stay on a device while training."""
-    if quantised:
+    if quantized:
         return replace(formats, weight=fine_tuning.nf4_bytes(*NF4))
     return replace(formats, weight=resident_weight_bytes(formats), expert_weight=resident_weight_bytes(formats))
 
@@ -150,8 +150,8 @@ def training_state_bytes(
 ) -> dict[str, Number]:
     """Weights, gradients and optimizer state after ZeRO partitioning; adapters and a reference are weights too."""
     recipe = RECIPE[layout.recipe]
-    if recipe.quantised or not recipe.frozen:
-        formats = _as_trained(formats, recipe.quantised)
+    if recipe.quantized or not recipe.frozen:
+        formats = _as_trained(formats, recipe.quantized)
     over = data.shards(layout)
     dense = DeviceParameters(params.inner, params.outer)
     experts = f.partitioned_bytes(params.experts, formats.expert_weight, data.shards(layout, True)["weights"])

@@ -24,10 +24,10 @@ def _input_gradient(op: Op, activation: float) -> Op:
         return _like(op, "input_gradient", op.flops, op.bytes, op.flops / (2 * op.k))
     if op.gradient is not None:
         flops = op.flops if op.gradient.flops == 1.0 else op.flops * op.gradient.flops
-        return _like(op, "gradient", flops, op.gradient.bytes, op.quantised)
+        return _like(op, "gradient", flops, op.gradient.bytes, op.quantized)
     if op.kind not in GROUPS:
         raise TypeError(f"{op.name}: a kernel of class {op.kind} says nothing of its gradient")
-    return _like(op, "gradient", op.flops, op.bytes + op.quantised * activation, op.quantised)
+    return _like(op, "gradient", op.flops, op.bytes + op.quantized * activation, op.quantized)
 
 
 def weight_gradients(forward: list[Op], main_gradient: float = GRADIENT_BYTES) -> list[Op]:
@@ -38,14 +38,14 @@ def weight_gradients(forward: list[Op], main_gradient: float = GRADIENT_BYTES) -
             "weight_gradient",
             op.flops,
             op.bytes + (op.k * op.n * main_gradient if op.kind == "matmul" else 0.0),
-            quantised=0,
+            quantized=0,
         )
         for op in forward
         if op.kind in MATMULS
     ]
 
 
-def _like(op: Op, suffix: str, flops: Number, moved: Number, quantised: Number) -> Op:
+def _like(op: Op, suffix: str, flops: Number, moved: Number, quantized: Number) -> Op:
     """A kernel of the same class and sizes."""
     return kernel(
         name=f"{op.name}.{suffix}",
@@ -56,7 +56,7 @@ def _like(op: Op, suffix: str, flops: Number, moved: Number, quantised: Number) 
         count=op.count,
         k=op.k,
         n=op.n,
-        quantised=quantised,
+        quantized=quantized,
         ramp=op.ramp,
         items=op.items,
         length=op.length,

@@ -19,7 +19,7 @@ class Recipe:
 
     frozen: bool = False
     reference: bool = False
-    quantised: bool = False
+    quantized: bool = False
 
     @property
     def passes(self) -> float:
@@ -30,7 +30,7 @@ NF4 = (64.0, 256.0)  # weights per constant, constants per constant of theirs
 RECIPE = {
     "full": Recipe(),
     "lora": Recipe(frozen=True),
-    "qlora": Recipe(frozen=True, quantised=True),
+    "qlora": Recipe(frozen=True, quantized=True),
     "dpo": Recipe(reference=True),
 }
 
@@ -80,7 +80,7 @@ def adapter_ops(rows: tuple[Row, ...], sizes: Sizes, rank: Number, formats: Form
                 bytes=fine_tuning.adapter_bytes(m, k, n, formats.activation),
                 k=k,
                 n=n,
-                quantised=m * k,
+                quantized=m * k,
                 ramp=1 / k,
             )
         )
@@ -90,7 +90,7 @@ def adapter_ops(rows: tuple[Row, ...], sizes: Sizes, rank: Number, formats: Form
 def dequantization_ops(rows: tuple[Row, ...], sizes: Sizes, formats: Formats) -> list[Op]:
     """Kernels that widen the stored base weights before a pass."""
     weights = sum(product(row.contraction.w, sizes) for row in lora_target_rows(rows) if row.contraction)
-    moved = fine_tuning.dequantise_bytes(weights, fine_tuning.nf4_bytes(*NF4), formats.activation)
+    moved = fine_tuning.dequantize_bytes(weights, fine_tuning.nf4_bytes(*NF4), formats.activation)
     return [
-        Op(name="dequantise", kind="elementwise", dtype=formats.compute, flops=counts.bytes_of(0.0, 1.0), bytes=moved)
+        Op(name="dequantize", kind="elementwise", dtype=formats.compute, flops=counts.bytes_of(0.0, 1.0), bytes=moved)
     ]

@@ -57,7 +57,7 @@ class ForwardPass(CountingMode):
             bytes=counts.matmul_bytes(tokens, k, n, f.matmul_input, 0, f.activation) + weights,
             k=k,
             n=sizes["Fe"],
-            quantised=tokens * k,
+            quantized=tokens * k,
             ramp=active / tokens,
             variant=f.variant,
         )
@@ -73,7 +73,7 @@ class ForwardPass(CountingMode):
             dtype=self.formats.compute,
             flops=0.0,
             bytes=moved,
-            quantised=0.0 if row.linear else read,
+            quantized=0.0 if row.linear else read,
         )
 
 
@@ -90,7 +90,7 @@ def _dense(row: Row, c: Contraction, sizes: Sizes, dtype: str, element: tuple[fl
         bytes=moved if copies is None else moved * copies,
         k=k,
         n=n,
-        quantised=m * k,
+        quantized=m * k,
         ramp=1 / k,
         variant=variant,
     )

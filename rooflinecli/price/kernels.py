@@ -134,7 +134,7 @@ def _matmul(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Number) -> Numb
     overhead = roofline.matmul_overhead(c.overhead, c.tau, op.k) if num.present(c.tau) else c.overhead
     expected = join(t_compute, t_memory, c, overhead)
     if num.present(c.quant_bytes):
-        expected = expected + roofline.quantise_time(op.quantised, c.quant_bytes, bandwidth, c.quant_memory)
+        expected = expected + roofline.quantize_time(op.quantized, c.quant_bytes, bandwidth, c.quant_memory)
     return expected
 
 
@@ -185,7 +185,7 @@ def _prefill_attention(op: Op, c: SimpleNamespace, peak: Number, bandwidth: Numb
     t_compute = roofline.filled_compute_time(flops, op.ramp, c.k0, peak, efficiency)
     t_tail = roofline.longest_tile_time(c.tail_rows, op.n + c.softmax_width, op.k, peak, c.compute)
     t_memory = roofline.effective_memory_time(op.bytes, bandwidth, c.memory)
-    append = roofline.quantise_time(op.quantised, c.quant_bytes, bandwidth, c.quant_memory)
+    append = roofline.quantize_time(op.quantized, c.quant_bytes, bandwidth, c.quant_memory)
     return join(t_compute + t_tail, t_memory, c, c.overhead) + append + roofline.item_time(op.items, c.per_item)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rooflinecli.core.errors import UsageError, unknown
 from rooflinecli.core.fast_dataclass import dataclass
-from rooflinecli.formulas.counts import quantised_bytes_per_weight
+from rooflinecli.formulas.counts import quantized_bytes_per_weight
 from rooflinecli.specs.layers import Quantization
 
 # name -> (bytes per element, scales included; formats a matmul can run in, first one the chip has)
@@ -69,7 +69,7 @@ def stored_size(stored: Quantization) -> float:
     """Bytes per weight of a quantized checkpoint, scales and zero points counted."""
     if stored.group_size is None:
         return size_of(stored.dtype)
-    return float(quantised_bytes_per_weight(BITS[stored.dtype], stored.group_size, stored.scale_bits, stored.zero_bits))
+    return float(quantized_bytes_per_weight(BITS[stored.dtype], stored.group_size, stored.scale_bits, stored.zero_bits))
 
 
 def experts_alone(
@@ -116,9 +116,9 @@ def formats(
             f"--dtype {dtype}: {chip} has no {dtype} matmul rate; it has {have} (weights alone can be narrower: --weight-dtype {dtype})",
             "dtype",
         )
-    quantised = size < 2
-    wide = next((d for d in ("bf16", "fp16", "fp32") if d in peaks), compute) if quantised else compute
-    activation = 2.0 if quantised else size
+    quantized = size < 2
+    wide = next((d for d in ("bf16", "fp16", "fp32") if d in peaks), compute) if quantized else compute
+    activation = 2.0 if quantized else size
     weight = expert = size_of(weight_dtype) if weight_dtype else size
     outer, head = activation, 0.0
     if stored is not None and stored.widths is not None:
@@ -136,7 +136,7 @@ def formats(
     return Formats(
         weight,
         outer,
-        size if quantised else activation,
+        size if quantized else activation,
         activation,
         size_of(kv_dtype) if kv_dtype else activation,
         compute,

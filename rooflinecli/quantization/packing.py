@@ -25,6 +25,6 @@ def integers(f: ConfigFields, allowed: tuple[int, ...], *names: str, null: int |
 
 
 def keeping(f: ConfigFields, result: Stored, *skipped: str) -> Stored:
-    """Quantised linear layers, but for the modules that the config names."""
+    """Quantized linear layers, but for the modules that the config names."""
     names = [module for name in skipped for module in f.items(name, str) or []]
     return {"applies_to": "linear"} | result | ({"kept": names} if names else {})

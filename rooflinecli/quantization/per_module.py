@@ -1,4 +1,4 @@
-"""Quantisation that differs from module to module: NVIDIA ModelOpt's MIXED_PRECISION, and Intel AutoRound's extra_config.
+"""Quantization that differs from module to module: NVIDIA ModelOpt's MIXED_PRECISION, and Intel AutoRound's extra_config.
 
 A list of modules, often thousands, becomes a few expressions: the layers of each name that are in one format. What is not named
 is left in 16 bits (ModelOpt), or in the format of the rest (AutoRound).

@@ -317,7 +317,7 @@ class Money(Group):
 
     price: OptNumber = field("price", "USD per device-hour, instead of the file's.", default=None, panel=LOAD)
     device_memory: OptNumber = field("room", "Memory of a device in bytes, instead of the file's (a MacBook of 36GB lends its GPU 28GB).", default=None, panel=LAYOUT, fills="memory", former=("memory",), name="memory")
-    utilization: OptNumber = field("share", "Fraction of paid time that is busy, for the cost per token.", default=None, panel=LOAD, fills="utilisation", former=("utilisation",), name="utilisation")
+    utilization: OptNumber = field("share", "Fraction of paid time that is busy, for the cost per token.", default=None, panel=LOAD, fills="utilization", former=("utilisation",), name="utilisation")
 
 
 class Load(Group):

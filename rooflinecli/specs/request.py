@@ -50,7 +50,7 @@ class Request:
     efficiency: str = "expected"
     tokens: Number | None = None
     price: Number | None = None
-    utilisation: Number = 1.0
+    utilization: Number = 1.0
     gradient_bytes: Number = 4.0
     optimizer_bytes: Number = 12.0
     optimizer: str | None = None

@@ -114,7 +114,7 @@ def _matmul(dtype: str, value_bytes: float, shapes: Shapes) -> Kernels:
         bytes=counts.matmul_bytes(m, k, n, value_bytes, value_bytes, 2.0),
         k=k,
         n=n,
-        quantised=m * k,
+        quantized=m * k,
         ramp=1 / k,
     )
     like = like_models(n, k)
@@ -164,7 +164,7 @@ def _prefill_op(
         bytes=attention.flash_attention_bytes(b, s, s, h, g, d, values, 2.0, 2.0),
         k=np.minimum(s, window + TILE),
         n=n,
-        quantised=2 * b * s * g * d,
+        quantized=2 * b * s * g * d,
         ramp=s / pairs,
         items=b * h * s / TILE,
     )
@@ -190,7 +190,7 @@ def _latent_prefill(shapes: Shapes) -> Kernels:
     """The same over whole prompts, expanded to heads 192 wide, values 128."""
     b, s, h = shapes.columns
     op = _prefill_op(b, s, h, (h, 192.0, 128.0), INF, 160.0 + 0 * s)
-    op = op._replace(k=s, quantised=b * s * 576, variant=f"latent@{shapes.library}")
+    op = op._replace(k=s, quantized=b * s * 576, variant=f"latent@{shapes.library}")
     return shapes.kernels(op, s > 0, np.ones(len(s)), s > 0)
 
 

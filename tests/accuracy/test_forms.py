@@ -72,7 +72,7 @@ def op(kind: str, size: object, dtype: str) -> Op:
             bytes=2.0 * size * 8192 + 4096 * 8192,
             k=4096.0,
             n=4096.0,
-            quantised=size * 4096,
+            quantized=size * 4096,
             ramp=1 / 4096,
         ),
         "grouped_matmul": lambda: Op(
@@ -83,7 +83,7 @@ def op(kind: str, size: object, dtype: str) -> Op:
             bytes=2.0 * size * 5632 + 1e7,
             k=4096.0,
             n=1536.0,
-            quantised=size * 4096,
+            quantized=size * 4096,
             ramp=8 / size,
         ),
         "prefill_attention": lambda: Op(
@@ -94,7 +94,7 @@ def op(kind: str, size: object, dtype: str) -> Op:
             bytes=4.0 * size * 128 * 40,
             k=size,
             n=128.0,
-            quantised=size * 2048,
+            quantized=size * 2048,
             ramp=2 / size,
             length=size,
             items=32 * size / TILE,
@@ -215,12 +215,12 @@ def test_a_matmul_whose_input_comes_narrow_has_no_pass_that_narrows_it() -> None
     """fp8 on H100: three bytes an element at 0.426 of HBM are the whole difference; static scales and none cost the same."""
     chip, m, k, n = load_hardware("h100"), 4096.0, 8192.0, 8192.0
     given = {
-        way: kernel_matmul(m, k, n, "fp8", chip, quantisation=way)["time_s"] for way in ("dynamic", "static", "none")
+        way: kernel_matmul(m, k, n, "fp8", chip, quantization=way)["time_s"] for way in ("dynamic", "static", "none")
     }
     assert given["static"] == given["none"]
     assert given["dynamic"] - given["static"] == pytest.approx(3 * m * k / (0.426 * 3.35e12), rel=1e-6)
     with pytest.raises(UsageError, match="unknown quantization 'later'; known: dynamic, none, static"):
-        kernel_matmul(m, k, n, "fp8", chip, quantisation="later")
+        kernel_matmul(m, k, n, "fp8", chip, quantization="later")
 
 
 def test_a_kernel_may_be_asked_for_as_an_engine_runs_it() -> None:

@@ -172,7 +172,7 @@ def test_show_is_the_page(cli):
 
 
 def test_a_page_of_a_checkpoint_with_many_exceptions_stays_a_page(cli, tmp_path):
-    """Quantised files of the Hub list every module they leave: six hundred lines that a page need not repeat; JSON has them."""
+    """Quantized files of the Hub list every module they leave: six hundred lines that a page need not repeat; JSON has them."""
     left = [f"model.layers.{i}.mlp.gate" for i in range(61)] + ["re:.*" + "|".join(map(str, range(200)))]
     moe = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64, "num_hidden_layers": 61}
     config = json.loads((HF / "deepseek-v3.json").read_text(encoding="utf-8")) | moe

@@ -17,7 +17,7 @@ def test_a_million_tokens(ask):
         answer = ask("dense", phase, whole=True, **plan, **options)
         rate = answer["phases"][phase]["tokens_per_s"]
         assert answer["cost"][key] == pytest.approx(6 / 3600 / rate * 1e6)
-        idle = ask("dense", phase, whole=True, utilisation=0.25, **plan, **options)
+        idle = ask("dense", phase, whole=True, utilization=0.25, **plan, **options)
         assert idle["cost"][key] == pytest.approx(4 * answer["cost"][key])
         dear = ask("dense", phase, whole=True, price=12, **plan, **options)
         assert dear["cost"][key] == pytest.approx(4 * answer["cost"][key])

@@ -111,7 +111,7 @@ def test_half_a_question_is_refused(ask, asked, says):
         ask("dense", "decode", batch=B, **LOAD, **asked)
 
 
-def test_a_quantised_model_drafts_with_its_own_last_layer():
+def test_a_quantized_model_drafts_with_its_own_last_layer():
     """DeepSeek-R1's checkpoint names modules by layer: the module of a further token is its last layer, whatever was worked out of all 61 before."""
     whole = load_model("deepseek-r1")
     assert len(whole.order) == 61
@@ -125,7 +125,7 @@ def test_a_quantised_model_drafts_with_its_own_last_layer():
     assert drafted["time_s"] < plain["time_s"] < 4 * drafted["time_s"]
 
 
-def test_the_module_of_a_quantised_checkpoint_is_stored_as_its_layers():
+def test_the_module_of_a_quantized_checkpoint_is_stored_as_its_layers():
     """DeepSeek-V3: one layer of 61 more, its experts (256 and a shared one of 3 x 7168 x 2048) in a byte each."""
     asked = {"model": "deepseek-v3", "hw": "b200", "batch": B, **LOAD}
     plan = Layout(tp=8.0, zero=0)

@@ -34,7 +34,7 @@ def test_a_layer_s_adapters_as_charged():
     assert len(added) == len(spent) == 4 and {times for _, times in added} == {7.0}
     at = next(i for i, (op, _) in enumerate(added) if op.name == "attention.out.adapter")
     op = added[at][0]
-    assert (op.k, op.n, op.quantised, op.ramp) == (4096, 4096, 3 * 4096, 1 / 4096)
+    assert (op.k, op.n, op.quantized, op.ramp) == (4096, 4096, 3 * 4096, 1 / 4096)
     assert op.flops == 2 * 3 * 8 * (4096 + 4096)
     pair = 8 * (4096 + 4096)  # parameters
     assert op.bytes == 3 * (4096 + 2 * 4096) * 2 + pair * 2

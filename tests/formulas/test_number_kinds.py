@@ -19,7 +19,7 @@ FORMULAS = every()
 SHARES = {
     "efficiency",
     "mfu",
-    "utilisation",
+    "utilization",
     "fraction",
     "bubble",
     "acceptance",

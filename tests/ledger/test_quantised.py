@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from conftest import run_cli
 
-from rooflinecli.formulas.counts import quantised_bytes_per_weight
+from rooflinecli.formulas.counts import quantized_bytes_per_weight
 
 
 def weights(*args: str) -> float:
@@ -13,8 +13,8 @@ def weights(*args: str) -> float:
 
 
 def test_scales_count():
-    assert quantised_bytes_per_weight(4, 128, 16, 0) == (4 + 16 / 128) / 8
-    assert quantised_bytes_per_weight(4, 32, 8, 0) == 4.25 / 8  # MXFP4
+    assert quantized_bytes_per_weight(4, 128, 16, 0) == (4 + 16 / 128) / 8
+    assert quantized_bytes_per_weight(4, 32, 8, 0) == 4.25 / 8  # MXFP4
 
 
 def test_gpt_oss_keeps_experts_in_mxfp4_and_the_rest_in_bf16():

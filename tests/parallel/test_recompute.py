@@ -148,14 +148,14 @@ def test_a_partial_recomputation_is_named() -> None:
     assert "recompute-selective:mlp+layernorm" in layout(plain(modules.phases["train"].layout_of_phase))
 
 
-def test_narrow_formats_quantise_inputs_forward_and_output_gradients_backward() -> None:
+def test_narrow_formats_quantize_inputs_forward_and_output_gradients_backward() -> None:
     """Each once: x has k columns, dy has n, and the weight gradient reads both as they are."""
     s, group, sizes = layer("llama-3-8b")
     up = next(op for op in ForwardPass(s.formats).ops(group.rows, sizes) if op.name == "feedforward.gate_up")
     (back,), (weight,) = backward.input_gradients([up]), backward.weight_gradients([up])
-    assert up.quantised == TOKENS * 4096
-    assert back.quantised == TOKENS * 2 * 14336
-    assert weight.quantised == 0
+    assert up.quantized == TOKENS * 4096
+    assert back.quantized == TOKENS * 2 * 14336
+    assert weight.quantized == 0
 
 
 def test_pytorch_holds_its_loss_in_fp32() -> None:

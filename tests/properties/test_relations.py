@@ -175,7 +175,7 @@ def test_parts_add_up(q: Question) -> None:
 
 @given(any_phase)
 @relations
-def test_utilisations_are_what_their_names_say(q: Question) -> None:
+def test_utilizations_are_what_their_names_say(q: Question) -> None:
     request, plan, phase = q
     found, ctx = ask(q), EstimateContext(request)
     if phase != "prefill" or not (

@@ -55,7 +55,7 @@ def test_a_model_as_people_write_it(written: str, stem: str) -> None:
     assert find("models", written).stem == stem
 
 
-def test_a_quantised_checkpoint_is_not_its_base() -> None:
+def test_a_quantized_checkpoint_is_not_its_base() -> None:
     """Its weights are another size, so the name is refused rather than read as the base model's."""
     with pytest.raises(UsageError, match="did you mean"):
         find("models", "meta-llama/Llama-3.1-8B-Instruct-FP8")

@@ -27,7 +27,7 @@ LEGAL = {
     "tokens": (1e11, 2e12, 1.5e13),
     "flops": (1e21, 1e22, 1e25),
     "exponent": (0.076, 0.21, 0.05),
-    "utilisation": (0.5, 0.7, 1.0),
+    "utilization": (0.5, 0.7, 1.0),
     "hit_rate": (0.0, 0.5, 1.0),
     "removed": (0.5, 1.0, 2.0),
     "total": (3.0, 4.0, 9.0),

@@ -117,9 +117,9 @@ def test_occupancy_is_a_share_and_more_of_anything_never_raises_the_blocks(capab
 @given(*[st.integers(1, 5000)] * 3, st.sampled_from([8, 128, 256]))
 def test_systolic_shares_are_shares(m, k, n, side):
     answer = occ.systolic(m, k, n, side, side)
-    for name in ("output_tile_utilisation", "column_utilisation", "weight_tile_utilisation", "cycle_utilisation"):
+    for name in ("output_tile_utilization", "column_utilization", "weight_tile_utilization", "cycle_utilization"):
         assert 0 < answer[name] <= 1
-    assert answer["cycle_utilisation"] <= answer["weight_tile_utilisation"]
+    assert answer["cycle_utilization"] <= answer["weight_tile_utilization"]
 
 
 @given(st.integers(1, 1000), st.integers(1, 10000), st.data())

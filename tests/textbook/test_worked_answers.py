@@ -12,9 +12,9 @@ GB = "GB"
 ROWS = [
     # --- workbook, chapter 1 and 5 -------------------------------------------------------------------------------
     ("W1.1", "occupancy systolic 128 128 128 --rows 128 --clock 1.1GHz", "peak_flops_per_s", 3.6045e13, 1e-3),
-    ("W1.q", "occupancy systolic 64 128 64", "output_tile_utilisation", 0.25, 1e-12),
+    ("W1.q", "occupancy systolic 64 128 64", "output_tile_utilization", 0.25, 1e-12),
     # the other convention of W1.q: rows stream past, half the columns are used
-    ("W1.q columns", "occupancy systolic 64 128 64", "column_utilisation", 0.5, 1e-12),
+    ("W1.q columns", "occupancy systolic 64 128 64", "column_utilization", 0.5, 1e-12),
     # printed 90.6 days
     ("W5.1", "scaling run -p 70.6B --tokens 15T -n 2048 --peak 990TFLOP/s --mfu 0.40", "time_days", 90.68, 2e-3),
     (
@@ -46,7 +46,7 @@ ROWS = [
     ("W5.q tokens", "scaling chinchilla --flops 1e23", "tokens", 5.7735e11, 1e-3),
     ("W5.5", "scaling lr --lr 3e-4 --batch 256 --new-batch 2048", "lr_sqrt", 8.4853e-4, 1e-3),
     # --- chapter 6 and 7 -----------------------------------------------------------------------------------------
-    ("W6.5", "serving batching --mean-output 200 --max-output 500", "static_utilisation", 0.40, 1e-9),
+    ("W6.5", "serving batching --mean-output 200 --max-output 500", "static_utilization", 0.40, 1e-9),
     ("W7.1", "serving cost --usd-per-hour 4 --tokens-per-s 1500 -u 0.7", "million_output_tokens_usd", 1.0582, 1e-3),
     ("W7.2", "serving break-even --usd-per-hour 4 --usd-per-million 0.5 -u 0.7 --tokens-per-s 24", "batch", 133, 0),
     ("W7.3", "speculate -c 0.1 -k 5 --speedup 2", "break_even_simplified_acceptance", 0.60, 1e-6),

@@ -27,7 +27,7 @@ def cost(ctx: EstimateContext, phases: dict[str, PhaseAnswer], plans: dict[str, 
     bill: dict[str, Any] = {}
     for phase, answer in phases.items():
         hourly = money.fleet_price(ctx.plan(plans[phase]).devices, price)
-        bill[COST[phase]] = money.usd_per_million_tokens(hourly, answer.tokens_per_s, ctx.utilisation)
+        bill[COST[phase]] = money.usd_per_million_tokens(hourly, answer.tokens_per_s, ctx.utilization)
         if isinstance(answer, TrainAnswer) and answer.run_s is not None:
             bill["training_usd"] = money.run_cost(answer.run_s, hourly)
     return Cost(**bill, usd_per_device_hour=price)

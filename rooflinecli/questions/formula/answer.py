@@ -27,10 +27,15 @@ _MEASURES = {
 
 def find(name: str, formulas: dict[str, Formula]) -> Formula:
     """The formula called `name`, British spellings included. Raises UsageError with near misses."""
-    name = name.replace("utilisation", "utilization")
+    name = american(name)
     if name not in formulas:
         raise unknown("formula", name, formulas, "`roofline formula` lists them")
     return formulas[name]
+
+
+def american(name: str) -> str:
+    """The name of a formula or of an argument in the spelling of today."""
+    return name.replace("utilisation", "utilization").replace("quantise", "quantize")
 
 
 def parameters(entry: Formula) -> list[str]:
@@ -64,7 +69,7 @@ def _given(entry: Formula, written: list[str]) -> dict[str, str]:
     names, given = parameters(entry), {}
     for text in written:
         name, sign, value = text.partition("=")
-        name = name.strip().replace("-", "_")
+        name = american(name.strip().replace("-", "_"))
         if not sign:
             raise UsageError(f"'{text}' is not argument=value; {entry.name} takes {', '.join(names) or 'none'}")
         if name not in names:

@@ -20,7 +20,7 @@ from rooflinecli.specs.hardware import HardwareSpec
 
 REGIME = "kernel"
 OWN = "serving"  # the regime that an engine's own kernels have constants in
-QUANTISATION = ("dynamic", "static", "none")
+QUANTIZATION = ("dynamic", "static", "none")
 
 
 def kernel_matmul(
@@ -31,7 +31,7 @@ def kernel_matmul(
     hardware: HardwareSpec,
     lift: PlainLift = PLAIN,
     engine: str | None = None,
-    quantisation: str = "dynamic",
+    quantization: str = "dynamic",
 ) -> dict[str, Any]:
     """x[m, k] @ w[k, n], both operands in `dtype`, the result in 16 bits when `dtype` is narrower.
 
@@ -39,11 +39,11 @@ def kernel_matmul(
     narrows the input, static (scales known before, so that the kernel in front writes narrow) and none have not. Raises
     UsageError for other words.
     """
-    if quantisation not in QUANTISATION:
-        raise unknown("quantization", quantisation, QUANTISATION, option="activation-quantization")
+    if quantization not in QUANTIZATION:
+        raise unknown("quantization", quantization, QUANTIZATION, option="activation-quantization")
     m, k, n = sizes(lift, m=m, k=k, n=n)
     op = matmul_op(m, k, n, dtype, hardware)
-    op = op if quantisation == "dynamic" else op._replace(quantised=0.0)
+    op = op if quantization == "dynamic" else op._replace(quantized=0.0)
     return _under(op, op.dtype, dtype, hardware, lift, engine)
 
 
@@ -70,7 +70,7 @@ def matmul_op(m: Number, k: Number, n: Number, dtype: str, hardware: HardwareSpe
         bytes=counts.matmul_bytes(m, k, n, f.matmul_input, f.weight, f.activation),
         k=k,
         n=n,
-        quantised=m * k,
+        quantized=m * k,
         ramp=1 / k,
     )
 
@@ -127,7 +127,7 @@ def attention_op(
         items=batch * kv_heads if decode else batch * heads * q / TILE,
         sharing=heads / kv_heads,
     )
-    return op if decode else op._replace(quantised=2 * batch * kv * kv_heads * head_dim, ramp=q / pairs)
+    return op if decode else op._replace(quantized=2 * batch * kv * kv_heads * head_dim, ramp=q / pairs)
 
 
 def kernel_elementwise(

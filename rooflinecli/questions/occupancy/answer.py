@@ -110,7 +110,7 @@ def occupancy(
     }
     if grid is not None and units is not None:
         waves = occ.grid_waves(grid, units, blocks)
-        answer |= {"waves": waves, "wave_utilisation": occ.wave_utilisation(grid, units, blocks, waves)}
+        answer |= {"waves": waves, "wave_utilization": occ.wave_utilization(grid, units, blocks, waves)}
     return answer | {
         "notes": [
             "Occupancy is resident warps over the most a multiprocessor holds; a kernel with enough "
@@ -137,17 +137,17 @@ def systolic(m: Number, k: Number, n: Number, rows: Number, cols: Number, clock:
     """How much of a systolic array x[m, k] @ w[k, n] fills, in each convention, and the rate that leaves."""
     cycles = occ.systolic_cycles(m, k, n, rows, cols)
     answer = {
-        "output_tile_utilisation": occ.output_tile_utilisation(m, n, rows, cols),
-        "column_utilisation": occ.column_utilisation(n, cols),
-        "weight_tile_utilisation": occ.weight_tile_utilisation(k, n, rows, cols),
+        "output_tile_utilization": occ.output_tile_utilization(m, n, rows, cols),
+        "column_utilization": occ.column_utilization(n, cols),
+        "weight_tile_utilization": occ.weight_tile_utilization(k, n, rows, cols),
         "cycles": cycles,
-        "cycle_utilisation": occ.systolic_efficiency(m, k, n, rows, cols, cycles),
+        "cycle_utilization": occ.systolic_efficiency(m, k, n, rows, cols, cycles),
     }
     if clock is not None:
         peak = systolic_peak(rows, cols, clock, 1)
         answer |= {
             "peak_flops_per_s": peak,
-            "attained_flops_per_s": occ.attained_rate(peak, answer["cycle_utilisation"]),
+            "attained_flops_per_s": occ.attained_rate(peak, answer["cycle_utilization"]),
         }
     return answer | {
         "notes": [

@@ -13,6 +13,7 @@ class MultiprocessorOccupancy(Calculator):
     """Blocks per multiprocessor and warp occupancy from threads, shared memory and registers."""
 
     verb = "occupancy sm"
+    version = 2
     threads: Number = field("positive", "Threads per block.", symbol="n_t", short="-t", metavar="COUNT")
     smem: Number = field("bytes", "Shared memory per block ('48 KiB').", default=0.0, symbol="M_s", least=0)
     registers: Number = field("positive", "Registers per thread; 0: no limit from them.", default=0.0, symbol="n_r", least=0, short="-r", metavar="COUNT")
@@ -48,6 +49,7 @@ class SystolicOccupancy(Calculator):
     """Fraction of a systolic array that a matmul [m,k] x [k,n] uses, both conventions and by cycles."""
 
     verb = "occupancy systolic"
+    version = 2
     m: Number = field("positive", "Rows of x.", symbol="m", positional=True)
     k: Number = field("positive", "Contracted dimension.", symbol="k", positional=True)
     n: Number = field("positive", "Columns of w.", symbol="n", positional=True)

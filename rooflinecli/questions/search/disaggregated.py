@@ -127,7 +127,7 @@ def _priced(pair: dict[str, Any], one: DisaggregatedPools, other: DisaggregatedP
         "sides": {"prefill": one, "decode": other},
     }
     if hourly is not None:
-        found[COST["decode"]] = float(cost.usd_per_million_tokens(hourly, tokens, one.ctx.utilisation))
+        found[COST["decode"]] = float(cost.usd_per_million_tokens(hourly, tokens, one.ctx.utilization))
     if None not in watts:
         each = (
             capacity.joules_per_token(devices[phase], w, tokens)

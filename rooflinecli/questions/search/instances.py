@@ -122,7 +122,7 @@ def costs(ctx: EstimateContext, devices: Number, tokens_per_s: Number) -> dict[s
     result: dict[str, Number] = {}
     if ctx.price is not None:
         result[COST["decode"]] = cost.usd_per_million_tokens(
-            cost.fleet_price(devices, ctx.price), tokens_per_s, ctx.utilisation
+            cost.fleet_price(devices, ctx.price), tokens_per_s, ctx.utilization
         )
     if ctx.chip.power is not None:
         result["joules_per_token"] = capacity.joules_per_token(devices, ctx.chip.power, tokens_per_s)

@@ -17,31 +17,31 @@ def size(elements: Number, each: Number) -> Number:
 
 
 def token_cost(
-    usd_per_hour: Number, utilisation: Number, decode_rate: Number = None, prefill_rate: Number = None
+    usd_per_hour: Number, utilization: Number, decode_rate: Number = None, prefill_rate: Number = None
 ) -> dict[str, Any]:
     """Dollars per million output and input tokens."""
     if decode_rate is None and prefill_rate is None:
         raise UsageError("no throughput; give --tokens-per-s (output), --prefill-tokens-per-s (input) or both")
-    answer = {"price_usd_per_hour": usd_per_hour, "utilisation": utilisation}
+    answer = {"price_usd_per_hour": usd_per_hour, "utilization": utilization}
     if prefill_rate is not None:
-        answer["million_input_tokens_usd"] = cost.usd_per_million_tokens(usd_per_hour, prefill_rate, utilisation)
+        answer["million_input_tokens_usd"] = cost.usd_per_million_tokens(usd_per_hour, prefill_rate, utilization)
     if decode_rate is not None:
-        answer["million_output_tokens_usd"] = cost.usd_per_million_tokens(usd_per_hour, decode_rate, utilisation)
+        answer["million_output_tokens_usd"] = cost.usd_per_million_tokens(usd_per_hour, decode_rate, utilization)
     return answer
 
 
 def break_even(
     usd_per_hour: Number,
     sell: Number,
-    utilisation: Number,
+    utilization: Number,
     rate_each: Number,
     kv_per_sequence: Number = None,
     weights: Number = None,
     capacity: Number = None,
 ) -> dict[str, Any]:
     """The batch at which a price per million tokens pays, and whether memory holds it."""
-    batch = batching.break_even_batch(usd_per_hour, sell, utilisation, rate_each)
-    answer = {"tokens_per_s": batching.break_even_rate(usd_per_hour, sell, utilisation), "batch": batch}
+    batch = batching.break_even_batch(usd_per_hour, sell, utilization, rate_each)
+    answer = {"tokens_per_s": batching.break_even_rate(usd_per_hour, sell, utilization), "batch": batch}
     if kv_per_sequence is not None:
         answer["kv_cache_bytes"] = counts.bytes_of(batch, kv_per_sequence)
         if capacity is not None:
@@ -65,8 +65,8 @@ def static_batching(mean: Number, longest: Number, batch: Number = None, prompt:
     answer = {
         "mean_output_tokens": mean,
         "max_output_tokens": longest,
-        "static_utilisation": used,
-        "continuous_utilisation": 1.0,
+        "static_utilization": used,
+        "continuous_utilization": 1.0,
         "continuous_speedup": batching.continuous_gain(used),
     }
     if batch is not None and prompt is not None:
@@ -151,7 +151,7 @@ def disaggregation(
     return answer | {"notes": ["Both pools busy: a full decode batch ends a request every step x output / batch s."]}
 
 
-def quantise(
+def quantize(
     params: Number,
     before: tuple[str, Number],
     after: tuple[str, Number],

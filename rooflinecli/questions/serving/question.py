@@ -20,6 +20,7 @@ class TokenCost(ServerPrice, Calculator):
     """Dollars per million input and output tokens."""
 
     verb = "serving cost"
+    version = 2
     tokens_per_s: OptNumber = field("tokens_per_s", "Output tokens per second.", default=None, symbol="R")
     prefill_tokens_per_s: OptNumber = field("tokens_per_s", "Prompt tokens per second.", default=None, symbol="R_p")
 
@@ -73,6 +74,7 @@ class Batching(Calculator):
     """Static against continuous batching: the fraction of slots that do useful work."""
 
     verb = "serving batching"
+    version = 2
     mean_output: OptNumber = field("tokens", "Mean output length in tokens.", default=None, symbol="o")
     max_output: OptNumber = field("tokens", "Longest output of a batch.", default=None, symbol="o_max")
     lengths: OptText = field("free", "Instead: the output lengths of a batch (100,200,500).", default=None, metavar="COUNTS")
@@ -166,7 +168,7 @@ class QuantizeWeights(Calculator):
 
         room = self.device_memory if self.hw is None else answer.capacity(self.hw, lift)
         old, new = ((name, lift("b", size_of(name), "B", f"bytes per element of {name}")) for name in (self.before, self.after))
-        return answer.quantise(self.params, old, new, self.kv_per_sequence, self.kv_after, room, self.devices)
+        return answer.quantize(self.params, old, new, self.kv_per_sequence, self.kv_after, room, self.devices)
 # fmt: on
 
 

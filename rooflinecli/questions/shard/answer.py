@@ -210,7 +210,7 @@ def _local(local: list[Array], mesh: Mesh, sizes: dict[str, Number]) -> Op:
         bytes=counts.matmul_bytes(m, depth, n, p, p, p),
         k=depth,
         n=n,
-        quantised=m * depth,
+        quantized=m * depth,
         ramp=1 / depth,
     )
 

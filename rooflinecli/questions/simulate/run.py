@@ -188,7 +188,7 @@ def _costs(one: Deployment, devices: float, values: dict[str, Any]) -> dict[str,
     found: dict[str, Any] = {}
     if price is not None and rate:
         hourly = cost.fleet_price(devices, price)
-        found["usd_per_million_output_tokens"] = float(cost.usd_per_million_tokens(hourly, rate, one.ctx.utilisation))
+        found["usd_per_million_output_tokens"] = float(cost.usd_per_million_tokens(hourly, rate, one.ctx.utilization))
     if power is not None and rate:
         found["joules_per_output_token"] = float(capacity.joules_per_token(devices, power, rate))
     return found

@@ -10,7 +10,7 @@ from rooflinecli.core import num, units
 from rooflinecli.core.errors import unknown
 from rooflinecli.render.blocks import Column, Note, Page, Pairs, Table, page
 
-_SHARES = ("utilisation", "share", "occupancy", "fraction", "acceptance", "mfu", "saving")
+_SHARES = ("utilization", "share", "occupancy", "fraction", "acceptance", "mfu", "saving")
 _USD = re.compile(r"(^|_)usd(?=_per_|$)")
 # what a name does not say to a person
 _CALLED = {"training_usd": "bill"}
