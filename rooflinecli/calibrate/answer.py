@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rooflinecli.calibrate.experiment_design import Suggestion, suggestions
 from rooflinecli.calibrate.microbenchmark_row import MicrobenchmarkRow
@@ -15,7 +14,7 @@ from rooflinecli.calibrate.resolve_rows import resolve
 from rooflinecli.calibrate.row_checks import RowContradiction, impossible, repeats
 from rooflinecli.core.errors import DataError, RooflineError
 from rooflinecli.importers.logs import read
-from rooflinecli.importers.source import MeasuredRow
+from rooflinecli.importers.source import MeasuredRow, Options
 from rooflinecli.specs.hardware import HardwareSpec, load_hardware
 
 HOLD_OUT, SEED = 0.3, 0
@@ -45,9 +44,9 @@ class CalibrationAnswer:
 
 def calibrate(
     paths: Sequence[Path],
-    given: dict[str, Any],
+    given: Options,
     hold_out: float = HOLD_OUT,
-    target: dict[str, Any] | None = None,
+    target: Options | None = None,
 ) -> CalibrationAnswer:
     """Read files, compare their rows with the estimate, and fit. `given` are options of an estimate, --hw among them.
 
@@ -58,9 +57,9 @@ def calibrate(
 
 def of_rows(
     measured: Sequence[MeasuredRow],
-    given: dict[str, Any],
+    given: Options,
     hold_out: float = HOLD_OUT,
-    target: dict[str, Any] | None = None,
+    target: Options | None = None,
 ) -> CalibrationAnswer:
     """As `calibrate`, of rows already read."""
     resolved = resolve(measured, given)
@@ -89,7 +88,7 @@ def of_rows(
     return result
 
 
-def _split(rows: Sequence[PredictedRow], given: dict[str, Any]) -> dict[tuple[str, str], list[PredictedRow]]:
+def _split(rows: Sequence[PredictedRow], given: Options) -> dict[tuple[str, str], list[PredictedRow]]:
     """Rows by phase and software. Micro-benchmarks join every software of their phase; where nothing else was measured they make
     up training and decode under the software asked for."""
     groups: dict[tuple[str, str], list[PredictedRow]] = {}

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
+from rooflinecli.core.num import Number
 from rooflinecli.price.overrides import EFFICIENCY, ENGINE, factor
+
+if TYPE_CHECKING:
+    from rooflinecli.calibrate.posterior import Array
 
 NORMAL_80 = 1.2815515655446004  # standard deviations within which a normal variable lies with probability 0.8
 
@@ -28,7 +32,7 @@ class ConstantGroup:
         """Prior standard deviation of the logarithm of the factor."""
         return math.log1p(self.error) / NORMAL_80
 
-    def factors(self, x: Any) -> dict[str, Any]:
+    def factors(self, x: float | Array) -> dict[str, Number]:
         """Constants -> their factor where the logarithm of the group's is x (a number or an array)."""
         import numpy as np
 
@@ -98,9 +102,9 @@ BLOCKS: dict[str, tuple[ConstantGroup, ...]] = {
 }
 
 
-def merged(phase: str, x: Any) -> dict[str, Any]:
+def merged(phase: str, x: Array) -> dict[str, Number]:
     """Factors of all groups of a phase at `x`, whose first axis is the groups."""
-    found: dict[str, Any] = {}
+    found: dict[str, Number] = {}
     for block, value in zip(BLOCKS[phase], x, strict=True):
         for path, moved in block.factors(value).items():
             found[path] = found[path] * moved if path in found else moved

@@ -5,15 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from rooflinecli.calibrate.phase_fit import PHASES, PhaseFit, own_rows
-from rooflinecli.calibrate.posterior import Posterior
+from rooflinecli.calibrate.posterior import Array, Posterior
 from rooflinecli.calibrate.predicted_row import PredictedRow, RowPredictor
 from rooflinecli.core.errors import RooflineError
 from rooflinecli.engine import build_request
+from rooflinecli.importers.source import Options
 from rooflinecli.questions.estimate.answer import choose_plans, scene_of
 from rooflinecli.specs.options import OPTIONS
 
@@ -29,7 +29,7 @@ class Suggestion:
     after: float
 
 
-def suggestions(fit: PhaseFit, target: dict[str, Any] | None) -> list[Suggestion]:
+def suggestions(fit: PhaseFit, target: Options | None) -> list[Suggestion]:
     """The best of the menu for a target (options of an estimate), or for the whole menu alike."""
     menu = list(_menu(fit))
     if not menu:
@@ -42,7 +42,7 @@ def suggestions(fit: PhaseFit, target: dict[str, Any] | None) -> list[Suggestion
     return [Suggestion(menu[i][0], before, float(after[i])) for i in best]
 
 
-def reduced_variance(posterior: Posterior, candidates: Any, goals: Any) -> tuple[float, Any]:
+def reduced_variance(posterior: Posterior, candidates: Array, goals: Array) -> tuple[float, Array]:
     """Standard deviation of the goals (root mean square) now, and after each candidate [candidates]."""
     s, sigma = posterior.covariance, posterior.setting.spread
     now = np.einsum("gb,bc,gc->g", goals, s, goals)
@@ -85,7 +85,7 @@ def _changes(phase: str, base: PredictedRow) -> Iterator[dict[str, float]]:
             yield {"prompt": prompt} if phase == "prefill" else {load: sequences, "prompt": prompt}
 
 
-def _unmeasured(options: dict[str, Any], quantity: str) -> PredictedRow:
+def _unmeasured(options: Options, quantity: str) -> PredictedRow:
     """A row that nobody has measured."""
     text = {
         name: value if isinstance(value, str | list | bool) else f"{value:g}"

@@ -7,10 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from rooflinecli.calibrate.posterior import SETTINGS, Posterior, PriorSettings, log_density, log_likelihood, weights
+from rooflinecli.calibrate.posterior import (
+    SETTINGS,
+    Array,
+    Posterior,
+    PriorSettings,
+    log_density,
+    log_likelihood,
+    weights,
+)
 from rooflinecli.calibrate.predicted_row import PredictedRow, RowPredictor
 
-Array = Any  # numpy.ndarray of float64
 ITERATIONS, LONGEST = 5, 0.7  # iterations, and the longest move of a logarithm in one
 REWEIGHTINGS, CONVERGED = 12, 1e-3  # reweightings within one, and the change of a logarithm that ends them
 LEAST_GAIN = 3e-3  # nats: a gain below it is none
@@ -56,7 +63,7 @@ class _Draws:
     def _worth(self, residuals: Array, x: Array, draws: Any = slice(None)) -> Array:
         """The posterior's logarithm of each draw [draws], up to a constant."""
         terms = log_density(residuals, self.setting.sigma) * self.masks[draws]
-        return terms.sum(axis=1) - 0.5 * np.einsum("db,bc,dc->d", x, self.precision, x)
+        return np.asarray(terms.sum(axis=1) - 0.5 * np.einsum("db,bc,dc->d", x, self.precision, x))
 
     def advance(self) -> bool:
         """Take a step in every draw that gains by one; return whether any does."""

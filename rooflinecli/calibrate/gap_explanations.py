@@ -18,7 +18,7 @@ from rooflinecli.core.errors import DataError
 from rooflinecli.engine import build_request
 from rooflinecli.engine.evaluate import PHASES as CALIBRATED
 from rooflinecli.importers.logs import read
-from rooflinecli.importers.source import MeasuredRow
+from rooflinecli.importers.source import Json, MeasuredRow, Options
 from rooflinecli.questions.estimate.answer import estimate
 from rooflinecli.questions.estimate.gap_analysis import explain as assumptions
 from rooflinecli.specs.options import OPTIONS
@@ -30,12 +30,12 @@ MOST = 4  # explanations of a row
 _LOAD, _LENGTHS = ("batch", "concurrency", "qps"), ("prompt", "output", "seq", "tokens")
 
 
-def against(rows: Sequence[PredictedRow]) -> dict[str, Any]:
+def against(rows: Sequence[PredictedRow]) -> Json:
     """Every row with its estimate: seconds, floor, interval, gap and what would explain it."""
     return {"schema": SCHEMA, "rows": [_row(row) for row in rows if not isinstance(row, MicrobenchmarkRow)]}
 
 
-def _row(row: PredictedRow) -> dict[str, Any]:
+def _row(row: PredictedRow) -> Json:
     low = high = None
     if row.quantity in ("static", "throughput"):
         expected = float(seconds(row.ctx, row.layout, row.quantity))
@@ -65,7 +65,7 @@ def _verdict(measured: float, floor: float, low: float | None, high: float | Non
     return "inside the interval" if low <= measured <= high else "slower" if measured > high else "faster"
 
 
-def explanations(row: PredictedRow) -> list[dict[str, Any]]:
+def explanations(row: PredictedRow) -> list[Json]:
     """Changes that would each close the gap alone: `what`, and what it `asks`.
 
     Factors on groups of constants, by how many shipped errors (80%) they take; for training also assumptions about the run, by the
@@ -79,7 +79,7 @@ def explanations(row: PredictedRow) -> list[dict[str, Any]]:
     return found
 
 
-def _factors(row: PredictedRow) -> list[dict[str, Any]]:
+def _factors(row: PredictedRow) -> list[Json]:
     wanted, grid = float(np.log(row.measured)), np.linspace(-WIDEST, WIDEST, STEPS)
     groups = BLOCKS[row.phase]
     x = np.kron(np.eye(len(groups)), grid)  # one group moved at a time
@@ -94,7 +94,7 @@ def _factors(row: PredictedRow) -> list[dict[str, Any]]:
     return found
 
 
-def rows_of_plan(files: Sequence[Path], options: dict[str, Any]) -> list[dict[str, Any]]:
+def rows_of_plan(files: Sequence[Path], options: Options) -> list[Json]:
     """The rows of the files that have the plan's load, each with its estimate and its `phase`.
 
     Raises DataError for a file that cannot be read as measurements, and where no row matches the plan.
@@ -114,7 +114,7 @@ def rows_of_plan(files: Sequence[Path], options: dict[str, Any]) -> list[dict[st
     return [row | {"phase": phases[row["quantity"]]} for row in against(resolved.rows)["rows"]]
 
 
-def _matches(row: MeasuredRow, options: dict[str, Any]) -> bool:
+def _matches(row: MeasuredRow, options: Options) -> bool:
     """Whether the load and the lengths that a row states are those of the plan."""
     plan = [_number(options, k) for k in ("batch", "concurrency") if k in options]
     own = [_number(row.options, k) for k in ("batch", "concurrency") if row.options.get(k) is not None]
@@ -127,7 +127,7 @@ def _matches(row: MeasuredRow, options: dict[str, Any]) -> bool:
     )
 
 
-def _number(options: dict[str, Any], name: str) -> Any:
+def _number(options: Options, name: str) -> Any:
     return build_request.value(OPTIONS[name], options[name])
 
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from rooflinecli.calibrate.posterior import Posterior, weights
+from rooflinecli.calibrate.posterior import Array, Posterior, weights
 from rooflinecli.formulas.calibration import similarity
 
-Array = Any  # numpy.ndarray of float64
 ODD = 1.5  # times the noise, from which a row loses weight
 MOST = 64  # places that a file keeps
 
@@ -32,7 +30,7 @@ class GaussianProcessResidual:
         """The logarithm of the factor on times at other places [places]."""
         if not len(self.moves):
             return np.zeros(len(places))
-        return similarity(squared_distances(places, self.places)) @ self.moves
+        return np.asarray(similarity(squared_distances(places, self.places)) @ self.moves)
 
 
 def squared_distances(some: Array, others: Array) -> Array:

@@ -11,7 +11,7 @@ from rooflinecli.core.lift import PLAIN
 from rooflinecli.core.num import Number
 from rooflinecli.engine import build_request
 from rooflinecli.formulas import counts
-from rooflinecli.importers.source import MeasuredRow
+from rooflinecli.importers.source import MeasuredRow, Options
 from rooflinecli.ledger.ops import Collective, Op
 from rooflinecli.price.chip import Chip
 from rooflinecli.price.kernels import price
@@ -67,7 +67,7 @@ class MicrobenchmarkRow(PredictedRow):
         return price(self.op, chip, regime)
 
 
-def microbenchmark_rows(row: MeasuredRow, given: dict[str, Any], chip: HardwareSpec) -> list[PredictedRow]:
+def microbenchmark_rows(row: MeasuredRow, given: Options, chip: HardwareSpec) -> list[PredictedRow]:
     """A row for each phase; none where the benchmark is too small to inform its constants. Raises UsageError for missing options."""
     made = _collective(row, given) if row.quantity == "collective" else _matmul(row, given, chip)
     if made is None:
@@ -91,7 +91,7 @@ def microbenchmark_rows(row: MeasuredRow, given: dict[str, Any], chip: HardwareS
     ]
 
 
-def _collective(row: MeasuredRow, given: dict[str, Any]) -> tuple[Collective, float] | None:
+def _collective(row: MeasuredRow, given: Options) -> tuple[Collective, float] | None:
     stated, size = row.probe, float(row.probe["bytes"])
     if size < SMALLEST_MESSAGE:
         return None
@@ -108,7 +108,7 @@ def _collective(row: MeasuredRow, given: dict[str, Any]) -> tuple[Collective, fl
     return Collective("microbenchmark", stated["op"], size, "microbenchmark", float(n), stride), float(n) * stride
 
 
-def _matmul(row: MeasuredRow, given: dict[str, Any], chip: HardwareSpec) -> tuple[Op, float] | None:
+def _matmul(row: MeasuredRow, given: Options, chip: HardwareSpec) -> tuple[Op, float] | None:
     m, n, k = (float(row.probe[name]) for name in ("m", "n", "k"))
     if min(m, n, k) < SMALLEST_SIDE:
         return None

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from rooflinecli.calibrate.fit import fit
 from rooflinecli.calibrate.gp_residual import GaussianProcessResidual, local
 from rooflinecli.calibrate.microbenchmark_row import MicrobenchmarkRow
-from rooflinecli.calibrate.posterior import Posterior
+from rooflinecli.calibrate.posterior import Array, Posterior
 from rooflinecli.calibrate.predicted_row import PredictedRow, RowPredictor
 from rooflinecli.calibrate.row_checks import RowContradiction, outliers
+from rooflinecli.core.num import Number
 from rooflinecli.engine import apply_calibration
 from rooflinecli.engine.evaluate import SHIPPED
 from rooflinecli.engine.serving_load import sequences
@@ -51,7 +51,7 @@ class PhaseFit:
     contradictions: list[RowContradiction] = field(default_factory=list)
 
     @property
-    def x(self) -> Any:
+    def x(self) -> Array:
         """Logarithms of the factors that are taken [constant groups]."""
         return self.posterior.taken
 
@@ -80,14 +80,14 @@ def own_rows(rows: Sequence[PredictedRow]) -> list[PredictedRow]:
     return [row for row in rows if not isinstance(row, MicrobenchmarkRow)]
 
 
-def placed(row: PredictedRow) -> dict[str, Any]:
+def placed(row: PredictedRow) -> dict[str, Number]:
     """Sizes of a row's work and fleet, by name."""
     phase = PHASES[row.phase]
     batch = row.ctx.train_batch if phase == "train" else sequences(row.ctx, row.layout)
     return apply_calibration.asked(row.ctx, row.layout, phase, batch)
 
 
-def places(rows: Sequence[PredictedRow]) -> Any:
+def places(rows: Sequence[PredictedRow]) -> Array:
     """Logarithms of the sizes of rows, in the order of their names [rows, sizes]."""
     sizes = [placed(row) for row in rows]
     return np.log([[float(np.max(row[name])) for name in sorted(row)] for row in sizes])
@@ -128,7 +128,7 @@ def score(
     return HeldOutScore(on, len(rows), relative_gap(before), relative_gap(after), _shipped_coverage(rows), inside)
 
 
-def relative_gap(residuals: Any) -> float:
+def relative_gap(residuals: Array) -> float:
     """Median |predicted / measured - 1| of logarithms of measured over predicted."""
     return float(np.median(np.abs(np.expm1(-residuals))))
 

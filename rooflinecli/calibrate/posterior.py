@@ -11,10 +11,11 @@ from math import lgamma, log, pi
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rooflinecli.calibrate.constant_groups import ConstantGroup
 
-Array = Any  # numpy.ndarray of float64
+Array = NDArray[Any]  # of float64
 FREEDOM = 4.0
 _CONSTANT = lgamma((FREEDOM + 1) / 2) - lgamma(FREEDOM / 2) - 0.5 * log(FREEDOM * pi)
 
@@ -70,7 +71,7 @@ class Posterior:
     @property
     def contraction(self) -> Array:
         """1 - posterior / prior variance of each group [groups]."""
-        return 1 - np.diag(self.covariance) / self.prior**2
+        return np.asarray(1 - np.diag(self.covariance) / self.prior**2)
 
     @property
     def supported(self) -> bool:
@@ -98,7 +99,7 @@ class Posterior:
         """80% half width of the logarithm of a further row's time, by its slopes [rows, groups]."""
         parameters = np.einsum("rb,bc,rc->r", slopes, self.covariance, slopes)
         spread = np.sqrt(self.scale**2 + parameters)
-        return self.setting.kappa * student(FREEDOM + len(self.residuals)) * spread
+        return np.asarray(self.setting.kappa * student(FREEDOM + len(self.residuals)) * spread)
 
     @property
     def error(self) -> float:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from rooflinecli.calibrate.constant_groups import BLOCKS, merged
+from rooflinecli.calibrate.posterior import Array
 from rooflinecli.core.num import Number
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import SHIPPED
 from rooflinecli.engine.forward_step import forward_step
 from rooflinecli.engine.serving_load import load
 from rooflinecli.formulas import roofline, serving
+from rooflinecli.importers.source import Options
 from rooflinecli.price import overrides
 from rooflinecli.price.chip import Chip
 from rooflinecli.specs.layout import Layout
 
-Array = Any  # numpy.ndarray of float64
 STEP = 0.01  # of a logarithm, for central differences: far above rounding, far below a prior's width
 
 # measured quantity -> the phase whose constants it informs
@@ -43,14 +43,14 @@ class PredictedRow:
     measured: float
     where: str = ""
     tool: str = ""
-    options: dict[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
 
     @property
     def phase(self) -> str:
         return PHASE[self.quantity]
 
     @property
-    def key(self) -> Any:
+    def key(self) -> Hashable:
         """Identity of the question, by which repeats are found; None without options."""
         return (
             (self.quantity, self.layout, *sorted((k, str(v)) for k, v in self.options.items()))
@@ -101,7 +101,7 @@ class RowPredictor:
     def log_seconds(self, x: Array, shift: Array | None = None) -> Array:
         """Logarithms of expected seconds [rows, vectors] at x [groups, vectors], all groups of a row moved further by its `shift`
         [rows, vectors] where one is given."""
-        chips: dict[Any, Chip] = {}
+        chips: dict[Hashable, Chip] = {}
         factors, seconds = merged(self.phase, x), []
         for i, row in enumerate(self.rows):
             if shift is not None:  # a chip of its own
@@ -118,7 +118,7 @@ class RowPredictor:
         return found[..., 0], (found[..., 1 : width + 1] - found[..., width + 1 :]) / (2 * STEP)
 
 
-def _shared(chips: dict[Any, Chip], chip: Chip, factors: Mapping[str, Number]) -> Chip:
+def _shared(chips: dict[Hashable, Chip], chip: Chip, factors: Mapping[str, Number]) -> Chip:
     """A chip under the factors whose class it or the defaults of its kind have, one for all rows on the same figures."""
     key = (id(chip.spec), tuple(sorted(chip.override.items())), chip.ideal)
     if key not in chips:

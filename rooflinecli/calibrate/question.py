@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from rooflinecli.importers.source import Options
 from rooflinecli.questions.question import Question
 from rooflinecli.specs.options import LOAD, EstimateOptions, Number, OptText, Texts, field
 
@@ -34,7 +35,7 @@ class Calibrate(EstimateOptions, Question["CalibrationAnswer"]):
     target: OptText = field("free", "The estimate you care about, as its flags: picks the next measurement.", default=None, metavar="FLAGS")
     # fmt: on
 
-    def answer(self, target: dict[str, Any] | None = None) -> CalibrationAnswer:
+    def answer(self, target: Options | None = None) -> CalibrationAnswer:
         from rooflinecli.calibrate.answer import calibrate
         from rooflinecli.engine import build_request
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from rooflinecli.calibrate.answer import CalibrationAnswer
 from rooflinecli.calibrate.phase_fit import PhaseFit
+from rooflinecli.importers.source import Json
 
 SCHEMA = "roofline/calibrate/1"
 # contraction from which rows determine a group of constants, or do so in part: fits to half of the rows agree from there on
@@ -16,7 +15,7 @@ NAMED = 0.01  # contraction from which a group has a line
 FAR = 2.0  # shipped errors (standard deviations): a larger move points to the file, not to the constants
 
 
-def data(result: CalibrationAnswer) -> dict[str, Any]:
+def data(result: CalibrationAnswer) -> Json:
     """Everything that is printed."""
     tables = {
         "error on your rows (median), and share inside the 80% interval": _scores(result),
@@ -41,7 +40,7 @@ def data(result: CalibrationAnswer) -> dict[str, Any]:
     }
 
 
-def aside(rows: list[tuple[str, str]]) -> list[dict[str, Any]]:
+def aside(rows: list[tuple[str, str]]) -> list[Json]:
     """Rows left aside, a line for each reason with the first of them."""
     places: dict[str, list[str]] = {}
     for where, reason in rows:
@@ -49,7 +48,7 @@ def aside(rows: list[tuple[str, str]]) -> list[dict[str, Any]]:
     return [{"row": each[0], "rows": len(dict.fromkeys(each)), "reason": reason} for reason, each in places.items()]
 
 
-def _scores(result: CalibrationAnswer) -> list[dict[str, Any]]:
+def _scores(result: CalibrationAnswer) -> list[Json]:
     return [
         {
             "phase": g.phase,
@@ -67,7 +66,7 @@ def _scores(result: CalibrationAnswer) -> list[dict[str, Any]]:
     ]
 
 
-def _constants(result: CalibrationAnswer) -> list[dict[str, Any]]:
+def _constants(result: CalibrationAnswer) -> list[Json]:
     """Groups of constants that the rows inform; a move is reported only where they determine it at least in part."""
     lines = []
     for g in result.groups:

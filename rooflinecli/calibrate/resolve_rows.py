@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from rooflinecli.calibrate.microbenchmark_row import microbenchmark_rows
 from rooflinecli.calibrate.predicted_row import PHASE, PredictedRow
 from rooflinecli.core.errors import DataError, Infeasible, UsageError
 from rooflinecli.core.text import one_line
 from rooflinecli.engine import build_request
-from rooflinecli.importers.source import MeasuredRow
+from rooflinecli.importers.source import MeasuredRow, Options
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.questions.estimate.answer import choose_plans, scene_of
 from rooflinecli.specs.engine import engines
@@ -41,7 +40,7 @@ class ResolvedRows:
             self.notes.append(text)
 
 
-def resolve(readings: Sequence[MeasuredRow], given: dict[str, Any]) -> ResolvedRows:
+def resolve(readings: Sequence[MeasuredRow], given: Options) -> ResolvedRows:
     """Every measured row as a predicted one on the chip `given["hw"]`.
 
     Raises UsageError for what neither the file nor the options state, DataError for a log of another model or that contradicts the options.
@@ -88,7 +87,7 @@ def _chip_named(stated: str) -> str | None:
     return None
 
 
-def _predicted(reading: MeasuredRow, given: dict[str, Any], found: ResolvedRows) -> PredictedRow:
+def _predicted(reading: MeasuredRow, given: Options, found: ResolvedRows) -> PredictedRow:
     phase = PHASE[reading.quantity]
     options = {
         **_joined(reading, given),
@@ -114,11 +113,11 @@ def _predicted(reading: MeasuredRow, given: dict[str, Any], found: ResolvedRows)
     return PredictedRow(ctx, choice.layout, quantity, _seconds(reading, options), reading.where, reading.tool, options)
 
 
-def _loaded(options: dict[str, Any]) -> bool:
+def _loaded(options: Options) -> bool:
     return options.get("concurrency") is not None or options.get("qps") is not None
 
 
-def _joined(reading: MeasuredRow, given: dict[str, Any]) -> dict[str, Any]:
+def _joined(reading: MeasuredRow, given: Options) -> Options:
     """The file's options and the user's. Raises DataError where they contradict each other."""
     stated = {k: v for k, v in reading.options.items() if k not in ("hw", "said-model") and v is not None}
     joined = {**stated, **{k: v for k, v in given.items() if v is not None}}
@@ -138,7 +137,7 @@ def _joined(reading: MeasuredRow, given: dict[str, Any]) -> dict[str, Any]:
     return joined
 
 
-def _equal(name: str, stated: Any, given: Any) -> bool:
+def _equal(name: str, stated: object, given: object) -> bool:
     option = OPTIONS[name]
     return bool(
         build_request.value(option, str(stated) if not isinstance(stated, bool) else stated)
@@ -146,7 +145,7 @@ def _equal(name: str, stated: Any, given: Any) -> bool:
     )
 
 
-def _model(reading: MeasuredRow, stated: Any, given: Any) -> str | None:
+def _model(reading: MeasuredRow, stated: object, given: object) -> str | None:
     """The model of a row. Raises DataError for a log of another one, UsageError for an unknown one without --model."""
     mine = str(given) if given is not None else None
     if stated is None:
@@ -191,7 +190,7 @@ def _sized(reading: MeasuredRow, spec: str) -> None:
         )
 
 
-def _engine(reading: MeasuredRow, options: dict[str, Any], given: dict[str, Any], found: ResolvedRows) -> None:
+def _engine(reading: MeasuredRow, options: Options, given: Options, found: ResolvedRows) -> None:
     """Take an engine of the log that has no file as the one asked for, or the default."""
     name = options.get("engine")
     known = {each for stem, engine in engines().items() for each in (stem, *engine.aliases)}
@@ -202,7 +201,7 @@ def _engine(reading: MeasuredRow, options: dict[str, Any], given: dict[str, Any]
         )
 
 
-def _complete(reading: MeasuredRow, options: dict[str, Any]) -> None:
+def _complete(reading: MeasuredRow, options: Options) -> None:
     """Raises UsageError that names the flags of what is missing."""
     train = reading.quantity == "train"
     tokens = reading.probe.get("tokens_per_device")
@@ -237,13 +236,13 @@ def _complete(reading: MeasuredRow, options: dict[str, Any]) -> None:
         )
 
 
-def _number(name: str, options: dict[str, Any]) -> float:
+def _number(name: str, options: Options) -> float:
     return float(
         build_request.value(OPTIONS[name], options[name] if isinstance(options[name], str) else str(options[name]))
     )
 
 
-def _seconds(reading: MeasuredRow, options: dict[str, Any]) -> float:
+def _seconds(reading: MeasuredRow, options: Options) -> float:
     """Seconds of the step or token that a stated value means."""
     value, unit = reading.value, reading.unit
     sizes = {

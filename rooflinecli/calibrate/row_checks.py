@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from rooflinecli.calibrate.microbenchmark_row import MicrobenchmarkRow
-from rooflinecli.calibrate.posterior import Posterior, weights
+from rooflinecli.calibrate.posterior import Array, Posterior, weights
 from rooflinecli.calibrate.predicted_row import PredictedRow, static_floor
 from rooflinecli.core.units import duration
 from rooflinecli.engine.evaluate import SHIPPED
@@ -58,7 +57,7 @@ def floor_of(row: PredictedRow) -> float:
 
 def repeats(rows: Sequence[PredictedRow]) -> list[RowContradiction]:
     """Rows of one question that differ."""
-    found, first = [], dict[Any, PredictedRow]()
+    found, first = list[RowContradiction](), dict[Hashable, PredictedRow]()
     for row in rows:
         other = first.setdefault(row.key, row)
         gap = abs(np.log(row.measured / other.measured))
@@ -77,10 +76,10 @@ def outliers(rows: Sequence[PredictedRow], fit: Posterior) -> list[RowContradict
     ]
 
 
-def outlier_z(fit: Posterior) -> Any:
+def outlier_z(fit: Posterior) -> Array:
     """Residual of each row over its scale, by leave-one-out of the linearized fit [rows]."""
     sigma = fit.setting.sigma
     w = weights(fit.residuals, sigma) / sigma**2
     variance = np.einsum("rb,bc,rc->r", fit.slopes, fit.covariance, fit.slopes)
     kept = np.maximum(1 - w * variance, 1e-6)
-    return fit.residuals / kept / np.sqrt(fit.setting.spread**2 + variance / kept)
+    return np.asarray(fit.residuals / kept / np.sqrt(fit.setting.spread**2 + variance / kept))

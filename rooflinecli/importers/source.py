@@ -7,7 +7,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,9 @@ from typing import IO, Any
 from rooflinecli.core.errors import DataError
 from rooflinecli.core.text import one_line
 
+Json = dict[str, Any]  # an object of a JSON or YAML document
+Tree = Mapping[str, Any]  # a config, nested
+Options = dict[str, Any]  # options of an estimate by name, as written or parsed
 LARGEST = 256 * 2**20  # bytes of a file, unpacked, that are read
 _GZIP = b"\x1f\x8b"
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -35,8 +38,8 @@ class MeasuredRow:
     quantity: str
     value: float
     unit: str = "s"
-    options: dict[str, Any] = field(default_factory=dict)
-    probe: dict[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
+    probe: Json = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     doubt: str = ""  # why the row cannot be true, where it contradicts itself
 
@@ -74,7 +77,7 @@ class Source:
         return any(_begins(line) for line in self.lines[:50])
 
     @cached_property
-    def objects(self) -> list[tuple[int, dict[str, Any]]]:
+    def objects(self) -> list[tuple[int, Json]]:
         """(line, object) of every JSON object of the file: a document, an array's elements, or one on each line.
 
         Messages of other programs between them are skipped. Raises DataError at an object that is cut short.

@@ -12,12 +12,12 @@ _WHOLE = re.compile(r"\$\{([^{}]+)\}")
 _ENVIRONMENT = re.compile(r"(?:oc\.env:|env:)?([A-Za-z_]\w*)\s*(?::-?|,)\s*(.*)", re.DOTALL)
 
 
-def interpolated(tree: Any) -> Any:
+def interpolated(tree: object) -> Any:
     """The tree with defaults and references filled in; what neither says stays as it is written."""
     return _filled(tree, tree, 0)
 
 
-def _filled(node: Any, root: Any, depth: int, above: tuple[Any, ...] = ()) -> Any:
+def _filled(node: object, root: object, depth: int, above: tuple[Any, ...] = ()) -> Any:
     if depth > 60:
         return node
     if isinstance(node, Mapping):
@@ -32,12 +32,12 @@ def _filled(node: Any, root: Any, depth: int, above: tuple[Any, ...] = ()) -> An
     return _WHOLE.sub(lambda match: _said(match, root, depth, above), node)
 
 
-def _said(match: re.Match[str], root: Any, depth: int, above: tuple[Any, ...]) -> str:
+def _said(match: re.Match[str], root: object, depth: int, above: tuple[Any, ...]) -> str:
     value = _value(match[1], root, depth, above)
     return match[0] if value is None or isinstance(value, (Mapping, list)) else str(value)
 
 
-def _value(inside: str, root: Any, depth: int, above: tuple[Any, ...]) -> Any:
+def _value(inside: str, root: object, depth: int, above: tuple[Any, ...]) -> Any:
     default = _ENVIRONMENT.fullmatch(inside)
     if default:
         try:

@@ -12,6 +12,7 @@ import yaml
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.launch.shell_expansion import unknown
+from rooflinecli.importers.source import Tree
 
 _HELM_LINE = re.compile(
     r"^[ \t]*(\{\{[^{}\n]*\}\}[ \t]*)+$", re.MULTILINE
@@ -44,7 +45,7 @@ class Container:
         return self.chips or (self.gpus * self.nodes if self.gpus else None)
 
 
-def documents(text: str, name: str, values: Any = None) -> list[Any]:
+def documents(text: str, name: str, values: object = None) -> list[Any]:
     """The YAML documents of a text, template braces filled with a chart's values or their defaults, else marked unknown.
 
     Raises DataError.
@@ -65,24 +66,21 @@ def documents(text: str, name: str, values: Any = None) -> list[Any]:
 class _Loader(yaml.SafeLoader):
     """SafeLoader that takes unknown tags (!reference, !Sub) as their plain value."""
 
-    def check_printable(self, data: Any) -> None:
+    def check_printable(self, data: object) -> None:
         """The marks of what is unknown are no printable characters; nothing else of the kind gets here."""
 
 
 _Loader.add_multi_constructor("!", lambda loader, suffix, node: _plain_node(loader, node))
 
 
-def _plain_node(loader: Any, node: Any) -> Any:
-    if isinstance(node, yaml.ScalarNode):
-        return loader.construct_scalar(node)
-    return (
-        loader.construct_sequence(node, True)
-        if isinstance(node, yaml.SequenceNode)
-        else loader.construct_mapping(node, True)
-    )
+def _plain_node(loader: yaml.SafeLoader, node: yaml.Node) -> Any:
+    if isinstance(node, yaml.MappingNode):
+        return loader.construct_mapping(node, True)
+    sequence = isinstance(node, yaml.SequenceNode)
+    return loader.construct_sequence(node, True) if sequence else loader.construct_scalar(node)
 
 
-def _filled(match: re.Match[str], values: Any) -> str:
+def _filled(match: re.Match[str], values: object) -> str:
     path = _VALUE.match(match[1])
     found = values
     for key in path[1].split(".")[1:] if path else ():
@@ -93,7 +91,7 @@ def _filled(match: re.Match[str], values: Any) -> str:
     return default[1].strip("\"'") if default else unknown(re.sub(r"[^\w./ |-]", "", match[1]) or "template")
 
 
-def containers(document: Any, around: Container | None = None) -> Iterator[Container]:
+def containers(document: object, around: Container | None = None) -> Iterator[Container]:
     """Every process a document starts, outermost first; `around` carries what the objects above say of copies and nodes."""
     if isinstance(document, list):
         for item in document:
@@ -117,10 +115,10 @@ def containers(document: Any, around: Container | None = None) -> Iterator[Conta
             yield from containers(value, around)
 
 
-def _within(document: Mapping[str, Any], around: Container) -> Container:
+def _within(document: Tree, around: Container) -> Container:
     """Copies, nodes and devices as this object says them, over what those above it say."""
 
-    def count(tree: Any, *keys: str) -> int:
+    def count(tree: object, *keys: str) -> int:
         for key in keys:
             tree = tree.get(key) if isinstance(tree, Mapping) else None
         return tree if isinstance(tree, int) and not isinstance(tree, bool) and tree > 0 else 1
@@ -142,9 +140,7 @@ def _within(document: Mapping[str, Any], around: Container) -> Container:
     )  # fmt: skip
 
 
-def _container(
-    document: Mapping[str, Any], named: Mapping[str, Any], environment: dict[str, str], around: Container
-) -> Container:
+def _container(document: Tree, named: Tree, environment: dict[str, str], around: Container) -> Container:
     image = str(document.get("image") or "")
     words: list[str] = []
     scripts: list[str] = []
@@ -181,7 +177,7 @@ def _image(image: str) -> list[str]:
     return []
 
 
-def _environment(document: Mapping[str, Any]) -> dict[str, str]:
+def _environment(document: Tree) -> dict[str, str]:
     found: dict[str, str] = {}
     for key in ("env", "environment"):
         value = document.get(key)
@@ -196,7 +192,7 @@ def _environment(document: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _gpus(document: Mapping[str, Any]) -> int | None:
+def _gpus(document: Tree) -> int | None:
     """Devices the container asks for, where it says a number: Kubernetes' limits or compose's reservations."""
     resources = document.get("resources")
     limits = (resources.get("limits") or resources.get("requests")) if isinstance(resources, Mapping) else None

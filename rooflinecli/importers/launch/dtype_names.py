@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 from rooflinecli.core.errors import RooflineError
 from rooflinecli.importers.launch.launch import Launch
@@ -45,7 +44,7 @@ _TUNED = re.compile(
 _SHARDED = re.compile(r"-\d{5}-of-\d{5}$")
 
 
-def checkpoint(launch: Launch, written: Any, flag: str) -> None:
+def checkpoint(launch: Launch, written: object, flag: str) -> None:
     """The model of a checkpoint by its name, repository or path, and the format that its name ends in.
 
     A file's extension, `GGUF` and number of parts say nothing; a format of this table becomes an option, so long as the whole
@@ -94,7 +93,7 @@ def _known(name: str) -> bool:
         return False
 
 
-def compute(launch: Launch, written: Any, flag: str) -> None:
+def compute(launch: Launch, written: object, flag: str) -> None:
     """--dtype of a server or the precision of a trainer; a quantized format said elsewhere is kept."""
     word = str(written or "auto").lower()
     if word in COMPUTE and "dtype" not in launch.options:
@@ -103,7 +102,7 @@ def compute(launch: Launch, written: Any, flag: str) -> None:
         launch.refuse("dtype", f"{flag} {word} is no format known here")
 
 
-def served(launch: Launch, written: Any, flag: str) -> None:
+def served(launch: Launch, written: object, flag: str) -> None:
     """--dtype of a server, after its --quantization and the checkpoint's name: what activations are in.
 
     A checkpoint that holds a format of its own keeps it: such flags name what it holds, or the activations around it, so nothing of
@@ -128,7 +127,7 @@ def _held(launch: Launch) -> set[str]:
     return {str(format.dtype) for format in formats if format is not None}
 
 
-def quantized(launch: Launch, written: Any, flag: str) -> None:
+def quantized(launch: Launch, written: object, flag: str) -> None:
     """--quantization: what is computed in, or stored; an unknown scheme must be said as a format."""
     if written is None or str(written).lower() in ("none", "null", "auto"):
         return
@@ -141,7 +140,7 @@ def quantized(launch: Launch, written: Any, flag: str) -> None:
         launch.refuse("weight-dtype", f"{flag} {written} is no format known here")
 
 
-def cache(launch: Launch, written: Any, flag: str) -> None:
+def cache(launch: Launch, written: object, flag: str) -> None:
     """The format of the KV cache."""
     word = str(written or "auto").lower()
     if word in CACHE:
@@ -157,7 +156,7 @@ def prompts(launch: Launch, most: int, flag: str) -> None:
         launch.options["prompt"] = most
 
 
-def length(launch: Launch, longest: Any, flag: str) -> None:
+def length(launch: Launch, longest: object, flag: str) -> None:
     """The most tokens of a request. A launch says no load, so lengths beyond the cap come down to it, and nothing else is assumed."""
     text = str(longest or "")
     if not text.replace("_", "").isdigit() or int(text) < 2:

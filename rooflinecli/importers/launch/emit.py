@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping
 from typing import Any
 
 from rooflinecli.core.errors import RooflineError, UsageError, unknown
 from rooflinecli.importers.launch import locate, read
+from rooflinecli.importers.source import Tree
 from rooflinecli.specs import registry
 from rooflinecli.specs.model import ModelSpec, load_model
 from rooflinecli.specs.name_lookup import find
@@ -30,7 +30,7 @@ def tool(name: str) -> Any:
     return registry.load(locate.TOOLS, name)
 
 
-def emit(name: str, options: Mapping[str, Any]) -> str:
+def emit(name: str, options: Tree) -> str:
     """The launch of a plan whose sizes are all said. Raises UsageError for a tool that does not do this kind of work."""
     module, model = tool(name), load_model(str(options["model"]))
     if not model.writes or model.paired:
@@ -61,7 +61,7 @@ def hub(model: ModelSpec) -> str:
     return model.id
 
 
-def same(option: str, one: Any, other: Any) -> bool:
+def same(option: str, one: object, other: object) -> bool:
     """Whether two ways to write an option mean the same."""
     if option == "model":
         try:
@@ -69,14 +69,14 @@ def same(option: str, one: Any, other: Any) -> bool:
         except RooflineError:
             return False
     if isinstance(one, (list, tuple)) or isinstance(other, (list, tuple)):
-        return list(one) == list(other)
+        return isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)) and list(one) == list(other)
     try:
-        return float(one) == float(other)
-    except (TypeError, ValueError):
+        return float(str(one)) == float(str(other))
+    except ValueError:
         return str(one).lower() == str(other).lower()
 
 
-def _commented(body: str, rest: Mapping[str, Any], version: str) -> str:
+def _commented(body: str, rest: Tree, version: str) -> str:
     words = [word for name, value in rest.items() for word in _words(name, value)]
     line = f"roofline: {shlex.join(words)}"
     if body.startswith("{"):
@@ -85,12 +85,12 @@ def _commented(body: str, rest: Mapping[str, Any], version: str) -> str:
     return f"# {version} has no flag for this; `roofline estimate --from` reads it here:\n# {line}\n{body}"
 
 
-def _words(name: str, value: Any) -> list[str]:
+def _words(name: str, value: object) -> list[str]:
     option = OPTIONS[name]
     if name == "model":
         return ["--model", str(value)]
     if name == "phase":
-        return ["--phase", ",".join(value)]
+        return ["--phase", ",".join(map(str, value if isinstance(value, list) else [value]))]
     if isinstance(value, float) and value == int(value) and not isinstance(value, bool):
         value = int(value)
     if option.kind == "switch":

@@ -11,6 +11,7 @@ from typing import Any
 
 from rooflinecli.core.text import one_line
 from rooflinecli.importers.launch.shell_expansion import readable, unknowns
+from rooflinecli.importers.source import Options, Tree
 
 _FLAG = re.compile(r"-{1,2}[A-Za-z][\w.:-]*(=.*)?", re.DOTALL)
 
@@ -22,23 +23,19 @@ class Launch:
 
     tool: str
     where: str
-    options: dict[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
     unmodelled: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     devices: int | None = None  # of the job around it: a batch header, or pods times the devices of each
     cores: int = 1  # ranks that one device carries
-    speculation: dict[str, Any] = field(
-        default_factory=dict
-    )  # options that hold once the share of accepted tokens is given
+    speculation: Options = field(default_factory=dict)  # options that hold once the share of accepted tokens is given
     shaping: list[str] = field(default_factory=list)  # flags of the model itself, that a model made of the sizes lacks
     part: bool = False  # one of several processes of the same server
     per_replica: int | None = None  # sequences of a training batch to a replica, where their number follows from -n
-    shape: dict[str, Any] = field(
-        default_factory=dict
-    )  # of the model, where a launch describes it instead of naming it
+    shape: Options = field(default_factory=dict)  # of the model, where a launch describes it instead of naming it
 
-    def put(self, option: str, written: Any, flag: str) -> None:
+    def put(self, option: str, written: object, flag: str) -> None:
         """An option as the launch has it; nothing where it says nothing, `auto` or None."""
         if written is None or str(written).lower() in ("", "auto", "none", "null"):
             return
@@ -101,11 +98,11 @@ class LaunchArguments:
         return cls(given, positional, written)
 
     @classmethod
-    def of_tree(cls, tree: Mapping[str, Any]) -> LaunchArguments:
+    def of_tree(cls, tree: Tree) -> LaunchArguments:
         """Keys of a config, joined by dots."""
         given: dict[str, list[Any]] = {}
 
-        def walk(node: Any, key: str) -> None:
+        def walk(node: object, key: str) -> None:
             if isinstance(node, Mapping) and node:
                 for name, inner in node.items():
                     walk(inner, f"{key}.{name}" if key else str(name))
@@ -121,7 +118,7 @@ class LaunchArguments:
         self.models.add(str(found))
         return found
 
-    def under(self, tree: Mapping[str, Any]) -> None:
+    def under(self, tree: Tree) -> None:
         """Flags of a file that the command names; its own go before. False is a switch that is off."""
         for key, value in tree.items():
             if value is not None and value is not False:
@@ -134,7 +131,7 @@ class LaunchArguments:
                 )
                 self.given.setdefault(key, written)
 
-    def pop(self, *names: str, default: Any = None) -> Any:
+    def pop(self, *names: str, default: object = None) -> Any:
         """What the first of these flags was given, True for one alone; None where none is there. All of them count as read."""
         found = default
         for name in reversed(names):

@@ -7,15 +7,15 @@ the arguments, and `parallelism` its sizes after them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+
+from rooflinecli.importers.source import Options, Tree
 
 _SIZES = {"tensor": "--tensor-parallel-size", "data": "--data-parallel-size"}
 
 
-def servers(values: Any) -> Iterator[dict[str, Any]]:
+def servers(values: object) -> Iterator[Options]:
     """Containers as Kubernetes would have them, each under its role; nothing where these are no values of that chart."""
-    artifacts = values.get("modelArtifacts") if isinstance(values, Mapping) else None
-    if not isinstance(artifacts, Mapping):
+    if not isinstance(values, Mapping) or not isinstance(artifacts := values.get("modelArtifacts"), Mapping):
         return
     roles = [role for role in ("prefill", "decode") if _runs(values.get(role))]
     for role in roles:
@@ -30,21 +30,20 @@ def servers(values: Any) -> Iterator[dict[str, Any]]:
                 }
 
 
-def _runs(pool: Any) -> bool:
+def _runs(pool: object) -> bool:
     return (
         isinstance(pool, Mapping) and pool.get("create", True) is not False and isinstance(pool.get("containers"), list)
     )
 
 
-def _model(artifacts: Mapping[str, Any]) -> str:
+def _model(artifacts: Tree) -> str:
     """The checkpoint: its name, or the repository of hf://ORGANISATION/NAME."""
     uri = str(artifacts.get("uri") or "")
     return str(artifacts.get("name") or uri.partition("://")[2].partition("?")[0])
 
 
-def _command(container: Any, model: str, parallelism: Any) -> list[str]:
-    kind = container.get("modelCommand") if isinstance(container, Mapping) else None
-    if kind not in ("vllmServe", "imageDefault"):
+def _command(container: object, model: str, parallelism: object) -> list[str]:
+    if not isinstance(container, Mapping) or container.get("modelCommand") not in ("vllmServe", "imageDefault"):
         return []
     sizes = parallelism if isinstance(parallelism, Mapping) else {}
     flags = [word for key, flag in _SIZES.items() if sizes.get(key) for word in (flag, str(sizes[key]))]

@@ -7,7 +7,6 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rooflinecli.core import files
 from rooflinecli.core.errors import DataError
@@ -17,7 +16,7 @@ from rooflinecli.importers.launch.config_interpolation import interpolated
 from rooflinecli.importers.launch.launch import Launch
 from rooflinecli.importers.launch.shell_evaluator import ShellEvaluator
 from rooflinecli.importers.launch.shell_expansion import Value, unknowns
-from rooflinecli.importers.source import parse, read_text
+from rooflinecli.importers.source import Tree, parse, read_text
 from rooflinecli.specs.registry import kinds, load
 
 TOOLS = "importers/launch/tools"
@@ -78,7 +77,7 @@ def launches(source: Source) -> Iterator[Launch]:
         yield from _script(source.text, source, {})
 
 
-def _config(tree: Any, source: Source) -> Iterator[Launch]:
+def _config(tree: object, source: Source) -> Iterator[Launch]:
     tree = interpolated(tree)
     for name in kinds(TOOLS):
         tool = load(TOOLS, name)
@@ -101,7 +100,7 @@ def _yaml(source: Source) -> Iterator[Launch]:
             yield from _processes(document, source)
 
 
-def _processes(document: Any, source: Source) -> Iterator[Launch]:
+def _processes(document: object, source: Source) -> Iterator[Launch]:
     for process in containers.containers(list(llm_d_chart.servers(document)) or document):
         values: dict[str, Value] = dict(process.environment)
         if process.arguments:
@@ -199,7 +198,7 @@ def _launched(words: list[str], source: Source, line: int, job: containers.Conta
             yield from launches(Source(text, base, source.folder, source.files))
 
 
-def _named_tree(words: list[str], source: Source, names: tuple[str, ...]) -> Mapping[str, Any] | None:
+def _named_tree(words: list[str], source: Source, names: tuple[str, ...]) -> Tree | None:
     """The YAML that a flag names, where it can be found."""
     for flag, value in zip(words, [*words[1:], ""], strict=True):
         name, _, joined = flag.lstrip("-").replace("_", "-").partition("=")

@@ -7,11 +7,11 @@ import shutil
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from rooflinecli.core import files
+from rooflinecli.importers.source import Options
 from rooflinecli.specs.model import ModelSpec, load_model
 from rooflinecli.specs.name_lookup import load_registry
 
@@ -20,7 +20,7 @@ SIZES = {"layers": "layers", "d_model": "hidden size", "heads": "heads"}
 VOCAB = 50257  # GPT-2's, the tokenizer of launches that name no other
 
 
-def shape_of(model: ModelSpec) -> dict[str, Any]:
+def shape_of(model: ModelSpec) -> Options:
     """The sizes of a uniform model, by the keys of Launch.shape."""
     layer = model.layers[-1]
     attention, ffn = layer.attention, layer.feedforward
@@ -41,13 +41,13 @@ def shape_of(model: ModelSpec) -> dict[str, Any]:
 
 
 @cache
-def _registered() -> list[tuple[str, dict[str, Any]]]:
+def _registered() -> list[tuple[str, Options]]:
     models, _ = load_registry("models", load_model)
     plain = (m for m in models if m.lm_head and m.vocab_size and not m.towers and not m.both_ways)
     return sorted(((m.id, shape_of(m)) for m in plain), key=lambda pair: pair[0])
 
 
-def named(shape: dict[str, Any]) -> list[str]:
+def named(shape: Options) -> list[str]:
     """The registry's models of this shape, the likeliest first: the nearest vocabulary where one is said, then the nearest context.
 
     Empty where there is none or sizes are missing.
@@ -63,7 +63,7 @@ def named(shape: dict[str, Any]) -> list[str]:
     return [name for name, sizes in sorted(near or found, key=lambda pair: abs(pair[1]["max_context"] - context))]
 
 
-def written(shape: dict[str, Any]) -> str | None:
+def written(shape: Options) -> str | None:
     """The path of a model file of this shape, for the time of this process; None where sizes are missing."""
     if not set(SIZES) <= set(shape):
         return None
@@ -74,17 +74,17 @@ def written(shape: dict[str, Any]) -> str | None:
     return str(path)
 
 
-def _model(shape: dict[str, Any]) -> dict[str, Any]:
+def _model(shape: Options) -> Options:
     """A model file: grouped or full attention, a gated, plain or mixture-of-experts feed-forward, as the sizes say."""
     d, heads, layers = shape["d_model"], shape["heads"], shape["layers"]
     kv = shape.get("kv_heads") or heads
-    attention: dict[str, Any] = {
+    attention: Options = {
         "kind": "mha" if kv == heads else "gqa",
         "n_heads": heads,
         "head_dim": shape.get("head_dim") or d // heads,
     }
     attention |= {"n_kv_heads": kv} if kv != heads else {}
-    ffn: dict[str, Any] = {"kind": "dense", "d_ff": shape.get("d_ff", 4 * d), "activation": "gelu"}
+    ffn: Options = {"kind": "dense", "d_ff": shape.get("d_ff", 4 * d), "activation": "gelu"}
     if shape.get("experts"):
         ffn |= {
             "kind": "moe",

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from rooflinecli.core import files
 from rooflinecli.core.errors import RooflineError, UsageError
@@ -16,6 +15,7 @@ from rooflinecli.importers.launch import locate, model_by_sizes
 from rooflinecli.importers.launch.launch import Launch
 from rooflinecli.importers.launch.locate import TOOLS
 from rooflinecli.importers.launch.shell_expansion import readable
+from rooflinecli.importers.source import Options, Tree
 from rooflinecli.specs.model import load_model
 from rooflinecli.specs.options import OPTIONS, find
 from rooflinecli.specs.registry import kinds, load
@@ -94,7 +94,7 @@ def _ours(launch: Launch, text: str) -> None:
         launch.notes = []
 
 
-def options(source: str, given: Mapping[str, Any], warn: Callable[[str], None]) -> dict[str, Any]:
+def options(source: str, given: Tree, warn: Callable[[str], None]) -> Options:
     """Options of an estimate from a launch, those in `given` before its own; `warn` hears what it could not say.
 
     Raises UsageError for a size that the launch leaves to its run and that is not given, and where no model is named.
@@ -135,7 +135,7 @@ def options(source: str, given: Mapping[str, Any], warn: Callable[[str], None]) 
     return {**found, **asked}
 
 
-def _dense(known: Mapping[str, Any]) -> bool:
+def _dense(known: Tree) -> bool:
     """Whether the model is known and has no experts."""
     try:
         return all(group.feedforward.kind != "moe" for group in load_model(str(known.get("model"))).layers)
@@ -143,7 +143,7 @@ def _dense(known: Mapping[str, Any]) -> bool:
         return False
 
 
-def _share(launch: Launch, known: Mapping[str, Any], found: dict[str, Any]) -> None:
+def _share(launch: Launch, known: Tree, found: Options) -> None:
     """The global batch, from that of a replica and the replicas that -n leaves."""
     try:
         n = int(str(known.get("n", 0)))

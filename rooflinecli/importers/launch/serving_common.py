@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 from rooflinecli.importers.launch.launch import Launch
+from rooflinecli.importers.source import Options
 
 SERVED = ["prefill", "decode"]
 WIDE = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
@@ -64,12 +65,12 @@ def command(words: Iterable[str], flags: Iterable[tuple[str, Any]]) -> str:
     return " \\\n  ".join(lines) + "\n"
 
 
-def if_above_one(options: dict[str, Any], name: str) -> Any:
+def if_above_one(options: Options, name: str) -> Any:
     """A size worth a flag."""
     return options.get(name) if options.get(name, 1) not in (1, None) else None
 
 
-def longest(options: dict[str, Any]) -> int | None:
+def longest(options: Options) -> int | None:
     """Tokens of the longest request of the load."""
     total = int(options.get("prompt") or 0) + int(options.get("output") or 0)
     return total or None
@@ -86,7 +87,7 @@ def starting(words: list[str], *launchers: str) -> list[str] | None:
     return None
 
 
-def role(launch: Launch, *said: Any) -> None:
+def role(launch: Launch, *said: object) -> None:
     """A worker that only prefills or only decodes says so; the other phase is another launch."""
     text = " ".join(str(one).lower() for one in said if one is not None)
     for phase, words in (
@@ -98,7 +99,7 @@ def role(launch: Launch, *said: Any) -> None:
             return
 
 
-def speculation(launch: Launch, method: Any, tokens: Any, model: Any = None) -> None:
+def speculation(launch: Launch, method: object, tokens: object, model: object = None) -> None:
     """Drafting as --speculate and --draft-tokens: multi-token prediction, an EAGLE head, or a draft model by its name."""
     word = str(method or "").lower().replace("_", "-")
     if not word and model is None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 from rooflinecli.importers.launch.launch import Launch
+from rooflinecli.importers.source import Options
 
 MODEL_PARALLEL = ("tp", "pp", "cp")
 IDLE_OPTIMIZER = (
@@ -64,6 +64,6 @@ def per_node(devices: int) -> int:
     return next(each for each in range(8, 0, -1) if devices % each == 0)
 
 
-def replicas(options: dict[str, Any]) -> int:
+def replicas(options: Options) -> int:
     """Data parallel replicas of a plan."""
     return int(options.get("dp", 1))

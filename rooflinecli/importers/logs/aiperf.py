@@ -5,11 +5,9 @@ Checked against JsonExportData, schema 1.4, and BenchmarkConfig of aiperf 0.13.0
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.logs import serving_common
-from rooflinecli.importers.source import MeasuredRow, Source, positive
+from rooflinecli.importers.source import Json, MeasuredRow, Source, positive
 
 TOOL = "AIPerf / genai-perf JSON"
 SCALE = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "us": 1e-6, "ns": 1e-9}
@@ -49,7 +47,7 @@ def read(source: Source) -> list[MeasuredRow]:
     return found
 
 
-def _seconds(source: Source, line: int, run: dict[str, Any], name: str) -> float | None:
+def _seconds(source: Source, line: int, run: Json, name: str) -> float | None:
     metric = run.get(name) or {}
     value, unit = positive(metric.get("avg")), str(metric.get("unit", ""))
     if value is None:
@@ -59,12 +57,12 @@ def _seconds(source: Source, line: int, run: dict[str, Any], name: str) -> float
     return value * SCALE[unit]
 
 
-def _count(run: dict[str, Any], name: str) -> int | None:
+def _count(run: Json, name: str) -> int | None:
     found = positive((run.get(name) or {}).get("avg"))
     return max(round(found), 1) if found else None
 
 
-def _model(asked: dict[str, Any]) -> str | None:
+def _model(asked: Json) -> str | None:
     """Three generations of the same field."""
     endpoint = asked.get("endpoint") or {}
     names = (
@@ -75,7 +73,7 @@ def _model(asked: dict[str, Any]) -> str | None:
     return names[0] if isinstance(names, list) and names else names if isinstance(names, str) else None
 
 
-def _load(asked: dict[str, Any]) -> serving_common.BenchmarkLoad:
+def _load(asked: Json) -> serving_common.BenchmarkLoad:
     load = asked.get("loadgen") or {}
     stimulus = (asked.get("perf_analyzer") or {}).get("stimulus") or {}
     phases = asked.get("phases") or [{}]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.logs import serving_common
-from rooflinecli.importers.source import MeasuredRow, Source, positive
+from rooflinecli.importers.source import Json, MeasuredRow, Source, positive
 
 TOOL = "Serving Benchmark Result (text)"
 _TITLE = re.compile(r"=+ Serving Benchmark Result =+")
@@ -57,7 +56,7 @@ def _arguments(before: list[str]) -> dict[str, str]:
 
 
 def _run(source: Source, line: int, fields: dict[str, str], asked: dict[str, str]) -> list[MeasuredRow]:
-    values: dict[str, Any] = {name: positive(text) for name, text in fields.items()}
+    values: Json = {name: positive(text) for name, text in fields.items()}
     sizes = serving_common.lengths(
         values.get("Total input tokens"),
         values.get("Total generated tokens"),

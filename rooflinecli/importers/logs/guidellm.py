@@ -5,10 +5,8 @@ Checked against GenerativeBenchmark and the scheduling strategies of guidellm 0.
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.importers.logs import serving_common
-from rooflinecli.importers.source import MeasuredRow, Source, positive
+from rooflinecli.importers.source import Json, MeasuredRow, Source, positive
 
 TOOL = "GuideLLM"
 
@@ -27,7 +25,7 @@ def read(source: Source) -> list[MeasuredRow]:
     return found
 
 
-def _bench(source: Source, line: int, report: dict[str, Any], bench: dict[str, Any]) -> list[MeasuredRow]:
+def _bench(source: Source, line: int, report: Json, bench: Json) -> list[MeasuredRow]:
     metrics = bench.get("metrics") or {}
     tokens = {"prompt": _mean(metrics, "prompt_token_count"), "output": _mean(metrics, "output_token_count")}
     first, step = _mean(metrics, "time_to_first_token_ms"), _mean(metrics, "inter_token_latency_ms")
@@ -43,12 +41,12 @@ def _bench(source: Source, line: int, report: dict[str, Any], bench: dict[str, A
     )
 
 
-def _mean(metrics: dict[str, Any], name: str) -> float | None:
+def _mean(metrics: Json, name: str) -> float | None:
     of = (metrics.get(name) or {}).get("successful") or {}
     return positive(of.get("mean"))
 
 
-def _load(bench: dict[str, Any]) -> serving_common.BenchmarkLoad:
+def _load(bench: Json) -> serving_common.BenchmarkLoad:
     """Streams are a closed loop, one for a synchronous client; a rate is an open one, constant or Poisson; throughput without a cap is a burst."""
     at = bench.get("config") or bench.get("args") or {}
     strategy = at.get("strategy") or {}
@@ -60,7 +58,7 @@ def _load(bench: dict[str, Any]) -> serving_common.BenchmarkLoad:
     return {"concurrency": None, "rate": positive(strategy.get("rate")) if kind in ("constant", "poisson") else None}
 
 
-def _model(report: dict[str, Any], bench: dict[str, Any]) -> str | None:
+def _model(report: Json, bench: Json) -> str | None:
     places = (
         (bench.get("config") or {}).get("backend") or {},
         (report.get("args") or {}),

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.source import MeasuredRow, Source, positive
+from rooflinecli.importers.source import MeasuredRow, Options, Source, positive
 
 TOOL = "Hugging Face Trainer"
 _FIELD = re.compile(r"['\"]?(\w+)['\"]?\s*[:=]\s*['\"]?([\d.]+(?:e[+-]?\d+)?)")
@@ -52,7 +51,7 @@ def _run(source: Source, line: int, fields: dict[str, float]) -> list[MeasuredRo
     if not runtime or not (steps or rate):
         raise DataError(f"{source.at(line)}: train_runtime without steps; was the file cut short?")
     seconds = runtime / steps if steps else 1 / rate  # type: ignore[operator]
-    options: dict[str, Any] = {"software": "pytorch"}
+    options: Options = {"software": "pytorch"}
     if samples and rate:
         options["batch"] = max(round(samples * seconds), 1)
     notes: tuple[str, ...] = ("the whole run, its start and evaluations included",)

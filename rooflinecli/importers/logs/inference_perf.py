@@ -5,10 +5,8 @@ Its time per output token counts pieces of the stream, of which one may hold sev
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.importers.logs import serving_common
-from rooflinecli.importers.source import MeasuredRow, Source, need, positive
+from rooflinecli.importers.source import Json, MeasuredRow, Source, need, positive
 
 TOOL = "inference-perf"
 
@@ -25,7 +23,7 @@ def read(source: Source) -> list[MeasuredRow]:
     return found
 
 
-def _stage(source: Source, line: int, stage: dict[str, Any]) -> list[MeasuredRow]:
+def _stage(source: Source, line: int, stage: Json) -> list[MeasuredRow]:
     load, done = stage["load_summary"], stage.get("successes") or {}
     need(source, line, done, "count")
     latency = done.get("latency") or {}
@@ -47,6 +45,6 @@ def _stage(source: Source, line: int, stage: dict[str, Any]) -> list[MeasuredRow
     )
 
 
-def _mean(holder: dict[str, Any], name: str) -> float | None:
+def _mean(holder: Json, name: str) -> float | None:
     of = holder.get(name)
     return positive(of.get("mean")) if isinstance(of, dict) else None

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.importers.logs import serving_common
-from rooflinecli.importers.source import MeasuredRow, Source, need, positive
+from rooflinecli.importers.source import Json, MeasuredRow, Options, Source, need, positive
 
 TOOL = "InferenceX"
 DRAWN = 0.9  # its client draws lengths uniformly in [0.8, 1] of the nominal ones
@@ -34,12 +32,12 @@ def read(source: Source) -> list[MeasuredRow]:
     return found
 
 
-def _replicas(run: dict[str, Any]) -> float:
+def _replicas(run: Json) -> float:
     """Attention replicas: with data-parallel attention, every device holds its own sequences. The flag is a word in some files."""
     return positive(run.get("tp")) or 1.0 if str(run.get("dp_attention")).lower() == "true" else 1.0
 
 
-def _options(run: dict[str, Any]) -> dict[str, Any]:
+def _options(run: Json) -> Options:
     apart = _replicas(run)
     tp = (positive(run.get("tp")) or 1.0) / apart
     found = {

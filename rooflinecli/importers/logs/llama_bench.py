@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import csv
 import re
-from typing import Any
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.source import MeasuredRow, Source, positive
+from rooflinecli.importers.source import Json, MeasuredRow, Options, Source, positive
 
 TOOL = "llama-bench"
 _BITS = (  # names of GGUF files' formats -> what their weights stream as
@@ -30,7 +29,7 @@ def read(source: Source) -> list[MeasuredRow]:
     return [reading for reading in found if reading is not None]
 
 
-def _row(source: Source, line: int, row: dict[str, Any]) -> MeasuredRow | None:
+def _row(source: Source, line: int, row: Json) -> MeasuredRow | None:
     prompt, answer, rate = (positive(row.get(name)) for name in ("n_prompt", "n_gen", "avg_ts"))
     if rate is None:
         raise DataError(f"{source.at(line)}: avg_ts: expected tokens per second; was the file cut short?")
@@ -46,7 +45,7 @@ def _reading(
     source: Source, line: int, model: str, test: str, tokens: float, depth: float | None, rate: float
 ) -> MeasuredRow | None:
     stored = next((bits for pattern, bits in _BITS if pattern.search(model)), None)
-    options: dict[str, Any] = {"batch": 1, "said-model": model, **({"weight-dtype": stored} if stored else {})}
+    options: Options = {"batch": 1, "said-model": model, **({"weight-dtype": stored} if stored else {})}
     if test == "pp":
         if depth:
             return None  # a prompt behind a cache that is already there

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from rooflinecli.importers.logs.training_common import dotted, matches, settled, whole
-from rooflinecli.importers.source import MeasuredRow, Source, positive
+from rooflinecli.importers.source import MeasuredRow, Options, Source, positive
 
 TOOL = "Megatron"
 _STEP = re.compile(r"iteration\s+(\d+)/\s*\d+ \|.*?elapsed time per iteration \((ms|s)\): ([\d.]+) \|")
@@ -34,9 +33,9 @@ def read(source: Source) -> list[MeasuredRow]:
     return settled(source, TOOL, steps, options=_options(source))
 
 
-def _options(source: Source) -> dict[str, Any]:
+def _options(source: Source) -> Options:
     said = dotted(source, *_ARGUMENTS, "bf16", "fp16", "sequence_parallel", "recompute_granularity")
-    found: dict[str, Any] = {option: whole(said.get(name)) for name, option in _ARGUMENTS.items()}
+    found: Options = {option: whole(said.get(name)) for name, option in _ARGUMENTS.items()}
     sizes = [int(m) for m in _BATCH.findall(source.plain)]
     found["batch"] = sizes[-1] if sizes else None
     found["dtype"] = next((d for d in ("bf16", "fp16") if said.get(d) == "True"), None)

@@ -8,7 +8,7 @@ from typing import Any
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.logs.training_common import settled
-from rooflinecli.importers.source import MeasuredRow, Source, positive
+from rooflinecli.importers.source import Json, MeasuredRow, Options, Source, positive
 
 TOOL = "MLPerf training :::MLLOG"
 _TIMING = re.compile(r"train_step_timing in s[\"']?[:=]\s*([\d.]+)(?=[\s,|}\]]|$)")
@@ -28,7 +28,7 @@ def read(source: Source) -> list[MeasuredRow]:
     events = list(_events(source))
     said = {event["key"]: event.get("value") for _, event in events if event.get("key") != "tracked_stats"}
     benchmark = str(said.get("submission_benchmark", ""))
-    options: dict[str, Any] = {
+    options: Options = {
         "model": _MODELS.get(benchmark),
         "batch": positive(said.get("global_batch_size")),
         "seq": positive(said.get("max_sequence_length")),
@@ -62,7 +62,7 @@ def _events(source: Source) -> Any:
                 yield i + 1, event
 
 
-def _stats(events: list[tuple[int, dict[str, Any]]], name: str) -> list[tuple[int, float]]:
+def _stats(events: list[tuple[int, Json]], name: str) -> list[tuple[int, float]]:
     found = []
     for line, event in events:
         value = event.get("value")

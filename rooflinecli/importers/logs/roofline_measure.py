@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from rooflinecli.importers.source import MeasuredRow, Source, positive
+from rooflinecli.importers.source import Json, MeasuredRow, Source, positive
 
 TOOL = "roofline measure"
 SCHEMA = "roofline-measure/1"
@@ -25,7 +23,7 @@ def read(source: Source) -> list[MeasuredRow]:
     return found
 
 
-def _probe(record: dict[str, Any]) -> dict[str, Any] | None:
+def _probe(record: Json) -> Json | None:
     """Sizes of a matmul or of a collective over n devices; nothing for other kernels."""
     sizes = record.get("sizes")
     if not isinstance(sizes, dict):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.source import MeasuredRow, Source, number, positive
+from rooflinecli.importers.source import Json, MeasuredRow, Options, Source, number, positive
 
 LITTLE = 1.3  # times the cap on requests in flight: more than this many at once contradict it
 STREAMING_BROKEN = 0.05  # of the mean: a median below it says that tokens came in lumps
@@ -15,7 +15,7 @@ def readings(
     source: Source,
     line: int,
     tool: str,
-    options: dict[str, Any],
+    options: Options,
     *,
     ttft: float | None = None,
     itl: float | None = None,
@@ -66,7 +66,7 @@ def _in_flight(output: float | None, ttft: float | None, itl: float | None, thro
     return float(throughput / output * (ttft + (output - 1) * itl))
 
 
-def lengths(total_in: Any, total_out: Any, requests: Any) -> dict[str, Any]:
+def lengths(total_in: object, total_out: object, requests: object) -> Options:
     """Mean prompt and output of a run from its totals, as options."""
     count, sums = positive(requests), {"prompt": positive(total_in), "output": positive(total_out)}
     return {name: max(round(total / count), 1) for name, total in sums.items() if count and total}
@@ -79,13 +79,13 @@ class BenchmarkLoad(TypedDict):
     rate: float | None
 
 
-def load(max_concurrency: Any, request_rate: Any) -> BenchmarkLoad:
+def load(max_concurrency: object, request_rate: object) -> BenchmarkLoad:
     """A cap on requests in flight is a closed loop whatever the rate; else the rate, unless it is infinite."""
     cap = positive(max_concurrency)
     return {"concurrency": cap, "rate": None if cap is not None else positive(request_rate)}
 
 
-def seconds(holder: dict[str, Any], *names: str, scale: float = 1e-3) -> float | None:
+def seconds(holder: Json, *names: str, scale: float = 1e-3) -> float | None:
     """The first of several latencies that is there and above zero, in seconds."""
     for name in names:
         found = positive(holder.get(name))
@@ -94,7 +94,7 @@ def seconds(holder: dict[str, Any], *names: str, scale: float = 1e-3) -> float |
     return None
 
 
-def unread(source: Source, line: int, holder: dict[str, Any], *names: str) -> tuple[str, ...]:
+def unread(source: Source, line: int, holder: Json, *names: str) -> tuple[str, ...]:
     """Notes on latencies that are written down and are no times: nan, infinite, below zero.
 
     Raises DataError where none of a run's is one, which would else leave the run out without a word.
@@ -106,13 +106,13 @@ def unread(source: Source, line: int, holder: dict[str, Any], *names: str) -> tu
     return (f"{said}: no time, not read",) if wrong else ()
 
 
-def _time(value: Any) -> bool:
+def _time(value: object) -> bool:
     """Whether a latency is a number from zero on: tools write 0 for what did not occur."""
     found = number(value)
     return found is not None and found >= 0
 
 
-def lumped(mean: Any, median: Any) -> bool:
+def lumped(mean: object, median: object) -> bool:
     """Whether a latency's mean and median contradict each other: the server's stream arrived in lumps."""
     a, b = number(mean), number(median)
     return a is not None and b is not None and a > 0 and b < STREAMING_BROKEN * a

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.logs import serving_common
-from rooflinecli.importers.source import MeasuredRow, Source, need, positive
+from rooflinecli.importers.source import Json, MeasuredRow, Source, need, positive
 
 TOOL = "sglang bench_serving"
 _LATENCIES = ("mean_ttft_ms", "median_ttft_ms", "mean_tpot_ms", "median_tpot_ms", "mean_itl_ms", "mean_e2e_latency_ms")
@@ -48,12 +46,12 @@ def read(source: Source) -> list[MeasuredRow]:
     return found
 
 
-def _engine(backend: Any) -> str | None:
+def _engine(backend: object) -> str | None:
     said = str(backend) if backend else None
     return {"sglang-oai": "sglang", "sglang-native": "sglang", "sglang-oai-chat": "sglang"}.get(str(said), said)
 
 
-def _itl(run: dict[str, Any], sizes: dict[str, Any]) -> float | None:
+def _itl(run: Json, sizes: Json) -> float | None:
     """The mean per token after the first; where only whole requests are stated, what they leave beside the first token."""
     stated = serving_common.seconds(run, "mean_tpot_ms", "mean_itl_ms")
     if stated is not None:
@@ -66,7 +64,7 @@ def _itl(run: dict[str, Any], sizes: dict[str, Any]) -> float | None:
     return (whole - first) / steps if whole and first and steps > 0 and whole > first else None
 
 
-def _server(info: Any) -> dict[str, Any]:
+def _server(info: object) -> Json:
     """Model, layout and formats from the server's own arguments, which newer versions attach."""
     if not isinstance(info, dict):
         return {}

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from statistics import median
-from typing import Any
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.source import MeasuredRow, Source, positive
+from rooflinecli.importers.source import MeasuredRow, Options, Source, positive
 
 WARM_UP = 2  # steps in which kernels are compiled, or that return before they ran
 SPREAD = 0.15  # of the median: steps further apart than this are said to be so
@@ -19,8 +18,8 @@ def settled(
     tool: str,
     steps: list[tuple[int, float]],
     unit: str = "s",
-    options: dict[str, Any] | None = None,
-    probe: dict[str, Any] | None = None,
+    options: Options | None = None,
+    probe: Options | None = None,
 ) -> list[MeasuredRow]:
     """One reading for (line, value) of a run's steps: their median after warm-up, cited at the line that states it."""
     if not steps:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.logs import serving_common
-from rooflinecli.importers.source import MeasuredRow, Source, positive
+from rooflinecli.importers.source import Json, MeasuredRow, Source, positive
 
 TOOL = "trtllm-bench"
 _FIELD = re.compile(r"^([A-Z][^:]*?):\s+(\S.*?)\s*$")
@@ -38,7 +37,7 @@ def read(source: Source) -> list[MeasuredRow]:
 
 
 def _run(source: Source, line: int, fields: dict[str, str]) -> list[MeasuredRow]:
-    values: dict[str, Any] = {name: positive(text.rstrip("%")) for name, text in fields.items()}
+    values: Json = {name: positive(text.rstrip("%")) for name, text in fields.items()}
     rate = values.get("Total Output Throughput (tokens/sec)") or values.get("Token Throughput (tokens/sec)")
     tp, pp = values.get("TP Size") or 1.0, values.get("PP Size") or 1.0
     options = {

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.profiles.intervals import own_times
 from rooflinecli.importers.profiles.kernel import Kernel
-from rooflinecli.importers.source import parse
+from rooflinecli.importers.source import Json, parse
 
-Event = dict[str, Any]
+Event = Json
 _TORCH_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 _MATMULS = ("mm", "addmm", "bmm", "baddbmm", "linear", "matmul")
 _MICRO = 1e-6  # ts and dur are microseconds in this format
@@ -38,12 +39,12 @@ def _timed(event: Event) -> bool:
     )
 
 
-def _args(event: Event) -> dict[str, Any]:
+def _args(event: Event) -> Json:
     found = event.get("args")
     return found if isinstance(found, dict) else {}
 
 
-def _kernel(event: Event, name: str, device: Any, lane: Any, seconds: float | None = None, **more: Any) -> Kernel:
+def _kernel(event: Event, name: str, device: object, lane: object, seconds: float | None = None, **more: Any) -> Kernel:
     own = event["dur"] * _MICRO if seconds is None else seconds
     return Kernel(name, own, 1, event["ts"] * _MICRO, str(device), str(lane), **more)
 
@@ -130,13 +131,13 @@ def _xla_counts(event: Event | None) -> dict[str, float]:
 
 def _own(
     events: list[Event],
-    name: Any,
-    counts: Any,
-    devices: dict[Any, str] | None = None,
-    lanes: dict[Any, str] | None = None,
+    name: Callable[[Event], str],
+    counts: Callable[[Event], Json],
+    devices: dict[object, str] | None = None,
+    lanes: dict[tuple[object, object], str] | None = None,
 ) -> list[Kernel]:
     """Kernels by the time each event spends outside those nested in it on the same lane."""
-    groups: dict[tuple[Any, Any], list[Event]] = defaultdict(list)
+    groups: dict[tuple[object, object], list[Event]] = defaultdict(list)
     for event in events:
         groups[event.get("pid"), event.get("tid")].append(event)
     result = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from rooflinecli.importers.source import Json
 from rooflinecli.importers.traces.trace_row import Read, Row, bad, keys, lines, read_rows, seconds, tokens
 
 
@@ -22,7 +23,7 @@ def rows(path: Path) -> Read:
     return read_rows(lines(path), _row)
 
 
-def _row(where: str, record: dict[str, Any]) -> Row | None:
+def _row(where: str, record: Json) -> Row | None:
     about, metrics = record.get("metadata"), record.get("metrics")
     if not isinstance(about, dict):
         raise bad(where, "metadata is no object")
@@ -37,5 +38,5 @@ def _row(where: str, record: dict[str, Any]) -> Row | None:
     )
 
 
-def _value(metric: Any) -> Any:
+def _value(metric: object) -> Any:
     return metric.get("value") if isinstance(metric, dict) else metric

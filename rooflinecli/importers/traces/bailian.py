@@ -7,8 +7,8 @@ hash_ids name the prompt's blocks of 16 tokens. Classes are the types: text, sea
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
+from rooflinecli.importers.source import Json
 from rooflinecli.importers.traces.mooncake import hashes_of
 from rooflinecli.importers.traces.trace_row import SPAN, Read, Row, keys, lines, read_rows, seconds, tokens
 
@@ -22,7 +22,7 @@ def rows(path: Path) -> Read:
     """Every turn has its instant; those that lead to one first turn are a session."""
     heads: dict[str, str] = {}
 
-    def row(where: str, record: dict[str, Any]) -> Row:
+    def row(where: str, record: Json) -> Row:
         chat, parent = str(record.get("chat_id")), str(record.get("parent_chat_id", -1))
         heads[chat] = session = heads.get(parent, chat)
         hashes = hashes_of(where, record)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.core.errors import DataError
+from rooflinecli.importers.source import Json
 from rooflinecli.importers.traces.trace_row import (
     ANSWER,
     SPAN,
@@ -86,7 +87,7 @@ def _turns(objects: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
             context += estimated(_text(request) or "") + _answer("", request, ANSWER)
 
 
-def _row(where: str, line: dict[str, Any]) -> Row:
+def _row(where: str, line: Json) -> Row:
     body = line.get("body")
     request = {**line, **body} if isinstance(body, dict) else line
     text = _text(request)
@@ -108,7 +109,7 @@ def _row(where: str, line: dict[str, Any]) -> Row:
     )
 
 
-def _text(request: dict[str, Any]) -> str | None:
+def _text(request: Json) -> str | None:
     whole = next((request[name] for name in _TEXT if isinstance(request.get(name), str)), None)
     several = request.get("texts")
     if whole is None and isinstance(several, list):
@@ -116,5 +117,5 @@ def _text(request: dict[str, Any]) -> str | None:
     return whole if whole is not None else chat_text(request.get("messages"))
 
 
-def _answer(where: str, request: dict[str, Any], unknown: int) -> int:
+def _answer(where: str, request: Json, unknown: int) -> int:
     return next((tokens(where, name, request[name]) for name in _OUTPUT if request.get(name) is not None), unknown)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.core.errors import DataError
+from rooflinecli.importers.source import Json
 from rooflinecli.importers.traces.trace_row import Read, Row, bad, document, keys, read_rows, seconds, tokens
 
 
@@ -39,7 +40,7 @@ def _each(path: Path, benchmarks: list[Any]) -> Iterator[tuple[str, Any]]:
                 yield f"{path}: benchmark {number}, {state} request {place}", request if state == "successful" else None
 
 
-def _row(where: str, request: Any) -> Row | None:
+def _row(where: str, request: object) -> Row | None:
     if request is None:
         return None
     if not isinstance(request, dict):
@@ -51,10 +52,10 @@ def _row(where: str, request: Any) -> Row | None:
     )  # fmt: skip
 
 
-def _first(request: dict[str, Any], *paths: str) -> Any:
+def _first(request: Json, *paths: str) -> Any:
     """The first of several places that holds anything."""
     for path in paths:
-        value: Any = request
+        value: object = request
         for name in path.split("."):
             value = value.get(name) if isinstance(value, dict) else None
         if value is not None:

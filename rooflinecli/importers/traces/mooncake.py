@@ -7,8 +7,8 @@ hash_ids name the prompt's blocks of 512 tokens, each with all before it, so tha
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
+from rooflinecli.importers.source import Json
 from rooflinecli.importers.traces.trace_row import Read, Row, bad, keys, lines, pause, read_rows, seconds, tokens
 
 SPAN = 512
@@ -25,7 +25,7 @@ def rows(path: Path) -> Read:
     return read_rows(lines(path), _row)
 
 
-def _row(where: str, record: dict[str, Any]) -> Row:
+def _row(where: str, record: Json) -> Row:
     hashes = hashes_of(where, record)
     delay, time = record.get("delay"), record.get("timestamp")
     return Row(
@@ -39,7 +39,7 @@ def _row(where: str, record: dict[str, Any]) -> Row:
     )
 
 
-def hashes_of(where: str, record: dict[str, Any]) -> tuple[int | str, ...]:
+def hashes_of(where: str, record: Json) -> tuple[int | str, ...]:
     """Keys of a prompt's blocks. Raises DataError."""
     hashes = record.get("hash_ids") or ()
     if not isinstance(hashes, (list, tuple)) or not all(isinstance(h, (int, str)) for h in hashes):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.core.errors import DataError
+from rooflinecli.importers.source import Json
 from rooflinecli.importers.traces.trace_row import (
     SPAN,
     Read,
@@ -49,7 +50,7 @@ def rows(path: Path) -> Read:
         yield from _turns(str(item.get("id", number)), turns)
 
 
-def _turns(session: str, turns: list[dict[str, Any]]) -> Read:
+def _turns(session: str, turns: list[Json]) -> Read:
     context, first = 0, True
     for turn, following in zip(turns, [*turns[1:], {}], strict=False):
         context += estimated(_text(turn))
@@ -59,9 +60,9 @@ def _turns(session: str, turns: list[dict[str, Any]]) -> Read:
             first = False
 
 
-def _who(turn: dict[str, Any]) -> str:
+def _who(turn: Json) -> str:
     return str(turn.get("from", turn.get("role", "")))
 
 
-def _text(turn: dict[str, Any]) -> Any:
+def _text(turn: Json) -> Any:
     return turn.get("value", turn.get("content"))

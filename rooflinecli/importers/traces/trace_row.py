@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rooflinecli.core.errors import DataError
-from rooflinecli.importers.source import open_text, parse
+from rooflinecli.importers.source import Json, open_text, parse
 
 HEAD = 1 << 16  # characters by which a format is recognized
 LONGEST = 1 << 24
@@ -49,32 +49,32 @@ def bad(where: str, why: str) -> DataError:
     return DataError(f"{where}: {why}; mend the row, or --skip-bad leaves such rows out")
 
 
-def tokens(where: str, name: str, written: Any, least: int = 1) -> int:
+def tokens(where: str, name: str, written: object, least: int = 1) -> int:
     """A count of tokens. Raises DataError."""
     if written is None or written == "":
         raise bad(where, f"{name} is missing")
     try:
-        found = float(written)
+        found = float(str(written))
         whole = int(found)
-    except (TypeError, ValueError, OverflowError):
+    except (ValueError, OverflowError):
         raise bad(where, f"{name} is {str(written)[:40]!r}, expected a whole number of tokens") from None
     if whole != found or not least <= whole <= LONGEST:
         raise bad(where, f"{name} is {str(written)[:40]}, expected a whole number from {least} to {LONGEST:,}")
     return whole
 
 
-def seconds(where: str, name: str, written: Any) -> float:
+def seconds(where: str, name: str, written: object) -> float:
     """An instant in seconds. Raises DataError."""
     try:
-        found = float(written)
-    except (TypeError, ValueError):
+        found = float(str(written))
+    except ValueError:
         found = float("nan")
     if not -1e18 < found < 1e18:
         raise bad(where, f"{name} is {str(written)[:40]!r}, expected seconds")
     return found
 
 
-def pause(where: str, name: str, written: Any) -> float:
+def pause(where: str, name: str, written: object) -> float:
     """Seconds between an answer and the turn after it: none is negative. Raises DataError."""
     found = seconds(where, name, written)
     if found < 0:
@@ -89,14 +89,14 @@ def estimated(text: str) -> int:
     return max(len(text) // CHARACTERS, 1)
 
 
-def chat_text(messages: Any) -> str | None:
+def chat_text(messages: object) -> str | None:
     """The text of a chat as OpenAI's clients write it, {role, content} or {from, value} each; None where it is none."""
     if not isinstance(messages, list) or not all(isinstance(m, dict) for m in messages):
         return None
     return "".join(_content(m.get("content", m.get("value"))) for m in messages)
 
 
-def _content(content: Any) -> str:
+def _content(content: object) -> str:
     if isinstance(content, list):
         return "".join(_content(part.get("text")) for part in content if isinstance(part, dict))
     return content if isinstance(content, str) else ""
@@ -123,7 +123,7 @@ def heading(head: str) -> set[str]:
     return {name.strip().lower() for name in head.partition("\n")[0].split(",")}
 
 
-def lines(path: Path) -> Iterator[tuple[str, dict[str, Any] | DataError]]:
+def lines(path: Path) -> Iterator[tuple[str, Json | DataError]]:
     """(file:line, object) of a JSONL file; an error for a line that is none."""
     with open_text(path) as stream:
         for number, line in enumerate(stream, 1):

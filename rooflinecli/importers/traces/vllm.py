@@ -1,4 +1,4 @@
-"""What `vllm bench serve --save-result --save-detailed` wrote (vllm/benchmarks/serve.py): input_lens, output_lens, errors, start_times.
+"""Output of `vllm bench serve --save-result --save-detailed` (vllm/benchmarks/serve.py): input_lens, output_lens, errors, start_times.
 
 Older versions have no start_times: give --qps or --concurrency. An entry with an error, or without output, is a request that failed.
 """
@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.traces.trace_row import Read, Row, document, keys, read_rows, seconds, tokens
+
+Request = tuple[object, object, object]  # prompt and output tokens, start time
 
 
 def matches(head: str) -> bool:
@@ -30,13 +31,15 @@ def rows(path: Path) -> Read:
     return read_rows(_each(path, prompts, outputs, starts, errors), _row)
 
 
-def _each(path: Path, prompts: Any, outputs: Any, starts: Any, errors: Any) -> Iterator[tuple[str, Any]]:
+def _each(
+    path: Path, prompts: list[object], outputs: list[object], starts: list[object], errors: list[object]
+) -> Iterator[tuple[str, Request | None]]:
     for i, (prompt, output) in enumerate(zip(prompts, outputs, strict=True)):
         failed = not output or (i < len(errors) and errors[i])
         yield f"{path}: request {i + 1}", None if failed else (prompt, output, starts[i] if starts else None)
 
 
-def _row(where: str, request: Any) -> Row | None:
+def _row(where: str, request: Request | None) -> Row | None:
     if request is None:
         return None
     prompt, output, start = request

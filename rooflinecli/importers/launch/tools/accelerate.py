@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from rooflinecli.importers.launch import training_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
+from rooflinecli.importers.source import Tree
 
 VERSION = "accelerate 1.10"
 TRAINS = True
@@ -20,11 +18,11 @@ IDLE = (
 )  # fmt: skip
 
 
-def claims(tree: Mapping[str, Any]) -> bool:
+def claims(tree: Tree) -> bool:
     return "distributed_type" in tree or "compute_environment" in tree
 
 
-def read(tree: Mapping[str, Any], launch: Launch) -> None:
+def read(tree: Tree, launch: Launch) -> None:
     """A launch without model or load: how many processes, what is sharded, in which format."""
     args = LaunchArguments.of_tree(tree)
     tp, pp = (args.whole(launch, f"megatron_lm_config.megatron_lm_{axis}_degree") for axis in ("tp", "pp"))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from rooflinecli.importers.launch import dtype_names, training_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
+from rooflinecli.importers.source import Options, Tree
 
 VERSION = "Axolotl 0.12"
 TRAINS = True
@@ -21,11 +19,11 @@ IDLE = (
 )  # fmt: skip
 
 
-def claims(tree: Mapping[str, Any]) -> bool:
+def claims(tree: Tree) -> bool:
     return "base_model" in tree and ("datasets" in tree or "micro_batch_size" in tree)
 
 
-def read(tree: Mapping[str, Any], launch: Launch) -> None:
+def read(tree: Tree, launch: Launch) -> None:
     """A run as a training plan of one replica after another; how many there are the launcher says."""
     args = LaunchArguments.of_tree({k: v for k, v in tree.items() if k != "fsdp_config"} | _fsdp(tree))
     dtype_names.checkpoint(launch, args.pop("base_model"), "base_model")
@@ -72,10 +70,10 @@ def read(tree: Mapping[str, Any], launch: Launch) -> None:
     launch.unmodelled += args.left(IDLE)
 
 
-def _fsdp(tree: Mapping[str, Any]) -> dict[str, Any]:
+def _fsdp(tree: Tree) -> Options:
     return {"fsdp": True} if tree.get("fsdp_config") or tree.get("fsdp") else {}
 
 
-def _stage(path: Any) -> int:
+def _stage(path: object) -> int:
     """The stage that the name of a DeepSpeed config says; the repository ships them as zero1.json to zero3.json."""
     return next((n for n in (1, 2, 3) if f"zero{n}" in str(path or "")), 0)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
 from rooflinecli.importers.launch import training_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
+from rooflinecli.importers.source import Options, Tree
 
 VERSION = "DeepSpeed 0.17"
 TRAINS = True
@@ -29,11 +28,11 @@ IDLE = (
 )  # fmt: skip
 
 
-def claims(tree: Mapping[str, Any]) -> bool:
+def claims(tree: Tree) -> bool:
     return "zero_optimization" in tree or {"train_batch_size", "train_micro_batch_size_per_gpu"} & set(tree) != set()
 
 
-def read(tree: Mapping[str, Any], launch: Launch) -> None:
+def read(tree: Tree, launch: Launch) -> None:
     """A config as a training plan; `auto` is left to what launches it, and a list of stages is no plan."""
     args = LaunchArguments.of_tree({_plain(k.strip()): v for k, v in tree.items()})
     tp = args.whole(launch, "model-parallel-size", "tensor_parallel.autotp_size", default=1)
@@ -126,14 +125,14 @@ def _sizes(args: LaunchArguments, launch: Launch) -> None:
     args.put(launch, "seq", "seq-length")
 
 
-def write(options: dict[str, Any], model: str) -> str:
+def write(options: Options, model: str) -> str:
     """A config for deepspeed.initialize. JSON has no comments: what has no key stands under `roofline`, which DeepSpeed ignores."""
     dp, micro = training_common.replicas(options), int(options.get("micro-batch") or 1)
     batch, dtype = options.get("batch"), options.get("dtype")
-    zero: dict[str, Any] = {"stage": int(options.get("zero", 0))}
+    zero: Options = {"stage": int(options.get("zero", 0))}
     if options.get("offload") == "optimizer":
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
-    wanted: dict[str, Any] = {"train_micro_batch_size_per_gpu": micro, "zero_optimization": zero}
+    wanted: Options = {"train_micro_batch_size_per_gpu": micro, "zero_optimization": zero}
     if batch:
         wanted = {"train_batch_size": int(batch), **wanted}
         if int(batch) % (micro * dp) == 0:

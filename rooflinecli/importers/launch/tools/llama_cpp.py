@@ -5,10 +5,9 @@ Flags as in llama.cpp b6000 and later (tools/server/README.md, common/arg.cpp).
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.importers.launch import dtype_names, serving_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
+from rooflinecli.importers.source import Options
 
 VERSION = "llama.cpp b6000"
 TRAINS = False
@@ -88,7 +87,7 @@ def _on_host(args: LaunchArguments, launch: Launch) -> None:
         launch.put("experts-on", f"host:{count}", "--n-cpu-moe")
 
 
-def write(options: dict[str, Any], model: str) -> str:
+def write(options: Options, model: str) -> str:
     """The command that serves this plan. A GGUF file of these weights is named as they are on the Hub."""
     tp, pp, slots = options.get("tp", 1), options.get("pp", 1), int(options.get("batch", 1))
     kind = {"q8_0": "Q8_0", "q4_0": "Q4_0", "mxfp4": "mxfp4"}.get(options.get("weight-dtype", ""), "BF16")

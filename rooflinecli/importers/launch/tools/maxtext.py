@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from math import prod
-from typing import Any
 
 import yaml
 
 from rooflinecli.importers.launch import dtype_names, training_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
+from rooflinecli.importers.source import Options, Tree
 
 VERSION = "MaxText e591f30"
 TRAINS = True
@@ -53,14 +53,14 @@ def _trains(word: str) -> bool:
     return ("maxtext" in bare and "train" in bare) or bare in ("train.py", "maxtext/train.py")
 
 
-def claims(tree: Mapping[str, Any]) -> bool:
+def claims(tree: Tree) -> bool:
     modules = tree.get("modules")
     if isinstance(modules, Mapping):
         tree = primus(modules)
     return "per_device_batch_size" in tree or any(str(k).startswith(("ici_", "dcn_")) for k in tree)
 
 
-def read(tree: Mapping[str, Any] | list[str], launch: Launch) -> None:
+def read(tree: Tree | list[str], launch: Launch) -> None:
     """A config as a training plan. An axis is its size inside a slice times that across slices, and -1 takes what is left."""
     if isinstance(tree, list):
         pairs = [word.partition("=") for word in tree if "=" in word and not word.startswith("-")]
@@ -119,7 +119,7 @@ def _chips(launch: Launch, sizes: dict[str, int | None]) -> None:
         launch.notes.append(f"{launch.cores} cores to a chip: a device here is a chip, so {inner} is {sizes[inner]}")
 
 
-def primus(modules: Mapping[str, Any]) -> dict[str, Any]:
+def primus(modules: Tree) -> Options:
     """The overrides of a Primus experiment, with the model that it names."""
     trainer = next((module for module in modules.values() if isinstance(module, Mapping)), {})
     name = str(trainer.get("model") or "").removesuffix(".yaml").removesuffix(".yml")
@@ -148,13 +148,13 @@ def _name(model: str) -> str:
     return next((k for k, v in _NAMES.items() if v == model), re.sub(r"^(llama|gemma)-(\d)", r"\1\2", model))
 
 
-def write(options: dict[str, Any], model: str) -> str:
+def write(options: Options, model: str) -> str:
     """A config over base.yml; one slice, FSDP over the replicas that ZeRO shards."""
     dp, ep, n = training_common.replicas(options), int(options.get("ep", 1)), int(options["n"])
     sharded = int(options.get("zero", 0)) == 3
     within = int(options.get("shard") or dp) if sharded else 1
     recompute = options.get("recompute", "none")
-    wanted: dict[str, Any] = {"base_config": "base.yml", "model_name": _name(str(options["model"]))}
+    wanted: Options = {"base_config": "base.yml", "model_name": _name(str(options["model"]))}
     if options.get("batch"):
         wanted["per_device_batch_size"] = float(options["batch"]) / n
     if options.get("seq"):

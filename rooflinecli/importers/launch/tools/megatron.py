@@ -6,11 +6,11 @@ Flags as in Megatron Core 0.20 (megatron/training/arguments.py at d98e8a6) and t
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from rooflinecli.importers.launch import serving_common, training_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 from rooflinecli.importers.launch.model_by_sizes import shape_of
+from rooflinecli.importers.source import Options
 from rooflinecli.specs.model import load_model
 
 VERSION = "Megatron Core 0.20"
@@ -195,7 +195,7 @@ def _recomputed(args: LaunchArguments, launch: Launch, sizes: dict[str, int | No
         launch.options["recompute-modules"] = ",".join(modules)
 
 
-def write(options: dict[str, Any], model: str) -> str:
+def write(options: Options, model: str) -> str:
     """torchrun and the arguments of this plan; data, tokenizer and schedule of learning are left to the person."""
     shape = shape_of(load_model(options["model"]))
     n, pp = int(options["n"]), int(options.get("pp", 1))

@@ -6,7 +6,6 @@ Keys as in NeMo 1.23 (examples/nlp/language_modeling/conf/megatron_gpt_config.ya
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import yaml
 
@@ -14,6 +13,7 @@ from rooflinecli.importers.launch import dtype_names, training_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 from rooflinecli.importers.launch.model_by_sizes import shape_of
 from rooflinecli.importers.launch.tools import maxtext
+from rooflinecli.importers.source import Options, Tree
 from rooflinecli.specs.model import load_model
 
 VERSION = "NeMo 1.23"
@@ -59,7 +59,7 @@ IDLE = (
 )  # fmt: skip
 
 
-def claims(tree: Mapping[str, Any]) -> bool:
+def claims(tree: Tree) -> bool:
     policy = tree.get("policy")
     if isinstance(policy, Mapping):
         return "megatron_cfg" in policy or "dtensor_cfg" in policy
@@ -68,7 +68,7 @@ def claims(tree: Mapping[str, Any]) -> bool:
     return any(key.rpartition(".")[2] == _SIZES["tp"] for key in LaunchArguments.of_tree(tree).given)
 
 
-def read(tree: Mapping[str, Any], launch: Launch) -> None:
+def read(tree: Tree, launch: Launch) -> None:
     """A config as a training plan; keys are told by their last part, wherever a release nests them."""
     trained = _trained(tree)
     flat = LaunchArguments.of_tree(trained)
@@ -142,7 +142,7 @@ def _last(key: str) -> str:
     return ("name" if key.endswith("optim.name") else "run_name") if key.endswith(".name") else key.rpartition(".")[2]
 
 
-def _trained(tree: Mapping[str, Any]) -> dict[str, Any]:
+def _trained(tree: Tree) -> Options:
     """The side of a config that trains: a Primus module's overrides, the policy of NeMo RL, or the whole."""
     if isinstance(tree.get("modules"), Mapping):
         return maxtext.primus(tree["modules"])
@@ -151,7 +151,7 @@ def _trained(tree: Mapping[str, Any]) -> dict[str, Any]:
     return dict(tree)
 
 
-def _elsewhere(tree: Mapping[str, Any], per_node: int) -> int:
+def _elsewhere(tree: Tree, per_node: int) -> int:
     """Devices of NeMo RL's cluster that generate and do not train, where the two are not colocated."""
     policy = tree.get("policy")
     generation = policy.get("generation") if isinstance(policy, Mapping) else None
@@ -175,7 +175,7 @@ def _steps(args: LaunchArguments, launch: Launch) -> None:
         launch.per_replica = each * times
 
 
-def _policy(tree: Mapping[str, Any]) -> dict[str, Any]:
+def _policy(tree: Tree) -> Options:
     """The trained side of NeMo RL: what generates beside it is another plan."""
     policy = tree.get("policy")
     if not isinstance(policy, Mapping):
@@ -216,7 +216,7 @@ def _recomputed(args: LaunchArguments, launch: Launch) -> None:
         launch.options["recompute-modules"] = ",".join(map(str, modules))
 
 
-def write(options: dict[str, Any], model: str) -> str:
+def write(options: Options, model: str) -> str:
     """The sections of megatron_gpt_config.yaml that this plan decides."""
     shape = shape_of(load_model(options["model"]))
     n, recompute = int(options["n"]), options.get("recompute", "none")

@@ -5,10 +5,9 @@ Flags as in SGLang 0.5 (docs.sglang.ai/advanced_features/server_arguments.html) 
 
 from __future__ import annotations
 
-from typing import Any
-
 from rooflinecli.importers.launch import dtype_names, serving_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
+from rooflinecli.importers.source import Options
 
 VERSION = "SGLang 0.5"
 TRAINS = False
@@ -83,7 +82,7 @@ def read(words: list[str], launch: Launch) -> None:
     launch.unmodelled += args.left(IDLE)
 
 
-def write(options: dict[str, Any], model: str) -> str:
+def write(options: Options, model: str) -> str:
     """The command that serves this plan; experts over the replicas need attention data parallel inside the group."""
     tp, dp, ep = options.get("tp", 1), options.get("dp", 1), options.get("ep", 1)
     inside = ep > 1 and dp > 1 and ep in (dp, tp * dp)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from rooflinecli.core.errors import RooflineError
 from rooflinecli.importers.launch import training_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
+from rooflinecli.importers.source import Options, Tree
 from rooflinecli.specs.model import load_model
 
 VERSION = "torchtitan 0.2"
@@ -36,11 +36,11 @@ _FLAVORS = {"llama4 17bx16e": "llama-4-scout", "llama4 17bx128e": "llama-4-maver
             "deepseek_v3 16B": "deepseek-v2-lite"}  # fmt: skip
 
 
-def claims(tree: Mapping[str, Any]) -> bool:
+def claims(tree: Tree) -> bool:
     return isinstance(tree.get("parallelism"), Mapping) or {"job", "training"} <= set(tree)
 
 
-def read(tree: Mapping[str, Any], launch: Launch) -> None:
+def read(tree: Tree, launch: Launch) -> None:
     """A job as a training plan; -1 shards over the devices that are left."""
     args = LaunchArguments.of_tree(tree)
     sizes = {axis: args.whole(launch, *_names(f"{word}_parallel_degree")) for axis, word in _DEGREES.items()}
@@ -137,7 +137,7 @@ def _flavor(model: str) -> tuple[str, str]:
     return (known[0], known[1]) if known else (re.sub(r"^llama-3(\.\d)?$", "llama3", family), size.upper())
 
 
-def write(options: dict[str, Any], model: str) -> str:
+def write(options: Options, model: str) -> str:
     """The sections that this plan decides."""
     dp, shard, zero = training_common.replicas(options), options.get("shard"), int(options.get("zero", 0))
     within = int(shard or dp) if zero else 1

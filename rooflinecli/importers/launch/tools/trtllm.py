@@ -6,10 +6,10 @@ Flags as in TensorRT-LLM 1.1 (nvidia.github.io/TensorRT-LLM/commands/trtllm-serv
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from rooflinecli.importers.launch import dtype_names, serving_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
+from rooflinecli.importers.source import Options, Tree
 
 VERSION = "TensorRT-LLM 1.1"
 TRAINS = False
@@ -46,12 +46,12 @@ def starts(words: list[str]) -> list[str] | None:
     return serving_common.starting(words, *LAUNCHERS)
 
 
-def claims(tree: Mapping[str, Any]) -> bool:
+def claims(tree: Tree) -> bool:
     """The YAML that --extra_llm_api_options names, on its own."""
     return "kv_cache_config" in tree or ("tensor_parallel_size" in tree and "max_batch_size" in tree)
 
 
-def read(words: list[str] | Mapping[str, Any], launch: Launch, tree: Mapping[str, Any] | None = None) -> None:
+def read(words: list[str] | Tree, launch: Launch, tree: Tree | None = None) -> None:
     """A server's flags over those of its YAML."""
     if isinstance(words, Mapping):
         read([], launch, words)
@@ -99,7 +99,7 @@ _KEYS = {"tensor_parallel_size": "tp-size", "pipeline_parallel_size": "pp-size",
          "kv_cache_config.free_gpu_memory_fraction": "kv-cache-free-gpu-memory-fraction"}  # fmt: skip
 
 
-def write(options: dict[str, Any], model: str) -> str:
+def write(options: Options, model: str) -> str:
     """The command that serves this plan; replicas are servers of their own."""
     ep = options.get("ep", 1)
     return serving_common.command(

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from rooflinecli.importers.launch import dtype_names, serving_common
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
+from rooflinecli.importers.source import Options, Tree
 
 VERSION = "vLLM 0.11"
 TRAINS = False
@@ -47,7 +47,7 @@ IDLE = (
 )  # fmt: skip
 
 
-def claims(tree: Mapping[str, Any]) -> bool:
+def claims(tree: Tree) -> bool:
     """The YAML that --config names, on its own."""
     keys = {str(key).replace("_", "-") for key in tree}
     return isinstance(tree.get("model"), str) and bool(
@@ -59,7 +59,7 @@ def starts(words: list[str]) -> list[str] | None:
     return serving_common.starting(words, *LAUNCHERS)
 
 
-def read(words: list[str] | Mapping[str, Any], launch: Launch, tree: Mapping[str, Any] | None = None) -> None:
+def read(words: list[str] | Tree, launch: Launch, tree: Tree | None = None) -> None:
     """A server's flags, over those of the YAML that --config names, as options of an estimate."""
     if isinstance(words, Mapping):
         read([], launch, words)
@@ -115,7 +115,7 @@ def _additional(args: LaunchArguments, launch: Launch) -> None:
         )
 
 
-def _json(written: Any) -> dict[str, Any]:
+def _json(written: object) -> Options:
     try:
         found = json.loads(str(written or "{}"))
     except ValueError:
@@ -123,7 +123,7 @@ def _json(written: Any) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def write(options: dict[str, Any], model: str) -> str:
+def write(options: Options, model: str) -> str:
     """The command that serves this plan."""
     ep, dp = options.get("ep", 1), options.get("dp", 1)
     return serving_common.command(
@@ -143,6 +143,6 @@ def write(options: dict[str, Any], model: str) -> str:
     )
 
 
-def _quantization(options: dict[str, Any]) -> str | None:
+def _quantization(options: Options) -> str | None:
     """What can be asked for of an unquantized checkpoint; four bits come with the checkpoint."""
     return "fp8" if options.get("dtype") == "fp8" else None
