@@ -74,10 +74,12 @@ _Loader.add_multi_constructor("!", lambda loader, suffix, node: _plain_node(load
 
 
 def _plain_node(loader: yaml.SafeLoader, node: yaml.Node) -> Any:
+    if isinstance(node, yaml.SequenceNode):
+        return loader.construct_sequence(node, True)
     if isinstance(node, yaml.MappingNode):
         return loader.construct_mapping(node, True)
-    sequence = isinstance(node, yaml.SequenceNode)
-    return loader.construct_sequence(node, True) if sequence else loader.construct_scalar(node)
+    assert isinstance(node, yaml.ScalarNode)
+    return loader.construct_scalar(node)
 
 
 def _filled(match: re.Match[str], values: object) -> str:
