@@ -281,7 +281,7 @@ def test_check_guards_the_launch_itself(cli, tmp_path):
     plan = tmp_path / "plan.yaml"
     plan.write_text("checks:\n  chat:\n    from: serve.sh\n    hw: h100\n    prompt: 2048\n    output: 512\n    require: {decode.time_s: '<= 60 ms', memory.headroom: '>= 10 %'}\n")  # fmt: skip
     ran = cli("check", str(plan))
-    assert ran.code == 0 and "tp8" in ran.out and "--cpu-offload-gb" in ran.out
+    assert ran.code == 0 and "tp8" in ran.out and "--cpu-offload-gb" in ran.err
     (tmp_path / "serve.sh").write_text(VLLM.replace("TP:=8", "TP:=1"))
     assert cli("check", str(plan)).code == 1
     (tmp_path / "serve.sh").write_text(VLLM.replace("TP:=8", "TP:=$(nproc)"))
