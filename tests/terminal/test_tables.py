@@ -114,6 +114,16 @@ def test_any_text_in_any_width(grid: list[list[str]], width: int) -> None:
     assert not any(c in line for line in lines for c in "\x1b\n\r\x07")
 
 
+@pytest.mark.parametrize("width", [24, 60, 100])
+def test_rich_draws_the_same_cells_on_a_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    grid = [["chip", "memory\nGB", "note"], ["h100", "80", "a 漢字 and [bold]"], ["b200", "192", "no"]]
+    plain = terminal.table(grid, width, indent="  ")
+    monkeypatch.setattr(terminal, "colored", lambda: True)
+    drawn = [re.sub(r"\x1b\[\d+m", "", line) for line in terminal.table(grid, width, indent="  ")]
+    assert all(terminal.cells(line) <= width for line in drawn)
+    assert [line.rstrip() for line in drawn if "─" not in line] == plain
+
+
 @given(st.lists(st.tuples(words, words), max_size=5), st.integers(20, 200))
 def test_any_pairs_in_any_width(rows: list[tuple[str, str]], width: int) -> None:
     assert all(terminal.cells(line) <= width for line in terminal.pairs(rows, width))

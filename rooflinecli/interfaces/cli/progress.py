@@ -5,37 +5,49 @@ from __future__ import annotations
 import os
 import sys
 import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
 
 
 class Progress:
-    """`add` counts what is done; the bar appears after `after` seconds and leaves no trace when closed."""
+    """`add` counts what is done; rich draws the bar after `after` seconds, and it leaves no trace when closed."""
 
     def __init__(self, total: int, unit: str = "points", after: float = 1.0):
         self.total, self.unit, self.after = max(total, 1), unit, after
         self.done, self.start, self.drawn = 0, time.monotonic(), 0.0
         self.visible = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._bar: RichProgress | None = None
 
     def add(self, count: int) -> None:
         self.done += count
         now = time.monotonic()
         if self.visible and now - self.start > self.after and now - self.drawn > 0.1:
             self.drawn = now
-            self._draw(now - self.start)
+            self._bar = self._bar or self._opened()
+            self._bar.update(self._bar.task_ids[0], completed=self.done)
+            self._bar.refresh()
 
-    def _draw(self, seconds: float) -> None:
-        from rooflinecli.core.units import count, duration
-        from rooflinecli.render.formats.terminal_style import bar
+    def _opened(self) -> RichProgress:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn
+        from rich.progress import TimeRemainingColumn as TimeLeft
 
-        rate = self.done / seconds
-        left = duration((self.total - self.done) / rate, 2) if rate else "?"
-        print(
-            f"\r{bar(self.done / self.total)} {100 * self.done / self.total:3.0f} %  {count(self.done)} of {count(self.total)} {self.unit}, "
-            f"{count(rate)}/s, {left} left\x1b[K",
-            end="",
-            file=sys.stderr,
-            flush=True,
+        columns = (BarColumn(20), TaskProgressColumn(), MofNCompleteColumn(), TextColumn(self.unit), TimeLeft())
+        console = Console(stderr=True)
+        bar = Progress(
+            *columns,
+            console=console,
+            transient=True,
+            auto_refresh=False,
+            redirect_stdout=False,
+            redirect_stderr=False,
         )
+        bar.add_task("", total=self.total)
+        bar.start()
+        return bar
 
     def close(self) -> None:
-        if self.drawn:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        if self._bar is not None:
+            self._bar.stop()

@@ -1,6 +1,6 @@
 """Tables, lists and sentences for a terminal: nothing wider than it is given, no cell broken.
 
-A column that does not fit is dropped, in the order its table states, and the table says which; `--wide` shows all.
+rich draws tables where colors are shown; output that is piped, or written with NO_COLOR, is plain and imports no rich. A column that does not fit is dropped, in the order its table states, and the table says which; `--wide` shows all.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.text import CONTROL
 from rooflinecli.render.blocks import Block, Command, Drawing, Headline, Page, Pairs, Prose
 from rooflinecli.render.blocks import Table as Blocks
-from rooflinecli.render.formats.terminal_style import PIPE, bold, dim, red
+from rooflinecli.render.formats.terminal_style import PIPE, bold, colored, dim, red
 
 
 def draw(page: Page, width: int) -> str:
@@ -146,7 +146,34 @@ def table(
     """The lines of `grid` made to fit (see `fit`): headings, rows, and a note where columns were dropped."""
     made = fit(grid, width, left=left, drop=drop, shrink=shrink, indent=indent)
     head, *body = grid
-    return [*map(dim, made.head(head)), *map(made.line, body), *made.note(width)]
+    lines = _rich(made, grid) if colored() else [*made.head(head), *map(made.line, body)]
+    return [*lines, *made.note(width)]
+
+
+def _rich(made: Table, grid: Grid) -> list[str]:
+    """The lines of a table as rich draws it."""
+    from io import StringIO
+
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    drawn = RichTable(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    head, *body = grid
+    for i, column_width in made.widths.items():
+        name = Text("\n".join(_cut(clean(line), column_width) for line in head[i].split("\n")))
+        drawn.add_column(
+            name, justify="left" if i in made.left else "right", vertical="bottom", width=column_width, no_wrap=True
+        )
+    for row in body:
+        drawn.add_row(*(Text(_cut(clean(row[i]), column_width)) for i, column_width in made.widths.items()))
+    room = len(made.indent) + _total(made.widths)
+    console = Console(file=StringIO(), width=room, force_terminal=True, color_system="standard", legacy_windows=False)
+    with console.capture() as capture:
+        console.print(Padding.indent(drawn, len(made.indent)), crop=False)
+    return [line.rstrip() for line in capture.get().splitlines()]
 
 
 def pairs(rows: Iterable[Sequence[str]], width: int = PIPE) -> list[str]:

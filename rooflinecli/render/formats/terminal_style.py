@@ -10,14 +10,15 @@ NARROWEST = 20
 WIDE = 10**6  # with --wide
 
 
-def _coloured() -> bool:
+def colored() -> bool:
+    """Whether standard output is a terminal that shows styles."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return sys.stdout.isatty()
 
 
 def _style(code: str, text: str) -> str:
-    return f"\x1b[{code}m{text}\x1b[0m" if _coloured() else text
+    return f"\x1b[{code}m{text}\x1b[0m" if colored() else text
 
 
 def columns(wide: bool = False, to_file: bool = False) -> int:
@@ -44,11 +45,3 @@ def dim(text: str) -> str:
 
 def red(text: str) -> str:
     return _style("31", text)
-
-
-def bar(share: float, width: int = 20) -> str:
-    """A meter of `width` cells in eighths; full when the share reaches 1."""
-    eighths = max(0, min(width * 8, round(share * width * 8)))
-    full, rest = divmod(eighths, 8)
-    text = "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
-    return text.ljust(width, "░")
