@@ -17,9 +17,9 @@ from lab.show import show
 from rooflinecli.engine import build_request
 from rooflinecli.engine.closed_loop import client_state
 from rooflinecli.engine.context import EstimateContext
+from rooflinecli.engine.decode_step import sequences_per_stage
 from rooflinecli.engine.forward_step import prefill_pass
 from rooflinecli.engine.inference import decode_seconds, token
-from rooflinecli.engine.pipelined_decode import sequences_per_stage
 from rooflinecli.engine.serving_load import load
 from rooflinecli.formulas import closed_loop
 from rooflinecli.validate import inference

@@ -84,7 +84,7 @@ def placed(row: PredictedRow) -> dict[str, Number]:
     """Sizes of a row's work and fleet, by name."""
     phase = PHASES[row.phase]
     batch = row.ctx.train_batch if phase == "train" else sequences(row.ctx, row.layout)
-    return apply_calibration.asked(row.ctx, row.layout, phase, batch)
+    return apply_calibration.question_sizes(row.ctx, row.layout, phase, batch)
 
 
 def places(rows: Sequence[PredictedRow]) -> Array:

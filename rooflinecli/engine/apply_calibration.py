@@ -1,9 +1,9 @@
-"""A phase under the constants that the user's own measurements gave (`roofline calibrate`), with the interval that follows from them."""
+"""A phase with the constants that the user's own measurements gave (`roofline calibrate`), and the interval that follows from them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from rooflinecli.core import num
 from rooflinecli.core.lift import PLAIN
@@ -11,127 +11,111 @@ from rooflinecli.core.num import Number
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, TrainAnswer
 from rooflinecli.engine.serving_load import sequences
-from rooflinecli.formulas import calibration as calibration_formulas
+from rooflinecli.formulas import calibration as f
 from rooflinecli.formulas import roofline
 from rooflinecli.memory import device_parameters
 from rooflinecli.price import overrides
 from rooflinecli.specs.calibration import Calibration
 from rooflinecli.specs.layout import Layout
 
-SLACK = 1.1  # a size this little beyond the rows is still among them
+SLACK = 1.1  # a size this little beyond the measured rows counts as among them
 A = TypeVar("A", bound=PhaseAnswer)
 
 
-def kind(ctx: EstimateContext, phase: str) -> str:
-    """The phase as calibrations name it: a first token under load is not that of a prompt alone."""
+def _kind(ctx: EstimateContext, phase: str) -> str:
+    """The phase as calibrations name it: TTFT under load is apart from the prefill of a lone prompt."""
     loaded = ctx.request.concurrency is not None or ctx.request.qps is not None
     return "ttft" if phase == "prefill" and loaded else phase
 
 
 def software(ctx: EstimateContext, layout: Layout, phase: str) -> str:
-    """What runs a phase: the training framework of the plan, or the serving engine by its file's name."""
+    """What runs a phase: the training framework of the layout, or the serving engine by its file's name."""
     return layout.software if phase == "train" else ctx.engine.document.path.stem
 
 
-def entries(ctx: EstimateContext, phase: str) -> dict[str, Calibration]:
-    """What the chip's file has for a phase, by software."""
-    table: dict[Any, dict[str, Calibration]] = {**ctx.request.hardware.calibration}
-    return table.get(kind(ctx, phase), {})
+def _by_software(ctx: EstimateContext, phase: str) -> dict[str, Calibration]:
+    kind = _kind(ctx, phase)
+    return next((fits for name, fits in ctx.request.hardware.calibration.items() if name == kind), {})
 
 
 def calibration(ctx: EstimateContext, layout: Layout, phase: str) -> Calibration | None:
-    """What the chip's file has for a phase and the software that runs it; nothing where every kernel is to be ideal."""
+    """The calibration of a phase and the software that runs it, in the chip's file; None where every kernel is to be ideal."""
     if ctx.chip.ideal or not ctx.request.hardware.calibration:
         return None
-    return entries(ctx, phase).get(software(ctx, layout, phase))
+    return _by_software(ctx, phase).get(software(ctx, layout, phase))
 
 
-def calibrated(phase: str, answer: Callable[[EstimateContext, Layout], A]) -> Callable[[EstimateContext, Layout], A]:
-    """`answer` with the constants and the error that the chip's file was calibrated to, where it was."""
+def calibrated(phase: str, shipped: Callable[[EstimateContext, Layout], A]) -> Callable[[EstimateContext, Layout], A]:
+    """`shipped` with the constants and the error of the chip's calibration, where it has one."""
 
-    def found(ctx: EstimateContext, layout: Layout) -> A:
-        own = calibration(ctx, layout, phase)
-        if own is None:
-            return answer(ctx, layout)
-        result = answer(ctx.with_factors(factors(ctx, layout, phase, own)), layout)
-        shipped = result.interval_s
-        error, t = own.error, result.time_s
-        fitted = (roofline.interval_low(t, error, result.floor_s), roofline.interval_high(t, error))
-        inside = within(ctx, layout, phase, own, result)
+    def answer(ctx: EstimateContext, layout: Layout) -> A:
+        fit = calibration(ctx, layout, phase)
+        if fit is None:
+            return shipped(ctx, layout)
+        result = shipped(ctx.with_factors(_factors(ctx, layout, phase, fit)), layout)
+        low, high = result.interval_s
+        time, floor = result.time_s, result.floor_s
+        fitted_low, fitted_high = roofline.interval_low(time, fit.error, floor), roofline.interval_high(time, fit.error)
+        outside = list(outside_calibrated_range(ctx, layout, phase, fit, result).values())
+        inside = not any(outside) if all(isinstance(one, bool) for one in outside) else sum(outside) == 0
         result.interval_s = (
-            num.where(inside, fitted[0], num.minimum(fitted[0], shipped[0])),
-            num.where(inside, fitted[1], num.maximum(fitted[1], shipped[1])),
+            num.where(inside, fitted_low, num.minimum(fitted_low, low)),
+            num.where(inside, fitted_high, num.maximum(fitted_high, high)),
         )
         return result
 
-    return found
+    return answer
 
 
-def factors(ctx: EstimateContext, layout: Layout, phase: str, own: Calibration) -> dict[str, Number]:
-    """What constants are multiplied by for this question: the file's factors, and all of them by what rows near it showed."""
-    if not own.near:
-        return {**own.factors}
+def _factors(ctx: EstimateContext, layout: Layout, phase: str, fit: Calibration) -> dict[str, Number]:
+    """Multipliers of constants: the file's factors, and all of them by what measured rows of similar size showed."""
+    if not fit.near:
+        return {**fit.factors}
     batch = ctx.train_batch if phase == "train" else sequences(ctx, layout)
-    place = {name: num.value(size) for name, size in asked(ctx, layout, phase, batch).items()}
-    slower = calibration_formulas.slower(sum(row.move * similarity(place, row.at) for row in own.near))
-    return {path: known * overrides.factor(path, slower) for path, known in own.factors.items()}
+    sizes = {name: num.value(size) for name, size in question_sizes(ctx, layout, phase, batch).items()}
+    slower = f.slower(sum(row.move * similarity(sizes, row.at) for row in fit.near))
+    return {path: factor * overrides.factor(path, slower) for path, factor in fit.factors.items()}
 
 
-def similarity(place: dict[str, Number], other: dict[str, float]) -> Number:
-    """How far what a row showed holds at a place: by the factors between their sizes."""
-    apart = (num.log(place[name] / size) for name, size in other.items() if name in place)
-    return calibration_formulas.similarity(sum(d * d for d in apart))
+def similarity(sizes: dict[str, Number], row: dict[str, float]) -> Number:
+    """Weight of a measured row for a question, by the ratios of their sizes."""
+    distances = (num.log(sizes[name] / size) for name, size in row.items() if name in sizes)
+    return f.similarity(sum(d * d for d in distances))
 
 
-def asked(ctx: EstimateContext, layout: Layout, phase: str, batch: Number) -> dict[str, Number]:
-    """What places a question among measured rows: sizes of the work and of the fleet. `batch` is of sequences at once."""
+def question_sizes(ctx: EstimateContext, layout: Layout, phase: str, batch: Number) -> dict[str, Number]:
+    """Sizes that place a question among measured rows, of the work and of the replica; `batch` is in sequences."""
     whole = ctx.memoized(layout, "whole", lambda: device_parameters(ctx.ledger, Layout(), PLAIN))
     parameters = whole.inner + whole.outer + whole.experts
     if phase == "train":
         return {"devices": layout.devices, "batch": batch, "seq": ctx.seq, "parameters": parameters}
-    devices = layout.tp * layout.pp * layout.cp
-    found = {"devices": devices, "prompt": ctx.prompt, "parameters": parameters}
-    return found if kind(ctx, phase) == "prefill" else {**found, "batch": batch}
+    sizes = {"devices": layout.tp * layout.pp * layout.cp, "prompt": ctx.prompt, "parameters": parameters}
+    return sizes if _kind(ctx, phase) == "prefill" else {**sizes, "batch": batch}
 
 
 def outside_calibrated_range(
-    ctx: EstimateContext, layout: Layout, phase: str, own: Calibration, answer: PhaseAnswer
+    ctx: EstimateContext, layout: Layout, phase: str, fit: Calibration, answer: PhaseAnswer
 ) -> dict[str, Number]:
-    """What of the question lies outside the rows, by name: true, or an array of truths."""
+    """Whether each size of the question lies outside the measured rows, by name: a bool, or an array of them."""
     batch = ctx.train_batch if isinstance(answer, TrainAnswer) else ctx.batch
-    found = {}
-    for name, value in asked(ctx, layout, phase, answer.batch if isinstance(answer, DecodeAnswer) else batch).items():
-        if name in own.range:
-            (low, high), bare = own.range[name], num.value(value)
-            found[name] = (bare < low / SLACK) | (bare > high * SLACK)
-    return found
-
-
-def within(ctx: EstimateContext, layout: Layout, phase: str, own: Calibration, answer: PhaseAnswer) -> Number:
-    """Whether nothing of the question lies outside the rows: true, or an array of truths."""
-    beyond = list(outside_calibrated_range(ctx, layout, phase, own, answer).values())
-    plain = all(isinstance(one, bool) for one in beyond)
-    return not any(beyond) if plain else sum(beyond) == 0
+    batch = answer.batch if isinstance(answer, DecodeAnswer) else batch
+    outside = {}
+    for name, size in question_sizes(ctx, layout, phase, batch).items():
+        if name in fit.range:
+            (low, high), bare = fit.range[name], num.value(size)
+            outside[name] = (bare < low / SLACK) | (bare > high * SLACK)
+    return outside
 
 
 def notes(ctx: EstimateContext, layout: Layout, phase: str, answer: PhaseAnswer) -> list[str]:
-    """What a reader should know: the question leaves the rows, or the file was calibrated with other software."""
-    own = calibration(ctx, layout, phase)
-    if own is not None:
-        beyond = [
-            name
-            for name, is_outside in outside_calibrated_range(ctx, layout, phase, own, answer).items()
-            if bool(is_outside)
-        ]
-        far = " and ".join(f"{n} ({own.range[n][0]:g} to {own.range[n][1]:g})" for n in beyond)
-        return (
-            [
-                f"{phase}: outside the rows it was calibrated on in {far}; the interval is the wider of shipped and calibrated"
-            ]
-            if beyond
-            else []
-        )
-    others = entries(ctx, phase)
+    """A note where the question lies outside the measured rows, or the file was calibrated with other software."""
+    fit = calibration(ctx, layout, phase)
+    if fit is not None:
+        outside = outside_calibrated_range(ctx, layout, phase, fit, answer)
+        far = [f"{n} ({fit.range[n][0]:g} to {fit.range[n][1]:g})" for n, beyond in outside.items() if bool(beyond)]
+        text = f"{phase}: outside the rows it was calibrated on in {' and '.join(far)}; the interval is the wider of shipped and calibrated"
+        return [text] if far else []
+    others = _by_software(ctx, phase)
     if not others or ctx.chip.ideal:
         return []
     flag = "--framework" if phase == "train" else "--engine"

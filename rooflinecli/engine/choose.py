@@ -1,28 +1,30 @@
-"""Choosing a plan: the sizes a user left open, on the devices given or on the fewest that hold the model."""
+"""The chosen layout: the sizes a user left open, on the devices given or on the fewest that fit the model."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import cached_property
 
-from rooflinecli.core.errors import Infeasible
+from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.core.text import plural
 from rooflinecli.core.units import si
-from rooflinecli.engine import explicit_layout, infeasibility, legality
+from rooflinecli.engine import explicit_layout, legality
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import priced
+from rooflinecli.engine.interval_bound import time_at_bound
 from rooflinecli.engine.layout_candidates import candidates, reach, untried_dimensions
-from rooflinecli.engine.phase_answer import LayoutAnswer, plan_answer, time_at_bound
+from rooflinecli.engine.legality import LegalityRule
+from rooflinecli.engine.phase_answer import LayoutAnswer, layout_answer
 from rooflinecli.engine.residency import resident_memory
-from rooflinecli.engine.rules import LegalityRule
 from rooflinecli.specs.layout import Layout
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ChosenLayout:
-    """A plan, whether the device count was chosen, and one sentence on why it is this one."""
+    """A layout, whether the device count was chosen, and one sentence on why it is this one."""
 
     layout: Layout
     chosen: bool
@@ -31,87 +33,82 @@ class ChosenLayout:
 
     @cached_property
     def shown(self) -> LayoutAnswer:
-        """As the contract shows it."""
-        return plan_answer(self.layout, self.chosen, self.reason)
+        """Its part of the answer."""
+        return layout_answer(self.layout, self.chosen, self.reason)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Candidate:
-    """A candidate, and whether it holds every phase; `follows` says whether its load can be followed at all."""
+    """A legal layout, whether every phase fits, and whether a replica sustains the request rate at all."""
 
     layout: Layout
     fits: bool
-    follows: bool = True
+    sustains: bool = True
 
     def needs(self, ctx: EstimateContext, phases: tuple[str, ...]) -> float:
-        """Bytes per device in the phase that holds most."""
-        if not self.follows:
-            return float("inf")
+        """Bytes per device in the phase that needs most."""
+        if not self.sustains:
+            return math.inf
         return max(float(resident_memory(ctx, self.layout, phase).total_bytes) for phase in phases)
 
 
 def choose(ctx: EstimateContext, phases: tuple[str, ...], fastest: bool = True) -> ChosenLayout:
-    """The best of the candidates that hold every one of `phases` (training alone, or those of serving).
+    """The best of the candidates in which every one of `phases` fits (training alone, or those of serving).
 
-    On the devices given, or on the fewest that hold it; where `fastest` is not asked for, the plainest. Raises UsageError when the sizes given cannot be laid out at all,
-    Infeasible when no count holds them.
+    On the devices given, or on the fewest that fit; where not `fastest`, the plainest. Raises UsageError when the sizes given
+    cannot be laid out at all, Infeasible when they fit on no device count.
     """
-    given, refused, overrun = ctx.request.devices, list[LegalityRule](), list[Infeasible]()
-    if given is not None:
-        return _on(ctx, phases, int(given), refused, overrun)
+    broken, unsustained = list[LegalityRule](), list[Infeasible]()
+    if ctx.request.devices is not None:
+        return _on(ctx, phases, int(ctx.request.devices), broken, unsustained)
     smaller: list[Candidate] = []
     any_legal = False
-    for devices in _counts(ctx):
-        tried = weigh(ctx, phases, devices, refused, overrun)
+    for devices in _device_counts(ctx):
+        tried = evaluate_candidates(ctx, phases, devices, broken, unsustained)
         best = _best(ctx, phases if fastest else (), tried)
         if best is not None:
-            return ChosenLayout(
-                best.layout, True, _why_so_many(ctx, best.layout, best.needs(ctx, phases), smaller), True
-            )
+            return ChosenLayout(best.layout, True, _why_count(ctx, best.layout, best.needs(ctx, phases), smaller), True)
         smaller, any_legal = tried, any_legal or bool(tried)
     if not any_legal:
         legality.check(ctx)
-        if refused:
-            raise legality.most_violated_rule(refused).refusal
-    raise (
-        overrun[-1]
-        if overrun
-        else Infeasible(
-            infeasibility.does_not_fit_error(ctx, min((one.needs(ctx, phases) for one in smaller), default=None))
-        )
-    )
+        if broken:
+            raise legality.most_violated_rule(broken).refusal
+    if unsustained:
+        raise unsustained[-1]
+    raise Infeasible(_does_not_fit(ctx, min((one.needs(ctx, phases) for one in smaller), default=math.inf)))
 
 
 def _on(
-    ctx: EstimateContext, phases: tuple[str, ...], devices: int, refused: list[LegalityRule], overrun: list[Infeasible]
+    ctx: EstimateContext,
+    phases: tuple[str, ...],
+    devices: int,
+    broken: list[LegalityRule],
+    unsustained: list[Infeasible],
 ) -> ChosenLayout:
     """The best on the devices given, or the one that comes nearest to fitting."""
-    tried = weigh(ctx, phases, devices, refused, overrun)
+    tried = evaluate_candidates(ctx, phases, devices, broken, unsustained)
     if not tried:
-        raise infeasibility.no_layout_error(ctx, devices, refused)
+        raise _no_layout(ctx, devices, broken)
     best = _best(ctx, phases, tried)
     if best is not None:
         return ChosenLayout(best.layout, False, _why(ctx, phases, tried), True)
-    if not any(one.follows for one in tried):
-        raise overrun[0]
+    if not any(one.sustains for one in tried):
+        raise unsustained[0]
     least = min(tried, key=lambda one: one.needs(ctx, phases))
+    reason = f"none of the {len(tried)} layouts tried fits on {devices}; shown is the one that needs least memory"
     if len(tried) == 1:
-        return ChosenLayout(least.layout, False, f"it does not fit on {devices}", False)
-    none = f"none of the {len(tried)} layouts tried fits on {devices}; shown is the one that needs least memory"
-    return ChosenLayout(least.layout, False, none, False)
+        reason = f"it does not fit on {devices}"
+    return ChosenLayout(least.layout, False, reason, False)
 
 
 def _best(ctx: EstimateContext, phases: tuple[str, ...], tried: list[Candidate]) -> Candidate | None:
-    fitting = _worth_pricing([one for one in tried if one.fits])
+    fitting = [one for one in tried if one.fits]
+    # A layout that recomputes everything is never faster than the same one without recomputation.
+    without = {_sizes(one.layout) for one in fitting if one.layout.recompute == "none"}
+    fitting = [one for one in fitting if one.layout.recompute != "full" or _sizes(one.layout) not in without]
     if len(fitting) < 2:
         return fitting[0] if fitting else None
     return min(fitting, key=lambda one: _rank(ctx, phases, one.layout))
-
-
-def _worth_pricing(fitting: list[Candidate]) -> list[Candidate]:
-    """Without layouts that compute everything again where the same one fits that keeps everything: it is never slower."""
-    keep = {_sizes(one.layout) for one in fitting if one.layout.recompute == "none"}
-    return [one for one in fitting if one.layout.recompute != "full" or _sizes(one.layout) not in keep]
 
 
 def _sizes(layout: Layout) -> tuple[Number, ...]:
@@ -119,36 +116,36 @@ def _sizes(layout: Layout) -> tuple[Number, ...]:
     return layout.tp, layout.pp, layout.dp, layout.ep, layout.micro_batch, layout.zero
 
 
-def weigh(
-    ctx: EstimateContext, phases: tuple[str, ...], devices: int, refused: list[LegalityRule], overrun: list[Infeasible]
+def evaluate_candidates(
+    ctx: EstimateContext,
+    phases: tuple[str, ...],
+    devices: int,
+    broken: list[LegalityRule],
+    unsustained: list[Infeasible],
 ) -> list[Candidate]:
-    """Every candidate on so many devices; rules broken and loads that cannot be followed are collected."""
-    found = []
-    for layout in candidates(ctx, phases[-1], devices, refused):
+    """Every candidate on `devices`; broken rules and request rates that cannot be sustained are collected."""
+    tried = []
+    for layout in candidates(ctx, phases[-1], devices, broken):
         try:
-            found.append(Candidate(layout, all(resident_memory(ctx, layout, phase).fits for phase in reversed(phases))))
+            tried.append(Candidate(layout, all(resident_memory(ctx, layout, phase).fits for phase in reversed(phases))))
         except Infeasible as error:
-            overrun.append(error)
-            found.append(Candidate(layout, False, False))
-    return found
+            unsustained.append(error)
+            tried.append(Candidate(layout, False, False))
+    return tried
 
 
 def _rank(ctx: EstimateContext, phases: tuple[str, ...], layout: Layout) -> tuple[Number, ...]:
-    """Training takes the fastest step by the end of its interval that is held, as a search does. Serving takes stages only
-    where memory asks for them: replicas serve more users.
-
-    Without phases the plainest layout is as good as any.
-    """
-    hold = ctx.request.hold
+    """Sort key. Training: the fastest step at the bound of its interval, as in a search. Serving: pipeline stages only
+    where memory needs them, since replicas serve more users. No phases: the plainest layout."""
     if not phases:
         return layout.pp, layout.tp
     if phases == ("train",):
-        return time_at_bound(priced(ctx, layout, "train"), hold), layout.pp, layout.tp
-    return layout.pp, time_at_bound(priced(ctx, layout, "decode"), hold), layout.tp
+        return time_at_bound(priced(ctx, layout, "train"), ctx.request.hold), layout.pp, layout.tp
+    return layout.pp, time_at_bound(priced(ctx, layout, "decode"), ctx.request.hold), layout.tp
 
 
-def _counts(ctx: EstimateContext) -> Iterator[int]:
-    """Device counts to try: what the sizes given multiply to, doubling as far as the network reaches."""
+def _device_counts(ctx: EstimateContext) -> Iterator[int]:
+    """Device counts to try: the product of the sizes given, doubled as far as the network reaches."""
     r = ctx.request
     count, _ = explicit_layout.product_of_explicit_sizes(r)
     yield count
@@ -158,7 +155,7 @@ def _counts(ctx: EstimateContext) -> Iterator[int]:
 
 
 def _why(ctx: EstimateContext, phases: tuple[str, ...], tried: list[Candidate]) -> str:
-    """Why this plan on the devices given: what was looked at."""
+    """Why this layout on the devices given."""
     r = ctx.request
     if len(tried) == 1:
         return "the layout given" if None not in (r.tp, r.pp, r.dp) else "the only layout of the sizes left open"
@@ -172,13 +169,52 @@ def _why(ctx: EstimateContext, phases: tuple[str, ...], tried: list[Candidate]) 
     return f"the fastest{by} of {len(tried)} layouts tried; not tried: {untried_dimensions(ctx)}; `roofline search` tries every one"
 
 
-def _why_so_many(ctx: EstimateContext, best: Layout, needs: float, smaller: list[Candidate]) -> str:
-    """Why this count: how full it is, and what half of it would have been."""
-    per = f"{si(needs, 'B')} of {si(float(ctx.chip.capacity), 'B')}"
-    product, asked = explicit_layout.product_of_explicit_sizes(ctx.request)
+def _why_count(ctx: EstimateContext, best: Layout, needs: float, smaller: list[Candidate]) -> str:
+    """Why this device count: how full each device is, and what half of them would have been."""
+    per_device = f"{si(needs, 'B')} of {si(float(ctx.chip.capacity), 'B')}"
+    product, sizes = explicit_layout.product_of_explicit_sizes(ctx.request)
     if best.devices < 2:
-        return f"one device holds it: {per}"
+        return f"one device holds it: {per_device}"
     if best.devices == product:
-        return f"{plural(product, 'device')}, as {asked} say: {per} on each"
+        return f"{plural(product, 'device')}, as {sizes} say: {per_device} on each"
     half = "half as many would not fit" if smaller else "half as many have no legal layout"
-    return f"smallest power of two that fits: {per} on each; {half}"
+    return f"smallest power of two that fits: {per_device} on each; {half}"
+
+
+def _no_layout(ctx: EstimateContext, devices: int, broken: list[LegalityRule]) -> UsageError:
+    """Why nothing can be laid out on the devices given. Raises UsageError where a size given could not be laid out on any."""
+    legality.check(ctx)
+    r = ctx.request
+    product, sizes = explicit_layout.product_of_explicit_sizes(r)
+    first = sizes.partition(" ")[0].removeprefix("--") or "n"
+    makes = f"multiply to {product}" if sizes.count("--") > 1 else f"takes {plural(product, 'device')}"
+    if devices % product:
+        return UsageError(f"{sizes} {makes}, which does not divide -n {devices}; change one of them", first)
+    if None not in (r.tp, r.pp, r.dp) and product != devices:
+        return UsageError(f"{sizes} {makes}, not -n {devices}; change one of them", first)
+    if broken:
+        return legality.most_violated_rule(broken).refusal
+    return UsageError(
+        f"no layout of {ctx.spec.name} on -n {devices} with {sizes or 'the sizes given'}; change -n or free a size",
+        "n",
+    )
+
+
+def _does_not_fit(ctx: EstimateContext, least: float) -> str:
+    """Why no device count will do; `least`: bytes per device of the leanest layout on the largest count, inf where unknown."""
+    r, chip = ctx.request, ctx.chip.spec.name
+    if not ctx.chip.levels:
+        return (
+            f"{ctx.spec.name} does not fit on 1 x {chip}, whose file describes no network, so that a plan has one device; "
+            "add `network:` to it, or lower --batch or the lengths"
+        )
+    product, sizes = explicit_layout.product_of_explicit_sizes(r)
+    most = product if None not in (r.tp, r.pp, r.dp) else reach(ctx)
+    needs = (
+        "" if math.isinf(least) else f": {si(least, 'B')} of {si(float(ctx.chip.capacity), 'B')} on each at the least"
+    )
+    narrower = "" if tuple(r.phases) == ("train",) else "store weights in fewer bits (--weight-dtype), "
+    larger = f"free {sizes}" if sizes else "take chips that hold more"
+    return (
+        f"{ctx.spec.name} does not fit on {most} x {chip}{needs}; lower --batch or the lengths, {narrower}or {larger}"
+    )

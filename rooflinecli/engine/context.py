@@ -14,7 +14,6 @@ from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.num import Number
 from rooflinecli.engine.host_offload import host_of
 from rooflinecli.engine.inputs import reading
-from rooflinecli.engine.weight_formats import checkpoint_format, stored
 from rooflinecli.formulas import attention, serving
 from rooflinecli.layers.build import ledger, split
 from rooflinecli.ledger.ledger import EVEN, Ledger, TensorSplit
@@ -45,7 +44,10 @@ class EstimateContext:
     """Ledger, chip, formats and workload of a request; numbers are plain or traced."""
 
     def __init__(self, request: Request, lift: PlainLift = PLAIN, override: dict[str, Number] | None = None):
-        request = stored(request)
+        if request.weight_dtype is not None:
+            from rooflinecli.engine.stored_weights import with_stored_weights
+
+            request = with_stored_weights(request)
         self.request, self.lift = request, lift
         self.draft: EstimateContext | None = None  # what speculation drafts with, once something asked for it
         self._known: dict[tuple[int, str], tuple[Layout, Any]] = {}
@@ -207,7 +209,7 @@ class EstimateContext:
         other.chip, other._known, other._multiplied = chip, {}, {}
         return other
 
-    def plan(self, layout: Layout) -> Layout:
+    def lifted(self, layout: Layout) -> Layout:
         """The plan with its sizes lifted."""
         if not self.lift.traced:
             return layout
@@ -269,7 +271,7 @@ class EstimateContext:
             return self.engine.pads_heads
         return num.present(self.chip.constants("training", "framework", layout.software).pads_heads)
 
-    def bill(self, regime: str, devices: Number) -> StepAccumulator:
+    def accumulator(self, regime: str, devices: Number) -> StepAccumulator:
         """A new bill for one pass. A listing of operations overrides this to keep the lines."""
         return StepAccumulator(self.chip, regime, devices)
 
@@ -341,7 +343,7 @@ def _as_run(
 
 def _formats(request: Request, dtype: str, engine: ServingEngine) -> Formats:
     """How the model runs; where only its experts are narrow, a narrow --dtype is theirs."""
-    chip, peaks, stored = request.hardware.name, request.hardware.peak, checkpoint_format(request.model)
+    chip, peaks, stored = request.hardware.name, request.hardware.peak, _checkpoint_format(request)
     if stored is not None and experts_alone(request.dtype, request.weight_dtype, stored, "train" in request.phases):
         return experts_format(peaks, chip, request.kv_dtype, stored, request.state_dtype)
     kv = request.kv_dtype or ("fp8" if engine.kv_dtype_fp8 and dtype == "fp8" else engine.cache_dtype or None)
@@ -367,13 +369,23 @@ def _checkpoint_dtype(request: Request) -> str:
     raise UsageError(f"{request.hardware.name} lists no 16- or 32-bit rate; give --dtype {' or '.join(sorted(peaks))}")
 
 
-def _stored(request: Request) -> Quantization | None:
-    """The format of a quantized checkpoint, kept while neither --dtype nor --weight-dtype says otherwise; that of a file's own
-    tensors is kept beside a 16-bit --dtype, which is then that of activations."""
-    stored = request.model.quantization
-    if stored is not None and (stored.widths is not None or stored.weight_only):
-        narrow = request.weight_dtype or (request.dtype and FORMATS[request.dtype][0] < 2)
-        return None if narrow else checkpoint_format(request.model)
-    if stored is None or request.dtype or request.weight_dtype or stored.dtype not in BITS:
+def _checkpoint_format(request: Request) -> Quantization | None:
+    """The format of a quantized checkpoint with the bytes of each part; most models have none, and load nothing for it."""
+    if request.model.quantization is None:
         return None
+    from rooflinecli.engine.stored_weights import checkpoint_format
+
     return checkpoint_format(request.model)
+
+
+def _stored(request: Request) -> Quantization | None:
+    """The checkpoint's format where neither --dtype nor --weight-dtype replaces it; beside a 16-bit --dtype, which is then that of
+    activations, weight-only formats and those of a file's own tensors stay."""
+    stored = request.model.quantization
+    if stored is None:
+        return None
+    if stored.widths is not None or stored.weight_only:
+        replaced = request.weight_dtype or (request.dtype and FORMATS[request.dtype][0] < 2)
+    else:
+        replaced = request.dtype or request.weight_dtype or stored.dtype not in BITS
+    return None if replaced else _checkpoint_format(request)

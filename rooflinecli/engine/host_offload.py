@@ -138,10 +138,8 @@ def offload_to_fit(ctx: Any, layout: Any, reserve: Number) -> dict[str, Any]:
     return {"gpu_layers": float(f.layers_that_fit(room, float(ctx.spec.n_layers), stack))}
 
 
-def host_bytes(params: DeviceParameters, cache: Number, own: Formats, host: HostShare | None) -> Number | None:
-    """Weights and cache in the host's memory; None where it keeps nothing."""
-    if host is None:
-        return None
+def host_bytes(params: DeviceParameters, cache: Number, own: Formats, host: HostShare) -> Number:
+    """Weights and cache in the host's memory."""
     kept = replace(
         params,
         inner=f.on_host(params.inner, host.layers),

@@ -1,4 +1,4 @@
-"""Prefill and decode: one forward pass over the prompt, and one over a single token with the cache behind it."""
+"""Prefill and decode: one forward pass over the prompt, and one over a single token with the KV cache."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from rooflinecli.core import num
 from rooflinecli.core.derivation import label
 from rooflinecli.core.num import Number
-from rooflinecli.engine import closed_loop, cuda_graphs, pipelined_decode, residency, speculation
+from rooflinecli.engine import closed_loop, decode_step, residency, speculation
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import (
     REGIME,
@@ -16,59 +16,52 @@ from rooflinecli.engine.forward_step import (
     prefill_pass,
     uncaptured_launch_s,
 )
-from rooflinecli.engine.phase_answer import (
-    DecodeAnswer,
-    PrefillAnswer,
-    Residency,
-    Resources,
-    TiersAnswer,
-    rate_interval,
-)
+from rooflinecli.engine.phase_answer import DecodeAnswer, PrefillAnswer, Resources, TiersAnswer, rate_interval
 from rooflinecli.engine.serving_load import ReplicaLoad, load
 from rooflinecli.formulas import roofline, serving, training
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import MOST
 
-FIRST, ALONE = "first token of a closed loop", "a prompt alone"
-RELOAD_ERROR = 0.3  # of bringing a cache back, at the rate that its owner gives for the link
+RELOAD_ERROR = 0.3  # of reloading a cache, at the rate that its owner gives for the link
 
 
 def prefill(ctx: EstimateContext, layout: Layout) -> PrefillAnswer:
-    """Time to first token: of one prompt on an idle replica, or under the load asked for; and the rate at which prompts go in."""
+    """TTFT of a lone prompt, or under the load asked for; and the rate at which prompts are prefilled."""
     step = prefill_pass(ctx, layout)
-    seconds = step.seconds
-    ctx.memoized(layout, ALONE, lambda: seconds)
-    # A pipeline works on pp prompts at once, so the fleet's rate is pp times what one prompt's latency says.
+    ctx.memoized(layout, "lone prefill", lambda: step.seconds)
+    # A pipeline works on pp prompts at once, so the rate of all replicas is pp times what one prompt's latency says.
     at_once = 1.0 if ctx.engine.splits_layers else layout.pp
-    one = ctx.requests_per_pass.__class__ is float and ctx.requests_per_pass == 1.0
-    sequences = at_once if one else serving.sequences_together(at_once, ctx.requests_per_pass)
+    lone = ctx.requests_per_pass.__class__ is float and ctx.requests_per_pass == 1.0
+    sequences = at_once if lone else serving.sequences_together(at_once, ctx.requests_per_pass)
     rate = serving.prefill_throughput(sequences, ctx.given, step.seconds, layout.dp)
-    scored = ctx.logit_positions(ctx.prompt)
-    flops = ctx.model_flops(
-        ctx.sequences_per_pass, ctx.read, ctx.prompt, scored, decode=False, cached=ctx.cached_prompt_tokens
-    )
+    logits, cached = ctx.logit_positions(ctx.prompt), ctx.cached_prompt_tokens
+    flops = ctx.model_flops(ctx.sequences_per_pass, ctx.read, ctx.prompt, logits, decode=False, cached=cached)
     flops = flops if ctx.spec.denoising is None else serving.over_steps(flops, ctx.steps)
     idle = layout.pp if ctx.engine.splits_layers else 1.0  # stages of which one works at a time
     mfu = training.model_flops_utilization(
         flops, step.seconds, layout.tp * layout.cp * idle, ctx.chip.peak(ctx.formats.compute)
     )
-    flops = serving.flops_of_all(flops, at_once, layout.dp)
     error = _error(ctx, step, "prefill")
-    span = rate_interval(rate, error, step.seconds, _floor(step))
-    loaded = ctx.request.concurrency is not None or ctx.request.qps is not None
-    if loaded:
-        step = _first_token(ctx, layout, step)
+    rate_bounds = rate_interval(rate, error, step.seconds, _floor(step))
+    if ctx.request.concurrency is not None or ctx.request.qps is not None:
+        step = _ttft_under_load(ctx, layout, step)
         error = 0.0 if ctx.chip.ideal else engine_constant(ctx, "ttft_error", "1")
-    waits = _waits(ctx, layout)
-    if waits is not None and ctx.cached_prompt_tokens is not None:
-        step.costs.add_time("reload", waits.reload_s, "step", RELOAD_ERROR)
-        step = PricedPass(step.costs, label(step.seconds + waits.reload_s, "t_ttft"))
-    shared = _shared(step, residency.resident_memory(ctx, layout, "prefill"), error)
-    return PrefillAnswer(**shared, tokens_per_s=rate, tokens_per_s_interval=span, mfu=mfu, flops=flops, sessions=waits)
+    tiers = _kv_tiers(ctx, layout)
+    if tiers is not None and cached is not None:
+        step.costs.add_time("reload", tiers.reload_s, "step", RELOAD_ERROR)
+        step = PricedPass(step.costs, label(step.seconds + tiers.reload_s, "t_ttft"))
+    return PrefillAnswer(
+        **_common(ctx, layout, "prefill", step, error),
+        tokens_per_s=rate,
+        tokens_per_s_interval=rate_bounds,
+        mfu=mfu,
+        flops=serving.flops_of_all(flops, at_once, layout.dp),
+        sessions=tiers,
+    )
 
 
-def _waits(ctx: EstimateContext, layout: Layout) -> TiersAnswer | None:
-    """What idle sessions wait for in tiers behind the device; None where there are none."""
+def _kv_tiers(ctx: EstimateContext, layout: Layout) -> TiersAnswer | None:
+    """Where the caches of idle sessions are, and what reloading them costs; None without KV offload tiers."""
     if ctx.request.kv_tier is None:
         return None
     from rooflinecli.engine import kv_tiers
@@ -76,109 +69,103 @@ def _waits(ctx: EstimateContext, layout: Layout) -> TiersAnswer | None:
     return kv_tiers.answer(ctx, layout, load(ctx, layout))
 
 
-def _first_token(ctx: EstimateContext, layout: Layout, step: PricedPass) -> PricedPass:
-    """The pass with the wait in front of it charged to its bill."""
+def _ttft_under_load(ctx: EstimateContext, layout: Layout, step: PricedPass) -> PricedPass:
+    """The prefill with its queue time."""
     busy = load(ctx, layout)
     if busy.kind == "open":
-        under_way = speculation.engine_step_time(ctx, decode_seconds(ctx, layout, busy))
-        meets = serving.busy_probability(busy.batch)
-        front = closed_loop.frontend_latency(ctx, meets)
-        beside = busy.prefill_interference_s + uncaptured_launch_s(
-            ctx
-        )  # a step that takes a prompt in is not replayed either
+        running_step = speculation.engine_step_time(ctx, decode_seconds(ctx, layout, busy))
+        others = serving.busy_probability(busy.batch)
+        frontend = closed_loop.frontend_latency(ctx, others)
+        mixed = busy.prefill_interference_s + uncaptured_launch_s(ctx)  # a step with a prompt is not replayed either
         seconds = serving.open_loop_ttft(
-            step.seconds, under_way, meets, busy.share, beside, busy.prefill_interference_s, front
+            step.seconds, running_step, others, busy.share, mixed, busy.prefill_interference_s, frontend
         )
     else:
-        seconds = _closed(ctx, layout, busy, token(ctx, layout, busy).seconds)
+        seconds = _closed_loop_ttft(ctx, layout, busy, token(ctx, layout, busy).seconds)
     step.costs.add_time("waiting", seconds - step.seconds, "step", 1.0)
     return PricedPass(step.costs, label(seconds, "t_ttft"))
 
 
-def _closed(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, itl: Number) -> Number:
-    """Time to first token in a closed loop: the same for prefill and for a rate, worked out for whichever comes first."""
+def _closed_loop_ttft(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, itl: Number) -> Number:
+    """Mean TTFT of a closed loop: for prefill and for the throughput of decode, computed once."""
 
-    def found() -> Number:
+    def ttft() -> Number:
         step = decode_seconds(ctx, layout, busy)
-        alone = ctx.memoized(layout, ALONE, lambda: prefill_pass(ctx, layout).seconds)
+        alone = ctx.memoized(layout, "lone prefill", lambda: prefill_pass(ctx, layout).seconds)
         return closed_loop.mean_closed_loop_ttft(ctx, layout, busy, alone, itl, step)
 
-    return ctx.memoized(layout, FIRST, found)
+    return ctx.memoized(layout, "closed-loop TTFT", ttft)
 
 
 def throughput(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad, itl: Number) -> Number:
-    """Output tokens per second of all replicas: of the steps alone, or in a closed loop of whole requests, first tokens included.
-
-    As many requests as memory holds are queued behind those under way, so that every slot is always taken.
-    """
+    """Output tokens per second of all replicas: of decode steps alone, or in a closed loop of whole requests, TTFT included."""
     if busy.kind != "closed":
         return serving.decode_throughput(busy.batch, itl, layout.dp)
     bound = serving.prompt_bound_throughput(ctx.output, busy.prefill_interference_s, layout.pp, layout.dp)
-    if num.value(ctx.request.concurrency) is MOST:  # what waits is queued outside, so that no slot is ever idle
+    if num.value(ctx.request.concurrency) is MOST:  # as many more requests are queued, so that no client is ever idle
         return num.minimum(serving.decode_throughput(busy.batch, itl, layout.dp), bound)
-    first = _closed(ctx, layout, busy, itl)
-    rate = serving.closed_loop_throughput(busy.batch, ctx.output, first, itl, layout.dp)
-    return num.minimum(rate, bound)
+    ttft = _closed_loop_ttft(ctx, layout, busy, itl)
+    return num.minimum(serving.closed_loop_throughput(busy.batch, ctx.output, ttft, itl, layout.dp), bound)
 
 
 def decode(ctx: EstimateContext, layout: Layout) -> DecodeAnswer:
-    """Inter-token latency in the middle of the answer, with the sequences of the load at once on each replica."""
+    """ITL in the middle of the output, with as many running sequences on each replica as the load brings."""
     busy = load(ctx, layout)
     step = token(ctx, layout, busy)
     context = serving.mean_context(ctx.prompt, ctx.output)
     flops = ctx.model_flops(busy.batch, 1.0, context, 1.0, decode=True)
-    error, of_rate = _decode_errors(ctx, step, busy)
+    error, rate_error = _decode_errors(ctx, step, busy)
     rate = throughput(ctx, layout, busy, step.seconds)
-    held = residency.resident_memory(ctx, layout, "decode")
     devices = layout.tp * layout.cp * layout.pp
     return DecodeAnswer(
-        **_shared(step, held, error),
+        **_common(ctx, layout, "decode", step, error),
         flops=serving.flops_of_all(flops, 1.0, layout.dp),
         batch=busy.batch,
-        max_batch=busy.largest,
+        max_batch=busy.max_batch,
         load_kind=busy.kind,
         tokens_per_s=rate,
-        tokens_per_s_interval=rate_interval(rate, of_rate, step.seconds, _floor(step)),
+        tokens_per_s_interval=rate_interval(rate, rate_error, step.seconds, _floor(step)),
         tokens_per_s_per_user=serving.tokens_per_user(step.seconds),
         mbu=training.memory_bandwidth_utilization(step.costs.bytes, step.seconds, ctx.chip.bandwidth),
         mfu=training.model_flops_utilization(flops, step.seconds, devices, ctx.chip.peak(ctx.formats.compute)),
-        speculation=speculation.answer(ctx, layout, pipelined_decode.sequences_per_stage(layout, busy.batch)),
+        speculation=speculation.answer(ctx, layout, decode_step.sequences_per_stage(layout, busy.batch)),
     )
 
 
 def _decode_step(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> PricedPass:
-    """One token for every sequence under way, in the middle of the answer."""
+    """One token for every running sequence, in the middle of the output."""
     context = serving.mean_context(ctx.prompt, ctx.output)
-    batch = pipelined_decode.sequences_per_stage(layout, busy.batch)
+    batch = decode_step.sequences_per_stage(layout, busy.batch)
     step = speculation.token_step(ctx, layout, batch, context)
-    step = cuda_graphs.padded_to_graph(ctx, layout, step, batch, context, prompts=busy.kind != "static")
-    return pipelined_decode.pipeline_wait(ctx, layout, step, busy.batch, context)
+    step = decode_step.padded_to_graph(ctx, layout, step, batch, context, prompts=busy.kind != "static")
+    return decode_step.pipeline_wait(ctx, layout, step, busy.batch, context)
 
 
 def decode_seconds(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> Number:
-    """Seconds of that step."""
+    """Seconds of a decode step, without the prefills of other requests."""
     return ctx.memoized(layout, "decode step", lambda: _decode_step(ctx, layout, busy).seconds)
 
 
 def token(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> PricedPass:
-    """Inter-token latency: a decode step, and what the prompts of other requests add to it."""
-    return ctx.memoized(layout, "token", lambda: _token(ctx, layout, busy))
+    """ITL: a decode step, and what the prefills of other requests add to it."""
 
+    def priced() -> PricedPass:
+        step = _decode_step(ctx, layout, busy)
+        ctx.memoized(layout, "decode step", lambda: step.seconds)
+        if busy.kind == "static":
+            return step
+        if busy.kind == "closed":
+            form = serving.lockstep_interference if closed_loop.is_lockstep(ctx) else serving.prefill_interference
+            batch = decode_step.sequences_per_stage(layout, busy.batch)
+            added = form(batch, ctx.output, busy.prefill_interference_s)
+            seconds = step.seconds + added
+        else:
+            seconds = serving.open_loop_itl(step.seconds, busy.share)
+            added = seconds - step.seconds
+        step.costs.add_time("prefill_interference", added, "prefill_attention", 0.0)
+        return PricedPass(step.costs, label(seconds, "t_itl"))
 
-def _token(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> PricedPass:
-    step = _decode_step(ctx, layout, busy)
-    ctx.memoized(layout, "decode step", lambda: step.seconds)
-    if busy.kind == "static":
-        return step
-    if busy.kind == "closed":
-        form = serving.lockstep_interference if closed_loop.is_lockstep(ctx) else serving.prefill_interference
-        added = form(pipelined_decode.sequences_per_stage(layout, busy.batch), ctx.output, busy.prefill_interference_s)
-        seconds = step.seconds + added
-    else:
-        seconds = serving.open_loop_itl(step.seconds, busy.share)
-        added = seconds - step.seconds
-    step.costs.add_time("prefill_interference", added, "prefill_attention", 0.0)
-    return PricedPass(step.costs, label(seconds, "t_itl"))
+    return ctx.memoized(layout, "token", priced)
 
 
 def _floor(step: PricedPass) -> Number:
@@ -189,8 +176,8 @@ def _floor(step: PricedPass) -> Number:
     )
 
 
-def _shared(step: PricedPass, held: Residency, error: Number) -> dict[str, Any]:
-    """The parts that prefill and decode share: time, floor, interval, resources, breakdown, memory."""
+def _common(ctx: EstimateContext, layout: Layout, phase: str, step: PricedPass, error: Number) -> dict[str, Any]:
+    """The fields that prefill and decode share."""
     costs, floor = step.costs, _floor(step)
     return {
         "time_s": step.seconds,
@@ -201,29 +188,29 @@ def _shared(step: PricedPass, held: Residency, error: Number) -> dict[str, Any]:
         "breakdown_s": dict(costs.groups),
         "communication_s": dict(costs.by_axis),
         "communication_bytes": dict(costs.volumes),
-        "memory": held,
+        "memory": residency.resident_memory(ctx, layout, phase),
     }
 
 
 def _decode_errors(ctx: EstimateContext, step: PricedPass, busy: ReplicaLoad) -> tuple[Number, Number]:
-    """80% relative errors of an inter-token latency and of the rate of whole requests."""
+    """80% relative errors of ITL and of the throughput of whole requests."""
     suffix = "-moe" if any(group.moe for group in ctx.ledger.layers) else ""
-    unnamed = ctx.formats.variant == "int4-weights" and not ctx.engine.efficiency
-    named = "decode-int4" if unnamed else f"decode{suffix}"
-    error = _error(ctx, step, named)
+    unknown_int4_kernels = ctx.formats.variant == "int4-weights" and not ctx.engine.efficiency
+    name = "decode-int4" if unknown_int4_kernels else f"decode{suffix}"
+    error = _error(ctx, step, name)
     if busy.kind != "static":
-        return error, _error(ctx, step, named if unnamed else f"throughput{suffix}")
-    if ctx.engine.backends:  # whose errors are those of one stream
+        return error, _error(ctx, step, name if unknown_int4_kernels else f"throughput{suffix}")
+    if ctx.engine.backends:  # their errors were fitted on single streams
         return error, error
     alone = num.where(busy.batch <= 1, num.maximum(error, _error(ctx, step, "decode-alone")), error)
     return alone, alone
 
 
 def _error(ctx: EstimateContext, step: PricedPass, name: str) -> Number:
-    """80% relative error of a phase: its own where runs gave one, else composed from the classes of its operations (docs/adr)."""
+    """80% relative error of a phase: its own where measured runs gave one, else composed from the classes of its operations."""
     if ctx.chip.ideal:
         return 0.0
-    whole = ctx.chip.constants(REGIME, "phase", name)
-    if ctx.host is not None:  # two machines' kernels: what each takes of the time says how sure the sum is
-        return step.costs.relative_error(step.seconds)
-    return whole.error if whole.known else step.costs.relative_error(step.seconds)
+    phase = ctx.chip.constants(REGIME, "phase", name)
+    if phase.known and ctx.host is None:  # with a host CPU, the sum of two machines' kernels has the composed error
+        return phase.error
+    return step.costs.relative_error(step.seconds)

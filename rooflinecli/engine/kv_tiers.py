@@ -40,7 +40,7 @@ def answer(ctx: EstimateContext, layout: Layout, busy: ReplicaLoad) -> TiersAnsw
     one = memory.kv_cache(ctx.ledger, layout, ctx.formats, 1.0, length, ctx.lift)
     again = ctx.prompt if ctx.cached_prompt_tokens is None else ctx.cached_prompt_tokens
     back = memory.kv_cache(ctx.ledger, layout, ctx.formats, 1.0, again, ctx.lift)
-    kept = [f.idle_on_device(busy.largest, busy.batch)]
+    kept = [f.idle_on_device(busy.max_batch, busy.batch)]
     for place in places:
         size = ctx.from_flag(f"M_{place.name}", place.size, "B", "--kv-offload")
         kept.append(f.sessions_cached(size, one))

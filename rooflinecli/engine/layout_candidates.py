@@ -1,8 +1,8 @@
-"""The layouts that the chooser looks at: splits of the devices into the sizes left open, then what training leaves open beside.
+"""Candidate layouts of the choice of a layout: splits of the devices into the sizes left open, then what training leaves open.
 
-Not every legal layout (`roofline search` has those): tensor parallelism stays inside the innermost network domain, context
-parallelism and virtual stages are taken as given, experts stay whole or are spread as far as the innermost domain or the replicas
-go, microbatches up to 4, ZeRO 1 or 3, recomputation none or full.
+Not every legal layout (`roofline search` has those): tensor parallelism stays inside the scale-up domain, context parallelism and
+virtual stages are taken as given, experts stay whole or are spread as far as the scale-up domain or the replicas go, micro-batches
+up to 4, ZeRO 1 or 3, recomputation none or full.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from rooflinecli.core.num import Number, divisors
 from rooflinecli.engine import explicit_layout, legality
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.rules import LegalityRule
+from rooflinecli.engine.legality import LegalityRule
 from rooflinecli.specs.layout import WHOLE, Layout
 from rooflinecli.specs.request import Request
 
@@ -21,75 +21,45 @@ LARGEST = 65536  # devices
 
 
 def candidates(
-    ctx: EstimateContext, phase: str, devices: int, refused: list[LegalityRule] | None = None
+    ctx: EstimateContext, phase: str, devices: int, broken: list[LegalityRule] | None = None
 ) -> Iterator[Layout]:
-    """Legal layouts of the open sizes on so many devices; `refused` collects the rules that the others broke."""
-    for split in _splits(ctx, phase, devices):
-        for sized in _micro_batches(ctx, split) if phase == "train" else [split]:
-            rule = legality.first_violation(ctx, sized, phase)
+    """Legal layouts of the open sizes on so many devices; `broken` collects the rules that the others break."""
+    training = phase == "train"
+    for split in _splits(ctx, training, devices):
+        for layout in _micro_batches(ctx, split) if training else [split]:
+            rule = legality.first_violation(ctx, layout, phase)
             if rule is None:
-                yield from _training_variants(ctx, sized) if phase == "train" else [sized]
-            elif refused is not None:
-                refused.append(rule)
+                yield from _zero_and_recompute(ctx, layout) if training else [layout]
+            elif broken is not None:
+                broken.append(rule)
 
 
-def _splits(ctx: EstimateContext, phase: str, devices: int) -> Iterator[Layout]:
-    """Sizes of the axes that multiply to `devices`."""
-    r, training = ctx.request, phase == "train"
-    cp, whole = int(r.cp or 1), _undivided(r, training)
+def _splits(ctx: EstimateContext, training: bool, devices: int) -> Iterator[Layout]:
+    """Layouts whose axes multiply to `devices`."""
+    r = ctx.request
+    cp, common = int(r.cp or 1), _common(r, training)
     stages = r.pp if r.stages is None or r.stages in explicit_layout.ENDS else float(str(r.stages).count(",") + 1)
     for tp in _sizes(r.tp, devices):
-        if r.tp is None and not _divides_heads(ctx, tp):
-            continue
-        if r.tp is None and tp > scale_up_domain(ctx):
+        if r.tp is None and (not _divides_heads(ctx, tp) or tp > scale_up_domain(ctx)):
             continue
         for pp in _sizes(stages, devices // max(tp * cp, 1)):
             dp, rest = divmod(devices, tp * cp * pp)
             if rest or dp < 1 or (r.dp is not None and dp != int(r.dp)):
                 continue
-            if not training and not _worth_serving(ctx, devices, tp, pp, dp):
-                continue
+            split = common.with_changes(tp=float(tp), pp=float(pp), dp=float(dp))
             if training:
                 for ep in _expert_groups(ctx, tp, dp):
-                    yield whole.with_changes(tp=float(tp), pp=float(pp), dp=float(dp), ep=ep)
-            elif not r.attention_dp:
-                yield whole.with_changes(tp=float(tp), pp=float(pp), dp=float(dp))
-            else:
-                ranks = explicit_layout.attention_dp_sizes(
-                    r, float(tp), float(dp), float(r.ep) if r.ep is not None else None
-                )
-                yield whole.with_changes(tp=ranks[0], pp=float(pp), dp=ranks[1], ep=ranks[2])
+                    yield split.with_changes(ep=ep)
+            elif _worth_serving(ctx, devices, tp, pp, dp):
+                if not r.attention_dp:
+                    yield split
+                    continue
+                given = None if r.ep is None else float(r.ep)
+                sizes = explicit_layout.attention_dp_sizes(r, float(tp), float(dp), given)
+                yield split.with_changes(tp=sizes[0], dp=sizes[1], ep=sizes[2])
 
 
-def _expert_groups(ctx: EstimateContext, tp: int, dp: int) -> list[float]:
-    """Expert groups of training: as given; else experts whole, spread over the replicas of the innermost domain, or over all that share them."""
-    r, experts = ctx.request, ctx.ledger.experts
-    if r.ep is not None or not experts:
-        return [float(r.ep or 1)]
-    groups = [e for e in divisors(dp) if not any(x % e for x in experts)]
-    inside = [e for e in groups if e * tp <= scale_up_domain(ctx)]
-    return [float(e) for e in sorted({1, max(inside, default=1), groups[-1]})]
-
-
-def untried_dimensions(ctx: EstimateContext) -> str:
-    """What of training layouts the candidates leave out, of the sizes that are open."""
-    r = ctx.request
-    lacks = {
-        "tp beyond the fast domain": r.tp is None
-        and ctx.request.devices is not None
-        and ctx.request.devices > scale_up_domain(ctx),
-        "cp": r.cp is None,
-        "other ep": r.ep is None and bool(ctx.ledger.experts),
-        "virtual stages": r.virtual_stages is None,
-        "micro-batches above 4": r.micro_batch is None,
-        "ZeRO-2": r.zero is None,
-        "shard groups": r.shard is None and r.zero in (None, 3),
-        "selective recomputation": r.recompute is None,
-    }
-    return ", ".join(name for name, out in lacks.items() if out) or "nothing else"
-
-
-def _undivided(r: Request, training: bool) -> Layout:
+def _common(r: Request, training: bool) -> Layout:
     """What every split has in common."""
     return WHOLE.with_changes(
         cp=float(r.cp or 1),
@@ -99,12 +69,22 @@ def _undivided(r: Request, training: bool) -> Layout:
         sequence_parallel=bool(r.sequence_parallel),
         zero=1 if training else 0,
         flash=r.flash,
-        **explicit_layout.layout(r, "train" if training else "serve"),
+        **explicit_layout.layout_fields(r, "train" if training else "serve"),
     )
 
 
+def _expert_groups(ctx: EstimateContext, tp: int, dp: int) -> list[float]:
+    """ep in training: as given; else experts whole, spread over the replicas of the scale-up domain, or over all that share them."""
+    r, experts = ctx.request, ctx.ledger.experts
+    if r.ep is not None or not experts:
+        return [float(r.ep or 1)]
+    groups = [e for e in divisors(dp) if not any(x % e for x in experts)]
+    inside = [e for e in groups if e * tp <= scale_up_domain(ctx)]
+    return [float(e) for e in sorted({1, max(inside, default=1), groups[-1]})]
+
+
 def _worth_serving(ctx: EstimateContext, devices: int, tp: int, pp: int, dp: int) -> bool:
-    """One replica where the count is open; and stages only where tensor parallelism cannot fill the inner domain."""
+    """One replica where the count is open; and stages only where tensor parallelism cannot fill the scale-up domain."""
     r = ctx.request
     if ctx.engine.splits_layers and r.tp is None:
         return tp == 1 and (r.dp is not None or dp == 1)
@@ -119,19 +99,19 @@ def _worth_serving(ctx: EstimateContext, devices: int, tp: int, pp: int, dp: int
 
 
 def _micro_batches(ctx: EstimateContext, split: Layout) -> Iterator[Layout]:
-    """Larger microbatches are tried on a given device count only: the fewest devices that hold a model hold it with one sequence."""
-    given = ctx.request.micro_batch is not None or ctx.request.devices is None
-    for size in [split.micro_batch] if given else [1.0, 2.0, 4.0]:
+    """Larger micro-batches only on a given device count: the fewest devices that fit a model fit it with one sequence."""
+    fixed = ctx.request.micro_batch is not None or ctx.request.devices is None
+    for size in [split.micro_batch] if fixed else [1.0, 2.0, 4.0]:
         yield split if size == split.micro_batch else split.with_changes(micro_batch=size)
 
 
-def _training_variants(ctx: EstimateContext, base: Layout) -> Iterator[Layout]:
-    """ZeRO stages and recomputation left open: no rule speaks of them."""
+def _zero_and_recompute(ctx: EstimateContext, layout: Layout) -> Iterator[Layout]:
+    """ZeRO stages and recomputation left open: no legality rule concerns them."""
     r = ctx.request
-    parallel = base.tp > 1 if r.sequence_parallel is None else r.sequence_parallel
-    for zero in [r.zero] if r.zero is not None else ([1, 3] if base.dp > 1 else [0]):
+    parallel = layout.tp > 1 if r.sequence_parallel is None else r.sequence_parallel
+    for zero in [r.zero] if r.zero is not None else ([1, 3] if layout.dp > 1 else [0]):
         for recompute in [r.recompute] if r.recompute else ["none", "full"]:
-            yield base.with_changes(zero=zero, recompute=recompute, sequence_parallel=parallel)
+            yield layout.with_changes(zero=zero, recompute=recompute, sequence_parallel=parallel)
 
 
 def _sizes(given: Number | None, devices: int) -> list[int]:
@@ -144,8 +124,24 @@ def _divides_heads(ctx: EstimateContext, tp: int) -> bool:
     return not any(heads % tp for heads in ctx.ledger.heads)
 
 
+def untried_dimensions(ctx: EstimateContext) -> str:
+    """Dimensions of training layouts that are open and that the candidates leave out."""
+    r = ctx.request
+    untried = {
+        "tp beyond the fast domain": r.tp is None and r.devices is not None and r.devices > scale_up_domain(ctx),
+        "cp": r.cp is None,
+        "other ep": r.ep is None and bool(ctx.ledger.experts),
+        "virtual stages": r.virtual_stages is None,
+        "micro-batches above 4": r.micro_batch is None,
+        "ZeRO-2": r.zero is None,
+        "shard groups": r.shard is None and r.zero in (None, 3),
+        "selective recomputation": r.recompute is None,
+    }
+    return ", ".join(name for name, out in untried.items() if out) or "nothing else"
+
+
 def scale_up_domain(ctx: EstimateContext) -> int:
-    """The largest tensor-parallel group tried: the innermost network domain, at most 16."""
+    """The largest tensor-parallel group tried: the innermost network domain, at most 8, or 16 in a torus."""
     if not ctx.chip.levels:
         return 1
     return int(min(ctx.chip.levels[0].size, 16 if ctx.chip.levels[0].level.kind == "torus" else 8))

@@ -35,7 +35,7 @@ class Microbatch:
         self.ctx, self.layout = ctx, layout
         self.ledger, seq = (ctx.ledger, ctx.seq) if tower is None else (tower.ledger, tower.length)
         sequences = layout.micro_batch if tower is None else tower.inputs(layout.micro_batch)
-        self.costs = costs or ctx.bill(REGIME, layout.devices)
+        self.costs = costs or ctx.accumulator(REGIME, layout.devices)
         self.forward = ForwardPass(
             kernels(ctx.formats, layout.software),
             flash=layout.flash,
@@ -56,7 +56,9 @@ class Microbatch:
     def part(self) -> Microbatch:
         """The same microbatch on an empty bill of its own."""
         other = object.__new__(Microbatch)  # a tenth of copy.copy's time
-        other.__dict__.update(self.__dict__, costs=self.ctx.bill(REGIME, self.layout.devices), weight_gradients=0.0)
+        other.__dict__.update(
+            self.__dict__, costs=self.ctx.accumulator(REGIME, self.layout.devices), weight_gradients=0.0
+        )
         return other
 
     def constants(self, kind: str) -> Any:

@@ -1,8 +1,7 @@
-"""What would work where a plan does not fit: the same load as more replicas on the same devices, or the fewest devices that hold it."""
+"""The nearest alternative where a layout does not fit: the same load on the same devices laid out otherwise, or more devices."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,10 +16,14 @@ from rooflinecli.engine.residency import resident_memory
 from rooflinecli.formulas import serving
 from rooflinecli.specs.layout import Layout
 
+# Given sizes that are freed on the devices given, one group after the other: the split, then what training holds with it.
+_SPLIT = ("tp", "pp", "dp", "cp", "ep", "virtual_stages")
+_FREED = (_SPLIT, (*_SPLIT, "micro_batch", "zero", "recompute"))
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FeasibleAlternative:
-    """A plan that works, why, and the sequences per replica where those change with it."""
+    """A layout that fits, why, and the sequences per replica where those change with it."""
 
     layout: Layout
     reason: str
@@ -28,73 +31,55 @@ class FeasibleAlternative:
 
 
 def nearest_feasible(ctx: EstimateContext, phases: tuple[str, ...]) -> FeasibleAlternative | None:
-    """The remedy that asks for least: the devices given laid out otherwise or with their sequences spread over replicas, else more devices."""
-    kept = _otherwise(ctx, phases) or (None if phases == ("train",) else _as_replicas(ctx, phases))
-    if kept is not None:
-        return kept
+    """On the devices given: another split, or the sequences spread over replicas; else on more devices. None where nothing fits."""
+    nearest = _other_split(ctx, phases) or (None if phases == ("train",) else _as_replicas(ctx, phases))
+    if nearest is not None:
+        return nearest
     free = EstimateContext(replace(ctx.request, devices=None, tp=None, pp=None, dp=None, cp=None, ep=None))
     try:
-        found = choose(free, phases, fastest=False)
+        choice = choose(free, phases, fastest=False)
     except (UsageError, Infeasible):
         return None
-    return FeasibleAlternative(found.layout, found.reason)
+    return FeasibleAlternative(choice.layout, choice.reason)
 
 
-# What is let go on the devices given, a step at a time: the split, then what training holds beside it.
-_LET_GO: tuple[tuple[str, ...], ...] = (
-    ("tp", "pp", "dp", "cp", "ep", "virtual_stages"),
-    ("tp", "pp", "dp", "cp", "ep", "virtual_stages", "micro_batch", "zero", "recompute"),
-)
-
-
-def _otherwise(ctx: EstimateContext, phases: tuple[str, ...]) -> FeasibleAlternative | None:
-    """Another layout of the devices given that holds the same load; none where the layout was open to begin with."""
+def _other_split(ctx: EstimateContext, phases: tuple[str, ...]) -> FeasibleAlternative | None:
+    """Another layout of the devices given for the same load; None where the layout was open to begin with."""
     r = ctx.request
     if r.devices is None and None in (r.tp, r.pp, r.dp):
         return None
     product, _ = explicit_layout.product_of_explicit_sizes(r)
     devices = r.devices if r.devices is not None else float(product)
-    for names in _LET_GO if phases == ("train",) else _LET_GO[:1]:
+    for names in _FREED if phases == ("train",) else _FREED[:1]:
         if all(getattr(r, name) is None for name in names):
             continue
+        freed: dict[str, Any] = dict.fromkeys(names)
         try:
-            open_: dict[str, Any] = dict.fromkeys(names)
-            found = choose(EstimateContext(replace(r, devices=devices, **open_)), phases)
+            choice = choose(EstimateContext(replace(r, devices=devices, **freed)), phases)
         except (UsageError, Infeasible):
             continue
-        if found.fits:
-            return FeasibleAlternative(found.layout, f"the same {plural(devices, 'device')} laid out otherwise")
+        if choice.fits:
+            return FeasibleAlternative(choice.layout, f"the same {plural(devices, 'device')} laid out otherwise")
     return None
 
 
 def _as_replicas(ctx: EstimateContext, phases: tuple[str, ...]) -> FeasibleAlternative | None:
-    """The sequences of one replica spread over several on the devices given, experts over all of them (attention data parallelism)."""
+    """The sequences of one replica spread over the fewest replicas that fit, experts over all of them (attention data parallelism)."""
     r = ctx.request
     if r.devices is None or r.concurrency is not None or r.qps is not None or (r.dp or 1) > 1:
         return None
-    for layout in _replicated(ctx, int(r.devices)):
-        each = serving.sequences_per_replica(ctx.batch, layout.dp)
-        asked = EstimateContext(replace(r, batch=each))
-        if legality.first_violation(asked, layout, phases[-1]) is None and all(
-            resident_memory(asked, layout, p).fits for p in phases
-        ):
-            return FeasibleAlternative(
-                layout, f"the same {ctx.batch:g} sequences as {layout.dp:.0f} replicas of {each:.0f}", each
-            )
-    return None
-
-
-def _replicated(ctx: EstimateContext, devices: int) -> Iterator[Layout]:
-    """Fewest replicas first."""
+    fields = explicit_layout.layout_fields(r, "decode")
     moe = any(group.moe for group in ctx.ledger.layers)
+    devices = int(r.devices)
     for dp in divisors(devices)[1:]:
-        if dp <= ctx.batch:
-            tp, ep = float(devices // dp), float(dp if moe else 1)
-            yield Layout(
-                tp=tp,
-                dp=float(dp),
-                ep=ep,
-                zero=0,
-                flash=ctx.request.flash,
-                **explicit_layout.layout(ctx.request, "decode"),
-            )
+        if dp > ctx.batch:
+            break
+        ep = float(dp if moe else 1)
+        layout = Layout(tp=float(devices // dp), dp=float(dp), ep=ep, zero=0, flash=r.flash, **fields)
+        batch = serving.sequences_per_replica(ctx.batch, layout.dp)
+        smaller = EstimateContext(replace(r, batch=batch))
+        legal = legality.first_violation(smaller, layout, phases[-1]) is None
+        if legal and all(resident_memory(smaller, layout, phase).fits for phase in phases):
+            reason = f"the same {ctx.batch:g} sequences as {layout.dp:.0f} replicas of {batch:.0f}"
+            return FeasibleAlternative(layout, reason, batch)
+    return None

@@ -1,24 +1,44 @@
-"""Options that do not go together, whatever the layout: refused before anything is chosen.
+"""Options that exclude each other or that a model cannot take, whatever the layout: refused before a layout is chosen.
 
-Sizes that no layout can have are `legal.check`'s: asked at once where layouts are arrays, else once nothing was found legal.
+Sizes that no layout can have are `legality.check`'s: called at once where layouts are arrays, else when no legal layout was found.
 """
 
 from __future__ import annotations
 
+from rooflinecli.core import num
 from rooflinecli.core.errors import UsageError, unknown
-from rooflinecli.engine import autoregressive_only, lora_serving, speculation
+from rooflinecli.engine import lora_serving, speculation
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.phases import recompute
 from rooflinecli.specs.hardware import load_defaults
 from rooflinecli.specs.layout import OFFLOADS
+from rooflinecli.specs.options import OPTIONS
+
+_NO_LOAD = "has no rule of how passes wait under a load; --batch says how many inputs a pass takes"
+_NO_OUTPUT, _NO_CACHE = "writes no tokens; leave it out", "keeps no cache; leave it out"
+NOT_AUTOREGRESSIVE = {  # options of a model that decodes nothing -> why they have no meaning
+    "qps": _NO_LOAD,
+    "concurrency": _NO_LOAD,
+    "output": _NO_OUTPUT,
+    "kv_dtype": _NO_CACHE,
+    "prefix_hit": _NO_CACHE,
+    "kv_tier": _NO_CACHE,
+    "sessions": _NO_CACHE,
+    "adapters": _NO_OUTPUT,
+    "speculate": _NO_OUTPUT,
+}
+CACHED_PROMPT = ("prefix_hit", "kv_tier", "sessions")  # which need a decoder that reads the prompt itself
 
 
 def check(ctx: EstimateContext) -> None:
     """Raises UsageError with the option and the remedy."""
-    _recomputation(ctx)
+    _check_recomputation(ctx)
     r = ctx.request
-    if r.software is not None and not _named(r.software, frameworks(ctx)):
-        raise unknown("software", r.software, frameworks(ctx), option="software")
+    if r.software is not None:
+        names = frameworks(ctx)
+        plain, *options = r.software.split("+")  # options are joined to a framework: torchtitan+async+rowwise
+        if not {plain, *(f"{plain}+{option}" for option in options)} <= set(names):
+            raise unknown("software", r.software, names, option="software")
     if r.offload is not None and _offloads(r.offload):
         _ = ctx.chip.host_link
         layers = r.offload.partition(":")[2]
@@ -32,7 +52,7 @@ def check(ctx: EstimateContext) -> None:
                 f"--optimizer {r.optimizer} multiplies matrices, which a host is too slow for; leave --offload {r.offload} out",
                 "offload",
             )
-    autoregressive_only.check(ctx)
+    check_autoregressive(ctx)
     speculation.check(ctx)
     if r.kv_tier is not None or r.sessions is not None:
         from rooflinecli.engine import kv_tiers
@@ -41,7 +61,7 @@ def check(ctx: EstimateContext) -> None:
     lora_serving.check(ctx)
 
 
-def _recomputation(ctx: EstimateContext) -> None:
+def _check_recomputation(ctx: EstimateContext) -> None:
     r = ctx.request
     for module in r.recompute_modules.split(",") if r.recompute_modules else ():
         if module not in recompute.MODULES:
@@ -60,23 +80,17 @@ def _recomputation(ctx: EstimateContext) -> None:
         )
 
 
-def _offloads(said: str) -> bool:
-    """Whether something goes to the host. Raises UsageError unless that is known, and layers are whole numbers of activations."""
-    kind, named, layers = said.partition(":")
-    whole = not named or (kind.endswith("activations") and layers.isdigit() and int(layers) > 0)
+def _offloads(written: str) -> bool:
+    """Whether anything is offloaded. Raises UsageError for an unknown kind, and for layers other than a number of activations' layers."""
+    kind, colon, layers = written.partition(":")
+    whole = not colon or (kind.endswith("activations") and layers.isdigit() and int(layers) > 0)
     if kind not in OFFLOADS or not whole:
-        raise UsageError(f"--offload {said}: expected {', '.join(OFFLOADS)}, or activations:LAYERS", "offload")
+        raise UsageError(f"--offload {written}: expected {', '.join(OFFLOADS)}, or activations:LAYERS", "offload")
     return kind != "none"
 
 
-def _named(software: str, known: list[str]) -> bool:
-    """Whether the tables have a framework, and each of the options joined to it (torchtitan+async+rowwise)."""
-    plain, *options = software.split("+")
-    return plain in known and all(f"{plain}+{option}" in known for option in options)
-
-
 def frameworks(ctx: EstimateContext) -> list[str]:
-    """Training frameworks that the efficiency tables of a chip or of its kind tell apart."""
+    """Training frameworks for which the efficiency tables of a chip or of its kind have constants."""
     tables = [ctx.chip.spec.efficiency, load_defaults(ctx.chip.spec.kind).efficiency]
     names = {
         name
@@ -85,5 +99,43 @@ def frameworks(ctx: EstimateContext) -> list[str]:
         for name in table.get("training", {}).get(kind, {})
         if kind != "matmul" or "@" in name
     }
-    names = {name.rpartition("@")[2] for name in names}  # a matmul's are fp8@torchtitan+rowwise
-    return sorted(names | {"any"})
+    return sorted({name.rpartition("@")[2] for name in names} | {"any"})  # a matmul's are fp8@torchtitan+rowwise
+
+
+def check_autoregressive(ctx: EstimateContext) -> None:
+    """Raises UsageError for the first option whose number nothing reads, because the model does not decode or read its prompt."""
+    spec, request = ctx.spec, ctx.request
+    if ctx.is_autoregressive:
+        for field in CACHED_PROMPT if spec.paired else ():
+            if getattr(request, field) is not None:
+                name = field.replace("_", "-")
+                raise UsageError(
+                    f"{OPTIONS[name].flag}: {spec.name} is an encoder with a decoder, and the prompt is read by an encoder "
+                    "whose output is no prefix of another's; leave it out",
+                    name,
+                )
+        return
+    for field, why in NOT_AUTOREGRESSIVE.items():
+        value = getattr(request, field)
+        if value is None or (field == "output" and num.plain(value) and num.value(value) == 0):
+            continue
+        name = field.replace("_", "-")
+        raise UsageError(f"{OPTIONS[name].flag}: {_kind(ctx)} and {why}", name)
+
+
+def _kind(ctx: EstimateContext) -> str:
+    return f"{ctx.spec.name} {'is an encoder' if ctx.spec.denoising is None else 'makes images'}"
+
+
+def supported_phases(ctx: EstimateContext) -> tuple[str, ...]:
+    """The phases asked for that the model has. Raises UsageError where decode alone was asked for."""
+    phases = ctx.request.phases
+    if phases == ("decode",):
+        require_decode(ctx, "use --phase prefill or train")
+    return tuple(phase for phase in phases if ctx.is_autoregressive or phase != "decode")
+
+
+def require_decode(ctx: EstimateContext, remedy: str) -> None:
+    """Raises UsageError, which ends in the remedy, for a model that does not decode."""
+    if not ctx.is_autoregressive:
+        raise UsageError(f"{_kind(ctx)} and decodes nothing; {remedy}", "phase")

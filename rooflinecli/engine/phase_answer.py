@@ -173,18 +173,13 @@ class TrainAnswer(PhaseAnswer):
     extrapolations: list[str] | None = field(default=None, metadata=OPTIONAL | former("unsupported"))
 
 
-def time_at_bound(answer: PhaseAnswer, hold: str) -> Number:
-    """The time at the end of its interval that ranks: the upper one, the expected one, or the floor."""
-    return {"pessimistic": answer.interval_s[1], "floor": answer.floor_s}.get(hold, answer.time_s)
-
-
 def rate_interval(rate: Number, error: Number, time: Number, floor: Number) -> tuple[Number, Number]:
     """80% interval of a rate that goes against a time with this floor."""
     most = roofline.rate_at_floor(rate, time, floor)
     return roofline.rate_low(rate, error), roofline.rate_high(rate, error, most)
 
 
-def plan_answer(layout: Layout, chosen: bool, reason: str) -> LayoutAnswer:
+def layout_answer(layout: Layout, chosen: bool, reason: str) -> LayoutAnswer:
     """A plan as the contract shows it."""
     sizes = {name: int(num.value(getattr(layout, name))) for name in ("devices", *SIZES)}
     seldom = _seldom(layout)

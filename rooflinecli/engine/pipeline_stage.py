@@ -56,7 +56,7 @@ def stage(
     ctx: EstimateContext, layout: Layout, params: memory.DeviceParameters, trained: memory.DeviceParameters
 ) -> PipelineStage:
     """Price one microbatch on the slowest stage of a plan that holds `params` and trains `trained`."""
-    m = Microbatch(ctx, layout, costs=ctx.bill(REGIME, layout.devices))
+    m = Microbatch(ctx, layout, costs=ctx.accumulator(REGIME, layout.devices))
     mean = _stack(m)
     m.transfer()
     for tower in ctx.ledger.reading:

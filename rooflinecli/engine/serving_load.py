@@ -1,55 +1,54 @@
-"""A replica under load: how many sequences it decodes at once, and what other requests' prompts add to the times of one.
+"""A replica under load: how many sequences it decodes at once, and the time that other requests' prefills add.
 
-Three ways to say the load. `--batch b`: b sequences decode, no prompt arrives (static). `--concurrency b`: a closed loop,
-each finished request is followed by a new one. `--qps r`: an open loop, requests arrive at a rate over the whole deployment.
+Three kinds of load. `--batch b`: b sequences decode and no prompt arrives (static). `--concurrency b`: a closed loop, in which each
+request that ends is followed by a new one. `--qps r`: an open loop, requests arrive at a rate over the whole deployment.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
-from rooflinecli import memory
 from rooflinecli.core import num
 from rooflinecli.core.derivation import label
 from rooflinecli.core.errors import Infeasible
 from rooflinecli.core.fast_dataclass import dataclass
 from rooflinecli.core.num import Number
 from rooflinecli.core.solve import solved_value
-from rooflinecli.engine import lora_serving, pipelined_decode
+from rooflinecli.engine import decode_step
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.forward_step import computed_tokens, engine_constant, forward_step
-from rooflinecli.engine.host_offload import on_device
-from rooflinecli.engine.speculation import draft_bytes
-from rooflinecli.formulas import offload, serving
+from rooflinecli.engine.forward_step import computed_tokens, forward_step
+from rooflinecli.engine.residency import max_batch
+from rooflinecli.formulas import serving
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.request import MOST
 
-MANY = 1048576.0  # prompts in one pass, so that weights and starts are shared among enough of them to vanish
+MANY = 1048576.0  # prompts in one pass, among which weights and kernel launches are shared until they vanish
 ROUNDS = 8
-BEHIND = 1e-3  # of the sequences in flight: a rate missed by more is not carried
-LEAST = 1e-12  # sequences in flight: a rate may be as low as one likes
+BEHIND = 1e-3  # of the sequences in flight: a request rate missed by more is not sustained
+LEAST = 1e-12  # sequences in flight: a request rate may be arbitrarily low
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class ReplicaLoad:
-    """Sequences decoding at once on a replica, and what a further prompt costs it (0 when none arrives)."""
+    """Sequences that a replica decodes at once, and in seconds what one more prompt adds (0 when none arrives); `share`: fraction of time
+    that prefills take in an open loop."""
 
     kind: str
     batch: Number
-    largest: Number
+    max_batch: Number
     prefill_interference_s: Number = 0.0
     share: Number = 0.0
 
 
 def load(ctx: EstimateContext, layout: Layout) -> ReplicaLoad:
-    """The load that the request asks for, on one replica."""
+    """The load asked for, on one replica. Raises Infeasible for a request rate that it cannot sustain."""
     return ctx.memoized(layout, "load", lambda: _load(ctx, layout))
 
 
 def _load(ctx: EstimateContext, layout: Layout) -> ReplicaLoad:
-    r, largest = ctx.request, largest_batch(ctx, layout)
+    r, largest = ctx.request, max_batch(ctx, layout)
     if r.qps is not None:
-        return _open(ctx, layout, largest)
+        return _open_loop(ctx, layout, largest)
     if r.concurrency is None:
         return ReplicaLoad("static", ctx.batch, largest)
     batch = num.maximum(largest, 1) if r.concurrency is MOST else ctx.batch
@@ -57,51 +56,32 @@ def _load(ctx: EstimateContext, layout: Layout) -> ReplicaLoad:
 
 
 def sequences(ctx: EstimateContext, layout: Layout) -> Number:
-    """Sequences under way on a replica, without what else the load comes to."""
+    """Sequences that a replica decodes at once."""
     r = ctx.request
     return ctx.batch if r.qps is None and r.concurrency is None else load(ctx, layout).batch
 
 
-def largest_batch(ctx: EstimateContext, layout: Layout) -> Number:
-    """Most sequences of full length whose cache a replica holds beside the weights, as the engine shares memory out."""
-    resident, one, reserve = memory_split(ctx, layout, ctx.prompt + ctx.output)
-    fraction, most = engine_constant(ctx, "kv_fraction", "1"), engine_constant(ctx, "max_sequences", "1")
-    return serving.largest_served(ctx.chip.capacity, resident, reserve, fraction, num.maximum(one, 1.0), most)
-
-
-def memory_split(ctx: EstimateContext, layout: Layout, length: Number) -> tuple[Number, Number, Number]:
-    """Bytes on a device of weights, of the cache of a sequence of `length` tokens, and of what the engine keeps free beside both."""
-    resident = memory.weights(on_device(ctx.parameters(layout), ctx.host), ctx.formats, 1.0)
-    one = memory.kv_cache(ctx.ledger, layout, ctx.formats, 1.0, length, ctx.lift)
-    one = one if ctx.host is None else offload.on_device(one, ctx.host.layers)
-    draft, beside = draft_bytes(ctx, layout, 1.0, length)
-    reserve = engine_constant(ctx, "reserve_bytes", "B")
-    if ctx.engine.reserve_experts_bytes and any(group.moe for group in ctx.ledger.layers):
-        gathered = engine_constant(ctx, "reserve_experts_bytes", "B")
-        reserve = serving.reserve_beside(reserve, gathered, layout.ep)
-    return resident + draft + lora_serving.adapter_bytes(ctx, layout), one + beside, reserve
-
-
 def prefill_interference_s(ctx: EstimateContext, layout: Layout) -> Number:
-    """Seconds that one more prompt adds to a busy replica: its pass without weights to stream or kernels to start."""
+    """Seconds that one more prompt adds to a busy replica: its prefill without weights to stream or kernels to launch."""
     read, keys = computed_tokens(ctx)
     step = forward_step(ctx, layout, MANY, read, keys, decode=False, engine=False)
     return label(step.seconds / MANY, "t_pre")
 
 
 def arrivals(ctx: EstimateContext, layout: Layout) -> tuple[Number, Number, Number]:
-    """Requests per second on a replica, what a prompt costs it, and the share of its time they take: 1 and more is too much."""
+    """Requests per second on a replica, seconds that a prompt takes, and the fraction of time that they take together."""
     rate = ctx.from_flag("qps", ctx.request.qps, "1/s", "--qps") / layout.dp
     cost = prefill_interference_s(ctx, layout)
     return rate, cost, serving.prefill_load(rate, cost)
 
 
-def _open(ctx: EstimateContext, layout: Layout, largest: Number) -> ReplicaLoad:
-    """Sequences in flight follow from the rate and the inter-token latency they cause: the crossing, by secants."""
+def _open_loop(ctx: EstimateContext, layout: Layout, largest: Number) -> ReplicaLoad:
+    """Sequences in flight follow from the request rate and the ITL that they cause: a fixed point, by secants."""
     rate, cost, share = arrivals(ctx, layout)
+    qps = num.value(ctx.request.qps)
     if num.plain(share) and num.value(share) >= 1:
         raise Infeasible(
-            f"--qps {num.value(ctx.request.qps):g}: prompts alone would keep each replica busy {float(num.value(share)):.0%} "
+            f"--qps {qps:g}: prompts alone would keep each replica busy {float(num.value(share)):.0%} "
             "of the time; use more replicas (--dp) or a lower rate"
         )
     plain = ctx if not ctx.lift.traced else EstimateContext(ctx.request)
@@ -110,32 +90,32 @@ def _open(ctx: EstimateContext, layout: Layout, largest: Number) -> ReplicaLoad:
     left, per_second = 1 - num.value(share), num.value(rate)
 
     def excess(batch: Number) -> Number:
-        itl = pipelined_decode.token_step(plain, bare, batch, context).seconds / left
+        itl = decode_step.token_step(plain, bare, batch, context).seconds / left
         return serving.sequences_in_flight(per_second, plain.output, itl) - batch
 
-    batch = _crossing(excess, num.value(largest))
+    batch = _root(excess, num.value(largest))
     if num.plain(batch) and is_unstable(excess(batch), batch):
         raise Infeasible(
-            f"--qps {num.value(ctx.request.qps):g}: a replica falls behind, with {float(batch):,.0f} sequences in flight it makes fewer tokens "
+            f"--qps {qps:g}: a replica falls behind, with {float(batch):,.0f} sequences in flight it makes fewer tokens "
             "than are asked for; use more replicas (--dp) or a lower rate"
         )
     return ReplicaLoad("open", solved_value(batch, rate, "b", "sequences", "b = qps S_o ITL(b)"), largest, cost, share)
 
 
 def is_unstable(excess: Number, batch: Number) -> bool:
-    """Whether a rate leaves more sequences under way than a replica follows with `batch` of them, by more than a search for it errs."""
+    """Whether a request rate brings more sequences than `batch` of them end, beyond the error of the search for it."""
     return bool(excess > BEHIND * batch)
 
 
-def _crossing(excess: Any, most: Number) -> Number:
-    """Where a convex, falling function of the batch crosses zero; `most` when it does not before."""
+def _root(excess: Callable[[Number], Number], most: Number) -> Number:
+    """Where a convex, falling function of the batch crosses zero; four times `most` when it does not before."""
     before, farthest = 0.0 * most + 1.0, 4 * num.maximum(most, 1.0)
     now = num.maximum(before + excess(before), LEAST)
     f_before = excess(before)
     for _ in range(ROUNDS):
         f_now = excess(now)
         slope = (f_now - f_before) / num.where(now == before, 1.0, now - before)
-        behind = num.where(f_now > 0, farthest, now)  # more in flight only adds to what is asked for
-        following = num.where(slope < 0, now - f_now / num.where(slope < 0, slope, -1.0), behind)
+        flat = num.where(f_now > 0, farthest, now)  # more in flight only adds to what is asked for
+        following = num.where(slope < 0, now - f_now / num.where(slope < 0, slope, -1.0), flat)
         before, f_before, now = now, f_now, num.minimum(num.maximum(following, LEAST), farthest)
     return now

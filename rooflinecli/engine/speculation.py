@@ -1,4 +1,4 @@
-"""Speculation inside a decode step: a draft writes some tokens, the target verifies them all in one pass, and keeps a run of them.
+"""Speculative decoding: a draft proposes tokens, the target verifies them all in one pass and accepts a run of them.
 
 Drafts: a model of its own; `mtp`, the target's own layers for further tokens (DeepSeek-V3, section 2.2); `eagle`, a head of one
 layer over the target's features (Li et al. 2024). A head is priced as one more layer of the target's last kind, with a
@@ -18,7 +18,6 @@ from rooflinecli.core.num import Number
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import PricedPass, forward_step
 from rooflinecli.engine.phase_answer import SpeculationAnswer
-from rooflinecli.engine.weight_formats import checkpoint_format
 from rooflinecli.formulas import counts, serving, speculation
 from rooflinecli.layers.softmax import Softmax
 from rooflinecli.ledger.ops import Op
@@ -33,7 +32,7 @@ _MODULES: dict[int, tuple[ModelSpec, ModelSpec]] = {}
 
 @dataclass(slots=True)
 class SpeculationRound:
-    """One step of draft and verification: its bill per token written, and seconds of its parts."""
+    """One step of draft and verification: its time per token written, and seconds of its parts."""
 
     step: PricedPass
     draft: Number
@@ -42,7 +41,7 @@ class SpeculationRound:
 
 
 def check(ctx: EstimateContext) -> None:
-    """Raises UsageError for a draft that does not exist or does not fit the target, and for half of a question."""
+    """Raises UsageError for a draft that does not exist or does not match the target, and for options without their counterpart."""
     r = ctx.request
     if r.speculate is None:
         for name in ("draft_tokens", "acceptance"):
@@ -75,7 +74,7 @@ def check(ctx: EstimateContext) -> None:
 
 
 def token_step(ctx: EstimateContext, layout: Layout, batch: Number, context: Number) -> PricedPass:
-    """A decode step per token written: a plain one, or what a round of speculation comes to."""
+    """A decode step per token written: a plain one, or a step of speculative decoding over its accepted tokens."""
     if ctx.request.speculate is None:
         return forward_step(ctx, layout, batch, 1.0, context, decode=True)
     return speculative_step(ctx, layout, batch, context).step
@@ -83,12 +82,12 @@ def token_step(ctx: EstimateContext, layout: Layout, batch: Number, context: Num
 
 def engine_step_time(ctx: EstimateContext, seconds: Number) -> Number:
     """Seconds of a whole engine step, from those per token."""
-    return seconds if ctx.request.speculate is None else seconds * _tokens(ctx)
+    return seconds if ctx.request.speculate is None else seconds * _accepted_tokens(ctx)
 
 
 def speculative_step(ctx: EstimateContext, layout: Layout, batch: Number, context: Number) -> SpeculationRound:
     """g steps of the draft, one pass of the target over g + 1 positions of each sequence; (1 - a^(g+1)) / (1 - a) tokens."""
-    g, tokens = _length(ctx), _tokens(ctx)
+    g, tokens = _draft_tokens(ctx), _accepted_tokens(ctx)
     verify = forward_step(ctx, layout, batch, g + 1, context, decode=True, logits=g + 1)
     draft = _draft_step(ctx, layout, batch, context)
     costs, seconds = verify.costs, verify.seconds
@@ -99,28 +98,24 @@ def speculative_step(ctx: EstimateContext, layout: Layout, batch: Number, contex
 
 
 def answer(ctx: EstimateContext, layout: Layout, batch: Number) -> SpeculationAnswer | None:
-    """What speculation brings at a batch, and up to which batch it pays; None where nobody speculates."""
+    """Speedup of speculation at a batch, and the break-even batch; None without speculation."""
     if ctx.request.speculate is None:
         return None
     context = serving.mean_context(ctx.prompt, ctx.output)
-    found = speculative_step(ctx, layout, batch, context)
+    result = speculative_step(ctx, layout, batch, context)
     plain = forward_step(ctx, layout, batch, 1.0, context, decode=True).seconds
+    scalar = num.plain(result.step.seconds) and num.plain(layout.devices) and num.plain(ctx.prompt)  # not a sweep
     return SpeculationAnswer(
-        mean_accepted_length=found.tokens,
-        draft_s=found.draft,
-        verify_s=found.verify,
-        speedup=plain / found.step.seconds,
-        break_even_batch=_break_even(ctx, layout, batch) if _single(ctx, layout, found) else None,
+        mean_accepted_length=result.tokens,
+        draft_s=result.draft,
+        verify_s=result.verify,
+        speedup=plain / result.step.seconds,
+        break_even_batch=_break_even(ctx, layout, batch) if scalar else None,
     )
 
 
-def _single(ctx: EstimateContext, layout: Layout, found: SpeculationRound) -> bool:
-    """Whether this is one question rather than a sweep of them."""
-    return num.plain(found.step.seconds) and num.plain(layout.devices) and num.plain(ctx.prompt)
-
-
 def _break_even(ctx: EstimateContext, layout: Layout, asked: Number) -> float | None:
-    """The largest batch at which a token comes sooner than without speculation: 0 where none up to the asked one does, None above SEARCHED."""
+    """The largest batch at which ITL is lower than without speculation: 0 where it is at none up to the asked one, None above SEARCHED."""
     plain = ctx if not ctx.lift.traced else EstimateContext(ctx.request)
     bare = Layout(**{key: num.value(value) for key, value in layout.__dict__.items()})
     context = serving.mean_context(plain.prompt, plain.output)
@@ -142,30 +137,37 @@ def _break_even(ctx: EstimateContext, layout: Layout, asked: Number) -> float | 
     return low
 
 
-def draft_bytes(ctx: EstimateContext, layout: Layout, batch: Number, tokens: Number) -> tuple[Number, Number]:
-    """Bytes of the draft's weights and of its cache of `batch` sequences of `tokens` tokens; nothing where nobody speculates."""
+def draft_weight_bytes(ctx: EstimateContext, layout: Layout) -> Number:
+    """Bytes per device of the draft's weights; none without speculation."""
     if ctx.request.speculate is None:
-        return 0.0, 0.0
-    draft, beside = _drafter(ctx), _plan(layout)
-    params = memory.device_parameters(draft.ledger, beside, draft.lift)
+        return 0.0
+    draft = _draft(ctx)
+    params = memory.device_parameters(draft.ledger, _draft_layout(layout), draft.lift)
     if ctx.request.speculate in HEADS:
         inner = params.inner + 2 * float(ctx.spec.d_model) ** 2 / layout.tp
         params = memory.DeviceParameters(inner, 0.0, params.experts, params.has_experts)
-    cache = memory.kv_cache(draft.ledger, beside, draft.formats, batch, tokens, draft.lift)
-    return memory.weights(params, draft.formats, 1.0), cache
+    return memory.weights(params, draft.formats, 1.0)
+
+
+def draft_kv_bytes(ctx: EstimateContext, layout: Layout, batch: Number, tokens: Number) -> Number:
+    """Bytes per device of the draft's cache of `batch` sequences of `tokens` tokens; none without speculation."""
+    if ctx.request.speculate is None:
+        return 0.0
+    draft = _draft(ctx)
+    return memory.kv_cache(draft.ledger, _draft_layout(layout), draft.formats, batch, tokens, draft.lift)
 
 
 def _draft_step(ctx: EstimateContext, layout: Layout, batch: Number, context: Number) -> PricedPass:
     """One token of the draft for every sequence."""
-    draft, beside = _drafter(ctx), _plan(layout)
-    step = forward_step(draft, beside, batch, 1.0, context, decode=True, engine=False)
+    draft, split = _draft(ctx), _draft_layout(layout)
+    step = forward_step(draft, split, batch, 1.0, context, decode=True, engine=False)
     if ctx.request.speculate in HEADS:
-        step.costs.add([_projection(draft, beside, batch)], 1.0)
+        step.costs.add([_projection(draft, split, batch)], 1.0)
     return PricedPass(step.costs, label(step.costs.total, "t_draft"))
 
 
 def _projection(ctx: EstimateContext, layout: Layout, batch: Number) -> Op:
-    """Features and embedding of a token, side by side, to one width."""
+    """Projection of features and embedding of a token, concatenated, to one width."""
     f, d = ctx.formats, float(ctx.spec.d_model)
     k, n = 2 * d, d / layout.tp
     flops = counts.matmul_flops(batch, k, n)
@@ -184,36 +186,39 @@ def _projection(ctx: EstimateContext, layout: Layout, batch: Number) -> Op:
     )
 
 
-def _drafter(ctx: EstimateContext) -> EstimateContext:
-    """The draft as a scene of its own on the same chip, built once."""
+def _draft(ctx: EstimateContext) -> EstimateContext:
+    """The context of the draft on the same chip, built once."""
     if ctx.draft is None:
         name = ctx.request.speculate
-        model = _module(ctx.spec) if name in HEADS else load_model(str(name))
+        model = _last_layer(ctx.spec) if name in HEADS else load_model(str(name))
         ctx.draft = EstimateContext(replace(ctx.request, model=model, speculate=None, adapters=None), ctx.lift)
         ctx.draft.chip = ctx.chip
     return ctx.draft
 
 
-def _module(spec: ModelSpec) -> ModelSpec:
+def _last_layer(spec: ModelSpec) -> ModelSpec:
     """A model of the target's last layer alone, with its embedding and head."""
     known = _MODULES.get(id(spec))
     if known is None:
-        last = spec.layers[-1].model_copy(update={"repeat": 1})
-        stored = checkpoint_format(spec)  # as the target's layers are in the mean
+        last, stored = spec.layers[-1].model_copy(update={"repeat": 1}), spec.quantization
+        if stored is not None:
+            from rooflinecli.engine.stored_weights import checkpoint_format
+
+            stored = checkpoint_format(spec)  # the mean over the target's layers
         known = _MODULES[id(spec)] = (spec, spec.with_changes(layers=[last], towers=[], quantization=stored))
     return known[1]
 
 
-def _plan(layout: Layout) -> Layout:
-    """The draft is split like the target inside a stage, and not over stages or experts' replicas."""
+def _draft_layout(layout: Layout) -> Layout:
+    """The draft is split like the target inside a stage, and not over stages."""
     return layout.with_changes(pp=1.0)
 
 
-def _length(ctx: EstimateContext) -> Number:
-    asked = ctx.request.draft_tokens
-    return ctx.from_flag("g", 1.0 if asked is None else asked, "tokens", "--num-speculative-tokens", asked is None)
+def _draft_tokens(ctx: EstimateContext) -> Number:
+    count = ctx.request.draft_tokens
+    return ctx.from_flag("g", 1.0 if count is None else count, "tokens", "--num-speculative-tokens", count is None)
 
 
-def _tokens(ctx: EstimateContext) -> Number:
-    kept = ctx.from_flag("a", ctx.request.acceptance, "1", "--acceptance")
-    return speculation.speculative_tokens(kept, _length(ctx))
+def _accepted_tokens(ctx: EstimateContext) -> Number:
+    rate = ctx.from_flag("a", ctx.request.acceptance, "1", "--acceptance")
+    return speculation.speculative_tokens(rate, _draft_tokens(ctx))

@@ -230,11 +230,10 @@ def _rows(group: Layer, at: str, prefix: str) -> Iterator[Linear]:
         yield Linear(f"{at}.{row.name.removeprefix(prefix)}", inputs, outputs, copies=copies)
 
 
-def stored(request: Request) -> Request:
-    """The request with `--weight-dtype q4_k_m` or `awq` turned into a model of that file type or format."""
-    if request.weight_dtype is None:
+def with_stored_weights(request: Request) -> Request:
+    """The request with a file type or format as `--weight-dtype` (q4_k_m, awq) turned into a model of that format."""
+    written = str(request.weight_dtype)
+    file = file_type(written) or (written if schemes.parse(written) else None)
+    if file is None:
         return request
-    file = file_type(request.weight_dtype) or (request.weight_dtype if schemes.parse(request.weight_dtype) else None)
-    return (
-        request if file is None else replace(request, model=with_weight_format(request.model, file), weight_dtype=None)
-    )
+    return replace(request, model=with_weight_format(request.model, file), weight_dtype=None)

@@ -1,5 +1,5 @@
-"""An engine's scheduler over step prices: a load in, the life of every request out.
+"""A discrete-event simulation of an engine's scheduler over step times: a load in, the latencies of every request out.
 
-`policies/` (how a step is formed), `routers/` (which replica takes a request) and `traces/` (formats of recorded load) are
-registries: one file is one of them. Nothing here prices a kernel; `prices` asks the engine once and keeps tables.
+`policies/` (scheduler policies) and `routers/` are registries: one file is one of them. Nothing here prices a kernel;
+`step_times` calls the engine once and keeps tables.
 """

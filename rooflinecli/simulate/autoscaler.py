@@ -1,8 +1,8 @@
-"""Replicas that come and go with the load, as an autoscaler has them: a new one serves after its start-up, one let go ends what it has.
+"""Replicas that an autoscaler starts and stops with the load: a new one serves after its start-up, one let go ends its requests.
 
-Every PERIOD the requests under way are shared out at `target` each, as the Kubernetes HorizontalPodAutoscaler does with a metric per
-pod; replicas are let go only when that has wanted fewer for STABLE. Source: kubernetes.io, Horizontal Pod Autoscaling (the sync period of
-15 s and the downscale stabilization of 5 min are its defaults).
+Every PERIOD the number of requests in flight over the `target` per replica says how many replicas are wanted, as for a metric per pod
+in the Kubernetes HorizontalPodAutoscaler; replicas are let go only when that was lower for STABLE. Source: kubernetes.io, Horizontal Pod
+Autoscaling (the sync period of 15 s and the downscale stabilization of 5 min are its defaults).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from math import ceil
 
 from rooflinecli.core import units
 from rooflinecli.core.errors import UsageError
-from rooflinecli.simulate.cluster import Cluster, GarbageCollectionPaused, Tell, submit, take
+from rooflinecli.simulate.cluster import Cluster, Tell, gc_paused
 from rooflinecli.simulate.request import INF, SimRequest
 
 PERIOD, STABLE = 15.0, 300.0  # s
@@ -23,7 +23,7 @@ EXAMPLE = "write for example 1:8@32, one to eight replicas for 32 requests under
 
 @dataclass(frozen=True)
 class AutoscalePolicy:
-    """From `least` to `most` replicas, `target` requests under way on each; a new one serves after `start` seconds."""
+    """From `least` to `most` replicas, `target` requests in flight on each; a new one serves after `start` seconds."""
 
     least: int
     most: int
@@ -32,14 +32,14 @@ class AutoscalePolicy:
 
 
 def rule(written: str, start: str) -> AutoscalePolicy:
-    """`1:8@32` and `3min`. Raises UsageError."""
+    """Parse --autoscale `1:8@32` and --start-up `3min`. Raises UsageError."""
     between, at, target = written.partition("@")
     least, colon, most = between.partition(":")
     try:
-        found = AutoscalePolicy(int(least), int(most), float(target), 0.0)
+        policy = AutoscalePolicy(int(least), int(most), float(target), 0.0)
     except ValueError:
-        found = AutoscalePolicy(0, 0, 0.0, 0.0)
-    if not (at and colon and 1 <= found.least <= found.most and 0 < found.target < INF):
+        policy = AutoscalePolicy(0, 0, 0.0, 0.0)
+    if not (at and colon and 1 <= policy.least <= policy.most and 0 < policy.target < INF):
         raise UsageError(f"--autoscale {written}: {EXAMPLE}", "autoscale")
     if not start:
         raise UsageError(
@@ -52,20 +52,20 @@ def rule(written: str, start: str) -> AutoscalePolicy:
         raise UsageError(f"--start-up {start}: {error}", "start-up") from None
     if not 0 <= seconds < INF:
         raise UsageError(f"--start-up {start}: expected a time of zero or more", "start-up")
-    return AutoscalePolicy(found.least, found.most, found.target, seconds)
+    return AutoscalePolicy(policy.least, policy.most, policy.target, seconds)
 
 
-class AutoscaledFleet:
-    """A fleet of as many replicas as there may be: those that serve, start, or end what they have; the others cost nothing."""
+class AutoscaledCluster:
+    """A cluster of as many replicas as there may be: those that serve, start, or drain are paid for; the others are free."""
 
-    def __init__(self, fleet: Cluster, rule: AutoscalePolicy, tell: Tell | None, ended: list[SimRequest]):
-        self.fleet, self.rule, self.tell, self.ended = fleet, rule, tell, ended
-        self.serving = list(range(rule.least))
-        self.free = deque(range(rule.least, rule.most))
+    def __init__(self, cluster: Cluster, policy: AutoscalePolicy, tell: Tell | None, ended: list[SimRequest]):
+        self.cluster, self.policy, self.tell, self.ended = cluster, policy, tell, ended
+        self.serving = list(range(policy.least))
+        self.free = deque(range(policy.least, policy.most))
         self.starting: deque[tuple[float, int]] = deque()
-        self.ending: dict[int, float] = {}  # replica -> when it was let go
+        self.draining: dict[int, float] = {}  # replica -> when it was let go
         self.wanted: deque[tuple[float, int]] = deque()
-        self.paid: list[tuple[float, int]] = [(0.0, rule.least)]  # (instant, replicas that cost something from then on)
+        self.paid: list[tuple[float, int]] = [(0.0, policy.least)]  # (instant, replicas paid for from then on)
         self.started = 0
 
     @property
@@ -73,77 +73,61 @@ class AutoscaledFleet:
         """Replicas that serve or soon will."""
         return len(self.serving) + len(self.starting)
 
-    def until(self, instant: float) -> None:
-        """Bring every replica that has something up to an instant; those that end it are free."""
-        for i in (*self.serving, *self.ending):
-            replica = self.fleet.replicas[i]
-            while replica.step(instant):
-                pass
-            if replica.finished:
-                take(replica, self.ended, self.tell)
-        for i in [i for i in self.ending if not self.fleet.replicas[i].under_way]:
-            since = self.ending.pop(i)
+    def advance(self, instant: float) -> None:
+        """Run all paid replicas up to an instant: drained ones are free, started ones serve with an empty cache."""
+        self.cluster.advance(instant, self.ended, self.tell, (*self.serving, *self.draining))
+        replicas = self.cluster.replicas
+        for i in [i for i in self.draining if not replicas[i].under_way]:
+            since = self.draining.pop(i)
             self.free.append(i)
-            self._pay(max(self.fleet.replicas[i].now, since, self.paid[-1][0]))
-
-    def ready(self, instant: float) -> None:
-        """What has started up serves, its cache empty."""
+            self._note_paid(max(replicas[i].now, since, self.paid[-1][0]))
         while self.starting and self.starting[0][0] <= instant:
             _, i = self.starting.popleft()
-            self.fleet.replicas[i], _ = self.fleet.replicas[i].on_failure()
-            self.fleet.replicas[i].front = instant
+            replicas[i], _ = replicas[i].on_failure()
+            replicas[i].front = instant
             self.serving.append(i)
 
     def decide(self, instant: float) -> None:
-        """As many as the requests under way ask for now, and no fewer than they asked for lately."""
-        under = sum(replica.under_way for replica in self.fleet.replicas)
-        asked = min(max(ceil(under / self.rule.target), self.rule.least), self.rule.most)
-        self.wanted.append((instant, asked))
+        """Scale to the replicas wanted now, and no lower than those wanted within STABLE."""
+        in_flight = sum(replica.under_way for replica in self.cluster.replicas)
+        wanted = min(max(ceil(in_flight / self.policy.target), self.policy.least), self.policy.most)
+        self.wanted.append((instant, wanted))
         while self.wanted[0][0] < instant - STABLE:
             self.wanted.popleft()
-        for _ in range(min(asked - self.active_replicas, len(self.free))):
-            self.starting.append((instant + self.rule.start, self.free.popleft()))
+        for _ in range(min(wanted - self.active_replicas, len(self.free))):
+            self.starting.append((instant + self.policy.start, self.free.popleft()))
             self.started += 1
         for _ in range(self.active_replicas - max(count for _, count in self.wanted)):
             if self.starting:
                 self.free.append(self.starting.pop()[1])
             else:
-                self.ending[self.serving.pop()] = instant
-        self._pay(instant)
+                self.draining[self.serving.pop()] = instant
+        self._note_paid(instant)
 
-    def arrive(self, job: SimRequest) -> None:
-        """To one of those that serve."""
-        place = self.serving[self.fleet.router.choose(job, [self.fleet.replicas[i] for i in self.serving])]
-        submit(self.fleet.replicas[place], job, place)
-
-    def _pay(self, instant: float) -> None:
-        count = self.active_replicas + len(self.ending)
+    def _note_paid(self, instant: float) -> None:
+        count = self.active_replicas + len(self.draining)
         if count != self.paid[-1][1]:
             self.paid.append((instant, count))
 
 
-def run_open_loop(state: AutoscaledFleet, jobs: list[SimRequest]) -> None:
-    """An open loop, jobs in order of arrival."""
+def run_open_loop(state: AutoscaledCluster, jobs: list[SimRequest]) -> None:
+    """Open loop, requests in order of arrival."""
     coming, tick = deque(jobs), 0
-    with GarbageCollectionPaused():
-        while coming or any(replica.under_way for replica in state.fleet.replicas):
-            events = (
-                tick * PERIOD,
-                state.starting[0][0] if state.starting else INF,
-                coming[0].arrival if coming else INF,
-            )
-            instant = min(events)
-            state.until(instant)
-            state.ready(instant)
-            if instant == events[0]:
+    with gc_paused():
+        while coming or any(replica.under_way for replica in state.cluster.replicas):
+            start = state.starting[0][0] if state.starting else INF
+            arrival = coming[0].arrival if coming else INF
+            instant = min(tick * PERIOD, start, arrival)
+            state.advance(instant)
+            if instant == tick * PERIOD:
                 state.decide(instant)
                 tick += 1
-            elif instant == events[2]:
-                state.arrive(coming.popleft())
+            elif instant == arrival:
+                state.cluster.submit(coming.popleft(), state.serving)
 
 
 def mean(paid: Sequence[tuple[float, int]], start: float, end: float) -> float:
-    """Replicas that cost something, over the seconds from `start` to `end`."""
+    """Mean number of replicas paid for, over the seconds from `start` to `end`."""
     area = 0.0
     for (at, count), (until, _) in zip(paid, [*paid[1:], (max(end, paid[-1][0]), 0)], strict=True):
         area += count * max(min(until, end) - max(at, start), 0.0)

@@ -1,10 +1,11 @@
-"""Several replicas and a load: who gets which request, and what follows when one ends."""
+"""Replicas behind a router, driven by a load: open or closed loop, aggregated or disaggregated."""
 
 from __future__ import annotations
 
 import gc
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from types import ModuleType
@@ -12,12 +13,13 @@ from types import ModuleType
 from rooflinecli.simulate.replica import Replica
 from rooflinecli.simulate.request import INF, SimRequest
 
-Tell = Callable[[int], None]
+Tell = Callable[[int], None]  # called with the number of requests that just ended
+Follow = Callable[[SimRequest], SimRequest | None]  # the next turn of a session, or the next request of a client
 
 
 @dataclass
 class Cluster:
-    """Replicas of one kind, or prompts on `replicas` and the rest on `decoders`; `transfer` seconds move a token of cache between them."""
+    """Replicas of one kind, or prefill workers and `decoders`; `transfer` seconds move a token of KV cache between them."""
 
     replicas: list[Replica]
     router: ModuleType
@@ -30,21 +32,46 @@ class Cluster:
     def every(self) -> list[Replica]:
         return [*self.replicas, *self.decoders]
 
+    def submit(self, job: SimRequest, among: list[int] | None = None) -> None:
+        """Route a request to one of the replicas, or of those `among` them."""
+        if among is None:
+            place = self.router.choose(job, self.replicas)
+        else:
+            place = among[self.router.choose(job, [self.replicas[i] for i in among])]
+        submit(self.replicas[place], job, place)
+
+    def advance(self, instant: float, ended: list[SimRequest], tell: Tell | None, among: Iterable[int] = ()) -> None:
+        """Run all replicas, or those `among` them, up to an instant; requests that end are appended to `ended`."""
+        for replica in [self.replicas[i] for i in among] or self.replicas:
+            while replica.step(instant):
+                pass
+            take(replica, ended, tell)
+
 
 def run_closed_loop(
-    fleet: Cluster,
+    cluster: Cluster,
     jobs: list[SimRequest],
     concurrency: int,
     tell: Tell | None = None,
-    into: list[SimRequest] | None = None,
+    ended: list[SimRequest] | None = None,
 ) -> list[SimRequest]:
-    """A closed loop: every replica keeps `concurrency` of its share of the jobs under way. Returns the jobs that ended, `into` a list if given."""
-    ended: list[SimRequest] = [] if into is None else into
-    with GarbageCollectionPaused():
-        if fleet.decoders:
-            return _closed_pools(fleet, jobs, concurrency, tell, ended)
-        for i, replica in enumerate(fleet.replicas):
-            share = deque(jobs[i :: len(fleet.replicas)])
+    """Closed loop: every replica keeps `concurrency` of its share of the requests in flight. Returns `ended`, filled."""
+    ended = [] if ended is None else ended
+    if cluster.decoders:
+        left = deque(jobs)
+        first = [left.popleft() for _ in range(min(concurrency * len(cluster.every), len(left)))]
+
+        def follow(job: SimRequest) -> SimRequest | None:
+            if not left:
+                return None
+            following = left.popleft()
+            following.arrival = job.finish
+            return following
+
+        return run_open_loop(cluster, first, follow, tell, ended)
+    with gc_paused():
+        for i, replica in enumerate(cluster.replicas):
+            share = deque(jobs[i :: len(cluster.replicas)])
             for job in [share.popleft() for _ in range(min(concurrency, len(share)))]:
                 submit(replica, job, i)
             while replica.step(INF):
@@ -54,160 +81,109 @@ def run_closed_loop(
                         following.arrival = job.finish
                         submit(replica, following, i)
                 take(replica, ended, tell)
-        return ended
-
-
-def _closed_pools(
-    fleet: Cluster, jobs: list[SimRequest], concurrency: int, tell: Tell | None, ended: list[SimRequest]
-) -> list[SimRequest]:
-    """A closed loop over pools: each end, wherever it is, brings the next prompt."""
-    left = deque(jobs)
-    first = [left.popleft() for _ in range(min(concurrency * len(fleet.every), len(left)))]
-
-    def follow(job: SimRequest) -> SimRequest | None:
-        if not left:
-            return None
-        following = left.popleft()
-        following.arrival = job.finish
-        return following
-
-    return _by_events(fleet, first, follow, tell, ended)
+    return ended
 
 
 def run_open_loop(
-    fleet: Cluster,
+    cluster: Cluster,
     jobs: list[SimRequest],
-    follow: Callable[[SimRequest], SimRequest | None] | None = None,
+    follow: Follow | None = None,
     tell: Tell | None = None,
-    into: list[SimRequest] | None = None,
+    ended: list[SimRequest] | None = None,
 ) -> list[SimRequest]:
-    """An open loop: jobs come when they come, in order of arrival; `follow` gives a session's next turn. Fills `into` as `closed` does."""
-    ended: list[SimRequest] = [] if into is None else into
-    with GarbageCollectionPaused():
-        if follow is not None or fleet.decoders:
-            return _by_events(fleet, jobs, follow, tell, ended)
-        return _looking(fleet, jobs, tell, ended) if fleet.router.LOOKS else _apart(fleet, jobs, tell, ended)
+    """Open loop: requests in order of arrival; `follow` gives what a request that ends brings. Returns `ended`, filled."""
+    ended = [] if ended is None else ended
+    with gc_paused():
+        if follow is not None or cluster.decoders:
+            _run_by_events(cluster, jobs, follow, tell, ended)
+        elif cluster.router.LOOKS:
+            for job in jobs:  # the router sees every replica as it is at the arrival
+                cluster.advance(job.arrival, ended, tell)
+                cluster.submit(job)
+            cluster.advance(INF, ended, tell)
+        else:
+            _run_independently(cluster, jobs, tell, ended)
+    return ended
 
 
-def _apart(fleet: Cluster, jobs: list[SimRequest], tell: Tell | None, ended: list[SimRequest]) -> list[SimRequest]:
-    """Replicas that have nothing to do with each other, one after the other."""
-    shares: list[list[SimRequest]] = [[] for _ in fleet.replicas]
+def _run_independently(cluster: Cluster, jobs: list[SimRequest], tell: Tell | None, ended: list[SimRequest]) -> None:
+    """Replicas whose state the router does not see run one after the other."""
+    shares: list[list[SimRequest]] = [[] for _ in cluster.replicas]
     for job in jobs:
-        shares[fleet.router.choose(job, fleet.replicas)].append(job)
-    for i, (replica, share) in enumerate(zip(fleet.replicas, shares, strict=True)):
+        shares[cluster.router.choose(job, cluster.replicas)].append(job)
+    for i, (replica, share) in enumerate(zip(cluster.replicas, shares, strict=True)):
         step = replica.step
         for job in share:
             while step(job.arrival, True):
                 pass
             submit(replica, job, i)
-            if replica.finished:
-                take(replica, ended, tell)
+            take(replica, ended, tell)
         while step(INF):
-            if replica.finished:
-                take(replica, ended, tell)
-    return ended
+            take(replica, ended, tell)
 
 
-def _looking(fleet: Cluster, jobs: list[SimRequest], tell: Tell | None, ended: list[SimRequest]) -> list[SimRequest]:
-    """Every replica is brought up to an arrival before it is given away."""
-    for job in jobs:
-        for replica in fleet.replicas:
-            while replica.step(job.arrival):
-                pass
-            if replica.finished:
-                take(replica, ended, tell)
-        place = fleet.router.choose(job, fleet.replicas)
-        submit(fleet.replicas[place], job, place)
-    for replica in fleet.replicas:
-        while replica.step(INF):
-            pass
-        take(replica, ended, tell)
-    return ended
-
-
-def _by_events(
-    fleet: Cluster,
-    jobs: Iterable[SimRequest],
-    follow: Callable[[SimRequest], SimRequest | None] | None,
-    tell: Tell | None,
-    ended: list[SimRequest],
-) -> list[SimRequest]:
-    """What ends here starts something there: the replica whose clock is behind steps first."""
+def _run_by_events(
+    cluster: Cluster, jobs: list[SimRequest], follow: Follow | None, tell: Tell | None, ended: list[SimRequest]
+) -> None:
+    """A request that ends on one replica starts another elsewhere: the replica whose clock is behind steps first."""
     arrivals: list[tuple[float, int, SimRequest]] = []
     for job in jobs:
         heappush(arrivals, (job.arrival, job.index, job))
-    every = fleet.every
+    replicas = cluster.every
     while True:
         until = arrivals[0][0] if arrivals else INF
-        for replica in sorted(every, key=lambda r: r.now):
-            if replica.step(until):
-                moved = True
-                break
-        else:
-            moved = False
-        if moved:
-            if replica.finished:
-                _on(fleet, replica, arrivals, follow, ended, tell)
-        elif arrivals:
-            _, _, job = heappop(arrivals)
-            place = fleet.router.choose(job, fleet.replicas)
-            submit(fleet.replicas[place], job, place)
-        else:
-            return ended
-
-
-def _on(
-    fleet: Cluster,
-    replica: Replica,
-    arrivals: list[tuple[float, int, SimRequest]],
-    follow: Callable[[SimRequest], SimRequest | None] | None,
-    ended: list[SimRequest],
-    tell: Tell | None,
-) -> None:
-    """Jobs that left a replica: on to a decoder, or over, and then perhaps another follows."""
-    done: list[SimRequest] = []
-    for job in replica.finished:
-        if replica.hand_over and job.remaining:
-            _hand_over(fleet, job)
+        stepped = next((r for r in sorted(replicas, key=lambda r: r.now) if r.step(until)), None)
+        if stepped is None:
+            if not arrivals:
+                return
+            cluster.submit(heappop(arrivals)[2])
             continue
-        done.append(job)
-        following = follow(job) if follow is not None else None
-        if following is not None:
-            heappush(arrivals, (following.arrival, following.index, following))
-    replica.finished.clear()
-    ended += done
-    if tell is not None and done:
-        tell(len(done))
+        finished = stepped.finished
+        if stepped.hand_over:
+            for job in finished:
+                if job.remaining:
+                    _transfer(cluster, job)
+            finished = [job for job in finished if not job.remaining]
+            stepped.finished.clear()
+            stepped.finished += finished
+        for job in finished:
+            following = follow(job) if follow is not None else None
+            if following is not None:
+                heappush(arrivals, (following.arrival, following.index, following))
+        take(stepped, ended, tell)
 
 
-def _hand_over(fleet: Cluster, job: SimRequest) -> None:
-    """A prompt's cache goes to a decoder, which may begin once it is there."""
-    assert fleet.decode_router is not None  # a fleet with decoders has one
-    job.ready = job.finish + fleet.delay + fleet.transfer * job.prompt
+def _transfer(cluster: Cluster, job: SimRequest) -> None:
+    """Move a prompt's KV cache to a decode worker, which may start once it has arrived."""
+    assert cluster.decode_router is not None  # a cluster with decoders has one
+    job.ready = job.finish + cluster.delay + cluster.transfer * job.prompt
     job.swapped, job.need, job.finish = True, job.prompt, INF
-    place = fleet.decode_router.choose(job, fleet.decoders)
-    submit(fleet.decoders[place], job, len(fleet.replicas) + place)
+    place = cluster.decode_router.choose(job, cluster.decoders)
+    submit(cluster.decoders[place], job, len(cluster.replicas) + place)
 
 
 def submit(replica: Replica, job: SimRequest, place: int) -> None:
+    """Enqueue a request on the replica at a place."""
     job.replica = place
     replica.enqueue(job)
 
 
 def take(replica: Replica, ended: list[SimRequest], tell: Tell | None) -> None:
-    if tell is not None and replica.finished:
-        tell(len(replica.finished))
-    ended += replica.finished
-    replica.finished.clear()
+    """Collect the requests that ended on a replica."""
+    if replica.finished:
+        if tell is not None:
+            tell(len(replica.finished))
+        ended += replica.finished
+        replica.finished.clear()
 
 
-class GarbageCollectionPaused:
-    """No collection of garbage while millions of small objects come and go that refer to each other nowhere."""
-
-    def __enter__(self) -> None:
-        self.on = gc.isenabled()
-        gc.disable()
-
-    def __exit__(self, *error: object) -> None:
-        if self.on:
+@contextmanager
+def gc_paused() -> Iterator[None]:
+    """Pause garbage collection while millions of small objects without cycles come and go."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
             gc.enable()

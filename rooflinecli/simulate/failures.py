@@ -1,14 +1,13 @@
-"""Replicas that stop while a load comes: what they were at begins anew on the others, and nothing is lost but time."""
+"""Replicas that fail during a run: their requests restart on the others, and nothing is lost but time."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from rooflinecli.core import units
 from rooflinecli.core.errors import Infeasible, UsageError
-from rooflinecli.simulate.cluster import Cluster, GarbageCollectionPaused, Tell, submit, take
+from rooflinecli.simulate.cluster import Cluster, Tell, gc_paused
 from rooflinecli.simulate.request import INF, SimRequest
 
 EXAMPLE = "write for example 1@2min:10min (one stops at two minutes, and serves again ten minutes later), or 1@2min"
@@ -16,7 +15,7 @@ EXAMPLE = "write for example 1@2min:10min (one stops at two minutes, and serves 
 
 @dataclass(frozen=True)
 class ReplicaFailure:
-    """`count` replicas stop at an instant, and are back `away` seconds later, if ever."""
+    """`count` replicas fail at an instant, and recover `downtime_s` seconds later, if ever."""
 
     count: int
     instant: float
@@ -24,120 +23,115 @@ class ReplicaFailure:
 
 
 def losses(written: str) -> tuple[ReplicaFailure, ...]:
-    """`1@2min:10min,1@30min`. Raises UsageError."""
-    return tuple(_loss(written, part.strip()) for part in written.split(","))
+    """Parse --failures `1@2min:10min,1@30min`. Raises UsageError."""
+    failures = []
+    for part in written.split(","):
+        count, at, when = part.strip().partition("@")
+        instant, colon, downtime = when.partition(":")
+        try:
+            failure = ReplicaFailure(
+                int(count), units.parse(instant, "s"), units.parse(downtime, "s") if colon else INF
+            )
+        except ValueError:
+            failure = ReplicaFailure(0, 0.0)
+        if not at or failure.count < 1 or failure.instant < 0 or not failure.downtime_s > 0:
+            raise UsageError(f"--lose {written}: {EXAMPLE}", "lose")
+        failures.append(failure)
+    return tuple(failures)
 
 
-def _loss(written: str, part: str) -> ReplicaFailure:
-    count, at, when = part.partition("@")
-    instant, colon, away = when.partition(":")
-    try:
-        found = ReplicaFailure(int(count), units.parse(instant, "s"), units.parse(away, "s") if colon else INF)
-    except ValueError:
-        found = ReplicaFailure(0, 0.0)
-    if not at or found.count < 1 or found.instant < 0 or not found.downtime_s > 0:
-        raise UsageError(f"--lose {written}: {EXAMPLE}", "lose")
-    return found
-
-
-def max_concurrent_failures(found: tuple[ReplicaFailure, ...]) -> int:
-    """Replicas that are away at once, at most."""
-    away = most = 0
-    for _, _, change in _changes(found):
-        away -= change
-        most = max(most, away)
+def max_concurrent_failures(failures: tuple[ReplicaFailure, ...]) -> int:
+    """Most replicas that are down at once."""
+    down = most = 0
+    for _, _, change in _changes(failures):
+        down -= change
+        most = max(most, down)
     return most
 
 
-def _changes(found: tuple[ReplicaFailure, ...]) -> list[tuple[float, int, int]]:
-    """(instant, order, replicas more) in order of time."""
-    events = [(loss.instant, i, -loss.count) for i, loss in enumerate(found)]
-    events += [(loss.instant + loss.downtime_s, i, loss.count) for i, loss in enumerate(found) if loss.downtime_s < INF]
+def _changes(failures: tuple[ReplicaFailure, ...]) -> list[tuple[float, int, int]]:
+    """(instant, order, change in the number of replicas) in order of time."""
+    events = [(one.instant, i, -one.count) for i, one in enumerate(failures)]
+    events += [(one.instant + one.downtime_s, i, one.count) for i, one in enumerate(failures) if one.downtime_s < INF]
     return sorted(events)
 
 
-class DegradedFleet:
-    """A fleet some of whose replicas are away, and what waits because all are."""
+class DegradedCluster:
+    """A cluster some of whose replicas are down, and the requests that wait because all are."""
 
-    def __init__(self, fleet: Cluster, tell: Tell | None, ended: list[SimRequest]):
-        self.fleet, self.tell, self.ended = fleet, tell, ended
-        self.away: list[int] = []
-        self.held: deque[SimRequest] = deque()
+    def __init__(self, cluster: Cluster):
+        self.cluster = cluster
+        self.down: list[int] = []
+        self.unrouted: deque[SimRequest] = deque()
         self.restarts = 0
 
-    def until(self, instant: float) -> None:
-        """Bring every replica up to an instant."""
-        for replica in self.fleet.replicas:
-            while replica.step(instant):
-                pass
-            if replica.finished:
-                take(replica, self.ended, self.tell)
+    @property
+    def up(self) -> list[int]:
+        return [i for i in range(len(self.cluster.replicas)) if i not in self.down]
 
     def arrive(self, job: SimRequest) -> None:
-        """To one of the replicas that are there."""
-        there = [i for i in range(len(self.fleet.replicas)) if i not in self.away]
-        if not there:
-            self.held.append(job)
-            return
-        place = there[self.fleet.router.choose(job, [self.fleet.replicas[i] for i in there])]
-        submit(self.fleet.replicas[place], job, place)
+        """Route a request to one of the replicas that are up."""
+        up = self.up
+        if up:
+            self.cluster.submit(job, up)
+        else:
+            self.unrouted.append(job)
 
     def change(self, instant: float, more: int) -> None:
-        """The last of those that are there stop, or the last that stopped are back."""
-        again: list[SimRequest] = []
+        """The last of the replicas that are up fail, or the last that failed recover."""
+        jobs: list[SimRequest] = []
         if more < 0:
-            there = [i for i in range(len(self.fleet.replicas)) if i not in self.away][more:]
-            for i in there:
-                self.fleet.replicas[i], jobs = self.fleet.replicas[i].on_failure()
-                again += jobs
-            self.away += there
-            self.restarts += len(again)
+            for i in self.up[more:]:
+                self.cluster.replicas[i], lost = self.cluster.replicas[i].on_failure()
+                jobs += lost
+                self.down.append(i)
+            self.restarts += len(jobs)
         else:
-            del self.away[-more:]
-            again += self.held
-            self.held.clear()
-        for replica in self.fleet.replicas:
-            replica.front = max(replica.front, instant)  # what begins anew does so no earlier
-        for job in sorted(again, key=lambda job: job.index):
+            del self.down[-more:]
+            jobs += self.unrouted
+            self.unrouted.clear()
+        for replica in self.cluster.replicas:
+            replica.front = max(replica.front, instant)  # no request restarts earlier
+        for job in sorted(jobs, key=lambda job: job.index):
             self.arrive(job)
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is under way or waits."""
-        return not self.held and not any(replica.under_way for replica in self.fleet.replicas)
+        """Whether no request is in flight or waits."""
+        return not self.unrouted and not any(replica.under_way for replica in self.cluster.replicas)
 
 
 def run_open_loop(
-    fleet: Cluster,
+    cluster: Cluster,
     jobs: list[SimRequest],
-    found: tuple[ReplicaFailure, ...],
-    tell: Callable[[int], None] | None,
+    failures: tuple[ReplicaFailure, ...],
+    tell: Tell | None,
     ended: list[SimRequest],
 ) -> int:
-    """An open loop, jobs in order of arrival; fills `ended`. Returns how many requests began anew.
+    """Open loop, requests in order of arrival; fills `ended`. Returns how many requests restarted.
 
-    Raises UsageError where more replicas stop than there are, Infeasible where some requests find none ever after.
+    Raises UsageError where more replicas fail than there are, Infeasible where some requests never find one.
     """
-    if max_concurrent_failures(found) > len(fleet.replicas):
+    if max_concurrent_failures(failures) > len(cluster.replicas):
         raise UsageError(
-            f"--lose stops {max_concurrent_failures(found)} replicas at once, and there are {len(fleet.replicas)}; raise --replicas",
+            f"--lose stops {max_concurrent_failures(failures)} replicas at once, and there are {len(cluster.replicas)}; raise --replicas",
             "lose",
         )
-    state = DegradedFleet(fleet, tell, ended)
-    coming, changes = deque(jobs), deque(_changes(found))
-    with GarbageCollectionPaused():
+    state = DegradedCluster(cluster)
+    coming, changes = deque(jobs), deque(_changes(failures))
+    with gc_paused():
         while coming or (changes and not state.idle):
             if changes and (not coming or changes[0][0] <= coming[0].arrival):
                 instant, _, more = changes.popleft()
-                state.until(instant)
+                cluster.advance(instant, ended, tell)
                 state.change(instant, more)
             else:
                 job = coming.popleft()
-                state.until(job.arrival)
+                cluster.advance(job.arrival, ended, tell)
                 state.arrive(job)
-        state.until(INF)
-    if state.held:
+        cluster.advance(INF, ended, tell)
+    if state.unrouted:
         raise Infeasible(
-            f"every replica is lost, and {len(state.held):,} requests find none; raise --replicas, or say in --lose when one is back"
+            f"every replica is lost, and {len(state.unrouted):,} requests find none; raise --replicas, or say in --lose when one is back"
         )
     return state.restarts

@@ -1,4 +1,4 @@
-"""Prompts computed before, block by block: least recently used first out, those in use never; tiers behind take what goes out."""
+"""Prefix cache of a replica: blocks in use stay, idle ones are evicted least recently used first, into the KV offload tiers."""
 
 from __future__ import annotations
 
@@ -11,46 +11,46 @@ Key = int | str
 
 
 class KvTier:
-    """Blocks that the device had no room for: `room` tokens of them, each back in `seconds`; one transfer at a time."""
+    """Blocks evicted from the device: room for `room` tokens, each reloaded in `seconds`; one transfer at a time."""
 
     def __init__(self, name: str, room: int, seconds: float):
         self.name, self.room, self.seconds = name, room, seconds
         self.blocks: OrderedDict[Key, int] = OrderedDict()  # key -> tokens
-        self.held = self.loaded = 0
+        self.stored = self.loaded = 0
         self.free = 0.0  # instant from which the link is free
 
     def take(self, key: Key, tokens: int) -> list[tuple[Key, int]]:
-        """A block comes down; what has to make room for it goes on down."""
+        """Store a block; return the blocks evicted for it."""
         self.blocks[key] = tokens
-        self.held += tokens
-        out = []
-        while self.held > self.room:
-            gone, size = self.blocks.popitem(last=False)
-            self.held -= size
-            out.append((gone, size))
-        return out
+        self.stored += tokens
+        evicted = []
+        while self.stored > self.room:
+            old, size = self.blocks.popitem(last=False)
+            self.stored -= size
+            evicted.append((old, size))
+        return evicted
 
     def give(self, key: Key) -> int:
-        """A block leaves for the device; its tokens."""
+        """Remove a block; return its tokens."""
         tokens = self.blocks.pop(key)
-        self.held -= tokens
+        self.stored -= tokens
         return tokens
 
 
 class PrefixCache:
-    """Blocks of prompts on one replica. A block's key stands for everything up to its end, so a prefix is a run of keys.
+    """Prompt blocks on one replica. A block's key covers everything up to its end, so a prefix is a run of keys.
 
-    `saved` is how many tokens sequences under way would take beyond what they take together.
+    `saved`: tokens that running sequences share, so that the pool holds them once.
     """
 
     def __init__(self, tiers: Sequence[KvTier] = ()) -> None:
         self.blocks: OrderedDict[Key, list[int]] = OrderedDict()  # key -> [sequences that use it, tokens]
-        self.idle = 0  # tokens of blocks that nobody uses
+        self.idle = 0  # tokens of blocks that no sequence uses
         self.saved = 0
         self.tiers = tuple(tiers)
 
     def reset_copy(self) -> PrefixCache:
-        """An empty one of the same tiers, which go on counting what they brought back."""
+        """An empty cache with the same tiers, which go on counting what they reloaded."""
         tiers = [KvTier(tier.name, tier.room, tier.seconds) for tier in self.tiers]
         for tier, old in zip(tiers, self.tiers, strict=True):
             tier.loaded = old.loaded
@@ -58,25 +58,25 @@ class PrefixCache:
 
     def known(self, job: SimRequest) -> int:
         """Tokens at the head of a prompt that are on the device."""
-        found = 0
+        tokens = 0
         for key in job.hashes:
             if key not in self.blocks:
                 break
-            found += job.span
-        return min(found, job.prompt)
+            tokens += job.span
+        return min(tokens, job.prompt)
 
     def pinned_tokens(self, job: SimRequest) -> int:
-        """Of those, the tokens that sequences under way hold anyway."""
-        found = 0
+        """Of those, the tokens that running sequences use."""
+        tokens = 0
         for key in job.hashes:
             block = self.blocks.get(key)
             if block is None or not block[0]:
                 break
-            found += block[1]
-        return min(found, job.prompt)
+            tokens += block[1]
+        return min(tokens, job.prompt)
 
     def fetch(self, job: SimRequest, instant: float, room: int) -> float:
-        """Bring the head of a prompt back from the tiers, as far as it is anywhere; the instant at which all of it is there."""
+        """Reload the head of a prompt from the tiers, as far as they have it; return the instant at which it is on the device."""
         wanted: dict[KvTier, list[Key]] = {}
         run: list[Key] = []
         for key in job.hashes[: (job.prompt - 1) // job.span if job.span else 0]:
@@ -104,13 +104,15 @@ class PrefixCache:
         return ready
 
     def enter(self, job: SimRequest) -> int:
-        """A prompt begins: its whole blocks are held from now on. Returns the tokens that were here already."""
+        """A prompt starts to use its whole blocks. Returns the tokens that were cached."""
         known = self.known(job)
         whole = job.hashes[: job.prompt // job.span] if job.span else ()
         for key in reversed(whole):  # heads last, so that they are dropped last
             block = self.blocks.get(key)
             if block is None:
-                self._forget(key)
+                for tier in self.tiers:  # a block that is computed again is not needed from a tier
+                    if key in tier.blocks:
+                        tier.give(key)
                 self.blocks[key] = [1, job.span]
                 continue
             if block[0]:
@@ -123,7 +125,7 @@ class PrefixCache:
         return known
 
     def leave(self, job: SimRequest) -> None:
-        """The sequence is over; its prompt stays until the room is needed."""
+        """The sequence no longer uses its blocks; they stay until the room is needed."""
         for key in reversed(job.hashes[: job.shared]):
             block = self.blocks[key]
             block[0] -= 1
@@ -135,7 +137,7 @@ class PrefixCache:
         job.shared = 0
 
     def shrink(self, room: int) -> None:
-        """Nobody's blocks go, oldest first, until the rest fits into `room` tokens: down a tier, from the last one out."""
+        """Evict idle blocks, oldest first, until the rest fit into `room` tokens: each tier takes the ones evicted above it."""
         if self.idle <= room:
             return
         out, left = [], self.idle - max(room, 0)
@@ -148,17 +150,6 @@ class PrefixCache:
         for key, tokens in out:
             del self.blocks[key]
             self.idle -= tokens
-            self._down(key, tokens)
-
-    def _down(self, key: Key, tokens: int) -> None:
-        falling = [(key, tokens)]
-        for tier in self.tiers:
-            falling = [gone for block in falling for gone in tier.take(*block)]
-            if not falling:
-                return
-
-    def _forget(self, key: Key) -> None:
-        """A block that is computed again is no longer wanted from a tier."""
-        for tier in self.tiers:
-            if key in tier.blocks:
-                tier.give(key)
+            evicted = [(key, tokens)]
+            for tier in self.tiers:
+                evicted = [gone for block in evicted for gone in tier.take(*block)]

@@ -1,21 +1,25 @@
-"""A request on its way through a deployment."""
+"""A request on its way through a deployment, and the latencies of those that ended, as arrays."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
+from typing import Any
+
 INF = float("inf")
+QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
 
 class SimRequest:
-    """Lengths in tokens, instants in seconds since the start; `prompt` is what was asked, `need` what must be computed now.
+    """Lengths in tokens, instants in seconds since the start; `prompt` is the ISL, `need` what prefill must compute now.
 
-    `label` is the class of requests it belongs to, for what is said of each; `last` is when its newest token came, of a sequence that stands still.
-    `hashes` name the prompt's blocks of `span` tokens, first to last, for prefix reuse. `epoch` counts how often the job
-    lost its place in the running batch, so that what was planned for it before is recognized as stale.
+    `label` is its request class; `last` is when the newest token of a stalled sequence was written. `hashes` name the prompt's
+    blocks of `span` tokens, first to last, for prefix caching. `epoch` counts how often it lost its place in the running batch,
+    so that events planned for it before are recognized as stale.
     """
 
     __slots__ = (
         "arrival", "done", "due", "entered", "epoch", "finish", "first", "hashes", "hit", "index", "label", "last", "made", "need", "output", "preempted", "prompt",
-        "queued", "ready", "replica", "session", "shared", "span", "started", "swapped", "think", "turn",
+        "queued", "ready", "replica", "session", "shared", "span", "swapped", "think",
     )  # fmt: skip
 
     def __init__(
@@ -35,14 +39,78 @@ class SimRequest:
         self.reset()
 
     def reset(self) -> None:
-        """As it was before it arrived."""
+        """Restore the state before arrival."""
         self.ready, self.first, self.finish, self.queued = self.arrival, INF, INF, -1.0
         self.last = INF
         self.need, self.done, self.made, self.hit, self.shared = self.prompt, 0, 0, 0, 0
         self.epoch = self.preempted = self.entered = self.due = 0
-        self.replica, self.turn, self.swapped, self.started = -1, 0, False, False
+        self.replica, self.swapped = -1, False
 
     @property
     def remaining(self) -> int:
         """Tokens still to be written."""
         return self.output - self.made
+
+
+@dataclass
+class RequestLatencies:
+    """Seconds by request, in the order of arrival: arrays of floats, lengths in tokens, and classes as text."""
+
+    arrival: Any
+    prompt: Any
+    output: Any
+    queue: Any
+    ttft: Any
+    tpot: Any
+    e2e: Any
+    replica: Any
+    preempted: Any
+    hit: Any
+    label: Any
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns of an export: request classes only where there are any."""
+        return tuple(f.name for f in fields(self) if f.name != "label" or any(self.label))
+
+    def of(self, name: str) -> Any:
+        """Array of a latency; the ITL of a request is its TPOT."""
+        return getattr(self, "tpot" if name == "itl" else name)
+
+    def since(self, instant: float) -> RequestLatencies:
+        """Those of the requests that arrived no earlier."""
+        inside = self.arrival >= instant
+        return RequestLatencies(*(getattr(self, f.name)[inside] for f in fields(self)))
+
+
+def times(jobs: list[SimRequest]) -> RequestLatencies:
+    """Latencies of the requests that ended. TPOT is the mean time per token after the first; 0 for an output of one token."""
+    import numpy as np
+
+    ordered = sorted(jobs, key=lambda j: j.index)
+    rows = (
+        v
+        for j in ordered
+        for v in (j.arrival, j.queued, j.first, j.finish, j.prompt, j.output, j.replica, j.preempted, j.hit)
+    )
+    table = np.fromiter(rows, dtype=np.float64, count=9 * len(ordered)).reshape(len(ordered), 9)
+    arrival, queued, first, finish, prompt, output, replica, preempted, hit = table.T
+    tpot = np.where(output > 1, (finish - first) / np.maximum(output - 1, 1), 0.0)
+    labels = np.array([j.label for j in ordered])
+    return RequestLatencies(
+        arrival, prompt, output, queued - arrival, first - arrival, tpot, finish - arrival, replica, preempted, hit, labels
+    )  # fmt: skip
+
+
+def percentiles(name: str, values: Any) -> dict[str, float]:
+    """Mean, percentiles and maximum in seconds; zeros of none."""
+    import numpy as np
+
+    if not len(values):
+        return {f"{name}_{p}_s": 0.0 for p in ("mean", *(f"p{100 * q:g}" for q in QUANTILES), "max")}
+    points = np.quantile(values, QUANTILES)
+    return {
+        f"{name}_mean_s": float(values.mean()),
+        **{f"{name}_p{100 * q:g}_s": float(v) for q, v in zip(QUANTILES, points, strict=True)},
+        f"{name}_max_s": float(values.max()),
+    }

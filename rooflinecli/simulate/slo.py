@@ -1,25 +1,27 @@
-"""What a service promises. `ttft=2s,itl=50ms,e2e=30s@99` is three limits and the per cent of requests that must keep to all of them.
+"""SLOs of a simulation, and their attainment. `ttft=2s,itl=50ms,e2e=30s@99`: three limits, and the percentage of requests to meet all.
 
-Several promises follow one another, each closed by its per cent: `ttft=500ms@50,ttft=2s,itl=50ms@99`. One that begins with a class
-speaks of its requests alone: `chat:ttft=1s@99,batch:e2e=10min@95`.
+Several SLOs follow one another, each closed by its percentage: `ttft=500ms@50,ttft=2s,itl=50ms@99`. One that begins with a request
+class covers that class alone: `chat:ttft=1s@99,batch:e2e=10min@95`.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from rooflinecli.core import units
 from rooflinecli.core.errors import UsageError
+from rooflinecli.simulate.request import RequestLatencies, percentiles
 
 NAMES = ("ttft", "itl", "e2e", "queue")
-SHARE = 0.99  # of the requests, where nothing is said
-_PROMISE = re.compile(r"([^@]+)(@[^,@]*)?(?:,|$)")
+DEFAULT_TARGET = 0.99  # of the requests
+_TARGET = re.compile(r"([^@]+)(@[^,@]*)?(?:,|$)")
 
 
 @dataclass(frozen=True)
 class Slo:
-    """Seconds by name, in the order written, and the share of requests, of one class or of all, that must be inside all of them."""
+    """Limits in seconds by name, in the order written, and the fraction of requests, of one class or of all, that must meet all of them."""
 
     seconds: tuple[tuple[str, float], ...]
     share: float
@@ -28,73 +30,138 @@ class Slo:
     @property
     def text(self) -> str:
         """As a person writes it."""
-        said = ",".join(f"{name}={units.duration(value).replace(' ', '')}" for name, value in self.seconds)
-        return f"{self.label}{':' if self.label else ''}{said}@{100 * self.share:g}"
+        limits = ",".join(f"{name}={units.duration(value).replace(' ', '')}" for name, value in self.seconds)
+        return f"{self.label}{':' if self.label else ''}{limits}@{100 * self.share:g}"
+
+    def requests(self, times: RequestLatencies) -> Any:
+        """Mask of the requests it covers."""
+        return (times.label == self.label) | (not self.label)
+
+    def attained(self, times: RequestLatencies) -> Any:
+        """Mask of the requests that meet every limit. The ITL of a request is its TPOT."""
+        import numpy as np
+
+        return np.all([times.of(name) <= limit for name, limit in self.seconds], axis=0)
 
 
 @dataclass(frozen=True)
 class SloSet:
-    """Promises in the order written."""
+    """SLOs in the order written."""
 
     promises: tuple[Slo, ...]
 
     @property
     def text(self) -> str:
         """As a person writes them."""
-        return ",".join(promise.text for promise in self.promises)
+        return ",".join(slo.text for slo in self.promises)
 
     @property
     def tightest_slo(self) -> dict[str, Slo]:
-        """By class, the promise asked of most requests: what a good request keeps to."""
-        found: dict[str, Slo] = {}
-        for promise in self.promises:
-            held = found.get(promise.label)
-            found[promise.label] = promise if held is None or promise.share > held.share else held
-        return found
+        """By request class, the SLO with the highest target; of equals the first."""
+        tightest: dict[str, Slo] = {}
+        for slo in self.promises:
+            if slo.label not in tightest or slo.share > tightest[slo.label].share:
+                tightest[slo.label] = slo
+        return tightest
 
     @property
     def main(self) -> Slo:
-        """The one asked of most requests of all."""
-        return max(self.promises, key=lambda promise: promise.share)
+        """The SLO with the highest target of all."""
+        return max(self.promises, key=lambda slo: slo.share)
 
 
 def limits(written: str) -> SloSet:
-    """Raises UsageError for an unknown name, a time without unit, or a share that is none."""
-    found: list[Slo] = []
+    """Parse --slo. Raises UsageError for an unknown name, a time without unit, or a target that is no percentage."""
+    slos: list[Slo] = []
     place = 0
-    while place < len(written) or not found:
-        match = _PROMISE.match(written, place)
+    while place < len(written) or not slos:
+        match = _TARGET.match(written, place)
         if match is None:
             raise UsageError(f"--slo {written}: write for example ttft=500ms@50,ttft=2s,itl=50ms,e2e=30s@99", "slo")
-        found.append(_promise(written, match[1], match[2]))
+        slos.append(_slo(written, match[1], match[2]))
         place = match.end()
-    return SloSet(tuple(found))
+    return SloSet(tuple(slos))
 
 
-def _promise(written: str, said: str, at: str | None) -> Slo:
-    label, colon, rest = said.partition(":")
-    found: list[tuple[str, float]] = []
-    for item in (rest if colon else said).split(","):
+def _slo(written: str, text: str, at: str | None) -> Slo:
+    label, colon, rest = text.partition(":")
+    seconds: dict[str, float] = {}
+    for item in (rest if colon else text).split(","):
         name, equals, value = item.strip().partition("=")
         if not equals or name not in NAMES:
             raise UsageError(
                 f"--slo {written}: {item!r} is no limit; write for example ttft=2s,itl=50ms,e2e=30s@99", "slo"
             )
         try:
-            seconds = units.parse(value, "s")
+            limit = units.parse(value, "s")
         except ValueError as error:
             raise UsageError(f"--slo {written}: {name}: {error}", "slo") from None
-        if seconds <= 0 or name in dict(found):
+        if limit <= 0 or name in seconds:
             raise UsageError(f"--slo {written}: {name} must be one time above zero", "slo")
-        found.append((name, seconds))
-    return Slo(tuple(found), _share(written, at), label.strip() if colon else "")
-
-
-def _share(written: str, at: str | None) -> float:
+        seconds[name] = limit
     try:
-        part = float(at[1:].rstrip(" %")) / 100 if at is not None else SHARE
+        target = float(at[1:].rstrip(" %")) / 100 if at is not None else DEFAULT_TARGET
     except ValueError:
-        part = 0.0
-    if not 0 < part <= 1:
-        raise UsageError(f"--slo {written}: after @ comes a per cent of requests such as 99", "slo")
-    return part
+        target = 0.0
+    if not 0 < target <= 1:
+        raise UsageError(f"--slo {written}: after @ comes a percentage of requests such as 99", "slo")
+    return Slo(tuple(seconds.items()), target, label.strip() if colon else "")
+
+
+def attainment(times: RequestLatencies, slo: Slo) -> float:
+    """Fraction of the requests of an SLO that meet it: 1 where there are none."""
+    covered = slo.requests(times)
+    return float(slo.attained(times)[covered].mean()) if covered.any() else 1.0
+
+
+def slo_mask(times: RequestLatencies, limits: SloSet) -> tuple[Any, Any]:
+    """(mask of the requests that some SLO covers, of those that meet the tightest for their class and for all)."""
+    import numpy as np
+
+    covered = np.zeros(len(times.arrival), dtype=bool)
+    attained = np.ones(len(times.arrival), dtype=bool)
+    for slo in limits.tightest_slo.values():
+        requests = slo.requests(times)
+        covered |= requests
+        attained &= ~requests | slo.attained(times)
+    return covered, covered & attained
+
+
+def goodput(times: RequestLatencies, limits: SloSet, seconds: float, devices: float) -> dict[str, float]:
+    """SLO attainment of each limit of the main SLO and of all, the smallest margin to a target, and goodput."""
+    main = limits.main
+    requests = main.requests(times)
+    by_limit = {}
+    for name, limit in main.seconds:
+        inside = (times.of(name) <= limit)[requests]
+        by_limit[f"slo_attainment_{name}"] = float(inside.mean()) if len(inside) else 1.0
+    covered, attained = slo_mask(times, limits)
+    rate = float(attained.sum()) / seconds
+    return {
+        **by_limit,
+        "slo_attainment": float(attained[covered].mean()) if covered.any() else 1.0,
+        "slo_attainment_margin": min(attainment(times, slo) - slo.share for slo in limits.promises),
+        "goodput_requests_per_s": rate,
+        "goodput_requests_per_s_per_device": rate / devices,
+    }
+
+
+def classes(times: RequestLatencies, limits: SloSet | None) -> list[dict[str, Any]]:
+    """Percentiles of each request class, the most frequent first; empty where the load names none."""
+    import numpy as np
+
+    names, counts = np.unique(times.label, return_counts=True)
+    if not any(names):
+        return []
+    attained = slo_mask(times, limits)[1] if limits is not None else None
+    rows = []
+    for name, count in sorted(zip(names.tolist(), counts.tolist(), strict=True), key=lambda pair: (-pair[1], pair[0])):
+        requests = times.label == name
+        row: dict[str, Any] = {"class": name, "requests": count, "prompt_mean": float(times.prompt[requests].mean())}
+        row["output_mean"] = float(times.output[requests].mean())
+        for time in ("ttft", "tpot", "e2e", "queue"):
+            row |= percentiles(time, times.of(time)[requests & (times.output > 1) if time == "tpot" else requests])
+        if limits is not None and attained is not None and {"", name} & set(limits.tightest_slo):
+            row["slo_attainment"] = float(attained[requests].mean())
+        rows.append(row)
+    return rows

@@ -1,16 +1,16 @@
-"""What a replica notes while it runs: gaps between tokens by size, use of batch and cache over time, counts."""
+"""Statistics that a replica keeps while it runs: a histogram of ITL gaps, batch and KV use over time, counts."""
 
 from __future__ import annotations
 
 from math import exp, log
 
-PER_E = 100  # classes per factor e: gaps between tokens are counted in classes of one per cent
-ABOVE = 100_000  # so that classes have positive numbers
-SAMPLES = 2048  # points kept of the use over time
+PER_E = 100  # bins of the histogram per factor e: each is one per cent wide
+ABOVE = 100_000  # offset that makes the bin numbers positive
+SAMPLES = 2048  # samples kept of the use over time
 
 
 class ReplicaStats:
-    """Gaps are weighted by the tokens that they stand before; samples thin themselves out as they grow."""
+    """Gaps are weighted by the tokens that follow them; samples are thinned out as they grow."""
 
     def __init__(self) -> None:
         self.gaps: dict[int, int] = {}
@@ -24,22 +24,19 @@ class ReplicaStats:
         self.area_batch = self.area_used = 0.0
 
     def reset_copy(self) -> ReplicaStats:
-        """One that begins to count here; what was seen over time stays."""
-        found = ReplicaStats()
-        found.samples, found.every, found.count, found.due = self.samples, self.every, self.count, self.due
-        return found
+        """Counts start over; samples over time stay."""
+        stats = ReplicaStats()
+        stats.samples, stats.every, stats.count, stats.due = self.samples, self.every, self.count, self.due
+        return stats
 
     def gap(self, seconds: float, tokens: int) -> None:
-        """`tokens` that each came `seconds` after the one before."""
+        """Count `tokens` that each came `seconds` after the one before."""
         key = int(log(seconds) * PER_E + ABOVE) if seconds > 0 else 0
-        if key in self.gaps:
-            self.gaps[key] += tokens
-        else:
-            self.gaps[key] = tokens
+        self.gaps[key] = self.gaps.get(key, 0) + tokens
         self.gap_sum += seconds * tokens
 
     def sample(self, now: float, batch: int, queue: int, share: float) -> None:
-        """Batch, queue and share of the cache in use at an instant, every `every` steps or strides."""
+        """Note batch, queue and KV usage at an instant, every `every` steps or strides."""
         self.samples.append((now, batch, queue, share))
         if len(self.samples) >= 2 * SAMPLES:
             del self.samples[::2]
@@ -47,14 +44,13 @@ class ReplicaStats:
         self.due = self.count + self.every
 
 
-def gap_percentiles(gaps: dict[int, int], shares: tuple[float, ...]) -> list[float]:
-    """Gaps in seconds below which so many of the tokens came, to the width of a class; 0 where none did."""
-    total, found, seen = sum(gaps.values()), [], 0
-    wanted = iter(sorted(shares))
-    share = next(wanted, None)
+def gap_percentiles(gaps: dict[int, int], quantiles: tuple[float, ...]) -> list[float]:
+    """Gaps in seconds at ascending quantiles of the tokens, to the width of a bin; 0 where there are none."""
+    total, points, seen = sum(gaps.values()), [], 0
+    left = list(quantiles[::-1])
     for key in sorted(gaps):
         seen += gaps[key]
-        while share is not None and seen >= share * total:
-            found.append(exp((key - ABOVE + 0.5) / PER_E))
-            share = next(wanted, None)
-    return found or [0.0] * len(shares)
+        while left and seen >= left[-1] * total:
+            points.append(exp((key - ABOVE + 0.5) / PER_E))
+            left.pop()
+    return points or [0.0] * len(quantiles)

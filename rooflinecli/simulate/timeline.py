@@ -1,4 +1,4 @@
-"""A run over time: what came, what was written and what waited, interval by interval."""
+"""A simulation run over time: arrivals, tokens written, latencies, batch and queue, interval by interval."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import Any
 from rooflinecli.core.errors import UsageError
 from rooflinecli.simulate.autoscaler import mean
 from rooflinecli.simulate.replica import Replica
-from rooflinecli.simulate.request_latencies import RequestLatencies
-from rooflinecli.simulate.slo import SloSet
-from rooflinecli.simulate.slo_attainment import slo_mask
+from rooflinecli.simulate.request import RequestLatencies
+from rooflinecli.simulate.slo import SloSet, slo_mask
 
-INTERVALS, MOST = 100, 100_000  # of a timeline: as it is, and as fine as anyone reads
-_SHARES = {"p50": 0.5, "p99": 0.99}
+INTERVALS, MOST = 100, 100_000  # of a timeline: the default, and the finest
+_QUANTILES = {"p50": 0.5, "p99": 0.99}
 
 
 def round_interval(seconds: float) -> float:
@@ -26,74 +25,73 @@ def round_interval(seconds: float) -> float:
 
 
 def timeline(
-    found: RequestLatencies,
+    times: RequestLatencies,
     replicas: list[Replica],
     every: float = 0.0,
     limits: SloSet | None = None,
     paid: Sequence[tuple[float, int]] = (),
 ) -> dict[str, Any]:
-    """Arrays by column, an interval of `every` seconds (0: a round one) each.
+    """Arrays by column, an element for each interval of `every` seconds (0: a round number).
 
-    Times and shares are of the requests that came in it, not-a-number where none did; tokens are counted where they were written,
-    evenly between a request's first and last; `batch` and `queue` are all replicas', the mean and the most of what was seen in it; `replicas` those `paid` for.
+    Latencies and attainment are of the requests that arrived in it, NaN where none did; tokens count where they were written,
+    evenly between a request's first and last; `batch` and `queue` are over all replicas, mean and maximum; `replicas` those `paid` for.
     Raises UsageError for more than MOST intervals.
     """
     import numpy as np
 
-    end = float((found.arrival + found.e2e).max())
+    end = float((times.arrival + times.e2e).max())
     step = every or round_interval(end)
     if end / step > MOST:
         raise UsageError(f"--every {step:g}s: {end:.4g} s are more than {MOST:,} intervals; give a longer one", "every")
-    edges = step * np.arange(max(ceil(end / step - 1e-9), 1) + 1)
-    came = np.clip((found.arrival / step).astype(int), 0, len(edges) - 2)
-    ended = np.clip(((found.arrival + found.e2e) / step).astype(int), 0, len(edges) - 2)
-    count = np.bincount(came, minlength=len(edges) - 1)
+    count = max(ceil(end / step - 1e-9), 1)
+    edges = step * np.arange(count + 1)
+    arrived = np.clip((times.arrival / step).astype(int), 0, count - 1)
+    ended = np.clip(((times.arrival + times.e2e) / step).astype(int), 0, count - 1)
+    arrivals = np.bincount(arrived, minlength=count)
     columns: dict[str, Any] = {
         "start_s": edges[:-1],
-        "arrived": count,
-        "ended": np.bincount(ended, minlength=len(edges) - 1),
-        "input_tokens_per_s": np.bincount(came, found.prompt, len(edges) - 1) / step,
-        "output_tokens_per_s": np.diff(_written(found, edges)) / step,
+        "arrived": arrivals,
+        "ended": np.bincount(ended, minlength=count),
+        "input_tokens_per_s": np.bincount(arrived, times.prompt, count) / step,
+        "output_tokens_per_s": np.diff(_tokens_written(times, edges)) / step,
     }
-    order = np.argsort(came, kind="stable")
-    parts = np.split(order, np.cumsum(count)[:-1])
+    order = np.argsort(arrived, kind="stable")
+    parts = np.split(order, np.cumsum(arrivals)[:-1])
     for name in ("ttft", "e2e"):
-        values = getattr(found, name)
-        for point, share in _SHARES.items():
-            columns[f"{name}_{point}_s"] = np.array(
-                [np.quantile(values[p], share) if len(p) else np.nan for p in parts]
-            )
+        values = times.of(name)
+        for point, q in _QUANTILES.items():
+            columns[f"{name}_{point}_s"] = np.array([np.quantile(values[p], q) if len(p) else np.nan for p in parts])
     if limits is not None:
-        kept = slo_mask(found, limits)[1]
-        columns["slo_attainment"] = np.array([kept[p].mean() if len(p) else np.nan for p in parts])
-    columns |= _seen(replicas, edges)
+        attained = slo_mask(times, limits)[1]
+        columns["slo_attainment"] = np.array([attained[p].mean() if len(p) else np.nan for p in parts])
+    columns |= _usage(replicas, edges)
     if paid:
         columns["replicas"] = np.array([mean(paid, low, high) for low, high in pairwise(edges.tolist())])
     return columns
 
 
-def _written(found: RequestLatencies, edges: Any) -> Any:
+def _tokens_written(times: RequestLatencies, edges: Any) -> Any:
     """Output tokens written until each edge: the first at once, the others evenly until the last."""
     import numpy as np
 
-    first, last = found.arrival + found.ttft, found.arrival + found.e2e
+    first, last = times.arrival + times.ttft, times.arrival + times.e2e
     span = np.maximum(last - first, 1e-12)
     return np.array(
-        [float(((edge >= first) * (1 + (found.output - 1) * np.clip((edge - first) / span, 0, 1))).sum()) for edge in edges[:-1]]
-        + [float(found.output.sum())]
+        [float(((edge >= first) * (1 + (times.output - 1) * np.clip((edge - first) / span, 0, 1))).sum()) for edge in edges[:-1]]
+        + [float(times.output.sum())]
     )  # fmt: skip
 
 
-def _seen(replicas: list[Replica], edges: Any) -> dict[str, Any]:
-    """Mean batch, most in the queue and most of the cache by interval; where a replica noted nothing, what it noted last."""
+def _usage(replicas: list[Replica], edges: Any) -> dict[str, Any]:
+    """Mean batch, longest queue and fullest KV pool by interval; without a sample in it, a replica's last one before."""
     import numpy as np
 
     batch, queue, cache = (np.zeros(len(edges) - 1) for _ in range(3))
     for replica in replicas:
-        seen = np.array(replica.tally.samples or [(0.0, 0, 0, 0.0)], dtype=np.float64)
-        place = np.searchsorted(seen[:, 0], edges)
+        samples = np.array(replica.tally.samples or [(0.0, 0, 0, 0.0)], dtype=np.float64)
+        place = np.searchsorted(samples[:, 0], edges)
         for i, (low, high) in enumerate(pairwise(place)):
-            part = seen[low:high] if high > low else seen[max(low - 1, 0) : max(low, 1)]
+            part = samples[low:high] if high > low else samples[max(low - 1, 0) : max(low, 1)]
             batch[i] += part[:, 1].mean()
             queue[i] += part[:, 2].max()
             cache[i] = max(cache[i], part[:, 3].max())

@@ -1,12 +1,13 @@
-"""A recorded load: a file in any of the formats that `traces/` reads, from its first instant on; and the jobs that it makes."""
+"""A recorded load: a trace file in any of the formats of `importers/traces`, and the requests that replay it."""
 
 from __future__ import annotations
 
 import gzip
 import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,40 +15,41 @@ from rooflinecli.core import units
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.core.files import missing_reason
 from rooflinecli.importers.traces.trace_row import Row, beginning
-from rooflinecli.simulate.request import SimRequest
+from rooflinecli.simulate.request import INF, SimRequest
 from rooflinecli.specs.registry import kinds, load
 
 TRACES = "importers/traces"
-LATEST = 1e9  # s, thirty years: beyond it an instant and a millisecond after it are one number
+LATEST = 1e9  # s, thirty years: beyond it a float does not resolve a millisecond
 
 
 @dataclass
 class Trace:
-    """Rows in order of time, how many were skipped as malformed or had failed when they were recorded, and from what format."""
+    """Rows in order of time, how many were skipped as malformed or failed when they were recorded, and the format."""
 
     rows: list[Row]
     skipped: int
     format: str
     failed: int = 0
-    timed: bool = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.timed = all(row.time is not None or row.think is not None for row in self.rows)
+    @property
+    def timed(self) -> bool:
+        """Whether every row has an arrival or a think time."""
+        return all(row.time is not None or row.think is not None for row in self.rows)
 
     @property
     def means(self) -> tuple[float, float]:
-        """Mean prompt and answer, in tokens."""
+        """Mean ISL and OSL."""
         count = max(len(self.rows), 1)
         return sum(r.prompt for r in self.rows) / count, sum(r.output for r in self.rows) / count
 
     def jobs(
         self, instants: Callable[[int], list[float]] | None = None
     ) -> tuple[list[SimRequest], Callable[[SimRequest], SimRequest | None] | None]:
-        """Jobs that come by themselves, in order, and what follows when one ends (None where nothing does).
+        """Requests that arrive by themselves, in order, and what follows when one ends (None where nothing does).
 
-        `instants` makes arrivals for so many, in place of those recorded.
+        `instants` draws so many arrivals, in place of the recorded ones.
         """
-        alone: list[Row] = []
+        first: list[Row] = []
         later: dict[str, list[Row]] = {}
         for row in self.rows:
             if row.think is not None and row.session in later:
@@ -55,23 +57,21 @@ class Trace:
                 continue
             if row.session:
                 later.setdefault(row.session, [])
-            alone.append(row)
-        when = instants(len(alone)) if instants is not None else [float(r.time or 0.0) for r in alone]
-        jobs = [_job(i, t, row) for i, (t, row) in enumerate(zip(when, alone, strict=True))]
+            first.append(row)
+        arrivals = instants(len(first)) if instants is not None else [float(r.time or 0.0) for r in first]
+        jobs = [_job(i, t, row) for i, (t, row) in enumerate(zip(arrivals, first, strict=True))]
         jobs.sort(key=lambda job: job.arrival)
         if not any(later.values()):
             return jobs, None
-        waiting = {name: rows[::-1] for name, rows in later.items() if rows}
-        count = [len(jobs)]
+        turns = {name: rows[::-1] for name, rows in later.items() if rows}
+        index = count(len(jobs))
 
         def follow(job: SimRequest) -> SimRequest | None:
-            rows = waiting.get(job.session)
+            rows = turns.get(job.session)
             if not rows:
                 return None
             row = rows.pop()
-            following = _job(count[0], job.finish + float(row.think or 0.0), row)
-            count[0] += 1
-            return following
+            return _job(next(index), job.finish + float(row.think or 0.0), row)
 
         return jobs, follow
 
@@ -83,10 +83,9 @@ def _job(index: int, arrival: float, row: Row) -> SimRequest:
 
 
 def read(name: str, speed: float = 1.0, window: str = "", skip_bad: bool = False, most: int = 0) -> Trace:
-    """The trace of a file in any format, its times from zero, `speed` times as fast, cut to a window and a count.
+    """Read a trace file of any format, its times from zero, `speed` times as fast, cut to a window and a count.
 
-    Raises UsageError for a file that is not there or of no known format and for a window that nothing falls into, DataError with
-    file:line for a malformed row.
+    Raises UsageError for a missing file, an unknown format and an empty window, DataError with file:line for a malformed row.
     """
     path = Path(name)
     if not path.is_file():
@@ -100,14 +99,16 @@ def read(name: str, speed: float = 1.0, window: str = "", skip_bad: bool = False
 
 @lru_cache(maxsize=4)
 def _read(name: str, state: tuple[int, int], speed: float, window: str, skip_bad: bool, most: int) -> Trace:
-    """Once for every state of a file: a run asks for its trace several times."""
+    """Read each version of a file once: a run needs its trace several times."""
     path = Path(name)
     try:
         format, reader = _reader(path)
-        rows, skipped, failed = _sorted_out(reader.rows(path), skip_bad)
+        rows, skipped, failed = _valid_rows(reader.rows(path), skip_bad)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{path}:1: gzip cannot unpack it ({error}); fetch the file again") from None
-    kept = _cut(_ordered(rows), speed, window, most)
+    if all(row.time is not None for row in rows):  # else turns of a session keep the order of the file
+        rows.sort(key=lambda row: float(row.time or 0.0))
+    kept = _cut(rows, speed, window, most)
     if rows and not kept:
         raise UsageError(f"--window {window}: no request of {name} falls into it; widen it or leave it out", "window")
     if not kept:
@@ -122,8 +123,8 @@ def _read(name: str, state: tuple[int, int], speed: float, window: str, skip_bad
     return Trace(kept, skipped, format, failed)
 
 
-def _sorted_out(found: Iterable[Row | DataError | None], skip_bad: bool) -> tuple[list[Row], int, int]:
-    """Rows, and how many were malformed and had failed. Raises DataError for the first malformed one, unless they are skipped."""
+def _valid_rows(found: Iterable[Row | DataError | None], skip_bad: bool) -> tuple[list[Row], int, int]:
+    """Rows, and how many were malformed and failed. Raises DataError for the first malformed one, unless they are skipped."""
     rows: list[Row] = []
     skipped = failed = 0
     for row in found:
@@ -153,21 +154,13 @@ def _reader(path: Path) -> tuple[str, Any]:
     )
 
 
-def _ordered(rows: list[Row]) -> list[Row]:
-    """By time where every row has one; sessions whose turns follow one another keep the order of the file."""
-    if rows and all(row.time is not None for row in rows):
-        return sorted(rows, key=lambda row: float(row.time or 0.0))
-    return rows
-
-
 def _cut(rows: list[Row], speed: float, window: str, most: int) -> list[Row]:
-    """Times from zero, the window of recorded seconds, the first so many; faster by `speed`, think times too.
+    """Shift times to zero, keep the window of recorded seconds and the first `most` rows, divide times and think times by `speed`.
 
-    A turn that follows another is inside where its session's first is.
+    A later turn is inside where the first of its session is.
     """
-    known = [row.time for row in rows if row.time is not None]
-    start = min(known, default=0.0)
-    low, high = between(window) if window else (0.0, float("inf"))
+    start = min((row.time for row in rows if row.time is not None), default=0.0)
+    low, high = between(window) if window else (0.0, INF)
     kept, begun = [], dict[str, bool]()
     for row in rows:
         time = None if row.time is None else row.time - start
@@ -183,12 +176,12 @@ def _cut(rows: list[Row], speed: float, window: str, most: int) -> list[Row]:
 
 
 def between(window: str) -> tuple[float, float]:
-    """`10min:20min`, seconds from the first request. Raises UsageError."""
+    """Parse --trace-window `10min:20min`, in seconds from the first request. Raises UsageError."""
     low, colon, high = window.partition(":")
     try:
-        found = tuple(float(t) if t.replace(".", "", 1).isdigit() else units.parse(t, "s") for t in (low or "0", high))
+        start, end = (float(t) if t.replace(".", "", 1).isdigit() else units.parse(t, "s") for t in (low or "0", high))
     except ValueError:
-        found = (0.0, 0.0)
-    if not colon or not 0 <= found[0] < found[1]:
+        start = end = 0.0
+    if not colon or not 0 <= start < end:
         raise UsageError(f"--window {window}: write two times since the first request, such as 10min:20min", "window")
-    return found[0], found[1]
+    return start, end

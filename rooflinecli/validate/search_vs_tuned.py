@@ -16,7 +16,8 @@ import numpy as np
 
 from rooflinecli.engine import extrapolation
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.phase_answer import TrainAnswer, time_at_bound
+from rooflinecli.engine.interval_bound import time_at_bound
+from rooflinecli.engine.phase_answer import TrainAnswer
 from rooflinecli.questions.search.training import plan_of, priced
 from rooflinecli.questions.search.training_question import TrainingSearchQuestion
 from rooflinecli.specs.layout import Layout

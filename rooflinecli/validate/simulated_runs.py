@@ -13,13 +13,12 @@ from rooflinecli.core.lift import PLAIN
 from rooflinecli.engine import build_request
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.forward_step import engine_constant, forward_step
+from rooflinecli.engine.residency import kv_pool_tokens
 from rooflinecli.formulas import roofline
-from rooflinecli.questions.simulate.deployment import pool_tokens
 from rooflinecli.simulate.cluster import Cluster, run_closed_loop
-from rooflinecli.simulate.lengths import Lengths
-from rooflinecli.simulate.replica import Replica
+from rooflinecli.simulate.replica import Replica, ReplicaLimits
 from rooflinecli.simulate.request import SimRequest
-from rooflinecli.simulate.scheduler import ReplicaLimits
+from rooflinecli.simulate.request_load import Lengths
 from rooflinecli.simulate.step_times import StepTimeTable
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.registry import load
@@ -60,7 +59,7 @@ def simulate(run: Run, **changes: object) -> Simulated:
     spread = benchmark_harness.lengths(run)
     whole = (prompt + output) * sum(spread) / 2
     setting = benchmark_harness.configured(run, ctx.engine.scheduler).model_copy(update=changes)
-    pool = int(pool_tokens(ctx, run.layout, whole, setting)) or UNLIMITED
+    pool = int(kv_pool_tokens(ctx, run.layout, whole, setting.memory_share, setting.cache_share)) or UNLIMITED
     pool = pool if pool > prompt + output + 64 else UNLIMITED
     limits = ReplicaLimits(pool, int(engine_constant(ctx, "max_sequences", "1")))
     count = PER_SLOT * concurrency

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from rooflinecli.engine import build_request
-from rooflinecli.engine.choose import choose, weigh
+from rooflinecli.engine.choose import choose, evaluate_candidates
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.layout_candidates import candidates
 from rooflinecli.engine.nearest_feasible import nearest_feasible
@@ -73,7 +73,7 @@ def test_a_plan_says_how_it_was_chosen(said):
     options = {"hw": "h100", "phase": "prefill,decode", **REASONS[said]}
     assert estimate(build_request.request(options)).layout.reason.startswith(said)
     one = ctx(options)
-    tried = weigh(one, one.request.phases, int(options["n"]), [], [])
+    tried = evaluate_candidates(one, one.request.phases, int(options["n"]), [], [])
     assert (len(tried) == 1) == (said in list(REASONS)[:2])
     assert (sum(each.fits for each in tried) == 1) == (said not in list(REASONS)[3:])
 

@@ -37,7 +37,10 @@ def test_ranks_that_attend_for_themselves(flag, ep, ranks):
     ],
 )
 def test_layers_per_stage(written, pp, counts):
-    assert explicit_layout.layout(request(stages=written, **({"pp": pp} if pp else {})), "train")["stages"] == counts
+    assert (
+        explicit_layout.layout_fields(request(stages=written, **({"pp": pp} if pp else {})), "train")["stages"]
+        == counts
+    )
 
 
 @pytest.mark.parametrize(
@@ -55,25 +58,25 @@ def test_layers_per_stage(written, pp, counts):
 )
 def test_stages_that_are_none(written, pp, says):
     with pytest.raises(UsageError, match=says):
-        explicit_layout.layout(request(stages=written, **({"pp": pp} if pp else {})), "train")
+        explicit_layout.layout_fields(request(stages=written, **({"pp": pp} if pp else {})), "train")
 
 
 def test_how_experts_are_served_is_no_matter_of_training():
     asked = request(model="mixtral-8x7b", redundant_experts=2, schedule="gpipe", loss_chunks=4)
     plain = {"schedule": "gpipe", "loss_chunks": 4}
-    assert explicit_layout.layout(asked, "train") == plain
-    assert explicit_layout.layout(asked, "decode") == {**plain, "redundant_experts": 2}
+    assert explicit_layout.layout_fields(asked, "train") == plain
+    assert explicit_layout.layout_fields(asked, "decode") == {**plain, "redundant_experts": 2}
 
 
 def test_offloading_of_some_layers():
-    assert explicit_layout.layout(request(offload="optimizer"), "train") == {"offload": "optimizer"}
+    assert explicit_layout.layout_fields(request(offload="optimizer"), "train") == {"offload": "optimizer"}
     some = {"offload": "activations", "offload_layers": 8.0}
-    assert explicit_layout.layout(request(offload="activations:8"), "train") == some
+    assert explicit_layout.layout_fields(request(offload="activations:8"), "train") == some
 
 
 def test_modules_are_a_list():
     asked = request(recompute="selective", recompute_modules="core_attn,mlp")
-    assert explicit_layout.layout(asked, "train")["recompute_modules"] == ("core_attn", "mlp")
+    assert explicit_layout.layout_fields(asked, "train")["recompute_modules"] == ("core_attn", "mlp")
 
 
 def test_what_the_sizes_multiply_to():

@@ -9,7 +9,7 @@ import pytest
 
 from rooflinecli.engine import legality
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.rules import one
+from rooflinecli.engine.legality import one
 from rooflinecli.specs.hardware import load_hardware
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model

@@ -31,7 +31,7 @@ def link(one: EstimateContext, tokens: float, passes: float) -> tuple[float, flo
     """Seconds expected of the link, and the least."""
     spent = []
     costs = SimpleNamespace(add_time=lambda _, seconds, *__: spent.append(seconds), t_communication=5.0)
-    forward_step._over_the_link(one, Layout(), one.host, costs, tokens, passes)
+    forward_step._weights_over_host_link(one, Layout(), one.host, costs, tokens, passes)
     return spent[0], costs.t_communication - 5.0
 
 
@@ -74,15 +74,15 @@ def test_pieces_go_from_board_to_board(stages, passes, best):
     spent, shared = [], []
     costs = SimpleNamespace(add_time=lambda _, seconds, *__: spent.append(seconds), divide_by=shared.append)
     gained = max(best * one.engine.split_efficiency, 1.0)
-    step = forward_step._in_turn(one, Layout(pp=stages), forward_step.PricedPass(costs, 12.0), passes)
+    step = forward_step._overlapped_stages(one, Layout(pp=stages), forward_step.PricedPass(costs, 12.0), passes)
     assert step.seconds == pytest.approx(12 / gained)
     assert shared == [pytest.approx(best)] and spent == [pytest.approx(12 / gained - 12 / best)]
 
 
 def test_one_board_and_other_engines_wait_for_nobody():
     step = forward_step.PricedPass(None, 12.0)
-    assert forward_step._in_turn(ctx("llama-3-8b"), Layout(), step, 4.0) is step
-    assert forward_step._in_turn(ctx("llama-3-8b", engine="vllm"), Layout(pp=2.0), step, 4.0) is step
+    assert forward_step._overlapped_stages(ctx("llama-3-8b"), Layout(), step, 4.0) is step
+    assert forward_step._overlapped_stages(ctx("llama-3-8b", engine="vllm"), Layout(pp=2.0), step, 4.0) is step
 
 
 def test_prompts_start_layer_by_layer():

@@ -65,7 +65,7 @@ def answer(case: dict, chip_override: dict | None = None, lift=PLAIN) -> PhaseAn
         recompute=case["recompute"],
         sequence_parallel=case["sequence_parallel"],
     )
-    return engine.answer(ctx, ctx.plan(plan), case["phase"])
+    return engine.answer(ctx, ctx.lifted(plan), case["phase"])
 
 
 @thorough

@@ -9,10 +9,9 @@ import pytest
 from rooflinecli.engine import build_request, inference
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.simulate.cluster import Cluster, run_closed_loop
-from rooflinecli.simulate.lengths import Lengths
-from rooflinecli.simulate.replica import Replica
+from rooflinecli.simulate.replica import Replica, ReplicaLimits
 from rooflinecli.simulate.request import SimRequest
-from rooflinecli.simulate.scheduler import ReplicaLimits
+from rooflinecli.simulate.request_load import Lengths
 from rooflinecli.simulate.step_times import StepTimeTable
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.registry import load

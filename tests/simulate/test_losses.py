@@ -14,9 +14,8 @@ from rooflinecli.core.errors import Infeasible, UsageError
 from rooflinecli.simulate import cluster, failures
 from rooflinecli.simulate.failures import ReplicaFailure
 from rooflinecli.simulate.prefix_cache import PrefixCache
-from rooflinecli.simulate.replica import Replica
+from rooflinecli.simulate.replica import Replica, ReplicaLimits
 from rooflinecli.simulate.request import INF, SimRequest
-from rooflinecli.simulate.scheduler import ReplicaLimits
 from rooflinecli.specs.registry import load
 
 BASE = (

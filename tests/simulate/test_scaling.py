@@ -14,7 +14,7 @@ from simulate.test_schedulers import LENGTHS, jobs_of
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.simulate import autoscaler, cluster
-from rooflinecli.simulate.autoscaler import AutoscaledFleet, AutoscalePolicy
+from rooflinecli.simulate.autoscaler import AutoscaledCluster, AutoscalePolicy
 from rooflinecli.simulate.request import SimRequest
 from rooflinecli.specs.registry import load
 
@@ -24,7 +24,7 @@ LEAST = load("simulate/routers", "least-loaded")
 
 def run(prices, jobs, rule, router=LEAST):
     ended: list[SimRequest] = []
-    state = AutoscaledFleet(made(prices, rule.most, router), rule, None, ended)
+    state = AutoscaledCluster(made(prices, rule.most, router), rule, None, ended)
     autoscaler.run_open_loop(state, jobs)
     return sorted(ended, key=lambda job: job.index), state
 
@@ -47,7 +47,7 @@ def test_every_request_ends_once_and_no_more_are_paid_than_may_be(prices, rows, 
     assert all(job.made == job.output and job.arrival <= job.queued <= job.first <= job.finish for job in ended)
     assert all(1 <= count <= 3 for _, count in state.paid)
     assert [at for at, _ in state.paid] == sorted(at for at, _ in state.paid)
-    assert state.active_replicas + len(state.ending) + len(state.free) == 3
+    assert state.active_replicas + len(state.draining) + len(state.free) == 3
 
 
 def test_a_new_one_serves_after_its_start_up_and_is_let_go_after_a_while(prices):

@@ -13,9 +13,8 @@ from rooflinecli.core.errors import UsageError
 from rooflinecli.interfaces.python import api
 from rooflinecli.simulate.cluster import Cluster, run_open_loop
 from rooflinecli.simulate.prefix_cache import KvTier, PrefixCache
-from rooflinecli.simulate.replica import Replica
+from rooflinecli.simulate.replica import Replica, ReplicaLimits
 from rooflinecli.simulate.request import SimRequest
-from rooflinecli.simulate.scheduler import ReplicaLimits
 from rooflinecli.specs.kv_tiers import tiers
 from rooflinecli.specs.registry import load
 
@@ -55,7 +54,7 @@ def test_least_recently_used_goes_down_and_out(prices):
     assert all(max(below) <= min(above) for above, below in pairwise(where)), where
     assert "g" in where[0] and not any("a" in names for names in where)
     for tier in store.tiers:
-        assert tier.held == sum(tier.blocks.values()) <= tier.room
+        assert tier.stored == sum(tier.blocks.values()) <= tier.room
 
 
 def test_transfers_take_turns(prices):

@@ -101,8 +101,7 @@ def test_turns_wait_for_the_answer_before_them(prices):
 
     from rooflinecli.simulate.cluster import Cluster, run_open_loop
     from rooflinecli.simulate.prefix_cache import PrefixCache
-    from rooflinecli.simulate.replica import Replica
-    from rooflinecli.simulate.scheduler import ReplicaLimits
+    from rooflinecli.simulate.replica import Replica, ReplicaLimits
     from rooflinecli.specs.registry import load
 
     trace = read(str(EXAMPLES / "sessions.csv"))
@@ -276,16 +275,16 @@ def test_garbage_is_collected_again_after_a_simulation():
     """Whoever calls from Python has the collector as it was, also where it was off, also after an error."""
     import gc
 
-    from rooflinecli.simulate.cluster import GarbageCollectionPaused
+    from rooflinecli.simulate.cluster import gc_paused
 
     assert gc.isenabled()
-    with pytest.raises(KeyError), GarbageCollectionPaused():
+    with pytest.raises(KeyError), gc_paused():
         assert not gc.isenabled()
         raise KeyError
     assert gc.isenabled()
     gc.disable()
     try:
-        with GarbageCollectionPaused():
+        with gc_paused():
             pass
         assert not gc.isenabled()
     finally:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rooflinecli.core.errors import DataError, Infeasible, UsageError
 from rooflinecli.core.units import duration
-from rooflinecli.engine import autoregressive_only, build_request
+from rooflinecli.engine import build_request, option_conflicts
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.questions.check.interval_bounds import IntervalBounds, ends, phase_of
 from rooflinecli.questions.check.run import Estimator
@@ -110,7 +110,7 @@ def _rank(options: dict[str, Any], chip: str) -> str:
     if "phase" in options:
         phases = build_request.phases(options["phase"])
     else:
-        phases = autoregressive_only.phases(
+        phases = option_conflicts.supported_phases(
             EstimateContext(build_request.request({**options, "hw": chip, "phase": ["prefill", "decode"]}))
         )
     return next((f"{name}.time_s" for name in ("decode", "prefill", "train") if name in phases), RANK)

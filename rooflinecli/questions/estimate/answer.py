@@ -10,12 +10,12 @@ from rooflinecli.core import num
 from rooflinecli.core.errors import Infeasible, unknown
 from rooflinecli.core.lift import PLAIN, PlainLift
 from rooflinecli.core.units import si
-from rooflinecli.engine import apply_calibration, autoregressive_only, option_conflicts
+from rooflinecli.engine import apply_calibration, option_conflicts
 from rooflinecli.engine.choose import ChosenLayout, choose
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer
 from rooflinecli.engine.nearest_feasible import FeasibleAlternative, nearest_feasible
-from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, Resources, TrainAnswer, plan_answer
+from rooflinecli.engine.phase_answer import DecodeAnswer, PhaseAnswer, Resources, TrainAnswer, layout_answer
 from rooflinecli.formulas import roofline
 from rooflinecli.layers.parameter_counts import parameters
 from rooflinecli.ledger.ledger import Ledger
@@ -106,7 +106,7 @@ def _phases(ctx: EstimateContext) -> tuple[str, ...]:
     for phase in wanted:
         if phase not in PHASES:
             raise unknown("phase", phase, PHASES)
-    return autoregressive_only.phases(ctx)
+    return option_conflicts.supported_phases(ctx)
 
 
 def choose_plans(ctx: EstimateContext) -> tuple[dict[str, ChosenLayout], list[Violation]]:
@@ -136,7 +136,7 @@ def choose_plans(ctx: EstimateContext) -> tuple[dict[str, ChosenLayout], list[Vi
 
 def _answered(ctx: EstimateContext, phase: str, choice: ChosenLayout) -> PhaseAnswer:
     """A phase under the plan chosen for it, with what bounds it."""
-    found = answer(ctx, ctx.plan(choice.layout), phase)
+    found = answer(ctx, ctx.lifted(choice.layout), phase)
     found.bottleneck, found.bound_ratio = bound(found.resources_s)
     found.layout = choice.shown
     if isinstance(found, TrainAnswer):
@@ -221,7 +221,7 @@ def _violations(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> list[Vi
         if needed <= available:
             continue
         option = nearest_feasible(ctx, ("train",) if phase == "train" else tuple(p for p in phases if p != "train"))
-        plan = plan_answer(option.layout, option.batch is None, option.reason) if option else None
+        plan = layout_answer(option.layout, option.batch is None, option.reason) if option else None
         remedy = (
             f"nearest that works: {_flags(option, phase, ctx.request)}"
             if option is not None
@@ -239,7 +239,7 @@ def _violations(ctx: EstimateContext, phases: dict[str, PhaseAnswer]) -> list[Vi
 
 def _flags(remedy: FeasibleAlternative, phase: str, request: Request) -> str:
     """The options that say a remedy."""
-    plan = plan_answer(remedy.layout, False, "")
+    plan = layout_answer(remedy.layout, False, "")
     text = f"-n {plan.devices} --tp {plan.tp} --pp {plan.pp} --dp {plan.dp}"
     if remedy.batch is not None:
         experts = f" --ep {plan.ep}" if plan.ep > 1 else ""

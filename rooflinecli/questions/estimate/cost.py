@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rooflinecli.engine.context import EstimateContext
-from rooflinecli.engine.derived_quantities import derive
+from rooflinecli.engine.evaluate import derive
 from rooflinecli.engine.phase_answer import PhaseAnswer, TrainAnswer
 from rooflinecli.formulas import cost as money
 from rooflinecli.formulas import training
@@ -21,12 +21,12 @@ def cost(ctx: EstimateContext, phases: dict[str, PhaseAnswer], plans: dict[str, 
         tokens = ctx.from_flag("T", ctx.request.tokens, "tokens", "--tokens")
         train.steps = training.training_steps(tokens, ctx.train_batch, ctx.seq)
         train.run_s = train.steps * train.time_s
-        train.derived = derive(ctx, ctx.plan(plans["train"]), "train", train)
+        train.derived = derive(ctx, ctx.lifted(plans["train"]), "train", train)
     if price is None:
         return Cost()
     bill: dict[str, Any] = {}
     for phase, answer in phases.items():
-        hourly = money.fleet_price(ctx.plan(plans[phase]).devices, price)
+        hourly = money.fleet_price(ctx.lifted(plans[phase]).devices, price)
         bill[COST[phase]] = money.usd_per_million_tokens(hourly, answer.tokens_per_s, ctx.utilization)
         if isinstance(answer, TrainAnswer) and answer.run_s is not None:
             bill["training_usd"] = money.run_cost(answer.run_s, hourly)

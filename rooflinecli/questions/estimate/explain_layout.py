@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rooflinecli.engine.choose import Candidate, ChosenLayout, weigh
+from rooflinecli.engine.choose import Candidate, ChosenLayout, evaluate_candidates
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer
-from rooflinecli.engine.phase_answer import time_at_bound
+from rooflinecli.engine.interval_bound import time_at_bound
 from rooflinecli.questions.estimate.answer import choose_plans, scene_of
 from rooflinecli.specs.layout import AXES, Layout
 from rooflinecli.specs.request import Request
@@ -27,7 +27,9 @@ def why(request: Request) -> list[dict[str, Any]]:
 
 
 def _considered(ctx: EstimateContext, phases: tuple[str, ...], work: str, choice: ChosenLayout) -> dict[str, Any]:
-    layouts = [_layout(ctx, phases, one) for one in weigh(ctx, phases, int(choice.layout.devices), [], [])]
+    layouts = [
+        _layout(ctx, phases, one) for one in evaluate_candidates(ctx, phases, int(choice.layout.devices), [], [])
+    ]
     layouts.sort(key=lambda row: (not row["fits"], row["held_s"] if row["fits"] else row["bytes_per_device"]))
     return {
         "work": work,
@@ -56,7 +58,7 @@ def _smaller(ctx: EstimateContext, phases: tuple[str, ...], choice: ChosenLayout
     half = int(choice.layout.devices) // 2
     if not choice.chosen or half < 1:
         return None
-    needed = [one.needs(ctx, phases) for one in weigh(ctx, phases, half, [], [])]
+    needed = [one.needs(ctx, phases) for one in evaluate_candidates(ctx, phases, half, [], [])]
     return {"devices": half, "least_bytes_per_device": min(needed)} if needed else None
 
 

@@ -38,7 +38,7 @@ def _point(request: Request, phase: str, plan: Layout, batch: float) -> dict[str
     """The phase at another batch; a closed loop stays one, an open loop is answered as a steady batch."""
     loop = None if request.concurrency is None else batch
     ctx = EstimateContext(replace(request, batch=batch, concurrency=loop, qps=None))
-    answer = answered(ctx, ctx.plan(plan), phase)
+    answer = answered(ctx, ctx.lifted(plan), phase)
     return {
         "batch": batch,
         "time_s": answer.time_s,

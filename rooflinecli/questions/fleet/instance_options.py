@@ -8,7 +8,7 @@ import numpy as np
 
 from rooflinecli.core.errors import DataError, UsageError
 from rooflinecli.core.num import divisors
-from rooflinecli.engine import autoregressive_only, extrapolation, legality, option_conflicts
+from rooflinecli.engine import extrapolation, legality, option_conflicts
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.questions.fleet.fleet_question import DeviceGroup, FleetService
 from rooflinecli.questions.plan.instance import ServingInstance, conditions, instance
@@ -39,7 +39,7 @@ def offers(task: tuple[FleetService, DeviceGroup, str]) -> InstanceOptions:
             {"qps": None, "ttft": None, "itl": None},
         )
         ctx = EstimateContext(question.request)
-        autoregressive_only.decodes(ctx, "a model of a fleet answers requests")
+        option_conflicts.require_decode(ctx, "a model of a fleet answers requests")
         option_conflicts.check(ctx)
         legality.check(ctx)
         layouts = instances.layouts(ctx, question.open, min(group.devices, instances.LARGEST_INSTANCE))

@@ -66,7 +66,7 @@ class RecordingContext(EstimateContext):
         self.bills: list[RecordingAccumulator] = []
         super().__init__(request)
 
-    def bill(self, regime: str, devices: Number) -> StepAccumulator:
+    def accumulator(self, regime: str, devices: Number) -> StepAccumulator:
         self.bills.append(RecordingAccumulator(self.chip, regime, devices))
         return self.bills[-1]
 
@@ -109,7 +109,7 @@ def listed(request: Request, result: EstimateAnswer) -> dict[str, list[dict[str,
     found = {}
     for phase, choice in choose_plans(scene_of(request))[0].items():
         ctx = RecordingContext(request)
-        again = PHASES[phase](ctx, ctx.plan(choice.layout))
+        again = PHASES[phase](ctx, ctx.lifted(choice.layout))
         costs = _of_phase(ctx, phase, again)
         shape = shape_text.table(ctx, choice.layout, phase, again.batch if isinstance(again, DecodeAnswer) else None)
         found[phase] = _rows(ctx, costs, result.phases[phase], shape)

@@ -80,7 +80,7 @@ def evaluate(request: Request, found: list[dict[str, int]], batches: np.ndarray,
         zero=0,
         flash=request.flash,
         sequence_parallel=bool(request.sequence_parallel),
-        **explicit_layout.layout(request, "decode"),
+        **explicit_layout.layout_fields(request, "decode"),
     )
     with np.errstate(all="ignore"):
         phases = {phase: answer(ctx, plan, phase) for phase in ("prefill", "decode")}

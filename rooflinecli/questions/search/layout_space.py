@@ -1,6 +1,6 @@
 """Every legal training layout on so many devices, as arrays: splits of the devices first, then what each split leaves open.
 
-What is legal is engine/legal's to say. Micro-batches are the divisors of a replica's share of the batch and the powers of
+What is legal is engine/legality's to say. Micro-batches are the divisors of a replica's share of the batch and the powers of
 two up to it, expert groups the divisors of dp, virtual stages those that cut the layers evenly. ZeRO-3 shards over all
 replicas, or over those inside one or two fast domains (HSDP).
 """
@@ -78,7 +78,7 @@ def layouts(ctx: EstimateContext, question: TrainingSearchQuestion, devices: int
 
 def _legal(ctx: EstimateContext, found: LayoutArrays) -> LayoutArrays:
     """Those that break no rule; the others are counted under the first they break."""
-    plan = Layout(**{**found.sizes, **explicit_layout.layout(ctx.request, "train")})
+    plan = Layout(**{**found.sizes, **explicit_layout.layout_fields(ctx.request, "train")})
     alive, rejected = np.ones(len(found), dtype=bool), dict[str, int]()
     for rule in legality.rules(ctx, plan, "train"):
         holds = np.broadcast_to(rule.holds, alive.shape)

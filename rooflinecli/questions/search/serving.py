@@ -13,7 +13,7 @@ from rooflinecli.core.num import Number
 from rooflinecli.core.record import MISSING, at, entries
 from rooflinecli.core.text import percent, plural
 from rooflinecli.core.units import duration, si
-from rooflinecli.engine import autoregressive_only, legality, option_conflicts
+from rooflinecli.engine import legality, option_conflicts
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.interval_bound import interval_bound
 from rooflinecli.formulas import capacity
@@ -35,7 +35,7 @@ def search(
     """The report of a serving search, SI, the unit in the key."""
     question = asked(options, goal, where, limits)
     ctx = EstimateContext(question.request)
-    autoregressive_only.decodes(
+    option_conflicts.require_decode(
         ctx,
         "a serving search has nothing to rank; `roofline sweep` varies --tp and --batch, and --phase train searches",
     )

@@ -118,7 +118,9 @@ def _elsewhere(
 def plan_of(layouts: layout_space.LayoutArrays, structure: layout_space.DeviceSplit, request: Request) -> Layout:
     """The layouts of one structure as one plan of arrays."""
     sizes: dict[str, Any] = dict(layouts.sizes)
-    given = explicit_layout.layout(request, "train") | ({} if layouts.shard is None else {"shard": layouts.shard})
+    given = explicit_layout.layout_fields(request, "train") | (
+        {} if layouts.shard is None else {"shard": layouts.shard}
+    )
     return Layout(
         **sizes,
         zero=structure.zero,

@@ -109,7 +109,7 @@ def with_layout(options: dict[str, Any], layout: dict[str, Any], phase: str) -> 
     chosen = {"n", *OPEN, *(() if phase == "train" else ("batch",))}  # the layout says them
     request = build_request.request({k: v for k, v in options.items() if k not in chosen})
     sizes: dict[str, Any] = {k: float(layout[k]) for k in SIZES if k in layout}
-    given: dict[str, Any] = {"flash": request.flash, **explicit_layout.layout(request, phase)}
+    given: dict[str, Any] = {"flash": request.flash, **explicit_layout.layout_fields(request, phase)}
     if phase == "train":
         words = {k: layout[k] for k in ("zero", "recompute", "sequence_parallel")}
         return request, "train", Layout(**sizes, **words, **given)

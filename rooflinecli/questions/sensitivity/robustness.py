@@ -39,7 +39,7 @@ def between(
     phase, found = phase_of(rank), []
     for row in rows:
         ctx = scene_of(build_request.request(options[row["chip"]]))
-        plan = ctx.plan(choose_plans(ctx)[0][phase].layout)
+        plan = ctx.lifted(choose_plans(ctx)[0][phase].layout)
         contender = RankedCandidate(str(row["rank"]), row["chip"], ctx.request, phase, plan, hold=hold)
         found.append(_weighed(contender, float(row["value"]), scales_with_time(rank)))
     return _report(rank, found)

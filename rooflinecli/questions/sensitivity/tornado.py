@@ -83,7 +83,7 @@ class RankedCandidate:
         """Device-hours of a token, at the end that ranks."""
         found = PHASES[self.phase](self.ctx, self.layout)
         tokens = found.tokens_per_s * found.time_s
-        return float(scaling.device_hours(self.ctx.plan(self.layout).devices, self.base)) / float(tokens)
+        return float(scaling.device_hours(self.ctx.lifted(self.layout).devices, self.base)) / float(tokens)
 
 
 def tornado(contenders: Sequence[RankedCandidate]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from rooflinecli.questions.simulate.answer_types import (
 from rooflinecli.questions.simulate.min_replicas import min_replicas
 from rooflinecli.questions.simulate.question import Simulate
 from rooflinecli.questions.simulate.run import Run, Tell, figures, recorded, run
-from rooflinecli.simulate import slo_attainment
+from rooflinecli.simulate import slo
 
 Cell = tuple[Simulate, dict[str, str]]
 NOTES = (
@@ -54,7 +54,7 @@ def answered(question: Simulate, tell: Tell | None = None, over: Spread | None =
         simulate=ran.values,
         interval=values,
         slo=_slo(ran, fewer),
-        classes=slo_attainment.classes(ran.times, question.limits),
+        classes=slo.classes(ran.times, question.limits),
         interrupted=cut,
         search_interrupted=ran.sought,
         notes=list(NOTES),
@@ -84,9 +84,22 @@ def _slo(ran: Run, fewer: Run | None) -> SloAnswer | None:
         limits=dict(limits.main.seconds),
         target=limits.main.share,
         met=ran.kept,
-        targets=[SloTarget(**target) for target in slo_attainment.held(ran.times, limits)],
+        targets=[_target(ran, promise) for promise in limits.promises],
         attainment_with_one_fewer_replica=None if fewer is None else fewer.values["slo_attainment"],
         margin_with_one_fewer_replica=None if fewer is None else fewer.values["slo_attainment_margin"],
+    )
+
+
+def _target(ran: Run, promise: slo.Slo) -> SloTarget:
+    attainment = slo.attainment(ran.times, promise)
+    return SloTarget(
+        text=promise.text,
+        label=promise.label or None,
+        limits=dict(promise.seconds),
+        requests=int(promise.requests(ran.times).sum()),
+        target=promise.share,
+        attainment=attainment,
+        met=attainment >= promise.share,
     )
 
 

@@ -8,20 +8,19 @@ from typing import Any
 
 from rooflinecli.core.errors import Infeasible, UsageError, unknown
 from rooflinecli.core.units import si
-from rooflinecli.engine import autoregressive_only, build_request
+from rooflinecli.engine import build_request, option_conflicts
 from rooflinecli.engine.choose import choose
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer
 from rooflinecli.engine.forward_step import engine_constant
-from rooflinecli.engine.serving_load import memory_split
+from rooflinecli.engine.residency import kv_bytes, kv_pool_tokens
 from rooflinecli.formulas import simulation
 from rooflinecli.questions.estimate.answer import scene_of
 from rooflinecli.questions.simulate.answer_types import SimulatedLayout
 from rooflinecli.questions.simulate.question import Simulate
 from rooflinecli.simulate.cluster import Cluster
 from rooflinecli.simulate.prefix_cache import KvTier, PrefixCache
-from rooflinecli.simulate.replica import Replica
-from rooflinecli.simulate.scheduler import ReplicaLimits
+from rooflinecli.simulate.replica import Replica, ReplicaLimits
 from rooflinecli.simulate.step_times import StepTimeTable
 from rooflinecli.specs.engine import CONSTANTS
 from rooflinecli.specs.kv_tiers import tiers
@@ -47,23 +46,14 @@ class Deployment:
     def limits(self, length: float, scheduler: Scheduler, stride: bool = True) -> ReplicaLimits:
         """What a rank holds, of sequences of `length` tokens. Raises Infeasible where there is no room for cache."""
         ctx = self.ctx
-        pool = int(pool_tokens(ctx, self.layout, length, scheduler))
+        pool = int(kv_pool_tokens(ctx, self.layout, length, scheduler.memory_share, scheduler.cache_share))
         if pool < 1:
             raise Infeasible(
                 f"the weights leave no room for a cache on {self.layout.tp * self.layout.pp * self.layout.cp:g} devices of {ctx.request.hardware.name}; raise --tp or -n"
             )
-        each = float(memory_split(ctx, self.layout, length)[1]) / length
+        each = float(kv_bytes(ctx, self.layout, 1.0, length)) / length
         rate = float(ctx.chip.host_link) if ctx.request.hardware.host_link else 0.0
         return ReplicaLimits(pool, int(engine_constant(ctx, "max_sequences", "1")), each, rate, stride)
-
-
-def pool_tokens(ctx: EstimateContext, plan: Layout, length: float, scheduler: Scheduler) -> float:
-    """Tokens of cache beside the weights, as the scheduler's settings or else the engine share memory out."""
-    weights, one, reserve = memory_split(ctx, plan, length)
-    fraction, capacity = engine_constant(ctx, "kv_fraction", "1"), ctx.chip.capacity
-    if scheduler.memory_share:
-        return float(simulation.pool_within(capacity, scheduler.memory_share, weights, reserve, one, length))
-    return float(simulation.pool_tokens(capacity, weights, reserve, scheduler.cache_share or fraction, one, length))
 
 
 @lru_cache(maxsize=64)
@@ -71,7 +61,7 @@ def deployment(options: tuple[tuple[str, str], ...], prompt: float, output: floa
     """The plan that an estimate of one sequence takes, and its step prices. Raises what an estimate raises."""
     asked = {**dict(options), "phase": "prefill,decode", "batch": 1}
     plain = build_request.request(asked)
-    autoregressive_only.decodes(EstimateContext(plain), "there is no serving to simulate")
+    option_conflicts.require_decode(EstimateContext(plain), "there is no serving to simulate")
     if plain.adapters is not None:
         raise UsageError("--num-loras is not simulated; leave it out, or ask `roofline estimate`", "adapters")
     ctx = scene_of(build_request.request({**asked, "prompt": round(prompt), "output": round(output)}))
@@ -81,7 +71,7 @@ def deployment(options: tuple[tuple[str, str], ...], prompt: float, output: floa
             f"{ctx.spec.name} does not fit on {choice.layout.devices:g} of {ctx.request.hardware.name}; `roofline estimate` says by how much"
         )
     plan = choice.layout
-    found = answer(ctx, ctx.plan(plan), "decode")
+    found = answer(ctx, ctx.lifted(plan), "decode")
     low, high = (float(end) / float(found.time_s) for end in found.interval_s)
     return Deployment(ctx, plan, StepTimeTable(ctx, plan), int(plan.dp), int(plan.devices), choice.reason, (low, high))
 
@@ -90,7 +80,7 @@ def deployment(options: tuple[tuple[str, str], ...], prompt: float, output: floa
 def default_lengths(options: tuple[tuple[str, str], ...]) -> tuple[str, str]:
     """Prompt and answer in tokens where nobody says them: those of an estimate, which fit the model's context. Raises what it raises."""
     ctx = EstimateContext(build_request.request({**dict(options), "phase": "prefill,decode", "batch": 1}))
-    autoregressive_only.decodes(ctx, "there is no serving to simulate")
+    option_conflicts.require_decode(ctx, "there is no serving to simulate")
     return f"{float(ctx.prompt):g}", f"{float(ctx.output):g}"
 
 

@@ -11,11 +11,10 @@ from rooflinecli.formulas import capacity, cost
 from rooflinecli.questions.simulate.deployment import Deployment, default_lengths, describe, fleet, scheduler_of
 from rooflinecli.questions.simulate.question import Simulate
 from rooflinecli.questions.simulate.run_load import LoadRun
-from rooflinecli.simulate import arrivals, summary
-from rooflinecli.simulate.lengths import Lengths, lengths, spread
+from rooflinecli.simulate import request_load, summary
 from rooflinecli.simulate.replica import Replica
-from rooflinecli.simulate.request import SimRequest
-from rooflinecli.simulate.request_latencies import RequestLatencies, times
+from rooflinecli.simulate.request import RequestLatencies, SimRequest, times
+from rooflinecli.simulate.request_load import Lengths, lengths, spread
 from rooflinecli.simulate.trace_replay import Trace
 
 Tell = Callable[[int], None]
@@ -100,7 +99,7 @@ def _recorded_jobs(
         return jobs, None
     if (qps := question.qps) is not None:
         every = len(trace.rows)  # a rate of requests: sessions arrive less often, in proportion to their turns
-        return trace.jobs(lambda n: arrivals.arrival_times(question.arrivals, qps * n / every, n, question.seed))
+        return trace.jobs(lambda n: request_load.arrival_times(question.arrivals, qps * n / every, n, question.seed))
     if not trace.timed:
         raise UsageError(f"--trace {question.trace}: it records no times; add --qps or --concurrency", "qps")
     return trace.jobs()
@@ -114,7 +113,7 @@ def without_sessions(trace: Trace) -> Trace:
 def _made(question: Simulate, count: int, prompt: Lengths, output: Lengths) -> list[SimRequest]:
     """Jobs of a load that was not recorded; in a closed loop they come when others end."""
     qps = question.qps
-    when = [0.0] * count if qps is None else arrivals.arrival_times(question.arrivals, qps, count, question.seed)
+    when = [0.0] * count if qps is None else request_load.arrival_times(question.arrivals, qps, count, question.seed)
     sizes = zip(when, prompt.draw(count, question.seed, 2), output.draw(count, question.seed, 3), strict=True)
     return [SimRequest(i, *each) for i, each in enumerate(sizes)]
 

@@ -20,7 +20,7 @@ class LoadRun:
         self.ended: list[SimRequest] = []
         self.more: dict[str, Any] = {}
         rule = question.scaling
-        self.scaled = autoscaler.AutoscaledFleet(fleet, rule, tell, self.ended) if rule is not None else None
+        self.scaled = autoscaler.AutoscaledCluster(fleet, rule, tell, self.ended) if rule is not None else None
 
     def __call__(self, jobs: list[SimRequest], follow: Callable[[SimRequest], SimRequest | None] | None) -> None:
         """Play the jobs. Raises Infeasible where some find no replica."""

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from rooflinecli.core.num import Number
-from rooflinecli.engine import autoregressive_only, build_request, explicit_layout, legality
+from rooflinecli.engine import build_request, explicit_layout, legality, option_conflicts
 from rooflinecli.engine.context import EstimateContext
 from rooflinecli.engine.evaluate import answer as engine_answer
+from rooflinecli.engine.legality import LegalityRule
 from rooflinecli.engine.phase_answer import PhaseAnswer
-from rooflinecli.engine.rules import LegalityRule
 from rooflinecli.engine.serving_load import BEHIND, arrivals
 from rooflinecli.price import overrides
 from rooflinecli.questions.estimate.answer_types import Cost
@@ -87,8 +87,8 @@ def answer(request: Request, axes: tuple[Axis, ...], box: Box) -> SweepBlock:
     question, override, fields = question_of(request, axes, sizes)
     with np.errstate(all="ignore"):
         ctx = EstimateContext(question, override=override)
-        autoregressive_only.check(ctx)
-        plans = {phase: plan_of(question, phase, fields) for phase in autoregressive_only.phases(ctx)}
+        option_conflicts.check_autoregressive(ctx)
+        plans = {phase: plan_of(question, phase, fields) for phase in option_conflicts.supported_phases(ctx)}
         results = {phase: engine_answer(ctx, plan, phase) for phase, plan in plans.items()}
         bill = cost(ctx, results, plans)
         rules = [rule for phase, plan in plans.items() for rule in legality.rules(ctx, plan, phase)]
@@ -152,7 +152,7 @@ def plan_of(request: Request, phase: str, sizes: dict[str, Number]) -> Layout:
             zero=0,
             sequence_parallel=bool(parallel),
             flash=request.flash,
-            **explicit_layout.layout(request, phase),
+            **explicit_layout.layout_fields(request, phase),
         )
     if parallel is None:  # at tp = 1 it changes nothing, so a block may decide it once
         parallel = bool(np.any(np.greater(given.get("tp", 1.0), 1)))
@@ -162,5 +162,5 @@ def plan_of(request: Request, phase: str, sizes: dict[str, Number]) -> Layout:
         sequence_parallel=parallel,
         recompute=request.recompute or "none",
         flash=request.flash,
-        **explicit_layout.layout(request, phase),
+        **explicit_layout.layout_fields(request, phase),
     )

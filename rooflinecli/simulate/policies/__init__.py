@@ -1,1 +1,1 @@
-"""How a step is formed: `compose(replica)` gives the chunks of prompts in it and whether decodes ride along. One file is one scheduler."""
+"""Scheduler policies: `compose(replica)` gives the prefill chunks of a step, and whether decodes ride along. One file is one scheduler."""

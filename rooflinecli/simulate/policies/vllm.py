@@ -1,6 +1,6 @@
 """vLLM V1: running sequences first, then chunks of prompts while the token budget lasts, all in one step.
 
-Source: vllm/v1/core/sched/scheduler.py (`schedule`), max_num_batched_tokens; a full cache preempts the last to come and computes it again.
+Source: vllm/v1/core/sched/scheduler.py (`schedule`), max_num_batched_tokens; a full KV cache preempts the request that joined last, which is recomputed.
 """
 
 from __future__ import annotations
@@ -10,5 +10,5 @@ from rooflinecli.simulate.request import SimRequest
 
 
 def compose(replica: Replica) -> tuple[list[tuple[SimRequest, int]], bool]:
-    """Decodes always ride."""
+    """Decodes always ride along."""
     return replica.fill(replica.scheduler.token_budget - replica.batch), True

@@ -1,1 +1,1 @@
-"""Which replica takes a request: `choose(job, replicas)` gives its place. LOOKS: whether it looks at their state. One file is one router."""
+"""Routers: `choose(job, replicas)` gives the place of a request. LOOKS: whether it reads their state. One file is one router."""

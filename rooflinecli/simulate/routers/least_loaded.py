@@ -1,4 +1,4 @@
-"""To the replica with the fewest requests under way; ties to the one whose cache is emptier, then to the first."""
+"""To the replica with the fewest requests in flight; of equals the one with the emptier KV pool, then the first."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ LOOKS = True
 
 
 def choose(job: SimRequest, replicas: list[Replica]) -> int:
-    """By requests under way at the instant of arrival."""
+    """By requests in flight at the arrival."""
     return min(range(len(replicas)), key=lambda i: (replicas[i].under_way, replicas[i].used, i))

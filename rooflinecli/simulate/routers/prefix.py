@@ -1,4 +1,4 @@
-"""To the replica that knows most of the prompt, weighed against its queue: each request under way costs a mean prompt's worth.
+"""To the replica that caches most of the prompt, weighed against its load: each request in flight counts as a share of the prompt.
 
 Like the KV-aware routers of Dynamo and SGLang: overlap less load. Without prefix reuse it is least-loaded.
 """
@@ -12,7 +12,7 @@ LOOKS = True
 
 
 def choose(job: SimRequest, replicas: list[Replica]) -> int:
-    """Tokens still to compute plus the prompts in front."""
+    """By tokens to compute, plus the load."""
 
     def cost(i: int) -> tuple[float, int]:
         replica = replicas[i]

@@ -1,4 +1,4 @@
-"""Each in turn."""
+"""To each replica in turn."""
 
 from __future__ import annotations
 
