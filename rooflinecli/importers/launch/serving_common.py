@@ -12,14 +12,6 @@ from rooflinecli.importers.source import Options
 
 SERVED = ["prefill", "decode"]
 WIDE = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
-# flags of any server that change no cost: where it listens, what it says, how it parses answers
-IDLE = (
-    "host", "port", "served-model-name", "trust-remote-code", "*log*", "seed", "*parser*", "*chat-template*", "api-key*",
-    "download-dir", "load-format", "revision", "tokenizer*", "ssl-*", "root-path", "*metrics*", "enable-auto-tool-choice",
-    "uvicorn*", "*timeout*", "hf-token", "config-format", "model-loader*", "dist-init-addr", "nnodes", "node-rank", "nccl-*",
-    "*trace*", "*watchdog*", "allow-credentials", "allowed-*", "headless", "*-address", "*-rpc-port", "*-start-rank", "backend",
-    "distributed-executor-backend", "num-postprocess-workers", "request-plane", "discovery-backend", "event-plane", "component", "endpoint", "namespace", "*connector*", "publish-*", "kv-events-config", "metrics*", "disaggregation-transfer-backend", "disaggregation-bootstrap-*", "store-backend", "limit-mm-per-prompt", "skip-server-warmup", "generation-config",
-)  # fmt: skip
 
 
 def server(launch: Launch, tp: int | None, pp: int | None = None, dp: int | None = None, ep: int | None = None) -> None:

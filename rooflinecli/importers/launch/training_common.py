@@ -8,18 +8,6 @@ from rooflinecli.importers.launch.launch import Launch
 from rooflinecli.importers.source import Options
 
 MODEL_PARALLEL = ("tp", "pp", "cp")
-IDLE_OPTIMIZER = (
-    "*lr*",
-    "*adam*",
-    "*decay*",
-    "*warmup*",
-    "*clip*",
-    "*loss*",
-    "*beta*",
-    "*eps",
-    "*momentum*",
-    "*learning_rate*",
-)
 
 
 def layout(launch: Launch, devices: int | None, **sizes: int | None) -> None:

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from rooflinecli.importers.launch import training_common
+from rooflinecli.importers.launch.flags import flags
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 from rooflinecli.importers.source import Tree
 
 VERSION = "accelerate 1.10"
 TRAINS = True
 _STAGES = {"FULL_SHARD": 3, "1": 3, "SHARD_GRAD_OP": 2, "2": 2, "NO_SHARD": 0, "3": 0, "HYBRID_SHARD": 3, "4": 3}
-IDLE = (
-    "compute_environment", "debug", "deepspeed_config.deepspeed_*", "deepspeed_config.zero3_*", "deepspeed_config.gradient_clipping",
-    "downcast_bf16", "machine_rank", "main_*", "rdzv*", "same_network", "tpu_*", "use_cpu", "gpu_ids", "enable_cpu_affinity", "dynamo*",
-    "fsdp_config.*wrap*", "fsdp_config.*prefetch*", "fsdp_config.*state_dict*", "fsdp_config.*sync*", "fsdp_config.*use_orig*",
-    "fsdp_config.*cpu_ram*", "fsdp_config.fsdp_version", "fsdp_config.*min_num_params", "deepspeed_hostfile", "parallelism_config.*", "deepspeed_config.deepspeed_config_file_none", "mpirun_config.*", "fp8_config.*", "ipex_config.*", "enable_*", "use_parallelism_config",
-    "megatron_lm_config.*clipping", "commands", "command_file", "tpu_name",
-)  # fmt: skip
+FLAGS = flags("accelerate")
 
 
 def claims(tree: Tree) -> bool:
@@ -55,4 +50,4 @@ def read(tree: Tree, launch: Launch) -> None:
         launch.options["recompute"] = "full"
     if str(args.pop("deepspeed_config.gradient_accumulation_steps", default=1)) not in ("1", "auto"):
         launch.notes.append("gradient_accumulation_steps says how a batch is split, not how large it is; give --batch")
-    launch.unmodelled += args.left(IDLE)
+    launch.unmodelled += args.left(FLAGS.idle)

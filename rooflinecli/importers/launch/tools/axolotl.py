@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from rooflinecli.importers.launch import dtype_names, training_common
+from rooflinecli.importers.launch.flags import flags
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 from rooflinecli.importers.source import Options, Tree
 
 VERSION = "Axolotl 0.12"
 TRAINS = True
-IDLE = (
-    *training_common.IDLE_OPTIMIZER, "plugins", "liger_*", "lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel", "lora_alpha", "lora_dropout",
-    "lora_model_dir", "chat_template*", "datasets", "val_set_size", "*_dir", "dataset*", "sample_packing", "pad_to*", "wandb*", "num_epochs",
-    "max_steps", "bf16", "fp16", "tf32", "gradient_checkpointing_kwargs*", "resume*", "logging_steps", "attn_implementation",
-    "flash_attention", "sdp_attention", "xformers*", "eval*", "save*", "special_tokens*", "tokens", "hub_model_id", "*tokenizer*", "*type",
-    "trust_remote_code", "strict", "seed", "group_by_length", "train_on_inputs", "cut_cross_entropy", "fsdp_config.*", "early_stopping*", "rl", "trl.*", "reward*", "dpo*", "kl_*", "unsloth*", "gradient_clip*", "max_grad_norm", "weight_decay", "lisa*", "relora*", "ema*", "ebft*", "diffusion*", "pretraining*", "streaming*", "skip_*", "remove_*", "shuffle*", "excess*", "image_*", "roles*", "vllm.*", "neftune*", "overrides*", "sequence_len_overflow*", "nemo_gym*", "profiler*", "process*", "remote*", "fix_*", "low_cpu*", "auto_resume*", "bench*", "do_*", "tiled_mlp*", "context_parallel*", "added_tokens*", "ddp*", "s2_attention", "tensorboard*", "*_attention", "lora_fan*", "lora_bias", "adapter_model*", "loss_watchdog*", "push*", "hub*", "batch_flattening", "experimental*",
-    "torch_compile*", "debug", "local_rank", "use_*", "dataloader*", "shuffle*", "eot_tokens", "output_dir", "mlflow*", "comet*", "is_*",
-    "revision_of_model", "base_model_config", "loraplus*", "peft_use*", "unfrozen_parameters", "ddp*", "processor_type", "scaling_softmax",
-)  # fmt: skip
+FLAGS = flags("axolotl")
 
 
 def claims(tree: Tree) -> bool:
@@ -67,7 +60,7 @@ def read(tree: Tree, launch: Launch) -> None:
     elif "4bit" in optimizer:
         launch.unmodelled.append(f"optimizer {optimizer}: taken at 12 bytes a parameter (--optimizer-bytes)")
     launch.options["dtype"] = "fp16" if args.given.get("fp16") == [True] else "bf16"
-    launch.unmodelled += args.left(IDLE)
+    launch.unmodelled += args.left(FLAGS.idle)
 
 
 def _fsdp(tree: Tree) -> Options:

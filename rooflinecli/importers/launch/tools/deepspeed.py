@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from rooflinecli.importers.launch import training_common
+from rooflinecli.importers.launch.flags import flags
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 from rooflinecli.importers.source import Options, Tree
 
@@ -14,18 +15,7 @@ SUFFIX = ".json"
 _STAGE = "zero_optimization.stage"
 _NEOX = ("model-parallel-size", "pipe-parallel-size", "num-layers", "hidden-size", "num-attention-heads", "num-kv-heads", "intermediate-size",
          "seq-length", "max-position-embeddings", "checkpoint-activations", "no-weight-tying", "pos-emb", "activation")  # fmt: skip
-IDLE = (
-    *training_common.IDLE_OPTIMIZER, "steps_per_print", "wall_clock_breakdown", "optimizer.*", "scheduler.*", "gradient_clipping", "fp16.*",
-    "bf16.*", "amp.*", "zero_optimization.*bucket*", "zero_optimization.overlap_comm", "zero_optimization.contiguous_gradients",
-    "zero_optimization.reduce_scatter", "zero_optimization.allgather_partitions", "zero_optimization.sub_group_size",
-    "zero_optimization.stage3_*", "zero_optimization.max_*", "zero_optimization.gather*", "zero_optimization.round_robin_gradients",
-    "zero_optimization.offload_*.pin_memory", "zero_optimization.ignore_unused*", "prescale_gradients", "disable_allgather",
-    "zero_allow_untested*", "zero_force*", "*log*", "tensorboard*", "comms_logger*", "flops_profiler*", "dump_state", "data_types*",
-    "communication_data_type", "data-impl", "split", "*-iters", "*-interval", "launcher", "no_ssh_check", "comment", "autotuning.*",
-    "deepspeed_slurm", "keep-last*", "checkpoint-factor", "distributed-backend", "*fusion", "synchronize-*", "partition-activations",
-    "checkpoint-num-layers", "*dropout", "norm", "autotuning_config.*", "gpt-j-residual", "gpt_j_residual", "output_layer_parallelism", "fp32*", "zenflow*", "eigenvalue*", "checkpoint.*", "compile.*", "torch_autocast*", "memory_breakdown", "aio.*", "csv_monitor*", "wandb*", "data_efficiency*", "train-*", "valid-*", "test-*", "save*", "load*", "extra-save*", "include", "hostfile", "precision", "*tokenizer*", "*path*",
-    "roofline", "*init*", "*file", "seed", "num-workers", "attention-config", "rotary*", "output-layer*", "use-*",
-)  # fmt: skip
+FLAGS = flags("deepspeed")
 
 
 def claims(tree: Tree) -> bool:
@@ -52,7 +42,7 @@ def read(tree: Tree, launch: Launch) -> None:
     _sizes(args, launch)
     if str(args.pop("checkpoint-activations")).lower() == "true":
         launch.options["recompute"] = "full"
-    launch.unmodelled += args.left(IDLE)
+    launch.unmodelled += args.left(FLAGS.idle)
 
 
 def _plain(key: str) -> str:

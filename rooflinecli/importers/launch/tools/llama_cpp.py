@@ -6,6 +6,7 @@ Flags as in llama.cpp b6000 and later (tools/server/README.md, common/arg.cpp).
 from __future__ import annotations
 
 from rooflinecli.importers.launch import dtype_names, serving_common
+from rooflinecli.importers.launch.flags import flags
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 from rooflinecli.importers.source import Options
 
@@ -13,33 +14,7 @@ VERSION = "llama.cpp b6000"
 TRAINS = False
 SUFFIX = ".sh"
 LAUNCHERS = ("llama-server", "llama-cli", "llama-bench", "server-cuda")
-SHORT = {"-m": "model", "-hf": "hf-repo", "-hfr": "hf-repo", "-c": "ctx-size", "-np": "parallel", "-ngl": "gpu-layers",
-         "--n-gpu-layers": "gpu-layers", "-ctk": "cache-type-k", "-ctv": "cache-type-v", "-sm": "split-mode", "-ts": "tensor-split",
-         "-n": "predict", "--n-predict": "predict", "-fa": "flash-attn", "-t": "threads", "-b": "batch-size", "-ub": "ubatch-size",
-         "-tb": "threads-batch", "-cb": "cont-batching", "-mg": "main-gpu", "-a": "alias", "-md": "model-draft", "-cmoe": "cpu-moe", "-ncmoe": "n-cpu-moe", "-ot": "override-tensor", "-nkvo": "no-kv-offload"}  # fmt: skip
-SWITCHES = {
-    "cont-batching",
-    "jinja",
-    "perf",
-    "no-mmap",
-    "mlock",
-    "verbose",
-    "no-webui",
-    "metrics",
-    "embeddings",
-    "embedding",
-    "reranking",
-    "cpu-moe",
-    "no-kv-offload",
-    "swa-full",
-    "no-warmup",
-    "mmproj-offload",
-}
-IDLE = (
-    *serving_common.IDLE, "threads*", "prio*", "perf", "no-perf", "jinja", "mlock", "no-mmap", "no-warmup", "alias", "cont-batching",
-    "batch-size", "ubatch-size", "temp*", "top-*", "min-p", "repeat-*", "presence-penalty", "reasoning*", "flash-attn", "main-gpu",
-    "verbose", "no-webui", "slots", "no-slots", "props", "mmproj*", "numa", "predict", "embedding*", "cache-reuse", "no-context-shift",
-)  # fmt: skip
+FLAGS = flags("llama_cpp")
 
 
 MOST_LAYERS = 60  # what people write to mean all of them: 70, 99, 999
@@ -51,7 +26,7 @@ def starts(words: list[str]) -> list[str] | None:
 
 def read(words: list[str], launch: Launch) -> None:
     """Layers split over the cards stand for pipeline stages, rows for tensor parallelism; slots share the context."""
-    args = LaunchArguments.of_words(words, SWITCHES, SHORT, ())
+    args = LaunchArguments.of_words(words, FLAGS.switches, FLAGS.short, ())
     repository = str(args.pop("hf-repo", default=""))
     named, _, kind = repository.rpartition(":") if ":" in repository else (repository, "", "")
     file = args.pop("model", "hf-file")
@@ -72,7 +47,7 @@ def read(words: list[str], launch: Launch) -> None:
     context = args.whole(launch, "ctx-size")
     if context:
         dtype_names.length(launch, context // slots, "--ctx-size for each slot")
-    launch.unmodelled += args.left(IDLE)
+    launch.unmodelled += args.left(FLAGS.idle)
 
 
 def _on_host(args: LaunchArguments, launch: Launch) -> None:

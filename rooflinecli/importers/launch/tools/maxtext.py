@@ -12,6 +12,7 @@ from math import prod
 import yaml
 
 from rooflinecli.importers.launch import dtype_names, training_common
+from rooflinecli.importers.launch.flags import flags
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 from rooflinecli.importers.source import Options, Tree
 
@@ -31,15 +32,7 @@ _REMAT = {
 _MLP = ("save_dot_with_context_except_mlp", "save_dot_except_mlp", "save_dot_except_mlpwi")
 _SHAPE = {"layers": "base_num_decoder_layers", "d_model": "base_emb_dim", "heads": "base_num_query_heads", "kv_heads": "base_num_kv_heads",
           "d_ff": "base_mlp_dim", "head_dim": "head_dim", "vocab": "vocab_size", "experts": "num_experts", "top_k": "num_experts_per_tok"}  # fmt: skip
-IDLE = (
-    *training_common.IDLE_OPTIMIZER, "base_config", "run_name", "hardware", "steps", "packing", "max_segments*", "attention", "use_iota_embed",
-    "scan_layers", "logits_dot_in_fp32", "shardy", "*profil*", "*checkpoint*", "dataset*", "base_output*", "reuse_example_batch",
-    "gcs_metrics", "*goodput*", "save_config_to_gcs", "enable_*", "tokenizer*", "hf_*", "grain*", "tfds*", "sa_*", "per_device_batch_size_*",
-    "*_bandwidth_*", "megablox", "sparse_matmul", "capacity_factor", "compiled_*", "compile_*", "log_*", "metrics*", "tensorboard*",
-    "async_*", "monitor*", "xla*", "use_*", "skip_*", "weight_dtype", "*_autoregressive_parallelism", "*_diloco_parallelism",
-    "custom_mesh*", "num_slices", "*=device", "decoder_layer_input", "context", "query_proj", "key_proj", "value_proj", "mlpw*", "out_proj", "num_vocab_tiling", "opt_type", "dq_reduction_steps", "load_parameters_path", "load_balance*", "mu_dtype", "float32_*", "add_*", "per_device_tokens",
-    "internal_compile*", "gcs_*", "upload_*", "stack_prefill*", "return_*", "max_target*", "prometheus*", "hf_access_token", "workspace", "collect_stack*", "ragged*", "fused_*", "allow_split_physical_axes", "steps_*", "shard_mode", "jax_*", "vocab_size",
-)  # fmt: skip
+FLAGS = flags("maxtext")
 
 
 def starts(words: list[str]) -> list[str] | None:
@@ -99,7 +92,7 @@ def read(tree: Tree | list[str], launch: Launch) -> None:
     narrow = str(args.pop("quantization", default="") or "")
     if narrow:
         launch.options["dtype"] = "int8" if "int8" in narrow else "fp8"
-    launch.unmodelled += [left for left in args.left(IDLE) if not left.split()[0].endswith("_parallelism")]
+    launch.unmodelled += [left for left in args.left(FLAGS.idle) if not left.split()[0].endswith("_parallelism")]
 
 
 def _size(args: LaunchArguments, launch: Launch, names: tuple[str, ...]) -> int | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from rooflinecli.importers.launch import serving_common, training_common
+from rooflinecli.importers.launch.flags import flags
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 from rooflinecli.importers.launch.model_by_sizes import shape_of
 from rooflinecli.importers.source import Options
@@ -32,33 +33,7 @@ _OTHERS = (
     "multimodal",
     "biencoder",
 )  # scripts whose sizes are no GPT's
-# what shapes the model beyond its sizes: a registry model that has the sizes has these too, one made of the sizes has not
-SHAPING = (
-    "window-*", "multi-latent-attention", "*-lora-rank", "qk-head-dim", "qk-pos-emb-head-dim", "v-head-dim", "moe-layer-freq",
-    "moe-shared-expert-*", "hybrid-*", "spec", "quick-geglu", "glu-linear-offset", "softmax-type", "enable-gpt-oss", "mtp-*",
-    "activation-func-clamp-value", "moe-interleave*", "num-moe-experts-*", "retro-*", "rope-type", "linear-attention-*",
-)  # fmt: skip
-# model: what shapes the parameters beyond the sizes is checked by the registry's model, or written off by the sizes alone
-IDLE = (
-    *training_common.IDLE_OPTIMIZER, "train-*", "eval-*", "save*", "load*", "data-*", "*tokenizer*", "*vocab-file", "merge-file", "split",
-    "tensorboard-*", "log-*", "*wandb*", "seed", "num-workers", "mock-data", "no-mmap-bin-files", "no-create-attention*", "ckpt-*",
-    "distributed-*", "master-*", "rdzv*", "node-rank", "max-restarts", "tee", "init-method-std", "position-embedding-type",
-    "rotary-*", "no-position-embedding", "no-*-fusion", "exit-*", "override-*", "use-mcore-models", "transformer-impl", "manual-gc*",
-    "max-position-embeddings", "attention-backend", "use-flash-attn*", "overlap-*", "normalization", "norm-epsilon", "optimizer",
-    "group-query-attention", "kv-channels", "attention-dropout", "hidden-dropout", "attention-softmax-in-fp32", "timing-*",
-    "profile*", "cross-entropy-*", "empty-unused-memory-level", "calculate-per-token-loss", "tiktoken-*", "disable-bias-linear",
-    "add-qkv-bias", "add-bias-linear", "fp8-amax-*", "fp8-param-gather", "fp8-margin", "fp8-interval", "apply-layernorm-1p",
-    "untie-embeddings*", "moe-router-*", "moe-token-*", "moe-grouped-gemm", "moe-aux-*", "moe-permute-fusion", "moe-pad-*",
-    "moe-z-*", "valid-*", "rampup-batch-size", "kill-switch-path", "abort-on-*", "sync-tp-*", "embed-layernorm", "pp-partition-*",
-    "deepspeed", "deepspeed-config", "deepspeed-activation-checkpointing", "no-pipeline-parallel", "make-vocab-size-*", "hysteresis",
-    "initial-loss-*", "no-async-*", "tp-comm-*", "use-rotary-*", "no-rope-fusion", "no-load-*", "no-save-*", "bias-*", "no-bias-*",
-    "enable-*-metadata", "hostfile", "no-local-rank", "rdzv-id", "use-dist-ckpt", "reset-*", "eod-*", "qk-layernorm", "te-*",
-    "accumulate-allreduce-grads-in-fp32", "check-for-nan*", "use-checkpoint-args", "squared-relu", "pad-vocab-size-to", "test-*",
- "mmap-*", "use-cpu-initialization", "dataloader-*", "micro-batch-*", "logging-level", "max-epochs",
-)  # fmt: skip
-_SWITCHES = ("bf16", "fp16", "sequence-parallel", "swiglu", "use-distributed-optimizer", "recompute-activations", "checkpoint-activations",
-             "mock-data", "group-query-attention", "deepspeed", "overlap-grad-reduce", "overlap-param-gather",
-             "account-for-embedding-in-pipeline-split", "account-for-loss-in-pipeline-split", "moe-shared-expert-overlap")  # fmt: skip
+FLAGS = flags("megatron")
 SIZES = {"nproc-per-node": "n", "nnodes": "n", "num-gpus": "n", "tensor-model-parallel-size": "tp", "pipeline-model-parallel-size": "pp",
          "context-parallel-size": "cp", "expert-model-parallel-size": "ep", "ds-sequence-parallel-size": "cp",
          "num-layers-per-virtual-pipeline-stage": "virtual-stages", "recompute-num-layers": "recompute-layers",
@@ -92,7 +67,7 @@ def _counted(runner: list[str], flags: list[str]) -> list[str]:
 def read(words: list[str], launch: Launch) -> None:
     """Arguments as a training plan."""
     args = LaunchArguments.of_words(
-        words, _SWITCHES, {"--nproc_per_node": "nproc-per-node", "--gpus": "num-gpus", "--num_nodes": "nnodes"}
+        words, FLAGS.switches, {"--nproc_per_node": "nproc-per-node", "--gpus": "num-gpus", "--num_nodes": "nnodes"}
     )
     script = str(args.pop("script", default="")).rpartition("/")[2]
     sizes = {name: args.whole(launch, name) for name in SIZES}
@@ -132,8 +107,8 @@ def read(words: list[str], launch: Launch) -> None:
         launch.options["shared-expert-overlap"] = True
     if ends := [end for end in ("embedding", "loss") if args.pop(f"account-for-{end}-in-pipeline-split")]:
         launch.options["stages"] = "+".join(ends)
-    launch.shaping = [one for one in args.left(IDLE) if one not in args.left((*IDLE, *SHAPING))]
-    launch.unmodelled += args.left((*IDLE, *SHAPING))
+    launch.shaping = [one for one in args.left(FLAGS.idle) if one not in args.left((*FLAGS.idle, *FLAGS.shaping))]
+    launch.unmodelled += args.left((*FLAGS.idle, *FLAGS.shaping))
 
 
 def _shape(args: LaunchArguments, launch: Launch, sizes: dict[str, int | None]) -> None:

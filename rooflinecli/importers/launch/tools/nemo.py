@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import yaml
 
 from rooflinecli.importers.launch import dtype_names, training_common
+from rooflinecli.importers.launch.flags import flags
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 from rooflinecli.importers.launch.model_by_sizes import shape_of
 from rooflinecli.importers.launch.tools import maxtext
@@ -39,24 +40,7 @@ _ASIDE = (
     "exp_manager",
     "defaults",
 )  # of NeMo RL
-# the last part of a key that changes no cost beside the sizes
-IDLE = (
-    *training_common.IDLE_OPTIMIZER, "name", "*_dir", "*dir", "max_*", "log*", "*logger*", "*checkpoint*path", "accelerator", "seed", "fused*",
-    "*_batches", "val_*", "*interval", "enable_*", "use_distributed_sampler", "limit_*", "*_steps", "*fusion", "*tokenizer*", "library",
-    "type", "model", "delimiter", "*_file", "init_*", "position_embedding_type", "*rope*", "rotary*", "normalization", "layernorm*",
-    "*dropout", "*amax*", "fp8_margin", "fp8_interval", "fp8_e4m3", "fp8_hybrid", "*nsys*", "trace", "ranks", "start_step", "end_step",
-    "gen_shape", "*overlap*", "*grad*", "*_buffer*", "bucket*", "*splits*", "data_impl", "data_prefix", "num_workers", "dataloader*",
-    "*_mask*", "reset_*", "index_*", "skip_*", "gc_interval", "pre_process", "post_process", "persist*", "bias", "headscale",
-    "transformer_block_type", "openai_gelu", "normalize*", "attention_type", "*scal*", "*softmax*", "hysteresis", "fp32_*",
-    "megatron_amp_O2", "transformer_engine", "mcore_*", "use_*", "apply_*", "make_vocab*", "native_*", "resume*", "sync_batch_comm",
-    "onnx_safe", "batch_p2p_comm", "apex*", "enabled", "dependency", "time_limit", "mode", "monitor", "save*", "every*", "filename",
-    "*timing*", "*tflops*", "sync_cuda", "seconds_to_sleep", "verbose", "stdout", "project", "create_*", "always_*", "explicit*",
-    "tp_only*", "attention_backend", "model_parallel_size", "dataset*", "_target_", "CUDA_*", "SKIP_*", "TEST_TYPE", "*_config",
-    "*prompts*", "*generations*", "*clip*", "*trajectory*", "*weight_updates*", "*importance*", "*ratio", "*env_vars*", "NRL_*",
-    "PYTORCH*", "moe_router_*", "moe_grouped*", "moe_token*", "defer_*", "defaults", "bias_activation*", "group", "wandb*", "*tensorboard*",
-    "share_embeddings*", "seq_len_*", "activations_checkpoint_layers_per_pipeline", "num_micro_batches_with*", "kv_channels",
-    "run_name", "segment_size", "hf_config*", "*logprob*", "train_iters", "optimizer", "*dtype*", "ckpt*", "auto_continue*", "mock_data", "no_*", "finetune", "*data_path", "*log*", "stderr*", "user_name", "work_group", "workspace", "exp_name", "enable_*", "turbo*", "hidden_dropout", "*topk_logits*", "precision", "*bf16*", "*fp16*", "empty_unused*", "NVTE*", "LAUNCHER", "launcher", "*bias_linear", "untie*", "norm_epsilon", "template", "stage", "do_train", "num_train*", "overwrite*", "preprocessing*", "freeze_moe_router", "freeze*", "tokenizer_*", "_v2", "plot*", "report*", "converter_type", "lora_alpha", "alpha", "generation_batch_size", "*group_size_floor", "metric_name", "image_*", "video_*", "bias_*", "async_save", "moe_aux*", "moe_z*", "moe_permute*", "moe_shared_expert_overlap", "ENV_VARS", "eval*", "warmup*", "ddp*", "nvfp4*", "fp8_params", "fp8_recipe", "fp8_param*", "fp8_model*", "moe_pad*", "moe_expert_capacity_factor", "distributed*", "manual_gc*", "attention_softmax*", "parallel_attention", "new_decoder*", "cuda-graph*", "cross_entropy*", "deallocate*", "perform_init*", "tp_comm_*", "variable_seq*", "batch_p2p*", "cpu_*", "clone_scatter*", "gated_linear*", "memory_efficient*", "pipeline_dtype", "expert_optim*", "fsdp_*", "disable_*", "mtp_num_layers", "max_position_embeddings", "gradient_as_bucket_view", "accumulate_grad_batches", "make_sequence*", "cudnn*", "deterministic*",
-)  # fmt: skip
+FLAGS = flags("nemo")
 
 
 def claims(tree: Tree) -> bool:
@@ -134,7 +118,7 @@ def read(tree: Tree, launch: Launch) -> None:
     peft = str(args.pop("dim", default="")) if any(key.endswith("peft.dim") for key in flat.given) else ""
     if peft.isdigit() and flat.given.get("megatron_cfg.peft.enabled", [True])[0] is True:
         launch.options |= {"recipe": "lora", "lora-rank": int(peft)}
-    launch.unmodelled += args.left(IDLE)
+    launch.unmodelled += args.left(FLAGS.idle)
 
 
 def _last(key: str) -> str:

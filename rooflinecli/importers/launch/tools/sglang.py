@@ -6,6 +6,7 @@ Flags as in SGLang 0.5 (docs.sglang.ai/advanced_features/server_arguments.html) 
 from __future__ import annotations
 
 from rooflinecli.importers.launch import dtype_names, serving_common
+from rooflinecli.importers.launch.flags import flags
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 from rooflinecli.importers.source import Options
 
@@ -13,30 +14,7 @@ VERSION = "SGLang 0.5"
 TRAINS = False
 SUFFIX = ".sh"
 LAUNCHERS = ("-m sglang.launch_server", "sglang serve", "-m dynamo.sglang", "-m sglang.launch_server_llavavid")
-SHORT = {"--tp": "tp-size", "--tensor-parallel-size": "tp-size", "--pp": "pp-size", "--pipeline-parallel-size": "pp-size",
-         "--dp": "dp-size", "--data-parallel-size": "dp-size", "--ep": "ep-size", "--expert-parallel-size": "ep-size",
-         "--model": "model-path"}  # fmt: skip
-SWITCHES = {"trust-remote-code", "enable-dp-attention", "enable-metrics", "disable-radix-cache", "enable-torch-compile",
-            "disable-cuda-graph", "skip-server-warmup", "enable-mixed-chunk", "enable-dp-lm-head", "enable-ep-moe", "enable-deepep-moe",
-            "disable-shared-experts-fusion", "enable-two-batch-overlap", "enable-eplb", "disable-overlap-schedule", "enable-hierarchical-cache",
-            "enable-multimodal", "enable-p2p-check", "enable-symm-mem", "enable-nccl-nvls", "log-requests", "enable-lora", "disable-chunked-prefix-cache",
-            "enable-flashinfer-allreduce-fusion", "enable-cache-report", "disable-custom-all-reduce", "is-embedding", "enable-flashinfer-mla"}  # fmt: skip
-MANY = (
-    "cuda-graph-bs",
-    "lora-paths",
-    "served-model-name",
-    "bucket-*",
-    "prefill-attention-*",
-    "json-model-override-args",
-    "dataset-args",
-)
-IDLE = (
-    *serving_common.IDLE, "attention-backend", "*-attention-backend", "disable-radix-cache", "cuda-graph-*", "disable-cuda-graph*",
-    "max-prefill-tokens", "schedule-*", "enable-torch-compile", "torch-compile-*", "page-size",
-    "sampling-backend", "moe-*-backend", "stream-interval", "enable-mixed-chunk", "enable-dp-lm-head", "disable-custom-all-reduce",
-    "constrained-json*", "grammar-backend", "disaggregation-*", "enable-symm-mem", "enable-flashinfer-*", "disable-shared-experts-fusion", "enable-p2p-check",
-    "disable-overlap-schedule", "mm-*", "random-seed", "enable-cache-report", "load-balance-*", "prefill-*-backend", "decode-*-backend", "schedule-policy", "enable-nccl-nvls", "num-continuous-decode-steps", "fp8-gemm-backend",
-)  # fmt: skip
+FLAGS = flags("sglang")
 
 
 def starts(words: list[str]) -> list[str] | None:
@@ -45,7 +23,7 @@ def starts(words: list[str]) -> list[str] | None:
 
 def read(words: list[str], launch: Launch) -> None:
     """A server's flags. With --enable-dp-attention the data parallel replicas lie inside the tensor parallel group."""
-    args = LaunchArguments.of_words(words, SWITCHES, SHORT, MANY)
+    args = LaunchArguments.of_words(words, FLAGS.switches, FLAGS.short, FLAGS.many)
     dtype_names.quantized(launch, args.pop("quantization"), "--quantization")
     dtype_names.checkpoint(launch, args.model("model-path"), "--model-path")
     dtype_names.served(launch, args.pop("dtype"), "--dtype")
@@ -79,7 +57,7 @@ def read(words: list[str], launch: Launch) -> None:
         args.put(launch, "token-budget", "chunked-prefill-size")
     dtype_names.length(launch, args.pop("context-length"), "--context-length")
     launch.options["engine"] = "sglang"
-    launch.unmodelled += args.left(IDLE)
+    launch.unmodelled += args.left(FLAGS.idle)
 
 
 def write(options: Options, model: str) -> str:

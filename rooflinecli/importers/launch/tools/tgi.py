@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from rooflinecli.importers.launch import dtype_names, serving_common
+from rooflinecli.importers.launch.flags import flags
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 
 VERSION = "TGI 3.3"
 TRAINS = False
-IDLE = (
-    *serving_common.IDLE, "hostname", "max-batch-prefill-tokens", "max-input-tokens", "max-input-length", "max-best-of", "sharded",
-    "*-cache", "waiting-served-ratio", "json-output", "disable-custom-kernels", "max-waiting-tokens", "shard-uds-path", "cors-*",
-    "max-batch-total-tokens", "max-client-batch-size", "usage-stats", "validation-workers", "master-*", "rope-*",
-)  # fmt: skip
-SHORT = {"-p": "port", "-e": "env"}
+FLAGS = flags("tgi")
 
 
 def starts(words: list[str]) -> list[str] | None:
@@ -28,7 +24,7 @@ def read(words: list[str], launch: Launch) -> None:
     args = LaunchArguments.of_words(
         words,
         {"trust-remote-code", "json-output", "disable-custom-kernels", "env", "disable-grammar-support"},
-        SHORT,
+        FLAGS.short,
         (),
     )
     dtype_names.quantized(launch, args.pop("quantize"), "--quantize")
@@ -39,4 +35,4 @@ def read(words: list[str], launch: Launch) -> None:
     serving_common.unresolved(launch, {"num-shard": "tp"})
     args.put(launch, "batch", "max-batch-size", "max-concurrent-requests")
     dtype_names.length(launch, args.pop("max-total-tokens"), "--max-total-tokens")
-    launch.unmodelled += args.left(IDLE)
+    launch.unmodelled += args.left(FLAGS.idle)

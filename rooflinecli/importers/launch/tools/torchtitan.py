@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from rooflinecli.core.errors import RooflineError
 from rooflinecli.importers.launch import training_common
+from rooflinecli.importers.launch.flags import flags
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 from rooflinecli.importers.source import Options, Tree
 from rooflinecli.specs.model import load_model
@@ -14,15 +15,7 @@ from rooflinecli.specs.model import load_model
 VERSION = "torchtitan 0.2"
 TRAINS = True
 SUFFIX = ".toml"
-IDLE = (
-    *training_common.IDLE_OPTIMIZER, "job.*", "profiling.*", "metrics.*", "checkpoint.*", "compile.*", "optimizer.*", "validation.*",
-    "infra.*", "comm.*", "encoder.*", "eval.*", "lr_scheduler.*", "model.tokenizer*", "model.print*", "faults.*", "debug.*", "experimental.*", "fault_tolerance.*", "training.steps", "training.dataset*", "training.max_norm",
-    "training.gc_*", "training.seed", "training.deterministic", "training.data*", "parallelism.disable_loss_parallel", "parallelism.enable_async_tensor_parallel",
-    "parallelism.enable_loss_parallel", "parallelism.disable_loss_parallel", "parallelism.prefetch_before_data", "model.hf_assets_path",
-    "model.tokenizer_path", "model.norm_type", "activation_checkpoint.early_stop", "activation_checkpoint.per_op*", "float8.*",
-    "quantize.*", "mx.*", "training.mixed_precision_reduce", "parallelism.fsdp_reshard_after_forward", "memory_estimation.*",
-    "parallelism.pipeline_parallel_microbatch_size", "parallelism.context_parallel_rotate_method", "model.print_after_conversion",
-)  # fmt: skip
+FLAGS = flags("torchtitan")
 _DEGREES = {"tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert"}
 _SCHEDULES = {
     "1f1b": "1f1b",
@@ -73,7 +66,7 @@ def read(tree: Tree, launch: Launch) -> None:
         launch.unmodelled.append(f"parallelism.pipeline_parallel_schedule {schedule}")
     args.put(launch, "expert-tp", "parallelism.expert_tensor_parallel_degree")
     launch.options["sequence-parallel"] = (sizes["tp"] or 1) > 1
-    launch.unmodelled += args.left(IDLE)
+    launch.unmodelled += args.left(FLAGS.idle)
 
 
 def _names(key: str) -> list[str]:

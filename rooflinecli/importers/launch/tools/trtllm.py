@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rooflinecli.importers.launch import dtype_names, serving_common
+from rooflinecli.importers.launch.flags import flags
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 from rooflinecli.importers.source import Options, Tree
 
@@ -22,24 +23,8 @@ LAUNCHERS = (
     "trtllm-build",
     "trtllm-bench",
 )
-SWITCHES = {"trust-remote-code", "enable-chunked-prefill", "use-fused-mlp", "enable-block-reuse"}
+FLAGS = flags("trtllm")
 FILES = ("extra-llm-api-options", "config", "extra-engine-args")  # flags that name a YAML with the rest
-IDLE = (
-    *serving_common.IDLE, "max-input-len", "max-beam-width", "*-dir", "workers", "gemm-plugin", "gpt-attention-plugin",
-    "reduce-fusion", "use-fused-mlp", "remove-input-padding", "context-fmha", "use-paged-context-fmha", "paged-kv-cache",
-    "enable-chunked-prefill", "cuda-graph-config*", "gpus-per-node", "use-cuda-graph", "print-iter-log", "disable-overlap-scheduler",
-    "scheduler-config*", "moe-config*", "attn-backend", "multiple-profiles", "stream-interval", "kv-cache-config.enable-block-reuse",
-    "moe-plugin", "output-dir", "use-fp8-context-fmha", "moe-cluster-*", "enable-autotuner", "enable-iter-perf-stats", "disaggregation-mode", "engine-dir",
-    "cuda-graph-*", "batching-type", "cache-transceiver-config*", "reasoning-*", "num-postprocess-workers", "disaggregation-strategy", "scheduler-*",
-)  # fmt: skip
-
-
-SHORT = {
-    "--tensor_parallel_size": "tp-size", "--pipeline_parallel_size": "pp-size", "--moe_expert_parallel_size": "ep-size", "--tp": "tp-size",
-    "--tensor-parallel-size": "tp-size", "--pipeline-parallel-size": "pp-size", "--expert-parallel-size": "ep-size", "--pp": "pp-size",
-    "--ep": "ep-size", "--moe-expert-parallel-size": "ep-size",
-}  # fmt: skip
-MANY = ("served-model-name", "lora-target-modules")
 
 
 def starts(words: list[str]) -> list[str] | None:
@@ -61,7 +46,7 @@ def read(words: list[str] | Tree, launch: Launch, tree: Tree | None = None) -> N
             "?disaggregated", "trtllm-serve disaggregated leaves its pools to the config of -c, which is not read"
         )
         return
-    args = LaunchArguments.of_words(words, SWITCHES, SHORT, MANY)
+    args = LaunchArguments.of_words(words, FLAGS.switches, FLAGS.short, FLAGS.many)
     if tree is not None:
         for name in FILES:
             args.pop(name)
@@ -91,7 +76,7 @@ def read(words: list[str] | Tree, launch: Launch, tree: Tree | None = None) -> N
     elif str(args.pop("max-input-len")).isdigit():
         dtype_names.prompts(launch, int(str(args.pop("max-input-len"))), "--max_input_len")
     launch.options["engine"] = "trtllm"
-    launch.unmodelled += args.left(IDLE)
+    launch.unmodelled += args.left(FLAGS.idle)
 
 
 _KEYS = {"tensor_parallel_size": "tp-size", "pipeline_parallel_size": "pp-size", "moe_expert_parallel_size": "ep-size",

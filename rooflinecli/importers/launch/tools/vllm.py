@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 
 from rooflinecli.importers.launch import dtype_names, serving_common
+from rooflinecli.importers.launch.flags import flags
 from rooflinecli.importers.launch.launch import Launch, LaunchArguments
 from rooflinecli.importers.source import Options, Tree
 
@@ -21,30 +22,7 @@ LAUNCHERS = (
     "vllm serve", "-m vllm.entrypoints.openai.api_server", "-m vllm.entrypoints.api_server", "-m vllm.entrypoints.cli.main serve",
     "-m dynamo.vllm", "-m vllm_tgis_adapter", "-m aphrodite.endpoints.openai.api_server",
 )  # fmt: skip
-SHORT = {"-tp": "tensor-parallel-size", "-pp": "pipeline-parallel-size", "-dp": "data-parallel-size", "-q": "quantization",
-         "-O": "compilation-config", "-dpl": "data-parallel-size-local"}  # fmt: skip
-SWITCHES = {
-    "trust-remote-code", "enable-expert-parallel", "enforce-eager", "enable-prefix-caching", "no-enable-prefix-caching",
-    "enable-chunked-prefill", "no-enable-chunked-prefill", "disable-log-requests", "disable-log-stats", "headless",
-    "async-scheduling", "language-model-only", "enable-auto-tool-choice", "disable-custom-all-reduce", "no-enable-log-requests",
-    "enable-lora", "enable-eplb", "enable-dbo", "is-prefill-worker", "is-decode-worker", "disable-log-request", "use-v2-block-manager",
-    "enable-sleep-mode", "no-async-scheduling", "disable-hybrid-kv-cache-manager", "no-disable-hybrid-kv-cache-manager", "enable-prompt-tokens-details",
-    "data-parallel-hybrid-lb", "data-parallel-external-lb", "enable-force-include-usage", "disable-sliding-window", "disable-uvicorn-access-log",
-    "skip-tokenizer-init", "enable-reasoning", "disable-mm-preprocessor-cache", "route-embeddings", "multimodal-worker", "enable-multimodal",
-}  # fmt: skip
-MANY = ("served-model-name", "allowed-origins", "lora-modules", "middleware", "cuda-graph-sizes", "limit-mm-per-prompt", "additional-config",
-        "override-neuron-config", "hf-overrides", "compilation-config", "endpoint-types")  # fmt: skip
-# speed of the same work, not what is computed: kernels, graphs, schedules of the engine's steps
-IDLE = (
-    *serving_common.IDLE, "compilation-config", "attention-backend", "enforce-eager", "async-scheduling", "enable-chunked-prefill",
-    "no-enable-chunked-prefill", "no-enable-prefix-caching", "block-size", "data-parallel-size-local",
-    "data-parallel-backend", "disable-custom-all-reduce", "language-model-only", "runner", "task", "enable-server-load-tracking",
-    "no-async-scheduling", "disable-hybrid-kv-cache-manager", "no-disable-hybrid-kv-cache-manager", "data-parallel-hybrid-lb",
-    "data-parallel-external-lb", "kv-transfer-config", "is-prefill-worker", "is-decode-worker", "disaggregation-mode", "enable-sleep-mode",
-    "disable-uvicorn-access-log", "use-v2-block-manager", "enable-reasoning", "mm-*", "disable-mm-preprocessor-cache", "swap-space",
-    "enable-prompt-tokens-details", "cudagraph-capture-sizes", "max-cudagraph-capture-size", "device", "model-impl", "skip-mm-profiling",
-    "cuda-graph-sizes", "max-seq-len-to-capture", "all2all-backend", "enable-dbo", "disable-cascade-attn", "override-generation-config",
-)  # fmt: skip
+FLAGS = flags("vllm")
 
 
 def claims(tree: Tree) -> bool:
@@ -64,7 +42,7 @@ def read(words: list[str] | Tree, launch: Launch, tree: Tree | None = None) -> N
     if isinstance(words, Mapping):
         read([], launch, words)
         return
-    args = LaunchArguments.of_words(words, SWITCHES, SHORT, MANY)
+    args = LaunchArguments.of_words(words, FLAGS.switches, FLAGS.short, FLAGS.many)
     if tree is not None:
         args.pop("config")
         args.under({str(k).replace("_", "-"): v for k, v in tree.items()})
@@ -91,7 +69,7 @@ def read(words: list[str] | Tree, launch: Launch, tree: Tree | None = None) -> N
     args.put(launch, "token-budget", "max-num-batched-tokens")
     dtype_names.length(launch, args.pop("max-model-len"), "--max-model-len")
     launch.options["engine"] = "vllm"
-    launch.unmodelled += args.left(IDLE)
+    launch.unmodelled += args.left(FLAGS.idle)
 
 
 def _drafted(args: LaunchArguments, launch: Launch) -> None:
