@@ -128,9 +128,9 @@ def parse_choice(option: Option, written: Any, flag: str = "") -> str:
 
 
 def _schemes() -> Collection[str]:
-    from rooflinecli.quantization.schemes import SCHEMES
+    from rooflinecli.quantization.schemes import schemes
 
-    return SCHEMES
+    return schemes()
 
 
 def _reader(said: str | None) -> str:
@@ -138,13 +138,13 @@ def _reader(said: str | None) -> str:
     if said is None:
         return ""
     from rooflinecli.quantization.gguf_mix import file_type
-    from rooflinecli.quantization.schemes import ALONE, SCHEMES, parse
+    from rooflinecli.quantization.schemes import ALONE, parse, schemes
 
     if file_type(said) is not None:
         return "llamacpp"
     stored = parse(said)
     method = (stored.method or "") if stored is not None else ""
-    return SCHEMES[method].engine if method.startswith(ALONE) else ""
+    return schemes()[method].engine if method.startswith(ALONE) else ""
 
 
 def _weights(said: str) -> bool:

@@ -1,28 +1,47 @@
-"""How llama-quantize chooses a type for each tensor of a file type. Source: ggml-org/llama.cpp src/llama-quant.cpp@007dbbf3fd.
+"""GGUF quantization mixes: ggml's tensor types, and how llama-quantize chooses one for each tensor of a file type.
 
-A file type is a mixture: Q4_K_M stores some matrices as Q6_K. Matrices that are kept in 32 bits (norms, the router, everything
-with one axis) are not asked about here.
+A file type is a mixture: Q4_K_M stores some matrices as Q6_K. What stays in 32 bits (norms, the router, everything with one axis) has no
+rule here. Source: ggml-org/llama.cpp src/llama-quant.cpp@007dbbf3fd, ggml/src/ggml-common.h@01243c587f; PyPI gguf 0.19.0 constants.py.
 """
 
 from __future__ import annotations
 
-from rooflinecli.core.fast_dataclass import dataclass
-from rooflinecli.quantization.ggml_types import TYPES
+import math
+from functools import cache
+from pathlib import Path
+from typing import Any
 
-DEFAULTS = {
-    **{name: name for name in TYPES if name[0] in "QIT" and name not in ("I8", "I16", "I32", "I64", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "IQ3_S", "IQ2_S", "Q1_0")},
-    "F32": "F32",
-    "F16": "F16",
-    "BF16": "BF16",
-    **dict.fromkeys(("Q2_K", "Q2_K_S"), "Q2_K"),
-    **dict.fromkeys(("Q3_K_S", "Q3_K_M", "Q3_K_L"), "Q3_K"),
-    **dict.fromkeys(("Q4_K_S", "Q4_K_M"), "Q4_K"),
-    **dict.fromkeys(("Q5_K_S", "Q5_K_M"), "Q5_K"),
-    "IQ2_S": "IQ2_XS",
-    "IQ2_M": "IQ2_S",
-    **dict.fromkeys(("IQ3_XS", "IQ3_S", "IQ3_M"), "IQ3_S"),
-    "MXFP4_MOE": "MXFP4",
-}  # fmt: skip
+import yaml
+
+from rooflinecli.core.fast_dataclass import dataclass
+from rooflinecli.specs.yaml_loader import Loader
+
+
+@cache
+def _tables() -> dict[str, dict[str, Any]]:
+    tables: dict[str, dict[str, Any]] = yaml.load(Path(__file__).with_name("ggml.yaml").read_text("utf-8"), Loader)
+    return tables
+
+
+def types() -> dict[str, list[int]]:
+    """Tensor type -> its id in a file, values per block, bytes per block."""
+    return _tables()["types"]
+
+
+def file_types() -> dict[str, dict[str, Any]]:
+    """File type -> `most`, the type of most of its tensors, and `id`, its general.file_type."""
+    return _tables()["file_types"]
+
+
+def tensor_bytes(name: str, shape: tuple[int, ...]) -> int:
+    """Bytes of a tensor (outermost axis first). Raises ValueError where its rows are no whole number of blocks."""
+    _, block, size = types()[name]
+    columns, rows = shape[-1] if shape else 1, math.prod(shape[:-1])
+    if columns % block:
+        raise ValueError(f"rows of {columns} values are no whole number of {name} blocks of {block}")
+    return rows * (columns // block) * size
+
+
 _TINY = ("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M")
 _WIDE = ("F32", "F16", "BF16")
 _FALLBACK = {
@@ -59,7 +78,11 @@ class Shape:
 def file_type(name: str | None) -> str | None:
     """The file type that a weight format names, as people write it; None for a format of the machine (int4, fp8)."""
     written = (name or "").upper()
-    return written if written in DEFAULTS and written not in _WIDE and written not in ("MXFP4", "NVFP4") else None
+    return (
+        written
+        if written and written in file_types() and written not in _WIDE and written not in ("MXFP4", "NVFP4")
+        else None
+    )
 
 
 def tensor_type(file: str, role: str, layer: int, columns: int, shape: Shape) -> str:
@@ -71,13 +94,13 @@ def tensor_type(file: str, role: str, layer: int, columns: int, shape: Shape) ->
     if shape.native and role.endswith("_exps"):
         return shape.native
     wanted = _choose(file, role.removesuffix("_exps").removesuffix("_shexp"), layer, shape, role.endswith("_exps"))
-    if columns % TYPES[wanted][1] and wanted in _FALLBACK:
+    if columns % types()[wanted][1] and wanted in _FALLBACK:
         wanted = "Q8_0" if role == "output" else _FALLBACK[wanted]
-    return "F16" if columns % TYPES[wanted][1] else wanted
+    return "F16" if columns % types()[wanted][1] else wanted
 
 
 def _choose(file: str, role: str, i: int, s: Shape, expert: bool) -> str:
-    base = DEFAULTS[file]
+    base: str = file_types()[file]["most"]
     if base in _WIDE:
         return base
     if role == "output" or (role == "token_embd" and s.tied):
@@ -139,7 +162,7 @@ def _attn_v(file: str, i: int, s: Shape) -> str | None:
         "Q5_K_M": "Q6_K" if s.more(i) else None,
         "Q4_K_S": "Q5_K" if i < 4 else None,
     }.get(file)
-    if s.layers == 80 and s.width == 8192 and (found or DEFAULTS[file]) in ("Q3_K", "Q4_K"):
+    if s.layers == 80 and s.width == 8192 and (found or file_types()[file]["most"]) in ("Q3_K", "Q4_K"):
         found = "Q5_K"  # what the code calls a 70B: eight queries share a value, so it is cheap
     return "Q8_0" if s.experts == 8 else found
 

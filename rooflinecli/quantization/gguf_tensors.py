@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.core.fast_dataclass import dataclass
-from rooflinecli.quantization.ggml_types import tensor_bytes
-from rooflinecli.quantization.gguf_mix import Shape, tensor_type
+from rooflinecli.quantization import linear_layers
+from rooflinecli.quantization.gguf_mix import Shape, tensor_bytes, tensor_type
 from rooflinecli.specs.model import AttentionSpec, FeedForwardSpec, ModelSpec
 
 Parts = dict[str, int]
+_ROLES = {  # llama.cpp's names of projections
+    "q_proj": "attn_q",
+    "k_proj": "attn_k",
+    "v_proj": "attn_v",
+    "o_proj": "attn_output",
+    "q_a_proj": "attn_q_a",
+    "q_b_proj": "attn_q_b",
+    "kv_a_proj_with_mqa": "attn_kv_a_mqa",
+}
 SOFTMAX = ("gqa", "mha", "mqa", "mla", "shared-kv")
 # Mixers that llama.cpp runs: their matrices beside those of softmax attention are of the file's plain type, but for the values of a delta rule
 MIXERS = ("mamba", "mamba2", "gated-delta", "kimi-delta", "short-conv", "attention-ssm", "sparse-mla", "sparse-gqa")
@@ -66,7 +76,7 @@ def file_bytes(
                 m.role, "experts" if m.role.endswith("_exps") else "layers"
             )
         ] += size
-    found["layers"] += 4 * _rest(spec, parameters - sum(_elements(m.shape) for m in held))
+    found["layers"] += 4 * _rest(spec, parameters - sum(math.prod(m.shape) for m in held))
     return found | {"total": sum(found.values())}
 
 
@@ -93,7 +103,7 @@ def matrices(spec: ModelSpec, mixers: Mixers | None = None) -> Iterator[Matrix]:
 
 def _attention(spec: ModelSpec, a: AttentionSpec, i: int, held: Sequence[MixerMatrix] | None) -> Iterator[Matrix]:
     if a.kind in SOFTMAX:
-        yield from _softmax(spec, a, i)
+        yield from _softmax(spec.d_model, a, i)
         return
     if a.kind not in MIXERS or held is None:
         raise UsageError(
@@ -103,7 +113,7 @@ def _attention(spec: ModelSpec, a: AttentionSpec, i: int, held: Sequence[MixerMa
         )
     beside = a.kind in ("attention-ssm", "sparse-mla", "sparse-gqa")
     if beside:
-        yield from _softmax(spec, a, i)
+        yield from _softmax(spec.d_model, a, i)
     for row in held:
         if not (beside and row.name in _SOFTMAX_ROWS):
             yield from _scanned(a, row, i)
@@ -127,50 +137,27 @@ def _scanned(a: AttentionSpec, row: MixerMatrix, i: int) -> Iterator[Matrix]:
         yield Matrix(role, i, (row.copies, outputs, row.inputs))
 
 
-def _softmax(spec: ModelSpec, a: AttentionSpec, i: int) -> Iterator[Matrix]:
-    d, h = spec.d_model, a.head_dim or 0
+def _softmax(d: int, a: AttentionSpec, i: int) -> Iterator[Matrix]:
+    """Since 2025 the up-projection of latent attention is stored as its two halves, one of them transposed."""
+    for row in linear_layers.attention(d, a, ""):
+        if (name := row.name.rpartition(".")[2]) in _ROLES:
+            yield Matrix(_ROLES[name], i, (row.outputs, row.inputs))
     if a.kind in ("mla", "sparse-mla"):
-        yield from _latent(d, a, i)
-        return
-    kv = a.n_kv_heads or a.n_heads
-    wide = 2 if a.out_gate else 1
-    yield Matrix("attn_q", i, (a.n_heads * h * wide, d))
-    if a.kind != "shared-kv":
-        yield Matrix("attn_k", i, (kv * h, d))
-        if not a.same_values:
-            yield Matrix("attn_v", i, (kv * h, d))
-    yield Matrix("attn_output", i, (d, a.n_heads * h))
-
-
-def _latent(d: int, a: AttentionSpec, i: int) -> Iterator[Matrix]:
-    """Since 2025 the up-projection is stored as its two halves, one of them transposed."""
-    nope, rope, v, rank = (x or 0 for x in (a.qk_nope_head_dim, a.qk_rope_head_dim, a.v_head_dim, a.kv_lora_rank))
-    width = a.n_heads * (nope + rope)
-    if a.q_lora_rank:
-        yield Matrix("attn_q_a", i, (a.q_lora_rank, d))
-        yield Matrix("attn_q_b", i, (width, a.q_lora_rank))
-    else:
-        yield Matrix("attn_q", i, (width, d))
-    yield Matrix("attn_kv_a_mqa", i, (rank + rope, d))
-    yield Matrix("attn_k_b", i, (a.n_heads, rank, nope))
-    yield Matrix("attn_v_b", i, (a.n_heads, v, rank))
-    yield Matrix("attn_output", i, (d, a.n_heads * v))
+        nope, v, rank = (x or 0 for x in (a.qk_nope_head_dim, a.v_head_dim, a.kv_lora_rank))
+        yield Matrix("attn_k_b", i, (a.n_heads, rank, nope))
+        yield Matrix("attn_v_b", i, (a.n_heads, v, rank))
 
 
 def _feedforward(spec: ModelSpec, f: FeedForwardSpec, i: int) -> Iterator[Matrix]:
-    d, ff = spec.d_model, f.d_ff or 0
-    if f.kind == "moe":
-        names = ("ffn_gate_exps", "ffn_up_exps") if f.gated else ("ffn_up_exps",)
-        yield from (Matrix(name, i, (f.n_experts or 0, ff, d)) for name in names)
-        yield Matrix("ffn_down_exps", i, (f.n_experts or 0, d, ff))
-        shared = f.shared_d_ff or f.n_shared * ff
-        if shared:
-            names = ("ffn_gate_shexp", "ffn_up_shexp") if f.gated else ("ffn_up_shexp",)
-            yield from (Matrix(name, i, (shared, d)) for name in names)
-            yield Matrix("ffn_down_shexp", i, (d, shared))
-    elif f.kind in ("gated", "dense"):
-        yield from (Matrix(name, i, (ff, d)) for name in (("ffn_gate", "ffn_up") if f.kind == "gated" else ("ffn_up",)))
-        yield Matrix("ffn_down", i, (d, ff))
+    if f.latent_dim:
+        raise _unknown_tensors(spec)
+    for row in linear_layers.feedforward(spec.d_model, f, ""):
+        role = f"ffn_{row.name.rpartition('.')[2].removesuffix('_proj')}"
+        if row.part == "experts":
+            yield Matrix(f"{role}_exps", i, (row.copies, row.outputs, row.inputs))
+        elif row.part != "router":
+            shared = "_shexp" if "shared_experts" in row.name else ""
+            yield Matrix(role + shared, i, (row.outputs, row.inputs))
 
 
 def _rest(spec: ModelSpec, rest: int) -> int:
@@ -180,15 +167,10 @@ def _rest(spec: ModelSpec, rest: int) -> int:
         piece.kind in ("linear", "table") for piece in beside
     )  # matrices that are named and quantized otherwise
     if rest < 0 or unnamed or spec.towers or not spec.vocab_size:
-        raise UsageError(
-            f"{spec.name}: its tensors are not those of a GGUF file that a rule is known for; give the file itself",
-            "file",
-        )
+        raise _unknown_tensors(spec)
     return rest
 
 
-def _elements(shape: tuple[int, ...]) -> int:
-    product = 1
-    for axis in shape:
-        product *= axis
-    return product
+def _unknown_tensors(spec: ModelSpec) -> UsageError:
+    text = "its tensors are not those of a GGUF file that a rule is known for; give the file itself"
+    return UsageError(f"{spec.name}: {text}", "file")

@@ -1,19 +1,19 @@
-"""quantization_config -> what the checkpoint stores: bits per weight, what stands beside them, and which modules are left in 16 bits.
+"""quantization_config -> what the checkpoint stores: bits per weight, scales and zero points, unquantized modules, overrides by module.
 
-Source: transformers 5.23 utils/quantization_config.py; vllm-project/compressed-tensors; OCP Microscaling v1.0 for mxfp4; mlx-lm
-utils.py; the formats themselves are rows of specs/checkpoint/schemes.py.
+Source: transformers 5.23 utils/quantization_config.py; vllm-project/compressed-tensors quantization/quant_args.py; NVIDIA ModelOpt;
+OCP Microscaling v1.0 for mxfp4; mlx-lm utils.py. quantization/schemes.yaml has the formats by name.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from rooflinecli.quantization.compressed_tensors import compressed
-from rooflinecli.quantization.packing import Stored, grouping, integers, keeping
-from rooflinecli.quantization.per_module import algorithm, autoround, mixed
 from rooflinecli.specs.field_reader import MISSING, ConfigFields
 
+Stored = dict[str, Any]
 NAMES = ("quantization_config", "compression_config", "quantization")
 
 
@@ -25,7 +25,7 @@ def stored(f: ConfigFields) -> Stored | None:
     if not isinstance(config, dict):
         raise f.fail("quantization_config", "expected an object")
     inner = ConfigFields(config, {}, f.where, (*f.prefix, next(name for name in NAMES if name in f.data)))
-    method = inner.text("quant_method").lower() or _unnamed(config)
+    method = inner.text("quant_method").lower() or _infer_method(config)
     method = "auto-round" if method in ("intel/auto-round", "auto_round") else method
     if method not in _METHODS:
         raise inner.fail(
@@ -33,34 +33,16 @@ def stored(f: ConfigFields) -> Stored | None:
             f"unknown scheme '{method}'; known: {', '.join(sorted(_METHODS))}; "
             "remove quantization_config to count 16-bit weights",
         )
-    _cached(f, inner)
-    return _METHODS[method](inner) | _experts(f, inner)
-
-
-def _experts(f: ConfigFields, inner: ConfigFields) -> Stored:
-    """Routed experts in four bits beside eight for the rest: a scale of powers of two per 32 (DeepSeek-V4's expert_dtype), or as
-    ModelOpt has written them since (moe_quant_algo)."""
-    if inner.text("quant_method").lower() == "fp8" and inner.text("moe_quant_algo"):
-        return {"experts": algorithm(inner, inner.text("moe_quant_algo"), "moe_quant_algo")}
-    said = [place.text("expert_dtype") for place in (f, inner)]
-    if not any(said):
-        return {}
-    if not set(said) <= {"", "fp4"}:
-        raise f.fail("expert_dtype", f"'{max(said)}' is not read; known: fp4")
-    return {"experts": {"dtype": "mxfp4", "group_size": 32, "scale_bits": 8}}
-
-
-def _cached(f: ConfigFields, inner: ConfigFields) -> None:
-    """What the block says of the cache changes no weight: a note says how to count it."""
     scheme = inner.raw("kv_cache_scheme")
     if isinstance(scheme, dict) and scheme.get("num_bits") == 8:
         f.notes.append(
             "The checkpoint holds scales for keys and values of 8 bits: --kv-dtype fp8 counts such a cache; without it 16 bits are counted."
         )
+    return _METHODS[method](inner) | _experts(f, inner)
 
 
-def _unnamed(config: Stored) -> str:
-    """The tool of a block that does not say: bitsandbytes by its switches, ModelOpt by its algorithm, MLX by its two numbers."""
+def _infer_method(config: Stored) -> str:
+    """The tool of a block without quant_method: bitsandbytes by its switches, ModelOpt by its algorithm, MLX by its two numbers."""
     if "load_in_4bit" in config or "load_in_8bit" in config:
         return "bitsandbytes"
     if "quant_algo" in config:
@@ -68,55 +50,114 @@ def _unnamed(config: Stored) -> str:
     return "mlx" if "bits" in config and "group_size" in config else ""
 
 
+def _experts(f: ConfigFields, inner: ConfigFields) -> Stored:
+    """Routed experts in four bits and the rest in eight: a power-of-two scale per 32 weights (DeepSeek-V4's expert_dtype), or as
+    ModelOpt has written them since (moe_quant_algo)."""
+    if inner.text("quant_method").lower() == "fp8" and inner.text("moe_quant_algo"):
+        return {"experts": _algorithm(inner, inner.text("moe_quant_algo"), "moe_quant_algo")}
+    dtypes = [place.text("expert_dtype") for place in (f, inner)]
+    if not any(dtypes):
+        return {}
+    if not set(dtypes) <= {"", "fp4"}:
+        raise f.fail("expert_dtype", f"'{max(dtypes)}' is not read; known: fp4")
+    return {"experts": {"dtype": "mxfp4", "group_size": 32, "scale_bits": 8}}
+
+
+def _linear(f: ConfigFields, result: Stored, *skipped: str) -> Stored:
+    """Quantized linear layers, but for the modules that these fields list."""
+    unquantized = [module for name in skipped for module in f.items(name, str) or []]
+    return {"applies_to": "linear"} | result | ({"kept": unquantized} if unquantized else {})
+
+
+def _override(modules: list[str], stored: Stored, applies_to: str = "linear") -> Stored:
+    """Modules in a format of their own."""
+    return {"modules": modules, "stored": {"applies_to": applies_to, **stored}}
+
+
+def _exceptions(unquantized: list[str], overrides: list[Stored]) -> Stored:
+    return ({"kept": unquantized} if unquantized else {}) | ({"others": overrides} if overrides else {})
+
+
+def _integers(f: ConfigFields, allowed: tuple[int, ...], *names: str, null: int | None = None) -> Stored:
+    """The bits of a weight. Raises DataError for a width that the format does not have."""
+    bits = f.whole(*names, null=null)
+    if bits not in allowed:
+        raise f.fail(names[0], f"{bits}-bit integers are not known; known: {', '.join(map(str, allowed))}")
+    return {"dtype": "int4" if bits <= 4 else "int8", "bits": bits, "weight_only": True}
+
+
+def _group(f: ConfigFields, name: str = "group_size", null: int = 128) -> Stored:
+    """Weights per scale; -1 is one scale per output."""
+    size = f.whole(name, null=null, least=-1)
+    return {"group_size": size} if size > 0 else {}
+
+
 def _gptq(f: ConfigFields) -> Stored:
-    """Group-wise integers, a 16-bit scale and a packed zero point per group, g_idx with or without act-order (arXiv 2210.17323)."""
-    stored = _grouped(f)
+    """GPTQ (arXiv 2210.17323), g_idx with or without act-order, with GPTQModel's rules by module: -: leaves what an expression matches in 16 bits, +: (or no sign) stores it
+    in bits of its own."""
+    stored = _packed_integers(f, input_bits=32)
     head = {"head_bits": stored["bits"]} if f.flag("lm_head") else {}
-    found = keeping(f, {"method": "gptq", **stored, **head}, "modules_in_block_to_not_quantize")
-    return found | _dynamic(f, found)
-
-
-def _dynamic(f: ConfigFields, base: Stored) -> Stored:
-    """GPTQModel's rules by module: -: leaves what an expression matches in 16 bits, +: (or none) stores it in bits of its own."""
+    result = _linear(f, {"method": "gptq", **stored, **head}, "modules_in_block_to_not_quantize")
     rules = f.raw("dynamic")
-    kept, others = list(base.get("kept", [])), []
+    unquantized, overrides = list(result.get("kept", [])), []
     for rule, change in rules.items() if isinstance(rules, dict) else ():
         name = f"re:{rule.removeprefix('-:').removeprefix('+:')}"
         if rule.startswith("-:"):
-            kept.append(name)
+            unquantized.append(name)
         elif change:
             own = {k: f.data[k] for k in ("bits", "group_size") if k in f.data} | change
             inner = ConfigFields(own, {}, f.where, (*f.prefix, "dynamic", rule))
-            others.append({"modules": [name], "stored": {"applies_to": "linear", **_grouped(inner)}})
-    return ({"kept": kept} if kept else {}) | ({"others": others} if others else {})
+            overrides.append(_override([name], _packed_integers(inner, input_bits=32)))
+    return result | _exceptions(unquantized, overrides)
 
 
-def _grouped(f: ConfigFields) -> Stored:
-    """Bits, groups and what stands beside them in GPTQ's packing."""
-    wide = integers(f, (2, 3, 4, 8), "bits")
-    if group := grouping(f):
-        return {**wide, **group, "scale_bits": 16, "zero_bits": wide["bits"], "input_bits": 32}
-    return {**wide, "scale_bits": 0, "input_bits": 32, "output_bits": 16 + wide["bits"]}
+def _packed_integers(f: ConfigFields, **g_idx: int) -> Stored:
+    """Integers with a 16-bit scale and a packed zero point per group, or per output where the group is -1."""
+    weights = _integers(f, (2, 3, 4, 8), "bits")
+    if group := _group(f):
+        return {**weights, **group, "scale_bits": 16, "zero_bits": weights["bits"], **g_idx}
+    return {**weights, "scale_bits": 0, "output_bits": 16 + weights["bits"], **g_idx}
 
 
 def _awq(f: ConfigFields) -> Stored:
     """As GPTQ without g_idx; the zero point is optional (Lin et al. 2023, arXiv 2306.00978)."""
-    wide = integers(f, (4, 8), "bits", "w_bit")
-    zero = wide["bits"] if f.flag("zero_point", True) else 0
-    size = grouping(f, "group_size" if "q_group_size" not in f.data else "q_group_size")
-    return keeping(f, {"method": "awq", **wide, **size, "scale_bits": 16, "zero_bits": zero}, "modules_to_not_convert")
+    weights = _integers(f, (4, 8), "bits", "w_bit")
+    zero = weights["bits"] if f.flag("zero_point", True) else 0
+    group = _group(f, "group_size" if "q_group_size" not in f.data else "q_group_size")
+    return _linear(
+        f, {"method": "awq", **weights, **group, "scale_bits": 16, "zero_bits": zero}, "modules_to_not_convert"
+    )
+
+
+def _autoround(f: ConfigFields) -> Stored:
+    """AutoRound (Intel): GPTQ's or AWQ's packing without g_idx; extra_config has modules of other bits, 16 for unquantized ones."""
+    if f.text("data_type", default="int") != "int":
+        raise f.fail("data_type", f"'{f.text('data_type')}' is not read; known: int; give the safetensors index")
+    base = _packed_integers(f)
+    extra = f.raw("extra_config")
+    unquantized, overrides = [], []
+    for name, change in extra.items() if isinstance(extra, dict) else ():
+        change = change if isinstance(change, dict) else {}
+        pattern = f"re:{name}" if re.search(r"[*\\^$]", name) else name
+        if change.get("bits", base["bits"]) == 16:
+            unquantized.append(pattern)
+        elif change:
+            own = {k: f.data[k] for k in ("bits", "group_size", "sym") if k in f.data} | change
+            inner = ConfigFields(own, {}, f.where, (*f.prefix, "extra_config", name))
+            overrides.append(_override([pattern], _packed_integers(inner)))
+    return {"method": "auto-round", "applies_to": "linear", **base} | _exceptions(unquantized, overrides)
 
 
 def _fp8(f: ConfigFields) -> Stored:
     """8-bit floats with a 32-bit scale per block of weight_block_size, or per tensor (DeepSeek-V3, arXiv 2412.19437, 3.3)."""
     block = f.items("weight_block_size", int, 2)
-    group = {"block": block, "scale_bits": 32} if block else {"scale_bits": 0, "tensor_bits": 32}
-    return keeping(f, {"dtype": "fp8", **group}, "modules_to_not_convert", "ignored_layers")
+    scales = {"block": block, "scale_bits": 32} if block else {"scale_bits": 0, "tensor_bits": 32}
+    return _linear(f, {"dtype": "fp8", **scales}, "modules_to_not_convert", "ignored_layers")
 
 
 def _fbgemm(f: ConfigFields) -> Stored:
     """8-bit floats with a 32-bit scale per output (transformers integrations/fbgemm_fp8.py)."""
-    return keeping(f, {"dtype": "fp8", "scale_bits": 0, "output_bits": 32}, "modules_to_not_convert")
+    return _linear(f, {"dtype": "fp8", "scale_bits": 0, "output_bits": 32}, "modules_to_not_convert")
 
 
 def _mxfp4(f: ConfigFields) -> Stored:
@@ -127,43 +168,15 @@ def _mxfp4(f: ConfigFields) -> Stored:
 def _bitsandbytes(f: ConfigFields) -> Stored:
     """NF4: a 32-bit scale per 64 weights, or 8 bits with an fp32 per 256 after double quantization; int8: a scale per output."""
     if f.flag("load_in_8bit") or f.flag("_load_in_8bit"):
-        found: Stored = {"dtype": "int8", "scale_bits": 0, "output_bits": 32, "tensor_bits": 8, "method": "bnb-int8"}
-        return keeping(f, found, "llm_int8_skip_modules")
-    found = {"dtype": "int4", "bits": 4, "group_size": 64, "weight_only": True}
-    if f.flag("bnb_4bit_use_double_quant"):
-        found |= {"method": "nf4-double", "scale_bits": 8, "nested_group": 256, "nested_bits": 32}
-        return keeping(f, found | {"tensor_bits": (16 + 256 + 1) * 32}, "llm_int8_skip_modules")
-    return keeping(f, found | {"method": "nf4", "scale_bits": 32, "tensor_bits": 16 * 32}, "llm_int8_skip_modules")
-
-
-def _mlx(f: ConfigFields) -> Stored:
-    """A scale and a bias of 16 bits per group, embedding and head too; further entries name modules of other bits, or of none."""
-    mode = f.text("mode", default="affine")
-    if mode != "affine" and mode not in _MLX:
-        raise f.fail("mode", f"'{mode}' is not read; known: affine, {', '.join(_MLX)}")
-    kept = [name for name, other in f.data.items() if other is False]
-    others = [
-        _mlx_module(f, name, other) for name, other in f.data.items() if isinstance(other, dict) and "bits" in other
-    ]
-    beside = ({"kept": kept} if kept else {}) | ({"others": others} if others else {})
-    if mode in _MLX:
-        f.expect("group_size", (_MLX[mode]["group_size"], None), f"{mode} has groups of its own")
-        return {"method": "mlx", **_MLX[mode], "scale_bits": 8, "weight_only": True, "applies_to": "all"} | beside
-    return {"method": "mlx", **_affine(f), "applies_to": "all"} | beside
-
-
-def _affine(f: ConfigFields) -> Stored:
-    return {**integers(f, (2, 3, 4, 5, 6, 8), "bits"), **grouping(f), "scale_bits": 16, "zero_bits": 16}
-
-
-def _mlx_module(f: ConfigFields, name: str, said: Stored) -> Stored:
-    """A module of other bits (mlx-lm's mixed recipes, the routers of gpt-oss)."""
-    inner = ConfigFields({"mode": "affine", **said}, {}, f.where, (*f.prefix, name))
-    mode = inner.text("mode")
-    if mode != "affine" and mode not in _MLX:
-        raise inner.fail("mode", f"'{mode}' is not read; known: affine, {', '.join(_MLX)}")
-    stored = _affine(inner) if mode == "affine" else {**_MLX[mode], "scale_bits": 8, "weight_only": True}
-    return {"modules": [name], "stored": {"applies_to": "all", **stored}}
+        weights: Stored = {"dtype": "int8", "scale_bits": 0, "output_bits": 32, "tensor_bits": 8, "method": "bnb-int8"}
+    else:
+        weights = {"dtype": "int4", "bits": 4, "group_size": 64, "weight_only": True}
+        if f.flag("bnb_4bit_use_double_quant"):
+            weights |= {"method": "nf4-double", "scale_bits": 8, "nested_group": 256, "nested_bits": 32}
+            weights["tensor_bits"] = (16 + 256 + 1) * 32
+        else:
+            weights |= {"method": "nf4", "scale_bits": 32, "tensor_bits": 16 * 32}
+    return _linear(f, weights, "llm_int8_skip_modules")
 
 
 _MLX: dict[str, Stored] = {  # a byte of scale per group, no bias: ml-explore/mlx nn/layers/quantized.py
@@ -173,45 +186,45 @@ _MLX: dict[str, Stored] = {  # a byte of scale per group, no bias: ml-explore/ml
 }
 
 
+def _mlx(f: ConfigFields) -> Stored:
+    """MLX, embedding and head too; further entries are modules of other bits (mlx-lm's mixed recipes, the routers of gpt-oss), or false for
+    unquantized ones."""
+    weights = _mlx_mode(f, f.text("mode", default="affine"))
+    if "zero_bits" not in weights:
+        f.expect("group_size", (weights["group_size"], None), f"{f.text('mode')} has groups of its own")
+    unquantized = [name for name, entry in f.data.items() if entry is False]
+    overrides = []
+    for name, entry in f.data.items():
+        if isinstance(entry, dict) and "bits" in entry:
+            inner = ConfigFields({"mode": "affine", **entry}, {}, f.where, (*f.prefix, name))
+            overrides.append(_override([name], _mlx_mode(inner, inner.text("mode")), "all"))
+    return {"method": "mlx", **weights, "applies_to": "all"} | _exceptions(unquantized, overrides)
+
+
+def _mlx_mode(f: ConfigFields, mode: str) -> Stored:
+    """affine: a scale and a bias of 16 bits per group."""
+    if mode in _MLX:
+        return {**_MLX[mode], "scale_bits": 8, "weight_only": True}
+    if mode != "affine":
+        raise f.fail("mode", f"'{mode}' is not read; known: affine, {', '.join(_MLX)}")
+    return {**_integers(f, (2, 3, 4, 5, 6, 8), "bits"), **_group(f), "scale_bits": 16, "zero_bits": 16}
+
+
 def _hqq(f: ConfigFields) -> Stored:
     """Packed bytes and a 16-bit scale and zero per group; three bits are packed ten to an int32 (mobiusml/hqq)."""
     config = f.raw("quant_config")
-    weights = config.get("weight_quant_params") if isinstance(config, dict) else None
-    inner = (
-        ConfigFields(weights, {}, f.where, (*f.prefix, "quant_config", "weight_quant_params"))
-        if isinstance(weights, dict)
-        else f
-    )
-    wide = integers(inner, (1, 2, 3, 4, 8), "nbits", null=4)
-    if wide["bits"] == 3:
-        wide["bits"] = 3.2
-    found = {"method": "hqq", **wide, **grouping(inner, null=64), "scale_bits": 16, "zero_bits": 16}
-    return keeping(f, found, "skip_modules")
+    params = config.get("weight_quant_params") if isinstance(config, dict) else None
+    inner = f
+    if isinstance(params, dict):
+        inner = ConfigFields(params, {}, f.where, (*f.prefix, "quant_config", "weight_quant_params"))
+    weights = _integers(inner, (1, 2, 3, 4, 8), "nbits", null=4)
+    if weights["bits"] == 3:
+        weights["bits"] = 3.2
+    group = _group(inner, null=64)
+    return _linear(f, {"method": "hqq", **weights, **group, "scale_bits": 16, "zero_bits": 16}, "skip_modules")
 
 
-def _torchao(f: ConfigFields) -> Stored:
-    """int4 by groups with a 16-bit scale and zero; int8 and float8 with a scale per output (pytorch/ao)."""
-    kind = f.raw("quant_type")
-    if isinstance(kind, dict):  # since torchao 0.10: the class that describes it
-        inner: Any = next(iter(kind.values()), {})
-        inner = inner if isinstance(inner, dict) else {}
-        data = inner.get("_data")
-        group, kind = (data if isinstance(data, dict) else {}).get("group_size", 128), inner.get("_type", "")
-    else:
-        options = f.raw("quant_type_kwargs")
-        group = options.get("group_size", 128) if isinstance(options, dict) else 128
-    said = str(kind).lower().replace("_", "")
-    for name, found in _AO.items():
-        if name in said:
-            sized = {"group_size": group} if found["dtype"] == "int4" else {}
-            return keeping(f, {"method": "torchao", "scale_bits": 0, **found, **sized}, "modules_to_not_convert")
-    raise f.fail(
-        "quant_type",
-        f"'{str(kind)[:60]}' is not read; known: int4, int8 and float8 weight-only or with dynamic activations",
-    )
-
-
-_AO: dict[str, Stored] = {
+_TORCHAO: dict[str, Stored] = {
     "int4": {"dtype": "int4", "bits": 4, "scale_bits": 16, "zero_bits": 16, "weight_only": True},
     "int8weightonly": {"dtype": "int8", "bits": 8, "output_bits": 16, "weight_only": True},
     "int8dynamicactivationint8": {"dtype": "int8", "bits": 8, "output_bits": 16},
@@ -219,27 +232,177 @@ _AO: dict[str, Stored] = {
 }
 
 
-def _exllama(method: str) -> Callable[[ConfigFields], Stored]:
-    """A mean of bits over the matrices, scales counted (2) or beside them (3); the head apart."""
-    beside = {"input_bits": 16, "output_bits": 16} if method == "exl3" else {}
+def _torchao(f: ConfigFields) -> Stored:
+    """int4 by groups with a 16-bit scale and zero; int8 and float8 with a scale per output (pytorch/ao)."""
+    kind = f.raw("quant_type")
+    options = f.raw("quant_type_kwargs")
+    if isinstance(kind, dict):  # since torchao 0.10: the class that describes it
+        described: Any = next(iter(kind.values()), {})
+        described = described if isinstance(described, dict) else {}
+        options, kind = described.get("_data"), described.get("_type", "")
+    elif kind is MISSING:
+        raise f.fail("quant_type", "required, but missing; add it")
+    group = options.get("group_size", 128) if isinstance(options, dict) else 128
+    written = str(kind).lower().replace("_", "")
+    for name, weights in _TORCHAO.items():
+        if name in written:
+            size = {"group_size": group} if weights["dtype"] == "int4" else {}
+            return _linear(f, {"method": "torchao", "scale_bits": 0, **weights, **size}, "modules_to_not_convert")
+    raise f.fail(
+        "quant_type",
+        f"'{str(kind)[:60]}' is not read; known: int4, int8 and float8 weight-only or with dynamic activations",
+    )
 
-    def read(f: ConfigFields) -> Stored:
-        bits, head = f.raw("bits"), f.raw("head_bits", "lm_head_bits")
-        if isinstance(bits, bool) or not isinstance(bits, (int, float)) or not 1 <= bits <= 8:
-            raise f.fail("bits", f"expected a number from 1 to 8, got {str(bits)[:40]!r}")
-        wide = head if isinstance(head, (int, float)) and not isinstance(head, bool) else 6
-        base = {"dtype": "int4" if bits <= 5 else "int8", "bits": bits, "weight_only": True, "scale_bits": 0}
-        return {"method": method, "applies_to": "linear", "head_bits": wide, **base, **beside}
 
-    return read
+def _exllama(f: ConfigFields, method: str, **scales: int) -> Stored:
+    """A mean of bits over the matrices, with its scales (2) or without (3); the head apart."""
+    bits, head = f.raw("bits"), f.raw("head_bits", "lm_head_bits")
+    if bits is MISSING:
+        raise f.fail("bits", "required, but missing; add it")
+    if isinstance(bits, bool) or not isinstance(bits, (int, float)) or not 1 <= bits <= 8:
+        raise f.fail("bits", f"expected a number from 1 to 8, got {str(bits)[:40]!r}")
+    head = head if isinstance(head, (int, float)) and not isinstance(head, bool) else 6
+    weights = {"dtype": "int4" if bits <= 5 else "int8", "bits": bits, "weight_only": True, "scale_bits": 0}
+    return {"method": method, "applies_to": "linear", "head_bits": head, **weights, **scales}
+
+
+# Formats of ModelOpt; a static scale of the input is one fp32 more a matrix
+_NVFP4: Stored = {"dtype": "nvfp4", "group_size": 16, "scale_bits": 8}
+_ALGORITHMS: dict[str, Stored] = {
+    "NVFP4": _NVFP4 | {"tensor_bits": 64},
+    "W4A16_NVFP4": _NVFP4 | {"tensor_bits": 32, "weight_only": True},
+    "W4A8_NVFP4_FP8": _NVFP4 | {"tensor_bits": 64},
+    "FP8": {"dtype": "fp8", "scale_bits": 0, "tensor_bits": 64},
+    "FP8_PER_CHANNEL_PER_TOKEN": {"dtype": "fp8", "scale_bits": 0, "output_bits": 32},
+    "FP8_PB_WO": {"dtype": "fp8", "block": [128, 128], "scale_bits": 32},
+    "MXFP8": {"dtype": "fp8", "group_size": 32, "scale_bits": 8},
+    "MXFP4": {"dtype": "mxfp4", "group_size": 32, "scale_bits": 8},
+}
+_EXPERT = re.compile(r"\bexperts\.\d+\b")
+_LAYER = re.compile(r"^.*\blayers\.(\d+)\.")
+_HEAD = re.compile(r"(^|\.)lm_head$")
 
 
 def _modelopt(f: ConfigFields) -> Stored:
     """NVIDIA ModelOpt: one format for all linear layers, or for each module its own."""
     kind = f.text("quant_algo")
-    if kind.upper() == "MIXED_PRECISION":
-        return keeping(f, mixed(f), "ignore", "exclude_modules")
-    return keeping(f, algorithm(f, kind), "ignore", "exclude_modules")
+    weights = _mixed_precision(f) if kind.upper() == "MIXED_PRECISION" else _algorithm(f, kind)
+    return _linear(f, weights, "ignore", "exclude_modules")
+
+
+def _algorithm(f: ConfigFields, kind: str, field: str = "quant_algo") -> Stored:
+    """The format that ModelOpt calls by this name. Raises DataError."""
+    if kind.upper() not in _ALGORITHMS:
+        remedy = "give the checkpoint's safetensors index, which has each tensor, or remove quantization_config"
+        raise f.fail(field, f"'{kind}' is not read; known: {', '.join(_ALGORITHMS)}; {remedy}")
+    return _ALGORITHMS[kind.upper()]
+
+
+def _mixed_precision(f: ConfigFields) -> Stored:
+    """quantized_layers: a format for each module, often thousands, as a few expressions; the most frequent format comes first."""
+    listed = f.raw("quantized_layers")
+    if not isinstance(listed, dict) or not listed:
+        raise f.fail("quantized_layers", "required beside MIXED_PRECISION: which module has which format; add it")
+    inner = ConfigFields(listed, {}, f.where, (*f.prefix, "quantized_layers"))
+    modules: dict[str, list[str]] = {}
+    of_expert: dict[str, str] = {}
+    for name, entry in listed.items():
+        modules.setdefault(str(entry.get("quant_algo") if isinstance(entry, dict) else None), []).append(name)
+    for kind, names in modules.items():
+        for name in names:  # experts of a layer are counted together
+            if _EXPERT.search(name) and of_expert.setdefault(_EXPERT.sub("experts.0", name), kind) != kind:
+                raise inner.fail(
+                    name, "experts of one layer are in several formats, which is not read; give the safetensors index"
+                )
+    formats = {kind: _algorithm(inner, kind, names[0]) for kind, names in modules.items()}
+    first, *rest = sorted(modules, key=lambda kind: -len(modules[kind]))
+    overrides = [_override(patterns(modules[kind]), formats[kind]) for kind in rest]
+    return {"applies_to": "linear", **formats[first], "only": patterns(modules[first])} | _exceptions([], overrides)
+
+
+def patterns(names: list[str]) -> list[str]:
+    """Expressions that mean exactly these modules: for each name inside a layer, the layers that have it."""
+    layers: dict[str, list[int]] = {}
+    outside: dict[str, None] = {}
+    for name in names:
+        name = _EXPERT.sub("experts.0", name)
+        if at := _LAYER.match(name):
+            layers.setdefault(name[at.end() :], []).append(int(at[1]))
+        else:
+            outside["lm_head" if _HEAD.search(name) else name] = None
+    return [
+        rf"re:.*\blayers\.({'|'.join(map(str, sorted(set(numbers))))})\.{re.escape(inside)}(\.|$)"
+        for inside, numbers in layers.items()
+    ] + list(outside)
+
+
+def _compressed_tensors(f: ConfigFields) -> Stored:
+    """compressed-tensors: groups of modules, integer or float, with scales per group, block, channel or tensor. The group of all linear
+    layers comes first; the modules that others name are overrides.
+
+    Raises DataError for weights stored without their zeros (2:4, bitmask): their bytes are not counted here.
+    """
+    sparse = f.raw("sparsity_config")
+    kind, where = sparse.get("format") if isinstance(sparse, dict) else None, "sparsity_config"
+    if kind in (None, "dense"):
+        kind, where = f.raw("format"), "format"
+    if isinstance(kind, str) and ("24" in kind or "bitmask" in kind):
+        raise f.fail(
+            where,
+            f"{kind} stores weights without their zeros, whose bytes are not counted here; name the dense checkpoint",
+        )
+    groups = f.raw("config_groups")
+    if not isinstance(groups, dict) or not groups:
+        raise f.fail("config_groups", "expected at least one group; write the model as YAML")
+    read = [_compressed_group(f, name, group) for name, group in groups.items()]
+    base = next((group for group in read if not group[1]), read[0])
+    overrides = [_override(targets, weights) for weights, targets in read if (weights, targets) != base]
+    only = {"only": base[1]} if base[1] else {}
+    return _linear(f, base[0] | only | _exceptions([], overrides), "ignore")
+
+
+def _compressed_group(f: ConfigFields, name: str, group: Any) -> tuple[Stored, list[str]]:
+    """The format of a group, and the modules that it names; none: every linear layer."""
+    weights = group.get("weights") if isinstance(group, dict) else None
+    if not isinstance(weights, dict):
+        raise f.fail("config_groups", "expected `weights` in its group")
+    at = (*f.prefix, "config_groups", name)
+    w = ConfigFields(weights, {}, f.where, (*at, "weights"))
+    bits = w.whole("num_bits")
+    if w.text("type", default="int") == "float":
+        result = _compressed_float(w, bits)
+    else:  # integers, packed into int32 with their shape as two int64 where the format says so
+        own = {"format": group["format"]} if isinstance(group.get("format"), str) else {}
+        integers = _integers(w, (4, 8), "num_bits")
+        result = {**integers, **_scales(w, 0 if w.flag("symmetric", True) else integers["bits"])}
+        outer = ConfigFields({**f.data, **own}, {}, f.where, f.prefix)
+        if "pack" in outer.text("format", default="pack-quantized"):
+            result["tensor_bits"] = result.get("tensor_bits", 0) + 128
+    targets = ConfigFields(group, {}, f.where, at).items("targets", str) or []
+    if isinstance(group.get("input_activations"), dict):
+        result.pop("weight_only", None)
+    return result, [] if "Linear" in targets else targets
+
+
+def _compressed_float(w: ConfigFields, bits: int) -> Stored:
+    if bits not in (4, 8):
+        raise w.fail("num_bits", f"a float of {bits} bits is not known; known: 4, 8")
+    if bits == 8:
+        return {"dtype": "fp8", **_scales(w)}
+    size = w.whole("group_size", null=16, least=-1)
+    if size == 32:
+        return {"dtype": "mxfp4", "group_size": size, "scale_bits": 8, "tensor_bits": 0}
+    return {"dtype": "nvfp4", "group_size": size, "scale_bits": 8, "tensor_bits": 64}
+
+
+def _scales(w: ConfigFields, zero: int = 0) -> Stored:
+    """Scales of 16 bits and zero points per block, per group, per output or per tensor."""
+    strategy = w.text("strategy")
+    if block := w.items("block_structure", int, 2) if strategy == "block" else None:
+        return {"block": block, "scale_bits": 16}
+    if group := _group(w) if w.raw("group_size") not in (MISSING, None) else {}:
+        return {**group, "scale_bits": 16, "zero_bits": zero}
+    return {"scale_bits": 0} | ({"tensor_bits": 32} if strategy == "tensor" else {"output_bits": 16 + zero})
 
 
 _METHODS: dict[str, Callable[[ConfigFields], Stored]] = {
@@ -249,12 +412,12 @@ _METHODS: dict[str, Callable[[ConfigFields], Stored]] = {
     "fbgemm_fp8": _fbgemm,
     "mxfp4": _mxfp4,
     "bitsandbytes": _bitsandbytes,
-    "compressed-tensors": compressed,
+    "compressed-tensors": _compressed_tensors,
     "mlx": _mlx,
     "hqq": _hqq,
     "torchao": _torchao,
-    "exl2": _exllama("exl2"),
-    "exl3": _exllama("exl3"),
+    "exl2": partial(_exllama, method="exl2"),
+    "exl3": partial(_exllama, method="exl3", input_bits=16, output_bits=16),
     "modelopt": _modelopt,
-    "auto-round": autoround,
+    "auto-round": _autoround,
 }

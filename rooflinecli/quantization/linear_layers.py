@@ -46,8 +46,22 @@ class Linear:
 def attention(d: int, a: AttentionSpec, layer: str) -> Iterator[Linear]:
     """The projections of a mixer whose matrices are known by name."""
     at, h = f"{layer}.self_attn", a.head_dim or 0
-    if a.kind in _OTHERS:
-        yield from _OTHERS[a.kind](d, a, layer)
+    if a.kind == "gated-delta":  # Qwen3.5 splits what Qwen3-Next has in one matrix each (in_proj_qkvz, in_proj_ba)
+        at, values = f"{layer}.linear_attn", a.n_heads * (a.v_head_dim or h)
+        yield Linear(f"{at}.in_proj_qkv", d, 2 * (a.n_kv_heads or a.n_heads) * h + values)
+        yield Linear(f"{at}.in_proj_z", d, values)
+        yield Linear(f"{at}.in_proj_b", d, a.n_heads)
+        yield Linear(f"{at}.in_proj_a", d, a.n_heads)
+        yield Linear(f"{at}.out_proj", values, d)
+        return
+    if a.kind == "mamba2":
+        inner = a.n_heads * h
+        yield Linear(f"{layer}.mamba.in_proj", d, 2 * inner + 2 * a.sizes["groups"] * a.sizes["state"] + a.n_heads)
+        yield Linear(f"{layer}.mamba.out_proj", inner, d)
+        return
+    if a.kind == "short-conv":
+        yield Linear(f"{layer}.conv.in_proj", d, 3 * d)
+        yield Linear(f"{layer}.conv.out_proj", d, d)
         return
     if a.kind in ("mla", "sparse-mla"):
         yield from _latent(d, a, at)
@@ -69,30 +83,6 @@ def attention(d: int, a: AttentionSpec, layer: str) -> Iterator[Linear]:
     if a.kind == "sparse-gqa":
         yield Linear(f"{at}.index_q_proj", d, a.sizes["index_heads"] * a.sizes["index_width"])
         yield Linear(f"{at}.index_k_proj", d, a.sizes["index_width"])
-
-
-def _delta(d: int, a: AttentionSpec, layer: str) -> Iterator[Linear]:
-    """Qwen3.5 splits what Qwen3-Next has in one matrix each (in_proj_qkvz, in_proj_ba)."""
-    at, heads, wide = f"{layer}.linear_attn", a.n_heads, a.n_heads * (a.v_head_dim or a.head_dim or 0)
-    yield Linear(f"{at}.in_proj_qkv", d, 2 * (a.n_kv_heads or heads) * (a.head_dim or 0) + wide)
-    yield Linear(f"{at}.in_proj_z", d, wide)
-    yield Linear(f"{at}.in_proj_b", d, heads)
-    yield Linear(f"{at}.in_proj_a", d, heads)
-    yield Linear(f"{at}.out_proj", wide, d)
-
-
-def _scan(d: int, a: AttentionSpec, layer: str) -> Iterator[Linear]:
-    inner = a.n_heads * (a.head_dim or 0)
-    yield Linear(f"{layer}.mamba.in_proj", d, 2 * inner + 2 * a.sizes["groups"] * a.sizes["state"] + a.n_heads)
-    yield Linear(f"{layer}.mamba.out_proj", inner, d)
-
-
-def _conv(d: int, a: AttentionSpec, layer: str) -> Iterator[Linear]:
-    yield Linear(f"{layer}.conv.in_proj", d, 3 * d)
-    yield Linear(f"{layer}.conv.out_proj", d, d)
-
-
-_OTHERS = {"gated-delta": _delta, "mamba2": _scan, "short-conv": _conv}
 
 
 def _latent(d: int, a: AttentionSpec, at: str) -> Iterator[Linear]:

@@ -6,8 +6,7 @@ import pytest
 
 from rooflinecli.core.errors import UsageError
 from rooflinecli.layers.parameter_counts import parameters
-from rooflinecli.quantization.ggml_types import TYPES, bits, tensor_bytes
-from rooflinecli.quantization.gguf_mix import DEFAULTS, Shape, file_type, tensor_type
+from rooflinecli.quantization.gguf_mix import Shape, file_type, file_types, tensor_bytes, tensor_type, types
 from rooflinecli.quantization.gguf_tensors import file_bytes
 from rooflinecli.specs.model import load_model
 
@@ -103,12 +102,13 @@ def test_experts_that_a_tuner_saved_in_16_bits_are_converted():
 
 
 def test_block_sizes():
-    assert bits("Q4_K") == 4.5 and bits("Q6_K") == 6.5625 and bits("IQ4_XS") == 4.25 and bits("MXFP4") == 4.25
+    bits = {name: 8 * size / block for name, (_, block, size) in types().items()}
+    assert [bits[name] for name in ("Q4_K", "Q6_K", "IQ4_XS", "MXFP4")] == [4.5, 6.5625, 4.25, 4.25]
     assert tensor_bytes("Q8_0", (3, 64)) == 3 * 2 * 34
     with pytest.raises(ValueError, match="whole number of Q4_K blocks"):
         tensor_bytes("Q4_K", (3, 100))
-    assert all(block > 0 and size > 0 for _, block, size in TYPES.values())
-    assert set(DEFAULTS.values()) <= set(TYPES)
+    assert all(block > 0 and size > 0 for _, block, size in types().values())
+    assert {row["most"] for row in file_types().values()} <= set(types())
 
 
 def test_eight_experts_and_odd_widths():

@@ -12,8 +12,8 @@ from rooflinecli.engine.stored_weights import checkpoint_format
 from rooflinecli.importers.hf import from_config
 from rooflinecli.layers.build import ledger
 from rooflinecli.memory import device_parameters
+from rooflinecli.quantization.hf_config import patterns
 from rooflinecli.quantization.linear_layers import attention, matches
-from rooflinecli.quantization.per_module import patterns
 from rooflinecli.specs.layers import AttentionSpec
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import model_from

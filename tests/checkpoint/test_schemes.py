@@ -15,7 +15,7 @@ from rooflinecli.engine.stored_weights import checkpoint_format, with_weight_for
 from rooflinecli.importers.hf import from_config
 from rooflinecli.layers.build import ledger
 from rooflinecli.memory import device_parameters
-from rooflinecli.quantization.schemes import SCHEMES, parse
+from rooflinecli.quantization.schemes import parse, schemes
 from rooflinecli.specs.layout import Layout
 from rooflinecli.specs.model import load_model, model_from
 from rooflinecli.specs.yaml_loader import Document
@@ -199,7 +199,7 @@ def test_what_no_tool_writes(written, says):
 
 
 def test_every_row_has_a_source_and_parses():
-    for name, scheme in SCHEMES.items():
+    for name, scheme in schemes().items():
         assert scheme.source and parse(name).method == name
     assert parse("int4") is None and parse("q4_k_m") is None and parse("mlx-mxfp4").dtype == "mxfp4"
 

@@ -15,15 +15,10 @@ from rooflinecli.importers.checkpoint.gguf_architectures import GgufMetadata, ar
 from rooflinecli.importers.checkpoint.gguf_by_tensors import plain
 from rooflinecli.importers.checkpoint.gguf_header import read
 from rooflinecli.importers.checkpoint.tensor_header import Header
+from rooflinecli.quantization.gguf_mix import file_types
 from rooflinecli.specs.name_lookup import display_path
 from rooflinecli.specs.yaml_loader import Document
 
-FILE_TYPES = {
-    0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K", 11: "Q3_K_S", 12: "Q3_K_M", 13: "Q3_K_L",
-    14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S", 17: "Q5_K_M", 18: "Q6_K", 19: "IQ2_XXS", 20: "IQ2_XS", 21: "Q2_K_S", 22: "IQ3_XS",
-    23: "IQ3_XXS", 24: "IQ1_S", 25: "IQ4_NL", 26: "IQ3_S", 27: "IQ3_M", 28: "IQ2_S", 29: "IQ2_M", 30: "IQ4_XS", 31: "IQ1_M",
-    32: "BF16", 36: "TQ1_0", 37: "TQ2_0", 38: "MXFP4_MOE",
-}  # fmt: skip
 _EXPERT = re.compile(r"_exps\.(weight|bias)$")
 _OUTSIDE = (
     "token_embd.weight", "output.weight", "output_norm.weight", "output_norm.bias", "position_embd.weight",
@@ -73,7 +68,7 @@ def _stored(found: Header) -> dict[str, Any]:
     head = found.where(lambda n: n == "output.weight")
     outer = found.where(lambda n: n in _OUTSIDE)
     kind = found.metadata.get("general.file_type")
-    label = FILE_TYPES.get(kind, "") if isinstance(kind, int) else ""
+    label = next((name for name, row in file_types().items() if row.get("id", "") == kind), "")
     widths = {
         "layers": _mean(inner),
         "experts": _mean(experts),

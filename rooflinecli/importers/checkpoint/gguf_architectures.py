@@ -47,7 +47,8 @@ def _from_row(k: GgufMetadata) -> Config:
         config[field] = k.shape(tensor)[axis]
     for field, tensor in row.get("has", {}).items():
         config[field] = k.has(tensor)
-    return config | row.get("fixed", {})
+    config |= row.get("fixed", {})
+    return config
 
 
 def _llama(k: GgufMetadata) -> Config:

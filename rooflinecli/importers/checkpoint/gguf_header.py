@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from rooflinecli.core.errors import DataError
 from rooflinecli.importers.checkpoint.tensor_header import Header, Tensor
-from rooflinecli.quantization.ggml_types import BY_ID, tensor_bytes
+from rooflinecli.quantization.gguf_mix import tensor_bytes, types
 from rooflinecli.specs.name_lookup import display_path
 
 MAGIC = b"GGUF"
@@ -121,9 +121,10 @@ def _tensor(r: _Reader) -> Tensor:
     shape = tuple(reversed([r.count("values") for _ in range(axes)]))
     kind = r.scalar("I")
     r.scalar("Q")  # where its data starts
-    if kind not in BY_ID:
+    dtype = next((name for name, (number, _, _) in types().items() if number == kind), None)
+    if dtype is None:
         raise r.fail(f"tensor {name[:60]!a} is of type {kind}, which is not known here")
     try:
-        return Tensor(name, shape, BY_ID[kind], tensor_bytes(BY_ID[kind], shape))
+        return Tensor(name, shape, dtype, tensor_bytes(dtype, shape))
     except ValueError as error:
         raise r.fail(f"tensor {name[:60]!a}: {error}") from None

@@ -49,9 +49,9 @@ def words(option: Option) -> Complete | None:
 def _known(option: Option) -> list[str]:
     if option.kind == "dtype":
         from rooflinecli.quantization.formats import FORMATS
-        from rooflinecli.quantization.schemes import SCHEMES
+        from rooflinecli.quantization.schemes import schemes
 
-        return [*FORMATS, *SCHEMES] if option.name == "weight-dtype" else list(FORMATS)
+        return [*FORMATS, *schemes()] if option.name == "weight-dtype" else list(FORMATS)
     if option.name == "engine":
         from rooflinecli.specs.engine import engines
 

@@ -15,8 +15,8 @@ from rooflinecli.engine.inference import decode, prefill
 from rooflinecli.engine.residency import resident_memory
 from rooflinecli.engine.stored_weights import with_weight_format
 from rooflinecli.layers.parameter_counts import parameters
-from rooflinecli.quantization.gguf_mix import DEFAULTS
-from rooflinecli.quantization.schemes import SCHEMES, parse
+from rooflinecli.quantization.gguf_mix import file_types
+from rooflinecli.quantization.schemes import parse, schemes
 from rooflinecli.questions.estimate.extrapolation_notes import foreign
 from rooflinecli.specs.layers import Quantization
 from rooflinecli.specs.layout import Layout
@@ -157,7 +157,7 @@ def _timed(ctx: EstimateContext, plan: Layout, line: FitRow) -> FitRow:
 def default_engine_for(file: str) -> str:
     """The engine that runs a file type or format where nobody says: llama.cpp, or the tool that wrote it."""
     stem = (parse(file) or Quantization(dtype="", group_size=None)).method
-    return SCHEMES[stem].engine or DEFAULT if stem else DEFAULT
+    return schemes()[stem].engine or DEFAULT if stem else DEFAULT
 
 
 def _longest(ctx: EstimateContext, plan: Layout, room: float) -> float:
@@ -184,8 +184,8 @@ def parse_file_types(named: list[str] | None) -> tuple[str, ...] | None:
     if any(not item.strip(" ,") for item in named or ()):
         raise UsageError("--file: names no file type; give one such as Q4_K_M, or leave the option out", "file")
     for part in (part.strip() for item in named or () for part in item.split(",")):
-        if part and part.upper() not in DEFAULTS and parse(part) is None:
-            raise unknown("file type", part, (*DEFAULTS, *SCHEMES), option="file")
+        if part and part.upper() not in file_types() and parse(part) is None:
+            raise unknown("file type", part, (*file_types(), *schemes()), option="file")
         if part:
-            found.append(part.upper() if part.upper() in DEFAULTS else part.lower())
+            found.append(part.upper() if part.upper() in file_types() else part.lower())
     return tuple(found) or None
